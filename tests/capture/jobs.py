@@ -9,7 +9,7 @@ import torch.distributed as dist
 from safetensors.torch import save_file
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn import functional as F
@@ -51,11 +51,17 @@ def _batch():
     return {"ids": torch.randint(0, 24, (2, 6))}, torch.randint(0, 24, (2, 6))
 
 
+def _runs(model):
+    """fully_shard of torch 2.6 asks CPUs for streams that they have since 2.7. A capture does without."""
+    is_sharded = any(isinstance(module, FSDPModule) for module in model.modules())
+    return hasattr(torch.cpu.Stream, "record_event") or not is_sharded
+
+
 def _keep_answers(model, inputs, targets):
     """PyTorch's own step: loss, gradients of this rank's shards, and buffers as it leaves them; the model stays as it
     is. Without targets the model gives the loss."""
     folder = os.environ.get("JOB_ANSWERS")
-    if not folder:
+    if not folder or not _runs(model):
         return
     before = {name: buffer.clone() for name, buffer in model.named_buffers()}
     loss = model(**inputs) if targets is None else loss_fn(model(**inputs), targets)

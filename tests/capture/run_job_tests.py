@@ -13,13 +13,16 @@ import sys
 import tempfile
 
 from interpreter import ROOT, use_python_with_torch
-from harness import Failure, Tally, run  # noqa: E402
+from harness import Failure, Tally, run, skip  # noqa: E402
 
 use_python_with_torch()
+sys.path.insert(0, os.path.join(ROOT, "tools", "capture"))
 
 import torch  # noqa: E402
 from safetensors import safe_open  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
+
+from stepgraph_capture import compat  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ALL = (
@@ -59,6 +62,8 @@ BY_HAND = (  # of by_hand_jobs.py
 )
 SOURCES = {**{case: "data_parallel_jobs.py" for case in PARALLEL}, **{case: "by_hand_jobs.py" for case in BY_HAND}}
 SHORT = (("fsdp", 2),)
+IN_PLACE = {"in_place", "experts_in_place", "neighbours", "several_at_once"}  # collectives through handles
+SHARDS_ON_CPUS = hasattr(torch.cpu.Stream, "record_event")  # not torch 2.6, where the job itself does not run
 NO_ROUNDING = {"bits_on_one_rank"}  # a rank has no step in double; then none has
 
 
@@ -125,8 +130,12 @@ def check_rounding(folder, rank, wanted):
 
 def check_job(name, ranks, bin_folder, folder):
     capture_job(name, ranks, folder, SOURCES.get((name, ranks), "jobs.py"))
+    has_answers = SHARDS_ON_CPUS or "fsdp" not in name
+    if not has_answers:
+        print(f"       {name}: this torch has no fully_shard on CPUs, what the job gives is not known", flush=True)
     for rank in range(ranks):
-        check_answers(folder, rank)
+        if has_answers:
+            check_answers(folder, rank)
         check_rounding(folder, rank, name not in NO_ROUNDING)
     each, graph = os.path.join(folder, "rank{r}"), os.path.join(folder, "step.sg")
     run(os.path.join(bin_folder, "sg-import"), "-q", f"{each}/step.json", "-o", graph)
@@ -152,6 +161,9 @@ def main():
     tally = Tally()
     for name, ranks in ALL + PARALLEL + BY_HAND if options.all or options.names else SHORT:
         if options.names and name not in options.names:
+            continue
+        if name in IN_PLACE and not compat.can_box_work():
+            skip(f"{name}: this torch has no handle that Python can make")
             continue
         with tempfile.TemporaryDirectory() as folder:
             tally.say_held(f"{name} on {ranks} ranks", check_job, name, ranks, os.path.abspath(options.bin), folder)

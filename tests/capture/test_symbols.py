@@ -141,6 +141,7 @@ class Symbols(CaptureCase):
         self.captured(Parts(4, 4), None, {"x": torch.randn(3, 9)}, dynamic={"x": {0: "batch", 1: "length"}})
         self.imported()
 
+    @unittest.skipIf(torch.__version__.startswith("2.6."), "this torch takes -(-n % 4) to be never below 0")
     def test_padding_by_a_symbol_of_what_lies_transposed(self):
         """What nothing is added to is a copy as it lies, which depends on the number: at a length of 8, and where the
         amount is below 0. What was traced is in row order."""

@@ -2,13 +2,16 @@
 
 Shares nothing with the importer or the exporter. Deliberately plain: a dictionary of values, a loop.
 """
+import contextlib
 import gzip
 import json
 import operator
 
 import torch
 import torch.distributed as dist
-import torch._inductor.fx_passes.bucketing  # noqa: F401  registers torch.ops.bucketing
+
+with contextlib.suppress(ImportError):   # torch 2.6 has none
+    import torch._inductor.fx_passes.bucketing  # noqa: F401  registers torch.ops.bucketing
 
 PYTHON = {"max": max, "min": min, "sym_max": max, "sym_min": min, "sym_float": float, "sym_not": operator.not_,
           "sym_sum": sum}

@@ -3,6 +3,7 @@
 For each model: the text of its graph (print_readable in several variants), the same graph as capture JSON, written from the
 graph module and not from the text, and inputs with the values that PyTorch computes from them.
 """
+import inspect
 import json
 import operator
 import os
@@ -302,10 +303,12 @@ def write_case(folder, name, module, values=None):
 def variants(module):
     def text(**options):
         return module.print_readable(print_output=False, **options)
-    return {'plain': text(), 'strides': text(include_stride=True),
-            'full': text(include_stride=True, include_device=True),
-            'colored': text(include_stride=True, include_device=True, colored=True),
-            'expanded': text(include_stride=True, include_device=True, expanded_def=True)}
+    found = {'plain': text(), 'strides': text(include_stride=True),
+             'full': text(include_stride=True, include_device=True),
+             'colored': text(include_stride=True, include_device=True, colored=True)}
+    if 'expanded_def' in inspect.signature(module.print_readable).parameters:   # not in torch 2.6
+        found['expanded'] = text(include_stride=True, include_device=True, expanded_def=True)
+    return found
 
 
 def main(folder):

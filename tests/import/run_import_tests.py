@@ -123,16 +123,21 @@ def check_models(tool, folder):
     names = sorted(glob.glob(f'{home}/*.json'))
     if len(names) < 20:
         raise Failure(f'only {len(names)} graphs')
+    texts = 0
     for capture in names:
         name = capture[:-len('.json')]
-        for variant in VARIANTS:
+        written = [variant for variant in VARIANTS if os.path.exists(f'{name}.{variant}.txt')]
+        if not set(VARIANTS) - set(written) <= {'expanded'}:   # which torch 2.6 does not print
+            raise Failure(f'{name}: only {written}')
+        texts += len(written)
+        for variant in written:
             text, graph = f'{name}.{variant}.txt', f'{folder}/model.sg'
             run(tool('compare_imports'), capture, text, *([] if variant == 'plain' else ['--strides']))
             run(tool('sg-import'), '-q', text, '-o', graph)
             if os.path.exists(f'{name}.expected.safetensors'):
                 run(tool('sg-run'), '-q', graph, '--inputs', f'{name}.inputs.safetensors', '--expect',
                     f'{name}.expected.safetensors')
-    return len(names) * len(VARIANTS)
+    return texts
 
 
 def check_drawing(tool, log, folder):
