@@ -81,6 +81,12 @@ class Command(CaptureCase):
                 self.assertEqual(len(result.stderr.strip().splitlines()), 1, result.stderr)
                 self.assertIn(words, result.stderr)
 
+    def test_traceback_where_it_is_asked_for(self):
+        for step, words in (("nothing", "CaptureError"), ("broken", 'raise KeyError("left out")')):
+            result = self.run_command(f"steps:{step}", "-o", self.folder, "--traceback")
+            self.assertIn("Traceback (most recent call last)", result.stderr)
+            self.assertIn(words, result.stderr)
+
     def test_success_is_one_line(self):
         """PyTorch tells its log of a number that fake tensors do not have; the capture has it from the real ones."""
         result = self.run_command("steps:by_value", "-o", self.folder)

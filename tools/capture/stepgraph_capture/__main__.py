@@ -119,16 +119,18 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return 0
     except UsageError as error:
         return _fail(str(error), 2)
-    except CaptureError as error:
-        message = str(error)
-    except Exception as error:  # the user's own code failed: its line is what helps
-        from .source import raised_at
+    except Exception as error:
+        if options.traceback:
+            traceback.print_exc()
+        return _fail(str(error) if isinstance(error, CaptureError) else _of_the_users_code(error), 4)
 
-        place = raised_at(error)
-        message = f"{place + ': ' if place else ''}{type(error).__name__}: {error}"
-    if options.traceback:
-        traceback.print_exc()
-    return _fail(message, 4)
+
+def _of_the_users_code(error: Exception) -> str:
+    """Its line is what helps."""
+    from .source import raised_at
+
+    place = raised_at(error)
+    return f"{place + ': ' if place else ''}{type(error).__name__}: {error}"
 
 
 def _fail(message: str, code: int) -> int:

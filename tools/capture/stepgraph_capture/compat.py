@@ -610,11 +610,8 @@ def all_to_all(tensor: Tensor, received: Sequence[Any], sent: Sequence[Any], gro
 
 
 def can_box_work() -> bool:
-    """Can a collective be answered with a handle that was made here, and its own handles be read?"""
-    from torch.distributed import ProcessGroup, ReduceOp
-
-    has_names = all(hasattr(kind, "unbox") for kind in (ProcessGroup, ReduceOp))
-    return has_names and hasattr(torch._C._distributed_c10d, "FakeWork")
+    """Can a collective be answered with a handle that was made here? Not in torch 2.6."""
+    return hasattr(torch.distributed.ProcessGroup, "unbox") and hasattr(torch._C._distributed_c10d, "FakeWork")
 
 
 def finished_work(boxed: bool = True) -> Any:
@@ -627,12 +624,44 @@ def unboxed_group(handle: Any) -> Any:
     return torch.distributed.ProcessGroup.unbox(handle)
 
 
-def reduction_name(handle: Any) -> Optional[str]:
-    """As functional collectives call it; None of one that they lack."""
-    from torch.distributed._functional_collectives import REDUCE_OP_TO_STR
+class Reductions:
+    """How a collective reduces, by the handle that its op is given. torch 2.11 has no way to read one: there it is what
+    the call's options say, which torch.distributed makes right before."""
 
-    kind = torch.distributed.ReduceOp.unbox(handle).op
-    return next((name for op, name in REDUCE_OP_TO_STR.items() if op == kind), None)
+    def __init__(self) -> None:
+        self._options: Any = None
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Within it, options that torch.distributed makes are known."""
+        from torch.distributed import distributed_c10d
+
+        kinds = {name: kind for name, kind in vars(distributed_c10d).items() if name in _OPTIONS_OF_REDUCTIONS}
+        for name, kind in kinds.items():
+            setattr(distributed_c10d, name, lambda kind=kind: self._note(kind()))
+        try:
+            yield
+        finally:
+            for name, kind in kinds.items():
+                setattr(distributed_c10d, name, kind)
+
+    def _note(self, options: Any) -> Any:
+        self._options = options
+        return options
+
+    def name(self, handle: Any) -> Optional[str]:
+        """As functional collectives call it; None of one that they lack."""
+        from torch.distributed._functional_collectives import REDUCE_OP_TO_STR
+
+        unbox = getattr(torch.distributed.ReduceOp, "unbox", None)
+        options, self._options = self._options, None  # of one call: the next may have made its own elsewhere
+        if unbox is None and options is None:
+            return None
+        kind = (unbox(handle) if unbox is not None else options.reduceOp).op
+        return next((name for op, name in REDUCE_OP_TO_STR.items() if op == kind), None)
+
+
+_OPTIONS_OF_REDUCTIONS = {"AllreduceOptions", "AllreduceCoalescedOptions", "ReduceOptions", "ReduceScatterOptions"}
 
 
 @contextmanager

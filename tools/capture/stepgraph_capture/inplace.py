@@ -29,7 +29,8 @@ def _functional() -> Iterator[None]:
     try:
         for name, function in ours.items():
             setattr(torch.distributed, name, function)
-        with _Functional():
+        reductions = compat.Reductions()
+        with reductions.noted(), _Functional(reductions):
             yield
     finally:
         for name, function in before.items():
@@ -82,10 +83,14 @@ def _batch_isend_irecv(p2p_op_list: List[Any]) -> List[Any]:
 
 
 class _Functional(TorchDispatchMode):
+    def __init__(self, reductions: compat.Reductions) -> None:
+        super().__init__()
+        self._reductions = reductions
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Optional[Dict[str, Any]] = None) -> Any:
         name = func._schema.name.rpartition("::")[2]
         rule = _RULES.get(name) if func.namespace == "c10d" else None
-        if rule is None or not rule(_Call(func, args, kwargs or {})):
+        if rule is None or not rule(_Call(func, args, kwargs or {}, self._reductions)):
             return func(*args, **(kwargs or {}))
         returns = func._schema.returns
         work = compat.finished_work()
@@ -95,7 +100,10 @@ class _Functional(TorchDispatchMode):
 class _Call:
     """A call by the names of its arguments."""
 
-    def __init__(self, func: Any, args: Sequence[Any], kwargs: Dict[str, Any]) -> None:
+    def __init__(
+        self, func: Any, args: Sequence[Any], kwargs: Dict[str, Any], reductions: compat.Reductions
+    ) -> None:
+        self._reductions = reductions
         self.given = {**dict(zip((a.name for a in func._schema.arguments), args)), **kwargs}
         self.group = compat.unboxed_group(self.given["process_group"])
         self.count, self.rank = self.group.size(), self.group.rank()
@@ -105,7 +113,7 @@ class _Call:
 
     @property
     def reduction(self) -> Optional[str]:
-        return compat.reduction_name(self.given["reduce_op"])
+        return self._reductions.name(self.given["reduce_op"])
 
     def exchange(self, rows: Tensor, received: List[int], sent: List[int]) -> Tensor:
         return compat.all_to_all(rows, received, sent, self.group)
