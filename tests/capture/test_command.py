@@ -93,6 +93,16 @@ class Command(CaptureCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stderr.strip().splitlines(), [f"stepgraph_capture: wrote {self.folder}/step.json"])
 
+    def test_an_old_torch_is_one_line(self):
+        os.mkdir(os.path.join(self.folder, "torch"))
+        for version in ("2.5.1+cpu", "2.6.0"):
+            with open(os.path.join(self.folder, "torch", "__init__.py"), "w") as file:
+                file.write(f"__version__ = {version!r}")
+            result = self.run_command("steps:as_tuple", "-o", self.folder)
+            self.assertEqual(result.returncode, 1)
+            words = f"PyTorch {version} is too old: stepgraph_capture needs 2.6 or newer"
+            self.assertEqual([words in line for line in result.stderr.splitlines()] == [True], version == "2.5.1+cpu")
+
     def test_help(self):
         result = self.run_command("--help")
         self.assertEqual(result.returncode, 0)

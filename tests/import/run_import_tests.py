@@ -132,6 +132,10 @@ def check_models(tool, folder):
         texts += len(written)
         for variant in written:
             text, graph = f'{name}.{variant}.txt', f'{folder}/model.sg'
+            with open(text) as f:
+                if ' _tensor_constant0 = self.' in f.read():   # torch 2.6 prints constants without their types
+                    skip(f'{os.path.basename(text)}: it does not say what its constants are')
+                    continue
             run(tool('compare_imports'), capture, text, *([] if variant == 'plain' else ['--strides']))
             run(tool('sg-import'), '-q', text, '-o', graph)
             if os.path.exists(f'{name}.expected.safetensors'):

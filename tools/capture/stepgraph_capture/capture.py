@@ -65,7 +65,6 @@ def capture(
     Values are drawn from what the model, run eagerly, answers; the traced graph is run beside it and must agree.
     Raises CaptureError. The model, its buffers and the random generator are left as they were.
     """
-    compat.check_version()
     folder = os.path.join(out_dir, f"rank{world.rank()}") if world.size() > 1 else out_dir
     described = (model, loss_fn, inputs, kwargs, targets)
     with write.empty_folders_removed(folder):

@@ -14,16 +14,6 @@ from torch.fx.experimental import proxy_tensor, symbolic_shapes
 
 from .errors import CaptureError
 
-OLDEST = (2, 6)
-
-
-def check_version() -> None:
-    """Older releases lack parts of the tracer; better to say so than to fail inside of it."""
-    numbers = torch.__version__.split("+")[0].split(".")
-    if tuple(int(part) for part in numbers[:2]) < OLDEST:
-        raise CaptureError(f"PyTorch {torch.__version__} is too old: stepgraph_capture needs 2.6 or newer")
-
-
 # Tracing
 
 
