@@ -636,6 +636,43 @@ class Forms(CaptureCase):
             self.assertEqual(said.returncode, 0, said.stdout)
 
 
+class Derivatives(CaptureCase):
+    """Of torch.func, in the step."""
+
+    def model(self, rule):
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+
+            def forward(self, x):
+                return rule(lambda row: self.net(row).squeeze(), x)
+
+        return Model()
+
+    def holds(self, rule):
+        self.captured(self.model(rule), lambda out: out.square().sum(), torch.randn(5, 3))
+        return self.imported()
+
+    def test_forward_mode(self):
+        """Its zeros are zeros, and what it asks about sizes is no node."""
+        for rule in (
+            lambda net, x: torch.func.hessian(net)(x[0]),
+            lambda net, x: torch.func.jvp(net, (x[0],), (x[1],))[1],
+        ):
+            text = self.holds(rule)
+            self.assertNotIn("aten._efficientzerotensor", text)
+            self.assertNotIn("aten.is_same_size", text)
+
+    def test_reverse_over_reverse_by_row(self):
+        self.holds(lambda net, x: torch.func.vmap(torch.func.jacrev(torch.func.jacrev(net)))(x))
+
+    def test_forward_over_reverse_by_row(self):
+        model = self.model(lambda net, x: torch.func.vmap(torch.func.hessian(net))(x))
+        with self.assertRaisesRegex(CaptureError, "torch.func.hessian under vmap.*jacrev of jacrev"):
+            self.captured(model, lambda out: out.square().sum(), torch.randn(5, 3))
+
+
 class Refusals(CaptureCase):
     def refused(self, words, model, loss_fn=lambda out: out.sum(), inputs=None, **more):
         with self.assertRaisesRegex(CaptureError, words):

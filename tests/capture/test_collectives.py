@@ -11,6 +11,8 @@ import unittest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.attention.flex_attention import flex_attention
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from stepgraph_capture import capture, compat, fsdp
 
@@ -75,6 +77,14 @@ class InPlace(unittest.TestCase):
         self.assertIn("_c10d_functional.all_reduce_coalesced.default", ops)
         self.assertFalse(compat.is_launch(torch.ops._c10d_functional.wait_tensors.default))
 
+
+    @unittest.skipUnless(hasattr(TorchDispatchMode, "supports_higher_order_operators"), "this torch asks all modes")
+    def test_flex_attention_beside_them(self):
+        def calls(y):
+            heads = y[None, None]
+            return flex_attention(heads, heads, heads).view_as(y)
+
+        self.assertEqual(self.ops(calls), [])
 
     def test_buffers_are_broadcast(self):
         model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)))

@@ -180,6 +180,8 @@ def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool = False, sett
         )
         raise CaptureError(_because(f"it calls {reason}", error)) from error
     except RuntimeError as error:
+        if compat.is_mixed_up(error):
+            raise CaptureError(_because(_FORWARD_OVER_REVERSE, error)) from error
         if settle or not compat.wants_numbers(error):
             raise
         raise _AsksForValues(_because(_BY_VALUE, error)) from error
@@ -192,6 +194,12 @@ def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool = False, sett
 
 _BY_VALUE = (
     "it decides by the value of a tensor (an `if`, int() or .item() of one), and the graph would hold only one way"
+)
+
+
+_FORWARD_OVER_REVERSE = (
+    "PyTorch's tracer loses the device of what vmap makes of derivatives of both modes (torch.func.hessian under vmap): "
+    "use jacrev of jacrev, or a loop"
 )
 
 

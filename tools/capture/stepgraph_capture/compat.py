@@ -450,6 +450,12 @@ def results(node: fx.Node) -> Any:
     return (*found, found[1]) if is_flex and isinstance(found, tuple) and len(found) == 2 else found
 
 
+def is_answered(node: fx.Node) -> bool:
+    """A question about tensors (`is_same_size`) whose answer Python had while tracing, and that no node asks for."""
+    schema = getattr(node.target, "_schema", None)
+    return not node.users and schema is not None and [str(r.type) for r in schema.returns] == ["bool"]
+
+
 def bound_symbols(node: fx.Node) -> List[str]:
     """The symbols whose values come from what this node computes. A number with a fraction is no size: its node is its
     name."""
@@ -490,6 +496,12 @@ def data_dependent_errors() -> Tuple[type, ...]:
     names = ("DataDependentOutputException", "DynamicOutputShapeException")
     errors = [getattr(fake_tensor, name) for name in names if hasattr(fake_tensor, name)]
     return tuple(errors) + (symbolic_shapes.GuardOnDataDependentSymNode,)
+
+
+def is_mixed_up(error: BaseException) -> bool:
+    """Does PyTorch hold a fake tensor for one on "meta"? Below vmap and derivatives of both modes autograd does."""
+    words = "two devices, meta and ", "two different devices meta, "  # by version
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in words)
 
 
 def wants_numbers(error: BaseException) -> bool:

@@ -54,6 +54,10 @@ for _name in ("sqrt", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh
         _PYTHON[getattr(torch, f"_sym_{_name}")] = f"sym_{_name}"
 
 
+# Zeros that forward-mode derivatives skip where they meet them; as numbers they are any zeros.
+_PLAIN = {torch.ops.aten._efficientzerotensor.default: torch.ops.aten.zeros.default}
+
+
 def tensor_type(tensor: Tensor) -> Dict[str, Any]:
     """Sizes may be symbolic; the device is where the tensor would be, were it not fake."""
     entry: Dict[str, Any] = {
@@ -123,6 +127,8 @@ class Encoder:
         for node in self.module.graph.nodes:
             if node.op == "get_attr":
                 self._values[node] = self._attribute(node)
+            elif node.op == "call_function" and compat.is_answered(node):
+                continue
             elif node.op == "call_function" and _is_conjugate(node):
                 self._values[node] = _literal(complex(node.args[0]).conjugate())
             elif node.op == "call_function":
@@ -167,7 +173,7 @@ class Encoder:
     def _op(self, node: fx.Node) -> str:
         target = node.target
         if isinstance(target, torch._ops.OpOverload):
-            return str(target)
+            return str(_PLAIN.get(target, target))
         if isinstance(target, torch._ops.HigherOrderOperator):
             return f"higher_order.{target.name()}"
         if target in _PYTHON:

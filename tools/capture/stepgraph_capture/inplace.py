@@ -83,13 +83,15 @@ def _batch_isend_irecv(p2p_op_list: List[Any]) -> List[Any]:
 
 
 class _Functional(TorchDispatchMode):
+    supports_higher_order_operators = True  # flex attention passes
+
     def __init__(self, reductions: compat.Reductions) -> None:
         super().__init__()
         self._reductions = reductions
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Optional[Dict[str, Any]] = None) -> Any:
-        name = func._schema.name.rpartition("::")[2]
-        rule = _RULES.get(name) if func.namespace == "c10d" else None
+        is_ours = isinstance(func, torch._ops.OpOverload) and func.namespace == "c10d"
+        rule = _RULES.get(func._schema.name.rpartition("::")[2]) if is_ours else None
         if rule is None or not rule(_Call(func, args, kwargs or {}, self._reductions)):
             return func(*args, **(kwargs or {}))
         returns = func._schema.returns
