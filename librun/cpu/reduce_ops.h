@@ -4,9 +4,9 @@
 #include <cmath>
 #include <limits>
 
-#include "librun/cpu/exp_float.h"
 #include "librun/cpu/isa.h"
 #include "librun/element.h"
+#include "librun/work/exp_float.h"
 
 namespace sg::cpu {
 
@@ -92,7 +92,7 @@ struct ExpDistance {
   Acc start() const { return 0; }
   template <class V>
   SG_INLINE Acc add(Acc acc, V value, double center) const {
-    return acc + static_cast<double>(exp_float(static_cast<V>(static_cast<double>(value) - center)));
+    return acc + static_cast<double>(math::exp_float(static_cast<V>(static_cast<double>(value) - center)));
   }
   SG_INLINE Acc merge(Acc a, Acc b) const { return a + b; }
 };

@@ -2,10 +2,10 @@
 #include <cmath>
 #include <limits>
 
-#include "librun/cpu/exp_float.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/lanes.h"
 #include "librun/cpu/turned_lines.h"
+#include "librun/work/exp_float.h"
 
 namespace sg::cpu {
 namespace {
@@ -15,13 +15,13 @@ enum class Form : uint8_t { plain, log, safe };
 // to = exp(x - top); returns its sum.
 template <class C>
 SG_CLONES double exp_shifted(const C* x, C top, C* to, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] = exp_float(x[i] - top);
+  for (int64_t i = 0; i < n; ++i) to[i] = math::exp_float(x[i] - top);
   return sum_lanes(n, [=](int64_t i) { return static_cast<double>(to[i]); });
 }
 
 template <class C>
 SG_CLONES double sum_of_exp(const C* x, C top, int64_t n) {
-  return sum_lanes(n, [=](int64_t i) { return static_cast<double>(exp_float(x[i] - top)); });
+  return sum_lanes(n, [=](int64_t i) { return static_cast<double>(math::exp_float(x[i] - top)); });
 }
 
 template <class C>
@@ -41,7 +41,7 @@ SG_CLONES void plain_gradient(const C* grad, const C* output, C dot, C* to, int6
 
 template <class C>
 SG_CLONES void log_gradient(const C* grad, const C* output, C sum, C* to, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] = grad[i] - exp_float(output[i]) * sum;
+  for (int64_t i = 0; i < n; ++i) to[i] = grad[i] - math::exp_float(output[i]) * sum;
 }
 
 template <class C>

@@ -161,17 +161,6 @@ SG_INLINE double erf_core(double x) {
   return select(a < 1.0, small, with_sign_of(1.0 - erfc_positive(a), x));
 }
 
-struct Normal {
-  double below;    // the part of the normal distribution below x
-  double density;  // at x; NaN where x is
-};
-
-SG_INLINE Normal normal_at(double x) {
-  double square = x * x, bell = exp_core(-0.5 * square);
-  double tail = 0.5 * (bell * erfc_scaled(abs(x) * kInvSqrt2));
-  return {x < 0.0 ? tail : 1.0 - tail, square > 1400.0 ? 0.0 : kDensityScale * bell};
-}
-
 // Any argument, infinite ones too.
 SG_INLINE double atan_core(double x) {
   constexpr double c[] = {-0.3333333333333092,  0.19999999997723208,  -0.14285713930151892,
@@ -350,10 +339,6 @@ SG_INLINE T erf(T x) {
 template <class T>
 SG_INLINE T pow(T x, T y) {
   return static_cast<T>(Wide<T>::pow(x, y));
-}
-template <class T>
-SG_INLINE T sigmoid(T x) {
-  return static_cast<T>(1.0 / (1.0 + Wide<T>::exp(-static_cast<double>(x))));
 }
 template <class T>
 SG_INLINE T sqrt(T x) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "librun/work/activations.h"
 #include "librun/work/math.h"
 
 using namespace sg;
@@ -24,20 +25,22 @@ double ulps(float got, long double truth) {
   return static_cast<double>(std::fabs(static_cast<long double>(got) - truth) / unit);
 }
 
+// Differences of `tiny` count as none: results so small are products of subnormal numbers.
 template <class Fn, class Truth>
-void check_unary(const char* name, Fn fn, Truth truth, double limit = 0.51) {
+void check_unary(const char* name, Fn fn, Truth truth, double limit = 0.51, long double tiny = 0) {
   double worst = 0;
   float where = 0;
-  for (uint64_t u = 0; u <= 0xFFFFFFFF; u += kBitStep) {
-    auto x = std::bit_cast<float>(static_cast<uint32_t>(u));
-    double error = ulps(fn(x), truth(static_cast<long double>(x)));
+  auto look = [&](float x) {
+    float got = fn(x);
+    long double wanted = truth(static_cast<long double>(x));
+    if (std::fabs(static_cast<long double>(got) - wanted) <= tiny) return;
+    double error = ulps(got, wanted);
     if (error > worst) worst = error, where = x;
-  }
+  };
+  for (uint64_t u = 0; u <= 0xFFFFFFFF; u += kBitStep) look(std::bit_cast<float>(static_cast<uint32_t>(u)));
   for (float x :
-       {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-149f, 88.7f, 89.0f, -103.9f, -104.5f}) {
-    double error = ulps(fn(x), truth(static_cast<long double>(x)));
-    if (error > worst) worst = error, where = x;
-  }
+       {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-149f, 88.7f, 89.0f, -103.9f, -104.5f})
+    look(x);
   INFO(name << " at " << where << " (" << std::hexfloat << where << ")");
   CHECK(worst <= limit);
 }
@@ -68,8 +71,39 @@ TEST_CASE("float functions are correctly rounded but for ties too close to call"
   CHECK_WIDE(asin, asinl(x));
   CHECK_WIDE(acos, acosl(x));
   CHECK_WIDE(atan, atanl(x));
-  check_unary("sigmoid", math::sigmoid<float>, [](long double x) { return 1 / (1 + expl(-x)); });
   check_unary("rsqrt", math::rsqrt<float>, [](long double x) { return 1 / sqrtl(x); });
+}
+
+TEST_CASE("what is computed in float is within few ulp, in the tails too") {
+  constexpr long double kTiny = 0x1p-140L;
+  auto sigmoid = [](long double x) { return 1 / (1 + expl(-x)); };
+  auto below = [](long double x) { return erfcl(-x * sqrtl(0.5L)) / 2; };
+  check_unary(
+      "exp_float", [](float x) { return math::exp_float(x); }, [](long double x) { return expl(x); }, 1.1);
+  check_unary(
+      "log1p_float", [](float x) { return math::log1p_float(std::fabs(x) <= 1 ? std::fabs(x) : 1.0f); },
+      [](long double x) { return log1pl(std::fabs(x) <= 1 ? std::fabs(x) : 1.0L); }, 2);
+  check_unary("sigmoid", math::sigmoid<float>, sigmoid, 2.5);
+  check_unary(
+      "silu", math::silu<float>, [&](long double x) { return x * sigmoid(x); }, 3, kTiny);
+  check_unary(
+      "mish", math::mish<float>, [](long double x) { return x * tanhl(log1pl(expl(x))); }, 4, kTiny);
+  check_unary(
+      "gelu", math::gelu<float>, [&](long double x) { return x * below(x); }, 8, kTiny);
+  check_unary(
+      "log_sigmoid", math::log_sigmoid<float>, [](long double x) { return x < -11000 ? x : -log1pl(expl(-x)); }, 3,
+      kTiny);
+  for (float x : {-30.0f, -4.0f, -1.0f, -0.3f, 0.0f, 0.5f, 1.7f, 6.0f, 40.0f, 1e30f}) {
+    INFO(x);
+    auto close = [&](float gradient, double truth) {
+      return std::fabs(gradient - truth) <= 4e-7 * (1 + std::fabs(truth));
+    };
+    CHECK(close(math::silu_gradient(1.0f, x), math::silu_gradient<double>(1, x)));
+    CHECK(close(math::mish_gradient(1.0f, x), math::mish_gradient<double>(1, x)));
+    CHECK(close(math::gelu_gradient(1.0f, x), math::gelu_gradient<double>(1, x)));
+    CHECK(close(math::gelu_tanh_gradient(1.0f, x), math::gelu_tanh_gradient<double>(1, x)));
+    CHECK(math::gelu_tanh(x) == Approx(math::gelu_tanh<double>(x)).epsilon(1e-5).margin(1e-30));
+  }
 }
 
 TEST_CASE("angles of any size are reduced exactly") {

@@ -82,17 +82,11 @@ void add_shrinking(BlockTable& t) {
 }
 
 void add_gradients(BlockTable& t) {
-  real<2>(t, BlockOp::log_sigmoid_backward,
-          []<class T>(T g, T x) { return static_cast<T>(g / (1.0 + Wide<T>::exp(static_cast<double>(x)))); });
   real<4>(t, BlockOp::logit_backward, []<class T>(T g, T x, T low, T outside) {
     double p = x;
     return x < low || x > 1 - low ? outside
            : p == 0 || p == 1     ? static_cast<T>(g * math::infinity())
                                   : static_cast<T>(g / (p * (1.0 - p)));
-  });
-  real<2>(t, BlockOp::mish_backward, []<class T>(T g, T a) {
-    double x = a, th = Wide<T>::tanh(Wide<T>::log1p(Wide<T>::exp(x))), s = 1.0 / (1.0 + Wide<T>::exp(-x));
-    return static_cast<T>(g * (th + x * s * (1.0 - th * th)));
   });
 }
 

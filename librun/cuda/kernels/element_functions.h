@@ -2,7 +2,7 @@
 #pragma once
 
 #include "librun/cuda/kernels/view.h"
-#include "librun/work/math.h"
+#include "librun/work/activations.h"
 
 namespace sg::cuda {
 
@@ -80,47 +80,6 @@ SG_FN bool close(T a, T b, T rtol, T atol) {
 
 // --- activations ---
 
-constexpr double kTanhScale = 0.79788456080286535588, kTanhCubic = 0.044715;
-
-template <class T>
-SG_FN double logistic(double x) {
-  return 1.0 / (1.0 + math::Wide<T>::exp(-x));
-}
-SG_FN math::Normal normal_at(float x) { return math::normal_at(x); }
-SG_FN math::Normal normal_at(double x) {
-  double square = x * x, density = square > 1400.0 ? 0.0 : math::kDensityScale * ::exp(-0.5 * square);
-  return {0.5 * ::erfc(-x * math::kInvSqrt2), density};
-}
-template <class T>
-SG_FN double softplus(double x) {
-  return math::Wide<T>::log1p(math::Wide<T>::exp(x));
-}
-template <class T>
-SG_FN double silu(double x) {
-  double y = x / (1.0 + math::Wide<T>::exp(-x));
-  return x < -700.0 ? x * 0.0 : y;
-}
-template <class T>
-SG_FN double gelu_tanh(double x) {
-  double inner = kTanhScale * (x + kTanhCubic * x * x * x);
-  return 0.5 * x * (1.0 + math::Wide<T>::tanh(inner));
-}
-template <class T>
-SG_FN double gelu_tanh_gradient(double x) {
-  double inner = kTanhScale * (x + kTanhCubic * x * x * x), t = math::Wide<T>::tanh(inner);
-  double slope = (1.0 - t * t) * kTanhScale * (1.0 + 3.0 * kTanhCubic * x * x);
-  return 0.5 * (1.0 + t) + 0.5 * x * slope;
-}
-template <class T>
-SG_FN T silu_gradient(T g, T x) {
-  double s = logistic<T>(x);
-  return static_cast<T>(g * s * (1.0 + x * (1.0 - s)));
-}
-template <class T>
-SG_FN T gelu_gradient(T g, T a) {
-  math::Normal normal = normal_at(a);
-  return static_cast<T>(g * (normal.below + a * normal.density));
-}
 template <class T>
 SG_FN T within_six(T y) {
   y = y < 0 ? T(0) : y;
