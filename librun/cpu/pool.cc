@@ -6,6 +6,7 @@
 
 #include "librun/cpu/indices.h"
 #include "librun/cpu/kernels.h"
+#include "librun/cpu/pool_averages.h"
 #include "librun/cpu/resample.h"
 #include "librun/cpu/rows.h"
 #include "librun/work/pool.h"
@@ -185,11 +186,6 @@ Status max_unpool(KernelCall& call) {
 
 // --- averages ---
 
-struct Divisor {
-  bool given, padded;
-  int64_t value;
-};
-
 Divisor divisor_of(KernelCall& call) {
   const bool given = call.op().param_index("divisor_override") >= 0 && call.has("divisor_override");
   return {given, call.flag("count_include_pad"), given ? call.integer("divisor_override") : 0};
@@ -198,6 +194,7 @@ Divisor divisor_of(KernelCall& call) {
 Status avg_pool(KernelCall& call) {
   SG_ASSIGN(Window w, window_of(call, call.tensor("self"), call.result()));
   const Divisor by = divisor_of(call);
+  if (!on_device(call) && is_floating(call.tensor("self").dtype)) return average_windows(call, w, by), ok_status();
   visit_wide(call.tensor("self").dtype, [&]<class T>() {
     const auto* x = contiguous_as(call, call.tensor("self"), kWide<T>).template as<T>();
     Tensor means = workspace(call, kWide<T>, call.result().sizes());
@@ -211,23 +208,13 @@ Status avg_pool(KernelCall& call) {
 Status avg_pool_backward(KernelCall& call) {
   const Tensor& grad_output = call.tensor("grad_output");
   SG_ASSIGN(Window w, window_of(call, call.tensor("self"), grad_output));
-  const auto* grad = contiguous_as(call, grad_output, DType::f64).as<double>();
   const Divisor by = divisor_of(call);
+  if (!on_device(call) && is_floating(grad_output.dtype)) return spread_averages(call, w, by), ok_status();
   Tensor sums = workspace(call, DType::f64, call.result().sizes());
-  if (on_device(call)) {
-    for_each(call, sums.elements(), 1,
-             work::PoolBackward{w, by.given, by.padded, by.value, grad, nullptr, sums.as<double>()});
-    return copy(call, call.result(), sums), ok_status();
-  }
-  fill(call, sums, Scalar::integer(0));
-  for_outputs(call, w, span_of, [&](int64_t plane, int64_t out, const Spans& s) {
-    if (is_empty(s)) return;
-    double share =
-        grad[plane * w.plane_out() + out] / static_cast<double>(work::divisor_of(s, by.given, by.value, by.padded));
-    for_positions(w, s, [&](int64_t place) { sums.as<double>()[plane * w.plane_in() + place] += share; });
-  });
-  copy(call, call.result(), sums);
-  return ok_status();
+  for_each(call, sums.elements(), 1,
+           work::PoolBackward{w, by.given, by.padded, by.value,
+                              contiguous_as(call, grad_output, DType::f64).as<double>(), nullptr, sums.as<double>()});
+  return copy(call, call.result(), sums), ok_status();
 }
 
 // --- adaptive: window i of n covers [floor(i size / n), ceil((i + 1) size / n)) ---
