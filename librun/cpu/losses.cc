@@ -1,4 +1,4 @@
-// Losses of two tensors element by element, and cross entropy. In double; one rounding at the end.
+// Cross entropy of scores. In double; one rounding at the end.
 #include <cmath>
 
 #include "librun/cpu/give_loss.h"
@@ -6,56 +6,11 @@
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/rows.h"
 #include "librun/work/classes.h"
-#include "librun/work/pair.h"
 #include "librun/work/run.h"
 #include "librun/work/shapes.h"
 
 namespace sg::cpu {
 namespace {
-
-Tensor doubles(KernelCall& call, const Tensor& t, std::span<const int64_t> shape) {
-  return contiguous_as(call, broadcast_to(t, shape), DType::f64);
-}
-
-Status mse_loss(KernelCall& call) {
-  std::vector<int64_t> shape = broadcast_shape(call.tensor("self"), call.tensor("target"));
-  const auto* x = doubles(call, call.tensor("self"), shape).as<double>();
-  const auto* y = doubles(call, call.tensor("target"), shape).as<double>();
-  Tensor losses = workspace(call, DType::f64, shape);
-  for_each(call, losses.elements(), kPieceElements,
-           work::PairLoss<work::SquaredError>{x, y, nullptr, 0, losses.as<double>()});
-  give_loss(call, losses, static_cast<double>(losses.elements()));
-  return ok_status();
-}
-
-Status mse_loss_backward(KernelCall& call) {
-  const Tensor& out = call.result();
-  const auto* g = doubles(call, call.tensor("grad_output"), out.sizes()).as<double>();
-  const auto* x = doubles(call, call.tensor("self"), out.sizes()).as<double>();
-  const auto* y = doubles(call, call.tensor("target"), out.sizes()).as<double>();
-  const double share = call.integer("reduction") == kMean ? 1 / static_cast<double>(out.elements()) : 1;
-  Tensor slopes = workspace(call, DType::f64, out.sizes());
-  for_each(call, out.elements(), kPieceElements,
-           work::PairSlope<work::SquaredError>{g, x, y, nullptr, 0, share, slopes.as<double>()});
-  copy(call, out, slopes);
-  return ok_status();
-}
-
-Status bce_with_logits(KernelCall& call) {
-  std::vector<int64_t> shape = broadcast_shape(call.tensor("self"), call.tensor("target"));
-  const auto* x = doubles(call, call.tensor("self"), shape).as<double>();
-  const auto* y = doubles(call, call.tensor("target"), shape).as<double>();
-  const double* weight = call.has("weight") ? doubles(call, call.tensor("weight"), shape).as<double>() : nullptr;
-  const double* positive =
-      call.has("pos_weight") ? doubles(call, call.tensor("pos_weight"), shape).as<double>() : nullptr;
-  Tensor losses = workspace(call, DType::f64, shape);
-  for_each(call, losses.elements(), kPieceElements,
-           work::CrossEntropyOfLogits{x, y, weight, positive, losses.as<double>()});
-  give_loss(call, losses, static_cast<double>(losses.elements()));
-  return ok_status();
-}
-
-// --- cross entropy ---
 
 // Rows of classes: axis 1, or the only one.
 struct Classes {
@@ -126,9 +81,6 @@ Status cross_entropy(KernelCall& call) {
 }
 
 constexpr KernelRow kRows[] = {
-    {"aten.mse_loss.default", mse_loss},
-    {"aten.mse_loss_backward.default", mse_loss_backward},
-    {"aten.binary_cross_entropy_with_logits.default", bce_with_logits},
     {"aten.cross_entropy_loss.default", cross_entropy},
 };
 

@@ -5,6 +5,7 @@
 #include "librun/cpu/give_loss.h"
 #include "librun/cpu/inner_call.h"
 #include "librun/cpu/kernels.h"
+#include "librun/cpu/pair_blocks.h"
 #include "librun/cpu/rows.h"
 #include "librun/work/pair.h"
 #include "librun/work/run.h"
@@ -26,42 +27,111 @@ double number_of(KernelCall& call) {
   return *Loss::kNumber == 0 ? 0 : call.number(Loss::kNumber);
 }
 
-Status expect_probabilities(KernelCall& call, const double* x, int64_t n) {
-  if (on_device(call)) return for_each(call, n, 1, work::CheckProbability{x, report_of(call)}), ok_status();
-  for (int64_t i = 0; i < n; ++i)
-    if (!(x[i] >= 0 && x[i] <= 1)) return call.fail("an input is not within [0, 1]: " + std::to_string(x[i]));
+Result<BlockOperand> block_operand(KernelCall& call, std::string_view name, std::span<const int64_t> shape) {
+  if (call.op().param_index(name) < 0 || !call.has(name)) return BlockOperand(call);
+  const Tensor& t = call.tensor(name);
+  if (!broadcasts(t, shape)) return call.fail("'" + std::string(name) + "' does not broadcast to the operands");
+  return BlockOperand(call, t, shape);
+}
+
+Status expect_probabilities(const KernelCall& call, const BlockOperand& x, int64_t n) {
+  for (int64_t first = 0; first < n; first += kLaneBlock) {
+    const int64_t count = std::min(kLaneBlock, n - first);
+    const double* p = x.at(first, count, 0);
+    for (int64_t i = 0; i < count; ++i)
+      if (!(p[i] >= 0 && p[i] <= 1)) return call.fail("an input is not within [0, 1]: " + std::to_string(p[i]));
+  }
   return ok_status();
 }
 
 template <class Loss>
-Status pair_loss(KernelCall& call) {
-  std::vector<int64_t> shape = broadcast_shape(call.tensor("self"), call.tensor("target"));
+Status pair_loss_there(KernelCall& call, std::span<const int64_t> shape) {
   SG_ASSIGN(const double* x, operand(call, "self", shape));
   SG_ASSIGN(const double* y, operand(call, "target", shape));
   SG_ASSIGN(const double* weight, operand(call, "weight", shape));
-  double number = number_of<Loss>(call);
   Tensor losses = workspace(call, DType::f64, shape);
   const int64_t n = losses.elements();
-  for_each(call, n, kPieceElements, work::PairLoss<Loss>{x, y, weight, number, losses.as<double>()});
+  for_each(call, n, 1, work::PairLoss<Loss>{x, y, weight, number_of<Loss>(call), losses.as<double>()});
+  if (std::is_same_v<Loss, work::BinaryCrossEntropy>) for_each(call, n, 1, work::CheckProbability{x, report_of(call)});
+  return give_loss(call, losses, static_cast<double>(n)), ok_status();
+}
+
+template <class Loss>
+Status pair_loss(KernelCall& call) {
+  const std::vector<int64_t> shape = broadcast_shape(call.tensor("self"), call.tensor("target"));
+  if (on_device(call)) return pair_loss_there<Loss>(call, shape);
+  SG_ASSIGN(const BlockOperand x, block_operand(call, "self", shape));
+  SG_ASSIGN(const BlockOperand y, block_operand(call, "target", shape));
+  SG_ASSIGN(const BlockOperand weight, block_operand(call, "weight", shape));
+  const double number = number_of<Loss>(call);
+  const int64_t n = broadcast_to(call.tensor("self"), shape).elements();
   if (std::is_same_v<Loss, work::BinaryCrossEntropy>) SG_TRY(expect_probabilities(call, x, n));
-  give_loss(call, losses, static_cast<double>(n));
+  give_losses(call, n, [&](int64_t first, int64_t count, int thread, double* to) {
+    return work::PairLoss<Loss>{x.at(first, count, thread), y.at(first, count, thread), weight.at(first, count, thread),
+                                number, to};
+  });
   return ok_status();
 }
 
 template <class Loss>
 Status pair_loss_backward(KernelCall& call) {
   const Tensor& out = call.result();
-  SG_ASSIGN(const double* g, operand(call, "grad_output", out.sizes()));
-  SG_ASSIGN(const double* x, operand(call, "self", out.sizes()));
-  SG_ASSIGN(const double* y, operand(call, "target", out.sizes()));
-  SG_ASSIGN(const double* weight, operand(call, "weight", out.sizes()));
-  double number = number_of<Loss>(call),
-         share = call.integer("reduction") == kMean ? 1 / static_cast<double>(out.elements()) : 1;
-  Tensor slopes = workspace(call, DType::f64, out.sizes());
-  for_each(call, out.elements(), kPieceElements,
-           work::PairSlope<Loss>{g, x, y, weight, number, share, slopes.as<double>()});
-  copy(call, out, slopes);
+  const double number = number_of<Loss>(call),
+               share = call.integer("reduction") == kMean ? 1 / static_cast<double>(out.elements()) : 1;
+  if (on_device(call)) {
+    SG_ASSIGN(const double* g, operand(call, "grad_output", out.sizes()));
+    SG_ASSIGN(const double* x, operand(call, "self", out.sizes()));
+    SG_ASSIGN(const double* y, operand(call, "target", out.sizes()));
+    SG_ASSIGN(const double* weight, operand(call, "weight", out.sizes()));
+    Tensor slopes = workspace(call, DType::f64, out.sizes());
+    for_each(call, out.elements(), 1, work::PairSlope<Loss>{g, x, y, weight, number, share, slopes.as<double>()});
+    return copy(call, out, slopes), ok_status();
+  }
+  SG_ASSIGN(const BlockOperand g, block_operand(call, "grad_output", out.sizes()));
+  SG_ASSIGN(const BlockOperand x, block_operand(call, "self", out.sizes()));
+  SG_ASSIGN(const BlockOperand y, block_operand(call, "target", out.sizes()));
+  SG_ASSIGN(const BlockOperand weight, block_operand(call, "weight", out.sizes()));
+  write_blocks(call, out, [&](int64_t first, int64_t count, int thread, double* to) {
+    return work::PairSlope<Loss>{g.at(first, count, thread),
+                                 x.at(first, count, thread),
+                                 y.at(first, count, thread),
+                                 weight.at(first, count, thread),
+                                 number,
+                                 share,
+                                 to};
+  });
   return ok_status();
+}
+
+// T: what the operands' type needs of elementary functions.
+template <class T>
+Status bce_with_logits_as(KernelCall& call) {
+  const std::vector<int64_t> shape = broadcast_shape(call.tensor("self"), call.tensor("target"));
+  using Work = work::CrossEntropyOfLogits<T>;
+  if (on_device(call)) {
+    SG_ASSIGN(const double* x, operand(call, "self", shape));
+    SG_ASSIGN(const double* y, operand(call, "target", shape));
+    SG_ASSIGN(const double* weight, operand(call, "weight", shape));
+    SG_ASSIGN(const double* positive, operand(call, "pos_weight", shape));
+    Tensor losses = workspace(call, DType::f64, shape);
+    for_each(call, losses.elements(), 1, Work{x, y, weight, positive, losses.as<double>()});
+    return give_loss(call, losses, static_cast<double>(losses.elements())), ok_status();
+  }
+  SG_ASSIGN(const BlockOperand x, block_operand(call, "self", shape));
+  SG_ASSIGN(const BlockOperand y, block_operand(call, "target", shape));
+  SG_ASSIGN(const BlockOperand weight, block_operand(call, "weight", shape));
+  SG_ASSIGN(const BlockOperand positive, block_operand(call, "pos_weight", shape));
+  const int64_t n = broadcast_to(call.tensor("self"), shape).elements();
+  give_losses(call, n, [&](int64_t first, int64_t count, int thread, double* to) {
+    return Work{x.at(first, count, thread), y.at(first, count, thread), weight.at(first, count, thread),
+                positive.at(first, count, thread), to};
+  });
+  return ok_status();
+}
+
+Status bce_with_logits(KernelCall& call) {
+  const bool wide = call.tensor("self").dtype == DType::f64 || call.tensor("target").dtype == DType::f64;
+  return wide ? bce_with_logits_as<double>(call) : bce_with_logits_as<float>(call);
 }
 
 // --- activations of two results or two halves ---
@@ -119,6 +189,9 @@ Status glu_backward(KernelCall& call) {
 }
 
 constexpr KernelRow kRows[] = {
+    {"aten.mse_loss.default", pair_loss<work::SquaredError>},
+    {"aten.mse_loss_backward.default", pair_loss_backward<work::SquaredError>},
+    {"aten.binary_cross_entropy_with_logits.default", bce_with_logits},
     {"aten.smooth_l1_loss.default", pair_loss<work::SmoothL1>},
     {"aten.smooth_l1_loss_backward.default", pair_loss_backward<work::SmoothL1>},
     {"aten.huber_loss.default", pair_loss<work::Huber>},

@@ -65,10 +65,12 @@ template <class C>
 class RowReader {
  public:
   RowReader(KernelCall& call, const Tensor& t, int64_t length);
-  const C* row(int64_t row, int thread) const {
-    if (!buffer_) return reinterpret_cast<const C*>(data_) + row * length_;
+  const C* row(int64_t row, int thread) const { return piece(row * length_, length_, thread); }
+  // Elements [first, first + n) of the tensor, n <= length.
+  const C* piece(int64_t first, int64_t n, int thread) const {
+    if (!buffer_) return reinterpret_cast<const C*>(data_) + first;
     C* to = buffer_ + thread * length_;
-    convert_(data_, row * length_, to, length_);
+    convert_(data_, first, to, n);
     return to;
   }
 
@@ -83,11 +85,14 @@ template <class C>
 class RowWriter {
  public:
   RowWriter(KernelCall& call, const Tensor& t, int64_t length);
-  C* row(int64_t row, int thread) const {
-    return buffer_ ? buffer_ + thread * length_ : reinterpret_cast<C*>(data_) + row * length_;
+  C* row(int64_t row, int thread) const { return piece(row * length_, thread); }
+  void done(int64_t row, int thread) const { done_piece(row * length_, length_, thread); }
+  // From element `first` on, up to `length` of them.
+  C* piece(int64_t first, int thread) const {
+    return buffer_ ? buffer_ + thread * length_ : reinterpret_cast<C*>(data_) + first;
   }
-  void done(int64_t row, int thread) const {
-    if (buffer_) convert_(buffer_ + thread * length_, data_, row * length_, length_);
+  void done_piece(int64_t first, int64_t n, int thread) const {
+    if (buffer_) convert_(buffer_ + thread * length_, data_, first, n);
   }
 
  private:

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "librun/work/math.h"
 #include "librun/work/work.h"
 
 namespace sg::work {
@@ -79,13 +80,16 @@ struct PairSlope {
 };
 
 // (1 - y) x + w (log(1 + exp(-|x|)) + max(-x, 0)) with w = 1 + (pos_weight - 1) y
+// T: what the operands' type needs of elementary functions.
+template <class T>
 struct CrossEntropyOfLogits {
-  static constexpr const char* kName = "work_bce_with_logits";
+  static constexpr const char* kName = sizeof(T) == 8 ? "work_bce_with_logits_f64" : "work_bce_with_logits";
+  using Wide = math::Wide<T>;
   const double *x, *y, *weight, *positive;
   double* to;
   SG_INLINE void operator()(int64_t i) const {
     const double w = positive ? 1 + (positive[i] - 1) * y[i] : 1, below = -x[i] < 0 ? 0.0 : -x[i];
-    const double loss = (1 - y[i]) * x[i] + w * (::log1p(::exp(-::fabs(x[i]))) + below);
+    const double loss = (1 - y[i]) * x[i] + w * (Wide::log1p(Wide::exp(-math::abs(x[i]))) + below);
     to[i] = weight ? loss * weight[i] : loss;
   }
 };
