@@ -160,31 +160,53 @@ Status prelu_backward(KernelCall& call) {
   return ok_status();
 }
 
-Result<work::Halves> halves_of(KernelCall& call, const Tensor& self) {
-  int axis = wrap_axis(call.integer("dim"), self.rank);
+// How many elements of a row the gate and what is gated have each: rows run over the axes before `dim`.
+Result<int64_t> half_row(KernelCall& call) {
+  const Tensor& self = call.tensor("self");
+  const int axis = wrap_axis(call.integer("dim"), self.rank);
   if (self.rank == 0 || self.dim(axis) % 2 != 0) return call.fail("the dimension has to be even");
-  work::Halves h{contiguous_as(call, self, DType::f64).as<double>(), self.dim(axis) / 2, 1};
-  for (int i = axis + 1; i < self.rank; ++i) h.inner *= self.dim(i);
-  return h;
+  int64_t length = self.dim(axis) / 2;
+  for (int i = axis + 1; i < self.rank; ++i) length *= self.dim(i);
+  return length;
+}
+
+template <class Work>
+SG_CLONES void do_row(const Work& work, int64_t row) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < work.length; ++i) work.at(row, i);
+}
+
+template <class Work>
+void do_halves(KernelCall& call, int64_t elements, const Work& work) {
+  if (elements == 0) return;
+  if (on_device(call)) return for_each(call, elements, 1, work);
+  for_rows(call, elements / work.length, work.length, [&](int64_t row, int) { do_row(work, row); });
 }
 
 Status glu(KernelCall& call) {
-  SG_ASSIGN(work::Halves h, halves_of(call, call.tensor("self")));
-  Tensor out = workspace(call, DType::f64, call.result().sizes());
-  for_each(call, out.elements(), kPieceElements, work::Glu{h, out.as<double>()});
-  copy(call, call.result(), out);
+  SG_ASSIGN(const int64_t length, half_row(call));
+  const Tensor& self = call.tensor("self");
+  visit_compute(self.dtype, [&]<class T>() {
+    const Tensor out = workspace(call, kDTypeOf<T>, call.result().sizes());
+    const auto* x = contiguous_as(call, self, kDTypeOf<T>).template as<T>();
+    do_halves(call, out.elements(), work::Glu<T>{x, length, out.as<T>()});
+    copy(call, call.result(), out);
+  });
   return ok_status();
 }
 
 Status glu_backward(KernelCall& call) {
-  const Tensor& grad = call.tensor("grad_output");
-  SG_ASSIGN(work::Halves h, halves_of(call, call.tensor("self")));
+  SG_ASSIGN(const int64_t length, half_row(call));
+  const Tensor &self = call.tensor("self"), &grad = call.tensor("grad_output");
   if (2 * grad.elements() != call.result().elements())
     return call.fail("the gradient is of another shape than the op needs");
-  const auto* g = contiguous_as(call, grad, DType::f64).as<double>();
-  Tensor out = workspace(call, DType::f64, call.result().sizes());
-  for_each(call, grad.elements(), kPieceElements, work::GluBackward{h, g, out.as<double>()});
-  copy(call, call.result(), out);
+  visit_compute(self.dtype, [&]<class T>() {
+    const Tensor out = workspace(call, kDTypeOf<T>, call.result().sizes());
+    const auto* x = contiguous_as(call, self, kDTypeOf<T>).template as<T>();
+    const auto* g = contiguous_as(call, grad, kDTypeOf<T>).template as<T>();
+    do_halves(call, grad.elements(), work::GluBackward<T>{x, g, length, out.as<T>()});
+    copy(call, call.result(), out);
+  });
   return ok_status();
 }
 

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "librun/work/math.h"
+#include "librun/work/activations.h"
 #include "librun/work/work.h"
 
 namespace sg::work {
@@ -131,35 +131,34 @@ struct PreluBackward {
   }
 };
 
-SG_INLINE double logistic(double x) { return 1 / (1 + ::exp(-x)); }
-
-// A tensor as [outer, 2 * half, inner] around the axis that is halved.
-struct Halves {
-  const double* x;
-  int64_t half = 0, inner = 1;
-  // The place of element i of [outer, half, inner] in the first half; the other one lies half * inner on.
-  SG_INLINE int64_t first(int64_t i) const { return i / (half * inner) * 2 * half * inner + i % (half * inner); }
-  SG_INLINE int64_t step() const { return half * inner; }
-};
-
+// Rows of two halves of `length` elements each: what is gated, and the gate.
+template <class T>
 struct Glu {
-  static constexpr const char* kName = "work_glu";
-  Halves h;
-  double* to;
-  SG_INLINE void operator()(int64_t i) const { to[i] = h.x[h.first(i)] * logistic(h.x[h.first(i) + h.step()]); }
+  static constexpr const char* kName = sizeof(T) == 8 ? "work_glu_f64" : "work_glu";
+  const T* x;
+  int64_t length;
+  T* to;
+  SG_INLINE void at(int64_t row, int64_t i) const {
+    const T* half = x + 2 * row * length;
+    to[row * length + i] = half[i] * math::sigmoid(half[length + i]);
+  }
+  SG_INLINE void operator()(int64_t i) const { at(i / length, i % length); }
 };
 
+template <class T>
 struct GluBackward {
-  static constexpr const char* kName = "work_glu_backward";
-  Halves h;
-  const double* grad;
-  double* to;
-  SG_INLINE void operator()(int64_t i) const {
-    const int64_t at = h.first(i);
-    const double gate = logistic(h.x[at + h.step()]);
-    to[at] = grad[i] * gate;
-    to[at + h.step()] = grad[i] * h.x[at] * gate * (1 - gate);
+  static constexpr const char* kName = sizeof(T) == 8 ? "work_glu_backward_f64" : "work_glu_backward";
+  const T *x, *grad;
+  int64_t length;
+  T* to;
+  SG_INLINE void at(int64_t row, int64_t i) const {
+    const int64_t first = 2 * row * length + i, second = first + length;
+    const math::Logistic<T> gate = math::logistic(x[second]);
+    const T g = grad[row * length + i];
+    to[first] = g * gate.value;
+    to[second] = g * x[first] * gate.value * gate.rest;
   }
+  SG_INLINE void operator()(int64_t i) const { at(i / length, i % length); }
 };
 
 // By the slopes that were drawn, or by one for all.
