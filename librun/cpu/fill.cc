@@ -149,6 +149,17 @@ bool copy_across(ThreadTeam& team, const Tensor& out, const Tensor& in, const Ru
   return true;
 }
 
+// An axis along which there is more to copy at once than along the last one, and whose neighbours are neighbours in one
+// of the tensors; -1 if there is none. For images of few channels.
+int longer_axis(const Tensor& out, const Tensor& in) {
+  if (out.rank == 0 || out.dim(-1) >= kLeastAcross) return -1;
+  const int reads = axis_of_neighbours(in), writes = axis_of_neighbours(out);
+  if (reads == writes) return -1;
+  for (int axis : {reads, writes})
+    if (axis >= 0 && out.dim(axis) >= kLeastAcross) return axis;
+  return -1;
+}
+
 }  // namespace
 
 void fill(KernelCall& call, const Tensor& out, Scalar value) {
@@ -178,9 +189,11 @@ void copy(KernelCall& call, const Tensor& out, const Tensor& in) {
 }
 
 void copy(ThreadTeam& team, const Tensor& out, const Tensor& in) {
-  RowWalker walk({&out, &in});
   RunCopier run(out, in);
   if (copy_across(team, out, in, run)) return;
+  if (const int axis = longer_axis(out, in); axis >= 0)
+    return copy(team, swap_axes(out, axis, out.rank - 1), swap_axes(in, axis, out.rank - 1));
+  RowWalker walk({&out, &in});
   int64_t out_step = walk.step(0), in_step = walk.step(1);
   int64_t out_bytes = dtype_bytes(out.dtype), in_bytes = dtype_bytes(in.dtype);
   parallel_rows(team, walk, [&](const int64_t* offset, int64_t, int64_t length) {
