@@ -1,6 +1,7 @@
 #include "librun/cpu/convolution_depthwise.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "librun/cpu/isa.h"
 #include "librun/cpu/rows.h"
@@ -46,6 +47,8 @@ template <class T>
 void read_run(const Image& image, int64_t at, int64_t step, int64_t count, T* to) {
   visit_floating(image.dtype, [&]<class From>() {
     const From* from = reinterpret_cast<const From*>(image.data) + at;
+    if constexpr (std::is_same_v<From, T>)
+      if (step == 1) return void(std::copy_n(from, count, to));
     if (step == 1)
       for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(static_cast<Compute<From>>(from[i]));
     else
@@ -57,6 +60,8 @@ template <class T>
 void write_run(const T* from, const Image& image, int64_t at, int64_t step, int64_t count) {
   visit_floating(image.dtype, [&]<class To>() {
     To* to = reinterpret_cast<To*>(const_cast<std::byte*>(image.data)) + at;
+    if constexpr (std::is_same_v<To, T>)
+      if (step == 1) return void(std::copy_n(from, count, to));
     if (step == 1)
       for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(static_cast<Compute<To>>(from[i]));
     else
@@ -138,20 +143,26 @@ void Depthwise<T>::read_padded(const Image& x, int64_t entry, int64_t channel, T
 // Elements that no window sees are the bias alone.
 template <class T>
 void Depthwise<T>::write_padded(const T* from, T bias, const Image& x, int64_t entry, int64_t channel, T* line) const {
+  bool all = true;
+  for (size_t d = 0; d < 3; ++d) all = all && reach(g_, d) - g_.padding[d] >= g_.in[d];
   std::fill_n(line, g_.in[2], bias);
-  for (int64_t d = 0; d < g_.in[0]; ++d)
+  for (int64_t d = 0; !all && d < g_.in[0]; ++d)
     for (int64_t h = 0; h < g_.in[1]; ++h) write_run(line, x, line_of(x, entry, channel, d, h), x.step[2], g_.in[2]);
   each_run(x, entry, channel, [&](int64_t at, int64_t step, int64_t count, int64_t place) {
     write_run(from + place, x, at, step, count);
   });
 }
 
-// Calls fn(at, place) for the lines of places: `at` of the image, `place` of the plane of them.
+// Calls fn(at, place, count) for the lines of places, or for all of them where they lie side by side: `at` of the
+// image, `place` of the plane of them.
 template <class T>
 template <class Fn>
 void Depthwise<T>::each_line(const Image& y, int64_t entry, int64_t channel, const Fn& fn) const {
+  if (y.step[2] == 1 && y.step[1] == g_.out[2] && (g_.out[0] == 1 || y.step[0] == g_.out[1] * g_.out[2]))
+    return fn(line_of(y, entry, channel, 0, 0), 0, g_.places());
   for (int64_t d = 0; d < g_.out[0]; ++d)
-    for (int64_t h = 0; h < g_.out[1]; ++h) fn(line_of(y, entry, channel, d, h), (d * g_.out[1] + h) * g_.out[2]);
+    for (int64_t h = 0; h < g_.out[1]; ++h)
+      fn(line_of(y, entry, channel, d, h), (d * g_.out[1] + h) * g_.out[2], g_.out[2]);
 }
 
 // Calls fn(first place, what it sees at offset 0) for planes of two axes.
@@ -185,7 +196,7 @@ void Depthwise<T>::output(const Image& x, const Tensor& weight, const Tensor& bi
         });
       }
       each_line(y, entry, channel,
-                [&](int64_t at, int64_t place) { write_run(s.places + place, y, at, y.step[2], g_.out[2]); });
+                [&](int64_t at, int64_t place, int64_t n) { write_run(s.places + place, y, at, y.step[2], n); });
     }
   });
 }
@@ -198,7 +209,7 @@ void Depthwise<T>::input(const Image& y, const Tensor& weight, const Tensor& bia
     std::fill_n(s.padded, padded_, first);
     for (int64_t channel = group * g_.out_channels; channel < (group + 1) * g_.out_channels; ++channel) {
       each_line(y, entry, channel,
-                [&](int64_t at, int64_t place) { read_run(y, at, y.step[2], g_.out[2], s.places + place); });
+                [&](int64_t at, int64_t place, int64_t n) { read_run(y, at, y.step[2], n, s.places + place); });
       for (int64_t k = 0; k < g_.window_size(); ++k) {
         const T by = number_at(weight, channel * g_.window_size() + k);
         T* seen = s.padded + offsets_[static_cast<size_t>(k)];
@@ -220,7 +231,7 @@ void Depthwise<T>::weight(const Image& x, const Image& y, const Tensor& out) {
     for (int64_t entry = 0; entry < g_.batch; ++entry) {
       read_padded(x, entry, channel / g_.out_channels, s.padded);
       each_line(y, entry, channel,
-                [&](int64_t at, int64_t place) { read_run(y, at, y.step[2], g_.out[2], s.places + place); });
+                [&](int64_t at, int64_t place, int64_t n) { read_run(y, at, y.step[2], n, s.places + place); });
       for (size_t k = 0; k < sums.size(); ++k) {
         std::fill_n(s.line, g_.out[2], T(0));
         const T* seen = s.padded + offsets_[k];
