@@ -57,6 +57,13 @@ def bias_mask(n):
     return torch.ones(n, n, dtype=torch.bool).tril()
 
 
+def rotary(x):
+    """Position embeddings by turning halves, as Llama has them."""
+    half = x.shape[-1] // 2
+    angle = torch.arange(x.shape[-2])[:, None] * 1e4 ** (-torch.arange(half).repeat(2) / half)
+    return x * angle.cos().to(x.dtype) + torch.cat([-x[..., half:], x[..., :half]], -1) * angle.sin().to(x.dtype)
+
+
 def linear_cases():
     """Decompositions of matrices of 64 to 512, and of a batch of small ones; forward and backward."""
     def spd(x):
@@ -102,6 +109,7 @@ def cases():
         'interpolate nearest': dict(op=lambda x: F.interpolate(x, scale_factor=2), shapes=[x]),
         'interpolate bicubic': dict(op=lambda x: F.interpolate(x, scale_factor=2, mode='bicubic'), shapes=[x]),
         'grid_sample': dict(op=lambda x, g: F.grid_sample(x, g, align_corners=False), shapes=[x, (8, 32, 32, 2)]),
+        'grid_sample images': dict(op=lambda x, g: F.grid_sample(x, g, align_corners=False), shapes=[(4, 3, 128, 128), (4, 128, 128, 2)]),
         'batch_norm': layer(lambda: nn.BatchNorm2d(32), x),
         'group_norm': layer(lambda: nn.GroupNorm(8, 32), x),
         'instance_norm': layer(lambda: nn.InstanceNorm2d(32, affine=True), x),
@@ -188,6 +196,13 @@ def cases():
         'pow': dict(op=lambda x: (x.abs() + 1).pow(2.5), shapes=[(1024, 768)]),
         'logsigmoid': dict(op=F.logsigmoid, shapes=[(1024, 768)]),
         'softplus': dict(op=F.softplus, shapes=[(1024, 768)]),
+        'glu': dict(op=F.glu, shapes=[(1024, 2048)]),
+        'swiglu': dict(op=lambda x, y: F.silu(x) * y, shapes=[(1024, 1024)] * 2),
+        'rotary': dict(op=rotary, shapes=[(4, 8, 256, 64)]),
+        'softmax causal': dict(op=lambda x: x.masked_fill(~bias_mask(256), -torch.inf).softmax(-1).square(), shapes=[(4, 8, 256, 256)]),
+        'cross entropy 50k': dict(op=lambda x, i: F.cross_entropy(x.float(), i), shapes=[(128, 50257)], index=index_of(50257, 128)),
+        'mse_loss': dict(op=F.mse_loss, shapes=[(1024, 768)] * 2),
+        'bce with logits': dict(op=lambda x, y: F.binary_cross_entropy_with_logits(x, y.sigmoid()), shapes=[(1024, 768)] * 2),
         'dropout': dict(op=lambda x: F.dropout(x, 0.1), shapes=[(1024, 768)]),
         'randn': dict(op=lambda x: x * torch.randn_like(x), shapes=[(1024, 768)]),
         'rand': dict(op=lambda x: x * torch.rand_like(x), shapes=[(1024, 768)]),
