@@ -70,7 +70,7 @@ class JobRemat {
       for (const Part& part : parts_) placed.push_back({part.model.get(), &part.outcome});
       const std::optional<RematParting> parting = find_parting(job_, placed, context_.threads);
       if (!parting || std::ranges::find(kept, false) == kept.end()) return ok_status();
-      if (!alike_ && eases()) {
+      if (!alike_ && (eases() || options_.target.is_set())) {
         alike_ = true;
         continue;
       }
@@ -160,9 +160,18 @@ class JobRemat {
         return ok_status();
       }
     const SizeValues values = sizes(i);
-    SG_ASSIGN(TargetChoice choice,
-              choose_for({job_, i, values, part->model.get(), part->allowed, part->crossing, options_.target,
-                          options_.tag_only, context_.best_effort, context_.threads}));
+    const TargetQuestion question{job_,
+                                  i,
+                                  values,
+                                  part->model.get(),
+                                  part->allowed,
+                                  part->crossing,
+                                  options_.target,
+                                  options_.tag_only,
+                                  context_.best_effort,
+                                  context_.threads};
+    if (alike_ && !parts_.empty() && take_alike(question, part)) return ok_status();
+    SG_ASSIGN(TargetChoice choice, choose_for(question));
     if (choice.missed)
       context_.notes->warning("remat", choice.missed->message + "; that is taken", choice.missed->where,
                               choice.missed->hint);
@@ -172,6 +181,19 @@ class JobRemat {
     part->before_bytes = choice.kept_bytes;
     part->after_bytes = choice.planned_bytes;
     return ok_status();
+  }
+
+  // As the first program, if that meets the target here too; a budget has none of this program's own, and never grows.
+  bool take_alike(const TargetQuestion& question, Part* part) const {
+    const Part& first = parts_[0];
+    RematDecision decision = decision_alike(*first.model, first.decision, *part->model, open_of(*part));
+    const int64_t before = planned_peak(*job_.programs[question.which], question.sizes),
+                  after = planned_with(question, decision);
+    if (after > (options_.target.peak_bytes ? *options_.target.peak_bytes : before)) return false;
+    part->decision = std::move(decision);
+    part->bound_bytes = first.bound_bytes, part->target_bytes = first.target_bytes;
+    part->before_bytes = before, part->after_bytes = after;
+    return true;
   }
 
   // By the policy, but for what would make the peak.

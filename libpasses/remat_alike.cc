@@ -1,7 +1,9 @@
 #include "libpasses/remat_alike.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
+#include <unordered_map>
 
 namespace sg {
 namespace {
@@ -29,9 +31,18 @@ RematDecision decision_alike(const RematModel& other, const RematDecision& decis
   std::map<Call, uint32_t> there;
   for (uint32_t at = 0; at < theirs.size(); ++at) there.emplace(theirs[at], at);
   RematDecision out{allowed, {}};
-  for (uint32_t at = 0; at < ours.size(); ++at)
-    if (const auto it = there.find(ours[at]); it != there.end())
-      out.recompute[at] = out.recompute[at] && decision.recompute[it->second];
+  std::unordered_map<uint32_t, uint32_t> here;  // their position: ours
+  for (uint32_t at = 0; at < ours.size(); ++at) {
+    const auto it = there.find(ours[at]);
+    if (it == there.end()) continue;
+    here.emplace(it->second, at);
+    out.recompute[at] = out.recompute[at] && decision.recompute[it->second];
+  }
+  for (const RematCopy& copy : decision.renew) {
+    const auto node = here.find(copy.node), before = here.find(copy.before);
+    if (node != here.end() && before != here.end()) out.renew.push_back({node->second, before->second});
+  }
+  std::ranges::stable_sort(out.renew, {}, &RematCopy::before);
   return out;
 }
 

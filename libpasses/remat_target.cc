@@ -37,13 +37,7 @@ class TargetFinder {
  private:
   const Program& program() const { return *asked_.job.programs[asked_.which]; }
 
-  // What the arena would be: of the plan, not of the model.
-  int64_t plan(const RematDecision& decision) {
-    const size_t chosen[] = {asked_.which};
-    Job trial(asked_.job, chosen);
-    apply_remat(model_, model_.place(decision), &trial.programs[0]->graph);
-    return planned_peak(*trial.programs[0], asked_.sizes);
-  }
+  int64_t plan(const RematDecision& decision) { return planned_with(asked_, decision); }
 
   int64_t kept_peak() {
     if (!kept_) kept_ = planned_peak(program(), asked_.sizes);
@@ -117,5 +111,12 @@ class TargetFinder {
 }  // namespace
 
 Result<TargetChoice> choose_for(const TargetQuestion& question) { return TargetFinder(question).find(); }
+
+int64_t planned_with(const TargetQuestion& question, const RematDecision& decision) {
+  const size_t chosen[] = {question.which};
+  Job trial(question.job, chosen);
+  apply_remat(*question.model, question.model->place(decision), &trial.programs[0]->graph);
+  return planned_peak(*trial.programs[0], question.sizes);
+}
 
 }  // namespace sg

@@ -37,4 +37,7 @@ struct TargetQuestion {
 
 Result<TargetChoice> choose_for(const TargetQuestion& question);
 
+// What the arena of that program would be, by the plan and not by the model.
+int64_t planned_with(const TargetQuestion& question, const RematDecision& decision);
+
 }  // namespace sg
