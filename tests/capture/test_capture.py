@@ -646,7 +646,7 @@ class Derivatives(CaptureCase):
                 self.net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
 
             def forward(self, x):
-                return rule(lambda row: self.net(row).squeeze(), x)
+                return rule(lambda rows: self.net(rows).squeeze(), x)
 
         return Model()
 
@@ -658,7 +658,7 @@ class Derivatives(CaptureCase):
         """Its zeros are zeros, and what it asks about sizes is no node."""
         for rule in (
             lambda net, x: torch.func.hessian(net)(x[0]),
-            lambda net, x: torch.func.jvp(net, (x[0],), (x[1],))[1],
+            lambda net, x: net(torch.func.jvp(lambda rows: (rows * x).tanh(), (x,), (torch.ones_like(x),))[1]),
         ):
             text = self.holds(rule)
             self.assertNotIn("aten._efficientzerotensor", text)
