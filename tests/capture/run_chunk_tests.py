@@ -165,8 +165,8 @@ def main():
     for name, check in checks.items():
         if options.names and name not in options.names:
             continue
-        if name == "experts" and not hasattr(torch, "_grouped_mm"):
-            skip("experts: this torch has no grouped products")
+        if name == "experts" and run_job_tests.VERSION < (2, 11):
+            skip("experts: this torch has no grouped products on CPUs")
             continue
         with tempfile.TemporaryDirectory() as folder:
             tally.say_held(name, check, folder)

@@ -14,6 +14,8 @@ from torch.fx.experimental import proxy_tensor, symbolic_shapes
 
 from .errors import CaptureError
 
+_RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
+
 # Tracing
 
 
@@ -156,8 +158,9 @@ def trace(function: Callable[..., Any], arguments: Sequence[Tensor], fake_mode: 
     # Some ops that are made of others are so in C++, for plain sizes; their twins in Python know symbols.
     from torch._functorch import config
 
+    asks_python = symbolic or _RELEASE == (2, 8)  # whose C++ takes no index of a size that the data decides
     with fake_mode, eager_everywhere(), without_onednn(), casts_keep_strides(), (
-        enable_python_dispatcher() if symbolic else nullcontext()
+        enable_python_dispatcher() if asks_python else nullcontext()
     ):
         # Where real tensors are beside the fake ones.
         with config.patch(generate_fake_kernels_from_real_mismatches=True):
@@ -749,7 +752,7 @@ def _shard_of(param: Any, names: Dict[int, str], group: Any, policy: Any, make: 
     factor = getattr(group, "gradient_divide_factor", None) or getattr(group, "reduce_scatter_divide_factor", None)
     spec = getattr(param, "_unsharded_dtensor_spec", None) or getattr(param, "_tp_spec", None)
     reduce_dtype = policy.reduce_dtype
-    if reduce_dtype is None and tuple(int(n) for n in torch.__version__.split(".")[:2]) >= (2, 15):
+    if reduce_dtype is None and _RELEASE >= (2, 15):
         reduce_dtype = sharded.dtype  # as documented for MixedPrecisionPolicy; param_dtype before
     return make(
         fqn=names[id(sharded)],
