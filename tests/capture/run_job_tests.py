@@ -134,7 +134,7 @@ def check_job(name, ranks, bin_folder, folder):
     capture_job(name, ranks, folder, SOURCES.get((name, ranks), "jobs.py"))
     has_answers = SHARDS_ON_CPUS or "fsdp" not in name
     if not has_answers:
-        print(f"       {name}: this torch has no fully_shard on CPUs, or a wrong one: the capture is held against itself", flush=True)
+        print(f"       {name}: held against itself, as this torch has no right fully_shard on CPUs", flush=True)
     for rank in range(ranks):
         if has_answers:
             check_answers(folder, rank)

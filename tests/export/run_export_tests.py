@@ -6,8 +6,8 @@ as far as policies and budgets go (what is drawn at random comes out as without 
 sizes of the capture in the place of symbols. The module's step() must
 give, bit for bit, what PyTorch gives when it runs the capture's JSON node by node (replay.py), or the exported program, in the
 same process. The values recorded with the capture must come out too: the same bits where this machine's kernels make them (said
-for each), else within the tolerance of the narrowest float, or of what the recorded values are themselves off from the step in
-double. --ranks: the captures of 4 ranks, over gloo (minutes).
+for each), else within the tolerance of the narrowest float, or of what the recorded values themselves are off from
+the step in double. --ranks: the captures of 4 ranks, over gloo (minutes).
 """
 import argparse
 import importlib.util
@@ -95,8 +95,8 @@ def is_close(value, expected):
 
 
 def is_rounding(value, recorded, exact):
-    """Does the recorded value's own error explain where it lies? The gradient of a key's bias, on which no probability depends,
-    cancels to nothing: what is left is rounding, and each processor's own, up to twice what the recording one had."""
+    """Does the recorded value's own error explain where it lies? The gradient of a key's bias, on which no probability
+    depends, cancels to nothing: what is left is rounding, and each processor has its own."""
     if value.dtype != recorded.dtype or value.shape != recorded.shape:
         return False
     between, error = ((recorded.to(exact.dtype) - other.to(exact.dtype)).abs().max().item() for other in (value, exact))

@@ -198,8 +198,8 @@ _BY_VALUE = (
 
 
 _FORWARD_OVER_REVERSE = (
-    "PyTorch's tracer loses the device of what vmap makes of derivatives of both modes (torch.func.hessian under vmap): "
-    "use jacrev of jacrev, or a loop"
+    "PyTorch's tracer loses the device of what vmap makes of derivatives of both modes (torch.func.hessian under vmap)"
+    ": use jacrev of jacrev, or a loop"
 )
 
 

@@ -513,7 +513,7 @@ def wants_numbers(error: BaseException) -> bool:
 
 
 _UNHEARD = {
-    "torch.fx.experimental.symbolic_shapes": logging.ERROR,  # each answer that real tensors give beside fake ones: a guard
+    "torch.fx.experimental.symbolic_shapes": logging.ERROR,  # each answer of real tensors beside fake ones: a guard
     "torch.fx.experimental.recording": logging.CRITICAL,  # each question that fake tensors cannot answer
     "torch._subclasses.fake_tensor": logging.CRITICAL,  # each op that fails, with a traceback, before it raises
 }
