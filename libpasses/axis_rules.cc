@@ -140,6 +140,7 @@ constexpr AxisRow kRows[] = {
     {"aten.upsample_bilinear2d_backward.default", axis::batch, "resampling", true},
     {"aten.upsample_bicubic2d_backward.default", axis::batch, "resampling", true},
     {"aten.constant_pad_nd.default", axis::pad, "pad"},
+    {"aten.log_sigmoid_forward.default", axis::log_sigmoid, "activation"},
     // losses
     {"aten.mse_loss.default", axis::elementwise_loss, "loss"},
     {"aten.binary_cross_entropy.default", axis::elementwise_loss, "loss"},

@@ -65,6 +65,7 @@ Status batch(AxisCall&);  // each entry of the first axis alone: convolutions, p
 Status pad(AxisCall&);
 Status flip(AxisCall&);
 Status triangle(AxisCall&);
+Status log_sigmoid(AxisCall&);
 // losses
 Status elementwise_loss(AxisCall&);
 Status elementwise_loss_backward(AxisCall&);

@@ -144,6 +144,13 @@ Status like(AxisCall& c) {
   return c.give_all(along_state(c.state(self).along));
 }
 
+// Elementwise, also what it keeps for its gradient, which devices have no use for.
+Status log_sigmoid(AxisCall& c) {
+  if (c.type(c.result(1)).shape != c.type(c.result(0)).shape)
+    return c.fail("what it keeps for its gradient is empty, as on a device");
+  return like(c);
+}
+
 // Linear in exactly the operands that are partial: f(sum of x_c) is the sum of f(x_c).
 Status partial(AxisCall& c) {
   std::vector<std::string_view> partial_params;

@@ -52,6 +52,14 @@ TEST_CASE("axis rules: pointwise ops need no row, and what is neither has none")
   CHECK(find_axis_rule(*find_op("aten.roll.default")) == nullptr);
 }
 
+TEST_CASE("axis rules: a log-sigmoid is chunked with what it keeps, if it keeps something") {
+  auto step = [](const std::string& types) {
+    return "    %o, %b = aten.log_sigmoid_forward(%x) : " + types + "\n  output %o\n";
+  };
+  CHECK(chunk_of(kInputs + step("f32[8, 4], f32[8, 4]")) == "");
+  CHECK(says(chunk_of(kInputs + step("f32[8, 4], f32[0]")), "is empty, as on a device"));
+}
+
 TEST_CASE("axis rules: chunked axes must meet") {
   const std::string square =
       kInputs +
