@@ -8,7 +8,7 @@
 #include "librun/backend.h"
 
 // Raised when backend.h or what it includes changes.
-#define SG_BACKEND_ABI "sg-backend 3 " __VERSION__
+#define SG_BACKEND_ABI "sg-backend 4 " __VERSION__
 
 namespace sg {
 
