@@ -168,8 +168,10 @@ constexpr PointwiseRule kRules[] = {
     {"aten.__xor__.Scalar", lower_plain, BlockOp::bit_xor, "self other"},
     {"aten.bitwise_left_shift.Tensor", lower_shift, BlockOp::shift_left},
     {"aten.bitwise_left_shift.Tensor_Scalar", lower_shift, BlockOp::shift_left},
+    {"aten.bitwise_left_shift.Scalar_Tensor", lower_shift, BlockOp::shift_left},
     {"aten.bitwise_right_shift.Tensor", lower_shift, BlockOp::shift_right},
     {"aten.bitwise_right_shift.Tensor_Scalar", lower_shift, BlockOp::shift_right},
+    {"aten.bitwise_right_shift.Scalar_Tensor", lower_shift, BlockOp::shift_right},
 
     {"aten.eq.Tensor", lower_test, BlockOp::eq, "self other"},
     {"aten.eq.Scalar", lower_test, BlockOp::eq, "self other"},

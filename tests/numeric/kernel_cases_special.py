@@ -178,6 +178,11 @@ def bits_with(r):
     return Case(r.choice([1, 6, 0]), tensor(r, INTS))
 
 
+@case("aten.bitwise_left_shift.Scalar_Tensor", "aten.bitwise_right_shift.Scalar_Tensor")
+def number_shifted(r):
+    return Case(r.choice([1, 6, 90]), tensor(r, INTS).remainder(7))
+
+
 @case("aten.bitwise_and.Scalar", "aten.bitwise_or.Scalar", "aten.bitwise_xor.Scalar")
 def bits_with_number(r):
     return Case(tensor(r, INTS), r.choice([1, 6, 0, -2]))

@@ -144,6 +144,9 @@ TEST_CASE("composite: other names of an operator") {
       expand("  input %x : f32[4]\n  %y = aten.multiply.Tensor(%x, %x)\n  %z = aten.clip(%y, 0, 1)\n  output %z\n");
   CHECK(ops(e.graph()) == "mul.Tensor clamp.default");
   CHECK(e.graph().type(e.graph().outputs()[0].value).kind == TypeKind::tensor);
+  Expanded shifts = expand(
+      "  input %i : u8[4]\n  %h = aten.__rshift__.Scalar(%i, 4)\n  %l = aten.__lshift__.Tensor(%h, %i)\n  output %l\n");
+  CHECK(ops(shifts.graph()) == "bitwise_right_shift.Tensor_Scalar bitwise_left_shift.Tensor");
 }
 
 TEST_CASE("composite: random parts draw from a stream of their own") {
