@@ -1,4 +1,4 @@
-// The memory that some tensors take, to be asked whether another lies in it.
+// Which tensors lie in the same memory: of two, and of one and many.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,11 @@
 #include "librun/tensor.h"
 
 namespace sg {
+
+// Whether some byte is in the ranges of both, gaps between their elements included.
+inline bool share_memory(const Tensor& a, const Tensor& b) {
+  return a.data < b.data + extent_bytes(b) && b.data < a.data + extent_bytes(a);
+}
 
 class MemoryRanges {
  public:

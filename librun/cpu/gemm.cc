@@ -9,6 +9,7 @@
 #include "librun/backend.h"
 #include "librun/cpu/gemm_engine.h"
 #include "librun/cpu/gemm_plain.h"
+#include "librun/memory_ranges.h"
 
 namespace sg::cpu {
 namespace {
@@ -92,10 +93,6 @@ void run_rows(const GemmJob& job, const Engine& engine, int64_t i0, int64_t i1,
   }
 }
 
-bool overlap(const Tensor& a, const Tensor& b) {
-  return a.data < b.data + extent_bytes(b) && b.data < a.data + extent_bytes(a);
-}
-
 bool is_same_view(const MatrixView& a, const MatrixView& b) {
   return a.data == b.data && a.dtype == b.dtype && a.row_step == b.row_step && a.column_step == b.column_step;
 }
@@ -139,7 +136,7 @@ GemmJob job_of(const Plan& plan, int64_t entry) {
   job.added = fits && has_self && is_same_view(job.self, job.out) && job.alpha == 1 && job.beta == 1 &&
               job.k <= Engine::kAddedDepth;
   if (job.added) job.self = {};
-  job.direct = fits && (job.added || !has_self || !overlap(g.self, g.out));
+  job.direct = fits && (job.added || !has_self || !share_memory(g.self, g.out));
   job.plain_self = Engine::kAddsSelf && job.direct && job.self.data && job.alpha == 1 && job.beta == 1 &&
                    job.self.dtype == job.out.dtype && job.self.column_step == 1;
   return job;

@@ -10,6 +10,7 @@
 #include "librun/cpu/pointwise_rules.h"
 #include "librun/cpu/stream.h"
 #include "librun/element.h"
+#include "librun/memory_ranges.h"
 
 namespace sg::cpu {
 namespace {
@@ -23,10 +24,6 @@ bool same_places(const Tensor& a, const Tensor& b) {
   for (int i = 0; i < a.rank; ++i)
     if (a.dim(i) > 1 && a.step(i) != b.step(i)) return false;
   return true;
-}
-
-bool overlap(const Tensor& a, const Tensor& b) {
-  return a.data < b.data + extent_bytes(b) && b.data < a.data + extent_bytes(a);
 }
 
 // Elements share no memory among each other.
@@ -207,7 +204,7 @@ Value PointwiseProgram::read(const Tensor& t) {
   Tensor view = broadcast_to(t, space_.sizes());
   for (auto known = known_.rbegin(); known != known_.rend(); ++known) {
     if (same_view(known->view, view)) return known->value = code_.rounded(known->value);
-    if (overlap(known->view, view)) fits_ = false;
+    if (share_memory(known->view, view)) fits_ = false;
     if (!fits_) return code_.constant(Scalar::integer(0), t.dtype);
   }
   int slot = slot_of(view);
@@ -221,7 +218,7 @@ Value PointwiseProgram::made(const Tensor& t) {
     const std::optional<Tensor> view = view_as(known->view, t.sizes());
     prepared_ = false;
     if (view && same_view(*view, t)) return known->value = code_.rounded(known->value);
-    if (overlap(known->view, t)) break;
+    if (share_memory(known->view, t)) break;
   }
   return {};
 }
@@ -229,7 +226,7 @@ Value PointwiseProgram::made(const Tensor& t) {
 bool PointwiseProgram::may_write(const Tensor& view) const {
   if (!writable(view)) return false;
   return std::all_of(slots_.begin(), slots_.end(),
-                     [&](const Tensor& s) { return !overlap(s, view) || same_places(s, view); });
+                     [&](const Tensor& s) { return !share_memory(s, view) || same_places(s, view); });
 }
 
 Result<bool> PointwiseProgram::add(const KernelCall& call, bool stored) {
@@ -311,7 +308,7 @@ Status run_pointwise(KernelCall& call) {
   if (fits.ok() && !*fits) {  // arguments in the result's memory, seen in another way: read first
     KernelCall apart = call;  // the call itself is run again in the next step, as it was bound
     for (ParamValue& p : apart.params())
-      if (p.kind == ParamValue::Kind::tensor && overlap(p.tensor, call.results[0]) &&
+      if (p.kind == ParamValue::Kind::tensor && share_memory(p.tensor, call.results[0]) &&
           !same_view(p.tensor, call.results[0])) {
         Tensor held = call.scratch().tensor(p.tensor.dtype, p.tensor.sizes());
         copy(call, held, p.tensor);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "librun/element.h"
+#include "librun/memory_ranges.h"
 
 namespace sg::cpu {
 namespace {
@@ -26,10 +27,6 @@ std::optional<BlockOp> rounding(DType dtype) {
 
 // Whether memory of this type is what a register of its lane is.
 bool same_in_memory(DType dtype) { return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i64; }
-
-bool overlap(const Tensor& a, const Tensor& b) {
-  return a.data < b.data + extent_bytes(b) && b.data < a.data + extent_bytes(a);
-}
 
 }  // namespace
 
@@ -148,7 +145,7 @@ void PointwiseCode::find_last_uses() {
 bool PointwiseCode::overwritten(int slot, size_t after, std::span<const Tensor> slots, int reg) const {
   for (size_t i = after + 1; i < steps.size() && i < last_use_[static_cast<size_t>(reg)]; ++i)
     if (steps[i].kind == Step::Kind::store &&
-        overlap(slots[static_cast<size_t>(steps[i].slot)], slots[static_cast<size_t>(slot)]))
+        share_memory(slots[static_cast<size_t>(steps[i].slot)], slots[static_cast<size_t>(slot)]))
       return true;
   return false;
 }

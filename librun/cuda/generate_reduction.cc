@@ -6,6 +6,7 @@
 #include "librun/cuda/generate.h"
 #include "librun/cuda/kernels/generated_reduce.h"
 #include "librun/cuda/row_text.h"
+#include "librun/memory_ranges.h"
 
 namespace sg::cuda {
 namespace {
@@ -16,10 +17,6 @@ constexpr int64_t kLongRow = 8192;  // of numbers: shorter ones are soon done
 constexpr int64_t kShortRow = 2048;  // longer ones need enough rows
 constexpr int64_t kBriefRow = 64;    // of shorter ones, which leave most lanes idle, there may be
 constexpr int64_t kManyRows = 1024;  // so many
-
-bool share_memory(const Tensor& a, const Tensor& b) {
-  return a.data < b.data + extent_bytes(b) && b.data < a.data + extent_bytes(a);
-}
 
 // Whether neighbouring lanes, which take neighbours of a row, read what lies side by side.
 bool lies_along_rows(const ReductionPlan& plan, const Tensor& self) {

@@ -4,6 +4,7 @@
 
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/class_gradient.h"
+#include "librun/memory_ranges.h"
 
 namespace sg::cuda {
 namespace {
@@ -83,10 +84,6 @@ Status nll_loss_of_planes_backward(KernelCall& call) {
 }
 
 // --- the gradient through log-softmax, without that of the loss in memory ---
-
-bool share_memory(const Tensor& a, const Tensor& b) {
-  return a.data < b.data + extent_bytes(b) && b.data < a.data + extent_bytes(a);
-}
 
 // Whether the pair is one kernel's: classes along the last of two axes, types that are compiled, and a result that is
 // not where the plan has let go of what the loss's gradient is made of.

@@ -8,6 +8,7 @@
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/pointwise.h"
 #include "librun/cuda/known_ops.h"
+#include "librun/memory_ranges.h"
 
 namespace sg::cuda {
 namespace {
@@ -163,10 +164,6 @@ class Program : public DeviceProgram {
   ProgramArgs args_;
 };
 
-bool overlap(const Tensor& a, const Tensor& b) {
-  return a.data < b.data + extent_bytes(b) && b.data < a.data + extent_bytes(a);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<DeviceProgram>> CudaBackend::interpret(cpu::PointwiseProgram& program) {
@@ -194,7 +191,7 @@ Status run_pointwise(KernelCall& call) {
   if (fits.ok() && !*fits) {  // arguments in the result's memory, seen in another way: read first
     KernelCall apart = call;  // the call itself is run again in the next step, as it was bound
     for (ParamValue& p : apart.params())
-      if (p.kind == ParamValue::Kind::tensor && overlap(p.tensor, call.results[0]) &&
+      if (p.kind == ParamValue::Kind::tensor && share_memory(p.tensor, call.results[0]) &&
           !same_view(p.tensor, call.results[0])) {
         Tensor held = backend_of(call).scratch(p.tensor.dtype, p.tensor.sizes());
         backend_of(call).copy(held, p.tensor);

@@ -1,4 +1,5 @@
-// Which values there are, and how often. The host waits for how many: no other number travels.
+// Which values there are, and how often. The host waits for how many, or for the bounds of what is counted: no tensor
+// travels but complex and empty ones, which go by the host.
 #include <algorithm>
 #include <array>
 #include <cmath>
