@@ -56,42 +56,4 @@ float tan(float x) {
   return x == 0 ? x : static_cast<float>(sin_quarter(t) / sin_quarter({t.rest, t.quarter + 1}));
 }
 
-// Above 10 the asymptotic series; below, the recurrence up to it; negative arguments by reflection.
-double digamma_core(double x) {
-  if (x == 0) return with_sign_of(infinity(), -x);
-  if (x < 0) {
-    double whole = __builtin_trunc(x);
-    if (whole == x) return nan();
-    return digamma_core(1.0 - x) - kPi / ::tan(kPi * (x - whole));
-  }
-  double below = 0;
-  for (; x < 10; x += 1) below -= 1.0 / x;
-  double z = 1.0 / (x * x);
-  constexpr double c[] = {8.33333333333333333333e-2,  -8.33333333333333333333e-3, 3.96825396825396825397e-3,
-                          -4.16666666666666666667e-3, 7.57575757575757575758e-3,  -2.10927960927960927961e-2,
-                          8.33333333333333333333e-2};
-  double tail = x < 1e17 ? z * polynomial(z, c) : 0;
-  return ::log(x) - 0.5 / x - tail + below;
-}
-
-// A start good to two digits, then Newton's steps on the smaller of erf and erfc.
-double erfinv_core(double x) {
-  double a = abs(x);
-  if (!(a <= 1)) return nan();
-  if (a == 1) return with_sign_of(infinity(), x);
-  if (a == 0) return x;
-  double l = log1p_core(-a * a), b = 2 / (kPi * 0.147) + 0.5 * l;
-  double y = __builtin_sqrt(__builtin_sqrt(b * b - l / 0.147) - b);
-  for (int step = 0; step < 3; ++step) {
-    double error = a < 0.5 ? ::erf(y) - a : (1 - a) - ::erfc(y);
-    y -= error / (1.1283791670955126 * ::exp(-y * y));
-  }
-  return with_sign_of(y, x);
-}
-
-double lgamma_core(double x) {
-  int sign;
-  return ::lgamma_r(x, &sign);  // lgamma would write a global
-}
-
 }  // namespace sg::math

@@ -67,8 +67,6 @@ class StepWriter {
     const bool is_complex = s.lane == Lane::c64 || s.lane == Lane::c128;
     if (s.op == cpu::BlockOp::where)
       return value_name(s.in[0]) + " ? " + value_name(s.in[1]) + " : " + value_name(s.in[2]);
-    if (s.op == cpu::BlockOp::complex) return "make_complex(" + operands(s) + ")";
-    if (s.op == cpu::BlockOp::abs && is_complex) return "complex_size(" + operands(s) + ")";
     const std::string name = op_name(s.op);
     if (is_complex) return "complex_" + name + "(" + operands(s) + ")";
     if (s.lane == Lane::i64) return "whole_" + name + "(args.report, " + operands(s) + ")";

@@ -35,8 +35,10 @@ struct Known {
 #undef FLAG_TEST
 #undef CX_TEST
     set(BlockOp::where, {Lane::f32, Lane::f64, Lane::i64, Lane::b8, Lane::c64, Lane::c128}, KnownOp::value, "where");
-    set(BlockOp::complex, {Lane::f32, Lane::f64}, KnownOp::value, "complex");
-    set(BlockOp::abs, {Lane::c64, Lane::c128}, KnownOp::value, "abs");
+    for (auto [op, name] : {std::pair{BlockOp::complex, "complex"}, {BlockOp::polar, "polar"}})
+      set(op, {Lane::f32, Lane::f64}, KnownOp::value, name);
+    for (auto [op, name] : {std::pair{BlockOp::abs, "abs"}, {BlockOp::angle, "angle"}})
+      set(op, {Lane::c64, Lane::c128}, KnownOp::value, name);
   }
 };
 

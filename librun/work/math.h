@@ -17,7 +17,8 @@
 namespace sg::math {
 
 inline constexpr double kPi = 3.14159265358979323846, kHalfPi = 1.57079632679489661923;
-inline constexpr double kLn2 = 0.69314718055994530942, kInvLn2 = 1.44269504088896340736;
+inline constexpr double kLn2 = 0.69314718055994530942, kInvLn2 = 1.44269504088896340736,
+                        kInvLn10 = 0.43429448190325182765;
 inline constexpr double kInvSqrt2 = 0.70710678118654752440;
 inline constexpr double kDensityScale = 0.39894228040143267794;  // 1/sqrt(2 pi)
 
@@ -234,10 +235,6 @@ SG_INLINE double pow_core(double x, double y) {  // x and y are floats
   return (x < 0.0 && ax != infinity() && !whole) ? nan() : r;
 }
 
-double digamma_core(double x);
-double erfinv_core(double x);
-double lgamma_core(double x);  // these three are calls: the first two to about 1e-14
-
 // --- the functions before their last rounding ---
 
 template <class T>
@@ -283,7 +280,7 @@ struct Wide<float> {
   SG_INLINE static double acos(double x) { return 2.0 * atan_core(__builtin_sqrt((1.0 - x) / (1.0 + x))); }
   SG_INLINE static double exp2(double x) { return exp_core(x * kLn2); }
   SG_INLINE static double log2(double x) { return log_core(x) * kInvLn2; }
-  SG_INLINE static double log10(double x) { return log_core(x) * 0.43429448190325182765; }
+  SG_INLINE static double log10(double x) { return log_core(x) * kInvLn10; }
 };
 
 template <>

@@ -6,6 +6,7 @@
 
 #include "librun/work/activations.h"
 #include "librun/work/math.h"
+#include "librun/work/special.h"
 
 using namespace sg;
 

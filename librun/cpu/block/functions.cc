@@ -1,5 +1,6 @@
 // Elementary functions.
 #include "librun/cpu/block/map.h"
+#include "librun/work/special.h"
 
 namespace sg::cpu::SG_ISA {
 namespace {

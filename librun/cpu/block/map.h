@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "librun/cpu/block/block.h"
-#include "librun/work/math.h"
+#include "librun/work/complex.h"
 
 #ifndef SG_ISA
 #define SG_ISA isa_baseline
@@ -25,10 +25,7 @@ void add_memory(BlockTable&);
 
 namespace {
 
-template <class T>
-struct Cx {
-  T re, im;
-};
+using math::Cx;
 
 // Registers by element type: bool is uint8_t, complex numbers are Cx.
 template <class T>

@@ -1,40 +1,14 @@
 // Special functions, and the rarer activations.
+#include "librun/work/special.h"
 #include "librun/cpu/block/map.h"
-#include "librun/cpu/math_special.h"
 
 namespace sg::cpu::SG_ISA {
 namespace {
 
 using math::Wide;
 
-template <class T>
-SG_INLINE double entropy(double x) {
-  if (x != x) return x;
-  return x > 0 ? -x * Wide<T>::log(x) : x == 0 ? 0.0 : -math::infinity();
-}
-
-template <class T>
-SG_INLINE double log_add(double a, double b) {
-  if (a == b && math::abs(a) == math::infinity()) return a;
-  double most = a < b ? b : a, distance = math::abs(a - b);
-  return a != a || b != b ? math::nan() : most + Wide<T>::log1p(Wide<T>::exp(-distance));
-}
-
-SG_INLINE float next(float x, float y) { return __builtin_nextafterf(x, y); }
-SG_INLINE double next(double x, double y) { return __builtin_nextafter(x, y); }
-
-// The same among bf16: the upper half of a float.
-SG_INLINE float next_bf16(float x, float y) {
-  if (x != x || y != y) return x + y;
-  if (x == y) return y;
-  uint32_t u = __builtin_bit_cast(uint32_t, x) >> 16;
-  if (x == 0) u = y > 0 ? 1 : 0x8001;
-  else u += (y > x) == (x > 0) ? 1 : -1;
-  return __builtin_bit_cast(float, u << 16);
-}
-
 void add_functions(BlockTable& t) {
-  real<1>(t, BlockOp::entr, []<class T>(T x) { return static_cast<T>(entropy<T>(x)); });
+  real<1>(t, BlockOp::entr, []<class T>(T x) { return static_cast<T>(math::entropy<T>(x)); });
   real<1>(t, BlockOp::sinc, []<class T>(T x) { return static_cast<T>(math::sinc(x)); });
   real<1>(t, BlockOp::i0, []<class T>(T x) { return static_cast<T>(math::bessel_i0(x, false)); });
   real<1>(t, BlockOp::i0e, []<class T>(T x) { return static_cast<T>(math::bessel_i0(x, true)); });
@@ -53,21 +27,18 @@ void add_functions(BlockTable& t) {
 }
 
 void add_pairs(BlockTable& t) {
-  real<2>(t, BlockOp::logaddexp, []<class T>(T a, T b) { return static_cast<T>(log_add<T>(a, b)); });
-  real<2>(t, BlockOp::logaddexp2,
-          []<class T>(T a, T b) { return static_cast<T>(log_add<T>(a * math::kLn2, b * math::kLn2) * math::kInvLn2); });
+  real<2>(t, BlockOp::logaddexp, []<class T>(T a, T b) { return static_cast<T>(math::log_add<T>(a, b)); });
+  real<2>(t, BlockOp::logaddexp2, []<class T>(T a, T b) {
+    return static_cast<T>(math::log_add<T>(a * math::kLn2, b * math::kLn2) * math::kInvLn2);
+  });
   real<2>(t, BlockOp::heaviside, []<class T>(T x, T v) { return x == 0 ? v : static_cast<T>(x > 0); });
   real<2>(t, BlockOp::copysign, []<class T>(T x, T s) { return static_cast<T>(math::with_sign_of(x, s)); });
-  real<2>(t, BlockOp::nextafter, []<class T>(T x, T y) { return next(x, y); });
-  one<float, 2>(t, BlockOp::nextafter_bf16, [](float x, float y) { return next_bf16(x, y); });
+  real<2>(t, BlockOp::nextafter, []<class T>(T x, T y) { return math::next(x, y); });
+  one<float, 2>(t, BlockOp::nextafter_bf16, [](float x, float y) { return math::next_bf16(x, y); });
   one<int64_t, 2>(t, BlockOp::heaviside, [](int64_t x, int64_t v) { return x == 0 ? v : static_cast<int64_t>(x > 0); });
   one<uint8_t, 2>(t, BlockOp::heaviside, [](uint8_t x, uint8_t v) { return x == 0 ? v : uint8_t{1}; });
   one<int64_t, 2>(t, BlockOp::gcd, [](int64_t a, int64_t b) { return math::gcd(a, b); });
-  one<int64_t, 2>(t, BlockOp::lcm, [](int64_t a, int64_t b) {
-    int64_t g = math::gcd(a, b);
-    int64_t product = static_cast<int64_t>(static_cast<uint64_t>(g == 0 ? 0 : a / g) * static_cast<uint64_t>(b));
-    return product < 0 ? static_cast<int64_t>(0 - static_cast<uint64_t>(product)) : product;
-  });
+  one<int64_t, 2>(t, BlockOp::lcm, [](int64_t a, int64_t b) { return math::lcm(a, b); });
 }
 
 void add_shrinking(BlockTable& t) {
@@ -82,20 +53,8 @@ void add_shrinking(BlockTable& t) {
 }
 
 void add_gradients(BlockTable& t) {
-  real<4>(t, BlockOp::logit_backward, []<class T>(T g, T x, T low, T outside) {
-    double p = x;
-    return x < low || x > 1 - low ? outside
-           : p == 0 || p == 1     ? static_cast<T>(g * math::infinity())
-                                  : static_cast<T>(g / (p * (1.0 - p)));
-  });
-}
-
-template <class T>
-void add_complex_sign(BlockTable& t) {
-  one<Cx<T>, 1>(t, BlockOp::sgn, [](Cx<T> a) {
-    double re = a.re, im = a.im, size = sizeof(T) == 8 ? ::hypot(re, im) : __builtin_sqrt(re * re + im * im);
-    return size == 0 ? Cx<T>{0, 0} : Cx<T>{static_cast<T>(re / size), static_cast<T>(im / size)};
-  });
+  real<4>(t, BlockOp::logit_backward,
+          []<class T>(T g, T x, T low, T outside) { return math::logit_gradient(g, x, low, outside); });
 }
 
 }  // namespace
@@ -105,8 +64,6 @@ void add_special(BlockTable& t) {
   add_pairs(t);
   add_shrinking(t);
   add_gradients(t);
-  add_complex_sign<float>(t);
-  add_complex_sign<double>(t);
 }
 
 }  // namespace sg::cpu::SG_ISA

@@ -3,13 +3,13 @@
 
 #include "librun/cuda/kernels/view.h"
 #include "librun/work/activations.h"
+#include "librun/work/complex.h"
+#include "librun/work/special.h"
 
 namespace sg::cuda {
 
-template <class T>
-struct Cx {
-  T re, im;
-};
+using math::Cx, math::widened, math::rounded;
+using math::plus, math::minus, math::times, math::over;
 
 // --- floats ---
 
@@ -38,12 +38,6 @@ SG_FN T floor_rest(T a, T b) {
   T left = modulo(a, b);
   return left != 0 && (b < 0) != (left < 0) ? left + b : left;
 }
-SG_FN double length(double a, double b) { return ::hypot(a, b); }
-SG_FN float length(float a, float b) {
-  double x = a, y = b, r = ::sqrt(x * x + y * y);
-  bool endless = math::abs(x) == math::infinity() || math::abs(y) == math::infinity();
-  return static_cast<float>(endless ? math::infinity() : r);
-}
 template <class T>
 SG_FN T logit(T x, T low, T high) {
   double p = x < low ? low : x > high ? high : x;
@@ -63,14 +57,12 @@ SG_FN double sine(double x) { return ::sin(x); }
 SG_FN double cosine(double x) { return ::cos(x); }
 SG_FN double tangent(double x) { return ::tan(x); }
 template <class T>
-SG_FN double log_add(double a, double b) {
-  if (a == b && math::abs(a) == math::infinity()) return a;
-  double most = a < b ? b : a, distance = math::abs(a - b);
-  return a != a || b != b ? math::nan() : most + math::Wide<T>::log1p(math::Wide<T>::exp(-distance));
-}
-template <class T>
 SG_FN bool finite(T a) {
   return a - a == 0;
+}
+template <class T>
+SG_FN bool endless(T a) {
+  return a == a && !finite(a);
 }
 template <class T>
 SG_FN bool close(T a, T b, T rtol, T atol) {
@@ -107,29 +99,6 @@ SG_FN int64_t power(int64_t base, int64_t exponent) {
   for (auto e = bits(exponent); e != 0; e >>= 1, b *= b)
     if (e & 1) out *= b;
   return wrap(out);
-}
-
-// --- complex numbers ---
-
-template <class T>
-SG_FN Cx<T> times(Cx<T> a, Cx<T> b) {
-  return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
-}
-template <class T>
-SG_FN Cx<T> plus(Cx<T> a, Cx<T> b) {
-  return {a.re + b.re, a.im + b.im};
-}
-template <class T>
-SG_FN Cx<T> minus(Cx<T> a, Cx<T> b) {
-  return {a.re - b.re, a.im - b.im};
-}
-template <class T>
-SG_FN Cx<T> over(Cx<T> a, Cx<T> b) {
-  T re = math::abs(b.re), im = math::abs(b.im), scale = re < im ? im : re;
-  if (scale == math::infinity() && a.re - a.re == 0 && a.im - a.im == 0) return {T(0), T(0)};
-  T p = b.re / scale, q = b.im / scale, size = b.re * p + b.im * q;
-  if (scale == 0) return {a.re / re, a.im / re};
-  return {(a.re * p + a.im * q) / size, (a.im * p - a.re * q) / size};
 }
 
 }  // namespace sg::cuda

@@ -113,4 +113,15 @@ SG_FN bool complex_test(BlockOp op, Cx<T> a, Cx<T> b) {
 #undef CX
 #undef CX_TEST
 
+// --- from real to complex numbers, and back ---
+
+template <class T>
+SG_FN Cx<T> complex_of_parts(BlockOp op, T a, T b) {
+  return op == BlockOp::polar ? rounded<T>(math::turned(a, b)) : Cx<T>{a, b};
+}
+template <class T>
+SG_FN T part_of_complex(BlockOp op, Cx<T> a) {
+  return op == BlockOp::angle ? math::angle(a) : math::length(a.re, a.im);
+}
+
 }  // namespace sg::cuda

@@ -67,11 +67,21 @@ struct ChainArgs {
 #undef CX
 #undef CX_TEST
 
-SG_FN Cx<float> make_complex(float re, float im) { return {re, im}; }
-SG_FN Cx<double> make_complex(double re, double im) { return {re, im}; }
 template <class T>
-SG_FN T complex_size(Cx<T> a) {
-  return length(a.re, a.im);
+SG_FN Cx<T> real_complex(T re, T im) {
+  return {re, im};
+}
+template <class T>
+SG_FN Cx<T> real_polar(T size, T angle) {
+  return rounded<T>(math::turned(size, angle));
+}
+template <class T>
+SG_FN T complex_abs(Cx<T> a) {
+  return math::length(a.re, a.im);
+}
+template <class T>
+SG_FN T complex_angle(Cx<T> a) {
+  return math::angle(a);
 }
 
 // --- from lane to lane ---

@@ -124,12 +124,15 @@ SG_FN void convert(Registers& regs, const ProgramStep& s) {
 
 // The ops that go from real to complex numbers or back.
 SG_FN bool compute_parts(Registers& regs, const ProgramStep& s) {
-  if (s.op == BlockOp::complex && s.lane == Lane::f32) regs.set(s.out, Cx<float>{regs.f32(s.in[0]), regs.f32(s.in[1])});
-  else if (s.op == BlockOp::complex) regs.set(s.out, Cx<double>{regs.f64(s.in[0]), regs.f64(s.in[1])});
-  else if (s.op == BlockOp::abs && s.lane == Lane::c64)
-    regs.set(s.out, length(regs.c64(s.in[0]).re, regs.c64(s.in[0]).im));
-  else if (s.op == BlockOp::abs && s.lane == Lane::c128)
-    regs.set(s.out, length(regs.f64(s.in[0]), regs.f64(s.in[0] + 1)));
+  const int a = s.in[0], b = s.in[1];
+  if (s.op == BlockOp::complex || s.op == BlockOp::polar) {
+    if (s.lane == Lane::f32) regs.set(s.out, complex_of_parts(s.op, regs.f32(a), regs.f32(b)));
+    else regs.set(s.out, complex_of_parts(s.op, regs.f64(a), regs.f64(b)));
+    return true;
+  }
+  if (s.op != BlockOp::abs && s.op != BlockOp::angle) return false;
+  if (s.lane == Lane::c64) regs.set(s.out, part_of_complex(s.op, regs.c64(a)));
+  else if (s.lane == Lane::c128) regs.set(s.out, part_of_complex(s.op, regs.c128(a)));
   else return false;
   return true;
 }

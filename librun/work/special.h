@@ -1,0 +1,260 @@
+// Special functions of doubles, by series and fractions: to about 1e-14 where the argument's own rounding allows it.
+//
+// Long and rare: calls on devices (SG_CALL).
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "librun/work/math.h"
+
+namespace sg::math {
+
+inline constexpr double kEps = 0x1p-52;
+
+// --- of the gamma function ---
+
+SG_CALL double lgamma_core(double x) {
+#ifdef __CUDA_ARCH__
+  return ::lgamma(x);
+#else
+  int sign;
+  return ::lgamma_r(x, &sign);  // lgamma would write a global
+#endif
+}
+
+// The asymptotic series from 10 on; below, the recurrence up to it. REQUIRES: x > 0, or NaN
+SG_CALL double digamma_positive(double x) {
+  double below = 0;
+  for (; x < 10; x += 1) below -= 1.0 / x;
+  double z = 1.0 / (x * x);
+  constexpr double c[] = {8.33333333333333333333e-2,  -8.33333333333333333333e-3, 3.96825396825396825397e-3,
+                          -4.16666666666666666667e-3, 7.57575757575757575758e-3,  -2.10927960927960927961e-2,
+                          8.33333333333333333333e-2};
+  double tail = x < 1e17 ? z * polynomial(z, c) : 0;
+  return ::log(x) - 0.5 / x - tail + below;
+}
+
+// Negative arguments by reflection.
+SG_INLINE double digamma_core(double x) {
+  if (x == 0) return with_sign_of(infinity(), -x);
+  if (!(x < 0)) return digamma_positive(x);
+  double whole = ::trunc(x);
+  return whole == x ? nan() : digamma_positive(1.0 - x) - kPi / ::tan(kPi * (x - whole));
+}
+
+// Hurwitz: the sum of (q + k)^-s. Terms up to an argument of 12, then Euler's and Maclaurin's formula for the rest.
+SG_CALL double zeta(double s, double q) {
+  if (s == 1) return infinity();
+  if (!(s > 1) || q != q) return nan();
+  if (q <= 0) {
+    if (q == ::floor(q)) return infinity();
+    if (s != ::floor(s)) return nan();
+  }
+  if (q == infinity()) return 0;
+  double sum = 0;
+  for (int64_t steps = 0; q < 12 && steps < 100000; ++steps, q += 1) sum += ::pow(q, -s);
+  constexpr double kBernoulli[] = {1.0 / 6,  -1.0 / 30,     1.0 / 42, -1.0 / 30,
+                                   5.0 / 66, -691.0 / 2730, 7.0 / 6,  -3617.0 / 510};
+  double power = ::pow(q, -s);
+  sum += power * q / (s - 1) + power / 2;
+  double term = s * power / q / 2;  // s (s+1) .. q^(-s-2k+1) / (2k)!
+  for (int k = 1; k <= 8; ++k) {
+    sum += kBernoulli[k - 1] * term;
+    term *= (s + 2 * k - 1) * (s + 2 * k) / (q * q * (2 * k + 1) * (2 * k + 2));
+  }
+  return sum;
+}
+
+SG_INLINE double polygamma(double n, double x) {
+  if (n == 0) return digamma_core(x);
+  double sign = ::fmod(n, 2.0) == 0 ? -1 : 1;
+  return sign * ::exp(lgamma_core(n + 1)) * zeta(n + 1, x);
+}
+
+SG_INLINE double igamma_scale(double a, double x) { return ::exp(a * ::log(x) - x - lgamma_core(a)); }
+
+SG_INLINE double lower_series(double a, double x) {
+  double term = 1 / a, sum = term;
+  for (double k = 1; k < 200000 && term > sum * kEps * 0.1; ++k) term *= x / (a + k), sum += term;
+  return sum * igamma_scale(a, x);
+}
+
+// Lentz's method for the continued fraction.
+SG_INLINE double upper_fraction(double a, double x) {
+  constexpr double kTiny = 1e-300;
+  double b = x + 1 - a, c = 1 / kTiny, d = 1 / (b == 0 ? kTiny : b), h = d;
+  for (double k = 1; k < 200000; ++k) {
+    double an = -k * (k - a);
+    b += 2;
+    d = an * d + b, c = b + an / c;
+    d = 1 / (abs(d) < kTiny ? kTiny : d);
+    if (abs(c) < kTiny) c = kTiny;
+    h *= d * c;
+    if (abs(d * c - 1) < kEps) break;
+  }
+  return h * igamma_scale(a, x);
+}
+
+// The regularised incomplete gamma functions.
+SG_CALL double igamma(double a, double x, bool upper) {
+  if (!(a >= 0) || !(x >= 0)) return nan();
+  if (a == 0) return x > 0 ? !upper : nan();
+  if (x == 0) return upper;
+  if (a == infinity()) return x == infinity() ? nan() : upper;
+  if (x == infinity()) return !upper;
+  bool series = x < a + 1;
+  double part = series ? lower_series(a, x) : upper_fraction(a, x);
+  return series == upper ? 1 - part : part;
+}
+
+// --- of Bessel ---
+
+// exp(-x) I_n(x) for n of 0 and 1, x >= 0. The power series has positive terms only; far out, the asymptotic one.
+SG_CALL double scaled_bessel(int n, double x) {
+  if (x == infinity()) return 0;
+  if (x <= 30) {
+    double term = n == 0 ? 1 : x / 2, sum = term;
+    for (int k = 1; term > sum * kEps * 0.01; ++k) {
+      term *= x * x / 4 / (static_cast<double>(k) * (k + n));
+      sum += term;
+    }
+    return sum * ::exp(-x);
+  }
+  double term = 1, sum = 1, order = 4.0 * n * n;
+  for (int k = 1; k < 40 && abs(term) > kEps * 0.01; ++k) {
+    double odd = 2 * k - 1;
+    term *= -(order - odd * odd) / (8.0 * k * x);
+    sum += term;
+  }
+  return sum / ::sqrt(2 * kPi * x);
+}
+
+SG_INLINE double unscaled(double scaled, double x) {
+  double half = ::exp(x / 2);  // exp(x) may be beyond what the product is
+  return scaled * half * half;
+}
+
+// The modified ones; scaled: times exp(-|x|).
+SG_INLINE double bessel_i0(double x, bool scaled) {
+  if (x != x) return x;
+  double a = abs(x), y = scaled_bessel(0, a);
+  if (!scaled && a == infinity()) return a;
+  return scaled ? y : unscaled(y, a);
+}
+
+SG_INLINE double bessel_i1(double x, bool scaled) {
+  if (x != x) return x;
+  double a = abs(x), y = scaled_bessel(1, a);
+  if (!scaled) y = a == infinity() ? a : unscaled(y, a);
+  return x < 0 ? -y : y;
+}
+
+// --- of the normal distribution ---
+
+// exp(x^2) erfc(x). REQUIRES: x >= 0, or NaN
+SG_CALL double erfcx_positive(double x) {
+  if (!(x >= 10)) return ::exp(x * x) * ::erfc(x);
+  double term = 1, sum = 1, z = 1 / (2 * x * x);
+  for (int k = 1; k < 30 && abs(term) > kEps * 0.01; ++k) term *= -(2 * k - 1) * z, sum += term;
+  return sum / (x * ::sqrt(kPi));
+}
+
+SG_INLINE double erfcx(double x) {
+  if (!(x < 0)) return erfcx_positive(x);
+  return x < -27 ? infinity() : 2 * ::exp(x * x) - erfcx_positive(-x);
+}
+
+// The distribution's logarithm.
+SG_INLINE double log_ndtr(double x) {
+  double t = x * kInvSqrt2;
+  return x < -1 ? ::log(erfcx(-t) / 2) - t * t : ::log1p(-::erfc(t) / 2);
+}
+
+// Its inverse: a start good to three digits, then Halley's steps on the tail that is the smaller one.
+SG_CALL double ndtri(double p) {
+  if (!(p >= 0 && p <= 1)) return nan();
+  if (p == 0 || p == 1) return p == 0 ? -infinity() : infinity();
+  double tail = p < 0.5 ? p : 1 - p, t = ::sqrt(-2 * ::log(tail));
+  double x = t - (2.515517 + t * (0.802853 + t * 0.010328)) / (1 + t * (1.432788 + t * (0.189269 + t * 0.001308)));
+  for (int step = 0; step < 4; ++step) {  // x > 0 with the tail above it
+    double error = 0.5 * ::erfc(x * kInvSqrt2) - tail;
+    double move = error * ::sqrt(2 * kPi) * ::exp(x * x / 2);
+    x += move / (1 - x * move / 2);
+  }
+  return p < 0.5 ? -x : x;
+}
+
+// A start good to two digits, then Newton's steps on the smaller of erf and erfc.
+SG_CALL double erfinv_core(double x) {
+  double a = abs(x);
+  if (!(a <= 1)) return nan();
+  if (a == 1) return with_sign_of(infinity(), x);
+  if (a == 0) return x;
+  double l = log1p_core(-a * a), b = 2 / (kPi * 0.147) + 0.5 * l;
+  double y = __builtin_sqrt(__builtin_sqrt(b * b - l / 0.147) - b);
+  for (int step = 0; step < 3; ++step) {
+    double error = a < 0.5 ? ::erf(y) - a : (1 - a) - ::erfc(y);
+    y -= error / (1.1283791670955126 * ::exp(-y * y));
+  }
+  return with_sign_of(y, x);
+}
+
+// --- others ---
+
+SG_INLINE double sinc(double x) { return x == 0 ? 1 : ::sin(kPi * x) / (kPi * x); }  // of pi x
+
+// -x log(x), 0 at 0.
+template <class T>
+SG_INLINE double entropy(double x) {
+  if (x != x) return x;
+  return x > 0 ? -x * Wide<T>::log(x) : x == 0 ? 0.0 : -infinity();
+}
+
+// log(exp(a) + exp(b))
+template <class T>
+SG_INLINE double log_add(double a, double b) {
+  if (a == b && abs(a) == infinity()) return a;
+  double most = a < b ? b : a, distance = abs(a - b);
+  return a != a || b != b ? nan() : most + Wide<T>::log1p(Wide<T>::exp(-distance));
+}
+
+SG_INLINE int64_t gcd(int64_t a, int64_t b) {
+  auto u = a < 0 ? 0 - static_cast<uint64_t>(a) : static_cast<uint64_t>(a);
+  auto v = b < 0 ? 0 - static_cast<uint64_t>(b) : static_cast<uint64_t>(b);
+  while (v != 0) {
+    uint64_t rest = u % v;
+    u = v, v = rest;
+  }
+  return static_cast<int64_t>(u);
+}
+
+SG_INLINE int64_t lcm(int64_t a, int64_t b) {
+  int64_t g = gcd(a, b);
+  uint64_t product = static_cast<uint64_t>(g == 0 ? 0 : a / g) * static_cast<uint64_t>(b);
+  return static_cast<int64_t>(product) < 0 ? static_cast<int64_t>(0 - product) : static_cast<int64_t>(product);
+}
+
+SG_INLINE float next(float x, float y) { return ::nextafterf(x, y); }
+SG_INLINE double next(double x, double y) { return ::nextafter(x, y); }
+
+// The same among bf16: the upper half of a float.
+SG_INLINE float next_bf16(float x, float y) {
+  if (x != x || y != y) return x + y;
+  if (x == y) return y;
+  uint32_t u = __builtin_bit_cast(uint32_t, x) >> 16;
+  if (x == 0) u = y > 0 ? 1 : 0x8001;
+  else u += (y > x) == (x > 0) ? 1 : -1;
+  return __builtin_bit_cast(float, u << 16);
+}
+
+// Outside of [low, 1 - low] the gradient is `outside`.
+template <class T>
+SG_INLINE T logit_gradient(T g, T x, T low, T outside) {
+  double p = x;
+  return x < low || x > 1 - low ? outside
+         : p == 0 || p == 1     ? static_cast<T>(g * infinity())
+                                : static_cast<T>(g / (p * (1.0 - p)));
+}
+
+}  // namespace sg::math
