@@ -7,6 +7,7 @@
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/selection.h"
 #include "librun/element.h"
+#include "librun/work/renorm.h"
 #include "librun/work/shapes.h"
 
 namespace sg::cpu {
@@ -225,11 +226,6 @@ Status take(KernelCall& call) {
   return ok_status();
 }
 
-double add_to_norm(double sum, double x, double p) {
-  if (std::isinf(p)) return std::max(sum, std::fabs(x));
-  return sum + (p == 0 ? (x != 0 ? 1.0 : 0.0) : p == 2 ? x * x : std::pow(std::fabs(x), p));
-}
-
 Status embedding(KernelCall& call) {
   const Tensor& weight = call.tensor("weight");
   SG_ASSIGN(Selection from, axis_selection(call, weight, 0, index_vector(call, "indices"), false));
@@ -249,18 +245,18 @@ Status embedding_renorm(KernelCall& call) {
   std::vector<int64_t> used(rows, rows + n);
   std::sort(used.begin(), used.end());
   used.erase(std::unique(used.begin(), used.end()), used.end());
-  const double most = call.number("max_norm"), p = call.number("norm_type");
+  const work::Renorm renorm{call.number("max_norm"), call.number("norm_type")};
   visit_floating(table.dtype, [&]<class T>() {
     for (int64_t row : used) {
       T* x = table.as<T>() + row * table.step(0);
       double sum = 0;
       for (int64_t i = 0; i < width; ++i)
-        sum = add_to_norm(sum, static_cast<double>(static_cast<Compute<T>>(x[i * table.step(1)])), p);
-      double norm = p == 0 || std::isinf(p) ? sum : std::pow(sum, 1 / p);
-      if (!(norm > most)) continue;
+        sum = renorm.add(sum, static_cast<double>(static_cast<Compute<T>>(x[i * table.step(1)])));
+      const double factor = renorm.factor(sum);
+      if (factor == 1) continue;
       for (int64_t i = 0; i < width; ++i) {
         T& at = x[i * table.step(1)];
-        double shorter = static_cast<double>(static_cast<Compute<T>>(at)) * (most / (norm + 1e-7));
+        double shorter = static_cast<double>(static_cast<Compute<T>>(at)) * factor;
         at = static_cast<T>(static_cast<Compute<T>>(shorter));
       }
     }

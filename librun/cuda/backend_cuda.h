@@ -134,8 +134,9 @@ std::span<const KernelRow> random_kernels();
 std::span<const KernelRow> channel_kernels();  // batch norm and its kin
 std::span<const KernelRow> convolution_kernels();
 std::span<const KernelRow> search_kernels();  // what is where
-std::span<const KernelRow> set_kernels();     // which values there are, and how often
-std::span<const KernelRow> sort_kernels();    // sorts, the largest of a row, one element of a sorted row
+std::span<const KernelRow> segment_kernels();
+std::span<const KernelRow> set_kernels();   // which values there are, and how often
+std::span<const KernelRow> sort_kernels();  // sorts, the largest of a row, one element of a sorted row
 // `values` in order, and the places (i64) that they had: equal ones stay in theirs. [count] each; one may be none.
 void sort_line(KernelCall& call, const Tensor& values, const Tensor& sorted, const Tensor& order);
 // The places of what is not 0, in order, [count]: the host waits for their number.

@@ -219,6 +219,22 @@ Status index_add(KernelCall& call) {
   return put(call, out, picks, source, true, call.scalar("alpha"));
 }
 
+Status embedding_renorm(KernelCall& call) {
+  const Tensor& table = call.tensor("self");
+  const Tensor indices = in_rows_as(call, call.tensor("indices"), DType::i64);
+  const Tensor sorted = backend_of(call).scratch(DType::i64, std::array{indices.elements()});
+  if (indices.elements() == 0) return ok_status();
+  sort_line(call, make_tensor(indices.data, DType::i64, sorted.sizes()), sorted, {});
+  RenormArgs args;
+  args.table = Device::view(table);
+  args.sorted = sorted.as<int64_t>();
+  args.count = sorted.elements();
+  args.renorm = {call.number("max_norm"), call.number("norm_type")};
+  args.report = device_of(call).report();
+  device_of(call).launch("renorm_rows", blocks_for(args.count), args);
+  return ok_status();
+}
+
 Status embedding_backward(KernelCall& call) {
   if (call.flag("scale_grad_by_freq")) return run_by_host(call);
   backend_of(call).fill(call.result(), Scalar::integer(0));
@@ -330,6 +346,7 @@ constexpr KernelRow kIndexRows[] = {
     {"aten.index_add_.default", index_add},
     {"aten.embedding.default", embedding},
     {"aten.embedding_dense_backward.default", embedding_backward},
+    {"aten.embedding_renorm_.default", embedding_renorm},
     {"aten.gather.default", gather},
     {"aten.scatter.src", scatter_src},
     {"aten.scatter_.src", scatter_src},

@@ -119,7 +119,7 @@ Table build_table() {
     for (const KernelRow& row : family) table.emplace(row.op, row.run);
   for (auto family : {grouped_kernels(), flex_attention_kernels(), loss_kernels(), ctc_kernels(), reduction_kernels(),
                       row_kernels(), index_kernels(), other_kernels(), random_kernels(), channel_kernels(),
-                      convolution_kernels(), search_kernels(), set_kernels(), sort_kernels()})
+                      convolution_kernels(), search_kernels(), segment_kernels(), set_kernels(), sort_kernels()})
     for (const KernelRow& row : family) table.emplace(row.op, row.run);
   return table;
 }

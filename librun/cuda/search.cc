@@ -75,10 +75,26 @@ Status masked_scatter(KernelCall& call) {
   return ok_status();
 }
 
+Status masked_scatter_backward(KernelCall& call) {
+  const Tensor &given = call.tensor("grad_output"), &mask = call.tensor("mask"), &out = call.result();
+  const std::vector<int64_t> shape = broadcast_shape(given, mask);
+  const Tensor grad = in_rows_as(call, broadcast_to(given, shape), out.dtype);
+  SG_ASSIGN(Tensor places, places_of(call, broadcast_to(mask, shape)));
+  if (places.dim(0) > out.elements())
+    return call.fail("the mask has " + std::to_string(places.dim(0)) + " places, but the source " +
+                     std::to_string(out.elements()) + " elements");
+  const Tensor values = backend_of(call).scratch(out.dtype, out.sizes());
+  backend_of(call).fill(values, Scalar::integer(0));
+  for_each(call, places.dim(0), 1, moving(values, grad, places, true));
+  backend_of(call).copy(out, values);
+  return ok_status();
+}
+
 constexpr KernelRow kSearchRows[] = {
     {"aten.nonzero.default", nonzero},
     {"aten.masked_select.default", masked_select},
     {"aten.masked_scatter.default", masked_scatter},
+    {"aten.masked_scatter_backward.default", masked_scatter_backward},
 };
 
 }  // namespace

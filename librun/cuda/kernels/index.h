@@ -5,6 +5,7 @@
 #pragma once
 
 #include "librun/cuda/kernels/view.h"
+#include "librun/work/renorm.h"
 #include "librun/work/search.h"
 
 namespace sg::cuda {
@@ -260,6 +261,32 @@ SG_KERNEL(scatter_buckets, ScatterArgs) {
 struct AddWhole {
   SG_FN int64_t operator()(int64_t a, int64_t b) const { return a + b; }
 };
+
+// Rows that are looked up get no longer than a norm, in place. The first of equal indices does it.
+struct RenormArgs {
+  View table;             // [rows, width]
+  const int64_t* sorted;  // the indices
+  int64_t count = 0;
+  work::Renorm renorm;
+  Report report;
+};
+
+SG_KERNEL(renorm_rows, RenormArgs) {
+  block.each([&](int lane) {
+    const View& t = args.table;
+    for (int64_t i = block.index() * kLanes + lane; i < args.count; i += block.count() * kLanes) {
+      if (i > 0 && args.sorted[i] == args.sorted[i - 1]) continue;
+      const int64_t index = args.report.checked_index(args.sorted[i], t.shape[0], false);
+      if (index != args.sorted[i]) continue;
+      const int64_t row = index * t.stride[0];
+      double sum = 0;
+      for (int64_t k = 0; k < t.shape[1]; ++k) sum = args.renorm.add(sum, read<double>(t, row + k * t.stride[1]));
+      const double factor = args.renorm.factor(sum);
+      for (int64_t k = 0; k < t.shape[1] && factor != 1; ++k)
+        write<double>(t, row + k * t.stride[1], read<double>(t, row + k * t.stride[1]) * factor);
+    }
+  });
+}
 
 struct HistogramArgs {
   View from, to;

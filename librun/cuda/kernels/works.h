@@ -12,6 +12,7 @@
 #include "librun/work/pool.h"
 #include "librun/work/resample.h"
 #include "librun/work/search.h"
+#include "librun/work/segment_reduce.h"
 #include "librun/work/spread.h"
 #include "librun/work/update.h"
 #include "librun/work/windows.h"
@@ -65,6 +66,9 @@ SG_WORK(work_run_of, work::RunOf)
 SG_WORK(work_run_length, work::RunLength)
 SG_WORK(work_count_equal, work::CountEqual)
 SG_WORK(work_one_hot, work::OneHot)
+SG_WORK(work_check_segments, work::CheckSegments)
+SG_WORK(work_join_segment, work::JoinSegment)
+SG_WORK(work_segment_slope, work::SegmentSlope)
 SG_WORK(work_sgd, work::Update<work::Sgd<float>>)
 SG_WORK(work_sgd_f64, work::Update<work::Sgd<double>>)
 SG_WORK(work_adamw, work::Update<work::AdamW<float>>)
