@@ -41,6 +41,8 @@ bool is_of_mpirun() {
   return std::getenv("OMPI_COMM_WORLD_RANK") || (std::getenv("PMI_RANK") && !std::getenv("SLURM_PROCID"));
 }
 
+double timeout_of(const Args& args) { return static_cast<double>(args.number("timeout", 600)); }
+
 // How processes with a GPU each find each other: as they were started, unless --rendezvous says otherwise.
 Result<std::vector<std::unique_ptr<Communicator>>> meet_for_nccl(const Args& args, const Job& job) {
   const meet::GetEnv env_word = [](const char* name) { return std::getenv(name); };
@@ -51,12 +53,11 @@ Result<std::vector<std::unique_ptr<Communicator>>> meet_for_nccl(const Args& arg
                  {},
                  "torchrun, srun and mpirun do; by hand, set RANK and WORLD_SIZE"};
   if (!args.has("rendezvous")) {
-    if (is_of_mpirun()) return make_communicators("mpi", job);
-    if (!env || env->world == 1) return make_communicators("local", job);
+    if (is_of_mpirun()) return make_communicators("mpi", job, timeout_of(args));
+    if (!env || env->world == 1) return make_communicators("local", job, timeout_of(args));
   }
   SG_ASSIGN(meet::MeetingPlace place, meet::find_meeting_place(args.text("rendezvous"), *env, env_word));
-  StarOptions options{static_cast<double>(args.number("timeout", 600)),
-                      [&](const std::string& line) { args.report().note(line); }};
+  StarOptions options{timeout_of(args), [&](const std::string& line) { args.report().note(line); }};
   SG_ASSIGN(std::unique_ptr<Communicator> comm, make_star_communicator(job, *env, place, options));
   std::vector<std::unique_ptr<Communicator>> out;
   out.push_back(std::move(comm));
@@ -85,7 +86,7 @@ Result<std::vector<std::unique_ptr<Communicator>>> open_communicators(const Args
     SG_ASSIGN(link, parse_link(args.text("link")));
   }
   const bool nccl = args.text("comm") == "nccl";
-  SG_ASSIGN(auto comms, nccl ? meet_for_nccl(args, job) : make_communicators(args.text("comm"), job));
+  SG_ASSIGN(auto comms, nccl ? meet_for_nccl(args, job) : make_communicators(args.text("comm"), job, timeout_of(args)));
   for (std::unique_ptr<Communicator>& comm : comms) {
     if (link) comm = with_link(std::move(comm), *link);
     if (args.has("chaos")) comm = with_chaos(std::move(comm), static_cast<uint64_t>(args.number("chaos", 0)));

@@ -1,21 +1,17 @@
 // The communicator of one process of an MPI job, and the plugin's entry.
 #include <mpi.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <mutex>
 #include <set>
 #include <thread>
 
 #include "librun/comm_plugin.h"
-#include "librun/launch_env.h"
 #include "librun/mpi/host_memory.h"
 #include "librun/mpi/operation.h"
+#include "librun/mpi/start.h"
 
 namespace sg {
 namespace {
@@ -271,34 +267,14 @@ class MpiCommunicator final : public Communicator {
   std::optional<BlockedIn> blocked_in_;
 };
 
-// Brings MPI up. The process ends with its parent: a killed mpirun leaves no ranks behind.
-Status start_mpi() {
-  SG_ASSIGN(std::optional<LaunchEnv> env, detect_launch([](const char* name) { return std::getenv(name); }));
-  if (std::getenv("OMPI_COMM_WORLD_RANK")) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() == 1) return Error{ErrorKind::rank_failed, "mpirun has ended", {}, {}};
-  }
-  int up = 0, have = 0;
-  MPI_Initialized(&up);
-  if (!up && MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &have) != MPI_SUCCESS)
-    return Error{ErrorKind::missing, "MPI does not start", {}, {}};
-  int size = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  if (env && env->world != static_cast<uint32_t>(size))
-    return Error{ErrorKind::cannot_apply,
-                 "the environment of " + env->family + " speaks of " + std::to_string(env->world) +
-                     " ranks, MPI started " + std::to_string(size),
-                 {},
-                 "start it with: mpirun -n " + std::to_string(env->world)};
-  return ok_status();
-}
-
 }  // namespace
 }  // namespace sg
 
 extern "C" __attribute__((visibility("default"))) const char* sg_comm_abi() { return SG_COMM_ABI; }
 
-extern "C" __attribute__((visibility("default"))) sg::Communicator* sg_comm_make(const sg::Job& job, sg::Error& error) {
+extern "C" __attribute__((visibility("default"))) sg::Communicator* sg_comm_make(const sg::Job& job, double timeout_s,
+                                                                                 sg::Error& error) {
+  sg::StartGuard guard(timeout_s);
   if (sg::Status status = sg::start_mpi(); !status.ok()) return error = status.error(), nullptr;
   auto comm = sg::MpiCommunicator::make(job);
   if (!comm.ok()) return error = comm.error(), nullptr;

@@ -110,7 +110,7 @@ std::unique_ptr<Job> job_for(std::string_view mode, uint32_t world, bool odd) {
 
 int play_script(uint32_t world, uint64_t seed, size_t steps) {
   Script script = random_script(seed, world, steps, true);
-  auto comm = load_communicator("mpi", *script.job);
+  auto comm = load_communicator("mpi", *script.job, 60);
   if (!comm.ok()) return std::printf("%s\n", comm.error().message.c_str()), 1;
   std::string wrong = play(script, **comm, seed);
   if (!wrong.empty()) {
@@ -135,7 +135,7 @@ int main(int argc, char** argv) {
   if (mode == "script" && argc == 4)
     return play_script(world, std::strtoull(argv[2], nullptr, 10), std::strtoull(argv[3], nullptr, 10));
   auto job = job_for(mode, world, (*env)->rank == 1);
-  auto loaded = load_communicator("mpi", *job);
+  auto loaded = load_communicator("mpi", *job, 60);
   if (!loaded.ok()) return std::printf("%s\n", loaded.error().message.c_str()), static_cast<int>(loaded.error().kind);
   Communicator& comm = **loaded;
   if (mode == "agree") {

@@ -342,10 +342,10 @@ TEST_CASE("names of reductions", "[comm]") {
 TEST_CASE("a communicator that is not there is a missing resource, with a remedy", "[comm]") {
   auto job = job_of(2);
   for (const char* name : {"nosuch", "", "../evil", "Mpi"}) {
-    auto comm = load_communicator(name, *job);
+    auto comm = load_communicator(name, *job, 60);
     REQUIRE(!comm.ok());
     CHECK(comm.error().kind == ErrorKind::missing);
     CHECK(comm.error().hint != "");
   }
-  CHECK(make_communicators("local", *job)->size() == 2);
+  CHECK(make_communicators("local", *job, 60)->size() == 2);
 }
