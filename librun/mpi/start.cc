@@ -18,7 +18,8 @@ namespace sg {
 namespace {
 
 constexpr double kAtLeast_s = 15;  // a busy machine may take seconds to start them all, however short a node may take
-constexpr std::chrono::seconds kSpeakFirst{5};  // that rank 0 has, to be the one that speaks, and mpirun to end the others
+// Rank 0 is the one that speaks; then mpirun has time to end the others.
+constexpr std::chrono::seconds kSpeakFirst{5};
 
 }  // namespace
 
