@@ -10,9 +10,14 @@ namespace {
 
 // A row of the result depends on that row of the arguments only, and every backend has read a row before it writes it.
 constexpr std::string_view kRowLocal[] = {
-    "aten._log_softmax.default", "aten._log_softmax_backward_data.default", "aten._safe_softmax.default",
-    "aten._softmax.default",     "aten._softmax_backward_data.default",     "aten.log_softmax.int",
+    "aten._log_softmax.default",
+    "aten._log_softmax_backward_data.default",
+    "aten._safe_softmax.default",
+    "aten._softmax.default",
+    "aten._softmax_backward_data.default",
+    "aten.log_softmax.int",
     "aten.softmax.int",
+    "sg.cross_entropy_backward",
 };
 
 struct Dim {

@@ -120,6 +120,8 @@ constexpr ParamUse kUses[] = {
     {"aten.nll_loss2d_forward", "target", ParamRole::classes},
     {"aten.nll_loss2d_backward", "target", ParamRole::classes},
     {"aten.cross_entropy_loss", "target", ParamRole::classes},
+    {"sg.cross_entropy", "target", ParamRole::classes},
+    {"sg.cross_entropy_backward", "target", ParamRole::classes},
     {"aten.multi_margin_loss_backward", "target", ParamRole::classes},
 };
 

@@ -82,6 +82,20 @@ def copy_bits(tensor, dtype):
     """The same bytes as numbers of another type, in memory of their own."""
     return tensor.clone().view(dtype)
 )py"},
+    {"sg.cross_entropy", "cross_entropy", R"py(
+def cross_entropy(scores, target, weight, reduction, ignore_index):
+    """The loss, the total weight, and what log-softmax takes from the numbers of each row."""
+    logs = torch.ops.aten._log_softmax(scores.float() if scores.element_size() == 2 else scores, 1, False)
+    loss, total = torch.ops.aten.nll_loss_forward(logs, target, weight, reduction, ignore_index)
+    return loss, total, torch.logsumexp(scores.double(), 1)
+)py"},
+    {"sg.cross_entropy_backward", "cross_entropy_backward", R"py(
+def cross_entropy_backward(scores, log_sum, grad, target, weight, reduction, ignore_index, total, dtype):
+    """The gradient of the scores. Log-probabilities are worked out again, so `log_sum` is not asked."""
+    logs = torch.ops.aten._log_softmax(scores.float() if scores.element_size() == 2 else scores, 1, False)
+    slope = torch.ops.aten.nll_loss_backward(grad, logs, target, weight, reduction, ignore_index, total)
+    return torch.ops.aten._log_softmax_backward_data(slope, logs, 1, logs.dtype).to(dtype)
+)py"},
     {"sg.offload", "offload", R"py(
 def offload(tensor, device="cpu"):
     """A copy on the host; memory of its own also where the tensor lies there already."""

@@ -322,6 +322,29 @@ Status nll_loss_backward(InferCall& c) {
   return c.give_contiguous(self->dtype, self->shape, *self);
 }
 
+// Log-softmax and nll_loss_forward in one: their log-probabilities, of f32 where `self` is a half, are in no memory.
+Status folded_cross_entropy(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  if (self->shape.size() != 2) return c.fail("needs rows of classes");
+  SG_TRY(expect_targets(c, *self));
+  Type logs = *self;
+  if (logs.dtype != DType::f64) logs.dtype = DType::f32;
+  SG_TRY(reduced_loss(c, logs, {self->shape[0]}));
+  SG_TRY(c.give_contiguous(logs.dtype, {}, *self));
+  return c.give_contiguous(DType::f64, {self->shape[0]}, *self);
+}
+
+Status folded_cross_entropy_backward(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  if (self->shape.size() != 2) return c.fail("needs rows of classes");
+  SG_TRY(expect_targets(c, *self));
+  SG_ASSIGN(int64_t reduction, c.integer("reduction"));
+  SG_TRY(expect_number_or(c, "grad_output", reduction == 0 ? Exprs{self->shape[0]} : Exprs()));
+  SG_TRY(expect_number_or(c, "total_weight", {}));
+  SG_TRY(c.expect_shape("log_sum", {self->shape[0]}));
+  return c.give_contiguous(c.dtype("dtype").value_or(self->dtype), self->shape, *self);
+}
+
 Status cross_entropy(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(const Type* target, c.tensor("target"));

@@ -30,6 +30,7 @@ std::span<const KernelRow> linear_system_kernels();   // linear_systems.cc: solv
 std::span<const KernelRow> loss_kernels();            // losses.cc: mse, binary and multi-class cross entropy
 std::span<const KernelRow> margin_loss_kernels();     // margin_losses.cc
 std::span<const KernelRow> matmul_kernels();          // matmul.cc: mm, addmm, bmm, linear, ...
+std::span<const KernelRow> cross_entropy_kernels();   // cross_entropy.cc
 std::span<const KernelRow> nll_loss_kernels();        // nll_loss.cc
 std::span<const KernelRow> pair_loss_kernels();       // pair_losses.cc: losses element by element; glu, prelu
 std::span<const KernelRow> pointwise_kernels();       // pointwise_rules.cc

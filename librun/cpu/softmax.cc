@@ -4,6 +4,7 @@
 
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/lanes.h"
+#include "librun/cpu/log_sum.h"
 #include "librun/cpu/turned_lines.h"
 #include "librun/work/exp_float.h"
 
@@ -46,12 +47,12 @@ SG_CLONES void log_gradient(const C* grad, const C* output, C sum, C* to, int64_
 
 template <class C>
 void softmax_row(Form form, const C* x, C* to, int64_t n) {
+  if (form == Form::log) return subtract(x, log_sum_of_exp(x, n), to, n);
   C top = row_max(x, n);
   if (form == Form::safe && top == -std::numeric_limits<C>::infinity()) {  // all masked out: nothing, not NaN
     std::fill_n(to, n, C{0});
     return;
   }
-  if (form == Form::log) return subtract(x, static_cast<double>(top) + std::log(sum_of_exp(x, top, n)), to, n);
   divide(to, static_cast<C>(exp_shifted(x, top, to, n)), n);
 }
 
@@ -147,6 +148,15 @@ constexpr KernelRow kRows[] = {
 };
 
 }  // namespace
+
+double log_sum_of_exp(const float* x, int64_t n) {
+  const float top = row_max(x, n);
+  return static_cast<double>(top) + std::log(sum_of_exp(x, top, n));
+}
+double log_sum_of_exp(const double* x, int64_t n) {
+  const double top = row_max(x, n);
+  return top + std::log(sum_of_exp(x, top, n));
+}
 
 std::span<const KernelRow> softmax_kernels() { return kRows; }
 

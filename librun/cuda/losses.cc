@@ -4,6 +4,7 @@
 
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/class_gradient.h"
+#include "librun/cuda/kernels/cross_entropy.h"
 #include "librun/memory_ranges.h"
 
 namespace sg::cuda {
@@ -83,6 +84,42 @@ Status nll_loss_of_planes_backward(KernelCall& call) {
   return ok_status();
 }
 
+// --- cross entropy without log-probabilities in memory ---
+
+CrossEntropyArgs cross_entropy_args(const KernelCall& call) {
+  CrossEntropyArgs args;
+  args.from = row_view(call.tensor("self"));
+  args.loss = loss_args(call, call.tensor("self"), call.tensor("target"));
+  return args;
+}
+
+int64_t row_blocks(int64_t rows) { return std::min<int64_t>(rows, 1 << 16); }
+
+Status cross_entropy(KernelCall& call) {
+  CrossEntropyArgs args = cross_entropy_args(call);
+  const Tensor picked = backend_of(call).scratch(DType::f64, std::array{args.loss.count});
+  args.log_sums = call.result(2).as<double>();
+  args.picked = picked.as<double>();
+  if (args.loss.count > 0) device_of(call).launch("cross_entropy_rows", row_blocks(args.loss.count), args);
+  Tensor scores = picked;  // the same for all classes: [rows, classes]
+  scores.rank = 2;
+  scores.shape[1] = args.loss.classes, scores.stride[1] = 0;
+  LossArgs loss = args.loss;
+  loss.from = Device::view(scores);
+  run_loss(call, loss, call.result(0));
+  return ok_status();
+}
+
+Status cross_entropy_backward(KernelCall& call) {
+  CrossEntropyArgs args = cross_entropy_args(call);
+  args.to = row_view(call.result());
+  args.log_sums = in_rows(call, call.tensor("log_sum")).as<double>();
+  args.loss.gradient = Device::view(call.tensor("grad_output"));
+  args.loss.total = Device::view(call.tensor("total_weight"));
+  if (args.loss.count > 0) device_of(call).launch("cross_entropy_backward_rows", row_blocks(args.loss.count), args);
+  return ok_status();
+}
+
 // --- the gradient through log-softmax, without that of the loss in memory ---
 
 // Whether the pair is one kernel's: classes along the last of two axes, types that are compiled, and a result that is
@@ -134,6 +171,8 @@ constexpr KernelRow kLossRows[] = {
     {"aten.nll_loss_backward.default", nll_loss_backward},
     {"aten.nll_loss2d_forward.default", nll_loss_of_planes},
     {"aten.nll_loss2d_backward.default", nll_loss_of_planes_backward},
+    {"sg.cross_entropy", cross_entropy},
+    {"sg.cross_entropy_backward", cross_entropy_backward},
 };
 
 }  // namespace

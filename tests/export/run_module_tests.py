@@ -217,6 +217,27 @@ graph rank *
 ''', {"x": X, "y": torch.ones(2, dtype=torch.bfloat16)}, X.reshape(4, 3), torch.ones(2), X.reshape(4, 3) + 1,
                    torch.cat([X[:2].reshape(-1), torch.ones(1), X[2], torch.zeros(4), torch.ones(1)]))
 
+    def test_losses_without_log_probabilities(self):
+        """What sg-clean --fold-losses makes of a loss is, in PyTorch, the loss again."""
+        scores, labels = torch.linspace(-3, 3, 24).reshape(4, 6).bfloat16().requires_grad_(), torch.tensor([5, 0, 2, 3])
+        weight = torch.linspace(0.5, 2, 6)
+        loss = torch.nn.functional.cross_entropy(scores.float(), labels, weight, ignore_index=2)
+        loss.backward()
+        self.check('''
+graph rank *
+  input %x : bf16[4, 6]
+  input %t : i64[4]
+  input %w : f32[6]
+  forward -
+    %loss, %total, %sums = sg.cross_entropy(%x, %t, %w, 1, 2)
+    %one = aten.ones_like(%loss)
+  backward -
+    %dx = sg.cross_entropy_backward(%x, %sums, %one, %t, %w, 1, 2, %total, dtype=bf16)
+  output %loss
+  output %sums
+  output %dx
+''', {"x": scores.detach(), "t": labels, "w": weight}, loss.detach(), torch.logsumexp(scores.detach().double(), 1), scores.grad)
+
     def test_writes_reach_the_inputs(self):
         given = self.check('''
 graph rank *

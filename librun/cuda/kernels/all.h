@@ -4,6 +4,7 @@
 #include "librun/cuda/kernels/channel.h"
 #include "librun/cuda/kernels/class_gradient.h"
 #include "librun/cuda/kernels/copy.h"
+#include "librun/cuda/kernels/cross_entropy.h"
 #include "librun/cuda/kernels/ctc.h"
 #include "librun/cuda/kernels/flash.h"
 #include "librun/cuda/kernels/grouped.h"

@@ -16,27 +16,38 @@ struct SoftmaxArgs {
 
 SG_FN double exp_in(bool is_double, double x) { return is_double ? ::exp(x) : math::exp_core(x); }
 
-template <class To, class From>
-SG_FN void softmax_row(const Block& block, const SoftmaxArgs& args, const To& to, const From& from) {
+struct ExpSum {
+  double most, sum;  // of exp(x - most)
+};
+
+template <class From>
+SG_FN ExpSum exp_sum(const Block& block, const From& from, int64_t length) {
   const bool is_double = from.is_double();
   auto most_part = block.each([&](int lane) {
     double most = -math::infinity();
-    for (int64_t i = lane; i < args.length; i += kLanes) most = Larger()(most, from[i]);
+    for (int64_t i = lane; i < length; i += kLanes) most = Larger()(most, from[i]);
     return most;
   });
   const double most = block.reduce(most_part, Larger());
   auto part = block.each([&](int lane) {
     double acc = 0;
-    for (int64_t i = lane; i < args.length; i += kLanes) acc += exp_in(is_double, from[i] - most);
+    for (int64_t i = lane; i < length; i += kLanes) acc += exp_in(is_double, from[i] - most);
     return acc;
   });
-  const double sum = block.reduce(part, Sum()), log_sum = log_of(args.from, sum);
-  const bool empty = args.safe && most == -math::infinity();
+  return {most, block.reduce(part, Sum())};
+}
+// What log-softmax takes from each number.
+SG_FN double log_sum(const View& from, const ExpSum& e) { return e.most + log_of(from, e.sum); }
+
+template <class To, class From>
+SG_FN void softmax_row(const Block& block, const SoftmaxArgs& args, const To& to, const From& from) {
+  const bool is_double = from.is_double();
+  const ExpSum e = exp_sum(block, from, args.length);
+  const double logs = log_sum(args.from, e);
+  const bool empty = args.safe && e.most == -math::infinity();
   block.each([&](int lane) {
-    for (int64_t i = lane; i < args.length; i += kLanes) {
-      const double x = from[i] - most;
-      to.put(i, empty ? 0 : args.log ? x - log_sum : exp_in(is_double, x) / sum);
-    }
+    for (int64_t i = lane; i < args.length; i += kLanes)
+      to.put(i, empty ? 0 : args.log ? from[i] - logs : exp_in(is_double, from[i] - e.most) / e.sum);
   });
 }
 
