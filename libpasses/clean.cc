@@ -17,11 +17,12 @@ constexpr std::string_view kKindNames[kKinds][2] = {{"identity", "identities"},
                                                     {"write made functional", "writes made functional"},
                                                     {"size made a number", "sizes made numbers"},
                                                     {"cast folded", "casts folded"},
+                                                    {"loss folded", "losses folded"},
                                                     {"unshard merged", "unshards merged"},
                                                     {"dead node", "dead nodes"},
                                                     {"unused symbol", "unused symbols"}};
-constexpr std::string_view kKindKeys[kKinds] = {"identities", "copies", "chains",   "constants", "common", "functional",
-                                                "sizes",      "casts",  "unshards", "dead",      "symbols"};
+constexpr std::string_view kKindKeys[kKinds] = {"identities", "copies", "chains", "constants", "common", "functional",
+                                                "sizes",      "casts",  "losses", "unshards",  "dead",   "symbols"};
 constexpr size_t kMaxRounds = 100;  // real graphs need two or three
 
 size_t clean_graph(Scope scope, const SymbolUses& uses, const CleanOptions& options) {
@@ -29,6 +30,10 @@ size_t clean_graph(Scope scope, const SymbolUses& uses, const CleanOptions& opti
   if (options.fold_casts) {
     const AliasAnalysis alias(scope.program, scope.graph);
     changes += fold_casts(scope, alias, Schedule(scope.graph, alias));
+  }
+  if (options.fold_losses) {
+    const AliasAnalysis alias(scope.program, scope.graph);
+    changes += fold_losses(scope, alias, Schedule(scope.graph, alias));
   }
   {
     const AliasAnalysis alias(scope.program, scope.graph);
@@ -80,11 +85,12 @@ std::string json_of(const Tally& tally) {
 constexpr PassOption kCleanOptions[] = {
     {"drop-asserts", 0, {}, "remove assertions too, and what only they need"},
     {"fold-casts", 0, {}, "make casts of halves part of the softmax behind them; for sg-run, not for PyTorch"},
+    {"fold-losses", 0, {}, "make log-softmax and nll_loss one op, without log-probabilities in memory"},
 };
 constexpr std::string_view kPrecedes[] = {"remat", "offload", "chunk", "bucket", "overlap"};
 
 Result<Change> run_clean(Job* job, const PassOptions& options, PassContext& context) {
-  return clean(job, {options.has("drop-asserts"), options.has("fold-casts")}, context);
+  return clean(job, {options.has("drop-asserts"), options.has("fold-casts"), options.has("fold-losses")}, context);
 }
 
 }  // namespace

@@ -6,7 +6,8 @@
 //           speaks of; common subexpressions; writes to fresh memory that only one name sees become functional; size
 //           arithmetic with known results becomes numbers, and a size that an earlier node says is read there; unshard
 //           chains of one parameter that occur twice are one. With `fold-casts` also casts of halves to f32 that the
-//           softmax behind them does itself: PyTorch does so for f16 on GPUs alone, so it is asked for.
+//           softmax behind them does itself: PyTorch does so for f16 on GPUs alone, so it is asked for. With `fold-losses`
+//           log-probabilities that only a loss of classes and its gradient read.
 // Kept      random ops keep their streams; copies made by remat and chunks are there on purpose; collectives go or stay
 //           on all ranks of their group together; inputs and outputs stay in their places.
 // Ranks     programs are cleaned by themselves; a merged unshard is merged in all of them, or in none.
@@ -26,6 +27,7 @@ extern const PassInfo clean_pass;
 struct CleanOptions {
   bool drop_asserts = false;
   bool fold_casts = false;
+  bool fold_losses = false;
 };
 
 Result<Change> clean(Job* job, const CleanOptions& options, PassContext& context);

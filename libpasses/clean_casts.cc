@@ -10,6 +10,11 @@
 namespace sg::clean_parts {
 namespace {
 
+ValueId first_value(const Graph& graph, NodeId n) {
+  const Node& node = graph.node(n);
+  return !node.args.empty() && node.args[0].is(ArgKind::value) ? node.args[0].as_value() : ValueId();
+}
+
 bool is_half(DType t) { return t == DType::bf16 || t == DType::f16; }
 bool is_softmax(std::string_view op) { return op == "aten._softmax.default" || op == "aten._log_softmax.default"; }
 
@@ -25,43 +30,6 @@ class CastFolder {
     return changes;
   }
 
- private:
-  ValueId first_operand(NodeId n) const {
-    const Node& node = graph_.node(n);
-    return !node.args.empty() && node.args[0].is(ArgKind::value) ? node.args[0].as_value() : ValueId();
-  }
-
-  // From one type to another, nothing else changed.
-  bool is_cast(NodeId n) const {
-    const std::string_view op = graph_.op_name(n);
-    if (op != "aten._to_copy.default" && op != "aten.to.dtype") return false;
-    const ValueId from = first_operand(n);
-    if (from.is_none() || graph_.node(n).result_count != 1 || is_deliberate_copy(graph_, n)) return false;
-    Type type = graph_.type(from);
-    type.dtype = graph_.type(graph_.node(n).result(0)).dtype;
-    return type == graph_.type(graph_.node(n).result(0));
-  }
-
-  // Shows its first operand, all in the type that it has.
-  bool is_view(NodeId n) const {
-    const OpInfo* op = graph_.op_info(n);
-    const ValueId from = first_operand(n);
-    return op != nullptr && op->has(kPure) && op->has(kView) && !op->writes() && graph_.node(n).result_count == 1 &&
-           !from.is_none() && graph_.type(from).dtype == graph_.type(graph_.node(n).result(0)).dtype;
-  }
-
-  void set_dtype(ValueId v, DType to) {
-    Type type = graph_.type(v);
-    type.dtype = to;
-    graph_.set_type(v, graph_.pool().types.intern(std::move(type)));
-  }
-
-  void set_arg(NodeId n, size_t at, Arg arg) {
-    std::vector<Arg> args = graph_.node(n).args;
-    args[at] = std::move(arg);
-    graph_.set_args(n, std::move(args));
-  }
-
   // half -> [cast] -> views -> softmax
   bool fold(NodeId softmax) {
     const Node& node = graph_.node(softmax);
@@ -72,10 +40,10 @@ class CastFolder {
     for (;; v = first_operand(def)) {
       if (v.is_none() || graph_.value(v).use_count != 1) return false;
       def = graph_.value(v).def;
-      if (!def || !is_view(def)) break;
+      if (!def || !is_typed_view(graph_, def)) break;
       views.push_back(v);
     }
-    if (!def || !is_cast(def) || graph_.type(v).dtype != DType::f32) return false;
+    if (!def || !is_cast(graph_, def) || graph_.type(v).dtype != DType::f32) return false;
     const ValueId half = first_operand(def);
     const DType dtype = graph_.type(half).dtype;
     const StorageId s = alias_.storage_of(half);
@@ -89,6 +57,21 @@ class CastFolder {
     return true;
   }
 
+ private:
+  ValueId first_operand(NodeId n) const { return first_value(graph_, n); }
+
+  void set_dtype(ValueId v, DType to) {
+    Type type = graph_.type(v);
+    type.dtype = to;
+    graph_.set_type(v, graph_.pool().types.intern(std::move(type)));
+  }
+
+  void set_arg(NodeId n, size_t at, Arg arg) {
+    std::vector<Arg> args = graph_.node(n).args;
+    args[at] = std::move(arg);
+    graph_.set_args(n, std::move(args));
+  }
+
   Graph& graph_;
   Tally& tally_;
   const AliasAnalysis& alias_;
@@ -97,8 +80,29 @@ class CastFolder {
 
 }  // namespace
 
+bool is_cast(const Graph& graph, NodeId n) {
+  const std::string_view op = graph.op_name(n);
+  if (op != "aten._to_copy.default" && op != "aten.to.dtype") return false;
+  const ValueId from = first_value(graph, n);
+  if (from.is_none() || graph.node(n).result_count != 1 || is_deliberate_copy(graph, n)) return false;
+  Type type = graph.type(from);
+  type.dtype = graph.type(graph.node(n).result(0)).dtype;
+  return type == graph.type(graph.node(n).result(0));
+}
+
+bool is_typed_view(const Graph& graph, NodeId n) {
+  const OpInfo* op = graph.op_info(n);
+  const ValueId from = first_value(graph, n);
+  return op != nullptr && op->has(kPure) && op->has(kView) && !op->writes() && graph.node(n).result_count == 1 &&
+         !from.is_none() && graph.type(from).dtype == graph.type(graph.node(n).result(0)).dtype;
+}
+
 size_t fold_casts(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule) {
   return CastFolder(scope, alias, schedule).run();
+}
+
+bool fold_cast_into(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule, NodeId softmax) {
+  return CastFolder(scope, alias, schedule).fold(softmax);
 }
 
 }  // namespace sg::clean_parts

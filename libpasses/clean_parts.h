@@ -13,8 +13,21 @@
 
 namespace sg::clean_parts {
 
-enum class Kind : uint8_t { identity, copy, chain, constant, common, functional, size, cast, unshard, dead, symbol };
-constexpr size_t kKinds = 11;
+enum class Kind : uint8_t {
+  identity,
+  copy,
+  chain,
+  constant,
+  common,
+  functional,
+  size,
+  cast,
+  loss,
+  unshard,
+  dead,
+  symbol
+};
+constexpr size_t kKinds = 12;
 
 // What was done so far, and with --explain to what.
 struct Tally {
@@ -52,6 +65,15 @@ size_t merge_sizes(Scope& scope);
 
 // Casts of halves as part of the softmax behind them.
 size_t fold_casts(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule);
+bool fold_cast_into(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule, NodeId softmax);
+
+// Whether a node makes one type of another, and changes nothing else.
+bool is_cast(const Graph& graph, NodeId n);
+// Whether it shows its first operand, in the type that it has.
+bool is_typed_view(const Graph& graph, NodeId n);
+
+// Log-softmax and nll_loss as one op.
+size_t fold_losses(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule);
 
 size_t make_functional(Scope& scope, const AliasAnalysis& alias);
 

@@ -62,7 +62,7 @@ class Bench:
             return None, 'no torch to capture it with'
         status, _, err = run([self.tool('sg-import'), '-q', source, '-o', out])
         if status == 0:
-            status, _, err = run([self.tool('sg-clean'), '-q', '--fold-casts', '--in-place', out])
+            status, _, err = run([self.tool('sg-clean'), '-q', '--fold-losses', '--in-place', out])
         return (out, '') if status == 0 else (None, err.strip())
 
     def ours(self, graph, optimizer, *more):

@@ -28,7 +28,7 @@ from harness import Failure, Tally, run, skip  # noqa: E402
 # Captures are small: what is moved is small too.
 OFFLOAD = ('offload', '--all', '--least', '64')
 # Chains of passes with their options, as tools. A chain is idempotent when its last pass is.
-CHAINS = [[('clean',)], [('clean', '--drop-asserts')], [('clean', '--fold-casts')], [('concretize',)], [('remat', '--policy', 'full')],
+CHAINS = [[('clean',)], [('clean', '--drop-asserts')], [('clean', '--fold-casts')], [('clean', '--fold-losses')], [('concretize',)], [('remat', '--policy', 'full')],
           [('clean',), ('remat',)], [('remat',), ('clean',)], [('offload',)], [OFFLOAD], [('remat',), ('offload', '--least', '64')],
           [('remat', '--tag-only'), OFFLOAD, ('remat', '--policy', 'tags')], [('clean',), ('remat', '--budget', '0.4')], [('remat', '--budget', '0')]]
 STAGES = [('clean',), ('remat', '--policy', 'full'), OFFLOAD, ('remat', '--policy', 'default'), ('concretize',), ('remat', '--budget', '0.5'),

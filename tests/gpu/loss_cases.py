@@ -1,0 +1,79 @@
+"""Cases of run_gpu_tests.py: cross entropy without log-probabilities in memory (sg-clean --fold-losses) has the bits of the ops apart."""
+import os
+import random
+import struct
+
+ROWS, CLASSES = 9, 700  # a block has fewer lanes than a row has numbers
+
+APART = '''sg 1.0
+graph rank *
+  input %x : TYPE[3, 3, CLASSES] "x"
+  input %t : i64[ROWS] "t"
+  input %w : WIDE[CLASSES] "w"
+  input %g : WIDE[GRAD] "g"
+  %rows = aten.view(%x, [ROWS, CLASSES])
+CAST
+  %logs = aten._log_softmax(%SCORES, -1, false)
+  %loss, %total = aten.nll_loss_forward(%logs, %t, WEIGHT, REDUCTION, 3)
+  %dlogs = aten.nll_loss_backward(%g, %logs, %t, WEIGHT, REDUCTION, 3, %total)
+  %drows = aten._log_softmax_backward_data(%dlogs, %logs, -1, WIDE)
+  %dx = aten.view(%drows, [3, 3, CLASSES])
+BACK
+  output %loss
+  output %total
+  output %RESULT
+'''
+
+
+class LossCases:
+    def __init__(self, tests, at, safetensors, bf16):
+        self.tests, self.at, self.safetensors, self.rng = tests, at, safetensors, random.Random(23)
+        self.words = {'f32': lambda x: struct.pack(f'<{len(x)}f', *x), 'f64': lambda x: struct.pack(f'<{len(x)}d', *x),
+                      'f16': lambda x: struct.pack(f'<{len(x)}e', *x), 'bf16': bf16}
+
+    def run(self):
+        for dtype, reduction, weight in (('f32', 0, '%w'), ('f32', 1, 'none'), ('bf16', 1, 'none'), ('bf16', 2, '%w'), ('bf16', 0, 'none'),
+                                         ('f16', 1, '%w'), ('f64', 1, 'none')):
+            self.held(dtype, reduction, weight)
+        text, inputs = self.step('bf16', 1, 'none', targets=[CLASSES] + [0] * (ROWS - 1))
+        self.fold(text)
+        with open(self.at('folded.txt'), encoding='utf-8') as f:
+            self.tests.refused_by_device('a folded loss of a class that is none', self.at, f.read(), inputs,
+                                         r'%loss = sg.cross_entropy: index 700 is out of range for size 700')
+
+    def step(self, dtype, reduction, weight, targets=None):
+        half = dtype in ('bf16', 'f16')
+        wide, targets = 'f32' if half else dtype, targets or [3, 0, 3] + [self.rng.randrange(CLASSES) for _ in range(ROWS - 3)]
+        numbers = lambda kind, *shape: (kind.upper(), shape, self.words[kind]([self.rng.uniform(0.5, 3) for _ in range(count(shape))]))
+        text = (APART.replace('CAST\n', '  %wide = aten._to_copy(%rows, dtype=f32)\n' if half else '').replace('WIDE', wide)
+                .replace('BACK\n', f'  %narrow = aten._to_copy(%dx, dtype={dtype})\n' if half else '').replace('SCORES', 'wide' if half else 'rows')
+                .replace('RESULT', 'narrow' if half else 'dx').replace('WEIGHT', weight).replace('REDUCTION', str(reduction))
+                .replace('GRAD', str(ROWS) if reduction == 0 else '').replace('TYPE', dtype).replace('ROWS', str(ROWS)).replace('CLASSES', str(CLASSES)))
+        return text, {'x': numbers(dtype, 3, 3, CLASSES), 't': ('I64', (ROWS,), struct.pack(f'<{ROWS}q', *targets)),
+                      'w': numbers(wide, CLASSES), 'g': numbers(wide, *((ROWS,) if reduction == 0 else ()))}
+
+    def fold(self, text):
+        with open(self.at('apart.txt'), 'w', encoding='utf-8') as f:
+            f.write(text)
+        status, said = self.tests.run([self.tests.tool('sg-clean'), self.at('apart.txt'), '--fold-losses', '--text', '-o', self.at('folded.txt')])
+        self.tests.expect('a loss that folds', (status or '1 loss folded' not in said) and f'exit {status}: {said}')
+
+    def held(self, dtype, reduction, weight):
+        name = f'a folded loss of {dtype}, reduction {reduction}, weight {weight}'
+        text, inputs = self.step(dtype, reduction, weight)
+        self.fold(text)
+        self.safetensors(self.at('loss.safetensors'), inputs)
+        for backend in ('cpu', 'cuda'):
+            run = ['--inputs', self.at('loss.safetensors'), '--backend', backend]
+            status, said = self.tests.run([self.tests.tool('sg-run'), '-q', self.at('apart.txt'), *run, '--outputs', self.at('loss.out')])
+            self.tests.expect(f'{name}, {backend}: apart', status and f'exit {status}: {said}')
+            status, said = self.tests.run([self.tests.tool('sg-run'), self.at('folded.txt'), *run, '--expect', self.at('loss.out'), '--bitwise'])
+            self.tests.expect(f'{name}, {backend}', (status or 'by the host' in said) and f'exit {status}: {said}')
+            os.remove(self.at('loss.out'))
+
+
+def count(shape):
+    out = 1
+    for size in shape:
+        out *= size
+    return out
