@@ -11,8 +11,8 @@
 // Kept      random ops keep their streams; copies made by remat and chunks are there on purpose; collectives go or stay
 //           on all ranks of their group together; inputs and outputs stay in their places.
 // Ranks     programs are cleaned by themselves; a merged unshard is merged in all of them, or in none.
-// Results   bitwise equal. No planned peak grows, except that a merged unshard lives from its first to its last use.
-//           A second run changes nothing.
+// Results   bitwise equal. No planned peak grows, except that a merged unshard lives from its first to its last use,
+//           and that a folded loss keeps a number a row. A second run changes nothing.
 // Limits    bodies of calls are cleaned too, but nothing moves into or out of one. What only a symbol's value at run
 //           time makes equal stays.
 // Tests     golden/clean, passes/run_passes.py (bitwise, peaks, a second run), unit/pipeline_test.cc.
