@@ -28,7 +28,7 @@ SG_FN void class_gradient_row(const Block& block, const ClassGradientArgs& args,
     const int64_t label = class_of(args.loss, row);
     const double g = label < 0 ? 0 : as_stored<From>(class_slope(args.loss, row, label)), sum = 0 + g;
     for (int64_t i = lane; i < args.softmax.length; i += kLanes)
-      to.put(i, (i == label ? g : 0) - exp_in(from.is_double(), from[i]) * sum);
+      to.put(i, (i == label ? g : 0) - static_cast<double>(math::exp_float(from.number(i))) * sum);
   });
 }
 

@@ -13,8 +13,11 @@ struct CrossEntropyArgs {
   double* picked;    // forward: the log-probability of each row's class
 };
 
-// As memory of log-probabilities, or of their gradients, would hold it.
-SG_FN double as_log(bool is_double, double x) { return is_double ? x : static_cast<double>(static_cast<float>(x)); }
+// A log-probability as memory would hold it.
+template <class C>
+SG_FN C log_probability(C x, double logs) {
+  return static_cast<C>(static_cast<double>(x) - logs);
+}
 
 template <class From>
 SG_FN void cross_entropy_row(const Block& block, const CrossEntropyArgs& args, int64_t row) {
@@ -24,7 +27,7 @@ SG_FN void cross_entropy_row(const Block& block, const CrossEntropyArgs& args, i
     if (lane != 0) return;
     const int64_t label = class_of(args.loss, row);
     args.log_sums[row] = logs;
-    args.picked[row] = label < 0 ? 0 : as_log(from.is_double(), from[label] - logs);
+    args.picked[row] = label < 0 ? 0 : static_cast<double>(log_probability(from.number(label), logs));
   });
 }
 
@@ -41,11 +44,11 @@ SG_FN void cross_entropy_backward_row(const Block& block, const CrossEntropyArgs
   const Line<To> to = row_line<To>(args.to, row);
   const Line<From> from = row_line<From>(args.from, row);
   block.each([&](int lane) {
-    const bool is_double = from.is_double();
+    using C = typename Line<From>::Number;
     const int64_t label = class_of(args.loss, row);
-    const double g = label < 0 ? 0 : as_log(is_double, class_slope(args.loss, row, label)), logs = args.log_sums[row];
+    const double g = label < 0 ? 0 : static_cast<C>(class_slope(args.loss, row, label)), logs = args.log_sums[row];
     for (int64_t i = lane; i < args.loss.classes; i += kLanes)
-      to.put(i, (i == label ? g : 0) - exp_in(is_double, as_log(is_double, from[i] - logs)) * g);
+      to.put(i, (i == label ? g : 0) - static_cast<double>(math::exp_float(log_probability(from.number(i), logs))) * g);
   });
 }
 

@@ -1,4 +1,4 @@
-// Numbers that lie evenly in memory, read and written as double.
+// Numbers that lie evenly in memory, read and written as double; `number` is what there is, for arithmetic in float.
 //
 // A Line<Raw> knows what they are, so that a loop over it is loads and arithmetic: which type that is, is decided once a
 // kernel (with_type) and not for each number. Line<AnyType> decides as it goes, and Scattered finds each place, too.
@@ -10,11 +10,13 @@ namespace sg::cuda {
 
 template <class Raw>
 struct Line {
+  using Number = float;
   Raw* first = nullptr;
   int64_t step = 1;
 
   SG_FN Line(const View& v, int64_t offset, int64_t by) : first(reinterpret_cast<Raw*>(v.data) + offset), step(by) {}
-  SG_FN double operator[](int64_t i) const { return static_cast<double>(value_of(first[i * step])); }
+  SG_FN Number number(int64_t i) const { return value_of(first[i * step]); }
+  SG_FN double operator[](int64_t i) const { return static_cast<double>(number(i)); }
   SG_FN void put(int64_t i, double x) const { first[i * step] = stored_as<Raw>(static_cast<float>(x)); }
   SG_FN static bool is_double() { return false; }
 };
@@ -23,11 +25,13 @@ struct AnyType {};
 
 template <>
 struct Line<AnyType> {
+  using Number = double;
   const View& view;
   int64_t first, step;
 
   SG_FN Line(const View& v, int64_t offset, int64_t by) : view(v), first(offset), step(by) {}
-  SG_FN double operator[](int64_t i) const { return read<double>(view, first + i * step); }
+  SG_FN Number number(int64_t i) const { return read<double>(view, first + i * step); }
+  SG_FN double operator[](int64_t i) const { return number(i); }
   SG_FN void put(int64_t i, double x) const { write<double>(view, first + i * step, x); }
   SG_FN bool is_double() const { return view.element == Element::f64; }
 };

@@ -3,6 +3,7 @@
 
 #include "librun/cuda/kernels/lines.h"
 #include "librun/cuda/kernels/reduce.h"
+#include "librun/work/exp_float.h"
 
 namespace sg::cuda {
 
@@ -14,40 +15,69 @@ struct SoftmaxArgs {
   bool log = false, safe = false;  // safe: a row of -infinity alone gives zeros
 };
 
-SG_FN double exp_in(bool is_double, double x) { return is_double ? ::exp(x) : math::exp_core(x); }
-
+// The sum of exp(x - most), in double; where it is 0 there is nothing above -infinity.
+template <class C>
 struct ExpSum {
-  double most, sum;  // of exp(x - most)
+  C most;
+  double sum;
 };
 
-template <class From>
-SG_FN ExpSum exp_sum(const Block& block, const From& from, int64_t length) {
-  const bool is_double = from.is_double();
-  auto most_part = block.each([&](int lane) {
-    double most = -math::infinity();
-    for (int64_t i = lane; i < length; i += kLanes) most = Larger()(most, from[i]);
-    return most;
-  });
-  const double most = block.reduce(most_part, Larger());
+template <class C>
+SG_FN C lowest() {
+  return sizeof(C) == 4 ? static_cast<C>(-0x1.fffffep+127f) : static_cast<C>(-0x1.fffffffffffffp+1023);
+}
+// What a sum of exp(x - from) is multiplied by, to be one of exp(x - to). In double: it is done often.
+SG_FN double rescaled(float from, float to) { return math::exp_core(static_cast<double>(from) - to); }
+SG_FN double rescaled(double from, double to) { return ::exp(from - to); }
+
+struct MergeExpSums {
+  template <class C>
+  SG_FN ExpSum<C> operator()(const ExpSum<C>& a, const ExpSum<C>& b) const {
+    const C most = a.most < b.most ? b.most : a.most;
+    return {most, a.sum * rescaled(a.most, most) + b.sum * rescaled(b.most, most)};
+  }
+};
+
+// Of a row, which is read once. A NaN makes the sum one, and so does +infinity.
+template <class From, class C = typename From::Number>
+SG_FN ExpSum<C> exp_sum(const Block& block, const From& from, int64_t length) {
   auto part = block.each([&](int lane) {
-    double acc = 0;
-    for (int64_t i = lane; i < length; i += kLanes) acc += exp_in(is_double, from[i] - most);
+    // What a lane has at hand before it looks whether the largest is another.
+    constexpr int kAtOnce = sizeof(C) == 4 ? 8 : 1;
+    ExpSum<C> acc{lowest<C>(), 0};
+    for (int64_t i = lane; i < length; i += kAtOnce * kLanes) {
+      C x[kAtOnce], most = acc.most;
+      const int64_t left = (length - i + kLanes - 1) / kLanes;
+      SG_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) {
+        x[k] = k < left ? from.number(i + k * kLanes) : most;
+        most = most < x[k] ? x[k] : most;
+      }
+      if (most != acc.most) acc.sum *= rescaled(acc.most, most), acc.most = most;
+      SG_UNROLL
+      for (int k = 0; k < kAtOnce; ++k)
+        if (k < left) acc.sum += static_cast<double>(math::exp_float(x[k] - most));
+    }
     return acc;
   });
-  return {most, block.reduce(part, Sum())};
+  return block.reduce(part, MergeExpSums());
 }
 // What log-softmax takes from each number.
-SG_FN double log_sum(const View& from, const ExpSum& e) { return e.most + log_of(from, e.sum); }
+template <class C>
+SG_FN double log_sum(const View& from, const ExpSum<C>& e) {
+  return static_cast<double>(e.most) + log_of(from, e.sum);
+}
 
 template <class To, class From>
 SG_FN void softmax_row(const Block& block, const SoftmaxArgs& args, const To& to, const From& from) {
-  const bool is_double = from.is_double();
-  const ExpSum e = exp_sum(block, from, args.length);
+  const auto e = exp_sum(block, from, args.length);
   const double logs = log_sum(args.from, e);
-  const bool empty = args.safe && e.most == -math::infinity();
+  const bool empty = args.safe && e.sum == 0;
   block.each([&](int lane) {
     for (int64_t i = lane; i < args.length; i += kLanes)
-      to.put(i, empty ? 0 : args.log ? from[i] - logs : exp_in(is_double, from[i] - e.most) / e.sum);
+      to.put(i, empty      ? 0
+                : args.log ? from[i] - logs
+                           : static_cast<double>(math::exp_float(from.number(i) - e.most)) / e.sum);
   });
 }
 
@@ -67,11 +97,10 @@ SG_FN void softmax_backward_row(const Block& block, const SoftmaxArgs& args, con
     return acc;
   });
   const double sum = block.reduce(part, Sum());
-  const bool is_double = from.is_double();
   block.each([&](int lane) {
     for (int64_t i = lane; i < args.length; i += kLanes) {
-      const double g = gradient[i], y = from[i];
-      to.put(i, args.log ? g - exp_in(is_double, y) * sum : y * (g - sum));
+      const double g = gradient[i];
+      to.put(i, args.log ? g - static_cast<double>(math::exp_float(from.number(i))) * sum : from[i] * (g - sum));
     }
   });
 }
