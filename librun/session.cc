@@ -9,6 +9,7 @@
 
 #include "librun/bit_casts.h"
 #include "librun/data_name.h"
+#include "librun/even_rows.h"
 #include "librun/rank_session.h"
 #include "librun/ranks.h"
 #include "librun/watch.h"
@@ -128,6 +129,8 @@ Result<SessionReport> run_session(const Job& job, std::span<const std::unique_pt
   std::unique_ptr<Job> copied;
   if (options.rank.numerics == Numerics::f64) {
     SG_ASSIGN(copied, with_copied_bits(job));
+  } else if (options.rank.backends) {
+    copied = with_even_rows(job);
   }
   return Session(copied ? *copied : job, comms, options).run();
 }
