@@ -84,6 +84,8 @@ TEST_CASE("what is computed in float is within few ulp, in the tails too") {
   check_unary(
       "log1p_float", [](float x) { return math::log1p_float(std::fabs(x) <= 1 ? std::fabs(x) : 1.0f); },
       [](long double x) { return log1pl(std::fabs(x) <= 1 ? std::fabs(x) : 1.0L); }, 2);
+  check_unary(
+      "tanh_float", [](float x) { return math::tanh_float(x); }, [](long double x) { return tanhl(x); }, 1.6);
   check_unary("sigmoid", math::sigmoid<float>, sigmoid, 2.5);
   check_unary(
       "silu", math::silu<float>, [&](long double x) { return x * sigmoid(x); }, 3, kTiny);

@@ -1,5 +1,6 @@
 // Elementary functions.
 #include "librun/cpu/block/map.h"
+#include "librun/work/exp_float.h"
 #include "librun/work/special.h"
 
 namespace sg::cpu::SG_ISA {
@@ -49,7 +50,7 @@ void add_trigonometry(BlockTable& t) {
 void add_hyperbolic(BlockTable& t) {
   real<1>(t, BlockOp::sinh, []<class T>(T x) { return static_cast<T>(Wide<T>::sinh(x)); });
   real<1>(t, BlockOp::cosh, []<class T>(T x) { return static_cast<T>(Wide<T>::cosh(x)); });
-  real<1>(t, BlockOp::tanh, []<class T>(T x) { return static_cast<T>(Wide<T>::tanh(x)); });
+  real<1>(t, BlockOp::tanh, []<class T>(T x) { return math::tanh_float(x); });
   real<1>(t, BlockOp::asinh, []<class T>(T x) { return static_cast<T>(Wide<T>::asinh(x)); });
   real<1>(t, BlockOp::acosh, []<class T>(T x) { return static_cast<T>(Wide<T>::acosh(x)); });
   real<1>(t, BlockOp::atanh, []<class T>(T x) { return static_cast<T>(Wide<T>::atanh(x)); });
