@@ -4,7 +4,7 @@
 The steps are those of gpu_models.py: PYTHON captures each with tools/capture (--fake, on the processor), and runs it on the GPU eagerly,
 compiled, and compiled with CUDA graphs; sg-run runs the capture. Both in turns, K rounds; medians, and their ratio. Beside them: memory
 (planned arena and inputs; PyTorch's allocated peak), how busy the GPU is in our profile, and of H100 and H200 the share of their peak
-in bf16 that the step's products take. Without a torch only the stored captures of GPT-2 are timed, and without one that sees the
+in bf16 that the step's products take. Ours is timed twice: behind sg-clean --fold-losses, and behind sg-remat as well. Without a torch only the stored captures of GPT-2 are timed, and without one that sees the
 GPU only ours; both are said. SG_BENCH_SIZE=small is for trying the script out.
 """
 import argparse
@@ -24,6 +24,7 @@ CASES = [('GPT-2 124M 4 x 64 f32', 'gpt2_f32', False, 256, 'shape/gpt2-124m-b4t6
          ('GPT-2 124M 32 x 1024 bf16, AdamW', 'gpt2', True, 32768, ''),
          ('Llama 1B 2 x 8192 bf16', 'llama', False, 16384, ''),
          ('64 experts, 16384 rows, bf16', 'experts', False, 16384, '')]
+ATTENTION = 'aten._scaled_dot_product_flash_attention_for_cpu.default'  # as a capture on the processor has it
 MODES = ('eager', 'compile', 'graphs')
 WARM_UP, STEPS = 3, 10
 PEAK_BF16 = {'H100': 989e12, 'H200': 989e12}    # a second, dense
@@ -64,6 +65,14 @@ class Bench:
         if status == 0:
             status, _, err = run([self.tool('sg-clean'), '-q', '--fold-losses', '--in-place', out])
         return (out, '') if status == 0 else (None, err.strip())
+
+    def lean(self, graph):
+        """The step that computes again what comes cheap (no product, no attention): less memory, and less that travels to it and back."""
+        out = os.path.join(self.folder, 'lean.sg')
+        for saved in (['--save', f'op={ATTENTION}'], []):
+            if run([self.tool('sg-remat'), '-q', graph, '--policy', 'default', *saved, '-o', out])[0] == 0:
+                return out
+        return None
 
     def ours(self, graph, optimizer, *more):
         update = ['--optimizer', 'adamw:lr=1e-4'] if optimizer else []
@@ -112,13 +121,21 @@ class Bench:
             print(f'  NOT RUN: {first}')
             self.failed += 1
             return
-        mine, theirs = [], {mode: [] for mode in MODES}
+        lean = self.lean(graph)
+        mine, leaner, theirs = [], [], {mode: [] for mode in MODES}
         for _ in range(self.args.rounds):
             mine.append(self.ours(graph, optimizer))
+            if lean:
+                leaner.append(self.ours(lean, optimizer))
             for mode in MODES if self.sees_gpu else ():
                 theirs[mode].append(self.peer(model, optimizer, mode))
         times = self.line('sg-run', mine, rows, mine[0]['memory'])
         self.shares(graph, statistics.median(times))
+        if leaner and isinstance(leaner[0], str):
+            print(f'  sg-run behind sg-remat: NOT RUN: {leaner[0]}')
+            self.failed += 1
+        elif leaner:
+            self.line('behind sg-remat', leaner, rows, leaner[0]['memory'], times)
         for mode, rounds in theirs.items():
             problem = next((r for r in rounds if isinstance(r, str)), None)
             if problem:
