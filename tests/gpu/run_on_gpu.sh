@@ -23,7 +23,7 @@ pack() {
   folder=$(mktemp -d)
   local to=$folder/stepgraph/tree
   mkdir -p "$to/build/bin" "$to/build/lib" "$to/build/tests" "$folder/stepgraph/shared/traces"
-  cp "$build"/bin/{sg-run,sg-import,sg-clean sg-remat,sg-print,sg-stat,compare_oracle} "$to/build/bin/" || return 1
+  cp "$build"/bin/{sg-run,sg-import,sg-clean,sg-remat,sg-print,sg-stat,compare_oracle} "$to/build/bin/" || return 1
   cp -r "$build/lib/stepgraph" "$to/build/lib/" || return 1
   cp "$build/tests/run_vectors" "$to/build/tests/" || return 1
   # What the programs are linked with, and another machine may have in another version or not at all. Not what every one has.
