@@ -3,6 +3,7 @@
 Exit codes  0 all held, 1 something failed or nothing ran, 77 skipped (SKIP_RETURN_CODE in tests/CMakeLists.txt).
 Import      runners lie in folders beside this file: sys.path.insert(0, os.path.dirname(HERE))
 """
+import functools
 import os
 import subprocess
 import sys
@@ -31,6 +32,14 @@ def run(*command, ok=(0,), text=True, **more):
         words = ' '.join(map(str, command))
         raise Failure(f'{words}\nexit {done.returncode}\n{_tail(done.stderr)}{_tail(done.stdout)}')
     return done
+
+
+@functools.cache
+def is_sanitized(program):
+    """Whether it is of a build under ASan or TSan, whose memory tells nothing."""
+    with open(program, 'rb') as file:
+        text = file.read()
+    return b'__asan_init' in text or b'__tsan_init' in text
 
 
 def skip(why):

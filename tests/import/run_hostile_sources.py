@@ -9,7 +9,6 @@ of each kind, so many of each. --list prints the table: what each cell is tested
 """
 import argparse
 import fnmatch
-import functools
 import gzip
 import os
 import random
@@ -22,7 +21,7 @@ import warnings
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
-from harness import Failure, Tally  # noqa: E402
+from harness import Failure, Tally, is_sanitized  # noqa: E402
 import hostile_sources as sources  # noqa: E402
 import hostile_texts  # noqa: E402,F401
 
@@ -87,11 +86,9 @@ def bound_memory():
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
 
-@functools.cache
 def bound_for(tool):
-    """Nothing under ASan, whose shadow is larger than any bound."""
-    with open(tool, 'rb') as f:
-        return None if b'__asan_init' in f.read() else bound_memory
+    """Nothing under a sanitizer, whose shadow is larger than any bound."""
+    return None if is_sanitized(tool) else bound_memory
 
 
 def check(binary, kind, source, message):

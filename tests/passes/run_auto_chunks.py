@@ -329,7 +329,7 @@ graph rank *
         measured = step(out) - step(small)
         print(f'a head of 8192 x 16384 in 2 chunks: {planned / 2**20:.1f} MiB planned, '
               f'{measured / 2**20:.1f} MiB measured')
-        if abs(measured - planned) > 0.05 * planned:
+        if abs(measured - planned) > 0.05 * planned and not harness.is_sanitized(self.tool('sg-run')):
             raise Failure(f'{measured} bytes measured, {planned} planned')
 
 
