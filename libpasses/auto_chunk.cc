@@ -83,8 +83,6 @@ class AutoChunker {
     Amplifier facts;
   };
 
-  bool is_default() const { return !options_.chunks && !options_.rows_per_chunk && !options_.peak_bytes; }
-
   Change unchanged(std::string why) {
     Change out;
     out.summary = "nothing is chunked: " + why;
