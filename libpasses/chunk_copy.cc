@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <map>
 
-#include "libgraph/infer/infer.h"
 #include "libgraph/infer/infer_sizes.h"
 #include "libgraph/op.h"
 #include "libgraph/rewrite.h"
-#include "libpasses/chunk_layout.h"
+#include "libpasses/chunk_join.h"
 #include "libpasses/chunk_sizes.h"
 
 namespace sg {
@@ -22,7 +21,8 @@ class ChunkCopier {
         plan_(plan),
         sizes_(std::move(sizes)),
         chunks_(sizes_.chunks()),
-        types_(*program) {}
+        nodes_(program, plan),
+        join_(&nodes_) {}
 
   Result<ChunkCounts> run() {
     for (const BodyNode& body : plan_.body) {
@@ -35,55 +35,6 @@ class ChunkCopier {
   }
 
  private:
-  Arg size_arg(Expr e) const {
-    const auto number = pool_.exprs.constant_value(e);
-    return number ? Arg::integer(*number) : Arg::expr(e);
-  }
-
-  Error fail(NodeId n, const std::string& why) const {
-    return {ErrorKind::cannot_apply,
-            place_of(program_, graph_, n) + ": " + std::string(graph_.op_name(n)) + ": " + why,
-            {},
-            "this is not expected: please report it"};
-  }
-
-  NodeMeta boundary_meta(uint32_t region, std::string_view role, Phase phase) const {
-    NodeMeta meta;
-    meta.chunk.region = pool_.str(plan_.regions[region].module);
-    meta.chunk.role = pool_.str(role);
-    meta.chunk.producer = pool_.str("graph");
-    meta.chunk.is_backward = phase == Phase::backward;
-    return meta;
-  }
-
-  // A node of ours before the original of `body`, its types inferred.
-  Result<NodeId> add_node(std::string_view op, std::vector<Arg> args, const std::string& name, size_t results,
-                          const BodyNode& body, NodeMeta meta) {
-    NodeSpec spec;
-    spec.op = pool_.op(op);
-    spec.args = std::move(args);
-    spec.result_types.assign(results, Pool::kUnknownType);
-    std::vector<std::string> names;
-    for (size_t i = 0; i < results; ++i) names.push_back(results == 1 ? name : name + "_chunk" + std::to_string(i));
-    spec.names.assign(names.begin(), names.end());
-    spec.is_tuple = results > 1;
-    spec.phase = graph_.node(body.node).phase;
-    if (const std::string& parent = plan_.regions[body.region].parent; !parent.empty()) spec.module = pool_.str(parent);
-    spec.source = graph_.node(body.node).source;
-    spec.meta = pool_.metas.intern(std::move(meta));
-    const NodeId n = graph_.insert_before(body.node, spec);
-    SG_TRY(infer_types_of(n));
-    return n;
-  }
-
-  Status infer_types_of(NodeId n) {
-    auto types = types_.infer(graph_, n);
-    if (!types.ok()) return fail(n, types.error().message);
-    for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
-      graph_.set_type(graph_.node(n).result(i), pool_.types.intern((*types)[i]));
-    return ok_status();
-  }
-
   // --- operands ---
 
   using SliceKey = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;
@@ -96,14 +47,14 @@ class ChunkCopier {
       auto [it, fresh] = slices_.try_emplace(key_of(wish));
       if (!fresh) continue;
       std::vector<Arg> sizes;
-      for (int64_t c = 0; c < chunks_; ++c) sizes.push_back(size_arg(sizes_.extent(wish.along, c)));
+      for (int64_t c = 0; c < chunks_; ++c) sizes.push_back(nodes_.size_arg(sizes_.extent(wish.along, c)));
       std::vector<Arg> args{Arg::value(put_together(wish.value)), Arg::list(std::move(sizes))};
       if (wish.along.axis != 0) args.push_back(Arg::integer(wish.along.axis));
-      NodeMeta meta = boundary_meta(body.region, "split_boundary", graph_.node(body.node).phase);
+      NodeMeta meta = nodes_.boundary_meta(body, "split_boundary");
       for (int64_t c = 0; c < chunks_; ++c) meta.result_chunks.push_back({static_cast<int32_t>(c), {}});
       SG_ASSIGN(const NodeId split,
-                add_node("aten.split_with_sizes.default", std::move(args), std::string(graph_.name(wish.value)),
-                         static_cast<size_t>(chunks_), body, meta));
+                nodes_.add_split("aten.split_with_sizes.default", std::move(args), std::string(graph_.name(wish.value)),
+                                 static_cast<size_t>(chunks_), body, meta));
       ++counts_.slices;
       for (int64_t c = 0; c < chunks_; ++c) {
         ValueId part = graph_.node(split).result(static_cast<uint32_t>(c));
@@ -118,13 +69,12 @@ class ChunkCopier {
   Status copy_slice(ValueId* part, const BodyNode& body, int64_t c) {
     Sizes sizes(&pool_, &program_);
     if (sizes.is_contiguous(graph_.type(*part))) return ok_status();
-    NodeMeta meta = boundary_meta(body.region, "chunk_input", graph_.node(body.node).phase);
+    NodeMeta meta = nodes_.boundary_meta(body, "chunk_input");
     meta.chunk.index = static_cast<int32_t>(c);
     Arg format = Arg::text(ArgKind::memory_format, pool_.str("contiguous_format"));
     format.set_key(pool_.str("memory_format"));
-    SG_ASSIGN(const NodeId copy, add_node("aten.clone.default", {Arg::value(*part), format},
-                                          std::string(graph_.name(*part)), 1, body, meta));
-    *part = graph_.node(copy).result(0);
+    SG_ASSIGN(*part, nodes_.add("aten.clone.default", {Arg::value(*part), format}, std::string(graph_.name(*part)),
+                                body, meta));
     return ok_status();
   }
 
@@ -158,11 +108,11 @@ class ChunkCopier {
     for (size_t i = 0; i < args.size(); ++i)
       args[i].walk_mutable([&](Arg& a) {
         if (a.is(ArgKind::value)) a.set_value(operand(body, a.as_value(), c));
-        if (a.is(ArgKind::expr)) a = keep_key(size_arg(sizes_.own(a.as_expr(), c)), a);
+        if (a.is(ArgKind::expr)) a = keep_key(nodes_.size_arg(sizes_.own(a.as_expr(), c)), a);
       });
     for (const SizeEdit& edit : body.edits) {
       Arg& target = edit.item ? args[edit.arg].mutable_items()[*edit.item] : args[edit.arg];
-      target = keep_key(size_arg(sizes_.extent(edit.along, c)), target);
+      target = keep_key(nodes_.size_arg(sizes_.extent(edit.along, c)), target);
     }
     for (const WordEdit& edit : body.words) args[edit.arg] = edit.word;
     if (body.accumulates && c > 0)
@@ -219,16 +169,15 @@ class ChunkCopier {
       const NodeMeta meta = graph_.meta(copy);
       const std::string name = std::string(graph_.name(v)) + "_share";
       auto scale = [&](std::string_view op, Arg by) -> Status {
-        SG_ASSIGN(const NodeId n, add_node(op, {Arg::value(v), std::move(by)}, name, 1, body, meta));
-        v = graph_.node(n).result(0);
+        SG_ASSIGN(v, nodes_.add(op, {Arg::value(v), std::move(by)}, name, body, meta));
         return ok_status();
       };
       if (own_rows && all_rows) {
         SG_TRY(
             scale("aten.mul.Scalar", Arg::floating(static_cast<double>(*own_rows) / static_cast<double>(*all_rows))));
       } else {
-        SG_TRY(scale("aten.mul.Scalar", size_arg(own)));
-        SG_TRY(scale("aten.div.Scalar", size_arg(all)));
+        SG_TRY(scale("aten.mul.Scalar", nodes_.size_arg(own)));
+        SG_TRY(scale("aten.div.Scalar", nodes_.size_arg(all)));
       }
       shares_[whole].push_back(v);
     }
@@ -250,7 +199,7 @@ class ChunkCopier {
       }
       return ok_status();
     }
-    SG_TRY(infer_types_of(copy));
+    SG_TRY(nodes_.infer(copy));
     for (uint32_t i = 0; i < graph_.node(copy).result_count; ++i) {
       const AxisState& s = plan_.world.states[graph_.node(body.node).result(i).index];
       if (s.kind != AxisKind::along || !plan_.world.domains[s.along.domain].is_rows) continue;
@@ -260,7 +209,7 @@ class ChunkCopier {
       const bool counted = axis < whole.shape.size() && !pool_.exprs.constant_value(whole.shape[axis]);
       const bool fits = axis < t.shape.size() && (t.shape[axis] == sizes_.extent(s.along, c) ||
                                                   (counted && t.shape[axis] == sizes_.own(whole.shape[axis], c)));
-      if (!fits) return fail(copy, "its result is not as long as the chunk");
+      if (!fits) return nodes_.fail(copy, "its result is not as long as the chunk");
     }
     return ok_status();
   }
@@ -301,7 +250,7 @@ class ChunkCopier {
           continue;
         }
         SG_ASSIGN(const ValueId whole,
-                  s.kind == AxisKind::partial ? sum_parts(body, v, parts) : join_parts(body, v, parts, s.along.axis));
+                  s.kind == AxisKind::partial ? sum(body, v, parts) : concatenate(body, v, parts, s.along.axis));
         wholes_[v] = whole;
         replace_whole_uses(v, whole);
       }
@@ -315,104 +264,25 @@ class ChunkCopier {
     if (auto known = wholes_.find(v); known != wholes_.end()) return known->second;
     ValueId whole = part(v, 0);
     if (settle != Settle::first) {
-      SG_ASSIGN(whole, sum_parts(body, v, parts_of(body, i)));
+      SG_ASSIGN(whole, sum(body, v, parts_of(body, i)));
     }
     if (settle == Settle::quotient) {
       SG_ASSIGN(const ValueId divisor, settled(body, i + 1, Settle::sum));
-      SG_ASSIGN(
-          const NodeId quotient,
-          add_node("aten.div.Tensor", {Arg::value(whole), Arg::value(divisor)}, std::string(graph_.name(v)) + "_mean",
-                   1, body, boundary_meta(body.region, "materialization", graph_.node(body.node).phase)));
-      SG_ASSIGN(whole, same_layout(body, v, graph_.node(quotient).result(0)));
+      SG_ASSIGN(whole,
+                nodes_.add("aten.div.Tensor", {Arg::value(whole), Arg::value(divisor)},
+                           std::string(graph_.name(v)) + "_mean", body, nodes_.boundary_meta(body, "materialization")));
+      SG_ASSIGN(whole, join_.lay_out(body, v, whole));
     }
     return wholes_[v] = whole;
   }
 
-  Result<ValueId> sum_parts(const BodyNode& body, ValueId v, const std::vector<ValueId>& parts) {
-    const bool backward = graph_.node(body.node).phase == Phase::backward;
-    ValueId sum = backward ? parts.back() : parts.front();
-    for (size_t k = 1; k < parts.size(); ++k) {
-      const ValueId next = backward ? parts[parts.size() - 1 - k] : parts[k];
-      SG_ASSIGN(const NodeId add,
-                add_node("aten.add.Tensor", {Arg::value(sum), Arg::value(next)}, std::string(graph_.name(v)) + "_sum",
-                         1, body, boundary_meta(body.region, "materialization", graph_.node(body.node).phase)));
-      sum = graph_.node(add).result(0);
-    }
+  Result<ValueId> sum(const BodyNode& body, ValueId v, const std::vector<ValueId>& parts) {
     ++counts_.summed;
-    return same_layout(body, v, sum);
+    return join_.sum(body, v, parts);
   }
-
-  // Chunks are concatenated with their axes in the order in which the whole lies in memory, so that it lies as before;
-  // axes along which it repeats itself are left out, and widened again.
-  Result<ValueId> join_parts(const BodyNode& body, ValueId v, std::vector<ValueId> parts, uint32_t axis) {
-    const NodeMeta meta = boundary_meta(body.region, "materialization", graph_.node(body.node).phase);
-    const std::string name = std::string(graph_.name(v)) + "_cat";
-    Type dense = graph_.type(v);
-    const std::vector<Expr> shape = dense.shape;
-    const std::vector<uint32_t> repeated = take_repeated_axes(&pool_, &dense, axis);
-    for (uint32_t gone : repeated)
-      for (ValueId& part : parts) {
-        SG_ASSIGN(const NodeId one, add_node("aten.slice.Tensor",
-                                             {Arg::value(part), Arg::integer(gone), Arg::integer(0), Arg::integer(1)},
-                                             std::string(graph_.name(part)), 1, body, meta));
-        part = graph_.node(one).result(0);
-      }
-    const AxisOrder order = axes_in_memory(&pool_, program_, dense).value_or(same_order(dense.shape.size()));
-    const bool plain = is_identity(order);
-    if (!plain)
-      for (ValueId& part : parts) {
-        SG_ASSIGN(const NodeId turned, add_node("aten.permute.default", {Arg::value(part), axes_arg(order)},
-                                                std::string(graph_.name(part)), 1, body, meta));
-        part = graph_.node(turned).result(0);
-      }
-    std::vector<Arg> list;
-    for (ValueId part : parts) list.push_back(Arg::value(part));
-    std::vector<Arg> args{Arg::list(std::move(list))};
-    if (const uint32_t at = position_in(order, axis); at != 0) args.push_back(Arg::integer(at));
-    SG_ASSIGN(NodeId cat, add_node("aten.cat.default", std::move(args), name, 1, body, meta));
-    if (!plain) {
-      const ValueId turned = graph_.node(cat).result(0);
-      SG_ASSIGN(cat,
-                add_node("aten.permute.default", {Arg::value(turned), axes_arg(inverse(order))}, name, 1, body, meta));
-    }
-    if (!repeated.empty()) {
-      const ValueId narrow = graph_.node(cat).result(0);
-      SG_ASSIGN(cat, add_node("aten.expand.default", {Arg::value(narrow), sizes_arg(shape)}, name, 1, body, meta));
-    }
+  Result<ValueId> concatenate(const BodyNode& body, ValueId v, const std::vector<ValueId>& parts, uint32_t axis) {
     ++counts_.joined;
-    return same_layout(body, v, graph_.node(cat).result(0));
-  }
-
-  Arg sizes_arg(const std::vector<Expr>& sizes) const {
-    std::vector<Arg> list;
-    for (Expr e : sizes) list.push_back(size_arg(e));
-    return Arg::list(std::move(list));
-  }
-
-  // What was put together, laid out as the whole was: what reads it may see it by strides.
-  Result<ValueId> same_layout(const BodyNode& body, ValueId v, ValueId whole) {
-    if (graph_.value(whole).type == graph_.value(v).type) return whole;
-    const Type a = graph_.type(v), b = graph_.type(whole);
-    if (a.shape != b.shape || a.dtype != b.dtype)
-      return fail(body.node,
-                  "the chunks of %" + std::string(graph_.name(v)) + " put together have another type than the whole");
-    if (a.stride == b.stride) return whole;
-    for (size_t i = 0; i < a.shape.size(); ++i)
-      if (pool_.exprs.constant_value(a.stride[i]) == 0 && pool_.exprs.constant_value(a.shape[i]) != 1)
-        return Error{ErrorKind::cannot_apply,
-                     place_of(program_, graph_, body.node) + ": %" + std::string(graph_.name(v)) +
-                         " is needed whole, and shows one row again and again: chunks put together would not",
-                     {},
-                     "make it contiguous, or chunk other modules"};
-    const NodeMeta meta = boundary_meta(body.region, "materialization", graph_.node(body.node).phase);
-    const std::string name = std::string(graph_.name(v)) + "_laid";
-    SG_ASSIGN(const NodeId room,
-              add_node("aten.new_empty_strided.default", {Arg::value(whole), sizes_arg(a.shape), sizes_arg(a.stride)},
-                       name, 1, body, meta));
-    SG_ASSIGN(const NodeId copy,
-              add_node("aten.copy_.default", {Arg::value(graph_.node(room).result(0)), Arg::value(whole)}, name, 1,
-                       body, meta));
-    return graph_.node(copy).result(0);
+    return join_.concatenate(body, v, parts, axis);
   }
 
   // In everything but the originals of bodies: those are still to be copied, and read chunks.
@@ -428,7 +298,7 @@ class ChunkCopier {
       std::vector<Arg> args = graph_.node(user).args;
       for (Arg& arg : args)
         arg.walk_mutable([&](Arg& a) {
-          if (a.is(ArgKind::value) && a.as_value() == v) a = keep_key(size_arg(graph_.type(v).value), a);
+          if (a.is(ArgKind::value) && a.as_value() == v) a = keep_key(nodes_.size_arg(graph_.type(v).value), a);
         });
       if (!is_body(user)) graph_.set_args(user, std::move(args));
     }
@@ -441,7 +311,8 @@ class ChunkCopier {
   const ChunkPlan& plan_;
   ChunkSizes sizes_;
   int64_t chunks_;
-  TypeInferrer types_;
+  ChunkNodes nodes_;
+  ChunkJoiner join_;
   std::map<SliceKey, std::vector<ValueId>> slices_;
   std::unordered_map<NodeId, std::vector<NodeId>, IdHash> copies_;
   std::unordered_map<ValueId, std::vector<ValueId>, IdHash>
