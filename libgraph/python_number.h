@@ -1,5 +1,5 @@
-// Arithmetic of Python's numbers, as ops named python.* have it: whole numbers are exact and checked, division rounds as
-// Python's does.
+// Arithmetic of Python's numbers, as ops named python.* have it: whole numbers are exact and checked, division rounds
+// as Python's does.
 #pragma once
 
 #include <optional>

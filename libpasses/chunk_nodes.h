@@ -1,5 +1,5 @@
-// ChunkNodes: what sg-chunk --modules adds to a program beside the copies of its bodies; types are inferred as nodes come.
-// Internal to the pass.
+// ChunkNodes: what sg-chunk --modules adds to a program beside the copies of its bodies; types are inferred as nodes
+// come. Internal to the pass.
 #pragma once
 
 #include <string>

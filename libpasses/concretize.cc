@@ -87,7 +87,8 @@ class Concretizer {
   size_t erased() const { return erased_; }
 
  private:
-  // What a node defines is the data's to say, even where an equality ties it to a size: unless it computes it of numbers.
+  // What a node defines is the data's to say, even where an equality ties it to a size: unless it computes it of
+  // numbers.
   std::optional<int64_t> value_of(StrId symbol) const {
     return bound_.contains(symbol) ? std::nullopt : sizes_.values().value(symbol);
   }

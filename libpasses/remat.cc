@@ -224,8 +224,9 @@ class JobRemat {
     return decision_alike(*parts_[0].model, parts_[0].decision, *part.model, allowed);
   }
 
-  // The parameters of the head stay gathered, but where that costs a hundredth of the peak. As the search finds now this
-  // and now that by little, what it finds for parameters that are gathered again is another try for those that stay.
+  // The parameters of the head stay gathered, but where that costs a hundredth of the peak. As the search finds now
+  // this and now that by little, what it finds for parameters that are gathered again is another try for those that
+  // stay.
   void weigh_unshards(const std::vector<uint32_t>& places, Part* part) const {
     std::vector<uint8_t> allowed = part->allowed;
     for (uint32_t at : places) allowed[at] = 1;

@@ -62,11 +62,11 @@ class Backend {
   virtual Kernel find_kernel(const OpInfo& op) const = 0;
   // The calls of a program as one kernel; null = it is too long for one.
   virtual Result<std::unique_ptr<DeviceProgram>> compile(cpu::PointwiseProgram& program) = 0;
-  // The same for several, of which the first has a reduction. Values that a later one reads are stored; null = not as one
-  // kernel.
+  // The same for several, of which the first has a reduction. Values that a later one reads are stored; null = not as
+  // one kernel.
   virtual Result<std::unique_ptr<DeviceProgram>> compile_rows(std::span<const RowStage> stages) = 0;
-  // Two calls in a row as one kernel, where there is one: the second reads what the first gives, which nobody else does,
-  // so that it is written nowhere. Null = there is none.
+  // Two calls in a row as one kernel, where there is one: the second reads what the first gives, which nobody else
+  // does, so that it is written nowhere. Null = there is none.
   virtual Result<std::unique_ptr<DeviceProgram>> compile_pair(const KernelCall& first, const KernelCall& second) = 0;
   // The calls of a program, now and not again. False, and nothing is done: it is too long for one.
   virtual Result<bool> run_once(cpu::PointwiseProgram& program) = 0;

@@ -3,8 +3,8 @@
 // (`sg.copy_bits`), which replay.h makes of the numbers rounded to the type that was recorded.
 //
 // Left     Integers seen as integers, and complex numbers as their parts: views as they are.
-// Refused  Graphs in which a copy is not the same: what the copy was made of, or the copy, is written, and the other one
-//          is used later or is memory of an input.
+// Refused  Graphs in which a copy is not the same: what the copy was made of, or the copy, is written, and the other
+//          one is used later or is memory of an input.
 #pragma once
 
 #include <memory>

@@ -4,11 +4,11 @@
 //           together in the order of their chunk index, against the original, and if they differ by what lies along
 //           an axis, in any order (items of a dispatch have an order of each chunk's own); pieces that are sums over
 //           chunks are added up. Whole numbers that are none of this are counted as a chunk's own: positions in its
-//           order. Where one of them is wrong, the rows that it leads to differ. Values without a counterpart are counted. Results inside of calls have the name of the call
-//           before theirs.
+//           order. Where one of them is wrong, the rows that it leads to differ. Values without a counterpart are
+//           counted. Results inside of calls have the name of the call before theirs.
 // Equality  Of bits, shape and dtype; of sums over chunks by the tolerance of --expect (expect.h), as another order of
-//           addition is their point. The first node that differs, in the changed graph's schedule, is where to look: what
-//           follows differs because of it.
+//           addition is their point. The first node that differs, in the changed graph's schedule, is where to look:
+//           what follows differs because of it.
 #pragma once
 
 #include <array>

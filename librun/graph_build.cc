@@ -226,8 +226,8 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
   return true;
 }
 
-// Whether nobody writes to what a transfer reads or gives before it is waited for. A valid graph may: through a view that
-// covers a part, or in a body. Such a transfer is a kernel in its turn.
+// Whether nobody writes to what a transfer reads or gives before it is waited for. A valid graph may: through a view
+// that covers a part, or in a body. Such a transfer is a kernel in its turn.
 bool GraphRun::is_left_alone(NodeId transfer) const {
   const Arg& from = graph_.node(transfer).args[0];
   if (!from.is(ArgKind::value)) return false;

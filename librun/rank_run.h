@@ -8,8 +8,8 @@
 //     run.tensor(v), run.number(v)                  // outputs, and inputs that were written in place
 //
 // With Numerics::f64 the step runs twice, node by node: as recorded, and in double. Integers and booleans of the second
-// run are those of the first, so that a rounding cannot send a token elsewhere; results come from the second. Such a job
-// has no views of bits: bit_casts.h.
+// run are those of the first, so that a rounding cannot send a token elsewhere; results come from the second. Such a
+// job has no views of bits: bit_casts.h.
 #pragma once
 
 #include <memory>

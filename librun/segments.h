@@ -1,8 +1,8 @@
 // Which runs of neighbouring items are recorded as one thing to launch: the longest that nothing splits.
 //
 // An item is a step of a graph, or a group of steps that run as one. What cannot be part of a recording splits:
-// collectives, copies to the host and back, and the waits for both, calls of bodies, numbers for the host, what hangs on numbers of the data, ops for which
-// the host takes part.
+// collectives, copies to the host and back, and the waits for both, calls of bodies, numbers for the host, what hangs
+// on numbers of the data, ops for which the host takes part.
 #pragma once
 
 #include <cstddef>

@@ -54,14 +54,15 @@ class Watchdog {
   std::optional<double> looked_s_;
 };
 
-// "%mm_3 (model.py:12)", of a Heartbeat::place. Empty where the job lacks the rank's program, or the rank has not begun.
+// "%mm_3 (model.py:12)", of a Heartbeat::place. Empty where the job lacks the rank's program, or the rank has not
+// begun.
 std::string node_text(const Job& job, uint32_t rank, uint64_t place);
 
 // The error for the user: rank, node, source line, collective. `own`: communicators of this process's ranks.
 Error stuck_error(const Job& job, const Stuck& stuck, std::span<Communicator* const> own);
 
-// A thread that watches as long as it lives, and no longer than `own`. `on_stuck` is called once, from that thread: it should report the error,
-// abort the communicators and, if the ranks do not return soon, end the process.
+// A thread that watches as long as it lives, and no longer than `own`. `on_stuck` is called once, from that thread: it
+// should report the error, abort the communicators and, if the ranks do not return soon, end the process.
 class WatchdogThread {
  public:
   WatchdogThread(const Job& job, std::vector<Communicator*> own, double timeout_s, std::function<void(Error)> on_stuck);

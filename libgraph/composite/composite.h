@@ -24,7 +24,8 @@ namespace sg {
 
 inline constexpr size_t kMaxCompositeParts = 1 << 16;  // of one call: a recurrent layer has some 15 a step
 
-// By name: an operator with a recipe, or a form of composite_forms.h: with `out=`, for each tensor of lists, no operator.
+// By name: an operator with a recipe, or a form of composite_forms.h: with `out=`, for each tensor of lists, no
+// operator.
 bool is_composite(std::string_view op);
 // Also a call of an op of the table in a form of composite_forms.h: numbers alone, an index that is a mask.
 bool is_taken_apart(const Graph& graph, NodeId n);

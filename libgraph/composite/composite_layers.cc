@@ -81,8 +81,8 @@ void batch_norm_with_update(CompositeCall& c) {
   c.give(c.make("new_empty", {c.tensor("input"), Numbers{0}, c.key("dtype", DType::u8)}));
 }
 
-// What a GPU's step has for batch norms. PyTorch's schema does not say that the running statistics are written; they are.
-// The last result is memory that cuDNN keeps for its way back; without training it keeps no statistics either.
+// What a GPU's step has for batch norms. PyTorch's schema does not say that the running statistics are written; they
+// are. The last result is memory that cuDNN keeps for its way back; without training it keeps no statistics either.
 void cudnn_batch_norm(CompositeCall& c) {
   const bool training = c.flag("training");
   PartArgs args{c.tensor("input"),

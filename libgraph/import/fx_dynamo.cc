@@ -52,7 +52,8 @@ bool name_of_user(std::string_view source, Pool* pool, SourceInput* input) {
   return true;
 }
 
-// L_self_modules_layers_modules_0_parameters_weight_ is the parameter layers.0.weight; L_x_ and L_kwargs_x_ are the user's x.
+// L_self_modules_layers_modules_0_parameters_weight_ is the parameter layers.0.weight; L_x_ and L_kwargs_x_ are the
+// user's x.
 void name_from_dynamo(std::string_view name, Pool* pool, SourceInput* input) {
   constexpr std::string_view kModules = "_modules_";
   while (!name.empty() && name.back() == '_') name.remove_suffix(1);

@@ -5,7 +5,8 @@
 //          Dynamo prints, of functions and methods, is refused in one line. A text with a forward and its backward is
 //          joined at what the one saves for the other.
 // Left out What text cannot carry (strides without include_stride, offsets, hints and ranges of symbols, members of
-//          groups, links from backward nodes to forward ones) is inferred, or made up where it must be, and said in one note.
+//          groups, links from backward nodes to forward ones) is inferred, or made up where it must be, and said in one
+//          note.
 // Ranks    One text is rank 0 of its world, or with `spmd` stands for all ranks; several are the ranks in turn.
 // Errors   The first malformed thing ends the import: file, line, column.
 // Hostile  Linear in the text; nesting is bounded. The result is well-formed, and the verifier judges the rest.

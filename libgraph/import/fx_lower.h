@@ -61,8 +61,8 @@ std::string dynamo_name(std::string_view source);
 // Hints and ranges of symbols, and what was assumed of them. Symbols of floats are passed over; guards that cannot be
 // read are counted.
 void learn_fx_sizes(const std::vector<FxSize>& sizes, Pool* pool, SourceProgram* program, FxGaps* gaps);
-// Under dynamic=True numbers of the model's objects (`self.eps`) are inputs of no sizes; a trace tells them: they become
-// nodes. REQUIRES: the ports are classified
+// Under dynamic=True numbers of the model's objects (`self.eps`) are inputs of no sizes; a trace tells them: they
+// become nodes. REQUIRES: the ports are classified
 void put_numbers_in(const std::vector<FxSize>& sizes, Pool* pool, SourceProgram* program);
 // Kinds of inputs and outputs from descriptors and names, or from their order in versions that describe nothing.
 void classify_fx_ports(FxProgram* program, Pool* pool);

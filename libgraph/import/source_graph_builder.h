@@ -1,5 +1,5 @@
-// One graph of a source at a time, to a Graph. Internal to source_build.cc and source_names.cc; types and symbols of the
-// whole program, which need all graphs, are settled in source_types.cc.
+// One graph of a source at a time, to a Graph. Internal to source_build.cc and source_names.cc; types and symbols of
+// the whole program, which need all graphs, are settled in source_types.cc.
 #pragma once
 
 #include <string>

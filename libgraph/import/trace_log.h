@@ -10,8 +10,8 @@
 // Graphs   The joint graph, else the forward joined with the backward, else the graph for inference. Dynamo's graph
 //          names the inputs.
 // Sizes    What symbols stood for and what was assumed of them (hints, ranges, guards).
-// Ranks    by the `rank` of the lines, else by the file's name ("..._rank_3_...", "rank3/..."). Several logs of which one
-//          names no rank, or two the same, are no job: two runs, say.
+// Ranks    by the `rank` of the lines, else by the file's name ("..._rank_3_...", "rank3/..."). Several logs of which
+//          one names no rank, or two the same, are no job: two runs, say.
 #pragma once
 
 #include <optional>
@@ -34,8 +34,9 @@ struct TraceArtefact {
   size_t bytes() const { return text.end - text.begin; }
 };
 
-// What a compilation's shapes and inputs stand for: a symbol ("s77", hint "3", range "[2, int_oo]", source "L['x'].size()[0]"), or a
-// relation that was assumed of symbols ("Eq(s77, s27)"), or where a tensor comes from ("L['self']._parameters['w']").
+// What a compilation's shapes and inputs stand for: a symbol ("s77", hint "3", range "[2, int_oo]", source
+// "L['x'].size()[0]"), or a relation that was assumed of symbols ("Eq(s77, s27)"), or where a tensor comes from
+// ("L['self']._parameters['w']").
 struct TraceSize {
   std::string compile;
   uint32_t attempt = 0;

@@ -1,6 +1,6 @@
-// Calls of one program that are alike: of one op, with the same literals, types of tensors and recorded results. That is
-// all a rule looks at, so its verdict on one of them holds for the others; a step's layers, and its chunks, are mostly
-// alike.
+// Calls of one program that are alike: of one op, with the same literals, types of tensors and recorded results. That
+// is all a rule looks at, so its verdict on one of them holds for the others; a step's layers, and its chunks, are
+// mostly alike.
 //
 // Never alike   Calls that take a number from another node: rules look at what made it.
 // Forgotten     Long calls, and new ones when there are many: a graph in which no two are alike costs little more.

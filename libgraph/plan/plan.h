@@ -10,7 +10,8 @@
 //           storage s is at frame + bodies[...].offset_of(s). The body's outputs lie where the call's results are.
 //           Bodies have one plan, however often they are called.
 // Alignment Offsets are multiples of 64; those of storages below 64 bytes, of the next power of two, so that scalars
-//           share a line. No storage is padded at its end: arena_bytes counts what lies between storages, and nothing else.
+//           share a line. No storage is padded at its end: arena_bytes counts what lies between storages, and nothing
+//           else.
 // Limits    Sizes of more than 2^62 bytes together: overflow, arena_bytes is INT64_MAX, nothing is placed.
 //
 // A pure function: equal liveness and options give equal plans on every machine.

@@ -205,8 +205,8 @@ std::optional<int64_t> hint_of(const Check& c, StrId name) {
 }
 
 // Whether the sizes were the same at capture, where a source says what they were (hints). Texts do not: there they have
-// to be the same for each of some numbers within the symbols' ranges, apart from what equal guards tie together. Numbers
-// that leave a tensor of `shape` without elements say nothing of its strides.
+// to be the same for each of some numbers within the symbols' ranges, apart from what equal guards tie together.
+// Numbers that leave a tensor of `shape` without elements say nothing of its strides.
 bool agree_at_capture(Check& c, Expr a, Expr b, const std::vector<Expr>& shape) {
   ExprPool& exprs = c.pool.exprs;
   Answer told = agree(exprs, a, b, [&](StrId name) { return hint_of(c, name); });
@@ -282,8 +282,8 @@ bool same_stride(Check& c, Expr a, Expr b, const std::vector<Expr>& shape) {
   return same_size(c, without_guards(c.pool.exprs, a, shape), without_guards(c.pool.exprs, b, shape), shape);
 }
 
-// The strides that matter: a dimension of one element is never stepped along (nor does PyTorch look at the stride of one
-// that had one at capture), a tensor without elements not at all.
+// The strides that matter: a dimension of one element is never stepped along (nor does PyTorch look at the stride of
+// one that had one at capture), a tensor without elements not at all.
 // REQUIRES: the shapes are the same
 bool same_strides(Check& c, const Type& a, const Type& b) {
   if (a.stride.size() != b.stride.size() || a.shape.size() != a.stride.size()) return false;

@@ -22,7 +22,8 @@ struct StarOptions {
   std::function<void(const std::string& line)> say;  // who is missing, when it takes long
 };
 
-// Returns when all ranks of the job have met. Errors: the launcher started another number of ranks, or they do not come.
+// Returns when all ranks of the job have met. Errors: the launcher started another number of ranks, or they do not
+// come.
 Result<std::unique_ptr<Communicator>> make_star_communicator(const Job& job, const LaunchEnv& env,
                                                              const meet::MeetingPlace& place,
                                                              const StarOptions& options);

@@ -25,8 +25,8 @@ class Hub {
   uint32_t world() const { return static_cast<uint32_t>(hearts_.size()); }
   Heartbeat& heart(uint32_t rank) { return hearts_[rank]; }
 
-  // All ranks' texts, by rank. Blocks until all have called it as often, or the job fails: it does if a rank leaves that
-  // has called it less often.
+  // All ranks' texts, by rank. Blocks until all have called it as often, or the job fails: it does if a rank leaves
+  // that has called it less often.
   Result<std::vector<std::string>> exchange(std::string text);
 
   void fail(Error error);
