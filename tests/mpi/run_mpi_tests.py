@@ -262,7 +262,7 @@ def main():
         passed.append(run_step(options.run))
     if options.only in (None, 'faults'):
         passed.append(run_faults(options.run))
-    return 0 if all(passed) else 1
+    return 0 if passed and all(passed) else 1
 
 
 if __name__ == '__main__':

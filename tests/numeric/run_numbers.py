@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""run_numbers.py --bin BIN [--only TEXT] [--comm local|mpi]: every shared capture with values, run and held against PyTorch.
+"""run_numbers.py --bin BIN [--only TEXT] [--backend OPTIONS]: each shared capture with values, held against PyTorch.
 
 For each case: import; sg-run on the recorded inputs with --expect (the tolerance of the narrowest float on the way;
 integers and booleans exact); the same in double (--numerics f64). Then our error against the double run may be at most
@@ -12,10 +12,9 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-TRACES = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces'))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from harness import Failure, TRACES, Tally, skip  # noqa: E402
 
 # PyTorch's own random numbers cannot be reproduced by another generator: structure is checked elsewhere.
 RANDOM = {'single/gpt2-tiny-dropout'}
@@ -46,8 +45,8 @@ def cases():
                    f'{folder}/rank{{r}}/expected_traced.safetensors')
 
 
-class Skipped(str):
-    """Why a case cannot run on the backend that was asked for."""
+class Skipped(Exception):
+    """A case cannot run on the backend that was asked for, and why."""
 
 
 def run(command):
@@ -56,7 +55,8 @@ def run(command):
 
 
 def oracle_rows(text):
-    """name -> (our error, PyTorch's, one unit in the last place) of a compare_oracle table; what is no such row: a problem."""
+    """name -> (our error, PyTorch's, one unit in the last place) of a compare_oracle table; what is no such row is a
+    problem."""
     rows, problems = {}, []
     for line in text.splitlines():
         words = line.split()
@@ -78,11 +78,12 @@ def check_oracle(tool, ours, expected, oracle):
         status, text = run([tool('compare_oracle'), *files, '--all'])
         rows, problems = oracle_rows(text)
         if status not in (0, 1) or problems or not rows:
-            return f'compare_oracle {" ".join(files)}\n{text}'
+            raise Failure(f'compare_oracle {" ".join(files)}\n{text[-3000:]}')
         for name, row in rows.items():
             worst[name] = tuple(map(max, row, worst.get(name, row)))
     beyond = [f'{n}: ours {o:.3g}, PyTorch {t:.3g}' for n, (o, t, ulp) in worst.items() if not o <= 2 * t + ulp]
-    return '\n'.join(beyond) or None
+    if beyond:
+        raise Failure('\n'.join(beyond))
 
 
 def failures(text):
@@ -91,28 +92,28 @@ def failures(text):
 
 
 def check(tool, name, source, inputs, expected, folder, backend=()):
-    """None, or what is wrong. An output may be beyond the tolerance only where the double run is too: PyTorch's own
+    """An output may be beyond the tolerance only where the double run is too: PyTorch's own
     error is larger than the tolerance there, and the oracle's rule (twice that error) is the one that counts."""
     graph = f'{folder}/step.sg'
     spmd = ['--spmd'] if name.endswith('/traced') else []
     ours, oracle = f'{folder}/ours{{r}}.safetensors', f'{folder}/f64-{{r}}.safetensors'
     status, text = run([tool('sg-import'), '-q', source, '-o', graph, *spmd])
     if status != 0:
-        return f'sg-import: exit {status}\n{text}'
+        raise Failure(f'sg-import: exit {status}\n{text[-3000:]}')
     beyond = []
     for options in (['--outputs', ours], ['--outputs', oracle, '--numerics', 'f64']):
         chosen = [] if '--numerics' in options else backend      # the oracle runs on the processor
         command = [tool('sg-run'), '-q', graph, '--inputs', inputs, '--expect', expected, *options, *chosen]
         status, text = run(command)
         if status == 4 and chosen and 'no kernel for this backend' in text:
-            return Skipped(re.search('cannot run: (.*)', text).group(1))
+            raise Skipped(re.search('cannot run: (.*)', text).group(1))
         if status not in (0, 1):
-            return f'exit {status}: {" ".join(command)}\n{text}'
+            raise Failure(f'exit {status}: {" ".join(command)}\n{text[-3000:]}')
         beyond.append((failures(text), text))
     unexcused = beyond[0][0] - beyond[1][0]
     if unexcused:
-        return f'{len(unexcused)} outputs beyond the tolerance\n{beyond[0][1]}'
-    return check_oracle(tool, ours, expected, oracle)
+        raise Failure(f'{len(unexcused)} outputs beyond the tolerance\n{beyond[0][1][-3000:]}')
+    check_oracle(tool, ours, expected, oracle)
 
 
 def main():
@@ -122,24 +123,18 @@ def main():
     parser.add_argument('--backend', default='', help='options of sg-run, as in "--backend cuda --comm nccl"')
     args = parser.parse_args()
     if not os.path.isdir(TRACES):
-        print('run_numbers: ../shared/traces is absent, nothing is held against PyTorch')
-        return 0
-    failed = 0
-    for name, source, inputs, expected in cases():
+        return skip('../shared/traces is absent, nothing is held against PyTorch')
+    tally = Tally()
+    for name, *files in cases():
         if args.only not in name:
             continue
-        begin = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
-            problem = check(lambda t: os.path.join(args.bin, t), name, source, inputs, expected, folder,
-                            args.backend.split())
-        if isinstance(problem, Skipped):
-            print(f'SKIPPED {name}: {problem}', flush=True)
-            continue
-        print(f'{"FAILED" if problem else "ok    "} {name}  {time.monotonic() - begin:.1f} s', flush=True)
-        if problem:
-            failed += 1
-            print('    ' + problem.strip().replace('\n', '\n    ')[-3000:])
-    return 1 if failed else 0
+            try:
+                tally.say_held(name, check, lambda t: os.path.join(args.bin, t), name, *files, folder,
+                               args.backend.split())
+            except Skipped as why:
+                print(f'SKIPPED {name}: {why}', flush=True)
+    return tally.finish()
 
 
 if __name__ == '__main__':
