@@ -1,6 +1,7 @@
 #include "librun/cpu/convolution_depthwise.h"
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 #include "librun/cpu/isa.h"
@@ -11,6 +12,10 @@ namespace sg::cpu {
 namespace {
 
 constexpr int64_t kMostOutputs = 4;  // of a group; with more of them a product of matrices pays
+constexpr int64_t kShortLine = 32;   // places of a line from which on a pass a line is as quick as one over all of them
+constexpr int64_t kMostBetween = 8;  // elements between lines that it pays to compute for nothing
+constexpr int64_t kTogether = 4096;  // elements of padded planes, of several entries, that a pass runs over
+constexpr int64_t kLongLine = 64;    // elements whose sums of weights' gradients are made side by side
 
 // What windows see of an axis, padding and all.
 int64_t reach(const ConvolutionGeometry& g, size_t d) {
@@ -88,7 +93,12 @@ Depthwise<T>::Depthwise(KernelCall& call, const ConvolutionGeometry& g) : call_(
     split_[d] = std::min(g.stride[d], reach(g, d));
     part_[d] = (reach(g, d) + split_[d] - 1) / split_[d];
   }
-  padded_ = part_[0] * part_[1] * part_[2] * split_[0] * split_[1] * split_[2];
+  plane_ = part_[0] * part_[1] * part_[2];
+  parts_ = split_[0] * split_[1] * split_[2];
+  one_run_ = g.out[2] < kShortLine && part_[2] - g.out[2] <= kMostBetween;
+  entries_ = one_run_ ? std::clamp<int64_t>(kTogether / (plane_ * parts_), 1, std::max<int64_t>(1, g.batch)) : 1;
+  pitch_ = one_run_ ? part_[2] : g.out[2];
+  slice_ = one_run_ ? part_[1] * part_[2] : g.out[1] * g.out[2];
   for (int64_t k = 0; k < g.window_size(); ++k)
     offsets_.push_back(place_of({k / (g.window[1] * g.window[2]) * g.dilation[0],
                                  k / g.window[2] % g.window[1] * g.dilation[1], k % g.window[2] * g.dilation[2]}));
@@ -102,7 +112,7 @@ int64_t Depthwise<T>::place_of(const Three& at) const {
     part = part * split_[d] + at[d] % split_[d];
     place = place * part_[d] + at[d] / split_[d];
   }
-  return part * part_[0] * part_[1] * part_[2] + place;
+  return part * entries_ * plane_ + place;
 }
 
 // fn(memory, task) on all threads.
@@ -112,7 +122,7 @@ void Depthwise<T>::each(int64_t tasks, const Fn& fn) {
   std::vector<Space> spaces;
   auto take = [&](int64_t count) { return call_.scratch().template take<T>(count); };
   for (int i = 0; i < call_.team().size(); ++i)
-    spaces.push_back({take(g_.places()), take(padded_), take(std::max(g_.in[2], g_.out[2] * g_.window_size()))});
+    spaces.push_back({take(places_size()), take(padded_size()), take(std::max({g_.in[2], pitch_, kLongLine}))});
   call_.team().parallel_for_indexed(tasks, 1, [&](int thread, int64_t begin, int64_t end) {
     for (int64_t task = begin; task < end; ++task) fn(spaces[static_cast<size_t>(thread)], task);
   });
@@ -135,7 +145,6 @@ void Depthwise<T>::each_run(const Image& x, int64_t entry, int64_t channel, cons
 
 template <class T>
 void Depthwise<T>::read_padded(const Image& x, int64_t entry, int64_t channel, T* to) const {
-  std::fill_n(to, padded_, T(0));
   each_run(x, entry, channel,
            [&](int64_t at, int64_t step, int64_t count, int64_t place) { read_run(x, at, step, count, to + place); });
 }
@@ -158,18 +167,37 @@ void Depthwise<T>::write_padded(const T* from, T bias, const Image& x, int64_t e
 template <class T>
 template <class Fn>
 void Depthwise<T>::each_line(const Image& y, int64_t entry, int64_t channel, const Fn& fn) const {
-  if (y.step[2] == 1 && y.step[1] == g_.out[2] && (g_.out[0] == 1 || y.step[0] == g_.out[1] * g_.out[2]))
+  const bool planes_side_by_side = slice_ == g_.out[1] * g_.out[2] && y.step[0] == slice_;
+  if (pitch_ == g_.out[2] && y.step[2] == 1 && y.step[1] == pitch_ && (g_.out[0] == 1 || planes_side_by_side))
     return fn(line_of(y, entry, channel, 0, 0), 0, g_.places());
   for (int64_t d = 0; d < g_.out[0]; ++d)
-    for (int64_t h = 0; h < g_.out[1]; ++h)
-      fn(line_of(y, entry, channel, d, h), (d * g_.out[1] + h) * g_.out[2], g_.out[2]);
+    for (int64_t h = 0; h < g_.out[1]; ++h) fn(line_of(y, entry, channel, d, h), d * slice_ + h * pitch_, g_.out[2]);
 }
 
-// Calls fn(first place, what it sees at offset 0) for planes of two axes.
+// Calls fn(lines of places, lines of what they see, rows, length): of all entries at once, or of planes of two axes.
 template <class T>
 template <class Fn>
-void Depthwise<T>::each_slice(const Fn& fn) const {
-  for (int64_t d = 0; d < g_.out[0]; ++d) fn(d * g_.out[1] * g_.out[2], d * part_[1] * part_[2]);
+void Depthwise<T>::each_slice(T* places, T* seen, int64_t entries, bool at_once, const Fn& fn) const {
+  if (at_once) return fn(Lines<T>{places, 0}, Lines<T>{seen, 0}, 1, run_of(entries));
+  for (int64_t e = 0; e < entries; ++e)
+    for (int64_t d = 0; d < g_.out[0]; ++d)
+      fn(Lines<T>{places + e * plane_ + d * slice_, pitch_},
+         Lines<T>{seen + e * plane_ + d * part_[1] * part_[2], part_[2]}, g_.out[1], g_.out[2]);
+}
+
+// A channel of entries from `first` on, and the gradients of its places; zeros between lines.
+template <class T>
+void Depthwise<T>::read_planes(const Image& x, int64_t first, int64_t entries, int64_t channel, T* to) const {
+  std::fill_n(to, padded_size(), T(0));
+  for (int64_t e = 0; e < entries; ++e) read_padded(x, first + e, channel, to + e * plane_);
+}
+
+template <class T>
+void Depthwise<T>::read_places(const Image& y, int64_t first, int64_t entries, int64_t channel, T* to) const {
+  if (one_run_) std::fill_n(to, places_size(), T(0));
+  for (int64_t e = 0; e < entries; ++e)
+    each_line(y, first + e, channel,
+              [&](int64_t at, int64_t place, int64_t n) { read_run(y, at, y.step[2], n, to + e * plane_ + place); });
 }
 
 template <class T>
@@ -183,62 +211,78 @@ T Depthwise<T>::number_at(const Tensor& t, int64_t i) const {
 
 template <class T>
 void Depthwise<T>::output(const Image& x, const Tensor& weight, const Tensor& bias, const Image& y) {
-  each(g_.batch * g_.groups, [&](Space& s, int64_t task) {
-    const int64_t entry = task / g_.groups, group = task % g_.groups;
-    read_padded(x, entry, group, s.padded);
+  each(blocks() * g_.groups, [&](Space& s, int64_t task) {
+    const int64_t first = task / g_.groups * entries_, group = task % g_.groups;
+    const int64_t entries = std::min(entries_, g_.batch - first);
+    read_planes(x, first, entries, group, s.padded);
     for (int64_t channel = group * g_.out_channels; channel < (group + 1) * g_.out_channels; ++channel) {
-      std::fill_n(s.places, g_.places(), number_at(bias, bias.is_none() ? 0 : channel * bias.step(0)));
+      std::fill_n(s.places, places_size(), number_at(bias, bias.is_none() ? 0 : channel * bias.step(0)));
       for (int64_t k = 0; k < g_.window_size(); ++k) {
         const T by = number_at(weight, channel * g_.window_size() + k);
-        const T* seen = s.padded + offsets_[static_cast<size_t>(k)];
-        each_slice([&](int64_t place, int64_t at) {
-          add_scaled<T>({seen + at, part_[2]}, by, g_.out[1], g_.out[2], {s.places + place, g_.out[2]});
-        });
+        each_slice(s.places, s.padded + offsets_[static_cast<size_t>(k)], entries, one_run_,
+                   [&](Lines<T> places, Lines<T> seen, int64_t rows, int64_t length) {
+                     add_scaled<T>({seen.data, seen.step}, by, rows, length, places);
+                   });
       }
-      each_line(y, entry, channel,
-                [&](int64_t at, int64_t place, int64_t n) { write_run(s.places + place, y, at, y.step[2], n); });
+      for (int64_t e = 0; e < entries; ++e)
+        each_line(y, first + e, channel, [&](int64_t at, int64_t place, int64_t n) {
+          write_run(s.places + e * plane_ + place, y, at, y.step[2], n);
+        });
     }
   });
 }
 
 template <class T>
 void Depthwise<T>::input(const Image& y, const Tensor& weight, const Tensor& bias, const Image& x) {
-  each(g_.batch * g_.groups, [&](Space& s, int64_t task) {
-    const int64_t entry = task / g_.groups, group = task % g_.groups;
-    const T first = number_at(bias, bias.is_none() ? 0 : group * bias.step(0));
-    std::fill_n(s.padded, padded_, first);
+  each(blocks() * g_.groups, [&](Space& s, int64_t task) {
+    const int64_t first = task / g_.groups * entries_, group = task % g_.groups;
+    const int64_t entries = std::min(entries_, g_.batch - first);
+    const T start = number_at(bias, bias.is_none() ? 0 : group * bias.step(0));
+    std::fill_n(s.padded, padded_size(), start);
     for (int64_t channel = group * g_.out_channels; channel < (group + 1) * g_.out_channels; ++channel) {
-      each_line(y, entry, channel,
-                [&](int64_t at, int64_t place, int64_t n) { read_run(y, at, y.step[2], n, s.places + place); });
+      read_places(y, first, entries, channel, s.places);
       for (int64_t k = 0; k < g_.window_size(); ++k) {
         const T by = number_at(weight, channel * g_.window_size() + k);
-        T* seen = s.padded + offsets_[static_cast<size_t>(k)];
-        each_slice([&](int64_t place, int64_t at) {
-          add_scaled<T>({s.places + place, g_.out[2]}, by, g_.out[1], g_.out[2], {seen + at, part_[2]});
-        });
+        const bool at_once = one_run_ && std::isfinite(by);  // else a zero between lines, times it, is none
+        each_slice(s.places, s.padded + offsets_[static_cast<size_t>(k)], entries, at_once,
+                   [&](Lines<T> places, Lines<T> seen, int64_t rows, int64_t length) {
+                     add_scaled<T>({places.data, places.step}, by, rows, length, seen);
+                   });
       }
     }
-    write_padded(s.padded, first, x, entry, group, s.line);
+    for (int64_t e = 0; e < entries; ++e) write_padded(s.padded + e * plane_, start, x, first + e, group, s.line);
   });
 }
 
-// Of an entry's plane each column of places is summed up by itself; what they come to, in double.
+// What one offset of the window sees, times the places' gradients: summed up in columns, and what they come to, in
+// double. A line has the columns of the places', or, at once, those of several with what lies between.
+template <class T>
+double Depthwise<T>::products(const Space& s, int64_t offset, int64_t entries, bool at_once) const {
+  const int64_t columns = at_once ? std::max<int64_t>(1, kLongLine / pitch_) * pitch_ : g_.out[2];
+  std::fill_n(s.line, columns, T(0));
+  each_slice(s.places, s.padded + offset, entries, at_once, [&](Lines<T> a, Lines<T> b, int64_t rows, int64_t length) {
+    if (!at_once) return add_products<T>({a.data, a.step}, {b.data, b.step}, rows, length, s.line);
+    const int64_t lines = length / columns, rest = lines * columns;
+    add_products<T>({a.data, columns}, {b.data, columns}, lines, columns, s.line);
+    add_products<T>({a.data + rest, 0}, {b.data + rest, 0}, 1, length - rest, s.line);
+  });
+  return row_sum(s.line, columns);
+}
+
 template <class T>
 void Depthwise<T>::weight(const Image& x, const Image& y, const Tensor& out) {
   const int64_t window = g_.window_size();
   each(g_.groups * g_.out_channels, [&](Space& s, int64_t channel) {
     std::vector<double> sums(static_cast<size_t>(window));
-    for (int64_t entry = 0; entry < g_.batch; ++entry) {
-      read_padded(x, entry, channel / g_.out_channels, s.padded);
-      each_line(y, entry, channel,
-                [&](int64_t at, int64_t place, int64_t n) { read_run(y, at, y.step[2], n, s.places + place); });
+    for (int64_t first = 0; first < g_.batch; first += entries_) {
+      const int64_t entries = std::min(entries_, g_.batch - first);
+      read_planes(x, first, entries, channel / g_.out_channels, s.padded);
+      read_places(y, first, entries, channel, s.places);
       for (size_t k = 0; k < sums.size(); ++k) {
-        std::fill_n(s.line, g_.out[2], T(0));
-        const T* seen = s.padded + offsets_[k];
-        each_slice([&](int64_t place, int64_t at) {
-          add_products<T>({s.places + place, g_.out[2]}, {seen + at, part_[2]}, g_.out[1], g_.out[2], s.line);
-        });
-        sums[k] += row_sum(s.line, g_.out[2]);
+        double sum = products(s, offsets_[k], entries, one_run_);
+        // An infinity or NaN may have met a zero between lines.
+        if (one_run_ && !std::isfinite(sum)) sum = products(s, offsets_[k], entries, false);
+        sums[k] += sum;
       }
     }
     visit_floating(out.dtype, [&]<class To>() {

@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <limits>
 
 #include "librun/cpu/gemm_tile.h"
 #include "tests/support/kernel_call.h"
@@ -189,6 +190,37 @@ TEST_CASE("convolution: channels by themselves") {
   }
   check<float>(rng, {2, 2, 3, 1, 1, {1, 9}, {3, 3}, {9, 2}, {1, 1}, {1, 1}, {0, 0}, false}, 2,
                3e-6);  // one place of a stride
+}
+
+// Short lines are gone over all at once, with what lies between them: an infinity there must not reach other elements.
+TEST_CASE("convolution: channels by themselves, an infinity reaches what PyTorch says it does") {
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> x(2 * 4 * 4), w(9, 1), dy(2 * 4 * 4, 1);
+  x[3] = inf;  // the end of entry 0's first line, which the window's last column alone sees from the left
+  w[2] = inf;  // above and to the right
+  auto tensor = [](std::vector<float>& v, std::initializer_list<int64_t> shape) {
+    return make_tensor(reinterpret_cast<std::byte*>(v.data()), DType::f32, std::vector<int64_t>(shape));
+  };
+  std::vector<float> dx(32), dw(9);
+  Tensor grad_bias;
+  std::vector<test::Argument> args{{"input", tensor(x, {2, 1, 4, 4})},
+                                   {"weight", tensor(w, {1, 1, 3, 3})},
+                                   {"grad_output", tensor(dy, {2, 1, 4, 4})},
+                                   {"bias_sizes", test::ints({1})},
+                                   {"stride", test::ints({1, 1})},
+                                   {"padding", test::ints({1, 1})},
+                                   {"dilation", test::ints({1, 1})},
+                                   {"transposed", false},
+                                   {"output_padding", test::ints({0, 0})},
+                                   {"groups", 1},
+                                   {"output_mask", test::ints({1, 1, 0})}};
+  REQUIRE(test::call("aten.convolution_backward.default", args,
+                     {tensor(dx, {2, 1, 4, 4}), tensor(dw, {1, 1, 3, 3}), grad_bias}, 1)
+              .ok());
+  // dw: the first column sees x one place to the left, of which the infinity is no one's; the first row none of line 0.
+  for (size_t k = 0; k < 9; ++k) CHECK(std::isinf(dw[k]) == (k % 3 != 0 && k / 3 != 2));
+  // dx: the weight's last column reaches all but a line's first place, its first row all but the last line.
+  for (size_t i = 0; i < 32; ++i) CHECK(std::isinf(dx[i]) == (i % 4 != 0 && i / 4 % 4 != 3));
 }
 
 TEST_CASE("convolution: many channels and places") {
