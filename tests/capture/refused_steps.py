@@ -22,7 +22,7 @@ from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel, fully_s
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import jobs  # noqa: E402
-from stepgraph_capture import CaptureError, capture  # noqa: E402
+from stepgraph_capture import CaptureError, capture, compat  # noqa: E402
 
 
 class Ends(nn.Module):
@@ -163,6 +163,51 @@ def sometimes_called():
     return Past(_parallel(find_unused_parameters=True))
 
 
+class _Messages(nn.Linear):
+    """Ranks send as `say` does, beside what they compute."""
+
+    def __init__(self, say):
+        super().__init__(4, 4)
+        self.say = say
+
+    def forward(self, x):
+        y = super().forward(x)
+        self.say(y.detach(), dist.get_rank())
+        return y
+
+
+def _by_ranks(*says):
+    return lambda y, rank: says[rank](y) if rank < len(says) else None
+
+
+def message_without_partner():
+    return _Messages(_by_ranks(lambda y: dist.isend(y, 1).wait(), lambda y: None))
+
+
+def received_once_too_often():
+    return _Messages(_by_ranks(lambda y: dist.send(y, 1), lambda y: [dist.recv(y, 0) for _ in range(2)]))
+
+
+def other_size():
+    return _Messages(_by_ranks(lambda y: dist.send(y, 1), lambda y: dist.recv(y[0], 0)))
+
+
+def other_type():
+    return _Messages(_by_ranks(lambda y: dist.send(y, 1, tag=3), lambda y: dist.recv(y.int(), 0, tag=3)))
+
+
+def other_tag():
+    return _Messages(_by_ranks(lambda y: dist.send(y, 1, tag=3), lambda y: dist.recv(y, 0)))
+
+
+def from_anyone():
+    return _Messages(_by_ranks(lambda y: None, lambda y: dist.irecv(y).wait()))
+
+
+def to_itself():
+    return _Messages(_by_ranks(lambda y: None, lambda y: dist.isend(y, 1).wait()))
+
+
 STEPS = {
     comm_hook: "DistributedDataParallel of middle has the communication hook bf16_compress_hook",
     comm_hook_of_all_ranks: "DistributedDataParallel has the communication hook allreduce_hook",
@@ -182,6 +227,17 @@ STEPS = {
     sometimes_called: "ranks 0 and 3 would wait for each other: where rank 0 launches all_reduce(sum, 16 float32) for "
     "middle.module, rank 3 launches no more",
 }
+MESSAGES = {
+    message_without_partner: "in <lambda> to rank 1, which receives nothing: each message needs its partner",
+    received_once_too_often: "rank 0 sends no more than 1 to rank 1, which receives 8 float32 at ",
+    other_size: "to rank 1, which receives 4 float32 at ",
+    other_type: "to rank 1, which receives 8 int32 at ",
+    other_tag: "with tag 3: each message",
+    from_anyone: "recv from a rank that is named",
+    to_itself: "rank 1 sends to itself",
+}
+if compat.can_box_work():
+    STEPS.update(MESSAGES)
 if not hasattr(FSDPModule, "set_all_reduce_hook"):  # torch 2.6
     del STEPS[fsdp_hook]
 

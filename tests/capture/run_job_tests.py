@@ -59,10 +59,12 @@ BY_HAND = (  # of by_hand_jobs.py
     ("neighbours", 3),
     ("several_at_once", 2),
     ("pipeline", 3),
+    ("ring_both_ways", 3),
+    ("send_and_receive", 3),
 )
 SOURCES = {**{case: "data_parallel_jobs.py" for case in PARALLEL}, **{case: "by_hand_jobs.py" for case in BY_HAND}}
 SHORT = (("fsdp", 2),)
-IN_PLACE = {"in_place", "experts_in_place", "neighbours", "several_at_once"}  # collectives through handles
+IN_PLACE = {"in_place", "experts_in_place", "neighbours", "several_at_once", "ring_both_ways", "send_and_receive"}  # collectives through handles
 VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 # torch 2.6 has fully_shard on GPUs alone, and gloo of 2.8 sums where it asks for the mean; a capture has the mean.
 SHARDS_ON_CPUS = VERSION >= (2, 11)

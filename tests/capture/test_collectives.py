@@ -41,11 +41,11 @@ class InPlace(unittest.TestCase):
 
         return self.ops_of(Model())
 
-    def ops_of(self, model):
+    def ops_of(self, model, all_of_them=False):
         out = os.path.join(self.folder, "out")
         capture(model, lambda y: y.sum(), torch.randn(3, 4), out_dir=out)
         with open(os.path.join(out, "step.json")) as file:
-            return [node["op"] for node in json.load(file)["nodes"] if "c10d" in node["op"]]
+            return [node["op"] for node in json.load(file)["nodes"] if all_of_them or "c10d" in node["op"]]
 
     @_in_place
     def test_written_in_place(self):
@@ -57,6 +57,22 @@ class InPlace(unittest.TestCase):
 
         ops = self.ops(calls)
         self.assertEqual(ops, ["_c10d_functional.all_reduce.default", "_c10d_functional.wait_tensor.default"])
+
+    @_in_place
+    def test_waited_for_where_the_handle_is(self):
+        class Model(nn.Linear):
+            def forward(self, x):
+                total, other = x.clone(), x.clone()
+                work = dist.all_reduce(total, async_op=True)
+                dist.all_reduce(other, async_op=True)  # nobody waits: at the end
+                y = super().forward(x)
+                work.wait()
+                work.wait()
+                return (y * total).tanh()
+
+        names = [op.split(".")[1] for op in self.ops_of(Model(4, 4), all_of_them=True)]
+        wanted = ["all_reduce", "all_reduce", "addmm", "wait_tensor", "tanh", "wait_tensor"]
+        self.assertEqual([name for name in names if name in wanted], wanted)
 
     @_in_place
     def test_imported_by_name(self):

@@ -72,9 +72,11 @@ def capture(
         step, traced = world.together(lambda: _first_look(folder, described, dynamic, fake))
         traced = _with_gradients_of_others(step, traced, dynamic, fake)
         document, names = world.together(lambda: _document(step, traced, title))
+        world.check_messages(_graphs(traced.module))
         world.check_agree(_graphs(traced.module))
         if not fake:
-            _write_values(step, traced, names, folder)
+            with world.message_groups(_graphs(traced.module)):
+                _write_values(step, traced, names, folder)
         path = os.path.join(folder, "step.json.gz" if compress else "step.json")
         write.capture_json(path, document, compress)
     return path

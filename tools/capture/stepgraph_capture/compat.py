@@ -587,31 +587,74 @@ def _moved(mask_mod: Callable[..., Tensor], start: int) -> Callable[..., Tensor]
     return moved if start else mask_mod
 
 
-def all_gather(tensor: Tensor, group: Any) -> Tensor:
+def wait(launched: Tensor) -> Tensor:
+    return torch.ops._c10d_functional.wait_tensor(launched)
+
+
+def launch_all_gather(tensor: Tensor, group: Any) -> Tensor:
+    return torch.ops._c10d_functional.all_gather_into_tensor(tensor.contiguous(), group.size(), group.group_name)
+
+
+def launch_reduce_scatter(tensor: Tensor, group: Any, reduction: str) -> Tensor:
+    return torch.ops._c10d_functional.reduce_scatter_tensor(tensor, reduction, group.size(), group.group_name)
+
+
+def launch_all_reduce(tensor: Tensor, group: Any, reduction: str) -> Tensor:
+    return torch.ops._c10d_functional.all_reduce(tensor, reduction, group.group_name)
+
+
+def launch_broadcast(tensor: Tensor, group: Any, source: int) -> Tensor:
+    return torch.ops._c10d_functional.broadcast(tensor.contiguous(), source, group.group_name)
+
+
+def launch_all_to_all(tensor: Tensor, received: Sequence[Any], sent: Sequence[Any], name: str) -> Tensor:
+    """Rows: how many come from each rank, and go to it. The group by its name."""
     ops = torch.ops._c10d_functional
-    return ops.wait_tensor(ops.all_gather_into_tensor(tensor.contiguous(), group.size(), group.group_name))
+    return ops.all_to_all_single(tensor.contiguous(), list(received), list(sent), name)
+
+
+def all_gather(tensor: Tensor, group: Any) -> Tensor:
+    return wait(launch_all_gather(tensor, group))
 
 
 def reduce_scatter(tensor: Tensor, group: Any, reduction: str = "sum") -> Tensor:
-    ops = torch.ops._c10d_functional
-    return ops.wait_tensor(ops.reduce_scatter_tensor(tensor, reduction, group.size(), group.group_name))
+    return wait(launch_reduce_scatter(tensor, group, reduction))
 
 
 def all_reduce(tensor: Tensor, group: Any, reduction: str = "sum") -> Tensor:
-    ops = torch.ops._c10d_functional
-    return ops.wait_tensor(ops.all_reduce(tensor, reduction, group.group_name))
+    return wait(launch_all_reduce(tensor, group, reduction))
 
 
 def broadcast(tensor: Tensor, group: Any, source: int = 0) -> Tensor:
     """What the group's first rank has, or another."""
-    ops = torch.ops._c10d_functional
-    return ops.wait_tensor(ops.broadcast(tensor.contiguous(), source, group.group_name))
+    return wait(launch_broadcast(tensor, group, source))
 
 
-def all_to_all(tensor: Tensor, received: Sequence[Any], sent: Sequence[Any], group: Any) -> Tensor:
-    """Rows: how many come from each rank, and go to it."""
-    ops = torch.ops._c10d_functional
-    return ops.wait_tensor(ops.all_to_all_single(tensor.contiguous(), list(received), list(sent), group.group_name))
+def is_exchange(target: Any) -> bool:
+    return is_collective(target) and target is torch.ops._c10d_functional.all_to_all_single.default
+
+
+def groups_of_this_rank() -> List[Tuple[str, List[int]]]:
+    """The process groups that hold this rank, by name, with their ranks; in the order in which they were made, which is
+    the same on all ranks of each."""
+    from torch.distributed import distributed_c10d
+
+    groups = [group for group in distributed_c10d._world.pg_map if group.rank() >= 0]
+    return [(group.group_name, list(torch.distributed.get_process_group_ranks(group))) for group in groups]
+
+
+def new_group(ranks: List[int]) -> Any:
+    """All ranks of the world have to ask, in the same order."""
+    return torch.distributed.new_group(ranks)
+
+
+def name_group(name: str, group: Any) -> None:
+    """Functional collectives find the group by this name, too."""
+    torch._C._distributed_c10d._register_process_group(name, group)
+
+
+def forget_group(name: str) -> None:
+    torch._C._distributed_c10d._unregister_process_group(name)
 
 
 def can_box_work() -> bool:
@@ -619,10 +662,31 @@ def can_box_work() -> bool:
     return hasattr(torch.distributed.ProcessGroup, "unbox") and hasattr(torch._C._distributed_c10d, "FakeWork")
 
 
-def finished_work(boxed: bool = True) -> Any:
-    """A handle whose wait returns at once; as ops return it, or as Python sees it."""
-    work = torch._C._distributed_c10d.FakeWork()
-    return work.boxed() if boxed else work
+if torch.distributed.is_available():
+
+    class Handle(torch._C._distributed_c10d.Work):
+        """What an asynchronous call gives: `finish` is done once, at the first wait, or where it is asked for more."""
+
+        def __init__(self, finish: Callable[[], None]) -> None:
+            super().__init__()
+            self._finish: Optional[Callable[[], None]] = finish
+
+        def wait(self, timeout: Any = None) -> bool:
+            finish, self._finish = self._finish, None
+            if finish is not None:
+                finish()
+            return True
+
+        synchronize = block_current_stream = is_completed = is_success = wait
+
+        def exception(self) -> None:
+            return None
+
+        def get_future(self) -> Any:
+            self.wait()
+            future: Any = torch.futures.Future()
+            future.set_result(None)
+            return future
 
 
 def unboxed_group(handle: Any) -> Any:

@@ -1,20 +1,24 @@
 """Collectives of torch.distributed that write in place (all_reduce, all_gather_into_tensor, ...) work through handles
-of this process, which no graph holds. While a step runs here each is the functional one of the same numbers, and a copy
-into the tensors that it was given. async_op=True gives a handle whose wait has nothing left to do.
+of this process, which no graph holds. While a step is traced here each is the functional one of the same numbers, and,
+where it is waited for, a copy into the tensors that it was given. What two ranks say to each other is in messages.py.
 
-What two ranks alone say to each other (send, recv) has no form that runs, and stays as it is: world.py refuses it.
+What nobody waits for is waited for at the end of the step. Calls without a rule stay as they are: world.py refuses them.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import compat, world
+from . import compat, messages, world
+
+Finish = Callable[[], None]
+Rule = Callable[["_Call"], Optional[Finish]]
 
 
 def functional() -> Any:
@@ -24,26 +28,34 @@ def functional() -> Any:
 
 @contextmanager
 def _functional() -> Iterator[None]:
-    ours = {"all_to_all_single": _all_to_all_single, "batch_isend_irecv": _batch_isend_irecv}
+    pending: List[compat.Handle] = []
+
+    def handle(finish: Finish) -> compat.Handle:
+        pending.append(compat.Handle(finish))
+        return pending[-1]
+
+    ours = {"all_to_all_single": partial(_all_to_all_single, handle), "batch_isend_irecv": _batch_isend_irecv}
     before = {name: getattr(torch.distributed, name) for name in ours}
     try:
         for name, function in ours.items():
             setattr(torch.distributed, name, function)
         reductions = compat.Reductions()
-        with reductions.noted(), _Functional(reductions):
+        with reductions.noted(), _Functional(reductions, handle):
             yield
+            for work in pending:
+                work.wait()
     finally:
         for name, function in before.items():
             setattr(torch.distributed, name, function)
 
 
 if torch.distributed.is_available():
-    _exchange_in_place, _batch_in_place = torch.distributed.all_to_all_single, torch.distributed.batch_isend_irecv
+    _exchange_in_place = torch.distributed.all_to_all_single
 
 
 def _all_to_all_single(
-    output: Tensor, input: Tensor, output_split_sizes: Any = None, input_split_sizes: Any = None,
-    group: Any = None, async_op: bool = False,
+    handle: Callable[[Finish], Any], output: Tensor, input: Tensor, output_split_sizes: Any = None,
+    input_split_sizes: Any = None, group: Any = None, async_op: bool = False,
 ) -> Any:  # fmt: skip
     """Numbers that only the data knows would be the example's behind this call: the handle takes no symbols."""
     counts = [*(output_split_sizes or ()), *(input_split_sizes or ()), output.shape[0], input.shape[0]]
@@ -52,51 +64,52 @@ def _all_to_all_single(
     group = group or torch.distributed.group.WORLD
     received = output_split_sizes or [output.shape[0] // group.size()] * group.size()
     sent = input_split_sizes or [input.shape[0] // group.size()] * group.size()
-    with torch.no_grad(), compat.version_kept([output]):
-        output.copy_(compat.all_to_all(input, received, sent, group).reshape(output.shape))
-    return compat.finished_work(boxed=False) if async_op else None
+    with torch.no_grad():
+        launched = compat.launch_all_to_all(input, received, sent, group.group_name)
+    work = handle(_into([output], [launched]))
+    if async_op:
+        return work
+    work.wait()
 
 
 def _batch_isend_irecv(p2p_op_list: List[Any]) -> List[Any]:
-    """One exchange, in which all ranks of the group take part, as in a ring: where some do not, they are found to
-    launch other collectives than the rest."""
-    group = p2p_op_list[0].group or torch.distributed.group.WORLD
-    if len({op.tensor.dtype for op in p2p_op_list}) != 1 or any(op.group != p2p_op_list[0].group for op in p2p_op_list):
-        return _batch_in_place(p2p_op_list)
-    ranks = compat.group_ranks(group.group_name)
+    """One by one, as a backend does that cannot join them: launches wait for nothing."""
+    works = [op.op(op.tensor, op.peer, op.group, op.tag) for op in p2p_op_list]
+    return [work for work in works if work is not None]
 
-    def by_rank(kind: Any) -> List[Tensor]:
-        ops = [op for op in p2p_op_list if op.op is kind]
-        return [op.tensor for op in sorted(ops, key=lambda op: (ranks.index(op.peer), op.tag))]
 
-    def counts(kind: Any) -> List[int]:
-        ops = [op for op in p2p_op_list if op.op is kind]
-        return [sum(op.tensor.numel() for op in ops if op.peer == rank) for rank in ranks]
+def _into(outputs: Sequence[Tensor], launched: Sequence[Tensor], parts: Any = None) -> Finish:
+    """What is left to do at the wait: each output is what its launch gives, or has `parts` of all of them."""
 
-    sent, received = by_rank(torch.distributed.isend), by_rank(torch.distributed.irecv)
-    with torch.no_grad(), compat.version_kept(received):
-        like = p2p_op_list[0].tensor
-        flat = torch.cat([tensor.reshape(-1) for tensor in sent]) if sent else like.new_empty(0)
-        numbers = counts(torch.distributed.irecv), counts(torch.distributed.isend)
-        _copy_parts(received, compat.all_to_all(flat, *numbers, group))
-    return [compat.finished_work(boxed=False)]
+    def finish() -> None:
+        with torch.no_grad(), compat.version_kept(outputs):
+            given = [compat.wait(tensor) for tensor in launched]
+            for output, value in zip(outputs, parts(*given) if parts is not None else given):
+                output.copy_(value if value.shape == output.shape else value.reshape(output.shape))
+
+    return finish
+
+
+def _split(outputs: Sequence[Tensor]) -> Callable[[Tensor], Sequence[Tensor]]:
+    sizes = [output.numel() for output in outputs]
+    return lambda flat: flat.split(sizes)
 
 
 class _Functional(TorchDispatchMode):
     supports_higher_order_operators = True  # flex attention passes
 
-    def __init__(self, reductions: compat.Reductions) -> None:
+    def __init__(self, reductions: compat.Reductions, handle: Callable[[Finish], Any]) -> None:
         super().__init__()
-        self._reductions = reductions
+        self._reductions, self._handle = reductions, handle
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Optional[Dict[str, Any]] = None) -> Any:
         is_ours = isinstance(func, torch._ops.OpOverload) and func.namespace == "c10d"
         rule = _RULES.get(func._schema.name.rpartition("::")[2]) if is_ours else None
-        if rule is None or not rule(_Call(func, args, kwargs or {}, self._reductions)):
+        finish = rule(_Call(func, args, kwargs or {}, self._reductions)) if rule is not None else None
+        if finish is None:
             return func(*args, **(kwargs or {}))
-        returns = func._schema.returns
-        work = compat.finished_work()
-        return work if len(returns) == 1 else (args[0], work)
+        work = self._handle(finish).boxed()
+        return work if len(func._schema.returns) == 1 else (args[0], work)
 
 
 class _Call:
@@ -118,118 +131,95 @@ class _Call:
         return self._reductions.name(self.given["reduce_op"])
 
     def exchange(self, rows: Tensor, received: List[int], sent: List[int]) -> Tensor:
-        return compat.all_to_all(rows, received, sent, self.group)
+        return compat.launch_all_to_all(rows, received, sent, self.group.group_name)
 
 
-def _all_reduce(call: _Call) -> bool:
-    reduction = call.reduction
+def _all_reduce(call: _Call) -> Optional[Finish]:
+    reduction, tensors = call.reduction, call["tensors"]
     if reduction is None or call.given.get("sparse_indices") is not None:
-        return False
-    for tensor in call["tensors"]:
-        tensor.copy_(compat.all_reduce(tensor.contiguous(), call.group, reduction))
-    return True
+        return None
+    launched = [compat.launch_all_reduce(tensor.contiguous(), call.group, reduction) for tensor in tensors]
+    return _into(tensors, launched)
 
 
-def _reduce(call: _Call) -> bool:
+def _reduce(call: _Call) -> Optional[Finish]:
     """The others' tensors are not said to be anything afterwards: they stay as they are."""
+    reduction, tensors = call.reduction, call["tensors"]
+    if reduction is None:
+        return None
+    launched = [compat.launch_all_reduce(tensor.contiguous(), call.group, reduction) for tensor in tensors]
+    return _into(tensors if call.rank == call["root_rank"] else [], launched)
+
+
+def _broadcast(call: _Call) -> Optional[Finish]:
+    tensors = call["tensors"]
+    return _into(tensors, [compat.launch_broadcast(tensor, call.group, call["root_rank"]) for tensor in tensors])
+
+
+def _gathered(call: _Call, tensor: Tensor) -> Tensor:
+    return compat.launch_all_gather(tensor.reshape(1, *tensor.shape), call.group)
+
+
+def _all_gather_base(call: _Call) -> Optional[Finish]:
+    return _into([call["output_tensor"]], [_gathered(call, call["input_tensor"])])
+
+
+def _all_gather_coalesced(call: _Call) -> Optional[Finish]:
+    return _into(call["outputs"], [_gathered(call, tensor) for tensor in call["inputs"]])
+
+
+def _all_gather(call: _Call) -> Optional[Finish]:
+    lists, tensors = call["output_tensors"], call["input_tensors"]
+    if any(output.shape != tensor.shape for outputs, tensor in zip(lists, tensors) for output in outputs):
+        return None
+    launched = [_gathered(call, tensor) for tensor in tensors]
+    outputs = [output for outputs in lists for output in outputs]
+    return _into(outputs, launched, lambda *wholes: [part for whole in wholes for part in whole.unbind()])
+
+
+def _scattered(call: _Call, tensor: Tensor, reduction: str) -> Tensor:
+    return compat.launch_reduce_scatter(tensor.reshape(call.count, -1).contiguous(), call.group, reduction)
+
+
+def _reduce_scatter_base(call: _Call) -> Optional[Finish]:
     reduction = call.reduction
     if reduction is None:
-        return False
-    for tensor in call["tensors"]:
-        whole = compat.all_reduce(tensor.contiguous(), call.group, reduction)
-        if call.rank == call["root_rank"]:
-            tensor.copy_(whole)
-    return True
+        return None
+    return _into([call["output_tensor"]], [_scattered(call, call["input_tensor"], reduction)])
 
 
-def _broadcast(call: _Call) -> bool:
-    for tensor in call["tensors"]:
-        tensor.copy_(compat.broadcast(tensor, call.group, call["root_rank"]))
-    return True
-
-
-def _gather_into(call: _Call, output: Tensor, tensor: Tensor) -> None:
-    parts = compat.all_gather(tensor.reshape(1, *tensor.shape), call.group)
-    output.copy_(parts.reshape(output.shape))
-
-
-def _all_gather_base(call: _Call) -> bool:
-    _gather_into(call, call["output_tensor"], call["input_tensor"])
-    return True
-
-
-def _all_gather_coalesced(call: _Call) -> bool:
-    for output, tensor in zip(call["outputs"], call["inputs"]):
-        _gather_into(call, output, tensor)
-    return True
-
-
-def _all_gather(call: _Call) -> bool:
-    pairs = list(zip(call["output_tensors"], call["input_tensors"]))
-    if any(output.shape != tensor.shape for outputs, tensor in pairs for output in outputs):
-        return False
-    for outputs, tensor in pairs:
-        parts = compat.all_gather(tensor.reshape(1, *tensor.shape), call.group)
-        for output, part in zip(outputs, parts.unbind()):
-            output.copy_(part)
-    return True
-
-
-def _scatter_sum(call: _Call, output: Tensor, tensor: Tensor, reduction: str) -> None:
-    part = compat.reduce_scatter(tensor.reshape(call.count, -1).contiguous(), call.group, reduction)
-    output.copy_(part.reshape(output.shape))
-
-
-def _reduce_scatter_base(call: _Call) -> bool:
+def _reduce_scatter_coalesced(call: _Call) -> Optional[Finish]:
     reduction = call.reduction
     if reduction is None:
-        return False
-    _scatter_sum(call, call["output_tensor"], call["input_tensor"], reduction)
-    return True
+        return None
+    return _into(call["outputs"], [_scattered(call, tensor, reduction) for tensor in call["inputs"]])
 
 
-def _reduce_scatter_coalesced(call: _Call) -> bool:
+def _reduce_scatter(call: _Call) -> Optional[Finish]:
     reduction = call.reduction
     if reduction is None:
-        return False
-    for output, tensor in zip(call["outputs"], call["inputs"]):
-        _scatter_sum(call, output, tensor, reduction)
-    return True
+        return None
+    stacks = [torch.stack(list(tensors)) for tensors in call["input_tensors"]]
+    return _into(call["output_tensors"], [_scattered(call, stack, reduction) for stack in stacks])
 
 
-def _reduce_scatter(call: _Call) -> bool:
-    reduction = call.reduction
-    if reduction is None:
-        return False
-    for output, tensors in zip(call["output_tensors"], call["input_tensors"]):
-        _scatter_sum(call, output, torch.stack(list(tensors)), reduction)
-    return True
-
-
-def _all_to_all_base(call: _Call) -> bool:
+def _all_to_all_base(call: _Call) -> Optional[Finish]:
     """Rows; without counts as many for each rank."""
     output, tensor = call["output"], call["input"]
     received, sent = list(call["output_split_sizes"]), list(call["input_split_sizes"])
     received = received or [output.shape[0] // call.count] * call.count
     sent = sent or [tensor.shape[0] // call.count] * call.count
-    output.copy_(call.exchange(tensor, received, sent).reshape(output.shape))
-    return True
+    return _into([output], [call.exchange(tensor, received, sent)])
 
 
-def _copy_parts(outputs: Sequence[Tensor], flat: Tensor) -> None:
-    for output, part in zip(outputs, flat.split([output.numel() for output in outputs])):
-        output.copy_(part.reshape(output.shape))
-
-
-def _all_to_all(call: _Call) -> bool:
+def _all_to_all(call: _Call) -> Optional[Finish]:
     outputs, tensors = call["output_tensors"], call["input_tensors"]
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
     numbers = [output.numel() for output in outputs], [tensor.numel() for tensor in tensors]
-    _copy_parts(outputs, call.exchange(flat, *numbers))
-    return True
+    return _into(outputs, [call.exchange(flat, *numbers)], _split(outputs))
 
 
-def _scatter(call: _Call) -> bool:
+def _scatter(call: _Call) -> Optional[Finish]:
     """Only the root sends; all exchange, as one that nobody sends to still takes part."""
     (output,), root = call["output_tensors"], call["root_rank"]
     size = output.numel()
@@ -238,26 +228,34 @@ def _scatter(call: _Call) -> bool:
         flat, sent = torch.cat([part.reshape(-1) for part in call["input_tensors"][0]]), [size] * call.count
     else:
         flat, sent = output.new_empty(0), [0] * call.count
-    output.copy_(call.exchange(flat, received, sent).reshape(output.shape))
-    return True
+    return _into([output], [call.exchange(flat, received, sent)])
 
 
-def _gather(call: _Call) -> bool:
+def _gather(call: _Call) -> Optional[Finish]:
     (tensor,), root = call["input_tensors"], call["root_rank"]
     size, at_root = tensor.numel(), call.rank == root
     sent = [size if rank == root else 0 for rank in range(call.count)]
     flat = call.exchange(tensor.reshape(-1), [size if at_root else 0] * call.count, sent)
-    if at_root:
-        _copy_parts(call["output_tensors"][0], flat)
-    return True
+    outputs = call["output_tensors"][0] if at_root else []
+    return _into(outputs, [flat], _split(outputs) if at_root else None)
 
 
-def _nothing(_: _Call) -> bool:
+def _send(call: _Call) -> Optional[Finish]:
+    launched = [messages.launch_send(tensor, call.group, call["dst"], call["tag"]) for tensor in call["tensors"]]
+    return _into([], launched)
+
+
+def _receive(call: _Call) -> Optional[Finish]:
+    tensors = call["tensors"]
+    return _into(tensors, [messages.launch_receive(t, call.group, call["src"], call["tag"]) for t in tensors])
+
+
+def _nothing(_: _Call) -> Optional[Finish]:
     """Ranks that wait for each other compute what they would without."""
-    return True
+    return lambda: None
 
 
-_RULES: Dict[str, Callable[[_Call], bool]] = {
+_RULES: Dict[str, Rule] = {
     "allreduce_": _all_reduce,
     "allreduce_coalesced_": _all_reduce,
     "reduce_": _reduce,
@@ -272,5 +270,7 @@ _RULES: Dict[str, Callable[[_Call], bool]] = {
     "alltoall_": _all_to_all,
     "scatter_": _scatter,
     "gather_": _gather,
+    "send": _send,
+    "recv_": _receive,
     "barrier": _nothing,
 }

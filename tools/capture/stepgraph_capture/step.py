@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -88,8 +89,9 @@ class Step:
     def trainable(self) -> List[Slot]:
         return [slot for slot in self.state if slot.trainable]
 
-    def run(self, tensors: Sequence[Tensor], recorder: Recorder) -> Result:
-        """The whole step on these local tensors, one for each of `self.tensors`; parameters among them are leaves."""
+    def run(self, tensors: Sequence[Tensor], recorder: Recorder, is_traced: bool = True) -> Result:
+        """The whole step on these local tensors, one for each of `self.tensors`; parameters among them are leaves.
+        Collectives that write in place are PyTorch's own where it is not traced."""
         given = dict(zip((id(slot) for slot in self.tensors), tensors))
         local = [given[id(slot)] for slot in self.trainable]
         gathered = {shard.fqn for unit in self.units for shard in unit.shards}
@@ -103,7 +105,8 @@ class Step:
         before = dict(state)
         # Backward, too: what checkpoints compute again there reads the state that forward read.
         plain = fsdp.explicit(self.model, self.units, state, recorder)
-        with plain, self.replicas.explicit(recorder), compat.casts_in_forward(), inplace.functional():
+        calls = inplace.functional() if is_traced else nullcontext()
+        with plain, self.replicas.explicit(recorder), compat.casts_in_forward(), calls:
             output = self.replicas.given(*args, **keywords)
             loss, others = self._loss(output, targets)
             gradients = self._gradients(loss, local, recorder)

@@ -37,7 +37,7 @@ def of_the_model(step: Step) -> Answers:
     """PyTorch's own answers: eager forward, loss and autograd."""
     tensors = given(step)
     with seeded(), compat.eager_everywhere():
-        result = step.run(tensors, Recorder(step.model))
+        result = step.run(tensors, Recorder(step.model), is_traced=False)
     outputs = [result.loss, *result.gradients, *result.others.values(), *result.rebound.values()]
     return Answers(outputs, tensors)
 

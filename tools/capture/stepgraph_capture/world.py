@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, TypeVar
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, TypeVar
 
 import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
-from . import compat, recorder, sharding
+from . import compat, messages, recorder, sharding
 from .errors import CaptureError
 
 T = TypeVar("T")
 
 IN_PLACE = (
-    "a collective that works through a handle of this process. Use those of all ranks of a group, "
-    "permute_tensor of torch.distributed._functional_collectives for what goes from rank to rank, or DTensor"
+    "a collective that works through a handle of this process. Use tensors and not objects, recv from a rank that is "
+    "named, plain sums, or functional collectives"
 )
 
 
@@ -31,9 +32,14 @@ def size() -> int:
     return torch.distributed.get_world_size() if is_distributed() else 1
 
 
+def is_one_for_all() -> bool:
+    """Does one process stand for all ranks (backend "fake")?"""
+    return is_distributed() and torch.distributed.get_backend() == "fake"
+
+
 def of_each_rank(value: T) -> List[T]:
-    """What each rank says. All of them have to ask. One process that stands for all (backend "fake") says it alone."""
-    if size() == 1 or torch.distributed.get_backend() == "fake":
+    """What each rank says. All of them have to ask. One process that stands for all says it alone."""
+    if size() == 1 or is_one_for_all():
         return [value] * size()
     found: List[Any] = [None] * size()
     torch.distributed.all_gather_object(found, value)
@@ -57,7 +63,7 @@ def together(work: Callable[[], T]) -> T:
     words = None if failure is None else f"{'' if isinstance(failure, CaptureError) else _kind(failure)}{failure}"
     of_all = of_each_rank(words)
     failed = [rank for rank, text in enumerate(of_all) if text is not None]
-    if failed and is_distributed() and torch.distributed.get_backend() != "fake":
+    if failed and is_distributed() and not is_one_for_all():
         torch.distributed.barrier()  # nobody leaves while another still reads what it said
     if failure is not None:
         raise failure
@@ -85,6 +91,13 @@ def check_agree(graphs: Iterable[fx.Graph]) -> None:
                 )
 
 
+def check_messages(graphs: Iterable[fx.Graph]) -> None:
+    """What a rank sends another receives. One process that stands for all does not know what they receive."""
+    of_ranks = of_each_rank(messages.of_graphs(graphs, rank()))
+    if not is_one_for_all():
+        messages.check_agree(of_ranks)
+
+
 Launch = Tuple[Tuple[int, ...], str, str]  # the group's ranks, what, where
 
 
@@ -96,6 +109,8 @@ def _launches(graphs: Iterable[fx.Graph]) -> List[Launch]:
                 continue
             names = [argument.name for argument in node.target._schema.arguments]
             given = {**dict(zip(names, node.args)), **node.kwargs}
+            if messages.way_of(str(given["group_name"])) is not None:
+                continue
             ranks = tuple(compat.group_ranks(str(given["group_name"])))
             origin = recorder.origin_of(node)
             where = f" for {origin.module}" if origin is not None and origin.module else ""
@@ -124,6 +139,25 @@ def _first_difference(left: List[str], right: List[str]) -> Optional[int]:
 
 def _told(sequence: List[Tuple[str, str]], at: int) -> str:
     return "".join(sequence[at]) if at < len(sequence) else "no more"
+
+
+@contextmanager
+def message_groups(graphs: Iterable[fx.Graph]) -> Iterator[None]:
+    """Within it PyTorch has the groups by which ranks of these graphs send to each other. All of them have to ask."""
+    used = [way for way in map(messages.way_of, group_names(graphs)) if way is not None]
+    ways = {way.name: way for of_rank in of_each_rank(used) for way in of_rank}
+    groups = [(name, compat.new_group(ways[name].ranks)) for name in sorted(ways)]
+    mine = [(name, group) for name, group in groups if rank() in ways[name].ranks]
+    for name, group in mine:
+        compat.name_group(name, group)
+    try:
+        yield
+    finally:
+        for name, _ in mine:
+            compat.forget_group(name)
+    of_each_rank(None)  # a group goes when nobody is in it any more
+    for _, group in mine:
+        torch.distributed.destroy_process_group(group)
 
 
 def describe(meshes: List[Any]) -> Dict[str, Any]:
@@ -158,12 +192,14 @@ def _check_functional(node: fx.Node) -> None:
 
 
 def groups(names: Iterable[str], meshes: List[Any]) -> List[Dict[str, Any]]:
-    """`groups`: the axis is that of the mesh which owns the group, `world` for all ranks, else `group`."""
+    """`groups`: the axis is that of the mesh which owns the group, `world` for all ranks, else `group`; that of
+    messages is their way."""
     axes = _axes_of_groups(meshes)
     found = []
     for name in names:
-        ranks = compat.group_ranks(name)
-        axis = axes.get(name) or ("world" if len(ranks) == size() else "group")
+        way = messages.way_of(name)
+        ranks = way.ranks if way is not None else compat.group_ranks(name)
+        axis = name if way is not None else axes.get(name) or ("world" if len(ranks) == size() else "group")
         found.append({"name": name, "axis": axis, "ranks": ranks})
     return found
 
