@@ -204,6 +204,11 @@ def from_anyone():
     return _Messages(_by_ranks(lambda y: None, lambda y: dist.irecv(y).wait()))
 
 
+def into_what_was_there():
+    kept = torch.empty(2, 4)
+    return _Messages(_by_ranks(lambda y: dist.send(y, 1), lambda y: dist.recv(kept, 0)))
+
+
 def to_itself():
     return _Messages(_by_ranks(lambda y: None, lambda y: dist.isend(y, 1).wait()))
 
@@ -234,6 +239,7 @@ MESSAGES = {
     other_type: "to rank 1, which receives 8 int32 at ",
     other_tag: "with tag 3: each message",
     from_anyone: "recv from a rank that is named",
+    into_what_was_there: "into a tensor that was there before the step, which a graph would hold as a constant",
     to_itself: "rank 1 sends to itself",
 }
 if compat.can_box_work():

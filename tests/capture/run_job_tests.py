@@ -62,9 +62,25 @@ BY_HAND = (  # of by_hand_jobs.py
     ("ring_both_ways", 3),
     ("send_and_receive", 3),
 )
-SOURCES = {**{case: "data_parallel_jobs.py" for case in PARALLEL}, **{case: "by_hand_jobs.py" for case in BY_HAND}}
+PIPELINES = (  # of pipeline_jobs.py
+    ("two_stages", 2),
+    ("one_forward_one_backward", 4),
+    ("gpipe", 2),
+    ("schedule_1f1b", 3),
+    ("interleaved", 2),
+    ("zero_bubble", 2),
+)
+SOURCES = {
+    **{case: "data_parallel_jobs.py" for case in PARALLEL},
+    **{case: "by_hand_jobs.py" for case in BY_HAND},
+    **{case: "pipeline_jobs.py" for case in PIPELINES},
+}
 SHORT = (("fsdp", 2),)
-IN_PLACE = {"in_place", "experts_in_place", "neighbours", "several_at_once", "ring_both_ways", "send_and_receive"}  # collectives through handles
+SCHEDULED = {"gpipe", "schedule_1f1b", "interleaved", "zero_bubble"}
+PIPELINED = {name for name, _ in PIPELINES}
+# Collectives through handles.
+IN_PLACE = {"in_place", "experts_in_place", "neighbours", "several_at_once", "ring_both_ways", "send_and_receive"}
+IN_PLACE |= PIPELINED
 VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 # torch 2.6 has fully_shard on GPUs alone, and gloo of 2.8 sums where it asks for the mean; a capture has the mean.
 SHARDS_ON_CPUS = VERSION >= (2, 11)
@@ -163,11 +179,14 @@ def main():
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     tally = Tally()
-    for name, ranks in ALL + PARALLEL + BY_HAND if options.all or options.names else SHORT:
+    for name, ranks in ALL + PARALLEL + BY_HAND + PIPELINES if options.all or options.names else SHORT:
         if options.names and name not in options.names:
             continue
         if name in IN_PLACE and not compat.can_box_work():
             skip(f"{name}: this torch has no handle that Python can make")
+            continue
+        if name in SCHEDULED and VERSION <= (2, 11):
+            skip(f"{name}: the stages of this torch receive into what they made before the step")
             continue
         if name == "experts_in_place" and VERSION <= (2, 11):
             skip(f"{name}: this torch copies no tensors whose size the data decides")

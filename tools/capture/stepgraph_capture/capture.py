@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import sympy
 import torch
@@ -42,6 +42,7 @@ def capture(
     *,
     kwargs: Optional[Mapping[str, Any]] = None,
     targets: Any = None,
+    train_step: Optional[Callable[..., Any]] = None,
     fake: bool = False,
     title: str = "",
     compress: bool = False,
@@ -58,6 +59,9 @@ def capture(
              one symbol. True: all of them
     kwargs   keyword arguments beside positional `inputs`
     targets  what the loss function compares with; inputs of the graph like `inputs`
+    train_step in place of a loss function: a whole step, of `inputs`, that calls backward itself, as a loop of
+             micro-batches or a pipeline's schedule does; gradients are what it leaves in .grad. Returns the loss,
+             (loss, more tensors), or None on a rank that has none. It runs twice before it is traced
     fake     trace without memory, for a model that does not fit (its parameters may be on "meta", which is
              written as cpu); no values are written
     compress write step.json.gz
@@ -66,27 +70,33 @@ def capture(
     Raises CaptureError. The model, its buffers and the random generator are left as they were.
     """
     folder = os.path.join(out_dir, f"rank{world.rank()}") if world.size() > 1 else out_dir
-    described = (model, loss_fn, inputs, kwargs, targets)
+    described = (model, loss_fn, inputs, kwargs, targets, train_step)
     with write.empty_folders_removed(folder):
         world.of_each_rank(None)  # all have seen which folders are there, before one is made
-        step, traced = world.together(lambda: _first_look(folder, described, dynamic, fake))
+        step = world.together(lambda: _made(folder, described))
+        answers = _of_the_second(step) if train_step is not None and not fake else None
+        traced = world.together(lambda: _trace_somehow(step, dynamic, fake))
         traced = _with_gradients_of_others(step, traced, dynamic, fake)
         document, names = world.together(lambda: _document(step, traced, title))
         world.check_messages(_graphs(traced.module))
         world.check_agree(_graphs(traced.module))
         if not fake:
             with world.message_groups(_graphs(traced.module)):
-                _write_values(step, traced, names, folder)
+                _write_values(step, traced, names, folder, answers)
         path = os.path.join(folder, "step.json.gz" if compress else "step.json")
         write.capture_json(path, document, compress)
     return path
 
 
-def _first_look(folder: str, described: Tuple[Any, ...], dynamic: symbols.Dynamic, fake: bool) -> Tuple[Step, _Traced]:
-    """The step, traced by itself: no rank hears of another meanwhile."""
+def _of_the_second(step: Step) -> values.Answers:
+    """A schedule learns sizes from other ranks in its first step, and may run forward more often in it."""
+    values.of_the_model(step)
+    return values.of_the_model(step)
+
+
+def _made(folder: str, described: Tuple[Any, ...]) -> Step:
     write.make_folder(folder)
-    step = Step(*described)
-    return step, _trace_somehow(step, dynamic, fake)
+    return Step(*described)
 
 
 def _with_gradients_of_others(step: Step, traced: _Traced, dynamic: symbols.Dynamic, fake: bool) -> _Traced:
@@ -165,7 +175,7 @@ def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool = False, sett
         with decisions.answering(answers, settle) if with_values else nullcontext():
             result = step.run(tensors, watcher)
         results.append(result)
-        return (result.loss, *result.gradients, *result.others.values(), *result.rebound.values())
+        return tuple(result.outputs)
 
     try:
         with watcher.recording(), values.seeded(), leftovers.removed(step.model), compat.fakes_of(
@@ -294,7 +304,7 @@ def _inputs(step: Step, traced: _Traced) -> List[Dict[str, Any]]:
 
 def _outputs(step: Step, traced: _Traced) -> Tuple[List[Dict[str, Any]], List[str]]:
     node = next(node for node in traced.module.graph.nodes if node.op == "output")
-    kinds: List[Tuple[str, Optional[Slot]]] = [("loss", None)]
+    kinds: List[Tuple[str, Optional[Slot]]] = [] if traced.result.loss is None else [("loss", None)]
     kinds += [("gradient", slot) for slot in step.trainable]
     kinds += [("other", None)] * len(traced.result.others)
     by_name = {slot.name: slot for slot in step.state}
@@ -388,12 +398,14 @@ def _expressions(traced: _Traced) -> List[Any]:
     return found
 
 
-def _write_values(step: Step, traced: _Traced, names: List[str], folder: str) -> None:
+def _write_values(
+    step: Step, traced: _Traced, names: List[str], folder: str, answers: Optional[values.Answers]
+) -> None:
     """Inputs before the step; outputs and inputs written in place after it."""
     placeholders = [node.name for node in traced.module.graph.nodes if node.op == "placeholder"]
     before = dict(zip(placeholders, (tensor.detach() for tensor in values.given(step))))
     before.update(traced.encoder.constants)
-    model = values.of_the_model(step)
+    model = answers or values.of_the_model(step)
     graph = values.of_the_graph(step, traced.module)
     world.together(lambda: _check_same(names, placeholders, model, graph))
     after = {f"out{i}": value for i, value in enumerate(model.outputs) if value is not None}

@@ -311,9 +311,26 @@ def node_sequence_number(node: Any) -> int:
     return node._sequence_nr()
 
 
-def autograd_nodes(root: Any) -> Iterator[Any]:
-    """The nodes that `root` leads to, each once; leaves, which run nothing, are none of them."""
-    seen, waiting = set(), [root]
+@contextmanager
+def backward_within(around: Callable[[Sequence[Any]], Any]) -> Iterator[None]:
+    """Within it each backward() that the user's code calls, and each grad() of no further derivative, runs within
+    `around` of what it starts from."""
+    original = torch.autograd._engine_run_backward
+
+    def run(roots: Sequence[Any], grads: Any, retain_graph: bool, create_graph: bool, *args: Any, **kwargs: Any) -> Any:
+        with nullcontext() if create_graph else around(roots):
+            return original(roots, grads, retain_graph, create_graph, *args, **kwargs)
+
+    torch.autograd._engine_run_backward = run
+    try:
+        yield
+    finally:
+        torch.autograd._engine_run_backward = original
+
+
+def autograd_nodes(*roots: Any) -> Iterator[Any]:
+    """The nodes that these lead to, each once; leaves, which run nothing, are none of them."""
+    seen, waiting = set(), list(roots)
     while waiting:
         node = waiting.pop()
         if node is None or node in seen or hasattr(node, "variable"):

@@ -2,7 +2,7 @@
 of this process, which no graph holds. While a step is traced here each is the functional one of the same numbers, and,
 where it is waited for, a copy into the tensors that it was given. What two ranks say to each other is in messages.py.
 
-What nobody waits for is waited for at the end of the step. Calls without a rule stay as they are: world.py refuses them.
+What nobody waits for is waited for at the end of the step. Calls without a rule stay, and world.py refuses them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import compat, messages, world
+from . import compat, messages, source, world
+from .errors import CaptureError
 
 Finish = Callable[[], None]
 Rule = Callable[["_Call"], Optional[Finish]]
@@ -80,6 +81,13 @@ def _batch_isend_irecv(p2p_op_list: List[Any]) -> List[Any]:
 
 def _into(outputs: Sequence[Tensor], launched: Sequence[Tensor], parts: Any = None) -> Finish:
     """What is left to do at the wait: each output is what its launch gives, or has `parts` of all of them."""
+    if not all(map(compat.is_fake, outputs)):
+        line = source.user_line()
+        place = f" at {line['file']}:{line['line']}" if line else ""
+        raise CaptureError(
+            f"a collective writes{place} into a tensor that was there before the step, which a graph would "
+            "hold as a constant: make it (torch.empty) in each step"
+        )
 
     def finish() -> None:
         with torch.no_grad(), compat.version_kept(outputs):

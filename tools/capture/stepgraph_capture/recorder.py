@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
-from torch import Tensor, fx, nn
+from torch import fx, nn
 from torch.nn.modules import module as module_hooks
 
 from . import compat, source
@@ -64,14 +64,14 @@ class Recorder:
         return self.inside(self._names.get(id(module), ""))
 
     @contextmanager
-    def backward(self, loss: Tensor) -> Iterator[None]:
-        """Nodes made here are of the backward pass that starts at `loss`."""
-        handles = self._watch(loss.grad_fn)
-        self._backward = True
+    def backward(self, roots: Sequence[Any]) -> Iterator[None]:
+        """Nodes made here are of the backward pass that starts at these tensors, or edges of autograd's graph."""
+        handles = self._watch([getattr(root, "grad_fn", None) or getattr(root, "node", None) for root in roots])
+        before, self._backward = self._backward, True
         try:
             yield
         finally:
-            self._backward = False
+            self._backward = before
             for handle in handles:
                 handle.remove()
 
@@ -95,11 +95,11 @@ class Recorder:
     def _leave(self, *_: Any) -> None:
         self._modules.pop()
 
-    def _watch(self, root: Any) -> List[Any]:
-        """Hooks before and after each autograd node that `root` leads to. What runs between two of them is the sum of
+    def _watch(self, roots: List[Any]) -> List[Any]:
+        """Hooks before and after each autograd node that these lead to. What runs between two of them is the sum of
         gradients that meet, which belongs to no forward op."""
         handles = []
-        for node in compat.autograd_nodes(root):
+        for node in compat.autograd_nodes(*roots):
             number = compat.node_sequence_number(node)
             handles.append(node.register_prehook(lambda *_, number=number: self._running.append(number)))
             handles.append(node.register_hook(self._done))

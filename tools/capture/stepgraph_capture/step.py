@@ -44,32 +44,58 @@ class Result:
     """What a step returns: the loss, a gradient or None for each trainable slot, and other things that the user's loss
     function returned."""
 
-    loss: Tensor
+    loss: Optional[Tensor]  # a rank's own step may have none
     gradients: List[Optional[Tensor]]
     others: Dict[str, Tensor]
     rebound: Dict[str, Tensor]  # buffers that the model assigned anew, by name
 
+    @property
+    def outputs(self) -> List[Optional[Tensor]]:
+        loss = [] if self.loss is None else [self.loss]
+        return [*loss, *self.gradients, *self.others.values(), *self.rebound.values()]
+
 
 class Step:
-    """A model, its loss function and one batch."""
+    """A model, its loss function and one batch; in place of the function perhaps a step that calls backward itself."""
 
     def __init__(
-        self, model: nn.Module, loss_fn: Loss, inputs: Any, kwargs: Optional[Mapping[str, Any]], targets: Any
+        self,
+        model: nn.Module,
+        loss_fn: Loss,
+        inputs: Any,
+        kwargs: Optional[Mapping[str, Any]],
+        targets: Any,
+        train_step: Optional[Callable[..., Any]] = None,
     ) -> None:
         wrappers.check(model)
         self.replicas = Replicas(model)
         self.model = self.replicas.model  # inside of DistributedDataParallel; its names are the capture's
         self.units = compat.fsdp_units(self.model)
         self.loss_fn = loss_fn
+        self.train_step = train_step
         args, keywords = _arguments(inputs, kwargs)
         self._batch = (args, keywords, targets)
         self.state = _state_of(self.model)
         leaves, self._shape = pytree.tree_flatten(self._batch)
-        self.inputs = [Slot(name, "input", leaf) for name, leaf in zip(_leaf_names(self.model, self._batch), leaves)]
+        callee = self.model.forward if train_step is None else train_step
+        self.inputs = [Slot(name, "input", leaf) for name, leaf in zip(_leaf_names(callee, self._batch), leaves)]
         if len(self.inputs) != len(leaves):
             raise CaptureError("the inputs have a structure whose parts have no names")
         if not any(slot.trainable for slot in self.state):
             raise CaptureError("no parameter of the model requires a gradient: there is no training step to capture")
+        if train_step is not None:
+            self._check_own()
+
+    def _check_own(self) -> None:
+        if self.loss_fn is not None or self._batch[2] is not None:
+            raise CaptureError("train_step= computes the loss itself: give what it takes in inputs=, and no loss_fn=")
+        shards = next((slot.name for slot in self.slots if slot.is_tensor and sharding.is_sharded(slot.value)), None)
+        if self.units or self.replicas or shards is not None:
+            raise CaptureError(
+                "train_step= with DistributedDataParallel, fully_shard or DTensor is not supported, as what the step "
+                "finds in .grad is not what it finds there in the job: reduce gradients in the step itself, or capture "
+                f"with loss_fn={f' ({shards} is sharded)' if shards else ''}"
+            )
 
     @property
     def slots(self) -> List[Slot]:
@@ -107,9 +133,15 @@ class Step:
         plain = fsdp.explicit(self.model, self.units, state, recorder)
         calls = inplace.functional() if is_traced else nullcontext()
         with plain, self.replicas.explicit(recorder), compat.casts_in_forward(), calls:
-            output = self.replicas.given(*args, **keywords)
-            loss, others = self._loss(output, targets)
-            gradients = self._gradients(loss, local, recorder)
+            if self.train_step is not None:
+                loss, others = self._run_own(args, keywords, recorder)
+                gradients = _taken(local)
+                for slot, gradient in zip(self.trainable, gradients):
+                    _check_dense(slot, gradient)
+            else:
+                output = self.replicas.given(*args, **keywords)
+                loss, others = self._loss(output, targets)
+                gradients = self._gradients(loss, local, recorder)
         buffers = [slot.name for slot in self.state if slot.kind == "buffer"]
         rebound = {name: sharding.part(state[name]) for name in buffers if state[name] is not before[name]}
         return Result(loss, gradients, others, rebound)
@@ -119,27 +151,50 @@ class Step:
             found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", output)
         else:
             found = self.loss_fn(output) if targets is None else self.loss_fn(output, targets)
-        others: Dict[str, Tensor] = {}
-        if isinstance(found, tuple) and len(found) == 2:
-            found, more = found
-            leaves, _ = pytree.tree_flatten(more)
-            tensors = [sharding.plain(leaf) for leaf in leaves if isinstance(leaf, Tensor)]
-            others = {f"other{i}": tensor for i, tensor in enumerate(tensors)}
+        found, others = _apart(found)
         _check_loss(found, self.loss_fn)
         return sharding.plain(found), others
 
+    def _run_own(self, args: Any, keywords: Any, recorder: Recorder) -> Tuple[Optional[Tensor], Dict[str, Tensor]]:
+        """Forward and backward as the user's code mixes them. It may return no loss."""
+        assert self.train_step is not None
+        with compat.backward_within(recorder.backward):
+            found, others = _apart(self.train_step(*args, **keywords))
+        if found is not None and (not isinstance(found, Tensor) or found.numel() != 1):
+            raise CaptureError(
+                "train_step returned no tensor of one number: it returns the loss, (loss, more tensors), or None on a "
+                "rank that has none"
+            )
+        return found, others
+
     def _gradients(self, loss: Tensor, parameters: List[Tensor], recorder: Recorder) -> List[Optional[Tensor]]:
         seed = torch.ones_like(loss)
-        with recorder.backward(loss), torch.autocast(loss.device.type, enabled=False):
+        with recorder.backward([loss]), torch.autocast(loss.device.type, enabled=False):
             found = _pulled_back(loss, seed, parameters)
         gradients: List[Optional[Tensor]] = []
         with recorder.after_backward():
             for slot, parameter, gradient in zip(self.trainable, parameters, found):
-                if gradient is not None and gradient.layout != torch.strided:
-                    raise CaptureError(f"the gradient of {slot.name} is sparse, which no graph holds: sparse=False in its module")
+                _check_dense(slot, gradient)
                 with recorder.inside(slot.name.rpartition(".")[0]):
                     gradients.append(self.replicas.average(slot.name, parameter, gradient))
         return gradients
+
+
+def _apart(found: Any) -> Tuple[Any, Dict[str, Tensor]]:
+    """The loss, and more tensors that are beside it."""
+    if not isinstance(found, tuple) or len(found) != 2:
+        return found, {}
+    leaves, _ = pytree.tree_flatten(found[1])
+    tensors = [sharding.plain(leaf) for leaf in leaves if isinstance(leaf, Tensor)]
+    return found[0], {f"other{i}": tensor for i, tensor in enumerate(tensors)}
+
+
+def _taken(parameters: List[Tensor]) -> List[Optional[Tensor]]:
+    """What backward left in them."""
+    found = [parameter.grad for parameter in parameters]
+    for parameter in parameters:
+        parameter.grad = None
+    return found
 
 
 def _pulled_back(loss: Tensor, seed: Tensor, parameters: List[Tensor]) -> Sequence[Optional[Tensor]]:
@@ -152,10 +207,14 @@ def _pulled_back(loss: Tensor, seed: Tensor, parameters: List[Tensor]) -> Sequen
         return found[: len(parameters)]
     # Its backward runs one of its own, which adds to what the leaves have: autograd.grad, which never does, refuses it.
     torch.autograd.backward(loss, seed)
-    found = [parameter.grad for parameter in parameters]
-    for parameter in parameters:
-        parameter.grad = None
-    return found
+    return _taken(parameters)
+
+
+def _check_dense(slot: Slot, gradient: Optional[Tensor]) -> None:
+    if gradient is not None and gradient.layout != torch.strided:
+        raise CaptureError(
+            f"the gradient of {slot.name} is sparse, which no graph holds: sparse=False in its module"
+        )
 
 
 def _check_loss(loss: Any, loss_fn: Loss) -> None:
@@ -197,10 +256,10 @@ def _state_of(model: nn.Module) -> List[Slot]:
     return list(slots.values())
 
 
-def _leaf_names(model: nn.Module, batch: Tuple[Tuple[Any, ...], Dict[str, Any], Any]) -> List[str]:
-    """`input_ids`, `mask.full`, `targets`: as the signature of forward calls them, then down the structure."""
+def _leaf_names(callee: Callable[..., Any], batch: Tuple[Tuple[Any, ...], Dict[str, Any], Any]) -> List[str]:
+    """`input_ids`, `mask.full`, `targets`: as the signature of what is called has them, then down the structure."""
     args, keywords, targets = batch
-    parameters = list(inspect.signature(model.forward).parameters.values())
+    parameters = list(inspect.signature(callee).parameters.values())
     positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     star = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "args")
     names = [positional[i] if i < len(positional) else f"{star}.{i - len(positional)}" for i in range(len(args))]

@@ -38,8 +38,7 @@ def of_the_model(step: Step) -> Answers:
     tensors = given(step)
     with seeded(), compat.eager_everywhere():
         result = step.run(tensors, Recorder(step.model), is_traced=False)
-    outputs = [result.loss, *result.gradients, *result.others.values(), *result.rebound.values()]
-    return Answers(outputs, tensors)
+    return Answers(result.outputs, tensors)
 
 
 def of_the_graph(step: Step, module: fx.GraphModule) -> Answers:
