@@ -46,19 +46,19 @@ bool contiguous(const std::vector<int64_t>& shape, const std::vector<int64_t>& s
 
 ViewAnswer answer(bool yes) { return yes ? ViewAnswer::yes : ViewAnswer::no; }
 
+// By numbers where they are known: ranks ask at once, and may not add expressions to the pool that they share.
+ViewAnswer contiguous_is_view(Pool& pool, const Type& from, const SizeValues* values) {
+  auto shape = numbers(pool, from.shape, values), stride = numbers(pool, from.stride, values);
+  if (shape && stride) return answer(contiguous(*shape, *stride));
+  return contiguous_for_all(pool, from) ? ViewAnswer::yes : ViewAnswer::maybe;
+}
+
 ViewAnswer reshape_is_view(Pool& pool, const Type& from, const Type& to, const SizeValues* values) {
-  if (from.shape == to.shape || contiguous_for_all(pool, from)) return ViewAnswer::yes;
+  if (from.shape == to.shape || contiguous_is_view(pool, from, values) == ViewAnswer::yes) return ViewAnswer::yes;
   auto shape = numbers(pool, from.shape, values), stride = numbers(pool, from.stride, values);
   auto new_shape = numbers(pool, to.shape, values);
   if (!shape || !stride || !new_shape) return ViewAnswer::maybe;
   return answer(can_view(*shape, *stride, *new_shape));
-}
-
-ViewAnswer contiguous_is_view(Pool& pool, const Type& from, const SizeValues* values) {
-  if (contiguous_for_all(pool, from)) return ViewAnswer::yes;
-  auto shape = numbers(pool, from.shape, values), stride = numbers(pool, from.stride, values);
-  if (!shape || !stride) return ViewAnswer::maybe;
-  return answer(contiguous(*shape, *stride));
 }
 
 const Arg* argument(const Graph& graph, NodeId n, std::string_view name) {

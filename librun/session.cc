@@ -30,6 +30,9 @@ class Session {
     std::optional<WatchdogThread> watchdog;
     if (options_.timeout_s > 0)
       watchdog.emplace(job_, pointers(), options_.timeout_s, [&](Error e) { end_stuck(std::move(e)); });
+    // Here, one after the other: what a session asks of its graph may add expressions to the pool that ranks share.
+    for (size_t i = 0; i < comms_.size(); ++i)
+      ranks_[i] = std::make_unique<RankSession>(job_, *comms_[i], options_, init_ ? &*init_ : nullptr, start_);
     Status status = run_ranks(comms_, [&](Communicator& comm) { return run_rank(comm); });
     finished_ = true;
     for (const auto& rank : ranks_)
@@ -48,7 +51,6 @@ class Session {
   Status run_rank(Communicator& comm) {
     auto at = std::ranges::find(comms_, &comm, &std::unique_ptr<Communicator>::get);
     auto& rank = ranks_[static_cast<size_t>(at - comms_.begin())];
-    rank = std::make_unique<RankSession>(job_, comm, options_, init_ ? &*init_ : nullptr, start_);
     SG_TRY(rank->prepare());
     SG_TRY(comm.exchange("ready"));
     comm.heartbeat().enter(Heartbeat::running);

@@ -106,6 +106,21 @@ TEST_CASE("what strides cannot decide may alias, and numbers decide it") {
   CHECK(h.same("r", "x"));
 }
 
+// Ranks share the pool, and ask at once.
+TEST_CASE("what numbers decide adds no expression to the pool") {
+  SizeValues six = [](StrId) -> std::optional<int64_t> { return 6; };
+  const AliasOptions options[] = {{}, {&six}};
+  const char* sizes[] = {"5, 7, 9", "s0, 7, 9"};
+  for (size_t i = 0; i < 2; ++i) {
+    const Job job =
+        parse("sg 1.0\ngraph rank *\n  symbol s0 input [2, inf] hint 6\n  input %x : f32[" + std::string(sizes[i]) +
+              "] \"x\"\n  %c = aten.contiguous(%x) : f32[" + sizes[i] + "]\n  output %c\n");
+    const size_t before = job.pool->exprs.size();
+    const AliasAnalysis alias(*job.programs[0], job.programs[0]->graph, options[i]);
+    CHECK(job.pool->exprs.size() == before);
+  }
+}
+
 TEST_CASE("ops without a row may alias and write all they take") {
   Fixture f(R"(graph rank *
   input %x : f32[4] "x"
