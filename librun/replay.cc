@@ -134,7 +134,7 @@ Status replay_step(GraphRun& recorded, GraphRun& wide, size_t i) {
     const Tensor& from = recorded.values().tensors[v.index];
     Tensor& to = wide.values().tensors[v.index];
     if (from.is_none() || to.is_none()) continue;
-    cpu::copy(wide.team(), to, from);
+    if (has_settled_results(graph, wide.step_node(i))) cpu::copy(wide.team(), to, from);  // else at the wait
   }
   if (exact == node.result_count || node.result_count == 0) return ok_status();
   if (copies_bits)
