@@ -77,14 +77,14 @@ ValueId loss_of(const Graph& graph) {
 
 }  // namespace
 
-RankSession::RankSession(const Job& job, Communicator& comm, const SessionOptions& options, const InitPlan* init,
-                         Profile::Clock::time_point start)
+RankSession::RankSession(const Job& job, Communicator& comm, const AliasAnalysis& alias, const SessionOptions& options,
+                         const InitPlan* init, Profile::Clock::time_point start)
     : job_(job),
       comm_(comm),
       options_(options),
       init_(init),
       run_(job, comm.rank(), options.rank, &comm),
-      alias_(run_.program(), run_.graph()) {
+      alias_(alias) {
   values_ = {[this](ValueId v) { return run_.tensor(v); }, [this](ValueId v) { return run_.number(v); }};
   report_.rank = comm.rank();
   if (options.profile) observers_.add(&profile_.emplace(job, comm.rank(), start));

@@ -17,8 +17,8 @@ namespace sg {
 class RankSession {
  public:
   // `init`: null = every input is given.
-  RankSession(const Job& job, Communicator& comm, const SessionOptions& options, const InitPlan* init,
-              Profile::Clock::time_point start);
+  RankSession(const Job& job, Communicator& comm, const AliasAnalysis& alias, const SessionOptions& options,
+              const InitPlan* init, Profile::Clock::time_point start);
 
   // Inputs, sizes, plan, memory. Nothing has run when it fails.
   Status prepare();
@@ -58,7 +58,7 @@ class RankSession {
   const SessionOptions& options_;
   const InitPlan* init_;
   RankRun run_;
-  AliasAnalysis alias_;
+  const AliasAnalysis& alias_;  // of its program
   RunValues values_;
   std::optional<InputSet> inputs_;
   ObserverList observers_;

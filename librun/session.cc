@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -24,15 +25,16 @@ class Session {
       : job_(job), comms_(comms), options_(options), ranks_(comms.size()) {
     if (options.init_seed && options.compared_to) like_.emplace(*options.compared_to);
     if (options.init_seed) init_.emplace(job, like_ ? &*like_ : nullptr);
+    for (const auto& comm : comms) {
+      const Program* program = job.program_of(comm->rank());
+      if (auto& alias = alias_[program]; !alias) alias = std::make_unique<AliasAnalysis>(*program, program->graph);
+    }
   }
 
   Result<SessionReport> run() {
     std::optional<WatchdogThread> watchdog;
     if (options_.timeout_s > 0)
       watchdog.emplace(job_, pointers(), options_.timeout_s, [&](Error e) { end_stuck(std::move(e)); });
-    // Here, one after the other: what a session asks of its graph may add expressions to the pool that ranks share.
-    for (size_t i = 0; i < comms_.size(); ++i)
-      ranks_[i] = std::make_unique<RankSession>(job_, *comms_[i], options_, init_ ? &*init_ : nullptr, start_);
     Status status = run_ranks(comms_, [&](Communicator& comm) { return run_rank(comm); });
     finished_ = true;
     for (const auto& rank : ranks_)
@@ -51,6 +53,8 @@ class Session {
   Status run_rank(Communicator& comm) {
     auto at = std::ranges::find(comms_, &comm, &std::unique_ptr<Communicator>::get);
     auto& rank = ranks_[static_cast<size_t>(at - comms_.begin())];
+    rank = std::make_unique<RankSession>(job_, comm, *alias_.at(job_.program_of(comm.rank())), options_,
+                                         init_ ? &*init_ : nullptr, start_);
     SG_TRY(rank->prepare());
     SG_TRY(comm.exchange("ready"));
     comm.heartbeat().enter(Heartbeat::running);
@@ -97,6 +101,8 @@ class Session {
   Profile::Clock::time_point start_ = Profile::Clock::now();
   std::vector<std::unique_ptr<RankSession>> ranks_;
   std::optional<InitPlan> like_, init_;
+  // Made before ranks run side by side, as they may add expressions to the pool that all share.
+  std::map<const Program*, std::unique_ptr<AliasAnalysis>> alias_;
   std::atomic<bool> finished_{false};
   std::mutex lock_;
   SessionReport report_;
