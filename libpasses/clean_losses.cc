@@ -17,8 +17,8 @@ constexpr size_t kLossArgs = 5;  // self, target, weight, reduction, ignore_inde
 struct Loss {
   NodeId softmax, forward;
   NodeId backward, softmax_backward;  // none: there is no backward
-  std::vector<NodeId> views;          // of the gradient, up to
-  NodeId cast;                        // to the type of the scores; may be none
+  std::vector<NodeId> views;          // of the gradient, between it and its cast
+  NodeId cast;                        // of the gradient to the type of the scores; may be none
 };
 
 class LossFolder {
