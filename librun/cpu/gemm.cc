@@ -289,6 +289,8 @@ void gemm(KernelCall& call, std::span<const Gemm> products) {
     Run(call, products, FmaEngine<double>(products[0].isa, chain)).run();
   } else if (dtype == DType::f32 && !chain) {
     gemm_f32(call, products);
+  } else if (dtype == DType::bf16 && products[0].pairs && !chain) {
+    Run(call, products, FmaEngine<Bf16Pair>(products[0].isa, false)).run();
   } else {
     Run(call, products, FmaEngine<float>(products[0].isa, chain)).run();
   }

@@ -7,8 +7,9 @@
 //           f32, and rounded once, at the end.
 // Bits      An element depends on its row of a, its column of b, and the numerics; not on threads, on M and N, or on
 //           strides: rows computed in slices are the rows of the whole. See gemm_tile.h. Fast products of f32 use
-//           matrix units where the processor has them, which sum up in another order (gemm_units.h), k deciding;
-//           otherwise bits do not depend on the machine.
+//           matrix units where the processor has them, which sum up in another order (gemm_units.h), k deciding; fast
+//           products of bf16 take two k at a time where it has pairs of them, and numbers and sums below 2^-126 for
+//           zero. Otherwise bits do not depend on the machine.
 // Memory    packed blocks of a few MB a thread, whatever the size of the operands.
 #pragma once
 
@@ -26,6 +27,7 @@ struct Gemm {
   Scalar alpha = Scalar::integer(1), beta = Scalar::integer(0);  // beta 0: self is not read
   Isa isa = best_isa();                                          // others for tests
   Units units = best_units();                                    // for fast products of f32; others for tests
+  bool pairs = has_bf16_pairs();                                 // for fast products of bf16
 };
 
 // REQUIRES: out, a, b and self (when given) have the same batch axes, and sizes that fit.

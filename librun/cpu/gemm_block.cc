@@ -9,8 +9,9 @@ namespace sg::cpu {
 namespace {
 
 // A tile at the right edge of a result: computed beside it.
-template <class T>
-void run_edge_tile(const TileKernels<T>& kernels, Tile<T> tile, int64_t rows, int64_t columns) {
+template <class P>
+void run_edge_tile(const TileKernels<P>& kernels, Tile<P> tile, int64_t rows, int64_t columns) {
+  using T = typename Packing<P>::Sum;
   alignas(64) T edge[kMaxTileRows * kMaxTileColumns] = {};
   T* c = std::exchange(tile.c, edge);
   int64_t step = std::exchange(tile.c_step, kMaxTileColumns);
@@ -20,45 +21,64 @@ void run_edge_tile(const TileKernels<T>& kernels, Tile<T> tile, int64_t rows, in
   for (int64_t i = 0; i < rows; ++i) std::copy_n(edge + i * kMaxTileColumns, columns, c + i * step);
 }
 
-template <class T>
-void pack_panel(const TileKernels<T>& kernels, const MatrixView& b, int64_t k, int64_t columns, T* to) {
+template <class P>
+int64_t packed_depth(int64_t k) {
+  return (k + Packing<P>::kDepth - 1) / Packing<P>::kDepth;
+}
+
+template <class P>
+void pack_panel(const TileKernels<P>& kernels, const MatrixView& b, int64_t k, int64_t columns, P* to) {
   int64_t width = kernels.columns;
-  pack_block(kernels, b, k, columns, to, width);
+  pack_right(kernels, b, k, columns, to, width);
   if (columns < width)
-    for (int64_t i = 0; i < k; ++i) std::fill(to + i * width + columns, to + (i + 1) * width, T(0));
+    for (int64_t i = 0; i < packed_depth<P>(k); ++i) std::fill(to + i * width + columns, to + (i + 1) * width, P{});
+}
+
+// B as it lies, where packing it for one tile of rows would cost more than it saves. Null: it has to be packed.
+template <class P>
+const P* unpacked(const MatrixView& b, int64_t tiles, int64_t columns, int64_t width) {
+  if constexpr (Packing<P>::kDepth == 1)
+    if (tiles == 1 && columns == width && b.column_step == 1 && b.dtype == kTileType<P>)
+      return reinterpret_cast<const P*>(b.data);
+  return nullptr;
 }
 
 }  // namespace
 
-template <class T>
-void pack_a(const TileKernels<T>& kernels, const MatrixView& a, int64_t rows, int64_t k, T* to) {
-  for (int64_t k0 = 0; k0 < k; k0 += kSumBlock, to += rows * kPackedRow)
-    pack_block(kernels, a.at(0, k0), rows, std::min(kSumBlock, k - k0), to, kPackedRow);
+template <class P>
+void pack_a(const TileKernels<P>& kernels, const MatrixView& a, int64_t rows, int64_t k, P* to) {
+  constexpr int64_t kRow = Packing<P>::kRow;
+  for (int64_t k0 = 0; k0 < k; k0 += kSumBlock, to += rows * kRow)
+    pack_left(kernels, a.at(0, k0), rows, std::min(kSumBlock, k - k0), to, kRow);
 }
 
-template <class T>
-void multiply_packed(const TileKernels<T>& kernels, const T* a, int64_t rows, const MatrixView& b, int64_t columns,
-                     int64_t k, Starts start, T* c, int64_t c_step, bool padded, T* panel) {
+template <class P>
+void multiply_packed(const TileKernels<P>& kernels, const P* a, int64_t rows, const MatrixView& b, int64_t columns,
+                     int64_t k, Starts start, typename Packing<P>::Sum* c, int64_t c_step, bool padded, P* panel) {
+  constexpr int64_t kRow = Packing<P>::kRow;
   int64_t tiles = (rows + kernels.rows - 1) / kernels.rows, width = kernels.columns;
   for (int64_t j = 0; j < columns; j += width) {
     int64_t count = std::min(width, columns - j);
-    const T* block = a;
+    const P* block = a;
     TileStart now = start.first;
-    for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += kSumBlock, block += rows * kPackedRow, now = start.later) {
+    for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += kSumBlock, block += rows * kRow, now = start.later) {
       int64_t length = std::min(kSumBlock, k - k0);
       MatrixView part = b.at(k0, j);
-      // For one tile of rows packing would cost more than it saves.
-      bool direct = tiles == 1 && count == width && part.column_step == 1 && part.dtype == kTileType<T>;
+      const P* direct = unpacked<P>(part, tiles, count, width);
       if (!direct) pack_panel(kernels, part, length, count, panel);
-      const T* panel_b = direct ? reinterpret_cast<const T*>(part.data) : panel;
       Prefetch next;
       if (k0 + kSumBlock < k) next = Prefetch(b.at(k0 + kSumBlock, j), std::min(kSumBlock, k - k0 - kSumBlock), count);
       else if (j + width < columns)
         next = Prefetch(b.at(0, j + width), std::min(kSumBlock, k), std::min(width, columns - j - width));
       for (int64_t t = 0, i = 0; t < tiles; ++t) {
         int64_t tile_rows = rows / tiles + (t < rows % tiles);
-        Tile<T> tile{
-            block + i * kPackedRow, panel_b, direct ? part.row_step : width, length, c + i * c_step + j, c_step, now};
+        Tile<P> tile{block + i * kRow,
+                     direct ? direct : panel,
+                     direct ? part.row_step : width,
+                     packed_depth<P>(length),
+                     c + i * c_step + j,
+                     c_step,
+                     now};
         next.issue(next.lines() / tiles + 1);
         if (!padded && count < width) run_edge_tile(kernels, tile, tile_rows, count);
         else kernels.run[tile_rows - 1](tile);
@@ -66,19 +86,6 @@ void multiply_packed(const TileKernels<T>& kernels, const T* a, int64_t rows, co
       }
     }
   }
-}
-
-template <class T>
-void store_block(const T* from, int64_t step, const MatrixView& out, int64_t rows, int64_t columns) {
-  visit_floating(out.dtype, [&]<class Out>() {
-    auto* to = reinterpret_cast<Out*>(const_cast<std::byte*>(out.data));
-    for (int64_t i = 0; i < rows; ++i, from += step, to += out.row_step)
-      if (out.column_step == 1)
-        for (int64_t j = 0; j < columns; ++j) to[j] = static_cast<Out>(static_cast<Compute<Out>>(from[j]));
-      else
-        for (int64_t j = 0; j < columns; ++j)
-          to[j * out.column_step] = static_cast<Out>(static_cast<Compute<Out>>(from[j]));
-  });
 }
 
 MatrixView matrix_of(const Tensor& t, int64_t entry) {
@@ -92,13 +99,13 @@ MatrixView matrix_of(const Tensor& t, int64_t entry) {
   return v;
 }
 
-#define SG_INSTANTIATE(T)                                                                                              \
-  template void pack_a(const TileKernels<T>&, const MatrixView&, int64_t, int64_t, T*);                                \
-  template void multiply_packed(const TileKernels<T>&, const T*, int64_t, const MatrixView&, int64_t, int64_t, Starts, \
-                                T*, int64_t, bool, T*);                                                                \
-  template void store_block(const T*, int64_t, const MatrixView&, int64_t, int64_t);
+#define SG_INSTANTIATE(P)                                                                                              \
+  template void pack_a(const TileKernels<P>&, const MatrixView&, int64_t, int64_t, P*);                                \
+  template void multiply_packed(const TileKernels<P>&, const P*, int64_t, const MatrixView&, int64_t, int64_t, Starts, \
+                                Packing<P>::Sum*, int64_t, bool, P*);
 SG_INSTANTIATE(float)
 SG_INSTANTIATE(double)
+SG_INSTANTIATE(Bf16Pair)
 #undef SG_INSTANTIATE
 
 }  // namespace sg::cpu

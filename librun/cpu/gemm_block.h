@@ -9,12 +9,15 @@
 
 namespace sg::cpu {
 
-// A packed for tiles: [sum blocks, rows, kPackedRow]. A block of at most kSumBlock columns may just as well be written
+// A packed for tiles: [sum blocks, rows, Packing<P>::kRow]. A block of at most kSumBlock columns may just as well be written
 // in that layout where it is made.
-inline int64_t packed_a_size(int64_t rows, int64_t k) { return (k + kSumBlock - 1) / kSumBlock * rows * kPackedRow; }
+template <class P = float>
+int64_t packed_a_size(int64_t rows, int64_t k) {
+  return (k + kSumBlock - 1) / kSumBlock * rows * Packing<P>::kRow;
+}
 
-template <class T>
-void pack_a(const TileKernels<T>& kernels, const MatrixView& a, int64_t rows, int64_t k, T* to);
+template <class P>
+void pack_a(const TileKernels<P>& kernels, const MatrixView& a, int64_t rows, int64_t k, P* to);
 
 // Elements of the space that multiply_packed packs a panel of B into.
 inline constexpr int64_t kPanelSize = kSumBlock * kMaxTileColumns;
@@ -30,13 +33,9 @@ struct Starts {
 
 // c (start)= a @ b: a packed [rows, k], b [k, columns]. With `padded`, rows of c have room for padded_columns(columns),
 // and what lies behind the last column is zero or stays.
-template <class T>
-void multiply_packed(const TileKernels<T>& kernels, const T* a, int64_t rows, const MatrixView& b, int64_t columns,
-                     int64_t k, Starts start, T* c, int64_t c_step, bool padded, T* panel);
-
-// out[i, j] = from[i * step + j], rounded to out's type.
-template <class T>
-void store_block(const T* from, int64_t step, const MatrixView& out, int64_t rows, int64_t columns);
+template <class P>
+void multiply_packed(const TileKernels<P>& kernels, const P* a, int64_t rows, const MatrixView& b, int64_t columns,
+                     int64_t k, Starts start, typename Packing<P>::Sum* c, int64_t c_step, bool padded, P* panel);
 
 // One batch entry of a tensor whose last two axes are a matrix; `entry` counts the axes before in row-major order.
 MatrixView matrix_of(const Tensor& t, int64_t entry);

@@ -13,28 +13,29 @@ constexpr int64_t kStreamSums = 1 << 20;  // sums that no cache would keep until
 
 }  // namespace
 
-template <class T>
-int64_t FmaEngine<T>::row_limit(int64_t k) const {
+template <class P>
+int64_t FmaEngine<P>::row_limit(int64_t k) const {
   int64_t blocks = std::clamp<int64_t>((k + kSumBlock - 1) / kSumBlock, 1, kGemmDepth / kSumBlock);
-  return kFmaBytes / (blocks * kPackedRow * static_cast<int64_t>(sizeof(T)));
+  return kFmaBytes / (blocks * Packing<P>::kRow * static_cast<int64_t>(sizeof(P)));
 }
 
-template <class T>
-void FmaEngine<T>::pack_rows(const GemmBlock<T>& block, GemmDepth depth, int64_t begin, int64_t end, T* a) const {
-  T* to = a + begin * kPackedRow;
-  for (int64_t k = depth.begin; k < depth.end; k += kSumBlock, to += block.rows() * kPackedRow)
-    pack_block(kernels_, block.job->a.at(block.i0 + begin, k), end - begin, std::min(kSumBlock, depth.end - k), to,
-               kPackedRow);
+template <class P>
+void FmaEngine<P>::pack_rows(const GemmBlock<Sum>& block, GemmDepth depth, int64_t begin, int64_t end, P* a) const {
+  constexpr int64_t kRow = Packing<P>::kRow;
+  P* to = a + begin * kRow;
+  for (int64_t k = depth.begin; k < depth.end; k += kSumBlock, to += block.rows() * kRow)
+    pack_left(kernels_, block.job->a.at(block.i0 + begin, k), end - begin, std::min(kSumBlock, depth.end - k), to,
+              kRow);
 }
 
-template <class T>
-void FmaEngine<T>::pack_row(const GemmJob& job, int64_t row, GemmDepth depth, T* a) const {
-  pack_block(kernels_, job.a.at(row, depth.begin), 1, depth.size(), a, kPackedRow);
+template <class P>
+void FmaEngine<P>::pack_row(const GemmJob& job, int64_t row, GemmDepth depth, P* a) const {
+  pack_left(kernels_, job.a.at(row, depth.begin), 1, depth.size(), a, Packing<P>::kRow);
 }
 
-template <class T>
-void FmaEngine<T>::multiply(const GemmBlock<T>& block, GemmDepth depth, GemmColumns columns, const T* a,
-                            T* panel) const {
+template <class P>
+void FmaEngine<P>::multiply(const GemmBlock<Sum>& block, GemmDepth depth, GemmColumns columns, const P* a,
+                            P* panel) const {
   const GemmJob& job = *block.job;
   TileStart later = chain_ ? TileStart::chain : TileStart::add;
   TileStart start = depth.begin > 0 ? later : job.added ? TileStart::add : TileStart::zero;
@@ -44,6 +45,7 @@ void FmaEngine<T>::multiply(const GemmBlock<T>& block, GemmDepth depth, GemmColu
 
 template class FmaEngine<float>;
 template class FmaEngine<double>;
+template class FmaEngine<Bf16Pair>;
 
 int64_t UnitEngine::row_limit(int64_t k) const {
   int64_t row_bytes = product(std::clamp<int64_t>(k, 1, kGemmDepth)).row_tile_size() / kUnitLines *

@@ -47,30 +47,31 @@ struct GemmColumns {  // of a block
 inline constexpr int64_t kGemmDepth = 3 * kSumBlock;  // k packed at a time; matrix units start their sums anew for each
 
 // Sums are gemm_tile.h's, on every instruction set.
-template <class T>
+template <class P>  // float, double, Bf16Pair
 class FmaEngine {
  public:
-  using Sum = T;
-  using Packed = T;
+  using Sum = typename Packing<P>::Sum;
+  using Packed = P;
   static constexpr int64_t kAddedDepth = kSumBlock;  // k of one sum
   static constexpr bool kAddsSelf = false;
 
-  FmaEngine(Isa isa, bool chain) : kernels_(tile_kernels<T>(isa)), chain_(chain) {}
+  FmaEngine(Isa isa, bool chain) : kernels_(tile_kernels<P>(isa)), chain_(chain) {}
   int64_t columns() const { return kernels_.columns; }
   int64_t row_tile() const { return kernels_.rows; }
   int64_t row_grain() const { return 1; }                  // rows of a task are a multiple of it
   int64_t row_limit(int64_t k) const;                      // rows of A that are packed at a time
   int64_t row_groups(int64_t rows) const { return rows; }  // that are packed one by one
-  int64_t packed_size(int64_t rows, int64_t depth) const { return packed_a_size(rows, depth); }
+  int64_t packed_size(int64_t rows, int64_t depth) const { return packed_a_size<P>(rows, depth); }
   int64_t panel_size(int64_t) const { return kPanelSize; }
-  void pack_rows(const GemmBlock<T>& block, GemmDepth depth, int64_t begin, int64_t end, Packed* a) const;
+  void pack_rows(const GemmBlock<Sum>& block, GemmDepth depth, int64_t begin, int64_t end, Packed* a) const;
   // One row of A, at most kSumBlock deep.
   void pack_row(const GemmJob& job, int64_t row, GemmDepth depth, Packed* a) const;
   // Sums over `depth`. REQUIRES: columns.begin at the start of a panel
-  void multiply(const GemmBlock<T>& block, GemmDepth depth, GemmColumns columns, const Packed* a, Packed* panel) const;
+  void multiply(const GemmBlock<Sum>& block, GemmDepth depth, GemmColumns columns, const Packed* a,
+                Packed* panel) const;
 
  private:
-  const TileKernels<T>& kernels_;
+  const TileKernels<P>& kernels_;
   bool chain_;
 };
 

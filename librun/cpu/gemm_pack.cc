@@ -4,16 +4,28 @@
 #include <cstring>
 #include <type_traits>
 
+#include "librun/cpu/isa.h"
+
 namespace sg::cpu {
 namespace {
 
 constexpr int64_t kSide = 16;  // of the square that is transposed at a time
 
 template <class To, class From>
+SG_INLINE To converted(From x) {
+  if constexpr (sizeof(From) < sizeof(float)) return static_cast<To>(static_cast<Compute<From>>(x));
+  else return static_cast<To>(static_cast<Compute<To>>(x));
+}
+
+template <class To, class From>
+SG_CLONES void convert_each(const From* from, int64_t count, To* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = converted<To>(from[i]);
+}
+
+template <class To, class From>
 void convert_row(const From* from, int64_t count, To* to) {
   if constexpr (std::is_same_v<To, From>) std::memcpy(to, from, static_cast<size_t>(count) * sizeof(To));
-  else
-    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(static_cast<Compute<From>>(from[i]));
+  else convert_each(from, count, to);
 }
 
 template <class To, class From>
@@ -37,8 +49,7 @@ void pack_transposed(const TileKernels<To>& kernels, const From* from, int64_t c
       transpose_square(kernels, from + j * column_step + i, column_step, to + i * to_step + j, to_step);
   auto rest = [&](int64_t i0, int64_t j0, int64_t j1) {
     for (int64_t j = j0; j < j1; ++j)
-      for (int64_t i = i0; i < rows; ++i)
-        to[i * to_step + j] = static_cast<To>(static_cast<Compute<From>>(from[j * column_step + i]));
+      for (int64_t i = i0; i < rows; ++i) to[i * to_step + j] = converted<To>(from[j * column_step + i]);
   };
   rest(whole_rows, 0, whole_columns);
   rest(0, whole_columns, columns);
@@ -58,13 +69,40 @@ void pack_block(const TileKernels<T>& kernels, const MatrixView& from, int64_t r
     } else {
       for (int64_t i = 0; i < rows; ++i)
         for (int64_t j = 0; j < columns; ++j)
-          to[i * to_step + j] =
-              static_cast<T>(static_cast<Compute<From>>(data[i * from.row_step + j * from.column_step]));
+          to[i * to_step + j] = converted<T>(data[i * from.row_step + j * from.column_step]);
     }
   });
 }
 
+template <class T>
+void store_block(const T* from, int64_t step, const MatrixView& out, int64_t rows, int64_t columns) {
+  visit_floating(out.dtype, [&]<class Out>() {
+    auto* to = reinterpret_cast<Out*>(const_cast<std::byte*>(out.data));
+    for (int64_t i = 0; i < rows; ++i, from += step, to += out.row_step)
+      if (out.column_step == 1) convert_row(from, columns, to);
+      else
+        for (int64_t j = 0; j < columns; ++j) to[j * out.column_step] = converted<Out>(from[j]);
+  });
+}
+
+template <class T>
+void pack_left(const TileKernels<T>& kernels, const MatrixView& a, int64_t rows, int64_t k, T* to, int64_t to_step) {
+  pack_block(kernels, a, rows, k, to, to_step);
+}
+
+template <class T>
+void pack_right(const TileKernels<T>& kernels, const MatrixView& b, int64_t k, int64_t columns, T* to,
+                int64_t to_step) {
+  pack_block(kernels, b, k, columns, to, to_step);
+}
+
 template void pack_block(const TileKernels<float>&, const MatrixView&, int64_t, int64_t, float*, int64_t);
 template void pack_block(const TileKernels<double>&, const MatrixView&, int64_t, int64_t, double*, int64_t);
+template void store_block(const float*, int64_t, const MatrixView&, int64_t, int64_t);
+template void store_block(const double*, int64_t, const MatrixView&, int64_t, int64_t);
+template void pack_left(const TileKernels<float>&, const MatrixView&, int64_t, int64_t, float*, int64_t);
+template void pack_left(const TileKernels<double>&, const MatrixView&, int64_t, int64_t, double*, int64_t);
+template void pack_right(const TileKernels<float>&, const MatrixView&, int64_t, int64_t, float*, int64_t);
+template void pack_right(const TileKernels<double>&, const MatrixView&, int64_t, int64_t, double*, int64_t);
 
 }  // namespace sg::cpu

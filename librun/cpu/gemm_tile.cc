@@ -24,6 +24,7 @@ namespace plain {
 template <class Element>
 struct Simd {
   using T = Element;
+  using P = Element;
   using V = Element;
   static constexpr int kLanes = 1;
   static V load(const T* p) { return *p; }
@@ -45,6 +46,7 @@ namespace avx2 {
 
 struct Float {
   using T = float;
+  using P = float;
   using V = __m256;
   static constexpr int kLanes = 8;
   SG_TILE_OP V load(const T* p) { return _mm256_loadu_ps(p); }
@@ -57,6 +59,7 @@ struct Float {
 
 struct Double {
   using T = double;
+  using P = double;
   using V = __m256d;
   static constexpr int kLanes = 4;
   SG_TILE_OP V load(const T* p) { return _mm256_loadu_pd(p); }
@@ -100,6 +103,7 @@ namespace avx512 {
 
 struct Float {
   using T = float;
+  using P = float;
   using V = __m512;
   static constexpr int kLanes = 16;
   SG_TILE_OP V load(const T* p) { return _mm512_loadu_ps(p); }
@@ -112,6 +116,7 @@ struct Float {
 
 struct Double {
   using T = double;
+  using P = double;
   using V = __m512d;
   static constexpr int kLanes = 8;
   SG_TILE_OP V load(const T* p) { return _mm512_loadu_pd(p); }
@@ -153,7 +158,40 @@ SG_TARGET void transpose(const float* from, int64_t from_step, float* to, int64_
   }
 }
 
+// Moves 32 bits at a time, whatever they are.
+SG_TARGET void transpose_pairs(const Bf16Pair* from, int64_t from_step, Bf16Pair* to, int64_t to_step) {
+  transpose(reinterpret_cast<const float*>(from), from_step, reinterpret_cast<float*>(to), to_step);
+}
+
 }  // namespace avx512
+#undef SG_TARGET
+
+#define SG_TARGET __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx512bf16")))
+namespace avx512_bf16 {
+
+// Of a pair, the processor multiplies and adds the upper half first, each of the two being a fused multiply-add.
+struct Pairs {
+  using T = float;
+  using P = Bf16Pair;
+  using V = __m512;
+  static constexpr int kLanes = 16;
+  SG_TILE_OP __m512bh load(const P* p) { return (__m512bh)_mm512_loadu_si512(p); }
+  SG_TILE_OP __m512bh spread(P x) { return (__m512bh)_mm512_set1_epi32(__builtin_bit_cast(int, x)); }
+  SG_TILE_OP V load(const T* p) { return _mm512_loadu_ps(p); }
+  SG_TILE_OP void store(T* p, V v) { _mm512_storeu_ps(p, v); }
+  SG_TILE_OP V zero() { return _mm512_setzero_ps(); }
+  SG_TILE_OP V add(V a, V b) { return _mm512_add_ps(a, b); }
+  SG_TILE_OP V fma(__m512bh a, __m512bh b, V c) { return _mm512_dpbf16_ps(c, a, b); }
+};
+
+#include "librun/cpu/gemm_tile.inc"
+
+template <int... kRow>
+constexpr TileKernels<Bf16Pair> kernels_of_pairs(std::integer_sequence<int, kRow...>) {
+  return {sizeof...(kRow), 2 * Pairs::kLanes, {tile<Pairs, kRow + 1>...}, {}, avx512::transpose_pairs};
+}
+
+}  // namespace avx512_bf16
 #undef SG_TARGET
 
 template <int kCount>
@@ -176,6 +214,12 @@ const TileKernels<T>& tile_kernels(Isa isa) {
     else return transpose_plain<T>;
   }());
   return isa == Isa::avx512 ? of_avx512 : isa == Isa::avx2 ? of_avx2 : of_plain;
+}
+
+template <>
+const TileKernels<Bf16Pair>& tile_kernels(Isa) {
+  static const TileKernels<Bf16Pair> kernels = avx512_bf16::kernels_of_pairs(Rows<14>());
+  return kernels;
 }
 
 template const TileKernels<float>& tile_kernels(Isa);

@@ -2,7 +2,7 @@
 // A and B.
 //
 // Each element is one chain of fused multiply-adds over increasing k, on every instruction set; that is all that the
-// bits of a product depend on.
+// bits of a product depend on. Pairs of bf16 are such chains too, where numbers and sums below 2^-126 count as zero.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,39 @@ inline constexpr int64_t kSumBlock = 256;
 // Elements from one row of packed A to the next. An odd number of cache lines: rows do not compete for cache sets.
 inline constexpr int64_t kPackedRow = kSumBlock + 16;
 
+// Two bf16 numbers at neighbouring k, as processors take them that multiply bf16: `first`, of the lower k, is multiplied
+// and added first. Behind an odd last k, `second` is zero.
+struct Bf16Pair {
+  uint16_t second, first;
+};
+
+// What operands packed as P are: numbers, or pairs of them.
+template <class P>
+struct Packing {
+  using Sum = P;
+  static constexpr int64_t kDepth = 1;         // k in an element
+  static constexpr int64_t kRow = kPackedRow;  // elements from one row of packed A to the next
+};
+template <>
+struct Packing<Bf16Pair> {
+  using Sum = float;
+  static constexpr int64_t kDepth = 2;
+  static constexpr int64_t kRow = kSumBlock / 2 + 16;
+};
+
 enum class TileStart : uint8_t {
   zero,   // C = A B
   add,    // C = C + (A B), the product summed up by itself
   chain,  // C = C + A B, C being where the chains start
 };
 
-template <class T>
+template <class P>
 struct Tile {
-  const T* a;  // [rows, k], rows kPackedRow apart
-  const T* b;  // [k, columns], rows b_step apart
+  const P* a;  // [rows, k], rows Packing<P>::kRow apart
+  const P* b;  // [k, columns], rows b_step apart
   int64_t b_step;
-  int64_t k;  // at most kSumBlock
-  T* c;       // [rows, columns]
+  int64_t k;                    // elements of P: at most kSumBlock of k
+  typename Packing<P>::Sum* c;  // [rows, columns]
   int64_t c_step;
   TileStart start;
 };
@@ -51,17 +71,19 @@ struct GatherTile {
 inline constexpr int kMaxTileRows = 14;
 inline constexpr int kMaxTileColumns = 32;
 
-template <class T>
+template <class P>
 struct TileKernels {
-  using Run = void (*)(const Tile<T>& tile);
-  using Gather = void (*)(const GatherTile<T>& tile);
+  using Run = void (*)(const Tile<P>& tile);
+  using Gather = void (*)(const GatherTile<P>& tile);
   int rows, columns;            // of a full tile; all tiles have full width
   Run run[kMaxTileRows];        // [rows - 1]
-  Gather gather[kMaxTileRows];  // [rows - 1]
-  void (*transpose)(const T* from, int64_t from_step, T* to, int64_t to_step);  // 16 x 16
+  Gather gather[kMaxTileRows];  // [rows - 1]; none for pairs
+  void (*transpose)(const P* from, int64_t from_step, P* to, int64_t to_step);  // 16 x 16
 };
 
-template <class T>  // float, double. REQUIRES: isa_available(isa)
-const TileKernels<T>& tile_kernels(Isa isa);
+template <class P>  // float, double, Bf16Pair. REQUIRES: isa_available(isa); for pairs has_bf16_pairs()
+const TileKernels<P>& tile_kernels(Isa isa);
+template <>
+const TileKernels<Bf16Pair>& tile_kernels(Isa isa);
 
 }  // namespace sg::cpu

@@ -30,4 +30,10 @@ Isa best_isa() {
   return isa_available(Isa::avx2) ? Isa::avx2 : Isa::plain;
 }
 
+bool has_bf16_pairs() {
+  static const bool pairs =
+      isa_available(Isa::avx512) && __builtin_cpu_is("amd") && __builtin_cpu_supports("avx512bf16");
+  return pairs;
+}
+
 }  // namespace sg::cpu

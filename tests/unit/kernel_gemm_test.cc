@@ -177,7 +177,7 @@ void check_case(Rng& rng, const Product& c, int threads, Numerics numerics) {
       for (cpu::Units units : machine_units())
         by_units[units].push_back(finished(units_sum(units, row, column, c.k, c.n)));
   }
-  auto check = [&](cpu::Isa isa, cpu::Units units, const std::vector<T>& wanted) {
+  auto check = [&](cpu::Isa isa, cpu::Units units, const std::vector<T>& wanted, bool pairs = false) {
     ThreadTeam team(threads);
     Scratch scratch;
     KernelContext context{&team, &scratch, numerics};
@@ -187,15 +187,16 @@ void check_case(Rng& rng, const Product& c, int threads, Numerics numerics) {
       if (in_place)
         for (int64_t e = 0; e < c.batch * c.m * c.n; ++e) out.at(e) = self.at(e);
       const Tensor added = in_place ? out.tensor() : self.tensor();
-      cpu::gemm(call, {out.tensor(), a.tensor(), b.tensor(), added, alpha, beta, isa, units});
+      cpu::gemm(call, {out.tensor(), a.tensor(), b.tensor(), added, alpha, beta, isa, units, pairs});
       std::vector<T> got = out.values();
       CAPTURE(c.batch, c.m, c.n, c.k, c.alpha, c.beta, threads, in_place, static_cast<int>(isa),
-              static_cast<int>(units), static_cast<int>(numerics));
+              static_cast<int>(units), pairs, static_cast<int>(numerics));
       REQUIRE(got.size() == wanted.size());
       REQUIRE((got.empty() || std::memcmp(got.data(), wanted.data(), got.size() * sizeof(T)) == 0));
     }
   };
   for (cpu::Isa isa : machine_isas()) check(isa, cpu::Units::none, expected);
+  if (cpu::has_bf16_pairs()) check(cpu::best_isa(), cpu::Units::none, expected, true);
   bool uses_units = std::is_same_v<T, float> && numerics == Numerics::fast;
   for (cpu::Units units : machine_units()) check(cpu::best_isa(), units, uses_units ? by_units[units] : expected);
 }
@@ -317,6 +318,53 @@ TEST_CASE("gemm: matrix units are as exact as multiply-adds, whatever the scale 
       CAPTURE(spread, static_cast<int>(on), std::sqrt(ours / (m * n)), std::sqrt(theirs / (m * n)));
       REQUIRE(ours <= 2 * theirs);  // squares: 1.4 times the error
     }
+}
+
+TEST_CASE("gemm: pairs of bf16 are multiply-adds to which what is below 2^-126 is zero") {
+  if (!cpu::has_bf16_pairs()) {
+    WARN("skipped: this processor has no pairs of bf16");
+    return;
+  }
+  Rng rng(31);
+  const int64_t m = 40, n = 50, k = 301;
+  const float kOdd[] = {INFINITY, -INFINITY, NAN, 3e38f, -3e38f, -0.0f};
+  for (int lowest : {-30, -80, -140}) {  // exponents
+    Buffer<BF16> a({m, k}), b({k, n});
+    Buffer<float> out({m, n});
+    for (Buffer<BF16>* to : {&a, &b})
+      for (int64_t e = 0; e < to->tensor().elements(); ++e) {
+        const float digits = static_cast<float>(rng.below(20001)) / 10000 - 1;
+        to->at(e) = BF16(std::ldexp(digits, lowest + static_cast<int>(rng.below(30))));
+      }
+    for (int i = 0; i < 6; ++i) a.at(i * k + static_cast<int64_t>(rng.below(k))) = BF16(kOdd[i]);
+    ThreadTeam team(2);
+    Scratch scratch;
+    KernelContext context{&team, &scratch, Numerics::fast};
+    KernelCall call(*find_op("aten.mm.default"), &context);
+    cpu::gemm(call, {out.tensor(),
+                     a.tensor(),
+                     b.tensor(),
+                     {},
+                     Scalar::integer(1),
+                     Scalar::integer(0),
+                     cpu::best_isa(),
+                     cpu::Units::none,
+                     true});
+    int64_t lost = 0;  // sums that have other bits without it
+    for (int64_t e = 0; e < m * n; ++e) {
+      float sums[2] = {}, plain[2] = {};
+      for (int64_t i = 0; i < k; ++i) {
+        const float x = a.at(e / n * k + i), y = b.at(i * n + e % n);
+        float &sum = sums[i >= cpu::kSumBlock], &other = plain[i >= cpu::kSumBlock];
+        sum = flushed(std::fma(flushed(x), flushed(y), sum)), other = std::fma(x, y, other);
+      }
+      const float want = sums[0] + sums[1], got = out.at(e);
+      CAPTURE(lowest, e, want, got);
+      REQUIRE((got == want || (std::isnan(got) && std::isnan(want))));
+      lost += want != plain[0] + plain[1] && !std::isnan(want);
+    }
+    CHECK((lost > 0) == (lowest < -30));  // at -30 nothing is that small
+  }
 }
 
 // Rows of B a multiple of 2 KiB apart are copied on their way; others are not.
