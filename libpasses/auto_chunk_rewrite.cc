@@ -65,23 +65,30 @@ Arg ChunkRewriter::size_of(Expr e) const {
   return number ? Arg::integer(*number) : Arg::expr(e);
 }
 
-ValueId ChunkRewriter::make(std::string_view op, std::vector<Arg> args, std::string_view name, NodeId position,
-                            NodeId like) {
+NodeId ChunkRewriter::make_node(std::string_view op, std::vector<Arg> args, std::span<const std::string> names,
+                                NodeId position, NodeId like) {
   NodeSpec spec;
   spec.op = pool_.op(op);
   spec.args = std::move(args);
-  spec.result_types = {Pool::kUnknownType};
-  spec.names = {name};
+  spec.result_types.assign(names.size(), Pool::kUnknownType);
+  spec.names.assign(names.begin(), names.end());
+  spec.is_tuple = names.size() > 1;
   spec.phase = graph_.node(like).phase;
   spec.module = graph_.node(like).module;
   spec.source = graph_.node(like).source;
   spec.forward = graph_.node(like).forward;
   const NodeId n = graph_.insert_before(position, spec);
-  const ValueId v = graph_.node(n).result(0);
   auto types = types_.infer(graph_, n);
-  if (types.ok()) graph_.set_type(v, pool_.types.intern((*types)[0]));
   failed_ = failed_ || !types.ok();
-  return v;
+  for (uint32_t i = 0; types.ok() && i < names.size(); ++i)
+    graph_.set_type(graph_.node(n).result(i), pool_.types.intern((*types)[i]));
+  return n;
+}
+
+ValueId ChunkRewriter::make(std::string_view op, std::vector<Arg> args, std::string_view name, NodeId position,
+                            NodeId like) {
+  const std::string names[] = {std::string(name)};
+  return graph_.node(make_node(op, std::move(args), names, position, like)).result(0);
 }
 
 NodeId ChunkRewriter::replace(NodeId n, NodeId first_new, std::span<const ValueId> by) {
@@ -95,6 +102,7 @@ std::optional<NodeId> ChunkRewriter::rewrite(NodeId n) {
   const OpInfo* op = graph_.op_info(n);
   if (op == nullptr) return std::nullopt;
   if (op->name == "aten.nll_loss_forward.default" || op->name == "aten.nll_loss2d_forward.default") return loss(n);
+  if (op->name == "sg.cross_entropy") return folded_loss(n);
   if (op->name == "aten.nll_loss_backward.default" || op->name == "aten.nll_loss2d_backward.default")
     return loss_backward(n);
   const AxisRow* row = find_axis_rule(*op);

@@ -36,13 +36,17 @@ class ChunkRewriter {
 
  private:
   struct Labels {
-    ValueId ignored, safe, index;  // which rows do not count; labels with 0 for those; as a column
+    ValueId ignored, safe;  // which rows do not count; labels with 0 for those
+    ValueId column;         // of the latter; none before it is asked for
   };
-  const Labels& labels_of(NodeId before, ValueId target, int64_t ignored);
+  Labels& labels_of(NodeId before, ValueId target, int64_t ignored);
+  ValueId label_column(NodeId before, Labels* labels);
   ValueId row_weights(NodeId before, ValueId weight, const Labels& labels);
   Arg shape_of(ValueId v) const;
   bool are_scores(ValueId self, ValueId target) const;
+  ValueId total_weight(NodeId n, ValueId target, int64_t ignored, DType dtype, ValueId row_weight);
   std::optional<NodeId> loss(NodeId n);
+  std::optional<NodeId> folded_loss(NodeId n);
   std::optional<NodeId> loss_backward(NodeId n);
   std::optional<NodeId> pair_loss(NodeId n, bool is_backward);
   void set_reduction(NodeId n, std::vector<Arg>* args, int64_t reduction);
@@ -61,6 +65,8 @@ class ChunkRewriter {
   Arg keyword(std::string_view key, Arg arg) { return arg.set_key(pool_.str(key)); }
   Arg size_of(Expr e) const;
   // A node before `position` that belongs where `like` does; its types follow from its arguments.
+  NodeId make_node(std::string_view op, std::vector<Arg> args, std::span<const std::string> names, NodeId position,
+                   NodeId like);
   ValueId make(std::string_view op, std::vector<Arg> args, std::string_view name, NodeId position, NodeId like);
   NodeId replace(NodeId n, NodeId first_new, std::span<const ValueId> by);
   ValueId flattened(ValueId v, const Type& whole, const Type& flat, NodeId before);

@@ -23,7 +23,7 @@ bool ChunkRewriter::are_scores(ValueId self, ValueId target) const {
   return graph_.type(self).shape.size() >= 2 && graph_.type(target).shape.size() + 1 == graph_.type(self).shape.size();
 }
 
-const ChunkRewriter::Labels& ChunkRewriter::labels_of(NodeId before, ValueId target, int64_t ignored) {
+ChunkRewriter::Labels& ChunkRewriter::labels_of(NodeId before, ValueId target, int64_t ignored) {
   const auto [it, fresh] = labels_.try_emplace((uint64_t{target.index} << 32) ^ static_cast<uint32_t>(ignored));
   if (!fresh) return it->second;
   Labels& out = it->second;
@@ -31,8 +31,14 @@ const ChunkRewriter::Labels& ChunkRewriter::labels_of(NodeId before, ValueId tar
   out.ignored = make("aten.eq.Scalar", {Arg::value(target), Arg::integer(ignored)}, name + "_ignored", before, before);
   out.safe = make("aten.masked_fill.Scalar", {Arg::value(target), Arg::value(out.ignored), Arg::integer(0)},
                   name + "_safe", before, before);
-  out.index = make("aten.unsqueeze.default", {Arg::value(out.safe), Arg::integer(1)}, name + "_index", before, before);
   return out;
+}
+
+ValueId ChunkRewriter::label_column(NodeId before, Labels* labels) {
+  if (labels->column.is_none())
+    labels->column = make("aten.unsqueeze.default", {Arg::value(labels->safe), Arg::integer(1)},
+                          std::string(graph_.name(labels->safe)) + "_column", before, before);
+  return labels->column;
 }
 
 // The weight of each row's class; 0 where the row does not count.
@@ -47,29 +53,35 @@ ValueId ChunkRewriter::row_weights(NodeId before, ValueId weight, const Labels& 
               "row_weight", before, before);
 }
 
+// What a mean divides by: how many rows count, or the sum of their weights. The labels alone say it.
+ValueId ChunkRewriter::total_weight(NodeId n, ValueId target, int64_t ignored, DType dtype, ValueId row_weight) {
+  const std::string name(graph_.label(n));
+  if (!row_weight.is_none()) return make("aten.sum.default", {Arg::value(row_weight)}, name + "_weight", n, n);
+  const ValueId counted = make("aten.ne.Scalar", {Arg::value(target), Arg::integer(ignored)}, name + "_counted", n, n);
+  const ValueId count = make("aten.sum.default", {Arg::value(counted)}, name + "_count", n, n);
+  return make("aten._to_copy.default", {Arg::value(count), keyword("dtype", Arg::dtype(dtype))}, name + "_weight", n,
+              n);
+}
+
 std::optional<NodeId> ChunkRewriter::loss(NodeId n) {
   const ValueId self = tensor(n, "self"), target = tensor(n, "target"), weight = tensor(n, "weight");
   const auto reduction = integer(n, "reduction"), ignored = integer(n, "ignore_index");
   if (self.is_none() || target.is_none() || is_written(target) || !reduction || !ignored || !are_scores(self, target))
     return std::nullopt;
   const NodeId before = graph_.previous(n);
-  const Labels labels = labels_of(n, target, *ignored);
-  const Arg dtype = keyword("dtype", Arg::dtype(graph_.type(self).dtype));
+  Labels& labels = labels_of(n, target, *ignored);
+  const DType dtype = graph_.type(self).dtype;
   ValueId total, row_weight;
   if (!weight.is_none()) row_weight = row_weights(n, weight, labels);
   const std::string name(graph_.label(n));
   if (*reduction == kNone) {
-    total = make("aten.zeros.default", {Arg::list({}), dtype}, name + "_weight", n, n);
-  } else if (weight.is_none()) {
-    const ValueId counted =
-        make("aten.ne.Scalar", {Arg::value(target), Arg::integer(*ignored)}, name + "_counted", n, n);
-    const ValueId count = make("aten.sum.default", {Arg::value(counted)}, name + "_count", n, n);
-    total = make("aten._to_copy.default", {Arg::value(count), dtype}, name + "_weight", n, n);
+    total = make("aten.zeros.default", {Arg::list({}), keyword("dtype", Arg::dtype(dtype))}, name + "_weight", n, n);
   } else {
-    total = make("aten.sum.default", {Arg::value(row_weight)}, name + "_weight", n, n);
+    total = total_weight(n, target, *ignored, dtype, row_weight);
   }
-  const ValueId picked = make("aten.gather.default", {Arg::value(self), Arg::integer(1), Arg::value(labels.index)},
-                              name + "_picked", n, n);
+  const ValueId picked =
+      make("aten.gather.default", {Arg::value(self), Arg::integer(1), Arg::value(label_column(n, &labels))},
+           name + "_picked", n, n);
   const ValueId flat = make("aten.squeeze.dim", {Arg::value(picked), Arg::integer(1)}, name + "_picked", n, n);
   ValueId rows = make("aten.neg.default", {Arg::value(flat)}, name + "_rows", n, n);
   if (!weight.is_none())
@@ -81,6 +93,29 @@ std::optional<NodeId> ChunkRewriter::loss(NodeId n) {
   if (*reduction == kMean) out = make("aten.div.Tensor", {Arg::value(out), Arg::value(total)}, name + "_mean", n, n);
   if (failed_) return std::nullopt;
   const ValueId by[] = {out, total};
+  return replace(n, before ? graph_.next(before) : graph_.first(), by);
+}
+
+// A loss that makes its log-probabilities itself stays one: a sum, beside a total that does not wait for it.
+std::optional<NodeId> ChunkRewriter::folded_loss(NodeId n) {
+  const ValueId target = tensor(n, "target"), weight = tensor(n, "weight"), given = graph_.node(n).result(1);
+  const auto reduction = integer(n, "reduction"), ignored = integer(n, "ignore_index");
+  if (target.is_none() || is_written(target) || !reduction || !ignored || *reduction == kNone ||
+      (*reduction == kSum && graph_.value(given).use_count == 0))
+    return std::nullopt;
+  const NodeId before = graph_.previous(n);
+  ValueId row_weight;
+  if (!weight.is_none()) row_weight = row_weights(n, weight, labels_of(n, target, *ignored));
+  const ValueId total = total_weight(n, target, *ignored, graph_.type(given).dtype, row_weight);
+  std::vector<Arg> args = graph_.node(n).args;
+  set_reduction(n, &args, kSum);
+  const std::string name(graph_.label(n));
+  const std::string names[] = {name + "_sum", name + "_part", std::string(graph_.name(graph_.node(n).result(2)))};
+  const NodeId sums = make_node("sg.cross_entropy", std::move(args), names, n, n);
+  ValueId out = graph_.node(sums).result(0);
+  if (*reduction == kMean) out = make("aten.div.Tensor", {Arg::value(out), Arg::value(total)}, name + "_mean", n, n);
+  if (failed_) return std::nullopt;
+  const ValueId by[] = {out, total, graph_.node(sums).result(2)};
   return replace(n, before ? graph_.next(before) : graph_.first(), by);
 }
 
@@ -107,7 +142,7 @@ std::optional<NodeId> ChunkRewriter::loss_backward(NodeId n) {
       !ignored || !are_scores(self, target))
     return std::nullopt;
   const NodeId before = graph_.previous(n);
-  const Labels labels = labels_of(n, target, *ignored);
+  Labels& labels = labels_of(n, target, *ignored);
   const std::string name(graph_.label(n));
   ValueId rows = given;
   if (*reduction == kMean)
@@ -121,13 +156,13 @@ std::optional<NodeId> ChunkRewriter::loss_backward(NodeId n) {
               name + "_rows", n, n);
   const ValueId column = make("aten.unsqueeze.default", {Arg::value(rows), Arg::integer(1)}, name + "_column", n, n);
   const ValueId negative = make("aten.neg.default", {Arg::value(column)}, name + "_negative", n, n);
+  const ValueId index = label_column(n, &labels);
   if (failed_) return std::nullopt;
   const NodeId softmax = sole_log_softmax_backward(n);
   if (softmax.is_none()) {
     const ValueId zeros = make("aten.zeros_like.default", {Arg::value(self)}, name, n, n);
-    const ValueId out =
-        make("aten.scatter_add_.default",
-             {Arg::value(zeros), Arg::integer(1), Arg::value(labels.index), Arg::value(negative)}, name, n, n);
+    const ValueId out = make("aten.scatter_add_.default",
+                             {Arg::value(zeros), Arg::integer(1), Arg::value(index), Arg::value(negative)}, name, n, n);
     if (failed_) return std::nullopt;
     return replace(n, before ? graph_.next(before) : graph_.first(), std::span(&out, 1));
   }
@@ -136,9 +171,9 @@ std::optional<NodeId> ChunkRewriter::loss_backward(NodeId n) {
       make("aten.exp.default", {Arg::value(output)}, std::string(graph_.label(softmax)) + "_exp", softmax, softmax);
   const ValueId scaled = make("aten.mul.Tensor", {Arg::value(p), Arg::value(column)},
                               std::string(graph_.label(softmax)) + "_scaled", softmax, softmax);
-  ValueId out = make("aten.scatter_add_.default",
-                     {Arg::value(scaled), Arg::integer(1), Arg::value(labels.index), Arg::value(negative)},
-                     graph_.label(softmax), softmax, softmax);
+  ValueId out =
+      make("aten.scatter_add_.default", {Arg::value(scaled), Arg::integer(1), Arg::value(index), Arg::value(negative)},
+           graph_.label(softmax), softmax, softmax);
   const DType wanted = graph_.type(graph_.node(softmax).result(0)).dtype;
   if (graph_.type(out).dtype != wanted)
     out = make("aten._to_copy.default", {Arg::value(out), keyword("dtype", Arg::dtype(wanted))}, graph_.label(softmax),

@@ -157,6 +157,8 @@ constexpr AxisRow kRows[] = {
     {"aten.nll_loss2d_forward.default", axis::nll_loss, "loss"},
     {"aten.nll_loss_backward.default", axis::nll_loss_backward, "loss backward"},
     {"aten.nll_loss2d_backward.default", axis::nll_loss_backward, "loss backward"},
+    {"sg.cross_entropy", axis::folded_loss, "loss"},
+    {"sg.cross_entropy_backward", axis::folded_loss_backward, "loss backward"},
     {"aten.cross_entropy_loss.default", axis::cross_entropy, "loss"},
     // by index
     {"aten.index.Tensor", axis::index, "look-up by index"},

@@ -71,6 +71,8 @@ Status elementwise_loss(AxisCall&);
 Status elementwise_loss_backward(AxisCall&);
 Status nll_loss(AxisCall&);
 Status nll_loss_backward(AxisCall&);
+Status folded_loss(AxisCall&);
+Status folded_loss_backward(AxisCall&);
 Status cross_entropy(AxisCall&);
 Status share_rows(AxisCall&, const Along&);  // results are means: weighed by the chunk's share of the rows
 Status embedding(AxisCall&);

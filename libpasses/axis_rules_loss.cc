@@ -83,6 +83,26 @@ Status nll_loss_backward(AxisCall& c) {
   return c.give_along(a);
 }
 
+// The same of scores that are not logarithms yet, with a number for each row that the backward takes.
+Status folded_loss(AxisCall& c) {
+  SG_ASSIGN(const Reduction reduction, reduction_of(c));
+  SG_ASSIGN(const Along a, scored_rows(c));
+  if (reduction == kMean) {
+    SG_TRY(c.edit_word("reduction", Arg::integer(kSum)));
+    SG_TRY(c.give_settled(Settle::quotient));
+    SG_TRY(c.give_settled(Settle::sum));
+  } else {
+    SG_TRY(c.give(reduction == kNone ? along_state(a) : sum_state()));
+    SG_TRY(c.give(sum_state()));
+  }
+  return c.give_along(a);
+}
+
+Status folded_loss_backward(AxisCall& c) {
+  SG_TRY(nll_loss_backward(c));
+  return c.want(c.tensor("log_sum"), c.given[0].along);
+}
+
 Status cross_entropy(AxisCall& c) {
   SG_ASSIGN(const Reduction reduction, reduction_of(c));
   SG_ASSIGN(const Along a, scored_rows(c));

@@ -4,7 +4,7 @@ and the plan.
 
   values    every single-rank capture, at several numbers of chunks, uneven rows and one row a chunk: loss and all
             gradients within 1e-5 of the untouched graph's largest magnitude under sg-run, and as PyTorch recorded
-            them by the usual rule; so in strict numerics, behind sg-clean and sg-remat, and before them
+            them by the usual rule; so in strict numerics, behind sg-clean (with folded losses too) and sg-remat, before them
   ranks     four ranks: sharded parameters, several losses, experts
   exported  back in PyTorch, which gives what it recorded; left out where no Python has torch
   text      a chunked step is the same after sg-print and sg-parse, and a second run finds nothing more to do
@@ -155,6 +155,10 @@ class Checks:
                 self.hold(name, out)
         run(self.tool('sg-run'), '-q', out, '--numerics', 'strict', '--inputs', self.inputs(name), '--expect',
             self.expected(name))
+        folded = run(*clean, '--fold-losses', graph, '-o', '-').stdout
+        with open(out, 'wb') as file:
+            file.write(run(*chunk, '-o', '-', data=folded).stdout)
+        self.hold(name, out)
 
     def text(self, name):
         out, text, again = self.file('chunked.sg'), self.file('chunked.txt'), self.file('again.sg')
