@@ -17,8 +17,8 @@ class Forward {
       : call_(call), a_(a), result_(result), scores_(call, a, hooks), width_(padded_columns(a.value.dim(3))) {
     for (int i = 0; i < call.team().size(); ++i) {
       Scratch& s = call.scratch();
-      spaces_.push_back({s.take<T>(packed_a_size(kQueryBlock, a.query.dim(3))), s.take<T>(kQueryBlock * kPackedRow),
-                         s.take<T>(kQueryBlock * width_), s.take<T>(kPanelSize)});
+      spaces_.push_back({scores_.take_rows(s, kQueryBlock, a.query.dim(3), a.query.dtype),
+                         s.take<T>(kQueryBlock * kPackedRow), s.take<T>(kQueryBlock * width_), s.take<T>(kPanelSize)});
     }
   }
 
@@ -36,7 +36,8 @@ class Forward {
 
  private:
   struct Space {
-    T *query, *scores, *out, *panel;
+    ScoreRows<T> query;
+    T *scores, *out, *panel;
   };
   struct Row {
     T max = -kScoreInfinity<T>, sum = 0;
@@ -46,7 +47,7 @@ class Forward {
     const Space& space = spaces_[static_cast<size_t>(thread)];
     Row rows[kQueryBlock];
     int64_t out_width = a_.value.dim(3), limit = scores_.key_limit(q, count);
-    pack_a(scores_.kernels(), scores_.query(batch, head).at(q, 0), count, a_.query.dim(3), space.query);
+    scores_.pack(scores_.query(batch, head).at(q, 0), count, a_.query.dim(3), space.query);
     std::fill_n(space.out, count * width_, T(0));
     for (int64_t k = 0; k < limit; k += kKeyBlock) {
       ScoreBlock<T> block{thread, batch, head, q, count, k, std::min(kKeyBlock, limit - k), space.scores};

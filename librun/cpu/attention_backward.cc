@@ -22,10 +22,10 @@ class Backward {
         own_mask_(g.mask.is_none() || is_own(g.mask)) {
     for (int i = 0; i < (own_mask_ ? call.team().size() : 1); ++i) {
       Scratch& s = call.scratch();
-      spaces_.push_back({s.take<T>(packed_a_size(kQueryBlock, a.query.dim(3))),
-                         s.take<T>(packed_a_size(kQueryBlock, a.value.dim(3))), s.take<T>(kQueryBlock * value_width_),
-                         s.take<T>(kQueryBlock * value_width_), s.take<T>(kQueryBlock * kPackedRow),
-                         s.take<T>(kQueryBlock * kPackedRow),
+      spaces_.push_back({scores_.take_rows(s, kQueryBlock, a.query.dim(3), a.query.dtype),
+                         scores_.take_rows(s, kQueryBlock, a.value.dim(3), g.grad_out.dtype),
+                         s.take<T>(kQueryBlock * value_width_), s.take<T>(kQueryBlock * value_width_),
+                         s.take<T>(kQueryBlock * kPackedRow), s.take<T>(kQueryBlock * kPackedRow),
                          hooks.backward ? s.take<T>(kQueryBlock * kPackedRow) : nullptr,
                          s.take<T>(packed_a_size(kKeyBlock, kQueryBlock)), s.take<T>(kQueryBlock * key_width_),
                          s.take<T>(keys_ * key_width_), s.take<T>(keys_ * value_width_), s.take<T>(kPanelSize)});
@@ -44,7 +44,7 @@ class Backward {
 
  private:
   struct Space {
-    T *query, *grad_out;       // packed
+    ScoreRows<T> query, grad_out;
     T *out_rows, *grad_rows;   // [rows, value width]
     T *p, *grad, *raw;         // blocks of scores
     T* turned;                 // p or grad transposed, packed
@@ -96,14 +96,17 @@ class Backward {
   void load_rows(const Space& space, int64_t batch, int64_t head, int64_t q, int64_t count, double* shift,
                  T* delta) const {
     int64_t width = a_.value.dim(3), entry = batch * a_.heads() + head;
-    pack_a(scores_.kernels(), scores_.query(batch, head).at(q, 0), count, a_.query.dim(3), space.query);
+    scores_.pack(scores_.query(batch, head).at(q, 0), count, a_.query.dim(3), space.query);
     pack_block(scores_.kernels(), matrix_of(g_.out, entry).at(q, 0), count, width, space.out_rows, value_width_);
-    if (g_.grad_out.is_none()) std::fill_n(space.grad_rows, count * value_width_, T(0));
-    else
-      pack_block(scores_.kernels(), matrix_of(g_.grad_out, entry).at(q, 0), count, width, space.grad_rows,
-                 value_width_);
     MatrixView grads{reinterpret_cast<const std::byte*>(space.grad_rows), kTileType<T>, value_width_, 1};
-    pack_a(scores_.kernels(), grads, count, width, space.grad_out);
+    if (g_.grad_out.is_none()) {
+      std::fill_n(space.grad_rows, count * value_width_, T(0));
+    } else {
+      const MatrixView given = matrix_of(g_.grad_out, entry).at(q, 0);
+      pack_block(scores_.kernels(), given, count, width, space.grad_rows, value_width_);
+      if (space.grad_out.pairs) grads = given;
+    }
+    scores_.pack(grads, count, width, space.grad_out);
     for (int64_t i = 0; i < count; ++i) {
       double log = load_number(g_.logsumexp, batch, head, q + i) / g_.log_scale;
       shift[i] = log == -kScoreInfinity<double> ? kScoreInfinity<double> : log;
@@ -118,9 +121,8 @@ class Backward {
     SG_TRY(scores_.make(block, space.query, space.raw, space.panel));
     for (int64_t i = 0; i < block.rows; ++i)
       exp_row(space.p + i * kPackedRow, block.columns, scores_.late_scale(), shift[i]);
-    MatrixView value = scores_.of_key_head(a_.value, block.batch, block.head).at(block.k, 0);
-    multiply_packed(scores_.kernels(), space.grad_out, block.rows, value.transposed(), block.columns, a_.value.dim(3),
-                    scores_.fresh(), space.grad, kPackedRow, true, space.panel);
+    const MatrixView value = scores_.of_key_head(a_.value, block.batch, block.head).at(block.k, 0);
+    scores_.multiply(space.grad_out, block.rows, value, block.columns, a_.value.dim(3), space.grad, space.panel);
     scores_.drop(block, space.grad);
     for (int64_t i = 0; i < block.rows; ++i)
       softmax_grad_row(space.grad + i * kPackedRow, space.p + i * kPackedRow, block.columns, delta[i]);

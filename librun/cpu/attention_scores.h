@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <mutex>
+#include <type_traits>
 
 #include "librun/backend.h"
 #include "librun/cpu/attention.h"
@@ -34,6 +35,14 @@ class FirstError {
 
 inline int64_t blocks_of(int64_t size, int64_t block) { return (size + block - 1) / block; }
 
+// Rows of a head, packed to be multiplied with others into scores: as numbers of T or, of bf16 where the processor
+// multiplies pairs of it, as those, with the space for the others.
+template <class T>
+struct ScoreRows {
+  T* numbers = nullptr;
+  Bf16Pair *pairs = nullptr, *panel = nullptr;
+};
+
 // What both directions do with one head: scores of a block.
 template <class T>
 class Scores {
@@ -42,17 +51,38 @@ class Scores {
       : a_(a),
         hooks_(hooks),
         kernels_(tile_kernels<T>(best_isa())),
+        pairs_(std::is_same_v<T, float> && a.query.dtype == DType::bf16 && has_bf16_pairs() &&
+               call.numerics() == Numerics::fast),
         starts_{TileStart::zero, call.numerics() == Numerics::strict ? TileStart::chain : TileStart::add},
         mask_(a.mask),
         late_scale_(a.mask.is_none() && !hooks.forward && a.scale > 0 ? a.scale : 1) {}
 
   const TileKernels<T>& kernels() const { return kernels_; }
-  Starts fresh() const { return starts_; }
   Starts onto() const { return {starts_.later, starts_.later}; }
 
   MatrixView query(int64_t batch, int64_t head) const { return matrix_of(a_.query, batch * a_.heads() + head); }
   MatrixView of_key_head(const Tensor& t, int64_t batch, int64_t head) const {
     return matrix_of(t, (t.dim(0) == 1 ? 0 : batch) * t.dim(1) + head / a_.group());
+  }
+
+  // --- products of rows [count, width], of the same dtype each, with those of keys or values ---
+  ScoreRows<T> take_rows(Scratch& scratch, int64_t count, int64_t width, DType dtype) const {
+    if (!pairs_ || dtype != DType::bf16) return {scratch.take<T>(packed_a_size<T>(count, width)), nullptr, nullptr};
+    return {nullptr, scratch.take<Bf16Pair>(packed_a_size<Bf16Pair>(count, width)), scratch.take<Bf16Pair>(kPanelSize)};
+  }
+  void pack(const MatrixView& from, int64_t count, int64_t width, const ScoreRows<T>& to) const {
+    if (to.pairs) pack_a(tile_kernels<Bf16Pair>(best_isa()), from, count, width, to.pairs);
+    else pack_a(kernels_, from, count, width, to.numbers);
+  }
+  // to[count, kPackedRow] = rows @ others^T, others [columns, width]
+  void multiply(const ScoreRows<T>& rows, int64_t count, const MatrixView& others, int64_t columns, int64_t width,
+                T* to, T* panel) const {
+    if constexpr (std::is_same_v<T, float>)
+      if (rows.pairs)
+        return multiply_packed(tile_kernels<Bf16Pair>(best_isa()), rows.pairs, count, others.transposed(), columns,
+                               width, starts_, to, kPackedRow, true, rows.panel);
+    multiply_packed(kernels_, rows.numbers, count, others.transposed(), columns, width, starts_, to, kPackedRow, true,
+                    panel);
   }
 
   // How many keys rows [q, q + rows) see.
@@ -65,10 +95,9 @@ class Scores {
 
   // The scores of a block as scaled (see late_scale), then with mask and hook. `raw`, when given, keeps what the hook
   // got.
-  Status make(const ScoreBlock<T>& block, const T* packed_query, T* raw, T* panel) const {
-    MatrixView key = of_key_head(a_.key, block.batch, block.head).at(block.k, 0);
-    multiply_packed(kernels_, packed_query, block.rows, key.transposed(), block.columns, a_.query.dim(3), starts_,
-                    block.scores, kPackedRow, true, panel);
+  Status make(const ScoreBlock<T>& block, const ScoreRows<T>& query, T* raw, T* panel) const {
+    const MatrixView key = of_key_head(a_.key, block.batch, block.head).at(block.k, 0);
+    multiply(query, block.rows, key, block.columns, a_.query.dim(3), block.scores, panel);
     for (int64_t i = 0; i < block.rows && late_scale_ != a_.scale; ++i)
       scale_row(block.scores + i * kPackedRow, block.columns, static_cast<T>(a_.scale));
     if (!mask_.is_none()) apply_mask(block);
@@ -113,6 +142,7 @@ class Scores {
   const Attention& a_;
   const ScoreHooks<T>& hooks_;
   const TileKernels<T>& kernels_;
+  bool pairs_;  // of bf16
   Starts starts_;
   Tensor mask_;
   double late_scale_;
