@@ -7,6 +7,7 @@
 #include "librun/cpu/indices.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/pool_averages.h"
+#include "librun/cpu/pool_maxima.h"
 #include "librun/cpu/resample.h"
 #include "librun/cpu/rows.h"
 #include "librun/work/pool.h"
@@ -57,20 +58,6 @@ Result<Window> window_of(KernelCall& call, const Tensor& input, const Tensor& po
   return w;
 }
 
-Span span_of(const Window& w, size_t k, int64_t out) { return w.span(static_cast<int>(k), out); }
-
-// fn(plane, position in the pooled plane, spans) for every output, planes on all threads.
-template <class SpanOf, class Fn>
-void for_outputs(KernelCall& call, const Window& w, const SpanOf& span, const Fn& fn) {
-  int64_t work = w.plane_out() * w.kernel[0] * w.kernel[1] * w.kernel[2];
-  for_rows(call, w.planes, work, [&](int64_t plane, int) {
-    int64_t at = 0;
-    for (int64_t d = 0; d < w.out[0]; ++d)
-      for (int64_t i = 0; i < w.out[1]; ++i)
-        for (int64_t j = 0; j < w.out[2]; ++j) fn(plane, at++, Spans{{span(w, 0, d), span(w, 1, i), span(w, 2, j)}});
-  });
-}
-
 // Integers are compared and summed as 64 bits, all else as double.
 template <class Fn>
 decltype(auto) visit_wide(DType t, const Fn& fn) {
@@ -80,28 +67,33 @@ decltype(auto) visit_wide(DType t, const Fn& fn) {
 template <class T>
 inline constexpr DType kWide = std::is_same_v<T, double> ? DType::f64 : DType::i64;
 
-template <class T, class SpanOf>
-void max_over(KernelCall& call, const Window& w, bool adaptive, const SpanOf& span) {
+template <class T>
+constexpr T lowest_of() {
+  return std::is_integral_v<T> ? std::numeric_limits<T>::lowest() : -std::numeric_limits<T>::infinity();
+}
+
+// How many windows a thread takes at a time.
+int64_t grain_of(const Window& w) {
+  const int64_t elements = w.kernel[0] * w.kernel[1] * w.kernel[2] + w.plane_in() / std::max<int64_t>(w.plane_out(), 1);
+  return std::max<int64_t>(1, kPieceElements / elements);
+}
+
+// By element: windows on a device, of integers, or that differ in size.
+template <class T>
+void largest_by_element(KernelCall& call, const Window& w, bool adaptive) {
   const auto* x = contiguous_as(call, call.tensor("self"), kWide<T>).template as<T>();
   Tensor values = workspace(call, kWide<T>, call.result(0).sizes()),
          places = workspace(call, DType::i64, call.result(0).sizes());
-  const T lowest = std::is_same_v<T, double> ? static_cast<T>(-std::numeric_limits<double>::infinity())
-                                             : std::numeric_limits<T>::lowest();
-  if (on_device(call))
-    for_each(call, values.elements(), 1,
-             work::MaxPool<T>{w, adaptive, lowest, x, values.as<T>(), places.as<int64_t>()});
-  else
-    for_outputs(call, w, span, [&](int64_t plane, int64_t out, const Spans& s) {
-      const int64_t at = plane * w.plane_out() + out;
-      largest_in(w, s, x + plane * w.plane_in(), lowest, values.as<T>() + at, places.as<int64_t>() + at);
-    });
+  for_each(call, values.elements(), grain_of(w),
+           work::MaxPool<T>{w, adaptive, lowest_of<T>(), x, values.as<T>(), places.as<int64_t>()});
   copy(call, call.result(0), values);
   if (call.result_count() > 1) copy(call, call.result(1), places);
 }
 
 Status max_pool(KernelCall& call) {
   SG_ASSIGN(Window w, window_of(call, call.tensor("self"), call.result(0)));
-  visit_wide(call.tensor("self").dtype, [&]<class T>() { max_over<T>(call, w, false, span_of); });
+  if (!on_device(call) && is_floating(call.tensor("self").dtype)) return largest_of_windows(call, w), ok_status();
+  visit_wide(call.tensor("self").dtype, [&]<class T>() { largest_by_element<T>(call, w, false); });
   return ok_status();
 }
 
@@ -113,26 +105,37 @@ work::ToPlaces to_places(KernelCall& call, const Window& w, int64_t size, const 
           report_of(call)};
 }
 
+void scatter_there(KernelCall& call, const Window& w, const Tensor& result, const Tensor& grad_output,
+                   const int64_t* places) {
+  const auto* grad = contiguous_as(call, grad_output, DType::f64).as<double>();
+  Tensor sums = workspace(call, DType::f64, result.sizes());
+  fill(call, sums, Scalar::integer(0));
+  for_each(call, w.planes, 1, to_places(call, w, 0, reinterpret_cast<const std::byte*>(grad), places, sums));
+  copy(call, result, sums);
+}
+
 // Adds each gradient to the place that its index names.
 Status scatter_to_places(KernelCall& call, const Window& w, const Tensor& result, const Tensor& grad_output) {
   SG_TRY(expect_shape(call, "indices", call.tensor("indices"), grad_output.sizes()));
-  const auto* grad = contiguous_as(call, grad_output, DType::f64).as<double>();
   const auto* places = contiguous_as(call, call.tensor("indices"), DType::i64).as<int64_t>();
-  Tensor sums = workspace(call, DType::f64, result.sizes());
-  fill(call, sums, Scalar::integer(0));
-  if (on_device(call)) {
-    for_each(call, w.planes, 1, to_places(call, w, 0, reinterpret_cast<const std::byte*>(grad), places, sums));
-    return copy(call, result, sums), ok_status();
-  }
+  if (on_device(call)) return scatter_there(call, w, result, grad_output, places), ok_status();
+  const Tensor grad = contiguous(call, grad_output);
+  const ResultRows sums(call, result, -1);
+  const RowReader<double> from(call, grad, w.plane_out());
+  const RowWriter<double> to(call, sums.tensor(), w.plane_in());
   IndexCheck check;
-  for_rows(call, w.planes, w.plane_out(), [&](int64_t plane, int) {
-    for (int64_t from = plane * w.plane_out(); from < (plane + 1) * w.plane_out(); ++from) {
-      int64_t at = check.hold(places[from], w.plane_in(), from);
-      if (at >= 0) sums.as<double>()[plane * w.plane_in() + at] += grad[from];
+  for_rows(call, w.planes, w.plane_in() + w.plane_out(), [&](int64_t plane, int thread) {
+    const double* in = from.row(plane, thread);
+    double* out = to.row(plane, thread);
+    std::fill_n(out, w.plane_in(), 0.0);
+    for (int64_t i = 0, place = plane * w.plane_out(); i < w.plane_out(); ++i, ++place) {
+      const int64_t at = check.hold(places[place], w.plane_in(), place);
+      if (at >= 0) out[at] += in[i];
     }
+    to.done(plane, thread);
   });
   SG_TRY(check.status(call, places, w.plane_in()));
-  copy(call, result, sums);
+  sums.store(call);
   return ok_status();
 }
 
@@ -198,8 +201,7 @@ Status avg_pool(KernelCall& call) {
   visit_wide(call.tensor("self").dtype, [&]<class T>() {
     const auto* x = contiguous_as(call, call.tensor("self"), kWide<T>).template as<T>();
     Tensor means = workspace(call, kWide<T>, call.result().sizes());
-    for_each(call, means.elements(), std::max<int64_t>(1, kPieceElements / (w.kernel[0] * w.kernel[1] * w.kernel[2])),
-             work::AvgPool<T>{w, by.given, by.padded, by.value, x, means.as<T>()});
+    for_each(call, means.elements(), grain_of(w), work::AvgPool<T>{w, by.given, by.padded, by.value, x, means.as<T>()});
     copy(call, call.result(), means);
   });
   return ok_status();
@@ -224,7 +226,7 @@ Span adaptive_span(const Window& w, size_t k, int64_t out) { return w.adaptive_s
 Status adaptive_max_pool(KernelCall& call) {
   SG_ASSIGN(Window w, planes_of(call, call.tensor("self"), call.result(0)));
   if (w.plane_in() == 0 && w.plane_out() > 0) return call.fail("the planes have no elements");
-  visit_wide(call.tensor("self").dtype, [&]<class T>() { max_over<T>(call, w, true, adaptive_span); });
+  visit_wide(call.tensor("self").dtype, [&]<class T>() { largest_by_element<T>(call, w, true); });
   return ok_status();
 }
 
