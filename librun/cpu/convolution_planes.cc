@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "librun/cpu/gemm_pack.h"
 #include "librun/element.h"
 
 namespace sg::cpu {
@@ -31,35 +32,47 @@ Inside inside(int64_t first, int64_t step, int64_t length, int64_t size) {
   return {std::min(begin, end), end};
 }
 
-template <class T, class From>
-void fill_line(const From* from, int64_t step, Inside in, int64_t length, T* to) {
-  std::fill(to, to + in.begin, T(0));
-  if constexpr (std::is_same_v<T, From>) {
-    if (step == 1) std::memcpy(to + in.begin, from, static_cast<size_t>(in.end - in.begin) * sizeof(T));
+// One plane of each channel: what of it lies inside of the source, and where in the source that begins.
+struct PlaneSource {
+  PlaneSource(const Three& first, const Three& step, const Three& length, const Three& source, const Three& stride) {
+    for (size_t d = 0; d < 3; ++d) {
+      in[d] = inside(first[d], step[d], length[d], source[d]);
+      at += (first[d] + in[d].begin * step[d]) * stride[d];
+      is_whole = is_whole && in[d].begin == 0 && in[d].end == length[d];
+      is_empty = is_empty || in[d].begin == in[d].end;
+    }
   }
-  if (!std::is_same_v<T, From> || step != 1)
-    for (int64_t i = in.begin; i < in.end; ++i)
-      to[i] = static_cast<T>(static_cast<Compute<From>>(from[(i - in.begin) * step]));
-  std::fill(to + in.end, to + length, T(0));
+  std::array<Inside, 3> in;
+  int64_t at = 0;
+  bool is_whole = true, is_empty = false;
+};
+
+template <class T, class From>
+void copy_line(const From* from, int64_t step, int64_t count, T* to) {
+  constexpr int64_t kUnit = 4;  // lines are short
+  int64_t i = 0;
+  if constexpr (std::is_same_v<T, From>)
+    for (; step == 1 && i + kUnit <= count; i += kUnit) std::memcpy(to + i, from + i, kUnit * sizeof(T));
+  for (; i < count; ++i) to[i] = static_cast<T>(static_cast<Compute<From>>(from[i * step]));
 }
 
-// One plane of one channel.
+// What lies inside of one plane of one channel; `step` from one of its positions to the next in the source.
 template <class T, class From>
-void fill_plane(const Three& first, const Three& step, const Three& length, const Three& source, const Three& stride,
-                const From* from, T* to) {
-  const Inside a_in = inside(first[0], step[0], length[0], source[0]),
-               b_in = inside(first[1], step[1], length[1], source[1]),
-               c_in = inside(first[2], step[2], length[2], source[2]);
-  for (int64_t a = 0; a < length[0]; ++a)
-    for (int64_t b = 0; b < length[1]; ++b, to += length[2]) {
-      if (a < a_in.begin || a >= a_in.end || b < b_in.begin || b >= b_in.end || c_in.begin == c_in.end) {
-        std::fill_n(to, length[2], T(0));
-        continue;
-      }
-      const From* line = from + (first[0] + a * step[0]) * stride[0] + (first[1] + b * step[1]) * stride[1] +
-                         (first[2] + c_in.begin * step[2]) * stride[2];
-      fill_line(line, step[2] * stride[2], c_in, length[2], to);
-    }
+void fill_plane(const PlaneSource& p, const Three& step, const Three& length, const From* from, T* to) {
+  const auto& [a_in, b_in, c_in] = p.in;
+  for (int64_t a = a_in.begin; a < a_in.end; ++a)
+    for (int64_t b = b_in.begin; b < b_in.end; ++b)
+      copy_line(from + p.at + (a - a_in.begin) * step[0] + (b - b_in.begin) * step[1], step[2], c_in.end - c_in.begin,
+                to + (a * length[1] + b) * length[2] + c_in.begin);
+}
+
+// Whether the planes of all channels are the source as it lies.
+bool is_as_it_lies(const std::vector<PlaneSource>& planes, const PlaneLayout& layout, const Three& step,
+                   int64_t channel_step) {
+  const Three dense{layout.length[1] * layout.length[2], layout.length[2], 1};
+  bool dense_lines = true;
+  for (size_t d = 0; d < 3; ++d) dense_lines = dense_lines && (layout.length[d] == 1 || step[d] == dense[d]);
+  return planes.size() == 1 && planes[0].is_whole && dense_lines && channel_step == layout.channel;
 }
 
 }  // namespace
@@ -106,23 +119,36 @@ PlaneLayout::PlaneLayout(const ConvolutionTargets& t, const PlaceBox& box, int64
 template <class T>
 void fill_planes(const ConvolutionTargets& t, const PlaceBox& box, const PlaneLayout& layout, const Three& source,
                  const Image& image, int64_t channel, int64_t channels, T* to) {
-  const Three step{t.axes[0].source_step, t.axes[1].source_step, t.axes[2].source_step};
+  Three step, begin, stride;  // of positions in the source; of its elements from a position to the next
+  for (size_t d = 0; d < 3; ++d) {
+    step[d] = t.axes[d].source_step, begin[d] = box.begin[d] * step[d];
+    stride[d] = step[d] * image.step[d];
+  }
+  std::vector<PlaneSource> planes;
+  for (int64_t a : t.axes[0].origins)
+    for (int64_t b : t.axes[1].origins)
+      for (int64_t c : t.axes[2].origins)
+        planes.emplace_back(Three{a + begin[0], b + begin[1], c + begin[2]}, step, layout.length, source, image.step);
+  const bool whole = std::ranges::all_of(planes, &PlaneSource::is_whole);
+  const bool as_it_lies = image.dtype == kTileType<T> && is_as_it_lies(planes, layout, stride, image.channel_step);
   visit_floating(image.dtype, [&]<class From>() {
-    for (int64_t e = 0; e < box.entries; ++e)
-      for (int64_t c = 0; c < channels; ++c) {
-        const From* from = reinterpret_cast<const From*>(image.data) + (box.entry + e) * image.batch_step +
-                           (channel + c) * image.channel_step;
-        T* plane = to + e * layout.entry + c * layout.channel;
-        for (int64_t a : t.axes[0].origins)
-          for (int64_t b : t.axes[1].origins)
-            for (int64_t o : t.axes[2].origins) {
-              const Three first{a + box.begin[0] * step[0], b + box.begin[1] * step[1], o + box.begin[2] * step[2]};
-              fill_plane(first, step, layout.length, source, image.step, from, plane);
-              plane += layout.plane;
-            }
+    for (int64_t e = 0; e < box.entries; ++e, to += layout.entry) {
+      const From* from =
+          reinterpret_cast<const From*>(image.data) + (box.entry + e) * image.batch_step + channel * image.channel_step;
+      if (as_it_lies) {
+        std::memcpy(to, from + planes[0].at, static_cast<size_t>(channels * layout.channel) * sizeof(T));
+        continue;
       }
+      if (!whole) std::fill_n(to, channels * layout.channel, T(0));
+      T* plane = to;
+      for (int64_t c = 0; c < channels; ++c, from += image.channel_step)
+        for (const PlaneSource& p : planes) {
+          if (!p.is_empty) fill_plane(p, stride, layout.length, from, plane);
+          plane += layout.plane;
+        }
+    }
   });
-  std::fill_n(to + layout.entry * box.entries, layout.elements - layout.entry * box.entries, T(0));
+  std::fill_n(to, layout.elements - layout.entry * box.entries, T(0));
 }
 
 PlacePanels::PlacePanels(const PlaceBox& box, const PlaneLayout& layout, int64_t width) {
