@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <span>
 
+#include "librun/cpu/convolution_gather.h"
 #include "librun/cpu/convolution_planes.h"
 #include "librun/cpu/convolution_products.h"
 #include "librun/cpu/isa.h"
-#include "librun/element.h"
 
 namespace sg::cpu {
 namespace {
@@ -14,23 +14,6 @@ using Three = std::array<int64_t, 3>;
 
 constexpr int64_t kPlaces = 512;    // of a box
 constexpr int64_t kRowBlock = 112;  // of rows that are multiplied at a time
-
-// What is read and written. Steps of the weight: from a channel of the target, or of the source, to the next.
-struct Sides {
-  const Image &source, &target;
-  Three source_size, target_size;
-  int64_t source_channels, target_channels;  // of a group
-  const Tensor &weight, &bias;
-  int64_t target_step, source_step;
-};
-
-template <class T>
-T bias_of(const Tensor& bias, int64_t channel) {
-  if (bias.is_none()) return T(0);
-  return visit_floating(bias.dtype, [&]<class B>() {
-    return static_cast<T>(static_cast<Compute<B>>(bias.as<B>()[channel * bias.step(0)]));
-  });
-}
 
 template <class T, class To>
 void store_line(const T* from, T bias, int64_t count, int64_t step, To* to) {
@@ -42,7 +25,7 @@ void store_line(const T* from, T bias, int64_t count, int64_t step, To* to) {
 
 // to += from, whose rows are kMaxTileColumns apart
 template <class T>
-SG_CLONES void add_rows(const T* from, int64_t rows, int64_t columns, T* to, int64_t step) {
+SG_CLONES void add_sums(const T* from, int64_t rows, int64_t columns, T* to, int64_t step) {
   for (int64_t i = 0; i < rows; ++i, from += kMaxTileColumns, to += step)
     for (int64_t j = 0; j < columns; ++j) to[j] += from[j];
 }
@@ -57,16 +40,16 @@ struct Space {
 template <class T>
 class Gather {
  public:
-  Gather(KernelCall& call, const ConvolutionGeometry& g, const Sides& sides, const ConvolutionTargets& t)
+  Gather(KernelCall& call, const ConvolutionGeometry& g, const GatherSides& sides, const ConvolutionTargets& t)
       : call_(call),
         g_(g),
         sides_(sides),
         t_(t),
-        kernels_(tile_kernels<T>(best_isa())),
-        later_(call.numerics() == Numerics::strict ? TileStart::chain : TileStart::add),
         rows_(sides.target_channels * static_cast<int64_t>(t.variants.size())),
-        depth_(sides.source_channels * t.taps()) {
-    for (int64_t k = 0; k < kSumBlock; ++k) panel_rows_.push_back(k * kernels_.columns);
+        depth_(sides.source_channels * t.taps()),
+        sums_(call, depth_),
+        width_(sums_.columns()) {
+    for (int64_t k = 0; k < kSumBlock; ++k) panel_rows_.push_back(k * width_);
   }
 
   void run() {
@@ -74,7 +57,8 @@ class Gather {
     const PlaceBoxes boxes(t_, g_.batch, sides_.source_channels, kPlaces);
     const int64_t tasks = boxes.count() * g_.groups, team = call_.team().size();
     int64_t part = rows_;
-    while (team > 1 && part > kernels_.rows && tasks * ((rows_ + part - 1) / part) < 2 * team) part = (part + 1) / 2;
+    while (team > 1 && part > sums_.kernels().rows && tasks * ((rows_ + part - 1) / part) < 2 * team)
+      part = (part + 1) / 2;
     const int64_t parts = rows_ == 0 ? 0 : (rows_ + part - 1) / part;
     if (tasks * parts == 0) return;
     std::vector<Space<T>> spaces = take_spaces(boxes.largest());
@@ -90,7 +74,7 @@ class Gather {
  private:
   std::vector<Space<T>> take_spaces(const PlaceBox& largest) {
     const PlaneLayout layout(t_, largest, sides_.source_channels);
-    const int64_t columns = PlacePanels::most(largest, layout, kernels_.columns) * kernels_.columns;
+    const int64_t columns = PlacePanels::most(largest, layout, width_) * width_;
     std::vector<Space<T>> spaces;
     for (int i = 0; i < call_.team().size(); ++i) {
       spaces.push_back({take(layout.elements),
@@ -146,7 +130,7 @@ class Gather {
 
   void gather_box(const PlaceBox& box, int64_t group, int64_t first_row, int64_t end_row, Space<T>* s) const {
     const PlaneLayout layout(t_, box, sides_.source_channels);
-    const PlacePanels panels(box, layout, kernels_.columns);
+    const PlacePanels panels(box, layout, width_);
     fill_planes(t_, box, layout, sides_.source_size, sides_.source, group * sides_.source_channels,
                 sides_.source_channels, s->planes);
     s->at.clear();
@@ -160,22 +144,16 @@ class Gather {
   }
 
   void multiply(const PlacePanels& panels, int64_t group, int64_t row, int64_t rows, const Space<T>& s) const {
-    const int64_t tiles = (rows + kernels_.rows - 1) / kernels_.rows, step = panels.count() * kernels_.columns;
     for (int64_t block = 0; block < blocks_; ++block) {
       const T* a = packed_ + ((group * blocks_ + block) * rows_ + row) * kPackedRow;
       const int64_t* at = s.at.data() + block * kSumBlock;
       const int64_t k = std::min(kSumBlock, depth_ - block * kSumBlock);
       for (int64_t panel = 0; panel < panels.count(); ++panel) {
-        T* c = s.sums + panel * kernels_.columns;
         const T* b = s.planes;
         if (panels.is_copied()) pack_panel(panels.pieces(panel), at, k, s.planes, s.panel), b = s.panel;
         else b += panels.begin(panel);
-        for (int64_t t = 0, i = 0; t < tiles; ++t) {
-          const int64_t tile_rows = rows / tiles + (t < rows % tiles);
-          multiply_tile(a + i * kPackedRow, b, panels.is_copied() ? panel_rows_.data() : at, k, block > 0, tile_rows,
-                        c + i * step, step);
-          i += tile_rows;
-        }
+        sums_.add_rows(a, b, panels.is_copied() ? panel_rows_.data() : at, k, block == 0, rows, s.sums + panel * width_,
+                       panels.count() * width_);
       }
     }
   }
@@ -183,7 +161,7 @@ class Gather {
   // Copies are rounded up: what lies behind a row is the next one, or room.
   void pack_panel(std::span<const PlacePanels::Piece> pieces, const int64_t* at, int64_t k, const T* planes,
                   T* to) const {
-    for (int64_t i = 0; i < k; ++i, to += kernels_.columns) {
+    for (int64_t i = 0; i < k; ++i, to += width_) {
       T* place = to;
       for (const PlacePanels::Piece& p : pieces) {
         copy_rounded(planes + at[i] + p.at, p.count, place);
@@ -192,20 +170,10 @@ class Gather {
     }
   }
 
-  // c += the block's sum, made by itself; of strict numerics the chain goes on.
-  void multiply_tile(const T* a, const T* b, const int64_t* at, int64_t k, bool follows, int64_t rows, T* c,
-                     int64_t step) const {
-    const bool apart = follows && later_ == TileStart::add;
-    alignas(64) T sums[kMaxTileRows * kMaxTileColumns];
-    kernels_.gather[rows - 1]({a, b, at, k, convolution_chain(depth_), apart ? sums : c, apart ? kMaxTileColumns : step,
-                               !follows || apart ? TileStart::zero : later_, later_});
-    if (apart) add_rows(sums, rows, kernels_.columns, c, step);
-  }
-
   void store(const PlaceBox& box, const PlacePanels& panels, int64_t group, int64_t row, int64_t rows,
              const T* sums) const {
     const auto variants = static_cast<int64_t>(t_.variants.size());
-    const int64_t step = panels.count() * kernels_.columns;
+    const int64_t step = panels.count() * width_;
     for (int64_t r = row; r < row + rows; ++r, sums += step) {
       const int64_t channel = group * sides_.target_channels + r / variants;
       const Three& first = t_.variants[static_cast<size_t>(r % variants)].first;
@@ -236,18 +204,23 @@ class Gather {
 
   KernelCall& call_;
   const ConvolutionGeometry& g_;
-  const Sides& sides_;
+  const GatherSides& sides_;
   const ConvolutionTargets& t_;
-  const TileKernels<T>& kernels_;
-  TileStart later_;
   int64_t rows_, depth_, blocks_ = 0;
+  GatherSums<T> sums_;
+  const int64_t width_;  // of a panel
   T* packed_ = nullptr;
   std::vector<int64_t> panel_rows_;  // rows of a panel that is copied
 };
 
+template <class T>
+void gather(KernelCall& call, const ConvolutionGeometry& g, const GatherSides& sides, const ConvolutionTargets& t) {
+  gathers_by_rows<T>(g, sides, t) ? gather_by_rows<T>(call, g, sides, t) : Gather<T>(call, g, sides, t).run();
+}
+
 // Elements that no window sees are the bias alone.
 template <class T>
-void fill_unseen(KernelCall& call, const ConvolutionGeometry& g, const Sides& sides) {
+void fill_unseen(KernelCall& call, const ConvolutionGeometry& g, const GatherSides& sides) {
   const Image& image = sides.target;
   const Three& size = sides.target_size;
   const std::vector<T> zeros(static_cast<size_t>(size[2]));
@@ -268,6 +241,36 @@ void fill_unseen(KernelCall& call, const ConvolutionGeometry& g, const Sides& si
 
 }  // namespace
 
+template <class T>
+GatherSums<T>::GatherSums(const KernelCall& call, int64_t depth)
+    : kernels_(tile_kernels<T>(best_isa())),
+      later_(call.numerics() == Numerics::strict ? TileStart::chain : TileStart::add),
+      chain_(convolution_chain(depth)) {}
+
+template <class T>
+void GatherSums<T>::add_tile(const T* a, const T* b, const int64_t* at, int64_t k, bool first, int64_t rows, T* c,
+                             int64_t step) const {
+  const bool apart = !first && later_ == TileStart::add;
+  alignas(64) T sums[kMaxTileRows * kMaxTileColumns];
+  kernels_.gather[rows - 1]({a, b, at, k, chain_, apart ? sums : c, apart ? kMaxTileColumns : step,
+                             first || apart ? TileStart::zero : later_, later_});
+  if (apart) add_sums(sums, rows, kernels_.columns, c, step);
+}
+
+template <class T>
+void GatherSums<T>::add_rows(const T* a, const T* b, const int64_t* at, int64_t k, bool first, int64_t rows, T* c,
+                             int64_t step) const {
+  const int64_t tiles = (rows + kernels_.rows - 1) / kernels_.rows;
+  for (int64_t t = 0, i = 0; t < tiles; ++t) {
+    const int64_t tile_rows = rows / tiles + (t < rows % tiles);
+    add_tile(a + i * kPackedRow, b, at, k, first, tile_rows, c + i * step, step);
+    i += tile_rows;
+  }
+}
+
+template class GatherSums<float>;
+template class GatherSums<double>;
+
 int64_t convolution_chain(int64_t count) {
   int64_t chain = 32;
   while (chain < kSumBlock && chain * chain < count) chain *= 2;
@@ -277,19 +280,19 @@ int64_t convolution_chain(int64_t count) {
 template <class T>
 void convolve_output(KernelCall& call, const ConvolutionGeometry& g, const Image& x, const Tensor& weight,
                      const Tensor& bias, const Image& y) {
-  const Sides sides{x, y, g.in, g.out, g.in_channels, g.out_channels, weight, bias, g.depth(), g.window_size()};
-  Gather<T>(call, g, sides, output_targets(g)).run();
+  const GatherSides sides{x, y, g.in, g.out, g.in_channels, g.out_channels, weight, bias, g.depth(), g.window_size()};
+  gather<T>(call, g, sides, output_targets(g));
 }
 
 template <class T>
 void convolve_input(KernelCall& call, const ConvolutionGeometry& g, const Image& y, const Tensor& weight,
                     const Tensor& bias, const Image& x) {
-  const Sides sides{y, x, g.out, g.in, g.out_channels, g.in_channels, weight, bias, g.window_size(), g.depth()};
+  const GatherSides sides{y, x, g.out, g.in, g.out_channels, g.in_channels, weight, bias, g.window_size(), g.depth()};
   const std::vector<ConvolutionTargets> targets = input_targets(g);
   int64_t seen = 0;
   for (const ConvolutionTargets& t : targets) seen += t.places() * static_cast<int64_t>(t.variants.size());
   if (seen < g.in[0] * g.in[1] * g.in[2]) fill_unseen<T>(call, g, sides);
-  for (const ConvolutionTargets& t : targets) Gather<T>(call, g, sides, t).run();
+  for (const ConvolutionTargets& t : targets) gather<T>(call, g, sides, t);
 }
 
 #define SG_INSTANTIATE(T)                                                                                              \

@@ -102,6 +102,17 @@ PlaceBox PlaceBoxes::at(int64_t i) const {
   return box;
 }
 
+std::vector<PlaceRun> place_runs(const PlaceBox& box, int64_t first, int64_t count) {
+  std::vector<PlaceRun> runs;
+  for (int64_t at = first, length = 0; at < first + count; at += length) {
+    const int64_t line = at / box.size[2], c = at % box.size[2];
+    length = std::min(box.size[2] - c, first + count - at);
+    runs.push_back(
+        {line / box.size[1] / box.size[0], {line / box.size[1] % box.size[0], line % box.size[1], c}, length});
+  }
+  return runs;
+}
+
 PlaneLayout::PlaneLayout(const ConvolutionTargets& t, const PlaceBox& box, int64_t channels) {
   for (size_t d = 0; d < 3; ++d) length[d] = box.size[d] + t.axes[d].reach;
   plane = length[0] * length[1] * length[2];

@@ -16,6 +16,15 @@ struct PlaceBox {
   int64_t places() const { return size[0] * size[1] * size[2]; }
 };
 
+// Places of a box side by side along a line: the first one, counted from the box's.
+struct PlaceRun {
+  int64_t entry;
+  std::array<int64_t, 3> place;
+  int64_t count;
+};
+// The places [first, first + count) of a box, in its order.
+std::vector<PlaceRun> place_runs(const PlaceBox& box, int64_t first, int64_t count);
+
 class PlaceBoxes {
  public:
   // Boxes of about `places` places at most, and of as much of `channels` channels' planes as fits a cache.

@@ -3,6 +3,7 @@
 
 #include "librun/cpu/convolution_planes.h"
 #include "librun/cpu/convolution_products.h"
+#include "librun/cpu/convolution_weight.h"
 #include "librun/cpu/gemm_block.h"
 #include "librun/element.h"
 
@@ -39,6 +40,8 @@ class WeightSums {
   }
 
   void run(const Tensor& out) {
+    if (out.dtype == kTileType<T> && weighs_by_rows(g_, t_, boxes_))
+      return weigh_by_rows<T>(call_, g_, x_, y_, t_, boxes_, out);
     const int64_t column_blocks = (g_.out_channels + kColumns - 1) / kColumns, team = call_.team().size();
     int64_t channels = most_;
     auto row_blocks = [&] { return (g_.in_channels + channels - 1) / channels; };

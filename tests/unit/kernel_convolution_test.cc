@@ -243,6 +243,90 @@ TEST_CASE("convolution: strides beyond the window, taps far apart, entries of fe
   }
 }
 
+// Many channels, and lines of few places: these are rows of a product.
+TEST_CASE("convolution: small planes of many channels") {
+  Rng rng(7);
+  for (bool transposed : {false, true}) {
+    check<float>(rng, {2, 9, 1, 48, 64, {3, 3}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, transposed}, 3, 3e-6);
+    check<float>(rng, {2, 5, 1, 40, 70, {6, 5}, {3, 2}, {2, 3}, {1, 0}, {1, 2}, {0, 0}, transposed}, 2, 3e-6);
+    check<double>(rng, {2, 3, 2, 64, 33, {4, 4}, {2, 2}, {2, 2}, {0, 0}, {1, 1}, {0, 0}, transposed}, 3, 1e-14);
+    check<float>(rng, {2, 37, 1, 90, 97, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {1, 1}, {0, 0}, transposed}, 2, 3e-6);
+    check<BF16>(rng, {1, 20, 1, 33, 65, {7}, {3}, {1}, {1}, {1}, {0}, transposed}, 2, 8e-3);
+    check<float>(rng, {3, 2, 1, 34, 80, {2, 3, 4}, {2, 1, 3}, {1, 2, 1}, {1, 0, 1}, {1, 1, 1}, {0, 0, 0}, transposed},
+                 2, 3e-6);
+  }
+  check<float>(rng, {2, 150, 1, 70, 66, {3, 2}, {2, 2}, {1, 1}, {1, 0}, {1, 1}, {0, 0}, false}, 2,
+               3e-6);  // blocks of places
+}
+
+// The elements of b whose number along the axis is below `count`.
+template <class T>
+std::vector<T> first_of(Buffer<T>& b, int axis, int64_t count) {
+  int64_t step = 1;
+  for (int d = axis + 1; d < b.tensor().rank; ++d) step *= b.tensor().dim(d);
+  std::vector<T> out;
+  for (int64_t i = 0; i < b.tensor().elements(); ++i)
+    if (i / step % b.tensor().dim(axis) < count) out.push_back(b.at(i));
+  return out;
+}
+
+Tensor first_of(Tensor t, size_t axis, int64_t count) {
+  t.shape[axis] = count;
+  return t;
+}
+
+template <class T>
+struct Results {
+  Buffer<T> y, dx, dw;
+};
+
+// A convolution 3 x 3 of the first channels of its input, and to the first of its output.
+template <class T>
+Results<T> convolve(Buffer<T>& x, Buffer<T>& w, Buffer<T>& dy, int64_t stride, int64_t in, int64_t out, int threads) {
+  auto sizes = [](const Tensor& t) { return std::vector<int64_t>(t.sizes().begin(), t.sizes().end()); };
+  const Tensor input = first_of(x.tensor(), 1, in), grad = first_of(dy.tensor(), 1, out),
+               weight = first_of(first_of(w.tensor(), 0, out), 1, in);
+  Results<T> r{Buffer<T>(sizes(grad)), Buffer<T>(sizes(input)), Buffer<T>(sizes(weight))};
+  std::vector<test::Argument> args{{"input", input},
+                                   {"weight", weight},
+                                   {"stride", test::ints({stride, stride})},
+                                   {"padding", test::ints({1, 1})},
+                                   {"dilation", test::ints({1, 1})},
+                                   {"transposed", false},
+                                   {"output_padding", test::ints({0, 0})},
+                                   {"groups", 1}};
+  REQUIRE(test::call("aten.convolution.default", args, {r.y.tensor()}, threads).ok());
+  args.insert(args.end(), {{"grad_output", grad}, {"output_mask", test::ints({1, 1, 0})}});
+  REQUIRE(
+      test::call("aten.convolution_backward.default", args, {r.dx.tensor(), r.dw.tensor(), Tensor()}, threads).ok());
+  return r;
+}
+
+// Few channels go by another way than many do.
+template <class T>
+void check_slices(int64_t in, int64_t out, int64_t stride) {
+  CAPTURE(in, out, stride);
+  Rng rng(8);
+  std::vector<double> unused;
+  Buffer<T> x = image<T>(rng, {9, 70, in, in}, false, &unused), w = image<T>(rng, {96, 70, 3, 3}, false, &unused),
+            dy = image<T>(rng, {9, 96, out, out}, false, &unused);
+  Results<T> all = convolve(x, w, dy, stride, 70, 96, 1), to_few = convolve(x, w, dy, stride, 70, 3, 2),
+             of_few = convolve(x, w, dy, stride, 3, 96, 2), on_threads = convolve(x, w, dy, stride, 70, 96, 3);
+  CHECK(first_of(all.y, 1, 3) == to_few.y.values());
+  CHECK(first_of(all.dw, 0, 3) == to_few.dw.values());
+  CHECK(first_of(all.dx, 1, 3) == of_few.dx.values());
+  CHECK(all.y.values() == on_threads.y.values());
+  CHECK(all.dx.values() == on_threads.dx.values());
+  CHECK(all.dw.values() == on_threads.dw.values());
+}
+
+TEST_CASE("convolution: a slice of the channels has the bits of the whole") {
+  for (const auto& [in, out, stride] : {std::array<int64_t, 3>{3, 3, 1}, {6, 6, 1}, {6, 3, 2}, {5, 3, 2}}) {
+    check_slices<float>(in, out, stride);
+    check_slices<double>(in, out, stride);
+  }
+}
+
 template <class T>
 std::vector<T> gathered(Isa isa, const std::vector<T>& a, const std::vector<T>& b, const std::vector<int64_t>& at,
                         TileStart later) {

@@ -1,0 +1,55 @@
+// What the two ways share in which places gather what they are made of: convolution_gather.cc reads planes where they
+// lie, convolution_gather_rows.cc has places as rows. Both make the same sums.
+#pragma once
+
+#include "librun/cpu/convolution_axes.h"
+#include "librun/cpu/gemm_tile.h"
+#include "librun/element.h"
+
+namespace sg::cpu {
+
+// What is read and written. Steps of the weight: from a channel of the target, or of the source, to the next.
+struct GatherSides {
+  const Image &source, &target;
+  std::array<int64_t, 3> source_size, target_size;
+  int64_t source_channels, target_channels;  // of a group
+  const Tensor &weight, &bias;
+  int64_t target_step, source_step;
+};
+
+template <class T>
+T bias_of(const Tensor& bias, int64_t channel) {
+  if (bias.is_none()) return T(0);
+  return visit_floating(bias.dtype, [&]<class B>() {
+    return static_cast<T>(static_cast<Compute<B>>(bias.as<B>()[channel * bias.step(0)]));
+  });
+}
+
+// The sums of `depth` products: blocks of kSumBlock, each made by itself of chains.
+template <class T>
+class GatherSums {
+ public:
+  GatherSums(const KernelCall& call, int64_t depth);
+  // A tile of c (+)= a @ b for one block, the first one beginning c; of strict numerics the chain goes on.
+  void add_tile(const T* a, const T* b, const int64_t* at, int64_t k, bool first, int64_t rows, T* c,
+                int64_t step) const;
+  // The same for any number of rows.
+  void add_rows(const T* a, const T* b, const int64_t* at, int64_t k, bool first, int64_t rows, T* c,
+                int64_t step) const;
+  int64_t columns() const { return kernels_.columns; }
+  const TileKernels<T>& kernels() const { return kernels_; }
+
+ private:
+  const TileKernels<T>& kernels_;
+  TileStart later_;
+  int64_t chain_;
+};
+
+// Whether lines are so short, and channels of the target so many, that places should be rows.
+template <class T>
+bool gathers_by_rows(const ConvolutionGeometry& g, const GatherSides& sides, const ConvolutionTargets& t);
+template <class T>
+void gather_by_rows(KernelCall& call, const ConvolutionGeometry& g, const GatherSides& sides,
+                    const ConvolutionTargets& t);
+
+}  // namespace sg::cpu
