@@ -45,29 +45,39 @@ void bias_gradient(KernelCall& call, const Image& y, int64_t channels, Three siz
   });
 }
 
-// The three products, by the way that suits the geometry.
-template <class T>
+// The three products, by the way that suits the geometry, of operands packed as P.
+template <class P>
 struct Products {
+  using T = typename Packing<P>::Sum;
   KernelCall& call;
   const Geometry& g;
   bool depthwise = is_depthwise(call, g);
 
   void output(const Image& x, const Tensor& weight, const Tensor& bias, const Image& y) const {
-    depthwise ? Depthwise<T>(call, g).output(x, weight, bias, y) : convolve_output<T>(call, g, x, weight, bias, y);
+    depthwise ? Depthwise<T>(call, g).output(x, weight, bias, y) : convolve_output<P>(call, g, x, weight, bias, y);
   }
   void input(const Image& y, const Tensor& weight, const Tensor& bias, const Image& x) const {
-    depthwise ? Depthwise<T>(call, g).input(y, weight, bias, x) : convolve_input<T>(call, g, y, weight, bias, x);
+    depthwise ? Depthwise<T>(call, g).input(y, weight, bias, x) : convolve_input<P>(call, g, y, weight, bias, x);
   }
   void weight(const Image& x, const Image& y, const Tensor& out) const {
-    depthwise ? Depthwise<T>(call, g).weight(x, y, out) : convolve_weight<T>(call, g, x, y, out);
+    depthwise ? Depthwise<T>(call, g).weight(x, y, out) : convolve_weight<P>(call, g, x, y, out);
   }
 };
 
-template <class T>
+// Calls fn.template operator()<P>() with what operands are packed as.
+template <class Fn>
+void with_packing(const KernelCall& call, DType dtype, const Fn& fn) {
+  if (dtype == DType::f64) fn.template operator()<double>();
+  else if (dtype == DType::bf16 && has_bf16_pairs() && call.numerics() == Numerics::fast)
+    fn.template operator()<Bf16Pair>();
+  else fn.template operator()<float>();
+}
+
+template <class P>
 void forward(KernelCall& call, const Geometry& g, bool transposed, const Tensor& weight, const Image& in,
              const Image& out) {
   Tensor bias = call.has("bias") ? call.tensor("bias") : Tensor();
-  Products<T> products{call, g};
+  Products<P> products{call, g};
   transposed ? products.input(in, weight, bias, out) : products.output(in, weight, bias, out);
 }
 
@@ -77,16 +87,15 @@ Status convolution(KernelCall& call) {
   bool transposed = is_transposed_convolution(call);
   SG_ASSIGN(Geometry g, convolution_geometry(call, transposed ? out : input, transposed ? input : out, weight));
   Image from = image_of(input), to = image_of(out);
-  input.dtype == DType::f64 ? forward<double>(call, g, transposed, weight, from, to)
-                            : forward<float>(call, g, transposed, weight, from, to);
+  with_packing(call, input.dtype, [&]<class P>() { forward<P>(call, g, transposed, weight, from, to); });
   return ok_status();
 }
 
-template <class T>
+template <class P>
 void backward(KernelCall& call, const Geometry& g, bool transposed, const Tensor& weight) {
   Image input = image_of(call.tensor("input")), grad = image_of(call.tensor("grad_output"));
   std::span<const int64_t> wanted = call.integers("output_mask");
-  Products<T> products{call, g};
+  Products<P> products{call, g};
   if (wanted[0] && !call.result(0).is_none()) {
     Image out = image_of(call.result(0));
     transposed ? products.output(grad, weight, {}, out) : products.input(grad, weight, {}, out);
@@ -109,8 +118,7 @@ Status convolution_backward(KernelCall& call) {
   SG_ASSIGN(Geometry g,
             convolution_geometry(call, transposed ? grad : input, transposed ? input : grad, call.tensor("weight")));
   Tensor weight = contiguous(call, call.tensor("weight"));
-  input.dtype == DType::f64 ? backward<double>(call, g, transposed, weight)
-                            : backward<float>(call, g, transposed, weight);
+  with_packing(call, input.dtype, [&]<class P>() { backward<P>(call, g, transposed, weight); });
   return ok_status();
 }
 

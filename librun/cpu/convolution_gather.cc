@@ -16,9 +16,13 @@ constexpr int64_t kPlaces = 512;    // of a box
 constexpr int64_t kRowBlock = 112;  // of rows that are multiplied at a time
 
 template <class T, class To>
+SG_CLONES void store_run(const T* from, T bias, int64_t count, To* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(static_cast<Compute<To>>(from[i] + bias));
+}
+
+template <class T, class To>
 void store_line(const T* from, T bias, int64_t count, int64_t step, To* to) {
-  if (step == 1)
-    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(static_cast<Compute<To>>(from[i] + bias));
+  if (step == 1) store_run(from, bias, count, to);
   else
     for (int64_t i = 0; i < count; ++i) to[i * step] = static_cast<To>(static_cast<Compute<To>>(from[i] + bias));
 }
@@ -31,15 +35,22 @@ SG_CLONES void add_sums(const T* from, int64_t rows, int64_t columns, T* to, int
 }
 
 // One thread's memory, and the box that it is at.
-template <class T>
+template <class P>
 struct Space {
-  T *planes, *sums, *panel;
+  typename PlaneCell<P>::Type* planes;
+  typename Packing<P>::Sum* sums;
+  P* panel;
   std::vector<int64_t> at;  // rows of the planes
 };
 
-template <class T>
+template <class P>
 class Gather {
  public:
+  using Sum = typename Packing<P>::Sum;
+  using Cell = typename PlaneCell<P>::Type;
+  static constexpr bool kPairs = Packing<P>::kDepth == 2;
+  static constexpr int64_t kRow = Packing<P>::kRow;
+
   Gather(KernelCall& call, const ConvolutionGeometry& g, const GatherSides& sides, const ConvolutionTargets& t)
       : call_(call),
         g_(g),
@@ -61,7 +72,7 @@ class Gather {
       part = (part + 1) / 2;
     const int64_t parts = rows_ == 0 ? 0 : (rows_ + part - 1) / part;
     if (tasks * parts == 0) return;
-    std::vector<Space<T>> spaces = take_spaces(boxes.largest());
+    std::vector<Space<P>> spaces = take_spaces(boxes.largest());
     call_.team().parallel_for_indexed(tasks * parts, 1, [&](int thread, int64_t begin, int64_t end) {
       for (int64_t task = begin; task < end; ++task) {
         const int64_t row = task % parts * part, group = task / parts % g_.groups;
@@ -72,27 +83,30 @@ class Gather {
   }
 
  private:
-  std::vector<Space<T>> take_spaces(const PlaceBox& largest) {
+  std::vector<Space<P>> take_spaces(const PlaceBox& largest) {
     const PlaneLayout layout(t_, largest, sides_.source_channels);
     const int64_t columns = PlacePanels::most(largest, layout, width_) * width_;
-    std::vector<Space<T>> spaces;
+    std::vector<Space<P>> spaces;
     for (int i = 0; i < call_.team().size(); ++i) {
-      spaces.push_back({take(layout.elements),
-                        take(std::min(kRowBlock, rows_) * columns),
-                        take(kSumBlock * kMaxTileColumns + kCopyRound),
+      spaces.push_back({take<Cell>(layout.elements),
+                        take<Sum>(std::min(kRowBlock, rows_) * columns),
+                        take<P>(kSumBlock * kMaxTileColumns + kCopyRound),
                         {}});
-      std::fill_n(spaces.back().panel, kSumBlock * kMaxTileColumns, T(0));  // also behind the last place
+      std::fill_n(spaces.back().panel, kSumBlock * kMaxTileColumns, P{});  // also behind the last place
     }
     return spaces;
   }
-  T* take(int64_t count) { return call_.scratch().template take<T>(count); }
+  template <class T>
+  T* take(int64_t count) {
+    return call_.scratch().template take<T>(count);
+  }
 
   // packed_[group, block of k, row, k]; a row is a channel of the target and a variant, k a channel of the source and a
   // tap.
   void pack_weights() {
     constexpr int64_t kChannels = 32;  // of the target, in a task
     blocks_ = std::max<int64_t>(1, (depth_ + kSumBlock - 1) / kSumBlock);
-    packed_ = take(g_.groups * blocks_ * rows_ * kPackedRow);
+    packed_ = take<P>(g_.groups * blocks_ * rows_ * kRow);
     const int64_t parts = (sides_.target_channels + kChannels - 1) / kChannels;
     visit_floating(sides_.weight.dtype, [&]<class From>() {
       call_.team().parallel_for(g_.groups * blocks_ * parts, 1, [&](int64_t begin, int64_t end) {
@@ -109,26 +123,28 @@ class Gather {
   void pack_channel(int64_t group, int64_t block, int64_t channel) {
     const int64_t first = block * kSumBlock, end = std::min(depth_, first + kSumBlock), taps = t_.taps();
     const From* weight = sides_.weight.as<From>() + group * g_.out_channels * g_.depth() + channel * sides_.target_step;
-    T* to =
-        packed_ + ((group * blocks_ + block) * rows_ + channel * static_cast<int64_t>(t_.variants.size())) * kPackedRow;
+    P* row = packed_ + ((group * blocks_ + block) * rows_ + channel * static_cast<int64_t>(t_.variants.size())) * kRow;
     for (const auto& variant : t_.variants) {
+      Cell* to = reinterpret_cast<Cell*>(row);
       for (int64_t k = first; k < end;) {
         const int64_t tap = k % taps,
                       count = variant.is_whole && sides_.source_step == taps ? end - k : std::min(taps - tap, end - k);
         const From* from = weight + k / taps * sides_.source_step;
-        T* place = to + k - first;
+        Cell* place = to + k - first;
         if (variant.is_whole)
-          for (int64_t i = 0; i < count; ++i) place[i] = static_cast<T>(static_cast<Compute<From>>(from[tap + i]));
+          for (int64_t i = 0; i < count; ++i) place[i] = static_cast<Cell>(static_cast<Compute<From>>(from[tap + i]));
         else
           for (int64_t i = 0; i < count; ++i)
-            place[i] = static_cast<T>(static_cast<Compute<From>>(from[variant.windows[static_cast<size_t>(tap + i)]]));
+            place[i] =
+                static_cast<Cell>(static_cast<Compute<From>>(from[variant.windows[static_cast<size_t>(tap + i)]]));
         k += count;
       }
-      to += kPackedRow;
+      if constexpr (kPairs) pair_up(to, end - first);
+      row += kRow;
     }
   }
 
-  void gather_box(const PlaceBox& box, int64_t group, int64_t first_row, int64_t end_row, Space<T>* s) const {
+  void gather_box(const PlaceBox& box, int64_t group, int64_t first_row, int64_t end_row, Space<P>* s) const {
     const PlaneLayout layout(t_, box, sides_.source_channels);
     const PlacePanels panels(box, layout, width_);
     fill_planes(t_, box, layout, sides_.source_size, sides_.source, group * sides_.source_channels,
@@ -143,26 +159,32 @@ class Gather {
     }
   }
 
-  void multiply(const PlacePanels& panels, int64_t group, int64_t row, int64_t rows, const Space<T>& s) const {
+  void multiply(const PlacePanels& panels, int64_t group, int64_t row, int64_t rows, const Space<P>& s) const {
     for (int64_t block = 0; block < blocks_; ++block) {
-      const T* a = packed_ + ((group * blocks_ + block) * rows_ + row) * kPackedRow;
+      const P* a = packed_ + ((group * blocks_ + block) * rows_ + row) * kRow;
       const int64_t* at = s.at.data() + block * kSumBlock;
       const int64_t k = std::min(kSumBlock, depth_ - block * kSumBlock);
       for (int64_t panel = 0; panel < panels.count(); ++panel) {
-        const T* b = s.planes;
-        if (panels.is_copied()) pack_panel(panels.pieces(panel), at, k, s.planes, s.panel), b = s.panel;
-        else b += panels.begin(panel);
-        sums_.add_rows(a, b, panels.is_copied() ? panel_rows_.data() : at, k, block == 0, rows, s.sums + panel * width_,
-                       panels.count() * width_);
+        Sum* sums = s.sums + panel * width_;
+        const int64_t step = panels.count() * width_;
+        if constexpr (!kPairs)
+          if (!panels.is_copied()) {
+            sums_.add_rows(a, s.planes + panels.begin(panel), at, k, block == 0, rows, sums, step);
+            continue;
+          }
+        const PlacePanels::Piece whole{panels.is_copied() ? 0 : panels.begin(panel), width_};
+        pack_panel(panels.is_copied() ? panels.pieces(panel) : std::span(&whole, 1), at, k, s.planes, s.panel);
+        sums_.add_rows(a, s.panel, panel_rows_.data(), k, block == 0, rows, sums, step);
       }
     }
   }
 
   // Copies are rounded up: what lies behind a row is the next one, or room.
-  void pack_panel(std::span<const PlacePanels::Piece> pieces, const int64_t* at, int64_t k, const T* planes,
-                  T* to) const {
+  void pack_panel(std::span<const PlacePanels::Piece> pieces, const int64_t* at, int64_t k, const Cell* planes,
+                  P* to) const {
+    if constexpr (kPairs) return pack_pairs(pieces, at, k, planes, width_, to);
     for (int64_t i = 0; i < k; ++i, to += width_) {
-      T* place = to;
+      Cell* place = reinterpret_cast<Cell*>(to);
       for (const PlacePanels::Piece& p : pieces) {
         copy_rounded(planes + at[i] + p.at, p.count, place);
         place += p.count;
@@ -171,7 +193,7 @@ class Gather {
   }
 
   void store(const PlaceBox& box, const PlacePanels& panels, int64_t group, int64_t row, int64_t rows,
-             const T* sums) const {
+             const Sum* sums) const {
     const auto variants = static_cast<int64_t>(t_.variants.size());
     const int64_t step = panels.count() * width_;
     for (int64_t r = row; r < row + rows; ++r, sums += step) {
@@ -182,9 +204,9 @@ class Gather {
   }
 
   void store_row(const PlaceBox& box, const PlacePanels& panels, const Three& first, int64_t channel,
-                 const T* sums) const {
+                 const Sum* sums) const {
     const Image& image = sides_.target;
-    const T bias = bias_of<T>(sides_.bias, channel);
+    const Sum bias = bias_of<Sum>(sides_.bias, channel);
     Three at, step;
     for (size_t d = 0; d < 3; ++d) {
       at[d] = (first[d] + box.begin[d] * t_.axes[d].step) * image.step[d];
@@ -207,15 +229,17 @@ class Gather {
   const GatherSides& sides_;
   const ConvolutionTargets& t_;
   int64_t rows_, depth_, blocks_ = 0;
-  GatherSums<T> sums_;
+  GatherSums<P> sums_;
   const int64_t width_;  // of a panel
-  T* packed_ = nullptr;
+  P* packed_ = nullptr;
   std::vector<int64_t> panel_rows_;  // rows of a panel that is copied
 };
 
-template <class T>
+template <class P>
 void gather(KernelCall& call, const ConvolutionGeometry& g, const GatherSides& sides, const ConvolutionTargets& t) {
-  gathers_by_rows<T>(g, sides, t) ? gather_by_rows<T>(call, g, sides, t) : Gather<T>(call, g, sides, t).run();
+  if constexpr (Packing<P>::kDepth == 1)
+    if (gathers_by_rows<P>(g, sides, t)) return gather_by_rows<P>(call, g, sides, t);
+  Gather<P>(call, g, sides, t).run();
 }
 
 // Elements that no window sees are the bias alone.
@@ -241,35 +265,36 @@ void fill_unseen(KernelCall& call, const ConvolutionGeometry& g, const GatherSid
 
 }  // namespace
 
-template <class T>
-GatherSums<T>::GatherSums(const KernelCall& call, int64_t depth)
-    : kernels_(tile_kernels<T>(best_isa())),
+template <class P>
+GatherSums<P>::GatherSums(const KernelCall& call, int64_t depth)
+    : kernels_(tile_kernels<P>(best_isa())),
       later_(call.numerics() == Numerics::strict ? TileStart::chain : TileStart::add),
-      chain_(convolution_chain(depth)) {}
+      chain_(convolution_chain(depth) / Packing<P>::kDepth) {}
 
-template <class T>
-void GatherSums<T>::add_tile(const T* a, const T* b, const int64_t* at, int64_t k, bool first, int64_t rows, T* c,
+template <class P>
+void GatherSums<P>::add_tile(const P* a, const P* b, const int64_t* at, int64_t k, bool first, int64_t rows, Sum* c,
                              int64_t step) const {
   const bool apart = !first && later_ == TileStart::add;
-  alignas(64) T sums[kMaxTileRows * kMaxTileColumns];
-  kernels_.gather[rows - 1]({a, b, at, k, chain_, apart ? sums : c, apart ? kMaxTileColumns : step,
+  alignas(64) Sum sums[kMaxTileRows * kMaxTileColumns];
+  kernels_.gather[rows - 1]({a, b, at, packed_depth<P>(k), chain_, apart ? sums : c, apart ? kMaxTileColumns : step,
                              first || apart ? TileStart::zero : later_, later_});
   if (apart) add_sums(sums, rows, kernels_.columns, c, step);
 }
 
-template <class T>
-void GatherSums<T>::add_rows(const T* a, const T* b, const int64_t* at, int64_t k, bool first, int64_t rows, T* c,
+template <class P>
+void GatherSums<P>::add_rows(const P* a, const P* b, const int64_t* at, int64_t k, bool first, int64_t rows, Sum* c,
                              int64_t step) const {
   const int64_t tiles = (rows + kernels_.rows - 1) / kernels_.rows;
   for (int64_t t = 0, i = 0; t < tiles; ++t) {
     const int64_t tile_rows = rows / tiles + (t < rows % tiles);
-    add_tile(a + i * kPackedRow, b, at, k, first, tile_rows, c + i * step, step);
+    add_tile(a + i * Packing<P>::kRow, b, at, k, first, tile_rows, c + i * step, step);
     i += tile_rows;
   }
 }
 
 template class GatherSums<float>;
 template class GatherSums<double>;
+template class GatherSums<Bf16Pair>;
 
 int64_t convolution_chain(int64_t count) {
   int64_t chain = 32;
@@ -277,31 +302,32 @@ int64_t convolution_chain(int64_t count) {
   return chain;
 }
 
-template <class T>
+template <class P>
 void convolve_output(KernelCall& call, const ConvolutionGeometry& g, const Image& x, const Tensor& weight,
                      const Tensor& bias, const Image& y) {
   const GatherSides sides{x, y, g.in, g.out, g.in_channels, g.out_channels, weight, bias, g.depth(), g.window_size()};
-  gather<T>(call, g, sides, output_targets(g));
+  gather<P>(call, g, sides, output_targets(g));
 }
 
-template <class T>
+template <class P>
 void convolve_input(KernelCall& call, const ConvolutionGeometry& g, const Image& y, const Tensor& weight,
                     const Tensor& bias, const Image& x) {
   const GatherSides sides{y, x, g.out, g.in, g.out_channels, g.in_channels, weight, bias, g.window_size(), g.depth()};
   const std::vector<ConvolutionTargets> targets = input_targets(g);
   int64_t seen = 0;
   for (const ConvolutionTargets& t : targets) seen += t.places() * static_cast<int64_t>(t.variants.size());
-  if (seen < g.in[0] * g.in[1] * g.in[2]) fill_unseen<T>(call, g, sides);
-  for (const ConvolutionTargets& t : targets) gather<T>(call, g, sides, t);
+  if (seen < g.in[0] * g.in[1] * g.in[2]) fill_unseen<typename Packing<P>::Sum>(call, g, sides);
+  for (const ConvolutionTargets& t : targets) gather<P>(call, g, sides, t);
 }
 
-#define SG_INSTANTIATE(T)                                                                                              \
-  template void convolve_output<T>(KernelCall&, const ConvolutionGeometry&, const Image&, const Tensor&,               \
+#define SG_INSTANTIATE(P)                                                                                              \
+  template void convolve_output<P>(KernelCall&, const ConvolutionGeometry&, const Image&, const Tensor&,               \
                                    const Tensor&, const Image&);                                                       \
-  template void convolve_input<T>(KernelCall&, const ConvolutionGeometry&, const Image&, const Tensor&, const Tensor&, \
+  template void convolve_input<P>(KernelCall&, const ConvolutionGeometry&, const Image&, const Tensor&, const Tensor&, \
                                   const Image&);
 SG_INSTANTIATE(float)
 SG_INSTANTIATE(double)
+SG_INSTANTIATE(Bf16Pair)
 #undef SG_INSTANTIATE
 
 }  // namespace sg::cpu

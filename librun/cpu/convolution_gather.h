@@ -26,21 +26,22 @@ T bias_of(const Tensor& bias, int64_t channel) {
 }
 
 // The sums of `depth` products: blocks of kSumBlock, each made by itself of chains.
-template <class T>
+template <class P>
 class GatherSums {
  public:
+  using Sum = typename Packing<P>::Sum;
   GatherSums(const KernelCall& call, int64_t depth);
   // A tile of c (+)= a @ b for one block, the first one beginning c; of strict numerics the chain goes on.
-  void add_tile(const T* a, const T* b, const int64_t* at, int64_t k, bool first, int64_t rows, T* c,
+  void add_tile(const P* a, const P* b, const int64_t* at, int64_t k, bool first, int64_t rows, Sum* c,
                 int64_t step) const;
   // The same for any number of rows.
-  void add_rows(const T* a, const T* b, const int64_t* at, int64_t k, bool first, int64_t rows, T* c,
+  void add_rows(const P* a, const P* b, const int64_t* at, int64_t k, bool first, int64_t rows, Sum* c,
                 int64_t step) const;
   int64_t columns() const { return kernels_.columns; }
-  const TileKernels<T>& kernels() const { return kernels_; }
+  const TileKernels<P>& kernels() const { return kernels_; }
 
  private:
-  const TileKernels<T>& kernels_;
+  const TileKernels<P>& kernels_;
   TileStart later_;
   int64_t chain_;
 };

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "librun/cpu/gemm_pack.h"
+#include "librun/cpu/isa.h"
 #include "librun/element.h"
 
 namespace sg::cpu {
@@ -141,15 +142,16 @@ void fill_planes(const ConvolutionTargets& t, const PlaceBox& box, const PlaneLa
       for (int64_t c : t.axes[2].origins)
         planes.emplace_back(Three{a + begin[0], b + begin[1], c + begin[2]}, step, layout.length, source, image.step);
   const bool whole = std::ranges::all_of(planes, &PlaneSource::is_whole);
-  const bool as_it_lies = image.dtype == kTileType<T> && is_as_it_lies(planes, layout, stride, image.channel_step);
+  const bool as_it_lies = is_as_it_lies(planes, layout, stride, image.channel_step);
   visit_floating(image.dtype, [&]<class From>() {
     for (int64_t e = 0; e < box.entries; ++e, to += layout.entry) {
       const From* from =
           reinterpret_cast<const From*>(image.data) + (box.entry + e) * image.batch_step + channel * image.channel_step;
-      if (as_it_lies) {
-        std::memcpy(to, from + planes[0].at, static_cast<size_t>(channels * layout.channel) * sizeof(T));
-        continue;
-      }
+      if constexpr (std::is_same_v<T, From>)
+        if (as_it_lies) {
+          std::memcpy(to, from + planes[0].at, static_cast<size_t>(channels * layout.channel) * sizeof(T));
+          continue;
+        }
       if (!whole) std::fill_n(to, channels * layout.channel, T(0));
       T* plane = to;
       for (int64_t c = 0; c < channels; ++c, from += image.channel_step)
@@ -214,5 +216,44 @@ template void fill_planes(const ConvolutionTargets&, const PlaceBox&, const Plan
                           int64_t, int64_t, float*);
 template void fill_planes(const ConvolutionTargets&, const PlaceBox&, const PlaneLayout&, const Three&, const Image&,
                           int64_t, int64_t, double*);
+template void fill_planes(const ConvolutionTargets&, const PlaceBox&, const PlaneLayout&, const Three&, const Image&,
+                          int64_t, int64_t, BF16*);
+
+SG_CLONES void pair_up(BF16* numbers, int64_t count) {
+  if (count % 2 != 0) numbers[count] = BF16();
+  for (int64_t i = 0; i < count; i += 2) {
+    uint32_t pair;
+    std::memcpy(&pair, numbers + i, sizeof(pair));
+    pair = pair << 16 | pair >> 16;
+    std::memcpy(static_cast<void*>(numbers + i), &pair, sizeof(pair));
+  }
+}
+
+namespace {
+
+// kCopyRound pairs of two rows.
+SG_INLINE void join(const BF16* first, const BF16* second, Bf16Pair* to) {
+  uint16_t a[kCopyRound], b[kCopyRound];
+  uint32_t pairs[kCopyRound];
+  std::memcpy(a, first, sizeof(a)), std::memcpy(b, second, sizeof(b));
+  for (int64_t i = 0; i < kCopyRound; ++i) pairs[i] = uint32_t{a[i]} << 16 | b[i];
+  std::memcpy(to, pairs, sizeof(pairs));
+}
+
+}  // namespace
+
+SG_CLONES void pack_pairs(std::span<const PlacePanels::Piece> pieces, const int64_t* at, int64_t k, const BF16* planes,
+                          int64_t width, Bf16Pair* to) {
+  const BF16 zeros[kCopyRound] = {};
+  for (int64_t i = 0; i < k; i += 2, to += width) {
+    const BF16 *first = planes + at[i], *second = i + 1 < k ? planes + at[i + 1] : nullptr;
+    Bf16Pair* place = to;
+    for (const PlacePanels::Piece& p : pieces) {
+      for (int64_t j = 0; j < p.count; j += kCopyRound)
+        join(first + p.at + j, second ? second + p.at + j : zeros, place + j);
+      place += p.count;
+    }
+  }
+}
 
 }  // namespace sg::cpu

@@ -6,6 +6,7 @@
 
 #include "librun/cpu/convolution_axes.h"
 #include "librun/cpu/gemm_tile.h"
+#include "librun/element.h"
 
 namespace sg::cpu {
 
@@ -97,5 +98,23 @@ void copy_rounded(const T* from, int64_t count, T* to) {
   for (int64_t i = 0; i < count; i += kCopyRound)
     std::memcpy(to + i, from + i, static_cast<size_t>(kCopyRound) * sizeof(T));
 }
+
+// What planes hold of operands packed as P: numbers.
+template <class P>
+struct PlaneCell {
+  using Type = P;
+};
+template <>
+struct PlaneCell<Bf16Pair> {
+  using Type = BF16;
+};
+
+// Numbers one behind the other, at even k first, as pairs in their place; zero behind an odd last one.
+void pair_up(BF16* numbers, int64_t count);
+
+// A panel of pairs: rows at[0] and at[1] of the planes, at[2] and at[3], ...; zeros beside an odd last one. Copies are
+// rounded up as copy_rounded's are.
+void pack_pairs(std::span<const PlacePanels::Piece> pieces, const int64_t* at, int64_t k, const BF16* planes,
+                int64_t width, Bf16Pair* to);
 
 }  // namespace sg::cpu

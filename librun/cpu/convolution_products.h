@@ -9,21 +9,24 @@
 // gemm(): models of convolutions and batch norms multiply rounding errors, most of which are made here. What a sum is
 // depends on the convolution's sizes alone, of Y and dX not on the batch.
 //
+// As pairs, products of bf16 have the same bits (gemm_tile.h): where the processor multiplies pairs.
+//
 // A transposed convolution is the second of these, its backward the other two with the roles of X and Y exchanged.
 // The weight is contiguous: [groups * out channels, in channels, window...]; a bias may be none.
 #pragma once
 
 #include "librun/cpu/convolution.h"
+#include "librun/cpu/gemm_tile.h"
 
 namespace sg::cpu {
 
-template <class T>  // float, double
+template <class P>  // float, double; Bf16Pair: everything but a bias is of bf16
 void convolve_output(KernelCall& call, const ConvolutionGeometry& g, const Image& x, const Tensor& weight,
                      const Tensor& bias, const Image& y);
-template <class T>
+template <class P>
 void convolve_input(KernelCall& call, const ConvolutionGeometry& g, const Image& y, const Tensor& weight,
                     const Tensor& bias, const Image& x);
-template <class T>
+template <class P>
 void convolve_weight(KernelCall& call, const ConvolutionGeometry& g, const Image& x, const Image& y, const Tensor& out);
 
 // How many of `count` products are summed up by themselves: about its root, where a chain is as exact as the chains'

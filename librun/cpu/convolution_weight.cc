@@ -21,9 +21,13 @@ struct Piece {
   int64_t y;   // in the output's image, from its first channel on
 };
 
-template <class T>
+template <class P>
 class WeightSums {
  public:
+  using Sum = typename Packing<P>::Sum;
+  using Cell = typename PlaneCell<P>::Type;
+  static constexpr int64_t kDepth = Packing<P>::kDepth, kRow = Packing<P>::kRow, kPanelRows = kSumBlock / kDepth;
+
   WeightSums(KernelCall& call, const ConvolutionGeometry& g, const Image& x, const Image& y)
       : call_(call),
         g_(g),
@@ -33,15 +37,16 @@ class WeightSums {
         taps_(t_.taps()),
         most_(std::clamp<int64_t>(kRows / taps_, 1, std::max<int64_t>(g.in_channels, 1))),
         boxes_(t_, g.batch, most_, kPlaces),
-        kernels_(tile_kernels<T>(best_isa())),
+        kernels_(tile_kernels<P>(best_isa())),
         later_(call.numerics() == Numerics::strict ? TileStart::chain : TileStart::add),
-        chain_(convolution_chain(g.batch * g.places())) {
+        chain_(convolution_chain(g.batch * g.places()) / kDepth) {
     for (int64_t k = 0; k < kSumBlock; ++k) rows_of_panel_.push_back(k * kernels_.columns);
   }
 
   void run(const Tensor& out) {
-    if (out.dtype == kTileType<T> && weighs_by_rows(g_, t_, boxes_))
-      return weigh_by_rows<T>(call_, g_, x_, y_, t_, boxes_, out);
+    if constexpr (kDepth == 1)
+      if (out.dtype == kTileType<P> && weighs_by_rows(g_, t_, boxes_))
+        return weigh_by_rows<P>(call_, g_, x_, y_, t_, boxes_, out);
     const int64_t column_blocks = (g_.out_channels + kColumns - 1) / kColumns, team = call_.team().size();
     int64_t channels = most_;
     auto row_blocks = [&] { return (g_.in_channels + channels - 1) / channels; };
@@ -62,7 +67,9 @@ class WeightSums {
 
  private:
   struct Space {
-    T *planes, *a, *b, *sums;
+    Cell* planes;
+    P *a, *b;
+    Sum *sums, *turned;  // [channel and tap, channel of the output], and the other way round
   };
   struct Block {
     int64_t group, channel, channels;  // of the input
@@ -73,30 +80,33 @@ class WeightSums {
     const int64_t planes = boxes_.count() == 0 ? 1 : PlaneLayout(t_, boxes_.largest(), most_).elements;
     std::vector<Space> spaces;
     for (int i = 0; i < call_.team().size(); ++i)
-      spaces.push_back(
-          {take(planes), take(most_ * taps_ * kPackedRow), take(kColumns * kSumBlock), take(most_ * taps_ * kColumns)});
+      spaces.push_back({take<Cell>(planes), take<P>(most_ * taps_ * kRow), take<P>(kColumns * kPanelRows),
+                        take<Sum>(most_ * taps_ * kColumns), take<Sum>(most_ * taps_ * kColumns)});
     return spaces;
   }
-  T* take(int64_t count) { return call_.scratch().template take<T>(count); }
+  template <class T>
+  T* take(int64_t count) {
+    return call_.scratch().template take<T>(count);
+  }
 
   void sum_block(const Block& block, const Space& s, const Tensor& out) const {
     const int64_t rows = block.channels * taps_;
-    std::fill_n(s.sums, rows * kColumns, T(0));
+    std::fill_n(s.sums, rows * kColumns, Sum(0));
     for (int64_t i = 0; i < boxes_.count(); ++i) add_box(boxes_.at(i), block, s);
     store(block, rows, s, out);
   }
 
-  // The sums are [channel and tap, channel of the output], the result is the other way round.
   void store(const Block& block, int64_t rows, const Space& s, const Tensor& out) const {
-    const MatrixView sums{reinterpret_cast<const std::byte*>(s.sums), kTileType<T>, 1, kColumns};
+    const TileKernels<Sum>& kernels = tile_kernels<Sum>(best_isa());
+    const MatrixView sums{reinterpret_cast<const std::byte*>(s.sums), kTileType<Sum>, 1, kColumns};
     MatrixView to{out.data, out.dtype, g_.depth(), 1};
     to = to.at(block.group * g_.out_channels + block.column, block.channel * taps_);
-    if (out.dtype == kTileType<T>) {
-      T* place = reinterpret_cast<T*>(const_cast<std::byte*>(to.data));
-      return pack_block(kernels_, sums, block.columns, rows, place, g_.depth());
+    if (out.dtype == kTileType<Sum>) {
+      Sum* place = reinterpret_cast<Sum*>(const_cast<std::byte*>(to.data));
+      return pack_block(kernels, sums, block.columns, rows, place, g_.depth());
     }
-    pack_block(kernels_, sums, block.columns, rows, s.a, rows);
-    store_block(s.a, rows, to, block.columns, rows);
+    pack_block(kernels, sums, block.columns, rows, s.turned, rows);
+    store_block(s.turned, rows, to, block.columns, rows);
   }
 
   void add_box(const PlaceBox& box, const Block& block, const Space& s) const {
@@ -122,44 +132,59 @@ class WeightSums {
   void add_places(const std::vector<Piece>& pieces, int64_t count, const PlaneLayout& layout, const Block& block,
                   const Space& s) const {
     pack_columns(pieces, block, s.b);
-    T* to = s.a;
+    P* to = s.a;
     for (int64_t c = 0; c < block.channels; ++c)
       for (int64_t tap : layout.taps) {
-        T* at = to;
+        Cell* at = reinterpret_cast<Cell*>(to);
         for (const Piece& p : pieces) {
           copy_rounded(s.planes + p.at + c * layout.channel + tap, p.count, at);
           at += p.count;
         }
-        to += kPackedRow;
+        if constexpr (kDepth == 2) pair_up(at - count, count);
+        to += kRow;
       }
     const int64_t rows = block.channels * taps_, tiles = (rows + kernels_.rows - 1) / kernels_.rows;
     for (int64_t j = 0; j < block.columns; j += kernels_.columns)
       for (int64_t t = 0, i = 0; t < tiles; ++t) {
         const int64_t tile_rows = rows / tiles + (t < rows % tiles);
-        kernels_.gather[tile_rows - 1]({s.a + i * kPackedRow, s.b + j * kSumBlock, rows_of_panel_.data(), count, chain_,
-                                        s.sums + i * kColumns + j, kColumns, later_, later_});
+        kernels_.gather[tile_rows - 1]({s.a + i * kRow, s.b + j * kPanelRows, rows_of_panel_.data(),
+                                        packed_depth<P>(count), chain_, s.sums + i * kColumns + j, kColumns, later_,
+                                        later_});
         i += tile_rows;
       }
   }
 
   // to[panel, place, channel of the output]
-  void pack_columns(const std::vector<Piece>& pieces, const Block& block, T* to) const {
+  void pack_columns(const std::vector<Piece>& pieces, const Block& block, P* to) const {
     const int64_t width = kernels_.columns, first = (block.group * g_.out_channels + block.column) * y_.channel_step;
-    for (int64_t j = 0; j < block.columns; j += width, to += kSumBlock * width) {
+    for (int64_t j = 0; j < block.columns; j += width, to += kPanelRows * width) {
       const int64_t columns = std::min(width, block.columns - j);
-      T* row = to;
+      int64_t k = 0;
       for (size_t i = 0; i < pieces.size();) {
         const Piece& p = pieces[i];
         int64_t count = p.count;  // with those that lie right behind it
         for (++i; i < pieces.size() && pieces[i].y == p.y + count * y_.step[2]; ++i) count += pieces[i].count;
         MatrixView from{y_.data, y_.dtype, y_.step[2], y_.channel_step};
         from.data += (p.y + first + j * y_.channel_step) * dtype_bytes(y_.dtype);
-        pack_block(kernels_, from, count, columns, row, width);
-        for (int64_t k = 0; k < count && columns < width; ++k)
-          std::fill(row + k * width + columns, row + (k + 1) * width, T(0));
-        row += count * width;
+        append_places(from, k, count, columns, to);
+        k += count;
       }
     }
+  }
+
+  // Places [k, k + count) of a panel; of a pair its other place may be there already.
+  void append_places(MatrixView from, int64_t k, int64_t count, int64_t columns, P* to) const {
+    const int64_t width = kernels_.columns;
+    if constexpr (kDepth == 2)
+      if (k % 2 != 0) {
+        for (int64_t j = 0; j < columns; ++j)
+          to[k / 2 * width + j].second = reinterpret_cast<const BF16*>(from.at(0, j).data)->bits;
+        from = from.at(1, 0), ++k, --count;
+      }
+    P* row = to + k / kDepth * width;
+    pack_right(kernels_, from, count, columns, row, width);
+    for (int64_t i = 0; i < packed_depth<P>(count) && columns < width; ++i)
+      std::fill(row + i * width + columns, row + (i + 1) * width, P{});
   }
 
   KernelCall& call_;
@@ -169,7 +194,7 @@ class WeightSums {
   const int64_t taps_;
   const int64_t most_;  // channels of a task: boxes go by it alone
   const PlaceBoxes boxes_;
-  const TileKernels<T>& kernels_;
+  const TileKernels<P>& kernels_;
   TileStart later_;
   const int64_t chain_;
   std::vector<int64_t> rows_of_panel_;
@@ -177,15 +202,17 @@ class WeightSums {
 
 }  // namespace
 
-template <class T>
+template <class P>
 void convolve_weight(KernelCall& call, const ConvolutionGeometry& g, const Image& x, const Image& y,
                      const Tensor& out) {
-  WeightSums<T>(call, g, x, y).run(out);
+  WeightSums<P>(call, g, x, y).run(out);
 }
 
-template void convolve_weight<float>(KernelCall&, const ConvolutionGeometry&, const Image&, const Image&,
-                                     const Tensor&);
-template void convolve_weight<double>(KernelCall&, const ConvolutionGeometry&, const Image&, const Image&,
-                                      const Tensor&);
+#define SG_INSTANTIATE(P) \
+  template void convolve_weight<P>(KernelCall&, const ConvolutionGeometry&, const Image&, const Image&, const Tensor&);
+SG_INSTANTIATE(float)
+SG_INSTANTIATE(double)
+SG_INSTANTIATE(Bf16Pair)
+#undef SG_INSTANTIATE
 
 }  // namespace sg::cpu

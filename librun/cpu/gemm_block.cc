@@ -22,11 +22,6 @@ void run_edge_tile(const TileKernels<P>& kernels, Tile<P> tile, int64_t rows, in
 }
 
 template <class P>
-int64_t packed_depth(int64_t k) {
-  return (k + Packing<P>::kDepth - 1) / Packing<P>::kDepth;
-}
-
-template <class P>
 void pack_panel(const TileKernels<P>& kernels, const MatrixView& b, int64_t k, int64_t columns, P* to) {
   int64_t width = kernels.columns;
   pack_right(kernels, b, k, columns, to, width);

@@ -23,6 +23,8 @@ struct MatrixView {
 
 template <class T>  // float, double
 inline constexpr DType kTileType = sizeof(T) == sizeof(double) ? DType::f64 : DType::f32;
+template <>
+inline constexpr DType kTileType<BF16> = DType::bf16;
 
 // to[i * to_step + j] = from[i, j], converted to T (float or double).
 template <class T>

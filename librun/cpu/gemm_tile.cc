@@ -186,11 +186,6 @@ struct Pairs {
 
 #include "librun/cpu/gemm_tile.inc"
 
-template <int... kRow>
-constexpr TileKernels<Bf16Pair> kernels_of_pairs(std::integer_sequence<int, kRow...>) {
-  return {sizeof...(kRow), 2 * Pairs::kLanes, {tile<Pairs, kRow + 1>...}, {}, avx512::transpose_pairs};
-}
-
 }  // namespace avx512_bf16
 #undef SG_TARGET
 
@@ -218,7 +213,8 @@ const TileKernels<T>& tile_kernels(Isa isa) {
 
 template <>
 const TileKernels<Bf16Pair>& tile_kernels(Isa) {
-  static const TileKernels<Bf16Pair> kernels = avx512_bf16::kernels_of_pairs(Rows<14>());
+  static const TileKernels<Bf16Pair> kernels =
+      avx512_bf16::kernels_of<avx512_bf16::Pairs>(Rows<14>(), avx512::transpose_pairs);
   return kernels;
 }
 

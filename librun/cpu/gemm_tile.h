@@ -38,6 +38,11 @@ struct Packing<Bf16Pair> {
   static constexpr int64_t kRow = kSumBlock / 2 + 16;
 };
 
+template <class P>
+int64_t packed_depth(int64_t k) {  // elements that k numbers are
+  return (k + Packing<P>::kDepth - 1) / Packing<P>::kDepth;
+}
+
 enum class TileStart : uint8_t {
   zero,   // C = A B
   add,    // C = C + (A B), the product summed up by itself
@@ -56,14 +61,14 @@ struct Tile {
 };
 
 // The same of a B whose rows lie anywhere, its sums of `chain` k being added up in order.
-template <class T>
+template <class P>
 struct GatherTile {
-  const T* a;         // [rows, k], rows kPackedRow apart
-  const T* b;         // row i: [columns] from b + at[i] on
-  const int64_t* at;  // [k]
-  int64_t k;          // at most kSumBlock
-  int64_t chain;
-  T* c;  // [rows, columns]
+  const P* a;                   // [rows, k], rows Packing<P>::kRow apart
+  const P* b;                   // row i: [columns] from b + at[i] on
+  const int64_t* at;            // [k]
+  int64_t k;                    // elements of P: at most kSumBlock of k
+  int64_t chain;                // likewise
+  typename Packing<P>::Sum* c;  // [rows, columns]
   int64_t c_step;
   TileStart first, later;  // of the first chain, and of the others
 };
@@ -77,7 +82,7 @@ struct TileKernels {
   using Gather = void (*)(const GatherTile<P>& tile);
   int rows, columns;            // of a full tile; all tiles have full width
   Run run[kMaxTileRows];        // [rows - 1]
-  Gather gather[kMaxTileRows];  // [rows - 1]; none for pairs
+  Gather gather[kMaxTileRows];  // [rows - 1]
   void (*transpose)(const P* from, int64_t from_step, P* to, int64_t to_step);  // 16 x 16
 };
 

@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "librun/cpu/gemm_tile.h"
@@ -356,6 +357,59 @@ TEST_CASE("convolution: the same bits on every instruction set") {
         const std::vector<double> wide_a(a.begin(), a.end()), wide_b(b.begin(), b.end());
         CHECK(gathered(isa, wide_a, wide_b, at, later) == gathered(Isa::plain, wide_a, wide_b, at, later));
       }
+}
+
+// Output and both gradients, one behind the other. x, w and dy hold the same numbers whatever T is.
+template <class T>
+std::vector<BF16> all_of(uint64_t seed, const Shape& s, int threads) {
+  Rng rng(seed);
+  const int64_t in = s.groups * s.in_channels, out = s.groups * s.out_channels;
+  auto numbers = [&](const std::vector<int64_t>& shape) {
+    Buffer<T> b(shape);
+    for (int64_t i = 0; i < b.tensor().elements(); ++i)
+      b.at(i) = T(static_cast<float>(BF16(static_cast<float>(rng.below(20001)) / 10000 - 1)));
+    return b;
+  };
+  Buffer<T> x = numbers(with_spatial(s.batch, in, s.in)), dy = numbers(with_spatial(s.batch, out, s.out())),
+            w = numbers(s.transposed ? with_spatial(in, s.out_channels, s.window)
+                                     : with_spatial(out, s.in_channels, s.window)),
+            y(with_spatial(s.batch, out, s.out())), dx(with_spatial(s.batch, in, s.in)),
+            dw(std::vector<int64_t>(w.tensor().sizes().begin(), w.tensor().sizes().end()));
+  std::vector<test::Argument> args{{"input", x},
+                                   {"weight", w},
+                                   {"stride", test::ints(s.stride)},
+                                   {"padding", test::ints(s.padding)},
+                                   {"dilation", test::ints(s.dilation)},
+                                   {"transposed", s.transposed},
+                                   {"output_padding", test::ints(s.output_padding)},
+                                   {"groups", s.groups}};
+  REQUIRE(test::call("aten.convolution.default", args, {y.tensor()}, threads).ok());
+  args.insert(args.end(), {{"grad_output", dy}, {"output_mask", test::ints({1, 1, 0})}});
+  REQUIRE(test::call("aten.convolution_backward.default", args, {dx.tensor(), dw.tensor(), Tensor()}, threads).ok());
+  std::vector<BF16> all;
+  for (Buffer<T>* b : {&y, &dx, &dw})
+    for (T value : b->values()) all.emplace_back(static_cast<float>(value));
+  return all;
+}
+
+// Where the processor has pairs of bf16; elsewhere numbers are widened, and it is so for another reason.
+TEST_CASE("convolution: bf16 has the bits of f32, rounded") {
+  Rng rng(12);
+  std::vector<Shape> shapes{{2, 2, 1, 35, 130, {9, 40}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, false},
+                            {2, 9, 1, 33, 150, {3, 3}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, false},
+                            {2, 3, 1, 64, 34, {12, 11}, {3, 3}, {2, 2}, {1, 1}, {1, 1}, {1, 0}, true},
+                            {2, 3, 2, 30, 40, {13, 11}, {5, 2}, {2, 3}, {2, 0}, {1, 2}, {0, 0}, false},
+                            {2, 5, 1, 300, 33, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {1, 1}, {0, 0}, false},
+                            {1, 2, 1, 3, 5, {4001}, {7}, {2}, {3}, {1}, {0}, false}};
+  for (int i = 0; i < 40; ++i) shapes.push_back(random_shape(rng));
+  for (const Shape& s : shapes) {
+    CAPTURE(s.spatial, s.batch, s.groups, s.in_channels, s.out_channels, s.in, s.window, s.stride, s.padding,
+            s.dilation, s.output_padding, s.transposed);
+    const uint64_t seed = rng.below(1000000);
+    const std::vector<BF16> narrow = all_of<BF16>(seed, s, 2), wide = all_of<float>(seed, s, 2);
+    REQUIRE(narrow.size() == wide.size());
+    REQUIRE(std::memcmp(narrow.data(), wide.data(), narrow.size() * sizeof(BF16)) == 0);
+  }
 }
 
 TEST_CASE("convolution: threads do not change a bit") {
