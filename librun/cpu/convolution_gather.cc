@@ -1,6 +1,7 @@
 // The output of a convolution, and the gradient of its input: each place gathers what it is made of.
 #include <algorithm>
 #include <span>
+#include <type_traits>
 
 #include "librun/cpu/convolution_gather.h"
 #include "librun/cpu/convolution_planes.h"
@@ -32,6 +33,12 @@ template <class T>
 SG_CLONES void add_sums(const T* from, int64_t rows, int64_t columns, T* to, int64_t step) {
   for (int64_t i = 0; i < rows; ++i, from += kMaxTileColumns, to += step)
     for (int64_t j = 0; j < columns; ++j) to[j] += from[j];
+}
+
+template <class Cell, class From>
+SG_INLINE Cell cell_of(From x) {
+  if constexpr (std::is_same_v<Cell, From>) return x;
+  else return static_cast<Cell>(static_cast<Compute<From>>(x));
 }
 
 // One thread's memory, and the box that it is at.
@@ -132,11 +139,10 @@ class Gather {
         const From* from = weight + k / taps * sides_.source_step;
         Cell* place = to + k - first;
         if (variant.is_whole)
-          for (int64_t i = 0; i < count; ++i) place[i] = static_cast<Cell>(static_cast<Compute<From>>(from[tap + i]));
+          for (int64_t i = 0; i < count; ++i) place[i] = cell_of<Cell>(from[tap + i]);
         else
           for (int64_t i = 0; i < count; ++i)
-            place[i] =
-                static_cast<Cell>(static_cast<Compute<From>>(from[variant.windows[static_cast<size_t>(tap + i)]]));
+            place[i] = cell_of<Cell>(from[variant.windows[static_cast<size_t>(tap + i)]]);
         k += count;
       }
       if constexpr (kPairs) pair_up(to, end - first);

@@ -3,7 +3,8 @@ import torch
 import torchvision
 from torch import nn
 from torch.nn import functional as F
-from transformers import (BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM)
+from transformers import (BertConfig, BertForSequenceClassification, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, ViTConfig,
+                          ViTForImageClassification)
 
 import gpu_models
 
@@ -50,6 +51,20 @@ class UNet(nn.Module):
 
 def resnet18():
     return of_images(torchvision.models.resnet18(num_classes=100))
+
+
+class Autocast(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        with torch.autocast('cpu', torch.bfloat16):
+            return self.model(x).float()
+
+
+def resnet18_autocast():
+    return of_images(Autocast(torchvision.models.resnet18(num_classes=100)))
 
 
 def unet():
@@ -103,6 +118,31 @@ def bert():
     mask = torch.arange(128) < torch.randint(40, 129, (8, 1))
     return (BertForSequenceClassification(config), {'input_ids': words(8, 128), 'attention_mask': mask.long()}, torch.randint(4, (8,)),
             lambda out, labels: F.cross_entropy(out.logits, labels))
+
+
+# --- the same in bf16, larger ---
+
+
+def float_loss(out, labels):
+    return F.cross_entropy(out.logits.float().flatten(0, -2), labels.flatten())
+
+
+def llama_bf16():
+    config = LlamaConfig(num_hidden_layers=4, hidden_size=512, intermediate_size=1408, num_attention_heads=8, num_key_value_heads=4,
+                         vocab_size=32000, use_cache=False)
+    return (LlamaForCausalLM(config).bfloat16(), {'input_ids': torch.randint(32000, (2, 512))}, torch.randint(32000, (2, 512)),
+            float_loss)
+
+
+def vit_bf16():
+    config = ViTConfig(hidden_size=256, intermediate_size=1024, num_hidden_layers=4, num_attention_heads=8, image_size=128, num_labels=100)
+    return (ViTForImageClassification(config).bfloat16(), {'pixel_values': torch.randn(8, 3, 128, 128).bfloat16()},
+            torch.randint(100, (8,)), float_loss)
+
+
+def bert_bf16():
+    config = BertConfig(vocab_size=8000, hidden_size=256, num_hidden_layers=4, num_attention_heads=8, intermediate_size=1024)
+    return BertForSequenceClassification(config).bfloat16(), {'input_ids': torch.randint(8000, (8, 128))}, torch.randint(2, (8,)), float_loss
 
 
 # --- others ---
@@ -175,4 +215,5 @@ def experts():
     return (gpu_models.Experts(256, 256, 8, 2), {'x': x, 'wanted': torch.zeros_like(x)}, torch.zeros(()), lambda loss, _: loss)
 
 
-MODELS = (resnet18, unet, mobilenet, efficientnet, convnext, vit, gpt2, llama, gpt_autocast, bert, lstm, gru, mlp, mlp_autocast, dlrm, experts)
+MODELS = (resnet18, resnet18_autocast, unet, mobilenet, efficientnet, convnext, vit, gpt2, llama, gpt_autocast, bert, llama_bf16, vit_bf16, bert_bf16,
+          lstm, gru, mlp, mlp_autocast, dlrm, experts)
