@@ -171,41 +171,68 @@ Result<int64_t> half_row(KernelCall& call) {
 }
 
 template <class Work>
-SG_CLONES void do_row(const Work& work, int64_t row) {
+SG_CLONES void do_row(const Work& work) {
 #pragma GCC ivdep
-  for (int64_t i = 0; i < work.length; ++i) work.at(row, i);
+  for (int64_t i = 0; i < work.length; ++i) work.at(0, i);
 }
 
-template <class Work>
-void do_halves(KernelCall& call, int64_t elements, const Work& work) {
-  if (elements == 0) return;
-  if (on_device(call)) return for_each(call, elements, 1, work);
-  for_rows(call, elements / work.length, work.length, [&](int64_t row, int) { do_row(work, row); });
+template <class T>
+void glu_there(KernelCall& call, int64_t length) {
+  const Tensor out = workspace(call, kDTypeOf<T>, call.result().sizes());
+  const auto* x = contiguous_as(call, call.tensor("self"), kDTypeOf<T>).template as<T>();
+  for_each(call, out.elements(), 1, work::Glu<T>{x, length, out.as<T>()});
+  copy(call, call.result(), out);
+}
+
+template <class T>
+void glu_by_rows(KernelCall& call, int64_t length) {
+  const Tensor x = contiguous(call, call.tensor("self"));
+  const ResultRows out(call, call.result(), -1);
+  const RowReader<T> halves(call, x, 2 * length);
+  const RowWriter<T> to(call, out.tensor(), length);
+  for_rows(call, length == 0 ? 0 : x.elements() / (2 * length), length, [&](int64_t row, int thread) {
+    do_row(work::Glu<T>{halves.row(row, thread), length, to.row(row, thread)});
+    to.done(row, thread);
+  });
+  out.store(call);
 }
 
 Status glu(KernelCall& call) {
   SG_ASSIGN(const int64_t length, half_row(call));
-  const Tensor& self = call.tensor("self");
-  visit_compute(self.dtype, [&]<class T>() {
-    const Tensor out = workspace(call, kDTypeOf<T>, call.result().sizes());
-    const auto* x = contiguous_as(call, self, kDTypeOf<T>).template as<T>();
-    do_halves(call, out.elements(), work::Glu<T>{x, length, out.as<T>()});
-    copy(call, call.result(), out);
-  });
+  visit_compute(call.tensor("self").dtype,
+                [&]<class T>() { on_device(call) ? glu_there<T>(call, length) : glu_by_rows<T>(call, length); });
   return ok_status();
+}
+
+template <class T>
+void glu_backward_there(KernelCall& call, int64_t length) {
+  const Tensor &self = call.tensor("self"), &grad = call.tensor("grad_output");
+  const Tensor out = workspace(call, kDTypeOf<T>, call.result().sizes());
+  const auto* x = contiguous_as(call, self, kDTypeOf<T>).template as<T>();
+  const auto* g = contiguous_as(call, grad, kDTypeOf<T>).template as<T>();
+  for_each(call, grad.elements(), 1, work::GluBackward<T>{x, g, length, out.as<T>()});
+  copy(call, call.result(), out);
+}
+
+template <class T>
+void glu_backward_by_rows(KernelCall& call, int64_t length) {
+  const Tensor x = contiguous(call, call.tensor("self")), grad = contiguous(call, call.tensor("grad_output"));
+  const ResultRows out(call, call.result(), -1);
+  const RowReader<T> halves(call, x, 2 * length), from(call, grad, length);
+  const RowWriter<T> to(call, out.tensor(), 2 * length);
+  for_rows(call, length == 0 ? 0 : grad.elements() / length, 2 * length, [&](int64_t row, int thread) {
+    do_row(work::GluBackward<T>{halves.row(row, thread), from.row(row, thread), length, to.row(row, thread)});
+    to.done(row, thread);
+  });
+  out.store(call);
 }
 
 Status glu_backward(KernelCall& call) {
   SG_ASSIGN(const int64_t length, half_row(call));
-  const Tensor &self = call.tensor("self"), &grad = call.tensor("grad_output");
-  if (2 * grad.elements() != call.result().elements())
+  if (2 * call.tensor("grad_output").elements() != call.result().elements())
     return call.fail("the gradient is of another shape than the op needs");
-  visit_compute(self.dtype, [&]<class T>() {
-    const Tensor out = workspace(call, kDTypeOf<T>, call.result().sizes());
-    const auto* x = contiguous_as(call, self, kDTypeOf<T>).template as<T>();
-    const auto* g = contiguous_as(call, grad, kDTypeOf<T>).template as<T>();
-    do_halves(call, grad.elements(), work::GluBackward<T>{x, g, length, out.as<T>()});
-    copy(call, call.result(), out);
+  visit_compute(call.tensor("self").dtype, [&]<class T>() {
+    on_device(call) ? glu_backward_there<T>(call, length) : glu_backward_by_rows<T>(call, length);
   });
   return ok_status();
 }
