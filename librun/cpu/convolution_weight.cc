@@ -47,19 +47,17 @@ class WeightSums {
     if constexpr (kDepth == 1)
       if (out.dtype == kTileType<P> && weighs_by_rows(g_, t_, boxes_))
         return weigh_by_rows<P>(call_, g_, x_, y_, t_, boxes_, out);
-    const int64_t column_blocks = (g_.out_channels + kColumns - 1) / kColumns, team = call_.team().size();
-    int64_t channels = most_;
-    auto row_blocks = [&] { return (g_.in_channels + channels - 1) / channels; };
-    while (team > 1 && channels > 1 && g_.groups * column_blocks * row_blocks() < 2 * team)
-      channels = (channels + 1) / 2;
+    const Cut cut = cut_for(call_.team().size());
+    const int64_t row_blocks = blocks_of(g_.in_channels, cut.channels),
+                  column_blocks = blocks_of(g_.out_channels, cut.columns);
     std::vector<Space> spaces = take_spaces();
     call_.team().parallel_for_indexed(
-        g_.groups * column_blocks * row_blocks(), 1, [&](int thread, int64_t begin, int64_t end) {
+        g_.groups * column_blocks * row_blocks, 1, [&](int thread, int64_t begin, int64_t end) {
           for (int64_t task = begin; task < end; ++task) {
-            const int64_t channel = task % row_blocks() * channels, rest = task / row_blocks();
-            const int64_t column = rest % column_blocks * kColumns;
-            sum_block({rest / column_blocks, channel, std::min(channels, g_.in_channels - channel), column,
-                       std::min(kColumns, g_.out_channels - column)},
+            const int64_t channel = task % row_blocks * cut.channels, rest = task / row_blocks;
+            const int64_t column = rest % column_blocks * cut.columns;
+            sum_block({rest / column_blocks, channel, std::min(cut.channels, g_.in_channels - channel), column,
+                       std::min(cut.columns, g_.out_channels - column)},
                       spaces[static_cast<size_t>(thread)], out);
           }
         });
@@ -75,6 +73,26 @@ class WeightSums {
     int64_t group, channel, channels;  // of the input
     int64_t column, columns;           // channels of the output
   };
+
+  struct Cut {
+    int64_t channels, columns;  // of a task
+  };
+  static int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+  // Tasks enough for all threads. What one side is cut into packs the other as often: the longer one is cut.
+  Cut cut_for(int64_t team) const {
+    const int64_t width = kernels_.columns;
+    Cut cut{most_, std::clamp<int64_t>(blocks_of(g_.out_channels, width) * width, width, kColumns)};
+    auto tasks = [&] {
+      return g_.groups * blocks_of(g_.in_channels, cut.channels) * blocks_of(g_.out_channels, cut.columns);
+    };
+    while (team > 1 && tasks() < 2 * team && (cut.channels > 1 || cut.columns > width)) {
+      const bool columns = cut.columns > width && (cut.channels == 1 || cut.channels * taps_ <= cut.columns);
+      if (columns) cut.columns = blocks_of(cut.columns, 2 * width) * width;
+      else cut.channels = (cut.channels + 1) / 2;
+    }
+    return cut;
+  }
 
   std::vector<Space> take_spaces() {
     const int64_t planes = boxes_.count() == 0 ? 1 : PlaneLayout(t_, boxes_.largest(), most_).elements;
