@@ -11,6 +11,8 @@ thread_local int g_thread_index = 0;
 // kernels pays no wake-up, and idle ranks leave the cores alone.
 constexpr int kSpins = 4000;
 
+constexpr int64_t kMostPieces = int64_t{1} << 30;  // of a loop: their numbers are kept in half a word
+
 template <class Changed>
 void spin_until(const Changed& changed) {
   for (int i = 0; i < kSpins && !changed(); ++i) __builtin_ia32_pause();
@@ -18,7 +20,7 @@ void spin_until(const Changed& changed) {
 
 }  // namespace
 
-ThreadTeam::ThreadTeam(int threads) {
+ThreadTeam::ThreadTeam(int threads) : parts_(static_cast<size_t>(std::max(threads, 1))) {
   for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
 }
 
@@ -35,12 +37,12 @@ void ThreadTeam::run(int64_t count, int64_t grain, Piece piece, const void* fn) 
   piece_ = piece;
   fn_ = fn;
   count_ = count;
-  grain_ = std::max<int64_t>(grain, 1);
-  next_.store(0, std::memory_order_relaxed);
+  grain_ = std::max({int64_t{1}, grain, count / kMostPieces + 1});
+  share_out((count - 1) / grain_ + 1);
   state_.store(kOpen, std::memory_order_release);
   generation_.fetch_add(1, std::memory_order_release);
   generation_.notify_all();
-  take_pieces();
+  take_pieces(0);
   state_.fetch_and(~kOpen, std::memory_order_acq_rel);
   spin_until([&] { return state_.load(std::memory_order_acquire) == 0; });
   for (uint32_t inside; (inside = state_.load(std::memory_order_acquire)) != 0;) state_.wait(inside);
@@ -55,12 +57,36 @@ bool ThreadTeam::enter() {
   return false;
 }
 
-void ThreadTeam::take_pieces() {
-  for (;;) {
-    int64_t begin = next_.fetch_add(grain_, std::memory_order_relaxed);
-    if (begin >= count_) return;
-    piece_(fn_, begin, std::min(begin + grain_, count_));
+int64_t ThreadTeam::Part::take_first() {
+  uint64_t now = left.load(std::memory_order_relaxed);
+  while (now >> 32 < static_cast<uint32_t>(now))
+    if (left.compare_exchange_weak(now, now + (uint64_t{1} << 32), std::memory_order_relaxed))
+      return static_cast<int64_t>(now >> 32);
+  return -1;
+}
+
+int64_t ThreadTeam::Part::take_last() {
+  uint64_t now = left.load(std::memory_order_relaxed);
+  while (now >> 32 < static_cast<uint32_t>(now))
+    if (left.compare_exchange_weak(now, now - 1, std::memory_order_relaxed))
+      return static_cast<int64_t>(static_cast<uint32_t>(now)) - 1;
+  return -1;
+}
+
+void ThreadTeam::share_out(int64_t pieces) {
+  const auto parts = static_cast<int64_t>(parts_.size());
+  for (int64_t i = 0; i < parts; ++i) {
+    const auto begin = static_cast<uint64_t>(pieces * i / parts), end = static_cast<uint64_t>(pieces * (i + 1) / parts);
+    parts_[static_cast<size_t>(i)].left.store(begin << 32 | end, std::memory_order_relaxed);
   }
+}
+
+void ThreadTeam::take_pieces(int thread) {
+  auto run_piece = [&](int64_t piece) { piece_(fn_, piece * grain_, std::min((piece + 1) * grain_, count_)); };
+  const size_t own = static_cast<size_t>(thread), parts = parts_.size();
+  for (int64_t piece; (piece = parts_[own].take_first()) >= 0;) run_piece(piece);
+  for (size_t i = 1; i < parts; ++i)
+    for (int64_t piece; (piece = parts_[(own + i) % parts].take_last()) >= 0;) run_piece(piece);
 }
 
 void ThreadTeam::work(int index) {
@@ -72,7 +98,7 @@ void ThreadTeam::work(int index) {
     seen = generation_.load(std::memory_order_acquire);
     if (stop_) return;
     if (!enter()) continue;
-    take_pieces();
+    take_pieces(index);
     if (state_.fetch_sub(1, std::memory_order_acq_rel) == 1) state_.notify_one();  // the last, and all are taken
   }
 }
