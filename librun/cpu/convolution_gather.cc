@@ -13,8 +13,7 @@ namespace {
 
 using Three = std::array<int64_t, 3>;
 
-constexpr int64_t kPlaces = 512;    // of a box
-constexpr int64_t kRowBlock = 112;  // of rows that are multiplied at a time
+constexpr int64_t kPlaces = 512;  // of a box
 
 template <class T, class To>
 SG_CLONES void store_run(const T* from, T bias, int64_t count, To* to) {
@@ -96,7 +95,7 @@ class Gather {
     std::vector<Space<P>> spaces;
     for (int i = 0; i < call_.team().size(); ++i) {
       spaces.push_back({take<Cell>(layout.elements),
-                        take<Sum>(std::min(kRowBlock, rows_) * columns),
+                        take<Sum>(std::min(kGatherRows, rows_) * columns),
                         take<P>(kSumBlock * kMaxTileColumns + kCopyRound),
                         {}});
       std::fill_n(spaces.back().panel, kSumBlock * kMaxTileColumns, P{});  // also behind the last place
@@ -158,8 +157,8 @@ class Gather {
     s->at.clear();
     for (int64_t c = 0; c < sides_.source_channels; ++c)
       for (int64_t tap : layout.taps) s->at.push_back(c * layout.channel + tap);
-    for (int64_t row = first_row; row < end_row; row += kRowBlock) {
-      const int64_t rows = std::min(kRowBlock, end_row - row);
+    for (int64_t row = first_row; row < end_row; row += kGatherRows) {
+      const int64_t rows = std::min(kGatherRows, end_row - row);
       multiply(panels, group, row, rows, *s);
       store(box, panels, group, row, rows, s->sums);
     }

@@ -8,6 +8,8 @@
 
 namespace sg::cpu {
 
+inline constexpr int64_t kGatherRows = 128;  // of channels of the target, that are multiplied at a time
+
 // What is read and written. Steps of the weight: from a channel of the target, or of the source, to the next.
 struct GatherSides {
   const Image &source, &target;

@@ -164,7 +164,7 @@ bool gathers_by_rows(const ConvolutionGeometry& g, const GatherSides& sides, con
   const PlacePanels panels(box, PlaneLayout(t, box, 1), width);
   const int64_t places = box.places() * box.entries, channels = sides.target_channels * variants;
   const int64_t by_rows = padded(sides.target_channels, width) * variants * places + 40 * places + 20 * channels;
-  const int64_t copies = panels.is_copied() ? 12 * places * ((channels + 111) / 112) : 0;
+  const int64_t copies = panels.is_copied() ? 12 * places * ((channels + kGatherRows - 1) / kGatherRows) : 0;
   return by_rows < channels * panels.count() * width + copies + 32 * channels / boxes.count();
 }
 
