@@ -251,7 +251,9 @@ Status parse_plan(const std::string& word, BucketOptions* out) {
   }
   if (word.starts_with(kSize)) {
     out->plan = BucketPlanKind::by_size;
-    SG_ASSIGN(out->size_bytes, parse_bytes(std::string_view(word).substr(kSize.size())));
+    Result<int64_t> bytes = parse_bytes(std::string_view(word).substr(kSize.size()));
+    if (!bytes.ok()) bytes.error().message = "--plan by-size: " + bytes.error().message;
+    SG_ASSIGN(out->size_bytes, std::move(bytes));
     return ok_status();
   }
   return Error{ErrorKind::usage,
@@ -260,7 +262,7 @@ Status parse_plan(const std::string& word, BucketOptions* out) {
                "use per-block, per-module:FILE, by-size:SIZE or auto"};
 }
 
-Result<Change> run_bucket(Job* job, const PassOptions& options, PassContext& context) {
+Result<BucketOptions> read_options(const PassOptions& options) {
   BucketOptions out;
   SG_TRY(parse_plan(options.text("plan", "per-block"), &out));
   SG_ASSIGN(out.peak_bytes, options.bytes("peak", 0));
@@ -272,7 +274,17 @@ Result<Change> run_bucket(Job* job, const PassOptions& options, PassContext& con
     SG_ASSIGN(out.prefetch, options.whole("prefetch", 1, 0));
   }
   out.machine = options.text("machine", "h100-8");
-  return bucket(job, out, context);
+  return out;
+}
+
+Result<Change> run_bucket(Job* job, const PassOptions& options, PassContext& context) {
+  SG_ASSIGN(const BucketOptions read, read_options(options));
+  return bucket(job, read, context);
+}
+
+Status check_bucket(const PassOptions& options) {
+  SG_TRY(read_options(options));
+  return ok_status();
 }
 
 }  // namespace
@@ -321,6 +333,7 @@ constexpr PassInfo bucket_pass = {
     {{"sg-bucket step.sg -o bucketed.sg", "a bucket a block and direction, gathered one block ahead"},
      {"sg-bucket step.sg --plan by-size:512MiB --prefetch auto --peak 60GiB",
       "by size, as far ahead as memory allows"}},
-    run_bucket};
+    run_bucket,
+    check_bucket};
 
 }  // namespace sg

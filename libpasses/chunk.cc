@@ -26,21 +26,27 @@ constexpr PassOption kChunkOptions[] = {
 };
 constexpr std::string_view kAfter[] = {"bucket", "overlap", "concretize"};
 
-Result<Change> run_torchtitan(Job* job, const PassOptions& options, PassContext& context) {
+Status refuse_options_of_auto(const PassOptions& options) {
+  for (std::string_view own : {"rows-per-chunk", "peak", "amplify-ratio", "min-output", "accumulate"})
+    if (options.has(own))
+      return Error{ErrorKind::usage, "--" + std::string(own) + " goes with --auto", {}, "--modules takes --chunks"};
+  return ok_status();
+}
+
+Result<TorchTitanChunking> read_torchtitan(const PassOptions& options) {
+  SG_TRY(refuse_options_of_auto(options));
   for (std::string_view own : {"modules", "chunks", "along", "grad-accumulation"})
     if (options.has(own))
       return Error{ErrorKind::usage,
                    "--torchtitan does not go with --" + std::string(own),
                    {},
                    "TorchTitan's options say all of it: two chunks"};
-  SG_ASSIGN(TorchTitanChunking words, parse_torchtitan(options.all("torchtitan")));
-  if (!words.enabled)
-    return Change{false, "nothing is chunked: EP overlap is off; --torchtitan enabled=true turns it on", {}, {}};
-  SG_ASSIGN(words.options.least_rows, options.whole("min-rows", 1, 1));
-  return chunk(job, words.options, context);
+  SG_ASSIGN(TorchTitanChunking out, parse_torchtitan(options.all("torchtitan")));
+  SG_ASSIGN(out.options.least_rows, options.whole("min-rows", 1, 1));
+  return out;
 }
 
-Result<Change> run_auto(Job* job, const PassOptions& options, PassContext& context) {
+Result<AutoChunkOptions> read_auto(const PassOptions& options) {
   for (std::string_view other : {"modules", "along", "grad-accumulation", "torchtitan"})
     if (options.has(other))
       return Error{ErrorKind::usage,
@@ -69,15 +75,11 @@ Result<Change> run_auto(Job* job, const PassOptions& options, PassContext& conte
   SG_ASSIGN(out.min_output, options.bytes("min-output", out.min_output));
   SG_ASSIGN(out.least_rows, options.whole("min-rows", 1, 1));
   out.sums_in_f32 = options.text("accumulate", "f32") == "f32";
-  return auto_chunk(job, out, context);
+  return out;
 }
 
-Result<Change> run_chunk(Job* job, const PassOptions& options, PassContext& context) {
-  if (options.has("auto")) return run_auto(job, options, context);
-  for (std::string_view own : {"rows-per-chunk", "peak", "amplify-ratio", "min-output", "accumulate"})
-    if (options.has(own))
-      return Error{ErrorKind::usage, "--" + std::string(own) + " goes with --auto", {}, "--modules takes --chunks"};
-  if (options.has("torchtitan")) return run_torchtitan(job, options, context);
+Result<ChunkOptions> read_modules(const PassOptions& options) {
+  SG_TRY(refuse_options_of_auto(options));
   ChunkOptions out;
   out.modules = options.text("modules");
   if (!options.has("modules"))
@@ -88,7 +90,28 @@ Result<Change> run_chunk(Job* job, const PassOptions& options, PassContext& cont
   const std::string along = options.text("along", "batch");
   out.along = along == "seq" ? ChunkAlong::sequence : along == "tokens" ? ChunkAlong::tokens : ChunkAlong::batch;
   out.early_sums = options.text("grad-accumulation", "early") == "early";
-  return chunk(job, out, context);
+  return out;
+}
+
+Result<Change> run_chunk(Job* job, const PassOptions& options, PassContext& context) {
+  if (options.has("auto")) {
+    SG_ASSIGN(const AutoChunkOptions read, read_auto(options));
+    return auto_chunk(job, read, context);
+  }
+  if (options.has("torchtitan")) {
+    SG_ASSIGN(const TorchTitanChunking read, read_torchtitan(options));
+    if (read.enabled) return chunk(job, read.options, context);
+    return Change{false, "nothing is chunked: EP overlap is off; --torchtitan enabled=true turns it on", {}, {}};
+  }
+  SG_ASSIGN(const ChunkOptions read, read_modules(options));
+  return chunk(job, read, context);
+}
+
+Status check_chunk(const PassOptions& options) {
+  if (options.has("auto")) SG_TRY(read_auto(options));
+  else if (options.has("torchtitan")) SG_TRY(read_torchtitan(options));
+  else SG_TRY(read_modules(options));
+  return ok_status();
 }
 
 std::string axis_name(const Graph& graph, const ChunkRegion& region) {
@@ -193,6 +216,7 @@ constexpr PassInfo chunk_pass = {
     {{"sg-chunk step.sg --modules '{layer,layers.*.moe}' --chunks 2 -o chunked.sg", "in two halves of the rows"},
      {"sg-chunk step.sg --auto --peak 14GiB --explain -o chunked.sg",
       "the loss head, in as few chunks as are enough for that peak"}},
-    run_chunk};
+    run_chunk,
+    check_chunk};
 
 }  // namespace sg

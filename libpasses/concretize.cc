@@ -243,13 +243,23 @@ constexpr PassOption kConcretizeOptions[] = {
      true},
 };
 
-Result<Change> run_concretize(Job* job, const PassOptions& options, PassContext& context) {
+Result<ConcretizeOptions> read_options(const PassOptions& options) {
   ConcretizeOptions out;
   for (const std::string& text : options.all("bind")) {
     SG_ASSIGN(SizeBinding binding, parse_binding(text));
     out.bindings.push_back(std::move(binding));
   }
-  return concretize(job, out, context);
+  return out;
+}
+
+Result<Change> run_concretize(Job* job, const PassOptions& options, PassContext& context) {
+  SG_ASSIGN(const ConcretizeOptions read, read_options(options));
+  return concretize(job, read, context);
+}
+
+Status check_concretize(const PassOptions& options) {
+  SG_TRY(read_options(options));
+  return ok_status();
 }
 
 // How to get a number for the first of them.
@@ -308,6 +318,7 @@ constexpr PassInfo concretize_pass = {
     kConcretizeOptions,
     {{"sg-concretize step.sg -o fixed.sg", "the sizes of the capture"},
      {"sg-import step.json | sg-concretize | sg-run - --init seed:0", "import, fix the sizes, run"}},
-    run_concretize};
+    run_concretize,
+    check_concretize};
 
 }  // namespace sg

@@ -244,7 +244,7 @@ constexpr PassOption kOffloadOptions[] = {
 };
 constexpr std::string_view kPrecedes[] = {"chunk", "bucket", "overlap"};
 
-Result<Change> run_offload(Job* job, const PassOptions& options, PassContext& context) {
+Result<OffloadOptions> read_options(const PassOptions& options) {
   OffloadOptions out;
   if (options.has("budget")) {
     SG_ASSIGN(out.budget_bytes, options.bytes("budget", 0));
@@ -262,7 +262,17 @@ Result<Change> run_offload(Job* job, const PassOptions& options, PassContext& co
   SG_ASSIGN(out.defer, options.whole("defer", out.defer, 0));
   SG_ASSIGN(out.least_bytes, options.bytes("least", out.least_bytes));
   out.all = options.has("all");
-  return offload(job, out, context);
+  return out;
+}
+
+Result<Change> run_offload(Job* job, const PassOptions& options, PassContext& context) {
+  SG_ASSIGN(const OffloadOptions read, read_options(options));
+  return offload(job, read, context);
+}
+
+Status check_offload(const PassOptions& options) {
+  SG_TRY(read_options(options));
+  return ok_status();
 }
 
 std::string microseconds(double us) {
@@ -335,6 +345,7 @@ constexpr PassInfo offload_pass = {
     kOffloadOptions,
     {{"sg-offload step.sg --budget 4GiB -o lean.sg", "at most 4 GiB of host memory a rank"},
      {"sg-remat step.sg | sg-offload --explain | sg-run - --plan", "behind recomputation; and what it comes to"}},
-    run_offload};
+    run_offload,
+    check_offload};
 
 }  // namespace sg

@@ -16,14 +16,14 @@ constexpr PassOption kOverlapOptions[] = {
 
 Error wrong(std::string what, std::string hint) { return {ErrorKind::usage, std::move(what), {}, std::move(hint)}; }
 
-Result<Change> run_overlap(Job* job, const PassOptions& options, PassContext& context) {
+Result<OverlapOptions> read_options(const PassOptions& options) {
   OverlapOptions out;
   out.isolate.gathers = options.has("gathers");
   if (options.has("isolate-only")) {
     for (const char* other : {"strategy", "machine", "peak", "assume", "dense-fsdp"})
       if (options.has(other))
         return wrong(std::string("--isolate-only orders nothing: it does not go with --") + other, "leave one out");
-    return isolate(job, out.isolate, context);
+    return out;
   }
   if (const std::string strategy = options.text("strategy", "model"); strategy == "reference")
     out.strategy = OverlapStrategy::reference;
@@ -38,7 +38,17 @@ Result<Change> run_overlap(Job* job, const PassOptions& options, PassContext& co
     return wrong("--dense-fsdp belongs to --strategy reference", "the model places what it moves by what it costs");
   if (!model && out.peak_bytes != 0)
     return wrong("--peak belongs to --strategy model", "the reference has one order, whatever memory it needs");
-  return overlap(job, out, context);
+  return out;
+}
+
+Result<Change> run_overlap(Job* job, const PassOptions& options, PassContext& context) {
+  SG_ASSIGN(const OverlapOptions read, read_options(options));
+  return options.has("isolate-only") ? isolate(job, read.isolate, context) : overlap(job, read, context);
+}
+
+Status check_overlap(const PassOptions& options) {
+  SG_TRY(read_options(options));
+  return ok_status();
 }
 
 }  // namespace
@@ -52,6 +62,7 @@ constexpr PassInfo overlap_pass = {
     kOverlapOptions,
     {{"sg-overlap step.sg -o fast.sg", "the shortest step that is found, within the memory of the step as it is"},
      {"sg-overlap step.sg --strategy reference --explain -o phases.sg", "TorchTitan's phases, region by region"}},
-    run_overlap};
+    run_overlap,
+    check_overlap};
 
 }  // namespace sg

@@ -1,8 +1,11 @@
 #include "libpasses/pass.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "libgraph/human.h"
+#include "libgraph/module_pattern.h"
+#include "libgraph/sim/machine.h"
 
 #define SG_PASS(name)                \
   namespace sg {                     \
@@ -32,6 +35,30 @@ Error no_number(std::string_view name, std::string_view text, const std::string&
 }
 
 }  // namespace
+
+size_t file_in(std::string_view argument, std::string_view value) {
+  constexpr size_t kNone = std::string_view::npos;
+  for (size_t at = 0; at <= argument.size();) {
+    const size_t bar = std::min(argument.find('|', at), argument.size());
+    const std::string_view word = argument.substr(at, bar - at);
+    if (word == argument && (word == "FILE" || word == "GRAPH")) return 0;
+    if (word == "MACHINE") return is_machine_file(value) ? 0 : kNone;
+    if (const std::string_view prefix = word.substr(0, word.find(':') + 1); word.ends_with(":FILE"))
+      return value.starts_with(prefix) ? prefix.size() : kNone;
+    at = bar + 1;
+  }
+  return kNone;
+}
+
+Status check_options(const PassInfo& pass, const PassOptions& options) {
+  if (pass.check) SG_TRY(pass.check(options));
+  for (const PassOption& row : pass.options)
+    for (const std::string& value : options.all(row.name)) {
+      if (row.argument == "PATTERN") SG_TRY(ModulePattern::parse(value));
+      if (row.argument == "MACHINE|FILE") SG_TRY(find_machine(value));
+    }
+  return ok_status();
+}
 
 std::string PassOptions::text(std::string_view name, std::string_view fallback) const {
   auto it = values_.find(name);

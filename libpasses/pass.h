@@ -27,6 +27,10 @@ struct PassOption {
   bool repeated = false;
 };
 
+// Where a file's name begins in the value of an option with this argument: all of a FILE or GRAPH, a MACHINE|FILE that
+// names a file, what stands behind `per-module:`. npos = nowhere.
+size_t file_in(std::string_view argument, std::string_view value);
+
 // The options given to one run of a pass, as words.
 class PassOptions {
  public:
@@ -72,7 +76,13 @@ struct PassInfo {
   std::span<const PassOption> options;
   std::string_view examples[2][2];  // command, what
   Result<Change> (*run)(Job* job, const PassOptions& options, PassContext& context) = nullptr;
+  Status (*check)(const PassOptions& options) =
+      nullptr;  // what `run` says of them first; null = any that the table has
 };
+
+// What is wrong with the options whatever the job is: usage, or a file of theirs that cannot be read. REQUIRES: they
+// are in the pass's table, numbers and words of a choice as it has them
+Status check_options(const PassInfo& pass, const PassOptions& options);
 
 // In the reference order of the design.
 std::span<const PassInfo* const> all_passes();

@@ -19,13 +19,21 @@ size_t count_nodes(const Job& job) {
   return out;
 }
 
+// A file by its name: where it lies differs from machine to machine, and the graph does not.
+std::string without_folder(const PassInfo& pass, std::string_view option, const std::string& value) {
+  const auto row = std::ranges::find(pass.options, option, &PassOption::name);
+  const size_t at = row == pass.options.end() ? std::string::npos : file_in(row->argument, value);
+  const size_t slash = at == std::string::npos ? at : value.rfind('/');
+  return slash == std::string::npos || slash < at ? value : value.substr(0, at) + value.substr(slash + 1);
+}
+
 void add_provenance(const Stage& stage, const std::string& version, const std::string& input, Job* job) {
   Pool& pool = *job->pool;
   Provenance entry{pool.str("sg-" + std::string(stage.pass->name)), pool.str(version), {}, pool.str(sha256_tag(input))};
   for (const auto& [name, values] : stage.options.values()) {
     JsonWriter json;
     if (values.size() > 1) json.begin_array();
-    for (const std::string& v : values) json.string(v);
+    for (const std::string& v : values) json.string(without_folder(*stage.pass, name, v));
     if (values.size() > 1) json.end_array();
     const bool is_flag = values.size() == 1 && values[0].empty();
     entry.options.push_back({pool.str(name), pool.str(is_flag ? "true" : json.take())});
@@ -41,6 +49,7 @@ class Pipeline {
 
   Result<std::vector<StageReport>> run() {
     select_stages();
+    SG_TRY(check_all_options());
     SG_ASSIGN(bytes_, write_binary(*job_));
     SG_ASSIGN(*job_, read_binary(bytes_, "the job"));
     for (size_t i = 0; i < stages_.size(); ++i) SG_TRY(run_stage(i, names_[i]));
@@ -58,6 +67,18 @@ class Pipeline {
       if (canonical_stage(options_.stop_after) == names[i]) break;
     }
     stages_ = std::move(kept);
+  }
+
+  // Of all stages before the first runs: a wrong word costs no work.
+  Status check_all_options() {
+    for (size_t i = 1; i < stages_.size(); ++i) {
+      Status checked = check_options(*stages_[i].pass, stages_[i].options);
+      if (checked.ok()) continue;
+      Error error = checked.error();
+      error.message = "sg-" + names_[i] + ": " + error.message;
+      return error;
+    }
+    return ok_status();
   }
 
   Status run_stage(size_t i, const std::string& name) {

@@ -367,7 +367,7 @@ Error usage(std::string message, std::string hint) {
   return {ErrorKind::usage, std::move(message), {}, std::move(hint)};
 }
 
-Result<Change> run_remat(Job* job, const PassOptions& options, PassContext& context) {
+Result<RematOptions> read_options(const PassOptions& options) {
   RematOptions out;
   if (options.has("budget")) {
     SG_ASSIGN(out.target.budget, options.number("budget", 1));
@@ -386,7 +386,19 @@ Result<Change> run_remat(Job* job, const PassOptions& options, PassContext& cont
   out.save = options.all("save");
   out.recompute = options.all("recompute");
   out.tag_only = options.has("tag-only");
-  return remat(job, out, context);
+  return out;
+}
+
+Result<Change> run_remat(Job* job, const PassOptions& options, PassContext& context) {
+  SG_ASSIGN(const RematOptions read, read_options(options));
+  return remat(job, read, context);
+}
+
+Status check_remat(const PassOptions& options) {
+  SG_ASSIGN(const RematOptions read, read_options(options));
+  SG_TRY(ValueSelectors::parse("save", read.save));
+  SG_TRY(ValueSelectors::parse("recompute", read.recompute));
+  return ok_status();
 }
 
 }  // namespace
@@ -429,6 +441,7 @@ constexpr PassInfo remat_pass = {
     {{"sg-remat step.sg --policy full -o lean.sg",
       "all but attention is computed again; --budget 0 has the lowest peak"},
      {"sg-clean step.sg | sg-remat --budget 0.5 | sg-stat", "half of the way there, and what it comes to"}},
-    run_remat};
+    run_remat,
+    check_remat};
 
 }  // namespace sg

@@ -137,11 +137,14 @@ std::string list_machines() {
   return out;
 }
 
+bool is_machine_file(std::string_view name) {
+  return name.find('/') != std::string_view::npos || name.ends_with(".yaml") || name.ends_with(".yml");
+}
+
 Result<Machine> find_machine(const std::string& name) {
   for (const MachineText& t : machine_texts())
     if (t.name == name) return parse_machine(t.text, name + ".yaml");
-  bool is_file = name.find('/') != std::string::npos || name.ends_with(".yaml") || name.ends_with(".yml");
-  if (!is_file) {
+  if (!is_machine_file(name)) {
     std::string known;
     for (std::string_view n : built_in_machines()) known += (known.empty() ? "" : ", ") + std::string(n);
     std::string hint = nearest_hint(name, built_in_machines());

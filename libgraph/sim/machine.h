@@ -75,7 +75,8 @@ struct MachineKey {
 std::span<const MachineKey> machine_keys();  // in the order in which they are printed
 
 std::vector<std::string_view> built_in_machines();
-std::string list_machines();  // a line each: name, what it is
+std::string list_machines();                  // a line each: name, what it is
+bool is_machine_file(std::string_view name);  // a path, not the name of one that is built in
 Result<Machine> find_machine(const std::string& name_or_file);
 // `file` names the text in messages. Every mistake is found at once; the Error has the place of the first.
 Result<Machine> parse_machine(std::string_view text, const std::string& file);

@@ -145,6 +145,67 @@ def options_that_stand_beside_their_pass_are_told_where_they_go():
 
 
 @case
+def values_that_only_a_pass_or_the_disk_can_judge_are_mistakes_too():
+    write("g.txt", GRAPH)
+    write("mine.yaml", "name: mine\nbase: h100-8\nfoo: 3\n")
+    write("values.yaml", """inputs: {g: g.txt}
+stages:
+  - remat: {budget: 2}
+  - remat: {save: ['size>=lots']}
+  - bucket: {plan: 'by-size:3 stones'}
+  - overlap: {machine: h1000}
+  - overlap: {machine: mine.yaml}
+  - concretize: {bind: s0}
+  - chunk: {modules: 'a..b'}
+  - chunk: {auto: true, modules: a}
+""")
+    done = expect(sg("sg-recipe", "check", "values.yaml"), 1, "values.yaml has 8 mistakes")
+    for line in (r"values.yaml:3:5: error: sg-remat: --budget takes a number from 0 to 1, not 2",
+                 r"values.yaml:4:5: error: sg-remat: --save cannot read 'size>=lots'",
+                 r"values.yaml:5:5: error: sg-bucket: --plan by-size: \"3 stones\" is no size",
+                 r"values.yaml:6:5: error: sg-overlap: there is no machine `h1000`",
+                 r"values.yaml:7:5: error: sg-overlap: mine.yaml:3:1: a machine has no `foo`",
+                 r"values.yaml:8:5: error: sg-concretize: --bind cannot read 's0'",
+                 r"values.yaml:9:5: error: sg-chunk: module pattern 'a..b'",
+                 r"values.yaml:10:5: error: sg-chunk: --auto does not go with --modules"):
+        assert re.search(line, done.message), f"no /{line}/ in\n{done.message}"
+    expect(sg("sg-recipe", "run", "values.yaml"), 3)
+    assert not os.path.exists("cache")
+    write("files.yaml", """inputs: {g: g.txt}
+stages:
+  - bucket: {plan: 'per-module:none.txt'}
+  - clean:
+    run: {inputs: 'in{r}.safetensors', init: 'seed:0'}
+""")
+    done = expect(sg("sg-recipe", "check", "files.yaml"), 1, "files.yaml:3:5: error: `plan`: no such file: none.txt")
+    assert "files.yaml:5:10: error: `inputs`: in{r}.safetensors: no file matches this rank pattern" in done.message, done.message
+    expect(sg("sg-pipe", "g.txt", "--pass", "clean", "--pass", "remat --budget 2"), 2, "sg-remat: --budget takes")
+
+
+@case
+def files_inside_of_a_value_lie_beside_the_recipe_and_count_by_content():
+    write("deep/groups.txt", "layers.0\nlayers.1\n")
+    write("deep/mine.yaml", "name: mine\nbase: h100-8\n")
+    write("deep/r.yaml", f"""inputs: {{step: {{import: '{CAPTURE}'}}}}
+stages:
+  - bucket: {{plan: 'per-module:groups.txt'}}
+  - overlap: {{machine: mine.yaml}}
+""")
+    expect(sg("sg-recipe", "lock", "deep/r.yaml", "-q"), 0)
+    os.chdir("deep")  # the same graphs, wherever it is run from
+    expect(sg("sg-recipe", "verify", "r.yaml", "--no-cache", "-q"), 0)
+    os.chdir("..")
+    expect(sg("sg-recipe", "verify", "deep/r.yaml", "--no-cache", "--pipes", "-q"), 0)
+    all_cached = {"step": "cached", "bucket": "cached", "overlap": "cached"}
+    assert states(sg("sg-recipe", "run", "deep/r.yaml", "--json")) == all_cached
+    write("deep/mine.yaml", "name: mine\nbase: h100-8\nnetwork: {exchange: {between_gbps: 1}}\n")
+    expect(sg("sg-recipe", "plan", "deep/r.yaml"), 0, out=r"^run +overlap .*options were `--machine sha256:")
+    assert states(sg("sg-recipe", "run", "deep/r.yaml", "--json")) == {**all_cached, "overlap": "made"}
+    write("deep/groups.txt", "layers.0 layers.1\n")
+    assert states(sg("sg-recipe", "run", "deep/r.yaml", "--json")) == {"step": "cached", "bucket": "made", "overlap": "made"}
+
+
+@case
 def includes():
     write("a/common.yaml", "parameters: {policy: default}\ninputs: {g: g.txt}\nstages: [clean]\n")
     write("a/g.txt", GRAPH)

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "libgraph/nearest.h"
+#include "libgraph/sim/machine.h"
 
 namespace sg::recipe {
 namespace {
@@ -70,8 +71,7 @@ void make_path(Word* word) { word->text = beside(word->where.file, word->text); 
 
 void substitute(Recipe* recipe, Substitution* with) {
   with->apply(&recipe->machine);
-  if (recipe->machine.text.find('/') != std::string::npos || recipe->machine.text.ends_with(".yaml"))
-    make_path(&recipe->machine);
+  if (is_machine_file(recipe->machine.text)) make_path(&recipe->machine);
   auto settings = [&](std::vector<Setting>* list) {
     for (Setting& s : *list)
       for (Word& w : s.values) with->apply(&w);

@@ -28,9 +28,9 @@ Result<std::string> options_text(const OptionValues& options) {
     out += (out.empty() ? "--" : " --") + o.name;
     if (o.is_flag) continue;
     std::string value = quoted(o.value);
-    if (o.is_path) {
-      SG_ASSIGN(std::string digest, digest_of_files(o.value));
-      value = "sha256:" + digest;
+    if (o.is_path()) {
+      SG_ASSIGN(std::string digest, digest_of_files(o.path()));
+      value = o.value.substr(0, o.file_at) + "sha256:" + digest;
     }
     out += " " + value;
   }

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "libgraph/human.h"
 #include "libgraph/nearest.h"
@@ -186,10 +187,10 @@ class Planner {
     for (const Step& s : plan_.steps) {
       for (const std::string& source : s.sources) users.emplace(source, &s);
       for (const OptionValue& o : s.options)
-        if (o.is_path) users.emplace(o.value, &s);
+        if (o.is_path()) users.emplace(o.path(), &s);
       for (const RunCheck& r : s.runs)
         for (const OptionValue& o : r.options)
-          if (o.is_path) users.emplace(o.value, &s);
+          if (o.is_path()) users.emplace(o.path(), &s);
     }
     for (const Step& s : plan_.steps) {
       for (const std::string& file : {s.output, s.expect}) {
@@ -215,6 +216,35 @@ class Planner {
 bool is_about_comparing(const OptionValue& option) {
   constexpr std::string_view kNames[] = {"expect", "bitwise", "rtol", "atol", "compare"};
   return std::ranges::count(kNames, option.name) != 0;
+}
+
+void check_values(const Plan& plan, Diagnostics* problems) {
+  std::set<std::string> said;  // the variants of a matrix have most stages in common
+  auto say = [&](const Location& where, const std::string& what, const Error& error) {
+    const std::string at = print_location(error.where);
+    const std::string message = what + ": " + (at.empty() ? "" : at + ": ") + error.message;
+    if (said.insert(print_location(where) + message).second) problems->error("option", message, where, error.hint);
+  };
+  auto check_files = [&](const OptionValues& options, const Location& where) {
+    for (const OptionValue& o : options) {
+      if (!o.is_path() || o.path().find("{step}") != std::string::npos) continue;
+      Result<std::vector<std::string>> files = cli::files_of(o.path());
+      std::error_code missing;
+      if (files.ok() && !std::filesystem::exists((*files)[0], missing))
+        files = Error{ErrorKind::unreadable, "no such file: " + (*files)[0], {}, {}};
+      if (!files.ok()) say(where, "`" + o.name + "`", files.error());
+    }
+  };
+  for (const Step& s : plan.steps) {
+    check_files(s.options, s.where);
+    for (const RunCheck& r : s.runs) check_files(r.options, r.where);
+  }
+  if (problems->has_errors()) return;
+  for (const Step& s : plan.steps) {
+    if (!s.pass) continue;
+    Status checked = check_options(*s.pass, pass_options(s.options));
+    if (!checked.ok()) say(s.where, s.tool, checked.error());
+  }
 }
 
 Plan make_plan(const std::vector<Variant>& variants, ToolTable* tools, Diagnostics* problems) {

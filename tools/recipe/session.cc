@@ -56,6 +56,7 @@ Result<Session> open_session(const cli::Args& args) {
   if (!problems.has_errors()) {
     ToolTable tools;
     session.plan = make_plan(variants, &tools, &problems);
+    if (!problems.has_errors()) check_values(session.plan, &problems);
   }
   args.report().add(problems);
   if (problems.has_errors()) {

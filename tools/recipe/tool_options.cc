@@ -30,8 +30,6 @@ bool is_left_out(std::string_view tool, std::string_view option) {
   return std::ranges::count(kLeftOut, std::pair(tool, option)) != 0;
 }
 
-bool is_path(const OptionRow& row) { return row.argument == "FILE" || row.argument == "GRAPH"; }
-
 bool is_whole_number(std::string_view s) {
   return !s.empty() && s.find_first_not_of("0123456789") == std::string_view::npos;
 }
@@ -58,7 +56,7 @@ class Checker {
       return row.argument.empty() ? void() : error(s.name.where, "`" + row.name + "` takes " + row.argument);
     if (row.argument.empty()) {
       if (s.flag != Setting::Flag::yes) return error(s.name.where, "`" + row.name + "` is a flag: `true` or `false`");
-      values_.push_back({row.name, "", true, false});
+      values_.push_back({row.name, "", true});
       return;
     }
     if (s.flag == Setting::Flag::yes) return error(s.name.where, "`" + row.name + "` takes " + row.argument);
@@ -77,8 +75,9 @@ class Checker {
     if (!choices.empty() && std::ranges::count(choices, value.text) == 0)
       return error(value.where, "`" + row.name + "` takes one of " + row.argument + ", not `" + value.text + "`",
                    nearest_hint(value.text, choices));
-    values_.push_back(
-        {row.name, is_path(row) ? beside(value.where.file, value.text) : value.text, false, is_path(row)});
+    OptionValue out{row.name, value.text, false, file_in(row.argument, value.text)};
+    if (out.is_path()) out.value.replace(out.file_at, std::string::npos, beside(value.where.file, out.path()));
+    values_.push_back(std::move(out));
   }
 
   void error(const Location& where, const std::string& message, const std::string& hint = {}) {

@@ -20,7 +20,9 @@ struct OptionRow {
 struct OptionValue {
   std::string name, value;
   bool is_flag = false;
-  bool is_path = false;  // a file that the tool reads, as seen from here
+  size_t file_at = std::string::npos;  // where the name of a file that the tool reads begins, as seen from here
+  bool is_path() const { return file_at != std::string::npos; }
+  std::string path() const { return value.substr(file_at); }
 };
 using OptionValues = std::vector<OptionValue>;
 
