@@ -13,7 +13,9 @@ struct Finding {
 };
 
 std::string hunk_message(const Hunk& h) {
-  std::string out = h.phase + " " + (h.where.empty() ? "-" : h.where) + ":";
+  std::string out = h.phase + " " + (h.where.empty() ? "-" : h.where);
+  if (!h.source.empty()) out += " at " + h.source;
+  out += ":";
   auto part = [&](size_t n, const char* what) {
     if (n) out += (out.back() == ':' ? " " : ", ") + std::to_string(n) + " " + what;
   };
@@ -22,7 +24,8 @@ std::string hunk_message(const Hunk& h) {
   if (h.layers > 1) out += ", in each of " + std::to_string(h.layers) + (h.is_of_source ? " places" : " layers");
   for (size_t i = 0; i < h.names.size() && i < 8; ++i) out += (i ? ", " : ": ") + h.names[i];
   if (h.names.size() > 8) out += ", ...";
-  return out;
+  for (size_t i = 0; i < h.details.size(); ++i) out += (i ? "; " : " (") + (i < kDetails ? h.details[i] : "...");
+  return out + (h.details.empty() ? "" : ")");
 }
 
 std::vector<Finding> findings(const JobDiff& diff, const DiffTextOptions& options) {

@@ -1,7 +1,9 @@
 #include "libgraph/diff/diff_hunks.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <utility>
 
 #include "libgraph/diff/diff_nodes.h"
 #include "libgraph/human.h"
@@ -11,11 +13,33 @@
 namespace sg {
 namespace {
 
-constexpr size_t kFewFolded = 8;  // renames or moves alone are shown one by one up to here
+constexpr size_t kFewFolded = 8;  // renames, moves or source lines alone are shown one by one up to here
 
-bool only(const NodeEdit& e, Aspect aspect) {
-  return e.kind() == EditKind::changed &&
-         std::all_of(e.changes.begin(), e.changes.end(), [&](const Difference& c) { return c.aspect == aspect; });
+// What the same step has otherwise when it is captured again: names, source lines, places. 0 = more than that.
+enum : unsigned { kName = 1, kLoc = 2, kOrder = 4, kMasks = 8 };
+
+unsigned quiet_mask(const NodeEdit& e) {
+  if (e.kind() != EditKind::changed) return 0;
+  unsigned out = 0;
+  for (const Difference& c : e.changes) {
+    const unsigned bit = c.aspect == Aspect::name    ? kName
+                         : c.aspect == Aspect::loc   ? kLoc
+                         : c.aspect == Aspect::order ? kOrder
+                                                     : 0u;
+    if (bit == 0) return 0;
+    out |= bit;
+  }
+  return out;
+}
+
+Note folded_note(unsigned mask, size_t count) {
+  constexpr std::string_view kEnd = " (--full shows them)";
+  if (mask == kOrder) return {"moved", plural(count, "node") + " moved and did not change" + std::string(kEnd), ""};
+  std::string what;
+  for (auto [bit, word] : {std::pair(kName, "name"), std::pair(kLoc, "source line"), std::pair(kOrder, "place")})
+    if (mask & bit) what += (what.empty() ? "" : " and ") + std::string(word);
+  return {mask == kName ? "renamed" : "changed", plural(count, "node") + " changed only in " + what + std::string(kEnd),
+          ""};
 }
 
 bool has(const NodeEdit& e, Aspect aspect) {
@@ -77,10 +101,7 @@ class GraphReporter {
   void run() {
     for (Note& note : item_notes(diff_.items, options_.full)) add_note(std::move(note));
     explanations();
-    size_t renames = count(Aspect::name), moves = count(Aspect::order);
-    fold_renames_ = !options_.full && renames > kFewFolded, fold_moves_ = !options_.full && moves > kFewFolded;
-    if (fold_renames_) add_note({"renamed", plural(renames, "node") + " changed only in name (--full shows them)", ""});
-    if (fold_moves_) add_note({"moved", plural(moves, "node") + " moved and did not change (--full shows them)", ""});
+    fold_quiet();
     find_predecessors();
     std::vector<Hunk> hunks;
     std::vector<const NodeEdit*> run;
@@ -99,10 +120,14 @@ class GraphReporter {
     out_.notes.push_back(std::move(note));
   }
 
-  size_t count(Aspect aspect) const {
-    return static_cast<size_t>(std::count_if(diff_.edits.begin(), diff_.edits.end(), [&](const NodeEdit& e) {
-      return e.explanation == MatchSide::kNone && only(e, aspect);
-    }));
+  void fold_quiet() {
+    std::array<size_t, kMasks> counts{};
+    for (const NodeEdit& e : diff_.edits)
+      if (e.explanation == MatchSide::kNone) ++counts[quiet_mask(e)];
+    for (unsigned mask = 1; mask < kMasks; ++mask) {
+      folds_[mask] = !options_.full && counts[mask] > kFewFolded;
+      if (folds_[mask]) add_note(folded_note(mask, counts[mask]));
+    }
   }
 
   // The same text about several blocks is one line; buckets may differ in their numbers.
@@ -141,8 +166,7 @@ class GraphReporter {
 
   bool is_shown(const NodeEdit& e) const {
     if (options_.full) return true;
-    return e.explanation == MatchSide::kNone && !(fold_renames_ && only(e, Aspect::name)) &&
-           !(fold_moves_ && only(e, Aspect::order));
+    return e.explanation == MatchSide::kNone && !folds_[quiet_mask(e)];
   }
 
   // --- places ---
@@ -222,6 +246,9 @@ class GraphReporter {
       if (before != after) out->lines.push_back({'-', before});
       out->lines.push_back({'+', after});
     }
+    for (const Difference& c : rest)
+      if (out->details.size() <= kDetails)
+        out->details.push_back(out->names.back() + " " + one_line(c.what + ": " + c.before + " -> " + c.after));
     for (const Difference& c : rest)  // what the line itself does not show
       if (before == after || c.aspect == Aspect::loc || c.what == "module" || c.what == "phase")
         out->lines.push_back({'.', one_line(c.what + ": " + c.before + " -> " + c.after)});
@@ -239,7 +266,8 @@ class GraphReporter {
     Hunk out;
     out.phase = std::string(name_of(node_of(*run[0]).phase));
     out.where = std::string(module_of(*run[0]));
-    if (out.where.empty()) out.where = source_of(*run[0]), out.is_of_source = !out.where.empty();
+    out.source = source_of(*run[0]);
+    if (out.where.empty()) out.where = std::exchange(out.source, {}), out.is_of_source = !out.where.empty();
     out.name_a = name_in_a(*run[0]);
     uint32_t width = static_cast<uint32_t>(options_.context), at = place(*run[0]);
     uint32_t shown = at - std::min(at, width);
@@ -299,7 +327,7 @@ class GraphReporter {
   const HunkOptions& options_;
   DiffPrinters& print_;
   DiffReport& out_;
-  bool fold_renames_ = false, fold_moves_ = false;
+  std::array<bool, kMasks> folds_{};  // by quiet_mask
   std::vector<uint32_t> predecessor_;
 };
 
@@ -330,26 +358,42 @@ std::string body_key(const DiffReport& r) {
   return out;
 }
 
+// Behind the name, quoted or not, that begins there.
+size_t end_of_name(std::string_view line, size_t i) {
+  if (i < line.size() && line[i] == '"') {
+    for (++i; i < line.size() && line[i] != '"'; ++i) i += line[i] == '\\';
+    return i + 1;
+  }
+  auto is_name = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.';
+  };
+  while (i < line.size() && is_name(line[i])) ++i;
+  return i;
+}
+
 }  // namespace
 
 std::string without_names(std::string_view line) {
+  // Words of the text form in front of a node's name, or of a number that each node has for itself.
+  constexpr std::string_view kBefore[] = {" label ",      " remat_of ", " copy_of ", " chunk_of ",
+                                          " offload_of ", " original ", " stream "};
   std::string out;
-  size_t extra = line.find(" extra {");  // numbers there are the producer's: of lines, of calls
+  const size_t extra = line.find(" extra {");  // numbers there are the producer's: of lines, of calls
   for (size_t i = 0; i < line.size();) {
     if (i > extra && line[i] >= '0' && line[i] <= '9') {
       ++i;
       continue;
     }
-    out += line[i++];
-    if (out.back() != '%') continue;
-    if (i < line.size() && line[i] == '"') {
-      for (++i; i < line.size() && line[i] != '"'; ++i) i += line[i] == '\\';
-      ++i;
+    const auto before =
+        std::ranges::find_if(kBefore, [&](std::string_view w) { return line.substr(i).starts_with(w); });
+    if (i < extra && before != std::end(kBefore)) {
+      out += *before;
+      i = end_of_name(line, i + before->size());
+    } else if (line[i] == '%') {
+      out += line[i];
+      i = end_of_name(line, i + 1);
     } else {
-      auto is_name = [](char c) {
-        return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.';
-      };
-      while (i < line.size() && is_name(line[i])) ++i;
+      out += line[i++];
     }
   }
   return out;

@@ -14,15 +14,19 @@ struct DiffLine {
   std::string text;
 };
 
+constexpr size_t kDetails = 3;
+
 struct Hunk {
   // "layers.{0..31}.attention"; outside of modules the source line, "model.py:31 forward"; empty = neither is known
   std::string phase, where;
+  std::string source;         // of the first edit, where `where` is a module: "model.py:31 forward"; may be empty
   size_t layers = 1;          // how many layers (or places) have the same edits; the lines are of the first
   bool is_of_source = false;  // `where` is a source line
   size_t edits = 0;           // in all of them
   size_t changed = 0, renamed = 0, moved = 0, added = 0, removed = 0;  // in the first
   std::vector<DiffLine> lines;
-  std::vector<std::string> names;         // of the nodes: B's, A's for what is gone
+  std::vector<std::string> details;  // "%mul argument other: 0.5 -> 0.25", of changed nodes; the first kDetails + 1
+  std::vector<std::string> names;    // of the nodes: B's, A's for what is gone
   uint32_t first = 0, lead = 0, end = 0;  // in B: of the nodes shown, how many of them are context, behind the last
   std::string name_a;                     // where in A: the first node, or the one before; may be empty
 };

@@ -157,6 +157,13 @@ class Writer {
         .string(graph.op_name(n));
     json_.key("phase").string(name_of(node.phase));
     if (node.module) json_.key("module").string(graph.pool().strings[node.module]);
+    if (node.source) source(graph.pool(), graph.pool().sources[node.source]);
+    json_.end_object();
+  }
+
+  void source(const Pool& pool, const Source& source) {
+    json_.key("source").begin_object().member("file", pool.strings[source.file]).key("line").natural(source.line);
+    if (source.function) json_.member("function", pool.strings[source.function]);
     json_.end_object();
   }
 

@@ -39,6 +39,7 @@ class Painter {
 
 std::string hunk_title(const Hunk& h) {
   std::string out = "@@ " + h.phase + " " + (h.where.empty() ? "-" : h.where);
+  if (!h.source.empty()) out += " at " + one_line(h.source);
   if (h.layers > 1) out += ": the same in " + std::to_string(h.layers) + (h.is_of_source ? " places" : " layers");
   return out + " @@";
 }

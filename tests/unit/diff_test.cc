@@ -547,6 +547,47 @@ TEST_CASE("diff: the same edit in many layers is told once") {
   CHECK(told_once.find("@@ forward", told_once.find("@@ forward") + 1) == std::string::npos);
 }
 
+TEST_CASE("diff: the same edit in many layers is told once, where nodes name themselves and their originals too") {
+  auto text = [](const char* sorted, const char* slope) {
+    std::string out = kHead;
+    for (int i = 0; i < 12; ++i) {
+      const std::string n = std::to_string(i), from = i ? "%v" + std::to_string(i - 1) : "%x";
+      out += "  forward layers." + n + ".mlp\n    %a" + n + " = aten.mm(" + from + ", %w) : f32[4, 4]\n    %b" + n +
+             " = aten.leaky_relu(%a" + n + ", " + slope + ") : f32[4, 4]  remat_of b_of_" + n + "\n    %v" + n +
+             ", %i" + n + " = aten.topk(%b" + n + ", 4, 1, true, " + sorted + ") : f32[4, 4], i64[4, 4]  label topk_" +
+             n + "\n";
+    }
+    return out + "  output %v11\n";
+  };
+  for (const std::string& report : {told(text("true", "0.1"), text("false", "0.1")),  // of several results
+                                    told(text("true", "0.1"), text("true", "0.2"))}) {
+    CHECK_THAT(report, Catch::Contains("@@ forward layers.{0..11}.mlp: the same in 12 layers @@"));
+    CHECK(report.find("@@ forward", report.find("@@ forward") + 1) == std::string::npos);
+  }
+}
+
+TEST_CASE("diff: what a step captured again has otherwise is counted, and its edits name their source line") {
+  auto text = [](int line, const std::string& prefix, const char* op) {
+    std::string out = kHead + std::string("  forward layers.0.mlp\n");
+    for (int i = 0; i < 12; ++i)
+      out += "    at \"models/mlp.py\":" + std::to_string(line + i) + " forward\n    %" + prefix + std::to_string(i) +
+             " = " + (i == 7 ? op : "aten.sin") + "(" + (i ? "%" + prefix + std::to_string(i - 1) : "%x") +
+             ") : f32[4, 4]\n";
+    return out + "  output %" + prefix + "11\n";
+  };
+  const std::string moved = told(text(10, "a", "aten.relu"), text(13, "a", "aten.tanh"));
+  CHECK_THAT(moved, Catch::Contains("11 nodes changed only in source line (--full shows them)") &&
+                        Catch::Contains("@@ forward layers.0.mlp at mlp.py:20 forward @@") &&
+                        Catch::Contains("+   %a7 = aten.tanh(%a6)"));
+  CHECK_THAT(told(text(10, "a", "aten.relu"), text(13, "b", "aten.tanh")),
+             Catch::Contains("11 nodes changed only in name and source line"));
+  const Job a = parse(text(10, "a", "aten.relu")), b = parse(text(10, "a", "aten.tanh"));
+  CHECK_THAT(diff_json(diff_jobs(a, b), {}),
+             Catch::Contains("\"source\":{\"file\":\"models/mlp.py\",\"line\":17,\"function\":\"forward\"}"));
+  CHECK_THAT(diff_github(diff_jobs(a, b), {}),
+             Catch::Contains("layers.0.mlp at mlp.py:17 forward: 1 changed: %25a7 (%25a7 op: "));
+}
+
 TEST_CASE("diff: ranks with the same edits are told together, and worlds of other sizes") {
   auto text = [](int world, int odd, const char* op) {
     std::string out = "sg 1.0 world " + std::to_string(world) + "\n";
