@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "libgraph/temp_folder.h"
+
 namespace sg {
 
 // Records live as long as the process: the handler may walk the list at any moment.
@@ -166,6 +168,7 @@ void OutputFile::keep() {
 
 void remove_pending_outputs() {
   for (OutputFile::Pending* p = OutputFile::Pending::head.load(); p != nullptr; p = p->next) p->take_back();
+  remove_pending_folders();
 }
 
 }  // namespace sg

@@ -40,7 +40,8 @@ class OutputFile {
   int fd_ = -1;
 };
 
-// For signal handlers of programs: takes back all outputs not yet committed. Async-signal-safe.
+// For signal handlers of programs: takes back all outputs not yet committed, and removes all that TempFolder has made.
+// Async-signal-safe.
 void remove_pending_outputs();
 
 }  // namespace sg

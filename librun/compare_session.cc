@@ -1,34 +1,10 @@
 #include "librun/compare_session.h"
 
-#include <cstdlib>
-#include <filesystem>
-
+#include "libgraph/temp_folder.h"
 #include "librun/comm_local.h"
 #include "librun/compare_sizes.h"
 
 namespace sg {
-namespace {
-
-// A folder of our own for the first run's outputs, gone with its owner.
-class Folder {
- public:
-  Folder() {
-    std::error_code none;
-    std::string name = (std::filesystem::temp_directory_path(none) / "sg-run-XXXXXX").string();
-    if (mkdtemp(name.data())) path_ = name;
-  }
-  ~Folder() {
-    std::error_code none;
-    if (!path_.empty()) std::filesystem::remove_all(path_, none);
-  }
-  Folder(const Folder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-}  // namespace
 
 Result<SessionReport> run_compared(const Job& first, std::span<const std::unique_ptr<Communicator>> comms,
                                    const Job& second, const SessionOptions& options) {
@@ -36,14 +12,13 @@ Result<SessionReport> run_compared(const Job& first, std::span<const std::unique
     return Error{ErrorKind::cannot_apply,
                  "one job has " + std::to_string(first.world) + " ranks, the other " + std::to_string(second.world)};
   SG_ASSIGN(CommonSizes sizes, find_common_sizes(first, second, options));
-  Folder folder;
-  if (folder.path().empty()) return Error{ErrorKind::missing, "no folder for temporary files", {}, "set TMPDIR"};
+  SG_ASSIGN(const TempFolder folder, TempFolder::make("sg-run"));  // for the first run's outputs
   std::vector<Record> records(first.world);
   for (uint32_t rank = 0; rank < first.world; ++rank) records[rank].keep(summed_in(second.program_of(rank)->graph));
   SessionOptions recorded = options;
   recorded.record = &records;
   recorded.bindings = std::move(sizes.first);
-  recorded.outputs = folder.path() + "/rank{r}.safetensors";
+  recorded.outputs = folder.file("rank{r}.safetensors");
   recorded.expect.clear(), recorded.dump.clear(), recorded.profile = false;
   SG_TRY(run_session(first, comms, recorded));
   SessionOptions compared = options;

@@ -18,13 +18,18 @@ void remove_outputs_and_die(int number) {
 
 }  // namespace
 
-void install_signal_handlers() {
-  std::signal(SIGPIPE, SIG_DFL);  // also where the caller ignored it: `| head` is no error
+void handle_ends(void (*handler)(int number)) {
   for (int number : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction old;
     if (::sigaction(number, nullptr, &old) == 0 && old.sa_handler == SIG_IGN) continue;  // nohup, background jobs
-    std::signal(number, remove_outputs_and_die);
+    std::signal(number, handler);
   }
+}
+
+void install_signal_handlers() {
+  std::signal(SIGPIPE, SIG_DFL);  // also where the caller ignored it: `| head` is no error
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow (ulimit -f) is an error of its write
+  handle_ends(remove_outputs_and_die);
 }
 
 void guard_standard_streams() {

@@ -10,6 +10,9 @@ namespace sg::cli {
 // Removes temporary files on SIGINT, SIGTERM and SIGHUP, then dies of the signal. Broken pipes end the program quietly.
 void install_signal_handlers();
 
+// `handler` for SIGINT, SIGTERM and SIGHUP, but for those that the caller ignores: nohup, background jobs.
+void handle_ends(void (*handler)(int number));
+
 // Opens what the caller left closed of descriptors 0 to 2, so that no file of ours lands there.
 void guard_standard_streams();
 

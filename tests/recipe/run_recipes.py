@@ -532,7 +532,34 @@ def locks():
     expect(sg("sg-recipe", "verify", "r.yaml"), 3, "there is no lock")
     expect(sg("sg-recipe", "lock", "r.yaml"), 0)
     expect(sg("sg-recipe", "verify", "r.yaml", "--no-cache"), 0)
-    expect(sg("sg-recipe", "verify", "r.yaml", "--set", "policy=full"), 1, "`remat` is sha256:.*, the lock says")
+    expect(sg("sg-recipe", "verify", "r.yaml", "--set", "policy=full"), 1,
+           "`remat` is sha256:.*, the lock says .*: options were `--policy default`, are `--policy full`")
+    write("r.yaml", RECIPE + "  - overlap\n")
+    expect(sg("sg-recipe", "verify", "r.yaml"), 1, "`overlap` is not in the lock")
+    expect(sg("sg-recipe", "lock", "r.yaml"), 0)
+    done = expect(sg("sg-recipe", "verify", "r.yaml", "--set", "clean.drop-asserts=true"), 1,
+                  "`clean` is sha256:.*: options were ``, are `--drop-asserts`")
+    assert "differs too: `remat`, `overlap` [lock]" in done.message and done.message.count("error:") == 2, done.message
+    write("r.yaml.lock", "\n".join(l for l in read("r.yaml.lock").decode().splitlines() if not l.startswith("#   ")) + "\n")
+    expect(sg("sg-recipe", "verify", "r.yaml"), 0)  # as an older version wrote it
+    expect(sg("sg-recipe", "verify", "r.yaml", "--set", "policy=full"), 1, r"the lock says sha256:\w+ \[lock\]")
+
+
+@case
+def endings_leave_no_folder_behind():
+    write("r.yaml", RECIPE + "    run: {init: 'seed:0', steps: 100000}\n")
+    os.makedirs("tmp")
+    env = dict(os.environ, STEPGRAPH_CACHE=os.path.abspath("cache"), TMPDIR=os.path.abspath("tmp"))
+    endings = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    ours = lambda: [signal.signal(s, signal.SIG_DFL) for s in endings]  # whoever runs the test may ignore them
+    for number in endings:
+        runner = subprocess.Popen([os.path.join(BIN, "sg-recipe"), "run", "r.yaml", "--no-cache"], stderr=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, env=env, preexec_fn=ours)
+        while not os.listdir("tmp") and runner.poll() is None:
+            time.sleep(0.005)
+        runner.send_signal(number)
+        assert runner.wait(timeout=30) == -number
+        assert os.listdir("tmp") == [], number
 
 
 @case

@@ -189,6 +189,23 @@ def control_c_keeps_the_best(bench):
     assert left.stdout == '', 'a command outlived the search'
 
 
+@case
+def what_the_caller_ignores_ends_nothing(bench):
+    """nohup: a terminal that is closed is no reason to stop."""
+    job, small = bench.job(40, 61), bench.path('small.sg')
+    wants = bench.wants(chain(bench.graphs(job)[0], 2, 1))
+    slow = bench.script('slow.sh', f'sleep 0.05\n{wants} "$1"\n')
+    running = subprocess.Popen([os.path.join(bench.bin, 'sg-reduce'), job, '--fails', slow, '-v', '-o', small, '-j', '1'],
+                               stderr=subprocess.PIPE, text=True, start_new_session=True,
+                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    for line in running.stderr:
+        if 'smaller' in line:
+            break
+    running.send_signal(signal.SIGHUP)
+    said = running.stderr.read()
+    assert running.wait(60) == 0 and 'the best so far' not in said, said
+
+
 def large(bench):
     """15,000 nodes: what it takes, printed."""
     job, small = bench.job(15000, 7), bench.path('small.sg')

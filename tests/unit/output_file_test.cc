@@ -1,11 +1,13 @@
 // Output files: the old file is there, or the new one, at every moment; what is not kept was never there.
 #include <catch2/catch.hpp>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "libgraph/output_file.h"
+#include "libgraph/temp_folder.h"
 #include "tests/support/temp_folder.h"
 
 using namespace sg;
@@ -68,6 +70,20 @@ TEST_CASE("pending output files are taken back at a signal, placed ones too") {
   remove_pending_outputs();
   CHECK(content(path) == "old");
   CHECK(files_in(folder.path()) == 1);
+}
+
+TEST_CASE("folders for the time of a run go with their owner, and at a signal") {
+  test::TempFolder where;
+  ::setenv("TMPDIR", where.path().c_str(), 1);
+  { REQUIRE(TempFolder::make("sg-test").ok()); }
+  CHECK(std::filesystem::is_empty(where.path()));
+  Result<TempFolder> folder = TempFolder::make("sg-test");
+  ::unsetenv("TMPDIR");
+  REQUIRE(folder.ok());
+  for (int i = 0; i < 500; ++i)  // more than one read of a folder gives
+    std::ofstream(folder->file("a-name-of-some-length-" + std::to_string(i))) << "x";
+  remove_pending_outputs();
+  CHECK(std::filesystem::is_empty(where.path()));
 }
 
 TEST_CASE("a file that cannot be placed leaves what was there before") {

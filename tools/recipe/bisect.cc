@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "libgraph/nearest.h"
+#include "libgraph/temp_folder.h"
 #include "tools/cli_job.h"
 #include "tools/cli_siblings.h"
 #include "tools/recipe/narrow.h"
@@ -73,7 +74,7 @@ class Bisection {
   }
 
   Result<Answer> judge_by_command(const std::string& bytes) {
-    SG_ASSIGN(TempFolder folder, TempFolder::make());
+    SG_ASSIGN(TempFolder folder, TempFolder::make("sg-recipe"));
     SG_TRY(cli::write_whole(folder.file("graph.sg"), bytes));
     SG_ASSIGN(Finished done,
               run_process({"/bin/sh", "-c", args_.text("fails") + " \"$0\"", folder.file("graph.sg")}, {}, "-"));
@@ -88,7 +89,7 @@ class Bisection {
   // On the inputs of the bad stage's own run; made-up ones when it has none. Good = the bits of the good one.
   Result<Answer> judge_by_run(const std::string& bytes) {
     if (!reference_) {
-      SG_ASSIGN(TempFolder folder, TempFolder::make());
+      SG_ASSIGN(TempFolder folder, TempFolder::make("sg-recipe"));
       reference_.emplace(std::move(folder));
       SG_ASSIGN(Finished good, run_on(*results_[chain_.front()].bytes, {"--outputs", values_of_good()}));
       if (good.code != 0) {

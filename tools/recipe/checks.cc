@@ -6,6 +6,7 @@
 #include "libgraph/diff/diff_text.h"
 #include "libgraph/human.h"
 #include "libgraph/output_file.h"
+#include "libgraph/temp_folder.h"
 #include "libgraph/text/text.h"
 #include "librun/expect.h"
 #include "tools/cli_job.h"
@@ -72,7 +73,7 @@ std::optional<Diagnostic> run_fails(const RunCheck& check, const std::vector<std
 }
 
 std::optional<Diagnostic> bitwise_fails(const RunCheck& check, const GraphBytes& graph, const GraphBytes& reference) {
-  Result<TempFolder> folder = TempFolder::make();
+  Result<TempFolder> folder = TempFolder::make("sg-recipe");
   if (!folder.ok()) return finding(check.where, "run", folder.error());
   std::string values = folder->file("out{r}.safetensors");
   if (auto failed = run_fails(check, {"--outputs", values}, reference.bytes, "the reference does not run"))

@@ -127,9 +127,14 @@ Result<int> expect(const Args& args, Session* session) {
 
 std::string lock_file(const Session& session) { return session.file + ".lock"; }
 
+// A line a result; behind it, as comments, what it was made of.
 std::string lock_text(const Plan& plan, const std::vector<StepResult>& results) {
-  std::string out = "# sg-recipe lock 1: the digest of each result\n";
-  for (size_t i = 0; i < results.size(); ++i) out += "sha256:" + results[i].digest + "  " + plan.steps[i].name + "\n";
+  std::string out = "# sg-recipe lock 1: the digest of each result, and what it was made of\n";
+  for (size_t i = 0; i < results.size(); ++i) {
+    out += "sha256:" + results[i].digest + "  " + plan.steps[i].name + "\n";
+    std::istringstream parts(results[i].key.text());
+    for (std::string line; std::getline(parts, line);) out += "#   " + line + "\n";
+  }
   return out;
 }
 
@@ -142,42 +147,67 @@ Result<int> lock(const Args& args, Session* session) {
   return 0;
 }
 
-Result<std::map<std::string, std::string>> read_lock(const std::string& file) {
+struct Locked {
+  std::string digest, parts;  // as Key::text has them; a lock of an older version has none
+};
+
+Result<std::map<std::string, Locked>> read_lock(const std::string& file) {
   Result<std::string> text = read_file(file);
   if (!text.ok())
     return Error{ErrorKind::unreadable, "there is no lock", {file, 0, 0, {}, {}}, "`sg-recipe lock` writes it"};
   std::istringstream in(*text);
-  std::map<std::string, std::string> out;
+  std::map<std::string, Locked> out;
+  Locked* last = nullptr;
   for (std::string line; std::getline(in, line);) {
     size_t gap = line.find("  ");
-    if (!line.empty() && line[0] != '#' && gap != std::string::npos) out[line.substr(gap + 2)] = line.substr(0, gap);
+    if (line.starts_with("#   ") && last) last->parts += line.substr(4) + "\n";
+    if (line.empty() || line[0] == '#' || gap == std::string::npos) continue;
+    last = &out[line.substr(gap + 2)];
+    *last = {line.substr(0, gap), {}};
   }
   return out;
 }
 
+// Why a result is not the one of the lock, though what it reads is.
+std::string why_other(const Locked& locked, const StepResult& now) {
+  if (locked.parts.empty()) return "";
+  const std::string changed = what_changed(parts_of(locked.parts), now.key);
+  return ": " + (changed.empty() ? "made of the same, by the same tools" : changed);
+}
+
+// What differs is told where it begins; results that are made of it are named in one line.
 Result<int> verify(const Args& args, Session* session) {
   SG_ASSIGN(auto locked, read_lock(lock_file(*session)));
   ExecuteOptions options;
   options.outputs = options.checks = false;
   std::vector<StepResult> results = execute(args, session, options);
   if (int code = exit_code_of(results); code != 0) return code;
+  const std::vector<Step>& steps = session->plan.steps;
   bool same = true;
-  auto differs = [&](const std::string& what, const std::string& hint) {
+  auto differs = [&](const std::string& what) {
     same = false;
+    const std::string hint = "`sg-recipe lock` writes it anew, as the results are now";
     args.report().add(Diagnostic{Severity::error, "lock", what, {lock_file(*session), 0, 0, {}, {}}, hint, {}});
   };
-  for (size_t i = 0; i < results.size(); ++i) {
-    auto at = locked.find(session->plan.steps[i].name);
-    std::string now = "sha256:" + results[i].digest;
-    if (at == locked.end())
-      differs("`" + session->plan.steps[i].name + "` is not in the lock", "`sg-recipe lock` writes it anew");
-    else if (at->second != now)
-      differs("`" + session->plan.steps[i].name + "` is " + now + ", the lock says " + at->second,
-              "sg-recipe plan tells what changed");
-    locked.erase(session->plan.steps[i].name);
+  std::vector<bool> is_other(steps.size());
+  std::string followers;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const auto at = locked.find(steps[i].name);
+    const std::string now = "sha256:" + results[i].digest;
+    if (at == locked.end()) {
+      differs("`" + steps[i].name + "` is not in the lock");
+      continue;
+    }
+    is_other[i] = at->second.digest != now;
+    const bool follows = steps[i].from != Step::kNone && is_other[steps[i].from];
+    if (is_other[i] && follows) followers += (followers.empty() ? "`" : ", `") + steps[i].name + "`";
+    else if (is_other[i])
+      differs("`" + steps[i].name + "` is " + now + ", the lock says " + at->second.digest +
+              why_other(at->second, results[i]));
+    locked.erase(at);
   }
-  for (const auto& [name, digest] : locked)
-    differs("the recipe has no `" + name + "` any more", "`sg-recipe lock` writes it anew");
+  if (!followers.empty()) differs("what is made of that differs too: " + followers);
+  for (const auto& [name, gone] : locked) differs("the recipe has no `" + name + "` any more");
   return same ? 0 : 1;
 }
 

@@ -13,6 +13,7 @@
 #include "libgraph/binary/binary.h"
 #include "libgraph/output_file.h"
 #include "libgraph/sha256.h"
+#include "libgraph/temp_folder.h"
 #include "libgraph/text/text.h"
 #include "libpasses/pipeline.h"
 #include "tools/cli_job.h"
@@ -241,12 +242,12 @@ Result<std::string> Executor::read_input(const Step& step, StepResult* out) {
   std::vector<std::string> words = {cli::folder_of_this() + tool};
   words.insert(words.end(), step.sources.begin(), step.sources.end());
   for (std::string& w : command_words(step.options)) words.push_back(std::move(w));
-  SG_ASSIGN(TempFolder folder, TempFolder::make());
+  SG_ASSIGN(TempFolder folder, TempFolder::make("sg-recipe"));
   std::string file = folder.file("graph.sg");
   words.insert(words.end(), {"-o", file});
   SG_ASSIGN(Finished done, run_process(words, {}, "-"));
   if (done.code != 0) return error_of(done, tool, step.where);
-  SG_ASSIGN(std::vector<std::string> written, cli::entries_of(folder.file("")));
+  SG_ASSIGN(std::vector<std::string> written, cli::entries_of(folder.path()));
   if (written.size() > 1)
     return Error{ErrorKind::cannot_apply, "the import of " + step.source + " has weights beside the graph", step.where,
                  "import it once with sg-import, and name the graph as the input"};

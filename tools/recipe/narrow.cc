@@ -3,6 +3,7 @@
 #include "libgraph/binary/binary.h"
 #include "libgraph/freeze.h"
 #include "libgraph/human.h"
+#include "libgraph/temp_folder.h"
 #include "libgraph/verify/verify.h"
 #include "tools/cli_job.h"
 #include "tools/recipe/executor.h"
@@ -86,7 +87,7 @@ Result<std::string> narrow_to_nodes(const Step& stage, const std::string& input,
 
 // A plan of two steps: the graph as a file, and the stage on it.
 Result<std::string> run_stage(const Step& stage, const std::string& input, Cache* cache, bool pipes) {
-  SG_ASSIGN(TempFolder folder, TempFolder::make());
+  SG_ASSIGN(TempFolder folder, TempFolder::make("sg-recipe"));
   SG_TRY(cli::write_whole(folder.file("graph.sg"), input));
   Plan plan;
   plan.steps.resize(2);

@@ -8,9 +8,7 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 
 namespace sg::recipe {
 namespace {
@@ -105,18 +103,6 @@ Error error_of(const Finished& done, const std::string& program, const Location&
   std::string how = done.code > 128 ? " was ended by signal " + std::to_string(done.code - 128)
                                     : " ended with exit code " + std::to_string(done.code);
   return {ErrorKind::internal, program + how + (said.empty() ? "" : ": " + said), where, {}};
-}
-
-Result<TempFolder> TempFolder::make() {
-  const char* base = std::getenv("TMPDIR");
-  std::string path = std::string(base && *base ? base : "/tmp") + "/sg-recipe-XXXXXX";
-  if (::mkdtemp(path.data()) == nullptr) return failed("cannot make a folder in " + path.substr(0, path.rfind('/')));
-  return TempFolder(path);
-}
-
-TempFolder::~TempFolder() {
-  std::error_code ignored;  // it lies where the system clears up
-  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace sg::recipe

@@ -24,18 +24,4 @@ Error error_of(const Finished& done, const std::string& program, const Location&
 // Text below the first line of a message: indented, without line breaks at the end.
 std::string indented(std::string text);
 
-// A folder of our own under the system's place for such, removed with all in it.
-class TempFolder {
- public:
-  static Result<TempFolder> make();
-  TempFolder(TempFolder&& other) noexcept : path_(std::move(other.path_)) { other.path_.clear(); }
-  TempFolder& operator=(TempFolder&&) = delete;
-  ~TempFolder();
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  explicit TempFolder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
-
 }  // namespace sg::recipe

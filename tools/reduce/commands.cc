@@ -1,15 +1,13 @@
 #include "tools/reduce/commands.h"
 
-#include <unistd.h>
-
 #include <cmath>
 #include <csignal>
-#include <cstdlib>
-#include <filesystem>
 
 #include "libgraph/binary/binary.h"
 #include "libgraph/human.h"
+#include "libgraph/temp_folder.h"
 #include "tools/cli_job.h"
+#include "tools/cli_output.h"
 #include "tools/reduce/search.h"
 
 namespace sg::reduce {
@@ -25,28 +23,10 @@ void stop(int number) {
   std::signal(number, SIG_DFL);  // the second time ends it at once
 }
 
-// Where candidates lie, a file each of those asked about at once.
-class Folder {
- public:
-  static Result<Folder> make() {
-    const char* base = std::getenv("TMPDIR");
-    std::string path = std::string(base && *base ? base : "/tmp") + "/sg-reduce-XXXXXX";
-    if (::mkdtemp(path.data()) == nullptr)
-      return Error{ErrorKind::missing, "cannot make a folder for candidates: " + path, {}, "TMPDIR names the place"};
-    return Folder(path);
-  }
-  Folder(Folder&& other) noexcept : path_(std::move(other.path_)) { other.path_.clear(); }
-  Folder& operator=(Folder&&) = delete;
-  ~Folder() {
-    std::error_code ignored;  // it lies where the system clears up
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  std::string file(size_t slot) const { return path_ + "/candidate-" + std::to_string(slot) + ".sg"; }
-
- private:
-  explicit Folder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
+// Where a candidate lies, a file for each of those asked about at once.
+std::string file_in(const TempFolder& folder, size_t slot) {
+  return folder.file("candidate-" + std::to_string(slot) + ".sg");
+}
 
 Result<Answer> ask_about(const Job& job, const std::string& path, const ProbeOptions& options) {
   SG_ASSIGN(std::string bytes, write_binary(job));
@@ -55,10 +35,10 @@ Result<Answer> ask_about(const Job& job, const std::string& path, const ProbeOpt
 }
 
 // How often a candidate is asked about, from how often the whole job fails.
-Result<int> attempts_for(const Args& args, const Job& job, const Folder& folder, const ProbeOptions& options) {
+Result<int> attempts_for(const Args& args, const Job& job, const TempFolder& folder, const ProbeOptions& options) {
   int yes = 0;
   for (int i = 0; i < kTrials; ++i) {
-    SG_ASSIGN(Answer answer, ask_about(job, folder.file(0), options));
+    SG_ASSIGN(Answer answer, ask_about(job, file_in(folder, 0), options));
     yes += answer == Answer::yes;
   }
   if (yes == 0)
@@ -107,8 +87,8 @@ Result<int> reduce_operand(const Args& args) {
   probing.show = args.has("show");
   SG_ASSIGN(probing.interest, parse_interest(args.text("interesting-if")));
   SG_ASSIGN(Job job, cli::read_job(args, args.input()));
-  SG_ASSIGN(Folder folder, Folder::make());
-  for (int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, stop);
+  SG_ASSIGN(TempFolder folder, TempFolder::make("sg-reduce"));
+  cli::handle_ends(stop);
   size_t before = nodes_of(job);
   SG_ASSIGN(probing.attempts, attempts_for(args, job, folder, probing));
   if (args.has("dry-run")) {
@@ -119,7 +99,7 @@ Result<int> reduce_operand(const Args& args) {
   SearchOptions options;
   options.threads = args.threads();
   options.keep_metadata = args.has("keep-metadata");
-  options.ask = [&](const Job& candidate, size_t slot) { return ask_about(candidate, folder.file(slot), probing); };
+  options.ask = [&](const Job& candidate, size_t slot) { return ask_about(candidate, file_in(folder, slot), probing); };
   options.progress = [&](const Job& best, size_t asked) {
     args.report().phase("smaller", plural(nodes_of(best), "node") + " after " + plural(asked, "question"));
   };

@@ -1,0 +1,93 @@
+#include "libgraph/temp_folder.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+namespace sg {
+
+// Records live as long as the process: the handler may walk the list at any moment.
+struct TempFolder::Pending {
+  std::string path;
+  std::atomic<bool> is_there{true};
+  Pending* next = nullptr;
+  static std::atomic<Pending*> head;
+
+  static Pending* add(std::string path) {
+    auto* p = new Pending{std::move(path), {true}, head.load()};
+    while (!head.compare_exchange_weak(p->next, p)) {
+    }
+    return p;
+  }
+};
+
+std::atomic<TempFolder::Pending*> TempFolder::Pending::head{nullptr};
+
+namespace {
+
+// What readdir(3) reads with; that one may allocate.
+struct Entry {
+  uint64_t inode;
+  int64_t offset;
+  unsigned short length;
+  unsigned char type;
+  char name[];
+};
+
+// Names are read anew behind each part that was removed, so none is passed over.
+void empty_folder(int folder) {
+  alignas(Entry) char part[4096];
+  while (true) {
+    ::lseek(folder, 0, SEEK_SET);
+    const long bytes = ::syscall(SYS_getdents64, folder, part, sizeof part);
+    bool removed = false;
+    for (long at = 0; at < bytes;) {
+      const auto* entry = reinterpret_cast<const Entry*>(part + at);
+      removed |= ::unlinkat(folder, entry->name, 0) == 0;
+      at += entry->length;
+    }
+    if (!removed) return;
+  }
+}
+
+}  // namespace
+
+Result<TempFolder> TempFolder::make(std::string_view program) {
+  const char* base = std::getenv("TMPDIR");
+  const std::string where = base && *base ? base : "/tmp";
+  std::string path = where + "/" + std::string(program) + "-XXXXXX";
+  if (::mkdtemp(path.data()) == nullptr)
+    return Error{ErrorKind::missing,
+                 "cannot make a folder in " + where + ": " + std::strerror(errno),
+                 {},
+                 "TMPDIR names the place for temporary files"};
+  return TempFolder(Pending::add(std::move(path)));
+}
+
+TempFolder::~TempFolder() {
+  if (pending_ == nullptr || !pending_->is_there.exchange(false)) return;
+  std::error_code ignored;  // it lies where the system clears up
+  std::filesystem::remove_all(pending_->path, ignored);
+}
+
+const std::string& TempFolder::path() const { return pending_->path; }
+
+void remove_pending_folders() {
+  for (TempFolder::Pending* p = TempFolder::Pending::head.load(); p != nullptr; p = p->next) {
+    if (!p->is_there.exchange(false)) continue;
+    const int folder = ::open(p->path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0) continue;
+    empty_folder(folder);
+    ::close(folder);
+    ::rmdir(p->path.c_str());
+  }
+}
+
+}  // namespace sg
