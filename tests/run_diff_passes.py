@@ -21,12 +21,19 @@ ROOT = Path(__file__).resolve().parent
 TRACES = Path(harness.TRACES)
 CAPTURES = ["single/gpt2-tiny/step.json", "single/gpt2-tiny-dynamic/step.json", "single/llama3-1rank/step.json",
             "multi/llama3-fsdp4/rank{r}/step.json", "multi/dsv3-ep4/rank{r}/step.json"]
-SCHEMA = json.loads((ROOT.parent / "schema" / "sg-diff.schema.json").read_text())
+SCHEMA_FILE = ROOT.parent / "schema" / "sg-diff.schema.json"
+
+
+def schema():
+    try:
+        return json.loads(SCHEMA_FILE.read_text())
+    except OSError as e:
+        raise SystemExit(f"run_diff_passes.py: {SCHEMA_FILE}: {e.strerror}; it runs in a whole checkout") from None
 
 
 class Tools:
     def __init__(self, bin_dir, folder):
-        self.bin, self.folder = Path(bin_dir).resolve(), folder
+        self.bin, self.folder, self.schema = Path(bin_dir).resolve(), folder, schema()
 
     def run(self, tool, *args, codes=(0,)):
         done = subprocess.run([self.bin / tool, *map(str, args)], capture_output=True, text=True, cwd=self.folder)
@@ -40,7 +47,7 @@ class Tools:
 
     def diff(self, a, b):
         report = json.loads(self.run("sg-diff", "--json", "--no-cost", a, b, codes=(0, 1)))
-        check_schema(report, SCHEMA)
+        check_schema(report, self.schema)
         return report["programs"][0]["graphs"][0] if report["programs"] else None
 
 

@@ -69,6 +69,9 @@ def long_ones(texts):
 
 def main():
     roots = [word for word in sys.argv[1:] if word != '--long']
+    missing = [root for root in roots if not os.path.isdir(root)]
+    if missing or not roots:
+        sys.exit('style_stats.py: ' + (f'no such folder: {missing[0]}' if missing else 'which folder? [--long] DIR...'))
     if '--long' not in sys.argv:
         print('folder       files  lines | file p50  p90 |  fns p50 p90  >60 | comments | wide | upward includes')
     for root in roots:

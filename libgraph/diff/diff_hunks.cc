@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "libgraph/diff/diff_names.h"
 #include "libgraph/diff/diff_nodes.h"
 #include "libgraph/human.h"
 #include "libgraph/module_ranges.h"
@@ -358,46 +359,7 @@ std::string body_key(const DiffReport& r) {
   return out;
 }
 
-// Behind the name, quoted or not, that begins there.
-size_t end_of_name(std::string_view line, size_t i) {
-  if (i < line.size() && line[i] == '"') {
-    for (++i; i < line.size() && line[i] != '"'; ++i) i += line[i] == '\\';
-    return i + 1;
-  }
-  auto is_name = [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.';
-  };
-  while (i < line.size() && is_name(line[i])) ++i;
-  return i;
-}
-
 }  // namespace
-
-std::string without_names(std::string_view line) {
-  // Words of the text form in front of a node's name, or of a number that each node has for itself.
-  constexpr std::string_view kBefore[] = {" label ",      " remat_of ", " copy_of ", " chunk_of ",
-                                          " offload_of ", " original ", " stream "};
-  std::string out;
-  const size_t extra = line.find(" extra {");  // numbers there are the producer's: of lines, of calls
-  for (size_t i = 0; i < line.size();) {
-    if (i > extra && line[i] >= '0' && line[i] <= '9') {
-      ++i;
-      continue;
-    }
-    const auto before =
-        std::ranges::find_if(kBefore, [&](std::string_view w) { return line.substr(i).starts_with(w); });
-    if (i < extra && before != std::end(kBefore)) {
-      out += *before;
-      i = end_of_name(line, i + before->size());
-    } else if (line[i] == '%') {
-      out += line[i];
-      i = end_of_name(line, i + 1);
-    } else {
-      out += line[i++];
-    }
-  }
-  return out;
-}
 
 std::vector<Note> job_notes(const JobDiff& diff) { return item_notes(diff.items, true); }
 

@@ -54,7 +54,4 @@ std::vector<DiffReport> report_diff(const JobDiff& diff, const HunkOptions& opti
 // Items of the job itself: "world: 4 -> 8".
 std::vector<Note> job_notes(const JobDiff& diff);
 
-// A line with the names of values taken out: equal for edits that are the same but for what things are called.
-std::string without_names(std::string_view line);
-
 }  // namespace sg

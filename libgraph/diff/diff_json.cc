@@ -1,5 +1,6 @@
 #include <map>
 
+#include "libgraph/diff/diff_names.h"
 #include "libgraph/diff/diff_text.h"
 #include "libgraph/json.h"
 #include "libgraph/names.h"
