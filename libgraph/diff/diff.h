@@ -38,6 +38,7 @@ Result<DiffOptions> parse_ignore(std::string_view list);
 struct Difference {
   Aspect aspect = Aspect::attribute;
   std::string what, before, after;
+  bool told = false;  // of a node: an explanation says it, but not all of what changed
   friend bool operator==(const Difference&, const Difference&) = default;
 };
 

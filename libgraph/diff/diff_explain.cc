@@ -85,7 +85,9 @@ void ExplainState::settle() {
   auto is_tag = [&](uint32_t id) { return diff_.explanations[id].kind == ExplanationKind::tagged; };
   for (size_t e = 0; e < told_.size(); ++e) {
     const std::vector<uint32_t>& told = told_[e];
-    if (told.empty() || diff_.edits[e].explanation != kNone || std::count(told.begin(), told.end(), kNone)) continue;
+    if (told.empty() || diff_.edits[e].explanation != kNone) continue;
+    for (size_t i = 0; i < told.size(); ++i) diff_.edits[e].changes[i].told = told[i] != kNone;
+    if (std::count(told.begin(), told.end(), kNone)) continue;
     auto first = std::find_if_not(told.begin(), told.end(), is_tag);
     diff_.edits[e].explanation = first == told.end() ? told[0] : *first;
   }

@@ -16,13 +16,15 @@ namespace {
 
 constexpr size_t kFewFolded = 8;  // renames, moves or source lines alone are shown one by one up to here
 
-// What the same step has otherwise when it is captured again: names, source lines, places. 0 = more than that.
+// What the same step has otherwise when it is captured again, and what follows where other nodes went: names, source
+// lines, places. 0 = more than that, beside what is explained.
 enum : unsigned { kName = 1, kLoc = 2, kOrder = 4, kMasks = 8 };
 
 unsigned quiet_mask(const NodeEdit& e) {
   if (e.kind() != EditKind::changed) return 0;
   unsigned out = 0;
   for (const Difference& c : e.changes) {
+    if (c.told) continue;
     const unsigned bit = c.aspect == Aspect::name    ? kName
                          : c.aspect == Aspect::loc   ? kLoc
                          : c.aspect == Aspect::order ? kOrder
@@ -35,7 +37,8 @@ unsigned quiet_mask(const NodeEdit& e) {
 
 Note folded_note(unsigned mask, size_t count) {
   constexpr std::string_view kEnd = " (--full shows them)";
-  if (mask == kOrder) return {"moved", plural(count, "node") + " moved and did not change" + std::string(kEnd), ""};
+  if (mask == kOrder)
+    return {"moved", plural(count, "node") + " moved, and did not change but as told" + std::string(kEnd), ""};
   std::string what;
   for (auto [bit, word] : {std::pair(kName, "name"), std::pair(kLoc, "source line"), std::pair(kOrder, "place")})
     if (mask & bit) what += (what.empty() ? "" : " and ") + std::string(word);

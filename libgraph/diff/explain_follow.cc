@@ -121,19 +121,20 @@ void follow_sizes(ExplainState* state) {
 }
 
 // Partners that lost the link to a forward node which an explanation took away, or made one with another (what the
-// producer's number for the link was then stays among the free keys).
+// producer's number for the link was then stays among the free keys). What they compute is what it was.
 void follow_links(ExplainState* state) {
   auto is_link = [](const Difference& c) { return c.what == "of" || c.what == "extra"; };
+  auto computes_other = [](const Difference& c) {
+    return c.aspect == Aspect::op || c.aspect == Aspect::operand || c.aspect == Aspect::attribute ||
+           c.aspect == Aspect::type;
+  };
   std::set<uint32_t> merged;  // nodes of A that others were merged into
   for (uint32_t n = 0; n < state->count(0); ++n)
     if (state->deduplicated != MatchSide::kNone && state->cause(0, n) == state->deduplicated)
       merged.insert(state->of[0]->original(n));
   for (uint32_t x = 0; x < state->count(0); ++x) {
-    std::vector<const Difference*> changes = state->untold(x);
-    bool only_links = !changes.empty() &&
-                      std::all_of(changes.begin(), changes.end(), [&](const Difference* c) { return is_link(*c); });
     NodeId forward = state->node(0, x).forward;
-    if (!only_links || !forward) continue;
+    if (!forward || !state->has_untold(x, is_link) || state->has_untold(x, computes_other)) continue;
     uint32_t f = state->side(0).position_of[forward.index], cause = state->cause(0, f);
     if (cause == MatchSide::kNone && merged.contains(f)) cause = state->deduplicated;
     if (cause != MatchSide::kNone) state->tell(x, cause, is_link);

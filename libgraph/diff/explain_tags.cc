@@ -19,9 +19,15 @@ std::string roughly(const Difference& c) {  // "binds: - -> binds [u3]": each ha
   return c.what + (c.before == "-" ? ": - -> one of its own" : ": one of its own -> -");
 }
 
-// What is left to tell of a node, all of it metadata: as one text, or each change by itself.
+bool is_quiet(const Difference* c) {
+  return c->aspect == Aspect::order || c->aspect == Aspect::name || c->aspect == Aspect::loc;
+}
+
+// What is left to tell of a node, all of it metadata but for its place, name and line: as one text, or each change by
+// itself.
 std::vector<std::string> keys_of(const ExplainState& state, uint32_t x, TextOf text_of, bool each) {
   std::vector<const Difference*> changes = state.untold(x);
+  std::erase_if(changes, is_quiet);
   std::vector<std::string> out;
   if (!std::all_of(changes.begin(), changes.end(), [](const Difference* c) { return c->aspect == Aspect::meta; }))
     return out;

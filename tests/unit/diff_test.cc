@@ -566,6 +566,21 @@ TEST_CASE("diff: the same edit in many layers is told once, where nodes name the
   }
 }
 
+TEST_CASE("diff: nodes that moved and got a tag are no edits of their own") {
+  auto text = [](bool backwards, const std::string& meta) {
+    std::string out = kHead, outputs;
+    for (int k = 0; k < 12; ++k) {
+      const std::string i = std::to_string(backwards ? 11 - k : k);
+      out += "  %a" + i + " = aten.add.Scalar(%x, " + i + ".5) : f32[4, 4]" + meta + "\n";
+      outputs += "  output %a" + std::to_string(k) + "\n";
+    }
+    return out + outputs;
+  };
+  const std::string report = told(text(false, ""), text(true, "  recompute must_save"));
+  CHECK_THAT(report, Catch::Contains("12 nodes: recompute: - -> recompute must_save") &&
+                         Catch::Contains("11 nodes moved, and did not change but as told") && !Catch::Contains("@@"));
+}
+
 TEST_CASE("diff: what a step captured again has otherwise is counted, and its edits name their source line") {
   auto text = [](int line, const std::string& prefix, const char* op) {
     std::string out = kHead + std::string("  forward layers.0.mlp\n");
