@@ -77,6 +77,7 @@ enum class ExplanationKind : uint8_t {
   respelled,    // ops that do the same under another name
   regrouped,    // collectives over another group
   offloaded,    // values that wait in the host's memory, or no longer
+  module,       // modules that only one side has
 };
 std::string_view explanation_name(ExplanationKind kind);
 

@@ -167,6 +167,7 @@ void explain_edits(const Job& a, const Job& b, const ProgramDiff& program, Graph
   explain_chunks_by_structure(&state);
   explain_merges(&state, &merged_users);
   explain_offloads(&state);
+  explain_modules(&state);
   explain_dead(&state);
   explain_passed_on(&state, 0);
   explain_copies(&state, 1);

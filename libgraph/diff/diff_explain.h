@@ -102,6 +102,7 @@ void explain_merges(ExplainState* state, std::map<uint32_t, uint32_t>* users);
 void follow_merges(ExplainState* state,
                    const std::map<uint32_t, uint32_t>& users);  // once all nodes that went are explained
 void explain_offloads(ExplainState* state);                     // values that wait in the host's memory, or no longer
+void explain_modules(ExplainState* state);                      // modules that only one side has
 void explain_dead(ExplainState* state);
 void explain_passed_on(ExplainState* state, int s);
 void explain_copies(ExplainState* state, int s);  // s = 1: recomputed, s = 0: deduplicated. REQUIRES: state->of

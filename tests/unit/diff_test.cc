@@ -566,6 +566,31 @@ TEST_CASE("diff: the same edit in many layers is told once, where nodes name the
   }
 }
 
+TEST_CASE("diff: modules that one side alone has are told as such, with their parameters and gradients") {
+  auto text = [](int layers, const std::string& last_op) {
+    std::string params, nodes, outputs, from = "%x";
+    for (int i = 0; i < layers; ++i) {
+      const std::string n = std::to_string(i), op = i == layers - 1 ? last_op : "aten.relu";
+      params += "  param %w" + n + " : f32[4, 4] \"layers." + n + ".weight\"\n";
+      nodes += "  forward layers." + n + "\n    %a" + n + " = aten.mm(" + from + ", %w" + n + ") : f32[4, 4]\n    %b" +
+               n + " = " + op + "(%a" + n + ") : f32[4, 4]\n    %c" + n + " = aten.exp(%b" + n +
+               ") : f32[4, 4]\n    %d" + n + " = aten.mul.Tensor(%c" + n + ", %a" + n +
+               ") : f32[4, 4]\n  backward -\n    %e" + n + " = aten.mul.Tensor(%d" + n + ", %c" + n + ") : f32[4, 4]\n";
+      outputs += "  grad %e" + n + " of %w" + n + "\n";
+      from = "%d" + n;
+    }
+    return "sg 1.0\ngraph rank *\n" + params + "  input %x : f32[4, 4]\n" + nodes + "  output " + from + "\n" + outputs;
+  };
+  const std::string more = told(text(3, "aten.relu"), text(5, "aten.relu"));
+  CHECK_THAT(more, Catch::Contains("module") &&
+                       Catch::Contains("2 x new: 5 nodes, 1 input, 1 output  [layers.{3,4}]") &&
+                       !Catch::Contains("@@ forward layers.3") && !Catch::Contains("input added"));
+  CHECK_THAT(told(text(5, "aten.relu"), text(3, "aten.relu")),
+             Catch::Contains("2 x gone: 5 nodes, 1 input, 1 output  [layers.{3,4}]"));
+  CHECK_THAT(told(text(3, "aten.relu"), text(3, "aten.tanh")),
+             !Catch::Contains("new: ") && Catch::Contains("aten.tanh"));
+}
+
 TEST_CASE("diff: nodes that moved and got a tag are no edits of their own") {
   auto text = [](bool backwards, const std::string& meta) {
     std::string out = kHead, outputs;
