@@ -5,7 +5,6 @@
 #include "librun/cpu/grid_neighbours.h"
 #include "librun/cpu/isa.h"
 #include "librun/cpu/kernels.h"
-#include "librun/cpu/resample.h"
 #include "librun/cpu/rows.h"
 #include "librun/work/shapes.h"
 
@@ -13,29 +12,9 @@ namespace sg::cpu {
 namespace {
 
 using grid::kRun;
-using grid::Neighbour;
-using grid::Neighbours;
 using grid::Sampler;
-
-template <class C>
-Result<Sampler<C>> sampler_of(KernelCall& call, const Tensor& output) {
-  const Tensor &input = call.tensor("input"), &points = call.tensor("grid");
-  Sampler<C> s;
-  s.axes = plane_axes(call);
-  s.mode = call.integer("interpolation_mode"), s.padding = call.integer("padding_mode"),
-  s.aligned = call.flag("align_corners");
-  bool fits = input.rank == s.axes + 2 && points.rank == input.rank && output.rank == input.rank &&
-              points.dim(-1) == s.axes && points.dim(0) == input.dim(0) && output.dim(0) == input.dim(0) &&
-              output.dim(1) == input.dim(1);
-  for (int k = 0; fits && k < s.axes; ++k) {
-    s.size[static_cast<size_t>(k)] = input.dim(2 + k);
-    s.plane *= input.dim(2 + k);
-    s.places *= points.dim(1 + k);
-    fits = output.dim(2 + k) == points.dim(1 + k) && input.dim(2 + k) > 0;
-  }
-  if (!fits) return call.fail("input and grid do not fit each other");
-  return s;
-}
+using Neighbour = grid::Neighbour<kRun>;
+using Neighbours = grid::Neighbours<kRun>;
 
 // Channels lie side by side, of planes and of places: a neighbour is a row of them.
 
@@ -44,7 +23,7 @@ template <class C>
 SG_CLONES void mix(const Neighbours& near, int64_t count, const C* plane, int64_t channels, double* sums, C* to) {
   for (int64_t p = 0; p < count; ++p, to += channels) {
     for (int64_t c = 0; c < channels; ++c) sums[c] = 0;
-    for (size_t i = 0; i < near.count; ++i) {
+    for (int i = 0; i < near.count; ++i) {
       const Neighbour& n = near.list[i];
       if (n.at[p] < 0) continue;
       const C* from = plane + n.at[p] * channels;
@@ -56,7 +35,7 @@ SG_CLONES void mix(const Neighbours& near, int64_t count, const C* plane, int64_
 
 template <class C>
 Status sample(KernelCall& call) {
-  SG_ASSIGN(Sampler<C> s, sampler_of<C>(call, call.result()));
+  SG_ASSIGN(Sampler<C> s, grid::sampler_of<C>(call, call.result()));
   const Tensor& input = call.tensor("input");
   const Tensor result = axis_last(call.result(), 1);
   const auto* x = contiguous_as(call, axis_last(input, 1), kDTypeOf<C>).template as<C>();
@@ -66,26 +45,14 @@ Status sample(KernelCall& call) {
   auto* sums = call.scratch().template take<double>(channels * call.team().size());
   for_rows(call, input.dim(0) * runs, 16 * kRun * channels, [&](int64_t run, int thread) {
     const int64_t batch = run / runs, first = run % runs * kRun, place = batch * s.places + first;
-    const int64_t count = std::min(kRun, s.places - first);
+    const int64_t count = std::min<int64_t>(kRun, s.places - first);
     Neighbours near;
-    find_neighbours(s, places + place * s.axes, count, &near);
+    grid::find_run(s, places + place * s.axes, count, &near);
     mix(near, count, x + batch * s.plane * channels, channels, sums + thread * channels,
         out.as<C>() + place * channels);
   });
   copy(call, result, out);
   return ok_status();
-}
-
-constexpr int64_t kDotLanes = 8;
-
-template <class C>
-SG_INLINE double dot(const C* a, const C* b, int64_t n) {
-  double lane[kDotLanes] = {};
-  int64_t i = 0;
-  for (; i + kDotLanes <= n; i += kDotLanes)
-    for (int64_t l = 0; l < kDotLanes; ++l) lane[l] += static_cast<double>(a[i + l]) * static_cast<double>(b[i + l]);
-  for (int64_t l = 0; i < n; ++i, ++l) lane[l] += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-  return ((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7]));
 }
 
 // One entry of the batch.
@@ -104,13 +71,13 @@ SG_CLONES void spread(const Neighbours& near, int64_t first, int64_t count, cons
   for (int64_t p = 0; p < count; ++p) {
     const C* grad = b.grad + (first + p) * b.channels;
     double along[3] = {};
-    for (size_t i = 0; i < near.count; ++i) {
+    for (int i = 0; i < near.count; ++i) {
       const Neighbour& n = near.list[i];
       if (n.at[p] < 0) continue;
       const int64_t row = n.at[p] * b.channels;
       for (int64_t c = 0; b.to && c < b.channels; ++c) b.to[row + c] += static_cast<double>(grad[c]) * n.weight[p];
       if (!b.slopes) continue;
-      const double change = dot(grad, b.plane + row, b.channels);
+      const double change = grid::dot(grad, b.plane + row, b.channels);
       for (size_t k = 0; k < 3; ++k) along[k] += change * n.slope[k][p];
     }
     for (int k = 0; k < b.axes; ++k) b.to_grid[(first + p) * b.axes + b.axes - 1 - k] = along[k];
@@ -120,7 +87,7 @@ SG_CLONES void spread(const Neighbours& near, int64_t first, int64_t count, cons
 template <class C>
 Status sample_backward(KernelCall& call) {
   const Tensor &input = call.tensor("input"), &grad_output = call.tensor("grad_output"), &points = call.tensor("grid");
-  SG_ASSIGN(Sampler<C> s, sampler_of<C>(call, grad_output));
+  SG_ASSIGN(Sampler<C> s, grid::sampler_of<C>(call, grad_output));
   const auto* x = contiguous_as(call, axis_last(input, 1), kDTypeOf<C>).template as<C>();
   const auto* grad = contiguous_as(call, axis_last(grad_output, 1), kDTypeOf<C>).template as<C>();
   const auto* places = contiguous_as(call, points, kDTypeOf<C>).template as<C>();
@@ -142,8 +109,8 @@ Status sample_backward(KernelCall& call) {
                         s.mode != grid::kNearest};
     Neighbours near;
     for (int64_t place = 0; place < s.places; place += kRun) {
-      const int64_t count = std::min(kRun, s.places - place);
-      find_neighbours(s, b.points + place * s.axes, count, &near);
+      const int64_t count = std::min<int64_t>(kRun, s.places - place);
+      grid::find_run(s, b.points + place * s.axes, count, &near);
       spread(near, place, count, b);
     }
   });

@@ -134,6 +134,7 @@ std::span<const KernelRow> random_kernels();
 std::span<const KernelRow> channel_kernels();  // batch norm and its kin
 std::span<const KernelRow> convolution_kernels();
 std::span<const KernelRow> search_kernels();  // what is where
+std::span<const KernelRow> grid_kernels();
 std::span<const KernelRow> segment_kernels();
 std::span<const KernelRow> set_kernels();   // which values there are, and how often
 std::span<const KernelRow> sort_kernels();  // sorts, the largest of a row, one element of a sorted row

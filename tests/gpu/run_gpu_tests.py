@@ -31,6 +31,7 @@ from grouped_cases import GroupedCases  # noqa: E402
 from optimizer_cases import OptimizerCases  # noqa: E402
 from profile_cases import ProfileCases  # noqa: E402
 from loss_cases import LossCases  # noqa: E402
+from grid_cases import GridCases  # noqa: E402
 from segment_cases import SegmentCases  # noqa: E402
 from set_cases import SetCases  # noqa: E402
 from sort_cases import SortCases  # noqa: E402
@@ -525,6 +526,9 @@ class Tests:
     def segments(self, at):
         SegmentCases(self, at, bf16).run()
 
+    def samples(self, at):
+        GridCases(self, at, bf16).run()
+
     def losses(self, at):
         LossCases(self, at, safetensors, bf16).run()
 
@@ -723,7 +727,7 @@ def main():
         at = lambda name: os.path.join(folder, name)
         prepare(at)
         for case in ('usage', 'absent', 'same_bits', 'products', 'shared_work', 'collectives', 'splits', 'faults', 'split_faults', 'failing_calls', 'chains', 'fusion', 'recording',
-                     'long_sums', 'sorts', 'sets', 'segments', 'halves', 'losses', 'class_gradients', 'sorts_by_lanes', 'ctc', 'ctc_by_lanes', 'groups', 'groups_by_lanes', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
+                     'long_sums', 'sorts', 'sets', 'segments', 'samples', 'halves', 'losses', 'class_gradients', 'sorts_by_lanes', 'ctc', 'ctc_by_lanes', 'groups', 'groups_by_lanes', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
                      'lanes', 'guarded', 'captures'):
             if case in args.without:
                 print(f'SKIPPED {case}: this build goes without it')

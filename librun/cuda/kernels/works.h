@@ -6,6 +6,7 @@
 #include "librun/work/distances.h"
 #include "librun/work/draw.h"
 #include "librun/work/fourier.h"
+#include "librun/work/grid.h"
 #include "librun/work/margin.h"
 #include "librun/work/move.h"
 #include "librun/work/pair.h"
@@ -69,6 +70,12 @@ SG_WORK(work_one_hot, work::OneHot)
 SG_WORK(work_check_segments, work::CheckSegments)
 SG_WORK(work_join_segment, work::JoinSegment)
 SG_WORK(work_segment_slope, work::SegmentSlope)
+SG_WORK(work_sample, work::grid::Sample<float>)
+SG_WORK(work_sample_f64, work::grid::Sample<double>)
+SG_WORK(work_grid_slope, work::grid::GridSlope<float>)
+SG_WORK(work_grid_slope_f64, work::grid::GridSlope<double>)
+SG_WORK(work_plane_slope, work::grid::PlaneSlope<float>)
+SG_WORK(work_plane_slope_f64, work::grid::PlaneSlope<double>)
 SG_WORK(work_sgd, work::Update<work::Sgd<float>>)
 SG_WORK(work_sgd_f64, work::Update<work::Sgd<double>>)
 SG_WORK(work_adamw, work::Update<work::AdamW<float>>)
