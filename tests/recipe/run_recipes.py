@@ -579,6 +579,31 @@ def the_published_schema_is_that_of_the_tools():
 
 
 @case
+def a_mistake_of_all_variants_is_told_once_and_a_failing_pass_has_its_line():
+    write("g.txt", GRAPH)
+    write("m.yaml", "matrix: {policy: [full, none], b: [0.2, 0.8, 2]}\ninputs: {g: g.txt}\nstages:\n"
+                    "  - remat: {policy: $policy, budget: $b, save: ['size>=lots']}\n")
+    done = expect(sg("sg-recipe", "check", "m.yaml"), 1, "m.yaml has 2 mistakes")
+    assert done.message.count("m.yaml:4:5: error:") == 2, done.message
+    write("f.yaml", "inputs: {g: g.txt}\nstages:\n  - clean\n  - chunk: {modules: 'none.*'}\n")
+    expect(sg("sg-recipe", "run", "f.yaml"), 4, r"f.yaml:4:5: error: chunk: --modules none.\* names no module")
+
+
+@case
+def every_command_has_its_report_as_json():
+    write("r.yaml", RECIPE)
+    checked = json.loads(expect(sg("sg-recipe", "check", "r.yaml", "--json"), 0).out)
+    assert checked == {"schema": "sg-recipe-check", "version": 1, "file": "r.yaml", "stages": 2, "variants": 1}
+    expect(sg("sg-recipe", "lock", "r.yaml", "-o", "other.lock"), 0)
+    assert not os.path.exists("r.yaml.lock") and b"sha256:" in read("other.lock")
+    os.rename("other.lock", "r.yaml.lock")
+    assert states(expect(sg("sg-recipe", "expect", "r.yaml", "--json"), 0))["remat"] == "cached"
+    assert json.loads(expect(sg("sg-recipe", "verify", "r.yaml", "--json"), 0).out)["same"] is True
+    other = expect(sg("sg-recipe", "verify", "r.yaml", "--json", "--set", "policy=full"), 1)
+    assert json.loads(other.out)["same"] is False
+
+
+@case
 def orders_are_warned_of():
     write("g.txt", GRAPH)
     write("r.yaml", "inputs: {g: g.txt}\nstages: [remat, clean]\n")

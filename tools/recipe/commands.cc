@@ -1,6 +1,7 @@
 #include "tools/recipe/commands.h"
 
 #include <map>
+#include <optional>
 #include <sstream>
 
 #include "libgraph/human.h"
@@ -22,6 +23,13 @@ Result<int> check(const Args& args, Session* session) {
   std::string variants = session->plan.variants > 1 ? ", " + plural(session->plan.variants, "variant") : "";
   size_t stages = 0;
   for (const Step& s : session->plan.steps) stages += s.kind == StepKind::pass;
+  if (args.has("json")) {
+    JsonWriter json;
+    json.begin_object().member("schema", "sg-recipe-check").member("version", 1).member("file", session->file);
+    json.member("stages", stages).member("variants", session->plan.variants).end_object();
+    SG_TRY(cli::write_text(args, json.take() + "\n"));
+    return 0;
+  }
   SG_TRY(cli::write_text(args, session->file + ": valid, " + plural(stages, "stage") + variants + "\n"));
   return 0;
 }
@@ -95,9 +103,12 @@ Result<int> plan(const Args& args, Session* session) {
   return 0;
 }
 
-std::string results_json(const Plan& plan, const std::vector<StepResult>& results) {
+// `same`: whether they are those of the lock, where that was asked.
+std::string results_json(const Plan& plan, const std::vector<StepResult>& results, std::optional<bool> same = {}) {
   JsonWriter json;
-  json.begin_object().member("schema", "sg-recipe-run").member("version", 1).key("steps").begin_array();
+  json.begin_object().member("schema", "sg-recipe-run").member("version", 1);
+  if (same) json.member("same", *same);
+  json.key("steps").begin_array();
   for (size_t i = 0; i < results.size(); ++i) {
     const StepResult& r = results[i];
     json.begin_object()
@@ -112,9 +123,15 @@ std::string results_json(const Plan& plan, const std::vector<StepResult>& result
   return json.end_array().end_object().take();
 }
 
+// --json: on standard output or in -o FILE. REQUIRES: the command writes nothing else there
+Status write_results(const Args& args, const Session& session, const std::vector<StepResult>& results,
+                     std::optional<bool> same = {}) {
+  return args.has("json") ? cli::write_text(args, results_json(session.plan, results, same) + "\n") : ok_status();
+}
+
 Result<int> run(const Args& args, Session* session) {
   std::vector<StepResult> results = execute(args, session, {});
-  if (args.has("json")) SG_TRY(cli::write_text(args, results_json(session->plan, results) + "\n"));
+  SG_TRY(write_results(args, *session, results));
   return exit_code_of(results);
 }
 
@@ -122,7 +139,9 @@ Result<int> expect(const Args& args, Session* session) {
   ExecuteOptions options;
   options.outputs = false;
   options.bless = args.has("bless");
-  return exit_code_of(execute(args, session, options));
+  std::vector<StepResult> results = execute(args, session, options);
+  SG_TRY(write_results(args, *session, results));
+  return exit_code_of(results);
 }
 
 std::string lock_file(const Session& session) { return session.file + ".lock"; }
@@ -143,7 +162,8 @@ Result<int> lock(const Args& args, Session* session) {
   options.outputs = false;
   std::vector<StepResult> results = execute(args, session, options);
   if (int code = exit_code_of(results); code != 0) return code;
-  SG_TRY(cli::write_whole(lock_file(*session), lock_text(session->plan, results)));
+  if (args.has("output")) SG_TRY(cli::write_text(args, lock_text(session->plan, results)));
+  else SG_TRY(cli::write_whole(lock_file(*session), lock_text(session->plan, results)));
   return 0;
 }
 
@@ -208,6 +228,7 @@ Result<int> verify(const Args& args, Session* session) {
   }
   if (!followers.empty()) differs("what is made of that differs too: " + followers);
   for (const auto& [name, gone] : locked) differs("the recipe has no `" + name + "` any more");
+  SG_TRY(write_results(args, *session, results, same));
   return same ? 0 : 1;
 }
 

@@ -161,6 +161,11 @@ StepResult Executor::outcome(const Step& step, Shared* shared) {
     Status made = make_once(step, needs.input, shared, &out);
     if (made.ok()) made = settle(step, needs, &out);
     if (!made.ok()) out.error = made.error();
+    if (out.error && out.error->where.file.empty()) {  // a pass knows of the graph, and not of the recipe
+      std::string path = std::move(out.error->where.path);
+      out.error->where = step.where;
+      out.error->where.path = std::move(path);
+    }
   } catch (const std::bad_alloc&) {  // on a thread of ours nobody else would
     out.error = Error{ErrorKind::missing, "out of memory", step.where, {}};
   }

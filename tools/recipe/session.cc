@@ -1,11 +1,14 @@
 #include "tools/recipe/session.h"
 
 #include <cstdio>
+#include <set>
 
 #include "libgraph/human.h"
 
 namespace sg::recipe {
 namespace {
+
+constexpr size_t kShownMistakes = 50, kAllMistakes = 10'000;
 
 std::string seconds_text(double seconds) {
   char buffer[32];
@@ -32,6 +35,15 @@ void tell(const cli::Args& args, const Step& step, const StepResult& r) {
   }
 }
 
+// The variants of a matrix make the same mistakes.
+Diagnostics each_once(const Diagnostics& problems) {
+  Diagnostics out(kShownMistakes);
+  std::set<std::string> said;
+  for (const Diagnostic& d : problems.list())
+    if (said.insert(print_location(d.where) + "\n" + d.message).second) out.add(d);
+  return out;
+}
+
 }  // namespace
 
 std::string_view state_name(StepState state) {
@@ -50,7 +62,7 @@ Result<Session> open_session(const cli::Args& args) {
     return Error{ErrorKind::usage, "which recipe?", {}, "sg-recipe " + args.operands()[0] + " recipe.yaml"};
   Session session;
   session.file = args.operands()[1];
-  Diagnostics problems(50);
+  Diagnostics problems(kAllMistakes);
   Recipe recipe = read_recipe(session.file, &problems);
   std::vector<Variant> variants = expand(recipe, args.all("set"), &problems);
   if (!problems.has_errors()) {
@@ -58,14 +70,10 @@ Result<Session> open_session(const cli::Args& args) {
     session.plan = make_plan(variants, &tools, &problems);
     if (!problems.has_errors()) check_values(session.plan, &problems);
   }
+  problems = each_once(problems);
   args.report().add(problems);
-  if (problems.has_errors()) {
-    size_t n = problems.error_count();
-    return Error{ErrorKind::unreadable,
-                 session.file + " has " + std::to_string(n) + (n == 1 ? " mistake" : " mistakes"),
-                 {},
-                 {}};
-  }
+  if (problems.has_errors())
+    return Error{ErrorKind::unreadable, session.file + " has " + plural(problems.error_count(), "mistake"), {}, {}};
   SG_ASSIGN(int64_t limit, parse_bytes(args.text("cache-size")));
   std::string folder = args.has("no-cache") ? "" : args.has("cache") ? args.text("cache") : Cache::usual_folder();
   session.cache = Cache(folder, static_cast<uint64_t>(limit));

@@ -189,7 +189,7 @@ Status Evaluator::evaluate(std::vector<Point>* points, Diagnostics* problems) {
     if (result.error) {
       Error error = *result.error;
       error.message = work.plan.steps[step].tool + ": " + error.message;
-      if (error.where.file.empty()) error.where = work.plan.steps[step].where;
+      error.where.path.clear();  // the node differs from point to point
       work.failures.emplace(at, std::move(error));
     } else if (!result.failed_checks.empty()) {
       const Diagnostic& d = result.failed_checks[0];
