@@ -15,7 +15,7 @@ constexpr std::string_view kIgnorable[] = {"name", "meta", "order", "loc"};
 constexpr std::string_view kKinds[] = {"changed", "added", "removed"};
 constexpr std::string_view kExplanations[] = {"recomputed", "merged",    "chunked",     "deduplicated", "dead",
                                               "in_place",   "tagged",    "substituted", "passed_on",    "respelled",
-                                              "regrouped",  "offloaded", "module"};
+                                              "regrouped",  "offloaded", "module",      "resized"};
 
 std::string text_of(const Job& job, StrId s) { return s ? job.pool->strings.str(s) : std::string("-"); }
 

@@ -177,6 +177,7 @@ void explain_edits(const Job& a, const Job& b, const ProgramDiff& program, Graph
   explain_views(&state);
   follow_merges(&state, merged_users);
   explain_what_follows(&state);
+  explain_sizes(&state);
   explain_tags(&state);
   state.settle();
 }

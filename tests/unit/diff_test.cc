@@ -591,6 +591,27 @@ TEST_CASE("diff: modules that one side alone has are told as such, with their pa
              !Catch::Contains("new: ") && Catch::Contains("aten.tanh"));
 }
 
+TEST_CASE("diff: sizes that follow from the inputs are one thing, other numbers are not") {
+  auto text = [](int batch, int part, const std::string& dim) {
+    auto n = [](int number) { return std::to_string(number); };
+    const std::string rows = n(4 * batch), split = n(part) + ", " + n(6 - part);
+    return "sg 1.0\ngraph rank *\n  input %x : f32[" + n(batch) + ", 4, 6]\n  %v = aten.view(%x, [" + rows +
+           ", 6]) : f32[" + rows + ", 6]\n  %e = aten.exp(%v) : f32[" + rows +
+           ", 6]\n  %p = aten.constant_pad_nd(%x, [0, 0, 0, 0, 2, 0], 0.0) : f32[" + n(batch + 2) +
+           ", 4, 6]\n  %s, %t = aten.split_with_sizes(%e, [" + split + "], 1) : f32[" + rows + ", " + n(part) +
+           "] stride [6, 1], f32[" + rows + ", " + n(6 - part) + "] stride [6, 1] +" + n(part) +
+           "\n  %m = aten.cumsum(%x, " + dim + ") : f32[" + n(batch) +
+           ", 4, 6]\n  output %s\n  output %t\n  output %p\n  output %m\n";
+  };
+  CHECK_THAT(told(text(1, 2, "0"), text(2, 2, "0")),
+             Catch::Contains("5 nodes of other sizes, as the inputs have them: 1 -> 2") && !Catch::Contains("@@"));
+  CHECK_THAT(told(text(3, 2, "0"), text(6, 2, "0")), Catch::Contains("3 -> 6") && !Catch::Contains("@@"));
+  // A number that is no size, and sizes that do not follow.
+  CHECK_THAT(told(text(1, 2, "1"), text(2, 2, "2")), Catch::Contains("+   %m = aten.cumsum(%x, 2)"));
+  CHECK_THAT(told(text(3, 2, "0"), text(6, 1, "0")), Catch::Contains("aten.split_with_sizes(%e, [1, 5], 1)"));
+  CHECK_THAT(told(text(3, 2, "0"), text(3, 1, "0")), !Catch::Contains("resized") && Catch::Contains("[1, 5]"));
+}
+
 TEST_CASE("diff: nodes that moved and got a tag are no edits of their own") {
   auto text = [](bool backwards, const std::string& meta) {
     std::string out = kHead, outputs;

@@ -1,0 +1,138 @@
+// Sizes that follow from inputs of other sizes: another batch, another length, a wider model.
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "libgraph/diff/diff_explain.h"
+#include "libgraph/human.h"
+
+namespace sg {
+namespace {
+
+constexpr size_t kMostSeeds = 16, kShownSeeds = 4;
+
+struct Change {
+  int64_t before = 0, after = 0;
+  friend auto operator<=>(const Change&, const Change&) = default;
+};
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_word(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.'; }
+
+// A whole number that stands for itself at `*at`, which is then behind it; u4 and 1e-05 are none.
+std::optional<int64_t> number_at(std::string_view text, size_t* at) {
+  if (!is_digit(text[*at]) || (*at > 0 && is_word(text[*at - 1]))) return std::nullopt;
+  int64_t out = 0;
+  const auto [end, error] = std::from_chars(text.data() + *at, text.data() + text.size(), out);
+  const size_t behind = static_cast<size_t>(end - text.data());
+  if (error != std::errc() || (behind < text.size() && is_word(text[behind]))) return std::nullopt;
+  *at = behind;
+  return out;
+}
+
+// Where two texts differ in whole numbers alone: these. False: in more than that.
+bool other_numbers(std::string_view before, std::string_view after, std::vector<Change>* out) {
+  size_t i = 0, j = 0;
+  while (i < before.size() && j < after.size()) {
+    const size_t begin = i;
+    const std::optional<int64_t> p = number_at(before, &i), q = number_at(after, &j);
+    if (p && q) {
+      if (*p != *q) out->push_back({*p, *q});
+    } else if (p || q || before[begin] != after[j]) {
+      return false;
+    } else {
+      ++i, ++j;
+    }
+  }
+  return i == before.size() && j == after.size();
+}
+
+// Changes of sizes, and what follows from them: multiples of up to three of them together, and what is as much more.
+class SizeChanges {
+ public:
+  void add(const Change& c) {
+    if (c.before > 0 && c.after > 0 && !follows(c) && seeds_.size() < kMostSeeds) seeds_.push_back(c);
+  }
+  bool empty() const { return seeds_.empty(); }
+
+  bool follows(const Change& c) const {
+    if (is_multiple(c, 0, 3)) return true;
+    return std::ranges::any_of(
+        seeds_, [&](const Change& s) { return c.before > s.before && c.after - c.before == s.after - s.before; });
+  }
+
+  std::string text() const {
+    std::string out;
+    for (size_t i = 0; i < std::min(seeds_.size(), kShownSeeds); ++i)
+      out += (i ? ", " : "") + std::to_string(seeds_[i].before) + " -> " + std::to_string(seeds_[i].after);
+    return out + (seeds_.size() > kShownSeeds ? " and " + std::to_string(seeds_.size() - kShownSeeds) + " more" : "");
+  }
+
+ private:
+  bool is_multiple(const Change& c, size_t from, int most) const {
+    if (most == 0) return false;
+    for (size_t i = from; i < seeds_.size(); ++i) {
+      const Change& s = seeds_[i];
+      if (c.before % s.before != 0 || c.after % s.after != 0) continue;
+      const Change rest{c.before / s.before, c.after / s.after};
+      if (rest.before == rest.after || is_multiple(rest, i, most - 1)) return true;
+    }
+    return false;
+  }
+
+  std::vector<Change> seeds_;
+};
+
+// Smaller numbers first: the others follow from them.
+SizeChanges sizes_of_inputs(const GraphDiff& diff) {
+  std::vector<Change> all;
+  for (const ItemEdit& item : diff.items)
+    if (item.subject == "input" && item.kind == EditKind::changed)
+      for (const Difference& c : item.changes)
+        if (std::vector<Change> found; c.aspect == Aspect::type && other_numbers(c.before, c.after, &found))
+          all.insert(all.end(), found.begin(), found.end());
+  std::ranges::sort(all);
+  SizeChanges out;
+  for (const Change& c : all) out.add(c);
+  return out;
+}
+
+// Whether the op's schema says that an argument ("argument size") is a size, and no dimension or count.
+bool is_size(const OpInfo* info, std::string_view what) {
+  constexpr std::string_view kArgument = "argument ", kSize = "SymInt";
+  if (info == nullptr || !what.starts_with(kArgument)) return false;
+  const std::string name = " " + std::string(what.substr(kArgument.size()));
+  for (size_t at = info->schema.find(kSize); at != std::string_view::npos; at = info->schema.find(kSize, at + 1)) {
+    const std::string_view rest = info->schema.substr(at);
+    const size_t space = rest.find(' ');
+    if (space == std::string_view::npos || !rest.substr(space).starts_with(name)) continue;
+    if (space + name.size() == rest.size() || !is_word(rest[space + name.size()])) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void explain_sizes(ExplainState* state) {
+  const SizeChanges sizes = sizes_of_inputs(state->diff());
+  if (sizes.empty()) return;
+  std::vector<uint32_t> nodes;
+  const uint32_t id = state->next();
+  for (uint32_t x = 0; x < state->count(0); ++x) {
+    if (state->is_free(0, x) || !state->is_open(0, x)) continue;
+    const OpInfo* info = state->info(0, x);
+    const size_t told = state->tell(x, id, [&](const Difference& c) {
+      if (c.aspect != Aspect::type && (c.aspect != Aspect::attribute || !is_size(info, c.what))) return false;
+      std::vector<Change> found;
+      return other_numbers(c.before, c.after, &found) &&
+             std::ranges::all_of(found, [&](const Change& f) { return sizes.follows(f); });
+    });
+    if (told != 0) nodes.push_back(x);
+  }
+  if (nodes.empty()) return;
+  state->add(ExplanationKind::resized,
+             plural(nodes.size(), "node") + " of other sizes, as the inputs have them: " + sizes.text(),
+             state->blocks(0, nodes), nodes.size(), nodes.size(), {{"nodes", nodes.size()}});
+}
+
+}  // namespace sg
