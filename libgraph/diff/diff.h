@@ -78,7 +78,7 @@ enum class ExplanationKind : uint8_t {
   regrouped,    // collectives over another group
   offloaded,    // values that wait in the host's memory, or no longer
   module,       // modules that only one side has
-  resized,      // sizes that follow from inputs of other sizes
+  resized,      // sizes that follow from inputs and groups of other sizes
 };
 std::string_view explanation_name(ExplanationKind kind);
 

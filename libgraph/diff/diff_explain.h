@@ -109,7 +109,7 @@ void explain_copies(ExplainState* state, int s);  // s = 1: recomputed, s = 0: d
 void explain_other_forms(ExplainState* state);    // in place or functional, reshapes under another name
 void explain_views(ExplainState* state);          // views of one memory, taken in other steps
 void explain_what_follows(ExplainState* state);   // operands, outputs, links and names that follow from all these
-void explain_sizes(ExplainState* state);          // that follow from inputs of other sizes
+void explain_sizes(ExplainState* state);          // that follow from inputs and groups of other sizes
 void explain_tags(ExplainState* state);
 
 }  // namespace sg

@@ -1,4 +1,4 @@
-// Sizes that follow from inputs of other sizes: another batch, another length, a wider model.
+// Sizes that follow from inputs, and from groups, of other sizes: another batch, a wider model, more ranks.
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -83,16 +83,29 @@ class SizeChanges {
   std::vector<Change> seeds_;
 };
 
-// Smaller numbers first: the others follow from them.
-SizeChanges sizes_of_inputs(const GraphDiff& diff) {
+// Groups of one axis that have other numbers of ranks.
+void add_groups(const Job& a, const Job& b, SizeChanges* out) {
+  for (const Group& g : a.groups)
+    for (const Group& h : b.groups) {
+      const bool same_axis = a.pool->strings[g.axis] == b.pool->strings[h.axis] && g.ordinal == h.ordinal;
+      if (!same_axis || g.parts.empty() || h.parts.empty()) continue;
+      const Change c{static_cast<int64_t>(g.parts[0].ranks.size()), static_cast<int64_t>(h.parts[0].ranks.size())};
+      if (c.before != c.after) out->add(c);
+    }
+}
+
+// Groups and smaller numbers first: the others follow from them.
+SizeChanges sizes_given(const ExplainState& state) {
+  SizeChanges out;
+  add_groups(state.job(0), state.job(1), &out);
   std::vector<Change> all;
+  const GraphDiff& diff = state.diff();
   for (const ItemEdit& item : diff.items)
     if (item.subject == "input" && item.kind == EditKind::changed)
       for (const Difference& c : item.changes)
         if (std::vector<Change> found; c.aspect == Aspect::type && other_numbers(c.before, c.after, &found))
           all.insert(all.end(), found.begin(), found.end());
   std::ranges::sort(all);
-  SizeChanges out;
   for (const Change& c : all) out.add(c);
   return out;
 }
@@ -100,6 +113,7 @@ SizeChanges sizes_of_inputs(const GraphDiff& diff) {
 // Whether the op's schema says that an argument ("argument size") is a size, and no dimension or count.
 bool is_size(const OpInfo* info, std::string_view what) {
   constexpr std::string_view kArgument = "argument ", kSize = "SymInt";
+  if (what == "argument group_size") return true;
   if (info == nullptr || !what.starts_with(kArgument)) return false;
   const std::string name = " " + std::string(what.substr(kArgument.size()));
   for (size_t at = info->schema.find(kSize); at != std::string_view::npos; at = info->schema.find(kSize, at + 1)) {
@@ -114,7 +128,7 @@ bool is_size(const OpInfo* info, std::string_view what) {
 }  // namespace
 
 void explain_sizes(ExplainState* state) {
-  const SizeChanges sizes = sizes_of_inputs(state->diff());
+  const SizeChanges sizes = sizes_given(*state);
   if (sizes.empty()) return;
   std::vector<uint32_t> nodes;
   const uint32_t id = state->next();
@@ -131,7 +145,7 @@ void explain_sizes(ExplainState* state) {
   }
   if (nodes.empty()) return;
   state->add(ExplanationKind::resized,
-             plural(nodes.size(), "node") + " of other sizes, as the inputs have them: " + sizes.text(),
+             plural(nodes.size(), "node") + " of other sizes, as inputs and groups have them: " + sizes.text(),
              state->blocks(0, nodes), nodes.size(), nodes.size(), {{"nodes", nodes.size()}});
 }
 

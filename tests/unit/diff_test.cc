@@ -603,13 +603,30 @@ TEST_CASE("diff: sizes that follow from the inputs are one thing, other numbers 
            "\n  %m = aten.cumsum(%x, " + dim + ") : f32[" + n(batch) +
            ", 4, 6]\n  output %s\n  output %t\n  output %p\n  output %m\n";
   };
-  CHECK_THAT(told(text(1, 2, "0"), text(2, 2, "0")),
-             Catch::Contains("5 nodes of other sizes, as the inputs have them: 1 -> 2") && !Catch::Contains("@@"));
+  CHECK_THAT(
+      told(text(1, 2, "0"), text(2, 2, "0")),
+      Catch::Contains("5 nodes of other sizes, as inputs and groups have them: 1 -> 2") && !Catch::Contains("@@"));
   CHECK_THAT(told(text(3, 2, "0"), text(6, 2, "0")), Catch::Contains("3 -> 6") && !Catch::Contains("@@"));
   // A number that is no size, and sizes that do not follow.
   CHECK_THAT(told(text(1, 2, "1"), text(2, 2, "2")), Catch::Contains("+   %m = aten.cumsum(%x, 2)"));
   CHECK_THAT(told(text(3, 2, "0"), text(6, 1, "0")), Catch::Contains("aten.split_with_sizes(%e, [1, 5], 1)"));
   CHECK_THAT(told(text(3, 2, "0"), text(3, 1, "0")), !Catch::Contains("resized") && Catch::Contains("[1, 5]"));
+}
+
+TEST_CASE("diff: more ranks are told by their groups, and the rest is shown") {
+  auto text = [](int ranks, int shard, const char* kind) {
+    auto n = [](int number) { return std::to_string(number); };
+    std::string list, out = "sg 1.0 world " + n(ranks) + "\n";
+    for (int r = 0; r < ranks; ++r) list += (r ? " " : "") + n(r);
+    return out + "group @dp [" + list + "]\n\ngraph rank *\n  param %w : f32[" + n(shard) +
+           ", 4] \"w\"\n  %g = _c10d_functional.all_gather_into_tensor(%w, " + n(ranks) + ", @dp) : f32[" +
+           n(shard * ranks) + ", 4]\n  %f = _c10d_functional.wait_tensor(%g) : f32[" + n(shard * ranks) +
+           ", 4]\n  %r = _c10d_functional.all_reduce(%f, \"" + kind + "\", @dp) : f32[" + n(shard * ranks) +
+           ", 4]\n  %d = _c10d_functional.wait_tensor(%r) : f32[" + n(shard * ranks) + ", 4]\n  output %d\n";
+  };
+  const std::string more = told(text(3, 8, "sum"), text(4, 6, "sum"));
+  CHECK_THAT(more, Catch::Contains("resized") && Catch::Contains("3 -> 4, 8 -> 6") && !Catch::Contains("@@"));
+  CHECK_THAT(told(text(3, 34, "sum"), text(4, 26, "avg")), Catch::Contains("resized") && Catch::Contains("\"avg\""));
 }
 
 TEST_CASE("diff: nodes that moved and got a tag are no edits of their own") {
