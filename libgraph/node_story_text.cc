@@ -55,7 +55,7 @@ void put_memory(const StoryMemory& m, const std::string& name, Page* page) {
   std::string what = m.bytes < 0 ? "a size that only the data decides" : human_bytes(static_cast<double>(m.bytes));
   if (m.offset >= 0) what += " at offset " + std::to_string(m.offset) + " of the " + m.place;
   else what += ", from the pool";
-  if (m.owner != name) what += ", in the memory of %" + m.owner;
+  if (m.first != name && m.owner != name) what += ", in the memory of %" + m.owner;
   if (!m.takes_over.empty()) what += ", which may be that of %" + m.takes_over;
   page->line("memory", what);
   std::string until = m.last.empty()                        ? "to the end: it is an output"

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "libgraph/node_story.h"
+#include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 
 namespace sg {
@@ -54,6 +55,19 @@ TEST_CASE("node_story: users and makers name each other, memory lasts as long as
       CHECK((s.memory->bytes >= 0 && s.memory->offset >= 0));
     }
   }
+}
+
+TEST_CASE("node_story: a node of several results lies in memory of its own, a view in another's") {
+  Job job = test::parse(
+      "sg 1.0\ngraph rank *\n  input %x : f32[4, 4]\n"
+      "  %v, %i = aten.topk(%x, 4, 1) : f32[4, 4], i64[4, 4]  label topk\n"
+      "  %t = aten.t(%v) : f32[4, 4] stride [1, 4]\n  %y = aten.exp(%t) : f32[4, 4]\n  output %y\n");
+  Result<NodeStory> own = tell_node(job, *job.programs[0], "topk", kThirteen, {});
+  REQUIRE(own.ok());
+  CHECK(print_story(*own).find("in the memory of") == std::string::npos);
+  Result<NodeStory> view = tell_node(job, *job.programs[0], "t", kThirteen, {});
+  REQUIRE(view.ok());
+  CHECK(print_story(*view).find("in the memory of %v") != std::string::npos);
 }
 
 TEST_CASE("node_story: an unknown name is an error with the nearest") {
