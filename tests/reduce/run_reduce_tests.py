@@ -163,6 +163,9 @@ def a_dry_run_asks_and_stops(bench):
 def refusals(bench):
     job = bench.job(20, 51)
     assert 'nothing to reduce' in bench.run('sg-reduce', job, '--fails', 'false', '-o', bench.path('x.sg'), code=1)[1]
+    hangs = bench.run('sg-reduce', job, '--fails', 'sleep 60 #', '--timeout', '1', '-o', bench.path('x.sg'), code=1)[1]
+    assert 'does not end within 1 s on the whole job' in hangs and '--timeout gives it more' in hangs, hangs
+    assert 'it exits 125' in bench.run('sg-reduce', job, '--fails', 'exit 125 #', '-o', bench.path('x.sg'), code=1)[1]
     assert not os.path.exists(bench.path('x.sg'))
     assert 'cannot run' in bench.run('sg-reduce', job, '--fails', 'no-such-command', code=2)[1]
     assert '--fails' in bench.run('sg-reduce', job, '-o', bench.path('x.sg'), code=2)[1]

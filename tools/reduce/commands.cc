@@ -36,11 +36,23 @@ Result<Answer> ask_about(const Job& job, const std::string& path, const ProbeOpt
 
 // How often a candidate is asked about, from how often the whole job fails.
 Result<int> attempts_for(const Args& args, const Job& job, const TempFolder& folder, const ProbeOptions& options) {
-  int yes = 0;
+  int yes = 0, late = 0, skipped = 0;
   for (int i = 0; i < kTrials; ++i) {
     SG_ASSIGN(Answer answer, ask_about(job, file_in(folder, 0), options));
-    yes += answer == Answer::yes;
+    yes += answer == Answer::yes, late += answer == Answer::late, skipped += answer == Answer::skip;
   }
+  if (yes == 0 && late != 0)
+    return Error{
+        ErrorKind::negative,
+        "the command does not end within " + args.text("timeout") + " s on the whole job, which counts as not failing",
+        {},
+        "--timeout gives it more; for a job that hangs, `timeout 10 sg-run ...` in the command makes that an exit "
+        "code"};
+  if (yes == 0 && skipped == kTrials)
+    return Error{ErrorKind::negative,
+                 "the command says nothing of the whole job: it exits 125",
+                 {},
+                 "--show passes on what it writes"};
   if (yes == 0)
     return Error{ErrorKind::negative,
                  "the command does not say that the whole job fails (--interesting-if " + args.text("interesting-if") +

@@ -128,7 +128,8 @@ Result<Answer> ask_once(const ProbeOptions& options, const std::string& candidat
   int status = 0;
   bool ended = wait_for(child, options.timeout_seconds, &status);
   if (stopped) return Answer::stopped;
-  if (!ended || !WIFEXITED(status)) return Answer::no;
+  if (!ended) return Answer::late;
+  if (!WIFEXITED(status)) return Answer::no;
   int code = WEXITSTATUS(status);
   if (code == kNotFound || code == kNotRunnable)
     return Error{ErrorKind::usage,
@@ -167,7 +168,7 @@ Result<Interest> parse_interest(const std::string& text) {
 
 Result<Answer> probe(const ProbeOptions& options, const std::string& candidate) {
   Answer answer = Answer::no;
-  for (int i = 0; i < options.attempts && answer == Answer::no; ++i) {
+  for (int i = 0; i < options.attempts && (answer == Answer::no || answer == Answer::late); ++i) {
     SG_ASSIGN(answer, ask_once(options, candidate));
   }
   return answer;

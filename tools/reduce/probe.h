@@ -15,7 +15,7 @@
 
 namespace sg::reduce {
 
-enum class Answer : uint8_t { yes, no, skip, stopped };
+enum class Answer : uint8_t { yes, no, late, skip, stopped };  // late: no answer in time, which is a no
 
 // What makes a candidate interesting: exit 0, another exit, or a line of what the command prints.
 struct Interest {
