@@ -22,8 +22,8 @@ bool ends_with(std::string_view s, std::string_view end) {
 
 bool wants_text(const Args& args) { return args.has("text") || ends_with(output_of(args), ".txt"); }
 
-Result<std::string> bytes_of(const Args& args, const Job& job) {
-  if (wants_text(args)) return print_text(job);
+Result<std::string> bytes_of(bool as_text, const Job& job) {
+  if (as_text) return print_text(job);
   return write_binary(job);
 }
 
@@ -41,11 +41,11 @@ Status try_to_write(const std::string& path, std::string_view bytes) {
 }
 
 // All files are complete before the first one is put in its place, and all are in their places before one is kept.
-Status write_exploded(const Args& args, const Job& job, const std::string& pattern) {
+Status write_exploded(const Job& job, const std::string& pattern, bool as_text, bool is_dry) {
   std::vector<OutputFile> files;
   for (uint32_t rank : ranks_held(job)) {
-    SG_ASSIGN(std::string bytes, bytes_of(args, job_of_rank(job, rank)));
-    if (args.has("dry-run")) {
+    SG_ASSIGN(std::string bytes, bytes_of(as_text, job_of_rank(job, rank)));
+    if (is_dry) {
       SG_TRY(try_to_write(file_of_rank(pattern, rank), bytes));
       continue;
     }
@@ -110,16 +110,23 @@ Status write_output(const Args& args, const std::string& path, std::string_view 
   return ok_status();
 }
 
+Status write_job_file(const Job& job, const std::string& path) {
+  const bool as_text = ends_with(path, ".txt");
+  if (is_rank_pattern(path)) return write_exploded(job, path, as_text, false);
+  SG_ASSIGN(const std::string bytes, bytes_of(as_text, job));
+  return write_whole(path, bytes, true);
+}
+
 bool writes_one_binary(const Args& args) { return !wants_text(args) && !is_rank_pattern(output_of(args)); }
 
 Status write_job(const Args& args, const Job& job, std::string_view passes, WriteAhead* ahead) {
   std::string path = output_of(args);
   size_t written = 0;
   if (is_rank_pattern(path)) {
-    SG_TRY(write_exploded(args, job, path));
+    SG_TRY(write_exploded(job, path, wants_text(args), args.has("dry-run")));
   } else {
     std::optional<Result<std::string>> made = ahead == nullptr ? std::nullopt : ahead->take();
-    SG_ASSIGN(std::string bytes, made ? std::move(*made) : bytes_of(args, job));
+    SG_ASSIGN(std::string bytes, made ? std::move(*made) : bytes_of(wants_text(args), job));
     SG_TRY(args.has("dry-run") ? try_to_write(path, bytes) : write_whole(path, bytes));
     written = bytes.size();
   }

@@ -60,6 +60,9 @@ Status check_output(const Args& args);
 // `ahead` may hold the bytes already (write_ahead.h).
 Status write_job(const Args& args, const Job& job, std::string_view passes = {}, WriteAhead* ahead = nullptr);
 
+// The job in a file, or in one a rank (`rank{r}.sg`); text when the name ends in .txt. Makes missing folders.
+Status write_job_file(const Job& job, const std::string& path);
+
 // Whether write_job writes one binary file: what a WriteAhead is for.
 bool writes_one_binary(const Args& args);
 

@@ -604,6 +604,21 @@ def every_command_has_its_report_as_json():
 
 
 @case
+def a_rank_pattern_is_a_file_a_rank():
+    write("r.yaml", f"inputs: {{step: {{import: '{CAPTURE}'}}}}\nstages:\n  - clean:\n    output: 'out/rank{{r}}.sg'\n"
+                    "    expect: 'golden/rank{r}.sg.txt'\n")
+    expect(sg("sg-recipe", "run", "r.yaml"), 1, r"there is no golden golden/rank\{r\}.sg.txt")
+    expect(sg("sg-recipe", "expect", "r.yaml", "--bless"), 0, r"new golden golden/rank\{r\}.sg.txt")
+    assert sorted(os.listdir("out")) == [f"rank{r}.sg" for r in range(4)]
+    assert sorted(os.listdir("golden")) == [f"rank{r}.sg.txt" for r in range(4)]
+    expect(sg("sg-recipe", "run", "r.yaml"), 0)
+    write("next.yaml", "inputs: {step: 'out/rank{r}.sg'}\nstages: [remat]\n")
+    expect(sg("sg-recipe", "run", "next.yaml"), 0)
+    os.remove("golden/rank1.sg.txt")
+    expect(sg("sg-recipe", "run", "r.yaml"), 1, "golden/rank1.sg.txt: rank 1 is missing, rank 3 is there")
+
+
+@case
 def orders_are_warned_of():
     write("g.txt", GRAPH)
     write("r.yaml", "inputs: {g: g.txt}\nstages: [remat, clean]\n")

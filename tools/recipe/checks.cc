@@ -5,10 +5,9 @@
 #include "libgraph/binary/binary.h"
 #include "libgraph/diff/diff_text.h"
 #include "libgraph/human.h"
-#include "libgraph/output_file.h"
 #include "libgraph/temp_folder.h"
-#include "libgraph/text/text.h"
 #include "librun/expect.h"
+#include "tools/cli_input.h"
 #include "tools/cli_job.h"
 #include "tools/cli_siblings.h"
 #include "tools/recipe/key.h"
@@ -48,13 +47,6 @@ std::string said_by(const Finished& done) {
   std::string text = done.errors + (done.code == 1 ? done.output : "");  // 1 = it ran, and says what differs
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text.empty() ? "" : indented("\n" + last_lines(text));
-}
-
-Status write_file(const std::string& path, std::string_view bytes) {
-  SG_ASSIGN(OutputFile file, OutputFile::open(path, true));
-  SG_TRY(file.write(bytes));
-  SG_TRY(file.close());
-  return file.commit();
 }
 
 // sg-run on these bytes: none = it held, else what it said.
@@ -147,7 +139,8 @@ std::vector<Diagnostic> failing_metrics(const Step& step, std::string_view seale
 std::vector<Diagnostic> failing_golden(const Step& step, std::string_view sealed) {
   if (step.expect.empty()) return {};
   std::error_code missing;
-  if (!std::filesystem::exists(step.expect, missing))
+  if (!std::filesystem::exists(cli::is_rank_pattern(step.expect) ? cli::file_of_rank(step.expect, 0) : step.expect,
+                               missing))
     return {finding(step.where, "expect", "there is no golden " + step.expect, "`sg-recipe expect --bless` writes it")};
   Diagnostics said;
   Result<cli::Loaded> golden = cli::load_job(step.expect, {}, &said);
@@ -168,9 +161,8 @@ std::vector<Diagnostic> failing_golden(const Step& step, std::string_view sealed
 }
 
 Status bless_golden(const Step& step, std::string_view sealed) {
-  if (!step.expect.ends_with(".txt")) return write_file(step.expect, sealed);
   SG_ASSIGN(Job job, read_binary(sealed, step.name));
-  return write_file(step.expect, print_text(job));
+  return cli::write_job_file(job, step.expect);
 }
 
 }  // namespace sg::recipe

@@ -11,10 +11,8 @@
 #include <thread>
 
 #include "libgraph/binary/binary.h"
-#include "libgraph/output_file.h"
 #include "libgraph/sha256.h"
 #include "libgraph/temp_folder.h"
-#include "libgraph/text/text.h"
 #include "libpasses/pipeline.h"
 #include "tools/cli_job.h"
 #include "tools/cli_siblings.h"
@@ -38,15 +36,8 @@ std::vector<uint32_t> read_by(const Step& step) {
 }
 
 Status write_result(const Step& step, const std::string& bytes) {
-  std::string text;
-  if (step.output.ends_with(".txt")) {
-    SG_ASSIGN(Job job, read_binary(bytes, step.name));
-    text = print_text(job);
-  }
-  SG_ASSIGN(OutputFile file, OutputFile::open(step.output, true));
-  SG_TRY(file.write(text.empty() ? bytes : text));
-  SG_TRY(file.close());
-  return file.commit();
+  SG_ASSIGN(Job job, read_binary(bytes, step.name));
+  return cli::write_job_file(job, step.output);
 }
 
 }  // namespace
