@@ -54,13 +54,13 @@ struct Products {
   bool depthwise = is_depthwise(call, g);
 
   void output(const Image& x, const Tensor& weight, const Tensor& bias, const Image& y) const {
-    depthwise ? Depthwise<T>(call, g).output(x, weight, bias, y) : convolve_output<P>(call, g, x, weight, bias, y);
+    depthwise ? depthwise_output<T>(call, g, x, weight, bias, y) : convolve_output<P>(call, g, x, weight, bias, y);
   }
   void input(const Image& y, const Tensor& weight, const Tensor& bias, const Image& x) const {
-    depthwise ? Depthwise<T>(call, g).input(y, weight, bias, x) : convolve_input<P>(call, g, y, weight, bias, x);
+    depthwise ? depthwise_input<T>(call, g, y, weight, bias, x) : convolve_input<P>(call, g, y, weight, bias, x);
   }
   void weight(const Image& x, const Image& y, const Tensor& out) const {
-    depthwise ? Depthwise<T>(call, g).weight(x, y, out) : convolve_weight<P>(call, g, x, y, out);
+    depthwise ? depthwise_weight<T>(call, g, x, y, out) : convolve_weight<P>(call, g, x, y, out);
   }
 };
 

@@ -2,297 +2,413 @@
 
 #include <algorithm>
 #include <cmath>
-#include <type_traits>
+#include <cstring>
+#include <span>
 
+#include "librun/cpu/channel_lanes.h"
+#include "librun/cpu/convolution_sight.h"
 #include "librun/cpu/isa.h"
-#include "librun/cpu/rows.h"
 #include "librun/element.h"
 
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kMostOutputs = 4;  // of a group; with more of them a product of matrices pays
-constexpr int64_t kShortLine = 32;   // places of a line from which on a pass a line is as quick as one over all of them
-constexpr int64_t kMostBetween = 8;  // elements between lines that it pays to compute for nothing
-constexpr int64_t kTogether = 4096;  // elements of padded planes, of several entries, that a pass runs over
-constexpr int64_t kLongLine = 64;    // elements whose sums of weights' gradients are made side by side
+using Three = std::array<int64_t, 3>;
 
-// What windows see of an axis, padding and all.
-int64_t reach(const ConvolutionGeometry& g, size_t d) {
-  return (g.out[d] - 1) * g.stride[d] + (g.window[d] - 1) * g.dilation[d] + 1;
+constexpr int64_t kMostOutputs = 4;        // of a group; with more of them a product of matrices pays
+constexpr int64_t kMostTaps = 1 << 20;     // that are kept
+constexpr int64_t kBoxElements = 1 << 15;  // of the source's and of the target's lanes: both fit a cache
+constexpr int64_t kChain = 32;             // places of a line whose products are summed in T
+constexpr int64_t kMostEntryBlocks = 16;   // that make parts of a weight's gradient by themselves
+
+int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+// All lanes of a place: a type of the compiler's, that it keeps in registers.
+template <class T>
+struct LaneVector {
+  typedef T Type __attribute__((vector_size(kLanes * sizeof(T))));
+};
+template <class T>
+using Vector = typename LaneVector<T>::Type;
+
+template <class T>
+SG_INLINE void load(const T* from, Vector<T>& v) {  // by reference: values of such types change the ABI
+  std::memcpy(&v, from, sizeof v);
+}
+template <class T>
+SG_INLINE void store(const Vector<T>& v, T* to) {
+  std::memcpy(to, &v, sizeof v);
 }
 
-// Rows of one plane, `step` elements from one to the next.
+// A line of places: what each of them sees, from `seen` on.
 template <class T>
-struct Lines {
-  T* data;
-  int64_t step;
+struct Line {
+  const std::span<const SightTaps::Tap>* taps;  // by kind
+  const int64_t *kind, *base;                   // of each place
+  const T* seen;
+  int64_t origin;  // where base 0 is
+  int64_t places;
+  Line part(int64_t first, int64_t count) const { return {taps, kind + first, base + first, seen, origin, count}; }
 };
 
-// to += from * by
+// Places from `begin` on, which see the same.
+template <int kPlaces, class T>
+SG_INLINE void add_seen_of(const Line<T>& line, int64_t begin, std::span<const SightTaps::Tap> taps, const T* weight,
+                           T* to) {
+  Vector<T> sum[kPlaces];
+  const T* seen[kPlaces];
+#pragma GCC unroll 8
+  for (int p = 0; p < kPlaces; ++p) {
+    seen[p] = line.seen + (line.origin + line.base[begin + p]) * kLanes;
+    load(to + (begin + p) * kLanes, sum[p]);
+  }
+  for (const SightTaps::Tap& tap : taps) {
+    Vector<T> x, w;
+    load(weight + int64_t{tap.window} * kLanes, w);
+#pragma GCC unroll 8
+    for (int p = 0; p < kPlaces; ++p) {
+      load(seen[p] + int64_t{tap.at} * kLanes, x);
+      sum[p] += x * w;
+    }
+  }
+#pragma GCC unroll 8
+  for (int p = 0; p < kPlaces; ++p) store(sum[p], to + (begin + p) * kLanes);
+}
+
+// The end of the places that see the same as place `begin`.
 template <class T>
-SG_CLONES void add_scaled(Lines<const T> from, T by, int64_t rows, int64_t length, Lines<T> to) {
-  for (int64_t r = 0; r < rows; ++r, from.data += from.step, to.data += to.step) {
-#pragma GCC ivdep
-    for (int64_t i = 0; i < length; ++i) to.data[i] += from.data[i] * by;
+SG_INLINE int64_t run_end(const Line<T>& line, int64_t begin) {
+  int64_t end = begin + 1;
+  while (end < line.places && line.kind[end] == line.kind[begin]) ++end;
+  return end;
+}
+
+// to[place] += what it sees, times the weight
+template <class T>
+SG_CLONES void add_seen(const Line<T>& line, const T* weight, T* to) {
+  constexpr int64_t kTogether = 4;
+  for (int64_t i = 0; i < line.places;) {
+    const int64_t end = run_end(line, i);
+    const std::span<const SightTaps::Tap> taps = line.taps[line.kind[i]];
+    for (; i + kTogether <= end; i += kTogether) add_seen_of<kTogether>(line, i, taps, weight, to);
+    for (; i < end; ++i) add_seen_of<1>(line, i, taps, weight, to);
   }
 }
 
-// to[i] += a * b, summed over the rows
+// Places [begin, end) of the line, which see the same: sums of some taps at a time stay in registers.
+template <int kTaps, class T>
+SG_INLINE void add_products_of(const Line<T>& line, int64_t begin, int64_t end, const SightTaps::Tap* taps,
+                               const T* grad, T* sums) {
+  T sum[kTaps][kLanes];
+#pragma GCC unroll 8
+  for (int t = 0; t < kTaps; ++t)
+    for (int l = 0; l < kLanes; ++l) sum[t][l] = sums[int64_t{taps[t].window} * kLanes + l];
+  for (int64_t i = begin; i < end; ++i) {
+    const T *seen = line.seen + (line.origin + line.base[i]) * kLanes, *g = grad + i * kLanes;
+#pragma GCC unroll 8
+    for (int t = 0; t < kTaps; ++t) {
+      const T* x = seen + int64_t{taps[t].at} * kLanes;
+      for (int l = 0; l < kLanes; ++l) sum[t][l] = std::fma(x[l], g[l], sum[t][l]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < kTaps; ++t)
+    for (int l = 0; l < kLanes; ++l) sums[int64_t{taps[t].window} * kLanes + l] = sum[t][l];
+}
+
+// sums[place of the window] += what places see there, times their gradient
 template <class T>
-SG_CLONES void add_products(Lines<const T> a, Lines<const T> b, int64_t rows, int64_t length, T* to) {
-  for (int64_t r = 0; r < rows; ++r, a.data += a.step, b.data += b.step) {
-#pragma GCC ivdep
-    for (int64_t i = 0; i < length; ++i) to[i] += a.data[i] * b.data[i];
+SG_CLONES void add_products(const Line<T>& line, const T* grad, T* sums) {
+  constexpr size_t kTogether = 3;
+  for (int64_t i = 0, end = 0; i < line.places; i = end) {
+    end = run_end(line, i);
+    const std::span<const SightTaps::Tap> taps = line.taps[line.kind[i]];
+    size_t t = 0;
+    for (; t + kTogether <= taps.size(); t += kTogether)
+      add_products_of<kTogether>(line, i, end, taps.data() + t, grad, sums);
+    for (; t < taps.size(); ++t) add_products_of<1>(line, i, end, taps.data() + t, grad, sums);
   }
 }
 
-// Elements of an image, `step` apart, from or to memory of T.
 template <class T>
-void read_run(const Image& image, int64_t at, int64_t step, int64_t count, T* to) {
-  visit_floating(image.dtype, [&]<class From>() {
-    const From* from = reinterpret_cast<const From*>(image.data) + at;
-    if constexpr (std::is_same_v<From, T>)
-      if (step == 1) return void(std::copy_n(from, count, to));
-    if (step == 1)
-      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(static_cast<Compute<From>>(from[i]));
-    else
-      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(static_cast<Compute<From>>(from[i * step]));
-  });
+SG_CLONES void move_sums(T* sums, int64_t count, double* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] += static_cast<double>(sums[i]), sums[i] = 0;
 }
 
-template <class T>
-void write_run(const T* from, const Image& image, int64_t at, int64_t step, int64_t count) {
-  visit_floating(image.dtype, [&]<class To>() {
-    To* to = reinterpret_cast<To*>(const_cast<std::byte*>(image.data)) + at;
-    if constexpr (std::is_same_v<To, T>)
-      if (step == 1) return void(std::copy_n(from, count, to));
-    if (step == 1)
-      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(static_cast<Compute<To>>(from[i]));
-    else
-      for (int64_t i = 0; i < count; ++i) to[i * step] = static_cast<To>(static_cast<Compute<To>>(from[i]));
-  });
-}
+// Boxes of target places, and of what they see of the source.
+class SeenBoxes {
+ public:
+  struct Box {
+    Three begin, size, seen_begin, seen_size;
+  };
 
-int64_t line_of(const Image& image, int64_t entry, int64_t channel, int64_t d, int64_t h) {
-  return entry * image.batch_step + channel * image.channel_step + d * image.step[0] + h * image.step[1];
-}
+  explicit SeenBoxes(const Sight& sight) : sight_(sight) {
+    for (size_t d = 0; d < 3; ++d) most_.size[d] = sight[d].places(), measure(d);
+    for (size_t d = 0; d < 3; ++d)
+      while (most_.size[d] > 1 && (size() + seen_size()) * kLanes > kBoxElements)
+        most_.size[d] = blocks_of(most_.size[d], 2), measure(d);
+  }
+  int64_t count() const { return counts_[0] * counts_[1] * counts_[2]; }
+  Box at(int64_t i) const {
+    Box box;
+    for (size_t d = 3; d-- > 0; i /= counts_[d]) {
+      box.begin[d] = i % counts_[d] * most_.size[d];
+      box.size[d] = std::min(most_.size[d], sight_[d].places() - box.begin[d]);
+      const auto [first, end] = seen_[d][static_cast<size_t>(i % counts_[d])];
+      box.seen_begin[d] = first, box.seen_size[d] = end - first;
+    }
+    return box;
+  }
+  // Of the largest box, which all are laid out as: places, and how far apart they lie.
+  int64_t size() const { return most_.size[0] * most_.size[1] * most_.size[2]; }
+  int64_t seen_size() const { return most_.seen_size[0] * most_.seen_size[1] * most_.seen_size[2]; }
+  Three pitch() const { return {most_.size[1] * most_.size[2], most_.size[2], 1}; }
+  Three seen_pitch() const { return {most_.seen_size[1] * most_.seen_size[2], most_.seen_size[2], 1}; }
+
+ private:
+  void measure(size_t d) {
+    const int64_t places = sight_[d].places(), size = most_.size[d];
+    counts_[d] = size == 0 ? 0 : blocks_of(places, size);
+    most_.seen_size[d] = 0;
+    seen_[d].clear();
+    for (int64_t begin = 0; begin < places; begin += size) {
+      seen_[d].push_back(sight_[d].seen(begin, std::min(places, begin + size)));
+      most_.seen_size[d] = std::max(most_.seen_size[d], seen_[d].back()[1] - seen_[d].back()[0]);
+    }
+  }
+
+  const Sight& sight_;
+  Box most_{};
+  Three counts_{};
+  std::array<std::vector<std::array<int64_t, 2>>, 3> seen_;  // of each box along an axis
+};
+
+// One way between input and output, for 16 groups at a time.
+template <class T>
+class Depthwise {
+ public:
+  Depthwise(KernelCall& call, const ConvolutionGeometry& g, const Sight& sight)
+      : call_(call),
+        g_(g),
+        sight_(sight),
+        boxes_(sight),
+        taps_(sight, g.window, boxes_.seen_pitch()),
+        kernels_(tile_kernels<T>(best_isa())) {
+    for (int i = 0; i < call.team().size(); ++i)
+      spaces_.push_back({take(boxes_.seen_size() * kLanes), take(boxes_.size() * kLanes),
+                         take(std::max(boxes_.seen_size(), boxes_.size()) * kLanes)});
+  }
+
+  void output(const Image& x, const Tensor& weight, const Tensor& bias, const Image& y) {
+    const T *weights = packed_weight(weight), *starts = packed_bias(bias, g_.out_channels);
+    each(g_.batch, [&](const Task& t, const Space& s) {
+      read(x, of_seen(t, 0, 1), s.seen);
+      for (int64_t j = 0; j < g_.out_channels; ++j) {
+        begin_places(starts + (t.block * g_.out_channels + j) * kLanes, s.places);
+        for_lines(t.box, s, [&](const Line<T>& line, T* to) { add_seen(line, weight_of(weights, t, j), to); });
+        write_lanes(kernels_, s.places, boxes_.pitch(), y, of_places(t, j, g_.out_channels), s.turned);
+      }
+    });
+  }
+
+  void input(const Image& y, const Tensor& weight, const Tensor& bias, const Image& x) {
+    const T *weights = packed_weight(weight), *starts = packed_bias(bias, 1);
+    each(g_.batch, [&](const Task& t, const Space& s) {
+      begin_places(starts + t.block * kLanes, s.places);
+      for (int64_t j = 0; j < g_.out_channels; ++j) {
+        read(y, of_seen(t, j, g_.out_channels), s.seen);
+        for_lines(t.box, s, [&](const Line<T>& line, T* to) { add_seen(line, weight_of(weights, t, j), to); });
+      }
+      write_lanes(kernels_, s.places, boxes_.pitch(), x, of_places(t, 0, 1), s.turned);
+    });
+  }
+
+  void weight(const Image& x, const Image& y, const Tensor& out) {
+    const int64_t together = std::max<int64_t>(1, blocks_of(g_.batch, kMostEntryBlocks));
+    const int64_t entry_blocks = blocks_of(g_.batch, together), sums = g_.out_channels * g_.window_size() * kLanes;
+    auto* totals = call_.scratch().template take<double>(entry_blocks * group_blocks() * sums);
+    std::vector<T*> chains;
+    for (size_t i = 0; i < spaces_.size(); ++i) chains.push_back(take(sums));
+    call_.team().parallel_for_indexed(entry_blocks * group_blocks(), 1, [&](int thread, int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t first = i / group_blocks() * together;
+        std::fill_n(totals + i * sums, sums, 0.0);
+        for (int64_t entry = first; entry < std::min(g_.batch, first + together); ++entry)
+          for (int64_t b = 0; b < boxes_.count(); ++b)
+            add_weights({boxes_.at(b), entry, i % group_blocks()}, x, y, spaces_[static_cast<size_t>(thread)],
+                        chains[static_cast<size_t>(thread)], totals + i * sums);
+      }
+    });
+    store_weights(totals, entry_blocks, out);
+  }
+
+ private:
+  struct Space {  // lanes of what is seen, of places, and memory to turn either
+    T *seen, *places, *turned;
+  };
+  struct Task {
+    SeenBoxes::Box box;
+    int64_t entry, block;  // of groups
+  };
+
+  T* take(int64_t count) { return call_.scratch().template take<T>(count); }
+  int64_t group_blocks() const { return blocks_of(g_.groups, kLanes); }
+  int64_t groups_of(const Task& t) const { return std::min(kLanes, g_.groups - t.block * kLanes); }
+
+  // fn(task, memory) on all threads.
+  template <class Fn>
+  void each(int64_t entries, const Fn& fn) const {
+    const int64_t blocks = group_blocks(), count = boxes_.count();
+    call_.team().parallel_for_indexed(entries * count * blocks, 1, [&](int thread, int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        fn(Task{boxes_.at(i / blocks % count), i / blocks / count, i % blocks}, spaces_[static_cast<size_t>(thread)]);
+    });
+  }
+
+  // Channel j of each group, of `channels`.
+  ChannelBox of_seen(const Task& t, int64_t j, int64_t channels) const {
+    return {t.box.seen_begin, t.box.seen_size, t.entry, t.block * kLanes * channels + j, groups_of(t), channels};
+  }
+  ChannelBox of_places(const Task& t, int64_t j, int64_t channels) const {
+    return {t.box.begin, t.box.size, t.entry, t.block * kLanes * channels + j, groups_of(t), channels};
+  }
+  void read(const Image& image, const ChannelBox& box, T* to) const {
+    read_lanes(kernels_, image, box, boxes_.seen_pitch(), to);
+  }
+
+  void begin_places(const T* start, T* to) const {
+    for (int64_t i = 0; i < boxes_.size(); ++i) std::copy_n(start, kLanes, to + i * kLanes);
+  }
+
+  // fn(line of places, their lanes)
+  template <class Fn>
+  void for_lines(const SeenBoxes::Box& box, const Space& s, const Fn& fn) const {
+    const Three pitch = boxes_.pitch(), seen_pitch = boxes_.seen_pitch();
+    const auto at = [&](const std::vector<int64_t>& of, int64_t i) { return of[static_cast<size_t>(i)]; };
+    for (int64_t a = 0; a < box.size[0]; ++a)
+      for (int64_t b = 0; b < box.size[1]; ++b) {
+        const int64_t i = box.begin[0] + a, j = box.begin[1] + b;
+        const int64_t origin = (at(sight_[0].base, i) - box.seen_begin[0]) * seen_pitch[0] +
+                               (at(sight_[1].base, j) - box.seen_begin[1]) * seen_pitch[1] - box.seen_begin[2];
+        const Line<T> line{taps_.of(at(sight_[0].kind, i), at(sight_[1].kind, j)),
+                           sight_[2].kind.data() + box.begin[2],
+                           sight_[2].base.data() + box.begin[2],
+                           s.seen,
+                           origin,
+                           box.size[2]};
+        fn(line, s.places + (a * pitch[0] + b * pitch[1]) * kLanes);
+      }
+  }
+
+  // [block of groups, channel of the output, place of the window, lane]
+  const T* packed_weight(const Tensor& weight) {
+    const int64_t window = g_.window_size();
+    T* packed = take(group_blocks() * g_.out_channels * window * kLanes);
+    for (int64_t i = 0; i < group_blocks() * g_.out_channels; ++i) {
+      const int64_t group = i / g_.out_channels * kLanes;
+      const Image image{weight.data, weight.dtype, 0, g_.out_channels * window, {0, 0, 1}};
+      Image of_channel = image;
+      of_channel.data += i % g_.out_channels * window * dtype_bytes(weight.dtype);
+      read_lanes(kernels_, of_channel, {{0, 0, 0}, {1, 1, window}, 0, group, std::min(kLanes, g_.groups - group), 1},
+                 {window, window, 1}, packed + i * window * kLanes);
+    }
+    return packed;
+  }
+  const T* weight_of(const T* packed, const Task& t, int64_t j) const {
+    return packed + (t.block * g_.out_channels + j) * g_.window_size() * kLanes;
+  }
+
+  // [block of groups, channel of each, lane]; zeros without a bias
+  const T* packed_bias(const Tensor& bias, int64_t channels) {
+    T* packed = take(group_blocks() * channels * kLanes);
+    std::fill_n(packed, group_blocks() * channels * kLanes, T(0));
+    if (bias.is_none()) return packed;
+    visit_floating(bias.dtype, [&]<class From>() {
+      for (int64_t group = 0; group < g_.groups; ++group)
+        for (int64_t j = 0; j < channels; ++j)
+          packed[(group / kLanes * channels + j) * kLanes + group % kLanes] =
+              static_cast<T>(static_cast<Compute<From>>(bias.as<From>()[(group * channels + j) * bias.step(0)]));
+    });
+    return packed;
+  }
+
+  void add_weights(const Task& t, const Image& x, const Image& y, const Space& s, T* sums, double* totals) const {
+    const int64_t count = g_.window_size() * kLanes;
+    read(x, of_seen(t, 0, 1), s.seen);
+    for (int64_t j = 0; j < g_.out_channels; ++j, totals += count) {
+      read_lanes(kernels_, y, of_places(t, j, g_.out_channels), boxes_.pitch(), s.places);
+      std::fill_n(sums, count, T(0));
+      for_lines(t.box, s, [&](const Line<T>& line, const T* grad) {
+        for (int64_t i = 0; i < line.places; i += kChain) {
+          add_products(line.part(i, std::min(kChain, line.places - i)), grad + i * kLanes, sums);
+          move_sums(sums, count, totals);
+        }
+      });
+    }
+  }
+
+  void store_weights(const double* totals, int64_t entry_blocks, const Tensor& out) const {
+    const int64_t window = g_.window_size(), count = group_blocks() * g_.out_channels * window * kLanes;
+    visit_floating(out.dtype, [&]<class To>() {
+      for (int64_t group = 0; group < g_.groups; ++group)
+        for (int64_t i = 0; i < g_.out_channels * window; ++i) {
+          const double* from = totals + (group / kLanes * g_.out_channels * window + i) * kLanes + group % kLanes;
+          double sum = 0;
+          for (int64_t block = 0; block < entry_blocks; ++block) sum += from[block * count];
+          out.as<To>()[group * g_.out_channels * window + i] = static_cast<To>(static_cast<Compute<To>>(sum));
+        }
+    });
+  }
+
+  KernelCall& call_;
+  const ConvolutionGeometry& g_;
+  const Sight& sight_;
+  const SeenBoxes boxes_;
+  const SightTaps taps_;
+  const TileKernels<T>& kernels_;
+  std::vector<Space> spaces_;
+};
 
 }  // namespace
 
 bool is_depthwise(const KernelCall& call, const ConvolutionGeometry& g) {
   if (call.numerics() == Numerics::strict || g.in_channels != 1 || g.out_channels > kMostOutputs) return false;
-  for (size_t d = 0; d < 3; ++d)
-    if (g.in[d] == 0 || g.out[d] == 0 || reach(g, d) / 4 > g.in[d]) return false;
-  return true;
-}
-
-template <class T>
-Depthwise<T>::Depthwise(KernelCall& call, const ConvolutionGeometry& g) : call_(call), g_(g) {
+  double taps = 1, reach = 1;  // at most
   for (size_t d = 0; d < 3; ++d) {
-    split_[d] = std::min(g.stride[d], reach(g, d));
-    part_[d] = (reach(g, d) + split_[d] - 1) / split_[d];
+    if (g.in[d] == 0 || g.out[d] == 0) return false;
+    const int64_t kinds = std::min(std::max(g.in[d], g.out[d]), 2 * g.window[d] + g.stride[d]);
+    taps *= static_cast<double>(kinds * g.window[d]);
+    reach *= static_cast<double>(std::min(g.in[d], (g.window[d] - 1) * g.dilation[d] + 1));
   }
-  plane_ = part_[0] * part_[1] * part_[2];
-  parts_ = split_[0] * split_[1] * split_[2];
-  one_run_ = g.out[2] < kShortLine && part_[2] - g.out[2] <= kMostBetween;
-  entries_ = one_run_ ? std::clamp<int64_t>(kTogether / (plane_ * parts_), 1, std::max<int64_t>(1, g.batch)) : 1;
-  pitch_ = one_run_ ? part_[2] : g.out[2];
-  slice_ = one_run_ ? part_[1] * part_[2] : g.out[1] * g.out[2];
-  for (int64_t k = 0; k < g.window_size(); ++k)
-    offsets_.push_back(place_of({k / (g.window[1] * g.window[2]) * g.dilation[0],
-                                 k / g.window[2] % g.window[1] * g.dilation[1], k % g.window[2] * g.dilation[2]}));
-}
-
-// Where an element of the padded plane lies.
-template <class T>
-int64_t Depthwise<T>::place_of(const Three& at) const {
-  int64_t part = 0, place = 0;
-  for (size_t d = 0; d < 3; ++d) {
-    part = part * split_[d] + at[d] % split_[d];
-    place = place * part_[d] + at[d] / split_[d];
-  }
-  return part * entries_ * plane_ + place;
-}
-
-// fn(memory, task) on all threads.
-template <class T>
-template <class Fn>
-void Depthwise<T>::each(int64_t tasks, const Fn& fn) {
-  std::vector<Space> spaces;
-  auto take = [&](int64_t count) { return call_.scratch().template take<T>(count); };
-  for (int i = 0; i < call_.team().size(); ++i)
-    spaces.push_back({take(places_size()), take(padded_size()), take(std::max({g_.in[2], pitch_, kLongLine}))});
-  call_.team().parallel_for_indexed(tasks, 1, [&](int thread, int64_t begin, int64_t end) {
-    for (int64_t task = begin; task < end; ++task) fn(spaces[static_cast<size_t>(thread)], task);
-  });
-}
-
-// Calls fn(at, step, count, place) for runs of input that windows see: elements of the image at `at`, `step` apart,
-// that lie side by side in the padded plane.
-template <class T>
-template <class Fn>
-void Depthwise<T>::each_run(const Image& x, int64_t entry, int64_t channel, const Fn& fn) const {
-  Three end;
-  for (size_t d = 0; d < 3; ++d) end[d] = std::min(g_.in[d], reach(g_, d) - g_.padding[d]);
-  for (int64_t d = 0; d < end[0]; ++d)
-    for (int64_t h = 0; h < end[1]; ++h)
-      for (int64_t w = 0; w < std::min(split_[2], end[2]); ++w)
-        fn(line_of(x, entry, channel, d, h) + w * x.step[2], split_[2] * x.step[2],
-           (end[2] - w + split_[2] - 1) / split_[2],
-           place_of({d + g_.padding[0], h + g_.padding[1], w + g_.padding[2]}));
+  return taps <= kMostTaps && reach <= kBoxElements / (2 * kLanes);
 }
 
 template <class T>
-void Depthwise<T>::read_padded(const Image& x, int64_t entry, int64_t channel, T* to) const {
-  each_run(x, entry, channel,
-           [&](int64_t at, int64_t step, int64_t count, int64_t place) { read_run(x, at, step, count, to + place); });
-}
-
-// Elements that no window sees are the bias alone.
-template <class T>
-void Depthwise<T>::write_padded(const T* from, T bias, const Image& x, int64_t entry, int64_t channel, T* line) const {
-  bool all = true;
-  for (size_t d = 0; d < 3; ++d) all = all && reach(g_, d) - g_.padding[d] >= g_.in[d];
-  std::fill_n(line, g_.in[2], bias);
-  for (int64_t d = 0; !all && d < g_.in[0]; ++d)
-    for (int64_t h = 0; h < g_.in[1]; ++h) write_run(line, x, line_of(x, entry, channel, d, h), x.step[2], g_.in[2]);
-  each_run(x, entry, channel, [&](int64_t at, int64_t step, int64_t count, int64_t place) {
-    write_run(from + place, x, at, step, count);
-  });
-}
-
-// Calls fn(at, place, count) for the lines of places, or for all of them where they lie side by side: `at` of the
-// image, `place` of the plane of them.
-template <class T>
-template <class Fn>
-void Depthwise<T>::each_line(const Image& y, int64_t entry, int64_t channel, const Fn& fn) const {
-  const bool planes_side_by_side = slice_ == g_.out[1] * g_.out[2] && y.step[0] == slice_;
-  if (pitch_ == g_.out[2] && y.step[2] == 1 && y.step[1] == pitch_ && (g_.out[0] == 1 || planes_side_by_side))
-    return fn(line_of(y, entry, channel, 0, 0), 0, g_.places());
-  for (int64_t d = 0; d < g_.out[0]; ++d)
-    for (int64_t h = 0; h < g_.out[1]; ++h) fn(line_of(y, entry, channel, d, h), d * slice_ + h * pitch_, g_.out[2]);
-}
-
-// Calls fn(lines of places, lines of what they see, rows, length): of all entries at once, or of planes of two axes.
-template <class T>
-template <class Fn>
-void Depthwise<T>::each_slice(T* places, T* seen, int64_t entries, bool at_once, const Fn& fn) const {
-  if (at_once) return fn(Lines<T>{places, 0}, Lines<T>{seen, 0}, 1, run_of(entries));
-  for (int64_t e = 0; e < entries; ++e)
-    for (int64_t d = 0; d < g_.out[0]; ++d)
-      fn(Lines<T>{places + e * plane_ + d * slice_, pitch_},
-         Lines<T>{seen + e * plane_ + d * part_[1] * part_[2], part_[2]}, g_.out[1], g_.out[2]);
-}
-
-// A channel of entries from `first` on, and the gradients of its places; zeros between lines.
-template <class T>
-void Depthwise<T>::read_planes(const Image& x, int64_t first, int64_t entries, int64_t channel, T* to) const {
-  std::fill_n(to, padded_size(), T(0));
-  for (int64_t e = 0; e < entries; ++e) read_padded(x, first + e, channel, to + e * plane_);
+void depthwise_output(KernelCall& call, const ConvolutionGeometry& g, const Image& x, const Tensor& weight,
+                      const Tensor& bias, const Image& y) {
+  Depthwise<T>(call, g, output_sight(g)).output(x, weight, bias, y);
 }
 
 template <class T>
-void Depthwise<T>::read_places(const Image& y, int64_t first, int64_t entries, int64_t channel, T* to) const {
-  if (one_run_) std::fill_n(to, places_size(), T(0));
-  for (int64_t e = 0; e < entries; ++e)
-    each_line(y, first + e, channel,
-              [&](int64_t at, int64_t place, int64_t n) { read_run(y, at, y.step[2], n, to + e * plane_ + place); });
+void depthwise_input(KernelCall& call, const ConvolutionGeometry& g, const Image& y, const Tensor& weight,
+                     const Tensor& bias, const Image& x) {
+  Depthwise<T>(call, g, input_sight(g)).input(y, weight, bias, x);
 }
 
 template <class T>
-T Depthwise<T>::number_at(const Tensor& t, int64_t i) const {
-  T number = 0;
-  if (!t.is_none())
-    visit_floating(t.dtype,
-                   [&]<class From>() { number = static_cast<T>(static_cast<Compute<From>>(t.as<From>()[i])); });
-  return number;
+void depthwise_weight(KernelCall& call, const ConvolutionGeometry& g, const Image& x, const Image& y,
+                      const Tensor& out) {
+  Depthwise<T>(call, g, output_sight(g)).weight(x, y, out);
 }
 
-template <class T>
-void Depthwise<T>::output(const Image& x, const Tensor& weight, const Tensor& bias, const Image& y) {
-  each(blocks() * g_.groups, [&](Space& s, int64_t task) {
-    const int64_t first = task / g_.groups * entries_, group = task % g_.groups;
-    const int64_t entries = std::min(entries_, g_.batch - first);
-    read_planes(x, first, entries, group, s.padded);
-    for (int64_t channel = group * g_.out_channels; channel < (group + 1) * g_.out_channels; ++channel) {
-      std::fill_n(s.places, places_size(), number_at(bias, bias.is_none() ? 0 : channel * bias.step(0)));
-      for (int64_t k = 0; k < g_.window_size(); ++k) {
-        const T by = number_at(weight, channel * g_.window_size() + k);
-        each_slice(s.places, s.padded + offsets_[static_cast<size_t>(k)], entries, one_run_,
-                   [&](Lines<T> places, Lines<T> seen, int64_t rows, int64_t length) {
-                     add_scaled<T>({seen.data, seen.step}, by, rows, length, places);
-                   });
-      }
-      for (int64_t e = 0; e < entries; ++e)
-        each_line(y, first + e, channel, [&](int64_t at, int64_t place, int64_t n) {
-          write_run(s.places + e * plane_ + place, y, at, y.step[2], n);
-        });
-    }
-  });
-}
-
-template <class T>
-void Depthwise<T>::input(const Image& y, const Tensor& weight, const Tensor& bias, const Image& x) {
-  each(blocks() * g_.groups, [&](Space& s, int64_t task) {
-    const int64_t first = task / g_.groups * entries_, group = task % g_.groups;
-    const int64_t entries = std::min(entries_, g_.batch - first);
-    const T start = number_at(bias, bias.is_none() ? 0 : group * bias.step(0));
-    std::fill_n(s.padded, padded_size(), start);
-    for (int64_t channel = group * g_.out_channels; channel < (group + 1) * g_.out_channels; ++channel) {
-      read_places(y, first, entries, channel, s.places);
-      for (int64_t k = 0; k < g_.window_size(); ++k) {
-        const T by = number_at(weight, channel * g_.window_size() + k);
-        const bool at_once = one_run_ && std::isfinite(by);  // else a zero between lines, times it, is none
-        each_slice(s.places, s.padded + offsets_[static_cast<size_t>(k)], entries, at_once,
-                   [&](Lines<T> places, Lines<T> seen, int64_t rows, int64_t length) {
-                     add_scaled<T>({places.data, places.step}, by, rows, length, seen);
-                   });
-      }
-    }
-    for (int64_t e = 0; e < entries; ++e) write_padded(s.padded + e * plane_, start, x, first + e, group, s.line);
-  });
-}
-
-// What one offset of the window sees, times the places' gradients: summed up in columns, and what they come to, in
-// double. A line has the columns of the places', or, at once, those of several with what lies between.
-template <class T>
-double Depthwise<T>::products(const Space& s, int64_t offset, int64_t entries, bool at_once) const {
-  const int64_t columns = at_once ? std::max<int64_t>(1, kLongLine / pitch_) * pitch_ : g_.out[2];
-  std::fill_n(s.line, columns, T(0));
-  each_slice(s.places, s.padded + offset, entries, at_once, [&](Lines<T> a, Lines<T> b, int64_t rows, int64_t length) {
-    if (!at_once) return add_products<T>({a.data, a.step}, {b.data, b.step}, rows, length, s.line);
-    const int64_t lines = length / columns, rest = lines * columns;
-    add_products<T>({a.data, columns}, {b.data, columns}, lines, columns, s.line);
-    add_products<T>({a.data + rest, 0}, {b.data + rest, 0}, 1, length - rest, s.line);
-  });
-  return row_sum(s.line, columns);
-}
-
-template <class T>
-void Depthwise<T>::weight(const Image& x, const Image& y, const Tensor& out) {
-  const int64_t window = g_.window_size();
-  each(g_.groups * g_.out_channels, [&](Space& s, int64_t channel) {
-    std::vector<double> sums(static_cast<size_t>(window));
-    for (int64_t first = 0; first < g_.batch; first += entries_) {
-      const int64_t entries = std::min(entries_, g_.batch - first);
-      read_planes(x, first, entries, channel / g_.out_channels, s.padded);
-      read_places(y, first, entries, channel, s.places);
-      for (size_t k = 0; k < sums.size(); ++k) {
-        double sum = products(s, offsets_[k], entries, one_run_);
-        // An infinity or NaN may have met a zero between lines.
-        if (one_run_ && !std::isfinite(sum)) sum = products(s, offsets_[k], entries, false);
-        sums[k] += sum;
-      }
-    }
-    visit_floating(out.dtype, [&]<class To>() {
-      for (size_t k = 0; k < sums.size(); ++k)
-        out.as<To>()[channel * window + static_cast<int64_t>(k)] = static_cast<To>(static_cast<Compute<To>>(sums[k]));
-    });
-  });
-}
-
-template class Depthwise<float>;
-template class Depthwise<double>;
+#define SG_INSTANTIATE(T)                                                                                 \
+  template void depthwise_output<T>(KernelCall&, const ConvolutionGeometry&, const Image&, const Tensor&, \
+                                    const Tensor&, const Image&);                                         \
+  template void depthwise_input<T>(KernelCall&, const ConvolutionGeometry&, const Image&, const Tensor&,  \
+                                   const Tensor&, const Image&);                                          \
+  template void depthwise_weight<T>(KernelCall&, const ConvolutionGeometry&, const Image&, const Image&, const Tensor&);
+SG_INSTANTIATE(float)
+SG_INSTANTIATE(double)
+#undef SG_INSTANTIATE
 
 }  // namespace sg::cpu
