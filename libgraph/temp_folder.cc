@@ -32,26 +32,18 @@ std::atomic<TempFolder::Pending*> TempFolder::Pending::head{nullptr};
 
 namespace {
 
-// What readdir(3) reads with; that one may allocate.
-struct Entry {
-  uint64_t inode;
-  int64_t offset;
-  unsigned short length;
-  unsigned char type;
-  char name[];
-};
-
-// Names are read anew behind each part that was removed, so none is passed over.
+// By the call that readdir(3) makes, as that one may allocate. Names are read anew behind each part that was removed, so
+// none is passed over.
 void empty_folder(int folder) {
-  alignas(Entry) char part[4096];
+  alignas(dirent64) char part[4096];
   while (true) {
     ::lseek(folder, 0, SEEK_SET);
     const long bytes = ::syscall(SYS_getdents64, folder, part, sizeof part);
     bool removed = false;
     for (long at = 0; at < bytes;) {
-      const auto* entry = reinterpret_cast<const Entry*>(part + at);
-      removed |= ::unlinkat(folder, entry->name, 0) == 0;
-      at += entry->length;
+      const auto* entry = reinterpret_cast<const dirent64*>(part + at);
+      removed |= ::unlinkat(folder, entry->d_name, 0) == 0;
+      at += entry->d_reclen;
     }
     if (!removed) return;
   }
