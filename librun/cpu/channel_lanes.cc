@@ -33,12 +33,12 @@ template <class T>
 void read_lanes(const TileKernels<T>& kernels, const Image& image, const ChannelBox& box, const Three& pitch, T* to) {
   const MatrixView places{image.data, image.dtype, image.step[2], box.step * image.channel_step};
   for_runs(image, box, pitch, [&](int64_t at, int64_t place, int64_t count) {
-    T* lanes = to + place * kLanes;
+    T* lanes = to + place * kChannelLanes;
     MatrixView from = places;
     from.data += at * dtype_bytes(image.dtype);
-    pack_block(kernels, from, count, box.channels, lanes, kLanes);
-    for (int64_t i = 0; i < count && box.channels < kLanes; ++i)
-      std::fill(lanes + i * kLanes + box.channels, lanes + (i + 1) * kLanes, T(0));
+    pack_block(kernels, from, count, box.channels, lanes, kChannelLanes);
+    for (int64_t i = 0; i < count && box.channels < kChannelLanes; ++i)
+      std::fill(lanes + i * kChannelLanes + box.channels, lanes + (i + 1) * kChannelLanes, T(0));
   });
 }
 
@@ -47,9 +47,11 @@ void write_lanes(const TileKernels<T>& kernels, const T* from, const Three& pitc
                  const ChannelBox& box, T* turned) {
   const int64_t channel_step = box.step * image.channel_step;
   for_runs(image, box, pitch, [&](int64_t at, int64_t place, int64_t count) {
-    const MatrixView lanes{reinterpret_cast<const std::byte*>(from + place * kLanes), kTileType<T>, 1, kLanes};
+    const MatrixView lanes{reinterpret_cast<const std::byte*>(from + place * kChannelLanes), kTileType<T>, 1,
+                           kChannelLanes};
     MatrixView to{image.data + at * dtype_bytes(image.dtype), image.dtype, channel_step, image.step[2]};
-    if (image.step[2] != 1) return store_block(from + place * kLanes, kLanes, to.transposed(), count, box.channels);
+    if (image.step[2] != 1)
+      return store_block(from + place * kChannelLanes, kChannelLanes, to.transposed(), count, box.channels);
     if (image.dtype == kTileType<T>)
       return pack_block(kernels, lanes, box.channels, count, reinterpret_cast<T*>(const_cast<std::byte*>(to.data)),
                         channel_step);

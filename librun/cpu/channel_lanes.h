@@ -1,4 +1,4 @@
-// Boxes of an image with channels side by side: [place, lane], kLanes channels a place.
+// Boxes of an image with channels side by side: [place, lane], kChannelLanes channels a place.
 #pragma once
 
 #include "librun/cpu/convolution.h"
@@ -6,7 +6,7 @@
 
 namespace sg::cpu {
 
-inline constexpr int64_t kLanes = 16;
+inline constexpr int64_t kChannelLanes = 16;
 
 // Places [begin, begin + size) of an entry, and `channels` channels, `step` from one to the next.
 struct ChannelBox {

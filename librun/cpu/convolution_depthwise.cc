@@ -26,7 +26,7 @@ int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / siz
 // All lanes of a place: a type of the compiler's, that it keeps in registers.
 template <class T>
 struct LaneVector {
-  typedef T Type __attribute__((vector_size(kLanes * sizeof(T))));
+  typedef T Type __attribute__((vector_size(kChannelLanes * sizeof(T))));
 };
 template <class T>
 using Vector = typename LaneVector<T>::Type;
@@ -59,20 +59,20 @@ SG_INLINE void add_seen_of(const Line<T>& line, int64_t begin, std::span<const S
   const T* seen[kPlaces];
 #pragma GCC unroll 8
   for (int p = 0; p < kPlaces; ++p) {
-    seen[p] = line.seen + (line.origin + line.base[begin + p]) * kLanes;
-    load(to + (begin + p) * kLanes, sum[p]);
+    seen[p] = line.seen + (line.origin + line.base[begin + p]) * kChannelLanes;
+    load(to + (begin + p) * kChannelLanes, sum[p]);
   }
   for (const SightTaps::Tap& tap : taps) {
     Vector<T> x, w;
-    load(weight + int64_t{tap.window} * kLanes, w);
+    load(weight + int64_t{tap.window} * kChannelLanes, w);
 #pragma GCC unroll 8
     for (int p = 0; p < kPlaces; ++p) {
-      load(seen[p] + int64_t{tap.at} * kLanes, x);
+      load(seen[p] + int64_t{tap.at} * kChannelLanes, x);
       sum[p] += x * w;
     }
   }
 #pragma GCC unroll 8
-  for (int p = 0; p < kPlaces; ++p) store(sum[p], to + (begin + p) * kLanes);
+  for (int p = 0; p < kPlaces; ++p) store(sum[p], to + (begin + p) * kChannelLanes);
 }
 
 // The end of the places that see the same as place `begin`.
@@ -99,21 +99,21 @@ SG_CLONES void add_seen(const Line<T>& line, const T* weight, T* to) {
 template <int kTaps, class T>
 SG_INLINE void add_products_of(const Line<T>& line, int64_t begin, int64_t end, const SightTaps::Tap* taps,
                                const T* grad, T* sums) {
-  T sum[kTaps][kLanes];
+  T sum[kTaps][kChannelLanes];
 #pragma GCC unroll 8
   for (int t = 0; t < kTaps; ++t)
-    for (int l = 0; l < kLanes; ++l) sum[t][l] = sums[int64_t{taps[t].window} * kLanes + l];
+    for (int l = 0; l < kChannelLanes; ++l) sum[t][l] = sums[int64_t{taps[t].window} * kChannelLanes + l];
   for (int64_t i = begin; i < end; ++i) {
-    const T *seen = line.seen + (line.origin + line.base[i]) * kLanes, *g = grad + i * kLanes;
+    const T *seen = line.seen + (line.origin + line.base[i]) * kChannelLanes, *g = grad + i * kChannelLanes;
 #pragma GCC unroll 8
     for (int t = 0; t < kTaps; ++t) {
-      const T* x = seen + int64_t{taps[t].at} * kLanes;
-      for (int l = 0; l < kLanes; ++l) sum[t][l] = std::fma(x[l], g[l], sum[t][l]);
+      const T* x = seen + int64_t{taps[t].at} * kChannelLanes;
+      for (int l = 0; l < kChannelLanes; ++l) sum[t][l] = std::fma(x[l], g[l], sum[t][l]);
     }
   }
 #pragma GCC unroll 8
   for (int t = 0; t < kTaps; ++t)
-    for (int l = 0; l < kLanes; ++l) sums[int64_t{taps[t].window} * kLanes + l] = sum[t][l];
+    for (int l = 0; l < kChannelLanes; ++l) sums[int64_t{taps[t].window} * kChannelLanes + l] = sum[t][l];
 }
 
 // sums[place of the window] += what places see there, times their gradient
@@ -145,7 +145,7 @@ class SeenBoxes {
   explicit SeenBoxes(const Sight& sight) : sight_(sight) {
     for (size_t d = 0; d < 3; ++d) most_.size[d] = sight[d].places(), measure(d);
     for (size_t d = 0; d < 3; ++d)
-      while (most_.size[d] > 1 && (size() + seen_size()) * kLanes > kBoxElements)
+      while (most_.size[d] > 1 && (size() + seen_size()) * kChannelLanes > kBoxElements)
         most_.size[d] = blocks_of(most_.size[d], 2), measure(d);
   }
   int64_t count() const { return counts_[0] * counts_[1] * counts_[2]; }
@@ -195,8 +195,8 @@ class Depthwise {
         taps_(sight, g.window, boxes_.seen_pitch()),
         kernels_(tile_kernels<T>(best_isa())) {
     for (int i = 0; i < call.team().size(); ++i)
-      spaces_.push_back({take(boxes_.seen_size() * kLanes), take(boxes_.size() * kLanes),
-                         take(std::max(boxes_.seen_size(), boxes_.size()) * kLanes)});
+      spaces_.push_back({take(boxes_.seen_size() * kChannelLanes), take(boxes_.size() * kChannelLanes),
+                         take(std::max(boxes_.seen_size(), boxes_.size()) * kChannelLanes)});
   }
 
   void output(const Image& x, const Tensor& weight, const Tensor& bias, const Image& y) {
@@ -204,7 +204,7 @@ class Depthwise {
     each(g_.batch, [&](const Task& t, const Space& s) {
       read(x, of_seen(t, 0, 1), s.seen);
       for (int64_t j = 0; j < g_.out_channels; ++j) {
-        begin_places(starts + (t.block * g_.out_channels + j) * kLanes, s.places);
+        begin_places(starts + (t.block * g_.out_channels + j) * kChannelLanes, s.places);
         for_lines(t.box, s, [&](const Line<T>& line, T* to) { add_seen(line, weight_of(weights, t, j), to); });
         write_lanes(kernels_, s.places, boxes_.pitch(), y, of_places(t, j, g_.out_channels), s.turned);
       }
@@ -214,7 +214,7 @@ class Depthwise {
   void input(const Image& y, const Tensor& weight, const Tensor& bias, const Image& x) {
     const T *weights = packed_weight(weight), *starts = packed_bias(bias, 1);
     each(g_.batch, [&](const Task& t, const Space& s) {
-      begin_places(starts + t.block * kLanes, s.places);
+      begin_places(starts + t.block * kChannelLanes, s.places);
       for (int64_t j = 0; j < g_.out_channels; ++j) {
         read(y, of_seen(t, j, g_.out_channels), s.seen);
         for_lines(t.box, s, [&](const Line<T>& line, T* to) { add_seen(line, weight_of(weights, t, j), to); });
@@ -225,7 +225,8 @@ class Depthwise {
 
   void weight(const Image& x, const Image& y, const Tensor& out) {
     const int64_t together = std::max<int64_t>(1, blocks_of(g_.batch, kMostEntryBlocks));
-    const int64_t entry_blocks = blocks_of(g_.batch, together), sums = g_.out_channels * g_.window_size() * kLanes;
+    const int64_t entry_blocks = blocks_of(g_.batch, together),
+                  sums = g_.out_channels * g_.window_size() * kChannelLanes;
     auto* totals = call_.scratch().template take<double>(entry_blocks * group_blocks() * sums);
     std::vector<T*> chains;
     for (size_t i = 0; i < spaces_.size(); ++i) chains.push_back(take(sums));
@@ -252,8 +253,8 @@ class Depthwise {
   };
 
   T* take(int64_t count) { return call_.scratch().template take<T>(count); }
-  int64_t group_blocks() const { return blocks_of(g_.groups, kLanes); }
-  int64_t groups_of(const Task& t) const { return std::min(kLanes, g_.groups - t.block * kLanes); }
+  int64_t group_blocks() const { return blocks_of(g_.groups, kChannelLanes); }
+  int64_t groups_of(const Task& t) const { return std::min(kChannelLanes, g_.groups - t.block * kChannelLanes); }
 
   // fn(task, memory) on all threads.
   template <class Fn>
@@ -267,17 +268,17 @@ class Depthwise {
 
   // Channel j of each group, of `channels`.
   ChannelBox of_seen(const Task& t, int64_t j, int64_t channels) const {
-    return {t.box.seen_begin, t.box.seen_size, t.entry, t.block * kLanes * channels + j, groups_of(t), channels};
+    return {t.box.seen_begin, t.box.seen_size, t.entry, t.block * kChannelLanes * channels + j, groups_of(t), channels};
   }
   ChannelBox of_places(const Task& t, int64_t j, int64_t channels) const {
-    return {t.box.begin, t.box.size, t.entry, t.block * kLanes * channels + j, groups_of(t), channels};
+    return {t.box.begin, t.box.size, t.entry, t.block * kChannelLanes * channels + j, groups_of(t), channels};
   }
   void read(const Image& image, const ChannelBox& box, T* to) const {
     read_lanes(kernels_, image, box, boxes_.seen_pitch(), to);
   }
 
   void begin_places(const T* start, T* to) const {
-    for (int64_t i = 0; i < boxes_.size(); ++i) std::copy_n(start, kLanes, to + i * kLanes);
+    for (int64_t i = 0; i < boxes_.size(); ++i) std::copy_n(start, kChannelLanes, to + i * kChannelLanes);
   }
 
   // fn(line of places, their lanes)
@@ -296,51 +297,52 @@ class Depthwise {
                            s.seen,
                            origin,
                            box.size[2]};
-        fn(line, s.places + (a * pitch[0] + b * pitch[1]) * kLanes);
+        fn(line, s.places + (a * pitch[0] + b * pitch[1]) * kChannelLanes);
       }
   }
 
   // [block of groups, channel of the output, place of the window, lane]
   const T* packed_weight(const Tensor& weight) {
     const int64_t window = g_.window_size();
-    T* packed = take(group_blocks() * g_.out_channels * window * kLanes);
+    T* packed = take(group_blocks() * g_.out_channels * window * kChannelLanes);
     for (int64_t i = 0; i < group_blocks() * g_.out_channels; ++i) {
-      const int64_t group = i / g_.out_channels * kLanes;
+      const int64_t group = i / g_.out_channels * kChannelLanes;
       const Image image{weight.data, weight.dtype, 0, g_.out_channels * window, {0, 0, 1}};
       Image of_channel = image;
       of_channel.data += i % g_.out_channels * window * dtype_bytes(weight.dtype);
-      read_lanes(kernels_, of_channel, {{0, 0, 0}, {1, 1, window}, 0, group, std::min(kLanes, g_.groups - group), 1},
-                 {window, window, 1}, packed + i * window * kLanes);
+      read_lanes(kernels_, of_channel,
+                 {{0, 0, 0}, {1, 1, window}, 0, group, std::min(kChannelLanes, g_.groups - group), 1},
+                 {window, window, 1}, packed + i * window * kChannelLanes);
     }
     return packed;
   }
   const T* weight_of(const T* packed, const Task& t, int64_t j) const {
-    return packed + (t.block * g_.out_channels + j) * g_.window_size() * kLanes;
+    return packed + (t.block * g_.out_channels + j) * g_.window_size() * kChannelLanes;
   }
 
   // [block of groups, channel of each, lane]; zeros without a bias
   const T* packed_bias(const Tensor& bias, int64_t channels) {
-    T* packed = take(group_blocks() * channels * kLanes);
-    std::fill_n(packed, group_blocks() * channels * kLanes, T(0));
+    T* packed = take(group_blocks() * channels * kChannelLanes);
+    std::fill_n(packed, group_blocks() * channels * kChannelLanes, T(0));
     if (bias.is_none()) return packed;
     visit_floating(bias.dtype, [&]<class From>() {
       for (int64_t group = 0; group < g_.groups; ++group)
         for (int64_t j = 0; j < channels; ++j)
-          packed[(group / kLanes * channels + j) * kLanes + group % kLanes] =
+          packed[(group / kChannelLanes * channels + j) * kChannelLanes + group % kChannelLanes] =
               static_cast<T>(static_cast<Compute<From>>(bias.as<From>()[(group * channels + j) * bias.step(0)]));
     });
     return packed;
   }
 
   void add_weights(const Task& t, const Image& x, const Image& y, const Space& s, T* sums, double* totals) const {
-    const int64_t count = g_.window_size() * kLanes;
+    const int64_t count = g_.window_size() * kChannelLanes;
     read(x, of_seen(t, 0, 1), s.seen);
     for (int64_t j = 0; j < g_.out_channels; ++j, totals += count) {
       read_lanes(kernels_, y, of_places(t, j, g_.out_channels), boxes_.pitch(), s.places);
       std::fill_n(sums, count, T(0));
       for_lines(t.box, s, [&](const Line<T>& line, const T* grad) {
         for (int64_t i = 0; i < line.places; i += kChain) {
-          add_products(line.part(i, std::min(kChain, line.places - i)), grad + i * kLanes, sums);
+          add_products(line.part(i, std::min(kChain, line.places - i)), grad + i * kChannelLanes, sums);
           move_sums(sums, count, totals);
         }
       });
@@ -348,11 +350,12 @@ class Depthwise {
   }
 
   void store_weights(const double* totals, int64_t entry_blocks, const Tensor& out) const {
-    const int64_t window = g_.window_size(), count = group_blocks() * g_.out_channels * window * kLanes;
+    const int64_t window = g_.window_size(), count = group_blocks() * g_.out_channels * window * kChannelLanes;
     visit_floating(out.dtype, [&]<class To>() {
       for (int64_t group = 0; group < g_.groups; ++group)
         for (int64_t i = 0; i < g_.out_channels * window; ++i) {
-          const double* from = totals + (group / kLanes * g_.out_channels * window + i) * kLanes + group % kLanes;
+          const double* from =
+              totals + (group / kChannelLanes * g_.out_channels * window + i) * kChannelLanes + group % kChannelLanes;
           double sum = 0;
           for (int64_t block = 0; block < entry_blocks; ++block) sum += from[block * count];
           out.as<To>()[group * g_.out_channels * window + i] = static_cast<To>(static_cast<Compute<To>>(sum));
@@ -380,7 +383,7 @@ bool is_depthwise(const KernelCall& call, const ConvolutionGeometry& g) {
     taps *= static_cast<double>(kinds * g.window[d]);
     reach *= static_cast<double>(std::min(g.in[d], (g.window[d] - 1) * g.dilation[d] + 1));
   }
-  return taps <= kMostTaps && reach <= kBoxElements / (2 * kLanes);
+  return taps <= kMostTaps && reach <= kBoxElements / (2 * kChannelLanes);
 }
 
 template <class T>

@@ -18,7 +18,7 @@ inline constexpr int64_t kSumBlock = 256;
 // Elements from one row of packed A to the next. An odd number of cache lines: rows do not compete for cache sets.
 inline constexpr int64_t kPackedRow = kSumBlock + 16;
 
-// Two bf16 numbers at neighbouring k, as processors take them that multiply bf16: `first`, of the lower k, is multiplied
+// Two bf16 numbers at neighbouring k, as processors that multiply bf16 take them: `first`, of the lower k, is multiplied
 // and added first. Behind an odd last k, `second` is zero.
 struct Bf16Pair {
   uint16_t second, first;

@@ -10,8 +10,8 @@ enum class Isa : uint8_t { plain, avx2, avx512 };  // avx2: with FMA and F16C; a
 bool isa_available(Isa isa);  // on this machine
 Isa best_isa();
 
-// Products of two bf16 numbers at a time, at twice the rate of multiply-adds. Only AMD's are: Intel's pairs take as long
-// as two multiply-adds or longer.
+// Products of two bf16 numbers at a time, at twice the rate of multiply-adds. AMD's are; Intel's pairs take as long as two
+// multiply-adds, or longer.
 bool has_bf16_pairs();
 
 }  // namespace sg::cpu
