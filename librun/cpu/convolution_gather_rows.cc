@@ -24,9 +24,13 @@ class GatherRows {
         sides_(sides),
         t_(t),
         boxes_(t, g.batch, 1, kPlaces),
-        rows_(call, t, boxes_.largest(), sides.source_channels, boxes_.largest().places() * boxes_.largest().entries),
-        sums_(call, rows_.depth()),
-        width_(sums_.columns()) {
+        rows_(t, boxes_.largest()),
+        most_(boxes_.largest().places() * boxes_.largest().entries),
+        depth_(sides.source_channels * t.taps()),
+        blocks_((depth_ + kSumBlock - 1) / kSumBlock),
+        sums_(call, depth_),
+        width_(sums_.columns()),
+        packed_(call.scratch().template take<T>(blocks_ * most_ * kPackedRow)) {
     for (int64_t k = 0; k < kSumBlock; ++k) panel_rows_.push_back(k * width_);
     for (const ConvolutionTargets::Variant& v : t.variants) pieces_.push_back(pieces_of(v));
   }
@@ -40,8 +44,7 @@ class GatherRows {
     for (int64_t group = 0; group < g_.groups; ++group)
       for (int64_t i = 0; i < boxes_.count(); ++i) {
         const PlaceBox box = boxes_.at(i);
-        rows_.fill(box, sides_.source_size, sides_.source, group * sides_.source_channels, 0,
-                   box.places() * box.entries);
+        pack_places(box, group, spaces);
         call_.team().parallel_for_indexed(variants * parts(), 1, [&](int thread, int64_t begin, int64_t end) {
           for (int64_t task = begin; task < end; ++task) {
             const int64_t channel = task % parts() * channels;
@@ -56,7 +59,7 @@ class GatherRows {
 
  private:
   struct Space {
-    T *panel, *sums;
+    T *planes, *panel, *sums;
   };
   struct Task {
     int64_t group;
@@ -69,17 +72,30 @@ class GatherRows {
   };
 
   std::vector<Space> take_spaces(int64_t channels) {
-    const int64_t rows = boxes_.largest().places() * boxes_.largest().entries;
     std::vector<Space> spaces;
     for (int i = 0; i < call_.team().size(); ++i)
-      spaces.push_back({call_.scratch().template take<T>(kSumBlock * width_),
-                        call_.scratch().template take<T>(rows * padded(channels, width_))});
+      spaces.push_back({call_.scratch().template take<T>(rows_.planes_size()),
+                        call_.scratch().template take<T>(kSumBlock * width_),
+                        call_.scratch().template take<T>(most_ * padded(channels, width_))});
     return spaces;
+  }
+
+  void pack_places(const PlaceBox& box, int64_t group, const std::vector<Space>& spaces) const {
+    const int64_t channels = sides_.source_channels,
+                  share = padded(channels, call_.team().size()) / call_.team().size();
+    const int64_t together = std::min(rows_.channels_together(), share), rows = box.places() * box.entries;
+    const PlaceSource source{sides_.source_size, sides_.source, group * channels, channels};
+    call_.team().parallel_for_indexed(
+        padded(channels, together) / together, 1, [&](int thread, int64_t begin, int64_t end) {
+          for (int64_t from = begin * together; from < std::min(channels, end * together); from += together)
+            rows_.pack_channels(box, source, from, std::min(together, channels - from), 0, rows,
+                                spaces[static_cast<size_t>(thread)].planes, packed_, most_ * kPackedRow);
+        });
   }
 
   std::vector<Piece> pieces_of(const ConvolutionTargets::Variant& v) const {
     std::vector<Piece> pieces;
-    for (int64_t k = 0; k < rows_.depth(); ++k) {
+    for (int64_t k = 0; k < depth_; ++k) {
       const int64_t at = k / t_.taps() * sides_.source_step + v.windows[static_cast<size_t>(k % t_.taps())];
       const bool goes_on = k % kSumBlock != 0 && at == pieces.back().at + pieces.back().count;
       if (goes_on) ++pieces.back().count;
@@ -92,14 +108,14 @@ class GatherRows {
   void gather_channels(const PlaceBox& box, const Task& task, const Space& s) const {
     const int64_t rows = box.places() * box.entries, step = rows * width_;
     std::span<const Piece> pieces = pieces_[task.variant];
-    for (int64_t block = 0; block < rows_.blocks(); ++block) {
-      const int64_t k = std::min(kSumBlock, rows_.depth() - block * kSumBlock);
+    for (int64_t block = 0; block < blocks_; ++block) {
+      const int64_t k = std::min(kSumBlock, depth_ - block * kSumBlock);
       size_t count = 0;  // of the block's pieces
       for (int64_t held = 0; held < k; ++count) held += pieces[count].count;
       for (int64_t j = 0; j < task.channels; j += width_) {
         pack_panel(pieces.first(count), task, j, s.panel);
-        sums_.add_rows(rows_.block(block), s.panel, panel_rows_.data(), k, block == 0, rows, s.sums + j / width_ * step,
-                       width_);
+        sums_.add_rows(packed_ + block * most_ * kPackedRow, s.panel, panel_rows_.data(), k, block == 0, rows,
+                       s.sums + j / width_ * step, width_);
       }
       pieces = pieces.subspan(count);
     }
@@ -143,9 +159,11 @@ class GatherRows {
   const GatherSides& sides_;
   const ConvolutionTargets& t_;
   const PlaceBoxes boxes_;
-  PlaceRows<T> rows_;
+  const PlaceRows<T> rows_;
+  const int64_t most_, depth_, blocks_;  // rows of a box; k, and blocks of it
   const GatherSums<T> sums_;
   const int64_t width_;  // of a panel
+  T* packed_;            // [block, place, k]
   std::vector<int64_t> panel_rows_;
   std::vector<std::vector<Piece>> pieces_;  // of each variant
 };
@@ -163,7 +181,8 @@ bool gathers_by_rows(const ConvolutionGeometry& g, const GatherSides& sides, con
   const PlaceBox box = boxes.largest();
   const PlacePanels panels(box, PlaneLayout(t, box, 1), width);
   const int64_t places = box.places() * box.entries, channels = sides.target_channels * variants;
-  const int64_t by_rows = padded(sides.target_channels, width) * variants * places + 40 * places + 20 * channels;
+  const int64_t by_rows =
+      padded(sides.target_channels, width) * variants * places + (t.taps() > 1 ? 40 : 16) * places + 20 * channels;
   const int64_t copies = panels.is_copied() ? 12 * places * ((channels + kGatherRows - 1) / kGatherRows) : 0;
   return by_rows < channels * panels.count() * width + copies + 32 * channels / boxes.count();
 }

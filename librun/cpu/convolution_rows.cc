@@ -3,86 +3,99 @@
 #include <algorithm>
 #include <cstring>
 
+#include "librun/cpu/gemm_pack.h"
+
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kPlaneElements = 1 << 12;  // that a task's planes of one entry should not exceed
+constexpr int64_t kPlaneElements = 1 << 12;  // of one entry, that the planes of the channels together should not exceed
 constexpr int64_t kUnit = 4;                 // elements that are copied at a time
 
 int64_t rounded(int64_t count) { return (count + kUnit - 1) / kUnit * kUnit; }
 
-template <class T, class Runs>
-void copy_row(const Runs& runs, const T* planes, T* to) {
+// Columns that lie one behind the other in the planes: from `at` on, for `to` of a packed row.
+struct TapRun {
+  int64_t at, to, count;
+};
+struct TapRuns {
+  std::vector<TapRun> all;
+  size_t rounded = 0;  // the first ones, which may write a few elements too many
+};
+
+// Of the channels [from, from + count). No run goes beyond a block.
+TapRuns tap_runs(const PlaneLayout& layout, int64_t from, int64_t count, int64_t block_step) {
+  TapRuns runs;
+  const auto taps = static_cast<int64_t>(layout.taps.size());
+  int64_t k = from * taps, begin = k;
+  for (int64_t c = 0; c < count; ++c)
+    for (const int64_t tap : layout.taps) {
+      const int64_t at = c * layout.channel + tap;
+      const bool goes_on = !runs.all.empty() && k % kSumBlock != 0 && at == runs.all.back().at + k - begin;
+      if (!goes_on) {
+        begin = k;
+        runs.all.push_back({at, k / kSumBlock * block_step + k % kSumBlock, 0});
+      }
+      runs.all.back().count = ++k - begin;
+    }
+  // Too much is written over by the next run, or lies behind a block; other channels' columns are left alone.
+  k = from * taps;
+  for (const TapRun& run : runs.all) {
+    if (k + rounded(run.count) > (from + count) * taps) break;
+    ++runs.rounded, k += run.count;
+  }
+  return runs;
+}
+
+template <class T>
+void copy_row(const TapRuns& runs, const T* planes, T* to) {
   for (size_t i = 0; i < runs.rounded; ++i) {
-    const auto& run = runs.all[i];
+    const TapRun& run = runs.all[i];
     for (int64_t j = 0; j < run.count; j += kUnit) std::memcpy(to + run.to + j, planes + run.at + j, kUnit * sizeof(T));
   }
   for (size_t i = runs.rounded; i < runs.all.size(); ++i)
     std::copy_n(planes + runs.all[i].at, runs.all[i].count, to + runs.all[i].to);
 }
 
+// Rows of one tap are planes turned.
+template <class T>
+void turn_planes(const TileKernels<T>& kernels, const T* planes, int64_t channel_step, int64_t places, int64_t from,
+                 int64_t count, T* to, int64_t block_step) {
+  for (int64_t k = from, columns = 0; k < from + count; k += columns) {
+    columns = std::min(from + count - k, kSumBlock - k % kSumBlock);
+    const MatrixView part{reinterpret_cast<const std::byte*>(planes + (k - from) * channel_step), kTileType<T>, 1,
+                          channel_step};
+    pack_block(kernels, part, places, columns, to + k / kSumBlock * block_step + k % kSumBlock, kPackedRow);
+  }
+}
+
 }  // namespace
 
 template <class T>
-PlaceRows<T>::PlaceRows(KernelCall& call, const ConvolutionTargets& t, const PlaceBox& largest, int64_t channels,
-                        int64_t rows)
-    : call_(call), t_(t), taps_(t.taps()), depth_(channels * t.taps()), most_(rows), channels_(channels) {
-  const int64_t elements = PlaneLayout(t, largest, 1).channel;
-  const int64_t threads = call.team().size(), share = (channels + threads - 1) / threads;
-  together_ = std::clamp<int64_t>(kPlaneElements / elements, 1, std::max<int64_t>(share, 1));
-  packed_ = call.scratch().template take<T>(blocks() * rows * kPackedRow);
-  const PlaneLayout layout(t, largest, together_);
-  for (int64_t i = 0; i < threads; ++i) planes_.push_back(call.scratch().template take<T>(layout.elements));
+PlaceRows<T>::PlaceRows(const ConvolutionTargets& t, const PlaceBox& largest)
+    : t_(t), kernels_(tile_kernels<T>(best_isa())), taps_(t.taps()) {
+  together_ = std::max<int64_t>(1, kPlaneElements / PlaneLayout(t, largest, 1).channel);
+  planes_size_ = PlaneLayout(t, largest, together_).elements;
 }
 
 template <class T>
-void PlaceRows<T>::fill(const PlaceBox& box, const std::array<int64_t, 3>& source, const Image& image, int64_t channel,
-                        int64_t first, int64_t rows) {
+void PlaceRows<T>::pack_channels(const PlaceBox& box, const PlaceSource& source, int64_t from, int64_t count,
+                                 int64_t first, int64_t rows, T* planes, T* to, int64_t block_step) const {
   PlaceBox seen = box;  // the entries that these places are of
   seen.entry += first / box.places();
   seen.entries = (first + rows - 1) / box.places() + 1 - first / box.places();
+  const PlaneLayout layout(t_, seen, count);
+  fill_planes(t_, seen, layout, source.size, source.image, source.channel + from, count, planes);
+  const TapRuns runs = taps_ == 1 ? TapRuns() : tap_runs(layout, from, count, block_step);
   const std::vector<PlaceRun> places = place_runs(seen, first % box.places(), rows);
-  const int64_t tasks = (channels_ + together_ - 1) / together_;
-  call_.team().parallel_for_indexed(tasks, 1, [&](int thread, int64_t begin, int64_t end) {
-    T* planes = planes_[static_cast<size_t>(thread)];
-    for (int64_t task = begin; task < end; ++task) {
-      const int64_t from = task * together_, count = std::min(together_, channels_ - from);
-      const PlaneLayout layout(t_, seen, count);
-      fill_planes(t_, seen, layout, source, image, channel + from, count, planes);
-      const Runs runs = runs_of(layout, from, count);
-      T* row = packed_;
-      for (const PlaceRun& p : places)
-        for (int64_t c = 0; c < p.count; ++c, row += kPackedRow)
-          copy_row(runs, planes + layout.line(p.entry, p.place[0], p.place[1]) + p.place[2] + c, row);
-    }
-  });
-  for (int64_t k = depth_ - (blocks() - 1) * kSumBlock; depth_ > 0 && k % kMaxTileColumns != 0; ++k)
-    for (int64_t row = 0; row < rows; ++row) packed_[((blocks() - 1) * most_ + row) * kPackedRow + k] = T(0);
-}
-
-// No run goes beyond a block.
-template <class T>
-typename PlaceRows<T>::Runs PlaceRows<T>::runs_of(const PlaneLayout& layout, int64_t channel, int64_t channels) const {
-  Runs runs;
-  const int64_t end = (channel + channels) * taps_;
-  int64_t k = channel * taps_, begin = k;
-  for (int64_t c = 0; c < channels; ++c)
-    for (const int64_t tap : layout.taps) {
-      const int64_t at = c * layout.channel + tap;
-      const bool goes_on = !runs.all.empty() && k % kSumBlock != 0 && at == runs.all.back().at + k - begin;
-      if (!goes_on) {
-        begin = k;
-        runs.all.push_back({at, k / kSumBlock * most_ * kPackedRow + k % kSumBlock, 0});
-      }
-      runs.all.back().count = ++k - begin;
-    }
-  // Too much is written over by the next run, or lies behind a block; the next task's is left alone.
-  k = channel * taps_;
-  for (const Run& run : runs.all) {
-    if (k + rounded(run.count) > end) break;
-    ++runs.rounded, k += run.count;
+  for (size_t i = 0; i < places.size();) {
+    auto at = [&](const PlaceRun& p) { return layout.line(p.entry, p.place[0], p.place[1]) + p.place[2]; };
+    const int64_t begin = at(places[i]);
+    int64_t length = 0;  // with the lines that lie right behind it
+    for (; i < places.size() && at(places[i]) == begin + length; ++i) length += places[i].count;
+    if (taps_ == 1) turn_planes(kernels_, planes + begin, layout.channel, length, from, count, to, block_step);
+    for (int64_t c = 0; taps_ > 1 && c < length; ++c) copy_row(runs, planes + begin + c, to + c * kPackedRow);
+    to += length * kPackedRow;
   }
-  return runs;
 }
 
 template class PlaceRows<float>;

@@ -3,46 +3,46 @@
 // a panel at a time then, as it is needed, and no place is computed for nothing.
 #pragma once
 
-#include <vector>
+#include <algorithm>
 
 #include "librun/cpu/convolution_planes.h"
 
 namespace sg::cpu {
 
+// Of the source: its size, its image, and channels of it.
+struct PlaceSource {
+  const std::array<int64_t, 3>& size;
+  const Image& image;
+  int64_t channel, channels;
+};
+
 template <class T>
 class PlaceRows {
  public:
-  // Room for `rows` places of a box within `largest`, seen in `channels` channels of the source.
-  PlaceRows(KernelCall& call, const ConvolutionTargets& t, const PlaceBox& largest, int64_t channels, int64_t rows);
+  // For places of boxes within `largest`.
+  PlaceRows(const ConvolutionTargets& t, const PlaceBox& largest);
 
-  // The places [first, first + rows) of the box, in its order; of the source the channels from `channel` on. On all
-  // threads.
-  void fill(const PlaceBox& box, const std::array<int64_t, 3>& source, const Image& image, int64_t channel,
-            int64_t first, int64_t rows);
+  // Channels that are packed at a time, so that what is read stays in a cache; memory for their planes.
+  int64_t channels_together() const { return together_; }
+  int64_t planes_size() const { return planes_size_; }
 
-  // Columns [b * kSumBlock, (b + 1) * kSumBlock), rows kPackedRow apart: for tiles an A of that many k, or a B of as
-  // many columns, zeros after the last one.
-  const T* block(int64_t b) const { return packed_ + b * most_ * kPackedRow; }
-  int64_t blocks() const { return (depth_ + kSumBlock - 1) / kSumBlock; }
-  int64_t depth() const { return depth_; }
+  // Packs the places [first, first + rows) of the box, in its order. Column (channel - source.channel) * taps + tap of
+  // row i goes to [block of kSumBlock columns, i, column in it], rows kPackedRow apart and blocks `block_step`. For
+  // tiles a block is an A of that many k, or a B of as many columns.
+  void pack(const PlaceBox& box, const PlaceSource& source, int64_t first, int64_t rows, T* planes, T* to,
+            int64_t block_step) const {
+    for (int64_t c = 0; c < source.channels; c += together_)
+      pack_channels(box, source, c, std::min(together_, source.channels - c), first, rows, planes, to, block_step);
+  }
+  // The part of it that channels [from, from + count) of the source's are, count <= channels_together().
+  void pack_channels(const PlaceBox& box, const PlaceSource& source, int64_t from, int64_t count, int64_t first,
+                     int64_t rows, T* planes, T* to, int64_t block_step) const;
 
  private:
-  // Columns that lie one behind the other in the planes: from `at` on, for `to` of a packed row.
-  struct Run {
-    int64_t at, to, count;
-  };
-  struct Runs {
-    std::vector<Run> all;
-    size_t rounded = 0;  // the first ones, which may write a few elements too many
-  };
-  Runs runs_of(const PlaneLayout& layout, int64_t channel, int64_t channels) const;
-
-  KernelCall& call_;
   const ConvolutionTargets& t_;
-  const int64_t taps_, depth_, most_;
-  int64_t channels_, together_;  // in all; of a task
-  T* packed_;
-  std::vector<T*> planes_;  // of each thread
+  const TileKernels<T>& kernels_;
+  const int64_t taps_;
+  int64_t together_, planes_size_;
 };
 
 extern template class PlaceRows<float>;

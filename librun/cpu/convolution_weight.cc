@@ -79,14 +79,15 @@ class WeightSums {
   };
   static int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
-  // Tasks enough for all threads. What one side is cut into packs the other as often: the longer one is cut.
+  // As many tasks as threads, or enough that the last ones do not matter. What one side is cut into packs the other as
+  // often: the longer one is cut.
   Cut cut_for(int64_t team) const {
     const int64_t width = kernels_.columns;
     Cut cut{most_, std::clamp<int64_t>(blocks_of(g_.out_channels, width) * width, width, kColumns)};
     auto tasks = [&] {
       return g_.groups * blocks_of(g_.in_channels, cut.channels) * blocks_of(g_.out_channels, cut.columns);
     };
-    while (team > 1 && tasks() < 2 * team && (cut.channels > 1 || cut.columns > width)) {
+    while (tasks() % team != 0 && tasks() < 2 * team && (cut.channels > 1 || cut.columns > width)) {
       const bool columns = cut.columns > width && (cut.channels == 1 || cut.channels * taps_ <= cut.columns);
       if (columns) cut.columns = blocks_of(cut.columns, 2 * width) * width;
       else cut.channels = (cut.channels + 1) / 2;

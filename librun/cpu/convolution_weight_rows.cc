@@ -9,11 +9,9 @@
 namespace sg::cpu {
 namespace {
 
-// A part of the result that one thread adds to: channels of the output, and a block of columns.
-struct Part {
-  int64_t channel, channels;
-  int64_t block;
-};
+constexpr int64_t kColumns = 288;  // of a task, unless one channel has more: nine panels, of windows 3x3 too
+
+int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
 // Places side by side in the output's image.
 struct Run {
@@ -30,57 +28,112 @@ class WeightRows {
         x_(x),
         y_(y),
         boxes_(boxes),
-        rows_(call, t, boxes.largest(), g.in_channels, kSumBlock),
+        taps_(t.taps()),
+        rows_(t, boxes.largest()),
         kernels_(tile_kernels<T>(best_isa())),
         later_(call.numerics() == Numerics::strict ? TileStart::chain : TileStart::add),
-        chain_(convolution_chain(g.batch * g.places())),
-        packed_(call.scratch().template take<T>(g.out_channels * kPackedRow)) {
+        chain_(convolution_chain(g.batch * g.places())) {
     for (int64_t k = 0; k < kSumBlock; ++k) rows_of_block_.push_back(k * kPackedRow);
   }
 
-  void run(const Tensor& out) {
-    for (int64_t group = 0; group < g_.groups; ++group) {
-      T* sums = out.as<T>() + group * g_.out_channels * g_.depth();
-      std::fill_n(sums, g_.out_channels * g_.depth(), T(0));
-      for (int64_t i = 0; i < boxes_.count(); ++i) {
-        const PlaceBox box = boxes_.at(i);
-        const int64_t places = box.places() * box.entries;
-        for (int64_t first = 0; first < places; first += kSumBlock)
-          add_places(box, group, first, std::min(kSumBlock, places - first), sums);
-      }
-    }
-  }
-
- private:
-  void add_places(const PlaceBox& box, int64_t group, int64_t first, int64_t count, T* sums) {
-    rows_.fill(box, g_.in, x_, group * g_.in_channels, first, count);
-    pack_channels(box, group, first, count);
-    const int64_t team = call_.team().size();
-    int64_t channels = g_.out_channels;
-    auto parts = [&] { return (g_.out_channels + channels - 1) / channels; };
-    while (team > 1 && channels > kernels_.rows && rows_.blocks() * parts() < 2 * team) channels = (channels + 1) / 2;
-    call_.team().parallel_for(rows_.blocks() * parts(), 1, [&](int64_t begin, int64_t end) {
+  void run(const Tensor& out) const {
+    const Cut cut = cut_for(call_.team().size());
+    const int64_t outputs = blocks_of(g_.out_channels, cut.outputs), inputs = blocks_of(g_.in_channels, cut.inputs);
+    const std::vector<Space> spaces = take_spaces(cut);
+    call_.team().parallel_for_indexed(g_.groups * inputs * outputs, 1, [&](int thread, int64_t begin, int64_t end) {
       for (int64_t task = begin; task < end; ++task) {
-        const int64_t channel = task % parts() * channels;
-        add_part({channel, std::min(channels, g_.out_channels - channel), task / parts()}, count, sums);
+        const int64_t output = task % outputs * cut.outputs, input = task / outputs % inputs * cut.inputs;
+        sum_part({task / outputs / inputs, output, std::min(cut.outputs, g_.out_channels - output), input,
+                  std::min(cut.inputs, g_.in_channels - input)},
+                 spaces[static_cast<size_t>(thread)], out);
       }
     });
   }
 
-  // packed_[channel of the output, place]
-  void pack_channels(const PlaceBox& box, int64_t group, int64_t first, int64_t count) {
-    const std::vector<Run> runs = runs_of(box, first, count);
-    call_.team().parallel_for(g_.out_channels, 16, [&](int64_t begin, int64_t end) {
-      visit_floating(y_.dtype, [&]<class From>() {
-        for (int64_t channel = begin; channel < end; ++channel) {
-          const From* from =
-              reinterpret_cast<const From*>(y_.data) + (group * g_.out_channels + channel) * y_.channel_step;
-          T* to = packed_ + channel * kPackedRow;
-          for (const Run& run : runs)
-            for (int64_t i = 0; i < run.count; ++i)
-              *to++ = static_cast<T>(static_cast<Compute<From>>(from[run.at + i * y_.step[2]]));
-        }
-      });
+ private:
+  struct Space {
+    T *planes, *places, *outputs;  // places and channels of the output are packed: B and A
+  };
+  struct Part {
+    int64_t group, output, outputs;  // channels of the output
+    int64_t input, inputs;           // and of the input
+  };
+  struct Cut {
+    int64_t outputs, inputs;
+  };
+
+  // As many tasks as threads, or enough that the last ones do not matter. Each packs what it multiplies: the longer
+  // side is cut.
+  Cut cut_for(int64_t team) const {
+    Cut cut{std::max<int64_t>(g_.out_channels, 1),
+            std::clamp<int64_t>(kColumns / taps_, 1, std::max<int64_t>(g_.in_channels, 1))};
+    auto tasks = [&] {
+      return g_.groups * blocks_of(g_.out_channels, cut.outputs) * blocks_of(g_.in_channels, cut.inputs);
+    };
+    while (tasks() % team != 0 && tasks() < 2 * team && cut.outputs > kernels_.rows)
+      if (cut.outputs >= cut.inputs * taps_ || cut.inputs == 1) cut.outputs = (cut.outputs + 1) / 2;
+      else cut.inputs = (cut.inputs + 1) / 2;
+    return cut;
+  }
+
+  std::vector<Space> take_spaces(const Cut& cut) const {
+    auto take = [&](int64_t count) { return call_.scratch().template take<T>(count); };
+    const int64_t places = std::min(kSumBlock, boxes_.largest().places() * boxes_.largest().entries);
+    std::vector<Space> spaces;
+    for (int i = 0; i < call_.team().size(); ++i)
+      spaces.push_back({take(rows_.planes_size()), take(blocks_of(cut.inputs * taps_, kSumBlock) * places * kPackedRow),
+                        take(cut.outputs * kPackedRow)});
+    return spaces;
+  }
+
+  void sum_part(const Part& part, const Space& s, const Tensor& out) const {
+    T* sums = out.as<T>() + (part.group * g_.out_channels + part.output) * g_.depth() + part.input * taps_;
+    for (int64_t i = 0; i < part.outputs; ++i) std::fill_n(sums + i * g_.depth(), part.inputs * taps_, T(0));
+    for (int64_t i = 0; i < boxes_.count(); ++i) {
+      const PlaceBox box = boxes_.at(i);
+      const int64_t places = box.places() * box.entries;
+      for (int64_t first = 0; first < places; first += kSumBlock)
+        add_places(box, part, first, std::min(kSumBlock, places - first), s, sums);
+    }
+  }
+
+  void add_places(const PlaceBox& box, const Part& part, int64_t first, int64_t count, const Space& s, T* sums) const {
+    const int64_t columns = part.inputs * taps_, block_step = count * kPackedRow;
+    rows_.pack(box, {g_.in, x_, part.group * g_.in_channels + part.input, part.inputs}, first, count, s.planes,
+               s.places, block_step);
+    pack_outputs(runs_of(box, first, count), part, s.outputs);
+    const int64_t tiles = blocks_of(part.outputs, kernels_.rows);
+    for (int64_t j = 0; j < columns; j += kernels_.columns)
+      for (int64_t t = 0, i = 0; t < tiles; ++t) {
+        const int64_t rows = part.outputs / tiles + (t < part.outputs % tiles);
+        add_tile(s.outputs + i * kPackedRow, rows, s.places + j / kSumBlock * block_step + j % kSumBlock, count,
+                 sums + i * g_.depth() + j, std::min<int64_t>(kernels_.columns, columns - j));
+        i += rows;
+      }
+  }
+
+  // c += a[channel of the output, place] @ b[place, column]; beside c where the tile has columns that c has not.
+  void add_tile(const T* a, int64_t rows, const T* b, int64_t count, T* c, int64_t columns) const {
+    const int64_t* at = rows_of_block_.data();
+    if (columns == kernels_.columns)
+      return kernels_.gather[rows - 1]({a, b, at, count, chain_, c, g_.depth(), later_, later_});
+    alignas(64) T edge[kMaxTileRows * kMaxTileColumns] = {};
+    for (int64_t i = 0; i < rows; ++i) std::copy_n(c + i * g_.depth(), columns, edge + i * kMaxTileColumns);
+    kernels_.gather[rows - 1]({a, b, at, count, chain_, edge, kMaxTileColumns, later_, later_});
+    for (int64_t i = 0; i < rows; ++i) std::copy_n(edge + i * kMaxTileColumns, columns, c + i * g_.depth());
+  }
+
+  // to[channel of the output, place]
+  void pack_outputs(const std::vector<Run>& runs, const Part& part, T* to) const {
+    visit_floating(y_.dtype, [&]<class From>() {
+      for (int64_t i = 0; i < part.outputs; ++i, to += kPackedRow) {
+        const From* from =
+            reinterpret_cast<const From*>(y_.data) + (part.group * g_.out_channels + part.output + i) * y_.channel_step;
+        T* place = to;
+        for (const Run& run : runs)
+          for (int64_t j = 0; j < run.count; ++j)
+            *place++ = static_cast<T>(static_cast<Compute<From>>(from[run.at + j * y_.step[2]]));
+      }
     });
   }
 
@@ -97,39 +150,15 @@ class WeightRows {
     return runs;
   }
 
-  void add_part(const Part& part, int64_t count, T* sums) const {
-    const int64_t first = part.block * kSumBlock, columns = std::min(kSumBlock, g_.depth() - first);
-    const int64_t tiles = (part.channels + kernels_.rows - 1) / kernels_.rows;
-    for (int64_t j = 0; j < columns; j += kernels_.columns)
-      for (int64_t t = 0, i = part.channel; t < tiles; ++t) {
-        const int64_t rows = part.channels / tiles + (t < part.channels % tiles);
-        add_tile(i, rows, rows_.block(part.block) + j, count, sums + i * g_.depth() + first + j,
-                 std::min<int64_t>(kernels_.columns, columns - j));
-        i += rows;
-      }
-  }
-
-  // c += packed_[channel, place] @ b[place, column]; beside c where the tile has columns that c has not.
-  void add_tile(int64_t channel, int64_t rows, const T* b, int64_t count, T* c, int64_t columns) const {
-    const T* a = packed_ + channel * kPackedRow;
-    const int64_t* at = rows_of_block_.data();
-    if (columns == kernels_.columns)
-      return kernels_.gather[rows - 1]({a, b, at, count, chain_, c, g_.depth(), later_, later_});
-    alignas(64) T edge[kMaxTileRows * kMaxTileColumns] = {};
-    for (int64_t i = 0; i < rows; ++i) std::copy_n(c + i * g_.depth(), columns, edge + i * kMaxTileColumns);
-    kernels_.gather[rows - 1]({a, b, at, count, chain_, edge, kMaxTileColumns, later_, later_});
-    for (int64_t i = 0; i < rows; ++i) std::copy_n(edge + i * kMaxTileColumns, columns, c + i * g_.depth());
-  }
-
   KernelCall& call_;
   const ConvolutionGeometry& g_;
   const Image &x_, &y_;
   const PlaceBoxes& boxes_;
-  PlaceRows<T> rows_;
+  const int64_t taps_;
+  const PlaceRows<T> rows_;
   const TileKernels<T>& kernels_;
   const TileStart later_;
   const int64_t chain_;
-  T* packed_;
   std::vector<int64_t> rows_of_block_;
 };
 
@@ -144,7 +173,7 @@ bool weighs_by_rows(const ConvolutionGeometry& g, const ConvolutionTargets& t, c
   const int64_t places = box.places() * box.entries, channels = g.out_channels;
   const int64_t lines = 64 / std::clamp<int64_t>(box.size[2], 1, 16) * ((channels + 127) / 128);
   const int64_t turned = 15 * channels / std::min<int64_t>(g.in_channels * t.taps(), 224);
-  return 40 * places + 8 * channels * ((places + kSumBlock - 1) / kSumBlock) <
+  return (t.taps() > 1 ? 40 : 16) * places + 8 * channels * ((places + kSumBlock - 1) / kSumBlock) <
          places * (lines + turned) + 20 * channels;
 }
 
