@@ -48,15 +48,6 @@ struct PlaneSource {
   bool is_whole = true, is_empty = false;
 };
 
-template <class T, class From>
-void copy_line(const From* from, int64_t step, int64_t count, T* to) {
-  constexpr int64_t kUnit = 4;  // lines are short
-  int64_t i = 0;
-  if constexpr (std::is_same_v<T, From>)
-    for (; step == 1 && i + kUnit <= count; i += kUnit) std::memcpy(to + i, from + i, kUnit * sizeof(T));
-  for (; i < count; ++i) to[i] = static_cast<T>(static_cast<Compute<From>>(from[i * step]));
-}
-
 // What lies inside of one plane of one channel; `step` from one of its positions to the next in the source.
 template <class T, class From>
 void fill_plane(const PlaneSource& p, const Three& step, const Three& length, const From* from, T* to) {
@@ -67,13 +58,12 @@ void fill_plane(const PlaneSource& p, const Three& step, const Three& length, co
                 to + (a * length[1] + b) * length[2] + c_in.begin);
 }
 
-// Whether the planes of all channels are the source as it lies.
-bool is_as_it_lies(const std::vector<PlaneSource>& planes, const PlaneLayout& layout, const Three& step,
-                   int64_t channel_step) {
+// Whether there is one plane a channel, of places that lie in the source as they do in it.
+bool lies_so(const std::vector<PlaneSource>& planes, const PlaneLayout& layout, const Three& step) {
   const Three dense{layout.length[1] * layout.length[2], layout.length[2], 1};
-  bool dense_lines = true;
-  for (size_t d = 0; d < 3; ++d) dense_lines = dense_lines && (layout.length[d] == 1 || step[d] == dense[d]);
-  return planes.size() == 1 && planes[0].is_whole && dense_lines && channel_step == layout.channel;
+  bool lines = planes.size() == 1 && planes[0].is_whole;
+  for (size_t d = 0; d < 3; ++d) lines = lines && (layout.length[d] == 1 || step[d] == dense[d]);
+  return lines;
 }
 
 }  // namespace
@@ -142,21 +132,22 @@ void fill_planes(const ConvolutionTargets& t, const PlaceBox& box, const PlaneLa
       for (int64_t c : t.axes[2].origins)
         planes.emplace_back(Three{a + begin[0], b + begin[1], c + begin[2]}, step, layout.length, source, image.step);
   const bool whole = std::ranges::all_of(planes, &PlaneSource::is_whole);
-  const bool as_it_lies = is_as_it_lies(planes, layout, stride, image.channel_step);
+  const bool as_it_lies = lies_so(planes, layout, stride),
+             all_lie_so = as_it_lies && image.channel_step == layout.channel;
   visit_floating(image.dtype, [&]<class From>() {
     for (int64_t e = 0; e < box.entries; ++e, to += layout.entry) {
       const From* from =
           reinterpret_cast<const From*>(image.data) + (box.entry + e) * image.batch_step + channel * image.channel_step;
-      if constexpr (std::is_same_v<T, From>)
-        if (as_it_lies) {
-          std::memcpy(to, from + planes[0].at, static_cast<size_t>(channels * layout.channel) * sizeof(T));
-          continue;
-        }
+      if (all_lie_so) {
+        copy_line(from + planes[0].at, 1, channels * layout.channel, to);
+        continue;
+      }
       if (!whole) std::fill_n(to, channels * layout.channel, T(0));
       T* plane = to;
       for (int64_t c = 0; c < channels; ++c, from += image.channel_step)
         for (const PlaneSource& p : planes) {
-          if (!p.is_empty) fill_plane(p, stride, layout.length, from, plane);
+          if (as_it_lies) copy_line(from + p.at, 1, layout.plane, plane);
+          else if (!p.is_empty) fill_plane(p, stride, layout.length, from, plane);
           plane += layout.plane;
         }
     }

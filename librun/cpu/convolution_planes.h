@@ -3,6 +3,8 @@
 
 #include <cstring>
 #include <span>
+#include <type_traits>
+#include <vector>
 
 #include "librun/cpu/convolution_axes.h"
 #include "librun/cpu/gemm_tile.h"
@@ -90,6 +92,18 @@ class PlacePanels {
   std::vector<Piece> pieces_;
   std::vector<size_t> first_piece_;
 };
+
+// Elements `step` apart, to a line of T. Most lines are short: they are copied a few elements at a time.
+template <class T, class From>
+void copy_line(const From* from, int64_t step, int64_t count, T* to) {
+  constexpr int64_t kUnit = 4, kLong = 64;
+  int64_t i = 0;
+  if constexpr (std::is_same_v<T, From>) {
+    if (step == 1 && count >= kLong) return void(std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T)));
+    for (; step == 1 && i + kUnit <= count; i += kUnit) std::memcpy(to + i, from + i, kUnit * sizeof(T));
+  }
+  for (; i < count; ++i) to[i] = static_cast<T>(static_cast<Compute<From>>(from[i * step]));
+}
 
 // Copies as many elements as the next multiple of kCopyRound.
 inline constexpr int64_t kCopyRound = 16;

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t kPlaneElements = 1 << 12;  // of one entry, that the planes of the channels together should not exceed
 constexpr int64_t kUnit = 4;                 // elements that are copied at a time
+constexpr int64_t kSquare = 16;              // channels that are turned at a time
 
 int64_t rounded(int64_t count) { return (count + kUnit - 1) / kUnit * kUnit; }
 
@@ -56,6 +57,20 @@ void copy_row(const TapRuns& runs, const T* planes, T* to) {
     std::copy_n(planes + runs.all[i].at, runs.all[i].count, to + runs.all[i].to);
 }
 
+// The entries, or lines of one entry, that places [first, first + rows) of the box are of; `first` is counted from there
+// then.
+PlaceBox seen_by(const PlaceBox& box, int64_t* first, int64_t rows) {
+  PlaceBox seen = box;
+  const int64_t entry = *first / box.places(), last = (*first + rows - 1) / box.places();
+  seen.entry += entry, seen.entries = last + 1 - entry;
+  *first -= entry * box.places();
+  if (seen.entries > 1 || box.size[0] > 1) return seen;
+  const int64_t line = *first / box.size[2];
+  seen.begin[1] += line, seen.size[1] = (*first + rows - 1) / box.size[2] + 1 - line;
+  *first -= line * box.size[2];
+  return seen;
+}
+
 // Rows of one tap are planes turned.
 template <class T>
 void turn_planes(const TileKernels<T>& kernels, const T* planes, int64_t channel_step, int64_t places, int64_t from,
@@ -73,20 +88,19 @@ void turn_planes(const TileKernels<T>& kernels, const T* planes, int64_t channel
 template <class T>
 PlaceRows<T>::PlaceRows(const ConvolutionTargets& t, const PlaceBox& largest)
     : t_(t), kernels_(tile_kernels<T>(best_isa())), taps_(t.taps()) {
-  together_ = std::max<int64_t>(1, kPlaneElements / PlaneLayout(t, largest, 1).channel);
+  together_ = kPlaneElements / PlaneLayout(t, largest, 1).channel;
+  together_ = std::max(kSquare, together_ / kSquare * kSquare);
   planes_size_ = PlaneLayout(t, largest, together_).elements;
 }
 
 template <class T>
 void PlaceRows<T>::pack_channels(const PlaceBox& box, const PlaceSource& source, int64_t from, int64_t count,
                                  int64_t first, int64_t rows, T* planes, T* to, int64_t block_step) const {
-  PlaceBox seen = box;  // the entries that these places are of
-  seen.entry += first / box.places();
-  seen.entries = (first + rows - 1) / box.places() + 1 - first / box.places();
+  const PlaceBox seen = seen_by(box, &first, rows);
   const PlaneLayout layout(t_, seen, count);
   fill_planes(t_, seen, layout, source.size, source.image, source.channel + from, count, planes);
   const TapRuns runs = taps_ == 1 ? TapRuns() : tap_runs(layout, from, count, block_step);
-  const std::vector<PlaceRun> places = place_runs(seen, first % box.places(), rows);
+  const std::vector<PlaceRun> places = place_runs(seen, first, rows);
   for (size_t i = 0; i < places.size();) {
     auto at = [&](const PlaceRun& p) { return layout.line(p.entry, p.place[0], p.place[1]) + p.place[2]; };
     const int64_t begin = at(places[i]);

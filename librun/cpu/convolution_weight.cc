@@ -45,7 +45,7 @@ class WeightSums {
 
   void run(const Tensor& out) {
     if constexpr (kDepth == 1)
-      if (out.dtype == kTileType<P> && weighs_by_rows(g_, t_, boxes_))
+      if (out.dtype == kTileType<P> && weighs_by_rows<P>(g_, t_, boxes_))
         return weigh_by_rows<P>(call_, g_, x_, y_, t_, boxes_, out);
     const Cut cut = cut_for(call_.team().size());
     const int64_t row_blocks = blocks_of(g_.in_channels, cut.channels),

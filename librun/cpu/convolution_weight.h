@@ -7,6 +7,7 @@
 namespace sg::cpu {
 
 // Whether lines are so short that places should be rows.
+template <class T>
 bool weighs_by_rows(const ConvolutionGeometry& g, const ConvolutionTargets& t, const PlaceBoxes& boxes);
 // REQUIRES: `out`, contiguous, is of T.
 template <class T>

@@ -130,9 +130,10 @@ class WeightRows {
         const From* from =
             reinterpret_cast<const From*>(y_.data) + (part.group * g_.out_channels + part.output + i) * y_.channel_step;
         T* place = to;
-        for (const Run& run : runs)
-          for (int64_t j = 0; j < run.count; ++j)
-            *place++ = static_cast<T>(static_cast<Compute<From>>(from[run.at + j * y_.step[2]]));
+        for (const Run& run : runs) {
+          copy_line(from + run.at, y_.step[2], run.count, place);
+          place += run.count;
+        }
       }
     });
   }
@@ -165,16 +166,20 @@ class WeightRows {
 }  // namespace
 
 // By what both ways take for a channel of the input and a tap beside the products, in multiply-adds (measured with
-// vectors of 16 floats). As rows places are copied in small runs, and the result is added to once a block. Else lines
-// are copied for each block of columns, the output's channels for each block of rows, and the result is turned.
+// vectors of 16 floats). As rows places are copied in small runs, or turned, the result is added to once a block, and the
+// last panel may have few columns. Else lines are copied for each block of columns, the output's channels are turned for
+// each block of rows, and so is the result.
+template <class T>
 bool weighs_by_rows(const ConvolutionGeometry& g, const ConvolutionTargets& t, const PlaceBoxes& boxes) {
   if (boxes.count() * g.in_channels == 0) return false;
   const PlaceBox box = boxes.largest();
-  const int64_t places = box.places() * box.entries, channels = g.out_channels;
-  const int64_t lines = 64 / std::clamp<int64_t>(box.size[2], 1, 16) * ((channels + 127) / 128);
-  const int64_t turned = 15 * channels / std::min<int64_t>(g.in_channels * t.taps(), 224);
-  return (t.taps() > 1 ? 40 : 16) * places + 8 * channels * ((places + kSumBlock - 1) / kSumBlock) <
-         places * (lines + turned) + 20 * channels;
+  const int64_t places = box.places() * box.entries, channels = g.out_channels, columns = g.in_channels * t.taps();
+  const int64_t width = tile_kernels<T>(best_isa()).columns, empty = blocks_of(columns, width) * width - columns;
+  const int64_t by_rows =
+      places * ((t.taps() > 1 ? 40 : 16) + channels * empty / columns) + 8 * channels * blocks_of(places, kSumBlock);
+  const int64_t lines = 64 / std::clamp<int64_t>(box.size[2], 1, 16) * blocks_of(channels, 128);
+  const int64_t turned = 15 * channels / std::min<int64_t>(columns, 224);
+  return by_rows < places * (lines + turned) + 20 * channels;
 }
 
 template <class T>
@@ -183,8 +188,9 @@ void weigh_by_rows(KernelCall& call, const ConvolutionGeometry& g, const Image& 
   WeightRows<T>(call, g, x, y, boxes, t).run(out);
 }
 
-#define SG_INSTANTIATE(T)                                                                             \
-  template void weigh_by_rows<T>(KernelCall&, const ConvolutionGeometry&, const Image&, const Image&, \
+#define SG_INSTANTIATE(T)                                                                                    \
+  template bool weighs_by_rows<T>(const ConvolutionGeometry&, const ConvolutionTargets&, const PlaceBoxes&); \
+  template void weigh_by_rows<T>(KernelCall&, const ConvolutionGeometry&, const Image&, const Image&,        \
                                  const ConvolutionTargets&, const PlaceBoxes&, const Tensor&);
 SG_INSTANTIATE(float)
 SG_INSTANTIATE(double)
