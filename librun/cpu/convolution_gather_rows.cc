@@ -10,8 +10,10 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kPlaces = 512;    // of a box
-constexpr int64_t kChannels = 256;  // of the target, in a task
+constexpr int64_t kPlaces = 512;      // of a box
+constexpr int64_t kChannels = 256;    // of the target, in a task
+constexpr int64_t kSquare = 16;       // that is turned at a time
+constexpr int64_t kFewestTurned = 3;  // taps for which that pays
 
 int64_t padded(int64_t count, int64_t width) { return (count + width - 1) / width * width; }
 
@@ -75,7 +77,7 @@ class GatherRows {
     std::vector<Space> spaces;
     for (int i = 0; i < call_.team().size(); ++i)
       spaces.push_back({call_.scratch().template take<T>(rows_.planes_size()),
-                        call_.scratch().template take<T>(kSumBlock * width_),
+                        call_.scratch().template take<T>((kSumBlock + kSquare) * width_),
                         call_.scratch().template take<T>(most_ * padded(channels, width_))});
     return spaces;
   }
@@ -128,9 +130,26 @@ class GatherRows {
     const MatrixView weight{sides_.weight.data, sides_.weight.dtype, 1, sides_.target_step};
     const int64_t first = task.group * g_.out_channels * g_.depth() + (task.channel + channel) * sides_.target_step;
     for (const Piece& p : pieces) {
+      if (columns == width_ && is_turned_beyond(p, first)) {
+        turn_beyond(p, first, to);
+        to += p.count * width_;
+        continue;
+      }
       pack_block(sums_.kernels(), weight.at(first + p.at, 0), p.count, columns, to, width_);
       for (int64_t i = 0; i < p.count; ++i, to += width_) std::fill(to + columns, to + width_, T(0));
     }
+  }
+
+  // Few taps are turned as squares all the same, with what lies behind them: the next piece is written over that.
+  bool is_turned_beyond(const Piece& p, int64_t first) const {
+    const int64_t last = first + p.at + (width_ - 1) * sides_.target_step + kSquare;
+    return p.count >= kFewestTurned && p.count < kSquare && width_ % kSquare == 0 &&
+           sides_.weight.dtype == kTileType<T> && last <= sides_.weight.elements();
+  }
+  void turn_beyond(const Piece& p, int64_t first, T* to) const {
+    const T* from = sides_.weight.template as<T>() + first + p.at;
+    for (int64_t j = 0; j < width_; j += kSquare)
+      sums_.kernels().transpose(from + j * sides_.target_step, sides_.target_step, to + j, width_);
   }
 
   void store(const PlaceBox& box, const Task& task, int64_t channel, const T* sums) const {
