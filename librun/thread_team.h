@@ -5,9 +5,9 @@
 // long reduction is cut into blocks by size alone, the index being that of the block, and the blocks are added up in
 // order.
 //
-// Each thread begins with a part of its own, the same of every loop of one length, since what it wrote in the loop before
-// is in its cache: cores that share no cache would spend more on fetching from each other than they gain. Who has done
-// his part takes from the ends of the others'.
+// Each thread begins with a part of its own, the same of every loop of one length: what it wrote in the loop before
+// is in its cache, and cores that share no cache would spend more on fetching from each other than they gain. A thread
+// that is done with its part takes from the ends of the others'.
 //
 // Who comes late is not waited for: when the caller has no piece left to take, only the threads that are inside of one
 // keep it. On a machine with more to do than cores a step is then about as fast as with one thread, not slower.
@@ -54,8 +54,8 @@ class ThreadTeam {
   void share_out(int64_t pieces);
   void take_pieces(int thread);
 
-  // The pieces [begin, end) that are left of a thread's part: begin in the upper half. The thread takes the first, others
-  // the last.
+  // The pieces [begin, end) that are left of a thread's part: begin in the upper half. The thread takes the first,
+  // others the last.
   struct alignas(64) Part {
     std::atomic<uint64_t> left{0};
     int64_t take_first();  // -1 where none is left

@@ -57,8 +57,8 @@ void copy_row(const TapRuns& runs, const T* planes, T* to) {
     std::copy_n(planes + runs.all[i].at, runs.all[i].count, to + runs.all[i].to);
 }
 
-// The entries, or lines of one entry, that places [first, first + rows) of the box are of; `first` is counted from there
-// then.
+// The entries, or lines of one entry, that places [first, first + rows) of the box are of; then `first` is counted from
+// there.
 PlaceBox seen_by(const PlaceBox& box, int64_t* first, int64_t rows) {
   PlaceBox seen = box;
   const int64_t entry = *first / box.places(), last = (*first + rows - 1) / box.places();

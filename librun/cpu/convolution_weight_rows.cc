@@ -166,9 +166,9 @@ class WeightRows {
 }  // namespace
 
 // By what both ways take for a channel of the input and a tap beside the products, in multiply-adds (measured with
-// vectors of 16 floats). As rows places are copied in small runs, or turned, the result is added to once a block, and the
-// last panel may have few columns. Else lines are copied for each block of columns, the output's channels are turned for
-// each block of rows, and so is the result.
+// vectors of 16 floats). As rows places are copied in small runs, or turned, the result is added to once a block, and
+// the last panel may have few columns. Else lines are copied for each block of columns, the output's channels are
+// turned for each block of rows, and so is the result.
 template <class T>
 bool weighs_by_rows(const ConvolutionGeometry& g, const ConvolutionTargets& t, const PlaceBoxes& boxes) {
   if (boxes.count() * g.in_channels == 0) return false;
