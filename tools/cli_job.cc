@@ -41,10 +41,10 @@ Status try_to_write(const std::string& path, std::string_view bytes) {
 }
 
 // All files are complete before the first one is put in its place, and all are in their places before one is kept.
-Status write_exploded(const Job& job, const std::string& pattern, bool as_text, bool is_dry) {
+Status write_exploded(const Job& job, const std::string& pattern, const JobWriter& form, bool is_dry) {
   std::vector<OutputFile> files;
   for (uint32_t rank : ranks_held(job)) {
-    SG_ASSIGN(std::string bytes, bytes_of(as_text, job_of_rank(job, rank)));
+    SG_ASSIGN(std::string bytes, form(job_of_rank(job, rank)));
     if (is_dry) {
       SG_TRY(try_to_write(file_of_rank(pattern, rank), bytes));
       continue;
@@ -57,6 +57,15 @@ Status write_exploded(const Job& job, const std::string& pattern, bool as_text, 
   for (OutputFile& file : files) SG_TRY(file.place());
   for (OutputFile& file : files) file.keep();
   return ok_status();
+}
+
+// Of a report there is one, whatever the ranks.
+Status refuse_pattern(const Args& args) {
+  if (!is_rank_pattern(output_of(args))) return ok_status();
+  return Error{ErrorKind::usage,
+               "the output " + output_of(args) + " is a file a rank, and this is one for all",
+               {},
+               "leave {r} out of its name"};
 }
 
 std::string named(const std::string& path) { return path == "-" ? "standard output" : path; }
@@ -87,6 +96,7 @@ Status check_output(const Args& args) {
   if (args.has("in-place") && !args.has("output") && (output == "-" || args.operands().size() != 1))
     return Error{ErrorKind::usage, "`--in-place` needs one named input", {}, "name the file, or write to -o FILE"};
   if (output.empty()) return Error{ErrorKind::usage, "`--output` is empty", {}, "- is standard output"};
+  if (args.tool().writes == Writes::report) SG_TRY(refuse_pattern(args));
   for (const std::string& input : args.operands())
     if (!args.has("in-place") && output != "-" && input != "-" && (input == output || is_same_file(input, output)))
       return Error{ErrorKind::usage, "the output " + output + " is the input", {}, "add --in-place to replace it"};
@@ -112,7 +122,9 @@ Status write_output(const Args& args, const std::string& path, std::string_view 
 
 Status write_job_file(const Job& job, const std::string& path) {
   const bool as_text = ends_with(path, ".txt");
-  if (is_rank_pattern(path)) return write_exploded(job, path, as_text, false);
+  if (is_rank_pattern(path))
+    return write_exploded(
+        job, path, [&](const Job& one) { return bytes_of(as_text, one); }, false);
   SG_ASSIGN(const std::string bytes, bytes_of(as_text, job));
   return write_whole(path, bytes, true);
 }
@@ -123,7 +135,8 @@ Status write_job(const Args& args, const Job& job, std::string_view passes, Writ
   std::string path = output_of(args);
   size_t written = 0;
   if (is_rank_pattern(path)) {
-    SG_TRY(write_exploded(job, path, wants_text(args), args.has("dry-run")));
+    const auto form = [&](const Job& one) { return bytes_of(wants_text(args), one); };
+    SG_TRY(write_exploded(job, path, form, args.has("dry-run")));
   } else {
     std::optional<Result<std::string>> made = ahead == nullptr ? std::nullopt : ahead->take();
     SG_ASSIGN(std::string bytes, made ? std::move(*made) : bytes_of(wants_text(args), job));
@@ -134,7 +147,14 @@ Status write_job(const Args& args, const Job& job, std::string_view passes, Writ
   return say_written(args, job, path, passes);
 }
 
+Status write_form(const Args& args, const Job& job, const JobWriter& form) {
+  if (is_rank_pattern(output_of(args))) return write_exploded(job, output_of(args), form, args.has("dry-run"));
+  SG_ASSIGN(const std::string text, form(job));
+  return write_text(args, text);
+}
+
 Status write_text(const Args& args, std::string_view text) {
+  SG_TRY(refuse_pattern(args));
   const bool is_answer = output_of(args) == "-";  // somebody reads it: nothing is changed by it
   SG_TRY(is_answer ? write_whole("-", text) : write_output(args, output_of(args), text));
   args.report().phase("write", output_of(args) + ", " + counted(text.size(), "byte"));

@@ -4,6 +4,7 @@
 // Out   -o FILE or standard output, binary or text, or one file a rank.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,6 +63,10 @@ Status write_job(const Args& args, const Job& job, std::string_view passes = {},
 
 // The job in a file, or in one a rank (`rank{r}.sg`); text when the name ends in .txt. Makes missing folders.
 Status write_job_file(const Job& job, const std::string& path);
+
+// A job in another form, to -o or standard output: the whole of it, or with {r} in the name a file a rank.
+using JobWriter = std::function<Result<std::string>(const Job&)>;
+Status write_form(const Args& args, const Job& job, const JobWriter& form);
 
 // Whether write_job writes one binary file: what a WriteAhead is for.
 bool writes_one_binary(const Args& args);

@@ -19,8 +19,7 @@ Result<int> run(const Args& args) {
   if (args.has("rank") && (rank >= job.world || job.program_of(rank) == nullptr))
     return Error{ErrorKind::cannot_apply, "the job holds no rank " + args.text("rank"), {}, describe(job)};
   if (args.has("rank")) job = job_of_rank(job, rank);
-  SG_ASSIGN(std::string module, export_python(job, {.fx = args.has("fx")}));
-  SG_TRY(write_text(args, module));
+  SG_TRY(write_form(args, job, [&](const Job& one) { return export_python(one, {.fx = args.has("fx")}); }));
   return leave(args, 0);
 }
 

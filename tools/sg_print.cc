@@ -24,7 +24,7 @@ Result<int> run(const Args& args) {
     return Error{ErrorKind::cannot_apply, "the job holds no rank " + args.text("rank"), {}, describe(job)};
   if (args.has("rank")) job = job_of_rank(job, rank);
   if (!args.has("node")) {
-    SG_TRY(write_text(args, print_text(job)));
+    SG_TRY(write_form(args, job, [](const Job& one) { return Result<std::string>(print_text(one)); }));
     return leave(args, 0);
   }
   SG_ASSIGN(std::string text, node_report(job, args.text("node")));

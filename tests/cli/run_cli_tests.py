@@ -444,6 +444,19 @@ def the_input_is_never_replaced_by_accident():
 
 
 @case
+def a_rank_pattern_is_a_file_a_rank_in_other_forms_too():
+    write("g.txt", b"sg 1.0 world 2\n\ngraph rank *\n  input %x : f32[4]\n  %y = aten.relu(%x) : f32[4]\n  output %y\n")
+    expect(run(["sg-print", "g.txt", "-o", "out/rank{r}.sg.txt"]), 0)
+    expect(run(["sg-export", "g.txt", "-o", "out/rank{r}.py"]), 0)
+    assert sorted(os.listdir("out")) == ["rank0.py", "rank0.sg.txt", "rank1.py", "rank1.sg.txt"]
+    expect(run(["sg-diff", "g.txt", "out/rank{r}.sg.txt"]), 0)
+    for command in (["sg-stat", "g.txt"], ["sg-view", "g.txt"], ["sg-print", "g.txt", "--node", "y"]):
+        expect(run([*command, "-o", "out/{r}.txt"]), 2, "is a file a rank, and this is one for all")
+    expect(run(["sg-diff", "g.txt", "g.txt", "-o", "out/{r}.txt"]), 2)
+    assert len(os.listdir("out")) == 4
+
+
+@case
 def a_failed_run_keeps_the_old_output():
     write("out.sg", b"old")
     write("bad.txt", SMALL().replace(b"aten.mm", b"aten mm"))
