@@ -1,6 +1,7 @@
 // Sizes that follow from inputs, and from groups, of other sizes: another batch, a wider model, more ranks.
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 #include <optional>
 
 #include "libgraph/diff/diff_explain.h"
@@ -47,7 +48,8 @@ bool other_numbers(std::string_view before, std::string_view after, std::vector<
   return i == before.size() && j == after.size();
 }
 
-// Changes of sizes, and what follows from them: multiples of up to three of them together, and what is as much more.
+// Changes of sizes, and what follows from them: what changed in proportion to up to three of them together (products of
+// sizes, parts of one), and what is as much more.
 class SizeChanges {
  public:
   void add(const Change& c) {
@@ -56,7 +58,7 @@ class SizeChanges {
   bool empty() const { return seeds_.empty(); }
 
   bool follows(const Change& c) const {
-    if (is_multiple(c, 0, 3)) return true;
+    if (c.before > 0 && c.after > 0 && is_in_proportion(c, 0, 3)) return true;
     return std::ranges::any_of(
         seeds_, [&](const Change& s) { return c.before > s.before && c.after - c.before == s.after - s.before; });
   }
@@ -69,13 +71,16 @@ class SizeChanges {
   }
 
  private:
-  bool is_multiple(const Change& c, size_t from, int most) const {
-    if (most == 0) return false;
-    for (size_t i = from; i < seeds_.size(); ++i) {
-      const Change& s = seeds_[i];
-      if (c.before % s.before != 0 || c.after % s.after != 0) continue;
-      const Change rest{c.before / s.before, c.after / s.after};
-      if (rest.before == rest.after || is_multiple(rest, i, most - 1)) return true;
+  // Whether before:after is that of some of the changes together.
+  bool is_in_proportion(Change c, size_t from, int most) const {
+    const int64_t common = std::gcd(c.before, c.after);
+    c = {c.before / common, c.after / common};
+    if (c.before == c.after) return true;
+    for (size_t i = from; i < seeds_.size() && most > 0; ++i) {
+      Change rest;
+      if (__builtin_mul_overflow(c.before, seeds_[i].after, &rest.before)) continue;
+      if (__builtin_mul_overflow(c.after, seeds_[i].before, &rest.after)) continue;
+      if (is_in_proportion(rest, i, most - 1)) return true;
     }
     return false;
   }
