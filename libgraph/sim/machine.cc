@@ -141,7 +141,7 @@ bool is_machine_file(std::string_view name) {
   return name.find('/') != std::string_view::npos || name.ends_with(".yaml") || name.ends_with(".yml");
 }
 
-Result<Machine> find_machine(const std::string& name) {
+Result<Machine> find_machine(const std::string& name, size_t above) {
   for (const MachineText& t : machine_texts())
     if (t.name == name) return parse_machine(t.text, name + ".yaml");
   if (!is_machine_file(name)) {
@@ -157,7 +157,7 @@ Result<Machine> find_machine(const std::string& name) {
   std::ostringstream text;
   text << in.rdbuf();
   if (!in) return Error{ErrorKind::unreadable, "cannot read the machine's file", {name, 0, 0, {}, {}}, {}};
-  return parse_machine(text.str(), name);
+  return parse_machine(text.str(), name, above);
 }
 
 std::string machine_yaml(const Machine& machine) {

@@ -77,9 +77,10 @@ std::span<const MachineKey> machine_keys();  // in the order in which they are p
 std::vector<std::string_view> built_in_machines();
 std::string list_machines();                  // a line each: name, what it is
 bool is_machine_file(std::string_view name);  // a path, not the name of one that is built in
-Result<Machine> find_machine(const std::string& name_or_file);
+// `above`: how many machines have it for a base, the one of the one. Of more than eight in a row it is an error.
+Result<Machine> find_machine(const std::string& name_or_file, size_t above = 0);
 // `file` names the text in messages. Every mistake is found at once; the Error has the place of the first.
-Result<Machine> parse_machine(std::string_view text, const std::string& file);
+Result<Machine> parse_machine(std::string_view text, const std::string& file, size_t above = 0);
 std::string machine_yaml(const Machine& machine);
 
 // "device.memory_gbps=4000" or "nvlink=2x": sets or multiplies. A word for several keys (machine_words) multiplies

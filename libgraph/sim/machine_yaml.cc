@@ -11,12 +11,13 @@
 namespace sg {
 namespace {
 
-constexpr size_t kMaxDepth = 8;
+constexpr size_t kMaxDepth = 8, kMostBases = 8;
 constexpr size_t kMaxTextBytes = 1 << 20;
 
 class Reader {
  public:
-  Reader(std::string_view file, Diagnostics* problems) : file_(file), problems_(problems) {}
+  Reader(std::string_view file, size_t above, Diagnostics* problems)
+      : file_(file), above_(above), problems_(problems) {}
 
   Machine read(const YAML::Node& root) {
     if (!root.IsMap()) {
@@ -37,15 +38,25 @@ class Reader {
     problems_->error("machine", message, std::move(where), hint);
   }
 
+  // A file's base is found from where the file lies.
+  std::string beside(const std::string& name) const {
+    const size_t slash = file_.rfind('/');
+    return !is_machine_file(name) || name[0] == '/' || slash == std::string::npos ? name
+                                                                                  : file_.substr(0, slash + 1) + name;
+  }
+
   Machine base_of(const YAML::Node& root) {
     YAML::Node base = root["base"];
     if (!base.IsDefined()) return {};
     has_base_ = true;
-    Result<Machine> found =
-        base.IsScalar() ? find_machine(base.Scalar())
-                        : Result<Machine>(Error{ErrorKind::unreadable, "`base` is the name of a machine", {}, {}});
+    Result<Machine> found = Error{ErrorKind::unreadable, "`base` is the name of a machine", {}, {}};
+    if (above_ == kMostBases)
+      found = Error{ErrorKind::unreadable, "more than eight machines, each the base of the next", {}, {}};
+    else if (base.IsScalar()) found = find_machine(beside(base.Scalar()), above_ + 1);
     if (!found.ok()) {
-      error(base, found.error().message, found.error().hint);
+      const Location& where = found.error().where;
+      const bool is_elsewhere = !where.file.empty() && where.file != file_;
+      error(base, (is_elsewhere ? print_location(where) + ": " : "") + found.error().message, found.error().hint);
       return {};
     }
     found->name.clear();
@@ -96,6 +107,7 @@ class Reader {
   }
 
   std::string file_;
+  size_t above_;  // machines that have this one for a base
   Diagnostics* problems_;
   std::map<std::string, bool> given_;
   bool has_base_ = false;
@@ -103,12 +115,12 @@ class Reader {
 
 }  // namespace
 
-Result<Machine> parse_machine(std::string_view text, const std::string& file) {
+Result<Machine> parse_machine(std::string_view text, const std::string& file, size_t above) {
   if (text.size() > kMaxTextBytes)
     return Error{ErrorKind::unreadable, "a machine of more than 1 MiB", {file, 0, 0, {}, {}}, {}};
   Diagnostics problems;
   try {
-    Machine machine = Reader(file, &problems).read(YAML::Load(std::string(text)));
+    Machine machine = Reader(file, above, &problems).read(YAML::Load(std::string(text)));
     if (!problems.has_errors()) return machine;
   } catch (const YAML::Exception& e) {  // the library's only way to say that a text is no YAML
     Location where{file, static_cast<uint32_t>(e.mark.line + 1), static_cast<uint32_t>(e.mark.column + 1), {}, {}};

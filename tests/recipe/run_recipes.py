@@ -201,6 +201,12 @@ stages:
     write("deep/mine.yaml", "name: mine\nbase: h100-8\nnetwork: {exchange: {between_gbps: 1}}\n")
     expect(sg("sg-recipe", "plan", "deep/r.yaml"), 0, out=r"^run +overlap .*options were `--machine sha256:")
     assert states(sg("sg-recipe", "run", "deep/r.yaml", "--json")) == {**all_cached, "overlap": "made"}
+    write("deep/base.yaml", "name: base\nbase: h100-8\n")
+    write("deep/mine.yaml", "name: mine\nbase: base.yaml\n")
+    expect(sg("sg-recipe", "run", "deep/r.yaml"), 0)
+    assert states(sg("sg-recipe", "run", "deep/r.yaml", "--json")) == all_cached
+    write("deep/base.yaml", "name: base\nbase: h100-8\nnetwork: {exchange: {between_gbps: 2}}\n")
+    assert states(sg("sg-recipe", "run", "deep/r.yaml", "--json")) == {**all_cached, "overlap": "made"}
     write("deep/groups.txt", "layers.0 layers.1\n")
     assert states(sg("sg-recipe", "run", "deep/r.yaml", "--json")) == {"step": "cached", "bucket": "made", "overlap": "made"}
 

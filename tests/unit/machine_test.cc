@@ -1,6 +1,8 @@
 #include "libgraph/sim/machine.h"
+#include "tests/support/temp_folder.h"
 
 #include <catch2/catch.hpp>
+#include <fstream>
 
 #include "libgraph/sim/comm_time.h"
 
@@ -87,6 +89,16 @@ TEST_CASE("a machine's mistakes are told with their place") {
         "m.yaml:4:16: `device.memory_gbps` is a number that is not negative ()");
   CHECK(said(parse_machine("name: x\nbase: h100-9\n", "m.yaml")) ==
         "m.yaml:2:7: there is no machine `h100-9` (did you mean `h100-8`?)");
+  test::TempFolder folder;
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(folder.file(name)) << text;
+    return folder.file(name);
+  };
+  const std::string loop = write("loop.yaml", "name: x\nbase: loop.yaml\n");
+  CHECK(said(find_machine(loop)).find("loop.yaml:2:7: more than eight machines") != std::string::npos);
+  write("wrong.yaml", "name: w\nbase: h100-8\nfoo: 1\n");
+  const std::string over = write("over.yaml", "name: x\nbase: wrong.yaml\n");  // beside it, wherever one runs
+  CHECK(said(find_machine(over)).find("wrong.yaml:3:1: a machine has no `foo`") != std::string::npos);
   CHECK(said(parse_machine("name: x\ndevice: {memory_gbps: 1\n", "m.yaml")).find("no YAML") != std::string::npos);
   CHECK(said(parse_machine("name: x\n", "m.yaml")).find("`device.memory_gib` is missing") != std::string::npos);
   CHECK(said(parse_machine("- 1\n", "m.yaml")) == "m.yaml:1:1: a machine is a map of names and numbers ()");

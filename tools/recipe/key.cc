@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "libgraph/sha256.h"
+#include "libgraph/sim/machine.h"
 #include "tools/cli.h"
 #include "tools/cli_input.h"
 #include "tools/cli_siblings.h"
@@ -21,6 +22,14 @@ std::string quoted(const std::string& word) {
   return out + "'";
 }
 
+// Of a machine's file what it comes to as well: it may take most of its numbers from another.
+Result<std::string> digest_of(const OptionValue& option) {
+  SG_ASSIGN(std::string digest, digest_of_files(option.path()));
+  if (option.name != "machine") return digest;
+  SG_ASSIGN(const Machine machine, find_machine(option.path()));
+  return hex(sha256(digest + machine_yaml(machine)));
+}
+
 // In the place of a file's name stands what it holds.
 Result<std::string> options_text(const OptionValues& options) {
   std::string out;
@@ -29,7 +38,7 @@ Result<std::string> options_text(const OptionValues& options) {
     if (o.is_flag) continue;
     std::string value = quoted(o.value);
     if (o.is_path()) {
-      SG_ASSIGN(std::string digest, digest_of_files(o.path()));
+      SG_ASSIGN(std::string digest, digest_of(o));
       value = o.value.substr(0, o.file_at) + "sha256:" + digest;
     }
     out += " " + value;
