@@ -1,10 +1,10 @@
 #include "libgraph/sim/machine.h"
-#include "tests/support/temp_folder.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>
 
 #include "libgraph/sim/comm_time.h"
+#include "tests/support/temp_folder.h"
 
 using namespace sg;
 
