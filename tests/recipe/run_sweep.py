@@ -194,7 +194,7 @@ def scored_by_runs():
 def mistakes_have_places():
     write("r.yaml", RECIPE)
     for words, code, error in (
-            (["r.yaml", "-x", "polcy=full"], 3, "--set polcy=full: error: .*no parameter `polcy`(.|\n)*`policy`"),
+            (["r.yaml", "-x", "polcy=full"], 3, "--over polcy: error: .*no parameter `polcy`(.|\n)*`policy`"),
             (["r.yaml", "-x", "policy=full,fll"], 3, r"r.yaml:6:21: error: sg-remat: `policy` takes one of"),
             (["r.yaml", "-x", "chnk.chunks=2"], 3, "no stage `chnk`(.|\n)*`chunk`"),
             (["r.yaml", "-x", "chunk.chnks=2,3"], 3, "(?s)sg-chunk has no option `chnks`.*1 mistake"),

@@ -49,6 +49,16 @@ std::vector<uint32_t> merge_equal_steps(Plan* plan) {
   return stands_for;
 }
 
+// What is told of `--set a=1`, told of the axis that the user gave: `--over a`.
+Diagnostic as_axis(Diagnostic d, const Point& point) {
+  constexpr std::string_view kSet = "--set ";
+  if (!d.where.file.starts_with(kSet)) return d;
+  const std::string name = d.where.file.substr(kSet.size(), d.where.file.find('=') - kSet.size());
+  const auto axis = std::ranges::find(point.values, name, [](const auto& value) { return value.first; });
+  if (axis != point.values.end()) d.where.file = "--over " + name;
+  return d;
+}
+
 }  // namespace
 
 // One batch of points, under way.
@@ -72,6 +82,14 @@ struct Evaluator::Work {
 };
 
 Plan Evaluator::plan_of(const std::vector<Point>& points, std::vector<uint32_t>* last, Diagnostics* problems) {
+  Diagnostics found(problems->max_errors());
+  Plan plan = plan_as_set(points, last, &found);
+  for (const Diagnostic& d : found.list()) problems->add(points.empty() ? d : as_axis(d, points[0]));
+  return plan;
+}
+
+// Values of axes are given to the recipe as --set gives them.
+Plan Evaluator::plan_as_set(const std::vector<Point>& points, std::vector<uint32_t>* last, Diagnostics* problems) {
   std::vector<recipe::Variant> variants;
   for (const Point& p : points) {
     std::vector<std::string> set = options_.set;

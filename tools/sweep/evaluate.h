@@ -43,6 +43,7 @@ class Evaluator {
  private:
   struct Work;
   recipe::Plan plan_of(const std::vector<Point>& points, std::vector<uint32_t>* last, Diagnostics* problems);
+  recipe::Plan plan_as_set(const std::vector<Point>& points, std::vector<uint32_t>* last, Diagnostics* problems);
   Status find_keys(const std::vector<uint32_t>& stands_for, Work* work);
   void finish(size_t point, Work* work);
 
