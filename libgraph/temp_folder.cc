@@ -32,6 +32,8 @@ std::atomic<TempFolder::Pending*> TempFolder::Pending::head{nullptr};
 
 namespace {
 
+std::atomic<void (*)()> end_writers{nullptr};
+
 // By the call that readdir(3) makes, as that one may allocate. Names are read anew behind each part that was removed, so
 // none is passed over.
 void empty_folder(int folder) {
@@ -71,7 +73,10 @@ TempFolder::~TempFolder() {
 
 const std::string& TempFolder::path() const { return pending_->path; }
 
+void end_writers_by(void (*end)()) { end_writers = end; }
+
 void remove_pending_folders() {
+  if (void (*end)() = end_writers.load()) end();
   for (TempFolder::Pending* p = TempFolder::Pending::head.load(); p != nullptr; p = p->next) {
     if (!p->is_there.exchange(false)) continue;
     const int folder = ::open(p->path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -26,6 +26,9 @@ class TempFolder {
   Pending* pending_;
 };
 
+// Who still writes into such folders is ended by `end`, which remove_pending_folders calls first. Async-signal-safe.
+void end_writers_by(void (*end)());
+
 // For signal handlers of programs: removes all folders that are there, but not folders within. Async-signal-safe.
 void remove_pending_folders();
 

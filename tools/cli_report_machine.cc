@@ -51,15 +51,25 @@ void write_sarif_region(JsonWriter& json, const Location& where) {
   json.end_object();
 }
 
+// Whether a place is in a file: not on the command line (`--set a=1`), nor in a stream (`<stdin>`).
+bool is_in_file(const Location& where) {
+  return !where.file.empty() && !where.file.starts_with("--") && !where.file.starts_with('<');
+}
+
+// The message with a place that those who read annotations could not find.
+std::string with_place(const Diagnostic& d) {
+  return is_in_file(d.where) || d.where.file.empty() ? d.message : d.where.file + ": " + d.message;
+}
+
 void write_sarif_result(JsonWriter& json, const Diagnostic& d) {
   json.begin_object().member("ruleId", d.rule.empty() ? "general" : d.rule);
   json.member("level", level(d.severity));
-  std::string text = d.hint.empty() ? d.message : d.message + "; " + d.hint;
+  std::string text = d.hint.empty() ? with_place(d) : with_place(d) + "; " + d.hint;
   json.key("message").begin_object().member("text", text).end_object();
   json.key("locations").begin_array();
-  if (!d.where.file.empty() || !d.where.path.empty()) {
+  if (is_in_file(d.where) || !d.where.path.empty()) {
     json.begin_object();
-    if (!d.where.file.empty()) write_sarif_region(json, d.where);
+    if (is_in_file(d.where)) write_sarif_region(json, d.where);
     if (!d.where.path.empty()) {
       json.key("logicalLocations").begin_array().begin_object();
       json.member("fullyQualifiedName", d.where.path).end_object().end_array();
@@ -93,11 +103,13 @@ std::string as_github(const Diagnostic& d) {
     if (value.empty()) return;
     properties += (properties.empty() ? "" : ",") + std::string(name) + "=" + escape_github(value, true);
   };
-  property("file", d.where.file);
-  if (d.where.line != 0) property("line", std::to_string(d.where.line));
-  if (d.where.column != 0) property("col", std::to_string(d.where.column));
+  if (is_in_file(d.where)) {
+    property("file", d.where.file);
+    if (d.where.line != 0) property("line", std::to_string(d.where.line));
+    if (d.where.column != 0) property("col", std::to_string(d.where.column));
+  }
   property("title", d.rule);
-  std::string text = (d.where.path.empty() ? "" : d.where.path + ": ") + d.message;
+  std::string text = (d.where.path.empty() ? "" : d.where.path + ": ") + with_place(d);
   if (!d.hint.empty()) text += "\n" + d.hint;
   return out + properties + "::" + escape_github(text, false) + "\n";
 }

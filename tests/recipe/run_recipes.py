@@ -610,6 +610,15 @@ def every_command_has_its_report_as_json():
 
 
 @case
+def a_place_on_the_command_line_is_no_file_of_an_annotation():
+    write("r.yaml", RECIPE)
+    done = expect(sg("sg-recipe", "check", "r.yaml", "--set", "polcy=full", "--error-format=github"), 1)
+    assert done.message.startswith("::error title=recipe::--set polcy=full: the recipe has no parameter"), done.message
+    done = expect(sg("sg-recipe", "check", "r.yaml", "--set", "policy=ful", "--error-format=github"), 1)
+    assert re.match(r"::error file=r.yaml,line=\d+,col=\d+,title=option::sg-remat", done.message), done.message
+
+
+@case
 def a_rank_pattern_is_a_file_a_rank():
     write("r.yaml", f"inputs: {{step: {{import: '{CAPTURE}'}}}}\nstages:\n  - clean:\n    output: 'out/rank{{r}}.sg'\n"
                     "    expect: 'golden/rank{r}.sg.txt'\n")

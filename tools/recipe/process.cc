@@ -6,9 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <utility>
+
+#include "libgraph/temp_folder.h"
 
 namespace sg::recipe {
 namespace {
@@ -16,6 +20,40 @@ namespace {
 constexpr size_t kMaxSaid = 4000;  // bytes of a tool's messages that are passed on
 
 Error failed(const std::string& what) { return {ErrorKind::missing, what + ": " + std::strerror(errno), {}, {}}; }
+
+// Programs that run, so that a signal which ends this one ends them before their folders are removed.
+constexpr size_t kMostRunning = 256;
+std::atomic<pid_t> running[kMostRunning];
+
+void end_running() {
+  for (std::atomic<pid_t>& slot : running)
+    if (const pid_t child = slot.exchange(0); child != 0) {
+      ::kill(child, SIGKILL);
+      while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+      }
+    }
+}
+
+class Registered {
+ public:
+  explicit Registered(pid_t child) {
+    end_writers_by(end_running);
+    for (std::atomic<pid_t>& slot : running) {
+      pid_t none = 0;
+      if (!slot.compare_exchange_strong(none, child)) continue;
+      slot_ = &slot;
+      return;
+    }
+  }
+  ~Registered() { leave(); }
+  Registered(const Registered&) = delete;
+  void leave() {
+    if (slot_ != nullptr) std::exchange(slot_, nullptr)->store(0);
+  }
+
+ private:
+  std::atomic<pid_t>* slot_ = nullptr;  // null: more run than there are slots
+};
 
 struct Pipe {
   int ends[2] = {-1, -1};
@@ -76,9 +114,11 @@ Result<Finished> run_process(const std::vector<std::string>& words, std::string_
   if (child == 0) become(arguments.data(), in, out, err, file);
   if (file >= 0) ::close(file);
   if (child < 0) return failed("cannot start " + words[0]);
+  Registered registered(child);
   in.close(0), out.close(1), err.close(1);
   Finished done;
   exchange(input, &in, &out, &err, &done);
+  registered.leave();  // from here on its number may be another's
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
