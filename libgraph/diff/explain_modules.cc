@@ -9,7 +9,7 @@
 namespace sg {
 namespace {
 
-constexpr size_t kMany = 4;  // nodes; a module of fewer is shown
+constexpr size_t kManyNodes = 4;  // nodes; a module of fewer is shown
 
 // All modules of a side's nodes, and those that hold them.
 std::set<std::string_view> modules_of(const ExplainState& state, int s) {
@@ -47,7 +47,7 @@ class ModuleFinder {
     }
     first_ = state_.next();
     for (auto& [module, nodes] : found)
-      if (nodes.size() >= kMany && !mixed.contains(module)) {
+      if (nodes.size() >= kManyNodes && !mixed.contains(module)) {
         const uint32_t id = first_ + static_cast<uint32_t>(news_.size());
         for (uint32_t n : nodes) state_.take(s_, n, id);
         news_.push_back({module, nodes.size()});

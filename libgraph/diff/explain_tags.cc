@@ -8,7 +8,7 @@
 namespace sg {
 namespace {
 
-constexpr size_t kMany = 4;
+constexpr size_t kManyTags = 4;
 
 using TextOf = std::string (*)(const Difference&);
 
@@ -50,7 +50,7 @@ void explain_tags(ExplainState* state, TextOf text_of, bool each) {
     }
   for (const std::string& key : order) {
     const std::vector<uint32_t>& nodes = by_change[key];
-    if (nodes.size() < kMany) continue;
+    if (nodes.size() < kManyTags) continue;
     auto is_told = [&](const Difference& c) { return c.aspect == Aspect::meta && (!each || text_of(c) == key); };
     for (uint32_t x : nodes) state->tell(x, state->next(), is_told);
     state->add(ExplanationKind::tagged, plural(nodes.size(), "node") + ": " + key, state->blocks(0, nodes),
