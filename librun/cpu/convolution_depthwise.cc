@@ -18,7 +18,6 @@ using Three = std::array<int64_t, 3>;
 constexpr int64_t kMostOutputs = 4;        // of a group; with more of them a product of matrices pays
 constexpr int64_t kMostTaps = 1 << 20;     // that are kept
 constexpr int64_t kBoxElements = 1 << 15;  // of the source's and of the target's lanes: both fit a cache
-constexpr int64_t kChain = 32;             // places of a line whose products are summed in T
 constexpr int64_t kMostEntryBlocks = 16;   // that make parts of a weight's gradient by themselves
 
 int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
@@ -48,7 +47,6 @@ struct Line {
   const T* seen;
   int64_t origin;  // where base 0 is
   int64_t places;
-  Line part(int64_t first, int64_t count) const { return {taps, kind + first, base + first, seen, origin, count}; }
 };
 
 // Places from `begin` on, which see the same.
@@ -98,8 +96,8 @@ SG_CLONES void add_seen(const Line<T>& line, const T* weight, T* to) {
 // Places [begin, end) of the line, which see the same: sums of some taps at a time stay in registers.
 template <int kTaps, class T>
 SG_INLINE void add_products_of(const Line<T>& line, int64_t begin, int64_t end, const SightTaps::Tap* taps,
-                               const T* grad, T* sums) {
-  T sum[kTaps][kChannelLanes];
+                               const T* grad, double* sums) {
+  double sum[kTaps][kChannelLanes];
 #pragma GCC unroll 8
   for (int t = 0; t < kTaps; ++t)
     for (int l = 0; l < kChannelLanes; ++l) sum[t][l] = sums[int64_t{taps[t].window} * kChannelLanes + l];
@@ -108,7 +106,8 @@ SG_INLINE void add_products_of(const Line<T>& line, int64_t begin, int64_t end, 
 #pragma GCC unroll 8
     for (int t = 0; t < kTaps; ++t) {
       const T* x = seen + int64_t{taps[t].at} * kChannelLanes;
-      for (int l = 0; l < kChannelLanes; ++l) sum[t][l] = std::fma(x[l], g[l], sum[t][l]);
+      for (int l = 0; l < kChannelLanes; ++l)
+        sum[t][l] = std::fma(static_cast<double>(x[l]), static_cast<double>(g[l]), sum[t][l]);
     }
   }
 #pragma GCC unroll 8
@@ -118,7 +117,7 @@ SG_INLINE void add_products_of(const Line<T>& line, int64_t begin, int64_t end, 
 
 // sums[place of the window] += what places see there, times their gradient
 template <class T>
-SG_CLONES void add_products(const Line<T>& line, const T* grad, T* sums) {
+SG_CLONES void add_products(const Line<T>& line, const T* grad, double* sums) {
   constexpr size_t kTogether = 3;
   for (int64_t i = 0, end = 0; i < line.places; i = end) {
     end = run_end(line, i);
@@ -128,11 +127,6 @@ SG_CLONES void add_products(const Line<T>& line, const T* grad, T* sums) {
       add_products_of<kTogether>(line, i, end, taps.data() + t, grad, sums);
     for (; t < taps.size(); ++t) add_products_of<1>(line, i, end, taps.data() + t, grad, sums);
   }
-}
-
-template <class T>
-SG_CLONES void move_sums(T* sums, int64_t count, double* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] += static_cast<double>(sums[i]), sums[i] = 0;
 }
 
 // Boxes of target places, and of what they see of the source.
@@ -228,8 +222,6 @@ class Depthwise {
     const int64_t entry_blocks = blocks_of(g_.batch, together),
                   sums = g_.out_channels * g_.window_size() * kChannelLanes;
     auto* totals = call_.scratch().template take<double>(entry_blocks * group_blocks() * sums);
-    std::vector<T*> chains;
-    for (size_t i = 0; i < spaces_.size(); ++i) chains.push_back(take(sums));
     call_.team().parallel_for_indexed(entry_blocks * group_blocks(), 1, [&](int thread, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t first = i / group_blocks() * together;
@@ -237,7 +229,7 @@ class Depthwise {
         for (int64_t entry = first; entry < std::min(g_.batch, first + together); ++entry)
           for (int64_t b = 0; b < boxes_.count(); ++b)
             add_weights({boxes_.at(b), entry, i % group_blocks()}, x, y, spaces_[static_cast<size_t>(thread)],
-                        chains[static_cast<size_t>(thread)], totals + i * sums);
+                        totals + i * sums);
       }
     });
     store_weights(totals, entry_blocks, out);
@@ -334,18 +326,11 @@ class Depthwise {
     return packed;
   }
 
-  void add_weights(const Task& t, const Image& x, const Image& y, const Space& s, T* sums, double* totals) const {
-    const int64_t count = g_.window_size() * kChannelLanes;
+  void add_weights(const Task& t, const Image& x, const Image& y, const Space& s, double* sums) const {
     read(x, of_seen(t, 0, 1), s.seen);
-    for (int64_t j = 0; j < g_.out_channels; ++j, totals += count) {
+    for (int64_t j = 0; j < g_.out_channels; ++j, sums += g_.window_size() * kChannelLanes) {
       read_lanes(kernels_, y, of_places(t, j, g_.out_channels), boxes_.pitch(), s.places);
-      std::fill_n(sums, count, T(0));
-      for_lines(t.box, s, [&](const Line<T>& line, const T* grad) {
-        for (int64_t i = 0; i < line.places; i += kChain) {
-          add_products(line.part(i, std::min(kChain, line.places - i)), grad + i * kChannelLanes, sums);
-          move_sums(sums, count, totals);
-        }
-      });
+      for_lines(t.box, s, [&](const Line<T>& line, const T* grad) { add_products(line, grad, sums); });
     }
   }
 
