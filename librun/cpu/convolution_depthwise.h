@@ -2,8 +2,8 @@
 // channels lie side by side, place by place, and are computed at once.
 //
 // An element of output or input is a chain over the taps that it sees, in the order of the window, from the bias on,
-// each product and each sum rounded. An element of a weight's gradient is summed in double, over the places of blocks of
-// entries first, which the batch alone cuts.
+// each product and each sum rounded. An element of a weight's gradient is summed in double, over the places of blocks
+// of entries first, which the batch alone cuts.
 #pragma once
 
 #include "librun/cpu/convolution.h"
