@@ -2,26 +2,30 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <random>
 
 namespace sg {
 
 // Records live as long as the process: the handler may walk the list at any moment.
 struct TempFolder::Pending {
+  enum State : uint8_t { gone, being_made, there };
   std::string path;
-  std::atomic<bool> is_there{true};
+  std::atomic<State> state{gone};
   Pending* next = nullptr;
   static std::atomic<Pending*> head;
 
   static Pending* add(std::string path) {
-    auto* p = new Pending{std::move(path), {true}, head.load()};
+    auto* p = new Pending{std::move(path), being_made, head.load()};
     while (!head.compare_exchange_weak(p->next, p)) {
     }
     return p;
@@ -51,24 +55,41 @@ void empty_folder(int folder) {
   }
 }
 
+std::string random_letters() {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+  std::random_device device;
+  std::string out;
+  for (int i = 0; i < 8; ++i) out += kLetters[device() % kLetters.size()];
+  return out;
+}
+
 }  // namespace
 
+// The name is known to the handler before the folder is there: no moment leaves one behind.
 Result<TempFolder> TempFolder::make(std::string_view program) {
+  constexpr int kMostTries = 100;
   const char* base = std::getenv("TMPDIR");
   const std::string where = base && *base ? base : "/tmp";
-  std::string path = where + "/" + std::string(program) + "-XXXXXX";
-  if (::mkdtemp(path.data()) == nullptr)
-    return Error{ErrorKind::missing,
-                 "cannot make a folder in " + where + ": " + std::strerror(errno),
-                 {},
-                 "TMPDIR names the place for temporary files"};
-  return TempFolder(Pending::add(std::move(path)));
+  for (int i = 0; i < kMostTries; ++i) {
+    Pending* pending = Pending::add(where + "/" + std::string(program) + "-" + random_letters());
+    if (::mkdir(pending->path.c_str(), 0700) == 0) {
+      pending->state = Pending::there;
+      return TempFolder(pending);
+    }
+    pending->state = Pending::gone;
+    if (errno != EEXIST) break;
+  }
+  return Error{ErrorKind::missing,
+               "cannot make a folder in " + where + ": " + std::strerror(errno),
+               {},
+               "TMPDIR names the place for temporary files"};
 }
 
 TempFolder::~TempFolder() {
-  if (pending_ == nullptr || !pending_->is_there.exchange(false)) return;
+  if (pending_ == nullptr) return;
   std::error_code ignored;  // it lies where the system clears up
   std::filesystem::remove_all(pending_->path, ignored);
+  pending_->state = Pending::gone;
 }
 
 const std::string& TempFolder::path() const { return pending_->path; }
@@ -78,7 +99,12 @@ void end_writers_by(void (*end)()) { end_writers = end; }
 void remove_pending_folders() {
   if (void (*end)() = end_writers.load()) end();
   for (TempFolder::Pending* p = TempFolder::Pending::head.load(); p != nullptr; p = p->next) {
-    if (!p->is_there.exchange(false)) continue;
+    const TempFolder::Pending::State was = p->state.exchange(TempFolder::Pending::gone);
+    if (was == TempFolder::Pending::gone) continue;
+    if (was == TempFolder::Pending::being_made) {  // it may be another's, which is not empty then
+      ::rmdir(p->path.c_str());
+      continue;
+    }
     const int folder = ::open(p->path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0) continue;
     empty_folder(folder);
