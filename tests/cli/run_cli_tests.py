@@ -416,7 +416,8 @@ def full_disk_and_bad_targets():
     for target in ("g.sg/out.sg", "/proc/out.sg", "no/such/folder/out.sg"):
         done = expect(run(["sg-parse", "g.sg", "-o", target]), 5, re.escape(target))
         assert done.out == b""
-    write("large.txt", "sg 1.0 world 1\ngraph rank *\n" + "".join(f"  input %x{i} : f32[4]\n" for i in range(999)) + "  output %x1\n")
+    inputs = "".join(f"  input %x{i} : f32[4]\n" for i in range(999))
+    write("large.txt", "sg 1.0 world 1\ngraph rank *\n" + inputs + "  output %x1\n")
     for command in ("sg-print large.txt -o small.txt", "sg-parse large.txt > small.sg"):  # bash counts in KiB
         expect(run(["bash", "-c", "ulimit -f 4; " + command]), 5, "error: cannot write: File too large")
     assert not os.path.exists("small.txt")

@@ -208,7 +208,8 @@ stages:
     write("deep/base.yaml", "name: base\nbase: h100-8\nnetwork: {exchange: {between_gbps: 2}}\n")
     assert states(sg("sg-recipe", "run", "deep/r.yaml", "--json")) == {**all_cached, "overlap": "made"}
     write("deep/groups.txt", "layers.0 layers.1\n")
-    assert states(sg("sg-recipe", "run", "deep/r.yaml", "--json")) == {"step": "cached", "bucket": "made", "overlap": "made"}
+    made = states(sg("sg-recipe", "run", "deep/r.yaml", "--json"))
+    assert made == {"step": "cached", "bucket": "made", "overlap": "made"}
 
 
 @case
@@ -546,7 +547,8 @@ def locks():
     done = expect(sg("sg-recipe", "verify", "r.yaml", "--set", "clean.drop-asserts=true"), 1,
                   "`clean` is sha256:.*: options were ``, are `--drop-asserts`")
     assert "differs too: `remat`, `overlap` [lock]" in done.message and done.message.count("error:") == 2, done.message
-    write("r.yaml.lock", "\n".join(l for l in read("r.yaml.lock").decode().splitlines() if not l.startswith("#   ")) + "\n")
+    lock = read("r.yaml.lock").decode().splitlines(keepends=True)
+    write("r.yaml.lock", "".join(line for line in lock if not line.startswith("#   ")))
     expect(sg("sg-recipe", "verify", "r.yaml"), 0)  # as an older version wrote it
     expect(sg("sg-recipe", "verify", "r.yaml", "--set", "policy=full"), 1, r"the lock says sha256:\w+ \[lock\]")
 
@@ -559,8 +561,8 @@ def endings_leave_no_folder_behind():
     endings = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
     ours = lambda: [signal.signal(s, signal.SIG_DFL) for s in endings]  # whoever runs the test may ignore them
     for number in endings:
-        runner = subprocess.Popen([os.path.join(BIN, "sg-recipe"), "run", "r.yaml", "--no-cache"], stderr=subprocess.DEVNULL,
-                                  stdout=subprocess.DEVNULL, env=env, preexec_fn=ours)
+        runner = subprocess.Popen([os.path.join(BIN, "sg-recipe"), "run", "r.yaml", "--no-cache"], env=env,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=ours)
         while not os.listdir("tmp") and runner.poll() is None:
             time.sleep(0.005)
         runner.send_signal(number)
