@@ -262,7 +262,7 @@ Status parse_plan(const std::string& word, BucketOptions* out) {
                "use per-block, per-module:FILE, by-size:SIZE or auto"};
 }
 
-Result<BucketOptions> read_options(const PassOptions& options) {
+Result<BucketOptions> read_bucket_options(const PassOptions& options) {
   BucketOptions out;
   SG_TRY(parse_plan(options.text("plan", "per-block"), &out));
   SG_ASSIGN(out.peak_bytes, options.bytes("peak", 0));
@@ -278,12 +278,12 @@ Result<BucketOptions> read_options(const PassOptions& options) {
 }
 
 Result<Change> run_bucket(Job* job, const PassOptions& options, PassContext& context) {
-  SG_ASSIGN(const BucketOptions read, read_options(options));
+  SG_ASSIGN(const BucketOptions read, read_bucket_options(options));
   return bucket(job, read, context);
 }
 
 Status check_bucket(const PassOptions& options) {
-  SG_TRY(read_options(options));
+  SG_TRY(read_bucket_options(options));
   return ok_status();
 }
 

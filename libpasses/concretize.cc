@@ -243,7 +243,7 @@ constexpr PassOption kConcretizeOptions[] = {
      true},
 };
 
-Result<ConcretizeOptions> read_options(const PassOptions& options) {
+Result<ConcretizeOptions> read_concretize_options(const PassOptions& options) {
   ConcretizeOptions out;
   for (const std::string& text : options.all("bind")) {
     SG_ASSIGN(SizeBinding binding, parse_binding(text));
@@ -253,12 +253,12 @@ Result<ConcretizeOptions> read_options(const PassOptions& options) {
 }
 
 Result<Change> run_concretize(Job* job, const PassOptions& options, PassContext& context) {
-  SG_ASSIGN(const ConcretizeOptions read, read_options(options));
+  SG_ASSIGN(const ConcretizeOptions read, read_concretize_options(options));
   return concretize(job, read, context);
 }
 
 Status check_concretize(const PassOptions& options) {
-  SG_TRY(read_options(options));
+  SG_TRY(read_concretize_options(options));
   return ok_status();
 }
 

@@ -244,7 +244,7 @@ constexpr PassOption kOffloadOptions[] = {
 };
 constexpr std::string_view kPrecedes[] = {"chunk", "bucket", "overlap"};
 
-Result<OffloadOptions> read_options(const PassOptions& options) {
+Result<OffloadOptions> read_offload_options(const PassOptions& options) {
   OffloadOptions out;
   if (options.has("budget")) {
     SG_ASSIGN(out.budget_bytes, options.bytes("budget", 0));
@@ -266,12 +266,12 @@ Result<OffloadOptions> read_options(const PassOptions& options) {
 }
 
 Result<Change> run_offload(Job* job, const PassOptions& options, PassContext& context) {
-  SG_ASSIGN(const OffloadOptions read, read_options(options));
+  SG_ASSIGN(const OffloadOptions read, read_offload_options(options));
   return offload(job, read, context);
 }
 
 Status check_offload(const PassOptions& options) {
-  SG_TRY(read_options(options));
+  SG_TRY(read_offload_options(options));
   return ok_status();
 }
 

@@ -16,7 +16,7 @@ constexpr PassOption kOverlapOptions[] = {
 
 Error wrong(std::string what, std::string hint) { return {ErrorKind::usage, std::move(what), {}, std::move(hint)}; }
 
-Result<OverlapOptions> read_options(const PassOptions& options) {
+Result<OverlapOptions> read_overlap_options(const PassOptions& options) {
   OverlapOptions out;
   out.isolate.gathers = options.has("gathers");
   if (options.has("isolate-only")) {
@@ -42,12 +42,12 @@ Result<OverlapOptions> read_options(const PassOptions& options) {
 }
 
 Result<Change> run_overlap(Job* job, const PassOptions& options, PassContext& context) {
-  SG_ASSIGN(const OverlapOptions read, read_options(options));
+  SG_ASSIGN(const OverlapOptions read, read_overlap_options(options));
   return options.has("isolate-only") ? isolate(job, read.isolate, context) : overlap(job, read, context);
 }
 
 Status check_overlap(const PassOptions& options) {
-  SG_TRY(read_options(options));
+  SG_TRY(read_overlap_options(options));
   return ok_status();
 }
 

@@ -367,7 +367,7 @@ Error usage(std::string message, std::string hint) {
   return {ErrorKind::usage, std::move(message), {}, std::move(hint)};
 }
 
-Result<RematOptions> read_options(const PassOptions& options) {
+Result<RematOptions> read_remat_options(const PassOptions& options) {
   RematOptions out;
   if (options.has("budget")) {
     SG_ASSIGN(out.target.budget, options.number("budget", 1));
@@ -390,12 +390,12 @@ Result<RematOptions> read_options(const PassOptions& options) {
 }
 
 Result<Change> run_remat(Job* job, const PassOptions& options, PassContext& context) {
-  SG_ASSIGN(const RematOptions read, read_options(options));
+  SG_ASSIGN(const RematOptions read, read_remat_options(options));
   return remat(job, read, context);
 }
 
 Status check_remat(const PassOptions& options) {
-  SG_ASSIGN(const RematOptions read, read_options(options));
+  SG_ASSIGN(const RematOptions read, read_remat_options(options));
   SG_TRY(ValueSelectors::parse("save", read.save));
   SG_TRY(ValueSelectors::parse("recompute", read.recompute));
   return ok_status();
