@@ -1,11 +1,11 @@
 // The output of a convolution, and the gradient of its input: each place gathers what it is made of.
 #include <algorithm>
 #include <span>
-#include <type_traits>
 
 #include "librun/cpu/convolution_gather.h"
 #include "librun/cpu/convolution_planes.h"
 #include "librun/cpu/convolution_products.h"
+#include "librun/cpu/gemm_pack.h"
 #include "librun/cpu/isa.h"
 
 namespace sg::cpu {
@@ -32,12 +32,6 @@ template <class T>
 SG_CLONES void add_sums(const T* from, int64_t rows, int64_t columns, T* to, int64_t step) {
   for (int64_t i = 0; i < rows; ++i, from += kMaxTileColumns, to += step)
     for (int64_t j = 0; j < columns; ++j) to[j] += from[j];
-}
-
-template <class Cell, class From>
-SG_INLINE Cell cell_of(From x) {
-  if constexpr (std::is_same_v<Cell, From>) return x;
-  else return static_cast<Cell>(static_cast<Compute<From>>(x));
 }
 
 // One thread's memory, and the box that it is at.
@@ -138,10 +132,10 @@ class Gather {
         const From* from = weight + k / taps * sides_.source_step;
         Cell* place = to + k - first;
         if (variant.is_whole)
-          for (int64_t i = 0; i < count; ++i) place[i] = cell_of<Cell>(from[tap + i]);
+          for (int64_t i = 0; i < count; ++i) place[i] = converted<Cell>(from[tap + i]);
         else
           for (int64_t i = 0; i < count; ++i)
-            place[i] = cell_of<Cell>(from[variant.windows[static_cast<size_t>(tap + i)]]);
+            place[i] = converted<Cell>(from[variant.windows[static_cast<size_t>(tap + i)]]);
         k += count;
       }
       if constexpr (kPairs) pair_up(to, end - first);

@@ -12,12 +12,6 @@ namespace {
 constexpr int64_t kSide = 16;  // of the square that is transposed at a time
 
 template <class To, class From>
-SG_INLINE To converted(From x) {
-  if constexpr (sizeof(From) < sizeof(float)) return static_cast<To>(static_cast<Compute<From>>(x));
-  else return static_cast<To>(static_cast<Compute<To>>(x));
-}
-
-template <class To, class From>
 SG_CLONES void convert_each(const From* from, int64_t count, To* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = converted<To>(from[i]);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "librun/cpu/gemm_tile.h"
 #include "librun/element.h"
@@ -25,6 +26,14 @@ template <class T>  // float, double
 inline constexpr DType kTileType = sizeof(T) == sizeof(double) ? DType::f64 : DType::f32;
 template <>
 inline constexpr DType kTileType<BF16> = DType::bf16;
+
+// A number as another type has it, rounded once; the same bits where that is its own.
+template <class To, class From>
+SG_INLINE To converted(From x) {
+  if constexpr (std::is_same_v<To, From>) return x;
+  else if constexpr (sizeof(From) < sizeof(float)) return static_cast<To>(static_cast<Compute<From>>(x));
+  else return static_cast<To>(static_cast<Compute<To>>(x));
+}
 
 // to[i * to_step + j] = from[i, j], converted to T (float or double).
 template <class T>

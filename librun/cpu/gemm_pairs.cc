@@ -55,7 +55,7 @@ void pack_turned(const TileKernels<Bf16Pair>& kernels, const Lines& from, Bf16Pa
       make_square(line, p, square);
       kernels.transpose(square, kSide, to + line * line_step + p * pair_step, line_step * pair_step);
     }
-  const int64_t all = (from.depth + 1) / 2;
+  const int64_t all = packed_depth<Bf16Pair>(from.depth);
   pack_singly(from, 0, lines, pairs, all, to, line_step, pair_step);
   pack_singly(from, lines, from.count, 0, all, to, line_step, pair_step);
 }
@@ -66,7 +66,7 @@ template <>
 void pack_left(const TileKernels<Bf16Pair>& kernels, const MatrixView& a, int64_t rows, int64_t k, Bf16Pair* to,
                int64_t to_step) {
   const Lines from{reinterpret_cast<const uint16_t*>(a.data), a.row_step, a.column_step, rows, k};
-  const int64_t whole = from.whole_pairs(), all = (k + 1) / 2;
+  const int64_t whole = from.whole_pairs(), all = packed_depth<Bf16Pair>(k);
   if (from.k_step == 1) {
     for (int64_t i = 0; i < rows; ++i) pairs_along(from.at(i, 0), whole, to + i * to_step);
     pack_singly(from, 0, rows, whole, all, to, to_step, 1);
@@ -84,7 +84,7 @@ template <>
 void pack_right(const TileKernels<Bf16Pair>& kernels, const MatrixView& b, int64_t k, int64_t columns, Bf16Pair* to,
                 int64_t to_step) {
   const Lines from{reinterpret_cast<const uint16_t*>(b.data), b.column_step, b.row_step, columns, k};
-  const int64_t whole = from.whole_pairs(), all = (k + 1) / 2;
+  const int64_t whole = from.whole_pairs(), all = packed_depth<Bf16Pair>(k);
   if (from.step == 1) {
     for (int64_t p = 0; p < whole; ++p)
       pairs_across(from.at(0, 2 * p), from.at(0, 2 * p + 1), columns, to + p * to_step);

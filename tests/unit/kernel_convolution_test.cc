@@ -93,6 +93,18 @@ std::vector<int64_t> with_spatial(int64_t a, int64_t b, const std::vector<int64_
 }
 
 template <class T>
+std::vector<test::Argument> arguments_of(const Shape& s, Buffer<T>& input, Buffer<T>& weight) {
+  return {{"input", input},
+          {"weight", weight},
+          {"stride", test::ints(s.stride)},
+          {"padding", test::ints(s.padding)},
+          {"dilation", test::ints(s.dilation)},
+          {"transposed", s.transposed},
+          {"output_padding", test::ints(s.output_padding)},
+          {"groups", s.groups}};
+}
+
+template <class T>
 void check(Rng& rng, const Shape& s, int threads, double tolerance) {
   CAPTURE(s.spatial, s.batch, s.groups, s.in_channels, s.out_channels, s.in, s.window, s.stride, s.padding, s.dilation,
           s.output_padding, s.transposed);
@@ -116,14 +128,7 @@ void check(Rng& rng, const Shape& s, int threads, double tolerance) {
     dx[i] += dy[k] * w[j];
     dw[j] += dy[k] * x[i];
   });
-  std::vector<test::Argument> args{{"input", input},
-                                   {"weight", weight},
-                                   {"stride", test::ints(s.stride)},
-                                   {"padding", test::ints(s.padding)},
-                                   {"dilation", test::ints(s.dilation)},
-                                   {"transposed", s.transposed},
-                                   {"output_padding", test::ints(s.output_padding)},
-                                   {"groups", s.groups}};
+  std::vector<test::Argument> args = arguments_of(s, input, weight);
   Buffer<T> result(with_spatial(s.batch, out, s.out()));
   std::vector<test::Argument> forward = args;
   forward.emplace_back("bias", flat_bias);
@@ -376,14 +381,7 @@ std::vector<BF16> all_of(uint64_t seed, const Shape& s, int threads) {
                                      : with_spatial(out, s.in_channels, s.window)),
             y(with_spatial(s.batch, out, s.out())), dx(with_spatial(s.batch, in, s.in)),
             dw(std::vector<int64_t>(w.tensor().sizes().begin(), w.tensor().sizes().end()));
-  std::vector<test::Argument> args{{"input", x},
-                                   {"weight", w},
-                                   {"stride", test::ints(s.stride)},
-                                   {"padding", test::ints(s.padding)},
-                                   {"dilation", test::ints(s.dilation)},
-                                   {"transposed", s.transposed},
-                                   {"output_padding", test::ints(s.output_padding)},
-                                   {"groups", s.groups}};
+  std::vector<test::Argument> args = arguments_of(s, x, w);
   REQUIRE(test::call("aten.convolution.default", args, {y.tensor()}, threads).ok());
   args.insert(args.end(), {{"grad_output", dy}, {"output_mask", test::ints({1, 1, 0})}});
   REQUIRE(test::call("aten.convolution_backward.default", args, {dx.tensor(), dw.tensor(), Tensor()}, threads).ok());
