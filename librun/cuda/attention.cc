@@ -102,12 +102,17 @@ std::optional<FlashTensor> flash_tensor(const Tensor& t, int64_t batches) {
   return FlashTensor{t.as<uint16_t>(), t.dim(0) == 1 ? 0 : t.step(0), t.step(1), t.step(2)};
 }
 
+// Whether 8 numbers of any row lie in 16 bytes.
+bool has_runs(const FlashTensor& t) {
+  return t.batch % 8 == 0 && t.head % 8 == 0 && t.row % 8 == 0 && reinterpret_cast<uintptr_t>(t.data) % 16 == 0;
+}
+
 std::optional<FlashArgs> flash_args(const cpu::Attention& a) {
   const auto query = flash_tensor(a.query, a.batch()), key = flash_tensor(a.key, a.batch()),
              value = flash_tensor(a.value, a.batch());
   const int64_t depth = a.query.dim(3);
   if (!query || !key || !value || !a.mask.is_none() || a.dropout || depth != a.value.dim(3) || depth > kFlashDepth ||
-      depth % 2 != 0)
+      depth % 2 != 0 || !(static_cast<float>(a.scale) > 0))
     return std::nullopt;
   if (a.query.elements() == 0 || a.key.elements() == 0) return std::nullopt;
   FlashArgs args;
@@ -122,15 +127,26 @@ std::optional<FlashArgs> flash_args(const cpu::Attention& a) {
   args.depth = static_cast<int32_t>(depth);
   args.scale = static_cast<float>(a.scale);
   args.causal = a.causal;
+  args.has_runs = depth % 8 == 0 && has_runs(*query) && has_runs(*key) && has_runs(*value);
   return args;
 }
 
-int64_t flash_blocks(const FlashArgs& args, int64_t heads, int64_t rows) {
-  return args.batches * heads * ((rows + kFlashRows - 1) / kFlashRows);
+int64_t flash_blocks(const FlashArgs& args, int64_t heads, int64_t rows, int tiles) {
+  return args.batches * heads * ((rows + flash_rows(tiles) - 1) / flash_rows(tiles));
 }
 
-const char* flash_name(const FlashArgs& args, const char* of_64, const char* of_128) {
-  return args.depth <= 64 ? of_64 : of_128;
+// A kernel over the queries: 32 of them a warp are read fewer times, if there are blocks enough for every multiprocessor.
+struct FlashKernel {
+  const char *of_64, *of_64_wide, *of_128;
+};
+
+void launch_over_queries(Device& device, const FlashKernel& kernel, const FlashArgs& args) {
+  constexpr int64_t kManyBlocks = 256;
+  const bool is_wide = args.depth <= 64 && flash_blocks(args, args.heads, args.queries, 2) >= kManyBlocks;
+  device.launch(args.depth > 64 ? kernel.of_128
+                : is_wide       ? kernel.of_64_wide
+                                : kernel.of_64,
+                flash_blocks(args, args.heads, args.queries, is_wide ? 2 : 1), args);
 }
 
 // False: not for these, and nothing has been done.
@@ -144,8 +160,7 @@ bool flash_forward(KernelCall& call, const cpu::Attention& a, const cpu::Attenti
     sums = backend_of(call).scratch(DType::f32, std::array{args->batches, args->heads, args->queries});
     args->sums = sums.as<float>();
   }
-  device_of(call).launch(flash_name(*args, "flash_forward_64", "flash_forward_128"),
-                         flash_blocks(*args, args->heads, args->queries), *args);
+  launch_over_queries(device_of(call), {"flash_forward_64", "flash_forward_64_wide", "flash_forward_128"}, *args);
   if (!sums.is_none()) {
     Tensor to = first_three(result.logsumexp);
     to.shape[2] = args->queries;  // there may be room for more
@@ -175,6 +190,7 @@ bool flash_backward(KernelCall& call, const cpu::Attention& a, const cpu::Attent
   if (!out || !grad_out || !query || !key || !value) return false;
   args->out = *out;
   args->grad_out = *grad_out;
+  args->has_runs &= has_runs(*grad_out);
   const std::array<int64_t, 3> rows = {args->batches, args->heads, args->queries};
   const Tensor sums = backend_of(call).scratch(DType::f32, rows), delta = backend_of(call).scratch(DType::f32, rows);
   Tensor given = first_three(g.logsumexp);
@@ -187,13 +203,13 @@ bool flash_backward(KernelCall& call, const cpu::Attention& a, const cpu::Attent
   if (!key->wanted.is_none() || !value->wanted.is_none()) {
     if (!key->wanted.is_none()) args->grad_key = *flash_tensor(key->written, a.batch());
     if (!value->wanted.is_none()) args->grad_value = *flash_tensor(value->written, a.batch());
-    device.launch(flash_name(*args, "flash_backward_keys_64", "flash_backward_keys_128"),
-                  flash_blocks(*args, args->heads / args->group, args->keys), *args);
+    device.launch(args->depth <= 64 ? "flash_backward_keys_64" : "flash_backward_keys_128",
+                  flash_blocks(*args, args->heads / args->group, args->keys, 1), *args);
   }
   if (!query->wanted.is_none()) {
     args->grad_query = *flash_tensor(query->written, a.batch());
-    device.launch(flash_name(*args, "flash_backward_queries_64", "flash_backward_queries_128"),
-                  flash_blocks(*args, args->heads, args->queries), *args);
+    launch_over_queries(
+        device, {"flash_backward_queries_64", "flash_backward_queries_64_wide", "flash_backward_queries_128"}, *args);
   }
   for (const FlashGradient* one : {&*query, &*key, &*value})
     if (!one->wanted.is_none() && one->written.data != one->wanted.data)

@@ -14,6 +14,15 @@ namespace {
 
 using Along = MatmulArgs::Along;
 
+// How many of the numbers that lie side by side begin at multiples of their bytes, wherever a line of them begins.
+int32_t run_of(const Tensor& t, int64_t group, int64_t line) {
+  for (int32_t run : {8, 2})
+    if (group % run == 0 && line % run == 0 &&
+        reinterpret_cast<uintptr_t>(t.data) % (2 * static_cast<size_t>(run)) == 0)
+      return run;
+  return 1;
+}
+
 // [groups, rows, columns] or [rows, columns], for which all groups have the same; turned: columns and rows have changed
 // places.
 GroupedMatrix matrix(const Tensor& t, bool turned) {
@@ -22,8 +31,15 @@ GroupedMatrix matrix(const Tensor& t, bool turned) {
   m.group = t.rank == 3 ? t.step(0) : 0;
   m.row = t.step(turned ? -1 : -2);
   m.column = t.step(turned ? -2 : -1);
-  m.has_pairs = m.column == 1 && m.row % 2 == 0 && m.group % 2 == 0 && reinterpret_cast<uintptr_t>(t.data) % 4 == 0;
+  m.lies = m.row == 1 && m.column != 1 ? Lies::turned : Lies::straight;
+  if (m.lies == Lies::turned) m.run = run_of(t, m.group, m.column);
+  else if (m.column == 1) m.run = run_of(t, m.group, m.row);
   return m;
+}
+
+const char* tiles_by(Lies left, Lies right) {
+  if (left == Lies::straight) return right == Lies::straight ? "grouped_tiles" : "grouped_tiles_right";
+  return right == Lies::straight ? "grouped_tiles_left" : "grouped_tiles_both";
 }
 
 int64_t group_tiles(int64_t size) { return (size + kGroupedTile - 1) / kGroupedTile; }
@@ -44,7 +60,7 @@ void multiply_by_tiles(KernelCall& call, const Tensor& a, const Tensor& b, const
   // A group has at most one tile that is not full.
   const int64_t groups = ends.dim(0), rows = group_tiles(args.rows);
   const int64_t tiles = args.along_depth ? groups * rows : args.rows / kGroupedTile + groups;
-  device_of(call).launch("grouped_tiles", tiles * group_tiles(args.columns), args);
+  device_of(call).launch(tiles_by(args.a.lies, args.b.lies), tiles * group_tiles(args.columns), args);
 }
 
 Tensor with_groups(const Tensor& t) {

@@ -226,22 +226,6 @@ graph rank *
   output %db
 '''
 
-# Attention of bf16, forward and backward: more rows than a tile, and rows that are cut off.
-ATTENTION = '''sg 1.0
-graph rank *
-  input %q : bf16[2, 4, 150, DEPTH] "q"
-  input %k : bf16[2, 4, KEYS, DEPTH] "k"
-  input %v : bf16[2, 4, KEYS, DEPTH] "v"
-  input %g : bf16[2, 4, 150, DEPTH] "g"
-  %o, %l = aten._scaled_dot_product_flash_attention_for_cpu(%q, %k, %v, 0.0, CAUSAL)
-  %dq, %dk, %dv = aten._scaled_dot_product_flash_attention_for_cpu_backward(%g, %q, %k, %v, %o, %l, 0.0, CAUSAL)
-  output %o
-  output %l
-  output %dq
-  output %dk
-  output %dv
-'''
-
 # Attention of f32 under a mask by which some queries see nothing, forward and backward.
 MASKED = '''sg 1.0
 graph rank *

@@ -22,8 +22,9 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 from graphs import (  # noqa: E402
-    ATTENTION, BIASED, BY_HOST, CLASS_GRADIENT, CLASSES, COLLECTIVES, DROPOUT, FLEX, HALVES, LONG_SUMS, MASKED, PICK, PRODUCTS, RECORDED, SAME_BITS, SHARED_WORK)
+    BIASED, BY_HOST, CLASS_GRADIENT, CLASSES, COLLECTIVES, DROPOUT, FLEX, HALVES, LONG_SUMS, MASKED, PICK, PRODUCTS, RECORDED, SAME_BITS, SHARED_WORK)
 from harness import TRACES, skip  # noqa: E402
+from attention_cases import AttentionCases  # noqa: E402
 from copy_cases import CopyCases  # noqa: E402
 from ctc_cases import CtcCases  # noqa: E402
 from fusion_cases import FusionCases  # noqa: E402
@@ -400,25 +401,11 @@ class Tests:
             self.expect('long sums by parts', list(counts.values()) != [2, 3, 1] and str(counts))
 
     def attention(self, at):
-        rng = random.Random(11)
-        for depth, keys, causal in ((64, 150, 'true'), (128, 70, 'false'), (40, 90, 'true')):
-            graph, inputs, out, log = at('attention.txt'), at('attention.safetensors'), at('attention.out'), at('kernels')
-            with open(graph, 'w', encoding='utf-8') as f:
-                f.write(ATTENTION.replace('DEPTH', str(depth)).replace('KEYS', str(keys)).replace('CAUSAL', causal))
-            safetensors(inputs,
-                        {name: ('BF16', (2, 4, rows, depth), bf16([rng.gauss(0, 1) for _ in range(8 * rows * depth)]))
-                                 for name, rows in (('q', 150), ('k', keys), ('v', keys), ('g', 150))})
-            run = [self.tool('sg-run'), '-q', graph, '--inputs', inputs]
-            status, text = self.run([*run, '--outputs', out])
-            self.expect(f'attention {depth}: the processor', status and f'exit {status}: {text}')
-            status, text = self.run([*run, '--backend', 'cuda', '--expect', out, '--rtol', '0.02', '--atol', '0.02'],
-                                    {'SG_STUB_KERNELS': log})
-            self.expect(f'attention {depth} x {keys}', status and f'exit {status}: {text}')
-            if self.args.stub:
-                with open(log, encoding='utf-8') as f:
-                    names = {line.strip() for line in f if line.startswith('flash')}
-                os.remove(log)
-                self.expect(f'attention {depth} by tiles', len(names) != 4 and str(names))
+        AttentionCases(self, at, bf16).run()
+
+    def attention_by_lanes(self, at):
+        if 'SG_STUB_LANES' in {**os.environ, **self.env}:
+            AttentionCases(self, at, bf16).run_lanes()
 
     def masked(self, at):
         rng = random.Random(3)
@@ -644,7 +631,7 @@ class Tests:
             print(f'lanes {order}:')
             self.env = {**kept, 'LD_LIBRARY_PATH': self.args.lanes + ':' + kept['LD_LIBRARY_PATH'],
                         'SG_STUB_LANES': order}
-            for case in ('same_bits', 'shared_work', 'long_sums', 'sorts_by_lanes', 'ctc_by_lanes', 'groups_by_lanes', 'attention', 'masked', 'dropout', 'flex'):
+            for case in ('same_bits', 'shared_work', 'long_sums', 'sorts_by_lanes', 'ctc_by_lanes', 'groups_by_lanes', 'attention_by_lanes', 'masked', 'dropout', 'flex'):
                 self.case(case, at)
             if self.args.vectors:
                 self.conformance(at, 3 * self.args.every)
@@ -727,7 +714,7 @@ def main():
         at = lambda name: os.path.join(folder, name)
         prepare(at)
         for case in ('usage', 'absent', 'same_bits', 'products', 'shared_work', 'collectives', 'splits', 'faults', 'split_faults', 'failing_calls', 'chains', 'fusion', 'recording',
-                     'long_sums', 'sorts', 'sets', 'segments', 'samples', 'halves', 'losses', 'class_gradients', 'sorts_by_lanes', 'ctc', 'ctc_by_lanes', 'groups', 'groups_by_lanes', 'attention', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
+                     'long_sums', 'sorts', 'sets', 'segments', 'samples', 'halves', 'losses', 'class_gradients', 'sorts_by_lanes', 'ctc', 'ctc_by_lanes', 'groups', 'groups_by_lanes', 'attention', 'attention_by_lanes', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
                      'lanes', 'guarded', 'captures'):
             if case in args.without:
                 print(f'SKIPPED {case}: this build goes without it')

@@ -26,6 +26,7 @@
 #ifdef __CUDACC__
 #define SG_FN __device__ __forceinline__
 #define SG_UNROLL _Pragma("unroll")  // so that arrays of a lane are registers
+#define SG_UNROLL_BY_8 _Pragma("unroll 8")
 #else
 #include <array>
 #include <cstdlib>
@@ -34,6 +35,7 @@
 #include <vector>
 #define SG_FN inline
 #define SG_UNROLL
+#define SG_UNROLL_BY_8
 #endif
 
 #if defined(__CUDACC__) || defined(SG_LANE_KERNELS)

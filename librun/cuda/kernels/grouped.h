@@ -1,11 +1,13 @@
 // Products of groups by tiles, bf16 in, f32 summed: where a group begins and ends is read from memory, so the host never
-// waits for it. A block has a tile of one group's product, a warp 16 of its rows; see tile.h.
+// waits for it. A block has a tile of one group's product, a warp 64 x 32 of it; see tile.h. While a step along the depth
+// is multiplied, the next one is on its way (async.h).
 //
 // Groups lie along the rows of `a` and `to`, a matrix of `b` each (groups of columns are the same, all three turned), or
 // along the depth, a matrix of `to` each. Which tile of which group a block has, it finds by counting the tiles of the
 // groups before it; there are as many blocks as there can be tiles.
 #pragma once
 
+#include "librun/cuda/kernels/async.h"
 #include "librun/cuda/kernels/tile.h"
 
 namespace sg::cuda {
@@ -13,7 +15,8 @@ namespace sg::cuda {
 struct GroupedMatrix {
   uint16_t* data = nullptr;
   int64_t group = 0, row = 0, column = 0;  // strides; of what all groups share, none from group to group
-  bool has_pairs = false;                  // columns lie side by side, and numbers 2 n and 2 n + 1 of a row in one word
+  Lies lies = Lies::straight;              // turned: numbers of a column lie side by side, and not those of a row
+  int32_t run = 1;                         // 8 or 2: so many of those side by side begin at multiples of their bytes
 };
 
 struct GroupedArgs {
@@ -25,7 +28,8 @@ struct GroupedArgs {
 };
 
 inline constexpr int kGroupedTile = 128, kGroupedStep = 32;  // rows and columns of a tile; of the depth at a time
-static_assert(kGroupedTile == kTileRows * kWarps);
+inline constexpr int kGroupedWarpRows = 64, kGroupedWarpColumns = 32;  // of the tile
+static_assert(kGroupedTile / kGroupedWarpRows * (kGroupedTile / kGroupedWarpColumns) == kWarps);
 
 // Part of one group: rows [first, end) of a and to, columns from `column` on, along [begin, stop) of the depth. As it is
 // here, nothing.
@@ -56,61 +60,97 @@ SG_FN GroupedPart grouped_part(const GroupedArgs& args, int64_t block) {
   return {};
 }
 
-// Rows [first, end) and columns [begin, begin + kGroupedStep) up to `stop`, zeros outside, to [kGroupedTile][step].
-SG_FN void grouped_load(const Block& block, const GroupedMatrix& m, int64_t group, int64_t first, int64_t end,
-                        int64_t begin, int64_t stop, uint16_t* to, int step) {
+// An operand of a step in shared memory: [kLines][kStride], rows of the depth or, turned, columns.
+template <Lies kLies>
+struct GroupedStage {
+  static constexpr int kLines = kLies == Lies::straight ? kGroupedTile : kGroupedStep;
+  static constexpr int kLine = kLies == Lies::straight ? kGroupedStep : kGroupedTile;
+  static constexpr int kStride = kLine + 8;
+  uint16_t numbers[kLines * kStride];
+};
+
+// Rows [row, row_end) and columns [begin, stop) of an operand to its stage, zeros outside: on their way.
+template <Lies kLies>
+SG_FN void grouped_load(const Block& block, const GroupedMatrix& m, int64_t group, int64_t row, int64_t row_end,
+                        int64_t begin, int64_t stop, GroupedStage<kLies>& stage) {
+  using Stage = GroupedStage<kLies>;
+  constexpr bool kTurned = kLies == Lies::turned;
+  const int64_t across = kTurned ? m.column : m.row,
+                along = kTurned ? m.row : m.column;  // from line to line, in a line
+  const int64_t line = kTurned ? begin : row, line_end = kTurned ? stop : row_end;
+  const int64_t first = kTurned ? row : begin, end = kTurned ? row_end : stop;
   const uint16_t* from = m.data + group * m.group;
+  const int run = first % m.run == 0 ? m.run : m.run == 8 && first % 2 == 0 ? 2 : 1;
   block.each([&](int lane) {
-    if (m.has_pairs && begin % 2 == 0) {
-      for (int i = lane; i < kGroupedTile * (kGroupedStep / 2); i += kLanes) {
-        const int row = i / (kGroupedStep / 2), column = i % (kGroupedStep / 2) * 2;
-        const int64_t r = first + row, c = begin + column;
-        uint32_t both = 0;
-        if (r < end && c + 1 < stop) both = *reinterpret_cast<const uint32_t*>(from + r * m.row + c);
-        else if (r < end && c < stop) both = from[r * m.row + c];
-        *reinterpret_cast<uint32_t*>(to + row * step + column) = both;
+    for (int i = lane; i < Stage::kLines * (Stage::kLine / 8); i += kLanes) {
+      const int l = i / (Stage::kLine / 8), c = i % (Stage::kLine / 8) * 8;
+      const int64_t left = line + l < line_end ? end - first - c : 0;
+      const int there = left > 8 ? 8 : left > 0 ? static_cast<int>(left) : 0;  // of 8 numbers
+      const uint16_t* source = there > 0 ? from + (line + l) * across + (first + c) * along : from;
+      uint16_t* to = stage.numbers + l * Stage::kStride + c;
+      if (run == 8) {
+        copy_async<16>(to, source, 2 * there);
+      } else if (run == 2) {
+        for (int j = 0; j < 8; j += 2)
+          copy_async<4>(to + j, there > j ? source + j : from, there > j + 1 ? 4 : there > j ? 2 : 0);
+      } else {
+        SG_UNROLL for (int j = 0; j < 8; ++j) to[j] = there > j ? source[j * along] : uint16_t{0};
       }
-      return;
-    }
-    const bool rows_first = m.row == 1;  // neighbouring lanes read neighbours
-    for (int i = lane; i < kGroupedTile * kGroupedStep; i += kLanes) {
-      const int row = rows_first ? i % kGroupedTile : i / kGroupedStep;
-      const int column = rows_first ? i / kGroupedTile : i % kGroupedStep;
-      const int64_t r = first + row, c = begin + column;
-      to[row * step + column] = r < end && c < stop ? from[r * m.row + c * m.column] : uint16_t{0};
     }
   });
 }
 
-SG_KERNEL(grouped_tiles, GroupedArgs) {
-  constexpr int kStep = kGroupedStep + 8;  // of rows in shared memory: no two of a warp's reads meet in one bank
-  SG_SHARED(uint16_t, left, kGroupedTile * kStep);
-  SG_SHARED(uint16_t, right, kGroupedTile * kStep);
+template <Lies kLeft, Lies kRight>
+SG_FN void grouped_product(Block& block, const GroupedArgs& args) {
+  using Left = GroupedStage<kLeft>;
+  using Right = GroupedStage<kRight>;
+  using Sums = Tile<kGroupedWarpRows / kTileRows, kGroupedWarpColumns / 8>;
+  constexpr int kWide = kGroupedTile / kGroupedWarpColumns;
+  SG_SHARED(Left, left, 2);
+  SG_SHARED(Right, right, 2);
   const GroupedPart part = grouped_part(args, block.index());
-  Warps<Tile<kGroupedTile / 8>> sums;
-  block.warps(sums, [&](int, Tile<kGroupedTile / 8>& sum) { sum.fill(0); });
-  for (int64_t k = part.begin; k < part.stop; k += kGroupedStep) {
-    grouped_load(block, args.a, part.group, part.first, part.end, k, part.stop, left, kStep);
-    grouped_load(block, args.b, part.group, part.column, args.columns, k, part.stop, right, kStep);
-    block.sync();
-    block.warps(sums, [&](int warp, Tile<kGroupedTile / 8>& sum) {
-      const uint16_t* own = left + warp * kTileRows * kStep;
-      for (int i = 0; i < kGroupedStep; i += 16) {
-        const LeftTile tile = load_left(
-            [&](int row, int column) { return *reinterpret_cast<const uint32_t*>(own + row * kStep + i + column); });
-        multiply_tile(sum, tile, right, kStep, i);
-      }
+  auto load = [&](int64_t k, int stage) {
+    grouped_load(block, args.a, part.group, part.first, part.end, k, part.stop, left[stage]);
+    grouped_load(block, args.b, part.group, part.column, args.columns, k, part.stop, right[stage]);
+  };
+  if (part.begin < part.stop) load(part.begin, 0);
+  Warps<Sums> sums;
+  block.warps(sums, [&](int, Sums& sum) { sum.fill(0); });
+  int stage = 0;
+  for (int64_t k = part.begin; k < part.stop; k += kGroupedStep, stage ^= 1) {
+    wait_for_copies();
+    block.sync();  // this stage is there, and all have done with the other
+    if (k + kGroupedStep < part.stop) load(k + kGroupedStep, stage ^ 1);
+    block.warps(sums, [&](int warp, Sums& sum) {
+      const int row = warp / kWide * kGroupedWarpRows, column = warp % kWide * kGroupedWarpColumns;
+      SG_UNROLL for (int i = 0; i < kGroupedStep; i += 16) multiply_tile<kRight>(
+          sum, shared_left<kLeft, kGroupedWarpRows / kTileRows>(left[stage].numbers, Left::kStride, row, i),
+          right[stage].numbers, Right::kStride, i, column);
     });
-    block.sync();
   }
   uint16_t* to = args.to.data + part.group * args.to.group;
-  block.warps(sums, [&](int warp, Tile<kGroupedTile / 8>& sum) {
-    const int64_t first = part.first + warp * kTileRows;
-    sum.each([&](int row, int column, float& x) {
-      if (first + row < part.end && part.column + column < args.columns)
-        to[(first + row) * args.to.row + (part.column + column) * args.to.column] = to_brain(x);
+  const bool in_pairs = args.to.lies == Lies::straight && args.to.run > 1;
+  block.warps(sums, [&](int warp, Sums& sum) {
+    const int64_t first = part.first + warp / kWide * kGroupedWarpRows;
+    const int64_t left_column = part.column + warp % kWide * kGroupedWarpColumns;
+    sum.each_pair([&](int row, int column, uint32_t both) {
+      const int64_t r = first + row, c = left_column + column;
+      if (r >= part.end || c >= args.columns) return;
+      uint16_t* at = to + r * args.to.row + c * args.to.column;
+      if (in_pairs && c + 1 < args.columns) {
+        *reinterpret_cast<uint32_t*>(at) = both;
+        return;
+      }
+      *at = static_cast<uint16_t>(both);
+      if (c + 1 < args.columns) at[args.to.column] = static_cast<uint16_t>(both >> 16);
     });
   });
 }
+
+// By which operands are turned.
+SG_KERNEL(grouped_tiles, GroupedArgs) { grouped_product<Lies::straight, Lies::straight>(block, args); }
+SG_KERNEL(grouped_tiles_left, GroupedArgs) { grouped_product<Lies::turned, Lies::straight>(block, args); }
+SG_KERNEL(grouped_tiles_right, GroupedArgs) { grouped_product<Lies::straight, Lies::turned>(block, args); }
+SG_KERNEL(grouped_tiles_both, GroupedArgs) { grouped_product<Lies::turned, Lies::turned>(block, args); }
 
 }  // namespace sg::cuda

@@ -1,8 +1,11 @@
-// Products of small matrices by warps: 16 rows of a warp times columns in the block's shared memory, bf16 in, f32
-// summed.
+// Products of small matrices by warps: rows of a warp times what lies in the block's shared memory, bf16 in, f32 summed.
 //
-// A Tile<N> is 16 x 8N numbers of one warp; on a device they are spread over its lanes as mma.m16n8k16 has them: lane l
-// has rows l/4 and l/4 + 8, columns 2 (l % 4) and the next one of every 8. A processor has them as they are.
+// A Tile<R, N> is 16 R x 8 N numbers of one warp; on a device they are spread over its lanes as mma.m16n8k16 has them:
+// lane l has rows l/4 and l/4 + 8 of every 16, columns 2 (l % 4) and the next one of every 8. A processor has them as
+// they are.
+//
+// Shared  Operands lie in rows `step` numbers apart, an odd multiple of 8: a lane reads 16 bytes of a row, and no two of
+//         the 8 that read at once meet in a bank.
 #pragma once
 
 #include "librun/cuda/kernels/view.h"
@@ -11,63 +14,109 @@ namespace sg::cuda {
 
 inline constexpr int kTileRows = 16, kWarps = kLanes / 32;
 
-SG_FN uint32_t pair_of(uint16_t low, uint16_t high) { return low | static_cast<uint32_t>(high) << 16; }
+// How an operand lies: its rows as rows, or as columns.
+enum class Lies : uint8_t { straight, turned };
 
-// 16 x 16 of the left operand.
 #ifdef SG_BY_LANES
 
+SG_FN int lane_of_warp() { return static_cast<int>(threadIdx.x % 32); }
+SG_FN int lane_row() { return lane_of_warp() / 4; }
+SG_FN int lane_column() { return 2 * (lane_of_warp() % 4); }
+
+// Two numbers as neighbours in memory; nearest, ties to even.
+SG_FN uint32_t brain_pair(float low, float high) {
+#ifdef __CUDACC__
+  uint32_t both;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  return both;
+#else
+  return to_brain(low) | static_cast<uint32_t>(to_brain(high)) << 16;
+#endif
+}
+
+// 16 R x 16 of the left operand.
+template <int R>
 struct LeftTile {
-  uint32_t v[4];
+  uint32_t v[R][4];
 };
 
-SG_FN int lane_row() { return static_cast<int>(threadIdx.x % 32 / 4); }
-SG_FN int lane_column() { return 2 * static_cast<int>(threadIdx.x % 4); }
-
-template <int N>
+template <int R, int N>
 struct Tile {
-  float v[N][4];
+  float v[R][N][4];
 
   SG_FN void fill(float x) {
-#pragma unroll
-    for (int n = 0; n < N; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) v[n][i] = x;
+    each([&](int, int, float& y) { y = x; });
   }
   // f(row, column, number) for the numbers of this lane.
   template <class F>
   SG_FN void each(const F& f) {
 #pragma unroll
-    for (int n = 0; n < N; ++n)
+    for (int r = 0; r < R; ++r)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) f(lane_row() + i / 2 * 8, n * 8 + lane_column() + i % 2, v[n][i]);
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          f(r * kTileRows + lane_row() + i / 2 * 8, n * 8 + lane_column() + i % 2, v[r][n][i]);
+  }
+  // f(row, column, both): bf16 numbers of that column and the next, as they lie in memory.
+  template <class F>
+  SG_FN void each_pair(const F& f) {
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; i += 2)
+          f(r * kTileRows + lane_row() + i / 2 * 8, n * 8 + lane_column(), brain_pair(v[r][n][i], v[r][n][i + 1]));
   }
   // Columns 16 k to 16 k + 15 as a left operand, rounded to bf16.
-  SG_FN LeftTile left(int k) const {
-    const float(&a)[4] = v[2 * k], (&b)[4] = v[2 * k + 1];
-    return {{pair_of(to_brain(a[0]), to_brain(a[1])), pair_of(to_brain(a[2]), to_brain(a[3])),
-             pair_of(to_brain(b[0]), to_brain(b[1])), pair_of(to_brain(b[2]), to_brain(b[3]))}};
+  SG_FN LeftTile<R> left(int k) const {
+    LeftTile<R> out;
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float* two = v[r][2 * k + i / 2] + i % 2 * 2;
+        out.v[r][i] = brain_pair(two[0], two[1]);
+      }
+    return out;
   }
 };
 
-// A number for each of a warp's 16 rows: a lane keeps those of its two.
+// A number for each of a warp's rows: a lane keeps those of its own.
+template <int R>
 struct RowNumbers {
-  float v[2];
-  SG_FN void fill(float x) { v[0] = v[1] = x; }
+  float v[2 * R];
+  SG_FN void fill(float x) {
+#pragma unroll
+    for (int i = 0; i < 2 * R; ++i) v[i] = x;
+  }
   SG_FN float& at(int row) { return v[row / 8]; }
 };
 
-// op over the columns of each row.
-template <int N, class Op>
-SG_FN RowNumbers reduce_tile(Tile<N>& t, float start, const Op& op) {
-  RowNumbers out;
-  out.fill(start);
-  t.each([&](int row, int, float& x) { out.at(row) = op(out.at(row), x); });
+// Lanes share a row by fours: op over what they have of it.
+template <int R, class Op>
+SG_FN void join_lanes(RowNumbers<R>& x, const Op& op) {
 #pragma unroll
-  for (int i = 0; i < 2; ++i)
+  for (int i = 0; i < 2 * R; ++i)
 #pragma unroll
     for (int distance = 1; distance < 4; distance *= 2)
-      out.v[i] = op(out.v[i], __shfl_xor_sync(0xffffffffu, out.v[i], distance));
-  return out;
+      x.v[i] = op(x.v[i], __shfl_xor_sync(0xffffffffu, x.v[i], distance));
+}
+
+// Whether it holds for any lane of the warp: so that all take the same way.
+SG_FN bool holds_for_any(bool x) { return __any_sync(0xffffffffu, x); }
+
+// f(row) wherever a row's number is kept.
+template <int R, class F>
+SG_FN void each_row_kept(const F& f) {
+#pragma unroll
+  for (int i = 0; i < 2 * R; ++i) f(lane_row() + 8 * i);
+}
+// f(row) once for each row of the warp.
+template <int R, class F>
+SG_FN void each_row(const F& f) {
+  if (lane_column() == 0) each_row_kept<R>(f);
 }
 
 // What warp `warp` keeps.
@@ -76,87 +125,133 @@ SG_FN T& of_warp(T& kept, int) {
   return kept;
 }
 
-// f(row) once for each row of the warp.
-template <class F>
-SG_FN void each_row(const F& f) {
-  if (threadIdx.x % 4 == 0) f(lane_row()), f(lane_row() + 8);
-}
-// f(row) wherever a row's number is kept.
-template <class F>
-SG_FN void each_row_kept(const F& f) {
-  f(lane_row()), f(lane_row() + 8);
-}
-
-// Rows of bf16 numbers `step` apart: pair(row, column) gives those at column and column + 1.
-template <class Pair>
-SG_FN LeftTile load_left(const Pair& pair) {
-  const int r = lane_row(), c = lane_column();
-  return {{pair(r, c), pair(r + 8, c), pair(r, c + 8), pair(r + 8, c + 8)}};
-}
-
-SG_FN void mma(float (&c)[4], const LeftTile& a, uint32_t b0, uint32_t b1) {
+// Four matrices of 8 x 8 in shared memory: lane l names row l % 8 of matrix l / 8, and gets of each matrix what mma wants
+// of an operand, or of one that is turned.
+template <Lies kLies>
+SG_FN void load_matrices(const uint16_t* row, uint32_t (&out)[4]) {
 #ifdef __CUDACC__
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a.v[0]), "r"(a.v[1]), "r"(a.v[2]), "r"(a.v[3]), "r"(b0), "r"(b1));
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  if constexpr (kLies == Lies::straight)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(at));
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(at));
 #else
-  ::lanes::mma_16x8x16(c, a.v, b0, b1);
+  ::lanes::load_matrices(row, kLies == Lies::turned, out);
 #endif
 }
 
-// t[:, 8n ..] += a @ b, b's column j being the row `first + 8 n + j` of bf16 numbers at `memory`, `step` apart, from
-// `k` on.
-template <int N>
-SG_FN void multiply_tile(Tile<N>& t, const LeftTile& a, const uint16_t* memory, int step, int k) {
+SG_FN void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+#ifdef __CUDACC__
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+  ::lanes::mma_16x8x16(c, a, b0, b1);
+#endif
+}
+
+// Rows of bf16 numbers wherever they are: pair(row, column) gives those at column and column + 1.
+template <int R, class Pair>
+SG_FN LeftTile<R> load_left(const Pair& pair) {
+  LeftTile<R> out;
 #pragma unroll
-  for (int n = 0; n < N; ++n) {
-    const uint16_t* at = memory + (n * 8 + lane_row()) * step + k + lane_column();
-    const uint32_t b0 = *reinterpret_cast<const uint32_t*>(at), b1 = *reinterpret_cast<const uint32_t*>(at + 8);
-    mma(t.v[n], a, b0, b1);
+  for (int r = 0; r < R; ++r)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) out.v[r][i] = pair(r * kTileRows + lane_row() + i % 2 * 8, lane_column() + i / 2 * 8);
+  return out;
+}
+
+// Rows `row` to row + 16 R - 1 of shared memory, columns k to k + 15.
+template <Lies kLies, int R>
+SG_FN LeftTile<R> shared_left(const uint16_t* memory, int step, int row, int k) {
+  const int matrix = lane_of_warp() / 8, line = lane_of_warp() % 8;
+  LeftTile<R> out;
+#pragma unroll
+  for (int r = 0; r < R; ++r) {
+    const int down = row + r * kTileRows + matrix % 2 * 8, along = k + matrix / 2 * 8;
+    load_matrices<kLies>(
+        kLies == Lies::straight ? memory + (down + line) * step + along : memory + (along + line) * step + down,
+        out.v[r]);
+  }
+  return out;
+}
+
+// t += a @ b: b's column j is row `first + j` of the memory, from k on, or, turned, column `first + j`, from row k on.
+template <Lies kLies, int R, int N>
+SG_FN void multiply_tile(Tile<R, N>& t, const LeftTile<R>& a, const uint16_t* memory, int step, int k, int first = 0) {
+  static_assert(N % 2 == 0);
+  const int matrix = lane_of_warp() / 8, line = lane_of_warp() % 8;
+#pragma unroll
+  for (int n = 0; n < N; n += 2) {
+    const int across = first + (n + matrix / 2) * 8, along = k + matrix % 2 * 8;
+    uint32_t b[4];
+    load_matrices<kLies>(
+        kLies == Lies::straight ? memory + (across + line) * step + along : memory + (along + line) * step + across, b);
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      mma(t.v[r][n], a.v[r], b[0], b[1]);
+      mma(t.v[r][n + 1], a.v[r], b[2], b[3]);
+    }
   }
 }
 
 #else
 
+template <int R>
 struct LeftTile {
-  float v[16][16];
+  float v[R * kTileRows][16];
 };
 
-template <int N>
+template <int R, int N>
 struct Tile {
-  float v[kTileRows][8 * N];
+  float v[R * kTileRows][8 * N];
 
   void fill(float x) {
-    for (auto& row : v)
-      for (float& y : row) y = x;
+    each([&](int, int, float& y) { y = x; });
   }
   template <class F>
   void each(const F& f) {
-    for (int row = 0; row < kTileRows; ++row)
+    for (int row = 0; row < R * kTileRows; ++row)
       for (int column = 0; column < 8 * N; ++column) f(row, column, v[row][column]);
   }
-  LeftTile left(int k) const {
-    LeftTile out;
-    for (int row = 0; row < kTileRows; ++row)
+  template <class F>
+  void each_pair(const F& f) {
+    for (int row = 0; row < R * kTileRows; ++row)
+      for (int column = 0; column < 8 * N; column += 2)
+        f(row, column, to_brain(v[row][column]) | static_cast<uint32_t>(to_brain(v[row][column + 1])) << 16);
+  }
+  LeftTile<R> left(int k) const {
+    LeftTile<R> out;
+    for (int row = 0; row < R * kTileRows; ++row)
       for (int i = 0; i < 16; ++i) out.v[row][i] = from_brain(to_brain(v[row][16 * k + i]));
     return out;
   }
 };
 
+template <int R>
 struct RowNumbers {
-  float v[kTileRows];
+  float v[R * kTileRows];
   void fill(float x) {
     for (float& y : v) y = x;
   }
   float& at(int row) { return v[row]; }
 };
 
-template <int N, class Op>
-RowNumbers reduce_tile(Tile<N>& t, float start, const Op& op) {
-  RowNumbers out;
-  out.fill(start);
-  t.each([&](int row, int, float& x) { out.at(row) = op(out.at(row), x); });
-  return out;
+template <int R, class Op>
+void join_lanes(RowNumbers<R>&, const Op&) {}
+inline bool holds_for_any(bool x) { return x; }
+
+template <int R, class F>
+void each_row_kept(const F& f) {
+  for (int row = 0; row < R * kTileRows; ++row) f(row);
+}
+template <int R, class F>
+void each_row(const F& f) {
+  each_row_kept<R>(f);
 }
 
 template <class T>
@@ -164,19 +259,10 @@ T& of_warp(std::array<T, kWarps>& kept, int warp) {
   return kept[static_cast<size_t>(warp)];
 }
 
-template <class F>
-void each_row(const F& f) {
-  for (int row = 0; row < kTileRows; ++row) f(row);
-}
-template <class F>
-void each_row_kept(const F& f) {
-  for (int row = 0; row < kTileRows; ++row) f(row);
-}
-
-template <class Pair>
-LeftTile load_left(const Pair& pair) {
-  LeftTile out;
-  for (int row = 0; row < kTileRows; ++row)
+template <int R, class Pair>
+LeftTile<R> load_left(const Pair& pair) {
+  LeftTile<R> out;
+  for (int row = 0; row < R * kTileRows; ++row)
     for (int i = 0; i < 16; i += 2) {
       const uint32_t both = pair(row, i);
       out.v[row][i] = from_brain(static_cast<uint16_t>(both));
@@ -185,28 +271,51 @@ LeftTile load_left(const Pair& pair) {
   return out;
 }
 
-template <int N>
-void multiply_tile(Tile<N>& t, const LeftTile& a, const uint16_t* memory, int step, int k) {
-  for (int row = 0; row < kTileRows; ++row)
-    for (int column = 0; column < 8 * N; ++column) {
+template <Lies kLies, int R>
+LeftTile<R> shared_left(const uint16_t* memory, int step, int row, int k) {
+  LeftTile<R> out;
+  for (int r = 0; r < R * kTileRows; ++r)
+    for (int i = 0; i < 16; ++i)
+      out.v[r][i] =
+          from_brain(kLies == Lies::straight ? memory[(row + r) * step + k + i] : memory[(k + i) * step + row + r]);
+  return out;
+}
+
+template <Lies kLies, int R, int N>
+void multiply_tile(Tile<R, N>& t, const LeftTile<R>& a, const uint16_t* memory, int step, int k, int first = 0) {
+  for (int column = 0; column < 8 * N; ++column) {
+    float b[16];
+    for (int i = 0; i < 16; ++i)
+      b[i] = from_brain(kLies == Lies::straight ? memory[(first + column) * step + k + i]
+                                                : memory[(k + i) * step + first + column]);
+    for (int row = 0; row < R * kTileRows; ++row) {
       float sum = t.v[row][column];
-      for (int i = 0; i < 16; ++i) sum += a.v[row][i] * from_brain(memory[column * step + k + i]);
+      for (int i = 0; i < 16; ++i) sum += a.v[row][i] * b[i];
       t.v[row][column] = sum;
     }
+  }
 }
 
 #endif
 
-// a *= b * by, number by number.
-template <int N>
-SG_FN void times(Tile<N>& a, Tile<N>& b, float by) {
+// Columns of a tile, folded into the numbers of its rows; what lanes share of a row is still to be joined.
+template <int R, int N, class Op>
+SG_FN void fold_columns(RowNumbers<R>& into, Tile<R, N>& t, const Op& op) {
+  t.each([&](int row, int, float& x) { into.at(row) = op(into.at(row), x); });
+}
+
+// a *= b, number by number.
+template <int R, int N>
+SG_FN void times(Tile<R, N>& a, const Tile<R, N>& b) {
 #ifdef SG_BY_LANES
 #pragma unroll
-  for (int n = 0; n < N; ++n)
+  for (int r = 0; r < R; ++r)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) a.v[n][i] *= b.v[n][i] * by;
+    for (int n = 0; n < N; ++n)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) a.v[r][n][i] *= b.v[r][n][i];
 #else
-  a.each([&](int row, int column, float& x) { x *= b.v[row][column] * by; });
+  a.each([&](int row, int column, float& x) { x *= b.v[row][column]; });
 #endif
 }
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #if !defined(__x86_64__)
 #error "lanes change their stacks by code for x86-64"
@@ -46,9 +47,22 @@ constexpr size_t kKept = 6;  // registers that a change of stacks keeps
 
 enum class State : uint8_t { runs, meets_warp, meets_block, ended };
 
+// A copy to shared memory that nobody has waited for: `there` bytes, and zeros up to `bytes`.
+struct Copy {
+  void* to;
+  const void* from;
+  size_t bytes, there;
+
+  void make() const {
+    std::memset(to, 0, bytes);
+    std::memcpy(to, from, there);
+  }
+};
+
 struct Lane {
   void* stack = nullptr;
   State state = State::ended;
+  std::vector<Copy> copies = {};
 };
 
 // What the lanes of a warp hold out to each other. Those of this exchange and of the last one: a lane may be one ahead.
@@ -104,6 +118,15 @@ class Team {
   }
   unsigned word_of(unsigned mine, unsigned lane) { return exchange(words_, mine)[lane]; }
   const Fragments* fragments(const Fragments& mine) { return exchange(fragments_, mine); }
+  const uint16_t* const* rows(const uint16_t* mine) { return exchange(rows_, mine); }
+  void copy(const Copy& copy) {
+    if (is_down_) copy.make();
+    else lanes_[now_].copies.push_back(copy);
+  }
+  void finish_copies() {
+    for (const Copy& copy : lanes_[now_].copies) copy.make();
+    lanes_[now_].copies.clear();
+  }
 
  private:
   static void enter();
@@ -112,7 +135,7 @@ class Team {
     auto* top = reinterpret_cast<void**>(stacks_ + (lane + 1) * kStackBytes) - 2;  // as a call leaves it
     *top = reinterpret_cast<void*>(&Team::enter);
     for (size_t i = 1; i <= kKept; ++i) top[-static_cast<ptrdiff_t>(i)] = nullptr;
-    lanes_[lane] = {top - kKept, State::runs};
+    lanes_[lane] = {top - kKept, State::runs, {}};
   }
 
   // Until all its lanes have ended or wait for the block.
@@ -156,6 +179,7 @@ class Team {
   Lane lanes_[kCount];
   Exchange<unsigned> words_[kWarpCount];
   Exchange<Fragments> fragments_[kWarpCount];
+  Exchange<const uint16_t*> rows_[kWarpCount];
 };
 
 Team& team() {
@@ -198,5 +222,27 @@ void mma_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1
     c[i] = sum;
   }
 }
+
+// Where PTX has what ldmatrix reads: row r of matrix j begins where lane 8 j + r says. A lane gets, of each matrix, the
+// numbers of row lane / 4 in columns 2 (lane % 4) on; of one that is turned, those of column lane / 4 in rows 2 (lane % 4)
+// on.
+void load_matrices(const uint16_t* row, bool turned, uint32_t (&out)[4]) {
+  if (reinterpret_cast<uintptr_t>(row) % 16 != 0)
+    std::fputs("a row of ldmatrix is not aligned\n", stderr), std::abort();
+  const unsigned lane = threadIdx.x % kWarp, line = lane / 4, two = 2 * (lane % 4);
+  const uint16_t* const* rows = team().rows(row);
+  for (unsigned j = 0; j < 4; ++j) {
+    const uint16_t *low = rows[8 * j + (turned ? two : line)], *high = rows[8 * j + (turned ? two + 1 : line)];
+    out[j] = low[turned ? line : two] | static_cast<uint32_t>(high[turned ? line : two + 1]) << 16;
+  }
+}
+
+void copy_async(void* to, const void* from, int bytes, int there) {
+  const auto size = static_cast<uintptr_t>(bytes);
+  if (reinterpret_cast<uintptr_t>(to) % size != 0 || reinterpret_cast<uintptr_t>(from) % size != 0 || there > bytes)
+    std::fputs("a copy to shared memory is not aligned, or longer than it is\n", stderr), std::abort();
+  team().copy({to, from, size, static_cast<size_t>(there)});
+}
+void wait_for_copies() { team().finish_copies(); }
 
 }  // namespace lanes

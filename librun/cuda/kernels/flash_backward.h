@@ -1,0 +1,183 @@
+// Attention by tiles, backward. In two kernels, so that nothing is added up by atomics: of 16 keys a warp for the
+// gradients of key and value, over the queries of all heads that share them; of 16 or 32 queries a warp for the gradient
+// of the query. Both compute the scores again, from the logarithms of the sums.
+#pragma once
+
+#include "librun/cuda/kernels/flash.h"
+
+namespace sg::cuda {
+
+// A lane a row: its sum of out * grad_out.
+SG_KERNEL(flash_delta, FlashArgs) {
+  block.each([&](int lane) {
+    const int64_t rows = args.batches * args.heads * args.queries;
+    for (int64_t i = block.index() * kLanes + lane; i < rows; i += block.count() * kLanes) {
+      const int64_t row = i % args.queries, head = i / args.queries % args.heads, batch = i / args.queries / args.heads;
+      const auto* x = reinterpret_cast<const uint32_t*>(flash_row(args.out, batch, head, row));
+      const auto* g = reinterpret_cast<const uint32_t*>(flash_row(args.grad_out, batch, head, row));
+      float sum = 0;
+      SG_UNROLL_BY_8 for (int d = 0; d < args.depth / 2; ++d) {
+        const uint32_t a = x[d], b = g[d];
+        sum += number(a << 16) * number(b << 16);
+        sum += number(a & 0xFFFF0000u) * number(b & 0xFFFF0000u);
+      }
+      args.delta[i] = sum;
+    }
+  });
+}
+
+// --- of keys and values ---
+
+template <int D>
+struct FlashKeys {
+  LeftTile<1> key[D / 16], value[D / 16];
+  Tile<1, D / 8> grad_key, grad_value;
+};
+
+// A run of queries in shared memory.
+template <int D, int kStep>
+struct FlashQueries {
+  uint16_t queries[kStep * (D + 8)], grads[kStep * (D + 8)];
+  float sums[kStep], delta[kStep];
+};
+
+template <int D, int kStep>
+SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
+  using Stage = FlashQueries<D, kStep>;
+  SG_SHARED(Stage, stages, 2);
+  const FlashPlace at(block.index(), args.heads / args.group, args.keys, flash_rows(1));
+  const int64_t begin = args.causal ? at.first / kStep * kStep : 0, end_head = (at.head + 1) * args.group;
+  const float scale = args.scale * kLog2E;
+  auto load = [&](int64_t head, int64_t q, Stage& to) {
+    const int64_t line = (at.batch * args.heads + head) * args.queries;
+    flash_load<D>(block, args, args.query, at.batch, head, q, kStep, args.queries, to.queries);
+    flash_load<D>(block, args, args.grad_out, at.batch, head, q, kStep, args.queries, to.grads);
+    flash_load_line(block, args.sums + line, q, kStep, args.queries, to.sums);
+    flash_load_line(block, args.delta + line, q, kStep, args.queries, to.delta);
+  };
+  int64_t head = at.head * args.group, q = begin;
+  if (q < args.queries) load(head, q, stages[0]);
+  else head = end_head;
+  Warps<FlashKeys<D>> state;
+  block.warps(state, [&](int warp, FlashKeys<D>& s) {
+    const int64_t first = at.first + warp * kTileRows;
+    flash_left_all(args, args.key, at.batch, at.head, first, args.keys, s.key);
+    flash_left_all(args, args.value, at.batch, at.head, first, args.keys, s.value);
+    s.grad_key.fill(0);
+    s.grad_value.fill(0);
+  });
+  for (int stage = 0; head < end_head; stage ^= 1) {
+    wait_for_copies();
+    block.sync();  // this stage is there, and all have done with the other
+    const int64_t now = q;
+    q += kStep;
+    if (q >= args.queries) q = begin, ++head;
+    if (head < end_head) load(head, q, stages[stage ^ 1]);
+    block.warps(state, [&](int warp, FlashKeys<D>& s) {
+      const Stage& x = stages[stage];
+      const int64_t first = at.first + warp * kTileRows;
+      if (first >= args.keys || !flash_sees(args, now, kStep, first)) return;
+      // Keys down, queries across. Queries that are not there have no gradient and add nothing.
+      Tile<1, kStep / 8> weights, slopes;
+      weights.fill(0);
+      SG_UNROLL for (int d = 0; d < D / 16; ++d)
+          multiply_tile<Lies::straight>(weights, s.key[d], x.queries, D + 8, 16 * d);
+      weights.each([&](int, int column, float& y) { y = flash_exp2(y, scale, flash_shift(x.sums[column])); });
+      if (args.causal && now < first + kTileRows - 1)
+        weights.each([&](int row, int column, float& y) {
+          if (now + column < first + row) y = 0;
+        });
+      SG_UNROLL for (int i = 0; i < kStep / 16; ++i)
+          multiply_tile<Lies::turned>(s.grad_value, weights.left(i), x.grads, D + 8, 16 * i);
+      slopes.fill(0);
+      SG_UNROLL for (int d = 0; d < D / 16; ++d)
+          multiply_tile<Lies::straight>(slopes, s.value[d], x.grads, D + 8, 16 * d);
+      slopes.each([&](int, int column, float& y) { y -= x.delta[column]; });
+      times(slopes, weights);
+      SG_UNROLL for (int i = 0; i < kStep / 16; ++i)
+          multiply_tile<Lies::turned>(s.grad_key, slopes.left(i), x.queries, D + 8, 16 * i);
+    });
+  }
+  block.warps(state, [&](int warp, FlashKeys<D>& s) {
+    const int64_t first = at.first + warp * kTileRows;
+    s.grad_key.each([&](int, int, float& y) { y *= args.scale; });
+    if (args.grad_key.data) flash_store(args, args.grad_key, at.batch, at.head, first, args.keys, s.grad_key);
+    if (args.grad_value.data) flash_store(args, args.grad_value, at.batch, at.head, first, args.keys, s.grad_value);
+  });
+}
+
+SG_KERNEL(flash_backward_keys_64, FlashArgs) { flash_backward_keys<64, 64>(block, args); }
+SG_KERNEL(flash_backward_keys_128, FlashArgs) { flash_backward_keys<128, 32>(block, args); }
+
+// --- of queries ---
+
+template <int D, int R>
+struct FlashQuery {
+  LeftTile<R> query[D / 16], grad_out[D / 16];
+  Tile<R, D / 8> grad;
+  RowNumbers<R> shift, delta;
+};
+
+template <int D, int R, int kStep>
+SG_FN void flash_backward_queries(Block& block, const FlashArgs& args) {
+  constexpr int kStage = kStep * (D + 8);
+  SG_SHARED(uint16_t, keys, 2 * kStage);
+  SG_SHARED(uint16_t, values, 2 * kStage);
+  const FlashPlace at(block.index(), args.heads, args.queries, flash_rows(R));
+  const int64_t key_head = at.head / args.group, last = at.first + flash_rows(R);
+  const int64_t end = args.causal && last < args.keys ? last : args.keys;
+  const float scale = args.scale * kLog2E;
+  auto load = [&](int64_t k, int stage) {
+    flash_load<D>(block, args, args.key, at.batch, key_head, k, kStep, args.keys, keys + stage * kStage);
+    flash_load<D>(block, args, args.value, at.batch, key_head, k, kStep, args.keys, values + stage * kStage);
+  };
+  load(0, 0);
+  Warps<FlashQuery<D, R>> state;
+  block.warps(state, [&](int warp, FlashQuery<D, R>& s) {
+    const int64_t first = at.first + warp * kTileRows * R, line = (at.batch * args.heads + at.head) * args.queries;
+    flash_left_all(args, args.query, at.batch, at.head, first, args.queries, s.query);
+    flash_left_all(args, args.grad_out, at.batch, at.head, first, args.queries, s.grad_out);
+    s.grad.fill(0);
+    each_row_kept<R>([&](int row) {
+      const bool inside = first + row < args.queries;
+      s.shift.at(row) = inside ? flash_shift(args.sums[line + first + row]) : 0.0f;
+      s.delta.at(row) = inside ? args.delta[line + first + row] : 0.0f;
+    });
+  });
+  int stage = 0;
+  for (int64_t k = 0; k < end; k += kStep, stage ^= 1) {
+    wait_for_copies();
+    block.sync();  // this stage is there, and all have done with the other
+    if (k + kStep < end) load(k + kStep, stage ^ 1);
+    block.warps(state, [&](int warp, FlashQuery<D, R>& s) {
+      const int64_t first = at.first + warp * kTileRows * R;
+      if (!flash_sees(args, first, kTileRows * R, k)) return;
+      Tile<R, kStep / 8> weights, slopes;
+      weights.fill(0);
+      slopes.fill(0);
+      SG_UNROLL for (int d = 0; d < D / 16; ++d)
+          multiply_tile<Lies::straight>(weights, s.query[d], keys + stage * kStage, D + 8, 16 * d);
+      weights.each([&](int row, int, float& x) { x = flash_exp2(x, scale, s.shift.at(row)); });
+      if (k + kStep > args.keys || (args.causal && k + kStep - 1 > first))
+        weights.each([&](int row, int column, float& x) {
+          if (k + column >= args.keys || (args.causal && k + column > first + row)) x = 0;
+        });
+      SG_UNROLL for (int d = 0; d < D / 16; ++d)
+          multiply_tile<Lies::straight>(slopes, s.grad_out[d], values + stage * kStage, D + 8, 16 * d);
+      slopes.each([&](int row, int, float& x) { x -= s.delta.at(row); });
+      times(slopes, weights);
+      SG_UNROLL for (int i = 0; i < kStep / 16; ++i)
+          multiply_tile<Lies::turned>(s.grad, slopes.left(i), keys + stage * kStage, D + 8, 16 * i);
+    });
+  }
+  block.warps(state, [&](int warp, FlashQuery<D, R>& s) {
+    s.grad.each([&](int, int, float& x) { x *= args.scale; });
+    flash_store(args, args.grad_query, at.batch, at.head, at.first + warp * kTileRows * R, args.queries, s.grad);
+  });
+}
+
+SG_KERNEL(flash_backward_queries_64, FlashArgs) { flash_backward_queries<64, 1, 64>(block, args); }
+SG_KERNEL(flash_backward_queries_64_wide, FlashArgs) { flash_backward_queries<64, 2, 32>(block, args); }
+SG_KERNEL(flash_backward_queries_128, FlashArgs) { flash_backward_queries<128, 1, 32>(block, args); }
+
+}  // namespace sg::cuda

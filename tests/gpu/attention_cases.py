@@ -1,0 +1,89 @@
+"""Cases of run_gpu_tests.py: attention of bf16 by tiles, against the processor."""
+import random
+
+GRAPH = '''sg 1.0
+graph rank *
+  input %q : bf16[BATCH, HEADS, QUERIES, DEPTH] "q"
+  input %k : bf16[BATCH, SHARED, KEYS, DEPTH] "k"
+  input %v : bf16[BATCH, SHARED, KEYS, DEPTH] "v"
+  input %g : bf16[BATCH, HEADS, QUERIES, DEPTH] "g"
+  %o, %l = aten._scaled_dot_product_flash_attention_for_cpu(%q, %k, %v, 0.0, CAUSAL, scale=0.2)
+  %dq, %dk, %dv = aten._scaled_dot_product_flash_attention_for_cpu_backward(%g, %q, %k, %v, %o, %l, 0.0, CAUSAL, scale=0.2)
+  output %o
+  output %l
+  output %dq
+  output %dk
+  output %dv
+'''
+
+# The four in one tensor, [batch, rows, 4, heads, depth], as a linear layer gives them.
+PACKED = '''sg 1.0
+graph rank *
+  input %x : bf16[BATCH, QUERIES, 4, HEADS, DEPTH] "x"
+  %t = aten.permute(%x, [2, 0, 3, 1, 4])
+  %q = aten.select.int(%t, 0, 0)
+  %k = aten.select.int(%t, 0, 1)
+  %v = aten.select.int(%t, 0, 2)
+  %g = aten.select.int(%t, 0, 3)
+  %o, %l = aten._scaled_dot_product_flash_attention_for_cpu(%q, %k, %v, 0.0, CAUSAL)
+  %dq, %dk, %dv = aten._scaled_dot_product_flash_attention_for_cpu_backward(%g, %q, %k, %v, %o, %l, 0.0, CAUSAL)
+  output %o
+  output %dq
+  output %dk
+  output %dv
+'''
+
+# batch, heads, key heads, queries, keys, depth, causal; the kernels over the queries, and over the keys
+CASES = (
+    (2, 4, 4, 150, 150, 64, 'true', '64', '64'),        # more rows than a block has; rows that are cut off
+    (2, 4, 4, 150, 70, 128, 'false', '128', '128'),
+    (1, 2, 2, 70, 300, 128, 'true', '128', '128'),      # keys that no query sees
+    (2, 4, 4, 150, 90, 40, 'true', '64', '64'),         # a depth that is filled up
+    (1, 2, 2, 50, 200, 34, 'false', '64', '64'),        # and one whose rows begin at no multiple of 16 bytes
+    (1, 4, 2, 100, 100, 64, 'true', '64', '64'),        # heads that share keys
+    (1, 256, 256, 40, 150, 64, 'true', '64_wide', '64'),  # blocks enough for 32 queries a warp
+    (2, 128, 64, 300, 33, 64, 'false', '64_wide', '64'),
+)
+LANES = (0, 2, 4, 5)  # for each lane alone is slow
+WIDE_LANES = (1, 256, 256, 40, 70, 64, 'true', '64_wide', '64')
+
+
+class AttentionCases:
+    def __init__(self, tests, at, bf16):
+        self.tests, self.at, self.bf16 = tests, at, bf16
+        self.rng = random.Random(11)
+
+    def run(self):
+        for case in CASES:
+            self.held(*case)
+        for depth in (64, 36):
+            self.packed(depth)
+
+    def run_lanes(self):
+        for i in LANES:
+            self.held(*CASES[i])
+        self.held(*WIDE_LANES)
+
+    def noise(self, *shape):
+        count = 1
+        for n in shape:
+            count *= n
+        some = [self.rng.gauss(0, 1) for _ in range(4099)]  # a prime
+        return 'BF16', shape, self.bf16([some[i % len(some)] for i in range(count)])
+
+    def compare(self, name, graph, sizes, tensors, kernels):
+        for word, size in sizes.items():
+            graph = graph.replace(word, str(size))
+        self.tests.against_processor(name, self.at, graph, tensors, ['--rtol', '0.02', '--atol', '0.04'], kernels=kernels)
+
+    def held(self, batch, heads, shared, queries, keys, depth, causal, over_queries, over_keys):
+        sizes = {'BATCH': batch, 'HEADS': heads, 'SHARED': shared, 'QUERIES': queries, 'KEYS': keys, 'DEPTH': depth, 'CAUSAL': causal}
+        tensors = {name: self.noise(batch, shared if name in 'kv' else heads, keys if name in 'kv' else queries, depth) for name in 'qkvg'}
+        kernels = {'flash_forward_' + over_queries: 1, 'flash_delta': 1, 'flash_backward_keys_' + over_keys: 1,
+                   'flash_backward_queries_' + over_queries: 1}
+        self.compare(f'attention, {heads} heads on {shared}, {queries} x {keys}, depth {depth}', GRAPH, sizes, tensors, kernels)
+
+    def packed(self, depth):
+        sizes = {'BATCH': 2, 'HEADS': 3, 'QUERIES': 130, 'DEPTH': depth, 'CAUSAL': 'true'}
+        self.compare(f'attention of one tensor, depth {depth}', PACKED, sizes, {'x': self.noise(2, 130, 4, 3, depth)},
+                     {'flash_forward_64': 1, 'flash_backward_keys_64': 1, 'flash_backward_queries_64': 1})
