@@ -5,6 +5,7 @@
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/parts.h"
 #include "librun/cuda/kernels/scan.h"
+#include "librun/cuda/kernels/short_norms.h"
 #include "librun/cuda/reductions.h"
 #include "librun/work/shapes.h"
 
@@ -59,6 +60,28 @@ View optional_elements(const KernelCall& call, std::string_view name) {
 // A result with a number for each row, in row-major order.
 Tensor row_numbers(KernelCall& call, const Tensor& like) { return backend_of(call).scratch(like.dtype, like.sizes()); }
 
+bool lies_in_runs(const View& v, Element type) {
+  return is_line(v, type) && (v.axes == 0 || v.stride[0] == 1) && reinterpret_cast<uintptr_t>(v.data) % 16 == 0;
+}
+
+// A kernel of norms: a warp a row where that may be (kernels/short_norms.h), else a block.
+struct NormKernel {
+  const char *of_1024, *of_2048, *of_any;
+};
+
+void launch_norm(Device& device, const NormKernel& kernel, const NormArgs& args) {
+  const Element type = args.from.element;
+  bool by_warps = args.length % kRun == 0 && args.length <= 2048 &&
+                  (type == Element::f32 || type == Element::bf16 || type == Element::f16);
+  for (const View* v : {&args.from, &args.to, &args.gradient, &args.weight, &args.bias})
+    by_warps = by_warps && lies_in_runs(*v, type);
+  const int64_t blocks = by_warps ? (args.rows + kLanes / 32 - 1) / (kLanes / 32) : args.rows;
+  device.launch(!by_warps             ? kernel.of_any
+                : args.length <= 1024 ? kernel.of_1024
+                                      : kernel.of_2048,
+                std::min<int64_t>(blocks, 1 << 16), args);
+}
+
 Status norm_with(KernelCall& call, bool centered, size_t mean_at, size_t rstd_at) {
   NormArgs args;
   const Tensor& input = call.tensor("input");
@@ -80,7 +103,7 @@ Status norm_with(KernelCall& call, bool centered, size_t mean_at, size_t rstd_at
   };
   if (mean_at != 0) number(mean_at, made[0], args.mean);
   if (rstd_at != 0) number(rstd_at, made[1], args.rstd);
-  device_of(call).launch("norm_rows", std::min<int64_t>(args.rows, 1 << 16), args);
+  launch_norm(device_of(call), {"norm_rows_1024", "norm_rows_2048", "norm_rows"}, args);
   if (!made[0].is_none()) backend_of(call).copy(call.result(mean_at), made[0]);
   if (!made[1].is_none()) backend_of(call).copy(call.result(rstd_at), made[1]);
   return ok_status();
@@ -102,7 +125,7 @@ Status norm_backward(KernelCall& call, bool centered) {
   args.centered = centered;
   if (!call.result(0).is_none()) {
     args.to = element_view(call.result(0));
-    device_of(call).launch("norm_backward_rows", std::min<int64_t>(args.rows, 1 << 16), args);
+    launch_norm(device_of(call), {"norm_backward_rows_1024", "norm_backward_rows_2048", "norm_backward_rows"}, args);
   }
   auto wanted = [&](size_t i) {
     return i < call.result_count() && !call.result(i).is_none() ? element_view(call.result(i)) : View();

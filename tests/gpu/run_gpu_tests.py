@@ -29,6 +29,7 @@ from copy_cases import CopyCases  # noqa: E402
 from ctc_cases import CtcCases  # noqa: E402
 from fusion_cases import FusionCases  # noqa: E402
 from grouped_cases import GroupedCases  # noqa: E402
+from norm_cases import NormCases  # noqa: E402
 from optimizer_cases import OptimizerCases  # noqa: E402
 from profile_cases import ProfileCases  # noqa: E402
 from loss_cases import LossCases  # noqa: E402
@@ -407,6 +408,13 @@ class Tests:
         if 'SG_STUB_LANES' in {**os.environ, **self.env}:
             AttentionCases(self, at, bf16).run_lanes()
 
+    def norms(self, at):
+        NormCases(self, at, bf16).run()
+
+    def norms_by_lanes(self, at):
+        if 'SG_STUB_LANES' in {**os.environ, **self.env}:
+            NormCases(self, at, bf16).run_lanes()
+
     def masked(self, at):
         rng = random.Random(3)
         noise = lambda *shape: ('F32', shape, struct.pack(f'<{math.prod(shape)}f', *(rng.gauss(0, 1) for _ in range(math.prod(shape)))))
@@ -631,7 +639,7 @@ class Tests:
             print(f'lanes {order}:')
             self.env = {**kept, 'LD_LIBRARY_PATH': self.args.lanes + ':' + kept['LD_LIBRARY_PATH'],
                         'SG_STUB_LANES': order}
-            for case in ('same_bits', 'shared_work', 'long_sums', 'sorts_by_lanes', 'ctc_by_lanes', 'groups_by_lanes', 'attention_by_lanes', 'masked', 'dropout', 'flex'):
+            for case in ('same_bits', 'shared_work', 'long_sums', 'sorts_by_lanes', 'ctc_by_lanes', 'groups_by_lanes', 'norms_by_lanes', 'attention_by_lanes', 'masked', 'dropout', 'flex'):
                 self.case(case, at)
             if self.args.vectors:
                 self.conformance(at, 3 * self.args.every)
@@ -714,7 +722,7 @@ def main():
         at = lambda name: os.path.join(folder, name)
         prepare(at)
         for case in ('usage', 'absent', 'same_bits', 'products', 'shared_work', 'collectives', 'splits', 'faults', 'split_faults', 'failing_calls', 'chains', 'fusion', 'recording',
-                     'long_sums', 'sorts', 'sets', 'segments', 'samples', 'halves', 'losses', 'class_gradients', 'sorts_by_lanes', 'ctc', 'ctc_by_lanes', 'groups', 'groups_by_lanes', 'attention', 'attention_by_lanes', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
+                     'long_sums', 'sorts', 'sets', 'segments', 'samples', 'halves', 'losses', 'class_gradients', 'sorts_by_lanes', 'ctc', 'ctc_by_lanes', 'groups', 'groups_by_lanes', 'norms', 'norms_by_lanes', 'attention', 'attention_by_lanes', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
                      'lanes', 'guarded', 'captures'):
             if case in args.without:
                 print(f'SKIPPED {case}: this build goes without it')

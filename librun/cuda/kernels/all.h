@@ -19,6 +19,7 @@
 #include "librun/cuda/kernels/random.h"
 #include "librun/cuda/kernels/reduce.h"
 #include "librun/cuda/kernels/scan.h"
+#include "librun/cuda/kernels/short_norms.h"
 #include "librun/cuda/kernels/slots.h"
 #include "librun/cuda/kernels/sort.h"
 #include "librun/cuda/kernels/works.h"
