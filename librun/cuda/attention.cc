@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <string>
 
 #include "librun/cpu/attention.h"
 #include "librun/cuda/attention_heads.h"
@@ -111,8 +112,8 @@ std::optional<FlashArgs> flash_args(const cpu::Attention& a) {
   const auto query = flash_tensor(a.query, a.batch()), key = flash_tensor(a.key, a.batch()),
              value = flash_tensor(a.value, a.batch());
   const int64_t depth = a.query.dim(3);
-  if (!query || !key || !value || !a.mask.is_none() || a.dropout || depth != a.value.dim(3) || depth > kFlashDepth ||
-      depth % 2 != 0 || !(static_cast<float>(a.scale) > 0))
+  if (!query || !key || !value || a.dropout || depth != a.value.dim(3) || depth > kFlashDepth || depth % 2 != 0 ||
+      !(static_cast<float>(a.scale) > 0))
     return std::nullopt;
   if (a.query.elements() == 0 || a.key.elements() == 0) return std::nullopt;
   FlashArgs args;
@@ -131,21 +132,39 @@ std::optional<FlashArgs> flash_args(const cpu::Attention& a) {
   return args;
 }
 
+// The mask in f32; it need not be made where it is so already.
+FlashMask flash_mask(KernelCall& call, Tensor mask) {
+  for (int axis = 0; axis < mask.rank; ++axis)
+    if (mask.step(axis) == 0) mask.shape[static_cast<size_t>(axis)] = 1;  // the same along all of it
+  Tensor made = mask;
+  if (mask.dtype != DType::f32) {
+    made = backend_of(call).scratch(DType::f32, mask.sizes());
+    if (mask.dtype == DType::boolean)
+      device_of(call).launch("flash_mask", blocks_for(made.elements()),
+                             FlashMaskArgs{Device::view(made), Device::view(mask)});
+    else backend_of(call).copy(made, mask);
+  }
+  auto step = [&](int axis) { return made.dim(axis) == 1 ? 0 : made.step(axis); };
+  return {made.as<float>(), step(0), step(1), step(2), step(3)};
+}
+
 int64_t flash_blocks(const FlashArgs& args, int64_t heads, int64_t rows, int tiles) {
   return args.batches * heads * ((rows + flash_rows(tiles) - 1) / flash_rows(tiles));
 }
 
-// A kernel over the queries: 32 of them a warp are read fewer times, if there are blocks enough for every multiprocessor.
-struct FlashKernel {
-  const char *of_64, *of_64_wide, *of_128;
-};
+std::string flash_name(std::string_view kernel, const FlashArgs& args, bool is_wide = false) {
+  return std::string(kernel) + (args.depth <= 64 ? "_64" : "_128") +
+         (args.mask.data ? "_masked"
+          : is_wide      ? "_wide"
+                         : "");
+}
 
-void launch_over_queries(Device& device, const FlashKernel& kernel, const FlashArgs& args) {
+// 32 queries a warp meet a key once, not twice: where there are blocks enough for every multiprocessor.
+void launch_over_queries(Device& device, std::string_view kernel, const FlashArgs& args) {
   constexpr int64_t kManyBlocks = 256;
-  const bool is_wide = args.depth <= 64 && flash_blocks(args, args.heads, args.queries, 2) >= kManyBlocks;
-  device.launch(args.depth > 64 ? kernel.of_128
-                : is_wide       ? kernel.of_64_wide
-                                : kernel.of_64,
+  const bool is_wide =
+      args.depth <= 64 && !args.mask.data && flash_blocks(args, args.heads, args.queries, 2) >= kManyBlocks;
+  device.launch(flash_name(kernel, args, is_wide).c_str(),
                 flash_blocks(args, args.heads, args.queries, is_wide ? 2 : 1), args);
 }
 
@@ -155,12 +174,13 @@ bool flash_forward(KernelCall& call, const cpu::Attention& a, const cpu::Attenti
   const auto out = flash_tensor(result.out, a.batch());
   if (!args || !out || result.out.dim(0) != a.batch()) return false;
   args->out = *out;
+  if (!a.mask.is_none()) args->mask = flash_mask(call, a.mask);
   Tensor sums;
   if (!result.logsumexp.is_none()) {
     sums = backend_of(call).scratch(DType::f32, std::array{args->batches, args->heads, args->queries});
     args->sums = sums.as<float>();
   }
-  launch_over_queries(device_of(call), {"flash_forward_64", "flash_forward_64_wide", "flash_forward_128"}, *args);
+  launch_over_queries(device_of(call), "flash_forward", *args);
   if (!sums.is_none()) {
     Tensor to = first_three(result.logsumexp);
     to.shape[2] = args->queries;  // there may be room for more
@@ -183,7 +203,7 @@ std::optional<FlashGradient> flash_gradient(KernelCall& call, const Tensor& want
 
 bool flash_backward(KernelCall& call, const cpu::Attention& a, const cpu::AttentionGradients& g) {
   std::optional<FlashArgs> args = flash_args(a);
-  if (!args || g.out.is_none() || g.logsumexp.is_none()) return false;
+  if (!args || !g.mask.is_none() || g.out.is_none() || g.logsumexp.is_none()) return false;
   const auto out = flash_tensor(g.out, a.batch()), grad_out = flash_tensor(g.grad_out, a.batch());
   const auto query = flash_gradient(call, g.query, a.batch()), key = flash_gradient(call, g.key, a.batch()),
              value = flash_gradient(call, g.value, a.batch());
@@ -191,6 +211,7 @@ bool flash_backward(KernelCall& call, const cpu::Attention& a, const cpu::Attent
   args->out = *out;
   args->grad_out = *grad_out;
   args->has_runs &= has_runs(*grad_out);
+  if (!a.mask.is_none()) args->mask = flash_mask(call, a.mask);
   const std::array<int64_t, 3> rows = {args->batches, args->heads, args->queries};
   const Tensor sums = backend_of(call).scratch(DType::f32, rows), delta = backend_of(call).scratch(DType::f32, rows);
   Tensor given = first_three(g.logsumexp);
@@ -203,13 +224,12 @@ bool flash_backward(KernelCall& call, const cpu::Attention& a, const cpu::Attent
   if (!key->wanted.is_none() || !value->wanted.is_none()) {
     if (!key->wanted.is_none()) args->grad_key = *flash_tensor(key->written, a.batch());
     if (!value->wanted.is_none()) args->grad_value = *flash_tensor(value->written, a.batch());
-    device.launch(args->depth <= 64 ? "flash_backward_keys_64" : "flash_backward_keys_128",
+    device.launch(flash_name("flash_backward_keys", *args).c_str(),
                   flash_blocks(*args, args->heads / args->group, args->keys, 1), *args);
   }
   if (!query->wanted.is_none()) {
     args->grad_query = *flash_tensor(query->written, a.batch());
-    launch_over_queries(
-        device, {"flash_backward_queries_64", "flash_backward_queries_64_wide", "flash_backward_queries_128"}, *args);
+    launch_over_queries(device, "flash_backward_queries", *args);
   }
   for (const FlashGradient* one : {&*query, &*key, &*value})
     if (!one->wanted.is_none() && one->written.data != one->wanted.data)

@@ -1,5 +1,7 @@
 """Cases of run_gpu_tests.py: attention of bf16 by tiles, against the processor."""
+import math
 import random
+import struct
 
 GRAPH = '''sg 1.0
 graph rank *
@@ -33,6 +35,9 @@ graph rank *
   output %dv
 '''
 
+# With a mask, of booleans or of numbers that are added, as large as numbers go among them.
+MASKED = GRAPH.replace('"g"\n', '"g"\n  input %m : MASK "m"\n').replace('scale=0.2)', 'scale=0.2, attn_mask=%m)')
+
 # batch, heads, key heads, queries, keys, depth, causal; the kernels over the queries, and over the keys
 CASES = (
     (2, 4, 4, 150, 150, 64, 'true', '64', '64'),        # more rows than a block has; rows that are cut off
@@ -43,6 +48,12 @@ CASES = (
     (1, 4, 2, 100, 100, 64, 'true', '64', '64'),        # heads that share keys
     (1, 256, 256, 40, 150, 64, 'true', '64_wide', '64'),  # blocks enough for 32 queries a warp
     (2, 128, 64, 300, 33, 64, 'false', '64_wide', '64'),
+)
+# depth, causal, type and shape of the mask, which broadcasts to 2, 4, 150, 90
+MASKS = (
+    (64, 'false', 'bool', (2, 1, 1, 90)),   # of keys that are padding
+    (128, 'true', 'f32', (150, 90)),
+    (40, 'false', 'bf16', (1, 4, 150, 90)),
 )
 LANES = (0, 2, 4, 5)  # for each lane alone is slow
 WIDE_LANES = (1, 256, 256, 40, 70, 64, 'true', '64_wide', '64')
@@ -58,11 +69,14 @@ class AttentionCases:
             self.held(*case)
         for depth in (64, 36):
             self.packed(depth)
+        for mask in MASKS:
+            self.masked(*mask)
 
     def run_lanes(self):
         for i in LANES:
             self.held(*CASES[i])
         self.held(*WIDE_LANES)
+        self.masked(*MASKS[0])
 
     def noise(self, *shape):
         count = 1
@@ -87,3 +101,18 @@ class AttentionCases:
         sizes = {'BATCH': 2, 'HEADS': 3, 'QUERIES': 130, 'DEPTH': depth, 'CAUSAL': 'true'}
         self.compare(f'attention of one tensor, depth {depth}', PACKED, sizes, {'x': self.noise(2, 130, 4, 3, depth)},
                      {'flash_forward_64': 1, 'flash_backward_keys_64': 1, 'flash_backward_queries_64': 1})
+
+    def masked(self, depth, causal, kind, shape):
+        sizes = {'BATCH': 2, 'HEADS': 4, 'SHARED': 4, 'QUERIES': 150, 'KEYS': 90, 'DEPTH': depth, 'CAUSAL': causal, 'MASK': f'{kind}{list(shape)}'}
+        tensors = {name: self.noise(2, 4, 90 if name in 'kv' else 150, depth) for name in 'qkvg'}
+        count = math.prod(shape)
+        if kind == 'bool':
+            tensors['m'] = 'BOOL', shape, bytes(i % 90 < 70 or i < 90 for i in range(count))
+        else:
+            least = -3.4e38 if kind == 'f32' else -3.3e38
+            numbers = [least if self.rng.random() < 0.2 else self.rng.gauss(0, 2) for _ in range(count)]
+            numbers[90:180] = [least] * 90  # a row of them, which counts as one that sees all
+            tensors['m'] = ('F32', shape, struct.pack(f'<{count}f', *numbers)) if kind == 'f32' else ('BF16', shape, self.bf16(numbers))
+        ending = ('64' if depth <= 64 else '128') + '_masked'
+        self.compare(f'attention with a mask of {kind}{list(shape)}', MASKED, sizes, tensors,
+                     {'flash_forward_' + ending: 1, 'flash_backward_keys_' + ending: 1, 'flash_backward_queries_' + ending: 1})

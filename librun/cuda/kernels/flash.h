@@ -20,8 +20,15 @@ struct FlashTensor {
   int64_t batch = 0, head = 0, row = 0;  // strides
 };
 
+// What is added to scores: strides, of which those along which it is the same are 0.
+struct FlashMask {
+  const float* data = nullptr;
+  int64_t batch = 0, head = 0, row = 0, column = 0;
+};
+
 struct FlashArgs {
   FlashTensor query, key, value, out, grad_out, grad_query, grad_key, grad_value;
+  FlashMask mask;                             // for the kernels that are masked
   float* sums = nullptr;                      // [batch, heads, queries], contiguous: logarithms, natural
   float* delta = nullptr;                     // backward, likewise: of each row, out * grad_out summed up
   int64_t batches = 0, heads = 0, group = 1;  // group: query heads of a key head
@@ -113,20 +120,61 @@ SG_FN bool flash_sees(const FlashArgs& args, int64_t first, int rows, int64_t k)
   return first < args.queries && (!args.causal || k < first + rows);
 }
 
-// 2^(x by + shift), the device's own, to 2 ulp: less than what rounding to bf16 leaves.
-SG_FN float flash_exp2(float x, float by, float shift) {
+// The device's own, to 2 ulp: less than what rounding to bf16 leaves.
+SG_FN float flash_exp2(float x) {
 #ifdef __CUDACC__
   float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(__fmaf_rn(x, by, shift)));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 #else
-  return math::exp((x * by + shift) * 0.693147181f);
+  return math::exp(x * 0.693147181f);
+#endif
+}
+SG_FN float flash_multiply_add(float x, float by, float y) {
+#ifdef __CUDACC__
+  return __fmaf_rn(x, by, y);
+#else
+  return x * by + y;
 #endif
 }
 
-// What 2^(score scale log2(e) + it) makes a weight: of a row's sum of exponentials, its logarithm; nothing has a weight in
-// a row that sees nothing.
-SG_FN float flash_shift(float sum) { return sum == -flash_infinity() ? -flash_infinity() : -sum * kLog2E; }
+// Scores of a head and what they make of a key: its weight. Without a mask scores are products, and the scale is a factor
+// of the exponent; with one they are scaled and masked first, as masks may be as large as numbers go.
+template <bool kMasked>
+struct FlashScores {
+  const FlashArgs& args;
+  const float* mask = nullptr;
+
+  SG_FN FlashScores(const FlashArgs& of, int64_t batch, int64_t head) : args(of) {
+    if constexpr (kMasked) mask = of.mask.data + batch * of.mask.batch + head * of.mask.head;
+  }
+  // Whether `score` has nothing to say of queries from q on and so many keys from k on.
+  SG_FN bool are_products(int64_t q, int64_t k, int keys) const {
+    return !kMasked && k + keys <= args.keys && (!args.causal || k + keys - 1 <= q);
+  }
+  // A product as a score: minus infinity where the key is not seen.
+  SG_FN float score(float product, int64_t q, int64_t k) const {
+    if (q >= args.queries || k >= args.keys || (args.causal && k > q)) return -flash_infinity();
+    if constexpr (kMasked)
+      return flash_multiply_add(product, args.scale, mask[q * args.mask.row + k * args.mask.column]);
+    return product;
+  }
+  SG_FN float natural(float score) const { return kMasked ? score : score * args.scale; }
+
+  // e^(score - line), of a line as it is below; nothing has a weight behind one of a row that sees nothing.
+  SG_FN float weight(float score, float line) const {
+    if constexpr (kMasked) return flash_exp2((score - line) * kLog2E);
+    return flash_exp2(flash_multiply_add(score, args.scale * kLog2E, -line));
+  }
+  SG_FN float line_of_score(float most) const {
+    if (most == -flash_infinity()) return 0;
+    return kMasked ? most : most * (args.scale * kLog2E);
+  }
+  SG_FN float line_of_logarithm(float sum) const {
+    if (sum == -flash_infinity()) return flash_infinity();
+    return kMasked ? sum : sum * kLog2E;
+  }
+};
 
 struct FlashLarger {
   SG_FN float operator()(float a, float b) const {
@@ -140,5 +188,18 @@ struct FlashLarger {
 struct FlashSum {
   SG_FN float operator()(float a, float b) const { return a + b; }
 };
+
+// A mask of booleans as what is added: nothing where it is true, minus infinity where not.
+struct FlashMaskArgs {
+  View to, from;
+};
+
+SG_KERNEL(flash_mask, FlashMaskArgs) {
+  block.each([&](int lane) {
+    for (int64_t i = block.index() * kLanes + lane; i < args.to.count; i += block.count() * kLanes)
+      write<float>(args.to, offset_of(args.to, i),
+                   read_whole(args.from, offset_of(args.from, i)) ? 0.0f : -flash_infinity());
+  });
+}
 
 }  // namespace sg::cuda

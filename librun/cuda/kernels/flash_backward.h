@@ -41,13 +41,12 @@ struct FlashQueries {
   float sums[kStep], delta[kStep];
 };
 
-template <int D, int kStep>
+template <int D, int kStep, bool kMasked>
 SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
   using Stage = FlashQueries<D, kStep>;
   SG_SHARED(Stage, stages, 2);
   const FlashPlace at(block.index(), args.heads / args.group, args.keys, flash_rows(1));
   const int64_t begin = args.causal ? at.first / kStep * kStep : 0, end_head = (at.head + 1) * args.group;
-  const float scale = args.scale * kLog2E;
   auto load = [&](int64_t head, int64_t q, Stage& to) {
     const int64_t line = (at.batch * args.heads + head) * args.queries;
     flash_load<D>(block, args, args.query, at.batch, head, q, kStep, args.queries, to.queries);
@@ -69,6 +68,7 @@ SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
   for (int stage = 0; head < end_head; stage ^= 1) {
     wait_for_copies();
     block.sync();  // this stage is there, and all have done with the other
+    const FlashScores<kMasked> scores(args, at.batch, head);
     const int64_t now = q;
     q += kStep;
     if (q >= args.queries) q = begin, ++head;
@@ -82,11 +82,9 @@ SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
       weights.fill(0);
       SG_UNROLL for (int d = 0; d < D / 16; ++d)
           multiply_tile<Lies::straight>(weights, s.key[d], x.queries, D + 8, 16 * d);
-      weights.each([&](int, int column, float& y) { y = flash_exp2(y, scale, flash_shift(x.sums[column])); });
-      if (args.causal && now < first + kTileRows - 1)
-        weights.each([&](int row, int column, float& y) {
-          if (now + column < first + row) y = 0;
-        });
+      if (!scores.are_products(now, first, kTileRows))
+        weights.each([&](int row, int column, float& y) { y = scores.score(y, now + column, first + row); });
+      weights.each([&](int, int column, float& y) { y = scores.weight(y, scores.line_of_logarithm(x.sums[column])); });
       SG_UNROLL for (int i = 0; i < kStep / 16; ++i)
           multiply_tile<Lies::turned>(s.grad_value, weights.left(i), x.grads, D + 8, 16 * i);
       slopes.fill(0);
@@ -106,8 +104,10 @@ SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
   });
 }
 
-SG_KERNEL(flash_backward_keys_64, FlashArgs) { flash_backward_keys<64, 64>(block, args); }
-SG_KERNEL(flash_backward_keys_128, FlashArgs) { flash_backward_keys<128, 32>(block, args); }
+SG_KERNEL(flash_backward_keys_64, FlashArgs) { flash_backward_keys<64, 64, false>(block, args); }
+SG_KERNEL(flash_backward_keys_64_masked, FlashArgs) { flash_backward_keys<64, 64, true>(block, args); }
+SG_KERNEL(flash_backward_keys_128, FlashArgs) { flash_backward_keys<128, 32, false>(block, args); }
+SG_KERNEL(flash_backward_keys_128_masked, FlashArgs) { flash_backward_keys<128, 32, true>(block, args); }
 
 // --- of queries ---
 
@@ -115,10 +115,10 @@ template <int D, int R>
 struct FlashQuery {
   LeftTile<R> query[D / 16], grad_out[D / 16];
   Tile<R, D / 8> grad;
-  RowNumbers<R> shift, delta;
+  RowNumbers<R> line, delta;
 };
 
-template <int D, int R, int kStep>
+template <int D, int R, int kStep, bool kMasked>
 SG_FN void flash_backward_queries(Block& block, const FlashArgs& args) {
   constexpr int kStage = kStep * (D + 8);
   SG_SHARED(uint16_t, keys, 2 * kStage);
@@ -126,7 +126,7 @@ SG_FN void flash_backward_queries(Block& block, const FlashArgs& args) {
   const FlashPlace at(block.index(), args.heads, args.queries, flash_rows(R));
   const int64_t key_head = at.head / args.group, last = at.first + flash_rows(R);
   const int64_t end = args.causal && last < args.keys ? last : args.keys;
-  const float scale = args.scale * kLog2E;
+  const FlashScores<kMasked> scores(args, at.batch, at.head);
   auto load = [&](int64_t k, int stage) {
     flash_load<D>(block, args, args.key, at.batch, key_head, k, kStep, args.keys, keys + stage * kStage);
     flash_load<D>(block, args, args.value, at.batch, key_head, k, kStep, args.keys, values + stage * kStage);
@@ -134,14 +134,14 @@ SG_FN void flash_backward_queries(Block& block, const FlashArgs& args) {
   load(0, 0);
   Warps<FlashQuery<D, R>> state;
   block.warps(state, [&](int warp, FlashQuery<D, R>& s) {
-    const int64_t first = at.first + warp * kTileRows * R, line = (at.batch * args.heads + at.head) * args.queries;
+    const int64_t first = at.first + warp * kTileRows * R, numbers = (at.batch * args.heads + at.head) * args.queries;
     flash_left_all(args, args.query, at.batch, at.head, first, args.queries, s.query);
     flash_left_all(args, args.grad_out, at.batch, at.head, first, args.queries, s.grad_out);
     s.grad.fill(0);
     each_row_kept<R>([&](int row) {
       const bool inside = first + row < args.queries;
-      s.shift.at(row) = inside ? flash_shift(args.sums[line + first + row]) : 0.0f;
-      s.delta.at(row) = inside ? args.delta[line + first + row] : 0.0f;
+      s.line.at(row) = inside ? scores.line_of_logarithm(args.sums[numbers + first + row]) : 0.0f;
+      s.delta.at(row) = inside ? args.delta[numbers + first + row] : 0.0f;
     });
   });
   int stage = 0;
@@ -157,11 +157,9 @@ SG_FN void flash_backward_queries(Block& block, const FlashArgs& args) {
       slopes.fill(0);
       SG_UNROLL for (int d = 0; d < D / 16; ++d)
           multiply_tile<Lies::straight>(weights, s.query[d], keys + stage * kStage, D + 8, 16 * d);
-      weights.each([&](int row, int, float& x) { x = flash_exp2(x, scale, s.shift.at(row)); });
-      if (k + kStep > args.keys || (args.causal && k + kStep - 1 > first))
-        weights.each([&](int row, int column, float& x) {
-          if (k + column >= args.keys || (args.causal && k + column > first + row)) x = 0;
-        });
+      if (!scores.are_products(first, k, kStep))
+        weights.each([&](int row, int column, float& x) { x = scores.score(x, first + row, k + column); });
+      weights.each([&](int row, int, float& x) { x = scores.weight(x, s.line.at(row)); });
       SG_UNROLL for (int d = 0; d < D / 16; ++d)
           multiply_tile<Lies::straight>(slopes, s.grad_out[d], values + stage * kStage, D + 8, 16 * d);
       slopes.each([&](int row, int, float& x) { x -= s.delta.at(row); });
@@ -176,8 +174,10 @@ SG_FN void flash_backward_queries(Block& block, const FlashArgs& args) {
   });
 }
 
-SG_KERNEL(flash_backward_queries_64, FlashArgs) { flash_backward_queries<64, 1, 64>(block, args); }
-SG_KERNEL(flash_backward_queries_64_wide, FlashArgs) { flash_backward_queries<64, 2, 32>(block, args); }
-SG_KERNEL(flash_backward_queries_128, FlashArgs) { flash_backward_queries<128, 1, 32>(block, args); }
+SG_KERNEL(flash_backward_queries_64, FlashArgs) { flash_backward_queries<64, 1, 64, false>(block, args); }
+SG_KERNEL(flash_backward_queries_64_wide, FlashArgs) { flash_backward_queries<64, 2, 32, false>(block, args); }
+SG_KERNEL(flash_backward_queries_64_masked, FlashArgs) { flash_backward_queries<64, 1, 64, true>(block, args); }
+SG_KERNEL(flash_backward_queries_128, FlashArgs) { flash_backward_queries<128, 1, 32, false>(block, args); }
+SG_KERNEL(flash_backward_queries_128_masked, FlashArgs) { flash_backward_queries<128, 1, 32, true>(block, args); }
 
 }  // namespace sg::cuda

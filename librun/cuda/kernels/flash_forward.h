@@ -12,19 +12,7 @@ struct FlashForward {
   RowNumbers<R> most, sum;  // of a row: its largest score; what its weights come to, each lane's own part of it
 };
 
-// Scores of a warp's rows and kKeys keys, those that are not seen minus infinity.
-template <int D, int R, int kKeys>
-SG_FN void flash_scores(const FlashArgs& args, FlashForward<D, R>& s, int64_t first, int64_t k, const uint16_t* keys,
-                        Tile<R, kKeys / 8>& scores) {
-  scores.fill(0);
-  SG_UNROLL for (int d = 0; d < D / 16; ++d) multiply_tile<Lies::straight>(scores, s.query[d], keys, D + 8, 16 * d);
-  if (k + kKeys <= args.keys && (!args.causal || k + kKeys - 1 <= first)) return;
-  scores.each([&](int row, int column, float& x) {
-    if (k + column >= args.keys || (args.causal && k + column > first + row)) x = -flash_infinity();
-  });
-}
-
-template <int D, int R, int kKeys>
+template <int D, int R, int kKeys, bool kMasked>
 SG_FN void flash_forward(Block& block, const FlashArgs& args) {
   constexpr int kStage = kKeys * (D + 8);
   SG_SHARED(uint16_t, keys, 2 * kStage);
@@ -32,7 +20,7 @@ SG_FN void flash_forward(Block& block, const FlashArgs& args) {
   const FlashPlace at(block.index(), args.heads, args.queries, flash_rows(R));
   const int64_t key_head = at.head / args.group, last = at.first + flash_rows(R);
   const int64_t end = args.causal && last < args.keys ? last : args.keys;
-  const float scale = args.scale * kLog2E;
+  const FlashScores<kMasked> scores(args, at.batch, at.head);
   auto load = [&](int64_t k, int stage) {
     flash_load<D>(block, args, args.key, at.batch, key_head, k, kKeys, args.keys, keys + stage * kStage);
     flash_load<D>(block, args, args.value, at.batch, key_head, k, kKeys, args.keys, values + stage * kStage);
@@ -54,19 +42,23 @@ SG_FN void flash_forward(Block& block, const FlashArgs& args) {
       const int64_t first = at.first + warp * kTileRows * R;
       if (!flash_sees(args, first, kTileRows * R, k)) return;
       Tile<R, kKeys / 8> weights;
-      flash_scores<D, R, kKeys>(args, s, first, k, keys + stage * kStage, weights);
-      RowNumbers<R> most = s.most, shift, factor;
+      weights.fill(0);
+      SG_UNROLL for (int d = 0; d < D / 16; ++d)
+          multiply_tile<Lies::straight>(weights, s.query[d], keys + stage * kStage, D + 8, 16 * d);
+      if (!scores.are_products(first, k, kKeys))
+        weights.each([&](int row, int column, float& x) { x = scores.score(x, first + row, k + column); });
+      RowNumbers<R> most = s.most, line, factor;
       fold_columns(most, weights, FlashLarger());
       join_lanes(most, FlashLarger());
       bool moves = false;
       each_row_kept<R>([&](int row) {
-        shift.at(row) = most.at(row) == -flash_infinity() ? 0.0f : -most.at(row) * scale;
-        factor.at(row) = flash_exp2(s.most.at(row), scale, shift.at(row));
+        line.at(row) = scores.line_of_score(most.at(row));
+        factor.at(row) = scores.weight(s.most.at(row), line.at(row));
         s.sum.at(row) *= factor.at(row);
         moves |= factor.at(row) != 1;
       });
       s.most = most;
-      weights.each([&](int row, int, float& x) { x = flash_exp2(x, scale, shift.at(row)); });
+      weights.each([&](int row, int, float& x) { x = scores.weight(x, line.at(row)); });
       fold_columns(s.sum, weights, FlashSum());
       if (holds_for_any(moves)) s.out.each([&](int row, int, float& x) { x *= factor.at(row); });
       SG_UNROLL for (int i = 0; i < kKeys / 16; ++i)
@@ -82,13 +74,15 @@ SG_FN void flash_forward(Block& block, const FlashArgs& args) {
       each_row<R>([&](int row) {
         if (first + row < args.queries)
           args.sums[(at.batch * args.heads + at.head) * args.queries + first + row] =
-              s.sum.at(row) == 0 ? -flash_infinity() : s.most.at(row) * args.scale + math::log(s.sum.at(row));
+              s.sum.at(row) == 0 ? -flash_infinity() : scores.natural(s.most.at(row)) + math::log(s.sum.at(row));
       });
   });
 }
 
-SG_KERNEL(flash_forward_64, FlashArgs) { flash_forward<64, 1, 64>(block, args); }
-SG_KERNEL(flash_forward_64_wide, FlashArgs) { flash_forward<64, 2, 64>(block, args); }
-SG_KERNEL(flash_forward_128, FlashArgs) { flash_forward<128, 1, 32>(block, args); }
+SG_KERNEL(flash_forward_64, FlashArgs) { flash_forward<64, 1, 64, false>(block, args); }
+SG_KERNEL(flash_forward_64_wide, FlashArgs) { flash_forward<64, 2, 64, false>(block, args); }
+SG_KERNEL(flash_forward_64_masked, FlashArgs) { flash_forward<64, 1, 64, true>(block, args); }
+SG_KERNEL(flash_forward_128, FlashArgs) { flash_forward<128, 1, 32, false>(block, args); }
+SG_KERNEL(flash_forward_128_masked, FlashArgs) { flash_forward<128, 1, 32, true>(block, args); }
 
 }  // namespace sg::cuda
