@@ -15,7 +15,7 @@ constexpr int64_t kFewRows = 128;   // fewer keep a device busy only if they go 
 constexpr int64_t kLongRow = 8192;  // of numbers: shorter ones are soon done
 // Of stages behind a reduction, which by themselves would have a lane for each number.
 constexpr int64_t kShortRow = 2048;  // longer ones need enough rows
-constexpr int64_t kBriefRow = 64;    // of shorter ones, which leave most lanes idle, there may be
+constexpr int64_t kBriefRow = 16;    // of shorter ones, which leave most lanes idle, there may be
 constexpr int64_t kManyRows = 1024;  // so many
 
 // Whether neighbouring lanes, which take neighbours of a row, read what lies side by side.
@@ -59,6 +59,12 @@ std::string opening(const char* args) {
 }
 constexpr const char* kClosing = "}\n\n}  // namespace sg::cuda\n";
 
+// `body` with a `team` that has a row at a time.
+std::string team_text(bool by_warps, const std::string& body) {
+  if (by_warps) return "  for_warps(block, [&](const auto& team) {\n" + body + "  });\n";
+  return "  const Block& team = block;\n" + body;
+}
+
 std::string text_of(const RowChain& chain, const Reduced& reduced) {
   std::string out = opening("ReducedChainArgs") + pointers_text(chain);
   const ReduceHow& how = reduced.plan.args.how;
@@ -69,8 +75,9 @@ std::string text_of(const RowChain& chain, const Reduced& reduced) {
     case ReduceWay::row_parts: out += "  sum_made_run(block, args, last);\n"; break;
     case ReduceWay::column_parts: out += "  sum_made_tile(block, args, last);\n"; break;
     case ReduceWay::rows:
-      out +=
-          how_text(how, "how") + "  reduce_made_rows(block, args, how, " + (is_twice ? "early" : "last") + ", last);\n";
+      out += how_text(how, "how") +
+             team_text(reduced.plan.by_warps, "    reduce_made_rows(team, args, how, " +
+                                                  std::string(is_twice ? "early" : "last") + ", last);\n");
       break;
   }
   return out + kClosing;
@@ -150,7 +157,8 @@ class StageWriter {
     out_.rows = rows_;
     out_.blocks = blocks_;
     out_.text = opening("RowStagesArgs") + functions_ +
-                "  for (int64_t row = block.index(); row < args.rows; row += block.count()) {\n" + body_ + "  }\n" +
+                team_text(by_warps_, "  for (int64_t row = team.index(); row < args.rows; row += team.count()) {\n" +
+                                         body_ + "  }\n") +
                 kClosing;
     return std::move(out_);
   }
@@ -161,6 +169,7 @@ class StageWriter {
     rows_ = first.plan.args.to.to.count;
     count_ = first.plan.args.how.count;
     blocks_ = first.plan.blocks;
+    by_warps_ = first.plan.by_warps;
     shape_.assign(self.sizes().begin(), self.sizes().end());
     kept_ = first.plan.kept;
     reduced_ = first.plan.reduced;
@@ -177,22 +186,22 @@ class StageWriter {
     const cpu::Value* value = reduced ? &reduced->value : nullptr;
     functions_ += pointers_text(chain);
     // What lane 0 has written of the row it reads itself; others have to meet it.
-    if (stages_ > 0 && !(is_by_row && is_by_first_)) body_ += "    block.sync();\n";
+    if (stages_ > 0 && !(is_by_row && is_by_first_)) body_ += "    team.sync();\n";
     functions_ += element_text(chain, last, true, value);
     if (reduced) {
       const ReduceHow& how = reduced->plan.args.how;
       const std::string early = takes_two_passes(how.kind) ? "early" + number : last;
       if (early != last) functions_ += element_text(chain, early, false, value);
       functions_ += how_text(how, "how" + number);
-      body_ += "    reduce_made_row(block, how" + number + ", args.to[" + std::to_string(out_.to.size()) + "], row, " +
+      body_ += "    reduce_made_row(team, how" + number + ", args.to[" + std::to_string(out_.to.size()) + "], row, " +
                early + ", " + last + ");\n";
       out_.to.push_back(reduced->plan.args.to);
       for (const Tensor& result : reduced->call->results)  // a number a row, whatever axes of 1 it has
         touched_.push_back(touched(stages_ + kBehind, true, *view_as(result, row_shape_), row_axes_, {}));
     } else if (is_by_row) {
-      body_ += "    by_first_lane(block, row, " + last + ");\n";
+      body_ += "    by_first_lane(team, row, " + last + ");\n";
     } else {
-      body_ += "    by_each_lane(block, row, " + std::to_string(count_) + "ll, " + last + ");\n";
+      body_ += "    by_each_lane(team, row, " + std::to_string(count_) + "ll, " + last + ");\n";
     }
     is_by_first_ = reduced || is_by_row;
     std::vector<bool> writes(chain.slots.size());
@@ -211,6 +220,7 @@ class StageWriter {
   std::vector<int64_t> shape_, row_shape_;
   std::vector<int> kept_, reduced_, row_axes_;
   int64_t rows_ = 0, count_ = 0, blocks_ = 0;
+  bool by_warps_ = false;
   size_t stages_ = 0;
   bool is_by_first_ = false;  // lane 0 has written last
   std::vector<Touched> touched_;

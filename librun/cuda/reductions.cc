@@ -136,7 +136,7 @@ Status run(KernelCall& call) {
   }
   SG_ASSIGN(ReductionPlan plan, plan_reduction(call, *reduction, self));
   if (plan.way == ReduceWay::rows) {
-    device_of(call).launch("reduce_rows", plan.blocks, plan.args);
+    device_of(call).launch(plan.by_warps ? "reduce_rows_by_warps" : "reduce_rows", plan.blocks, plan.args);
     return ok_status();
   }
   plan.parts.at = backend_of(call).part_sums(plan.parts);
@@ -154,6 +154,12 @@ constexpr std::array<KernelRow, sizeof...(i)> kernel_rows(std::index_sequence<i.
 constexpr auto kRows = kernel_rows(std::make_index_sequence<std::size(kReductions)>());
 
 }  // namespace
+
+bool rows_by_warps(int64_t length) { return length <= kWarpRow; }
+int64_t row_blocks(int64_t rows, int64_t length) {
+  constexpr int64_t kWarpsOfBlock = kLanes / kWarpLanes;
+  return std::min(rows_by_warps(length) ? (rows + kWarpsOfBlock - 1) / kWarpsOfBlock : rows, kMostRowBlocks);
+}
 
 int64_t tiles_of(int64_t columns) { return (columns + kTileColumns - 1) / kTileColumns; }
 
@@ -213,7 +219,8 @@ Result<ReductionPlan> plan_reduction(const KernelCall& call, const Reduction& re
   if (reduction.to.is_none()) args.to.to = args.to.index, args.to.to.data = nullptr;  // the rows are the positions'
   plan.way = way_of(args, self.dtype);
   const int64_t results = args.to.to.count;
-  plan.blocks = std::min(results, kMostRowBlocks);
+  plan.by_warps = plan.way == ReduceWay::rows && rows_by_warps(args.how.count);
+  plan.blocks = row_blocks(results, args.how.count);
   if (plan.way == ReduceWay::rows) return plan;
   const bool in_columns = plan.way == ReduceWay::column_parts;
   const int64_t blocks = in_columns ? tiles_of(results) : results;

@@ -25,19 +25,24 @@ std::optional<Reduction> find_reduction(const KernelCall& call);
 
 // Which blocks add up what.
 enum class ReduceWay : uint8_t {
-  rows,          // a block a result
+  rows,          // a block a result, or a warp
   row_parts,     // several blocks a result
   column_parts,  // a block has parts of 32 results that lie next to each other
 };
 
 struct ReductionPlan {
   ReduceWay way = ReduceWay::rows;
+  bool by_warps = false;           // of rows
   std::vector<int> kept, reduced;  // axes of `self`, in their order
   ReduceArgs args;
   Parts parts;  // without memory
   int64_t blocks = 0;
   double divisor = 1;  // of sums in parts
 };
+
+// Blocks for so many rows of that length, of which a warp or a block has one at a time.
+bool rows_by_warps(int64_t length);
+int64_t row_blocks(int64_t rows, int64_t length);
 
 // REQUIRES: `self` has what the call's `self` has but for memory.
 Result<ReductionPlan> plan_reduction(const KernelCall& call, const Reduction& reduction, const Tensor& self);

@@ -26,7 +26,8 @@ Status softmax_with(KernelCall& call, bool log, bool safe) {
   args.length = to.dim(-1);
   args.log = log;
   args.safe = safe;
-  device_of(call).launch("softmax_rows", std::min<int64_t>(args.rows, 1 << 16), args);
+  device_of(call).launch(rows_by_warps(args.length) ? "softmax_rows_by_warps" : "softmax_rows",
+                         row_blocks(args.rows, args.length), args);
   return ok_status();
 }
 
@@ -44,7 +45,8 @@ Status softmax_backward_with(KernelCall& call, bool log) {
   args.rows = row_count(to);
   args.length = to.dim(-1);
   args.log = log;
-  device_of(call).launch("softmax_backward_rows", std::min<int64_t>(args.rows, 1 << 16), args);
+  device_of(call).launch(rows_by_warps(args.length) ? "softmax_backward_rows_by_warps" : "softmax_backward_rows",
+                         row_blocks(args.rows, args.length), args);
   return ok_status();
 }
 

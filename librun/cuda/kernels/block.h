@@ -57,6 +57,8 @@ using Warps = T;
 
 class Block {
  public:
+  static constexpr int kWidth = kLanes;
+
   SG_FN int64_t index() const { return blockIdx.x; }
   SG_FN int64_t count() const { return gridDim.x; }
   template <class F>
@@ -67,11 +69,6 @@ class Block {
   template <class T, class F>
   SG_FN void each(const T& kept, const F& f) const {
     f(static_cast<int>(threadIdx.x), kept);
-  }
-  // f(lane, what the lane keeps of each).
-  template <class F, class... T>
-  SG_FN auto each_of(const F& f, T&... kept) const {
-    return f(static_cast<int>(threadIdx.x), kept...);
   }
   SG_FN void sync() const { __syncthreads(); }
 
@@ -91,21 +88,12 @@ class Block {
     return warps[0];
   }
 
-  // The same for each warp alone, by its 32 lanes, which all get the result. REQUIRES: op(a, b) == op(b, a)
-  template <class T, class Op>
-  SG_FN T reduce_warps(T value, const Op& op) const {
-    for (int width = 16; width > 0; width /= 2)
-      value = op(value, words_of(value, [&](unsigned word) { return __shfl_xor_sync(0xffffffffu, word, width); }));
-    return value;
-  }
-
   // f(warp, what the warp keeps) for each of the kLanes / 32 warps: see tile.h.
   template <class T, class F>
   SG_FN void warps(T& kept, const F& f) const {
     f(static_cast<int>(threadIdx.x / 32), kept);
   }
 
- private:
   // What f makes of each word.
   template <class T, class F>
   SG_FN static T words_of(T value, const F& f) {
@@ -135,6 +123,8 @@ using Warps = std::array<T, kLanes / 32>;
 
 class Block {
  public:
+  static constexpr int kWidth = kLanes;
+
   Block(int64_t index, int64_t count) : index_(index), count_(count) {}
   int64_t index() const { return index_; }
   int64_t count() const { return count_; }
@@ -154,10 +144,6 @@ class Block {
   void each(const std::array<T, kLanes>& kept, const F& f) const {
     for (int lane = 0; lane < kLanes; ++lane) f(lane, kept[static_cast<size_t>(lane)]);
   }
-  template <class F, class... T>
-  auto each_of(const F& f, std::array<T, kLanes>&... kept) const {
-    return each([&](int lane) { return f(lane, kept[static_cast<size_t>(lane)]...); });
-  }
   void sync() const {}
 
   // The order of the device: within warps of 32 by halves, then over warps by halves.
@@ -174,15 +160,6 @@ class Block {
     for (size_t width = kWarps / 2; width > 0; width /= 2)
       for (size_t i = 0; i < width; ++i) warps[i] = op(warps[i], warps[i + width]);
     return warps[0];
-  }
-
-  template <class T, class Op>
-  Lanes<T> reduce_warps(Lanes<T> values, const Op& op) const {
-    for (size_t width = 16; width > 0; width /= 2) {
-      const Lanes<T> held = values;
-      for (size_t lane = 0; lane < kLanes; ++lane) values[lane] = op(held[lane], held[lane ^ width]);
-    }
-    return values;
   }
 
   template <class T, class F>

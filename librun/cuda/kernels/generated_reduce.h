@@ -35,17 +35,17 @@ SG_FN Made<T> made(T x) {
 }
 
 // early(row, i) and last(row, i): the element. What others want of the chain, too, is stored by the latter.
-template <class Early, class Last>
-SG_FN void reduce_made_row(const Block& block, const ReduceHow& how, const ReduceTo& to, int64_t row,
-                           const Early& early, const Last& last) {
+template <class Team, class Early, class Last>
+SG_FN void reduce_made_row(const Team& team, const ReduceHow& how, const ReduceTo& to, int64_t row, const Early& early,
+                           const Last& last) {
   reduce_row(
-      block, how, to, row, [&](int64_t i) { return early(row, i); }, [&](int64_t i) { return last(row, i); });
+      team, how, to, row, [&](int64_t i) { return early(row, i); }, [&](int64_t i) { return last(row, i); });
 }
-template <class Early, class Last>
-SG_FN void reduce_made_rows(const Block& block, const ReducedChainArgs& args, const ReduceHow& how, const Early& early,
+template <class Team, class Early, class Last>
+SG_FN void reduce_made_rows(const Team& team, const ReducedChainArgs& args, const ReduceHow& how, const Early& early,
                             const Last& last) {
-  for (int64_t row = block.index(); row < args.to.to.count; row += block.count())
-    reduce_made_row(block, how, args.to, row, early, last);
+  for (int64_t row = team.index(); row < args.to.to.count; row += team.count())
+    reduce_made_row(team, how, args.to, row, early, last);
 }
 template <class Last>
 SG_FN void sum_made_run(const Block& block, const ReducedChainArgs& args, const Last& last) {
@@ -67,16 +67,16 @@ struct RowStagesArgs : ChainArgs {
 };
 
 // A number a row: lane 0 has written what it hangs on.
-template <class F>
-SG_FN void by_first_lane(const Block& block, int64_t row, const F& f) {
-  block.each([&](int lane) {
+template <class Team, class F>
+SG_FN void by_first_lane(const Team& team, int64_t row, const F& f) {
+  team.each([&](int lane) {
     if (lane == 0) f(row, 0);
   });
 }
-template <class F>
-SG_FN void by_each_lane(const Block& block, int64_t row, int64_t count, const F& f) {
-  block.each([&](int lane) {
-    for (int64_t i = lane; i < count; i += kLanes) f(row, i);
+template <class Team, class F>
+SG_FN void by_each_lane(const Team& team, int64_t row, int64_t count, const F& f) {
+  team.each([&](int lane) {
+    for (int64_t i = lane; i < count; i += Team::kWidth) f(row, i);
   });
 }
 

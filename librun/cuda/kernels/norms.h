@@ -1,4 +1,4 @@
-// Softmax and layer norms: a block for each row, as in reduce.h.
+// Softmax and layer norms: a block for each row, or a warp, as in reduce.h.
 #pragma once
 
 #include "librun/cuda/kernels/lines.h"
@@ -39,18 +39,18 @@ struct MergeExpSums {
 };
 
 // Of a row, which is read once. A NaN makes the sum one, and so does +infinity.
-template <class From, class C = typename From::Number>
-SG_FN ExpSum<C> exp_sum(const Block& block, const From& from, int64_t length) {
-  auto part = block.each([&](int lane) {
+template <class Team, class From, class C = typename From::Number>
+SG_FN ExpSum<C> exp_sum(const Team& team, const From& from, int64_t length) {
+  auto part = team.each([&](int lane) {
     // What a lane has at hand before it looks whether the largest is another.
     constexpr int kAtOnce = sizeof(C) == 4 ? 8 : 1;
     ExpSum<C> acc{lowest<C>(), 0};
-    for (int64_t i = lane; i < length; i += kAtOnce * kLanes) {
+    for (int64_t i = lane; i < length; i += kAtOnce * Team::kWidth) {
       C x[kAtOnce], most = acc.most;
-      const int64_t left = (length - i + kLanes - 1) / kLanes;
+      const int64_t left = (length - i + Team::kWidth - 1) / Team::kWidth;
       SG_UNROLL
       for (int k = 0; k < kAtOnce; ++k) {
-        x[k] = k < left ? from.number(i + k * kLanes) : most;
+        x[k] = k < left ? from.number(i + k * Team::kWidth) : most;
         most = most < x[k] ? x[k] : most;
       }
       if (most != acc.most) acc.sum *= rescaled(acc.most, most), acc.most = most;
@@ -60,7 +60,7 @@ SG_FN ExpSum<C> exp_sum(const Block& block, const From& from, int64_t length) {
     }
     return acc;
   });
-  return block.reduce(part, MergeExpSums());
+  return team.reduce(part, MergeExpSums());
 }
 // What log-softmax takes from each number.
 template <class C>
@@ -68,50 +68,62 @@ SG_FN double log_sum(const View& from, const ExpSum<C>& e) {
   return static_cast<double>(e.most) + log_of(from, e.sum);
 }
 
-template <class To, class From>
-SG_FN void softmax_row(const Block& block, const SoftmaxArgs& args, const To& to, const From& from) {
-  const auto e = exp_sum(block, from, args.length);
+template <class Team, class To, class From>
+SG_FN void softmax_row(const Team& team, const SoftmaxArgs& args, const To& to, const From& from) {
+  const auto e = exp_sum(team, from, args.length);
   const double logs = log_sum(args.from, e);
   const bool empty = args.safe && e.sum == 0;
-  block.each([&](int lane) {
-    for (int64_t i = lane; i < args.length; i += kLanes)
+  team.each([&](int lane) {
+    for (int64_t i = lane; i < args.length; i += Team::kWidth)
       to.put(i, empty      ? 0
                 : args.log ? from[i] - logs
                            : static_cast<double>(math::exp_float(from.number(i) - e.most)) / e.sum);
   });
 }
 
-SG_KERNEL(softmax_rows, SoftmaxArgs) {
+template <class Team>
+SG_FN void softmax_all_rows(const Team& team, const SoftmaxArgs& args) {
   with_types(args.to.element, args.from.element, [&]<class To, class From>(To, From) {
-    for (int64_t row = block.index(); row < args.rows; row += block.count())
-      softmax_row(block, args, row_line<To>(args.to, row), row_line<From>(args.from, row));
+    for (int64_t row = team.index(); row < args.rows; row += team.count())
+      softmax_row(team, args, row_line<To>(args.to, row), row_line<From>(args.from, row));
   });
 }
 
-template <class To, class From>
-SG_FN void softmax_backward_row(const Block& block, const SoftmaxArgs& args, const To& to, const From& from,
+SG_KERNEL(softmax_rows, SoftmaxArgs) { softmax_all_rows(block, args); }
+SG_KERNEL(softmax_rows_by_warps, SoftmaxArgs) {
+  for_warps(block, [&](const auto& team) { softmax_all_rows(team, args); });
+}
+
+template <class Team, class To, class From>
+SG_FN void softmax_backward_row(const Team& team, const SoftmaxArgs& args, const To& to, const From& from,
                                 const From& gradient) {
-  auto part = block.each([&](int lane) {
+  auto part = team.each([&](int lane) {
     double acc = 0;
-    for (int64_t i = lane; i < args.length; i += kLanes) acc += args.log ? gradient[i] : gradient[i] * from[i];
+    for (int64_t i = lane; i < args.length; i += Team::kWidth) acc += args.log ? gradient[i] : gradient[i] * from[i];
     return acc;
   });
-  const double sum = block.reduce(part, Sum());
-  block.each([&](int lane) {
-    for (int64_t i = lane; i < args.length; i += kLanes) {
+  const double sum = team.reduce(part, Sum());
+  team.each([&](int lane) {
+    for (int64_t i = lane; i < args.length; i += Team::kWidth) {
       const double g = gradient[i];
       to.put(i, args.log ? g - static_cast<double>(math::exp_float(from.number(i))) * sum : from[i] * (g - sum));
     }
   });
 }
 
-SG_KERNEL(softmax_backward_rows, SoftmaxArgs) {
+template <class Team>
+SG_FN void softmax_backward_all_rows(const Team& team, const SoftmaxArgs& args) {
   const Element type = args.gradient.element == args.from.element ? args.from.element : Element::c128;
   with_types(type, args.to.element, [&]<class From, class To>(From, To) {
-    for (int64_t row = block.index(); row < args.rows; row += block.count())
-      softmax_backward_row(block, args, row_line<To>(args.to, row), row_line<From>(args.from, row),
+    for (int64_t row = team.index(); row < args.rows; row += team.count())
+      softmax_backward_row(team, args, row_line<To>(args.to, row), row_line<From>(args.from, row),
                            row_line<From>(args.gradient, row));
   });
+}
+
+SG_KERNEL(softmax_backward_rows, SoftmaxArgs) { softmax_backward_all_rows(block, args); }
+SG_KERNEL(softmax_backward_rows_by_warps, SoftmaxArgs) {
+  for_warps(block, [&](const auto& team) { softmax_backward_all_rows(team, args); });
 }
 
 // --- layer norm: rows are the last axes of x; element i of a row has the weight i ---

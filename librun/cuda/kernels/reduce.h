@@ -1,4 +1,4 @@
-// Reductions of what lies in memory: a block for each row.
+// Reductions of what lies in memory: a block for each row, or a warp.
 #pragma once
 
 #include "librun/cuda/kernels/lines.h"
@@ -32,35 +32,41 @@ SG_FN bool is_true(const View& v, int64_t offset) { return ElementOf{v, offset}.
 SG_FN bool rows_are_lines(const View& from, int32_t kept) { return from.axes == kept + 1 && is_floating(from.element); }
 
 // The usual reduction, whose loop is loads and sums alone; the numbers are taken and merged as reduce_row does.
-template <class Raw>
-SG_FN void sum_line(const Block& block, const ReduceArgs& args, int64_t row) {
+template <class Raw, class Team>
+SG_FN void sum_line(const Team& team, const ReduceArgs& args, int64_t row) {
   const Line<Raw> line(args.from, offset_over(args.from, 0, args.kept, row), args.from.stride[args.kept]);
-  auto part = block.each([&](int lane) {
+  auto part = team.each([&](int lane) {
     double sum = 0;
-    for (int64_t i = lane; i < args.how.count; i += kLanes) sum += line[i];
+    for (int64_t i = lane; i < args.how.count; i += Team::kWidth) sum += line[i];
     return sum;
   });
-  const double sum = block.reduce(part, Sum());
+  const double sum = team.reduce(part, Sum());
   const double n = args.how.kind == Reduce::mean ? static_cast<double>(args.how.count) : 1;
-  block.each([&](int lane) {
+  team.each([&](int lane) {
     if (lane == 0) write<double>(args.to.to, offset_of(args.to.to, row), sum / n);
   });
 }
 
-SG_KERNEL(reduce_rows, ReduceArgs) {
+template <class Team>
+SG_FN void reduce_all_rows(const Team& team, const ReduceArgs& args) {
   const bool is_sum = !args.how.whole && (args.how.kind == Reduce::sum || args.how.kind == Reduce::mean);
   if (is_sum && rows_are_lines(args.from, args.kept))
     return with_type(args.from.element, [&](auto raw) {
-      for (int64_t row = block.index(); row < args.to.to.count; row += block.count())
-        sum_line<decltype(raw)>(block, args, row);
+      for (int64_t row = team.index(); row < args.to.to.count; row += team.count())
+        sum_line<decltype(raw)>(team, args, row);
     });
-  for (int64_t row = block.index(); row < args.to.to.count; row += block.count()) {
+  for (int64_t row = team.index(); row < args.to.to.count; row += team.count()) {
     const auto number = [&](int64_t i) {
       return ElementOf{
           args.from, offset_over(args.from, 0, args.kept, row) + offset_over(args.from, args.kept, args.from.axes, i)};
     };
-    reduce_row(block, args.how, args.to, row, number, number);
+    reduce_row(team, args.how, args.to, row, number, number);
   }
+}
+
+SG_KERNEL(reduce_rows, ReduceArgs) { reduce_all_rows(block, args); }
+SG_KERNEL(reduce_rows_by_warps, ReduceArgs) {
+  for_warps(block, [&](const auto& team) { reduce_all_rows(team, args); });
 }
 
 // Sums of doubles: a block a part, then the parts.

@@ -1,8 +1,9 @@
-// How a block reduces the numbers of a row, whoever makes them: memory (reduce.h), or a chain (generated_reduce.h). In
-// double, merged in the order of block.h.
+// How a team, a block or a warp of it, reduces the numbers of a row, whoever makes them: memory (reduce.h), or a chain
+// (generated_reduce.h). In double, merged in the order of block.h and warp.h.
 #pragma once
 
 #include "librun/cuda/kernels/view.h"
+#include "librun/cuda/kernels/warp.h"
 #include "librun/work/math.h"
 
 namespace sg::cuda {
@@ -130,18 +131,18 @@ SG_FN Partial partial_of(const ReduceHow& how, const Number& x) {
 
 // --- rows: `number(i)` is element i ---
 
-template <class Row>
-SG_FN Partial reduce_partials(const Block& block, const ReduceHow& how, const Row& number) {
+template <class Team, class Row>
+SG_FN Partial reduce_partials(const Team& team, const ReduceHow& how, const Row& number) {
   const double p = how.parameter;
   const int endless = how.kind == Reduce::norm && p - p != 0 ? (p > 0 ? 1 : -1) : 0;
   const MergePartial merge{how.kind, endless};
   const bool unit = how.kind == Reduce::product, flag = how.kind == Reduce::all;
-  auto part = block.each([&](int lane) {
+  auto part = team.each([&](int lane) {
     Partial acc{unit ? 1.0 : endless < 0 ? math::infinity() : 0.0, 0, unit || flag};
-    for (int64_t i = lane; i < how.count; i += kLanes) acc = merge(acc, partial_of(how, number(i)));
+    for (int64_t i = lane; i < how.count; i += Team::kWidth) acc = merge(acc, partial_of(how, number(i)));
     return acc;
   });
-  return block.reduce(part, merge);
+  return team.reduce(part, merge);
 }
 
 SG_FN void write_partial(const View& to, int64_t offset, const Partial& p, bool whole) {
@@ -152,21 +153,20 @@ SG_FN void write_partial(const View& to, int64_t offset, const Partial& p, bool 
   else write<double>(to, offset, p.re);
 }
 
-template <class Row>
-SG_FN void reduce_extreme(const Block& block, const ReduceHow& how, const ReduceTo& to, int64_t row,
-                          const Row& number) {
+template <class Team, class Row>
+SG_FN void reduce_extreme(const Team& team, const ReduceHow& how, const ReduceTo& to, int64_t row, const Row& number) {
   const bool whole = !is_floating(how.from);
   const BetterExtreme pick{how.kind == Reduce::largest, whole};
-  auto part = block.each([&](int lane) {
+  auto part = team.each([&](int lane) {
     Extreme best{0, 0, -1};
-    for (int64_t i = lane; i < how.count; i += kLanes) {
+    for (int64_t i = lane; i < how.count; i += Team::kWidth) {
       const auto x = number(i);
       best = pick(best, whole ? Extreme{0, x.whole(), i} : Extreme{x.re(), 0, i});
     }
     return best;
   });
-  const Extreme best = block.reduce(part, pick);
-  block.each([&](int lane) {
+  const Extreme best = team.reduce(part, pick);
+  team.each([&](int lane) {
     if (lane != 0) return;
     if (to.to.data && whole) write_whole(to.to, offset_of(to.to, row), best.whole);
     else if (to.to.data) write<double>(to.to, offset_of(to.to, row), best.value);
@@ -174,42 +174,41 @@ SG_FN void reduce_extreme(const Block& block, const ReduceHow& how, const Reduce
   });
 }
 
-template <class Row>
-SG_FN double spread_around(const Block& block, const ReduceHow& how, double center, double center_im,
-                           const Row& number) {
+template <class Team, class Row>
+SG_FN double spread_around(const Team& team, const ReduceHow& how, double center, double center_im, const Row& number) {
   const bool pairs = is_complex(how.from);
-  auto part = block.each([&](int lane) {
+  auto part = team.each([&](int lane) {
     double acc = 0;
-    for (int64_t i = lane; i < how.count; i += kLanes) {
+    for (int64_t i = lane; i < how.count; i += Team::kWidth) {
       const auto z = number(i);
       const double x = z.re() - center, y = pairs ? z.im() - center_im : 0;
       acc += x * x + y * y;
     }
     return acc;
   });
-  return block.reduce(part, Sum());
+  return team.reduce(part, Sum());
 }
 
-template <class Row>
-SG_FN double row_largest(const Block& block, int64_t count, const Row& number) {
-  auto part = block.each([&](int lane) {
+template <class Team, class Row>
+SG_FN double row_largest(const Team& team, int64_t count, const Row& number) {
+  auto part = team.each([&](int lane) {
     double most = -math::infinity();
-    for (int64_t i = lane; i < count; i += kLanes) most = Larger()(most, number(i).re());
+    for (int64_t i = lane; i < count; i += Team::kWidth) most = Larger()(most, number(i).re());
     return most;
   });
-  return block.reduce(part, Larger());
+  return team.reduce(part, Larger());
 }
 
-template <class Row, class LastRow>
-SG_FN double reduce_logsumexp(const Block& block, const ReduceHow& how, const View& to, const Row& number,
+template <class Team, class Row, class LastRow>
+SG_FN double reduce_logsumexp(const Team& team, const ReduceHow& how, const View& to, const Row& number,
                               const LastRow& last) {
-  const double most = row_largest(block, how.count, number), shift = most - most == 0 ? most : 0;
-  auto part = block.each([&](int lane) {
+  const double most = row_largest(team, how.count, number), shift = most - most == 0 ? most : 0;
+  auto part = team.each([&](int lane) {
     double acc = 0;
-    for (int64_t i = lane; i < how.count; i += kLanes) acc += exp_of(to, last(i).re() - shift);
+    for (int64_t i = lane; i < how.count; i += Team::kWidth) acc += exp_of(to, last(i).re() - shift);
     return acc;
   });
-  return shift + log_of(to, block.reduce(part, Sum()));
+  return shift + log_of(to, team.reduce(part, Sum()));
 }
 
 SG_FN double finish_norm(double sum, double p) {
@@ -222,29 +221,29 @@ constexpr bool takes_two_passes(Reduce kind) {
 }
 
 // Each number is asked for once by `last`, by one lane; before that once more by `number`, if it takes two passes.
-template <class Row, class LastRow>
-SG_FN void reduce_row(const Block& block, const ReduceHow& how, const ReduceTo& to, int64_t row, const Row& number,
+template <class Team, class Row, class LastRow>
+SG_FN void reduce_row(const Team& team, const ReduceHow& how, const ReduceTo& to, int64_t row, const Row& number,
                       const LastRow& last) {
-  if (how.kind == Reduce::largest || how.kind == Reduce::smallest) return reduce_extreme(block, how, to, row, last);
+  if (how.kind == Reduce::largest || how.kind == Reduce::smallest) return reduce_extreme(team, how, to, row, last);
   if (how.kind == Reduce::logsumexp) {
-    const double sum = reduce_logsumexp(block, how, to.to, number, last);
-    block.each([&](int lane) {
+    const double sum = reduce_logsumexp(team, how, to.to, number, last);
+    team.each([&](int lane) {
       if (lane == 0) write<double>(to.to, offset_of(to.to, row), sum);
     });
     return;
   }
   const bool spreads = how.kind == Reduce::variance || how.kind == Reduce::deviation;
-  Partial total = spreads ? reduce_partials(block, how, number) : reduce_partials(block, how, last);
+  Partial total = spreads ? reduce_partials(team, how, number) : reduce_partials(team, how, last);
   const double n = static_cast<double>(how.count), mean = total.re / n, mean_im = total.im / n;
   if (how.kind == Reduce::mean) total = {mean, mean_im, 0};
   if (how.kind == Reduce::norm) total.re = finish_norm(total.re, how.parameter);
   if (spreads) {
     const double left = n - how.parameter;
-    total.re = spread_around(block, how, mean, mean_im, last) / (left > 0 ? left : 0);
+    total.re = spread_around(team, how, mean, mean_im, last) / (left > 0 ? left : 0);
     if (how.kind == Reduce::deviation) total.re = ::sqrt(total.re);
   }
   const bool whole = how.whole || how.kind == Reduce::any || how.kind == Reduce::all || how.kind == Reduce::count;
-  block.each([&](int lane) {
+  team.each([&](int lane) {
     if (lane != 0) return;
     write_partial(to.to, offset_of(to.to, row), total, whole);
     if (to.mean.data) write_partial(to.mean, offset_of(to.mean, row), {mean, mean_im, 0}, false);

@@ -51,6 +51,13 @@ T __shfl_xor_sync(unsigned, T value, int distance) {
   const unsigned got = lanes::from_lane(__builtin_bit_cast(unsigned, value), lane ^ static_cast<unsigned>(distance));
   return __builtin_bit_cast(T, got);
 }
+template <class T>
+T __shfl_sync(unsigned, T value, int lane) {
+  static_assert(sizeof(T) == 4);
+  const unsigned got = lanes::from_lane(__builtin_bit_cast(unsigned, value), static_cast<unsigned>(lane));
+  return __builtin_bit_cast(T, got);
+}
+inline void __syncwarp() { lanes::from_lane(0, 0); }
 inline bool __any_sync(unsigned mask, bool value) {
   unsigned any = value;
   for (int distance = 1; distance < 32; distance *= 2) any |= __shfl_xor_sync(mask, any, distance);
