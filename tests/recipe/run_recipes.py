@@ -598,6 +598,30 @@ def a_mistake_of_all_variants_is_told_once_and_a_failing_pass_has_its_line():
 
 
 @case
+def a_recipe_comes_from_standard_input():
+    write("r.yaml", RECIPE)
+    given = lambda *words: sg("sg-recipe", *words, input=read("r.yaml"))
+    expect(given("check", "-"), 0, out="<stdin>: valid, 2 stages")
+    expect(given("run", "-"), 0)
+    expect(given("lock", "-"), 2, "standard input has no lock beside it")
+    expect(given("verify", "-"), 2, "standard input has no lock beside it")
+    expect(given("lock", "-", "-o", "-"), 0, out="sha256:")
+    expect(sg("sg-recipe", "check", "-", input=b"stages:\n  - nothing\n"), 1, "<stdin>:2:5: ")
+    write("i.yaml", "include: '<stdin>'\n")
+    expect(sg("sg-recipe", "check", "i.yaml", input=b""), 1, "i.yaml:1:10: error: cannot read the recipe <stdin>")
+
+
+@case
+def a_parameter_in_braces_stands_in_quotes():
+    for options in ("{policy: ${p}, chunks: 2}", "{policy: layers.${p}}", "[${p}, 1]"):
+        write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - remat: " + options + "\n")
+        expect(sg("sg-recipe", "check", "r.yaml"), 1, r"in braces a text with \$\{NAME\} stands in quotes")
+    write("r.yaml", "inputs: {g: g.txt}\nparameters: {p: '${x}'}\nstages:\n  - remat: {policy: full\n")
+    done = expect(sg("sg-recipe", "check", "r.yaml"), 1, "end of map")
+    assert "stands in quotes" not in done.message, done.message
+
+
+@case
 def every_command_has_its_report_as_json():
     write("r.yaml", RECIPE)
     checked = json.loads(expect(sg("sg-recipe", "check", "r.yaml", "--json"), 0).out)
@@ -691,6 +715,11 @@ def bisection():
         done = sg("sg-recipe", "bisect", "r.yaml", "clean", "--fails", "sh bad.sh")
         expect(done, 1, out=r"the first bad one is remat \(r.yaml:9:5\); idle is good\n  without `--save layers.\*.attention` it is good\n"
                r"  it is bad where sg-remat may touch [0-9]+ of [0-9]+ nodes: %\S+.* to %\S+.*; with one less at either end it is not$")
+        done = sg("sg-recipe", "bisect", "r.yaml", "clean", "--fails", "sh bad.sh", "--json")
+        found = json.loads(done.out)
+        assert done.code == 1 and [found[key] for key in ("schema", "bad", "at", "good")] == ["sg-recipe-bisect", "remat", "r.yaml:9:5", "idle"], found
+        assert found["options"] == ["--save layers.*.attention"] and 0 < found["nodes"]["touched"] < found["nodes"]["of"], found
+        assert found["nodes"]["first"]["name"][0] == found["nodes"]["last"]["name"][0] == "%", found
         expect(sg("sg-recipe", "bisect", "r.yaml", "clean", "--fails", "./none"), 2,
                r"the shell cannot run `./none`\n.*not found")
         expect(sg("sg-recipe", "bisect", "r.yaml", "clean", "second", "--fails", "sh bad.sh"), 4, "`second` is not bad")

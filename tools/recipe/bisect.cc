@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "libgraph/human.h"
+#include "libgraph/json.h"
 #include "libgraph/nearest.h"
 #include "libgraph/temp_folder.h"
 #include "tools/cli_job.h"
@@ -16,6 +18,52 @@ namespace {
 constexpr int kRankFailed = 6;                                         // of sg-run
 constexpr int kCannotTell = 125, kNotRunnable = 126, kNotFound = 127;  // of the command; of the shell
 
+// What is found.
+struct Guilt {
+  const Step& step;
+  std::string good;                  // the one before it
+  std::vector<std::string> options;  // each: without it the result is good
+  std::optional<Narrowed> nodes;     // none: it is no pass
+};
+
+std::string first_line(const Guilt& g) {
+  return "the first bad one is " + g.step.name + " (" + print_location(g.step.where) + "); " + g.good + " is good";
+}
+
+std::string nodes_text(const Guilt& g) {
+  if (!g.nodes) return "it is no pass: it was not narrowed to nodes";
+  const Narrowed& n = *g.nodes;
+  if (n.touched == 0) return "it is bad also where " + g.step.tool + " may touch no node: it was not narrowed to nodes";
+  auto node = [](const StepPart& part) { return part.name + (part.source.empty() ? "" : " (" + part.source + ")"); };
+  const std::string may = "it is bad where " + g.step.tool + " may touch ";
+  if (n.touched == 1) return may + node(n.first) + " alone";
+  return may + std::to_string(n.touched) + " of " + plural(n.of, "node") + ": " + node(n.first) + " to " +
+         node(n.last) + "; with one less at either end it is not";
+}
+
+std::string guilt_text(const Guilt& g) {
+  std::string out = first_line(g) + "\n";
+  for (const std::string& option : g.options) out += "  without `" + option + "` it is good\n";
+  return out + "  " + nodes_text(g) + "\n";
+}
+
+std::string guilt_json(const Guilt& g) {
+  JsonWriter json;
+  json.begin_object().member("schema", "sg-recipe-bisect").member("version", 1).member("bad", g.step.name);
+  json.member("at", print_location(g.step.where)).member("good", g.good).key("options").begin_array();
+  for (const std::string& option : g.options) json.string(option);
+  json.end_array();
+  if (g.nodes && g.nodes->touched > 0) {
+    json.key("nodes").begin_object().member("touched", g.nodes->touched).member("of", g.nodes->of);
+    for (const auto& [key, part] : {std::pair("first", &g.nodes->first), std::pair("last", &g.nodes->last)})
+      json.key(key).begin_object().member("name", part->name).member("source", part->source).end_object();
+    json.end_object();
+  } else {
+    json.key("nodes").null();
+  }
+  return json.end_object().take();
+}
+
 class Bisection {
  public:
   Bisection(const cli::Args& args, Session* session) : args_(args), session_(*session), steps_(session->plan.steps) {}
@@ -27,13 +75,13 @@ class Bisection {
     SG_TRY(require(chain_.front(), Answer::good));
     SG_TRY(require(chain_.back(), Answer::bad));
     SG_ASSIGN(size_t first_bad, search());
-    const Step& step = steps_[chain_[first_bad]];
-    std::string found = "the first bad one is " + step.name + " (" + print_location(step.where) + "); " +
-                        steps_[chain_[first_bad - 1]].name + " is good\n";
-    args_.report().note(found.substr(0, found.size() - 1));  // what follows may take a while
-    SG_ASSIGN(std::string options, guilty_options(chain_[first_bad]));
-    SG_ASSIGN(std::string nodes, guilty_nodes(chain_[first_bad]));
-    SG_TRY(cli::write_text(args_, found + options + "  " + nodes + "\n"));
+    Guilt guilt{steps_[chain_[first_bad]], steps_[chain_[first_bad - 1]].name, {}, {}};
+    args_.report().note(first_line(guilt));  // what follows may take a while
+    SG_ASSIGN(guilt.options, guilty_options(chain_[first_bad]));
+    if (guilt.step.kind == StepKind::pass) {
+      SG_ASSIGN(guilt.nodes, guilty_nodes(chain_[first_bad]));
+    }
+    SG_TRY(cli::write_text(args_, args_.has("json") ? guilt_json(guilt) + "\n" : guilt_text(guilt)));
     return 1;
   }
 
@@ -149,23 +197,22 @@ class Bisection {
   const std::string& input_of(uint32_t stage) const { return *results_[steps_[stage].from].bytes; }
 
   // Options without which the stage's result is good.
-  Result<std::string> guilty_options(uint32_t index) {
+  Result<std::vector<std::string>> guilty_options(uint32_t index) {
     const Step& step = steps_[index];
-    std::string out;
+    std::vector<std::string> out;
     for (size_t i = 0; i < step.options.size(); ++i) {
       Step less = step;
       less.options.erase(less.options.begin() + static_cast<std::ptrdiff_t>(i));
       Result<std::string> made = run_stage(less, input_of(index), &session_.cache, args_.has("pipes"));
       if (!made.ok()) continue;  // the stage needs it
       SG_ASSIGN(Answer answer, judge(*made));
-      std::string option = "--" + step.options[i].name + (step.options[i].is_flag ? "" : " " + step.options[i].value);
-      if (answer == Answer::good) out += "  without `" + option + "` it is good\n";
+      if (answer == Answer::good)
+        out.push_back("--" + step.options[i].name + (step.options[i].is_flag ? "" : " " + step.options[i].value));
     }
     return out;
   }
 
-  Result<std::string> guilty_nodes(uint32_t index) {
-    if (steps_[index].kind != StepKind::pass) return std::string("it is no pass: it was not narrowed to nodes");
+  Result<Narrowed> guilty_nodes(uint32_t index) {
     NarrowOptions options{args_.has("pipes"), [&](const std::string& sealed) { return judge(sealed); },
                           [&](const std::string& what) { args_.report().note(what); }};
     return narrow_to_nodes(steps_[index], input_of(index), &session_.cache, options);

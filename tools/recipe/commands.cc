@@ -144,7 +144,11 @@ Result<int> expect(const Args& args, Session* session) {
   return exit_code_of(results);
 }
 
-std::string lock_file(const Session& session) { return session.file + ".lock"; }
+Result<std::string> lock_file(const Session& session) {
+  if (session.file == kStdin)
+    return Error{ErrorKind::usage, "a recipe from standard input has no lock beside it", {}, "name its file"};
+  return session.file + ".lock";
+}
 
 // A line a result; behind it, as comments, what it was made of.
 std::string lock_text(const Plan& plan, const std::vector<StepResult>& results) {
@@ -160,10 +164,14 @@ std::string lock_text(const Plan& plan, const std::vector<StepResult>& results) 
 Result<int> lock(const Args& args, Session* session) {
   ExecuteOptions options;
   options.outputs = false;
+  std::string file;
+  if (!args.has("output")) {
+    SG_ASSIGN(file, lock_file(*session));
+  }
   std::vector<StepResult> results = execute(args, session, options);
   if (int code = exit_code_of(results); code != 0) return code;
-  if (args.has("output")) SG_TRY(cli::write_text(args, lock_text(session->plan, results)));
-  else SG_TRY(cli::write_whole(lock_file(*session), lock_text(session->plan, results)));
+  const std::string text = lock_text(session->plan, results);
+  SG_TRY(file.empty() ? cli::write_text(args, text) : cli::write_whole(file, text));
   return 0;
 }
 
@@ -197,7 +205,8 @@ std::string why_other(const Locked& locked, const StepResult& now) {
 
 // What differs is told where it begins; results that are made of it are named in one line.
 Result<int> verify(const Args& args, Session* session) {
-  SG_ASSIGN(auto locked, read_lock(lock_file(*session)));
+  SG_ASSIGN(const std::string file, lock_file(*session));
+  SG_ASSIGN(auto locked, read_lock(file));
   ExecuteOptions options;
   options.outputs = options.checks = false;
   std::vector<StepResult> results = execute(args, session, options);
@@ -207,7 +216,7 @@ Result<int> verify(const Args& args, Session* session) {
   auto differs = [&](const std::string& what) {
     same = false;
     const std::string hint = "`sg-recipe lock` writes it anew, as the results are now";
-    args.report().add(Diagnostic{Severity::error, "lock", what, {lock_file(*session), 0, 0, {}, {}}, hint, {}});
+    args.report().add(Diagnostic{Severity::error, "lock", what, {file, 0, 0, {}, {}}, hint, {}});
   };
   std::vector<bool> is_other(steps.size());
   std::string followers;

@@ -1,8 +1,6 @@
 #include "tools/recipe/narrow.h"
 
 #include "libgraph/binary/binary.h"
-#include "libgraph/freeze.h"
-#include "libgraph/human.h"
 #include "libgraph/temp_folder.h"
 #include "libgraph/verify/verify.h"
 #include "tools/cli_job.h"
@@ -17,19 +15,17 @@ class Narrowing {
   Narrowing(const Step& stage, const std::string& input, Cache* cache, const NarrowOptions& options)
       : stage_(stage), input_(input), cache_(cache), options_(options) {}
 
-  Result<std::string> run() {
+  Result<Narrowed> run() {
     SG_ASSIGN(Job job, read_binary(input_, stage_.name));
-    std::vector<StepPart> parts = step_parts(job);
+    const std::vector<StepPart> parts = step_parts(job);
+    Narrowed out;
+    out.of = parts.size();
     SG_ASSIGN(Answer with_none, ask(0, 0));
-    if (with_none == Answer::bad)
-      return "it is bad also where " + stage_.tool + " may touch no node: it was not narrowed to nodes";
+    if (with_none == Answer::bad) return out;
     SG_ASSIGN(size_t end, first_bad_end(parts.size()));
     SG_ASSIGN(size_t begin, last_bad_begin(end));
-    auto node = [&](const StepPart& part) { return part.name + (part.source.empty() ? "" : " (" + part.source + ")"); };
-    if (end - begin == 1) return "it is bad where " + stage_.tool + " may touch " + node(parts[begin]) + " alone";
-    return "it is bad where " + stage_.tool + " may touch " + std::to_string(end - begin) + " of " +
-           plural(parts.size(), "node") + ": " + node(parts[begin]) + " to " + node(parts[end - 1]) +
-           "; with one less at either end it is not";
+    out.touched = end - begin, out.first = parts[begin], out.last = parts[end - 1];
+    return out;
   }
 
  private:
@@ -80,8 +76,8 @@ class Narrowing {
 
 }  // namespace
 
-Result<std::string> narrow_to_nodes(const Step& stage, const std::string& input, Cache* cache,
-                                    const NarrowOptions& options) {
+Result<Narrowed> narrow_to_nodes(const Step& stage, const std::string& input, Cache* cache,
+                                 const NarrowOptions& options) {
   return Narrowing(stage, input, cache, options).run();
 }
 

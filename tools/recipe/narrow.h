@@ -12,6 +12,7 @@
 #include <functional>
 #include <string>
 
+#include "libgraph/freeze.h"
 #include "tools/recipe/cache.h"
 #include "tools/recipe/plan.h"
 
@@ -25,9 +26,15 @@ struct NarrowOptions {
   std::function<void(const std::string& what)> told;  // each question and its answer
 };
 
-// A line for people about a stage whose result is bad, on a sealed graph that is good.
-Result<std::string> narrow_to_nodes(const Step& stage, const std::string& input, Cache* cache,
-                                    const NarrowOptions& options);
+// Nodes `first` to `last` of the stage's input, `touched` of `of`. 0: it is bad also where the stage may touch none.
+struct Narrowed {
+  size_t touched = 0, of = 0;
+  StepPart first, last;
+};
+
+// Of a stage whose result is bad, on a sealed graph that is good.
+Result<Narrowed> narrow_to_nodes(const Step& stage, const std::string& input, Cache* cache,
+                                 const NarrowOptions& options);
 
 // The stage alone on a sealed graph: its sealed result.
 Result<std::string> run_stage(const Step& stage, const std::string& input, Cache* cache, bool pipes);

@@ -16,6 +16,7 @@ constexpr std::string_view kTopKeys[] = {"recipe", "about",  "include", "paramet
 constexpr std::string_view kStageKeys[] = {"name", "from", "expect", "ignore", "assert", "run", "output"};
 const std::string kOptionsHint =
     "options stand in braces after the colon, as in `- offload: {budget: 1GiB, all: true}`, or below and further in";
+const std::string kQuotesHint = "in braces a text with ${NAME} stands in quotes: `{policy: \"${NAME}\"}`";
 constexpr size_t kMaxIncludes = 64;  // of all files together
 constexpr size_t kMaxTextBytes = 4 << 20;
 
@@ -51,12 +52,23 @@ class RecipeReader {
     } catch (const YAML::Exception& e) {  // the library's only way to say that a text is no YAML
       problems_.error("yaml", e.msg,
                       {file, static_cast<uint32_t>(e.mark.line + 1), static_cast<uint32_t>(e.mark.column + 1), {}, {}},
-                      e.msg == YAML::ErrorMsg::MAP_VALUE ? kOptionsHint : "");
+                      hint_for(e, *text));
     }
   }
 
-  static Result<std::string> text_of(const std::string& file) {
-    Result<std::string> text = read_file(file);
+  static std::string hint_for(const YAML::Exception& e, const std::string& text) {
+    if (e.msg == YAML::ErrorMsg::MAP_VALUE) return kOptionsHint;
+    const bool is_cut = e.msg == YAML::ErrorMsg::END_OF_MAP_FLOW || e.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW;
+    const size_t before = std::min(text.size(), static_cast<size_t>(std::max(e.mark.pos, 0)));
+    const size_t opened = text.rfind("${", before);
+    const bool is_near = opened != std::string::npos && text.find('\n', opened) >= before;
+    return is_cut && is_near ? kQuotesHint : "";
+  }
+
+  // Standard input is only read as the recipe itself: what is included is a file.
+  Result<std::string> text_of(const std::string& file) const {
+    const bool is_stdin = file == kStdin && open_.size() == 1;
+    Result<std::string> text = read_file(is_stdin ? "/dev/stdin" : file);
     if (!text.ok()) return Error{ErrorKind::unreadable, "cannot read the recipe " + file, {}, {}};
     if (text->size() > kMaxTextBytes) return Error{ErrorKind::unreadable, file + " has more than 4 MiB", {}, {}};
     return text;

@@ -80,6 +80,9 @@ struct Recipe {
 // Errors go to `problems`; what could be read is returned.
 Recipe read_recipe(const std::string& file, Diagnostics* problems);
 
+// What standard input is called as a recipe; its paths are beside the folder that one is in.
+inline const std::string kStdin = "<stdin>";
+
 // Paths in a recipe are relative to its file; those of an included one, to that.
 std::string beside(const std::string& file, const std::string& path);
 

@@ -61,7 +61,7 @@ Result<Session> open_session(const cli::Args& args) {
   if (args.operands().size() < 2)
     return Error{ErrorKind::usage, "which recipe?", {}, "sg-recipe " + args.operands()[0] + " recipe.yaml"};
   Session session;
-  session.file = args.operands()[1];
+  session.file = args.operands()[1] == "-" ? kStdin : args.operands()[1];
   Diagnostics problems(kAllMistakes);
   Recipe recipe = read_recipe(session.file, &problems);
   std::vector<Variant> variants = expand(recipe, args.all("set"), &problems);
