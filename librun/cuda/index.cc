@@ -1,6 +1,7 @@
 // Elements by index: from calls to kernels/index.h.
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/index.h"
@@ -170,18 +171,26 @@ void sort_into_buckets(KernelCall& call, BucketArgs* args) {
   device_of(call).launch("bucket_begins", blocks_for(args->destinations + 1), *args);
 }
 
-// to (+)= from at what the picks say; `skip`: an index that is left out.
-Status put(KernelCall& call, const Tensor& out, const Picks& picks, const Tensor& from, bool add,
-           Scalar scale = Scalar::integer(1), int64_t skip = -1) {
+// How sources come to what is there.
+struct Putting {
+  Combine how = Combine::last;
+  Scalar scale = Scalar::integer(1);
+  int64_t skip = -1;  // an index that is left out
+  bool includes_self = true;
+};
+
+// `from` into `out`, at what the picks say.
+Status put(KernelCall& call, const Tensor& out, const Picks& picks, const Tensor& from, const Putting& putting) {
   const Selection selection = selection_of(out, picks);
   BucketArgs buckets;
   buckets.picks = selection;
   buckets.sources = selection.picked;
-  buckets.skip = skip;
+  buckets.skip = putting.skip;
   int64_t reach = 1;  // the places that could be picked
   for (int k = 0; k < selection.indexed; ++k) reach *= selection.size[k];
   buckets.destinations = reach;
   sort_into_buckets(call, &buckets);
+  const Scalar& scale = putting.scale;
   ScatterArgs args;
   args.to = selection;
   args.from = element_view(from);
@@ -191,8 +200,9 @@ Status put(KernelCall& call, const Tensor& out, const Picks& picks, const Tensor
   args.destinations = reach;
   args.scale = scale.to_complex().real();
   args.whole_scale = scale.is_integral() ? scale.i : static_cast<int64_t>(scale.re);
-  args.how = add ? Combine::sum : Combine::last;
+  args.how = putting.how;
   args.scale_im = scale.to_complex().imag();
+  args.includes_self = putting.includes_self;
   device_of(call).launch("scatter_buckets", blocks_for(selection.outer * reach * selection.inner), args);
   return ok_status();
 }
@@ -206,7 +216,8 @@ Status index_put(KernelCall& call) {
   SG_TRY(broadcast_index(call, &given, call.tensor("values")));
   if (given != shape || shape.size() > static_cast<size_t>(kMaxRank))
     return call.fail("the values do not broadcast to what the indices pick");
-  return put(call, out, picks, broadcast_to(call.tensor("values"), shape), call.flag("accumulate"));
+  return put(call, out, picks, broadcast_to(call.tensor("values"), shape),
+             {.how = call.flag("accumulate") ? Combine::sum : Combine::last});
 }
 
 Status index_add(KernelCall& call) {
@@ -216,7 +227,7 @@ Status index_add(KernelCall& call) {
   const Tensor source = with_axis(call.tensor("source"));
   if (!std::ranges::equal(result_shape(out, picks), source.sizes()))
     return call.fail("the source does not have the shape of what is indexed");
-  return put(call, out, picks, source, true, call.scalar("alpha"));
+  return put(call, out, picks, source, {.how = Combine::sum, .scale = call.scalar("alpha")});
 }
 
 Status embedding_renorm(KernelCall& call) {
@@ -239,28 +250,45 @@ Status embedding_backward(KernelCall& call) {
   if (call.flag("scale_grad_by_freq")) return run_by_host(call);
   backend_of(call).fill(call.result(), Scalar::integer(0));
   const int64_t padding = call.integer("padding_idx");
-  return put(call, call.result(), along_axis(call.tensor("indices"), 0), call.tensor("grad_output"), true,
-             Scalar::integer(1), padding);
+  return put(call, call.result(), along_axis(call.tensor("indices"), 0), call.tensor("grad_output"),
+             {.how = Combine::sum, .skip = padding});
+}
+
+// The index along `axis` that all other axes have in common, as rows of a table that are added up have; none where they
+// have not.
+std::optional<Tensor> index_in_common(const Tensor& index, int axis) {
+  for (int other = 0; other < index.rank; ++other)
+    if (other != axis && index.dim(other) != 1 && index.step(other) != 0) return std::nullopt;
+  Tensor line = make_tensor(index.data, index.dtype, std::array{index.dim(axis)});
+  line.stride[0] = index.step(axis);
+  return line;
 }
 
 // Of every element of the index by itself, along one axis.
 Status scatter(KernelCall& call, int64_t dim, const Tensor& source, Combine how, bool includes_self = true) {
   start_from(call, call.tensor("self"));
   const Tensor out = with_axis(call.result()), index = with_axis(call.tensor("index"));
+  if (index.elements() == 0) return ok_status();
+  Tensor from = source;
+  if (source.rank > 0) from.shape = index.shape;  // the source may be larger than the index
+  const int axis = wrap_axis(dim, out.rank);
+  if (const auto line = index_in_common(index, axis)) {
+    Tensor reached = out;
+    for (int other = 0; other < out.rank; ++other)
+      if (other != axis) reached.shape[static_cast<size_t>(other)] = index.dim(other);
+    return put(call, reached, along_axis(*line, axis), from, {.how = how, .includes_self = includes_self});
+  }
   BucketArgs buckets;
   buckets.target = Device::view(out);
   buckets.index = Device::view(index);
-  buckets.axis = wrap_axis(dim, out.rank);
+  buckets.axis = axis;
   buckets.sources = index.elements();
   buckets.destinations = extent_bytes(out) / dtype_bytes(out.dtype);
-  if (buckets.sources == 0) return ok_status();
   sort_into_buckets(call, &buckets);
   ScatterArgs args;
   Tensor start = out;
   start.rank = 0;
   args.to.rest = Device::view(start);
-  Tensor from = source;
-  if (source.rank > 0) from.shape = index.shape;  // the source may be larger than the index
   args.from = element_view(from);
   args.begin = buckets.begin;
   args.order = buckets.order;
@@ -314,7 +342,7 @@ Status index_copy_from(KernelCall& call, const Tensor& source) {
   const Picks picks = along_axis(with_axis(call.tensor("index")), wrap_axis(call.integer("dim"), out.rank));
   if (!std::ranges::equal(result_shape(out, picks), source.sizes()))
     return call.fail("the source does not have the shape of what is indexed");
-  return put(call, out, picks, source, false);
+  return put(call, out, picks, source, {});
 }
 Status index_copy(KernelCall& call) { return index_copy_from(call, with_axis(call.tensor("source"))); }
 Status index_fill(KernelCall& call) {

@@ -67,6 +67,7 @@ class SortCases:
         self.largest()
         self.some_rows_at_a_time()
         self.buckets()
+        self.rows_by_index()
         self.flags()
         if self.tests.args.stub:
             self.blocks()
@@ -136,6 +137,39 @@ graph rank *
             self.compare(f'sums of {n} by index', graph, {
                 'x': ('F32', (6,), floats(6)), 'v': ('F32', (n,), floats(n)), 'g': ('F32', (n, 3), floats(3 * n)),
                 'i': ('I64', (n,), struct.pack(f'<{n}q', *(self.rng.choice((0, 1, 2, 2, 5)) for _ in range(n))))})
+
+    def rows_by_index(self):
+        """Rows by an index that they have in common: as many sources as there are rows, which one block sorts, and no more."""
+        n = 600
+        graph = f'''sg 1.0
+graph rank *
+  input %x : f32[6, 5] "x"
+  input %y : f32[3, 6] "y"
+  input %i : i64[{n}] "i"
+  input %v : f32[{n}, 7] "v"
+  input %t : f32[3, {n}] "t"
+  %column = aten.unsqueeze(%i, 1)
+  %down   = aten.expand(%column, [{n}, 4])
+  %line   = aten.unsqueeze(%i, 0)
+  %across = aten.expand(%line, [2, {n}])
+  %added  = aten.scatter_add(%x, 0, %down, %v)
+  %last   = aten.scatter.src(%x, 0, %down, %v)
+  %most   = aten.scatter_reduce.two(%x, 0, %down, %v, "amax", include_self=false)
+  %same   = aten.scatter.value(%x, 0, %down, 2.5)
+  %mean   = aten.scatter_reduce.two(%y, 1, %across, %t, "mean")
+  %one    = aten.scatter_add(%x, 0, %column, %v)
+  output %added
+  output %last
+  output %most
+  output %same
+  output %mean
+  output %one
+'''
+        floats = lambda count: struct.pack(f'<{count}f', *(self.rng.gauss(0, 1) for _ in range(count)))
+        shapes = {'x': (6, 5), 'y': (3, 6), 'v': (n, 7), 't': (3, n)}
+        tensors = {name: ('F32', shape, floats(math.prod(shape))) for name, shape in shapes.items()}
+        tensors['i'] = ('I64', (n, ), struct.pack(f'<{n}q', *(self.rng.choice((0, 1, 2, 2, 5)) for _ in range(n))))
+        self.tests.against_processor('rows by an index in common', self.at, graph, tensors, kernels={'sort_tiles': 6, 'merge_runs': 0})
 
     def flags(self):
         """Places of flags: more runs of them than a block has lanes."""
