@@ -78,7 +78,7 @@ class ReducedChainProgram : public DeviceProgram {
     device.launch_function(function_, plan_.blocks, &args, "a chain of pointwise ops and its reduction");
     if (plan_.way != ReduceWay::rows)
       device.launch("finish_parts", blocks_for(args.parts.results),
-                    PartsSumArgs{args.parts, args.to.to, {}, plan_.divisor});
+                    PartsSumArgs{args.parts, args.to.to, {}, plan_.divisor, plan_.power});
     for (size_t i = 0; i < held.size(); ++i) backend_.copy(held_[i], held[i]);
     backend_.give_back_scratch(mark);
     return device.noted();

@@ -71,12 +71,12 @@ std::string text_of(const RowChain& chain, const Reduced& reduced) {
   const bool is_twice = reduced.plan.way == ReduceWay::rows && takes_two_passes(how.kind);
   if (is_twice) out += element_text(chain, "early", false, &reduced.value);
   out += element_text(chain, "last", true, &reduced.value);
+  out += how_text(how, "how");
   switch (reduced.plan.way) {
-    case ReduceWay::row_parts: out += "  sum_made_run(block, args, last);\n"; break;
-    case ReduceWay::column_parts: out += "  sum_made_tile(block, args, last);\n"; break;
+    case ReduceWay::row_parts: out += "  sum_made_run(block, args, how, last);\n"; break;
+    case ReduceWay::column_parts: out += "  sum_made_tile(block, args, how, last);\n"; break;
     case ReduceWay::rows:
-      out += how_text(how, "how") +
-             team_text(reduced.plan.by_warps, "    reduce_made_rows(team, args, how, " +
+      out += team_text(reduced.plan.by_warps, "    reduce_made_rows(team, args, how, " +
                                                   std::string(is_twice ? "early" : "last") + ", last);\n");
       break;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/parts.h"
@@ -113,11 +114,12 @@ constexpr ReductionRow kReductions[] = {
 
 constexpr int64_t kColumnRun = 128, kRowRun = 4096;  // numbers of a result that are worth a block
 
-// Sums and means of floats for which a block a result would be too few, or would read with strides, go by parts.
+// Sums, means and norms of floats for which a block a result would be too few, or would read with strides, go by parts.
 ReduceWay way_of(const ReduceArgs& args, DType from) {
   const ReduceHow& how = args.how;
   const int64_t results = args.to.to.count;
-  const bool is_sum = how.kind == Reduce::sum || how.kind == Reduce::mean;
+  const bool is_norm = how.kind == Reduce::norm && std::isfinite(how.parameter);
+  const bool is_sum = how.kind == Reduce::sum || how.kind == Reduce::mean || is_norm;
   if (!is_sum || !is_floating(from) || results == 0 || how.count < kColumnRun) return ReduceWay::rows;
   const View& view = args.from;
   const bool in_columns =
@@ -141,9 +143,9 @@ Status run(KernelCall& call) {
   }
   plan.parts.at = backend_of(call).part_sums(plan.parts);
   const char* kernel = plan.way == ReduceWay::column_parts ? "column_parts" : "row_parts";
-  device_of(call).launch(kernel, plan.blocks, PartSumArgs{plan.args.from, plan.args.kept, plan.parts});
+  device_of(call).launch(kernel, plan.blocks, PartSumArgs{plan.args.from, plan.args.kept, plan.parts, plan.args.how});
   device_of(call).launch("finish_parts", blocks_for(plan.parts.results),
-                         PartsSumArgs{plan.parts, plan.args.to.to, {}, plan.divisor});
+                         PartsSumArgs{plan.parts, plan.args.to.to, {}, plan.divisor, plan.power});
   return ok_status();
 }
 
@@ -226,6 +228,7 @@ Result<ReductionPlan> plan_reduction(const KernelCall& call, const Reduction& re
   const int64_t blocks = in_columns ? tiles_of(results) : results;
   plan.parts = parts_for(results, args.how.count, blocks, in_columns ? kColumnRun : kRowRun);
   plan.blocks = blocks * plan.parts.count;
+  plan.power = reduction.kind == Reduce::norm ? reduction.parameter : 1;
   plan.divisor = reduction.kind == Reduce::mean ? static_cast<double>(args.how.count) : 1;
   return plan;
 }

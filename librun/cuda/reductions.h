@@ -37,7 +37,7 @@ struct ReductionPlan {
   ReduceArgs args;
   Parts parts;  // without memory
   int64_t blocks = 0;
-  double divisor = 1;  // of sums in parts
+  double divisor = 1, power = 1;  // of sums in parts; of norms
 };
 
 // Blocks for so many rows of that length, of which a warp or a block has one at a time.

@@ -203,6 +203,32 @@ graph rank *
 '''
 
 # Sums that several blocks share: of columns, of rows, of all there is; gradients of a norm's parameters.
+# Norms of all numbers, in strides too, of columns and of short rows; a largest one has no sum.
+LONG_NORMS = '''sg 1.0
+graph rank *
+  input %x : f32[300, 70] "x"
+  input %h : bf16[9000, 2] "h"
+  %c  = aten.mul.Tensor(%x, %x)
+  %n0 = aten.linalg_vector_norm(%c)
+  %t  = aten.transpose.int(%x, 0, 1)
+  %d  = aten.neg(%t)
+  %n1 = aten.linalg_vector_norm(%d, 3.0)
+  %e  = aten.abs(%h)
+  %n2 = aten.linalg_vector_norm(%e, 0.0)
+  %f  = aten.mul.Scalar(%x, 2.0)
+  %n3 = aten.linalg_vector_norm(%f, 1.0)
+  %g  = aten.mul.Scalar(%x, 3.0)
+  %n4 = aten.linalg_vector_norm(%g, 2.0, [0])
+  %k  = aten.mul.Scalar(%x, 5.0)
+  %n5 = aten.linalg_vector_norm(%k, inf)
+  output %n0
+  output %n1
+  output %n2
+  output %n3
+  output %n4
+  output %n5
+'''
+
 LONG_SUMS = '''sg 1.0
 graph rank *
   input %x : f32[3, 700, 45] "x"

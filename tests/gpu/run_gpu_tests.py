@@ -22,7 +22,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 from graphs import (  # noqa: E402
-    BIASED, BY_HOST, CLASS_GRADIENT, CLASSES, COLLECTIVES, DROPOUT, FLEX, HALVES, LONG_SUMS, MASKED, PICK, PRODUCTS, RECORDED, SAME_BITS, SHARED_WORK)
+    BIASED, BY_HOST, CLASS_GRADIENT, CLASSES, COLLECTIVES, DROPOUT, FLEX, HALVES, LONG_NORMS, LONG_SUMS, MASKED, PICK, PRODUCTS, RECORDED, SAME_BITS, SHARED_WORK)
 from harness import TRACES, skip  # noqa: E402
 from attention_cases import AttentionCases  # noqa: E402
 from copy_cases import CopyCases  # noqa: E402
@@ -400,6 +400,11 @@ class Tests:
             os.remove(at('kernels'))
             counts = {name: names.count(name) for name in ('column_parts', 'row_parts', 'norm_column_parts')}
             self.expect('long sums by parts', list(counts.values()) != [2, 3, 1] and str(counts))
+        inputs = {'x': ('F32', (300, 70), struct.pack('<21000f', *(0.01 * (i % 97) - 0.4 for i in range(21000)))),
+                  'h': ('BF16', (9000, 2), bf16([0.01 * (i % 89) - 0.4 for i in range(18000)]))}
+        for way, env, kernels in (('alone', {'SG_CUDA_INTERPRET': '1'}, {'row_parts': 4, 'column_parts': 1, 'reduce_rows': 1}),
+                                  ('behind chains', {'SG_STUB_NVRTC': '1'}, {'reduce_rows': 1, 'finish_parts': 5})):
+            self.against_processor(f'long norms {way}', at, LONG_NORMS, inputs, ['--rtol', '1e-6', '--atol', '0'], env, kernels)
 
     def attention(self, at):
         AttentionCases(self, at, bf16).run()

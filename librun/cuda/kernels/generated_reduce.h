@@ -48,13 +48,15 @@ SG_FN void reduce_made_rows(const Team& team, const ReducedChainArgs& args, cons
     reduce_made_row(team, how, args.to, row, early, last);
 }
 template <class Last>
-SG_FN void sum_made_run(const Block& block, const ReducedChainArgs& args, const Last& last) {
-  sum_run(block, args.parts, [&](int64_t row, int64_t i) { return TwoSums{last(row, i).re(), 0}; });
+SG_FN void sum_made_run(const Block& block, const ReducedChainArgs& args, const ReduceHow& how, const Last& last) {
+  sum_run(block, args.parts, [&](int64_t row, int64_t i) { return TwoSums{partial_of(how, last(row, i)).re, 0}; });
 }
 template <class Last>
-SG_FN void sum_made_tile(const Block& block, const ReducedChainArgs& args, const Last& last) {
+SG_FN void sum_made_tile(const Block& block, const ReducedChainArgs& args, const ReduceHow& how, const Last& last) {
   SG_SHARED(TwoSums, held, kLanes);
-  sum_tile(block, args.parts, held, [&](int64_t row, int64_t i) { return TwoSums{last(row, i).re(), 0}; });
+  sum_tile(block, args.parts, held, [&](int64_t row, int64_t i) {
+    return TwoSums{partial_of(how, last(row, i)).re, 0};
+  });
 }
 
 // --- several stages over the same rows ---

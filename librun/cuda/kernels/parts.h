@@ -11,29 +11,41 @@ struct PartSumArgs {
   View from;  // the results' axes first, as in reduce.h
   int32_t kept = 0;
   Parts parts;
+  ReduceHow how;
 };
+
+// f(what a number adds to its sum): chosen outside of the loops.
+template <class F>
+SG_FN void with_addend(const ReduceHow& how, const F& f) {
+  if (how.kind == Reduce::norm) return f([&](double x) { return power_of(x, how.parameter); });
+  f([](double x) { return x; });
+}
 
 SG_KERNEL(column_parts, PartSumArgs) {
   SG_SHARED(TwoSums, held, kLanes);
-  with_type(args.from.element, [&](auto raw) {
-    sum_tile(block, args.parts, held, [&](int64_t result, int64_t i) {
-      return TwoSums{Line<decltype(raw)>(args.from, result * args.from.stride[0], args.from.stride[1])[i], 0};
+  with_addend(args.how, [&](const auto& addend) {
+    with_type(args.from.element, [&](auto raw) {
+      sum_tile(block, args.parts, held, [&](int64_t result, int64_t i) {
+        return TwoSums{addend(Line<decltype(raw)>(args.from, result * args.from.stride[0], args.from.stride[1])[i]), 0};
+      });
     });
   });
 }
 
 SG_KERNEL(row_parts, PartSumArgs) {
-  if (rows_are_lines(args.from, args.kept))
-    return with_type(args.from.element, [&](auto raw) {
-      sum_run(block, args.parts, [&](int64_t result, int64_t i) {
-        const int64_t first = offset_over(args.from, 0, args.kept, result);
-        return TwoSums{Line<decltype(raw)>(args.from, first, args.from.stride[args.kept])[i], 0};
+  with_addend(args.how, [&](const auto& addend) {
+    if (rows_are_lines(args.from, args.kept))
+      return with_type(args.from.element, [&](auto raw) {
+        sum_run(block, args.parts, [&](int64_t result, int64_t i) {
+          const int64_t first = offset_over(args.from, 0, args.kept, result);
+          return TwoSums{addend(Line<decltype(raw)>(args.from, first, args.from.stride[args.kept])[i]), 0};
+        });
       });
+    sum_run(block, args.parts, [&](int64_t result, int64_t i) {
+      const int64_t offset =
+          offset_over(args.from, 0, args.kept, result) + offset_over(args.from, args.kept, args.from.axes, i);
+      return TwoSums{addend(read<double>(args.from, offset)), 0};
     });
-  sum_run(block, args.parts, [&](int64_t result, int64_t i) {
-    const int64_t offset =
-        offset_over(args.from, 0, args.kept, result) + offset_over(args.from, args.kept, args.from.axes, i);
-    return TwoSums{read<double>(args.from, offset), 0};
   });
 }
 
@@ -57,6 +69,7 @@ struct PartsSumArgs {
   Parts parts;
   View first, second;  // those that are not there have no data
   double divisor = 1;
+  double power = 1;  // of a norm, whose root is taken
 };
 
 SG_KERNEL(finish_parts, PartsSumArgs) {
@@ -65,7 +78,8 @@ SG_KERNEL(finish_parts, PartsSumArgs) {
     for (int64_t r = block.index() * kLanes + lane; r < parts.results; r += block.count() * kLanes) {
       TwoSums sum = parts.at[r];
       for (int64_t part = 1; part < parts.count; ++part) sum = AddTwo()(sum, parts.at[part * parts.results + r]);
-      if (args.first.data) write<double>(args.first, offset_of(args.first, r), sum.a / args.divisor);
+      if (args.first.data)
+        write<double>(args.first, offset_of(args.first, r), finish_norm(sum.a, args.power) / args.divisor);
       if (args.second.data) write<double>(args.second, offset_of(args.second, r), sum.b / args.divisor);
     }
   });
