@@ -144,9 +144,12 @@ SG_FN void load_matrices(const uint16_t* row, uint32_t (&out)[4]) {
 #endif
 }
 
+// Volatile: it may not be moved to where only some lanes of the warp come by.
 SG_FN void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
 #ifdef __CUDACC__
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #else
