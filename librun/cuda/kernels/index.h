@@ -37,10 +37,7 @@ struct Selection {
   SG_FN int64_t number_offset(int64_t n) const {
     if (indexed == 0) return n;
     int64_t offset = 0;
-    for (int k = indexed - 1; k >= 0; --k) {
-      offset += n % size[k] * stride[k];
-      n /= size[k];
-    }
+    for (int k = indexed - 1; k >= 0; --k) offset += work::take_remainder(&n, size[k]) * stride[k];
     return offset;
   }
   SG_FN int64_t rest_offset(int64_t o, int64_t i) const {
@@ -58,7 +55,8 @@ SG_KERNEL(select_elements, SelectArgs) {
   block.each([&](int lane) {
     const Selection& s = args.from;
     for (int64_t i = block.index() * kLanes + lane; i < args.to.count; i += block.count() * kLanes) {
-      const int64_t inner = i % s.inner, picked = i / s.inner % s.picked, outer = i / s.inner / s.picked;
+      int64_t outer = i;
+      const int64_t inner = work::take_remainder(&outer, s.inner), picked = work::take_remainder(&outer, s.picked);
       copy_element(args.to, offset_of(args.to, i), s.rest,
                    s.rest_offset(outer, inner) + s.pick_offset(picked, args.report));
     }
@@ -75,8 +73,8 @@ struct GatherArgs {
 SG_FN int64_t gathered_offset(const View& v, const View& index, int axis, int64_t i, const Report& report) {
   int64_t offset = 0, left = i;
   for (int a = index.axes - 1; a >= 0; --a) {
-    if (a != axis) offset += left % index.shape[a] * v.stride[a];
-    left /= index.shape[a];
+    const int64_t place = work::take_remainder(&left, index.shape[a]);
+    if (a != axis) offset += place * v.stride[a];
   }
   return offset + report.checked_index(read_whole(index, offset_of(index, i)), v.shape[axis], false) * v.stride[axis];
 }
@@ -251,8 +249,12 @@ SG_FN void scatter_one(const ScatterArgs& args, int64_t outer, int64_t d, int64_
 SG_KERNEL(scatter_buckets, ScatterArgs) {
   block.each([&](int lane) {
     const int64_t inner = args.to.inner, all = args.to.outer * args.destinations * inner;
-    for (int64_t i = block.index() * kLanes + lane; i < all; i += block.count() * kLanes)
-      scatter_one(args, i / inner / args.destinations, i / inner % args.destinations, i % inner);
+    for (int64_t i = block.index() * kLanes + lane; i < all; i += block.count() * kLanes) {
+      int64_t outer = i;
+      const int64_t number = work::take_remainder(&outer, inner);
+      const int64_t destination = work::take_remainder(&outer, args.destinations);
+      scatter_one(args, outer, destination, number);
+    }
   });
 }
 

@@ -27,10 +27,8 @@ struct RandomArgs {
 SG_FN uint64_t origin_index(const RandomArgs& args, int64_t i) {
   if (!args.has_origin) return static_cast<uint64_t>(i);
   int64_t at = args.origin_first;
-  for (int axis = args.to.axes - 1; axis >= 0; --axis) {
-    at += i % args.to.shape[axis] * args.origin_stride[axis];
-    i /= args.to.shape[axis];
-  }
+  for (int axis = args.to.axes - 1; axis >= 0; --axis)
+    at += work::take_remainder(&i, args.to.shape[axis]) * args.origin_stride[axis];
   return static_cast<uint64_t>(at);
 }
 
