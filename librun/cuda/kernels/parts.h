@@ -55,12 +55,26 @@ struct NormPartArgs {
   Parts parts;
 };
 
+// f(mean of a row, what it is multiplied by): of f32 where they are, so that a loop over rows does not ask.
+template <class F>
+SG_FN void with_row_numbers(const NormArgs& args, const F& f) {
+  const bool floats = args.rstd.element == Element::f32 && (!args.centered || args.mean.element == Element::f32);
+  auto mean = [&](int64_t row) { return args.centered ? read<double>(args.mean, row) : 0; };
+  auto rstd = [&](int64_t row) { return read<double>(args.rstd, row); };
+  auto mean_float = [&](int64_t row) { return args.centered ? static_cast<double>(at<float>(args.mean, row)) : 0; };
+  auto rstd_float = [&](int64_t row) { return static_cast<double>(at<float>(args.rstd, row)); };
+  if (floats) f(mean_float, rstd_float);
+  else f(mean, rstd);
+}
+
 SG_KERNEL(norm_column_parts, NormPartArgs) {
   SG_SHARED(TwoSums, held, kLanes);
-  with_norm_reader(args.norm, [&](const auto& of) {
-    sum_tile(block, args.parts, held, [&](int64_t i, int64_t row) {
-      const double g = of.gradient(row, i);
-      return TwoSums{g * ((of.value(row, i) - of.mean(row)) * of.rstd(row)), g};
+  with_row_numbers(args.norm, [&](const auto& mean, const auto& rstd) {
+    with_norm_reader(args.norm, [&](const auto& of) {
+      sum_tile(block, args.parts, held, [&](int64_t i, int64_t row) {
+        const double g = of.gradient(row, i);
+        return TwoSums{g * ((of.value(row, i) - mean(row)) * rstd(row)), g};
+      });
     });
   });
 }
