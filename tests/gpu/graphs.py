@@ -203,6 +203,24 @@ graph rank *
 '''
 
 # Sums that several blocks share: of columns, of rows, of all there is; gradients of a norm's parameters.
+# Running sums and products of whole numbers, along rows and across them, of flags, and in place.
+RUNNING = '''sg 1.0
+graph rank *
+  input %i : i64[9, LENGTH] "i"
+  %rows = aten.cumsum(%i, 1)
+  %down = aten.cumsum(%i, 0)
+  %some = aten.gt.Scalar(%i, 3)
+  %flags = aten.cumsum(%some, -1)
+  %made = aten.cumprod(%i, 0)
+  %copy = aten.clone(%i)
+  %here = aten.cumsum_(%copy, 0)
+  output %rows
+  output %down
+  output %flags
+  output %made
+  output %here
+'''
+
 # Norms of all numbers, in strides too, of columns and of short rows; a largest one has no sum.
 LONG_NORMS = '''sg 1.0
 graph rank *

@@ -22,7 +22,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
 from graphs import (  # noqa: E402
-    BIASED, BY_HOST, CLASS_GRADIENT, CLASSES, COLLECTIVES, DROPOUT, FLEX, HALVES, LONG_NORMS, LONG_SUMS, MASKED, PICK, PRODUCTS, RECORDED, SAME_BITS, SHARED_WORK)
+    BIASED, BY_HOST, CLASS_GRADIENT, CLASSES, COLLECTIVES, DROPOUT, FLEX, HALVES, LONG_NORMS, LONG_SUMS, MASKED, PICK, PRODUCTS, RECORDED, RUNNING, SAME_BITS, SHARED_WORK)
 from harness import TRACES, skip  # noqa: E402
 from attention_cases import AttentionCases  # noqa: E402
 from copy_cases import CopyCases  # noqa: E402
@@ -405,6 +405,10 @@ class Tests:
         for way, env, kernels in (('alone', {'SG_CUDA_INTERPRET': '1'}, {'row_parts': 4, 'column_parts': 1, 'reduce_rows': 1}),
                                   ('behind chains', {'SG_STUB_NVRTC': '1'}, {'reduce_rows': 1, 'finish_parts': 5})):
             self.against_processor(f'long norms {way}', at, LONG_NORMS, inputs, ['--rtol', '1e-6', '--atol', '0'], env, kernels)
+        for length in (1, 7, 8, 21):
+            numbers = struct.pack(f'<{9 * length}q', *((i * i % 31) - 9 for i in range(9 * length)))
+            self.against_processor(f'running sums of {length}', at, RUNNING.replace('LENGTH', str(length)),
+                                   {'i': ('I64', (9, length), numbers)}, kernels={'scan_rows': 5})
 
     def attention(self, at):
         AttentionCases(self, at, bf16).run()

@@ -24,11 +24,25 @@ SG_FN double add_logs(double a, double b) {
 
 SG_FN void scan_whole(const ScanArgs& args, int64_t row) {
   uint64_t total = args.kind == Scan::product;
-  for (int64_t i = 0; i < args.length; ++i) {
-    const auto x = static_cast<uint64_t>(read_whole(args.from, at_row(args.from, row, i)));
+  auto add = [&](int64_t number, int64_t i) {
+    const auto x = static_cast<uint64_t>(number);
     total = args.kind == Scan::product ? total * x : total + x;
     write_whole(args.to, at_row(args.to, row, i), static_cast<int64_t>(total));
+  };
+  int64_t i = 0;
+  if (args.from.element == Element::i64) {  // some are read before the first of them is used: each is far away
+    constexpr int kAtOnce = 8;
+    const int64_t* from = &at<int64_t>(args.from, at_row(args.from, row, 0));
+    const int64_t step = args.from.stride[args.from.axes - 1];
+    for (; i + kAtOnce <= args.length; i += kAtOnce) {
+      int64_t x[kAtOnce];
+      SG_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) x[k] = from[(i + k) * step];
+      SG_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) add(x[k], i + k);
+    }
   }
+  for (; i < args.length; ++i) add(read_whole(args.from, at_row(args.from, row, i)), i);
 }
 
 SG_FN void scan_floats(const ScanArgs& args, int64_t row) {
