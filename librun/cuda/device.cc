@@ -156,10 +156,14 @@ void Device::note(Status status) {
 
 void Device::launch_bytes(CUstream stream, const char* kernel, int64_t blocks, const void* args) {
   if (blocks <= 0 || !noted_.ok()) return;
-  CUfunction& function = functions_[kernel];
-  if (!function) note(check(driver_, driver_.cuModuleGetFunction(&function, module_, kernel), kernel));
-  if (!function) return;
-  start_kernel(stream, function, blocks, args, kernel);
+  auto known = functions_.find(std::string_view(kernel));
+  if (known == functions_.end()) {
+    CUfunction function = nullptr;
+    note(check(driver_, driver_.cuModuleGetFunction(&function, module_, kernel), kernel));
+    if (!function) return;
+    known = functions_.emplace(kernel, function).first;
+  }
+  start_kernel(stream, known->second, blocks, args, kernel);
 }
 
 void Device::start_kernel(CUstream stream, CUfunction function, int64_t blocks, const void* args, const char* what) {

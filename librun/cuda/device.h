@@ -120,7 +120,7 @@ class Device {
   std::string name_, identity_;
   Status noted_ = ok_status();
   std::function<Status()> watch_;
-  std::map<std::string_view, CUfunction> functions_;
+  std::map<std::string, CUfunction, std::less<>> functions_;
 };
 
 // As many blocks as give every element a lane, up to what a device runs at once.
