@@ -7,7 +7,7 @@
 #include "librun/cpu/attention.h"
 #include "librun/cuda/attention_heads.h"
 #include "librun/cuda/backend_cuda.h"
-#include "librun/cuda/kernels/flash.h"
+#include "librun/cuda/kernels/flash_backward.h"
 #include "librun/cuda/kernels/matmul_args.h"
 
 namespace sg::cuda {
@@ -108,6 +108,14 @@ bool has_runs(const FlashTensor& t) {
   return t.batch % 8 == 0 && t.head % 8 == 0 && t.row % 8 == 0 && reinterpret_cast<uintptr_t>(t.data) % 16 == 0;
 }
 
+std::optional<FlashMask> flash_mask(const Tensor& t) {
+  const View view = Device::view(t);
+  const Element e = view.element;
+  if (e != Element::f32 && e != Element::bf16 && e != Element::f16 && e != Element::boolean) return std::nullopt;
+  auto step = [&](int axis) { return t.dim(axis) == 1 ? 0 : t.step(axis); };
+  return FlashMask{t.data, e, step(0), step(1), step(2), step(3)};
+}
+
 std::optional<FlashArgs> flash_args(const cpu::Attention& a) {
   const auto query = flash_tensor(a.query, a.batch()), key = flash_tensor(a.key, a.batch()),
              value = flash_tensor(a.value, a.batch());
@@ -117,6 +125,11 @@ std::optional<FlashArgs> flash_args(const cpu::Attention& a) {
     return std::nullopt;
   if (a.query.elements() == 0 || a.key.elements() == 0) return std::nullopt;
   FlashArgs args;
+  if (!a.mask.is_none()) {
+    const auto mask = flash_mask(a.mask);
+    if (!mask) return std::nullopt;
+    args.mask = *mask;
+  }
   args.query = *query;
   args.key = *key;
   args.value = *value;
@@ -130,22 +143,6 @@ std::optional<FlashArgs> flash_args(const cpu::Attention& a) {
   args.causal = a.causal;
   args.has_runs = depth % 8 == 0 && has_runs(*query) && has_runs(*key) && has_runs(*value);
   return args;
-}
-
-// The mask in f32; it need not be made where it is so already.
-FlashMask flash_mask(KernelCall& call, Tensor mask) {
-  for (int axis = 0; axis < mask.rank; ++axis)
-    if (mask.step(axis) == 0) mask.shape[static_cast<size_t>(axis)] = 1;  // the same along all of it
-  Tensor made = mask;
-  if (mask.dtype != DType::f32) {
-    made = backend_of(call).scratch(DType::f32, mask.sizes());
-    if (mask.dtype == DType::boolean)
-      device_of(call).launch("flash_mask", blocks_for(made.elements()),
-                             FlashMaskArgs{Device::view(made), Device::view(mask)});
-    else backend_of(call).copy(made, mask);
-  }
-  auto step = [&](int axis) { return made.dim(axis) == 1 ? 0 : made.step(axis); };
-  return {made.as<float>(), step(0), step(1), step(2), step(3)};
 }
 
 int64_t flash_blocks(const FlashArgs& args, int64_t heads, int64_t rows, int tiles) {
@@ -174,7 +171,6 @@ bool flash_forward(KernelCall& call, const cpu::Attention& a, const cpu::Attenti
   const auto out = flash_tensor(result.out, a.batch());
   if (!args || !out || result.out.dim(0) != a.batch()) return false;
   args->out = *out;
-  if (!a.mask.is_none()) args->mask = flash_mask(call, a.mask);
   Tensor sums;
   if (!result.logsumexp.is_none()) {
     sums = backend_of(call).scratch(DType::f32, std::array{args->batches, args->heads, args->queries});
@@ -211,7 +207,7 @@ bool flash_backward(KernelCall& call, const cpu::Attention& a, const cpu::Attent
   args->out = *out;
   args->grad_out = *grad_out;
   args->has_runs &= has_runs(*grad_out);
-  if (!a.mask.is_none()) args->mask = flash_mask(call, a.mask);
+  args->out_has_runs = has_runs(*out);
   const std::array<int64_t, 3> rows = {args->batches, args->heads, args->queries};
   const Tensor sums = backend_of(call).scratch(DType::f32, rows), delta = backend_of(call).scratch(DType::f32, rows);
   Tensor given = first_three(g.logsumexp);
@@ -220,7 +216,7 @@ bool flash_backward(KernelCall& call, const cpu::Attention& a, const cpu::Attent
   args->sums = sums.as<float>();
   args->delta = delta.as<float>();
   Device& device = device_of(call);
-  device.launch("flash_delta", blocks_for(delta.elements()), *args);
+  device.launch("flash_delta", blocks_for(delta.elements() * kDeltaLanes), *args);
   if (!key->wanted.is_none() || !value->wanted.is_none()) {
     if (!key->wanted.is_none()) args->grad_key = *flash_tensor(key->written, a.batch());
     if (!value->wanted.is_none()) args->grad_value = *flash_tensor(value->written, a.batch());

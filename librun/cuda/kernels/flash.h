@@ -10,6 +10,7 @@
 #pragma once
 
 #include "librun/cuda/kernels/async.h"
+#include "librun/cuda/kernels/raw.h"
 #include "librun/cuda/kernels/tile.h"
 #include "librun/work/math.h"
 
@@ -20,10 +21,11 @@ struct FlashTensor {
   int64_t batch = 0, head = 0, row = 0;  // strides
 };
 
-// What is added to scores: strides, of which those along which it is the same are 0.
+// What is added to scores; of booleans, minus infinity where they are false.
 struct FlashMask {
-  const float* data = nullptr;
-  int64_t batch = 0, head = 0, row = 0, column = 0;
+  const void* data = nullptr;
+  Element element = Element::f32;                    // or bf16, f16, boolean
+  int64_t batch = 0, head = 0, row = 0, column = 0;  // strides, 0 where it is the same along all
 };
 
 struct FlashArgs {
@@ -36,7 +38,9 @@ struct FlashArgs {
   int32_t depth = 0;
   float scale = 1;  // above 0
   bool causal = false;
-  bool has_runs = false;  // depth is a multiple of 8, and 8 numbers of a row lie in 16 bytes, of all that is read
+  bool has_runs =
+      false;  // depth is a multiple of 8, and 8 numbers of a row lie in 16 bytes, of all that tiles are made of
+  bool out_has_runs = false;  // likewise
 };
 
 // Rows that a block owns, for 16 or 32 a warp.
@@ -138,26 +142,58 @@ SG_FN float flash_multiply_add(float x, float by, float y) {
 #endif
 }
 
+template <class Raw>
+SG_FN float flash_added(Raw x) {
+  return value_of(x);
+}
+SG_FN float flash_added(Flag x) { return value_of(x) ? 0.0f : -flash_infinity(); }
+
+struct FlashPair {
+  int64_t query, key;
+};
+
 // Scores of a head and what they make of a key: its weight. Without a mask scores are products, and the scale is a factor
 // of the exponent; with one they are scaled and masked first, as masks may be as large as numbers go.
 template <bool kMasked>
 struct FlashScores {
   const FlashArgs& args;
-  const float* mask = nullptr;
+  int64_t mask = 0;  // of this head: where in the mask it begins
 
-  SG_FN FlashScores(const FlashArgs& of, int64_t batch, int64_t head) : args(of) {
-    if constexpr (kMasked) mask = of.mask.data + batch * of.mask.batch + head * of.mask.head;
+  SG_FN FlashScores(const FlashArgs& of, int64_t batch, int64_t head)
+      : args(of), mask(batch * of.mask.batch + head * of.mask.head) {}
+
+  SG_FN bool sees(const FlashPair& at) const {
+    return at.query < args.queries && at.key < args.keys && (!args.causal || at.key <= at.query);
   }
-  // Whether `score` has nothing to say of queries from q on and so many keys from k on.
+  // Whether products of queries from q on and so many keys from k on are scores.
   SG_FN bool are_products(int64_t q, int64_t k, int keys) const {
     return !kMasked && k + keys <= args.keys && (!args.causal || k + keys - 1 <= q);
   }
-  // A product as a score: minus infinity where the key is not seen.
-  SG_FN float score(float product, int64_t q, int64_t k) const {
-    if (q >= args.queries || k >= args.keys || (args.causal && k > q)) return -flash_infinity();
-    if constexpr (kMasked)
-      return flash_multiply_add(product, args.scale, mask[q * args.mask.row + k * args.mask.column]);
-    return product;
+  // Products as scores: minus infinity where the key is not seen. pair(row, column): whose they are.
+  template <class T, class Pair>
+  SG_FN void take_products(T& tile, const Pair& pair) const {
+    if constexpr (kMasked) {
+      switch (args.mask.element) {
+        case Element::f32: return add_mask<float>(tile, pair);
+        case Element::bf16: return add_mask<Bf16>(tile, pair);
+        case Element::f16: return add_mask<F16>(tile, pair);
+        default: return add_mask<Flag>(tile, pair);
+      }
+    } else {
+      tile.each([&](int row, int column, float& x) {
+        if (!sees(pair(row, column))) x = -flash_infinity();
+      });
+    }
+  }
+  template <class Raw, class T, class Pair>
+  SG_FN void add_mask(T& tile, const Pair& pair) const {
+    const Raw* added = static_cast<const Raw*>(args.mask.data) + mask;
+    tile.each([&](int row, int column, float& x) {
+      const FlashPair at = pair(row, column);
+      x = sees(at) ? flash_multiply_add(x, args.scale,
+                                        flash_added(added[at.query * args.mask.row + at.key * args.mask.column]))
+                   : -flash_infinity();
+    });
   }
   SG_FN float natural(float score) const { return kMasked ? score : score * args.scale; }
 
@@ -188,18 +224,5 @@ struct FlashLarger {
 struct FlashSum {
   SG_FN float operator()(float a, float b) const { return a + b; }
 };
-
-// A mask of booleans as what is added: nothing where it is true, minus infinity where not.
-struct FlashMaskArgs {
-  View to, from;
-};
-
-SG_KERNEL(flash_mask, FlashMaskArgs) {
-  block.each([&](int lane) {
-    for (int64_t i = block.index() * kLanes + lane; i < args.to.count; i += block.count() * kLanes)
-      write<float>(args.to, offset_of(args.to, i),
-                   read_whole(args.from, offset_of(args.from, i)) ? 0.0f : -flash_infinity());
-  });
-}
 
 }  // namespace sg::cuda

@@ -7,23 +7,51 @@
 
 namespace sg::cuda {
 
-// A lane a row: its sum of out * grad_out.
-SG_KERNEL(flash_delta, FlashArgs) {
-  block.each([&](int lane) {
-    const int64_t rows = args.batches * args.heads * args.queries;
-    for (int64_t i = block.index() * kLanes + lane; i < rows; i += block.count() * kLanes) {
-      const int64_t row = i % args.queries, head = i / args.queries % args.heads, batch = i / args.queries / args.heads;
-      const auto* x = reinterpret_cast<const uint32_t*>(flash_row(args.out, batch, head, row));
-      const auto* g = reinterpret_cast<const uint32_t*>(flash_row(args.grad_out, batch, head, row));
-      float sum = 0;
-      SG_UNROLL_BY_8 for (int d = 0; d < args.depth / 2; ++d) {
-        const uint32_t a = x[d], b = g[d];
-        sum += number(a << 16) * number(b << 16);
-        sum += number(a & 0xFFFF0000u) * number(b & 0xFFFF0000u);
-      }
-      args.delta[i] = sum;
+// Of 8 or 2 numbers at a time: the sum of out * grad_out of a row, by 4 lanes.
+inline constexpr int kDeltaLanes = 4;
+
+template <int kWords>
+struct alignas(4 * kWords) FlashWords {
+  uint32_t of[kWords];
+};
+template <int kWords>
+SG_FN float flash_delta_part(const FlashArgs& args, int64_t batch, int64_t head, int64_t row, int part) {
+  using Words = FlashWords<kWords>;
+  const auto* x = reinterpret_cast<const Words*>(flash_row(args.out, batch, head, row));
+  const auto* g = reinterpret_cast<const Words*>(flash_row(args.grad_out, batch, head, row));
+  float sum = 0;
+  for (int d = part; d < args.depth / (2 * kWords); d += kDeltaLanes) {
+    const Words a = x[d], b = g[d];
+    SG_UNROLL for (int i = 0; i < kWords; ++i) {
+      sum += number(a.of[i] << 16) * number(b.of[i] << 16);
+      sum += number(a.of[i] & 0xFFFF0000u) * number(b.of[i] & 0xFFFF0000u);
     }
-  });
+  }
+  return sum;
+}
+
+SG_KERNEL(flash_delta, FlashArgs) {
+  constexpr int kRows = kLanes / kDeltaLanes;  // of a block at a time
+  SG_SHARED(float, parts, kLanes);
+  const int64_t rows = args.batches * args.heads * args.queries;
+  for (int64_t first = block.index() * kRows; first < rows; first += block.count() * kRows) {
+    block.each([&](int lane) {
+      const int64_t i = first + lane / kDeltaLanes;
+      if (i >= rows) return;
+      const int64_t row = i % args.queries, head = i / args.queries % args.heads, batch = i / args.queries / args.heads;
+      const int part = lane % kDeltaLanes;
+      parts[lane] = args.has_runs && args.out_has_runs ? flash_delta_part<4>(args, batch, head, row, part)
+                                                       : flash_delta_part<1>(args, batch, head, row, part);
+    });
+    block.sync();
+    block.each([&](int lane) {
+      if (lane >= kRows || first + lane >= rows) return;
+      float sum = 0;
+      SG_UNROLL for (int part = 0; part < kDeltaLanes; ++part) sum += parts[lane * kDeltaLanes + part];
+      args.delta[first + lane] = sum;
+    });
+    block.sync();
+  }
 }
 
 // --- of keys and values ---
@@ -83,7 +111,7 @@ SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
       SG_UNROLL for (int d = 0; d < D / 16; ++d)
           multiply_tile<Lies::straight>(weights, s.key[d], x.queries, D + 8, 16 * d);
       if (!scores.are_products(now, first, kTileRows))
-        weights.each([&](int row, int column, float& y) { y = scores.score(y, now + column, first + row); });
+        scores.take_products(weights, [&](int row, int column) { return FlashPair{now + column, first + row}; });
       weights.each([&](int, int column, float& y) { y = scores.weight(y, scores.line_of_logarithm(x.sums[column])); });
       SG_UNROLL for (int i = 0; i < kStep / 16; ++i)
           multiply_tile<Lies::turned>(s.grad_value, weights.left(i), x.grads, D + 8, 16 * i);
@@ -158,7 +186,7 @@ SG_FN void flash_backward_queries(Block& block, const FlashArgs& args) {
       SG_UNROLL for (int d = 0; d < D / 16; ++d)
           multiply_tile<Lies::straight>(weights, s.query[d], keys + stage * kStage, D + 8, 16 * d);
       if (!scores.are_products(first, k, kStep))
-        weights.each([&](int row, int column, float& x) { x = scores.score(x, first + row, k + column); });
+        scores.take_products(weights, [&](int row, int column) { return FlashPair{first + row, k + column}; });
       weights.each([&](int row, int, float& x) { x = scores.weight(x, s.line.at(row)); });
       SG_UNROLL for (int d = 0; d < D / 16; ++d)
           multiply_tile<Lies::straight>(slopes, s.grad_out[d], values + stage * kStage, D + 8, 16 * d);

@@ -46,7 +46,7 @@ SG_FN void flash_forward(Block& block, const FlashArgs& args) {
       SG_UNROLL for (int d = 0; d < D / 16; ++d)
           multiply_tile<Lies::straight>(weights, s.query[d], keys + stage * kStage, D + 8, 16 * d);
       if (!scores.are_products(first, k, kKeys))
-        weights.each([&](int row, int column, float& x) { x = scores.score(x, first + row, k + column); });
+        scores.take_products(weights, [&](int row, int column) { return FlashPair{first + row, k + column}; });
       RowNumbers<R> most = s.most, line, factor;
       fold_columns(most, weights, FlashLarger());
       join_lanes(most, FlashLarger());

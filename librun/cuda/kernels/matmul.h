@@ -91,8 +91,7 @@ SG_KERNEL(matmul_elements, MatmulArgs) {
 // --- attention: the scores of a query against all keys, in place ---
 
 SG_FN double score_of(const ScoreArgs& args, int64_t h, int64_t q, int64_t k) {
-  const int64_t shift = args.bottom_right ? args.scores.shape[2] - args.scores.shape[1] : 0;
-  if (args.causal && k > q + shift) return -math::infinity();
+  if (args.causal && k > q) return -math::infinity();
   double x = read<double>(args.scores, at3(args.scores, h, q, k)) * args.scale;
   if (!args.mask.data) return x;
   const int64_t offset = at3(args.mask, h, q, k);

@@ -28,7 +28,7 @@ struct ScoreArgs {
   View delta;    // backward: [heads, queries, keys] = gradient of the weights, becomes that of the scores
   double scale = 1;
   double log_scale = 1;  // sums and maxima are multiplied by it
-  bool causal = false, bottom_right = false;
+  bool causal = false;
 };
 
 // to = seen ? from * scale : 0, of one shape; `seen` without data = everywhere.
