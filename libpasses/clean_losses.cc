@@ -186,7 +186,8 @@ class LossFolder {
     args.push_back(Arg::value(graph_.node(forward).result(1)));
     args.push_back(Arg::dtype(dtype).set_key(graph_.pool().str("dtype")));
     NodeSpec spec = spec_like(loss.softmax_backward, "sg.cross_entropy_backward", std::move(args));
-    spec.forward = forward;
+    // One that a checkpoint computes again is in the backward itself, and the link goes to the first as before.
+    if (graph_.node(forward).phase == Phase::forward) spec.forward = forward;
     spec.result_types = {typed(type, dtype)};
     const std::string name(graph_.name(gradient));
     spec.names = {name};
