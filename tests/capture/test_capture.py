@@ -820,5 +820,22 @@ class OwnBackward(CaptureCase):
                 self.step(train, **more)
 
 
+class OnlyRounding(CaptureCase):
+    def test_a_bias_before_a_batch_norm(self):
+        """Its gradient is 0 but for rounding, and the traced loss lays its gradient out in another way."""
+
+        class Points(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.norm, self.last = nn.Linear(64, 32), nn.BatchNorm1d(32), nn.Linear(32, 5)
+
+            def forward(self, x):
+                return self.last(F.relu(self.norm(self.first(x).mT)).mT)
+
+        loss = lambda out, kinds: F.cross_entropy(out.mT, kinds)  # noqa: E731
+        self.captured(Points(), loss, torch.randn(2, 20, 64) / 50, targets=torch.randint(5, (2, 20)))
+        self.imported()
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -83,13 +83,15 @@ class seeded:
         torch.random.set_rng_state(self._state)
 
 
-def check_same(names: Sequence[str], model: Answers, graph: Answers) -> None:
-    """The graph does what the model does, or is refused: a capture that lies is worse than none."""
-    for name, left, right in zip(names, model.outputs, graph.outputs):
+def check_same(names: Sequence[str], model: Answers, graph: Answers, noise: Sequence[Optional[float]]) -> None:
+    """The graph does what the model does, or is refused: a capture that lies is worse than none.
+
+    noise: of each value, how far rounding alone may move it."""
+    for name, left, right, moved in zip(names, model.outputs, graph.outputs, noise):
         if (left is None) != (right is None):
             raise CaptureError(f"{name} is None in the model's run or in the graph's, and not in the other")
         if left is not None and right is not None:
-            check_close(name, left, right)
+            check_close(name, left, right, moved)
 
 
 def changed(before: Tensor, after: Tensor) -> bool:
@@ -101,7 +103,10 @@ def _bits(tensor: Tensor) -> Tensor:
     return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
-def check_close(name: str, left: Tensor, right: Tensor) -> None:
+_SLACK = 3  # as sg-run has it: of the noise that is right
+
+
+def check_close(name: str, left: Tensor, right: Tensor, noise: Optional[float] = None) -> None:
     if left.shape != right.shape or left.dtype != right.dtype:
         raise CaptureError(
             f"{name} is {left.dtype} {tuple(left.shape)} when the model runs, and {right.dtype} "
@@ -111,7 +116,7 @@ def check_close(name: str, left: Tensor, right: Tensor) -> None:
     tolerance = 1e-4 if left.dtype in (torch.float32, torch.float64, torch.complex64) else 2e-2
     scale = left.to(wide).abs().nan_to_num().max().item() if left.numel() else 0.0
     difference = (left.to(wide) - right.to(wide)).abs().nan_to_num().max().item() if left.numel() else 0.0
-    if difference > tolerance * (scale + 1e-3):
+    if difference > max(tolerance * (scale + 1e-3), _SLACK * (noise or 0.0)):
         raise CaptureError(
             f"{name} differs by {difference:.3g} (largest value {scale:.3g}) between the model's run and the "
             "graph's: the model's code depends on values, or on state that is no parameter or buffer"
