@@ -819,6 +819,36 @@ class OwnBackward(CaptureCase):
             with self.assertRaisesRegex(CaptureError, words):
                 self.step(train, **more)
 
+    def test_by_itself(self):
+        self.model = nn.Linear(4, 2)
+        capture(
+            model=self.model,
+            inputs={"rows": torch.randn(6, 4)},
+            out_dir=self.folder,
+            train_step=lambda rows: self.model(rows).sum().backward(),
+        )
+        self.imported()
+
+    def test_parameters_kept_from_before(self):
+        """The update would be missing, and the norm be left as it is, without a word."""
+        model = nn.Linear(4, 2)
+        kept = list(model.parameters())
+        optimizer = torch.optim.AdamW(kept)
+        ends = {
+            r"AdamW\.step\(\).*sg-run --optimizer": optimizer.step,
+            r"gradient of weight by a parameter kept": lambda: nn.utils.clip_grad_norm_(kept, 1.0),
+        }
+        for words, end in ends.items():
+
+            def train(rows):
+                optimizer.zero_grad() if end == optimizer.step else None
+                model(rows).sum().backward()
+                end()
+
+            with self.assertRaisesRegex(CaptureError, words):
+                self.captured(model, None, {"rows": torch.randn(6, 4)}, train_step=train)
+        self.assertEqual([parameter.grad for parameter in kept], [None, None])
+
 
 class OnlyRounding(CaptureCase):
     def test_a_bias_before_a_batch_norm(self):

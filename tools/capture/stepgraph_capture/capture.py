@@ -35,9 +35,9 @@ from .step import Loss, Result, Slot, Step
 
 def capture(
     model: torch.nn.Module,
-    loss_fn: Loss,
-    inputs: Any,
-    out_dir: str,
+    loss_fn: Loss = None,
+    inputs: Any = (),
+    out_dir: str = "capture",
     dynamic: symbols.Dynamic = None,
     *,
     kwargs: Optional[Mapping[str, Any]] = None,

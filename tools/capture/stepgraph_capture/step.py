@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from . import compat, fsdp, inplace, sharding, world, wrappers
+from . import compat, fsdp, inplace, kept, sharding, world, wrappers
 from .errors import CaptureError
 from .recorder import Recorder
 from .replicas import Replicas
@@ -85,6 +85,8 @@ class Step:
             raise CaptureError("no parameter of the model requires a gradient: there is no training step to capture")
         if train_step is not None:
             self._check_own()
+            self._own = {slot.name: slot.value for slot in self.trainable}
+            self._marks = kept.marks(self._own)
 
     def _check_own(self) -> None:
         if self.loss_fn is not None or self._batch[2] is not None:
@@ -158,7 +160,7 @@ class Step:
     def _run_own(self, args: Any, keywords: Any, recorder: Recorder) -> Tuple[Optional[Tensor], Dict[str, Tensor]]:
         """Forward and backward as the user's code mixes them. It may return no loss."""
         assert self.train_step is not None
-        with compat.backward_within(recorder.backward):
+        with compat.backward_within(recorder.backward), kept.refused(self._own, self._marks):
             found, others = _apart(self.train_step(*args, **keywords))
         if found is not None and (not isinstance(found, Tensor) or found.numel() != 1):
             raise CaptureError(

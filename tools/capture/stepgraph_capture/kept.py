@@ -1,0 +1,59 @@
+"""Parameters that a train_step has from before it: what the graph's step leaves in .grad is not theirs."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, Mapping, Set
+
+from torch import Tensor
+from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
+from torch.utils import _pytree as pytree
+
+from .errors import CaptureError
+
+
+class _Gradient(Tensor):
+    """In the .grad of such a parameter: whoever looks at it ends the capture."""
+
+    fqn: str
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = next(leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, _Gradient))
+        raise CaptureError(
+            f"the step reads the gradient of {found.fqn} by a parameter kept from before it, where the step that is "
+            "captured leaves none: call model.parameters() in the step"
+        )
+
+
+def marks(parameters: Mapping[str, Tensor]) -> Dict[str, Tensor]:
+    """For `refused`; made where nothing is traced."""
+    found = {name: parameter.detach().as_subclass(_Gradient) for name, parameter in parameters.items()}
+    for name, mark in found.items():
+        mark.fqn = name  # type: ignore[attr-defined]
+    return found
+
+
+@contextmanager
+def refused(parameters: Mapping[str, Tensor], marks: Mapping[str, Tensor]) -> Iterator[None]:
+    """Within it nobody reads the gradients of these, which other tensors stand for, and no optimizer updates them."""
+    ours: Set[int] = {id(parameter) for parameter in parameters.values()}
+
+    def check(optimizer: Optimizer, *_: Any) -> None:
+        if any(id(parameter) in ours for group in optimizer.param_groups for parameter in group["params"]):
+            raise CaptureError(
+                f"the step calls {type(optimizer).__name__}.step(), whose parameters are those from before it: leave "
+                "it out, as sg-run --optimizer updates parameters behind the step, or update model.parameters() in the "
+                "step, with state in buffers"
+            )
+
+    before = {name: parameter.grad for name, parameter in parameters.items()}
+    hook = register_optimizer_step_pre_hook(check)
+    try:
+        for name, parameter in parameters.items():
+            parameter.grad = marks[name]
+        yield
+    finally:
+        hook.remove()
+        for name, parameter in parameters.items():
+            parameter.grad = before[name]
