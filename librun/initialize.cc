@@ -71,13 +71,15 @@ InitRule parameter_rule(const InputUse& use, const std::vector<int64_t>& shape) 
   }
 }
 
-InitRule buffer_rule(const InputUse& use, DType dtype) {
+InitRule buffer_rule(const InputUse& use, const std::vector<int64_t>& shape, DType dtype) {
   if (is_complex(dtype)) return {Kind::unit_circle, 1, 0, "rotations"};
   switch (use.kind) {
     case UseKind::variance: return {Kind::ones, 1, 0, "a variance"};
     case UseKind::divisor: return {Kind::ones, 1, 0, "a divisor"};
     case UseKind::positive: return {Kind::ones, 1, 0, kPositive};
     case UseKind::scaled: return {Kind::uniform, 1, 0, "a scale"};
+    case UseKind::product:  // of zeros, all behind it would be 0, and a norm of that a NaN
+    case UseKind::convolution: return scaled_normal(fan_in(use, shape));
     default: return {Kind::zeros, 1, 0, "a buffer"};
   }
 }
@@ -106,7 +108,7 @@ InitRule rule_for(const Program& program, const Input& input, const InputUse& us
   if (!is_runnable(dtype) || dtype == DType::boolean || input.kind == InputKind::constant) return {};
   switch (input.kind) {
     case InputKind::parameter: return parameter_rule(use, shape);
-    case InputKind::buffer: return buffer_rule(use, dtype);
+    case InputKind::buffer: return buffer_rule(use, shape, dtype);
     case InputKind::tangent: return tangent_rule(program.graph, input);
     default: break;
   }

@@ -269,6 +269,8 @@ TEST_CASE("buffers, inputs and tangents have values that a step can live with") 
   buffer %mean : f32[3] "mean"
   buffer %positions : i64[4] "positions"
   constant %constant : f32[4]
+  buffer %blur : f32[3, 1, 2] "blur"
+  buffer %direction : f32[4] "direction"
   buffer %batches : i64[] "batches"
   input %share : f32[4] "share"
   input %tokens_seen : f32[] "tokens_seen"
@@ -287,7 +289,12 @@ TEST_CASE("buffers, inputs and tangents have values that a step can live with") 
     %f = aten.mul.Tensor(%e, %constant)
     %g = aten.log(%share)
     %h = aten.add.Tensor(%batches, 1)
+    %b2 = aten.select.int(%b, 0, 0)
+    %k = aten.convolution(%x, %blur, none, [1], [0], [1], false, [0], 3)
+    %v = aten.mv(%b2, %direction)
 
+  output %k
+  output %v
   output %h
   output %g
   output %f
@@ -300,6 +307,8 @@ TEST_CASE("buffers, inputs and tangents have values that a step can live with") 
   CHECK(rule_of(job, "frequency").kind == Kind::uniform);
   CHECK(rule_of(job, "var").kind == Kind::ones);
   CHECK(rule_of(job, "mean").kind == Kind::zeros);
+  CHECK(rule_of(job, "blur").kind == Kind::normal);
+  CHECK(rule_of(job, "direction").kind == Kind::normal);
   CHECK(rule_of(job, "positions").below == 6);
   CHECK(rule_of(job, "constant").kind == Kind::ask);
   CHECK(rule_of(job, "tokens_seen").kind == Kind::ones);
