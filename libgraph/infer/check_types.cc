@@ -7,14 +7,18 @@ namespace {
 
 // Two are of TorchTitan's graph chunking, which copies a region's nodes and edits their recorded types. An "offset" is
 // one that the record lacks, anywhere in a program that was chunked: the parts of a tensor split before that pass lose
-// theirs too. "symbols" are those of a copy, or of a node that takes the result of one. One is of all that traces with
-// PyTorch's fake tensors on the CPU: "statistics" of low-precision data beside parameters in f32.
+// theirs too. "symbols" are those of a copy, or of a node that takes the result of one. The others are of all that traces
+// with PyTorch's fake tensors: an "axis" of one entry, "layout", and on the CPU "statistics" of low-precision data beside
+// parameters in f32.
 constexpr std::string_view kNorms =
     "aten.native_layer_norm.default,aten.native_group_norm.default,aten.native_batch_norm.default,"
     "aten._native_batch_norm_legit.default,aten._native_batch_norm_legit.no_stats";
 constexpr std::string_view kPadding = "aten.constant_pad_nd.default";
 
+constexpr std::string_view kUnbind = "aten.unbind.int";
+
 constexpr TypeException kExceptions[] = {
+    {"axis", kUnbind, "fake tensors keep the axis where only a guard says that it has one entry"},
     {"layout", kPadding,
      "where the padding is a symbol, fake tensors lay out in row order what PyTorch's kernel cuts and copies as it "
      "lies"},
@@ -67,6 +71,7 @@ std::string_view kind_of(const ExprPool& exprs, const TypeDisagreement& d) {
   Type same_stride = d.recorded;
   same_stride.stride = d.inferred.stride;
   if (same_stride == d.inferred) return in_row_order(exprs, d.recorded) ? "layout" : "";
+  if (d.recorded.dtype == d.inferred.dtype && d.recorded.shape.size() == d.inferred.shape.size() + 1) return "axis";
   Type same_dtype = d.recorded;
   same_dtype.dtype = d.inferred.dtype;
   if (same_dtype == d.inferred)
@@ -113,12 +118,13 @@ bool TypeChecker::touches_chunk_copy(const Graph& graph, NodeId n) const {
 }
 
 bool TypeChecker::may_be_exception(const Graph& graph, NodeId n) const {
-  return was_chunked_ || is_one_of(graph.op_name(n), kNorms) || graph.op_name(n) == kPadding;
+  return was_chunked_ || is_one_of(graph.op_name(n), kNorms) || graph.op_name(n) == kPadding ||
+         graph.op_name(n) == kUnbind;
 }
 
 const TypeException* TypeChecker::exception_for(const TypeDisagreement& d) const {
   std::string_view kind = kind_of(pool_.exprs, d);
-  if (kind != "statistics" && kind != "layout" && !was_chunked_) return nullptr;
+  if (kind != "statistics" && kind != "layout" && kind != "axis" && !was_chunked_) return nullptr;
   if (kind == "symbols" && !touches_chunk_copy(*d.graph, d.node)) return nullptr;
   for (const TypeException& e : kExceptions)
     if (e.when == kind && is_one_of(d.graph->op_name(d.node), e.ops)) return &e;

@@ -236,6 +236,10 @@ bool Sizes::has_unbacked(Expr e) {
   });
 }
 
+Expr Sizes::at_least_zero(Expr e) {
+  return lower(e).value_or(-1) >= 0 || !has_unbacked(e) ? e : exprs_.max(number(0), e);
+}
+
 Expr Sizes::count(const Exprs& shape) {
   Expr n = number(1);
   for (Expr size : shape) n = exprs_.mul(n, size);

@@ -33,6 +33,7 @@ class Sizes {
   bool same(const Exprs& a, const Exprs& b);
   int compare(Expr a, Expr b);     // -1, 1, or 0 for equal or unknown
   Expr at_least_one(Expr e);       // max(1, e), or e itself when it is a known positive size
+  Expr at_least_zero(Expr e);      // max(0, e) where the data decides it and may make it negative, else e
   Expr count(const Exprs& shape);  // number of elements
 
   Exprs contiguous(const Exprs& shape);  // row-major strides, empty dimensions counted as 1

@@ -50,7 +50,9 @@ Result<Type> slice_of(InferCall& c, const Type& self) {
   if (c.given("step")) {
     SG_ASSIGN(step, c.size("step"));
   }
-  return sliced(c, self, dim, slice_bound(c, begin, size), slice_bound(c, end, size), step);
+  SG_ASSIGN(Type part, sliced(c, self, dim, slice_bound(c, begin, size), slice_bound(c, end, size), step));
+  part.shape[dim] = c.sizes.at_least_zero(part.shape[dim]);
+  return part;
 }
 
 // The part of a tensor at the index that the arguments ask for, without the dimension.

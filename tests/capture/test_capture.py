@@ -850,6 +850,24 @@ class OwnBackward(CaptureCase):
         self.assertEqual([parameter.grad for parameter in kept], [None, None])
 
 
+class WindowsOfTheData(CaptureCase):
+    def test_lengths_between_borders_that_are_found(self):
+        """One window: its number of lengths is 1 by a guard alone, of which PyTorch's fake of unbind knows nothing."""
+
+        class Windows(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm = nn.LayerNorm(4)
+
+            def forward(self, rows, borders):
+                borders = torch.unique_consecutive(borders)
+                lengths = (borders[1:] - borders[:-1]).tolist()
+                return torch.cat([self.norm(part).softmax(0) for part in torch.split(rows, lengths)])
+
+        self.captured(Windows(), lambda out: out.square().sum(), (torch.randn(6, 4), torch.tensor([0, 6, 6])))
+        self.imported()
+
+
 class OnlyRounding(CaptureCase):
     def test_a_bias_before_a_batch_norm(self):
         """Its gradient is 0 but for rounding, and the traced loss lays its gradient out in another way."""

@@ -189,6 +189,10 @@ TEST_CASE("infer: views") {
                 {{f32, {"2", "3", "2"}, {"12", "4", "2"}, "1"}}));
   CHECK(w.gives("aten.slice.Tensor", {w.tensor(base), Arg::integer(2), Arg::integer(3), Arg::integer(1)},
                 {{f32, {"2", "3", "0"}, {"12", "4", "1"}, "3"}}));
+  CHECK(w.gives("aten.slice.Tensor", {w.tensor({f32, {"u0"}}), Arg::integer(0), Arg::integer(0), Arg::integer(-1)},
+                {{f32, {"max(0, u0 - 1)"}}}));
+  CHECK(w.gives("aten.slice.Tensor", {w.tensor({f32, {"s0"}}), Arg::integer(0), Arg::integer(0), Arg::integer(-1)},
+                {{f32, {"s0 - 1"}}}));
   CHECK(w.gives("aten.expand.default", {w.tensor({f32, {"3", "1"}}), w.sizes({"2", "-1", "4"})},
                 {{f32, {"2", "3", "4"}, {"0", "1", "0"}}}));
   CHECK(w.gives("aten.reshape.default", {w.tensor({f32, {"3", "2"}, {"1", "3"}}), w.sizes({"6"})}, {{f32, {"6"}}}));
