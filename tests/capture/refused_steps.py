@@ -19,6 +19,7 @@ from torch.distributed._functional_collectives import all_reduce, wait_tensor  #
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel, fully_shard  # noqa: E402
+from torch.distributed.tensor import Replicate, distribute_tensor  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import jobs  # noqa: E402
@@ -213,7 +214,22 @@ def to_itself():
     return _Messages(_by_ranks(lambda y: None, lambda y: dist.isend(y, 1).wait()))
 
 
+class _Attention(nn.Module):
+    def __init__(self, mesh):
+        super().__init__()
+        self.weight = nn.Parameter(distribute_tensor(torch.ones(1, 1, 2, 4), mesh, [Replicate()]))
+
+    def forward(self, x):
+        rows = (self.weight,) * 3
+        return x * nn.functional.scaled_dot_product_attention(*rows).to_local()
+
+
+def no_sharding_strategy():
+    return _Attention(init_device_mesh("cpu", (4,)))
+
+
 STEPS = {
+    no_sharding_strategy: "it calls an op that DTensor has no sharding strategy for on this device",
     comm_hook: "DistributedDataParallel of middle has the communication hook bf16_compress_hook",
     comm_hook_of_all_ranks: "DistributedDataParallel has the communication hook allreduce_hook",
     builtin_hook: "DistributedDataParallel has the communication hook BuiltinCommHookType.FP16_COMPRESS",

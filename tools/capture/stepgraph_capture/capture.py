@@ -185,12 +185,7 @@ def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool = False, sett
     except compat.data_dependent_errors() as error:
         raise _AsksForValues(_because(_BY_VALUE, error)) from error
     except compat.unsupported_errors() as error:
-        reason = (
-            world.IN_PLACE
-            if "c10d." in str(error)
-            else "an op that PyTorch has no fake of (torch.library.register_fake)"
-        )
-        raise CaptureError(_because(f"it calls {reason}", error)) from error
+        raise CaptureError(_because(f"it calls {_unsupported(str(error))}", error)) from error
     except RuntimeError as error:
         if compat.is_mixed_up(error):
             raise CaptureError(_because(_FORWARD_OVER_REVERSE, error)) from error
@@ -202,6 +197,14 @@ def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool = False, sett
     for graph in _graphs(module):
         recorder.link(graph)
     return _Traced(module, fakes, mode, results[0], symbols.names_of(with_symbols, wanted), answers)
+
+
+def _unsupported(words: str) -> str:
+    if "c10d." in words:
+        return world.IN_PLACE
+    if "sharding strategy" in words:
+        return "an op that DTensor has no sharding strategy for on this device (call full_tensor() before, or another op)"
+    return "an op that PyTorch has no fake of (torch.library.register_fake)"
 
 
 _BY_VALUE = (
