@@ -45,7 +45,7 @@ constexpr Tool kTool = {
     "  verify   run, and hold the digests against RECIPE.lock\n"
     "  bisect   which stage between GOOD and BAD (the input and the last stage) makes it bad\n"
     "  schema   print the JSON Schema of recipes, for editors\n\n"
-    "RECIPE is a YAML file, or - for standard input: docs/recipes.md. Exit 1 when something that the recipe asks for does not hold.",
+    "RECIPE is a YAML file, or -: docs/recipes.md. Exit 1 when something that the recipe asks for does not hold.",
     4,
     false,
     Writes::report,

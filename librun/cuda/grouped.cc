@@ -1,5 +1,5 @@
-// Products of groups, whose ends the device has (cpu/grouped_mm.cc says what goes with what): bf16 by tiles, other types
-// a chain for each number.
+// Products of groups, whose ends the device has (cpu/grouped_mm.cc says what goes with what): bf16 by tiles, other
+// types a chain for each number.
 #include <algorithm>
 #include <array>
 

@@ -11,8 +11,8 @@
 //       block.each([&](int lane) { if (lane == 0) ... });
 //     }
 //
-// Memory written by one lane is read by another only after block.sync() or a reduction, where all lanes meet. No lane may
-// return early from the body.
+// Memory written by one lane is read by another only after block.sync() or a reduction, where all lanes meet. No lane
+// may return early from the body.
 //
 // Tests have a third way (SG_LANE_KERNELS, tests/gpu/stub/lanes.h): the text of the device, on a processor, where lanes
 // run as far ahead of each other as they may. That is what shows where a sync is missing.

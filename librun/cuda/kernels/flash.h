@@ -2,8 +2,8 @@
 // size is written to memory. Sums are in f32, in one order: the same run gives the same bits.
 //
 // A block owns rows of queries (flash_forward.h) or of either side (flash_backward.h), a warp 16 or 32 of them, in
-// registers, and walks over the other side. What it meets there lies in shared memory twice: while one stage is used, the
-// next one is on its way (async.h), so lanes meet once a stage.
+// registers, and walks over the other side. What it meets there lies in shared memory twice: while one stage is used,
+// the next one is on its way (async.h), so lanes meet once a stage.
 //
 // Memory  D is the depth of a head, rounded up to 64 or 128. Tensors are [batch, heads, rows, depth] with depth next
 //         to each other and pairs of them aligned.
@@ -152,8 +152,8 @@ struct FlashPair {
   int64_t query, key;
 };
 
-// Scores of a head and what they make of a key: its weight. Without a mask scores are products, and the scale is a factor
-// of the exponent; with one they are scaled and masked first, as masks may be as large as numbers go.
+// Scores of a head and what they make of a key: its weight. Without a mask scores are products, and the scale is a
+// factor of the exponent; with one they are scaled and masked first, as masks may be as large as numbers go.
 template <bool kMasked>
 struct FlashScores {
   const FlashArgs& args;

@@ -1,6 +1,6 @@
 // Attention by tiles, backward. In two kernels, so that nothing is added up by atomics: of 16 keys a warp for the
-// gradients of key and value, over the queries of all heads that share them; of 16 or 32 queries a warp for the gradient
-// of the query. Both compute the scores again, from the logarithms of the sums.
+// gradients of key and value, over the queries of all heads that share them; of 16 or 32 queries a warp for the
+// gradient of the query. Both compute the scores again, from the logarithms of the sums.
 #pragma once
 
 #include "librun/cuda/kernels/flash.h"

@@ -1,10 +1,10 @@
-// Products of groups by tiles, bf16 in, f32 summed: where a group begins and ends is read from memory, so the host never
-// waits for it. A block has a tile of one group's product, a warp 64 x 32 of it; see tile.h. While a step along the depth
-// is multiplied, the next one is on its way (async.h).
+// Products of groups by tiles, bf16 in, f32 summed: where a group begins and ends is read from memory, so the host
+// never waits for it. A block has a tile of one group's product, a warp 64 x 32 of it; see tile.h. While a step along
+// the depth is multiplied, the next one is on its way (async.h).
 //
-// Groups lie along the rows of `a` and `to`, a matrix of `b` each (groups of columns are the same, all three turned), or
-// along the depth, a matrix of `to` each. Which tile of which group a block has, it finds by counting the tiles of the
-// groups before it; there are as many blocks as there can be tiles.
+// Groups lie along the rows of `a` and `to`, a matrix of `b` each (groups of columns are the same, all three turned),
+// or along the depth, a matrix of `to` each. Which tile of which group a block has, it finds by counting the tiles of
+// the groups before it; there are as many blocks as there can be tiles.
 #pragma once
 
 #include "librun/cuda/kernels/async.h"
@@ -31,8 +31,8 @@ inline constexpr int kGroupedTile = 128, kGroupedStep = 32;  // rows and columns
 inline constexpr int kGroupedWarpRows = 64, kGroupedWarpColumns = 32;  // of the tile
 static_assert(kGroupedTile / kGroupedWarpRows * (kGroupedTile / kGroupedWarpColumns) == kWarps);
 
-// Part of one group: rows [first, end) of a and to, columns from `column` on, along [begin, stop) of the depth. As it is
-// here, nothing.
+// Part of one group: rows [first, end) of a and to, columns from `column` on, along [begin, stop) of the depth. As it
+// is here, nothing.
 struct GroupedPart {
   int64_t group = 0, first = 0, end = 0, begin = 0, stop = 0, column = 0;
 };

@@ -1,8 +1,8 @@
-// Layer norms of short rows: a warp for each, whose lanes keep 8 neighbours at a time in registers. So a row is read once,
-// 16 bytes a lane, and no lane waits for another warp. In double, as norms.h.
+// Layer norms of short rows: a warp for each, whose lanes keep 8 neighbours at a time in registers. So a row is read
+// once, 16 bytes a lane, and no lane waits for another warp. In double, as norms.h.
 //
-// REQUIRES  lines of one type (NormArgs), numbers side by side, at multiples of 16 bytes; a length that is a multiple of 8
-//           and at most 1024 or 2048
+// REQUIRES  lines of one type (NormArgs), numbers side by side, at multiples of 16 bytes; a length that is a multiple
+//           of 8 and at most 1024 or 2048
 #pragma once
 
 #include "librun/cuda/kernels/norms.h"

@@ -1,11 +1,12 @@
-// Products of small matrices by warps: rows of a warp times what lies in the block's shared memory, bf16 in, f32 summed.
+// Products of small matrices by warps: rows of a warp times what lies in the block's shared memory, bf16 in, f32
+// summed.
 //
 // A Tile<R, N> is 16 R x 8 N numbers of one warp; on a device they are spread over its lanes as mma.m16n8k16 has them:
 // lane l has rows l/4 and l/4 + 8 of every 16, columns 2 (l % 4) and the next one of every 8. A processor has them as
 // they are.
 //
-// Shared  Operands lie in rows `step` numbers apart, an odd multiple of 8: a lane reads 16 bytes of a row, and no two of
-//         the 8 that read at once meet in a bank.
+// Shared  Operands lie in rows `step` numbers apart, an odd multiple of 8: a lane reads 16 bytes of a row, and no two
+//         of the 8 that read at once meet in a bank.
 #pragma once
 
 #include "librun/cuda/kernels/view.h"
@@ -125,8 +126,8 @@ SG_FN T& of_warp(T& kept, int) {
   return kept;
 }
 
-// Four matrices of 8 x 8 in shared memory: lane l names row l % 8 of matrix l / 8, and gets of each matrix what mma wants
-// of an operand, or of one that is turned.
+// Four matrices of 8 x 8 in shared memory: lane l names row l % 8 of matrix l / 8, and gets of each matrix what mma
+// wants of an operand, or of one that is turned.
 template <Lies kLies>
 SG_FN void load_matrices(const uint16_t* row, uint32_t (&out)[4]) {
 #ifdef __CUDACC__

@@ -1,5 +1,5 @@
-// A warp of a block as a block of its own, of 32 lanes: the same words as block.h, so that what is written for a Team runs
-// by either. Its lanes meet without the other warps, which is what short rows want.
+// A warp of a block as a block of its own, of 32 lanes: the same words as block.h, so that what is written for a Team
+// runs by either. Its lanes meet without the other warps, which is what short rows want.
 //
 //     for_warps(block, [&](const Warp& team) {
 //       for (int64_t row = team.index(); row < rows; row += team.count()) sum_row(team, row);
