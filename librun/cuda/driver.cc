@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <cstring>
 
 namespace sg::cuda {
@@ -26,6 +27,9 @@ Result<Driver> start() {
   if (!driver.name) return missing("the driver (libcuda.so.1) is too old: it has no " #name);
   SG_CUDA_FUNCTIONS(SG_FIND)
 #undef SG_FIND
+  // Kernels are loaded before the step: where ranks are threads, one that loads waits for its device, whose collective may
+  // wait for a rank that wants to load.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   if (CUresult code = driver.cuInit(0); code != CUDA_SUCCESS) {
     Error error = check(driver, code, "cuInit").error();
     return missing("the driver does not start: " + error.message);

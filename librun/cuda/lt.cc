@@ -217,9 +217,9 @@ Result<Lt::Choice*> Lt::choose(const Call& call) {
     return lt_check(lt_.cublasLtMatmulPreferenceSetAttribute(created, which, &value, sizeof value),
                     "cublasLtMatmulPreferenceSetAttribute");
   };
-  const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+  const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;  // none in place, none of parts in halves
   SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<size_t>(kWorkspaceBytes)));
-  SG_TRY(prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions));  // none in place
+  SG_TRY(prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions));
   SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, call.aligned[0]));
   SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, call.aligned[1]));
   SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, call.aligned[2]));

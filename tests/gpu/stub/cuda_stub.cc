@@ -249,11 +249,6 @@ STUB cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstre
       [=] { std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); });
   return CUDA_SUCCESS;
 }
-STUB cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {
-  IN_CONTEXT_OF(stream_of(stream));
-  stream_of(stream)->add([=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
-  return CUDA_SUCCESS;
-}
 
 STUB cuStreamCreate(CUstream* stream, unsigned) {
   IN_A_CONTEXT;
