@@ -13,7 +13,7 @@ namespace {
 enum class Query : uint8_t { validate = 0, set = 1, get = 3, check = 5 };
 constexpr uint32_t kValidationMark = 0x3C85F7CE;
 constexpr uint8_t kReady = 0;
-constexpr uint64_t kLongest = 1 << 20;
+constexpr uint64_t kLongestValue = 1 << 20;
 constexpr std::chrono::milliseconds kPatience{10'000};
 
 template <class T>
@@ -65,7 +65,7 @@ Result<std::optional<std::string>> TorchStore::get(std::string_view key) {
   SG_TRY(send_all(query));
   uint64_t size = 0;
   SG_TRY(receive_all(reinterpret_cast<char*>(&size), sizeof size));
-  if (size > kLongest) return Error{ErrorKind::missing, "what listens at " + where_ + " is no store of torchrun"};
+  if (size > kLongestValue) return Error{ErrorKind::missing, "what listens at " + where_ + " is no store of torchrun"};
   std::string value(size, '\0');
   SG_TRY(receive_all(value.data(), size));
   return std::optional<std::string>(std::move(value));
