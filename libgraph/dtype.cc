@@ -54,6 +54,7 @@ std::optional<DType> parse_torch_dtype(std::string_view name) {
 }
 
 bool is_floating(DType t) { return t >= DType::f64 && t <= DType::f8e5m2fnuz; }
+bool is_float8(DType t) { return t >= DType::f8e4m3fn && t <= DType::f8e5m2fnuz; }
 bool is_complex(DType t) { return t >= DType::c32 && t <= DType::c128; }
 bool is_integral(DType t) { return t >= DType::i64 && t <= DType::u8; }
 

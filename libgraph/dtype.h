@@ -38,7 +38,8 @@ std::string_view torch_dtype_name(DType t);                     // "bfloat16"
 std::optional<DType> parse_dtype(std::string_view name);        // our spelling
 std::optional<DType> parse_torch_dtype(std::string_view name);  // PyTorch's, with or without "torch."
 int dtype_bytes(DType t);                                       // size of one element
-bool is_floating(DType t);
+bool is_floating(DType t);                                      // of any width
+bool is_float8(DType t);                                        // one of the four of 8 bits
 bool is_complex(DType t);
 bool is_integral(DType t);  // bool excluded
 

@@ -186,6 +186,7 @@ constexpr AxisRow kRows[] = {
     {"aten.argsort.stable", axis::sort, "sort"},
     {"aten.histc.default", axis::histogram, "count"},
     {"aten.repeat_interleave.Tensor", axis::repeat_interleave, "repeat by counts", true},
+    {"aten._scaled_mm.default", axis::scaled_mm, "product of float8"},
     {"aten._grouped_mm.default", axis::grouped_mm, "grouped product"},
     {"_c10d_functional.all_to_all_single.default", axis::exchange, "exchange", true},
     {"_c10d_functional.wait_tensor.default", axis::same, "same"},

@@ -89,6 +89,7 @@ Status sort(AxisCall&);
 Status histogram(AxisCall&);
 Status repeat_interleave(AxisCall&);
 Status grouped_mm(AxisCall&);
+Status scaled_mm(AxisCall&);
 Status exchange(AxisCall&);
 Status same(AxisCall&);  // waits and aliases: what its operand is
 Status reduce_ranks(AxisCall&);

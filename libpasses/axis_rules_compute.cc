@@ -40,6 +40,25 @@ Status product(AxisCall& c, ValueId x, ValueId y, size_t batch) {
   return c.give_along(at_axis(a, of_x ? rows : columns));
 }
 
+// What broadcasts to a matrix that is chunked along `a`: chunked with it, where it has that axis.
+Status want_broadcast(AxisCall& c, ValueId v, Along a, std::string_view what) {
+  const size_t shift = 2 - c.rank(v);
+  if (a.axis < shift) return c.want_whole(v, what);
+  a.axis -= static_cast<uint32_t>(shift);
+  if (c.exprs.constant_value(c.type(v).shape[a.axis]) == 1) return c.want_whole(v, what);
+  return c.want(v, a);
+}
+
+// Whether `scale` has one number, or one for each place along that axis of the matrix.
+bool is_one_each(const AxisCall& c, ValueId scale, ValueId matrix, size_t axis) {
+  const Exprs& shape = c.type(scale).shape;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    const bool is_axis = shape.size() == 2 && i == axis && shape[i] == c.type(matrix).shape[axis];
+    if (!is_axis && c.exprs.constant_value(shape[i]) != 1) return false;
+  }
+  return true;
+}
+
 // The axes that a reduction works along; all when it names none.
 std::optional<std::vector<bool>> reduced_axes(const AxisCall& c, size_t rank) {
   std::vector<bool> out(rank, false);
@@ -80,13 +99,23 @@ Status addmm(AxisCall& c) {
   SG_TRY(product(c, c.tensor("mat1"), c.tensor("mat2"), 0));
   if (c.given[0].kind == AxisKind::partial)
     return c.fail("the contracted axis is chunked, and the bias would be added in every chunk");
-  Along a = c.given[0].along;
-  const ValueId bias = c.tensor("self");
-  const size_t shift = 2 - c.rank(bias);
-  if (a.axis < shift) return c.want_whole(bias, "the bias");
-  a.axis -= static_cast<uint32_t>(shift);
-  if (c.exprs.constant_value(c.type(bias).shape[a.axis]) == 1) return c.want_whole(bias, "the bias");
-  return c.want(bias, a);
+  return want_broadcast(c, c.tensor("self"), c.given[0].along, "the bias");
+}
+
+// A scale for all rows goes with any chunk of them; one of each row or column is chunked as they are.
+Status scaled_mm(AxisCall& c) {
+  const ValueId x = c.tensor("self"), y = c.tensor("mat2"), bias = c.tensor("bias");
+  SG_TRY(product(c, x, y, 0));
+  SG_TRY(c.want_whole(c.tensor("scale_result"), "the scale of the result"));
+  const bool is_partial = c.given[0].kind == AxisKind::partial;
+  if (is_partial && !bias.is_none())
+    return c.fail("the contracted axis is chunked, and the bias would be added in every chunk");
+  const Along along = c.given[0].along;
+  for (const auto& [scale, operand, axis] : {std::tuple{c.tensor("scale_a"), x, 0U}, {c.tensor("scale_b"), y, 1U}}) {
+    if (!is_one_each(c, scale, operand, axis)) return c.fail("its scales are of blocks");
+    SG_TRY(is_partial ? c.want_whole(scale, "the scale") : want_broadcast(c, scale, along, "the scale"));
+  }
+  return bias.is_none() ? ok_status() : want_broadcast(c, bias, along, "the bias");
 }
 
 Status linear(AxisCall& c) {

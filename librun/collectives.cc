@@ -70,7 +70,7 @@ void copy_axis(const T* from, const Tensor& source, T* to, const Tensor& target,
 void copy_strided(Backend* backend, const Tensor& from, const Tensor& to) {
   if (from.elements() == 0) return;
   if (backend) return backend->copy(to, from);
-  visit_dtype(from.dtype, [&]<class T>() { copy_axis(from.as<T>(), from, to.as<T>(), to, 0); });
+  visit_stored(from.dtype, [&]<class T>() { copy_axis(from.as<T>(), from, to.as<T>(), to, 0); });
 }
 
 bool is_plain(const Tensor& t) { return t.is_contiguous() && !t.conjugate; }

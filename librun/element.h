@@ -1,4 +1,4 @@
-// Element types as C++ types: BF16 and F16 with their roundings, and `visit` from a DType to a type.
+// Element types as C++ types: BF16, F16 and float8 with their roundings, and `visit` from a DType to a type.
 #pragma once
 
 #include <complex>
@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "libgraph/dtype.h"
+#include "librun/work/eighths.h"
 #include "librun/work/halves.h"
 
 namespace sg {
@@ -26,6 +27,15 @@ struct F16 {
   operator float() const { return work::from_half(bits); }
 };
 
+// Stored as 8 bits. What work/eighths.h says of roundings.
+template <work::Eighth E>
+struct F8 {
+  uint8_t bits = 0;
+  F8() = default;
+  explicit F8(float value) : bits(work::to_eighth<E>(value)) {}
+  operator float() const { return work::from_eighth<E>(bits); }
+};
+
 using C64 = std::complex<float>;
 using C128 = std::complex<double>;
 
@@ -33,10 +43,14 @@ template <class T>
 inline constexpr bool is_complex_type = std::is_same_v<T, C64> || std::is_same_v<T, C128>;
 template <class T>
 inline constexpr bool is_half_type = std::is_same_v<T, BF16> || std::is_same_v<T, F16>;
-
-// What arithmetic on T is done in before the result is rounded to T: float for the halves, T for the rest.
 template <class T>
-using Compute = std::conditional_t<is_half_type<T>, float, T>;
+inline constexpr bool is_eighth_type = false;
+template <work::Eighth E>
+inline constexpr bool is_eighth_type<F8<E>> = true;
+
+// What arithmetic on T is done in before the result is rounded to T: float for what is narrower, T for the rest.
+template <class T>
+using Compute = std::conditional_t<is_half_type<T> || is_eighth_type<T>, float, T>;
 
 // Calls fn.template operator()<T>() with the C++ type of `t`. REQUIRES: is_runnable(t), or u64, which goes as the bits
 // of i64.
@@ -60,6 +74,18 @@ decltype(auto) visit_dtype(DType t, Fn&& fn) {
   }
 }
 
+// The same of float8, too: for what reads, writes and compares values without computing with them.
+template <class Fn>
+decltype(auto) visit_stored(DType t, Fn&& fn) {
+  switch (t) {
+    case DType::f8e4m3fn: return fn.template operator()<F8<work::Eighth::e4m3fn>>();
+    case DType::f8e5m2: return fn.template operator()<F8<work::Eighth::e5m2>>();
+    case DType::f8e4m3fnuz: return fn.template operator()<F8<work::Eighth::e4m3fnuz>>();
+    case DType::f8e5m2fnuz: return fn.template operator()<F8<work::Eighth::e5m2fnuz>>();
+    default: return visit_dtype(t, std::forward<Fn>(fn));
+  }
+}
+
 template <class Fn>
 decltype(auto) visit_floating(DType t, Fn&& fn) {  // REQUIRES: is_floating(t) and is_runnable(t)
   switch (t) {
@@ -71,8 +97,9 @@ decltype(auto) visit_floating(DType t, Fn&& fn) {  // REQUIRES: is_floating(t) a
   }
 }
 
-// The dtypes that the backends compute with: float8 and the wider unsigned types travel in files only, but for u64,
-// which random state that is handed from one attention op to another may be of.
+// The dtypes that the backends compute with: float8 is stored, converted and multiplied alone (float8.h), the wider
+// unsigned types travel in files only, but for u64, which random state that is handed from one attention op to another
+// may be of.
 inline bool is_runnable(DType t) {
   switch (t) {
     case DType::f64:
@@ -90,5 +117,8 @@ inline bool is_runnable(DType t) {
     default: return false;
   }
 }
+
+// The dtypes that tensors of a run may have.
+inline bool is_held(DType t) { return is_runnable(t) || is_float8(t); }
 
 }  // namespace sg

@@ -43,7 +43,7 @@ class Elements {
   // The next `n` elements; every piece ends with the innermost axis or earlier.
   void read(int64_t n, Out* out) {
     const int64_t step = shape_.empty() ? 1 : stride_.back();
-    visit_dtype(dtype_, [&]<class T>() { read_as<T>(n, step, out); });
+    visit_stored(dtype_, [&]<class T>() { read_as<T>(n, step, out); });
     advance(n);
   }
 
@@ -59,7 +59,7 @@ class Elements {
       } else if constexpr (is_complex_type<T>) {
         *out++ = static_cast<Out>(value.real());
         *out++ = static_cast<Out>(conjugate_ ? -value.imag() : value.imag());
-      } else if constexpr (is_half_type<T>) {
+      } else if constexpr (is_half_type<T> || is_eighth_type<T>) {
         *out++ = static_cast<Out>(static_cast<float>(value));
       } else {
         *out++ = static_cast<Out>(value);
@@ -322,7 +322,7 @@ ExpectReport Expectation::compare(const RunValues& values) const {
     const bool same_kind =
         is_floating(value.dtype) == is_floating(expected) && is_complex(value.dtype) == is_complex(expected);
     if (value.is_none()) row.problem = "has no value";
-    else if (!(is_runnable(expected) || expected == DType::u64) || !same_kind ||
+    else if (!(is_held(expected) || expected == DType::u64) || !same_kind ||
              (expected != value.dtype && (options_.bitwise || (expected != item.recorded && expected != DType::f64))))
       row.problem =
           "is " + type_text(value.dtype, value.sizes()) + ", expected " + type_text(expected, item.expected->shape);

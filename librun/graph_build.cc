@@ -7,18 +7,20 @@
 #include "librun/call_check.h"
 #include "librun/cpu/kernels.h"
 #include "librun/element.h"
+#include "librun/float8.h"
 #include "librun/graph_run.h"
 
 namespace sg {
 namespace {
 
+constexpr std::string_view kNoFloat8 = "float8 is stored, converted and multiplied alone";
 constexpr std::string_view kAttention = "aten._scaled_dot_product_";
 
 // Why values of this type cannot be in a run; empty = they can. `as_state`: nothing is computed with them.
 std::string refusal(const Type& type, bool as_state) {
   if (type.kind == TypeKind::unknown) return "a result without a type";
   if (type.kind != TypeKind::tensor) return {};
-  if (!is_runnable(type.dtype) && !(as_state && type.dtype == DType::u64))
+  if (!is_held(type.dtype) && !(as_state && type.dtype == DType::u64))
     return "dtype " + std::string(dtype_name(type.dtype));
   if (type.shape.size() > static_cast<size_t>(kMaxRank))
     return "a tensor of more than " + std::to_string(kMaxRank) + " axes";
@@ -184,18 +186,22 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
   if (!op) return *reason = "not in the op table", false;
   bool is_static = true;
   // Random state is handed on; what only attention looks into may be of a type that nothing computes with.
-  const bool as_state = is_plain_view(n) || op->name == "sg.call" || op->name.starts_with(kAttention);
+  const bool is_view = is_plain_view(n),
+             as_state = is_view || op->name == "sg.call" || op->name.starts_with(kAttention);
   for (uint32_t i = 0; i < node.result_count; ++i) {
     if (*reason = refusal(graph_.type(node.result(i)), as_state); !reason->empty()) return false;
     is_static &= static_[node.result(i).index];
   }
   for (const Arg& arg : node.args)
     arg.walk([&](const Arg& a) {
-      const bool is_state = a.is(ArgKind::value) && graph_.type(a.as_value()).dtype == DType::u64;
-      if (is_state && !as_state) *reason = "an argument of dtype u64";
+      const DType dtype = a.is(ArgKind::value) ? graph_.type(a.as_value()).dtype : DType::none;
+      if (dtype == DType::u64 && !as_state) *reason = "an argument of dtype u64";
+      if (is_float8(dtype) && !is_view && !takes_float8(*op)) *reason = kNoFloat8;
     });
+  for (uint32_t i = 0; i < node.result_count; ++i)
+    if (is_float8(graph_.type(node.result(i)).dtype) && !is_view && !takes_float8(*op)) *reason = kNoFloat8;
   if (!reason->empty()) return false;
-  if (is_plain_view(n)) {
+  if (is_view) {
     step->kind = StepKind::view;
     return !is_static;
   }

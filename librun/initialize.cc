@@ -105,7 +105,7 @@ InitRule rule_for(const Program& program, const Input& input, const InputUse& us
   const std::vector<int64_t> shape = global_shape(program, input);
   if (input.kind == InputKind::optimizer_state) return {Kind::zeros, 1, 0, "optimizer state"};
   if (is_integral(dtype) && is_runnable(dtype)) return integer_rule(input.kind, dtype, shape.empty(), use);
-  if (!is_runnable(dtype) || dtype == DType::boolean || input.kind == InputKind::constant) return {};
+  if (!is_held(dtype) || dtype == DType::boolean || input.kind == InputKind::constant) return {};
   switch (input.kind) {
     case InputKind::parameter: return parameter_rule(use, shape);
     case InputKind::buffer: return buffer_rule(use, shape, dtype);
@@ -160,7 +160,7 @@ struct ElementSource {
  private:
   template <class T>
   static T element(double v) {
-    if constexpr (is_half_type<T>) return T(static_cast<float>(v));
+    if constexpr (is_half_type<T> || is_eighth_type<T>) return T(static_cast<float>(v));
     else if constexpr (is_complex_type<T>) return T(static_cast<typename T::value_type>(v));
     else return static_cast<T>(v);
   }
@@ -329,7 +329,7 @@ Status InitMaker::make(size_t input, const Tensor& tensor) {
   const InitRule how = shard->is_zero() ? InitRule{Kind::zeros, 1, 0, {}} : rule(input);
   const ElementSource source{how, RandomKey(seed_, key_of(key_name(program_->graph, of)), 0, 0)};
   auto part = [&](int64_t begin, int64_t end) {
-    visit_dtype(tensor.dtype, [&]<class T>() { fill_part<T>(source, *shard, tensor, begin, end); });
+    visit_stored(tensor.dtype, [&]<class T>() { fill_part<T>(source, *shard, tensor, begin, end); });
   };
   constexpr int64_t kGrain = 1 << 16;
   if (team_ != nullptr) team_->parallel_for(tensor.elements(), kGrain, part);

@@ -311,7 +311,7 @@ class Loader {
     SG_ASSIGN(Tensor tensor, shaped(i, &offset, &storage));
     SG_ASSIGN(tensor.data, own(i, offset, storage, tensor.dtype));
     if (is_one) out_.ones.push_back(i);
-    if (is_one) visit_dtype(tensor.dtype, [&]<class T>() { *tensor.as<T>() = T(1.0F); });
+    if (is_one) visit_stored(tensor.dtype, [&]<class T>() { *tensor.as<T>() = T(1.0F); });
     else SG_TRY(source_.maker->make(i, tensor));
     out_.tensors[i] = tensor;
     return ok_status();

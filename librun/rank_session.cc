@@ -59,7 +59,7 @@ Error refuse(const Graph& graph, const std::vector<Unsupported>& list) {
 std::optional<double> number_in(const Tensor& t) {
   if (t.is_none() || t.elements() != 1 || is_complex(t.dtype)) return std::nullopt;
   double value = 0;
-  visit_dtype(t.dtype, [&]<class T>() {
+  visit_stored(t.dtype, [&]<class T>() {
     if constexpr (!is_complex_type<T>) value = static_cast<double>(static_cast<Compute<T>>(*t.as<T>()));
   });
   return value;

@@ -26,7 +26,7 @@ void look_at(T value, int64_t index, bool nan, bool inf, Found* found) {
 Found look(const Tensor& t, bool nan, bool inf) {
   Found found;
   cpu::RowWalker walk({&t});
-  visit_dtype(t.dtype, [&]<class T>() {
+  visit_stored(t.dtype, [&]<class T>() {
     walk.for_rows(0, walk.rows(), [&](const int64_t* offset, int64_t row) {
       const T* data = t.as<T>() + offset[0];
       for (int64_t i = 0; i < walk.length(); ++i) {

@@ -92,6 +92,8 @@ constexpr Expectation kExpectations[] = {
     {"aten.matmul", "same self other"},
     {"aten.linear", "same input weight bias"},
     {"aten._grouped_mm", "float self; same self mat2; index offs"},
+    {"aten._scaled_mm", "float self mat2 scale_a scale_b bias scale_result"},
+    {"aten._scaled_grouped_mm", "float self mat2 scale_a scale_b; index offs"},
     {"aten.convolution aten.conv1d aten.conv2d aten.conv3d aten.conv_transpose1d aten.conv_transpose2d "
      "aten.conv_transpose3d",
      "float input; same input weight bias; range groups 1 1099511627776"},

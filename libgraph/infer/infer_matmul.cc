@@ -142,6 +142,18 @@ Status linear(InferCall& c) {
   return c.give_contiguous(input->dtype, std::move(shape), *input);
 }
 
+// Factors of an operand's numbers: one for all, or one a row of the left and a column of the right operand. Other sizes
+// are those of blocks: as many as the hardware they are made for says.
+Status scaled_mm(InferCall& c) {
+  SG_ASSIGN(const Type* a, matrix(c, "self", 2));
+  SG_ASSIGN(const Type* b, matrix(c, "mat2", 2));
+  if (!fits(c, a->shape[1], b->shape[0])) return c.fail("the inner sizes differ");
+  SG_TRY(c.expect_broadcast("bias", {a->shape[0], b->shape[1]}));
+  const DType dtype = c.dtype("out_dtype").value_or(a->dtype);
+  if (!is_floating(dtype)) return c.fail("'out_dtype' has to be a floating element type");
+  return c.give_contiguous(dtype, {a->shape[0], b->shape[1]}, *a);
+}
+
 Status grouped_mm(InferCall& c) {
   SG_ASSIGN(const Type* a, c.tensor("self"));
   SG_ASSIGN(const Type* b, c.tensor("mat2"));

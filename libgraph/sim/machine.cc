@@ -20,6 +20,11 @@ namespace {
   {                                                                   \
 #path, [](Machine & m) -> double& { return m.path; }, about, true \
   }
+// Of machines that were described before there was the key.
+#define SG_KEY_OR_NONE(path, about)                                         \
+  {                                                                         \
+#path, [](Machine & m) -> double& { return m.path; }, about, true, true \
+  }
 constexpr MachineKey kKeys[] = {
     SG_KEY(device.memory_gib, "memory of a device"),
     SG_KEY(device.memory_gbps, "its bandwidth"),
@@ -27,6 +32,7 @@ constexpr MachineKey kKeys[] = {
     SG_KEY(device.f32_tflops, "the same in f32"),
     SG_KEY(device.f16_tflops, "the same in f16"),
     SG_KEY(device.bf16_tflops, "the same in bf16"),
+    SG_KEY_OR_NONE(device.f8_tflops, "the same in float8; 0, or left out = as in bf16, which it is widened to"),
     SG_KEY(device.vector_tflops, "peak of everything else"),
     SG_KEY_OR_ZERO(device.multiprocessors, "tiles of a product that run at once; 0 = products have no tiles"),
     SG_KEY_OR_ZERO(device.kernel_us, "the least that a kernel takes"),
@@ -60,6 +66,7 @@ constexpr MachineKey kKeys[] = {
 };
 #undef SG_KEY
 #undef SG_KEY_OR_ZERO
+#undef SG_KEY_OR_NONE
 
 const MachineKey* find_key(std::string_view path) {
   for (const MachineKey& k : kKeys)
@@ -98,6 +105,10 @@ double Machine::matmul_tflops(DType t) const {
     case DType::c128: return device.f64_tflops;
     case DType::f16: return device.f16_tflops;
     case DType::bf16: return device.bf16_tflops;
+    case DType::f8e4m3fn:
+    case DType::f8e5m2:
+    case DType::f8e4m3fnuz:
+    case DType::f8e5m2fnuz: return device.f8_tflops > 0 ? device.f8_tflops : device.bf16_tflops;
     default: return device.f32_tflops;
   }
 }
@@ -107,7 +118,8 @@ std::span<const MachineKey> machine_keys() { return kKeys; }
 std::span<const MachineWord> machine_words() {
   static const std::vector<MachineWord> words = {
       {"flops",
-       {"device.f64_tflops", "device.f32_tflops", "device.f16_tflops", "device.bf16_tflops", "device.vector_tflops"}},
+       {"device.f64_tflops", "device.f32_tflops", "device.f16_tflops", "device.bf16_tflops", "device.f8_tflops",
+        "device.vector_tflops"}},
       {"memory", {"device.memory_gbps"}},
       {"nvlink",
        {"network.ll.within_gbps", "network.ll.cap_one_node_gbps", "network.simple.one_node_gbps",

@@ -24,11 +24,11 @@ struct Machine {
   struct Device {
     double memory_gib = 0;
     double memory_gbps = 0;
-    double f64_tflops = 0, f32_tflops = 0, f16_tflops = 0, bf16_tflops = 0;  // of matrix products
-    double vector_tflops = 0;                                                // of everything else
-    double multiprocessors = 0;                                              // tiles of a product that run at once
-    double kernel_us = 0;                                                    // the least that a kernel takes
-    double copy_gbps = 0;                                                    // to the host and back, each way
+    double f64_tflops = 0, f32_tflops = 0, f16_tflops = 0, bf16_tflops = 0, f8_tflops = 0;  // of matrix products
+    double vector_tflops = 0;                                                               // of everything else
+    double multiprocessors = 0;  // tiles of a product that run at once
+    double kernel_us = 0;        // the least that a kernel takes
+    double copy_gbps = 0;        // to the host and back, each way
   } device;
 
   struct Host {
@@ -71,6 +71,7 @@ struct MachineKey {
   double& (*field)(Machine& machine);
   std::string_view about;
   bool may_be_zero = false;
+  bool may_be_left_out = false;  // where there is no base: it is 0 then
 };
 std::span<const MachineKey> machine_keys();  // in the order in which they are printed
 

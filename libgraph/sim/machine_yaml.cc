@@ -102,7 +102,7 @@ class Reader {
 
   void report_missing(const YAML::Node& root) {
     for (const MachineKey& key : machine_keys())
-      if (!given_.contains(std::string(key.path)))
+      if (!key.may_be_left_out && !given_.contains(std::string(key.path)))
         error(root, "`" + std::string(key.path) + "` is missing", "give all keys, or `base: h100-8`");
   }
 

@@ -164,7 +164,7 @@ int longer_axis(const Tensor& out, const Tensor& in) {
 
 void fill(KernelCall& call, const Tensor& out, Scalar value) {
   if (Backend* backend = backend_of(call.context())) return backend->fill(out, value);
-  visit_dtype(out.dtype, [&]<class T>() {
+  visit_stored(out.dtype, [&]<class T>() {
     T element;
     if constexpr (is_complex_type<T>) element = convert<T>(value.to_complex());
     else if (value.is_integral()) element = convert<T>(value.i);

@@ -44,25 +44,20 @@ Result<std::vector<int64_t>> group_ends(const KernelCall& call, int64_t size) {
   return ends;
 }
 
+// What no group has of the axis that they share in the result.
+Tensor rest_behind(const std::vector<GroupProduct>& groups, const Tensor& out, int axis) {
+  const int64_t end = groups.empty() ? 0 : groups.back().begin + groups.back().out.dim(axis);
+  return slice(out, axis, end, out.dim(axis));
+}
+
 Status grouped_mm(KernelCall& call) {
   SG_TRY(check_grouped_sizes(call));
-  const Tensor& a = call.tensor("self");
-  const Tensor& b = call.tensor("mat2");
-  const Tensor& out = call.result();
+  const Tensor &a = call.tensor("self"), &b = call.tensor("mat2"), &out = call.result();
   if (a.rank == 3 && b.rank == 3) return gemm(call, {out, a, b}), ok_status();
-  bool rows = b.rank == 3, columns = a.rank == 3;
-  int64_t total = rows ? a.dim(0) : columns ? b.dim(1) : a.dim(1);
-  SG_ASSIGN(std::vector<int64_t> ends, group_ends(call, total));
+  SG_ASSIGN(const std::vector<GroupProduct> groups, group_products(call, out, a, b));
+  if (a.rank != b.rank) fill(call, rest_behind(groups, out, a.rank == 3 ? 1 : 0), Scalar::integer(0));
   std::vector<Gemm> products;
-  int64_t begin = 0;
-  for (size_t g = 0; g < ends.size(); begin = ends[g++]) {
-    auto group = static_cast<int64_t>(g);
-    if (rows) products.push_back({slice(out, 0, begin, ends[g]), slice(a, 0, begin, ends[g]), select(b, group)});
-    else if (columns)
-      products.push_back({slice(out, 1, begin, ends[g]), select(a, group), slice(b, 1, begin, ends[g])});
-    else products.push_back({select(out, group), slice(a, 1, begin, ends[g]), slice(b, 0, begin, ends[g])});
-  }
-  if (rows || columns) fill(call, slice(out, rows ? 0 : 1, begin, total), Scalar::integer(0));
+  for (const GroupProduct& g : groups) products.push_back({g.out, g.a, g.b});
   gemm(call, products);
   return ok_status();
 }
@@ -70,6 +65,26 @@ Status grouped_mm(KernelCall& call) {
 constexpr KernelRow kRows[] = {{"aten._grouped_mm.default", grouped_mm}};
 
 }  // namespace
+
+Result<std::vector<GroupProduct>> group_products(const KernelCall& call, const Tensor& out, const Tensor& a,
+                                                 const Tensor& b) {
+  std::vector<GroupProduct> groups;
+  if (a.rank == 3 && b.rank == 3) {
+    for (int64_t g = 0; g < a.dim(0); ++g) groups.push_back({select(out, g), select(a, g), select(b, g)});
+    return groups;
+  }
+  const bool rows = b.rank == 3, columns = a.rank == 3;
+  SG_ASSIGN(const std::vector<int64_t> ends, group_ends(call, rows ? a.dim(0) : columns ? b.dim(1) : a.dim(1)));
+  int64_t begin = 0;
+  for (size_t i = 0; i < ends.size(); begin = ends[i++]) {
+    const auto g = static_cast<int64_t>(i);
+    const int64_t end = ends[i];
+    if (rows) groups.push_back({slice(out, 0, begin, end), slice(a, 0, begin, end), select(b, g), begin});
+    else if (columns) groups.push_back({slice(out, 1, begin, end), select(a, g), slice(b, 1, begin, end), begin});
+    else groups.push_back({select(out, g), slice(a, 1, begin, end), slice(b, 0, begin, end), begin});
+  }
+  return groups;
+}
 
 Status check_grouped_sizes(const KernelCall& call) {
   const Tensor &a = call.tensor("self"), &b = call.tensor("mat2"), &out = call.result(), &offsets = call.tensor("offs");

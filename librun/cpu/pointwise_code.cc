@@ -17,6 +17,10 @@ std::optional<BlockOp> rounding(DType dtype) {
   switch (dtype) {
     case DType::bf16: return BlockOp::round_bf16;
     case DType::f16: return BlockOp::round_f16;
+    case DType::f8e4m3fn: return BlockOp::round_e4m3fn;
+    case DType::f8e5m2: return BlockOp::round_e5m2;
+    case DType::f8e4m3fnuz: return BlockOp::round_e4m3fnuz;
+    case DType::f8e5m2fnuz: return BlockOp::round_e5m2fnuz;
     case DType::i32: return BlockOp::wrap_i32;
     case DType::i16: return BlockOp::wrap_i16;
     case DType::i8: return BlockOp::wrap_i8;

@@ -501,6 +501,15 @@ def a_nested_graph_that_cannot_run_is_refused_before_anything_runs():
 
 
 @case
+def float8_is_refused_where_nothing_computes_with_it():
+    for line, message in (("%y = aten.add.Tensor(%x, %x)", r"cannot run: aten.add.Tensor \(float8 is stored, converted and multiplied alone, first %y\)"),
+                          ("%y = aten.sum(%x)", r"aten.sum.default \(float8"), ("%y = aten.t(%x)", None)):
+        with open("g.txt", "w") as f:
+            f.write(f'sg 1.0\ngraph rank *\n  input %x : f8e5m2[2, 3] "x"\n  {line}\n  output %y\n')
+        run("--init", "seed:1", code=4 if message else 0, message=message)
+
+
+@case
 def messages_between_two_ranks_are_refused_with_what_to_write():
     with open("g.txt", "w") as f:
         f.write("""sg 1.0 world 2

@@ -33,7 +33,7 @@ import torch
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[0] / "numeric")]
 from op_coverage import opinfo_types  # noqa: E402
-from vector_calls import DTYPES, Book, Recorder, Skip, full_name, tensors_of, variants  # noqa: E402
+from vector_calls import DTYPES, EIGHTHS, Book, Recorder, Skip, full_name, tensors_of, variants  # noqa: E402
 from vector_files import head, read_vectors, write_absent, write_vectors  # noqa: E402
 from vector_fill import fill  # noqa: E402
 from vector_text import Vector  # noqa: E402
@@ -176,10 +176,17 @@ def add_primitives(book):
 
 def add_more(book):
     """What no sample reaches, in every element type that PyTorch takes."""
-    from more_calls import CALLS
-    for name, make in CALLS.items():
+    import float8_calls
+    import more_calls
+    add_calls(book, more_calls.CALLS, OURS)
+    book.cap = max(book.cap, 40)      # whatever these are, each is there for something
+    add_calls(book, float8_calls.CALLS, EIGHTHS)
+
+
+def add_calls(book, calls_of, dtypes):
+    for name, make in calls_of.items():
         op = overload(name) if book.wants(name) else None
-        for dtype in OURS if op is not None else ():
+        for dtype in dtypes if op is not None else ():
             torch.manual_seed(len(name))
             try:
                 calls = make(dtype)

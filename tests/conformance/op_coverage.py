@@ -10,7 +10,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
 from vector_files import head, read_vectors  # noqa: E402
 
-DTYPES = ["f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool", "c64", "c128"]
+DTYPES = ["f64", "f32", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool", "c64", "c128", "f8"]
 HEAD = """# Ops beside PyTorch
 
 Written by `tests/conformance/op_coverage.py` from the vectors of `tests/conformance` and `listed.txt`; [its README](../tests/conformance/README.md)
@@ -77,7 +77,8 @@ def table(by_name, faults, told, impossible):
     for name in sorted(by_name):
         groups = collections.defaultdict(list)
         for v in by_name[name]:
-            groups[head(v)[1]].append(v)
+            dtype = head(v)[1]
+            groups["f8" if dtype.startswith("f8") else dtype].append(v)      # of all four formats
         signs = [sign(groups[d], faults.get((name, d))) if d in groups else "" if d not in told.get(name, ()) else
                  "-" if (name, d) in impossible else "?" for d in DTYPES]
         lines.append(f"| `{name}` | " + " | ".join(signs) + f" | {len(by_name[name])} |")

@@ -191,11 +191,11 @@ int64_t element_offset(const Tensor& t, int64_t element) {
 
 // Element `i` as numbers: real and, of complex types, imaginary part.
 std::pair<double, double> number_at(DType dtype, const void* base, int64_t i) {
-  return visit_dtype(dtype, [&]<class T>() -> std::pair<double, double> {
+  return visit_stored(dtype, [&]<class T>() -> std::pair<double, double> {
     T value;
     std::memcpy(&value, static_cast<const char*>(base) + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
     if constexpr (is_complex_type<T>) return {value.real(), value.imag()};
-    else if constexpr (is_half_type<T>) return {static_cast<float>(value), 0};
+    else if constexpr (is_half_type<T> || is_eighth_type<T>) return {static_cast<float>(value), 0};
     else return {static_cast<double>(value), 0};
   });
 }

@@ -8,7 +8,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 DTYPES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64",
           torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8", torch.bool: "bool",
-          torch.complex64: "c64", torch.complex128: "c128"}
+          torch.complex64: "c64", torch.complex128: "c128", torch.float8_e4m3fn: "f8e4m3fn", torch.float8_e5m2: "f8e5m2",
+          torch.float8_e4m3fnuz: "f8e4m3fnuz", torch.float8_e5m2fnuz: "f8e5m2fnuz"}
+EIGHTHS = [t for t, name in DTYPES.items() if name.startswith("f8")]
 MOST_ELEMENTS = 4096          # of one tensor's memory
 
 

@@ -30,6 +30,8 @@ constexpr DType dtype_of() {
   else if constexpr (std::is_same_v<T, int8_t>) return DType::i8;
   else if constexpr (std::is_same_v<T, uint8_t>) return DType::u8;
   else if constexpr (std::is_same_v<T, bool>) return DType::boolean;
+  else if constexpr (std::is_same_v<T, F8<work::Eighth::e4m3fn>>) return DType::f8e4m3fn;
+  else if constexpr (std::is_same_v<T, F8<work::Eighth::e5m2>>) return DType::f8e5m2;
   else if constexpr (std::is_same_v<T, C64>) return DType::c64;
   else return DType::c128;
 }

@@ -81,6 +81,18 @@ TEST_CASE("axis rules: the bias of a contracted product is added once") {
   CHECK(says(chunk_of(body), "the bias would be added in every chunk"));
 }
 
+TEST_CASE("axis rules: products of float8 are chunked with their scales of rows, and not where those are of blocks") {
+  auto step = [](const std::string& scale) {
+    return "  param %w : f8e4m3fn[128, 16] \"w\"\n  input %x : f8e4m3fn[8, 128]\n  input %s : f32[" + scale +
+           "]\n  input %t : f32[]\n  forward m\n    %r = aten._scaled_mm(%x, %w, %s, %t) : f8e4m3fn[8, 16]\n"
+           "  output %r\n";
+  };
+  CHECK(says(chunk_body(step("8, 1")).text, "%r_chunk1 = aten._scaled_mm(%x_chunk1, %w, %s_chunk1, %t)"));
+  CHECK(chunk_of(step("")).empty());
+  CHECK(chunk_of(step("1, 1")).empty());
+  CHECK(says(chunk_of(step("1, 2")), "its scales are of blocks"));
+}
+
 TEST_CASE("axis rules: a sum that is rounded to whole numbers is added up first") {
   const std::string body = kInputs +
                            "    %s = aten.sum.dim_IntList(%x, [0]) : f32[4]\n"

@@ -25,6 +25,7 @@ TEST_CASE("cost rules count as cost.h says") {
       {"%r = aten.bmm(%q3, %k3) : f32[2, 4, 4]", 2 * 2 * 4 * 8 * 4, 4 * (64 + 64 + 32)},
       {"%r = aten._grouped_mm(%a, %g3, offs=%offs) : f32[4, 16]", 2 * 4 * 8 * 16, 4 * (32 + 256 + 2 + 64)},
       {"%r = aten._grouped_mm(%a2, %b2, offs=%offs) : f32[2, 8, 16]", 2 * 8 * 5 * 16, 4 * (40 + 80 + 2 + 256)},
+      {"%r = aten._scaled_mm(%e, %f, %one, %one) : f8e4m3fn[4, 16]", 2 * 4 * 8 * 16, 32 + 128 + 4 + 4 + 64},
       {"%r = aten.neg(%a) : f32[4, 8]", 32, 4 * 64},
       {"%r = aten.t(%a) : f32[8, 4] stride [1, 8]", 0, 0},
       {"%r = aten.sum(%a) : f32[]", 32, 4 * 33},
@@ -66,6 +67,9 @@ graph rank *
   input %q4 : f32[1, 2, 3, 4] "q4"
   input %k4 : f32[1, 2, 5, 4] "k4"
   input %v4 : f32[1, 2, 5, 6] "v4"
+  input %e : f8e4m3fn[4, 8] "e"
+  input %f : f8e4m3fn[8, 16] "f"
+  input %one : f32[] "one"
   input %s : f32[2, 6, 6] "s"
   input %x : f32[2, 6, 5] "x"
 

@@ -299,6 +299,22 @@ TEST_CASE("half of the rows take more than half of the time, and large products 
   CHECK(time_of(256) > 0.55 * time_of(512));
 }
 
+TEST_CASE("products of float8 run at the machine's rate of float8, or at that of bf16 where it has none") {
+  Result<Machine> m = find_machine("h100-8");
+  REQUIRE(m.ok());
+  auto compute_us = [&] {
+    Result<Simulation> s = run(
+        parse("sg 1.0\ngraph rank *\n  input %x : f8e4m3fn[8192, 8192]\n  input %w : f8e4m3fn[8192, 8192]\n  input "
+              "%s : f32[]\n  %y = aten._scaled_mm(%x, %w, %s, %s, none, none, bf16) : bf16[8192, 8192]\n  output %y\n"),
+        {*m});
+    REQUIRE(s.ok());
+    return s->worst().compute_us;
+  };
+  const double with = compute_us();
+  m->device.f8_tflops = 0;
+  CHECK(compute_us() == Approx(with * 1979 / 989).epsilon(1e-3));
+}
+
 TEST_CASE("random jobs: parts add up, streams keep their order, waits hold") {
   Result<Machine> m = find_machine("h100-4x8-roce");
   REQUIRE(m.ok());

@@ -19,11 +19,11 @@ namespace sg::cpu {
 inline constexpr int64_t kBlock = 512;
 inline constexpr int kMaxOperands = 6;
 
-// What a register holds. f32 stands for bf16 and f16 too, i64 for all integers: narrower results are rounded in place.
+// What a register holds. f32 stands for bf16, f16 and float8 too, i64 for all integers: narrower results are rounded in place.
 enum class Lane : uint8_t { f32, f64, i64, b8, c64, c128 };
 inline constexpr int kLanes = 6;
 
-Lane lane_of(DType dtype);  // REQUIRES: is_runnable
+Lane lane_of(DType dtype);  // REQUIRES: is_held
 
 constexpr int lane_bytes(Lane lane) {
   constexpr int bytes[kLanes] = {4, 8, 8, 1, 8, 16};
@@ -35,7 +35,7 @@ enum class BlockOp : uint8_t {
   // any lane
   copy, where,
   // roundings to a narrower element type, of f32 or i64 registers
-  round_bf16, round_f16, wrap_i32, wrap_i16, wrap_i8, wrap_u8,
+  round_bf16, round_f16, round_e4m3fn, round_e5m2, round_e4m3fnuz, round_e5m2fnuz, wrap_i32, wrap_i16, wrap_i8, wrap_u8,
   // arithmetic
   add, sub, mul, div, add_scaled, sub_scaled, neg, abs, sign, reciprocal, div_trunc, div_floor, remainder, fmod,
   maximum, minimum, fmax, fmin, addcmul, addcdiv, lerp, hypot, pow,

@@ -1,13 +1,17 @@
 // Between memory and registers, and between registers of different lanes.
 #include "librun/cpu/block/map.h"
+#include "librun/work/eighths.h"
 #include "librun/work/halves.h"
 
 namespace sg::cpu::SG_ISA {
 namespace {
 
+using work::Eighth;
 using work::from_brain;
+using work::from_eighth;
 using work::from_half;
 using work::to_brain;
+using work::to_eighth;
 using work::to_half;
 
 // --- elements that are stored otherwise than they are held ---
@@ -18,6 +22,10 @@ struct Brain {
 struct Half {
   uint16_t bits;
 };  // f16
+template <Eighth E>
+struct Small {
+  uint8_t bits;
+};  // float8
 struct Flag {
   uint8_t byte;
 };  // bool: any byte but 0 is true
@@ -29,16 +37,31 @@ SG_INLINE M decode(M m) {
 }
 SG_INLINE float decode(Brain m) { return from_brain(m.bits); }
 SG_INLINE float decode(Half m) { return from_half(m.bits); }
+template <Eighth E>
+SG_INLINE float decode(Small<E> m) {
+  return from_eighth<E>(m.bits);
+}
 SG_INLINE uint8_t decode(Flag m) { return m.byte != 0; }
 SG_INLINE int64_t decode(int32_t m) { return m; }
 SG_INLINE int64_t decode(int16_t m) { return m; }
 SG_INLINE int64_t decode(int8_t m) { return m; }
 SG_INLINE int64_t decode(uint8_t m) { return m; }
 
+template <class M>
+inline constexpr bool is_small = false;
+template <Eighth E>
+inline constexpr bool is_small<Small<E>> = true;
+
+template <Eighth E>
+SG_INLINE Small<E> encode_small(float r, Small<E>*) {
+  return {to_eighth<E>(r)};
+}
+
 template <class M, class R>
 SG_INLINE M encode(R r) {
   if constexpr (std::is_same_v<M, Brain>) return {to_brain(r)};
   else if constexpr (std::is_same_v<M, Half>) return {to_half(r)};
+  else if constexpr (is_small<M>) return encode_small(r, static_cast<M*>(nullptr));
   else if constexpr (std::is_same_v<M, Flag>) return {r};
   else return static_cast<M>(r);
 }
@@ -128,6 +151,12 @@ void add_lane(BlockTable& t) {  // what every lane has
   place(t, BlockOp::where, lane_of<T>()) = &Map<decltype(pick), T, uint8_t, T, T>::run;
 }
 
+template <Eighth E>
+void add_small(BlockTable& t, BlockOp round, DType dtype) {
+  one<float, 1>(t, round, [](float x) { return from_eighth<E>(to_eighth<E>(x)); });
+  place_memory(t, dtype, load<Small<E>>, store<Small<E>>);
+}
+
 }  // namespace
 
 void add_memory(BlockTable& t) {
@@ -143,6 +172,10 @@ void add_memory(BlockTable& t) {
   place_memory(t, DType::f32, load<float>, store<float>);
   place_memory(t, DType::f16, load<Half>, store<Half>);
   place_memory(t, DType::bf16, load<Brain>, store<Brain>);
+  add_small<Eighth::e4m3fn>(t, BlockOp::round_e4m3fn, DType::f8e4m3fn);
+  add_small<Eighth::e5m2>(t, BlockOp::round_e5m2, DType::f8e5m2);
+  add_small<Eighth::e4m3fnuz>(t, BlockOp::round_e4m3fnuz, DType::f8e4m3fnuz);
+  add_small<Eighth::e5m2fnuz>(t, BlockOp::round_e5m2fnuz, DType::f8e5m2fnuz);
   place_memory(t, DType::i64, load<int64_t>, store<int64_t>);
   place_memory(t, DType::i32, load<int32_t>, store<int32_t>);
   place_memory(t, DType::i16, load<int16_t>, store<int16_t>);

@@ -85,7 +85,11 @@ Lane lane_of(DType dtype) {
   switch (dtype) {
     case DType::f32:
     case DType::bf16:
-    case DType::f16: return Lane::f32;
+    case DType::f16:
+    case DType::f8e4m3fn:
+    case DType::f8e5m2:
+    case DType::f8e4m3fnuz:
+    case DType::f8e5m2fnuz: return Lane::f32;
     case DType::f64: return Lane::f64;
     case DType::boolean: return Lane::b8;
     case DType::c64: return Lane::c64;
