@@ -376,6 +376,52 @@ class Quantized(nn.Module):
         return F.mse_loss(self.leave(rounded), x) + F.mse_loss(code, h.detach()) + 0.25 * F.mse_loss(h, code.detach())
 
 
+class Float8Product(torch.autograd.Function):
+    """x w^T with both in float8, by a scale each; of the gradients, the one of x is a product of float8 too."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return scaled_product(x, w.t(), torch.float8_e4m3fn)
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, w = ctx.saved_tensors
+        return scaled_product(grad, w, torch.float8_e5m2), grad.t() @ x
+
+
+def scaled_product(a, b, dtype):
+    a, scale_a = in_float8(a, dtype, 1)
+    b, scale_b = in_float8(b.t().contiguous(), torch.float8_e4m3fn, 1)
+    return torch._scaled_mm(a, b.t(), scale_a, scale_b.t(), out_dtype=torch.bfloat16)
+
+
+def in_float8(x, dtype, axis):
+    """Each row by a scale of its own."""
+    most = torch.finfo(dtype).max
+    scale = (x.abs().amax(axis, keepdim=True).float() / most).clamp(min=1e-12)
+    return (x.float() / scale).clamp(-most, most).to(dtype), scale
+
+
+class Float8(nn.Module):
+    """Rows in float8, as training on GPUs has them; and rows of a table that is kept so."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Parameter((torch.randn(32, 16) / 4).bfloat16())
+        self.down = nn.Parameter((torch.randn(16, 32) / 6).bfloat16())
+        self.register_buffer("table", torch.randn(9, 16).to(torch.float8_e4m3fn))
+
+    def forward(self, x, rows):
+        x = x + F.embedding(rows, self.table).to(x.dtype)
+        return Float8Product.apply(F.gelu(Float8Product.apply(x, self.up)), self.down)
+
+
+def float8():
+    inputs = (torch.randn(24, 16, dtype=torch.bfloat16), torch.randint(0, 9, (24,)))
+    return dict(model=Float8(), loss_fn=lambda y: y.float().square().mean(), inputs=inputs)
+
+
 def quantized():
     return dict(model=Quantized(), loss_fn=None, inputs=torch.randn(7, 12))
 
@@ -408,7 +454,7 @@ def policy():
 PLAIN_MODELS = (
     unet, gan, speech_ctc, gcn, wavenet, vae, warped, recommender, spectral, flow, looped_experts, metric, decoder,
     lengths,
-    voxels, quantized, policy,
+    voxels, float8, quantized, policy,
 )  # fmt: skip
 
 

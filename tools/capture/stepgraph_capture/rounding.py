@@ -29,12 +29,24 @@ _WIDE = {
     torch.float16: torch.float64,
     torch.bfloat16: torch.float64,
     torch.complex64: torch.complex128,
+    torch.float8_e4m3fn: torch.float64,
+    torch.float8_e5m2: torch.float64,
+    torch.float8_e4m3fnuz: torch.float64,
+    torch.float8_e5m2fnuz: torch.float64,
 }
-
 
 # In each result, of what its type rounds by: several roundings of f32 go into most, and it is rare that a value falls
 # to the other side; the narrow types round enough by themselves.
-_NOISE = {torch.float32: 4 * 2.0**-24, torch.complex64: 4 * 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+_NOISE = {
+    torch.float32: 4 * 2.0**-24,
+    torch.complex64: 4 * 2.0**-24,
+    torch.float16: 2.0**-11,
+    torch.bfloat16: 2.0**-8,
+    torch.float8_e4m3fn: 2.0**-4,
+    torch.float8_e4m3fnuz: 2.0**-4,
+    torch.float8_e5m2: 2.0**-3,
+    torch.float8_e5m2fnuz: 2.0**-3,
+}
 _DRAWS = 3
 _LARGEST = 1 << 25  # elements of all inputs: beyond, the noise is left out
 
@@ -133,7 +145,7 @@ class _Twice(fx.Interpreter):
                 self.failed = True  # bits mean something else in double
             if not self.failed or compat.is_collective(target):
                 with _default_in_double():
-                    wide = target(*given, **keywords)
+                    wide = _FORMS.get(target, target)(*given, **keywords)
                 return self._paired(target, recorded, wide)
         except Exception:  # whatever: the other ranks count on this one
             self.failed = True
@@ -162,6 +174,26 @@ class _Twice(fx.Interpreter):
         if isinstance(wide, Tensor) and recorded.dtype in _NOISE and wide.numel():
             draw = torch.rand(wide.shape, generator=self._noise, dtype=torch.float64).mul_(2).sub_(1)
             wide.mul_(draw.to(wide.device).mul_(_NOISE[recorded.dtype]).add_(1))
+
+
+def _scaled_mm(
+    a: Tensor,
+    b: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Optional[Tensor] = None,
+    scale_result: Optional[Tensor] = None,
+    out_dtype: Optional[torch.dtype] = None,
+    use_fast_accum: bool = False,
+) -> Tensor:
+    """Scales of blocks do not broadcast: they have no form here."""
+    product = (a * scale_a) @ (b * scale_b)
+    product = product if bias is None else product + bias
+    return product if scale_result is None else product * scale_result
+
+
+# Of ops that take no doubles.
+_FORMS = {torch.ops.aten._scaled_mm.default: _scaled_mm}
 
 
 def _is_fresh(target: Any) -> bool:
