@@ -122,6 +122,7 @@ inline Tensor in_rows_as(KernelCall& call, const Tensor& t, DType dtype) {
 }
 
 // Kernels by family, for the table in kernels.cc.
+std::span<const KernelRow> scaled_kernels();   // products of float8
 std::span<const KernelRow> grouped_kernels();  // products of groups; others come by Backend::multiply
 std::span<const KernelRow> flex_attention_kernels();
 std::span<const KernelRow> loss_kernels();  // of classes

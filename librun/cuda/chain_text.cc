@@ -116,6 +116,10 @@ const char* raw_type(DType type) {
     case DType::f32: return "float";
     case DType::f16: return "F16";
     case DType::bf16: return "Bf16";
+    case DType::f8e4m3fn: return "F8E4m3fn";
+    case DType::f8e5m2: return "F8E5m2";
+    case DType::f8e4m3fnuz: return "F8E4m3fnuz";
+    case DType::f8e5m2fnuz: return "F8E5m2fnuz";
     case DType::i64: return "int64_t";
     case DType::i32: return "int32_t";
     case DType::i16: return "int16_t";

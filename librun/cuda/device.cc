@@ -22,6 +22,10 @@ Element element_of(DType t) {
     case DType::f32: return Element::f32;
     case DType::f16: return Element::f16;
     case DType::bf16: return Element::bf16;
+    case DType::f8e4m3fn: return Element::f8e4m3fn;
+    case DType::f8e5m2: return Element::f8e5m2;
+    case DType::f8e4m3fnuz: return Element::f8e4m3fnuz;
+    case DType::f8e5m2fnuz: return Element::f8e5m2fnuz;
     case DType::i64:
     case DType::u64: return Element::i64;
     case DType::i32: return Element::i32;

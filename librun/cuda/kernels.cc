@@ -118,9 +118,9 @@ Table build_table() {
   for (auto family : {cpu::upsample_kernels(), cpu::pool_kernels(), cpu::attention_kernels()})  // by work, or attend
     for (const KernelRow& row : family) table.emplace(row.op, row.run);
   for (auto family :
-       {grouped_kernels(), flex_attention_kernels(), loss_kernels(), ctc_kernels(), reduction_kernels(), row_kernels(),
-        index_kernels(), other_kernels(), random_kernels(), channel_kernels(), convolution_kernels(), grid_kernels(),
-        search_kernels(), segment_kernels(), set_kernels(), sort_kernels()})
+       {grouped_kernels(), scaled_kernels(), flex_attention_kernels(), loss_kernels(), ctc_kernels(),
+        reduction_kernels(), row_kernels(), index_kernels(), other_kernels(), random_kernels(), channel_kernels(),
+        convolution_kernels(), grid_kernels(), search_kernels(), segment_kernels(), set_kernels(), sort_kernels()})
     for (const KernelRow& row : family) table.emplace(row.op, row.run);
   return table;
 }

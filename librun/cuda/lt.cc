@@ -53,12 +53,17 @@ std::optional<cudaDataType_t> data_type(DType t) {
     case DType::f32: return CUDA_R_32F;
     case DType::bf16: return CUDA_R_16BF;
     case DType::f16: return CUDA_R_16F;
+    case DType::f8e4m3fn: return CUDA_R_8F_E4M3;
+    case DType::f8e5m2: return CUDA_R_8F_E5M2;
     default: return std::nullopt;
   }
 }
 
 Product transposed(const Product& p) {
-  return {swap_axes(p.out, 1, 2), swap_axes(p.b, 1, 2), swap_axes(p.a, 1, 2), p.alpha, p.beta, p.bias};
+  Product out = p;
+  out.out = swap_axes(p.out, 1, 2), out.a = swap_axes(p.b, 1, 2), out.b = swap_axes(p.a, 1, 2);
+  std::swap(out.scale_a, out.scale_b);
+  return out;
 }
 
 // What all entries of a batch are aligned to, at most what cuBLASLt takes for granted where it is not told. A tensor
@@ -115,7 +120,7 @@ struct Lt::Call {
   using Layout = Held<cublasLtMatrixLayout_t>;
   Product product;  // its `out` is row-major
   StoredMatrix a, b, out;
-  cudaDataType_t in_type = CUDA_R_32F, out_type = CUDA_R_32F;
+  cudaDataType_t a_type = CUDA_R_32F, b_type = CUDA_R_32F, out_type = CUDA_R_32F;
   std::array<uint32_t, 4> aligned{};  // A, B, C, D
   Held<cublasLtMatmulDesc_t> description;
   Layout layout_a, layout_b, layout_out;
@@ -126,7 +131,8 @@ struct Lt::Call {
         layout_b(nullptr, lt.cublasLtMatrixLayoutDestroy),
         layout_out(nullptr, lt.cublasLtMatrixLayoutDestroy) {}
 
-  bool is_double() const { return in_type == CUDA_R_64F; }
+  bool is_double() const { return a_type == CUDA_R_64F; }
+  bool is_scaled() const { return product.scale_a != nullptr; }
   int64_t batch() const { return product.out.dim(0); }
 
   // False: strides or types that the library does not take.
@@ -135,12 +141,13 @@ struct Lt::Call {
     product = row_major ? given : transposed(given);
     const Tensor &first = product.b, &second = product.a, &to = product.out;
     const auto stored_out = stored(to), stored_a = stored(first), stored_b = stored(second);
-    const auto in = data_type(second.dtype), result = data_type(to.dtype);
-    if (!stored_out || stored_out->transposed || !stored_a || !stored_b || !in || !result) return false;
-    if (first.dtype != second.dtype || (to.dtype != second.dtype && to.dtype != DType::f32)) return false;
+    const auto in_a = data_type(first.dtype), in_b = data_type(second.dtype), result = data_type(to.dtype);
+    if (!stored_out || stored_out->transposed || !stored_a || !stored_b || !in_a || !in_b || !result) return false;
+    if (!is_scaled() && (first.dtype != second.dtype || (to.dtype != second.dtype && to.dtype != DType::f32)))
+      return false;
     if (!product.bias.is_none() && (!row_major || to.dtype == DType::f64)) return false;
     a = *stored_a, b = *stored_b, out = *stored_out;
-    in_type = *in, out_type = *result;
+    a_type = *in_a, b_type = *in_b, out_type = *result;
     aligned = {alignment(first), alignment(second), alignment(to), std::min(alignment(to), alignment(product.bias))};
     return true;
   }
@@ -149,7 +156,8 @@ struct Lt::Call {
 
   // All that an algorithm is chosen by.
   Key key() const {
-    return {in_type,
+    return {a_type,
+            b_type,
             out_type,
             product.out.dim(1),
             product.out.dim(2),
@@ -167,7 +175,10 @@ struct Lt::Call {
             aligned[1],
             aligned[2],
             aligned[3],
-            !product.bias.is_none()};
+            !product.bias.is_none(),
+            is_scaled(),
+            product.scales_each,
+            product.fast_sums};
   }
 };
 
@@ -183,6 +194,17 @@ Status Lt::Call::describe(const Functions& lt, const StoredMatrix& m, cudaDataTy
   };
   SG_TRY(set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(batch())));
   return set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, m.batch_step);
+}
+
+// The library's A is the product's b.
+template <class Set>
+Status describe_scales(const Product& p, const Set& set) {
+  SG_TRY(set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, static_cast<const void*>(p.scale_b)));
+  SG_TRY(set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, static_cast<const void*>(p.scale_a)));
+  if (p.scales_each)
+    for (auto which : {CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_DESC_B_SCALE_MODE})
+      SG_TRY(set(which, CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F));
+  return set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<int8_t>(p.fast_sums));
 }
 
 Status Lt::describe(Call* call) const {
@@ -201,8 +223,9 @@ Status Lt::describe(Call* call) const {
     SG_TRY(set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
     SG_TRY(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(call->product.bias.data)));
   }
-  SG_TRY(call->describe(lt_, call->a, call->in_type, &call->layout_a));
-  SG_TRY(call->describe(lt_, call->b, call->in_type, &call->layout_b));
+  if (call->is_scaled()) SG_TRY(describe_scales(call->product, set));
+  SG_TRY(call->describe(lt_, call->a, call->a_type, &call->layout_a));
+  SG_TRY(call->describe(lt_, call->b, call->b_type, &call->layout_b));
   return call->describe(lt_, call->out, call->out_type, &call->layout_out);
 }
 

@@ -29,6 +29,10 @@ struct Product {
   Tensor out, a, b;  // of three axes
   double alpha = 1, beta = 0;
   Tensor bias = {};  // none, or n numbers of the type of `out`, side by side, which are added to each row
+  // Of float8 alone: factors of the operands, one each, or one a row of `a` and one a column of `b`; and whether sums
+  // may be those of the hardware, which has fewer digits for them.
+  const float *scale_a = nullptr, *scale_b = nullptr;
+  bool scales_each = false, fast_sums = false;
 };
 
 class Lt {

@@ -64,6 +64,10 @@ std::optional<ncclDataType_t> nccl_type(DType t) {
     case DType::i64: return ncclInt64;
     case DType::i32: return ncclInt32;
     case DType::i8: return ncclInt8;
+    case DType::f8e4m3fn:  // which is moved, and never summed up
+    case DType::f8e5m2:
+    case DType::f8e4m3fnuz:
+    case DType::f8e5m2fnuz:
     case DType::u8: return ncclUint8;
     default: return std::nullopt;
   }

@@ -12,8 +12,8 @@ const char* kind_name(Reduce kind) {
 }
 
 const char* element_name(Element element) {
-  constexpr const char* kNames[] = {"f64", "f32", "f16", "bf16",    "i64", "i32",
-                                    "i16", "i8",  "u8",  "boolean", "c64", "c128"};
+  constexpr const char* kNames[] = {"f64", "f32", "f16", "bf16", "f8e4m3fn", "f8e5m2",  "f8e4m3fnuz", "f8e5m2fnuz",
+                                    "i64", "i32", "i16", "i8",   "u8",       "boolean", "c64",        "c128"};
   return kNames[static_cast<size_t>(element)];
 }
 

@@ -86,6 +86,8 @@ graph rank *
   %e     = aten.exp(%t)                      : f32[6, 5]
   %h     = aten.add.Tensor(%b, %b)           : bf16[6, 5]
   %hs    = aten.sigmoid(%h)                  : bf16[6, 5]
+  %f8    = aten._to_copy(%g, dtype=f8e4m3fn) : f8e4m3fn[6, 5]
+  %back  = aten._to_copy(%f8, dtype=bf16)    : bf16[6, 5]
   %turn  = aten.t(%e)                        : f32[5, 6] stride [1, 5]
   %solid = aten.clone(%turn, memory_format=contiguous_format) : f32[5, 6]
   %both  = aten.cat([%e, %a], 1)             : f32[6, 10]
@@ -98,6 +100,8 @@ graph rank *
   %rows  = aten.embedding(%a, %place)        : f32[6, 5, 5]
   output %e
   output %hs
+  output %f8
+  output %back
   output %solid
   output %both
   output %sum

@@ -27,6 +27,7 @@ from harness import TRACES, skip  # noqa: E402
 from attention_cases import AttentionCases  # noqa: E402
 from copy_cases import CopyCases  # noqa: E402
 from ctc_cases import CtcCases  # noqa: E402
+from float8_cases import Float8Cases  # noqa: E402
 from fusion_cases import FusionCases  # noqa: E402
 from grouped_cases import GroupedCases  # noqa: E402
 from norm_cases import NormCases  # noqa: E402
@@ -539,6 +540,9 @@ class Tests:
     def groups(self, at):
         GroupedCases(self, at, bf16).run()
 
+    def float8(self, at):
+        Float8Cases(self, at).run()
+
     def groups_by_lanes(self, at):
         if 'SG_STUB_LANES' in {**os.environ, **self.env}:
             GroupedCases(self, at, bf16).run_lanes()
@@ -731,7 +735,7 @@ def main():
         at = lambda name: os.path.join(folder, name)
         prepare(at)
         for case in ('usage', 'absent', 'same_bits', 'products', 'shared_work', 'collectives', 'splits', 'faults', 'split_faults', 'failing_calls', 'chains', 'fusion', 'recording',
-                     'long_sums', 'sorts', 'sets', 'segments', 'samples', 'halves', 'losses', 'class_gradients', 'sorts_by_lanes', 'ctc', 'ctc_by_lanes', 'groups', 'groups_by_lanes', 'norms', 'norms_by_lanes', 'attention', 'attention_by_lanes', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
+                     'long_sums', 'sorts', 'sets', 'segments', 'samples', 'halves', 'losses', 'class_gradients', 'sorts_by_lanes', 'ctc', 'ctc_by_lanes', 'groups', 'float8', 'groups_by_lanes', 'norms', 'norms_by_lanes', 'attention', 'attention_by_lanes', 'masked', 'flex', 'dropout', 'optimizers', 'profiles', 'copies', 'conformance',
                      'lanes', 'guarded', 'captures'):
             if case in args.without:
                 print(f'SKIPPED {case}: this build goes without it')

@@ -13,6 +13,11 @@ using math::plus, math::minus, math::times, math::over;
 
 // --- floats ---
 
+template <work::Eighth E>
+SG_FN float through_eighth(float x) {
+  return work::from_eighth<E>(work::to_eighth<E>(x));
+}
+
 template <class T>
 SG_FN T larger(T a, T b) {
   return a != a ? a : (a < b || b != b) ? b : a;

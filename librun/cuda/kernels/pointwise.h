@@ -55,7 +55,11 @@ SG_FN void load_element(Registers& regs, int out, const View& v, int64_t offset)
     case Element::f64: regs.set(out, at<double>(v, offset)); break;
     case Element::f32:
     case Element::f16:
-    case Element::bf16: regs.set(out, read<float>(v, offset)); break;
+    case Element::bf16:
+    case Element::f8e4m3fn:
+    case Element::f8e5m2:
+    case Element::f8e4m3fnuz:
+    case Element::f8e5m2fnuz: regs.set(out, read<float>(v, offset)); break;
     case Element::c64: regs.set(out, Cx<float>{at<float>(v, 2 * offset), at<float>(v, 2 * offset + 1)}); break;
     case Element::c128: regs.set(out, Cx<double>{at<double>(v, 2 * offset), at<double>(v, 2 * offset + 1)}); break;
     case Element::boolean: regs.set(out, read_whole(v, offset) != 0); break;
@@ -68,7 +72,11 @@ SG_FN void store_element(const Registers& regs, int in, const View& v, int64_t o
     case Element::f64: at<double>(v, offset) = regs.f64(in); break;
     case Element::f32:
     case Element::f16:
-    case Element::bf16: write<float>(v, offset, regs.f32(in)); break;
+    case Element::bf16:
+    case Element::f8e4m3fn:
+    case Element::f8e5m2:
+    case Element::f8e4m3fnuz:
+    case Element::f8e5m2fnuz: write<float>(v, offset, regs.f32(in)); break;
     case Element::c64:
       at<float>(v, 2 * offset) = regs.c64(in).re, at<float>(v, 2 * offset + 1) = regs.c64(in).im;
       break;

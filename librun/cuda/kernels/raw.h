@@ -11,12 +11,24 @@ struct Bf16 {
 struct F16 {
   uint16_t bits;
 };
+template <work::Eighth E>
+struct F8 {
+  uint8_t bits;
+};
+using F8E4m3fn = F8<work::Eighth::e4m3fn>;
+using F8E5m2 = F8<work::Eighth::e5m2>;
+using F8E4m3fnuz = F8<work::Eighth::e4m3fnuz>;
+using F8E5m2fnuz = F8<work::Eighth::e5m2fnuz>;
 struct Flag {
   uint8_t bits;
 };
 
 SG_FN float value_of(Bf16 x) { return from_brain(x.bits); }
 SG_FN float value_of(F16 x) { return from_half(x.bits); }
+template <work::Eighth E>
+SG_FN float value_of(F8<E> x) {
+  return work::from_eighth<E>(x.bits);
+}
 SG_FN bool value_of(Flag x) { return x.bits != 0; }
 SG_FN float value_of(float x) { return x; }
 SG_FN double value_of(double x) { return x; }
@@ -41,6 +53,10 @@ struct Stored<Bf16, float> {
 template <>
 struct Stored<F16, float> {
   SG_FN static F16 of(float x) { return {to_half(x)}; }
+};
+template <work::Eighth E>
+struct Stored<F8<E>, float> {
+  SG_FN static F8<E> of(float x) { return {work::to_eighth<E>(x)}; }
 };
 template <>
 struct Stored<Flag, bool> {

@@ -6,6 +6,7 @@
 
 #include "librun/cuda/kernels/block.h"
 #include "librun/work/divide.h"
+#include "librun/work/eighths.h"
 #include "librun/work/halves.h"
 #include "librun/work/work.h"
 
@@ -13,7 +14,11 @@ namespace sg::cuda {
 
 inline constexpr int kMaxAxes = 12;  // kMaxRank of tensor.h
 
-enum class Element : uint8_t { f64, f32, f16, bf16, i64, i32, i16, i8, u8, boolean, c64, c128 };
+// clang-format off
+enum class Element : uint8_t {
+  f64, f32, f16, bf16, f8e4m3fn, f8e5m2, f8e4m3fnuz, f8e5m2fnuz, i64, i32, i16, i8, u8, boolean, c64, c128
+};
+// clang-format on
 
 struct View {
   unsigned char* data = nullptr;
@@ -50,6 +55,24 @@ SG_FN T& at(const View& v, int64_t offset) {
   return reinterpret_cast<T*>(v.data)[offset];
 }
 
+// Float8, whichever it is.
+SG_FN float from_eighth(Element e, uint8_t bits) {
+  switch (e) {
+    case Element::f8e4m3fn: return work::from_eighth<work::Eighth::e4m3fn>(bits);
+    case Element::f8e5m2: return work::from_eighth<work::Eighth::e5m2>(bits);
+    case Element::f8e4m3fnuz: return work::from_eighth<work::Eighth::e4m3fnuz>(bits);
+    default: return work::from_eighth<work::Eighth::e5m2fnuz>(bits);
+  }
+}
+SG_FN uint8_t to_eighth(Element e, float x) {
+  switch (e) {
+    case Element::f8e4m3fn: return work::to_eighth<work::Eighth::e4m3fn>(x);
+    case Element::f8e5m2: return work::to_eighth<work::Eighth::e5m2>(x);
+    case Element::f8e4m3fnuz: return work::to_eighth<work::Eighth::e4m3fnuz>(x);
+    default: return work::to_eighth<work::Eighth::e5m2fnuz>(x);
+  }
+}
+
 // As a whole number; floats are cut.
 SG_FN int64_t read_whole(const View& v, int64_t offset) {
   switch (v.element) {
@@ -57,6 +80,10 @@ SG_FN int64_t read_whole(const View& v, int64_t offset) {
     case Element::f32: return static_cast<int64_t>(at<float>(v, offset));
     case Element::f16: return static_cast<int64_t>(from_half(at<uint16_t>(v, offset)));
     case Element::bf16: return static_cast<int64_t>(from_brain(at<uint16_t>(v, offset)));
+    case Element::f8e4m3fn:
+    case Element::f8e5m2:
+    case Element::f8e4m3fnuz:
+    case Element::f8e5m2fnuz: return static_cast<int64_t>(from_eighth(v.element, at<uint8_t>(v, offset)));
     case Element::i64: return at<int64_t>(v, offset);
     case Element::i32: return at<int32_t>(v, offset);
     case Element::i16: return at<int16_t>(v, offset);
@@ -77,6 +104,10 @@ SG_FN C read(const View& v, int64_t offset) {
     case Element::f32: return at<float>(v, offset);
     case Element::f16: return from_half(at<uint16_t>(v, offset));
     case Element::bf16: return from_brain(at<uint16_t>(v, offset));
+    case Element::f8e4m3fn:
+    case Element::f8e5m2:
+    case Element::f8e4m3fnuz:
+    case Element::f8e5m2fnuz: return from_eighth(v.element, at<uint8_t>(v, offset));
     case Element::c64: return at<float>(v, 2 * offset);
     case Element::c128: return static_cast<C>(at<double>(v, 2 * offset));
     default: return static_cast<C>(read_whole(v, offset));
@@ -89,6 +120,10 @@ SG_FN void write_whole(const View& v, int64_t offset, int64_t x) {
     case Element::f32: at<float>(v, offset) = static_cast<float>(x); break;
     case Element::f16: at<uint16_t>(v, offset) = to_half(static_cast<float>(x)); break;
     case Element::bf16: at<uint16_t>(v, offset) = to_brain(static_cast<float>(x)); break;
+    case Element::f8e4m3fn:
+    case Element::f8e5m2:
+    case Element::f8e4m3fnuz:
+    case Element::f8e5m2fnuz: at<uint8_t>(v, offset) = to_eighth(v.element, static_cast<float>(x)); break;
     case Element::i64: at<int64_t>(v, offset) = x; break;
     case Element::i32: at<int32_t>(v, offset) = static_cast<int32_t>(x); break;
     case Element::i16: at<int16_t>(v, offset) = static_cast<int16_t>(x); break;
@@ -107,6 +142,10 @@ SG_FN void write(const View& v, int64_t offset, C x) {
     case Element::f32: at<float>(v, offset) = static_cast<float>(x); break;
     case Element::f16: at<uint16_t>(v, offset) = to_half(static_cast<float>(x)); break;
     case Element::bf16: at<uint16_t>(v, offset) = to_brain(static_cast<float>(x)); break;
+    case Element::f8e4m3fn:
+    case Element::f8e5m2:
+    case Element::f8e4m3fnuz:
+    case Element::f8e5m2fnuz: at<uint8_t>(v, offset) = to_eighth(v.element, static_cast<float>(x)); break;
     case Element::boolean: at<uint8_t>(v, offset) = x != 0; break;
     case Element::c64: at<float>(v, 2 * offset) = static_cast<float>(x), at<float>(v, 2 * offset + 1) = 0; break;
     case Element::c128: at<double>(v, 2 * offset) = x, at<double>(v, 2 * offset + 1) = 0; break;
@@ -115,7 +154,7 @@ SG_FN void write(const View& v, int64_t offset, C x) {
 }
 
 SG_FN bool is_complex(Element e) { return e == Element::c64 || e == Element::c128; }
-SG_FN bool is_floating(Element e) { return e <= Element::bf16; }
+SG_FN bool is_floating(Element e) { return e <= Element::f8e5m2fnuz; }
 
 template <class C>
 SG_FN C read_imaginary(const View& v, int64_t offset) {

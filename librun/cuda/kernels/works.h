@@ -12,6 +12,7 @@
 #include "librun/work/pair.h"
 #include "librun/work/pool.h"
 #include "librun/work/resample.h"
+#include "librun/work/scaled.h"
 #include "librun/work/search.h"
 #include "librun/work/segment_reduce.h"
 #include "librun/work/spread.h"
@@ -57,6 +58,10 @@ SG_WORK(work_glu, work::Glu<float>)
 SG_WORK(work_glu_f64, work::Glu<double>)
 SG_WORK(work_glu_backward, work::GluBackward<float>)
 SG_WORK(work_glu_backward_f64, work::GluBackward<double>)
+SG_WORK(work_scale_sums, work::ScaleSums<float>)
+SG_WORK(work_scale_sums_f64, work::ScaleSums<double>)
+SG_WORK(work_scale_blocks, work::ScaleBlocks<float>)
+SG_WORK(work_scale_blocks_f64, work::ScaleBlocks<double>)
 SG_WORK(work_unravel, work::Unravel)
 SG_WORK(work_move_elements, work::MoveElements)
 SG_WORK(work_search, work::Search<double>)

@@ -18,6 +18,8 @@ struct Description {
   bool transposes[2] = {false, false};
   bool is_double = false, has_bias = false;
   const void* bias = nullptr;
+  const float* scales[2] = {nullptr, nullptr};  // of A and B
+  bool scales_each[2] = {false, false};
 };
 struct Layout {
   cudaDataType_t type;
@@ -41,6 +43,9 @@ double load(cudaDataType_t type, const void* base, int64_t i) {
   switch (type) {
     case CUDA_R_64F: return static_cast<const double*>(base)[i];
     case CUDA_R_32F: return static_cast<const float*>(base)[i];
+    case CUDA_R_8F_E4M3:
+      return sg::cuda::from_eighth(sg::cuda::Element::f8e4m3fn, static_cast<const uint8_t*>(base)[i]);
+    case CUDA_R_8F_E5M2: return sg::cuda::from_eighth(sg::cuda::Element::f8e5m2, static_cast<const uint8_t*>(base)[i]);
     case CUDA_R_16F: return sg::cuda::from_half(static_cast<const uint16_t*>(base)[i]);
     default: return sg::cuda::from_brain(static_cast<const uint16_t*>(base)[i]);
   }
@@ -65,6 +70,10 @@ struct Work {
     if (transpose) std::swap(row, column);
     return load(m.type, data, batch * m.step + column * m.leading + row);
   }
+  double scale(int operand, int64_t place) const {
+    const float* scales = description.scales[operand];
+    return scales ? scales[description.scales_each[operand] ? place : 0] : 1;
+  }
   void run() const {
     const int64_t depth = description.transposes[0] ? a.rows : a.columns;
     for (int64_t batch = 0; batch < d.batch; ++batch)
@@ -74,6 +83,7 @@ struct Work {
           for (int64_t k = 0; k < depth; ++k)
             sum += element(a, a_data, description.transposes[0], row, k, batch) *
                    element(b, b_data, description.transposes[1], k, column, batch);
+          sum *= scale(0, row) * scale(1, column);
           const int64_t at = batch * d.step + column * d.leading + row;
           const double bias = description.has_bias ? load(d.type, description.bias, row) : 0;
           save(d.type, d_data, at, alpha * sum + (beta == 0 ? 0 : beta * load(d.type, d_data, at)) + bias);
@@ -89,6 +99,25 @@ struct Preference {
 bool asked_to_be(const char* what) {
   const char* said = std::getenv("SG_STUB_LT");
   return said && std::strcmp(said, what) == 0;
+}
+
+size_t size_of(cublasLtMatmulDescAttributes_t which) {
+  switch (which) {
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER: return sizeof(void*);
+    case CUBLASLT_MATMUL_DESC_FAST_ACCUM: return sizeof(int8_t);
+    default: return sizeof(int32_t);
+  }
+}
+
+// Float8 is multiplied where rows of the one and columns of the other lie side by side, and in units of 16.
+bool is_float8(cudaDataType_t type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+bool takes_float8(const Description& d, const Layout& a, const Layout& b, const Layout& out) {
+  if (!is_float8(a.type) && !is_float8(b.type)) return true;
+  return is_float8(a.type) && is_float8(b.type) && !(a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2) &&
+         d.transposes[0] && !d.transposes[1] && a.rows % 16 == 0 && a.leading % 16 == 0 && b.leading % 16 == 0 &&
+         out.rows % 16 == 0;
 }
 
 bool is_aligned(const void* p, uint32_t bytes) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; }
@@ -116,15 +145,22 @@ STUB cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
 }
 STUB cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAttributes_t which,
                                                    const void* value, size_t bytes) {
-  if (bytes != (which == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? sizeof(void*) : sizeof(int32_t)))
-    return CUBLAS_STATUS_INVALID_VALUE;
+  if (bytes != size_of(which)) return CUBLAS_STATUS_INVALID_VALUE;
   auto* d = reinterpret_cast<Description*>(handle);
+  auto scales_each = [&] {
+    return *as<cublasLtMatmulMatrixScale_t>(value) == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+  };
   auto transposes = [&] { return *as<cublasOperation_t>(value) == CUBLAS_OP_T; };
   if (which == CUBLASLT_MATMUL_DESC_TRANSA) d->transposes[0] = transposes();
   else if (which == CUBLASLT_MATMUL_DESC_TRANSB) d->transposes[1] = transposes();
   else if (which == CUBLASLT_MATMUL_DESC_EPILOGUE)
     d->has_bias = *as<cublasLtEpilogue_t>(value) == CUBLASLT_EPILOGUE_BIAS;
   else if (which == CUBLASLT_MATMUL_DESC_BIAS_POINTER) d->bias = *as<const void*>(value);
+  else if (which == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER) d->scales[0] = *as<const float*>(value);
+  else if (which == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER) d->scales[1] = *as<const float*>(value);
+  else if (which == CUBLASLT_MATMUL_DESC_A_SCALE_MODE) d->scales_each[0] = scales_each();
+  else if (which == CUBLASLT_MATMUL_DESC_B_SCALE_MODE) d->scales_each[1] = scales_each();
+  else if (which == CUBLASLT_MATMUL_DESC_FAST_ACCUM) return CUBLAS_STATUS_SUCCESS;
   else return CUBLAS_STATUS_NOT_SUPPORTED;
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -176,6 +212,7 @@ STUB cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMat
   *count = 0;
   if (m != out.rows || n != out.columns || k != k2 || a.batch != out.batch || b.batch != out.batch)
     return CUBLAS_STATUS_INVALID_VALUE;
+  if (!takes_float8(description, a, b, out)) return CUBLAS_STATUS_NOT_SUPPORTED;
   std::memset(found, 0, sizeof *found);
   std::memcpy(found->algo.data, reinterpret_cast<Preference*>(preference), sizeof(Preference));
   *count = asked_to_be("none") || (description.has_bias && asked_to_be("no_bias")) ? 0 : 1;
