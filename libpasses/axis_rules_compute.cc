@@ -2,6 +2,8 @@
 // chunks.
 #include "libpasses/axis_rules.h"
 
+#include <tuple>
+
 namespace sg::axis {
 namespace {
 
@@ -51,7 +53,7 @@ Status want_broadcast(AxisCall& c, ValueId v, Along a, std::string_view what) {
 
 // Whether `scale` has one number, or one for each place along that axis of the matrix.
 bool is_one_each(const AxisCall& c, ValueId scale, ValueId matrix, size_t axis) {
-  const Exprs& shape = c.type(scale).shape;
+  const auto& shape = c.type(scale).shape;
   for (size_t i = 0; i < shape.size(); ++i) {
     const bool is_axis = shape.size() == 2 && i == axis && shape[i] == c.type(matrix).shape[axis];
     if (!is_axis && c.exprs.constant_value(shape[i]) != 1) return false;
