@@ -188,18 +188,19 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
   // Random state is handed on; what only attention looks into may be of a type that nothing computes with.
   const bool is_view = is_plain_view(n),
              as_state = is_view || op->name == "sg.call" || op->name.starts_with(kAttention);
+  bool holds_float8 = false;
   for (uint32_t i = 0; i < node.result_count; ++i) {
     if (*reason = refusal(graph_.type(node.result(i)), as_state); !reason->empty()) return false;
     is_static &= static_[node.result(i).index];
+    holds_float8 |= is_float8(graph_.type(node.result(i)).dtype);
   }
   for (const Arg& arg : node.args)
     arg.walk([&](const Arg& a) {
       const DType dtype = a.is(ArgKind::value) ? graph_.type(a.as_value()).dtype : DType::none;
       if (dtype == DType::u64 && !as_state) *reason = "an argument of dtype u64";
-      if (is_float8(dtype) && !is_view && !takes_float8(*op)) *reason = kNoFloat8;
+      holds_float8 |= is_float8(dtype);
     });
-  for (uint32_t i = 0; i < node.result_count; ++i)
-    if (is_float8(graph_.type(node.result(i)).dtype) && !is_view && !takes_float8(*op)) *reason = kNoFloat8;
+  if (holds_float8 && !is_view && !takes_float8(*op)) *reason = kNoFloat8;
   if (!reason->empty()) return false;
   if (is_view) {
     step->kind = StepKind::view;

@@ -25,6 +25,7 @@ struct Layout {
 };
 Layout layout_of(DType t) {
   switch (t) {
+    case DType::f8e5m2: return {5, 2};
     case DType::f16: return {5, 10};
     case DType::bf16: return {8, 7};
     case DType::f32: return {8, 23};
@@ -83,15 +84,18 @@ Status choose_again(KernelCall& call) {
 DType part_of(DType t) { return t == DType::c64 ? DType::f32 : t == DType::c128 ? DType::f64 : t; }
 int64_t parts_in(const Tensor& t) { return t.elements() * (is_complex(t.dtype) ? 2 : 1); }
 
-// Calls fn(double* number, uint16_t* or uint32_t* the same number of type `narrow`) where `wide` has no number.
-// REQUIRES: both contiguous
+// Calls fn(double* number, the same number of type `narrow` as an unsigned one of its size) where `wide` has no number,
+// and `narrow` has more than one way to say so. REQUIRES: both contiguous
 template <class Fn>
 void for_nans(const Tensor& wide, const Tensor& narrow, const Fn& fn) {
+  const DType type = part_of(narrow.dtype);
+  if (is_float8(type) && type != DType::f8e5m2) return;
   auto* numbers = reinterpret_cast<double*>(wide.data);
   for (int64_t i = 0; i < parts_in(wide); ++i) {
     if (!std::isnan(numbers[i])) continue;
-    if (part_of(narrow.dtype) == DType::f32) fn(numbers + i, reinterpret_cast<uint32_t*>(narrow.data) + i);
-    else fn(numbers + i, reinterpret_cast<uint16_t*>(narrow.data) + i);
+    if (dtype_bytes(type) == 4) fn(numbers + i, reinterpret_cast<uint32_t*>(narrow.data) + i);
+    else if (dtype_bytes(type) == 2) fn(numbers + i, reinterpret_cast<uint16_t*>(narrow.data) + i);
+    else fn(numbers + i, reinterpret_cast<uint8_t*>(narrow.data) + i);
   }
 }
 

@@ -142,8 +142,8 @@ Status linear(InferCall& c) {
   return c.give_contiguous(input->dtype, std::move(shape), *input);
 }
 
-// Factors of an operand's numbers: one for all, or one a row of the left and a column of the right operand. Other sizes
-// are those of blocks: as many as the hardware they are made for says.
+// Scales may be one for all, one a row or column, or one a block, whose sizes are the hardware's: a kernel says which it
+// takes, no type hangs on them.
 Status scaled_mm(InferCall& c) {
   SG_ASSIGN(const Type* a, matrix(c, "self", 2));
   SG_ASSIGN(const Type* b, matrix(c, "mat2", 2));

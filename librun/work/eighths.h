@@ -1,5 +1,6 @@
-// Floats of 8 bits as their bits, to float and back: rounded to nearest, ties to even, as PyTorch converts them. By
-// selections and without branches, so that loops over them run on vectors. As C++ types: librun/element.h.
+// Floats of 8 bits as their bits, to float and back: rounded to nearest, ties to even, as PyTorch converts them; a NaN
+// stays one, and the one that it was if it came from 8 bits: they may be the bits of something else. By selections and
+// without branches, so that loops over them run on vectors. As C++ types: librun/element.h.
 //
 //   format      exponent, bias, digits   beyond the largest   zero         NaN
 //   e4m3fn      4, 7, 3                  the largest          two signs    two: all bits but the sign's
@@ -35,7 +36,7 @@ SG_INLINE float from_eighth(uint8_t bits) {
   const uint32_t scaled = word(number(a << (23 - eighth_digits(E))) * number(kScale));
   if constexpr (eighth_has_one_zero(E)) return number(bits == 0x80u ? 0xFFC00000u : scaled | sign);
   else if constexpr (E == Eighth::e4m3fn) return number((a == 0x7Fu ? 0x7FC00000u : scaled) | sign);
-  else return number((a > 0x7Cu ? 0x7FC00000u : a == 0x7Cu ? 0x7F800000u : scaled) | sign);
+  else return number((a >= 0x7Cu ? a << 21 | 0x7F800000u : scaled) | sign);
 }
 
 template <Eighth E>
@@ -50,7 +51,9 @@ SG_INLINE uint8_t to_eighth(float x) {
   const uint32_t normal = (a - kRebias + ((1u << (kDrop - 1)) - 1) + ((a >> kDrop) & 1u)) >> kDrop;
   const uint32_t rounded = a < kLeast ? tiny : normal;
   const uint32_t kept = rounded < eighth_beyond(E) ? rounded : eighth_beyond(E);
-  const uint32_t out = a > 0x7F800000u ? (eighth_has_one_zero(E) ? 0x80u : 0x7Fu) : kept;
+  const uint32_t digits = E == Eighth::e5m2 && (a >> 21 & 3u) != 0 ? a >> 21 & 3u : 3u;
+  const uint32_t nan = eighth_has_one_zero(E) ? 0x80u : 0x7Cu | digits;
+  const uint32_t out = a > 0x7F800000u ? nan : kept;
   if constexpr (eighth_has_one_zero(E)) return static_cast<uint8_t>(out == 0 || out == 0x80u ? out : out | sign);
   else return static_cast<uint8_t>(out | sign);
 }

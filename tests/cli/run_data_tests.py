@@ -50,7 +50,7 @@ graph rank *
 
 def safetensors(path, tensors, header=None):
     """tensors: {name: (dtype, shape, numbers)}"""
-    kinds = {"F32": "f", "F16": "e", "F64": "d", "I64": "q", "I32": "i", "BOOL": "?"}
+    kinds = {"F32": "f", "F16": "e", "F64": "d", "I64": "q", "I32": "i", "BOOL": "?", "U8": "B"}
     entries, data = {}, b""
     for name, (dtype, shape, numbers) in tensors.items():
         if dtype == "BF16":
@@ -498,6 +498,21 @@ def a_nested_graph_that_cannot_run_is_refused_before_anything_runs():
             f.write(FLEX.replace("MOD", step))
         message = refused and rf"cannot run: \S+flex_attention \(%t: {refused} inside a nested graph, first %o\)"
         run("--init", "seed:1", code=4 if refused else 0, message=message)
+
+
+@case
+def bits_that_are_seen_as_float8_stay_what_they_are():
+    """Whatever moves them: NaNs too, which e5m2 has three of, and in double."""
+    formats = "f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"
+    lines = [f"  %f{i} = aten.view.dtype(%x, {f})\n  %a{i} = sg.offload(%f{i})\n  %p{i} = sg.wait(%a{i})\n  %b{i} = sg.reload(%p{i}, device=cpu)\n  %q{i} = sg.wait(%b{i})\n  %c{i} = aten.clone(%q{i})\n"
+             f"  %t{i} = aten.t(%c{i})\n  %d{i} = aten.cat([%t{i}, %t{i}])\n  %u{i} = aten.view.dtype(%d{i}, u8)\n" for i, f in enumerate(formats)]
+    with open("g.txt", "w") as f:
+        f.write('sg 1.0\ngraph rank *\n  input %x : u8[16, 16] "x"\n' + "".join(lines) + "".join(f"  output %u{i}\n" for i in range(4)))
+    turned = [16 * (i % 16) + i // 16 for i in range(256)] * 2
+    safetensors("x.safetensors", {"x": ("U8", [16, 16], list(range(256)))})
+    safetensors("e.safetensors", {f"out{i}": ("U8", [32, 16], turned) for i in range(4)})
+    for numerics in "fast", "f64":
+        run("--inputs", "x.safetensors", "--expect", "e.safetensors", "--bitwise", "--numerics", numerics)
 
 
 @case
