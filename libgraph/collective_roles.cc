@@ -4,6 +4,7 @@
 #include <span>
 #include <string_view>
 
+#include "libgraph/consumers.h"
 #include "libgraph/op.h"
 
 namespace sg {
@@ -23,22 +24,16 @@ constexpr uint32_t kNever = 0xFFFFFFFFu;
 // Rounds in which sums of reductions settle; what has not by then is left out.
 constexpr int kMaxRounds = 8;
 
-template <class Fn>
-void for_operands(const Graph& graph, NodeId n, const Fn& fn) {
-  for (const Arg& arg : graph.node(n).args)
-    arg.walk([&](const Arg& a) {
-      if (a.is(ArgKind::value)) fn(a.as_value());
-    });
-}
-
 class RoleFinder {
  public:
   RoleFinder(const Program& program, const Graph& graph)
       : graph_(graph),
         alias_(program, graph),
         origin_(graph.value_id_limit(), Origin::other),
+        consumes_(find_consumers(graph, alias_)),
         leads_(graph.node_id_limit()),
         barred_(graph.node_id_limit()),
+        is_consumed_(graph.node_id_limit()),
         position_(graph.node_id_limit()),
         chain_of_(graph.node_id_limit(), kNever),
         seen_by_(graph.node_id_limit()) {}
@@ -47,12 +42,13 @@ class RoleFinder {
     find_writes();
     find_origins();
     find_gradient_ends();
+    find_consumed();
     for (NodeId n : graph_.nodes()) {
       const OpInfo* op = graph_.op_info(n);
       if (op == nullptr || !op->has(kCollective)) continue;
       if (op->name == kExchange) exchanges->push_back(n);
       if (op->name == kGather) add_unshard(n, chains);
-      if (is_reduction(n) && leads_[n.index]) add(reduction(n), chains);
+      if (is_reduction(n) && leads_[n.index] && !is_consumed_[n.index]) add(reduction(n), chains);
     }
     count_reductions_behind(chains);
   }
@@ -84,9 +80,10 @@ class RoleFinder {
     return !s.is_none() && first_write_[alias_.storage(s).alias_class] < position_[n.index];
   }
 
-  bool is_written_behind(ValueId v, NodeId n) const {
+  // By n itself, or by a node behind it.
+  bool is_written_from(ValueId v, NodeId n) const {
     const StorageId s = alias_.storage_of(v);
-    return !s.is_none() && last_write_[alias_.storage(s).alias_class] > position_[n.index];
+    return !s.is_none() && last_write_[alias_.storage(s).alias_class] >= position_[n.index];
   }
 
   bool speaks_of_symbols(NodeId n) const {
@@ -96,18 +93,12 @@ class RoleFinder {
     return out;
   }
 
-  // Makes its results of its arguments and nothing else, at any time.
-  bool is_timeless(NodeId n) const {
-    const OpInfo* op = graph_.op_info(n);
-    return op != nullptr && op->has(kPure) && !op->has(kHigherOrder) && !draws_random(graph_, n);
-  }
-
   void find_origins() {
     for (const Input& input : graph_.inputs())
       if (input.kind == InputKind::parameter) origin_[input.value.index] = Origin::parameters;
     for (NodeId n : graph_.nodes()) {
       const OpInfo* op = graph_.op_info(n);
-      const bool passes_on = is_timeless(n) || (op != nullptr && (op->has(kWait) || op->name == kGather));
+      const bool passes_on = is_timeless(graph_, n) || (op != nullptr && (op->has(kWait) || op->name == kGather));
       Origin out = passes_on && !speaks_of_symbols(n) ? Origin::constants : Origin::other;
       for_operands(graph_, n, [&](ValueId v) { out = std::max(out, origin_[v.index]); });
       for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) origin_[graph_.node(n).result(i).index] = out;
@@ -125,57 +116,93 @@ class RoleFinder {
     return out;
   }
 
-  // The reduction whose memory v lies in for certain; none otherwise.
-  NodeId reduction_behind(ValueId v) const {
+  // The reduction, or pure op, that made the memory which v lies in for certain; none otherwise.
+  NodeId maker_behind(ValueId v) const {
     const StorageId s = alias_.storage_of(v);
     if (s.is_none() || !alias_.storage(s).certain) return {};
     const NodeId def = alias_.storage(s).def;
-    return def && is_reduction(def) ? def : NodeId();
+    return def && (is_reduction(def) || is_timeless(graph_, def)) ? def : NodeId();
   }
 
-  // Writes element by element into memory of reductions only.
+  // Writes element by element into memory of such makers only.
   bool sums_up(NodeId n) const {
     const OpInfo* op = graph_.op_info(n);
     if (op == nullptr || !op->writes() || !op->has(kPointwise) || draws_random(graph_, n) || op->has(kCollective))
       return false;
     return std::ranges::all_of(alias_.writes(n),
-                               [&](StorageId s) { return bool(reduction_behind(alias_.storage(s).owner)); });
+                               [&](StorageId s) { return bool(maker_behind(alias_.storage(s).owner)); });
   }
 
   bool may_run_later(NodeId n) const {
     const OpInfo* op = graph_.op_info(n);
     if (op == nullptr || barred_[n.index] || speaks_of_symbols(n)) return false;
-    return is_reduction(n) || op->has(kWait) || is_timeless(n) || sums_up(n);
+    return is_reduction(n) || op->has(kWait) || is_timeless(graph_, n) || sums_up(n);
   }
 
-  // leads_[n]: all that n makes ends as gradients, by way of nodes that may run at any later time; and something does.
-  // Memory that is written behind n may only be that of a reduction that leads too: then its writers stay in their
-  // order.
+  // is_consumed_[n]: it is made by a consumer of a reduction that leads to gradients, or of what one makes.
+  void find_consumed() {
+    std::vector<bool> is_reduced(graph_.node_id_limit());
+    for (NodeId n : graph_.nodes()) {
+      bool reduced = is_reduction(n) && leads_[n.index], consumed = false;
+      for_operands(graph_, n, [&](ValueId v) {
+        const NodeId def = graph_.value(v).def;
+        if (!def) return;
+        reduced |= is_reduced[def.index], consumed |= is_consumed_[def.index];
+      });
+      is_reduced[n.index] = reduced;
+      is_consumed_[n.index] = consumed || (reduced && consumes_[n.index]);
+    }
+  }
+
+  // leads_[n]: all that n makes ends as gradients, by way of nodes that may run at any later time; and something does;
+  // or consumers take it. Memory that n or a node behind it writes may only be that of a maker that leads too: then its
+  // writers stay in their order.
   void find_gradient_ends() {
     bool stable = false;
     for (int round = 0; !stable; ++round) {
-      for (NodeId n = graph_.last(); n; n = graph_.previous(n))
-        leads_[n.index] = may_run_later(n) && ends_as_gradients(n);
+      std::vector<bool> read_on = read_by_outputs();
+      for (NodeId n = graph_.last(); n; n = graph_.previous(n)) {
+        leads_[n.index] = !consumes_[n.index] && may_run_later(n) && ends_as_gradients(n, read_on);
+        if (leads_[n.index]) for_operands(graph_, n, [&](ValueId v) { mark(v, &read_on); });
+      }
       stable = true;
       for (NodeId n : graph_.nodes()) {
         if (!leads_[n.index]) continue;
         for_operands(graph_, n, [&](ValueId v) {
-          if (!is_written_behind(v, n) && !sums_up(n)) return;
-          const NodeId owner = reduction_behind(v);
-          if (round < kMaxRounds && (owner ? leads_[owner.index] : !is_written_behind(v, n))) return;
+          if (!is_written_from(v, n)) return;
+          const NodeId owner = maker_behind(v);
+          if (round < kMaxRounds && owner && leads_[owner.index]) return;
           barred_[n.index] = true, stable = false;
         });
       }
     }
   }
 
-  bool ends_as_gradients(NodeId n) const {
-    bool ends = false, only = true;
+  // By alias class: whether a gradient lies in it.
+  std::vector<bool> read_by_outputs() const {
+    std::vector<bool> out(first_write_.size());
+    for (const Output& output : graph_.outputs())
+      if (output.kind == OutputKind::gradient && output.value) mark(output.value, &out);
+    return out;
+  }
+
+  void mark(ValueId v, std::vector<bool>* classes) const {
+    const StorageId s = alias_.storage_of(v);
+    if (!s.is_none()) (*classes)[alias_.storage(s).alias_class] = true;
+  }
+
+  // read_on: by alias class, whether what leads to gradients reads it behind n; so a write is of use whose result has no
+  // name.
+  bool ends_as_gradients(NodeId n, const std::vector<bool>& read_on) const {
+    bool ends = std::ranges::any_of(alias_.writes(n), [&](StorageId s) {
+      return graph_.op_info(n)->writes() && read_on[alias_.storage(s).alias_class];
+    });
+    bool only = true;
     for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
       graph_.for_each_use(graph_.node(n).result(i), [&](Use use) {
         const bool leads =
             use.user ? leads_[use.user.index] : graph_.outputs()[use.output].kind == OutputKind::gradient;
-        ends |= leads, only &= leads;
+        ends |= leads, only &= leads || (use.user && consumes_[use.user.index]);
       });
     return ends && only;
   }
@@ -233,7 +260,7 @@ class RoleFinder {
   }
 
   CollectiveChain unshard(NodeId n, std::vector<NodeId> behind, const std::vector<CollectiveChain>& earlier) const {
-    CollectiveChain out{CollectiveRole::unshard, n, only_wait(n), std::move(behind), {}, {}, 0};
+    CollectiveChain out{CollectiveRole::unshard, n, only_wait(n), std::move(behind), {}, {}, {}, 0};
     auto look = [&](NodeId at) {
       for_operands(graph_, at, [&](ValueId v) {
         if (!graph_.value(v).def) out.parameters.push_back(graph_.value(v).index);
@@ -251,7 +278,8 @@ class RoleFinder {
 
   bool is_relabelling(NodeId n) const {
     const OpInfo* op = graph_.op_info(n);
-    if (op == nullptr || !is_timeless(n) || tensor_operands(n) != 1 || graph_.node(n).result_count != 1) return false;
+    if (op == nullptr || !is_timeless(graph_, n) || tensor_operands(n) != 1 || graph_.node(n).result_count != 1)
+      return false;
     return op->has(kView) || op->has(kMayAlias) || op->name == "aten._to_copy.default" ||
            op->name == "aten.constant_pad_nd.default";
   }
@@ -269,12 +297,12 @@ class RoleFinder {
   bool prepares(NodeId n) const {
     const OpInfo* op = graph_.op_info(n);
     const bool scales = op != nullptr && (op->name == "aten.mul.Tensor" || op->name == "aten.div.Tensor") &&
-                        is_timeless(n) && tensor_operands(n) == 1;
+                        is_timeless(graph_, n) && tensor_operands(n) == 1;
     return is_relabelling(n) || scales;
   }
 
   CollectiveChain reduction(NodeId n) {
-    CollectiveChain out{CollectiveRole::reduce, n, only_wait(n), {}, {}, {}, 0};
+    CollectiveChain out{CollectiveRole::reduce, n, only_wait(n), {}, {}, {}, {}, 0};
     NodeId at = n;
     for (;;) {
       ValueId v;
@@ -292,7 +320,8 @@ class RoleFinder {
           if (!use.user) return out.parameters.push_back(parameter_of(use.output));
           if (seen_by_[use.user.index] == n) return;
           seen_by_[use.user.index] = n;
-          out.after.push_back(use.user), stack.push_back(use.user);
+          if (leads_[use.user.index]) out.after.push_back(use.user), stack.push_back(use.user);
+          else if (!out.consumer || graph_.before(use.user, out.consumer)) out.consumer = use.user;
         });
     }
     std::erase(out.after, out.wait);
@@ -325,7 +354,8 @@ class RoleFinder {
   const Graph& graph_;
   AliasAnalysis alias_;
   std::vector<Origin> origin_;                      // by value
-  std::vector<bool> leads_, barred_;                // by node
+  std::vector<bool> consumes_;                      // by node
+  std::vector<bool> leads_, barred_, is_consumed_;  // by node
   std::vector<uint32_t> position_;                  // by node; from 1
   std::vector<uint32_t> first_write_, last_write_;  // by alias class
   std::vector<uint32_t> chain_of_;                  // by launch

@@ -5,8 +5,9 @@
 //   unshard   an all_gather whose input is made of parameters and nothing else by pure ops (casts, views, pads, scales,
 //             other gathers), none of whose memory is written before it. It may be launched anywhere earlier.
 //   reduce    a reduce_scatter or all_reduce whose result reaches gradients among the graph's outputs, and nothing
-//             else, through waits, pure ops (views, casts, sums), pointwise writes into the memory of such a reduction,
-//             and other reductions. What they read is written by none but them. It may be waited for anywhere later.
+//             else, through waits, pure ops (views, casts, sums), pointwise writes into memory that they made, and
+//             other reductions. What they read is written by none but them. It may be waited for anywhere later, in
+//             front of those who take it without passing it on (consumers.h). What is reduced of theirs has no role.
 //   exchange  every all_to_all; counts when its elements are integers, else tokens.
 // Only the functional forms of the main graph are looked at; what a nested body launches has no role.
 //
@@ -31,6 +32,7 @@ struct CollectiveChain {
       before;  // unshard: all that its input is made by. reduce: casts, views and scales that serve it alone
   std::vector<NodeId> after;  // behind the wait. unshard: views and casts up to the first other op. reduce: all of it
   std::vector<uint32_t> parameters;  // graph inputs that it gathers, or whose gradients it reduces; ascending
+  NodeId consumer;                   // reduce: the first node that takes it without passing it on; none otherwise
   uint32_t depth = 0;  // unshard: the most gathers one behind the other before it. reduce: reductions behind it
 };
 

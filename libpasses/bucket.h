@@ -15,7 +15,8 @@
 // Place     A gather is launched where its first member was, a reduction where its last was. Then gathers move before
 //           the wait of the gather `prefetch` buckets earlier in their direction (the first ones of the backward: to
 //           its beginning), and waits for reductions behind the launch of the reduction `prefetch` buckets later. 0
-//           moves nothing.
+//           moves nothing. Who takes a gradient without passing it on (libgraph/consumers.h: its norm, an update) stays
+//           behind its wait; a reduction whose gradient is taken before the last launch of its kind stays alone.
 // Kept      Parameters of the first `prefetch` gathers of the backward that the forward has gathered too stay from
 //           there, largest first, at most four, as long as no more lives at once.
 // Legal     what a role says: inputs of gathers are never written before, gradients never after; checked, not assumed.

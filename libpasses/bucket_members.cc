@@ -51,6 +51,7 @@ class Finder {
       if (why.empty()) found.emplace(id, std::move(f)).first->second.member.twin = twin_of(chain, id, calls, found);
       else leave(out, "%" + std::string(graph_.label(chain.launch)) + " stays alone: " + why);
     }
+    leave_consumed(&found, out);
     out->bucketed = std::max(out->bucketed, bucketed);
     return found;
   }
@@ -59,6 +60,24 @@ class Finder {
   // What programs have alike is said once.
   static void leave(Members* out, std::string line) {
     if (std::ranges::find(out->left, line) == out->left.end()) out->left.push_back(std::move(line));
+  }
+
+  // Reductions whose results are taken before others are launched, behind which a bucket would put them.
+  void leave_consumed(std::map<CallId, Found>* found, Members* out) const {
+    std::map<std::pair<uint32_t, MemberKind>, NodeId> last;
+    for (const auto& [id, f] : *found) {
+      NodeId& launch = last[{id.first, f.member.kind}];
+      if (!launch || graph_.before(launch, f.site.launch)) launch = f.site.launch;
+    }
+    std::erase_if(*found, [&](const auto& entry) {
+      const auto& [id, f] = entry;
+      const NodeId launch = last.at({id.first, f.member.kind});
+      if (!f.site.consumer || !graph_.before(f.site.consumer, launch)) return false;
+      leave(out, "%" + std::string(graph_.label(f.site.launch)) + " stays alone: %" +
+                     std::string(graph_.label(f.site.consumer)) + " reads it before %" +
+                     std::string(graph_.label(launch)) + " is launched");
+      return true;
+    });
   }
 
   std::map<NodeId, CallId> number_calls() const {
@@ -126,7 +145,7 @@ class Finder {
     if (!chain.parameters.empty() && graph_.inputs()[m.parameter].fqn)
       m.name = pool.strings[graph_.inputs()[m.parameter].fqn];
     else if (node.module) m.name = std::string(pool.strings[node.module]) + ".";
-    f->site = {chain.launch, chain.wait, chain.before, chain.after};
+    f->site = {chain.launch, chain.wait, chain.consumer, chain.before, chain.after};
     return {};
   }
 

@@ -35,6 +35,7 @@ struct Member {
 // Where a member is in one program.
 struct Site {
   NodeId launch, wait;
+  NodeId consumer;  // CollectiveChain::consumer
   std::vector<NodeId> before, after;
 };
 

@@ -65,10 +65,12 @@ class Placer {
   }
 
   // Each wait, with what is made of its result, behind the launch of the reduction `distance_` later; the last ones to
-  // the end.
+  // the end, or in front of its consumer.
   void delay(const Chains& list) {
     for (size_t i = 0; i < list.size(); ++i) {
       NodeId place = i + distance_ < list.size() ? list[i + distance_]->launch : graph_.last();
+      if (const NodeId consumer = list[i]->consumer; consumer && !graph_.before(place, consumer))
+        place = graph_.previous(consumer);
       if (!graph_.before(list[i]->wait, place)) continue;
       std::vector<NodeId> moved = {list[i]->wait};
       for (NodeId n : list[i]->after)

@@ -316,16 +316,20 @@ class DenseScheduler {
     return moved;
   }
 
-  // Waits for reductions and what is made of their results, behind all else. Any pair that must keep its order is
-  // implied by constraints of single nodes (order.h): who has none that stays in front of the place may go there.
+  // Waits for reductions and what is made of their results, behind all else or in front of their consumers. Any pair
+  // that must keep its order is implied by constraints of single nodes (order.h): who has none that stays in front of
+  // the place may go there.
   Status sink_waits() {
     std::set<NodeId> sunk;
+    NodeId consumer;
     for (const Traffic& t : traffic_) {
       if (t.is_gather) continue;
       sunk.insert(t.chain->wait);
       sunk.insert(t.chain->after.begin(), t.chain->after.end());
+      const NodeId by = t.chain->consumer;
+      if (by && (!consumer || graph_.before(by, consumer))) consumer = by;
     }
-    NodeId place = graph_.last();
+    NodeId place = consumer ? graph_.previous(consumer) : graph_.last();
     while (place && sunk.contains(place)) place = graph_.previous(place);
     if (!place) return ok_status();
     std::map<NodeId, std::vector<NodeId>> followers;

@@ -156,9 +156,73 @@ TEST_CASE("sums of reductions may be written in place while all writers belong t
   CHECK(with("%m = aten.add_.Tensor(%v, %u)") == Words{"r", "q"});
   CHECK(with("%o = aten.alias(%v)\n    %m = aten.add_.Tensor(%o, %u)") == Words{"r", "q"});
   // Another reader of the memory that is written: moving the sum would change what it reads.
-  CHECK(with("%o = aten.sum(%v)\n    %i = aten.item(%o)\n    %m = aten.add_.Tensor(%v, %u)").empty());
+  CHECK(with("%o = aten.neg(%v)\n    %i = aten.item(%o)\n    %m = aten.add_.Tensor(%v, %u)").empty());
   // Into memory that is no reduction's.
   CHECK(with("%m = aten.add_.Tensor(%y, %u)").empty());
+}
+
+TEST_CASE("gradients that are clipped are reduced for themselves, and end in front of their norm") {
+  Job job = two_ranks(R"(  param %w : f32[2, 4] "w"
+  param %b : f32[] "b"
+  buffer %k : f32[2, 4] "k"
+  input %x : f32[4, 4]
+  backward -
+    %l = aten.sum(%x) : f32[]
+    %r = _c10d_functional.reduce_scatter_tensor(%x, "sum", 2, @g)
+    %v = _c10d_functional.wait_tensor(%r)
+    %d = aten.div.Tensor(%v, 2.0)
+    %a = aten.alias(%d)
+    %q = _c10d_functional.all_reduce(%l, "sum", @g)
+    %u = _c10d_functional.wait_tensor(%q)
+  optimizer -
+    %p = aten.pow.Tensor_Scalar(%a, 2.0)
+    %n = aten.sum(%p) : f32[]
+    %o = _c10d_functional.all_reduce(%n, "sum", @g) : f32[]
+    %t = _c10d_functional.wait_tensor(%o) : f32[]
+    %c = aten.clamp(%t, none, 1.0) : f32[]
+    %m = aten.mul_.Tensor(%a, %c)
+    %s = aten.mul_.Tensor(%u, %c)
+    %e = aten.alias(%a)
+    %h = aten.mul_.Tensor(%k, 0.9)
+    %i = aten.add_.Tensor(%h, %a)
+    %j = aten.add_.Tensor(%w, %i, alpha=-0.1)
+  loss %l
+  grad %e of %w
+  grad %s of %b
+  output %n
+)");
+  const auto chains = chains_of(job);
+  CHECK(launches_of(job) == Words{"r", "q"});  // not %o
+  REQUIRE(chains.size() == 2);
+  CHECK(label(job, chains[0].launch) == "r");
+  CHECK(labels(job, chains[0].after) == Words{"d", "a", "m", "e"});
+  CHECK(label(job, chains[0].consumer) == "p");
+  CHECK(chains[0].parameters == std::vector<uint32_t>{0});
+  CHECK(label(job, chains[1].launch) == "q");
+  CHECK(labels(job, chains[1].after) == Words{"s"});
+  CHECK(label(job, chains[1].consumer) == "none");
+  CHECK(chains[1].parameters == std::vector<uint32_t>{1});
+}
+
+TEST_CASE("what the loss is made of is no measure of gradients") {
+  constexpr const char* kStep = R"(  param %w : f32[4, 4] "w"
+  input %x : f32[4, 4]
+  forward -
+    %r = _c10d_functional.all_reduce(%x, "sum", @g)
+    %v = _c10d_functional.wait_tensor(%r)
+    %s = aten.sum(%v) : f32[]
+  backward -
+    %m = aten.mm(%v, %x)
+  {} %s
+  grad %m of %w
+)";
+  auto with = [&](std::string kind) {
+    std::string text = kStep;
+    text.replace(text.find("{}"), 2, kind);
+    return launches_of(two_ranks(text)).size();
+  };
+  CHECK(with("loss") == 0);
+  CHECK(with("output") == 1);
 }
 
 TEST_CASE("stored roles are there, and storing again changes nothing") {

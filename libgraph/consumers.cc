@@ -1,0 +1,88 @@
+#include "libgraph/consumers.h"
+
+#include <algorithm>
+
+#include "libgraph/op.h"
+
+namespace sg {
+namespace {
+
+bool makes_numbers(const Graph& graph, NodeId n) {
+  const Node& node = graph.node(n);
+  for (uint32_t i = 0; i < node.result_count; ++i) {
+    const Type& type = graph.type(node.result(i));
+    if (type.kind != TypeKind::tensor || !type.shape.empty()) return false;
+  }
+  return node.result_count != 0;
+}
+
+// Whether v is what n is made of, and not what it is scaled by.
+bool is_first_operand(const Graph& graph, ValueId v, NodeId n) {
+  ValueId first;
+  for_operands(graph, n, [&](ValueId operand) { first = first ? first : operand; });
+  return first == v;
+}
+
+// From the last node to the first: what is made of each.
+class Finder {
+ public:
+  Finder(const Graph& graph, const AliasAnalysis& alias)
+      : graph_(graph),
+        alias_(alias),
+        consumes_(graph.node_id_limit()),
+        makes_loss_(graph.node_id_limit()),
+        is_gradient_(graph.node_id_limit()) {}
+
+  std::vector<bool> find() {
+    for (NodeId n = graph_.last(); n; n = graph_.previous(n)) look_at(n);
+    return std::move(consumes_);
+  }
+
+ private:
+  void look_at(NodeId n) {
+    const bool numbers = makes_numbers(graph_, n);
+    bool loss = false, gradient = false, used = false, only = true;
+    for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) {
+      const ValueId v = graph_.node(n).result(i);
+      graph_.for_each_use(v, [&](Use use) {
+        used = true;
+        const bool is_output = use.user.is_none();
+        const OutputKind kind = is_output ? graph_.outputs()[use.output].kind : OutputKind::other;
+        loss |= is_output ? kind == OutputKind::loss : makes_loss_[use.user.index];
+        gradient |= is_output ? kind == OutputKind::gradient
+                              : is_gradient_[use.user.index] && is_first_operand(graph_, v, use.user);
+        only &= !is_output && consumes_[use.user.index];
+      });
+    }
+    makes_loss_[n.index] = loss;
+    is_gradient_[n.index] = numbers && gradient;
+    const bool ends = is_timeless(graph_, n) ? numbers || (used && only) : updates_inputs(n) && (only || !used);
+    consumes_[n.index] = ends && !loss && !is_gradient_[n.index];
+  }
+
+  bool updates_inputs(NodeId n) const {
+    const OpInfo* op = graph_.op_info(n);
+    if (op == nullptr || !op->writes() || op->has(kCollective)) return false;
+    return std::ranges::all_of(alias_.writes(n), [&](StorageId s) {
+      const Storage& storage = alias_.storage(s);
+      return storage.certain && storage.is_input();
+    });
+  }
+
+  const Graph& graph_;
+  const AliasAnalysis& alias_;
+  std::vector<bool> consumes_;
+  std::vector<bool> makes_loss_;   // the loss is made of it
+  std::vector<bool> is_gradient_;  // a number that is a gradient, or that one is made of
+};
+
+}  // namespace
+
+bool is_timeless(const Graph& graph, NodeId n) {
+  const OpInfo* op = graph.op_info(n);
+  return op != nullptr && op->has(kPure) && !op->has(kHigherOrder) && !draws_random(graph, n);
+}
+
+std::vector<bool> find_consumers(const Graph& graph, const AliasAnalysis& alias) { return Finder(graph, alias).find(); }
+
+}  // namespace sg

@@ -1,0 +1,29 @@
+// Who takes gradients without passing them on: what makes single numbers of them (the norm that they are clipped by, a
+// check that they are finite), what updates inputs of the graph by them (a parameter, its momentum), and what only such
+// nodes read.
+#pragma once
+
+#include <vector>
+
+#include "libgraph/alias.h"
+#include "libgraph/graph.h"
+
+namespace sg {
+
+// Of the values that a node reads, in the order of its arguments.
+template <class Fn>
+void for_operands(const Graph& graph, NodeId n, const Fn& fn) {
+  for (const Arg& arg : graph.node(n).args)
+    arg.walk([&](const Arg& a) {
+      if (a.is(ArgKind::value)) fn(a.as_value());
+    });
+}
+
+// Makes its results of its arguments and nothing else, at any time.
+bool is_timeless(const Graph& graph, NodeId n);
+
+// By node: whether it is one. Never what the loss is made of, nor what makes the gradient of a parameter that is a single
+// number. Linear in the graph.
+std::vector<bool> find_consumers(const Graph& graph, const AliasAnalysis& alias);
+
+}  // namespace sg
