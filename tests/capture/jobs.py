@@ -72,14 +72,21 @@ def _keep_answers(model, inputs, targets):
     keep_answers_of(model, step)
 
 
+def _mine(tensor):
+    return tensor.detach().to_local() if isinstance(tensor, DTensor) else tensor.detach()
+
+
 def keep_answers_of(model, step):
-    """The same of a step that calls backward itself; it may have no loss."""
+    """The same of a step that calls backward itself; it may have no loss, and update parameters."""
     folder = os.environ.get("JOB_ANSWERS")
-    if not folder:
+    if not folder or not _runs(model):
         return
     before = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    loss = step()
+    parameters = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    found = step()
+    loss, others = found if isinstance(found, tuple) else (found, {})
     kept = {} if loss is None else {"loss": loss.detach()}
+    kept.update({"other": value.detach() for value in others.values()})  # one at most
     for name, parameter in model.named_parameters():
         gradient = parameter.grad
         if gradient is None:
@@ -88,8 +95,13 @@ def keep_answers_of(model, step):
             gradient = gradient.redistribute(parameter.device_mesh, parameter.placements).to_local()
         kept[name.removeprefix("module.")] = gradient.detach().clone().contiguous()
         parameter.grad = None
+    for name, parameter in model.named_parameters():
+        if not torch.equal(_mine(parameter), _mine(parameters[name])):
+            kept["parameter." + name.removeprefix("module.")] = _mine(parameter).clone().contiguous()
+            with torch.no_grad():
+                parameter.copy_(parameters[name])
     for name, buffer in model.named_buffers():
-        kept["buffer." + name.removeprefix("module.")] = buffer.clone()
+        kept["buffer." + name.removeprefix("module.")] = _mine(buffer).clone().contiguous()
         buffer.copy_(before[name])
     save_file(kept, os.path.join(folder, f"rank{dist.get_rank()}.safetensors"))
 

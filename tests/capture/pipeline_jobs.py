@@ -37,6 +37,10 @@ def _step(model, train_step, is_learning=False):
     rows, targets = torch.randn(ROWS, WIDTH), torch.randint(0, CLASSES, (ROWS,))
     is_first, is_last = dist.get_rank() == 0, dist.get_rank() == dist.get_world_size() - 1
     inputs = {**({"rows": rows} if is_first else {}), **({"targets": targets} if is_last else {})}
+    return learned_and_kept(model, train_step, inputs, is_learning)
+
+
+def learned_and_kept(model, train_step, inputs, is_learning=True):
     before = {name: buffer.clone() for name, buffer in model.named_buffers()}
     if is_learning and "JOB_ANSWERS" in os.environ:
         train_step(**inputs)

@@ -228,7 +228,56 @@ def no_sharding_strategy():
     return _Attention(init_device_mesh("cpu", (4,)))
 
 
+def _own(model, prepare=lambda: None, end=lambda: None):
+    """A step that calls backward itself."""
+
+    def train(x):
+        prepare()
+        model(x).square().mean().backward()
+        end()
+
+    return dict(model=model, inputs=(torch.ones(2, 4),), train_step=train)
+
+
+def _shards(mesh=None):
+    return fully_shard(nn.Linear(4, 4), **({} if mesh is None else {"mesh": mesh}))
+
+
+def left_unreduced():
+    model = _shards()
+    return _own(model, lambda: model.set_requires_gradient_sync(False))
+
+
+def left_apart_from_copies():
+    model = _shards(init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "fsdp")))
+    return _own(model, lambda: model.set_requires_all_reduce(False))
+
+
+def shards_kept_from_before():
+    model = _shards()
+    kept = list(model.parameters())
+    return _own(model, end=lambda: nn.utils.clip_grad_norm_(kept, 1.0))
+
+
+def optimizer_of_shards():
+    model = _shards()
+    optimizer = torch.optim.SGD(model.parameters())
+    return _own(model, end=optimizer.step)
+
+
+def unused_in_its_own_step():
+    model = Ends(_parallel())
+    model.middle.module.register_parameter("unused", nn.Parameter(torch.ones(1)))
+    model.middle = DistributedDataParallel(model.middle.module)
+    return _own(model)
+
+
 STEPS = {
+    left_unreduced: "the step ends with a gradient of weight that is not reduced",
+    left_apart_from_copies: "of copies also set_requires_all_reduce(True)",
+    shards_kept_from_before: "the step reads the gradient of weight by a parameter kept from before it",
+    optimizer_of_shards: "the step calls SGD.step()",
+    unused_in_its_own_step: "middle.module.unused gets no gradient in this step",
     no_sharding_strategy: "it calls an op that DTensor has no sharding strategy for on this device",
     comm_hook: "DistributedDataParallel of middle has the communication hook bf16_compress_hook",
     comm_hook_of_all_ranks: "DistributedDataParallel has the communication hook allreduce_hook",
@@ -266,9 +315,10 @@ if not hasattr(FSDPModule, "set_all_reduce_hook"):  # torch 2.6
 
 def check(make, words, folder):
     torch.manual_seed(0)
-    model = make()
+    made = make()
+    plain = dict(loss_fn=lambda y: y.square().mean(), inputs=(torch.ones(2, 4),))
     try:
-        capture(model, lambda y: y.square().mean(), (torch.ones(2, 4),), folder)
+        capture(out_dir=folder, **(made if isinstance(made, dict) else {"model": made, **plain}))
     except CaptureError as error:
         if words not in str(error) or "\n" in str(error):
             return f"said {error}"

@@ -70,17 +70,36 @@ PIPELINES = (  # of pipeline_jobs.py
     ("interleaved", 2),
     ("zero_bubble", 2),
 )
+OWN_STEPS = (  # of own_step_jobs.py
+    ("ddp_clipped", 2),
+    ("ddp_accumulates", 3),
+    ("ddp_each_time", 2),
+    ("ddp_unused", 3),
+    ("ddp_updates", 2),
+    ("ddp_stage", 4),
+    ("fsdp_clipped", 2),
+    ("fsdp_accumulates", 2),
+    ("fsdp_accumulates_bf16", 4),
+    ("fsdp_checkpointed", 2),
+    ("fsdp_unused_at_last", 2),
+    ("fsdp_updates", 3),
+    ("fsdp_stage", 4),
+    ("hybrid_accumulates", 4),
+    ("tensor_parallel_clipped", 2),
+    ("fsdp_with_tensor_parallel_clipped", 4),
+)
 SOURCES = {
     **{case: "data_parallel_jobs.py" for case in PARALLEL},
     **{case: "by_hand_jobs.py" for case in BY_HAND},
     **{case: "pipeline_jobs.py" for case in PIPELINES},
+    **{case: "own_step_jobs.py" for case in OWN_STEPS},
 }
-SHORT = (("fsdp", 2),)
-SCHEDULED = {"gpipe", "schedule_1f1b", "interleaved", "zero_bubble"}
+SHORT = (("fsdp", 2), ("fsdp_accumulates", 2))
+SCHEDULED = {"ddp_stage", "fsdp_stage", "gpipe", "schedule_1f1b", "interleaved", "zero_bubble"}
 PIPELINED = {name for name, _ in PIPELINES}
 # Collectives through handles.
 IN_PLACE = {"in_place", "experts_in_place", "neighbours", "several_at_once", "ring_both_ways", "send_and_receive"}
-IN_PLACE |= PIPELINED
+IN_PLACE |= PIPELINED | {"ddp_stage", "fsdp_stage"}
 VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 # torch 2.6 has fully_shard on GPUs alone, and gloo of 2.8 sums where it asks for the mean; a capture has the mean.
 SHARDS_ON_CPUS = VERSION >= (2, 11)
@@ -125,6 +144,8 @@ def check_answers(folder, rank):
         if entry["kind"] == "buffer":
             name = entry["name"]
             found["buffer." + entry["fqn"]] = expected.get(f"mutated.{name}", inputs[name])
+        if entry["kind"] == "parameter" and f"mutated.{entry['name']}" in expected:
+            found["parameter." + entry["fqn"]] = expected[f"mutated.{entry['name']}"]
     if sorted(found) != sorted(answers):
         raise Failure(f"rank {rank}: outputs {sorted(found)}, the job has {sorted(answers)}")
     for name, value in found.items():
@@ -179,7 +200,7 @@ def main():
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
     tally = Tally()
-    for name, ranks in ALL + PARALLEL + BY_HAND + PIPELINES if options.all or options.names else SHORT:
+    for name, ranks in ALL + PARALLEL + BY_HAND + PIPELINES + OWN_STEPS if options.all or options.names else SHORT:
         if options.names and name not in options.names:
             continue
         if name in IN_PLACE and not compat.can_box_work():

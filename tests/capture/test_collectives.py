@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.attention.flex_attention import flex_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from stepgraph_capture import capture, compat, fsdp
+from stepgraph_capture import capture, compat, shards
 
 
 _in_place = unittest.skipUnless(compat.can_box_work(), "this torch has no handle that Python can make")
@@ -116,8 +116,8 @@ class Divisors(unittest.TestCase):
             group = types.SimpleNamespace(size=lambda count=count: count)
             for dtype in (torch.float16, torch.float64):
                 wanted = _get_gradient_divide_factors(*(group, None, dtype, "cpu")[:known])[:2]
-                self.assertEqual(fsdp.divisors(count, dtype), wanted)
-            self.assertEqual(fsdp.divisors(count, torch.bfloat16), (1, count))
+                self.assertEqual(shards.divisors(count, dtype), wanted)
+            self.assertEqual(shards.divisors(count, torch.bfloat16), (1, count))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import sympy
 import torch
@@ -89,8 +89,11 @@ def capture(
 
 
 def _of_the_second(step: Step) -> values.Answers:
-    """A schedule learns sizes from other ranks in its first step, and may run forward more often in it."""
-    values.of_the_model(step)
+    """A schedule learns sizes from other ranks in its first step, and may run forward more often in it. And ranks learn
+    whose gradients others have."""
+    with step.replicas.learning() as unused:
+        values.of_the_model(step)
+    step.replicas.used_elsewhere = _used_elsewhere(step, sorted(unused))
     return values.of_the_model(step)
 
 
@@ -102,13 +105,18 @@ def _made(folder: str, described: Tuple[Any, ...]) -> Step:
 def _with_gradients_of_others(step: Step, traced: _Traced, dynamic: symbols.Dynamic, fake: bool) -> _Traced:
     """Traced again, if other ranks have gradients to average for parameters that this one does not use."""
     missing = [slot.name for slot, found in zip(step.trainable, traced.result.gradients) if found is None]
-    unused = step.replicas.unused(missing)
-    of_ranks = world.of_each_rank(unused)
-    used = {fqn for fqn, ranks in unused.items() if any(fqn not in of_ranks[rank] for rank in ranks)}
+    used = _used_elsewhere(step, missing)
     if world.on_any_rank(bool(used)):
         step.replicas.used_elsewhere = used
         return world.together(lambda: _trace_somehow(step, dynamic, fake) if used else traced)
     return traced
+
+
+def _used_elsewhere(step: Step, missing: List[str]) -> Set[str]:
+    """Of the parameters that have no gradient on this rank those that have one on a rank that averages with it."""
+    unused = step.replicas.unused(missing)
+    of_ranks = world.of_each_rank(unused)
+    return {fqn for fqn, ranks in unused.items() if any(fqn not in of_ranks[rank] for rank in ranks)}
 
 
 class _Traced:
@@ -196,6 +204,8 @@ def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool = False, sett
     symbols.check_still_dynamic(with_symbols, wanted, place_of)
     for graph in _graphs(module):
         recorder.link(graph)
+    if step.train_step is not None:
+        recorder.tell_optimizer(module.graph)
     return _Traced(module, fakes, mode, results[0], symbols.names_of(with_symbols, wanted), answers)
 
 

@@ -660,6 +660,15 @@ def groups_of_this_rank() -> List[Tuple[str, List[int]]]:
     return [(group.group_name, list(torch.distributed.get_process_group_ranks(group))) for group in groups]
 
 
+def root_mesh(mesh: Any) -> Any:
+    """The mesh of which this one is a part, or itself."""
+    if hasattr(mesh, "_get_root_mesh"):
+        return mesh._get_root_mesh()
+    from torch.distributed.device_mesh import _mesh_resources  # until 2.9
+
+    return _mesh_resources.get_root_mesh(mesh)
+
+
 def new_group(ranks: List[int]) -> Any:
     """All ranks of the world have to ask, in the same order."""
     return torch.distributed.new_group(ranks)
@@ -803,8 +812,8 @@ def _fsdp_state(module: nn.Module) -> Any:
 
 
 def fsdp_units(model: nn.Module) -> List[Any]:
-    """What each call of fully_shard in this model manages, in the words of fsdp.py."""
-    from .fsdp import Shard, Unit
+    """What each call of fully_shard in this model manages, in the words of shards.py."""
+    from .shards import Settings, Shard, Unit
 
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     states: Dict[int, Any] = {}
@@ -816,14 +825,16 @@ def fsdp_units(model: nn.Module) -> List[Any]:
     for state in states.values():
         policy = state._mp_policy
         shards = [
-            _shard_of(param, names, group, policy, Shard) for group in _groups_of(state) for param in group.fsdp_params
+            _shard_of(param, names, group, policy, Shard, Settings(group))
+            for group in _groups_of(state)
+            for param in group.fsdp_params
         ]
         input_dtype = policy.param_dtype if policy.cast_forward_inputs else None
         units.append(Unit(tuple(state._modules), shards, input_dtype, policy.output_dtype))
     return units
 
 
-def _shard_of(param: Any, names: Dict[int, str], group: Any, policy: Any, make: Any) -> Any:
+def _shard_of(param: Any, names: Dict[int, str], group: Any, policy: Any, make: Any, settings: Any) -> Any:
     info, sharded = param._module_info, param.sharded_param
     if id(sharded) not in names:
         raise CaptureError("a fully_shard module has its parameters gathered: call reshard() on it before capturing")
@@ -845,6 +856,7 @@ def _shard_of(param: Any, names: Dict[int, str], group: Any, policy: Any, make: 
         param_dtype=policy.param_dtype,
         reduce_dtype=reduce_dtype,
         divisor=float(factor or copies),
+        settings=settings,
         layout=(
             (spec.mesh, spec.placements, spec.tensor_meta.shape, spec.tensor_meta.stride) if param.is_dtensor else None
         ),
@@ -869,8 +881,9 @@ def _is_fsdp_method(value: Any) -> bool:
 
 
 @contextmanager
-def fsdp_hooks_at_rest(model: nn.Module) -> Iterator[None]:
-    """Takes the hooks of fully_shard off the modules for a while."""
+def fsdp_hooks_at_rest(model: nn.Module, finalize: Callable[[], None]) -> Iterator[None]:
+    """Takes the hooks of fully_shard off the modules for a while. Of its methods those that a hook would call do nothing
+    then, and what ends a backward by hand is `finalize`."""
     taken: List[Tuple[Any, Any]] = []
     for module in model.modules():
         if _fsdp_state(module) is None:
@@ -881,8 +894,39 @@ def fsdp_hooks_at_rest(model: nn.Module) -> Iterator[None]:
                 if "_fully_shard" in (getattr(hook, "__module__", None) or ""):
                     del hooks[key]
     try:
-        yield
+        with _fsdp_methods_at_rest(finalize) if taken else nullcontext():
+            yield
     finally:
         for hooks, all_of_them in taken:
             hooks.clear()
             hooks.update(all_of_them)
+
+
+class _Done:
+    """What an asynchronous call of fully_shard gives, with nothing to wait for."""
+
+    def wait(self) -> None:
+        pass
+
+
+@contextmanager
+def _fsdp_methods_at_rest(finalize: Callable[[], None]) -> Iterator[None]:
+    from torch.distributed.fsdp import FSDPModule
+
+    def rest(self: Any, *_: Any, **__: Any) -> _Done:
+        return _Done()
+
+    def finalize_backward(self: Any, *_: Any, **__: Any) -> _Done:
+        finalize()
+        return _Done()
+
+    ours = {"unshard": rest, "reshard": rest, "set_manual_backward_finalization": rest}
+    ours["finalize_backward"] = finalize_backward
+    before = {name: getattr(FSDPModule, name) for name in ours if hasattr(FSDPModule, name)}
+    try:
+        for name in before:
+            setattr(FSDPModule, name, ours[name])
+        yield
+    finally:
+        for name, method in before.items():
+            setattr(FSDPModule, name, method)

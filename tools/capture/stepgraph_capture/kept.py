@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, Mapping, Set
 
+import torch
 from torch import Tensor
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
 from torch.utils import _pytree as pytree
@@ -26,11 +27,13 @@ class _Gradient(Tensor):
         )
 
 
-def marks(parameters: Mapping[str, Tensor]) -> Dict[str, Tensor]:
+def marks(parameters: Mapping[str, Tensor]) -> Dict[str, _Gradient]:
     """For `refused`; made where nothing is traced."""
-    found = {name: parameter.detach().as_subclass(_Gradient) for name, parameter in parameters.items()}
-    for name, mark in found.items():
-        mark.fqn = name  # type: ignore[attr-defined]
+    found = {}
+    for name, parameter in parameters.items():
+        like = torch.zeros((), dtype=parameter.dtype, device=parameter.device).expand(parameter.shape)
+        found[name] = like.as_subclass(_Gradient)  # also of a sharded one, of whose type the mark need not be
+        found[name].fqn = name
     return found
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Set
 
 from torch import fx, nn
 from torch.nn.modules import module as module_hooks
@@ -20,7 +20,7 @@ KEY = "stepgraph"  # in Node.meta
 
 @dataclass
 class Origin:
-    """Of one node; a backward node has module, source and custom of the forward node with its number."""
+    """Of one node. A backward node has module, source and custom of the forward node with its number."""
 
     phase: str
     seq: Optional[int]
@@ -83,11 +83,11 @@ class Recorder:
     @contextmanager
     def after_backward(self) -> Iterator[None]:
         """Nodes made here are of the backward pass, after its last autograd node."""
-        self._backward = True
+        before, self._backward = self._backward, True
         try:
             yield
         finally:
-            self._backward = False
+            self._backward = before
 
     def _enter(self, module: nn.Module, _: Any) -> None:
         self._modules.append(self._names.get(id(module), self._modules[-1] if self._modules else ""))
@@ -143,6 +143,29 @@ def link(graph: fx.Graph) -> None:
             origin.custom = {**known.custom, **origin.custom}
             if origin.module is None:
                 origin.module, origin.source = known.module, known.source
+
+
+def tell_optimizer(graph: fx.Graph) -> None:
+    """Gives nodes behind the last of backward that are made of gradients, and what is made for them there, the phase of
+    an optimizer: a step that calls backward itself clips gradients and updates parameters. Messages to other ranks are
+    of the pass that they come from."""
+    nodes = [node for node in graph.nodes if origin_of(node) is not None]
+    last = max((i for i, node in enumerate(nodes) if origin_of(node).phase == "backward"), default=len(nodes))
+    behind = [node for node in nodes[last + 1 :] if not compat.is_exchange(node.target)]
+    found: Set[fx.Node] = set()
+    for node in behind:
+        if any(other in found or _is_of_backward(other) for other in node.all_input_nodes):
+            found.add(node)
+    for node in reversed(behind):
+        if any(user in found for user in node.users):
+            found.add(node)
+    for node in found:
+        origin_of(node).phase = "optimizer"
+
+
+def _is_of_backward(node: fx.Node) -> bool:
+    origin = origin_of(node)
+    return origin is not None and origin.phase == "backward"
 
 
 def origin_of(node: fx.Node) -> Optional[Origin]:

@@ -1,5 +1,6 @@
 """DistributedDataParallel, outermost or inside of the model. Its reducer is C++ that no tracer follows: while a step
-runs here its forward is the module's, behind the broadcast of the buffers, and its gradients are averaged at the end.
+runs here its forward is the module's, behind the broadcast of the buffers, and its gradients are averaged at the end; in
+a step that calls backward itself, behind each backward that its reducer is prepared for.
 
 What its settings say counts: no_sync(), ignored parameters and buffers, parameters that a rank does not use. Those that
 no graph of plain all-reduces holds are refused by wrappers.py.
@@ -27,7 +28,8 @@ class Copies:
         self.group = parallel.process_group
         self._parameters = reduced_parameters(parallel)
         self.fqns: Set[str] = set()  # of the parameters whose gradients it averages
-        self._averages = False
+        self._averages = False  # in this step
+        self._is_prepared = False  # to average behind the next backward
         self._broadcasts = False
 
     def name_parameters(self, model: nn.Module) -> None:
@@ -40,7 +42,7 @@ class Copies:
         return bool(self.parallel.find_unused_parameters or self.parallel.static_graph)
 
     def begin(self) -> None:
-        self._averages = False
+        self._averages = self._is_prepared = False
         self._broadcasts = bool(self.parallel.require_forward_param_sync)
 
     def averages(self, fqn: str) -> bool:
@@ -57,9 +59,20 @@ class Copies:
         if self._broadcasts and compat.syncs_buffers(self.parallel):
             self._broadcast_buffers(recorder)
         output = inner(*args, **kwargs)
-        self._averages = self._averages or synchronizes
+        if synchronizes:
+            self.prepare_for_backward()
         self._broadcasts = synchronizes
         return output
+
+    def prepare_for_backward(self, *_: Any) -> None:
+        """Also of the reducer's name, as a pipeline's schedule calls that itself before its last backward."""
+        self._averages = self._is_prepared = True
+
+    def is_due(self, reached: Set[str]) -> bool:
+        """Does it average behind the backward that reached these parameters? Asked once of each backward."""
+        found = self._is_prepared and bool(self.fqns & reached)
+        self._is_prepared = self._is_prepared and not found
+        return found
 
     def _broadcast_buffers(self, recorder: Recorder) -> None:
         """Of the group's first rank, into those of the others."""
@@ -92,35 +105,80 @@ class Replicas:
             copies.name_parameters(self.model)
         # Gradients that this rank does not make and others do. To know them it takes a first look at the step.
         self.used_elsewhere: Set[str] = set()
+        self._unused: Optional[Set[str]] = None  # those without a gradient here, while the ranks learn of each other's
+        self._reached: Set[str] = set()  # by the backward that runs
         self._check_apart()
-
-    def __bool__(self) -> bool:
-        return bool(self._copies)
 
     @contextmanager
     def explicit(self, recorder: Recorder) -> Iterator[None]:
         """Within it each forward is plain, and says what is to be averaged."""
+        reducers = [copies.parallel.reducer for copies in self._copies]
         for copies in self._copies:
             copies.begin()
             copies.parallel.forward = lambda *args, copies=copies, **kwargs: copies.forward(recorder, *args, **kwargs)
+            copies.parallel.reducer = copies
         try:
             yield
         finally:
-            for copies in self._copies:
+            for copies, reducer in zip(self._copies, reducers):
                 del copies.parallel.forward
+                copies.parallel.reducer = reducer
+
+    @contextmanager
+    def learning(self) -> Iterator[Set[str]]:
+        """Within it no rank knows of the others which parameters they use, and all average all. Gives those without a
+        gradient on this rank."""
+        self._unused = set()
+        try:
+            yield self._unused
+        finally:
+            self._unused = None
 
     def average(self, fqn: str, parameter: Tensor, gradient: Optional[Tensor]) -> Optional[Tensor]:
-        """A parameter that only other ranks used counts as one with a gradient of zeros."""
+        """What this gradient is behind the step."""
         copies = self._averaging(fqn)
-        if copies is None:
-            return gradient
+        return gradient if copies is None else self._averaged(copies, fqn, parameter, gradient)
+
+    @contextmanager
+    def watching(self, leaves: Dict[str, Tensor]) -> Iterator[None]:
+        """Within it is known which of these parameters a backward reaches."""
+        ours = [fqn for copies in self._copies for fqn in copies.fqns]
+        hooks = [
+            leaves[fqn].register_post_accumulate_grad_hook(lambda _, fqn=fqn: self._reached.add(fqn)) for fqn in ours
+        ]
+        try:
+            yield
+        finally:
+            self._reached.clear()
+            for hook in hooks:
+                hook.remove()
+
+    def average_all(self, leaves: Dict[str, Tensor], recorder: Recorder) -> None:
+        """Behind a backward: the gradients that the leaves have by now, in place of which they get the means."""
+        for copies in self._copies:
+            if copies.is_due(self._reached):
+                for fqn, leaf in leaves.items():
+                    if fqn in copies.fqns:
+                        with recorder.inside(fqn.rpartition(".")[0]), torch.no_grad():
+                            self._average_of(copies, fqn, leaf)
+        self._reached.clear()
+
+    def _average_of(self, copies: Copies, fqn: str, leaf: Tensor) -> None:
+        mine = None if leaf.grad is None else sharding.as_laid_out(leaf.grad, leaf)
+        mine = self._averaged(copies, fqn, sharding.local(leaf), mine)
+        leaf.grad = None if mine is None else sharding.whole(mine, leaf)
+
+    def _averaged(self, copies: Copies, fqn: str, parameter: Tensor, gradient: Optional[Tensor]) -> Optional[Tensor]:
+        """A parameter that only other ranks used counts as one with a gradient of zeros."""
         if gradient is None:
             if not copies.tolerates_unused:
                 raise CaptureError(
                     f"{fqn} gets no gradient in this step, and DistributedDataParallel does not finish without: make "
                     "it with find_unused_parameters=True, or freeze the parameter before"
                 )
-            if fqn not in self.used_elsewhere:
+            if self._unused is not None:
+                self._unused.add(fqn)
+            elif fqn not in self.used_elsewhere:
                 return None
             gradient = torch.zeros_like(parameter.detach())
         return copies.average(gradient)

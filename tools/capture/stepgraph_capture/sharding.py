@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 from torch import Tensor
 
@@ -34,6 +34,28 @@ def whole(mine: Tensor, like: Tensor) -> Tensor:
     return DTensor.from_local(
         mine, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()
     )
+
+
+def leaf(mine: Tensor, like: Tensor) -> Tensor:
+    """The same as a leaf of autograd, where `mine` is one: what is sharded has a `.grad` of its own."""
+    if not is_sharded(like):
+        return mine
+    return whole(mine.detach(), like).requires_grad_(mine.requires_grad)
+
+
+def as_laid_out(tensor: Tensor, like: Tensor) -> Tensor:
+    """This rank's part of it, spread over the ranks as `like` is."""
+    if not is_sharded(tensor):
+        return tensor
+    return tensor.redistribute(like.device_mesh, like.placements).to_local()
+
+
+def accumulate(leaf: Tensor, mine: Optional[Tensor]) -> None:
+    """Adds this rank's part of a gradient to the leaf's."""
+    if mine is None:
+        return
+    gradient = whole(mine, leaf)
+    leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
 
 
 def plain(tensor: Tensor) -> Tensor:

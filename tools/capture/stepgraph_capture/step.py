@@ -11,12 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from . import compat, fsdp, inplace, kept, sharding, world, wrappers
+from . import compat, fsdp, inplace, kept, own_step, sharding, world, wrappers
 from .errors import CaptureError
 from .recorder import Recorder
 from .replicas import Replicas
 
 Loss = Optional[Callable[..., Any]]
+Others = Dict[str, Tensor]
 
 
 @dataclass
@@ -46,7 +47,7 @@ class Result:
 
     loss: Optional[Tensor]  # a rank's own step may have none
     gradients: List[Optional[Tensor]]
-    others: Dict[str, Tensor]
+    others: Others
     rebound: Dict[str, Tensor]  # buffers that the model assigned anew, by name
 
     @property
@@ -67,7 +68,7 @@ class Step:
         targets: Any,
         train_step: Optional[Callable[..., Any]] = None,
     ) -> None:
-        wrappers.check(model)
+        wrappers.check(model, is_own=train_step is not None)
         self.replicas = Replicas(model)
         self.model = self.replicas.model  # inside of DistributedDataParallel; its names are the capture's
         self.units = compat.fsdp_units(self.model)
@@ -91,13 +92,6 @@ class Step:
     def _check_own(self) -> None:
         if self.loss_fn is not None or self._batch[2] is not None:
             raise CaptureError("train_step= computes the loss itself: give what it takes in inputs=, and no loss_fn=")
-        shards = next((slot.name for slot in self.slots if slot.is_tensor and sharding.is_sharded(slot.value)), None)
-        if self.units or self.replicas or shards is not None:
-            raise CaptureError(
-                "train_step= with DistributedDataParallel, fully_shard or DTensor is not supported, as what the step "
-                "finds in .grad is not what it finds there in the job: reduce gradients in the step itself, or capture "
-                f"with loss_fn={f' ({shards} is sharded)' if shards else ''}"
-            )
 
     @property
     def slots(self) -> List[Slot]:
@@ -121,34 +115,43 @@ class Step:
         """The whole step on these local tensors, one for each of `self.tensors`; parameters among them are leaves.
         Collectives that write in place are PyTorch's own where it is not traced."""
         given = dict(zip((id(slot) for slot in self.tensors), tensors))
-        local = [given[id(slot)] for slot in self.trainable]
+        state = self._state(given, recorder)
+        leaves = [sharding.whole(given[id(slot)], slot.value) if slot.is_tensor else slot.value for slot in self.inputs]
+        args, keywords, targets = pytree.tree_unflatten(leaves, self._shape)
+        before = dict(state)
+        # Backward, too: what checkpoints compute again there reads the state that forward read.
+        plain = fsdp.explicit(self.model, self.units, state, recorder, puts_back=self.train_step is not None)
+        calls = inplace.functional() if is_traced else nullcontext()
+        with plain as gathers, self.replicas.explicit(recorder), compat.casts_in_forward(), calls:
+            if self.train_step is not None:
+                own = {slot.name: before[slot.name] for slot in self.trainable}
+                loss, others = self._run_own(
+                    args, keywords, own_step.Backwards(recorder, gathers, self.replicas, own)
+                )
+                gradients = self._own_gradients(own)
+            else:
+                output = self.replicas.given(*args, **keywords)
+                loss, others = self._loss(output, targets)
+                gradients = self._gradients(loss, [given[id(slot)] for slot in self.trainable], recorder)
+        buffers = [slot.name for slot in self.state if slot.kind == "buffer"]
+        rebound = {name: sharding.part(state[name]) for name in buffers if state[name] is not before[name]}
+        return Result(loss, gradients, others, rebound)
+
+    def _state(self, given: Mapping[int, Tensor], recorder: Recorder) -> Dict[str, Tensor]:
+        """What the model has in place of its own, by name: whole where they are this rank's parts, but for those that
+        a unit of fully_shard makes whole when it runs."""
         gathered = {shard.fqn for unit in self.units for shard in unit.shards}
         state = {}
         for slot in self.state:
             with recorder.inside(slot.name.rpartition(".")[0]):
                 part = given[id(slot)]
-                state[slot.name] = part if slot.name in gathered else sharding.whole(part, slot.value)
-        leaves = [sharding.whole(given[id(slot)], slot.value) if slot.is_tensor else slot.value for slot in self.inputs]
-        args, keywords, targets = pytree.tree_unflatten(leaves, self._shape)
-        before = dict(state)
-        # Backward, too: what checkpoints compute again there reads the state that forward read.
-        plain = fsdp.explicit(self.model, self.units, state, recorder)
-        calls = inplace.functional() if is_traced else nullcontext()
-        with plain, self.replicas.explicit(recorder), compat.casts_in_forward(), calls:
-            if self.train_step is not None:
-                loss, others = self._run_own(args, keywords, recorder)
-                gradients = _taken(local)
-                for slot, gradient in zip(self.trainable, gradients):
-                    _check_dense(slot, gradient)
-            else:
-                output = self.replicas.given(*args, **keywords)
-                loss, others = self._loss(output, targets)
-                gradients = self._gradients(loss, local, recorder)
-        buffers = [slot.name for slot in self.state if slot.kind == "buffer"]
-        rebound = {name: sharding.part(state[name]) for name in buffers if state[name] is not before[name]}
-        return Result(loss, gradients, others, rebound)
+                if self.train_step is not None:
+                    state[slot.name] = sharding.leaf(part, slot.value)
+                else:
+                    state[slot.name] = part if slot.name in gathered else sharding.whole(part, slot.value)
+        return state
 
-    def _loss(self, output: Any, targets: Any) -> Tuple[Tensor, Dict[str, Tensor]]:
+    def _loss(self, output: Any, targets: Any) -> Tuple[Tensor, Others]:
         if self.loss_fn is None:
             found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", output)
         else:
@@ -157,17 +160,20 @@ class Step:
         _check_loss(found, self.loss_fn)
         return sharding.plain(found), others
 
-    def _run_own(self, args: Any, keywords: Any, recorder: Recorder) -> Tuple[Optional[Tensor], Dict[str, Tensor]]:
+    def _run_own(self, args: Any, keywords: Any, backwards: own_step.Backwards) -> Tuple[Optional[Tensor], Others]:
         """Forward and backward as the user's code mixes them. It may return no loss."""
         assert self.train_step is not None
-        with compat.backward_within(recorder.backward), kept.refused(self._own, self._marks):
+        with backwards.watched(), kept.refused(self._own, self._marks):
             found, others = _apart(self.train_step(*args, **keywords))
-        if found is not None and (not isinstance(found, Tensor) or found.numel() != 1):
-            raise CaptureError(
-                "train_step returned no tensor of one number: it returns the loss, (loss, more tensors), or None on a "
-                "rank that has none"
-            )
+        found = None if found is None else sharding.plain(found)
+        own_step.check_loss(found)
         return found, others
+
+    def _own_gradients(self, leaves: Mapping[str, Tensor]) -> List[Optional[Tensor]]:
+        found = own_step.take_gradients(list(leaves.values()), [slot.value for slot in self.trainable])
+        for slot, gradient in zip(self.trainable, found):
+            _check_dense(slot, gradient)
+        return found
 
     def _gradients(self, loss: Tensor, parameters: List[Tensor], recorder: Recorder) -> List[Optional[Tensor]]:
         seed = torch.ones_like(loss)
@@ -182,7 +188,7 @@ class Step:
         return gradients
 
 
-def _apart(found: Any) -> Tuple[Any, Dict[str, Tensor]]:
+def _apart(found: Any) -> Tuple[Any, Others]:
     """The loss, and more tensors that are beside it."""
     if not isinstance(found, tuple) or len(found) != 2:
         return found, {}

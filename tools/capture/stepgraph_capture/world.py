@@ -161,10 +161,11 @@ def message_groups(graphs: Iterable[fx.Graph]) -> Iterator[None]:
 
 
 def describe(meshes: List[Any]) -> Dict[str, Any]:
-    """`world`: with the mesh of most ranks and axes, when tensors are sharded over one."""
+    """`world`: with the mesh of most ranks and axes, when tensors are sharded over one or over a part of it."""
     entry: Dict[str, Any] = {"size": size(), "rank": rank()}
     if meshes:
-        mesh = max(meshes, key=lambda mesh: (mesh.size(), mesh.ndim))
+        wholes = [compat.root_mesh(mesh) for mesh in meshes]
+        mesh = max([*meshes, *wholes], key=lambda mesh: (mesh.size(), mesh.ndim))
         if mesh.size() == size():
             entry["mesh"] = {"axes": sharding.axes(mesh), "shape": list(mesh.shape)}
     return entry

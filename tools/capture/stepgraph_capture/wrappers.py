@@ -14,8 +14,8 @@ from .errors import CaptureError
 from .replicas import is_parallel, reduced_parameters
 
 
-def check(model: nn.Module) -> None:
-    """Raises CaptureError at the first of them."""
+def check(model: nn.Module, is_own: bool) -> None:
+    """Raises CaptureError at the first of them. is_own: the step calls backward, and may change settings between."""
     for name, module in model.named_modules():
         kind = compat.unknown_wrapper(module)
         if kind is not None:
@@ -33,7 +33,7 @@ def check(model: nn.Module) -> None:
             )
     names = {id(module): name for name, module in model.named_modules()}
     for module, group in compat.fsdp_groups(model):
-        for is_set, reason in _of_fully_shard(group):
+        for is_set, reason in [*([] if is_own else _of_accumulation(group)), *_of_fully_shard(group)]:
             if is_set:
                 raise CaptureError(f"{_words(names.get(id(module), ''), 'fully_shard')} {reason}")
 
@@ -78,11 +78,16 @@ def _hook_of(parallel: Any, log: Any) -> str:
     return "" if parallel._comm_hooks or name == str(torch.distributed.BuiltinCommHookType.ALLREDUCE) else name
 
 
-def _of_fully_shard(group: Any) -> Iterator[Tuple[bool, str]]:
-    accumulates = "leaves gradients unreduced for a later step ({}(False)): capture the last micro-batch, with True"
+def _of_accumulation(group: Any) -> Iterator[Tuple[bool, str]]:
+    accumulates = (
+        "leaves gradients unreduced for a later step ({}(False)): capture with True, or all its backwards as a train_step"
+    )
     yield not group.reduce_grads, accumulates.format("set_requires_gradient_sync")
     replicates = getattr(group.mesh_info, "replicate_process_group", None) is not None
     yield replicates and not group.all_reduce_grads, accumulates.format("set_requires_all_reduce")
+
+
+def _of_fully_shard(group: Any) -> Iterator[Tuple[bool, str]]:
     all_reduce_hook = getattr(group, "_all_reduce_hook", None)
     yield all_reduce_hook is not None, "has an all-reduce hook (set_all_reduce_hook): capture without it"
     yield (

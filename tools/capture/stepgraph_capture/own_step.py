@@ -1,0 +1,62 @@
+"""A step that calls backward itself, as the user's code mixes it with forward and with the collectives of its own.
+
+Such a step finds in its model what the job's step does: parameters that are leaves, sharded ones as DTensor, and behind
+each backward gradients in `.grad` that are reduced over the ranks, or not yet, as DistributedDataParallel and
+fully_shard are told.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from torch import Tensor
+
+from . import compat, fsdp, sharding
+from .errors import CaptureError
+from .recorder import Recorder
+from .replicas import Replicas
+
+
+class Backwards:
+    """What is done around each backward of the step."""
+
+    def __init__(
+        self, recorder: Recorder, gathers: fsdp.Gathers, replicas: Replicas, leaves: Dict[str, Tensor]
+    ) -> None:
+        self._recorder, self._gathers, self._replicas, self._leaves = recorder, gathers, replicas, leaves
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        with compat.backward_within(self._around), self._replicas.watching(self._leaves):
+            yield
+        self._gathers.check_reduced()
+
+    @contextmanager
+    def _around(self, roots: Sequence[Any]) -> Iterator[None]:
+        if self._recorder.in_backward:  # of a reentrant checkpoint, within that of the step
+            with self._recorder.backward(roots):
+                yield
+            return
+        with self._gathers.shown_whole(), self._recorder.backward(roots):
+            yield
+        with self._recorder.after_backward():
+            self._gathers.reduce_the_rest()
+            self._replicas.average_all(self._leaves, self._recorder)
+
+
+def take_gradients(leaves: List[Tensor], like: List[Tensor]) -> List[Optional[Tensor]]:
+    """What the step left in them: this rank's parts, laid out as `like` are."""
+    found = []
+    for leaf, value in zip(leaves, like):
+        found.append(None if leaf.grad is None else sharding.as_laid_out(leaf.grad, value))
+        leaf.grad = None
+    return found
+
+
+def check_loss(loss: Any) -> None:
+    if loss is not None and (not isinstance(loss, Tensor) or loss.numel() != 1):
+        raise CaptureError(
+            "train_step returned no tensor of one number: it returns the loss, (loss, more tensors), or None on a "
+            "rank that has none"
+        )

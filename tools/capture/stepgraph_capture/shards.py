@@ -1,0 +1,187 @@
+"""A parameter that fully_shard gathers: what is told of it, and what becomes of it and of its gradients while a step
+runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, List, Optional, Tuple
+
+import torch
+from torch import Tensor, nn
+
+from . import compat, sharding
+
+
+@dataclass
+class Settings:
+    """Of PyTorch's own, which a step may change between its backwards."""
+
+    group: Any
+
+    @property
+    def reduces(self) -> bool:
+        return bool(self.group.reduce_grads)
+
+    @property
+    def reduces_copies(self) -> bool:
+        return bool(self.group.all_reduce_grads)
+
+    def kept(self) -> Callable[[], None]:
+        """Gives what sets them as they are now."""
+        before = self.group.reduce_grads, self.group.all_reduce_grads
+
+        def restore() -> None:
+            self.group.reduce_grads, self.group.all_reduce_grads = before
+
+        return restore
+
+
+@dataclass
+class Shard:
+    """One parameter that a fully_shard module gathers."""
+
+    fqn: str
+    places: List[Tuple[nn.Module, str]]  # modules that have it, and by which name
+    size: torch.Size  # whole; for a parameter that is tensor-parallel too, this rank's part of that
+    dim: int
+    shards: Any  # process group over which it is sharded
+    replicas: Optional[Any]  # process group of copies of the shard, or None
+    param_dtype: Optional[torch.dtype]
+    reduce_dtype: Optional[torch.dtype]
+    divisor: float
+    settings: Settings
+    layout: Optional[
+        Tuple[Any, Tuple[Any, ...], torch.Size, Tuple[int, ...]]
+    ]  # mesh, placements, size, stride when gathered
+
+
+@dataclass
+class Unit:
+    """What one call of fully_shard manages."""
+
+    modules: Tuple[nn.Module, ...]
+    shards: List[Shard]
+    input_dtype: Optional[torch.dtype]  # floating-point arguments are cast to it
+    output_dtype: Optional[torch.dtype]
+
+
+class Running:
+    """A shard while a step runs."""
+
+    def __init__(self, shard: Shard, kept: Tensor) -> None:
+        self.shard = shard
+        self.kept = kept  # what the model has of it outside of forward and backward
+        local = sharding.local(kept)
+        self._rows, self._dtype = local.shape[shard.dim], local.dtype
+        self.gathered: Optional[Tensor] = None
+        self._unreduced: Optional[Tensor] = None  # gradients of backwards before, of this rank alone
+        self._unshared: Optional[Tensor] = None  # their sums over the shards' ranks, and not over those of copies
+
+    def gather(self) -> None:
+        self.gathered = _gathered(self)
+        self.show(self.gathered)
+
+    def show(self, tensor: Tensor) -> None:
+        """Lets the model have it."""
+        for module, name in self.shard.places:
+            module._parameters[name] = tensor  # type: ignore[assignment]
+
+    def is_gathered(self) -> bool:
+        """By way of autograd? Within a reentrant checkpoint forward runs without."""
+        module, name = self.shard.places[0]
+        shown = module._parameters[name]
+        return shown is self.gathered and shown.requires_grad == self.kept.requires_grad  # type: ignore[union-attr]
+
+    @property
+    def is_waiting(self) -> bool:
+        return self._unreduced is not None or self._unshared is not None
+
+    def take_unreduced(self) -> Optional[Tensor]:
+        """What is to be reduced now, as no backward came by since the step allowed it."""
+        if not self.shard.settings.reduces:
+            return None
+        found, self._unreduced = self._unreduced, None
+        return found
+
+    def reduced(self, gradient: Tensor) -> Optional[Tensor]:
+        """This rank's part of the mean; None where the step leaves it to a later backward."""
+        shard = self.shard
+        if shard.reduce_dtype is not None and shard.reduce_dtype != gradient.dtype:
+            gradient = gradient.to(shard.reduce_dtype)
+        if self._unreduced is not None:
+            gradient, self._unreduced = self._unreduced + gradient, None
+        if not shard.settings.reduces:
+            self._unreduced = gradient
+            return None
+        before, after = divisors(shard.divisor, gradient.dtype)
+        part = _scattered(gradient / before if before != 1 else gradient, shard)
+        if shard.replicas is not None:
+            if self._unshared is not None:
+                part, self._unshared = self._unshared + part, None
+            if not shard.settings.reduces_copies:
+                self._unshared = part
+                return None
+            part = compat.all_reduce(part, shard.replicas)
+        part = part / after
+        if part.shape[shard.dim] != self._rows:
+            part = part.narrow(shard.dim, 0, self._rows)
+        return part.to(self._dtype) if part.dtype != self._dtype else part
+
+
+def _gathered(running: Running) -> Tensor:
+    whole = _Gather.apply(sharding.part(running.kept), running)
+    if running.shard.layout is None:
+        return whole
+    from torch.distributed.tensor import DTensor
+
+    mesh, placements, size, stride = running.shard.layout
+    return DTensor.from_local(whole, mesh, placements, run_check=False, shape=size, stride=stride)
+
+
+class _Gather(torch.autograd.Function):
+    """Forward casts and gathers; backward reduces in a dtype of its own, which autograd of the parts could not."""
+
+    @staticmethod
+    def forward(ctx: Any, local: Tensor, running: Running) -> Tensor:
+        ctx.running, shard = running, running.shard
+        if shard.param_dtype is not None and shard.param_dtype != local.dtype:
+            local = local.to(shard.param_dtype)
+        count = shard.shards.size()
+        padding = -shard.size[shard.dim] % count
+        rows = (shard.size[shard.dim] + padding) // count
+        parts = compat.all_gather(_padded(local, shard.dim, rows), shard.shards)
+        if shard.dim != 0:
+            parts = torch.cat(parts.chunk(count), shard.dim)
+        return parts.narrow(shard.dim, 0, shard.size[shard.dim]) if padding else parts
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tuple[Optional[Tensor], None]:
+        return ctx.running.reduced(gradient), None
+
+
+def _scattered(gradient: Tensor, shard: Shard) -> Tensor:
+    """This rank's part, with padding, of the sum over the ranks of the shards."""
+    count = shard.shards.size()
+    gradient = _padded(gradient, shard.dim, shard.size[shard.dim] + -shard.size[shard.dim] % count)
+    if shard.dim != 0:
+        gradient = torch.cat(gradient.chunk(count, shard.dim))
+    return compat.reduce_scatter(gradient.contiguous(), shard.shards)
+
+
+def divisors(divisor: float, dtype: torch.dtype) -> Tuple[float, float]:
+    """Of gradients before and after they are summed: as fully_shard has it, both about the root of the whole where the
+    sum could leave the range of the type."""
+    before = 1.0
+    if dtype not in (torch.float32, torch.bfloat16):
+        while divisor % before == 0 and divisor / before > before:
+            before *= 2
+    return before, divisor / before
+
+
+def _padded(tensor: Tensor, dim: int, rows: int) -> Tensor:
+    """Zeros at the end of `dim`, where a size is no multiple of the ranks."""
+    missing = rows - tensor.shape[dim]
+    if missing == 0:
+        return tensor
+    return nn.functional.pad(tensor, [0, 0] * (tensor.dim() - 1 - dim) + [0, missing])
