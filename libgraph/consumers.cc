@@ -34,6 +34,7 @@ class Finder {
         is_gradient_(graph.node_id_limit()) {}
 
   std::vector<bool> find() {
+    sort_memory();
     for (NodeId n = graph_.last(); n; n = graph_.previous(n)) look_at(n);
     return std::move(consumes_);
   }
@@ -47,26 +48,38 @@ class Finder {
       graph_.for_each_use(v, [&](Use use) {
         used = true;
         const bool is_output = use.user.is_none();
-        const OutputKind kind = is_output ? graph_.outputs()[use.output].kind : OutputKind::other;
+        const OutputKind kind = is_output ? graph_.outputs()[use.output].kind : OutputKind::none;
         loss |= is_output ? kind == OutputKind::loss : makes_loss_[use.user.index];
         gradient |= is_output ? kind == OutputKind::gradient
                               : is_gradient_[use.user.index] && is_first_operand(graph_, v, use.user);
-        only &= !is_output && consumes_[use.user.index];
+        only &= is_output ? kind == OutputKind::buffer || kind == OutputKind::other : consumes_[use.user.index];
       });
     }
     makes_loss_[n.index] = loss;
     is_gradient_[n.index] = numbers && gradient;
-    const bool ends = is_timeless(graph_, n) ? numbers || (used && only) : updates_inputs(n) && (only || !used);
+    const bool is_passed = used && only;
+    const bool ends = is_timeless(graph_, n)    ? numbers || is_passed
+                      : writes_only(n, inputs_) ? is_passed || !used
+                                                : is_passed && writes_only(n, others_);
     consumes_[n.index] = ends && !loss && !is_gradient_[n.index];
   }
 
-  bool updates_inputs(NodeId n) const {
+  // By alias class.
+  void sort_memory() {
+    uint32_t classes = 0;
+    for (const Storage& s : alias_.storages()) classes = std::max(classes, s.alias_class + 1);
+    inputs_.assign(classes, true), others_.assign(classes, true);
+    for (const Storage& s : alias_.storages()) (s.is_input() ? others_ : inputs_)[s.alias_class] = false;
+    for (const Output& output : graph_.outputs()) {
+      const StorageId s = output.value ? alias_.storage_of(output.value) : StorageId();
+      if (output.kind == OutputKind::gradient && !s.is_none()) others_[alias_.storage(s).alias_class] = false;
+    }
+  }
+
+  bool writes_only(NodeId n, const std::vector<bool>& classes) const {
     const OpInfo* op = graph_.op_info(n);
     if (op == nullptr || !op->writes() || op->has(kCollective)) return false;
-    return std::ranges::all_of(alias_.writes(n), [&](StorageId s) {
-      const Storage& storage = alias_.storage(s);
-      return storage.certain && storage.is_input();
-    });
+    return std::ranges::all_of(alias_.writes(n), [&](StorageId s) { return classes[alias_.storage(s).alias_class]; });
   }
 
   const Graph& graph_;
@@ -74,6 +87,8 @@ class Finder {
   std::vector<bool> consumes_;
   std::vector<bool> makes_loss_;   // the loss is made of it
   std::vector<bool> is_gradient_;  // a number that is a gradient, or that one is made of
+  // By alias class: nothing but inputs lies in it; nothing of inputs or gradients does.
+  std::vector<bool> inputs_, others_;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Who takes gradients without passing them on: what makes single numbers of them (the norm that they are clipped by, a
 // check that they are finite), what updates inputs of the graph by them (a parameter, its momentum), and what only such
-// nodes read.
+// nodes read, or outputs that are neither gradients nor the loss.
 #pragma once
 
 #include <vector>

@@ -123,6 +123,7 @@ TEST_CASE("a reduction ends as gradients and nothing else") {
   };
   CHECK(with("") == 1);
   CHECK(with("%s = aten.neg(%f)") == 0);  // nobody uses it, but it is no gradient
+  CHECK(with("%s = aten.neg(%f)\n  output %s") == 1);
   CHECK(with("%s = aten.item(%f)") == 0);
   CHECK(with("%s = aten.mul_.Tensor(%x, 2.0)") == 1);  // not what it reads behind the launch
   Job job = two_ranks([&] {
@@ -165,6 +166,7 @@ TEST_CASE("gradients that are clipped are reduced for themselves, and end in fro
   Job job = two_ranks(R"(  param %w : f32[2, 4] "w"
   param %b : f32[] "b"
   buffer %k : f32[2, 4] "k"
+  buffer %z : f32[2, 4] "z"
   input %x : f32[4, 4]
   backward -
     %l = aten.sum(%x) : f32[]
@@ -185,6 +187,9 @@ TEST_CASE("gradients that are clipped are reduced for themselves, and end in fro
     %e = aten.alias(%a)
     %h = aten.mul_.Tensor(%k, 0.9)
     %i = aten.add_.Tensor(%h, %a)
+    %f = aten.square(%a)
+    %y = aten.add_.Tensor(%f, 1e-8)
+    %A = aten.add_.Tensor(%z, %y)
     %j = aten.add_.Tensor(%w, %i, alpha=-0.1)
   loss %l
   grad %e of %w
