@@ -76,8 +76,8 @@ def _mine(tensor):
     return tensor.detach().to_local() if isinstance(tensor, DTensor) else tensor.detach()
 
 
-def keep_answers_of(model, step):
-    """The same of a step that calls backward itself; it may have no loss, and update parameters."""
+def keep_answers_of(model, step, optimizer=None):
+    """The same of a step that calls backward itself; it may have no loss, and update parameters by an optimizer."""
     folder = os.environ.get("JOB_ANSWERS")
     if not folder or not _runs(model):
         return
@@ -103,6 +103,10 @@ def keep_answers_of(model, step):
     for name, buffer in model.named_buffers():
         kept["buffer." + name.removeprefix("module.")] = _mine(buffer).clone().contiguous()
         buffer.copy_(before[name])
+    for name, parameter in model.named_parameters() if optimizer is not None else ():
+        for key, value in optimizer.state[parameter].items():
+            value = value.double() if key == "step" else _mine(value)
+            kept[f"buffer.optimizer.{key}." + name.removeprefix("module.")] = value.clone().contiguous()
     save_file(kept, os.path.join(folder, f"rank{dist.get_rank()}.safetensors"))
 
 

@@ -236,6 +236,28 @@ def fsdp_updates():
     return _step(model, train)
 
 
+def _optimized(model, step_of, optimizer):
+    """The answers are of its first step; then it is as it was."""
+    inputs = _batches()
+    step = step_of(lambda: optimizer.step())
+    jobs.keep_answers_of(model, lambda: step(**inputs), optimizer)
+    optimizer.state.clear()
+    return dict(model=model, inputs=inputs, train_step=step, optimizer=optimizer)
+
+
+def ddp_optimizer():
+    model = DistributedDataParallel(jobs.Model())
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    return _optimized(model, lambda end: _accumulates(model, after=end), optimizer)
+
+
+def fsdp_optimizer():
+    """On shards, of which some ranks have no row; gradients are clipped before."""
+    model = _sharded(jobs.Model(5, 7))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1)
+    return _optimized(model, lambda end: _reduces_at_last(model, lambda: (_clip(model), end())), optimizer)
+
+
 def hybrid_accumulates():
     """Shards are reduced each time, and summed over their copies at last."""
     mesh = init_device_mesh("cpu", (2, dist.get_world_size() // 2), mesh_dim_names=("replicate", "fsdp"))

@@ -43,6 +43,7 @@ def capture(
     kwargs: Optional[Mapping[str, Any]] = None,
     targets: Any = None,
     train_step: Optional[Callable[..., Any]] = None,
+    optimizer: Any = None,
     fake: bool = False,
     title: str = "",
     compress: bool = False,
@@ -62,6 +63,7 @@ def capture(
     train_step in place of a loss function: a whole step, of `inputs`, that calls backward itself, as a loop of
              micro-batches or a pipeline's schedule does; gradients are what it leaves in .grad. Returns the loss,
              (loss, more tensors), or None on a rank that has none. It runs twice before it is traced
+    optimizer whose step() the train_step calls, or several: their state is inputs of the graph, which it writes
     fake     trace without memory, for a model that does not fit (its parameters may be on "meta", which is
              written as cpu); no values are written
     compress write step.json.gz
@@ -70,12 +72,14 @@ def capture(
     Raises CaptureError. The model, its buffers and the random generator are left as they were.
     """
     folder = os.path.join(out_dir, f"rank{world.rank()}") if world.size() > 1 else out_dir
-    described = (model, loss_fn, inputs, kwargs, targets, train_step)
+    described = (model, loss_fn, inputs, kwargs, targets, train_step, optimizer)
     with write.empty_folders_removed(folder):
         world.of_each_rank(None)  # all have seen which folders are there, before one is made
         step = world.together(lambda: _made(folder, described))
         answers = _of_the_second(step) if train_step is not None and not fake else None
         traced = world.together(lambda: _trace_somehow(step, dynamic, fake))
+        if step.optimizers.have_made_state:
+            raise CaptureError(_NO_STATE_WHEN_FAKE)
         traced = _with_gradients_of_others(step, traced, dynamic, fake)
         document, names = world.together(lambda: _document(step, traced, title))
         world.check_messages(_graphs(traced.module))
@@ -93,6 +97,7 @@ def _of_the_second(step: Step) -> values.Answers:
     whose gradients others have."""
     with step.replicas.learning() as unused:
         values.of_the_model(step)
+    step.learn_optimizers()
     step.replicas.used_elsewhere = _used_elsewhere(step, sorted(unused))
     return values.of_the_model(step)
 
@@ -155,6 +160,10 @@ def _trace_somehow(step: Step, dynamic: symbols.Dynamic, fake: bool) -> _Traced:
         return _trace(step, dynamic, with_values=True, settle=True)
 
 
+_NO_STATE_WHEN_FAKE = (
+    "With fake=True no step is run, and the optimizer has no state yet: let it make a step before, or capture a smaller "
+    "model"
+)
 _NO_VALUES_WHEN_FAKE = (
     "With fake=True there are no values to decide by: capture a smaller model without it, or use torch.where"
 )
@@ -320,7 +329,7 @@ def _outputs(step: Step, traced: _Traced) -> Tuple[List[Dict[str, Any]], List[st
     kinds: List[Tuple[str, Optional[Slot]]] = [] if traced.result.loss is None else [("loss", None)]
     kinds += [("gradient", slot) for slot in step.trainable]
     kinds += [("other", None)] * len(traced.result.others)
-    by_name = {slot.name: slot for slot in step.state}
+    by_name = {slot.name: slot for slot in step.state + step.optimizer_state}
     kinds += [("buffer", by_name[name]) for name in traced.result.rebound]
     entries, names = [], []
     for value, (kind, slot) in zip(node.args[0], kinds):

@@ -294,6 +294,17 @@ def memory_of(tensor: Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
+@contextmanager
+def as_compiled() -> Iterator[None]:
+    """Within it PyTorch's optimizers take every device for one that their capturable form runs on."""
+    original = torch.compiler.is_compiling
+    torch.compiler.is_compiling = lambda: True  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.compiler.is_compiling = original  # type: ignore[assignment]
+
+
 # Autograd
 
 

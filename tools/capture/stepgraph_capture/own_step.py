@@ -8,7 +8,7 @@ fully_shard are told.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from torch import Tensor
 
@@ -45,11 +45,14 @@ class Backwards:
             self._replicas.average_all(self._leaves, self._recorder)
 
 
-def take_gradients(leaves: List[Tensor], like: List[Tensor]) -> List[Optional[Tensor]]:
-    """What the step left in them: this rank's parts, laid out as `like` are."""
-    found = []
-    for leaf, value in zip(leaves, like):
-        found.append(None if leaf.grad is None else sharding.as_laid_out(leaf.grad, value))
+def take_gradients(
+    leaves: Mapping[str, Tensor], like: Sequence[Tensor], taken: Mapping[str, Tensor]
+) -> List[Optional[Tensor]]:
+    """What the step left in them, or an optimizer found there: this rank's parts, laid out as `like` are."""
+    found: List[Optional[Tensor]] = []
+    for (fqn, leaf), value in zip(leaves.items(), like):
+        gradient = taken.get(fqn) if leaf.grad is None else leaf.grad
+        found.append(None if gradient is None else sharding.as_laid_out(gradient, value))
         leaf.grad = None
     return found
 

@@ -36,7 +36,7 @@ class Recorder:
         # A module that is there twice has the first of its names, as its parameters do.
         self._names = {id(module): name for name, module in root.named_modules()}
         self._modules: List[str] = []
-        self._backward = False
+        self._backward = self._updates = False
         self._running: List[int] = []  # numbers of the autograd nodes that run now
 
     @contextmanager
@@ -89,6 +89,15 @@ class Recorder:
         finally:
             self._backward = before
 
+    @contextmanager
+    def updating(self) -> Iterator[None]:
+        """Nodes made here are an optimizer's."""
+        before, self._updates = self._updates, True
+        try:
+            yield
+        finally:
+            self._updates = before
+
     def _enter(self, module: nn.Module, _: Any) -> None:
         self._modules.append(self._names.get(id(module), self._modules[-1] if self._modules else ""))
 
@@ -119,7 +128,7 @@ class Recorder:
         if not self._backward:
             running = compat.sequence_number()
         return Origin(
-            phase="backward" if self._backward else "forward",
+            phase="backward" if self._backward else "optimizer" if self._updates else "forward",
             seq=running,
             # Within backward a module runs only where a checkpoint computes its forward again.
             module=self._modules[-1] if self._modules else None,
@@ -154,7 +163,9 @@ def tell_optimizer(graph: fx.Graph) -> None:
     behind = [node for node in nodes[last + 1 :] if not compat.is_exchange(node.target)]
     found: Set[fx.Node] = set()
     for node in behind:
-        if any(other in found or _is_of_backward(other) for other in node.all_input_nodes):
+        if _has_phase(node, "optimizer") or any(
+            other in found or _has_phase(other, "backward") for other in node.all_input_nodes
+        ):
             found.add(node)
     for node in reversed(behind):
         if any(user in found for user in node.users):
@@ -163,9 +174,9 @@ def tell_optimizer(graph: fx.Graph) -> None:
         origin_of(node).phase = "optimizer"
 
 
-def _is_of_backward(node: fx.Node) -> bool:
+def _has_phase(node: fx.Node, phase: str) -> bool:
     origin = origin_of(node)
-    return origin is not None and origin.phase == "backward"
+    return origin is not None and origin.phase == phase
 
 
 def origin_of(node: fx.Node) -> Optional[Origin]:

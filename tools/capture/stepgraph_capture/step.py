@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from . import compat, fsdp, inplace, kept, own_step, sharding, world, wrappers
 from .errors import CaptureError
+from .optimizers import Optimizers
 from .recorder import Recorder
 from .replicas import Replicas
 
@@ -67,6 +68,7 @@ class Step:
         kwargs: Optional[Mapping[str, Any]],
         targets: Any,
         train_step: Optional[Callable[..., Any]] = None,
+        optimizer: Any = None,
     ) -> None:
         wrappers.check(model, is_own=train_step is not None)
         self.replicas = Replicas(model)
@@ -84,6 +86,10 @@ class Step:
             raise CaptureError("the inputs have a structure whose parts have no names")
         if not any(slot.trainable for slot in self.state):
             raise CaptureError("no parameter of the model requires a gradient: there is no training step to capture")
+        self.optimizers = Optimizers(optimizer, {id(slot.value): slot.name for slot in self.state})
+        self.learn_optimizers()
+        if self.optimizers and train_step is None:
+            raise CaptureError("optimizer= is what a train_step calls: give train_step=, or leave updates to sg-run")
         if train_step is not None:
             self._check_own()
             self._own = {slot.name: slot.value for slot in self.trainable}
@@ -93,9 +99,14 @@ class Step:
         if self.loss_fn is not None or self._batch[2] is not None:
             raise CaptureError("train_step= computes the loss itself: give what it takes in inputs=, and no loss_fn=")
 
+    def learn_optimizers(self) -> None:
+        """Their state, of which the first run makes what there is not yet."""
+        self.optimizers.learn()
+        self.optimizer_state = [Slot(name, "buffer", value) for name, value in self.optimizers.tensors().items()]
+
     @property
     def slots(self) -> List[Slot]:
-        return self.state + self.inputs
+        return self.state + self.optimizer_state + self.inputs
 
     @property
     def tensors(self) -> List[Slot]:
@@ -108,6 +119,10 @@ class Step:
         return next((slot for slot in self.state if compat.memory_of(slot.local) == memory), None)
 
     @property
+    def parameters(self) -> List[Slot]:
+        return [slot for slot in self.state if slot.kind == "parameter"]
+
+    @property
     def trainable(self) -> List[Slot]:
         return [slot for slot in self.state if slot.trainable]
 
@@ -116,6 +131,7 @@ class Step:
         Collectives that write in place are PyTorch's own where it is not traced."""
         given = dict(zip((id(slot) for slot in self.tensors), tensors))
         state = self._state(given, recorder)
+        updated = {slot.name: sharding.leaf(given[id(slot)], slot.value) for slot in self.optimizer_state}
         leaves = [sharding.whole(given[id(slot)], slot.value) if slot.is_tensor else slot.value for slot in self.inputs]
         args, keywords, targets = pytree.tree_unflatten(leaves, self._shape)
         before = dict(state)
@@ -125,9 +141,10 @@ class Step:
         with plain as gathers, self.replicas.explicit(recorder), compat.casts_in_forward(), calls:
             if self.train_step is not None:
                 own = {slot.name: before[slot.name] for slot in self.trainable}
-                loss, others = self._run_own(
-                    args, keywords, own_step.Backwards(recorder, gathers, self.replicas, own)
-                )
+                with self.optimizers.running({s.name: before[s.name] for s in self.parameters}, updated, recorder):
+                    loss, others = self._run_own(
+                        args, keywords, own_step.Backwards(recorder, gathers, self.replicas, own)
+                    )
                 gradients = self._own_gradients(own)
             else:
                 output = self.replicas.given(*args, **keywords)
@@ -135,6 +152,7 @@ class Step:
                 gradients = self._gradients(loss, [given[id(slot)] for slot in self.trainable], recorder)
         buffers = [slot.name for slot in self.state if slot.kind == "buffer"]
         rebound = {name: sharding.part(state[name]) for name in buffers if state[name] is not before[name]}
+        rebound.update(self.optimizers.rebound(updated))
         return Result(loss, gradients, others, rebound)
 
     def _state(self, given: Mapping[int, Tensor], recorder: Recorder) -> Dict[str, Tensor]:
@@ -170,7 +188,7 @@ class Step:
         return found, others
 
     def _own_gradients(self, leaves: Mapping[str, Tensor]) -> List[Optional[Tensor]]:
-        found = own_step.take_gradients(list(leaves.values()), [slot.value for slot in self.trainable])
+        found = own_step.take_gradients(leaves, [slot.value for slot in self.trainable], self.optimizers.gradients)
         for slot, gradient in zip(self.trainable, found):
             _check_dense(slot, gradient)
         return found

@@ -1,0 +1,156 @@
+"""Whole steps, with the optimizer that they call: its state is in the graph, and many steps are PyTorch's."""
+
+import json
+import os
+
+import torch
+from stepgraph_capture import CaptureError
+from torch import nn
+from torch.nn import functional as F
+
+from support import CaptureCase
+
+STEPS = 4
+
+KINDS = {
+    "AdamW": dict(lr=1e-2, weight_decay=0.1),
+    "Adam": dict(lr=1e-2, amsgrad=True),
+    "SGD": dict(lr=0.1, momentum=0.9, nesterov=True, weight_decay=1e-2),
+    "RMSprop": dict(lr=1e-2, centered=True, momentum=0.5),
+    "Adagrad": dict(lr=1e-2, initial_accumulator_value=0.1),
+    "Adadelta": {},
+    "Adamax": dict(lr=1e-2),
+    "NAdam": dict(lr=1e-2),
+    "RAdam": dict(lr=1e-2),
+    "ASGD": dict(lr=1e-2),
+    "Rprop": dict(lr=1e-2),
+}
+
+
+class Lion(torch.optim.Optimizer):
+    """Of the user's own; with `counts`, in a Python number."""
+
+    def __init__(self, parameters, counts=False):
+        super().__init__(parameters, dict(lr=1e-2))
+        self.counts = counts
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                if not state:
+                    state.update(average=torch.zeros_like(p))
+                    state.setdefault("count", 0)
+                state["count"] += self.counts
+                p.add_((state["average"] * 0.9 + p.grad * 0.1).sign(), alpha=-group["lr"])
+                state["average"] = state["average"] * 0.99 + p.grad * 0.01
+
+
+class WholeSteps(CaptureCase):
+    def setUp(self):
+        super().setUp()
+        self.model = nn.Sequential(nn.Linear(6, 9), nn.Tanh(), nn.LayerNorm(9), nn.Linear(9, 5))
+        self.inputs = {"x": torch.randn(7, 6), "y": torch.randint(5, (7,))}
+
+    def train(self, optimizer, after=lambda: None):
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(self.model(x), y)
+            loss.backward()
+            nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            optimizer.step()
+            after()
+            return loss
+
+        return step
+
+    def whole(self, optimizer, step, **more):
+        return self.captured(self.model, None, self.inputs, train_step=step, optimizer=optimizer, **more)
+
+    def check_steps(self, step):
+        """Those of sg-run are those that PyTorch makes now."""
+        inputs = os.path.join(self.folder, "inputs.safetensors")
+        self.imported()
+        graph = os.path.join(self.folder, "step.sg")
+        said = json.loads(self.tool("sg-run", graph, "--inputs", inputs, "--steps", str(STEPS), "--json"))
+        theirs = [step(**self.inputs).item() for _ in range(STEPS)]
+        torch.testing.assert_close(said["ranks"][0]["losses"], theirs, rtol=1e-5, atol=0)
+
+    def test_kinds(self):
+        for name, settings in KINDS.items():
+            with self.subTest(name):
+                self.setUp()
+                optimizer = getattr(torch.optim, name)(self.model.parameters(), **settings)
+                step = self.train(optimizer)
+                before = dict(optimizer.state), [dict(group) for group in optimizer.param_groups]
+                document = self.whole(optimizer, step)
+                self.assertEqual((dict(optimizer.state), [dict(g) for g in optimizer.param_groups]), before)
+                self.assertEqual([p.grad for p in self.model.parameters()], [None] * 6)
+                self.assertIn("optimizer", {node["phase"] for node in document["nodes"]})
+                self.check_steps(step)
+
+    def test_state_that_was_there(self):
+        optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2)
+        step = self.train(optimizer)
+        for _ in range(3):
+            step(**self.inputs)
+        state = optimizer.state[self.model[0].weight]
+        kept = {key: value.clone() for key, value in state.items()}
+        self.whole(optimizer, step)
+        given = self.values("inputs")
+        self.assertTrue(all(torch.equal(state[key], kept[key]) for key in kept))
+        self.assertTrue(any(torch.equal(kept["exp_avg"], value) for value in given.values()))
+        self.check_steps(step)
+
+    def test_two_of_them_and_gradients_that_are_gone(self):
+        first = torch.optim.SGD(self.model[0].parameters(), lr=0.1, momentum=0.9)
+        second = torch.optim.AdamW(self.model[3].parameters(), lr=1e-2)
+        plain = self.train(first, lambda: (second.step(), self.model.zero_grad()))
+        document = self.whole([first, second], plain)
+        names = {entry["fqn"] for entry in document["inputs"]}
+        self.assertTrue({"optimizer0.momentum_buffer.0.weight", "optimizer1.exp_avg.3.bias"} <= names)
+        self.assertTrue(all(output["value"] for output in document["outputs"]))
+        self.check_steps(plain)
+
+    def test_one_of_the_users_own(self):
+        optimizer = Lion(self.model.parameters())
+        step = self.train(optimizer)
+        document = self.whole(optimizer, step)
+        self.assertEqual([o["kind"] for o in document["outputs"]].count("buffer"), 6)
+        self.check_steps(step)
+
+    def test_without_values(self):
+        """Of one that keeps nothing, and of one that has made a step."""
+        sgd = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.whole(sgd, self.train(sgd), fake=True)
+        adam = torch.optim.Adam(self.model.parameters(), lr=0.1)
+        self.train(adam)(**self.inputs)
+        document = self.whole(adam, self.train(adam), fake=True)
+        self.assertEqual(sum(entry["fqn"].startswith("optimizer.exp_avg.") for entry in document["inputs"]), 6)
+
+    def test_refused(self):
+        parameters = list(self.model.parameters())
+        sgd = torch.optim.SGD(parameters, lr=0.1)
+        scheduler = torch.optim.lr_scheduler.StepLR(sgd, 1)
+        counting, adam = Lion(parameters, counts=True), torch.optim.Adam(parameters)
+        cases = {
+            "changes lr of SGD, which the graph holds as a number": (sgd, self.train(sgd, scheduler.step), {}),
+            r"Lion counts in a Python number \(count of 0.weight\)": (counting, self.train(counting), {}),
+            "no parameter of the model": (torch.optim.SGD([torch.ones(1)]), self.train(sgd), {}),
+            "no torch.optim.Optimizer": ([scheduler], self.train(sgd), {}),
+            "give it to capture as optimizer=": (None, self.train(sgd), {}),
+            "the optimizer has no state yet": (adam, self.train(adam), {"fake": True}),
+        }
+        for words, (optimizer, step, more) in cases.items():
+            with self.subTest(words), self.assertRaisesRegex(CaptureError, words):
+                self.whole(optimizer, step, **more)
+        with self.assertRaisesRegex(CaptureError, "give train_step="):
+            self.captured(self.model, lambda out: out.sum(), (torch.ones(2, 6),), optimizer=sgd)
+        self.assertEqual(sgd.param_groups[0]["lr"], 0.1)
+
+
+if __name__ == "__main__":
+    import unittest
+
+    unittest.main()

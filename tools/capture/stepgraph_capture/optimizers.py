@@ -1,0 +1,200 @@
+"""Optimizers whose step() is part of a train_step. Their state is in the graph as buffers are: inputs that the step
+writes, `optimizer.exp_avg.layers.0.weight`. Meanwhile their parameters are those that stand for the model's.
+
+State that an optimizer does not have yet is as it makes it: with the values of its creation, so that the step is the
+first one. What torch.optim counts in Python numbers on a CPU is counted in tensors, as it does where its step is to be
+captured (capturable=True): a number would be that of this one step.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import Optimizer
+
+from . import compat, sharding
+from .errors import CaptureError
+from .recorder import Recorder
+
+_IN_TENSORS = {"capturable": True, "foreach": False, "fused": False}  # one parameter after the other
+
+
+class _State(dict):  # type: ignore[type-arg]
+    """Of one parameter; `at_first` is what it was when it was made."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        super().__init__(given)
+        self.at_first = {key: value for key, value in given.items() if not isinstance(value, Tensor)}
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key not in self and value is not None:
+            self.at_first[key] = value.detach().clone() if isinstance(value, Tensor) else value
+        super().__setitem__(key, value)
+
+    def update(self, *others: Any, **more: Any) -> None:
+        for key, value in dict(*others, **more).items():
+            self[key] = value
+
+    def setdefault(self, key: str, value: Any = None) -> Any:
+        if key not in self:
+            self[key] = value
+        return self[key]
+
+
+class Optimizers:
+    """All that a train_step calls; each with its state by parameter, then by its own name for it."""
+
+    def __init__(self, given: Any, names: Mapping[int, str]) -> None:
+        """names: of the model's parameters, by id."""
+        if given is None:
+            given = ()
+        self._all: List[Optimizer] = [given] if isinstance(given, Optimizer) else list(given)
+        for optimizer in self._all:
+            if not isinstance(optimizer, Optimizer):
+                raise CaptureError(f"optimizer= is a {type(optimizer).__name__}, and no torch.optim.Optimizer")
+            if any(id(p) not in names for group in optimizer.param_groups for p in group["params"]):
+                raise CaptureError(f"{type(optimizer).__name__} updates a tensor that is no parameter of the model")
+        self._names = names
+        self._known = [
+            {names[id(p)]: _initial(optimizer, state) for p, state in optimizer.state.items() if state}
+            for optimizer in self._all
+        ]
+        self._running: List[Dict[str, _State]] = []  # of the last run
+        self.gradients: Dict[str, Tensor] = {}  # that a step() found, by parameter
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    @property
+    def have_made_state(self) -> bool:
+        """In the last run, which found none."""
+        tensors = lambda states: {name for name, value in self._by_slot(states) if isinstance(value, Tensor)}  # noqa: E731
+        return not tensors(self._running) <= tensors(self._known)
+
+    def tensors(self) -> Dict[str, Tensor]:
+        """Their state, by the names of slots."""
+        return {name: value for name, value in self._by_slot(self._known) if isinstance(value, Tensor)}
+
+    def learn(self) -> None:
+        """The state that the last run made, as it was then."""
+        for optimizer, known, running in zip(self._all, self._known, self._running):
+            for fqn, state in running.items():
+                made = {key: value for key, value in state.at_first.items() if key not in known.get(fqn, {})}
+                if isinstance(optimizer, torch.optim.SGD):  # made behind the first update, of its gradient
+                    made = {key: torch.zeros_like(value) for key, value in made.items()}
+                known.setdefault(fqn, {}).update(_initial(optimizer, made))
+
+    @contextmanager
+    def running(
+        self, leaves: Mapping[str, Tensor], given: Mapping[str, Tensor], recorder: Recorder
+    ) -> Iterator[None]:
+        """Within it they update `leaves`, with the state `given` by the names of slots."""
+        self.gradients.clear()
+        self._running = []
+        before = [[_numbers(group) for group in optimizer.param_groups] for optimizer in self._all]
+        undo: List[Callable[[], None]] = []
+        try:
+            for i, optimizer in enumerate(self._all):
+                self._running.append(self._state_of(i, leaves, given))
+                stepping = self._stepping(optimizer, leaves, recorder)
+                undo.append(_swap(optimizer, self._names, leaves, self._running[i], stepping))
+            yield
+            for optimizer, numbers, running in zip(self._all, before, self._running):
+                _check_settings(optimizer, numbers)
+                _check_counts(optimizer, running)
+        finally:
+            for step in reversed(undo):
+                step()
+
+    def rebound(self, given: Mapping[str, Tensor]) -> Dict[str, Tensor]:
+        """State that is another tensor than was given, by the names of slots."""
+        running = dict(self._by_slot(self._running))
+        return {name: sharding.part(running[name]) for name in given if running[name] is not given[name]}
+
+    def _by_slot(self, states: Sequence[Mapping[str, Mapping[str, Any]]]) -> Iterator[Tuple[str, Any]]:
+        for i, state in enumerate(states):
+            for fqn, values in state.items():
+                for key, value in values.items():
+                    yield self._slot(i, key, fqn), value
+
+    def _slot(self, i: int, key: str, fqn: str) -> str:
+        return f"optimizer{i if len(self._all) > 1 else ''}.{key}.{fqn}"
+
+    def _state_of(self, i: int, leaves: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> Dict[str, _State]:
+        return {
+            fqn: _State({key: given.get(self._slot(i, key, fqn), value) for key, value in values.items()})
+            for fqn, values in ((fqn, self._known[i].get(fqn, {})) for fqn in leaves)
+        }
+
+    def _stepping(
+        self, optimizer: Optimizer, leaves: Mapping[str, Tensor], recorder: Recorder
+    ) -> Callable[..., Any]:
+        plain = optimizer.step
+
+        def step(*args: Any, **kwargs: Any) -> Any:
+            self.gradients.update({fqn: leaf.grad for fqn, leaf in leaves.items() if leaf.grad is not None})
+            with compat.as_compiled(), recorder.updating():
+                return plain(*args, **kwargs)
+
+        return step
+
+
+def _swap(
+    optimizer: Optimizer,
+    names: Mapping[int, str],
+    leaves: Mapping[str, Tensor],
+    states: Mapping[str, _State],
+    stepping: Callable[..., Any],
+) -> Callable[[], None]:
+    """Lets it work on these; gives what lets it work on its own again."""
+    attributes, groups = dict(vars(optimizer)), [dict(group) for group in optimizer.param_groups]
+    for group in optimizer.param_groups:
+        group["params"] = [leaves[names[id(p)]] for p in group["params"]]
+        group.update({key: value for key, value in _IN_TENSORS.items() if key in group})
+    optimizer.state = defaultdict(lambda: _State({}), {leaves[fqn]: state for fqn, state in states.items()})
+    optimizer.step = stepping  # type: ignore[method-assign]
+
+    def give_back() -> None:
+        vars(optimizer).clear()
+        vars(optimizer).update(attributes)
+        for group, was in zip(optimizer.param_groups, groups):
+            group.clear()
+            group.update(was)
+
+    return give_back
+
+
+def _initial(optimizer: Optimizer, values: Mapping[str, Any]) -> Dict[str, Any]:
+    """A copy, as the step is to find it."""
+    found = {key: value.detach().clone() if isinstance(value, Tensor) else value for key, value in values.items()}
+    if type(optimizer).__module__.startswith("torch.optim") and isinstance(found.get("step"), Tensor):
+        found["step"] = found["step"].double()  # the numbers that are computed of it are doubles where Python counts
+    return found
+
+
+def _numbers(group: Mapping[str, Any]) -> Dict[str, Any]:
+    return {key: value for key, value in group.items() if isinstance(value, (int, float, tuple))}
+
+
+def _check_settings(optimizer: Optimizer, before: Sequence[Mapping[str, Any]]) -> None:
+    for group, was in zip(optimizer.param_groups, before):
+        changed = next((k for k, v in _numbers(group).items() if k not in _IN_TENSORS and was.get(k) != v), None)
+        if changed is not None:
+            raise CaptureError(
+                f"the step changes {changed} of {type(optimizer).__name__}, which the graph holds as a number: leave it "
+                "to what is around the step"
+            )
+
+
+def _check_counts(optimizer: Optimizer, states: Mapping[str, _State]) -> None:
+    for fqn, state in states.items():
+        for key, value in state.items():
+            if isinstance(value, (int, float)) and state.at_first[key] != value:
+                raise CaptureError(
+                    f"{type(optimizer).__name__} counts in a Python number ({key} of {fqn}), of which the graph would "
+                    "hold one step's: keep it in a tensor"
+                )
