@@ -1,5 +1,6 @@
 // Writes to fresh memory that only one tensor names: the functional op says the same, and passes can move it. The
 // memory plan puts the result where the argument was.
+#include "libgraph/expr/sizes.h"
 #include "libgraph/in_place.h"
 #include "libgraph/infer/infer.h"
 #include "libpasses/clean_parts.h"
@@ -83,12 +84,22 @@ class Functionaliser {
     if (s.index < used_up_.size() && used_up_[s.index]) return false;
     if (graph_.value(written).type != graph_.value(graph_.node(n).result(0)).type || alias_.launch_of(written))
       return false;
-    if (graph_.value(storage.owner).type != graph_.value(written).type) return false;
+    if (!is_as_large(storage.owner, written)) return false;
     for (ValueId v : members_[s.index])
       if (graph_.before(graph_.value(v).def, n) && graph_.value(v).type != graph_.value(written).type &&
           is_used_behind(v, n))
         return false;
     return true;
+  }
+
+  // The memory holds what is written and no more, as a gradient's that has been viewed.
+  bool is_as_large(ValueId owner, ValueId written) const {
+    if (graph_.value(owner).type == graph_.value(written).type) return true;
+    const Type &whole = graph_.type(owner), &seen = graph_.type(written);
+    const auto count = [&](const Type& type) {
+      return element_count(graph_.pool(), type, [](StrId) { return std::optional<int64_t>(); });
+    };
+    return whole.dtype == seen.dtype && count(whole) && count(whole) == count(seen);
   }
 
   bool is_used_behind(ValueId v, NodeId n) const {
