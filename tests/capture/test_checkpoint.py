@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from stepgraph_capture import CaptureError
 from support import CaptureCase
@@ -63,6 +63,23 @@ class Checked(nn.Module):
 
     def forward(self, x):
         return checkpoint(self.inner, x, use_reentrant=self.use_reentrant)
+
+
+class Selective(nn.Module):
+    """Keeps its products and computes the rest again; a norm is taken apart into ops that write in place."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.norm, self.down = nn.Linear(6, 12), nn.RMSNorm(12, elementwise_affine=False), nn.Linear(12, 4)
+
+    def block(self, x):
+        return self.down(torch.tanh(self.norm(self.up(x))))
+
+    def forward(self, x):
+        products = [torch.ops.aten.addmm.default, torch.ops.aten.mm.default]
+        return checkpoint(
+            self.block, x, use_reentrant=False, context_fn=lambda: create_selective_checkpoint_contexts(products)
+        )
 
 
 class Counting(nn.Module):
@@ -135,6 +152,11 @@ class Trained(CaptureCase):
     def test_reentrant_checkpoints(self):
         document = self.check(Model(use_reentrant=True), square, torch.randn(5, 6))
         self.assertEqual(self._runs_in_backward(document, "aten.tanh.default"), 2)
+
+    def test_selective_checkpoints(self):
+        document = self.check(Selective(), square, torch.randn(5, 6))
+        self.assertEqual(self._runs_in_backward(document, "aten.tanh.default"), 1)
+        self.assertEqual(self._runs_in_backward(document, "aten.addmm.default"), 0)
 
     def test_wrapped_modules(self):
         model = nn.Sequential(checkpoint_wrapper(nn.Linear(6, 8)), nn.Tanh(), checkpoint_wrapper(Block()))

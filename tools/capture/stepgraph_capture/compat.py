@@ -569,6 +569,20 @@ def without_batch_limits() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def with_eager_checkpoints() -> Iterator[None]:
+    """Within a tracer, selective checkpoints (`create_selective_checkpoint_contexts`) keep every result for a compiler
+    to choose from, and fail where an op in place has written to one; so they compute again what they do in eager mode."""
+    from torch.utils import checkpoint
+
+    before = checkpoint._is_compiling
+    checkpoint._is_compiling = lambda *_: False
+    try:
+        yield
+    finally:
+        checkpoint._is_compiling = before
+
+
 def unsupported_errors() -> Tuple[type, ...]:
     from torch._subclasses import fake_tensor
 
