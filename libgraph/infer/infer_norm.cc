@@ -356,7 +356,14 @@ Status cross_entropy(InferCall& c) {
   return reduced_loss(c, *self, rows);
 }
 
-Status elementwise_loss(InferCall& c) {
+// A number among floats does not widen them.
+static DType type_of_pairs(const Type& self, const Type& target) {
+  const bool floats = is_floating(self.dtype) && is_floating(target.dtype);
+  if (floats && self.shape.empty() != target.shape.empty()) return self.shape.empty() ? target.dtype : self.dtype;
+  return promote(self.dtype, target.dtype);
+}
+
+static Status loss_of_pairs(InferCall& c, DType dtype) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(const Type* target, c.tensor("target"));
   auto shape = c.sizes.broadcast(self->shape, target->shape);
@@ -364,15 +371,23 @@ Status elementwise_loss(InferCall& c) {
   for (std::string_view name : {"weight", "pos_weight"})
     if (c.op.param_index(name) >= 0) SG_TRY(c.expect_broadcast(name, *shape));
   SG_ASSIGN(int64_t reduction, c.integer("reduction"));
-  if (reduction != 0) return reduced_loss(c, *self, *shape);
-  return c.give(self->dtype, *shape, c.sizes.elementwise(*shape, {self, target}), *self);
+  Type loss = *self;
+  loss.dtype = dtype;
+  if (reduction != 0) return reduced_loss(c, loss, *shape);
+  return c.give(dtype, *shape, c.sizes.elementwise(*shape, {self, target}), *self);
 }
 
-// (1 - target) * self ..., when it is traced: the target decides on the order in memory.
-Status bce_with_logits(InferCall& c) {
-  SG_TRY(elementwise_loss(c));
+Status elementwise_loss(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(const Type* target, c.tensor("target"));
+  return loss_of_pairs(c, type_of_pairs(*self, *target));
+}
+
+// (1 - target) * self ..., when it is traced: the target decides on the type and on the order in memory.
+Status bce_with_logits(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  SG_ASSIGN(const Type* target, c.tensor("target"));
+  SG_TRY(loss_of_pairs(c, is_floating(target->dtype) ? target->dtype : self->dtype));
   Type& loss = c.results[0];
   if (!loss.shape.empty()) loss.stride = c.sizes.elementwise(loss.shape, {target, self});
   return ok_status();
@@ -385,7 +400,7 @@ Status mse_loss_backward(InferCall& c) {
   if (!shape) return c.fail("the shapes do not broadcast");
   SG_TRY(c.expect_broadcast("grad_output", *shape));
   Exprs stride = c.sizes.elementwise(*shape, {self, target});
-  return c.give(promote(self->dtype, target->dtype), *shape, std::move(stride), *self);
+  return c.give(type_of_pairs(*self, *target), *shape, std::move(stride), *self);
 }
 
 }  // namespace sg::infer

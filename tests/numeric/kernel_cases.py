@@ -754,7 +754,7 @@ def batch_norm_backward(r):
 @case("aten.mse_loss.default")
 def mse_loss(r):
     t = tensor(r, FLOATS)
-    return Case(t, tensor(r, t.dtype, t.shape), r.choice([0, 1, 2]))
+    return Case(t, tensor(r, r.choice([t.dtype, *FLOATS]), t.shape), r.choice([0, 1, 2]))
 
 
 @case("aten.mse_loss_backward.default")
@@ -768,7 +768,8 @@ def mse_loss_backward(r):
 def bce(r):
     t = finite(tensor(r, FLOATS))
     extra = [torch.rand(t.shape).to(t.dtype) if r.random() < 0.4 else None for _ in range(2)]
-    return Case(t, torch.rand(t.shape).to(t.dtype), *extra, r.choice([0, 1, 2]))
+    target = torch.rand(t.shape).to(r.choice([t.dtype, *FLOATS]) if extra == [None, None] else t.dtype)
+    return Case(t, target, *extra, r.choice([0, 1, 2]))
 
 
 @case("aten.cross_entropy_loss.default")

@@ -95,6 +95,21 @@ TEST_CASE("infer: elementwise strides, broadcasting and promotion") {
   CHECK_FALSE(w.infer("aten.add_.Tensor", {w.tensor({f32, {"1"}}), w.tensor({f32, {"3"}})}).ok());
 }
 
+TEST_CASE("infer: losses of a narrow type against targets of a wide one") {
+  World w;
+  for (const char* op : {"aten.mse_loss.default", "aten.smooth_l1_loss.default", "aten.huber_loss.default"}) {
+    CHECK(w.gives(op, {w.tensor({bf16, {"4", "3"}}), w.tensor({f32, {"4", "3"}})}, {{f32, {}}}));
+    CHECK(w.gives(op, {w.tensor({f32, {"4", "3"}}), w.tensor({bf16, {"3"}}), Arg::integer(0)}, {{f32, {"4", "3"}}}));
+    CHECK(w.gives(op, {w.tensor({bf16, {"4"}}), w.tensor({f32, {}})}, {{bf16, {}}}));
+  }
+  CHECK(w.gives("aten.mse_loss_backward.default",
+                {w.tensor({f32, {}}), w.tensor({bf16, {"4"}}), w.tensor({f32, {"4"}}), Arg::integer(1)},
+                {{f32, {"4"}}}));
+  const char* logits = "aten.binary_cross_entropy_with_logits.default";  // 1 - target, and on with that
+  CHECK(w.gives(logits, {w.tensor({bf16, {"4"}}), w.tensor({f32, {"4"}})}, {{f32, {}}}));
+  CHECK(w.gives(logits, {w.tensor({f32, {"4"}}), w.tensor({bf16, {"4"}})}, {{bf16, {}}}));
+}
+
 TEST_CASE("infer: sizes that only the data knows") {
   World w;
   CHECK(w.gives("aten.ones.default", {w.sizes({"u0", "u0"})}, {{f32, {"u0", "u0"}, {"Max(1,u0)", "1"}}}));
