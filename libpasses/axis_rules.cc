@@ -43,6 +43,7 @@ constexpr AxisRow kRows[] = {
     {"aten.detach.default", axis::same, "same"},
     // products
     {"aten.mm.default", axis::mm, "product"},
+    {"aten._int_mm.default", axis::mm, "product"},
     {"aten.bmm.default", axis::bmm, "product"},
     {"aten.addmm.default", axis::addmm, "product"},
     {"aten.linear.default", axis::linear, "product"},

@@ -71,6 +71,14 @@ Result<Exprs> window_numbers(InferCall& c, std::string_view name, size_t rank, i
 Status mm(InferCall& c) { return product(c, "self", "mat2", 2); }
 Status bmm(InferCall& c) { return product(c, "self", "mat2", 3); }
 
+// Of bytes, summed up in 32 bits.
+Status int_mm(InferCall& c) {
+  SG_TRY(mm(c));
+  if (c.results[0].dtype != DType::i8) return c.fail("'self' and 'mat2' have to be i8");
+  c.results[0].dtype = DType::i32;
+  return ok_status();
+}
+
 Status addmm(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_TRY(product(c, "mat1", "mat2", 2));

@@ -1,6 +1,8 @@
 // Matrix products by their op names: each is one call of gemm().
 #include <string>
+#include <string_view>
 
+#include "librun/cpu/fill.h"
 #include "librun/cpu/gemm.h"
 #include "librun/cpu/kernels.h"
 
@@ -49,6 +51,11 @@ Status multiply(KernelCall& call, const Gemm& g) {
 }
 
 Status mm(KernelCall& call) { return multiply(call, {call.result(), call.tensor("self"), call.tensor("mat2")}); }
+
+Status int_mm(KernelCall& call) {
+  const auto widened = [&](std::string_view name) { return contiguous_as(call, call.tensor(name), DType::i32); };
+  return multiply(call, {call.result(), widened("self"), widened("mat2")});
+}
 
 Status bmm(KernelCall& call) {
   const Tensor& a = call.tensor("self");
@@ -146,10 +153,10 @@ Status linear(KernelCall& call) {
 }
 
 constexpr KernelRow kRows[] = {
-    {"aten.mm.default", mm},         {"aten.bmm.default", bmm},         {"aten.mv.default", mv},
-    {"aten.dot.default", dot},       {"aten.addmm.default", addmm},     {"aten.addmm_.default", addmm},
-    {"aten.addmv.default", addmv},   {"aten.baddbmm.default", baddbmm}, {"aten.matmul.default", matmul},
-    {"aten.linear.default", linear},
+    {"aten.mm.default", mm},         {"aten._int_mm.default", int_mm}, {"aten.bmm.default", bmm},
+    {"aten.mv.default", mv},         {"aten.dot.default", dot},        {"aten.addmm.default", addmm},
+    {"aten.addmm_.default", addmm},  {"aten.addmv.default", addmv},    {"aten.baddbmm.default", baddbmm},
+    {"aten.matmul.default", matmul}, {"aten.linear.default", linear},
 };
 
 }  // namespace

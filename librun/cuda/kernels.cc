@@ -52,6 +52,7 @@ constexpr std::string_view kByCopies[] = {
     "aten.eye.m",
     // by products and attention of the backend
     "aten.mm.default",
+    "aten._int_mm.default",
     "aten.bmm.default",
     "aten.mv.default",
     "aten.dot.default",

@@ -158,6 +158,7 @@ CALLS = {
     "aten.hamming_window.default": windows([]), "aten.hamming_window.periodic": windows([False], [True]),
     "aten.hamming_window.periodic_alpha": windows([False, 0.6]), "aten.hamming_window.periodic_alpha_beta": windows([False, 0.6, 0.3], [True, 0.5, 0.5]),
     "aten.blackman_window.default": windows([]), "aten.blackman_window.periodic": windows([False], [True]),
+    "aten._int_mm.default": lambda d: [([some(d, m, k), some(d, k, n)], {}) for m, k, n in ((3, 5, 4), (1, 300, 2))] if d == torch.int8 else [],
     "aten.kl_div.default": floats_only(lambda d: [([*(t.abs() for t in pairs_of(d)), r], {"log_target": g}) for r, g in ((0, False), (1, True), (2, False))]),
     "aten.lift_fresh_copy.default": lambda d: [([some(d, 3, 4)], {})],
     "aten.margin_ranking_loss.default": floats_only(lambda d: [([*pairs_of(d), signs(5, 4), 0.2, r], {}) for r in (0, 1, 2)]),

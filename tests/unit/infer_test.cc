@@ -233,6 +233,10 @@ TEST_CASE("infer: reductions, products, indexing, collectives") {
   CHECK(w.gives("aten.sum.default", {w.tensor({i32, {"2"}})}, {{i64, {}}}));
   CHECK(w.gives("aten.mm.default", {w.tensor({bf16, {"2", "3"}, {"1", "2"}}), w.tensor({bf16, {"3", "5"}})},
                 {{bf16, {"2", "5"}}}));
+  CHECK(w.gives("aten._int_mm.default",
+                {w.tensor({DType::i8, {"2", "3"}}), w.tensor({DType::i8, {"3", "5"}, {"1", "3"}})},
+                {{i32, {"2", "5"}}}));
+  CHECK_FALSE(w.infer("aten._int_mm.default", {w.tensor({i32, {"2", "3"}}), w.tensor({i32, {"3", "5"}})}).ok());
   CHECK(w.gives("aten.index.Tensor", {w.tensor({f32, {"7", "4"}}), Arg::list({w.tensor({i64, {"2", "3"}})})},
                 {{f32, {"2", "3", "4"}}}));
   CHECK(w.gives("aten.index.Tensor",
