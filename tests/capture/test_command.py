@@ -35,6 +35,10 @@ class Step(torch.nn.Module):
 def misshapen():
     return Step(lambda y: y @ torch.ones(3, 3)), lambda out: out.sum(), torch.ones(3, 4)
 
+def not_on_cpus():  # PyTorch lists each backend, on lines of their own
+    call = lambda y: torch.ops.aten._flash_attention_forward(y, y, y, None, None, 1, 1, 0.0, True, False)[0]
+    return Step(call), lambda out: out.sum(), torch.ones(3, 4)
+
 def by_value():
     return Step(lambda y: y if (y * 0 == 0).all() else y * 2), lambda out: out.sum(), torch.ones(3, 4)
 """
@@ -74,6 +78,7 @@ class Command(CaptureCase):
             (["steps:nothing"], 4, "has to return"),
             (["steps:broken"], 4, "steps.py:15 in broken: KeyError"),
             (["steps:misshapen"], 4, "steps.py:26 in <lambda>: RuntimeError"),
+            (["steps:not_on_cpus"], 4, " ... [--traceback: all of it]"),
         ):
             with self.subTest(arguments=arguments):
                 result = self.run_command(*arguments, "-o", self.folder)

@@ -33,6 +33,9 @@ exit codes: 0 captured, 2 usage, 4 cannot be captured
 """
 
 
+_LONGEST = 400  # characters that are shown of what the user's code raised
+
+
 class UsageError(Exception):
     """What the command line asks for does not exist."""
 
@@ -126,11 +129,14 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def _of_the_users_code(error: Exception) -> str:
-    """Its line is what helps."""
+    """Its line is what helps. PyTorch's own words may go on for pages, about each backend that an op is not there for."""
     from .source import raised_at
+    from .symbols import first_line
 
-    place = raised_at(error)
-    return f"{place + ': ' if place else ''}{type(error).__name__}: {error}"
+    place, said = raised_at(error), first_line(error)
+    shown = said if len(said) <= _LONGEST else said[:_LONGEST] + " ..."
+    more = "" if shown == str(error).strip() else " [--traceback: all of it]"
+    return f"{place + ': ' if place else ''}{type(error).__name__}: {shown}{more}"
 
 
 def _fail(message: str, code: int) -> int:
