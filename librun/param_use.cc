@@ -100,6 +100,7 @@ constexpr ParamUse kUses[] = {
     {"aten.index_copy", "index", ParamRole::index},
     {"aten.index_copy_", "index", ParamRole::index},
     {"aten.index_fill", "index", ParamRole::index},
+    {"aten.index_fill_", "index", ParamRole::index},
     {"aten.gather", "index", ParamRole::index},
     {"aten.scatter", "index", ParamRole::index},
     {"aten.scatter_", "index", ParamRole::index},

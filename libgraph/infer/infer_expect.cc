@@ -119,7 +119,7 @@ constexpr Expectation kExpectations[] = {
     {"aten.grid_sampler_2d aten.grid_sampler_3d", "float input; same input grid"},
     {"aten.grid_sampler_2d_backward aten.grid_sampler_3d_backward", "float input; same grad_output input grid"},
     // indices
-    {"aten.gather aten.index_select aten.index_fill aten.take", "index index"},
+    {"aten.gather aten.index_select aten.index_fill aten.index_fill_ aten.take", "index index"},
     {"aten.index_add aten.index_add_ aten.index_copy aten.index_copy_", "index index; same self source"},
     {"aten.index_put aten.index_put_ aten._unsafe_index_put", "same self values"},
     {"aten.scatter.src aten.scatter_.src aten.scatter_add aten.scatter_add_ torchtitan.deterministic_scatter_add",

@@ -307,6 +307,7 @@ constexpr KernelRow kRows[] = {
     {"aten.index_copy.default", index_copy},
     {"aten.index_copy_.default", index_copy},
     {"aten.index_fill.int_Scalar", index_fill},
+    {"aten.index_fill_.int_Scalar", index_fill},
     {"aten.take.default", take},
     {"aten.embedding.default", embedding},
     {"aten.embedding_renorm_.default", embedding_renorm},

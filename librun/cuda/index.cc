@@ -390,6 +390,7 @@ constexpr KernelRow kIndexRows[] = {
     {"aten.index_copy.default", index_copy},
     {"aten.index_copy_.default", index_copy},
     {"aten.index_fill.int_Scalar", index_fill},
+    {"aten.index_fill_.int_Scalar", index_fill},
     {"aten.take.default", take},
 };
 

@@ -353,7 +353,7 @@ def index_add(r):
     return Case(t, axis, strided(r, at), tensor(r, t.dtype, source))
 
 
-@case("aten.index_fill.int_Scalar")
+@case("aten.index_fill.int_Scalar", "aten.index_fill_.int_Scalar")
 def index_fill(r):
     t = tensor(r, ALL, least=1, low=1)
     axis = dim_of(r, t)

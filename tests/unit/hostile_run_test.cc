@@ -76,6 +76,8 @@ TEST_CASE("hostile: indices, gathers and scatters") {
       {"f32[4, 3];i64[2];f32[2, 3]", "%y = aten.index_copy_(%a, 1, %b, %c)", "'source' does not have the shape"},
       {"f32[4, 3];i64[2, 2];f32[2, 3]", "%y = aten.index_add_(%a, 0, %b, %c)", "'index' has to be a vector"},
       {"f32[4, 3];i64[2]", "%y = aten.index_fill.int_Scalar(%a, 5, %b, 1.0)", "dimension 5"},
+      {"f32[4, 3];i64[2]", "%y = aten.index_fill_.int_Scalar(%a, 1, %b, 1.0)", ""},
+      {"f32[4, 3];f32[2]", "%y = aten.index_fill_.int_Scalar(%a, 1, %b, 1.0)", "'index' has to have i64 or i32"},
       {"f32[4, 3];i64[2, 2]", "%y = aten.index_select(%a, 0, %b)", "'index' has to be a vector"},
       {"f32[4, 3];f32[2]", "%y = aten.index.Tensor(%a, [%b])", "i64 or i32"},
       {"f32[4, 3];i64[2];f32[2, 3]", "%y = aten.index_put(%a, [%b], %c)", ""},
