@@ -201,14 +201,20 @@ Status flex_attention_backward(InferCall& c) {
   SG_TRY(expect_forward(c, a));
   for (const Type* t : {a.query, a.key, a.value})
     SG_TRY(c.give(t->dtype, t->shape, c.sizes.in_order_of(*t, t->shape), *t));
-  // Gradients of what score_mod captured: None for index tensors; a captured float tensor has a gradient of its type.
+  // Gradients of what score_mod captured: None for index tensors; a captured float tensor has a gradient of its type,
+  // or None where nobody asks for it, which the record says.
   Type list;
   list.kind = TypeKind::list;
   SG_ASSIGN(std::vector<const Type*> captured, c.tensors("score_mod_other_buffers"));
+  const Type* recorded = c.node.result_count > 3 ? &c.graph.type(c.node.result(3)) : nullptr;
   for (const Type* t : captured) {
     Type grad;
     grad.kind = TypeKind::none;
-    if (t != nullptr && is_floating(t->dtype)) grad = c.make(t->dtype, t->shape, c.sizes.preserved(*t), t->device);
+    const size_t i = list.elements.size();
+    const bool unasked = recorded != nullptr && i < recorded->elements.size() &&
+                         c.pool.types[recorded->elements[i]].kind == TypeKind::none;
+    if (t != nullptr && is_floating(t->dtype) && !unasked)
+      grad = c.make(t->dtype, t->shape, c.sizes.preserved(*t), t->device);
     list.elements.push_back(c.pool.types.intern(std::move(grad)));
   }
   return c.give(std::move(list));

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.fx.experimental import proxy_tensor, symbolic_shapes
 
+from . import flex
 from .errors import CaptureError
 
 _RELEASE = tuple(int(part) for part in torch.__version__.split(".")[:2])
@@ -209,7 +210,7 @@ def eager_everywhere() -> Iterator[None]:
 
     with torch.compiler.set_stance("force_eager"), config.patch(
         error_on_nested_fx_trace=False
-    ), torch.autograd.set_multithreading_enabled(False), _conditions_as_python():
+    ), torch.autograd.set_multithreading_enabled(False), _conditions_as_python(), flex.with_operands():
         yield
 
 

@@ -95,6 +95,11 @@ def type_of(value: Any) -> Any:
     return {"opaque": type(value).__name__}
 
 
+def _is_nothing(node: fx.Node) -> bool:
+    """What a list has no value for: the gradient of a tensor that wants none."""
+    return node.target is operator.getitem and node.meta.get("val") is None
+
+
 def _literal(value: Any) -> Any:
     """Numbers and words; None when it is neither."""
     if isinstance(value, float) and not math.isfinite(value):
@@ -131,6 +136,8 @@ class Encoder:
                 continue
             elif node.op == "call_function" and _is_conjugate(node):
                 self._values[node] = _literal(complex(node.args[0]).conjugate())
+            elif node.op == "call_function" and _is_nothing(node):
+                self._values[node] = None
             elif node.op == "call_function":
                 found.append(self._node(node))
             elif node.op not in ("placeholder", "output"):
