@@ -44,6 +44,8 @@ Status unsqueeze(AxisCall&);
 Status keep_inner(AxisCall&);  // views of the last axes' elements: complex and back
 Status slice(AxisCall&);
 Status slice_backward(AxisCall&);
+Status unfold(AxisCall&);
+Status unfold_backward(AxisCall&);
 Status select(AxisCall&);
 Status split(AxisCall&);
 Status unbind(AxisCall&);

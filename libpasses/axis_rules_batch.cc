@@ -59,13 +59,62 @@ constexpr BatchRow kRows[] = {
     {"aten.upsample_nearest1d.vec", "input", "r"},
     {"aten.upsample_nearest2d.default", "self", "r"},
     {"aten.upsample_nearest2d.vec", "input", "r"},
+    {"aten.upsample_nearest3d.default", "self", "r"},
+    {"aten.upsample_nearest3d.vec", "input", "r"},
+    {"aten._upsample_nearest_exact1d.default", "self", "r"},
+    {"aten._upsample_nearest_exact1d.vec", "input", "r"},
+    {"aten._upsample_nearest_exact2d.default", "self", "r"},
+    {"aten._upsample_nearest_exact2d.vec", "input", "r"},
+    {"aten._upsample_nearest_exact3d.default", "self", "r"},
+    {"aten._upsample_nearest_exact3d.vec", "input", "r"},
+    {"aten.upsample_linear1d.default", "self", "r"},
+    {"aten.upsample_linear1d.vec", "input", "r"},
     {"aten.upsample_bilinear2d.default", "self", "r"},
     {"aten.upsample_bilinear2d.vec", "input", "r"},
+    {"aten.upsample_trilinear3d.default", "self", "r"},
+    {"aten.upsample_trilinear3d.vec", "input", "r"},
     {"aten.upsample_bicubic2d.default", "self", "r"},
+    {"aten.upsample_bicubic2d.vec", "input", "r"},
+    {"aten._upsample_bilinear2d_aa.default", "self", "r"},
+    {"aten._upsample_bilinear2d_aa.vec", "input", "r"},
+    {"aten._upsample_bicubic2d_aa.default", "self", "r"},
+    {"aten._upsample_bicubic2d_aa.vec", "input", "r"},
     {"aten.upsample_nearest1d_backward.default", "grad_output", "r", "input_size"},
     {"aten.upsample_nearest2d_backward.default", "grad_output", "r", "input_size"},
+    {"aten.upsample_nearest3d_backward.default", "grad_output", "r", "input_size"},
+    {"aten._upsample_nearest_exact1d_backward.default", "grad_output", "r", "input_size"},
+    {"aten._upsample_nearest_exact2d_backward.default", "grad_output", "r", "input_size"},
+    {"aten._upsample_nearest_exact3d_backward.default", "grad_output", "r", "input_size"},
+    {"aten.upsample_linear1d_backward.default", "grad_output", "r", "input_size"},
     {"aten.upsample_bilinear2d_backward.default", "grad_output", "r", "input_size"},
+    {"aten.upsample_trilinear3d_backward.default", "grad_output", "r", "input_size"},
     {"aten.upsample_bicubic2d_backward.default", "grad_output", "r", "input_size"},
+    {"aten._upsample_bilinear2d_aa_backward.default", "grad_output", "r", "input_size"},
+    {"aten._upsample_bicubic2d_aa_backward.default", "grad_output", "r", "input_size"},
+    {"aten.reflection_pad1d.default", "self", "r"},
+    {"aten.reflection_pad1d_backward.default", "grad_output,self", "r"},
+    {"aten.reflection_pad2d.default", "self", "r"},
+    {"aten.reflection_pad2d_backward.default", "grad_output,self", "r"},
+    {"aten.reflection_pad3d.default", "self", "r"},
+    {"aten.reflection_pad3d_backward.default", "grad_output,self", "r"},
+    {"aten.replication_pad1d.default", "self", "r"},
+    {"aten.replication_pad1d_backward.default", "grad_output,self", "r"},
+    {"aten.replication_pad2d.default", "self", "r"},
+    {"aten.replication_pad2d_backward.default", "grad_output,self", "r"},
+    {"aten.replication_pad3d.default", "self", "r"},
+    {"aten.replication_pad3d_backward.default", "grad_output,self", "r"},
+    {"aten.adaptive_max_pool2d.default", "self", "rr"},
+    {"aten.adaptive_max_pool2d_backward.default", "grad_output,self,indices", "r"},
+    {"aten.max_unpool2d.default", "self,indices", "r"},
+    {"aten.adaptive_max_pool3d.default", "self", "rr"},
+    {"aten.adaptive_max_pool3d_backward.default", "grad_output,self,indices", "r"},
+    {"aten.max_unpool3d.default", "self,indices", "r"},
+    {"aten.grid_sampler_2d.default", "input,grid", "r"},
+    {"aten.grid_sampler_2d_backward.default", "grad_output,input,grid", "rr"},
+    {"aten.grid_sampler_3d.default", "input,grid", "r"},
+    {"aten.grid_sampler_3d_backward.default", "grad_output,input,grid", "rr"},
+    {"aten.im2col.default", "self", "r"},
+    {"aten.col2im.default", "self", "r"},
 };
 
 bool lists(std::string_view names, std::string_view name) {
@@ -86,6 +135,9 @@ Status check_rows_apart(const AxisCall& c) {
   const ValueId weight = c.tensor("weight");
   if (c.op.name.find("conv") != std::string_view::npos && c.rank(c.tensor("input")) != c.rank(weight))
     return c.fail("its input has no batch axis");
+  const bool windows = c.op.name == "aten.im2col.default" || c.op.name == "aten.col2im.default";
+  const size_t batched = c.op.name == "aten.im2col.default" ? 4 : 3;
+  if (windows && c.rank(c.tensor("self")) != batched) return c.fail("its input has no batch axis");
   return ok_status();
 }
 

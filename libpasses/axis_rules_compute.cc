@@ -158,8 +158,8 @@ Status along_dim(AxisCall& c) {
   SG_ASSIGN(const ValueId first, c.first_along());
   const AxisState& s = c.state(first);
   if (s.local) return c.fail("it orders or sums positions of each chunk's own");
-  const int64_t fallback =
-      c.op.name.find("topk") != c.op.name.npos || c.op.name.find("sort") != c.op.name.npos ? -1 : 0;
+  const auto is = [&](std::string_view part) { return c.op.name.find(part) != c.op.name.npos; };
+  const int64_t fallback = is("topk") || is("sort") || is("glu") ? -1 : 0;
   const auto dim = c.dim("dim", c.rank(first), fallback);
   if (!dim) return c.fail("its axis is not known");
   if (*dim == s.along.axis) return c.fail("it works along the chunked axis");

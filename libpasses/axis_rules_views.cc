@@ -162,6 +162,23 @@ Status slice(AxisCall& c) {
   return all ? c.give_all(s) : c.fail(other_axis("it cuts"));
 }
 
+Status unfold(AxisCall& c) {
+  SG_ASSIGN(AxisState s, self_state(c));
+  const auto dim = c.dim("dimension", c.rank(c.tensor("self")), 0);
+  if (!dim || *dim == s.along.axis) return c.fail(other_axis("it makes windows of"));
+  return c.give_all(s);
+}
+
+// The last axis of the gradient is inside of the windows.
+Status unfold_backward(AxisCall& c) {
+  SG_ASSIGN(AxisState s, self_state(c, "grad_in"));
+  const size_t rank = c.rank(c.result(0)), axis = s.along.axis;
+  const auto dim = c.dim("dim", rank, 0);
+  if (!dim || *dim == axis || axis >= rank) return c.fail(other_axis("it adds up windows of"));
+  SG_TRY(c.edit_size("input_sizes", axis, s.along));
+  return c.give_all(s);
+}
+
 Status slice_backward(AxisCall& c) {
   SG_ASSIGN(AxisState s, self_state(c, "grad_output"));
   const size_t rank = c.rank(c.result(0));
