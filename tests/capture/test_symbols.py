@@ -130,6 +130,23 @@ class Symbols(CaptureCase):
         self.imported()
         self.assertFalse(torch.ops.aten.cumprod_backward.default.py_kernels)
 
+    def test_values_taken_along_an_axis_keep_sizes(self):
+        class Chosen(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.scale = nn.Parameter(torch.linspace(0.5, 1.5, 6))
+
+            def forward(self, x, index):
+                rows = x * self.scale
+                of_each = torch.take_along_dim(rows[:, None], index[..., None], -2)  # both are broadcast
+                return of_each.square().sum() + torch.take_along_dim(rows, index[0]).sum()
+
+        inputs = {"x": torch.rand(4, 7, 6), "index": torch.randint(7, (4, 5, 3))}
+        wish = {"x": {0: "batch", 1: "length"}, "index": {0: "batch"}}
+        document = self.captured(Chosen(), None, inputs, dynamic=wish)
+        self.assertEqual([symbol["name"] for symbol in document["symbols"]], ["batch", "length"])
+        self.imported()
+
     def test_a_size_that_only_guards_make_a_number(self):
         """Parts of 4 of a padded length: their size is an expression of it, and so is the shape of a gradient."""
 

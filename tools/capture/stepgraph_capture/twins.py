@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 
 import torch
 from torch import Tensor
@@ -28,7 +28,22 @@ def _sum_from_here(rows: Tensor, dim: int) -> Tensor:
     return rows.flip(dim).cumsum(dim).flip(dim)
 
 
+def _take_along_dim(rows: Tensor, indices: Tensor, dim: Optional[int] = None) -> Tensor:
+    """Both are broadcast to each other but along `dim`."""
+    if dim is None:
+        return rows.reshape(-1).gather(0, indices.reshape(-1))
+    dim %= rows.dim()
+    sizes = [list(tensor.shape) for tensor in (rows, indices)]
+    lengths = [size[dim] for size in sizes]
+    for size in sizes:
+        size[dim] = 1
+    common = torch.broadcast_shapes(*sizes)
+    rows, indices = (t.expand(*common[:dim], n, *common[dim + 1 :]) for t, n in zip((rows, indices), lengths))
+    return rows.gather(dim, indices)
+
+
 TWINS: Dict[Any, Callable[..., Any]] = {
     torch.ops.aten.max_pool1d.default: _max_pool1d,
     torch.ops.aten.cumprod_backward.default: _cumprod_backward,
+    torch.ops.aten.take_along_dim.default: _take_along_dim,
 }
