@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "libgraph/computed_number.h"
 #include "libgraph/op.h"
-#include "libgraph/python_number.h"
 
 namespace sg {
 namespace {
@@ -18,14 +18,6 @@ std::optional<Scalar> number_of(const Graph& graph, ValueId v) {
   return type.kind == TypeKind::boolean ? Scalar::boolean(*number != 0) : Scalar::integer(*number);
 }
 
-// Not of what is computed in turn, which those who go in order have replaced.
-std::optional<Scalar> number_in(const Graph& graph, const Arg& arg) {
-  if (arg.is(ArgKind::integer)) return Scalar::integer(arg.as_int());
-  if (arg.is(ArgKind::boolean)) return Scalar::boolean(arg.as_bool());
-  if (arg.is(ArgKind::floating)) return Scalar::floating(arg.as_float());
-  return arg.is(ArgKind::value) ? number_of(graph, arg.as_value()) : std::nullopt;
-}
-
 Arg as_argument(Scalar s) {
   if (s.kind == Scalar::Kind::boolean) return Arg::boolean(s.i != 0);
   return s.is_integral() ? Arg::integer(s.i) : Arg::floating(s.re);
@@ -33,24 +25,9 @@ Arg as_argument(Scalar s) {
 
 }  // namespace
 
+// Not of what is computed in turn, which those who go in order have replaced.
 std::optional<Scalar> computed_number(const Graph& graph, NodeId n) {
-  constexpr std::string_view kPython = "python.";
-  const std::string_view name = graph.op_name(n);
-  const OpInfo* op = graph.op_info(n);
-  if (op == nullptr || !op->has(kSize) || !name.starts_with(kPython)) return std::nullopt;
-  std::vector<Scalar> given;
-  bool all = true;
-  auto take = [&](const Arg& a) {
-    if (auto number = number_in(graph, a)) given.push_back(*number);
-    else all = false;
-  };
-  for (const Param& param : op->params) {
-    const Arg* arg = argument(graph.node(n), *op, graph.pool().strings, param.name);
-    if (arg == nullptr || arg->is(ArgKind::none)) continue;
-    if (arg->is(ArgKind::list)) std::ranges::for_each(arg->items(), take);
-    else take(*arg);
-  }
-  return all ? python_number(name.substr(kPython.size()), given) : std::nullopt;
+  return computed_number(graph, n, [&graph](ValueId v) { return number_of(graph, v); });
 }
 
 std::optional<Arg> known_size(const Graph& graph, ValueId v) {

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <unordered_map>
 
+#include "libgraph/computed_number.h"
 #include "libgraph/expr/countable.h"
 #include "libgraph/expr/expr_builder.h"
+#include "libgraph/op.h"
 
 namespace sg {
 
@@ -35,6 +38,7 @@ class Solver {
       Expr difference = exprs_.sub(g.left, g.right);
       if (g.relation == Relation::eq && !exprs_.is_invalid(difference)) zeros_.push_back(difference);
     }
+    note_computed();
     for (const auto& [name, value] : assumption.fixed)
       if (StrId symbol = job.pool->strings.find(name); kinds_.count(symbol) != 0) out_.set(symbol, value);
   }
@@ -98,6 +102,7 @@ class Solver {
     bool progress = true;
     for (int pass = 0; progress && pass < kMaxPasses; ++pass) {
       progress = follow_exchanges();
+      progress |= follow_computed();
       for (Expr e : zeros_) progress |= split_total(e);
     }
   }
@@ -143,6 +148,48 @@ class Solver {
     return progress;
   }
 
+  // Python's arithmetic, where it makes a symbol of its own: `math.ceil(1.25 * rows)`.
+  void note_computed() {
+    const Graph& graph = program_.graph;
+    bool makes_some = false;
+    for (NodeId n : graph.nodes()) {
+      const OpInfo* op = graph.op_info(n);
+      if (op == nullptr || !op->has(kSize) || graph.node(n).result_count != 1) continue;
+      computed_.push_back(n);
+      makes_some |= graph.op_name(n).starts_with("python.") && made_by(n).has_value();
+    }
+    if (!makes_some) computed_.clear();
+  }
+
+  // The symbol of the data that is all of the node's result.
+  std::optional<StrId> made_by(NodeId n) const {
+    const Type& type = program_.graph.type(program_.graph.node(n).result(0));
+    const auto symbol = type.value.is_none() ? std::nullopt : exprs_.as_symbol(type.value);
+    const auto kind = symbol ? kinds_.find(*symbol) : kinds_.end();
+    return kind != kinds_.end() && kind->second == SymbolKind::data ? symbol : std::nullopt;
+  }
+
+  bool follow_computed() {
+    const Graph& graph = program_.graph;
+    std::unordered_map<ValueId, Scalar, IdHash> numbers;
+    bool progress = false;
+    for (NodeId n : computed_) {
+      const auto number = computed_number(graph, n, [&](ValueId v) -> std::optional<Scalar> {
+        if (auto at = numbers.find(v); at != numbers.end()) return at->second;
+        const Type& type = graph.type(v);
+        const auto size = type.value.is_none() ? std::nullopt : out_.value(exprs_, type.value);
+        return size && type.kind == TypeKind::integer ? std::optional(Scalar::integer(*size)) : std::nullopt;
+      });
+      if (!number) continue;
+      numbers.emplace(graph.node(n).result(0), *number);
+      const auto symbol = made_by(n);
+      if (!symbol || is_known(*symbol) || number->kind != Scalar::Kind::integer) continue;
+      out_.set(*symbol, number->i);
+      progress = true;
+    }
+    return progress;
+  }
+
   // The end of its range, or what is known by now of the tensor that it is a count in.
   std::optional<int64_t> highest(StrId symbol) const {
     if (Interval range = facts_.range_of_symbol(symbol); range.has_max()) return range.max;
@@ -175,6 +222,7 @@ class Solver {
   Assumption::Policy policy_;
   std::vector<Unknown> symbols_;
   std::vector<Expr> zeros_;  // left - right of the Eq guards
+  std::vector<NodeId> computed_;
   std::unordered_map<StrId, SymbolKind, IdHash> kinds_;
   SymbolValues out_;
 };

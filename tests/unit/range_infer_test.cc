@@ -6,9 +6,11 @@
 #include <iostream>
 #include <sstream>
 
+#include "libgraph/diag.h"
 #include "libgraph/expr/assume.h"
 #include "libgraph/expr/guard_text.h"
 #include "libgraph/import/capture.h"
+#include "libgraph/text/text.h"
 
 using namespace sg;
 namespace fs = std::filesystem;
@@ -117,6 +119,30 @@ TEST_CASE("a received count inherits the range of what the senders may send") {
   apply_ranges(inference, x.job);
   CHECK(x.program.symbols[3].max == 100);
   CHECK(infer_ranges(x.job).tightened.empty());
+}
+
+TEST_CASE("a size that is computed of others follows from them") {
+  Diagnostics diagnostics;
+  auto job = parse_text(R"(sg 1.0 job "room" world 1
+graph rank *
+  symbol rows input [2, inf] hint 34 "x.size()[0]"
+  symbol made0 data [1, inf]
+  input %x : f32[rows, 4] "x"
+
+  forward -
+    %rows  = aten.sym_size.int(%x, 0) : int rows
+    %more  = python.mul(1.25, %rows) : float
+    %part  = python.truediv(%more, 5) : float
+    %room  = python.ceil(%part) : int made0  binds [made0]
+    %slots = aten.zeros([%room, 4], dtype=f32, device=cpu, pin_memory=false) : f32[made0, 4]
+  output %slots
+)",
+                        "room", &diagnostics);
+  REQUIRE(job.ok());
+  CHECK(values(*job, {}, {"rows", "made0"}) == "34 9");
+  CHECK(values(*job, {"max"}, {"rows", "made0"}) == "34 9");
+  CHECK(values(*job, {"rows=100"}, {"rows", "made0"}) == "100 25");
+  CHECK(values(*job, {"made0=7"}, {"rows", "made0"}) == "34 7");
 }
 
 TEST_CASE("ranks that run different programs bound each other, exchange by exchange") {
