@@ -193,11 +193,48 @@ def sharded_model(rng):
             reduced = f'sum{i}'
         sums[key] = reduced
         gradient = f'd{i}'
+    if rng.random() < 0.6:
+        head += take_gradients(rng, {key: names[key][0] for key in names}, sums, cols, size, emit, body)
     tail.append('  loss %loss')
     tail += [f'  grad %{value} of %{key}' for key, value in sums.items()]
     ranks = ' '.join(str(r) for r in range(world))
     text = f'sg 1.0 job "random" world {world}\nmesh [fsdp {world}]\ngroup @fsdp [{ranks}] "0"\ngroup @fsdp2 [{ranks}] "1"\ngraph rank *\n'
     return text + '\n'.join([*head, f'  input %x : {dtype}[5, {size}]', *body, *tail]) + '\n'
+
+
+def take_gradients(rng, kinds, sums, cols, size, emit, body):
+    """Clipped by their norm, of all ranks or of this one, and parameters updated by them; what they end as goes into
+    `sums`. Gives the buffers of the update."""
+    body.append('  optimizer -')
+    clips, updates, buffers = rng.random() < 0.8, rng.random() < 0.6, []
+    if clips:
+        for key, value in sums.items():
+            emit(f'%n{key} = aten.linalg_vector_norm(%{value}, 2.0, dtype=f32)')
+        emit(f'%stack = aten.stack([{", ".join("%n" + key for key in sums)}])')
+        norms = 'stack'
+        if rng.random() < 0.5:
+            emit('%square = aten.pow.Tensor_Scalar(%stack, 2)')
+            emit(f'%over = _c10d_functional.all_reduce(%square, "sum", {rng.choice(["@fsdp", "@fsdp2"])})')
+            emit('%everywhere = _c10d_functional.wait_tensor(%over)')
+            norms = 'everywhere'
+        emit(f'%norm = aten.linalg_vector_norm(%{norms}, 2.0)')
+        emit('%inverse = aten.reciprocal(%norm)')
+        emit('%scale = aten.clamp(%inverse, none, 1.0)')
+        for key, value in list(sums.items()):
+            if rng.random() < 0.5:
+                emit(f'%clip{key} = aten.mul_.Tensor(%{value}, %scale)')
+                sums[key] = rng.choice([value, f'clip{key}'])
+            else:
+                emit(f'%clip{key} = aten.mul.Tensor(%{value}, %scale)')
+                sums[key] = f'clip{key}'
+    for key, value in sums.items() if updates else ():
+        rows = f'[{cols}, {size}]' if kinds[key] == 'matrix' else f'[{cols}]'
+        buffers.append(f'  buffer %b{key} : f32{rows} "momentum.{key}"')
+        emit(f'%old{key} = aten.mul_.Tensor(%b{key}, 0.9)')
+        emit(f'%new{key} = aten.add_.Tensor(%old{key}, %{value})')
+        emit(f'%by{key} = aten.mul.Tensor(%new{key}, 0.5)')
+        emit(f'%up{key} = aten.add_.Tensor(%{key}, %{rng.choice(["by", "new"])}{key}, alpha=-0.01)')
+    return buffers
 
 
 def random_cases(only, seeds):
