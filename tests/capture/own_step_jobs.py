@@ -206,6 +206,18 @@ class Fewer(jobs.Model):
         return self.head(x)
 
 
+def fsdp_read_behind_forward():
+    """The outermost unit's parameters are whole until its backward, and those of a layer are shards."""
+    model = _sharded()
+
+    def train(ids, targets):
+        loss = jobs.loss_fn(model(ids), targets) + model.head.weight.square().mean()
+        loss.backward()
+        return loss, {"shard": model.layers[0].up.weight.to_local()}
+
+    return _step(model, train)
+
+
 def fsdp_unused_at_last():
     """The last backward does not come by the first layer, whose gradients it reduces all the same."""
     model = _sharded(Fewer())

@@ -129,12 +129,45 @@ class WholeSteps(CaptureCase):
         document = self.whole(adam, self.train(adam), fake=True)
         self.assertEqual(sum(entry["fqn"].startswith("optimizer.exp_avg.") for entry in document["inputs"]), 6)
 
+    def test_a_step_that_was_kept(self):
+        optimizer = torch.optim.AdamW(self.model.parameters(), lr=torch.tensor(1e-2))
+        kept = optimizer.step
+
+        def step(x, y):
+            self.model.zero_grad()
+            loss = F.cross_entropy(self.model(x), y)
+            loss.backward()
+            kept()
+            return loss
+
+        self.whole(optimizer, step)
+        self.check_steps(step)
+
+    def test_scaler(self):
+        scaler = torch.amp.GradScaler("cpu")
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+
+        def step(x, y):
+            scaler.scale(F.cross_entropy(self.model(x), y)).backward()
+            scaler.step(optimizer)
+
+        with self.assertRaisesRegex(CaptureError, "scales its loss by torch.amp.GradScaler"):
+            self.whole(optimizer, step)
+
     def test_refused(self):
         parameters = list(self.model.parameters())
         sgd = torch.optim.SGD(parameters, lr=0.1)
         scheduler = torch.optim.lr_scheduler.StepLR(sgd, 1)
         counting, adam = Lion(parameters, counts=True), torch.optim.Adam(parameters)
+        damped = torch.optim.SGD(parameters, lr=0.1, momentum=0.9, dampening=0.5)
+        by_tensor = torch.optim.SGD(parameters, lr=torch.tensor(0.1))
+        halve = lambda: by_tensor.param_groups[0]["lr"].mul_(0.5)  # noqa: E731
+        own = Lion(parameters)
+        own.turns = 0
         cases = {
+            "makes its first step in another way": (damped, self.train(damped), {}),
+            "changes lr of SGD": (by_tensor, self.train(by_tensor, halve), {}),
+            "changes turns of Lion": (own, self.train(own, lambda: setattr(own, "turns", own.turns + 1)), {}),
             "changes lr of SGD, which the graph holds as a number": (sgd, self.train(sgd, scheduler.step), {}),
             r"Lion counts in a Python number \(count of 0.weight\)": (counting, self.train(counting), {}),
             "no parameter of the model": (torch.optim.SGD([torch.ones(1)]), self.train(sgd), {}),
@@ -148,6 +181,7 @@ class WholeSteps(CaptureCase):
         with self.assertRaisesRegex(CaptureError, "give train_step="):
             self.captured(self.model, lambda out: out.sum(), (torch.ones(2, 6),), optimizer=sgd)
         self.assertEqual(sgd.param_groups[0]["lr"], 0.1)
+        self.assertEqual(by_tensor.param_groups[0]["lr"], torch.tensor(0.1))
 
 
 if __name__ == "__main__":

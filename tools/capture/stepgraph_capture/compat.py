@@ -6,7 +6,7 @@ import copy
 import inspect
 import logging
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor, fx, nn
@@ -306,6 +306,23 @@ def as_compiled() -> Iterator[None]:
         torch.compiler.is_compiling = original  # type: ignore[assignment]
 
 
+@contextmanager
+def without_scalers(refuse: Callable[[], None]) -> Iterator[None]:
+    """Within it, who scales a loss by torch.amp.GradScaler is refused."""
+    original = torch.amp.GradScaler.scale
+
+    def scale(self: Any, outputs: Any) -> Any:
+        if self.is_enabled():
+            refuse()
+        return original(self, outputs)
+
+    torch.amp.GradScaler.scale = scale  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.amp.GradScaler.scale = original  # type: ignore[method-assign]
+
+
 # Autograd
 
 
@@ -315,8 +332,8 @@ def sequence_number() -> int:
 
 
 def has_hooks(tensor: Tensor) -> bool:
-    """Does its gradient go through register_hook()?"""
-    return bool(tensor._backward_hooks)
+    """Does register_hook() or register_post_accumulate_grad_hook() look at its gradient?"""
+    return bool(tensor._backward_hooks) or bool(getattr(tensor, "_post_accumulate_grad_hooks", None))
 
 
 def node_sequence_number(node: Any) -> int:
@@ -856,8 +873,17 @@ def fsdp_units(model: nn.Module) -> List[Any]:
             for param in group.fsdp_params
         ]
         input_dtype = policy.param_dtype if policy.cast_forward_inputs else None
-        units.append(Unit(tuple(state._modules), shards, input_dtype, policy.output_dtype))
+        units.append(Unit(tuple(state._modules), shards, input_dtype, policy.output_dtype, _stays(state, states.values())))
     return units
+
+
+def _stays(state: Any, all_of_them: Iterable[Any]) -> bool:
+    """Are its parameters whole between forward and backward? Those of the outermost are, unless told otherwise."""
+    others = [inner for one in all_of_them if one is not state for top in one._modules for inner in top.modules()]
+    is_outermost = not any(module is other for module in state._modules for other in others)
+    if is_outermost and getattr(state, "_auto_reshard_after_forward", True):
+        return True
+    return all(group.post_forward_mesh_info is None for group in _groups_of(state))
 
 
 def _shard_of(param: Any, names: Dict[int, str], group: Any, policy: Any, make: Any, settings: Any) -> Any:

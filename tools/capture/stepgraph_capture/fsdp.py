@@ -94,7 +94,7 @@ def _hooks(unit: Unit, running: List[Running], recorder: Recorder, puts_back: bo
         return _cast(output, unit.output_dtype)
 
     def last(module: nn.Module, args: Any, output: Any) -> Any:
-        for one in running if puts_back and not recorder.in_backward else ():
+        for one in running if puts_back and not unit.stays and not recorder.in_backward else ():
             one.show(one.kept)
         return after(module, args, output)
 

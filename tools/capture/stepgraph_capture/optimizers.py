@@ -9,12 +9,12 @@ captured (capturable=True): a number would be that of this one step.
 from __future__ import annotations
 
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 import torch
 from torch import Tensor
-from torch.optim.optimizer import Optimizer
+from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from . import compat, sharding
 from .errors import CaptureError
@@ -63,7 +63,13 @@ class Optimizers:
             {names[id(p)]: _initial(optimizer, state) for p, state in optimizer.state.items() if state}
             for optimizer in self._all
         ]
+        # Settings that are tensors: copies, which stand for them.
+        self._tensors = [
+            [{key: _copied(value) for key, value in group.items() if isinstance(value, Tensor)} for group in o.param_groups]
+            for o in self._all
+        ]
         self._running: List[Dict[str, _State]] = []  # of the last run
+        self._stepping = ExitStack()  # while a step() runs
         self.gradients: Dict[str, Tensor] = {}  # that a step() found, by parameter
 
     def __bool__(self) -> bool:
@@ -85,6 +91,7 @@ class Optimizers:
             for fqn, state in running.items():
                 made = {key: value for key, value in state.at_first.items() if key not in known.get(fqn, {})}
                 if isinstance(optimizer, torch.optim.SGD):  # made behind the first update, of its gradient
+                    _check_dampening(optimizer, made)
                     made = {key: torch.zeros_like(value) for key, value in made.items()}
                 known.setdefault(fqn, {}).update(_initial(optimizer, made))
 
@@ -95,20 +102,30 @@ class Optimizers:
         """Within it they update `leaves`, with the state `given` by the names of slots."""
         self.gradients.clear()
         self._running = []
-        before = [[_numbers(group) for group in optimizer.param_groups] for optimizer in self._all]
-        undo: List[Callable[[], None]] = []
+        before = [_numbers(optimizer) for optimizer in self._all]
+        undo: List[Callable[[], None]] = [
+            register_optimizer_step_pre_hook(lambda one, *_: self._begin(one, leaves, recorder)).remove,
+            register_optimizer_step_post_hook(lambda *_: self._stepping.close()).remove,
+            self._stepping.close,
+        ]
         try:
             for i, optimizer in enumerate(self._all):
                 self._running.append(self._state_of(i, leaves, given))
-                stepping = self._stepping(optimizer, leaves, recorder)
-                undo.append(_swap(optimizer, self._names, leaves, self._running[i], stepping))
+                undo.append(_swap(optimizer, self._names, leaves, self._running[i], self._tensors[i]))
             yield
-            for optimizer, numbers, running in zip(self._all, before, self._running):
-                _check_settings(optimizer, numbers)
-                _check_counts(optimizer, running)
+            for i, optimizer in enumerate(self._all):
+                _check_settings(optimizer, before[i], self._tensors[i])
+                _check_counts(optimizer, self._running[i])
         finally:
             for step in reversed(undo):
                 step()
+
+    def _begin(self, optimizer: Optimizer, leaves: Mapping[str, Tensor], recorder: Recorder) -> None:
+        """A step() does, however it was called."""
+        if any(optimizer is one for one in self._all):
+            self.gradients.update({fqn: leaf.grad for fqn, leaf in leaves.items() if leaf.grad is not None})
+            self._stepping.enter_context(compat.as_compiled())
+            self._stepping.enter_context(recorder.updating())
 
     def rebound(self, given: Mapping[str, Tensor]) -> Dict[str, Tensor]:
         """State that is another tensor than was given, by the names of slots."""
@@ -130,33 +147,21 @@ class Optimizers:
             for fqn, values in ((fqn, self._known[i].get(fqn, {})) for fqn in leaves)
         }
 
-    def _stepping(
-        self, optimizer: Optimizer, leaves: Mapping[str, Tensor], recorder: Recorder
-    ) -> Callable[..., Any]:
-        plain = optimizer.step
-
-        def step(*args: Any, **kwargs: Any) -> Any:
-            self.gradients.update({fqn: leaf.grad for fqn, leaf in leaves.items() if leaf.grad is not None})
-            with compat.as_compiled(), recorder.updating():
-                return plain(*args, **kwargs)
-
-        return step
-
 
 def _swap(
     optimizer: Optimizer,
     names: Mapping[int, str],
     leaves: Mapping[str, Tensor],
     states: Mapping[str, _State],
-    stepping: Callable[..., Any],
+    tensors: Sequence[Mapping[str, Tensor]],
 ) -> Callable[[], None]:
     """Lets it work on these; gives what lets it work on its own again."""
     attributes, groups = dict(vars(optimizer)), [dict(group) for group in optimizer.param_groups]
-    for group in optimizer.param_groups:
+    for group, settings in zip(optimizer.param_groups, tensors):
         group["params"] = [leaves[names[id(p)]] for p in group["params"]]
+        group.update(settings)
         group.update({key: value for key, value in _IN_TENSORS.items() if key in group})
     optimizer.state = defaultdict(lambda: _State({}), {leaves[fqn]: state for fqn, state in states.items()})
-    optimizer.step = stepping  # type: ignore[method-assign]
 
     def give_back() -> None:
         vars(optimizer).clear()
@@ -176,18 +181,35 @@ def _initial(optimizer: Optimizer, values: Mapping[str, Any]) -> Dict[str, Any]:
     return found
 
 
-def _numbers(group: Mapping[str, Any]) -> Dict[str, Any]:
-    return {key: value for key, value in group.items() if isinstance(value, (int, float, tuple))}
+def _copied(value: Tensor) -> Tensor:
+    return value.detach().clone()
 
 
-def _check_settings(optimizer: Optimizer, before: Sequence[Mapping[str, Any]]) -> None:
-    for group, was in zip(optimizer.param_groups, before):
-        changed = next((k for k, v in _numbers(group).items() if k not in _IN_TENSORS and was.get(k) != v), None)
-        if changed is not None:
-            raise CaptureError(
-                f"the step changes {changed} of {type(optimizer).__name__}, which the graph holds as a number: leave it "
-                "to what is around the step"
-            )
+def _numbers(optimizer: Optimizer) -> Dict[Tuple[int, str], Any]:
+    """What it keeps in Python, by its group (-1: the optimizer itself) and name. Schedulers leave marks of their own."""
+    own = {key: value for key, value in vars(optimizer).items() if not key.startswith("_")}
+    places = [(-1, own), *enumerate(optimizer.param_groups)]
+    return {(i, k): v for i, found in places for k, v in found.items() if isinstance(v, (int, float, tuple))}
+
+
+def _check_settings(
+    optimizer: Optimizer, before: Mapping[Tuple[int, str], Any], tensors: Sequence[Mapping[str, Tensor]]
+) -> None:
+    changed = [k for (i, k), v in _numbers(optimizer).items() if k not in _IN_TENSORS and before.get((i, k)) != v]
+    for group, settings in zip(optimizer.param_groups, tensors):
+        changed += [k for k, v in settings.items() if group[k] is not v or v._version != 0]
+    if changed:
+        raise CaptureError(
+            f"the step changes {changed[0]} of {type(optimizer).__name__}, which the graph holds as a number: leave it to "
+            "what is around the step"
+        )
+
+
+def _check_dampening(optimizer: Optimizer, made: Mapping[str, Any]) -> None:
+    if made and any(group["dampening"] != 0 for group in optimizer.param_groups):
+        raise CaptureError(
+            "SGD with dampening makes its first step in another way than those behind it: let it make a step before"
+        )
 
 
 def _check_counts(optimizer: Optimizer, states: Mapping[str, _State]) -> None:

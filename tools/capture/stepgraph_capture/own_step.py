@@ -29,7 +29,8 @@ class Backwards:
     @contextmanager
     def watched(self) -> Iterator[None]:
         with compat.backward_within(self._around), self._replicas.watching(self._leaves):
-            yield
+            with compat.without_scalers(_refuse_scaler):
+                yield
         self._gathers.check_reduced()
 
     @contextmanager
@@ -43,6 +44,13 @@ class Backwards:
         with self._recorder.after_backward():
             self._gathers.reduce_the_rest()
             self._replicas.average_all(self._leaves, self._recorder)
+
+
+def _refuse_scaler() -> None:
+    raise CaptureError(
+        "the step scales its loss by torch.amp.GradScaler, which keeps its scale, and what it knows of an optimizer, "
+        "outside of the step: scale by hand, or use bf16, which needs no scale"
+    )
 
 
 def take_gradients(

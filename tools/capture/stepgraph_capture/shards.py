@@ -29,10 +29,12 @@ class Settings:
 
     def kept(self) -> Callable[[], None]:
         """Gives what sets them as they are now."""
-        before = self.group.reduce_grads, self.group.all_reduce_grads
+        names = ("reduce_grads", "all_reduce_grads", "reshard_after_backward")
+        before = {name: getattr(self.group, name) for name in names}
 
         def restore() -> None:
-            self.group.reduce_grads, self.group.all_reduce_grads = before
+            for name, value in before.items():
+                setattr(self.group, name, value)
 
         return restore
 
@@ -64,6 +66,7 @@ class Unit:
     shards: List[Shard]
     input_dtype: Optional[torch.dtype]  # floating-point arguments are cast to it
     output_dtype: Optional[torch.dtype]
+    stays: bool  # whole between forward and backward
 
 
 class Running:
