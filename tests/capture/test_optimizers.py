@@ -47,6 +47,17 @@ class Lion(torch.optim.Optimizer):
                 state["average"] = state["average"] * 0.99 + p.grad * 0.01
 
 
+class Wrapper(torch.optim.Optimizer):
+    """As look-ahead optimizers are made."""
+
+    def __init__(self, base):
+        super().__init__(base.param_groups, {})
+        self.base, self.param_groups, self.state = base, base.param_groups, base.state
+
+    def step(self, closure=None):
+        self.base.step()
+
+
 class WholeSteps(CaptureCase):
     def setUp(self):
         super().setUp()
@@ -164,13 +175,20 @@ class WholeSteps(CaptureCase):
         halve = lambda: by_tensor.param_groups[0]["lr"].mul_(0.5)  # noqa: E731
         own = Lion(parameters)
         own.turns = 0
+        odd = Lion(parameters)
+        odd.state["all"]["count"] = torch.zeros(())
+        wrapper = Wrapper(torch.optim.SGD(parameters, lr=0.1, momentum=0.9))
         cases = {
-            "makes its first step in another way": (damped, self.train(damped), {}),
+            "first step of SGD, which makes its state, updates 0.weight": (damped, self.train(damped), {}),
             "changes lr of SGD": (by_tensor, self.train(by_tensor, halve), {}),
             "changes turns of Lion": (own, self.train(own, lambda: setattr(own, "turns", own.turns + 1)), {}),
             "changes lr of SGD, which the graph holds as a number": (sgd, self.train(sgd, scheduler.step), {}),
             r"Lion counts in a Python number \(count of 0.weight\)": (counting, self.train(counting), {}),
             "no parameter of the model": (torch.optim.SGD([torch.ones(1)]), self.train(sgd), {}),
+            "is in optimizer= twice": ([sgd, sgd], self.train(sgd), {}),
+            "keeps state of 'all', which is no parameter": (odd, self.train(odd), {}),
+            "LBFGS decides by values": (torch.optim.LBFGS(parameters), self.train(sgd), {}),
+            "calls that of SGD, whose parameters are the same": (wrapper, self.train(wrapper), {}),
             "no torch.optim.Optimizer": ([scheduler], self.train(sgd), {}),
             "give it to capture as optimizer=": (None, self.train(sgd), {}),
             "the optimizer has no state yet": (adam, self.train(adam), {"fake": True}),
@@ -181,6 +199,7 @@ class WholeSteps(CaptureCase):
         with self.assertRaisesRegex(CaptureError, "give train_step="):
             self.captured(self.model, lambda out: out.sum(), (torch.ones(2, 6),), optimizer=sgd)
         self.assertEqual(sgd.param_groups[0]["lr"], 0.1)
+        self.assertEqual(dict(wrapper.base.state), {})
         self.assertEqual(by_tensor.param_groups[0]["lr"], torch.tensor(0.1))
 
 

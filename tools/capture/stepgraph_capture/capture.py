@@ -96,10 +96,29 @@ def _of_the_second(step: Step) -> values.Answers:
     """A schedule learns sizes from other ranks in its first step, and may run forward more often in it. And ranks learn
     whose gradients others have."""
     with step.replicas.learning() as unused:
-        values.of_the_model(step)
+        first = values.of_the_model(step)
+    made = step.optimizers.have_made_state
+    of_first = {slot.name: tensor.detach() for slot, tensor in zip(step.tensors, first.inputs)}
     step.learn_optimizers()
     step.replicas.used_elsewhere = _used_elsewhere(step, sorted(unused))
-    return values.of_the_model(step)
+    second = values.of_the_model(step)
+    of_second = {slot.name: tensor.detach() for slot, tensor in zip(step.tensors, second.inputs)}
+    updated = [slot for slot in step.trainable if made and slot.name not in unused]
+    world.together(lambda: _check_first(step, updated, of_first, of_second))
+    return second
+
+
+def _check_first(
+    step: Step, updated: List[Slot], of_first: Mapping[str, Tensor], of_second: Mapping[str, Tensor]
+) -> None:
+    """With the state that a first step makes, as it was then, a step does what that one did."""
+    for slot in updated:
+        with_none, before = of_first[slot.name], slot.local
+        if not values.is_same_update(before, with_none, of_second[slot.name]):
+            raise CaptureError(
+                f"the first step of {step.optimizers.names}, which makes its state, updates {slot.name} in another way "
+                "than those behind it: let it make a step before"
+            )
 
 
 def _made(folder: str, described: Tuple[Any, ...]) -> Step:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor
@@ -50,14 +50,12 @@ class Optimizers:
 
     def __init__(self, given: Any, names: Mapping[int, str]) -> None:
         """names: of the model's parameters, by id."""
-        if given is None:
-            given = ()
+        given = list(given.values()) if isinstance(given, Mapping) else given or ()
         self._all: List[Optimizer] = [given] if isinstance(given, Optimizer) else list(given)
         for optimizer in self._all:
-            if not isinstance(optimizer, Optimizer):
-                raise CaptureError(f"optimizer= is a {type(optimizer).__name__}, and no torch.optim.Optimizer")
-            if any(id(p) not in names for group in optimizer.param_groups for p in group["params"]):
-                raise CaptureError(f"{type(optimizer).__name__} updates a tensor that is no parameter of the model")
+            _check(optimizer, names)
+        if len({id(optimizer) for optimizer in self._all}) != len(self._all):
+            raise CaptureError("an optimizer is in optimizer= twice")
         self._names = names
         self._known = [
             {names[id(p)]: _initial(optimizer, state) for p, state in optimizer.state.items() if state}
@@ -76,6 +74,10 @@ class Optimizers:
         return bool(self._all)
 
     @property
+    def names(self) -> str:
+        return " and ".join(type(optimizer).__name__ for optimizer in self._all)
+
+    @property
     def have_made_state(self) -> bool:
         """In the last run, which found none."""
         tensors = lambda states: {name for name, value in self._by_slot(states) if isinstance(value, Tensor)}  # noqa: E731
@@ -90,9 +92,8 @@ class Optimizers:
         for optimizer, known, running in zip(self._all, self._known, self._running):
             for fqn, state in running.items():
                 made = {key: value for key, value in state.at_first.items() if key not in known.get(fqn, {})}
-                if isinstance(optimizer, torch.optim.SGD):  # made behind the first update, of its gradient
-                    _check_dampening(optimizer, made)
-                    made = {key: torch.zeros_like(value) for key, value in made.items()}
+                if isinstance(optimizer, torch.optim.SGD) and "momentum_buffer" in made:
+                    made["momentum_buffer"].zero_()  # made behind the first update, of its gradient
                 known.setdefault(fqn, {}).update(_initial(optimizer, made))
 
     @contextmanager
@@ -114,6 +115,7 @@ class Optimizers:
                 undo.append(_swap(optimizer, self._names, leaves, self._running[i], self._tensors[i]))
             yield
             for i, optimizer in enumerate(self._all):
+                _check_keys(optimizer, {id(leaf) for leaf in leaves.values()})
                 _check_settings(optimizer, before[i], self._tensors[i])
                 _check_counts(optimizer, self._running[i])
         finally:
@@ -122,10 +124,16 @@ class Optimizers:
 
     def _begin(self, optimizer: Optimizer, leaves: Mapping[str, Tensor], recorder: Recorder) -> None:
         """A step() does, however it was called."""
+        groups = {id(group) for one in self._all for group in one.param_groups}
         if any(optimizer is one for one in self._all):
             self.gradients.update({fqn: leaf.grad for fqn, leaf in leaves.items() if leaf.grad is not None})
             self._stepping.enter_context(compat.as_compiled())
             self._stepping.enter_context(recorder.updating())
+        elif any(id(group) in groups for group in optimizer.param_groups):
+            raise CaptureError(
+                f"the step() of an optimizer= calls that of {type(optimizer).__name__}, whose parameters are the same: "
+                "give that one to capture"
+            )
 
     def rebound(self, given: Mapping[str, Tensor]) -> Dict[str, Tensor]:
         """State that is another tensor than was given, by the names of slots."""
@@ -146,6 +154,23 @@ class Optimizers:
             fqn: _State({key: given.get(self._slot(i, key, fqn), value) for key, value in values.items()})
             for fqn, values in ((fqn, self._known[i].get(fqn, {})) for fqn in leaves)
         }
+
+
+def _check(optimizer: Any, names: Mapping[int, str]) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise CaptureError(f"optimizer= is a {type(optimizer).__name__}, and no torch.optim.Optimizer")
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise CaptureError("LBFGS decides by values how often it calls for a loss, and no graph holds that")
+    if any(id(p) not in names for group in optimizer.param_groups for p in group["params"]):
+        raise CaptureError(f"{type(optimizer).__name__} updates a tensor that is no parameter of the model")
+    _check_keys(optimizer, set(names))
+
+
+def _check_keys(optimizer: Optimizer, known: Set[int]) -> None:
+    other = next((key for key in optimizer.state if id(key) not in known), None)
+    if other is not None:
+        key = "a tensor" if isinstance(other, Tensor) else repr(other)
+        raise CaptureError(f"{type(optimizer).__name__} keeps state of {key}, which is no parameter of the model")
 
 
 def _swap(
@@ -202,13 +227,6 @@ def _check_settings(
         raise CaptureError(
             f"the step changes {changed[0]} of {type(optimizer).__name__}, which the graph holds as a number: leave it to "
             "what is around the step"
-        )
-
-
-def _check_dampening(optimizer: Optimizer, made: Mapping[str, Any]) -> None:
-    if made and any(group["dampening"] != 0 for group in optimizer.param_groups):
-        raise CaptureError(
-            "SGD with dampening makes its first step in another way than those behind it: let it make a step before"
         )
 
 

@@ -29,7 +29,8 @@ def check(model: nn.Module, is_own: bool) -> None:
     for name, parameter in model.named_parameters():
         if compat.has_hooks(parameter):
             raise CaptureError(
-                f"{name} has a hook of its own (register_hook), which what stands for it does not run: capture without"
+                f"{name} has a hook of its own (register_hook, register_post_accumulate_grad_hook), which what stands for "
+                "it does not run: capture without"
             )
     names = {id(module): name for name, module in model.named_modules()}
     for module, group in compat.fsdp_groups(model):
