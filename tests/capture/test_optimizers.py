@@ -177,6 +177,10 @@ class WholeSteps(CaptureCase):
         own.turns = 0
         odd = Lion(parameters)
         odd.state["all"]["count"] = torch.zeros(())
+        listed = Lion(parameters)
+        listed.state[parameters[0]]["both"] = [torch.zeros(2), torch.zeros(2)]
+        grown = torch.optim.SGD(parameters[:4], lr=0.1)
+        grow = lambda: grown.add_param_group({"params": [self.model[3].bias]})  # noqa: E731
         wrapper = Wrapper(torch.optim.SGD(parameters, lr=0.1, momentum=0.9))
         cases = {
             "first step of SGD, which makes its state, updates 0.weight": (damped, self.train(damped), {}),
@@ -185,6 +189,8 @@ class WholeSteps(CaptureCase):
             "changes lr of SGD, which the graph holds as a number": (sgd, self.train(sgd, scheduler.step), {}),
             r"Lion counts in a Python number \(count of 0.weight\)": (counting, self.train(counting), {}),
             "no parameter of the model": (torch.optim.SGD([torch.ones(1)]), self.train(sgd), {}),
+            r"keeps tensors in a list \(both of 0.weight\)": ([listed, own], self.train(own), {}),
+            "another group of parameters": (grown, self.train(grown, grow), {}),
             "is in optimizer= twice": ([sgd, sgd], self.train(sgd), {}),
             "keeps state of 'all', which is no parameter": (odd, self.train(odd), {}),
             "LBFGS decides by values": (torch.optim.LBFGS(parameters), self.train(sgd), {}),
@@ -199,6 +205,7 @@ class WholeSteps(CaptureCase):
         with self.assertRaisesRegex(CaptureError, "give train_step="):
             self.captured(self.model, lambda out: out.sum(), (torch.ones(2, 6),), optimizer=sgd)
         self.assertEqual(sgd.param_groups[0]["lr"], 0.1)
+        self.assertEqual(len(grown.param_groups), 1)
         self.assertEqual(dict(wrapper.base.state), {})
         self.assertEqual(by_tensor.param_groups[0]["lr"], torch.tensor(0.1))
 

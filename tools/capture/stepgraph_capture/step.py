@@ -19,6 +19,7 @@ from .replicas import Replicas
 
 Loss = Optional[Callable[..., Any]]
 Others = Dict[str, Tensor]
+_Found = Tuple[Optional[Tensor], List[Optional[Tensor]], Others]  # the loss, gradients, and more
 
 
 @dataclass
@@ -132,24 +133,19 @@ class Step:
         given = dict(zip((id(slot) for slot in self.tensors), tensors))
         state = self._state(given, recorder)
         updated = {slot.name: sharding.leaf(given[id(slot)], slot.value) for slot in self.optimizer_state}
-        leaves = [sharding.whole(given[id(slot)], slot.value) if slot.is_tensor else slot.value for slot in self.inputs]
-        args, keywords, targets = pytree.tree_unflatten(leaves, self._shape)
+        batch = [sharding.whole(given[id(slot)], slot.value) if slot.is_tensor else slot.value for slot in self.inputs]
+        args, keywords, targets = pytree.tree_unflatten(batch, self._shape)
         before = dict(state)
         # Backward, too: what checkpoints compute again there reads the state that forward read.
         plain = fsdp.explicit(self.model, self.units, state, recorder, puts_back=self.train_step is not None)
         calls = inplace.functional() if is_traced else nullcontext()
         with plain as gathers, self.replicas.explicit(recorder), compat.casts_in_forward(), calls:
             if self.train_step is not None:
-                own = {slot.name: before[slot.name] for slot in self.trainable}
-                with self.optimizers.running({s.name: before[s.name] for s in self.parameters}, updated, recorder):
-                    loss, others = self._run_own(
-                        args, keywords, own_step.Backwards(recorder, gathers, self.replicas, own)
-                    )
-                gradients = self._own_gradients(own)
+                with self.optimizers.running({slot.name: before[slot.name] for slot in self.parameters}, updated, recorder):
+                    loss, gradients, others = self._by_train_step(args, keywords, before, gathers, recorder)
             else:
-                output = self.replicas.given(*args, **keywords)
-                loss, others = self._loss(output, targets)
-                gradients = self._gradients(loss, [given[id(slot)] for slot in self.trainable], recorder)
+                leaves = [given[id(slot)] for slot in self.trainable]
+                loss, gradients, others = self._by_loss(args, keywords, targets, leaves, recorder)
         buffers = [slot.name for slot in self.state if slot.kind == "buffer"]
         rebound = {name: sharding.part(state[name]) for name in buffers if state[name] is not before[name]}
         rebound.update(self.optimizers.rebound(updated))
@@ -169,6 +165,11 @@ class Step:
                     state[slot.name] = part if slot.name in gathered else sharding.whole(part, slot.value)
         return state
 
+    def _by_loss(self, args: Any, keywords: Any, targets: Any, leaves: List[Tensor], recorder: Recorder) -> _Found:
+        output = self.replicas.given(*args, **keywords)
+        loss, others = self._loss(output, targets)
+        return loss, self._gradients(loss, leaves, recorder), others
+
     def _loss(self, output: Any, targets: Any) -> Tuple[Tensor, Others]:
         if self.loss_fn is None:
             found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", output)
@@ -178,20 +179,22 @@ class Step:
         _check_loss(found, self.loss_fn)
         return sharding.plain(found), others
 
-    def _run_own(self, args: Any, keywords: Any, backwards: own_step.Backwards) -> Tuple[Optional[Tensor], Others]:
-        """Forward and backward as the user's code mixes them. It may return no loss."""
+    def _by_train_step(
+        self, args: Any, keywords: Any, state: Mapping[str, Tensor], gathers: fsdp.Gathers, recorder: Recorder
+    ) -> _Found:
+        """Forward and backward as the user's code mixes them. It may give no loss."""
         assert self.train_step is not None
+        leaves = {slot.name: state[slot.name] for slot in self.trainable}
+        backwards = own_step.Backwards(recorder, gathers, self.replicas, leaves)
         with backwards.watched(), kept.refused(self._own, self._marks):
             found, others = _apart(self.train_step(*args, **keywords))
-        found = None if found is None else sharding.plain(found)
-        own_step.check_loss(found)
-        return found, others
-
-    def _own_gradients(self, leaves: Mapping[str, Tensor]) -> List[Optional[Tensor]]:
-        found = own_step.take_gradients(leaves, [slot.value for slot in self.trainable], self.optimizers.gradients)
-        for slot, gradient in zip(self.trainable, found):
+        loss = None if found is None else sharding.plain(found)
+        own_step.check_loss(loss)
+        like = [slot.value for slot in self.trainable]
+        gradients = own_step.take_gradients(leaves, like, self.optimizers.gradients)
+        for slot, gradient in zip(self.trainable, gradients):
             _check_dense(slot, gradient)
-        return found
+        return loss, gradients, others
 
     def _gradients(self, loss: Tensor, parameters: List[Tensor], recorder: Recorder) -> List[Optional[Tensor]]:
         seed = torch.ones_like(loss)
