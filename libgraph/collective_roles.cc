@@ -6,6 +6,7 @@
 
 #include "libgraph/consumers.h"
 #include "libgraph/op.h"
+#include "libgraph/operands.h"
 
 namespace sg {
 namespace {

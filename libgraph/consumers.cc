@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "libgraph/op.h"
+#include "libgraph/operands.h"
 
 namespace sg {
 namespace {

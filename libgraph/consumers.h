@@ -10,15 +10,6 @@
 
 namespace sg {
 
-// Of the values that a node reads, in the order of its arguments.
-template <class Fn>
-void for_operands(const Graph& graph, NodeId n, const Fn& fn) {
-  for (const Arg& arg : graph.node(n).args)
-    arg.walk([&](const Arg& a) {
-      if (a.is(ArgKind::value)) fn(a.as_value());
-    });
-}
-
 // Makes its results of its arguments and nothing else, at any time.
 bool is_timeless(const Graph& graph, NodeId n);
 

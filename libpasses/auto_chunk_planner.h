@@ -11,20 +11,13 @@
 #include <unordered_set>
 
 #include "libgraph/alias.h"
+#include "libgraph/operands.h"
 #include "libpasses/amplifiers.h"
 #include "libpasses/auto_chunk_plan.h"
 #include "libpasses/auto_chunk_rewrite.h"
 #include "libpasses/axis_rules.h"
 
 namespace sg {
-
-template <class Fn>
-void for_operands(const Graph& graph, NodeId n, const Fn& fn) {
-  for (const Arg& arg : graph.node(n).args)
-    arg.walk([&](const Arg& a) {
-      if (a.is(ArgKind::value)) fn(a.as_value());
-    });
-}
 
 inline bool is_tensor(const Graph& graph, ValueId v) { return graph.type(v).kind == TypeKind::tensor; }
 

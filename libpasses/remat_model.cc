@@ -5,6 +5,7 @@
 #include "libgraph/cost.h"
 #include "libgraph/in_place.h"
 #include "libgraph/op.h"
+#include "libgraph/operands.h"
 #include "libgraph/transfer.h"
 
 namespace sg {
@@ -13,14 +14,6 @@ namespace {
 // What a device does while it moves a byte, and what a byte on the wire costs beside one in memory: round figures for
 // today's accelerators. They decide between values, and nothing else rests on them.
 constexpr double kFlopsPerByte = 200, kWireBytes = 20;
-
-template <class Fn>
-void for_operands(const Graph& graph, NodeId n, const Fn& fn) {
-  for (const Arg& arg : graph.node(n).args)
-    arg.walk([&](const Arg& a) {
-      if (a.is(ArgKind::value)) fn(a.as_value());
-    });
-}
 
 double cost_of(CostModel* model, const Graph& graph, NodeId n) {
   const OpInfo* op = graph.op_info(n);
