@@ -42,7 +42,7 @@ struct Input {
   Sharding sharding;
   StrId of;                     // opaque inputs: FQN of the parameter it describes
   StrId attribute;              // opaque inputs: which attribute of it, e.g. "device_mesh"
-  StrId digest;                 // constants: "sha256:..." of the data in the sibling safetensors
+  StrId digest;                 // constants: what they hold (constant_data.h)
   std::vector<KeyValue> extra;  // sorted by key
 };
 

@@ -18,6 +18,9 @@ class InputMatch {
   InputMatch(const Graph& graph, bool may_spare, Diagnostics* out);
 
   void add(const TensorFile& file, size_t number);  // the number is what `file_of` gives
+  void give(size_t input, const StoredTensor& tensor, size_t number) {
+    stored_[input] = &tensor, file_[input] = number;
+  }
   const StoredTensor* of(size_t input) const { return stored_[input]; }
   size_t file_of(size_t input) const { return file_[input]; }  // REQUIRES: of(input) is not null
 

@@ -5,9 +5,11 @@
 #include <cstring>
 #include <limits>
 
+#include "libgraph/constant_data.h"
 #include "libgraph/diag.h"
 #include "libgraph/expr/sizes.h"
 #include "libgraph/tangent.h"
+#include "librun/constant_files.h"
 #include "librun/element.h"
 #include "librun/input_match.h"
 #include "librun/memory.h"
@@ -27,10 +29,15 @@ bool is_scalar(const Type& type) {
   return type.kind == TypeKind::integer || type.kind == TypeKind::floating || type.kind == TypeKind::boolean;
 }
 
+// What a constant that travels in the graph holds.
+std::optional<std::string> held_of(const Graph& graph, const Input& input) {
+  return input.digest ? held_bytes(graph.pool().strings[input.digest]) : std::nullopt;
+}
+
 // Whether a run needs a value for this input from outside.
 bool needs_value(const Graph& graph, const Input& input) {
   const Type& type = graph.type(input.value);
-  if (input.kind == InputKind::opaque || !graph.is_used(input.value)) return false;
+  if (input.kind == InputKind::opaque || !graph.is_used(input.value) || held_of(graph, input)) return false;
   return type.kind == TypeKind::tensor || (is_scalar(type) && !type.has_value);
 }
 
@@ -132,6 +139,7 @@ class Loader {
     for (size_t i = 0; i < count; ++i) {
       const StoredTensor* stored = matching_.of(i);
       if (stored != nullptr) SG_TRY(take_stored(i, *stored));
+      else if (auto held = held_of(graph_, graph_.inputs()[i]); held && !source_.may_miss) SG_TRY(take_held(i, *held));
       else SG_TRY(make_up(i));
     }
     return std::move(out_);
@@ -139,7 +147,7 @@ class Loader {
 
  private:
   std::string file_name(size_t i) const {
-    return matching_.of(i) != nullptr ? source_.files[matching_.file_of(i)] : only_file(source_);
+    return matching_.of(i) != nullptr ? out_.files[matching_.file_of(i)].name() : only_file(source_);
   }
   Location at(size_t i) const {
     Location where{file_name(i)};
@@ -157,6 +165,7 @@ class Loader {
       matching_.add(out_.files.back(), out_.files.size() - 1);
     }
     if (findings_.has_errors()) return findings_.as_error(ErrorKind::unreadable);
+    if (!source_.constants.empty()) SG_TRY(find_constants(graph_, source_.constants, &matching_, &out_.files));
     return source_.may_miss ? ok_status() : check_missing(graph_, matching_, source_);
   }
 
@@ -257,6 +266,15 @@ class Loader {
       SG_ASSIGN(tensor.data, own(i, offset, storage, tensor.dtype));
       if (!spread(static_cast<const std::byte*>(stored.data), tensor)) return lost(i, tensor);
     }
+    out_.tensors[i] = tensor;
+    return ok_status();
+  }
+
+  Status take_held(size_t i, std::string_view bytes) {
+    int64_t offset = 0, storage = 0;
+    SG_ASSIGN(Tensor tensor, shaped(i, &offset, &storage));
+    SG_ASSIGN(tensor.data, own(i, offset, storage, tensor.dtype));
+    if (!spread(reinterpret_cast<const std::byte*>(bytes.data()), tensor)) return lost(i, tensor);
     out_.tensors[i] = tensor;
     return ok_status();
   }

@@ -3,6 +3,7 @@
 // Names    A tensor of a file goes to the graph input of that name, else to the one with that FQN. A name that is
 //          neither, an input named twice, a missing input (all of them are named), a wrong dtype or shape: errors.
 //          Inputs that nothing uses may be missing, and opaque ones have no value.
+// Constants  that no file gives: what the graph itself holds of them, else what has their digest (constant_files.h).
 // Sizes    --bind and the shapes of the file give the symbolic sizes, the capture those that are left; sizes that
 //          contradict each other, their range or a guard of the graph are errors.
 // Copies   None, where the graph's strides are the contiguous ones of the file: tensors point into a private mapping of
@@ -60,6 +61,7 @@ class InputMaker {
 
 struct InputSource {
   std::vector<std::string> files;         // of this rank; a name may stand in one of them only
+  std::string constants;                  // a file or folder for constants by their digests; empty = none is looked for
   InputMaker* maker = nullptr;            // for what the files do not hold; null = they hold everything,
   bool may_miss = false;                  // unless this is set: what is missing is left out
   bool may_spare = false;                 // tensors that the graph has no input for are passed over

@@ -31,6 +31,7 @@ struct SessionOptions {
   double timeout_s = 0;  // a rank that does not get on for so long ends the run; 0 = never
   // File patterns: {r} is the rank, {step} the step; without {step} outputs and expectations are those of the last one.
   std::vector<std::string> inputs;
+  std::string constants;      // a file or folder with constants that the inputs lack, by their digests; empty = nowhere
   bool spare_inputs = false;  // what the graph has no input for is passed over
   std::string outputs, expect, dump;
   ExpectOptions tolerance;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -20,6 +21,7 @@ namespace {
 constexpr Option kOptions[] = {
     {"inputs", 'i', "FILE", "inputs by name or FQN; {r} stands for the rank, {step} for the step", {}, true},
     {"spare-inputs", 0, {}, "pass over tensors of --inputs that the graph has no input for, as sg-reduce leaves it"},
+    {"data", 0, "FILE", "where other constants are found by digest: a file or a folder (default: the graph's)"},
     {"init", 0, "seed:N", "make up what no file gives; an FQN has the same values in every graph"},
     {"bind",
      0,
@@ -78,9 +80,23 @@ Result<std::optional<double>> number_option(const Args& args, std::string_view n
   return std::optional<double>(number);
 }
 
+// --data, or the folder of the graph; that of a pipe is nowhere.
+Result<std::string> constants_place(const Args& args) {
+  if (args.has("data")) {
+    std::error_code problem;
+    if (!std::filesystem::exists(args.text("data"), problem))
+      return Error{ErrorKind::unreadable, "--data: no such file or folder", {args.text("data")}, {}};
+    return args.text("data");
+  }
+  if (args.input() == "-") return std::string();
+  const std::filesystem::path folder = std::filesystem::path(args.input()).parent_path();
+  return folder.empty() ? std::string(".") : folder.string();
+}
+
 Status files_options(const Args& args, SessionOptions* options) {
   options->inputs = args.all("inputs");
   options->spare_inputs = args.has("spare-inputs");
+  SG_ASSIGN(options->constants, constants_place(args));
   options->outputs = args.text("outputs");
   options->expect = args.text("expect");
   options->dump = args.text("dump-nodes");

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "libgraph/alias.h"
+#include "libgraph/constant_data.h"
 #include "libgraph/export/python_runtime.h"
 #include "libgraph/export/python_writer.h"
 #include "libgraph/names.h"
@@ -79,6 +80,7 @@ class Exporter {
   std::string name_of_program(const Program& program) const;
   std::string input_label(const Graph& graph, ValueId v) const;
   std::optional<std::string> said_by_tensor(const Graph& graph, const Type& number) const;
+  std::string held_constant(const Input& input, const Type& type) const;
   std::string_view text(StrId id) const { return job_.pool->strings[id]; }
 
   const Job& job_;
@@ -260,10 +262,20 @@ std::optional<std::string> Exporter::said_by_tensor(const Graph& graph, const Ty
   return {};
 }
 
+// A constant that travels in the graph: `("0000803f", torch.float32, (1,))`. Its sizes are numbers.
+std::string Exporter::held_constant(const Input& input, const Type& type) const {
+  std::string shape;
+  for (Expr size : type.shape) shape += job_.pool->exprs.print(size) + ", ";
+  if (type.shape.size() != 1 && !shape.empty()) shape.resize(shape.size() - 2);
+  if (type.shape.size() == 1) shape.pop_back();
+  return "(" + string_literal(*held_digits(text(input.digest))) + ", torch." +
+         std::string(torch_dtype_name(type.dtype)) + ", (" + shape + "))";
+}
+
 std::string Exporter::table(const Program& program, const Written& written) const {
   const Graph& graph = program.graph;
   std::string out = "\n\n" + written.table + " = Program(\n    run=" + written.run + ",\n    inputs={\n";
-  std::string optional, numbers, writes, constants, devices, ones, sizes, outputs;
+  std::string optional, numbers, writes, constants, held, devices, ones, sizes, outputs;
   auto add = [&](std::string item, std::string* list) {
     *list += (list->empty() ? "" : std::string(",") + kBreak) + item;
   };
@@ -282,7 +294,8 @@ std::string Exporter::table(const Program& program, const Written& written) cons
     if (auto said = said_by_tensor(graph, type)) add(name + ": " + *said, &sizes);
     if (mutated.contains(input.value.index)) add(name, &writes);
     if (is_tangent_of_loss(graph, input)) add(name + ": torch." + std::string(torch_dtype_name(type.dtype)), &ones);
-    if (input.digest) add(name + ": " + string_literal(text(input.digest)), &constants);
+    if (input.digest && held_digits(text(input.digest))) add(name + ": " + held_constant(input, type), &held);
+    else if (input.digest) add(name + ": " + string_literal(text(input.digest)), &constants);
     if (type.kind == TypeKind::tensor && type.device && text(type.device) != "cpu")
       add(name + ": " + string_literal(text(type.device)), &devices);
   }
@@ -299,7 +312,8 @@ std::string Exporter::table(const Program& program, const Written& written) cons
       append_line(4, std::string(name) + "=" + std::string(open) + list + std::string(close), {}, &out);
   };
   row("optional", optional, "(", ",),"), row("numbers", numbers, "(", ",),"), row("written", writes, "(", ",),");
-  row("constants", constants, "{", "},"), row("devices", devices, "{", "},"), row("ones", ones, "{", "},");
+  row("constants", constants, "{", "},"), row("held", held, "{", "},"), row("devices", devices, "{", "},"),
+      row("ones", ones, "{", "},");
   row("sizes", sizes, "{", "},");
   row("strides", written.strides, "", ",");
   return out + ")\n";

@@ -8,7 +8,8 @@ constexpr std::string_view kRuntimeNames =
     "Builder GROUP GROUPS MissingInputs PROGRAMS Program WORLD compare deterministic_scatter_add draw_again "
     "find_constants g "
     "graph_module "
-    "graph_modules inputs laid_out load_expected load_inputs main offload open_groups pack program_of random_state "
+    "graph_modules held_constants inputs laid_out load_expected load_inputs main offload open_groups pack program_of "
+    "random_state "
     "reload set_random_state "
     "skip_draw stand_in step unpack values_of";
 
@@ -36,6 +37,7 @@ class Program(NamedTuple):
     numbers: Tuple[str, ...] = ()       # inputs that are Python numbers
     written: Tuple[str, ...] = ()       # inputs that the step writes in place
     constants: Dict[str, str] = {}      # input -> digest of its bytes, held by a safetensors file
+    held: Dict[str, Tuple[str, torch.dtype, Tuple[int, ...]]] = {}  # input -> its bytes, element type and shape
     devices: Dict[str, str] = {}        # of inputs that are not on the CPU
     ones: Dict[str, torch.dtype] = {}   # what comes in as the gradient of the loss: 1 where nobody gives it
     sizes: Dict[str, Tuple[str, int]] = {}  # number -> whose size it is, and along which dimension
@@ -161,6 +163,15 @@ def program_of(rank=None):
     if rank not in PROGRAMS:
         raise RuntimeError(f"this module has no rank {rank}; it was exported with {sorted(PROGRAMS)}")
     return PROGRAMS[rank]
+
+
+def held_constants(program, inputs):
+    """The constants that travel with the graph, but for those that `inputs` has by name or as the model calls them."""
+    return {
+        name: torch.tensor(list(bytes.fromhex(data)), dtype=torch.uint8).view(dtype).reshape(shape).to(program.devices.get(name))
+        for name, (data, dtype, shape) in program.held.items()
+        if name not in inputs and program.inputs[name] not in inputs
+    }
 )py";
 
 constexpr std::string_view kStep = R"py(
@@ -174,6 +185,7 @@ def step(inputs, rank=None):
     program = program_of(rank)
     names = {name: name if name in inputs else known_as for name, known_as in program.inputs.items()}
     known = {name: torch.ones((), dtype=dtype, device=program.devices.get(name)) for name, dtype in program.ones.items() if names[name] not in inputs}
+    known.update(held_constants(program, inputs))
     known.update((name, inputs[names[of]].shape[axis]) for name, (of, axis) in program.sizes.items() if names[name] not in inputs and names[of] in inputs)
     missing = [name for name, key in names.items() if key not in inputs and name not in program.optional and name not in known]
     if missing:
@@ -205,6 +217,7 @@ def step(inputs, rank=None):
     program = program_of(rank)
     names = {name: name if name in inputs else known_as for name, known_as in program.inputs.items()}
     known = {name: torch.ones((), dtype=dtype, device=program.devices.get(name)) for name, dtype in program.ones.items() if names[name] not in inputs}
+    known.update(held_constants(program, inputs))
     known.update((name, inputs[names[of]].shape[axis]) for name, (of, axis) in program.sizes.items() if names[name] not in inputs and names[of] in inputs)
     missing = [name for name, key in names.items() if key not in inputs and name not in program.optional and name not in known]
     if missing:
@@ -245,6 +258,7 @@ def load_inputs(paths, rank=None, folder=None):
     for name, known_as in program.inputs.items():
         if name not in inputs and known_as in inputs:
             inputs[name] = inputs.pop(known_as)
+    inputs.update(held_constants(program, inputs))
     find_constants(program, inputs, folder or os.path.dirname(os.path.abspath(__file__)))
     for name in program.numbers:
         if name in inputs:

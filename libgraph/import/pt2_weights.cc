@@ -1,8 +1,8 @@
 // Weights and constants: raw storages, and a JSON list of what lies in them.
 #include <algorithm>
 
+#include "libgraph/constant_data.h"
 #include "libgraph/import/pt2_read.h"
-#include "libgraph/sha256.h"
 
 namespace sg {
 namespace {
@@ -154,7 +154,8 @@ class WeightReader {
     auto file = TensorFile::parse(*bytes, "constant");
     if (!file.ok() || file->tensors().size() != 1) return;
     const StoredTensor& stored = file->tensors()[0];
-    graph.mutable_input(index).digest = pool().str(sha256_tag({static_cast<const char*>(stored.data), stored.bytes}));
+    graph.mutable_input(index).digest =
+        pool().str(constant_data({static_cast<const char*>(stored.data), stored.bytes}));
   }
 
   // Names of inputs go before FQNs where a file of tensors is read: an FQN that is some input's name would be taken for

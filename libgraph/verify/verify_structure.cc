@@ -1,4 +1,6 @@
 // Rules about one graph's shape: results, order, names, links, inputs, outputs, metadata.
+#include "libgraph/constant_data.h"
+#include "libgraph/expr/sizes.h"
 #include "libgraph/verify/verify_rules.h"
 
 namespace sg {
@@ -136,6 +138,22 @@ void check_sharding(Check& c, const Sharding& s, const Type& type, std::string_v
 
 bool has_text(const Check& c, StrId s) { return s && !c.str(s).empty(); }
 
+// A constant that travels in the graph has as many bytes as its type needs.
+void check_held(Check& c, const Input& input, const Type& type, size_t index) {
+  if (!input.digest || !held_digits(c.str(input.digest))) return;
+  const std::optional<std::string> bytes = held_bytes(c.str(input.digest));
+  if (!bytes) return c.fail_item("input", index, "its data are no whole bytes of two hexadecimal digits each");
+  if (type.kind != TypeKind::tensor) return;
+  const auto elements = element_count(c.pool, type, [](StrId) { return std::optional<int64_t>(); });
+  if (!elements) return c.fail_item("input", index, "has data, and a size that is no number");
+  const auto needed = static_cast<uint64_t>(*elements) * static_cast<uint64_t>(dtype_bytes(type.dtype));
+  if (bytes->size() != needed)
+    return c.fail_item("input", index,
+                       "has " + count_of(bytes->size(), "byte") + " of data for a tensor of " + std::to_string(needed));
+  if (type.dtype == DType::boolean && bytes->find_first_not_of(std::string_view("\0\1", 2)) != std::string::npos)
+    c.fail_item("input", index, "its data have a bool that is neither 0 nor 1");
+}
+
 }  // namespace
 
 void check_inputs(Check& c) {
@@ -153,8 +171,8 @@ void check_inputs(Check& c) {
         if (use.user)
           c.fail(use.user, "uses " + c.name(in.value) + ", an opaque input", "opaque inputs only keep their place");
       });
-    if (in.kind != InputKind::constant && has_text(c, in.digest))
-      c.fail_item("input", i, "only constants have a digest");
+    if (in.kind != InputKind::constant && has_text(c, in.digest)) c.fail_item("input", i, "only constants have data");
+    check_held(c, in, type, i);
     check_sharding(c, in.sharding, type, "input", i);
   }
 }

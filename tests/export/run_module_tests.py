@@ -264,6 +264,31 @@ graph rank *
         with self.assertRaisesRegex(KeyError, "missing inputs: p"):
             module.step({})
 
+    def test_constants_that_travel(self):
+        """What a graph holds of its constants the module has; what is given goes before it."""
+        module = module_at(self.export('''
+graph rank *
+  input %x : f32[2]
+  constant %c : f32[2, 1] "layer.scale" data bytes:0000803f00000040
+  constant %on : bool[2] data bytes:0100
+  constant %one : bf16[] data bytes:803f
+  constant %none : i64[0] data bytes:
+  forward -
+    %y = aten.mul.Tensor(%x, %c)
+    %z = aten.where.self(%on, %y, %one)
+    %n = aten.add.Tensor(%none, 1)
+  output %z
+  output %n
+'''))
+        x = torch.tensor([3.0, 4.0])
+        self.assertTrue(torch.equal(module.step({"x": x})["out0"], torch.tensor([[3.0, 1], [6, 1]])))
+        self.assertEqual(module.step({"x": x})["out1"].shape, (0,))
+        given = {"x": x, "layer.scale": torch.tensor([[0.0], [5]]), "on": torch.tensor([True, True])}
+        self.assertTrue(torch.equal(module.step(given)["out0"], torch.tensor([[0.0, 0], [15, 20]])))
+        save_file({"x": x}, self.path("inputs.safetensors"))
+        loaded = module.load_inputs(self.path("inputs.safetensors"))
+        self.assertTrue(torch.equal(loaded["c"], torch.tensor([[1.0], [2]])))
+
     def test_files_in_and_out(self):
         """main: constants by digest, strides and numbers as captured, --expect and its exit codes."""
         constant = torch.arange(3, dtype=torch.int16)

@@ -3,7 +3,9 @@
 #include <catch2/catch.hpp>
 
 #include <fstream>
+#include <numeric>
 
+#include "libgraph/sha256.h"
 #include "librun/data_name.h"
 #include "tests/support/parse.h"
 #include "tests/support/temp_folder.h"
@@ -354,4 +356,75 @@ TEST_CASE("names of data files hold the rank and the step") {
   CHECK(check_output_pattern("x", 2, 1, "--outputs").error().kind == ErrorKind::usage);
   CHECK(check_output_pattern("x{r}", 2, 3, "--outputs").error().hint == "put {step} into the name");
   CHECK(check_output_pattern("x{r}.{step}", 2, 3, "--outputs").ok());
+}
+
+namespace {
+
+// sha256 of 65 floats, 0 to 64: one more than a graph holds.
+std::string constants_graph(const std::string& digest) {
+  return R"(sg 1.0 job "t" world 1
+
+graph rank *
+  input %x : f32[2] "x"
+  constant %scale : f32[2, 1] stride [1, 1] data bytes:0000803f00000040
+  constant %large : f32[65] data )" +
+         digest + R"(
+
+  forward -
+    %a = aten.mul.Tensor(%x, %scale)  : f32[2, 2]
+    %b = aten.sum(%large)             : f32[]
+
+  output %a
+  output %b
+)";
+}
+
+}  // namespace
+
+TEST_CASE("a small constant is in the graph, and a file goes before it") {
+  float x[2] = {1, 2}, other[2] = {5, 6};
+  std::vector<float> large(65, 1.0F);
+  const std::string digest = sha256_tag({reinterpret_cast<const char*>(large.data()), 65 * sizeof(float)});
+  const std::string graph = constants_graph(digest);
+  std::vector<TensorToWrite> given = {{"x", DType::f32, {2}, {}, x}, {"large", DType::f32, {65}, {}, large.data()}};
+  auto set = load(given, graph.c_str());
+  REQUIRE(set.ok());
+  CHECK((set->tensors[1].as<float>()[0] == 1 && set->tensors[1].as<float>()[1] == 2));
+  given.push_back({"scale", DType::f32, {2, 1}, {}, other});
+  set = load(given, graph.c_str());
+  REQUIRE(set.ok());
+  CHECK(set->tensors[1].as<float>()[1] == 6);
+}
+
+TEST_CASE("a large constant is found by its digest among the files of a folder") {
+  float x[2] = {1, 2};
+  std::vector<float> large(65);
+  std::iota(large.begin(), large.end(), 0.0F);
+  std::vector<float> other(65, 7.0F);
+  const Job job = parse(constants_graph(sha256_tag({reinterpret_cast<const char*>(large.data()), 65 * sizeof(float)})));
+  TempFolder folder;
+  const std::string inputs = folder.file("inputs.tensors");
+  const auto write = [&](const std::string& file, const std::vector<TensorToWrite>& tensors) {
+    REQUIRE(write_tensors(folder.file(file), tensors).ok());
+  };
+  write("inputs.tensors", {{"x", DType::f32, {2}, {}, x}});
+  const InputSource source{.files = {inputs}, .constants = folder.path()};
+
+  auto set = load_inputs(job, 0, source);
+  REQUIRE(!set.ok());
+  CHECK(mentions(set.error().message, "1 graph input has no value: %large"));
+
+  std::ofstream(folder.file("a.safetensors")) << "no tensors";
+  write("b.safetensors", {{"one", DType::f32, {65}, {}, other.data()}, {"two", DType::f32, {5, 13}, {}, large.data()}});
+  CHECK(!load_inputs(job, 0, source).ok());  // its bytes in another shape are another tensor
+
+  write("c.safetensors", {{"one", DType::f32, {65}, {}, other.data()}, {"two", DType::f32, {65}, {}, large.data()}});
+  set = load_inputs(job, 0, source);
+  REQUIRE(set.ok());
+  CHECK(set->tensors[2].as<float>()[64] == 64);
+
+  // Of a file by its own name, that it cannot be read is an error.
+  set = load_inputs(job, 0, {.files = {inputs}, .constants = folder.file("a.safetensors")});
+  REQUIRE(!set.ok());
+  CHECK(set.error().where.file == folder.file("a.safetensors"));
 }

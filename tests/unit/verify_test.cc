@@ -30,6 +30,13 @@ struct Step {
   Arg text(std::string_view s) { return Arg::text(ArgKind::string, pool.str(s)); }
   Arg named(std::string_view key, Arg a) { return a.set_key(pool.str(key)); }
 
+  void hold(DType dtype, const std::vector<int64_t>& shape, std::string_view data) {
+    std::vector<Expr> sizes;
+    for (int64_t n : shape) sizes.push_back(num(n));
+    Input constant;
+    constant.kind = InputKind::constant, constant.digest = pool.str(data);
+    graph->add_input("c", pool.tensor(dtype, std::move(sizes), pool.str("cpu")), std::move(constant));
+  }
   NodeId add(std::string_view op, std::vector<Arg> args, std::vector<TypeId> types, bool tuple = false) {
     NodeSpec spec;
     spec.op = pool.op(op);
@@ -274,6 +281,15 @@ const Case kCases[] = {
     {"input", "input 0 %w", [](Step& s) { s.graph->mutable_input(0).sharding.mesh_axes[0] = s.pool.str("tp"); }},
     {"input", "input 0 %w", [](Step& s) { s.graph->mutable_input(0).sharding.global_shape.pop_back(); }},
     {"input", "input 1 %x", [](Step& s) { s.graph->mutable_input(1).digest = s.pool.str("sha256:"); }},
+    {"input", "input 4 %c: its data are no whole bytes", [](Step& s) { s.hold(DType::f32, {2}, "bytes:0000803"); }},
+    {"input", "input 4 %c: its data are no whole bytes", [](Step& s) { s.hold(DType::u8, {1}, "bytes:0G"); }},
+    {"input", "has 4 bytes of data for a tensor of 8", [](Step& s) { s.hold(DType::f32, {2}, "bytes:0000803f"); }},
+    {"input", "a bool that is neither 0 nor 1", [](Step& s) { s.hold(DType::boolean, {2}, "bytes:0102"); }},
+    {"input", "has data, and a size that is no number",
+     [](Step& s) {
+       s.hold(DType::u8, {1}, "bytes:00");
+       s.graph->set_type(s.graph->inputs().back().value, s.f32({s.sym("s0")}));
+     }},
     {"input", "node %f", [](Step& s) { s.add("f", {Arg::value(s.mesh)}, {}); }},
     {"output", "output 0", [](Step& s) { s.graph->set_output_value(0, s.result(s.curve)); }},
     {"output", "output 1", [](Step& s) { s.graph->set_output_value(1, s.result(s.curve)); }},
