@@ -105,7 +105,8 @@ InitRule rule_for(const Program& program, const Input& input, const InputUse& us
   const std::vector<int64_t> shape = global_shape(program, input);
   if (input.kind == InputKind::optimizer_state) return {Kind::zeros, 1, 0, "optimizer state"};
   if (is_integral(dtype) && is_runnable(dtype)) return integer_rule(input.kind, dtype, shape.empty(), use);
-  if (!is_held(dtype) || dtype == DType::boolean || input.kind == InputKind::constant) return {};
+  if (!is_held(dtype) || input.kind == InputKind::constant) return {};
+  if (dtype == DType::boolean) return {Kind::every_other, 1, 0, "a mask"};
   switch (input.kind) {
     case InputKind::parameter: return parameter_rule(use, shape);
     case InputKind::buffer: return buffer_rule(use, shape, dtype);
@@ -152,6 +153,9 @@ struct ElementSource {
       case Kind::index:
         for (size_t j = 0; j < out.size(); ++j)
           out[j] = integer<T>(uniform_below(key, first + j, static_cast<uint64_t>(rule.below)));
+        return;
+      case Kind::every_other:
+        for (size_t j = 0; j < out.size(); ++j) out[j] = integer<T>((first + j + 1) % 2);
         return;
       case Kind::ask: return;
     }
@@ -309,6 +313,7 @@ std::vector<std::string> InitMaker::describe(bool has_files) const {
     if (r.kind == Kind::index) line += "integers in [0, " + std::to_string(r.below) + "): " + r.because;
     else if (r.kind == Kind::ones) line += "1: " + r.because;
     else if (r.kind == Kind::zeros) line += "0: " + r.because;
+    else if (r.kind == Kind::every_other) line += "every other one is true: " + r.because;
     else if (r.kind == Kind::above_zero) line += "uniform in (0, 1]: " + r.because;
     else line += "normal";
     out.push_back(std::move(line));

@@ -9,8 +9,9 @@
 //          buffers       zeros; ones where a norm takes the root or something is divided by it; uniform in [0, 1) where
 //                        it scales; complex ones lie on the unit circle (rotary tables)
 //          user inputs   floats normal, single numbers and divisors 1; integers uniform in what their consumers index
+//          masks         every other element is true: a row of two or more has both, whatever a mask's true means
 //          tangents      ones; optimizer state zeros
-//        Integers that nothing bounds, masks and constants are not made up: they are asked for by name (inputs.h).
+//        Integers that nothing bounds, and constants (inputs.h finds those) are not made up: they are asked for by name (inputs.h).
 // Ranks  of several programs that have an input of one name give it one rule: what all of them allow.
 #pragma once
 
@@ -29,7 +30,7 @@ namespace sg {
 class ThreadTeam;
 
 struct InitRule {
-  enum class Kind : uint8_t { ask, zeros, ones, normal, uniform, above_zero, unit_circle, index };
+  enum class Kind : uint8_t { ask, zeros, ones, normal, uniform, above_zero, unit_circle, index, every_other };
   Kind kind = Kind::ask;
   double scale = 1;     // normal: the deviation
   int64_t below = 0;    // index: in [0, below)

@@ -192,14 +192,35 @@ graph rank * nested body
   CHECK(below("picked") == 11);
   CHECK(below("rows") == 7);
   CHECK(below("called") == 100);
-  CHECK(rule_of(job, "mask").kind == Kind::ask);
+  CHECK(rule_of(job, "mask").kind == Kind::every_other);
   CHECK(rule_of(job, "counts").kind == Kind::ask);
 
   InitPlan plan(job);
   InitMaker maker(plan, 0, 0);
   auto set = load_inputs(job, 0, {.maker = &maker});
   REQUIRE(!set.ok());
-  CHECK(set.error().message == "2 graph inputs have no value: `mask` (%mask), `counts` (%counts)");
+  CHECK(set.error().message == "1 graph input has no value: `counts` (%counts)");
+}
+
+TEST_CASE("rows of a mask have both values, and its shards are parts of one") {
+  Job job = parse(R"(sg 1.0 job "t" world 2
+mesh [dp 2]
+
+graph rank *
+  input %mask : bool[2, 2] "mask" shard [2, 4] dp S(1)
+  forward -
+    %y = aten.logical_not(%mask)
+  output %y
+)");
+  InitPlan plan(job);
+  for (uint32_t rank : {0U, 1U}) {
+    InitMaker maker(plan, rank, 3);
+    auto set = load_inputs(job, rank, {.maker = &maker});
+    REQUIRE(set.ok());
+    const bool* mask = set->tensors[0].as<bool>();
+    CHECK((mask[0] && !mask[1] && mask[2] && !mask[3]));
+    CHECK(maker.describe()[0] == "`mask` (%mask): every other one is true: a mask");
+  }
 }
 
 TEST_CASE("a rank's part of a vocabulary is no bound on the tokens") {
