@@ -15,7 +15,7 @@ if __name__ == "__main__":
     os.environ["SG_BIN"] = os.path.abspath(sys.argv[place + 1])
     arguments = sys.argv[:1] + sys.argv[1:place] + sys.argv[place + 2 :]
     names = ("annotate", "capture", "checkpoint", "chunking", "collectives", "command", "rounding", "symbols")
-    names += ("optimizers", "trace_time", "flex")
+    names += ("optimizers", "trace_time", "flex", "constants", "left_alone")
     modules = [f"test_{name}" for name in names]
     suite = unittest.defaultTestLoader.loadTestsFromNames(arguments[1:] or modules)
     result = unittest.TextTestRunner(verbosity=1).run(suite)

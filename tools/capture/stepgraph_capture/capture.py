@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from contextlib import contextmanager, nullcontext
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 import sympy
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 
 from . import (
     checks,
     compat,
     computed,
+    constants,
     decisions,
     leftovers,
     recorder,
@@ -71,9 +72,11 @@ def capture(
     Values are drawn from what the model, run eagerly, answers; the traced graph is run beside it and must agree.
     Raises CaptureError. The model, its buffers and the random generator are left as they were.
     """
+    if not isinstance(model, nn.Module):
+        raise CaptureError(f"the model is a {type(model).__name__}: wrap it in a torch.nn.Module, which has parameters")
     folder = os.path.join(out_dir, f"rank{world.rank()}") if world.size() > 1 else out_dir
     described = (model, loss_fn, inputs, kwargs, targets, train_step, optimizer)
-    with write.empty_folders_removed(folder):
+    with write.empty_folders_removed(folder), _modes_kept(model):
         world.of_each_rank(None)  # all have seen which folders are there, before one is made
         step = world.together(lambda: _made(folder, described))
         answers = _of_the_second(step) if train_step is not None and not fake else None
@@ -82,6 +85,7 @@ def capture(
             raise CaptureError(_NO_STATE_WHEN_FAKE)
         traced = _with_gradients_of_others(step, traced, dynamic, fake)
         document, names = world.together(lambda: _document(step, traced, title))
+        constants.add_data(document["inputs"], traced.encoder.constants)
         world.check_messages(_graphs(traced.module))
         world.check_agree(_graphs(traced.module))
         if not fake:
@@ -90,6 +94,17 @@ def capture(
         path = os.path.join(folder, "step.json.gz" if compress else "step.json")
         write.capture_json(path, document, compress)
     return path
+
+
+@contextmanager
+def _modes_kept(model: nn.Module) -> Iterator[None]:
+    """A step may call model.eval(), and fail before it calls train() again."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
 
 
 def _of_the_second(step: Step) -> values.Answers:
