@@ -48,12 +48,13 @@ std::string only_file(const InputSource& source) { return source.files.size() ==
 Status check_missing(const Graph& graph, const InputMatch& matching, const InputSource& source) {
   std::string names;
   size_t count = 0;
-  bool has_tangents = false;
+  bool has_tangents = false, has_digests = false;
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     if (matching.of(i) != nullptr || !needs_value(graph, graph.inputs()[i])) continue;
     if (is_tangent_of_loss(graph, graph.inputs()[i])) continue;
     bool is_tensor = graph.type(graph.inputs()[i].value).kind == TypeKind::tensor;
     if (source.maker != nullptr && is_tensor && source.maker->can_make(i)) continue;
+    has_digests |= !graph.inputs()[i].digest.is_none();
     has_tangents |= graph.inputs()[i].kind == InputKind::tangent;
     if (count++ < kMaxNamed) names += (count == 1 ? "" : ", ") + input_title(graph, graph.inputs()[i]);
   }
@@ -65,6 +66,7 @@ Status check_missing(const Graph& graph, const InputMatch& matching, const Input
                    ? "--inputs FILE gives values, --init seed:N makes up those that are left"
                    : "nothing in the graph bounds them, so --init cannot make them up; a file with these "
                      "alone is enough: --inputs FILE --init ...";
+  if (has_digests) error.hint += "; --data FOLDER finds constants by their digests";
   if (has_tangents)
     error.hint +=
         has_tangent_of_loss(graph)

@@ -413,6 +413,7 @@ TEST_CASE("a large constant is found by its digest among the files of a folder")
   auto set = load_inputs(job, 0, source);
   REQUIRE(!set.ok());
   CHECK(mentions(set.error().message, "1 graph input has no value: %large"));
+  CHECK(mentions(set.error().hint, "--data FOLDER finds constants by their digests"));
 
   std::ofstream(folder.file("a.safetensors")) << "no tensors";
   write("b.safetensors", {{"one", DType::f32, {65}, {}, other.data()}, {"two", DType::f32, {5, 13}, {}, large.data()}});
