@@ -1,0 +1,104 @@
+"""Cases of run_cli_tests.py: outputs, whole or not at all, where they were asked for, the same bytes every time."""
+import os
+import re
+import signal
+import subprocess
+
+from support import DATA, given, case, environment, expect, read, run, small_binary, small_text, write
+
+
+@case
+def full_disk_and_bad_targets():
+    write("g.sg", small_binary())
+    for command in ("sg-print g.sg > /dev/full", "sg-parse g.sg > /dev/full", "sg-print g.sg -o /dev/full",
+                    "sg-check g.sg > /dev/full", "sg-print --help > /dev/full", "sg-print g.sg >&-"):
+        expect(run(command), 5, "error: cannot write")
+    for target in ("g.sg/out.sg", "/proc/out.sg", "no/such/folder/out.sg"):
+        done = expect(run(["sg-parse", "g.sg", "-o", target]), 5, re.escape(target))
+        assert done.out == b""
+    inputs = "".join(f"  input %x{i} : f32[4]\n" for i in range(999))
+    write("large.txt", "sg 1.0 world 1\ngraph rank *\n" + inputs + "  output %x1\n")
+    for command in ("sg-print large.txt -o small.txt", "sg-parse large.txt > small.sg"):  # bash counts in KiB
+        expect(run(["bash", "-c", "ulimit -f 4; " + command]), 5, "error: cannot write: File too large")
+    assert not os.path.exists("small.txt")
+    os.mkdir("out")
+    expect(run(["sg-parse", "g.sg", "-o", "out"]), 5, "out: error: cannot write")
+    expect(run(["sg-parse", "g.sg", "-o", "/dev/null"]), 0)
+    expect(run("mkfifo p; (cat p > q &) ; sg-parse g.sg -o p && sleep 0.2 && cmp g.sg q"), 0)
+
+
+@case
+def the_input_is_never_replaced_by_accident():
+    text = small_text()
+    write("t.txt", text)
+    os.symlink("t.txt", "link.txt")
+    os.link("t.txt", "hard.txt")
+    for target in ("t.txt", "./t.txt", "link.txt", "hard.txt"):
+        expect(run(["sg-parse", "t.txt", "-o", target]), 2, "--in-place")
+        assert read("t.txt") == text
+    expect(run(["sg-parse", "t.txt", "--in-place", "--text"]), 0)
+    assert read("t.txt") == text
+    os.chmod("t.txt", 0o640)
+    expect(run(["sg-parse", "link.txt", "--in-place"]), 0)      # the link stays, what it names is replaced
+    assert os.path.islink("link.txt") and read("t.txt") in (small_binary(), text) and os.stat("t.txt").st_mode & 0o777 == 0o640
+    expect(run(["sg-parse", "--in-place"], text), 2, "one named input")
+
+
+@case
+def a_rank_pattern_is_a_file_a_rank_in_other_forms_too():
+    write("g.txt", b"sg 1.0 world 2\n\ngraph rank *\n  input %x : f32[4]\n  %y = aten.relu(%x) : f32[4]\n  output %y\n")
+    expect(run(["sg-print", "g.txt", "-o", "out/rank{r}.sg.txt"]), 0)
+    expect(run(["sg-export", "g.txt", "-o", "out/rank{r}.py"]), 0)
+    assert sorted(os.listdir("out")) == ["rank0.py", "rank0.sg.txt", "rank1.py", "rank1.sg.txt"]
+    expect(run(["sg-diff", "g.txt", "out/rank{r}.sg.txt"]), 0)
+    for command in (["sg-stat", "g.txt"], ["sg-view", "g.txt"], ["sg-print", "g.txt", "--node", "y"]):
+        expect(run([*command, "-o", "out/{r}.txt"]), 2, "is a file a rank, and this is one for all")
+    expect(run(["sg-diff", "g.txt", "g.txt", "-o", "out/{r}.txt"]), 2)
+    assert len(os.listdir("out")) == 4
+
+
+@case
+def a_failed_run_keeps_the_old_output():
+    write("out.sg", b"old")
+    write("bad.txt", small_text().replace(b"aten.mm", b"aten mm"))
+    expect(run(["sg-parse", "bad.txt", "-o", "out.sg"]), 3)
+    expect(run("sg-import missing.json | sg-parse -o out.sg"), 3)
+    assert read("out.sg") == b"old"
+    assert sorted(os.listdir(".")) == ["bad.txt", "out.sg"]
+
+
+@case
+def a_killed_run_keeps_the_old_output():
+    if not given.probe:
+        return
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        write("out", b"old")
+        process = subprocess.Popen([given.probe, "half", "-o", "out"], stderr=subprocess.PIPE, env=environment())
+        assert process.stderr.readline() == b"half written\n"
+        assert read("out") == b"old" and len(os.listdir(".")) == 2
+        process.send_signal(number)
+        assert process.wait(timeout=30) == -number
+        process.stderr.close()
+        assert read("out") == b"old" and os.listdir(".") == ["out"]
+
+
+@case
+def our_own_bugs_leave_a_bundle():
+    if not given.probe:
+        return
+    for what in ("throw", "bug"):
+        done = expect(run([given.probe, what]), 70, "internal error: .* on purpose; this is a bug")
+        name = re.search(r"sg-probe-bug-\d+\.txt", done.message).group(0)
+        assert f"{what}" in read(name).decode() and "sg-probe (Stepgraph)" in read(name).decode()
+        os.remove(name)
+    expect(run([given.probe, "bad-alloc"]), 5, "out of memory")
+    assert os.listdir(".") == []
+
+
+@case
+def same_bytes_every_time_and_in_every_locale():
+    once = small_binary()
+    for env in ({}, {"LC_ALL": "de_DE.UTF-8"}, {"LC_ALL": "C"}, {"TZ": "Asia/Tokyo", "LANG": "tr_TR.UTF-8"}):
+        done = expect(run(["sg-import", os.path.join(DATA, "step.json"), "-q"], env=env), 0)
+        assert done.out == once
+        assert run(["sg-print", "-j", "1"], once, env=env).out == small_text()

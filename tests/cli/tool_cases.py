@@ -1,0 +1,159 @@
+"""Cases of run_cli_tests.py: sg-print, sg-import, sg-log, sg-explain, stepgraph, and what knows a graph file."""
+import json
+import os
+import re
+import shutil
+import time
+
+from support import DATA, ROOT, case, expect, read, run, small_binary, small_text, write, write_small
+
+
+@case
+def print_selects():
+    write("g.sg", small_binary())
+    expect(run(["sg-print", "g.sg", "--node", "mm"]), 0, out=r"# graph rank \*, node %mm\n.*aten.mm.*\n  .*aten.sum")
+    expect(run(["sg-print", "g.sg", "-n", "%sum_1"]), 0, out="aten.sum")
+    expect(run(["sg-print", "g.sg", "--node", "mm_11"]), 4, "did you mean `%mm_1`")
+    expect(run(["sg-print", "g.sg", "--rank", "0"]), 0, out=r"graph rank \*")      # a world of one
+    expect(run(["sg-print", "g.sg", "--rank", "1"]), 4, "holds no rank 1")
+
+
+@case
+def import_lists_and_reports():
+    done = expect(run(["sg-import", "--list", os.path.join(DATA, "rank{r}", "step.json")]), 0, out="title +tiny linear")
+    assert re.search(r"group +dp \[0 1\]", done.text) and "program   rank *: 8 nodes" in done.text
+    report = json.loads(expect(run(["sg-import", "--list", "--json", os.path.join(DATA, "step.json")]), 0).text)
+    assert report["nodes"] == 6 and report["world"] == 1
+    done = expect(run(["sg-import", "--json", os.path.join(DATA, "step.json"), "-o", "o.sg"]), 0)
+    assert json.loads(done.text)["schema"] == "sg-import" and json.loads(done.text)["file"] == "o.sg"
+
+
+@case
+def import_checks_types():
+    source = os.path.join(DATA, "step.json")
+    expect(run(["sg-import", "--check", source]), 0, out="types agree")
+    expect(run(["sg-import", "--check", os.path.join(DATA, "rank{r}", "step.json")]), 0)
+    document = json.loads(read(source))
+    document["nodes"][4]["type"]["stride"] = [2, 1]      # t: not what a transposition gives
+    write("wrong.json", json.dumps(document))
+    expect(run(["sg-import", "--check", "wrong.json"]), 1, out=r"node %t.*recorded .*, inferred f32\[4, 2\] stride \[1, 4\]")
+    report = json.loads(expect(run(["sg-import", "--check", "--json", "wrong.json"]), 1).text)
+    assert report["unexplained"] == 1 and report["disagreements"][0]["result"] == "t"
+    expect(run(["sg-import", "wrong.json"]), 3, "inferred-type")
+
+
+@case
+def one_rank_can_stand_for_all():
+    source = os.path.join(DATA, "rank1", "step.json")
+    expect(run(["sg-import", "--spmd", source, "-o", "s.sg"]), 0, "2 ranks running one program")
+    expect(run(["sg-import", source, "-o", "one.sg"]), 0, "2 ranks in 1 program")
+    expect(run(["sg-print", "one.sg"]), 0, out="graph rank 1\n")
+
+
+@case
+def provenance_of_makers_only():
+    source = read(os.path.join(DATA, "step.json"))
+    import hashlib
+    digest = hashlib.sha256(source).hexdigest()
+    text = expect(run(["sg-import", "-q", "--text"], source), 0).text
+    assert [line for line in text.splitlines() if line.startswith("from ")] == [f"from sg-import 0.1.0 sha256:{digest}"], text
+    again = expect(run(["sg-parse", "--text"], text.encode()), 0).text
+    assert again == text
+
+
+@case
+def file_knows_graphs():
+    if shutil.which("file") is None:
+        print("SKIPPED: file_knows_graphs needs file(1), which this machine lacks")
+        return
+    write_small()
+    magic = os.path.join(ROOT, "schema", "file.magic")
+    expect(run(["file", "-b", "-m", magic, "small.sg"]), 0, out="^Stepgraph training step")
+    assert "Stepgraph" not in run(["file", "-b", "-m", magic, "small.txt"]).text
+
+
+@case
+def umbrella_is_the_tools():
+    write("g.sg", small_binary())
+    for name in ("import", "print", "parse", "check", "stat"):
+        assert expect(run(["stepgraph", "help", name]), 0).out == run([f"sg-{name}", "--help"]).out
+        assert expect(run(["stepgraph", name, "--version"]), 0).out == run([f"sg-{name}", "--version"]).out
+    assert expect(run(["stepgraph", "print", "g.sg"]), 0).out == small_text()
+    expect(run(["stepgraph", "check", "missing"]), 3, "^sg-check: missing")
+    expect(run(["stepgraph", "pritn"]), 2, "did you mean `stepgraph print`")
+    expect(run(["stepgraph", "../bin/sg-print"]), 2, "unknown command")
+    expect(run(["stepgraph", "help", "nope"]), 2, "unknown command")
+    assert "Usage" in expect(run(["stepgraph"]), 2).message + run(["stepgraph"]).text
+
+
+@case
+def a_tool_starts_quickly():
+    write("g.sg", small_binary())
+    best = min(timed(["sg-print", "g.sg"]) for _ in range(10))
+    assert best < 0.2, f"{best * 1000:.0f} ms"      # the figure itself (20 ms, release) is held by tests/bench
+
+
+def timed(command):
+    start = time.perf_counter()
+    run(command)
+    return time.perf_counter() - start
+
+
+# --- sg-log, sg-explain ---
+
+@case
+def log_tells_and_replays():
+    write_small()
+    expect(run("sg-parse -q small.txt -o a.sg && sg-clean -q a.sg -o b.sg && sg-remat -q b.sg --policy full -o c.sg"), 0)
+    done = expect(run(["sg-log", "c.sg"]), 0, out=r"(?s)\n2  sg-clean\n.*\n3  sg-remat --policy full\n.*\n=  this graph\n     is      sha256:")
+    document = json.loads(expect(run(["sg-log", "c.sg", "--json"]), 0).out)
+    assert document["schema"] == "sg-log" and [s["tool"] for s in document["history"]] == ["sg-import", "sg-clean", "sg-remat"], document
+    assert document["digest"] in done.text and document["history"][2]["options"] == {"policy": "full"}
+    import hashlib
+    assert document["digest"] == "sha256:" + hashlib.sha256(read("c.sg")).hexdigest()
+    for earlier, words in (("a.sg", "steps 2 to 3 done again: the same bytes"), ("b.sg", "step 3 done again: the same bytes")):
+        expect(run(["sg-log", "c.sg", earlier, "--replay"]), 0, out=words)
+    expect(run(["sg-log", "c.sg", "c.sg", "--replay"]), 4, "none of those that the history tells of")
+    expect(run(["sg-log", "-", "--replay"], b"sg 1.0 world 1\n\ngraph rank *\n  input %x : f32[4]\n  output %x\n"), 4, "no history")
+    expect(run(["sg-log", "c.sg", "a.sg"]), 2, "one graph")
+    write("replay.sh", expect(run(["sg-log", "c.sg", "--replay"]), 0).out)
+    expect(run(f"sh replay.sh {DATA}/step.json > again.sg && cmp again.sg c.sg"), 0)
+    # Another option in the history than was used: the step that makes another graph is named. A tool that is none is not run.
+    text = run(["sg-print", "c.sg"]).text
+    write("lies.txt", text.replace('{"policy": "full"}', '{"policy": "none"}'))
+    expect(run(["sg-log", "lies.txt", "a.sg", "--replay"]), 1, out="step 3 sg-remat --policy none made another graph")
+    write("rm.txt", text.replace("from sg-clean", "from rm"))
+    expect(run(["sg-log", "rm.txt", "--replay"]), 4, "no tool of ours")
+    expect(run(["sg-log", "rm.txt", "a.sg", "--replay"]), 4, "no pass of this version")
+    write("odd.txt", text.replace('{"policy": "full"}', '{"output": "x"}'))
+    expect(run(["sg-log", "odd.txt", "b.sg", "--replay"]), 4, "no option --output")
+
+
+@case
+def explain_tells_of_nodes():
+    write("g.txt", """sg 1.0 world 2
+group @dp [0 1]
+
+graph rank *
+  symbol u0 data [0, 8]
+  guard u0 <= 8
+  input %n : i64[]
+  param %w : f32[4, 4] "layer.w"
+  forward layer
+  %u = aten._local_scalar_dense(%n) : int u0
+  %r = aten.relu(%w) : f32[4, 4]
+  %e = aten.expand(%r, [%u, 4, 4]) : f32[u0, 4, 4] stride [0, 4, 1]
+  %g = _c10d_functional.all_reduce(%r, "sum", @dp) : f32[4, 4]
+  %d = _c10d_functional.wait_tensor(%g) : f32[4, 4]
+  output %e
+  output %d
+""")
+    expect(run(["sg-explain", "g.txt", "%r"]), 0, out=r"(?s)^node       %r = aten.relu.*from       %w  param : f32\[4, 4\]  layer.w\nused by    %e .*%g .*memory     64 B at offset 0 of the arena.*feeds      %g  all_reduce @dp, 64 B, 1 step away")
+    expect(run(["sg-explain", "g.txt", "e"]), 0, out=r"(?s)symbols    symbol u0 data \[0, 8\], defined by %u\n             guard u0 <= 8")
+    expect(run(["sg-explain", "g.txt", "w"]), 0, out=r'(?s)^input      param %w.*memory     that of an input')
+    document = json.loads(expect(run(["sg-explain", "g.txt", "r", "--json"]), 0).out)
+    assert document["schema"] == "sg-explain" and document["feeds"][0]["name"] == "g" and document["memory"]["bytes"] == 64, document
+    expect(run("sg-remat -q g.txt --policy full | sg-explain - r"), 0)
+    expect(run(["sg-explain", "g.txt", "rr"]), 4, "did you mean")
+    expect(run(["sg-explain", "g.txt"]), 2, "a graph and a node")
+    expect(run(["sg-explain", "g.txt", "r", "--rank", "7"]), 4, "no rank 7")
