@@ -8,7 +8,7 @@ foreach(folder docs examples schema tools/capture tools/python)
   get_filename_component(parent ${folder} DIRECTORY)
   install(DIRECTORY ${CMAKE_SOURCE_DIR}/${folder} DESTINATION share/stepgraph/${parent} USE_SOURCE_PERMISSIONS
           PATTERN "__pycache__" EXCLUDE PATTERN "*.egg-info" EXCLUDE PATTERN "build" EXCLUDE
-          PATTERN "CMakeLists.txt" EXCLUDE PATTERN "compat" EXCLUDE)
+          PATTERN "CMakeLists.txt" EXCLUDE REGEX "/schema/compat$" EXCLUDE)
 endforeach()
 install(FILES ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/CONTRIBUTING.md DESTINATION share/stepgraph)
 install(FILES ${CMAKE_SOURCE_DIR}/README.md DESTINATION share/doc/stepgraph)

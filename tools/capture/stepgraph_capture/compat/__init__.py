@@ -1,0 +1,65 @@
+"""All that is private to PyTorch, or differs between 2.6 and the newest, is called from this folder and nowhere else.
+
+The rest of the package calls it `compat.NAME`; the list below says where each is.
+"""
+
+# flake8: noqa: F401
+from .autograd import (
+    autograd_nodes,
+    backward_within,
+    has_hooks,
+    has_reentrant_checkpoint,
+    leaves,
+    node_sequence_number,
+    sequence_number,
+    version_kept,
+)
+from .collectives import (
+    all_gather,
+    all_reduce,
+    broadcast,
+    forget_group,
+    group_ranks,
+    groups_of_this_rank,
+    launch_all_gather,
+    launch_all_reduce,
+    launch_all_to_all,
+    launch_broadcast,
+    launch_reduce_scatter,
+    name_group,
+    new_group,
+    reduce_scatter,
+    root_mesh,
+    wait,
+)
+from .failures import data_dependent_errors, is_mixed_up, unsupported_errors, wants_numbers
+from .fakes import fake_with_value, fakes_of, is_fake, new_fake_mode, python_twins, real, value_beside, values_in
+from .handles import Handle, Reductions, can_box_work, unboxed_group
+from .masks import is_block_mask, split_block_mask
+from .nodes import bound_symbols, is_answered, is_collective, is_exchange, is_launch, is_random, results
+from .sizes import (
+    Dimension,
+    SymbolFacts,
+    bounds,
+    expression,
+    fake_with_symbols,
+    guards,
+    hint,
+    is_of_data,
+    settled,
+    settled_at,
+    symbol_facts,
+)
+from .tracing import (
+    casts_keep_strides,
+    eager_everywhere,
+    observe_nodes,
+    torch_annotations,
+    trace,
+    with_eager_checkpoints,
+    without_batch_limits,
+    without_notices,
+    without_onednn,
+)
+from .training import as_compiled, casts_in_forward, memory_of, swapped, without_scalers
+from .wrappers import fsdp_groups, fsdp_hooks_at_rest, fsdp_methods, fsdp_units, syncs_buffers, unknown_wrapper

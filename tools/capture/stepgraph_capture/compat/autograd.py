@@ -1,0 +1,80 @@
+"""Autograd's nodes, hooks, backward passes and version counters."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any, Callable, Iterator, Sequence, Set
+
+import torch
+from torch import Tensor
+
+
+def sequence_number() -> int:
+    """The number of the last autograd node made: that of the op which is being traced."""
+    return torch.autograd._get_sequence_nr() - 1
+
+
+def has_hooks(tensor: Tensor) -> bool:
+    """Does register_hook() or register_post_accumulate_grad_hook() look at its gradient?"""
+    return bool(tensor._backward_hooks) or bool(getattr(tensor, "_post_accumulate_grad_hooks", None))
+
+
+def node_sequence_number(node: Any) -> int:
+    return node._sequence_nr()
+
+
+@contextmanager
+def backward_within(around: Callable[[Sequence[Any]], Any]) -> Iterator[None]:
+    """Within it each backward() that the user's code calls, and each grad() of no further derivative, runs within
+    `around` of what it starts from."""
+    original = torch.autograd._engine_run_backward
+
+    def run(roots: Sequence[Any], grads: Any, retain_graph: bool, create_graph: bool, *args: Any, **kwargs: Any) -> Any:
+        with nullcontext() if create_graph else around(roots):
+            return original(roots, grads, retain_graph, create_graph, *args, **kwargs)
+
+    torch.autograd._engine_run_backward = run
+    try:
+        yield
+    finally:
+        torch.autograd._engine_run_backward = original
+
+
+def autograd_nodes(*roots: Any) -> Iterator[Any]:
+    """The nodes that these lead to, each once; leaves, which run nothing, are none of them."""
+    seen, waiting = set(), list(roots)
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen or hasattr(node, "variable"):
+            continue
+        seen.add(node)
+        yield node
+        waiting += [following for following, _ in node.next_functions]
+
+
+def leaves(root: Any) -> Iterator[Tensor]:
+    """The tensors whose gradients a backward from `root` makes, each once."""
+    seen: Set[int] = set()
+    for node in autograd_nodes(root):
+        for following, _ in node.next_functions:
+            leaf = getattr(following, "variable", None)
+            if leaf is not None and id(leaf) not in seen:
+                seen.add(id(leaf))
+                yield leaf
+
+
+def has_reentrant_checkpoint(loss: Tensor) -> bool:
+    """Has a part of the model been run by checkpoint(use_reentrant=True)?"""
+    from torch.utils.checkpoint import CheckpointFunction
+
+    kind = getattr(CheckpointFunction, "_backward_cls", None)
+    return kind is not None and any(isinstance(node, kind) for node in autograd_nodes(loss.grad_fn))
+
+
+@contextmanager
+def version_kept(tensors: Sequence[Tensor]) -> Iterator[None]:
+    """Within it, what is written autograd does not hold against those who saved these tensors."""
+    with ExitStack() as each:
+        for tensor in tensors:  # several at once only since 2.7
+            each.enter_context(torch.autograd._unsafe_preserve_version_counter(tensor))
+        yield

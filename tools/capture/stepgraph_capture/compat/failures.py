@@ -1,0 +1,33 @@
+"""Failures of the tracer that have a cause in the user's code."""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+import torch
+from torch.fx.experimental import symbolic_shapes
+
+
+def data_dependent_errors() -> Tuple[type, ...]:
+    from torch._subclasses import fake_tensor
+
+    names = ("DataDependentOutputException", "DynamicOutputShapeException")
+    errors = [getattr(fake_tensor, name) for name in names if hasattr(fake_tensor, name)]
+    return tuple(errors) + (symbolic_shapes.GuardOnDataDependentSymNode,)
+
+
+def is_mixed_up(error: BaseException) -> bool:
+    """Does PyTorch hold a fake tensor for one on "meta"? Below vmap and derivatives of both modes autograd does."""
+    words = "two devices, meta and ", "two different devices meta, "  # by version
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in words)
+
+
+def wants_numbers(error: BaseException) -> bool:
+    """Did C++ refuse a symbol where it takes plain sizes only?"""
+    return isinstance(error, RuntimeError) and "SymInt" in str(error)
+
+
+def unsupported_errors() -> Tuple[type, ...]:
+    from torch._subclasses import fake_tensor
+
+    return (fake_tensor.UnsupportedOperatorException, NotImplementedError)

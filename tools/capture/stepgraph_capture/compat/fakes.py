@@ -1,0 +1,142 @@
+"""Fake tensors: the mode that makes them, what it gets wrong, and the real tensors beside them."""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator, Optional
+
+import torch
+from torch import Tensor
+from torch.fx.experimental import symbolic_shapes
+
+
+def new_fake_mode(allow_real_inputs: bool, here: Callable[[], Any], with_values: bool = False) -> Any:
+    """A mode whose tensors have no memory; sizes may be symbols, also of data.
+
+    here: what is being traced, asked when a symbol is found to be another or a number: `settled_at`.
+    with_values: real tensors go beside the fake ones, and answer what Python asks of them.
+    """
+    from torch._functorch import config
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    class Mode(FakeTensorMode):
+        def _maybe_infer_fake(self, func: Any, path: Any, fake: Any, real: Any) -> Any:
+            if real is not None and not _same_sizes(fake, real):
+                return super()._maybe_infer_fake(func, path, fake, real)
+            # PyTorch compares all the same: a gradient that is not asked for, a view of what lies otherwise in memory.
+            same, returns = (fake if real is not None else None), FakeTensorMode._maybe_infer_fake
+            if same is not None and same.dtype != real.dtype:  # statistics of norms under autocast
+                with self:
+                    same = torch.empty_strided(fake.shape, fake.stride(), dtype=real.dtype, device=fake.device)
+            is_pair = "tuple" in str(inspect.signature(returns).return_annotation).lower()
+            return (same, same is None) if is_pair else same
+
+    class Sizes(symbolic_shapes.ShapeEnv):
+        def _set_replacement(self, a: Any, tgt: Any, *more: Any) -> None:
+            vars(self).setdefault("settled_here", {}).setdefault(a, (tgt, here()))
+            super()._set_replacement(a, tgt, *more)
+
+    shape_env = Sizes(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
+    with config.patch(fake_tensor_propagate_real_tensors=with_values):
+        return (Mode if with_values else FakeTensorMode)(shape_env=shape_env, allow_non_fake_inputs=allow_real_inputs)
+
+
+def _same_sizes(fake: Any, real: Any) -> bool:
+    """Of the same sizes, by the example's numbers. PyTorch asks symbols for theirs, and settles them: an offset that is
+    one (a column of nonzero()), all sizes of what it takes for a mistake."""
+    if not isinstance(fake, Tensor) or not isinstance(real, Tensor):
+        return False
+    known = [_example(size) for size in (*fake.shape, fake.storage_offset())]
+    return None not in known and tuple(known[:-1]) == tuple(real.shape)
+
+
+@contextmanager
+def fakes_of(functions: Dict[Any, Callable[..., Any]]) -> Iterator[None]:
+    """Within it, fake tensors answer these ops by these functions, where PyTorch refuses or has it wrong."""
+    from torch._subclasses import fake_impls
+
+    def implementation(function: Callable[..., Any]) -> Callable[..., Any]:
+        def answer(fake_mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+            with fake_mode:
+                return function(*args, **kwargs)
+
+        return answer
+
+    table = fake_impls.op_implementations_dict
+    before = {op: table[op] for op in functions if op in table}
+    table.update({op: implementation(function) for op, function in functions.items()})
+    try:
+        yield
+    finally:
+        for op in functions:
+            table.pop(op, None)
+        table.update(before)
+
+
+@contextmanager
+def python_twins(functions: Dict[Any, Callable[..., Any]]) -> Iterator[None]:
+    """Within it, these functions stand for composite ops of C++, where tracing asks Python first: with symbols."""
+    key = torch._C.DispatchKey.CompositeImplicitAutograd  # type: ignore[attr-defined]
+    functions = {op: function for op, function in functions.items() if key not in op.py_kernels}
+    for op, function in functions.items():
+        op.py_impl(key)(function)
+    try:
+        yield
+    finally:
+        for op in functions:
+            del op.py_kernels[key]
+            op._dispatch_cache.clear()
+
+
+def real(make: Callable[[], Any]) -> Any:
+    """What `make` gives outside of all modes: a tensor with memory, which C++ may read."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        return make()
+
+
+def value_beside(fake: Tensor) -> Tensor:
+    """The real tensor of a fake one, where a mode with values made it."""
+    return fake.real_tensor  # type: ignore[attr-defined]
+
+
+def values_in(arguments: Any) -> Any:
+    """The same arguments with the real tensors of fake ones, and numbers for symbols."""
+    from torch.utils import _pytree as pytree
+
+    found = pytree.tree_map_only(torch.Tensor, lambda t: value_beside(t) if is_fake(t) else t, arguments)
+    return pytree.tree_map_only((torch.SymInt, torch.SymFloat, torch.SymBool), _number, found)
+
+
+def _number(symbolic: Any) -> Any:
+    """The example's, by what the tracing knows of symbols: to ask the number itself leaves a guard that it is that."""
+    return symbolic.node.pytype(_with_examples(symbolic))
+
+
+def _example(size: Any) -> Optional[int]:
+    """The size in the example; None where it has a symbol that nobody knows yet."""
+    if isinstance(size, int):
+        return size
+    expr = _with_examples(size)
+    return None if expr.free_symbols else int(expr)
+
+
+def _with_examples(symbolic: Any) -> Any:
+    node = symbolic.node
+    names = ("var_to_val", "backed_var_to_val", "unbacked_var_to_val", "real_tensor_prop_unbacked_vals")
+    known = [vars(node.shape_env).get(name, {}) for name in names]  # by PyTorch's version
+    values = {s: numbers[s] for numbers in known for s in node.expr.free_symbols if s in numbers}
+    return node.expr.xreplace(values)
+
+
+def fake_with_value(fake_mode: Any, tensor: Tensor) -> Tensor:
+    """A fake twin that keeps the tensor beside it, and writes to it where the step does."""
+    return fake_mode.from_tensor(tensor, static_shapes=True)
+
+
+def is_fake(tensor: Tensor) -> bool:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return isinstance(tensor, FakeTensor)

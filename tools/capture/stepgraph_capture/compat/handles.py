@@ -1,0 +1,84 @@
+"""Collectives of torch.distributed that work through handles: of their work, group and reduction."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any, Callable, Iterator, Optional
+
+import torch
+
+
+def can_box_work() -> bool:
+    """Can a collective be answered with a handle that was made here? Not in torch 2.6."""
+    return hasattr(torch.distributed.ProcessGroup, "unbox") and hasattr(torch._C._distributed_c10d, "FakeWork")
+
+
+if torch.distributed.is_available():
+
+    class Handle(torch._C._distributed_c10d.Work):
+        """What an asynchronous call gives: `finish` is done once, at the first wait, or where it is asked for more."""
+
+        def __init__(self, finish: Callable[[], None]) -> None:
+            super().__init__()
+            self._finish: Optional[Callable[[], None]] = finish
+
+        def wait(self, timeout: Any = None) -> bool:
+            finish, self._finish = self._finish, None
+            if finish is not None:
+                finish()
+            return True
+
+        synchronize = block_current_stream = is_completed = is_success = wait
+
+        def exception(self) -> None:
+            return None
+
+        def get_future(self) -> Any:
+            self.wait()
+            future: Any = torch.futures.Future()
+            future.set_result(None)
+            return future
+
+
+def unboxed_group(handle: Any) -> Any:
+    return torch.distributed.ProcessGroup.unbox(handle)
+
+
+class Reductions:
+    """How a collective reduces, by the handle that its op is given. torch 2.11 has no way to read one: there it is what
+    the call's options say, which torch.distributed makes right before."""
+
+    def __init__(self) -> None:
+        self._options: Any = None
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Within it, options that torch.distributed makes are known."""
+        from torch.distributed import distributed_c10d
+
+        kinds = {name: kind for name, kind in vars(distributed_c10d).items() if name in _OPTIONS_OF_REDUCTIONS}
+        for name, kind in kinds.items():
+            setattr(distributed_c10d, name, lambda kind=kind: self._note(kind()))
+        try:
+            yield
+        finally:
+            for name, kind in kinds.items():
+                setattr(distributed_c10d, name, kind)
+
+    def _note(self, options: Any) -> Any:
+        self._options = options
+        return options
+
+    def name(self, handle: Any) -> Optional[str]:
+        """As functional collectives call it; None of one that they lack."""
+        from torch.distributed._functional_collectives import REDUCE_OP_TO_STR
+
+        unbox = getattr(torch.distributed.ReduceOp, "unbox", None)
+        options, self._options = self._options, None  # of one call: the next may have made its own elsewhere
+        if unbox is None and options is None:
+            return None
+        kind = (unbox(handle) if unbox is not None else options.reduceOp).op
+        return next((name for op, name in REDUCE_OP_TO_STR.items() if op == kind), None)
+
+
+_OPTIONS_OF_REDUCTIONS = {"AllreduceOptions", "AllreduceCoalescedOptions", "ReduceOptions", "ReduceScatterOptions"}

@@ -1,0 +1,36 @@
+"""The block masks of flex attention."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Callable, List, Sequence
+
+import torch
+from torch import Tensor
+
+
+def is_block_mask(value: Any) -> bool:
+    from torch.nn.attention.flex_attention import BlockMask
+
+    return isinstance(value, BlockMask)
+
+
+def split_block_mask(mask: Any, sizes: Sequence[int]) -> List[Any]:
+    """Masks for consecutive parts of the batch; each part's mask function is asked about its entries in the whole."""
+    parts, start = [], 0
+    for size in sizes:
+        part = copy.copy(mask)
+        for name, value in vars(mask).items():
+            if isinstance(value, Tensor) and value.dim() >= 2 and value.shape[0] != 1:  # of one entry: of all
+                setattr(part, name, value.narrow(0, start, size).contiguous())
+        part.mask_mod = _moved(mask.mask_mod, start)
+        parts.append(part)
+        start += size
+    return parts
+
+
+def _moved(mask_mod: Callable[..., Tensor], start: int) -> Callable[..., Tensor]:
+    def moved(b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Tensor:
+        return mask_mod(b + start, h, q_idx, kv_idx)
+
+    return moved if start else mask_mod

@@ -1,0 +1,109 @@
+"""Sizes that are symbols: how they may vary, what is known of them, what they were taken for."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+from torch import Tensor, fx
+from torch.fx.experimental import symbolic_shapes
+
+
+class Dimension:
+    """How one dimension of an input may vary: the lowest and highest size, None where open."""
+
+    def __init__(self, low: Optional[int], high: Optional[int]) -> None:
+        self.low, self.high = low, high
+
+
+def fake_with_symbols(fake_mode: Any, tensor: Tensor, name: str, dimensions: Dict[int, Dimension]) -> Tensor:
+    """A fake twin of `tensor` with a symbol for each of `dimensions`."""
+    from torch._dynamo.source import ConstantSource
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+    sizes, constraints = [], []
+    for axis in range(tensor.dim()):
+        dimension = dimensions.get(axis)
+        sizes.append(symbolic_shapes.DimDynamic.DYNAMIC if dimension else symbolic_shapes.DimDynamic.STATIC)
+        if dimension is None:
+            constraints.append(None)
+            continue
+        low = dimension.low if dimension.low is not None else 2
+        high = dimension.high if dimension.high is not None else symbolic_shapes.int_oo
+        constraints.append(symbolic_shapes.StrictMinMaxConstraint(vr=ValueRanges(low, high), warn_only=False))
+    context = symbolic_shapes.StatelessSymbolicContext(dynamic_sizes=sizes, constraint_sizes=constraints)
+    return fake_mode.from_tensor(tensor, source=ConstantSource(name), symbolic_context=context)
+
+
+class SymbolFacts:
+    """What PyTorch knows of one symbol."""
+
+    def __init__(self, low: Any, high: Any, hint: Any, source: Optional[str]) -> None:
+        self.low, self.high, self.hint, self.source = low, high, hint, source
+
+
+def symbol_facts(shape_env: Any, symbol: Any) -> SymbolFacts:
+    values = getattr(shape_env, "backed_var_to_val", None)
+    if values is None:
+        values = shape_env.var_to_val  # its name until 2.9
+    bounds = shape_env.var_to_range.get(symbol)
+    sources = shape_env.var_to_sources.get(symbol) or []
+    return SymbolFacts(
+        bounds.lower if bounds else None,
+        bounds.upper if bounds else None,
+        values.get(symbol),
+        sources[0].name if sources and isinstance(sources[0].name, str) else sources[0].name() if sources else None,
+    )
+
+
+def guards(shape_env: Any) -> List[Any]:
+    """What tracing took for granted about sizes, as sympy expressions: guards, then checks left for the run."""
+    found = [guard.expr for guard in shape_env.guards]
+    for checks in shape_env.deferred_runtime_asserts.values():
+        found += [check.expr for check in checks]
+    return [shape_env.replace(expr) for expr in found]
+
+
+def bounds(shape_env: Any, expr: Any) -> Tuple[Optional[int], Optional[int]]:
+    """The least and the greatest that a whole number can be, None where open."""
+    found = shape_env.bound_sympy(expr)
+    low, high = (
+        int(end) if getattr(end, "is_Integer", False) and abs(int(end)) < 2**62 else None
+        for end in (found.lower, found.upper)
+    )
+    return low, high
+
+
+def settled(shape_env: Any, graph: fx.Graph) -> Dict[Any, int]:
+    """Symbols of this graph's data that tracing took for numbers, as the values beside it said."""
+    import sympy
+
+    bound = {symbol for node in graph.nodes for symbol in (node.meta.get("unbacked_bindings") or {})}
+    numbers = {symbol: shape_env.replace(symbol) for symbol in bound}
+    return {symbol: int(number) for symbol, number in numbers.items() if isinstance(number, sympy.Integer)}
+
+
+def expression(value: Any) -> Any:
+    """The sympy expression of a symbolic number."""
+    return value.node.expr
+
+
+def settled_at(size: Any) -> Any:
+    """What was being traced when a size that was a symbol became a number; None where nobody knows."""
+    if isinstance(size, int):
+        return None
+    known = vars(size.node.shape_env).get("settled_here", {})
+    symbol, found = size.node._expr, None
+    while symbol in known:
+        symbol, found = known[symbol]
+    return found if symbol.is_Integer else None
+
+
+def is_of_data(value: Any) -> bool:
+    """Does the symbolic number depend on what tensors hold?"""
+    return bool(symbolic_shapes.free_unbacked_symbols(value))
+
+
+def hint(size: Any) -> int:
+    """The size of the example, whatever symbol it has."""
+    return size if isinstance(size, int) else int(size.node.hint)

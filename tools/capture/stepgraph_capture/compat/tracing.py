@@ -1,0 +1,164 @@
+"""The tracer, and what PyTorch is told for its time."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager, nullcontext
+from typing import Any, Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor, fx
+from torch.fx.experimental import proxy_tensor
+
+from .. import flex, release
+from .sizes import is_of_data
+
+_RELEASE = release.of(torch.__version__)
+
+
+def trace(function: Callable[..., Any], arguments: Sequence[Tensor], fake_mode: Any, symbolic: bool) -> fx.GraphModule:
+    """The ATen calls that `function` makes below autograd, as one graph. In-place ops stay as they are."""
+    from torch._dispatch.python import enable_python_dispatcher
+
+    tracer = proxy_tensor.make_fx(function, tracing_mode="real", _allow_non_fake_inputs=True)
+    # Some ops that are made of others are so in C++, for plain sizes; their twins in Python know symbols.
+    from torch._functorch import config
+
+    asks_python = symbolic or _RELEASE == (2, 8)  # whose C++ takes no index of a size that the data decides
+    with fake_mode, eager_everywhere(), without_onednn(), casts_keep_strides(), (
+        enable_python_dispatcher() if asks_python else nullcontext()
+    ):
+        # Where real tensors are beside the fake ones.
+        with config.patch(generate_fake_kernels_from_real_mismatches=True):
+            return tracer(*arguments)
+
+
+@contextmanager
+def without_onednn() -> Iterator[None]:
+    """Recurrent layers that the CPU's library would run whole are made of plain ops without it."""
+    before = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(before)
+
+
+@contextmanager
+def casts_keep_strides() -> Iterator[None]:
+    """Of narrow floats PyTorch computes a result's strides in Python, from operands that it has made wide. By that an
+    expanded one is written out, and the result lies otherwise than an eager op lays it."""
+    from torch._prims_common import wrappers
+
+    convert = wrappers._maybe_convert_to_dtype
+
+    def keeping(a: Any, dtype: torch.dtype) -> Any:
+        if not isinstance(a, Tensor) or a.dtype == dtype:
+            return convert(a, dtype)
+        once = a
+        for axis, (size, stride) in enumerate(zip(a.shape, a.stride())):
+            if isinstance(stride, int) and stride == 0 and not is_of_data(size) and size != 0:
+                once = once.narrow(axis, 0, 1)
+        return convert(a, dtype) if once is a else convert(once, dtype).expand(a.shape)
+
+    wrappers._maybe_convert_to_dtype = keeping
+    try:
+        yield
+    finally:
+        wrappers._maybe_convert_to_dtype = convert
+
+
+@contextmanager
+def eager_everywhere() -> Iterator[None]:
+    """torch.compile'd parts run as plain Python, and backward on this thread: modes are per thread."""
+    from torch._dynamo import config
+
+    with torch.compiler.set_stance("force_eager"), config.patch(
+        error_on_nested_fx_trace=False
+    ), torch.autograd.set_multithreading_enabled(False), _conditions_as_python(), flex.with_operands():
+        yield
+
+
+@contextmanager
+def _conditions_as_python() -> Iterator[None]:
+    """torch.cond is the `if` that it means. Uncompiled it gives no gradient to what its branches close over."""
+    from torch._higher_order_ops.cond import CondOp
+
+    def call(self: Any, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+        return (true_fn if pred else false_fn)(*operands)
+
+    original = CondOp.__call__
+    CondOp.__call__ = call
+    try:
+        yield
+    finally:
+        CondOp.__call__ = original
+
+
+@contextmanager
+def observe_nodes(callback: Callable[[fx.Node], None]) -> Iterator[None]:
+    """Calls `callback` with each FX node at its birth: the only moment when its module and line are on the stack."""
+    original = fx.Graph.create_node
+
+    def create_node(self: fx.Graph, *args: Any, **kwargs: Any) -> fx.Node:
+        node = original(self, *args, **kwargs)
+        callback(node)
+        return node
+
+    fx.Graph.create_node = create_node  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        fx.Graph.create_node = original  # type: ignore[method-assign]
+
+
+@contextmanager
+def torch_annotations() -> Iterator[None]:
+    """Lets torch.fx.traceback.annotate(), where this PyTorch has it, reach Node.meta['custom']."""
+    from torch.fx import traceback
+
+    with traceback.preserve_node_meta() if hasattr(traceback, "annotate") else nullcontext():
+        yield
+
+
+@contextmanager
+def without_batch_limits() -> Iterator[None]:
+    """A convolution asks whether NNPACK suits it, which it does below a batch of 16: a guard on a choice of kernels
+    that is not in the graph."""
+    with torch.backends.nnpack.flags(enabled=False):
+        yield
+
+
+@contextmanager
+def with_eager_checkpoints() -> Iterator[None]:
+    """Within a tracer, selective checkpoints (`create_selective_checkpoint_contexts`) keep every result for a compiler
+    to choose from, and fail where an op in place has written to one; so they compute again what they do in eager mode."""
+    from torch.utils import checkpoint
+
+    before = checkpoint._is_compiling
+    checkpoint._is_compiling = lambda *_: False
+    try:
+        yield
+    finally:
+        checkpoint._is_compiling = before
+
+
+_UNHEARD = {
+    "torch.fx.experimental.symbolic_shapes": logging.ERROR,  # each answer of real tensors beside fake ones: a guard
+    "torch.fx.experimental.recording": logging.CRITICAL,  # each question that fake tensors cannot answer
+    "torch._subclasses.fake_tensor": logging.CRITICAL,  # each op that fails, with a traceback, before it raises
+}
+
+
+@contextmanager
+def without_notices() -> Iterator[None]:
+    """What PyTorch logs meanwhile is in the capture, or in the one line of an error."""
+    loggers = {logging.getLogger(name): level for name, level in _UNHEARD.items()}
+    before = {logger: logger.level for logger in loggers}
+    for logger, level in loggers.items():
+        logger.setLevel(level)
+    try:
+        yield
+    finally:
+        for logger, level in before.items():
+            logger.setLevel(level)

@@ -1,0 +1,76 @@
+"""Modules, optimizers and scalers, as a step uses them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator
+
+import torch
+from torch import Tensor, nn
+
+
+def swapped(module: nn.Module, tensors: Dict[str, Tensor]) -> Any:
+    """A context in which `tensors` are the module's parameters and buffers, tied ones included.
+
+    At its end `tensors` holds what the module has under these names then: another object where it was assigned anew.
+    """
+    from torch.nn.utils import stateless
+
+    return stateless._reparametrize_module(module, tensors, tie_weights=True, strict=False)
+
+
+@contextmanager
+def casts_in_forward() -> Iterator[None]:
+    """Within it, a module that casts itself (`self.router.to(dtype)`) gets other tensors under its names: what PyTorch
+    does, to exchange the memory of parameters, cannot be done to those that stand for them. Gradients go by the cast,
+    also where a reentrant checkpoint runs forward without autograd: when it runs again the module has been cast."""
+    original = nn.Module._apply
+
+    def apply(self: nn.Module, function: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
+        for child in self.children() if recurse else ():
+            child._apply(function)
+        for tensors in (self._parameters, self._buffers):
+            for name, tensor in tensors.items():
+                if tensor is not None:
+                    with torch.enable_grad():
+                        tensors[name] = function(tensor)  # type: ignore[assignment]
+        return self
+
+    nn.Module._apply = apply  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        nn.Module._apply = original  # type: ignore[method-assign]
+
+
+def memory_of(tensor: Tensor) -> int:
+    """Equal for tensors that share memory, also on "meta", where there is none to have an address."""
+    return tensor.untyped_storage()._cdata
+
+
+@contextmanager
+def as_compiled() -> Iterator[None]:
+    """Within it PyTorch's optimizers take every device for one that their capturable form runs on."""
+    original = torch.compiler.is_compiling
+    torch.compiler.is_compiling = lambda: True  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.compiler.is_compiling = original  # type: ignore[assignment]
+
+
+@contextmanager
+def without_scalers(refuse: Callable[[], None]) -> Iterator[None]:
+    """Within it, who scales a loss by torch.amp.GradScaler is refused."""
+    original = torch.amp.GradScaler.scale
+
+    def scale(self: Any, outputs: Any) -> Any:
+        if self.is_enabled():
+            refuse()
+        return original(self, outputs)
+
+    torch.amp.GradScaler.scale = scale  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.amp.GradScaler.scale = original  # type: ignore[method-assign]

@@ -1,0 +1,187 @@
+"""Data parallel wrappers: DistributedDataParallel, fully_shard, and those that are refused."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+
+import torch
+from torch import nn
+
+from .. import release
+from ..errors import CaptureError
+
+_RELEASE = release.of(torch.__version__)
+
+
+def syncs_buffers(parallel: Any) -> bool:
+    """Does this DistributedDataParallel broadcast buffers before its forward?"""
+    newer = getattr(parallel, "forward_sync_buffers", None)
+    return bool(parallel.broadcast_buffers if newer is None else newer)
+
+
+def unknown_wrapper(module: nn.Module) -> Optional[str]:
+    """The name of a data parallel wrapper other than DistributedDataParallel and fully_shard."""
+    try:
+        from torch.distributed._composable.contract import _get_registry
+        from torch.distributed.fsdp import FullyShardedDataParallel
+    except ImportError:  # a PyTorch without distributed
+        return None
+    if isinstance(module, FullyShardedDataParallel):
+        return "FSDP1 (FullyShardedDataParallel)"
+    return "replicate" if "replicate" in (_get_registry(module) or {}) else None
+
+
+def fsdp_groups(model: nn.Module) -> List[Tuple[nn.Module, Any]]:
+    """PyTorch's own objects for what fully_shard manages, each with its first module."""
+    found: Dict[int, Tuple[nn.Module, Any]] = {}
+    for module in model.modules():
+        state = _fsdp_state(module)
+        for group in _groups_of(state) if state is not None else ():
+            found.setdefault(id(group), (module, group))
+    return list(found.values())
+
+
+def _groups_of(state: Any) -> List[Any]:
+    groups = getattr(state, "_fsdp_param_groups", None)
+    if groups is not None:
+        return groups
+    return [state._fsdp_param_group] if state._fsdp_param_group else []  # one at most, until 2.9
+
+
+def _fsdp_state(module: nn.Module) -> Any:
+    try:
+        from torch.distributed.fsdp._fully_shard._fsdp_state import _get_module_fsdp_state
+    except ImportError:  # a PyTorch without distributed
+        return None
+    return _get_module_fsdp_state(module)
+
+
+def fsdp_units(model: nn.Module) -> List[Any]:
+    """What each call of fully_shard in this model manages, in the words of shards.py."""
+    from ..shards import Settings, Shard, Unit
+
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    states: Dict[int, Any] = {}
+    for module in model.modules():
+        state = _fsdp_state(module)
+        if state is not None:
+            states.setdefault(id(state), state)
+    units = []
+    for state in states.values():
+        policy = state._mp_policy
+        shards = [
+            _shard_of(param, names, group, policy, Shard, Settings(group))
+            for group in _groups_of(state)
+            for param in group.fsdp_params
+        ]
+        input_dtype = policy.param_dtype if policy.cast_forward_inputs else None
+        units.append(Unit(tuple(state._modules), shards, input_dtype, policy.output_dtype, _stays(state, states.values())))
+    return units
+
+
+def _stays(state: Any, all_of_them: Iterable[Any]) -> bool:
+    """Are its parameters whole between forward and backward? Those of the outermost are, unless told otherwise."""
+    others = [inner for one in all_of_them if one is not state for top in one._modules for inner in top.modules()]
+    is_outermost = not any(module is other for module in state._modules for other in others)
+    if is_outermost and getattr(state, "_auto_reshard_after_forward", True):
+        return True
+    return all(group.post_forward_mesh_info is None for group in _groups_of(state))
+
+
+def _shard_of(param: Any, names: Dict[int, str], group: Any, policy: Any, make: Any, settings: Any) -> Any:
+    info, sharded = param._module_info, param.sharded_param
+    if id(sharded) not in names:
+        raise CaptureError("a fully_shard module has its parameters gathered: call reshard() on it before capturing")
+    mesh_info = param.mesh_info
+    replicas = getattr(mesh_info, "replicate_process_group", None)
+    copies = mesh_info.shard_process_group.size() * (replicas.size() if replicas is not None else 1)
+    factor = getattr(group, "gradient_divide_factor", None) or getattr(group, "reduce_scatter_divide_factor", None)
+    spec = getattr(param, "_unsharded_dtensor_spec", None) or getattr(param, "_tp_spec", None)
+    reduce_dtype = policy.reduce_dtype
+    if reduce_dtype is None and _RELEASE >= (2, 15):
+        reduce_dtype = sharded.dtype  # as documented for MixedPrecisionPolicy; param_dtype before
+    return make(
+        fqn=names[id(sharded)],
+        places=[(info.module, info.param_name), *zip(info.shared_modules, info.shared_param_names)],
+        size=param._orig_size,
+        dim=param.fsdp_placement.dim,
+        shards=mesh_info.shard_process_group,
+        replicas=replicas,
+        param_dtype=policy.param_dtype,
+        reduce_dtype=reduce_dtype,
+        divisor=float(factor or copies),
+        settings=settings,
+        layout=(
+            (spec.mesh, spec.placements, spec.tensor_meta.shape, spec.tensor_meta.stride) if param.is_dtensor else None
+        ),
+    )
+
+
+def fsdp_methods(module: nn.Module) -> List[Tuple[str, Callable[..., Any]]]:
+    """Of a fully_shard module the methods of register_fsdp_forward_method, as they were before."""
+    found = []
+    for name, value in vars(module).items():
+        plain = value
+        while _is_fsdp_method(plain):
+            plain = plain.__wrapped__
+        if plain is not value:
+            found.append((name, plain))
+    return found
+
+
+def _is_fsdp_method(value: Any) -> bool:
+    code = getattr(value, "__code__", None)
+    return code is not None and code.co_name == "wrapped_method" and "_fully_shard" in code.co_filename
+
+
+@contextmanager
+def fsdp_hooks_at_rest(model: nn.Module, finalize: Callable[[], None]) -> Iterator[None]:
+    """Takes the hooks of fully_shard off the modules for a while. Of its methods those that a hook would call do nothing
+    then, and what ends a backward by hand is `finalize`."""
+    taken: List[Tuple[Any, Any]] = []
+    for module in model.modules():
+        if _fsdp_state(module) is None:
+            continue
+        for hooks in (module._forward_pre_hooks, module._forward_hooks):
+            taken.append((hooks, hooks.copy()))
+            for key, hook in list(hooks.items()):
+                if "_fully_shard" in (getattr(hook, "__module__", None) or ""):
+                    del hooks[key]
+    try:
+        with _fsdp_methods_at_rest(finalize) if taken else nullcontext():
+            yield
+    finally:
+        for hooks, all_of_them in taken:
+            hooks.clear()
+            hooks.update(all_of_them)
+
+
+class _Done:
+    """What an asynchronous call of fully_shard gives, with nothing to wait for."""
+
+    def wait(self) -> None:
+        pass
+
+
+@contextmanager
+def _fsdp_methods_at_rest(finalize: Callable[[], None]) -> Iterator[None]:
+    from torch.distributed.fsdp import FSDPModule
+
+    def rest(self: Any, *_: Any, **__: Any) -> _Done:
+        return _Done()
+
+    def finalize_backward(self: Any, *_: Any, **__: Any) -> _Done:
+        finalize()
+        return _Done()
+
+    ours = {"unshard": rest, "reshard": rest, "set_manual_backward_finalization": rest}
+    ours["finalize_backward"] = finalize_backward
+    before = {name: getattr(FSDPModule, name) for name in ours if hasattr(FSDPModule, name)}
+    try:
+        for name in before:
+            setattr(FSDPModule, name, ours[name])
+        yield
+    finally:
+        for name, method in before.items():
+            setattr(FSDPModule, name, method)
