@@ -1,0 +1,138 @@
+"""Cases of run_recipes.py: assertions, runs, goldens and locks that graphs are held against; bisection."""
+import json
+import os
+import sys
+
+from support import GRAPH, RECIPE, case, expect, given, read, sg, states, write
+
+
+@case
+def assertions_and_runs():
+    write("g.txt", GRAPH)
+    write("r.yaml", """inputs: {g: g.txt}
+stages:
+  - clean
+    """.rstrip() + """
+  - clean:
+    name: again
+    assert: [nodes < 3, peak <= 1MiB, op=aten.relu == 1, no op=aten.mm, step_time < 1s, collectives == 0]
+    run: [{init: 'seed:1', bitwise_to: g}, {init: 'seed:2', bitwise_to: clean}]
+""")
+    done = expect(sg("sg-recipe", "run", "r.yaml"), 1, r"r.yaml:6:14: error: again: nodes < 3: it is 3 \[assert\]")
+    assert "no op=aten.mm: it is 1" in done.message and done.message.count("[assert]") == 2 and "[run]" not in done.message, done.message
+    write("changed.txt", GRAPH.replace("relu(%a)\n    %b2", "tanh(%a)\n    %b2"))
+    write("s.yaml", "inputs: {g: g.txt, other: changed.txt}\nstages:\n  - clean:\n    from: other\n    run: {init: 'seed:1', bitwise_to: g}\n")
+    expect(sg("sg-recipe", "run", "s.yaml"), 1,
+           r"s.yaml:5:10: error: clean: the results differ from the reference's \(exit 1\)")
+    write("n.txt", "sg 1.0\ngraph rank *\n  input %x : f32[4]\n  %a = aten.mul.Tensor(%x, nan)\n  %b = aten.neg(%a)\n  output %b\n")
+    write("n.yaml", "inputs: {g: n.txt}\nstages:\n  - clean:\n    run: {init: 'seed:1', bitwise_to: g}\n")
+    expect(sg("sg-recipe", "run", "n.yaml"), 1, r"n.yaml:4:10: error: clean: a comparison of nothing but NaN shows nothing")
+
+
+@case
+def assertions_mean_what_they_say():
+    write("g.txt", GRAPH)
+    for bad, said in (("op= <= 4", "`op=` names an op"), ("no op=", "`no op=` names an op"),
+                      ("exposed_comm < 5", "units here are %"),
+                      ("step_time < 70GiB", "units here are us, ms, s"), ("peak < inf", "is no number"),
+                      ("nodes < 3GiB", "units here are k")):
+        write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    assert: ['" + bad + "']\n")
+        expect(sg("sg-recipe", "check", "r.yaml"), 1, r"r.yaml:4:14: error: .*|" + said)
+        assert said in sg("sg-recipe", "check", "r.yaml").message, (bad, sg("sg-recipe", "check", "r.yaml").message)
+
+
+@case
+def a_check_is_known_by_which_file_stands_where():
+    write("g.txt", GRAPH)
+    expect(sg("sg-run", "g.txt", "--init", "seed:1", "--outputs", "a.safetensors", "-q"), 0)
+    expect(sg("sg-run", "g.txt", "--init", "seed:2", "--outputs", "b.safetensors", "-q"), 0)
+    recipe = "inputs: {g: g.txt}\nstages:\n  - clean:\n    run: [{init: 'seed:1', expect: %s}, {init: 'seed:2', expect: %s}]\n"
+    write("r.yaml", recipe % ("a.safetensors", "b.safetensors"))
+    expect(sg("sg-recipe", "run", "r.yaml"), 0)
+    write("r.yaml", recipe % ("b.safetensors", "a.safetensors"))
+    expect(sg("sg-recipe", "run", "r.yaml"), 1, r"\[run\]")
+    write("q.yaml", "inputs: {g: g.txt}\nstages:\n  - remat: {policy: none, save: 'layer:mm'}\n")
+    expect(sg("sg-recipe", "run", "q.yaml"), 0)
+    write("q.yaml", "inputs: {g: g.txt}\nstages:\n  - remat: {save: 'layer:mm --policy none'}\n")
+    assert states(sg("sg-recipe", "run", "q.yaml", "--json"))["remat"] != "cached"
+
+
+@case
+def goldens_are_blessed_only_when_the_rest_holds():
+    write("g.txt", GRAPH)
+    write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    expect: golden/clean.sg.txt\n    run: {init: 'seed:1', bitwise_to: g}\n")
+    expect(sg("sg-recipe", "run", "r.yaml"), 1, "there is no golden golden/clean.sg.txt")
+    expect(sg("sg-recipe", "expect", "r.yaml", "--bless"), 0, "new golden")
+    expect(sg("sg-recipe", "expect", "r.yaml"), 0)
+    write("g.txt", GRAPH.replace("aten.tanh(%x)", "aten.tanh(%x)\n    %e    = aten.neg(%x)").replace("%b, %b2", "%b, %e").replace("f32[4, 8]", "f32[8, 8]"))
+    done = expect(sg("sg-recipe", "run", "r.yaml"), 1, "the result differs from golden/clean.sg.txt")
+    assert "aten.neg" in done.message, done.message
+    before = read("golden/clean.sg.txt")
+    write("bad.txt", GRAPH)
+    write("b.yaml", open("r.yaml").read().replace("{g: g.txt}", "{g: g.txt, bad: bad.txt}").replace("- clean:", "- clean:\n    from: bad").replace("    from: bad\n", "", 1)
+          .replace("    expect", "    from: g\n    expect").replace("bitwise_to: g", "bitwise_to: bad"))
+    expect(sg("sg-recipe", "expect", "b.yaml", "--bless"), 1)
+    assert read("golden/clean.sg.txt") == before
+
+
+@case
+def a_golden_that_is_no_text_is_refused_with_its_line():
+    write("g.txt", GRAPH)
+    write("bad.sg.txt", GRAPH.replace("aten.relu(%a)\n    %b2", "aten.relu(%aa)\n    %b2"))
+    write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    expect: bad.sg.txt\n")
+    done = expect(sg("sg-recipe", "run", "r.yaml"), 1, r"bad.sg.txt:9:23: error: clean: there is no %aa")
+    expect(done, 1, r"r.yaml:3:5: error: clean: .*not a valid text: 1 error")
+
+
+@case
+def bless_does_not_hint_at_itself():
+    write("g.txt", GRAPH)
+    write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    expect: c.sg.txt\n    assert: nodes < 2\n")
+    done = expect(sg("sg-recipe", "expect", "r.yaml", "--bless"), 1, "nodes < 2: it is 3")
+    assert "--bless" not in done.message and "it was not blessed" in done.message, done.message
+    assert not os.path.exists("c.sg.txt")
+
+
+@case
+def locks():
+    write("r.yaml", RECIPE)
+    expect(sg("sg-recipe", "verify", "r.yaml"), 3, "there is no lock")
+    expect(sg("sg-recipe", "lock", "r.yaml"), 0)
+    expect(sg("sg-recipe", "verify", "r.yaml", "--no-cache"), 0)
+    expect(sg("sg-recipe", "verify", "r.yaml", "--set", "policy=full"), 1,
+           "`remat` is sha256:.*, the lock says .*: options were `--policy default`, are `--policy full`")
+    write("r.yaml", RECIPE + "  - overlap\n")
+    expect(sg("sg-recipe", "verify", "r.yaml"), 1, "`overlap` is not in the lock")
+    expect(sg("sg-recipe", "lock", "r.yaml"), 0)
+    done = expect(sg("sg-recipe", "verify", "r.yaml", "--set", "clean.drop-asserts=true"), 1,
+                  "`clean` is sha256:.*: options were ``, are `--drop-asserts`")
+    assert "differs too: `remat`, `overlap` [lock]" in done.message and done.message.count("error:") == 2, done.message
+    lock = read("r.yaml.lock").decode().splitlines(keepends=True)
+    write("r.yaml.lock", "".join(line for line in lock if not line.startswith("#   ")))
+    expect(sg("sg-recipe", "verify", "r.yaml"), 0)  # as an older version wrote it
+    expect(sg("sg-recipe", "verify", "r.yaml", "--set", "policy=full"), 1, r"the lock says sha256:\w+ \[lock\]")
+
+
+@case
+def bisection():
+    write("r.yaml", RECIPE.replace("  - clean\n", "  - clean\n  - {clean: {drop-asserts: true}, name: second}\n  - {remat: {policy: none}, name: idle}\n")
+          .replace("{policy: $policy}", "{policy: $policy, save: 'layers.*.attention'}") + "  - {clean: {}, name: last}\n")
+    write("bad.sh", "sg-stat --json \"$1\" | python3 -c 'import json,sys; n=json.load(sys.stdin)[\"nodes\"]; sys.exit(not 1200 <= n < 1372)'\n")
+    env_path = os.environ["PATH"]
+    os.environ["PATH"] = given.bin + os.pathsep + env_path
+    try:
+        done = sg("sg-recipe", "bisect", "r.yaml", "clean", "--fails", "sh bad.sh")
+        expect(done, 1, out=r"the first bad one is remat \(r.yaml:9:5\); idle is good\n  without `--save layers.\*.attention` it is good\n"
+               r"  it is bad where sg-remat may touch [0-9]+ of [0-9]+ nodes: %\S+.* to %\S+.*; with one less at either end it is not$")
+        done = sg("sg-recipe", "bisect", "r.yaml", "clean", "--fails", "sh bad.sh", "--json")
+        found = json.loads(done.out)
+        assert done.code == 1 and [found[key] for key in ("schema", "bad", "at", "good")] == ["sg-recipe-bisect", "remat", "r.yaml:9:5", "idle"], found
+        assert found["options"] == ["--save layers.*.attention"] and 0 < found["nodes"]["touched"] < found["nodes"]["of"], found
+        assert found["nodes"]["first"]["name"][0] == found["nodes"]["last"]["name"][0] == "%", found
+        expect(sg("sg-recipe", "bisect", "r.yaml", "clean", "--fails", "./none"), 2,
+               r"the shell cannot run `./none`\n.*not found")
+        expect(sg("sg-recipe", "bisect", "r.yaml", "clean", "second", "--fails", "sh bad.sh"), 4, "`second` is not bad")
+        expect(sg("sg-recipe", "bisect", "r.yaml", "nothing"), 2, "no stage or input `nothing`")
+        expect(sg("sg-recipe", "bisect", "r.yaml"), 4, "`last` is not bad")     # passes are bitwise
+    finally:
+        os.environ["PATH"] = env_path

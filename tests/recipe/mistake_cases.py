@@ -1,0 +1,138 @@
+"""Cases of run_recipes.py: mistakes, all at once and each with its place."""
+import os
+import re
+
+from support import GRAPH, RECIPE, case, expect, read, sg, write
+
+
+@case
+def every_mistake_at_once():
+    write("bad.yaml", """recipe: bad
+stagess: []
+inputs:
+  step: {import: 'none/rank{r}.json', spnd: true}
+  other: missing.sg
+stages:
+  - claen
+  - remat: {policy: ful, save: [a, b], buget: 0.5, tag-only: 3}
+    from: clean
+    assert: [peek < 3GiB, peak < 3 stones, peak, nodes < 1k]
+    run: {innit: 'seed:0', bitwise_to: setp}
+  - {clean: {}, remat: {}}
+  - remat: {policy: $polcy}
+""")
+    done = expect(sg("sg-recipe", "check", "bad.yaml"), 1)
+    for line in (r"bad.yaml:2:1: error: a recipe has no `stagess`",
+                 r"bad.yaml:12:17: error: a stage has one tool: `clean` or `remat`",
+                 r"bad.yaml:13:21: error: the recipe has no parameter `polcy`"):
+        assert re.search(line, done.message), done.message
+    assert "stages`?" in done.message
+    text = open("bad.yaml").read().replace("stagess: []\n", "").replace("  - {clean: {}, remat: {}}\n", "").replace("$polcy", "full")
+    write("bad.yaml", text)
+    done = expect(sg("sg-recipe", "check", "bad.yaml"), 1)
+    for line in (r"bad.yaml:3:39: error: sg-import has no option `spnd`",
+                 r"bad.yaml:4:10: error: no such file: missing.sg",
+                 r"bad.yaml:6:5: error: there is no pass `claen`", r"did you mean `clean`",
+                 r"bad.yaml:7:21: error: sg-remat: `policy` takes one of",
+                 r"bad.yaml:7:52: error: sg-remat: `tag-only` is a flag",
+                 r"bad.yaml:8:11: error: no stage or input `clean` stands before",
+                 r"there is no metric `peek`", r"did you mean `peak`", r"`3 stones` is no number of that kind",
+                 r"`peak` is no assertion",
+                 r"sg-run has no option `innit`", r"no stage or input `setp` stands before"):
+        assert re.search(line, done.message), f"no /{line}/ in\n{done.message}"
+    assert not os.path.exists("cache")
+    expect(sg("sg-recipe", "run", "bad.yaml"), 3, "bad.yaml has [0-9]+ mistakes")
+    expect(sg("sg-recipe", "check", "none.yaml"), 1, "cannot read the recipe none.yaml")
+    write("no.yaml", "stages: [clean\n")
+    expect(sg("sg-recipe", "check", "no.yaml"), 1, r"no.yaml:2:1: error: .*\[yaml\]")
+    write("empty.yaml", "")
+    expect(sg("sg-recipe", "check", "empty.yaml"), 1, "the recipe has no stages")
+    expect(sg("sg-recipe", "chekc", "no.yaml"), 2, "did you mean `check`")
+    expect(sg("sg-recipe"), 2, "which command")
+    expect(sg("sg-recipe", "run"), 2, "which recipe")
+
+
+@case
+def options_that_stand_beside_their_pass_are_told_where_they_go():
+    for stage, place in (("- offload\n    budget: 1GiB", "3:11: error: illegal map value"),
+                         ("- offload: budget: 1GiB", "2:20: error: illegal map value"),
+                         ("- offload budget: 1GiB", "2:21: error: `offload budget` is followed by its options"),
+                         ("- offload:\n    budget: 1GiB", "3:5: error: a stage has one tool: `offload` or `budget`")):
+        write("beside.yaml", "stages:\n  " + stage + "\n")
+        done = expect(sg("sg-recipe", "check", "beside.yaml"), 1, "beside.yaml:" + place)
+        assert "- offload: {budget: 1GiB" in done.message, done.message
+
+
+@case
+def values_that_only_a_pass_or_the_disk_can_judge_are_mistakes_too():
+    write("g.txt", GRAPH)
+    write("mine.yaml", "name: mine\nbase: h100-8\nfoo: 3\n")
+    write("values.yaml", """inputs: {g: g.txt}
+stages:
+  - remat: {budget: 2}
+  - remat: {save: ['size>=lots']}
+  - bucket: {plan: 'by-size:3 stones'}
+  - overlap: {machine: h1000}
+  - overlap: {machine: mine.yaml}
+  - concretize: {bind: s0}
+  - chunk: {modules: 'a..b'}
+  - chunk: {auto: true, modules: a}
+""")
+    done = expect(sg("sg-recipe", "check", "values.yaml"), 1, "values.yaml has 8 mistakes")
+    for line in (r"values.yaml:3:5: error: sg-remat: --budget takes a number from 0 to 1, not 2",
+                 r"values.yaml:4:5: error: sg-remat: --save cannot read 'size>=lots'",
+                 r"values.yaml:5:5: error: sg-bucket: --plan by-size: \"3 stones\" is no size",
+                 r"values.yaml:6:5: error: sg-overlap: there is no machine `h1000`",
+                 r"values.yaml:7:5: error: sg-overlap: mine.yaml:3:1: a machine has no `foo`",
+                 r"values.yaml:8:5: error: sg-concretize: --bind cannot read 's0'",
+                 r"values.yaml:9:5: error: sg-chunk: module pattern 'a..b'",
+                 r"values.yaml:10:5: error: sg-chunk: --auto does not go with --modules"):
+        assert re.search(line, done.message), f"no /{line}/ in\n{done.message}"
+    expect(sg("sg-recipe", "run", "values.yaml"), 3)
+    assert not os.path.exists("cache")
+    write("files.yaml", """inputs: {g: g.txt}
+stages:
+  - bucket: {plan: 'per-module:none.txt'}
+  - clean:
+    run: {inputs: 'in{r}.safetensors', init: 'seed:0'}
+""")
+    done = expect(sg("sg-recipe", "check", "files.yaml"), 1, "files.yaml:3:5: error: `plan`: no such file: none.txt")
+    assert "files.yaml:5:10: error: `inputs`: in{r}.safetensors: no file matches this rank pattern" in done.message, done.message
+    expect(sg("sg-pipe", "g.txt", "--pass", "clean", "--pass", "remat --budget 2"), 2, "sg-remat: --budget takes")
+
+
+@case
+def a_mistake_of_all_variants_is_told_once_and_a_failing_pass_has_its_line():
+    write("g.txt", GRAPH)
+    write("m.yaml", "matrix: {policy: [full, none], b: [0.2, 0.8, 2]}\ninputs: {g: g.txt}\nstages:\n"
+                    "  - remat: {policy: $policy, budget: $b, save: ['size>=lots']}\n")
+    done = expect(sg("sg-recipe", "check", "m.yaml"), 1, "m.yaml has 2 mistakes")
+    assert done.message.count("m.yaml:4:5: error:") == 2, done.message
+    write("f.yaml", "inputs: {g: g.txt}\nstages:\n  - clean\n  - chunk: {modules: 'none.*'}\n")
+    expect(sg("sg-recipe", "run", "f.yaml"), 4, r"f.yaml:4:5: error: chunk: --modules none.\* names no module")
+
+
+@case
+def a_parameter_in_braces_stands_in_quotes():
+    for options in ("{policy: ${p}, chunks: 2}", "{policy: layers.${p}}", "[${p}, 1]"):
+        write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - remat: " + options + "\n")
+        expect(sg("sg-recipe", "check", "r.yaml"), 1, r"in braces a text with \$\{NAME\} stands in quotes")
+    write("r.yaml", "inputs: {g: g.txt}\nparameters: {p: '${x}'}\nstages:\n  - remat: {policy: full\n")
+    done = expect(sg("sg-recipe", "check", "r.yaml"), 1, "end of map")
+    assert "stands in quotes" not in done.message, done.message
+
+
+@case
+def a_place_on_the_command_line_is_no_file_of_an_annotation():
+    write("r.yaml", RECIPE)
+    done = expect(sg("sg-recipe", "check", "r.yaml", "--set", "polcy=full", "--error-format=github"), 1)
+    assert done.message.startswith("::error title=recipe::--set polcy=full: the recipe has no parameter"), done.message
+    done = expect(sg("sg-recipe", "check", "r.yaml", "--set", "policy=ful", "--error-format=github"), 1)
+    assert re.match(r"::error file=r.yaml,line=\d+,col=\d+,title=option::sg-remat", done.message), done.message
+
+
+@case
+def orders_are_warned_of():
+    write("g.txt", GRAPH)
+    write("r.yaml", "inputs: {g: g.txt}\nstages: [remat, clean]\n")
+    expect(sg("sg-recipe", "check", "r.yaml"), 0, "warning: clean: sg-clean is meant to run before sg-remat")
