@@ -25,6 +25,17 @@ std::vector<Call> calls_of(const RematModel& model) {
 
 }  // namespace
 
+bool has_equal_nodes(const RematModel& a, const RematModel& b) {
+  if (a.size() != b.size()) return false;
+  for (uint32_t at = 0; at < a.size(); ++at) {
+    const Node &x = a.graph().node(a.node(at)), &y = b.graph().node(b.node(at));
+    if (x.op != y.op || x.phase != y.phase || x.result_count != y.result_count || a.bar(at) != b.bar(at)) return false;
+    for (uint32_t i = 0; i < x.result_count; ++i)
+      if (a.graph().value(x.result(i)).type != b.graph().value(y.result(i)).type) return false;
+  }
+  return true;
+}
+
 RematDecision decision_alike(const RematModel& other, const RematDecision& decision, const RematModel& model,
                              const std::vector<uint8_t>& allowed) {
   const std::vector<Call> theirs = calls_of(other), ours = calls_of(model);

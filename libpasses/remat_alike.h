@@ -9,6 +9,9 @@
 
 namespace sg {
 
+// Whether the programs do the same: then one decision is for both, as a search would find another by its numbers.
+bool has_equal_nodes(const RematModel& a, const RematModel& b);
+
 // What only `model` has follows `allowed`.
 RematDecision decision_alike(const RematModel& other, const RematDecision& decision, const RematModel& model,
                              const std::vector<uint8_t>& allowed);
