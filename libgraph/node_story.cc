@@ -10,6 +10,7 @@
 #include "libgraph/names.h"
 #include "libgraph/nearest.h"
 #include "libgraph/op.h"
+#include "libgraph/operands.h"
 #include "libgraph/plan/plan.h"
 #include "libgraph/text/text_printer.h"
 
@@ -67,11 +68,9 @@ class Teller {
 
   std::vector<ValueId> operands(NodeId n) const {
     std::vector<ValueId> list;
-    for (const Arg& arg : graph_.node(n).args)
-      arg.walk([&](const Arg& a) {
-        if (a.is(ArgKind::value) && std::find(list.begin(), list.end(), a.as_value()) == list.end())
-          list.push_back(a.as_value());
-      });
+    for_operands(graph_, n, [&](ValueId v) {
+      if (std::find(list.begin(), list.end(), v) == list.end()) list.push_back(v);
+    });
     return list;
   }
 

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "libgraph/group_name.h"
+#include "libgraph/operands.h"
 
 namespace sg {
 namespace {
@@ -55,12 +56,10 @@ class ConstraintBuilder {
   }
 
   void add_data(NodeId n) {
-    for (const Arg& arg : graph_.node(n).args)
-      arg.walk([&](const Arg& a) {
-        if (!a.is(ArgKind::value)) return;
-        NodeId def = graph_.value(a.as_value()).def;
-        if (def) add(def, OrderReason::data, a.as_value());
-      });
+    for_operands(graph_, n, [&](ValueId v) {
+      NodeId def = graph_.value(v).def;
+      if (def) add(def, OrderReason::data, v);
+    });
   }
 
   void add_memory(NodeId n) {

@@ -5,6 +5,7 @@
 
 #include "libgraph/dtype.h"
 #include "libgraph/op.h"
+#include "libgraph/operands.h"
 #include "libpasses/chunk_regions.h"
 
 namespace sg {
@@ -19,11 +20,9 @@ std::vector<bool> nodes_before_products(const Graph& graph) {
     if (graph.node(n).phase != Phase::forward) continue;
     const OpInfo* op = graph.op_info(n);
     if (!out[n.index] && (op == nullptr || !op->has(kContraction))) continue;
-    for (const Arg& arg : graph.node(n).args)
-      arg.walk([&](const Arg& a) {
-        if (!a.is(ArgKind::value)) return;
-        if (const NodeId def = graph.value(a.as_value()).def) out[def.index] = true;
-      });
+    for_operands(graph, n, [&](ValueId v) {
+      if (const NodeId def = graph.value(v).def) out[def.index] = true;
+    });
   }
   return out;
 }

@@ -3,6 +3,7 @@
 
 #include "libgraph/infer/infer_sizes.h"
 #include "libgraph/op.h"
+#include "libgraph/operands.h"
 #include "libpasses/auto_chunk_rewrite.h"
 
 namespace sg {
@@ -84,11 +85,10 @@ bool ChunkRewriter::push_down(NodeId n) {
         !sizes.is_contiguous(made))
       return false;
     bool can = true;
-    for (const Arg& arg : graph_.node(u).args)
-      arg.walk([&](const Arg& a) {
-        if (a.is(ArgKind::value) && graph_.type(a.as_value()).kind == TypeKind::tensor)
-          can = can && !flattened(a.as_value(), whole_type, flat_type, NodeId()).is_none();
-      });
+    for_operands(graph_, u, [&](ValueId v) {
+      if (graph_.type(v).kind == TypeKind::tensor)
+        can = can && !flattened(v, whole_type, flat_type, NodeId()).is_none();
+    });
     if (!can) return false;
   }
   for (NodeId u : users) {

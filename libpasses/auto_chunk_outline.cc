@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "libgraph/dtype.h"
+#include "libgraph/operands.h"
 
 namespace sg {
 
@@ -37,15 +38,12 @@ std::optional<Arg> AutoOutliner::as_number(ValueId v) const {
 
 void AutoOutliner::collect_inputs() {
   for (const AutoNode& body : plan_.body)
-    for (const Arg& arg : graph_.node(body.node).args)
-      arg.walk([&](const Arg& a) {
-        if (!a.is(ArgKind::value)) return;
-        const ValueId v = a.as_value();
-        const SliceWish* wish = wish_for(body, v);
-        if (!wish && (is_body(graph_.value(v).def) || as_number(v))) return;
-        if (find_input(v, wish ? std::optional(wish->along) : std::nullopt) == nullptr)
-          ins_.push_back({v, wish ? std::optional(wish->along) : std::nullopt, {}});
-      });
+    for_operands(graph_, body.node, [&](ValueId v) {
+      const SliceWish* wish = wish_for(body, v);
+      if (!wish && (is_body(graph_.value(v).def) || as_number(v))) return;
+      if (find_input(v, wish ? std::optional(wish->along) : std::nullopt) == nullptr)
+        ins_.push_back({v, wish ? std::optional(wish->along) : std::nullopt, {}});
+    });
   counts_.inputs = ins_.size();
 }
 

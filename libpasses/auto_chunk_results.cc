@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "libgraph/op.h"
+#include "libgraph/operands.h"
 #include "libpasses/auto_chunk_rewrite.h"
 
 namespace sg {
@@ -92,13 +93,11 @@ void AutoOutliner::erase_body() {
     for (size_t i = dead.size(); i-- > 0;) {
       const NodeId n = dead[i];
       if (!graph_.alive(n) || is_used(n)) continue;
-      for (const Arg& arg : graph_.node(n).args)
-        arg.walk([&](const Arg& a) {
-          if (!a.is(ArgKind::value)) return;
-          const NodeId def = graph_.value(a.as_value()).def;
-          if (def && !is_body(def) && graph_.op_info(def) != nullptr && graph_.op_info(def)->has(kPure))
-            next.push_back(def);
-        });
+      for_operands(graph_, n, [&](ValueId v) {
+        const NodeId def = graph_.value(v).def;
+        if (def && !is_body(def) && graph_.op_info(def) != nullptr && graph_.op_info(def)->has(kPure))
+          next.push_back(def);
+      });
       graph_.erase(n);
     }
     std::erase_if(next, [&](NodeId n) { return !graph_.alive(n) || is_used(n); });

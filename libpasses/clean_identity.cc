@@ -3,6 +3,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "libgraph/operands.h"
 #include "libpasses/clean_parts.h"
 
 namespace sg::clean_parts {
@@ -70,8 +71,7 @@ class Merger {
 
   void carry_hidden_bits(NodeId n) {
     bool hidden = has_hidden_bits(graph_.op_name(n));
-    for (const Arg& arg : graph_.node(n).args)
-      arg.walk([&](const Arg& a) { hidden |= a.is(ArgKind::value) && !is_plain(a.as_value()); });
+    for_operands(graph_, n, [&](ValueId v) { hidden |= !is_plain(v); });
     if (!hidden) return;
     hidden_.resize(graph_.value_id_limit());
     for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) hidden_[graph_.node(n).result(i).index] = true;

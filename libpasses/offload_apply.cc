@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "libgraph/op.h"
+#include "libgraph/operands.h"
 #include "libgraph/rewrite.h"
 #include "libgraph/transfer.h"
 #include "libpasses/schedule.h"
@@ -24,10 +25,9 @@ class Redirector {
   // changed.
   bool redirect(NodeId n) {
     std::vector<ValueId> operands;
-    for (const Arg& arg : graph_.node(n).args)
-      arg.walk([&](const Arg& a) {
-        if (a.is(ArgKind::value) && is_away(a.as_value())) operands.push_back(a.as_value());
-      });
+    for_operands(graph_, n, [&](ValueId v) {
+      if (is_away(v)) operands.push_back(v);
+    });
     for (ValueId v : operands) graph_.replace_uses_in(n, v, again(v, n));
     return !operands.empty();
   }
@@ -60,10 +60,9 @@ class Redirector {
 
   ValueId shown_by(NodeId view) const {
     ValueId out;
-    for (const Arg& arg : graph_.node(view).args)
-      arg.walk([&](const Arg& a) {
-        if (out.is_none() && a.is(ArgKind::value) && is_away(a.as_value())) out = a.as_value();
-      });
+    for_operands(graph_, view, [&](ValueId v) {
+      if (out.is_none() && is_away(v)) out = v;
+    });
     return out;
   }
 
@@ -244,13 +243,11 @@ class Settler {
   }
 
   void note_uses(NodeId n, std::vector<NodeId>* first) const {
-    for (const Arg& arg : graph_.node(n).args)
-      arg.walk([&](const Arg& a) {
-        if (!a.is(ArgKind::value)) return;
-        const StorageId s = alias_.storage_of(a.as_value());
-        const NodeId def = graph_.value(a.as_value()).def;
-        if (!s.is_none() && def && graph_.node(def).phase == Phase::forward) (*first)[s.index] = n;
-      });
+    for_operands(graph_, n, [&](ValueId v) {
+      const StorageId s = alias_.storage_of(v);
+      const NodeId def = graph_.value(v).def;
+      if (!s.is_none() && def && graph_.node(def).phase == Phase::forward) (*first)[s.index] = n;
+    });
   }
 
   // Whether it is on the device before `use`, moved there if need be.

@@ -6,6 +6,7 @@
 
 #include "libgraph/infer/infer_sizes.h"
 #include "libgraph/op.h"
+#include "libgraph/operands.h"
 #include "libgraph/transfer.h"
 #include "libpasses/layers.h"
 #include "libpasses/offload_plan.h"
@@ -117,10 +118,7 @@ class Finder {
   bool is_early(NodeId n) const { return graph_.node(n).phase == Phase::forward; }
 
   void visit(NodeId n, uint32_t at) {
-    for (const Arg& arg : graph_.node(n).args)
-      arg.walk([&](const Arg& a) {
-        if (a.is(ArgKind::value)) note_use(n, a.as_value(), at);
-      });
+    for_operands(graph_, n, [&](ValueId v) { note_use(n, v, at); });
     for (StorageId s : alias_.writes(n)) note_write(n, s, at);
     for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) note_result(n, graph_.node(n).result(i), at);
   }
@@ -128,13 +126,12 @@ class Finder {
   // A node of the forward that will be computed again there. What it then takes from other copies is not waiting till
   // then.
   void visit_copy(NodeId n, uint32_t at, const std::vector<bool>& is_copied) {
-    for (const Arg& arg : graph_.node(n).args)
-      arg.walk([&](const Arg& a) {
-        const StorageId s = a.is(ArgKind::value) ? alias_.storage_of(a.as_value()) : StorageId();
-        const NodeId def = s.is_none() ? NodeId() : graph_.value(a.as_value()).def;
-        if (def && !is_copied[position_[def.index]])
-          usage_[s.index].first_late = std::min(usage_[s.index].first_late, at);
-      });
+    for_operands(graph_, n, [&](ValueId v) {
+      const StorageId s = alias_.storage_of(v);
+      const NodeId def = s.is_none() ? NodeId() : graph_.value(v).def;
+      if (def && !is_copied[position_[def.index]])
+        usage_[s.index].first_late = std::min(usage_[s.index].first_late, at);
+    });
   }
 
   void note_use(NodeId n, ValueId v, uint32_t at) {

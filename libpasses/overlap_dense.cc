@@ -21,6 +21,7 @@
 #include "libgraph/collective_roles.h"
 #include "libgraph/cost.h"
 #include "libgraph/op.h"
+#include "libgraph/operands.h"
 #include "libpasses/layers.h"
 #include "libpasses/overlap_parts.h"
 
@@ -233,11 +234,10 @@ class DenseScheduler {
     while (!t.is_gather && !stack.empty()) {
       const NodeId at = stack.back();
       stack.pop_back();
-      for (const Arg& arg : graph_.node(at).args)
-        arg.walk([&](const Arg& a) {
-          const NodeId def = a.is(ArgKind::value) ? graph_.value(a.as_value()).def : NodeId();
-          if (def && packs(def) && known.insert(def).second) out.push_back(def), stack.push_back(def);
-        });
+      for_operands(graph_, at, [&](ValueId v) {
+        const NodeId def = graph_.value(v).def;
+        if (def && packs(def) && known.insert(def).second) out.push_back(def), stack.push_back(def);
+      });
     }
     out.push_back(t.chain->launch);
     std::ranges::sort(out, [&](NodeId a, NodeId b) { return graph_.before(a, b); });
@@ -252,11 +252,10 @@ class DenseScheduler {
     const std::set<NodeId> own(chain.begin(), chain.end());
     NodeId latest;
     for (NodeId n : chain)
-      for (const Arg& arg : graph_.node(n).args)
-        arg.walk([&](const Arg& a) {
-          const NodeId def = a.is(ArgKind::value) ? graph_.value(a.as_value()).def : NodeId();
-          if (def && !own.contains(def) && (!latest || graph_.before(latest, def))) latest = def;
-        });
+      for_operands(graph_, n, [&](ValueId v) {
+        const NodeId def = graph_.value(v).def;
+        if (def && !own.contains(def) && (!latest || graph_.before(latest, def))) latest = def;
+      });
     return latest;
   }
 

@@ -3,6 +3,7 @@
 #include <queue>
 
 #include "libgraph/op.h"
+#include "libgraph/operands.h"
 #include "libpasses/overlap_parts.h"
 
 namespace sg::overlap_parts {
@@ -10,12 +11,11 @@ namespace {
 
 using Pairs = std::vector<std::pair<uint32_t, uint32_t>>;
 
+// Operands and results.
 template <class Fn>
-void for_each_value(const Node& node, const Fn& fn) {
-  for (const Arg& arg : node.args)
-    arg.walk([&](const Arg& a) {
-      if (a.is(ArgKind::value)) fn(a.as_value());
-    });
+void for_each_value(const Graph& graph, NodeId n, const Fn& fn) {
+  for_operands(graph, n, fn);
+  const Node& node = graph.node(n);
   for (uint32_t r = 0; r < node.result_count; ++r) fn(node.result(r));
 }
 
@@ -96,10 +96,10 @@ StepMemory::StepMemory(const Program& program, const Precedence& precedence, con
     auto need = [&](ValueId v) {
       if (const uint32_t p = piece_of(liveness.storage_of[v.index]); p != kNone) list.push_back(p);
     };
-    for_each_value(graph.node(n), need);
+    for_each_value(graph, n, need);
     if (const OpInfo* op = graph.op_info(n); op && op->has(kWait))  // in flight until here
-      for_each_value(graph.node(n), [&](ValueId v) {
-        if (const NodeId launch = precedence.facts().alias().launch_of(v)) for_each_value(graph.node(launch), need);
+      for_each_value(graph, n, [&](ValueId v) {
+        if (const NodeId launch = precedence.facts().alias().launch_of(v)) for_each_value(graph, launch, need);
       });
     std::sort(list.begin(), list.end());
     list.erase(std::unique(list.begin(), list.end()), list.end());

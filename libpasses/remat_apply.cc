@@ -1,5 +1,6 @@
 #include "libpasses/remat_apply.h"
 
+#include "libgraph/operands.h"
 #include "libgraph/rewrite.h"
 #include "libpasses/remat_tags.h"
 
@@ -42,10 +43,7 @@ class Applier {
 
   void redirect(NodeId b) {
     std::vector<ValueId> operands;
-    for (const Arg& arg : graph_.node(b).args)
-      arg.walk([&](const Arg& a) {
-        if (a.is(ArgKind::value)) operands.push_back(a.as_value());
-      });
+    for_operands(graph_, b, [&](ValueId v) { operands.push_back(v); });
     for (ValueId v : operands)
       if (const ValueId m = mapped(v); m != v) graph_.replace_uses_in(b, v, m);
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "libgraph/operands.h"
+
 namespace sg {
 
 uint32_t class_of(const AliasAnalysis& alias, ValueId v) {
@@ -23,12 +25,10 @@ Schedule::Schedule(const Graph& graph, const AliasAnalysis& alias) : position_(g
       if (list.empty() || list.back() != at) list.push_back(at);
     }
     for (StorageId s : alias.reads(n)) last_read_[alias.storage(s).alias_class] = at;
-    for (const Arg& arg : graph.node(n).args)
-      arg.walk([&](const Arg& a) {
-        if (!a.is(ArgKind::value)) return;
-        const uint32_t c = class_of(alias, a.as_value());
-        if (c != kNoClass) last_use_[c] = at;
-      });
+    for_operands(graph, n, [&](ValueId v) {
+      const uint32_t c = class_of(alias, v);
+      if (c != kNoClass) last_use_[c] = at;
+    });
   }
   for (const Output& output : graph.outputs())
     if (output.value)

@@ -5,6 +5,7 @@
 
 #include "libgraph/hashing.h"
 #include "libgraph/op.h"
+#include "libgraph/operands.h"
 
 namespace sg {
 
@@ -96,13 +97,12 @@ class NumberBuilder {
   // Whether the memory of one of its operands was written after `n`.
   bool is_operand_written_since(NodeId n) const {
     bool written = false;
-    for (const Arg& arg : graph_.node(n).args)
-      arg.walk([&](const Arg& a) {
-        const StorageId s = a.is(ArgKind::value) ? alias_.storage_of(a.as_value()) : StorageId();
-        if (s.is_none()) return;
-        auto it = last_write_.find(alias_.storage(s).alias_class);
-        written |= it != last_write_.end() && graph_.before(n, it->second);
-      });
+    for_operands(graph_, n, [&](ValueId v) {
+      const StorageId s = alias_.storage_of(v);
+      if (s.is_none()) return;
+      auto it = last_write_.find(alias_.storage(s).alias_class);
+      written |= it != last_write_.end() && graph_.before(n, it->second);
+    });
     return written;
   }
 

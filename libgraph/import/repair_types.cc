@@ -5,6 +5,7 @@
 
 #include "libgraph/infer/check_types.h"
 #include "libgraph/op.h"
+#include "libgraph/operands.h"
 
 namespace sg {
 namespace {
@@ -59,8 +60,7 @@ class Repair {
 
   void hold_against_rule(NodeId n) {
     bool behind = false;
-    for (const Arg& arg : graph_.node(n).args)
-      arg.walk([&](const Arg& a) { behind = behind || (a.is(ArgKind::value) && repaired_[a.as_value().index]); });
+    for_operands(graph_, n, [&](ValueId v) { behind = behind || repaired_[v.index]; });
     if (!behind && !checker_.may_be_exception(graph_, n)) return;  // nothing that is found would be repaired
     found_.clear();
     checker_.check(graph_, n, &found_);

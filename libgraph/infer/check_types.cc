@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "libgraph/operands.h"
+
 namespace sg {
 namespace {
 
@@ -108,12 +110,10 @@ bool TypeChecker::is_chunk_copy(const Graph& graph, NodeId n) const {
 
 bool TypeChecker::touches_chunk_copy(const Graph& graph, NodeId n) const {
   bool found = is_chunk_copy(graph, n);
-  for (const Arg& arg : graph.node(n).args)
-    arg.walk([&](const Arg& a) {
-      if (!a.is(ArgKind::value)) return;
-      NodeId def = graph.value(a.as_value()).def;
-      found = found || (def && is_chunk_copy(graph, def));
-    });
+  for_operands(graph, n, [&](ValueId v) {
+    NodeId def = graph.value(v).def;
+    found = found || (def && is_chunk_copy(graph, def));
+  });
   return found;
 }
 

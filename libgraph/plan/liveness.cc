@@ -6,6 +6,7 @@
 #include "libgraph/checked.h"
 #include "libgraph/in_place.h"
 #include "libgraph/op.h"
+#include "libgraph/operands.h"
 #include "libgraph/transfer.h"
 
 namespace sg {
@@ -136,7 +137,7 @@ class Analysis {
   void extend_over_uses() {
     for (uint32_t i = 0; i < out_.schedule.size(); ++i) {
       NodeId n = out_.schedule[i];
-      for_each_value(n, [&](ValueId v) { extend(alias_.storage_of(v), i); });
+      for_operands(graph_, n, [&](ValueId v) { extend(alias_.storage_of(v), i); });
       const Node& node = graph_.node(n);  // a result that lies in older memory needs it here
       for (uint32_t r = 0; r < node.result_count; ++r) extend(alias_.storage_of(node.result(r)), i);
     }
@@ -153,7 +154,7 @@ class Analysis {
       if ((alias_.effects(out_.schedule[i]) & kEffectWait) == 0) continue;
       const OpInfo* op = graph_.op_info(out_.schedule[i]);
       const bool is_wait = op && op->has(kWait);  // else a call that waits inside
-      for_each_value(out_.schedule[i], [&](ValueId v) {
+      for_operands(graph_, out_.schedule[i], [&](ValueId v) {
         NodeId launch = alias_.launch_of(v);
         if (launch.is_none() || (is_wait && !is_first_argument(out_.schedule[i], v))) return;
         landing[launch.index] = i;
@@ -205,7 +206,7 @@ class Analysis {
       const OpInfo* op = graph_.op_info(live.def);
       if (!op || !reuses_in_place(*op) || !live.bytes_known || live.bytes == 0) continue;
       for (bool whole : {true, false})  // rather what it fills
-        for_each_value(live.def, [&](ValueId v) {
+        for_operands(graph_, live.def, [&](ValueId v) {
           if (live.takes_over.is_none()) take_over(&live, v, whole);
         });
     }
@@ -294,14 +295,6 @@ class Analysis {
   uint32_t smaller_of_both(const LiveStorage& result) const {
     uint32_t taken = out_.index_of[result.takes_over.index];
     return out_.storages[taken].bytes > result.bytes ? out_.index_of[result.storage.index] : taken;
-  }
-
-  template <class Fn>
-  void for_each_value(NodeId n, const Fn& fn) const {
-    for (const Arg& arg : graph_.node(n).args)
-      arg.walk([&](const Arg& a) {
-        if (a.is(ArgKind::value)) fn(a.as_value());
-      });
   }
 
   const Graph& graph_;

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "libgraph/operands.h"
 #include "libgraph/transfer.h"
 #include "libgraph/verify/verify_rules.h"
 
@@ -26,15 +27,6 @@ bool launches(const OpInfo* info) {
 
 std::string_view wait_for(const OpInfo* info) {
   return starts_transfer(info) ? "sg.wait" : "_c10d_functional.wait_tensor";
-}
-
-// Calls fn with each value among the arguments of a node.
-template <class Fn>
-void for_each_operand(const Graph& g, NodeId n, const Fn& fn) {
-  for (const Arg& arg : g.node(n).args)
-    arg.walk([&](const Arg& a) {
-      if (a.is(ArgKind::value)) fn(a.as_value());
-    });
 }
 
 // Calls fn with each value that an op of the table says it writes.
@@ -69,7 +61,7 @@ void check_constants(Check& c, NodeId n) {
     if (!storage.is_input() || !storage.certain) continue;
     if (c.graph->inputs()[c.graph->value(storage.owner).index].kind != InputKind::constant) continue;
     ValueId through;
-    for_each_operand(*c.graph, n, [&](ValueId v) {
+    for_operands(*c.graph, n, [&](ValueId v) {
       if (!through && alias.storage_of(v) == s) through = v;
     });
     bool direct = !through || through == storage.owner;
@@ -137,7 +129,7 @@ class Flight {
   void check_uses(NodeId n) {
     if (results_.empty() && sent_.empty()) return;
     bool said = false;
-    for_each_operand(*c_.graph, n, [&](ValueId v) {
+    for_operands(*c_.graph, n, [&](ValueId v) {
       NodeId launch = said ? NodeId() : in_flight(v);
       if (!launch) return;
       said = true;
@@ -154,13 +146,13 @@ class Flight {
     };
     for_each_written(c_, n, check_write);
     if (const OpInfo* info = c_.graph->op_info(n); info && info->has(kHigherOrder))  // what its body writes
-      for_each_operand(*c_.graph, n, [&](ValueId v) {
+      for_operands(*c_.graph, n, [&](ValueId v) {
         if (StorageId s = alias_.storage_of(v); s && std::ranges::binary_search(alias_.writes(n), s)) check_write(v);
       });
   }
 
   void launch(NodeId n) {
-    for_each_operand(*c_.graph, n, [&](ValueId v) {
+    for_operands(*c_.graph, n, [&](ValueId v) {
       if (StorageId s = alias_.storage_of(v); s && alias_.storage(s).certain) sent_[s.index] = {n, v};
     });
     const Node& node = c_.graph->node(n);
@@ -175,7 +167,7 @@ class Flight {
   void land(NodeId n) {
     const OpInfo* info = c_.graph->op_info(n);
     ValueId waited;  // what a wait waits for; what comes behind that it only keeps alive
-    for_each_operand(*c_.graph, n, [&](ValueId v) {
+    for_operands(*c_.graph, n, [&](ValueId v) {
       if (waited.is_none()) waited = v;
       if (info && info->has(kWait) && v != waited) return;
       StorageId s = alias_.storage_of(v);
@@ -184,7 +176,7 @@ class Flight {
       NodeId launch = it->second.launch;
       results_.erase(it);
       if (!landed_.insert(launch.index).second) return;
-      for_each_operand(*c_.graph, launch, [&](ValueId input) {
+      for_operands(*c_.graph, launch, [&](ValueId input) {
         StorageId in = alias_.storage_of(input);
         auto sent = in ? sent_.find(in.index) : sent_.end();
         if (sent != sent_.end() && sent->second.launch == launch) sent_.erase(sent);

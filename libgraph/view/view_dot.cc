@@ -2,6 +2,7 @@
 
 #include "libgraph/module_path.h"
 #include "libgraph/names.h"
+#include "libgraph/operands.h"
 #include "libgraph/text/text_printer.h"
 #include "libgraph/view/view_columns.h"
 #include "libgraph/view/view_formats.h"
@@ -74,13 +75,11 @@ class DotWriter {
   }
 
   void edges(size_t i) {
-    for (const Arg& arg : view_.graph->node(view_.nodes[i]).args)
-      arg.walk([&](const Arg& a) {
-        if (!a.is(ArgKind::value)) return;
-        int64_t maker = view_.maker_of(a.as_value());
-        out_ += "  " + (maker < 0 ? "i" + std::to_string(-1 - maker) : "n" + std::to_string(maker)) + " -> n" +
-                std::to_string(i) + "\n";
-      });
+    for_operands(*view_.graph, view_.nodes[i], [&](ValueId v) {
+      int64_t maker = view_.maker_of(v);
+      out_ += "  " + (maker < 0 ? "i" + std::to_string(-1 - maker) : "n" + std::to_string(maker)) + " -> n" +
+              std::to_string(i) + "\n";
+    });
   }
 
   const ViewGraph& view_;

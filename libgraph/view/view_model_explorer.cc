@@ -1,4 +1,5 @@
 #include "libgraph/names.h"
+#include "libgraph/operands.h"
 #include "libgraph/sim/critical_path.h"
 #include "libgraph/text/text_printer.h"
 #include "libgraph/view/view_columns.h"
@@ -51,10 +52,7 @@ class GraphWriter {
     json_->begin_object().member("id", id_of(static_cast<int64_t>(i))).member("label", graph.op_name(n));
     json_->member("namespace", namespace_of(graph, graph.node(n))).key("incomingEdges").begin_array();
     size_t slot = 0;
-    for (const Arg& arg : graph.node(n).args)
-      arg.walk([&](const Arg& a) {
-        if (a.is(ArgKind::value)) edge(a.as_value(), slot++);
-      });
+    for_operands(graph, n, [&](ValueId v) { edge(v, slot++); });
     json_->end_array().key("attrs").begin_array();
     attribute(json_, "name", graph.label(n));
     attribute(json_, "phase", name_of(graph.node(n).phase));

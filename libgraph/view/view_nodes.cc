@@ -1,4 +1,5 @@
 #include "libgraph/names.h"
+#include "libgraph/operands.h"
 #include "libgraph/sim/critical_path.h"
 #include "libgraph/text/text_printer.h"
 #include "libgraph/view/view_columns.h"
@@ -42,10 +43,7 @@ namespace {
 void write_edges(JsonWriter* json, const ViewGraph& view) {
   std::vector<int64_t> begin{0}, makers;
   for (NodeId n : view.nodes) {
-    for (const Arg& arg : view.graph->node(n).args)
-      arg.walk([&](const Arg& a) {
-        if (a.is(ArgKind::value)) makers.push_back(view.maker_of(a.as_value()));
-      });
+    for_operands(*view.graph, n, [&](ValueId v) { makers.push_back(view.maker_of(v)); });
     begin.push_back(static_cast<int64_t>(makers.size()));
   }
   write_column(json, "arg_begin", begin.size(), [&](size_t i) { return begin[i]; });
