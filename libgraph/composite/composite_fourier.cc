@@ -8,14 +8,16 @@ namespace sg::composite {
 namespace {
 
 enum Norm : int64_t { kUnscaled = 0, kRoot = 1, kFull = 2 };
+enum class Way { out, back };         // the sign of the exponent: minus on the way out
+enum class Spectrum { whole, half };  // of real elements one half tells the other
 
 // "backward" (also None) scales on the way back, "forward" on the way out, "ortho" both ways by the root.
-int64_t norm_of(CompositeCall& c, bool forward) {
+int64_t norm_of(CompositeCall& c, Way way) {
   std::string word = c.text("norm");
   if (word == "ortho") return kRoot;
   if (!word.empty() && word != "backward" && word != "forward")
     c.fail("'norm' has to be 'backward', 'forward' or 'ortho'");
-  return (word == "forward") == forward ? kFull : kUnscaled;
+  return (word == "forward") == (way == Way::out) ? kFull : kUnscaled;
 }
 
 DType complex_of(DType t) { return is_complex(t) ? t : t == DType::f64 ? DType::c128 : DType::c64; }
@@ -48,15 +50,14 @@ struct FourierAxes {
   std::vector<std::optional<int64_t>> lengths;  // none = as it is
 };
 
-// `n` and `dim`, or `s` and `dim`: which dimensions, and how long they are to be. `planar`: the last two where none is
-// said.
-FourierAxes axes_of(CompositeCall& c, ValueId self, bool planar) {
+// `n` and `dim`, or `s` and `dim`: which dimensions, and how long they are to be.
+FourierAxes axes_of(CompositeCall& c, ValueId self) {
   FourierAxes out;
   int rank = c.rank(self);
   Numbers lengths = c.integers(c.has("n") ? "n" : "s");
   out.dims = c.integers("dim");
   if (!c.has("dim")) {
-    int64_t count = planar ? 2 : c.has("s") ? static_cast<int64_t>(lengths.size()) : rank;
+    int64_t count = c.has("s") ? static_cast<int64_t>(lengths.size()) : rank;
     for (int64_t i = count; i > 0; --i) out.dims.push_back(rank - i);
   }
   for (int64_t& d : out.dims) d = c.wrap(d, rank);
@@ -74,60 +75,61 @@ ValueId resized_all(CompositeCall& c, ValueId v, const FourierAxes& axes) {
   return v;
 }
 
-void to_complex(CompositeCall& c, bool forward, bool planar) {
+void to_complex(CompositeCall& c, Way way) {
   ValueId self = c.tensor("self");
-  FourierAxes axes = axes_of(c, self, planar);
-  c.give(c.make("_fft_c2c", {resized_all(c, as_complex(c, self), axes), axes.dims, norm_of(c, forward), forward}));
+  FourierAxes axes = axes_of(c, self);
+  c.give(c.make("_fft_c2c", {resized_all(c, as_complex(c, self), axes), axes.dims, norm_of(c, way), way == Way::out}));
 }
 
-void from_real(CompositeCall& c, bool forward, bool one_sided, bool planar) {
+void from_real(CompositeCall& c, Way way, Spectrum spectrum) {
   ValueId self = as_real(c, c.tensor("self"));
-  FourierAxes axes = axes_of(c, self, planar);
-  ValueId out = c.make("_fft_r2c", {resized_all(c, self, axes), axes.dims, norm_of(c, forward), one_sided});
-  c.give(forward ? out : conjugated(c, out));
+  FourierAxes axes = axes_of(c, self);
+  self = resized_all(c, self, axes);
+  ValueId out = c.make("_fft_r2c", {self, axes.dims, norm_of(c, way), spectrum == Spectrum::half});
+  c.give(way == Way::out ? out : conjugated(c, out));
 }
 
 // The last dimension holds one half; its length is that of the result.
-void to_real(CompositeCall& c, bool forward, bool planar) {
+void to_real(CompositeCall& c, Way way) {
   ValueId self = as_complex(c, c.tensor("self"));
-  FourierAxes axes = axes_of(c, self, planar);
+  FourierAxes axes = axes_of(c, self);
   auto last = static_cast<int>(axes.dims.back());
   int64_t length = axes.lengths.back() ? *axes.lengths.back() : 2 * (c.known_size(self, last) - 1);
   if (c.failed() || length < 1) return c.fail("needs a length of at least 1");
   axes.lengths.back() = length / 2 + 1;
   self = resized_all(c, self, axes);
-  c.give(c.make("_fft_c2r", {forward ? conjugated(c, self) : self, axes.dims, norm_of(c, forward), length}));
+  c.give(c.make("_fft_c2r", {way == Way::out ? conjugated(c, self) : self, axes.dims, norm_of(c, way), length}));
 }
 
-void one_dim(CompositeCall& c, bool forward) {
-  if (is_complex(c.dtype_of(c.tensor("self")))) to_complex(c, forward, false);
-  else from_real(c, forward, false, false);
+void one_dim(CompositeCall& c, Way way) {
+  if (is_complex(c.dtype_of(c.tensor("self")))) to_complex(c, way);
+  else from_real(c, way, Spectrum::whole);
 }
 
-void shift(CompositeCall& c, bool back) {
+void shift(CompositeCall& c, Way way) {
   ValueId self = c.tensor("self");
   Numbers dims = c.integers("dim"), by;
   if (!c.has("dim"))
     for (int i = 0; i < c.rank(self); ++i) dims.push_back(i);
   for (int64_t& d : dims) d = c.wrap(d, c.rank(self));
-  for (int64_t d : dims) by.push_back((c.known_size(self, static_cast<int>(d)) + (back ? 1 : 0)) / 2);
+  for (int64_t d : dims) by.push_back((c.known_size(self, static_cast<int>(d)) + (way == Way::back ? 1 : 0)) / 2);
   c.give(c.make("roll", {self, by, dims}));
 }
 
 }  // namespace
 
-void fft(CompositeCall& c) { one_dim(c, true); }
-void ifft(CompositeCall& c) { one_dim(c, false); }
-void rfft(CompositeCall& c) { from_real(c, true, true, false); }
-void ihfft(CompositeCall& c) { from_real(c, false, true, false); }
-void irfft(CompositeCall& c) { to_real(c, false, false); }
-void hfft(CompositeCall& c) { to_real(c, true, false); }
-void fftn(CompositeCall& c) { to_complex(c, true, false); }
-void ifftn(CompositeCall& c) { to_complex(c, false, false); }
-void rfftn(CompositeCall& c) { from_real(c, true, true, false); }
-void irfftn(CompositeCall& c) { to_real(c, false, false); }
-void fftshift(CompositeCall& c) { shift(c, false); }
-void ifftshift(CompositeCall& c) { shift(c, true); }
+void fft(CompositeCall& c) { one_dim(c, Way::out); }
+void ifft(CompositeCall& c) { one_dim(c, Way::back); }
+void rfft(CompositeCall& c) { from_real(c, Way::out, Spectrum::half); }
+void ihfft(CompositeCall& c) { from_real(c, Way::back, Spectrum::half); }
+void irfft(CompositeCall& c) { to_real(c, Way::back); }
+void hfft(CompositeCall& c) { to_real(c, Way::out); }
+void fftn(CompositeCall& c) { to_complex(c, Way::out); }
+void ifftn(CompositeCall& c) { to_complex(c, Way::back); }
+void rfftn(CompositeCall& c) { from_real(c, Way::out, Spectrum::half); }
+void irfftn(CompositeCall& c) { to_real(c, Way::back); }
+void fftshift(CompositeCall& c) { shift(c, Way::out); }
+void ifftshift(CompositeCall& c) { shift(c, Way::back); }
 
 // --- spectra of windows that move over a signal ---
 
