@@ -1,0 +1,248 @@
+"""Steps that ask for values, and sizes that the data decides."""
+
+import json
+import os
+import subprocess
+import unittest
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from stepgraph_capture import CaptureError, write
+from support import CaptureCase
+
+
+class Decisions(CaptureCase):
+    """Steps that ask for values: one way is captured, with what it takes for granted as guards."""
+
+    def test_control_flow(self):
+        class Model(nn.Linear):
+            def forward(self, x):
+                return super().forward(x) if x.sum() > 0 else x.detach()
+
+        document = self.captured(Model(4, 4), lambda out: out.sum(), torch.ones(2, 4))
+        self.assertEqual([symbol["kind"] for symbol in document["symbols"]], ["data"])
+        self.assertEqual(len(document["guards"]), 1)
+        self.imported()
+        inputs = self.values("inputs")
+        name = next(entry["name"] for entry in document["inputs"] if entry["kind"] == "input")
+        write.tensors(os.path.join(self.folder, "inputs.safetensors"), {**inputs, name: -inputs[name]})
+        run = [os.path.join(os.environ["SG_BIN"], "sg-run"), "step.sg", "--inputs", "inputs.safetensors"]
+        result = subprocess.run(run, cwd=self.folder, capture_output=True, text=True)
+        self.assertNotEqual(result.returncode, 0, result.stdout)
+        self.assertRegex(result.stderr, r"test_decisions.py:\d+.* u\d+ = 0 is outside|guard u\d+ == 1 does not hold")
+
+    def test_conditions_of_torch(self):
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+            def forward(self, x):
+                chosen = torch.cond(x.sum() > 0, lambda y: self.first(y).relu(), lambda y: self.second(y).sin(), (x,))
+                return torch.cond(chosen.shape[0] > 1, torch.cos, torch.sin, (chosen,)).square().sum()
+
+        for sign, used in ((1, "first"), (-1, "second")):
+            document = self.captured(Model(), None, sign * torch.ones(2, 4))
+            self.assertEqual(document["guards"], [{"expr": f"Eq(u0,{int(sign > 0)})"}])
+            gradients = {entry["of"] for entry in document["outputs"] if entry["kind"] == "gradient" and entry["value"]}
+            self.assertEqual(gradients, {f"{used}.weight", f"{used}.bias"})
+            self.imported()
+        with self.assertRaisesRegex(CaptureError, "test_decisions.py:[0-9]+ in forward: it decides by the value"):
+            self.captured(Model(), None, torch.ones(2, 4), fake=True)
+
+    def test_rows_that_a_mask_chooses_and_their_number(self):
+        class Model(nn.Linear):
+            def forward(self, x, mask):
+                return super().forward(x[mask]).sum() / max(int(mask.sum()), 1)
+
+        inputs = {"x": torch.randn(3, 5, 4), "mask": torch.rand(3, 5) > 0.4}
+        document = self.captured(Model(4, 4), None, inputs)
+        rows = {symbol["name"] for symbol in document["symbols"] if symbol["kind"] == "data"}
+        chosen = next(node for node in document["nodes"] if node["op"] == "aten.index.Tensor")
+        self.assertIn(chosen["type"]["shape"][0]["sym"], rows)
+        self.imported()
+
+    def test_norms_under_autocast(self):
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.norm, self.batch = nn.Linear(4, 6), nn.LayerNorm(6), nn.BatchNorm1d(6)
+
+            def forward(self, x):
+                loss = self.batch(torch.relu(self.norm(self.first(x)))).float().square().mean()
+                return loss if loss > 0 else -loss
+
+        with torch.autocast("cpu", torch.bfloat16):
+            document = self.captured(Model(), None, torch.randn(5, 4))
+        self.assertEqual([symbol["kind"] for symbol in document["symbols"]], ["data"])  # of the `if`
+        self.imported()
+
+    def test_transformers_look_at_their_mask(self):
+        model = nn.Transformer(8, 2, 1, 1, 16, dropout=0.0, batch_first=True)
+        mask = nn.Transformer.generate_square_subsequent_mask(5)
+        rows = torch.randn(2, 5, 8)
+        self.captured(model, lambda out: out.square().mean(), {"src": rows, "tgt": rows, "tgt_mask": mask})
+        self.imported()
+
+    def test_packed_sequences_and_ctc(self):
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer, self.head = nn.GRU(4, 6, batch_first=True, bidirectional=True), nn.Linear(12, 5)
+
+            def forward(self, rows, lengths, labels, counts):
+                packed = nn.utils.rnn.pack_padded_sequence(rows, lengths, batch_first=True, enforce_sorted=False)
+                hidden, _ = nn.utils.rnn.pad_packed_sequence(self.layer(packed)[0], True, total_length=rows.shape[1])
+                scores = self.head(hidden).log_softmax(-1).transpose(0, 1)
+                return F.ctc_loss(scores, labels, lengths, counts, zero_infinity=True)
+
+        inputs = (torch.randn(3, 8, 4), torch.tensor([6, 7, 4]), torch.randint(1, 5, (3, 3)), torch.tensor([3, 2, 1]))
+        before = [tensor.clone() for tensor in inputs]
+        document = self.captured(Model(), None, inputs)
+        self.assertIn("aten._ctc_loss_backward.default", {node["op"] for node in document["nodes"]})
+        self.assertTrue(all(torch.equal(a, b) for a, b in zip(before, inputs)))
+        self.imported()
+
+    def test_in_place_transposes_beside_values(self):
+        """A recurrent layer that puts the batch first turns its result in place, once for the values beside it too."""
+
+        class Model(nn.GRU):
+            def forward(self, rows):
+                hidden, _ = super().forward(rows)
+                return hidden * 2 if (rows > 0).any() else hidden
+
+        model = Model(4, 6, 2, batch_first=True, bidirectional=True)
+        self.captured(model, lambda out: out.square().mean(), torch.randn(3, 8, 4))
+        self.imported()
+
+    def test_a_sequential_model_is_recomputed(self):
+        """Its numbered children are no layers; in stretches they are, with or without modules inside."""
+        flat = [child() for _ in range(6) for child in (lambda: nn.Linear(16, 16), lambda: nn.LayerNorm(16), nn.GELU)]
+        deep = [nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16)) for _ in range(6)]
+        for children in (flat, [nn.Linear(16, 16), *deep, nn.LayerNorm(16)]):
+            self.captured(nn.Sequential(*children, nn.Linear(16, 4)), lambda out: out.square().mean(),
+                          torch.randn(64, 16))
+            self.imported()
+            graph, lean = (os.path.join(self.folder, name) for name in ("step.sg", "lean.sg"))
+            for options in ((), ("--policy", "full"), ("--budget", "0.5")):
+                self.tool("sg-remat", graph, *options, "-o", lean)
+                paths = [os.path.join(self.folder, name) for name in ("inputs.safetensors", "expected.safetensors")]
+                self.tool("sg-run", lean, "--inputs", paths[0], "--expect", paths[1])
+                peaks = [json.loads(self.tool("sg-stat", g, "--json"))["memory"]["peak_bytes"] for g in (graph, lean)]
+                self.assertLess(peaks[1], peaks[0], options)
+
+    def test_numbers_with_a_fraction(self):
+        """Read from a buffer they take part in arithmetic; what the step decides by them is asserted by nodes."""
+
+        class Model(nn.Linear):
+            def __init__(self):
+                super().__init__(4, 4)
+                self.register_buffer("temperature", torch.tensor(0.75))
+
+            def forward(self, x):
+                by = self.temperature.item()
+                if by > 0.25 and by / 2 < 1:
+                    return torch.add(super().forward(x) * by, x, alpha=by / 2 + 1) - by**2
+                return super().forward(x)
+
+        document = self.captured(Model(), lambda out: out.square().sum(), torch.ones(2, 4))
+        self.assertEqual((document["symbols"], document["guards"]), ([], []))
+        self.assertNotIn("note", document)
+        text = self.imported()
+        self.assertIn("aten._assert_scalar", text)
+        inputs = self.values("inputs")
+        name = next(entry["name"] for entry in document["inputs"] if entry["fqn"] == "temperature")
+        run = [os.path.join(os.environ["SG_BIN"], "sg-run"), "step.sg", "--inputs", "inputs.safetensors"]
+        for temperature, code in ((0.5, 0), (0.25, 4), (2.5, 4)):
+            inputs[name] = torch.tensor(temperature)
+            write.tensors(os.path.join(self.folder, "inputs.safetensors"), inputs)
+            result = subprocess.run(run, cwd=self.folder, capture_output=True, text=True)
+            self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+            self.assertEqual("the step was captured where" in result.stderr, code != 0, result.stderr)
+
+    def test_numbers_written_by(self):
+        """Where the step decides by a number, writes in place by it are no claim that it is the example's."""
+
+        class Model(nn.Linear):
+            def __init__(self, norm):
+                super().__init__(4, 4)
+                self.register_buffer("kept", torch.ones(4))
+                self.register_buffer("size", torch.tensor(norm))
+
+            def forward(self, x):
+                by = self.size.item() / 2
+                self.kept.add_(self.bias.detach(), alpha=-max(1e-3, by)).mul_(min(by**0.5, 4.0))
+                return super().forward(x)
+
+        for norm in (3.0, 5.0):  # the second for its data: the graph is the first one's
+            self.captured(Model(norm), lambda out: out.square().sum(), torch.ones(2, 4))
+            if norm == 3.0:
+                self.imported()
+        paths = [os.path.join(self.folder, name) for name in ("step.sg", "inputs.safetensors", "expected.safetensors")]
+        self.tool("sg-run", paths[0], "--inputs", paths[1], "--expect", paths[2])
+
+    def test_a_batch_norm_is_written_once(self):
+        """The values beside the fakes are copies."""
+
+        class Model(nn.BatchNorm1d):
+            def forward(self, x):
+                return super().forward(x) if (x > 0).any() else x
+
+        model = Model(4)
+        self.captured(model, lambda out: out.square().sum(), torch.randn(8, 4))
+        self.assertTrue(torch.equal(model.running_mean, torch.zeros(4)))
+        self.imported()
+
+    def test_experts_found_in_the_data(self):
+        """Rows by a mask, experts by the numbers that `nonzero` finds and by their names; written in place along the way."""
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.router = nn.Linear(4, 3)
+                self.experts = nn.ModuleDict({f"expert_{i}": nn.Linear(4, 4) for i in range(3)})
+
+            def forward(self, x):
+                weight, chosen = self.router.to(torch.float32)(x).softmax(-1).max(-1)
+                out = torch.zeros_like(x)
+                for hit in (F.one_hot(chosen, 3).sum(0) > 0).nonzero():
+                    rows = torch.where(F.one_hot(chosen, 3).T[hit[0]])[0]
+                    out.index_add_(0, rows, self.experts[f"expert_{hit[0]}"](x[rows]) * weight[rows, None])
+                return out[weight > 0.3]
+
+        document = self.captured(Model(), lambda out: out.square().sum(), torch.randn(8, 4))
+        self.assertTrue(document["guards"])
+        self.imported()
+
+    def test_sizes_that_are_tensors(self):
+        class Model(nn.Conv2d):
+            def forward(self, x, sizes):
+                return F.interpolate(super().forward(x), size=(sizes[0], sizes[1]), mode="bilinear")
+
+        sizes = torch.tensor([6, 5])
+        self.captured(Model(2, 2, 3), lambda out: out.square().sum(), (torch.randn(1, 2, 8, 8), sizes))
+        self.imported()
+
+
+class WindowsOfTheData(CaptureCase):
+    def test_lengths_between_borders_that_are_found(self):
+        """One window: its number of lengths is 1 by a guard alone, of which PyTorch's fake of unbind knows nothing."""
+
+        class Windows(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm = nn.LayerNorm(4)
+
+            def forward(self, rows, borders):
+                borders = torch.unique_consecutive(borders)
+                lengths = (borders[1:] - borders[:-1]).tolist()
+                return torch.cat([self.norm(part).softmax(0) for part in torch.split(rows, lengths)])
+
+        self.captured(Windows(), lambda out: out.square().sum(), (torch.randn(6, 4), torch.tensor([0, 6, 6])))
+        self.imported()
+
+
+if __name__ == "__main__":
+    unittest.main()

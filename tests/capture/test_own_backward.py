@@ -1,0 +1,86 @@
+"""Steps that call backward themselves."""
+
+import unittest
+
+import torch
+from torch import nn
+
+from stepgraph_capture import CaptureError, capture
+from support import CaptureCase
+
+
+class OwnBackward(CaptureCase):
+    """Steps that call backward themselves; run_job_tests.py has pipelines of them."""
+
+    def step(self, train_step, **more):
+        self.model = torch.nn.Linear(4, 2)
+        document = self.captured(self.model, None, {"rows": torch.randn(6, 4)}, train_step=train_step, **more)
+        return document, [node["phase"] for node in document["nodes"] if node["op"] != "aten.ones_like.default"]
+
+    def test_micro_batches(self):
+        def train(rows):
+            total = 0
+            for part in rows.chunk(3):
+                loss = self.model(part).tanh().sum() / 3
+                loss.backward()
+                total = total + loss.detach()
+            return total, {"rows": rows * 2}
+
+        document, phases = self.step(train)
+        turns = [phase for at, phase in enumerate(phases) if at == 0 or phase != phases[at - 1]]
+        self.assertEqual(turns, ["forward", "backward"] * 3 + ["forward"])
+        self.assertEqual([output["kind"] for output in document["outputs"]], ["loss", "gradient", "gradient", "other"])
+        self.assertIn("aten.tanh_backward", {node["op"].rpartition(".")[0] for node in document["nodes"]})
+        self.assertTrue(all(parameter.grad is None for parameter in self.model.parameters()))
+        self.imported()
+
+    def test_without_a_loss(self):
+        def train(rows):
+            y = self.model(rows)
+            y.backward(torch.ones_like(y))
+
+        document, _ = self.step(train)
+        self.assertEqual([output["kind"] for output in document["outputs"]], ["gradient", "gradient"])
+        self.imported()
+
+    def test_refused(self):
+        def train(rows):
+            return self.model(rows)
+
+        for words, more in (("no tensor of one number", {}), ("no loss_fn=", {"targets": torch.zeros(1)})):
+            with self.assertRaisesRegex(CaptureError, words):
+                self.step(train, **more)
+
+    def test_by_itself(self):
+        self.model = nn.Linear(4, 2)
+        capture(
+            model=self.model,
+            inputs={"rows": torch.randn(6, 4)},
+            out_dir=self.folder,
+            train_step=lambda rows: self.model(rows).sum().backward(),
+        )
+        self.imported()
+
+    def test_parameters_kept_from_before(self):
+        """The update would be missing, and the norm be left as it is, without a word."""
+        model = nn.Linear(4, 2)
+        kept = list(model.parameters())
+        optimizer = torch.optim.AdamW(kept)
+        ends = {
+            r"AdamW\.step\(\).*sg-run --optimizer": optimizer.step,
+            r"gradient of weight by a parameter kept": lambda: nn.utils.clip_grad_norm_(kept, 1.0),
+        }
+        for words, end in ends.items():
+
+            def train(rows):
+                optimizer.zero_grad() if end == optimizer.step else None
+                model(rows).sum().backward()
+                end()
+
+            with self.assertRaisesRegex(CaptureError, words):
+                self.captured(model, None, {"rows": torch.randn(6, 4)}, train_step=train)
+        self.assertEqual([parameter.grad for parameter in kept], [None, None])
+
+
+if __name__ == "__main__":
+    unittest.main()

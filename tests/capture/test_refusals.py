@@ -1,0 +1,119 @@
+"""What capture() refuses, and what it leaves of a capture then."""
+
+import os
+import unittest
+from unittest import mock
+
+import torch
+from torch import nn
+
+from stepgraph_capture import CaptureError, capture, compat, write
+from support import CaptureCase
+
+
+class Refusals(CaptureCase):
+    def refused(self, words, model, loss_fn=lambda out: out.sum(), inputs=None, **more):
+        with self.assertRaisesRegex(CaptureError, words):
+            self.captured(model, loss_fn, torch.ones(2, 4) if inputs is None else inputs, **more)
+        self.assertFalse(
+            [name for name in os.listdir(self.folder) if name.endswith("json") or name.endswith("partial")]
+        )
+
+    def test_sparse_gradients(self):
+        model = nn.Sequential(nn.Embedding(10, 4, sparse=True), nn.Linear(4, 1))
+        self.refused("gradient of 0.weight is sparse", model, lambda out: out.square().mean(), torch.tensor([1, 2, 1]))
+
+    def test_hooks_of_parameters(self):
+        model = nn.Linear(4, 1)
+        hook = model.weight.register_hook(lambda gradient: gradient * 2)
+        self.refused("weight has a hook of its own", model, lambda out: out.square().mean(), torch.ones(2, 4))
+        hook.remove()
+        self.captured(model, lambda out: out.square().mean(), torch.ones(2, 4))
+
+    def model(self, forward):
+        class Wrapper(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(4, 4)
+
+            def forward(self, x):
+                return forward(self, x)
+
+        return Wrapper()
+
+    def test_control_flow_by_values_of_fake_tensors(self):
+        def forward(self, x):
+            return self.linear(x) if x.sum() > 0 else x
+
+        where = r"at .*test_refusals.py:\d+ in forward: it decides by the value"
+        self.refused(where + ".*With fake=True there are no values", self.model(forward), fake=True)
+
+    def test_state_outside_of_the_model(self):
+        calls = []
+
+        def forward(self, x):
+            calls.append(1)
+            return self.linear(x) * len(calls)
+
+        self.refused("differs by", self.model(forward))
+
+    def test_ops_without_a_fake(self):
+        library = torch.library.Library("stepgraph_test", "FRAGMENT")
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CPU")
+        self.addCleanup(library._destroy)
+        self.refused(
+            "no fake of .*stepgraph_test.twice",
+            self.model(lambda self, x: torch.ops.stepgraph_test.twice(self.linear(x))),
+        )
+
+    def test_collectives_in_place(self):
+        store = os.path.join(self.folder, "store")
+        torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=0, world_size=1)
+        self.addCleanup(torch.distributed.destroy_process_group)
+
+        def forward(self, x):
+            x = self.linear(x)
+            torch.distributed.group.WORLD.send([x.detach()], 0, 0)  # whom send() refuses to send to oneself
+            return x
+
+        words = "rank 0 sends to itself" if compat.can_box_work() else "a collective that works through a handle"
+        self.refused(words, self.model(forward))
+
+    def test_losses(self):
+        self.refused("returned a tensor of size", nn.Linear(4, 4), lambda out: out)
+        self.refused("returned dict and no tensor", nn.Linear(4, 4), lambda out: {})
+        self.refused("depends on no parameter", nn.Linear(4, 4), lambda out: out.detach().sum())
+        self.refused("no training step", nn.Linear(4, 4).requires_grad_(False))
+        self.refused("without a loss function", self.model(lambda self, x: (x,)), None)
+
+    def test_arguments_twice(self):
+        self.refused(
+            "input: given in inputs= and in kwargs=",
+            nn.Linear(4, 4),
+            inputs={"input": torch.ones(2, 4)},
+            kwargs={"input": torch.ones(2, 4)},
+        )
+
+    def test_an_error_of_the_model_is_its_own(self):
+        with self.assertRaises(RuntimeError):
+            self.captured(nn.Linear(4, 4), lambda out: out.sum(), torch.ones(2, 5))
+
+    def test_folders_that_cannot_be_written(self):
+        blocked = os.path.join(self.folder, "file")
+        open(blocked, "w").close()
+        with self.assertRaisesRegex(CaptureError, "cannot write into"):
+            capture(nn.Linear(4, 4), lambda out: out.sum(), torch.ones(2, 4), os.path.join(blocked, "deeper"))
+
+    def test_nothing_half_written(self):
+        path = os.path.join(self.folder, "old.json")
+        write.capture_json(path, {"a": 1}, False)
+        with mock.patch("os.replace", side_effect=OSError(28, "No space left on device")):
+            with self.assertRaisesRegex(CaptureError, "No space left"):
+                write.capture_json(path, {"a": 2}, False)
+        self.assertEqual(os.listdir(self.folder), ["old.json"])
+        self.assertIn("1", open(path).read())
+
+
+if __name__ == "__main__":
+    unittest.main()
