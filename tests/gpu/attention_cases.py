@@ -3,6 +3,8 @@ import math
 import random
 import struct
 
+from values import bf16
+
 GRAPH = '''sg 1.0
 graph rank *
   input %q : bf16[BATCH, HEADS, QUERIES, DEPTH] "q"
@@ -60,8 +62,8 @@ WIDE_LANES = (1, 256, 256, 40, 70, 64, 'true', '64_wide', '64')
 
 
 class AttentionCases:
-    def __init__(self, tests, at, bf16):
-        self.tests, self.at, self.bf16 = tests, at, bf16
+    def __init__(self, tests, at):
+        self.tests, self.at = tests, at
         self.rng = random.Random(11)
 
     def run(self):
@@ -83,7 +85,7 @@ class AttentionCases:
         for n in shape:
             count *= n
         some = [self.rng.gauss(0, 1) for _ in range(4099)]  # a prime
-        return 'BF16', shape, self.bf16([some[i % len(some)] for i in range(count)])
+        return 'BF16', shape, bf16([some[i % len(some)] for i in range(count)])
 
     def compare(self, name, graph, sizes, tensors, kernels):
         for word, size in sizes.items():
@@ -112,7 +114,7 @@ class AttentionCases:
             least = -3.4e38 if kind == 'f32' else -3.3e38
             numbers = [least if self.rng.random() < 0.2 else self.rng.gauss(0, 2) for _ in range(count)]
             numbers[90:180] = [least] * 90  # a row of them, which counts as one that sees all
-            tensors['m'] = ('F32', shape, struct.pack(f'<{count}f', *numbers)) if kind == 'f32' else ('BF16', shape, self.bf16(numbers))
+            tensors['m'] = ('F32', shape, struct.pack(f'<{count}f', *numbers)) if kind == 'f32' else ('BF16', shape, bf16(numbers))
         ending = ('64' if depth <= 64 else '128') + '_masked'
         self.compare(f'attention with a mask of {kind}{list(shape)}', MASKED, sizes, tensors,
                      {'flash_forward_' + ending: 1, 'flash_backward_keys_' + ending: 1, 'flash_backward_queries_' + ending: 1})

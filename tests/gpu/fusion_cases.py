@@ -4,7 +4,9 @@ import random
 import re
 import struct
 
+from call_cases import compile_text
 from fusion_graphs import random_rows
+from values import safetensors
 
 # By graph: reductions that are fused with the chains before them, chains behind them that are, too, and kernels of that.
 WANTED = {'reduced.txt': (24, 7, 18), 'behind.txt': (9, 10, 5), 'apart.txt': (0, 0, 3), 'held.txt': (1, 0, 2)}
@@ -215,7 +217,7 @@ graph rank *
 
 
 class FusionCases:
-    def __init__(self, tests, at, safetensors):
+    def __init__(self, tests, at):
         self.tests, self.at = tests, at
         whole = lambda letter, n: struct.pack(f'<{n}{letter}', *(i * 37 % 23 - 11 for i in range(n)))
         safetensors(at('reduced.txt.in'), {'i': ('I32', (12, 33), whole('i', 396))})
@@ -308,7 +310,7 @@ class FusionCases:
                                           {**self.env, 'SG_STUB_NVRTC_KEEP': folder, 'SG_CUDA_CACHE': ''})
             self.tests.expect(f'fusion: texts of {graph}', status and f'exit {status}: {text}')
         for name in sorted(os.listdir(folder)):
-            self.tests.compile_text(os.path.join(folder, name))
+            compile_text(self.tests, os.path.join(folder, name))
 
     def looked_at(self):
         """Where somebody looks at each node, every value is there, and nothing is fused; a profile has one slice."""

@@ -3,6 +3,8 @@ import math
 import random
 import struct
 
+from values import bf16
+
 HEAD = '''sg 1.0
 graph rank *
   input %x : TYPE[PLANES] "x"
@@ -18,7 +20,7 @@ SIZES = {'2d': ((3, 5, 7, 6), (4, 9)), '3d': ((2, 9, 3, 4, 5), (3, 2, 4))}  # pl
 
 
 class GridCases:
-    def __init__(self, tests, at, bf16):
+    def __init__(self, tests, at):
         self.tests, self.at, self.rng = tests, at, random.Random(23)
         self.words = {'F32': lambda x: struct.pack(f'<{len(x)}f', *x), 'F64': lambda x: struct.pack(f'<{len(x)}d', *x), 'BF16': bf16}
 

@@ -2,6 +2,8 @@
 import random
 import struct
 
+from values import bf16
+
 ENDS = [5, 5, 133, 261, 290]             # an empty group, one of less than a tile, one of a tile and a bit
 TOTAL = 300                              # what is behind the last group is zero
 WIDTHS = (136, 7, 259)                   # columns: more than a tile, hardly any, an odd number
@@ -11,8 +13,8 @@ HEAD = 'sg 1.0\ngraph rank *\n  input %ends : i32[GROUPS] "ends"\n'.replace('GRO
 
 
 class GroupedCases:
-    def __init__(self, tests, at, bf16):
-        self.tests, self.at, self.bf16 = tests, at, bf16
+    def __init__(self, tests, at):
+        self.tests, self.at = tests, at
         self.rng = random.Random(8)
 
     def run(self):
@@ -30,7 +32,7 @@ class GroupedCases:
         count = 1
         for n in shape:
             count *= n
-        return 'BF16', shape, self.bf16([self.rng.gauss(0, 1) for _ in range(count)])
+        return 'BF16', shape, bf16([self.rng.gauss(0, 1) for _ in range(count)])
 
     def step(self, width, depth, ends):
         """A graph and its inputs: groups of rows, of columns and of the depth, each with operands as they lie and turned."""

@@ -3,6 +3,8 @@ import os
 import random
 import struct
 
+from values import bf16, safetensors
+
 ROWS, CLASSES = 9, 700  # a block has fewer lanes than a row has numbers
 
 APART = '''sg 1.0
@@ -46,8 +48,8 @@ graph rank *
 
 
 class LossCases:
-    def __init__(self, tests, at, safetensors, bf16):
-        self.tests, self.at, self.safetensors, self.rng = tests, at, safetensors, random.Random(23)
+    def __init__(self, tests, at):
+        self.tests, self.at, self.rng = tests, at, random.Random(23)
         self.words = {'f32': lambda x: struct.pack(f'<{len(x)}f', *x), 'f64': lambda x: struct.pack(f'<{len(x)}d', *x),
                       'f16': lambda x: struct.pack(f'<{len(x)}e', *x), 'bf16': bf16}
 
@@ -86,7 +88,7 @@ class LossCases:
         name = f'a folded loss of {dtype}, reduction {reduction}, weight {weight}'
         text, inputs = self.step(dtype, reduction, weight)
         self.fold(text)
-        self.safetensors(self.at('loss.safetensors'), inputs)
+        safetensors(self.at('loss.safetensors'), inputs)
         for backend in ('cpu', 'cuda'):
             run = ['--inputs', self.at('loss.safetensors'), '--backend', backend]
             status, said = self.tests.run([self.tests.tool('sg-run'), '-q', self.at('apart.txt'), *run, '--outputs', self.at('loss.out')])

@@ -4,6 +4,8 @@ import random
 import re
 import struct
 
+from values import bf16, safetensors
+
 # Parameters of every type and layout, each with a gradient that hangs on it, so that a wrong update shows in the next step:
 # as they lie, turned, of another type, brought to the host, of a parameter that nothing else reads, without an element. The
 # gradient of %p is a view of it, and that of %q one of %p: each has to be read before either is written. The loss is a
@@ -111,7 +113,7 @@ def numbers(rng, dtype, shape):
         count *= size
     values = [rng.uniform(-2, 2) for _ in range(count)]
     if dtype == 'BF16':
-        return dtype, shape, b''.join(struct.pack('<f', v)[2:] for v in values)
+        return dtype, shape, bf16(values)
     return dtype, shape, struct.pack(f'<{count}' + {'F32': 'f', 'F64': 'd', 'F16': 'e'}[dtype], *values)
 
 
@@ -123,22 +125,20 @@ def lines_of(path):
 
 
 class OptimizerCases:
-    """Of `tests`, which run_gpu_tests.py has; `write` writes a safetensors file."""
-
-    def __init__(self, tests, at, write):
-        self.tests, self.at, self.write = tests, at, write
+    def __init__(self, tests, at):
+        self.tests, self.at = tests, at
         rng = random.Random(17)
         for name, text in (('trained.txt', TRAINED), ('shared.txt', SHARED)):
             with open(at(name), 'w', encoding='utf-8') as f:
                 f.write(text)
-        write(at('trained.safetensors'), {name: numbers(rng, *form) for name, form in PARAMETERS.items()})
-        write(at('weights.safetensors'), {name: numbers(rng, *form) for name, form in PARAMETERS.items() if name != 'x'})
+        safetensors(at('trained.safetensors'), {name: numbers(rng, *form) for name, form in PARAMETERS.items()})
+        safetensors(at('weights.safetensors'), {name: numbers(rng, *form) for name, form in PARAMETERS.items() if name != 'x'})
         for step in range(STEPS):
             names = 'xwd' if step == 2 else 'x'
-            write(at(f'batch{step}.safetensors'), {name: numbers(rng, *PARAMETERS[name]) for name in names})
+            safetensors(at(f'batch{step}.safetensors'), {name: numbers(rng, *PARAMETERS[name]) for name in names})
         for rank in range(4):
-            write(at(f'shared{rank}.safetensors'), {'w': numbers(rng, 'F32', (8, 3)), 'h': numbers(rng, 'BF16', (8, 3)),
-                                                    'x': numbers(rng, 'F32', (8, 3))})
+            safetensors(at(f'shared{rank}.safetensors'), {'w': numbers(rng, 'F32', (8, 3)), 'h': numbers(rng, 'BF16', (8, 3)),
+                                                          'x': numbers(rng, 'F32', (8, 3))})
 
     def expect_run(self, name, command, env=None, said=''):
         status, text = self.tests.run(command, env)

@@ -3,6 +3,8 @@ import math
 import random
 import struct
 
+from values import bf16
+
 SEGMENTS = '''sg 1.0
 graph rank *
   input %x : f32[COUNT, ROWS, 3] "x"
@@ -78,7 +80,7 @@ def in_order(text):
 
 
 class SegmentCases:
-    def __init__(self, tests, at, bf16):
+    def __init__(self, tests, at):
         self.tests, self.at, self.rng = tests, at, random.Random(17)
         self.words = {'F32': lambda x: struct.pack(f'<{len(x)}f', *x), 'F64': lambda x: struct.pack(f'<{len(x)}d', *x),
                       'F16': lambda x: struct.pack(f'<{len(x)}e', *x), 'BF16': bf16}

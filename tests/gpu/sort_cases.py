@@ -5,6 +5,8 @@ import random
 import struct
 from array import array
 
+from values import safetensors
+
 TILE = 2048          # items that a block holds: kSortTile of kernels/sort.h
 LENGTHS = (1, 2, 31, 255, 256, 257, 511, 513, TILE - 1, TILE, TILE + 1, 2 * TILE, 2 * TILE + 1, 3 * TILE + 7, 5 * TILE, 10007)
 FLOATS = {'F64': 'd', 'F32': 'f', 'F16': 'e'}
@@ -58,8 +60,8 @@ def topk_graph(rows, length, counts):
 
 
 class SortCases:
-    def __init__(self, tests, at, safetensors):
-        self.tests, self.at, self.safetensors = tests, at, safetensors
+    def __init__(self, tests, at):
+        self.tests, self.at = tests, at
         self.rng = random.Random(23)
 
     def run(self):
@@ -199,7 +201,7 @@ graph rank *
 '''
         with open(self.at('long.txt'), 'w', encoding='utf-8') as f:
             f.write(graph)
-        self.safetensors(self.at('long.safetensors'), {'x': ('I32', (length,), self.rng.randbytes(4 * length))})
+        safetensors(self.at('long.safetensors'), {'x': ('I32', (length,), self.rng.randbytes(4 * length))})
         command = [self.tests.tool('sg-run'), '-q', self.at('long.txt'), '--inputs', self.at('long.safetensors')]
         status, text = self.tests.run([*command, '--outputs', self.at('long.out')])
         self.tests.expect('sorts: a long row: the processor', status and f'exit {status}: {text}')

@@ -4,6 +4,8 @@ import re
 import shutil
 import struct
 
+from values import safetensors
+
 
 def graph_of(ranks, groups, reverse=False):
     """Gathers over groups (name, size), all of them launched before the first is waited for: what comes shows which ranks the
@@ -60,7 +62,7 @@ CALLS = (('ncclGetUniqueId', 1), ('ncclCommInitRankConfig', 4), ('ncclCommSplit'
 
 
 class SplitCases:
-    def __init__(self, tests, at, safetensors):
+    def __init__(self, tests, at):
         self.tests, self.at = tests, at
         for r in range(6):  # others on each rank, so that what comes says from whom
             safetensors(at(f'split{r}.in'), {'x': ('F32', (2, 3), struct.pack('<6f', *(10 * r + i for i in range(6))))})

@@ -1,0 +1,105 @@
+"""Cases of run_gpu_tests.py: usage, no driver, the bits of the processor, products, work that both share."""
+import math
+import os
+import re
+import shutil
+import struct
+
+from graphs import CLASSES, PRODUCTS, SHARED_WORK
+from values import safetensors
+
+
+def class_inputs(path, targets):
+    """What CLASSES is given."""
+    safetensors(path, {'a': ('F32', (6, 5), struct.pack('<30f', *(math.sin(i) for i in range(30)))),
+                       't': ('I64', (6,), struct.pack('<6q', *targets))})
+
+
+def usage(tests, at):
+    graph = at('same.txt')
+    for options, code, said in (
+            (['--comm', 'nccl'], 2, 'goes with --backend cuda'),
+            (['--deterministic'], 2, '--deterministic is for --comm nccl'),
+            (['--backend', 'cuda', '--numerics', 'f64'], 2, 'is what CPUs do'),
+            (['--backend', 'cuda', '--chaos', '1'], 2, 'ranks on CPUs')):
+        status, text = tests.run([tests.tool('sg-run'), graph, '--init', 'seed:0', *options])
+        tests.expect(f'usage {" ".join(options)}', status != code or said not in text and f'exit {status}: {text}')
+
+
+def absent(tests, at):
+    """Without a driver: exit 5, what is missing, and the remedy."""
+    if not tests.args.stub or shutil.which('nvidia-smi'):
+        print('SKIPPED absent: this machine has a driver')
+        return
+    env = {'LD_LIBRARY_PATH': ''}
+    status, text = tests.run([tests.tool('sg-run'), at('same.txt'), '--init', 'seed:0', '--backend', 'cuda'], env)
+    tests.expect('no driver',
+                 (status != 5 or 'finds no driver' not in text or 'hint:' not in text) and f'exit {status}: {text}')
+    for fault, said in (('cuInit:1', 'CUDA_ERROR_NO_DEVICE'), ):
+        status, text = tests.run([tests.tool('sg-run'), at('same.txt'), '--init', 'seed:0', '--backend', 'cuda'],
+                                 {'SG_STUB_FAIL': fault})
+        tests.expect('a driver without a device', (status != 5 or said not in text) and f'exit {status}: {text}')
+    status, text = tests.run([tests.tool('sg-run'), at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda'], {'SG_STUB_ARCHITECTURE': '75'})
+    tests.expect('an old GPU', (status != 5 or 'has compute capability 7.5, and 8.0 is needed' not in text) and f'exit {status}: {text}')
+    status, text = tests.run([tests.tool('sg-run'), at('all.txt'), '--init', 'seed:0', '--backend', 'cuda', '--comm', 'nccl'], {'SG_FAKE_NCCL_VERSION': '21000'})
+    tests.expect('an old NCCL', (status != 5 or 'NCCL 2.10 is too old' not in text) and f'exit {status}: {text}')
+    status, text = tests.run([tests.tool('sg-run'), at('all.txt'), '--inputs', at('all{r}.safetensors'), '--backend', 'cuda', '--comm', 'nccl'], {'SG_STUB_DEVICES': '2'})
+    tests.expect('fewer GPUs than ranks', (status != 5 or 'ranks 0, 2 of this machine have the same' not in text) and f'exit {status}: {text}')
+    status, text = tests.run([tests.tool('sg-run'), at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda'], {'SG_STUB_MEMORY': '100000'})
+    tests.expect('a GPU without memory',
+                 (status != 5 or 'no memory on the GPU' not in text) and f'exit {status}: {text}')
+
+
+def same_bits(tests, at):
+    run = [tests.tool('sg-run'), '-q', at('same.txt'), '--inputs', at('same.safetensors')]
+    status, text = tests.run([*run, '--outputs', at('same.out')])
+    tests.expect('same bits: the processor', status and f'exit {status}: {text}')
+    for options in ([], ['--watch', 'nan,inf'], ['--profile', at('profile.json')]):
+        status, text = tests.run([*run, *options, '--backend', 'cuda', '--expect', at('same.out'), '--bitwise'])
+        tests.expect(f'same bits {" ".join(options[:1])}', status and f'exit {status}: {text}')
+    status, text = tests.run([tests.tool('sg-run'), at('pick.txt'), '--inputs', at('pick.safetensors'), '--backend',
+                              'cuda'])
+    tests.expect('an index out of range', (status != 4 or not re.search(r'rank 0, %rows = aten.embedding.default: index -?\d+ is out of range for size 6', text)) and f'exit {status}: {text}')
+
+
+def products(tests, at):
+    """Products that cuBLASLt has no algorithm for, or whose algorithm does not take them after all, are our own kernel's."""
+    if not tests.args.stub:
+        print('SKIPPED products without cuBLASLt: its stand-in refuses them')
+        return
+    run = [tests.tool('sg-run'), at('products.txt'), '--init', 'seed:0']
+    with open(at('products.txt'), 'w', encoding='utf-8') as f:
+        f.write(PRODUCTS)
+    status, text = tests.run([*run, '-q', '--outputs', at('products.out')])
+    tests.expect('products: the processor', status and f'exit {status}: {text}')
+    cuda = [*run, '--backend', 'cuda', '--steps', '4', '--expect', at('products.out'), '--rtol', '0.01', '--atol', '0.01']
+    # In 3 steps, of which the last is recorded: products by our own kernel; and what is added, copied into the result by one:
+    # a column, and two biases where no algorithm adds them.
+    for said, own, copies in (('', 0, 3), ('no_bias', 0, 9), ('none', 21, 9), ('refuses', 21, 9)):
+        log = at('kernels-' + said)
+        status, text = tests.run(cuda, {'SG_STUB_LT': said, 'SG_STUB_KERNELS': log})
+        names = open(log, encoding='utf-8').read().split() if os.path.exists(log) else []
+        counts = names.count('matmul_elements'), sum(name.startswith('work_move') for name in names)
+        tests.expect(f'products, cuBLASLt {said}', (status or counts != (own, copies)) and f'exit {status}, {counts}: {text}')
+    status, text = tests.run(cuda, {'SG_STUB_LT': 'fails'})
+    tests.expect('products that fail', (status != 5 or 'cublasLtMatmul failed with cuBLAS status 13' not in text) and f'exit {status}: {text}')
+
+
+def shared_work(tests, at):
+    """Ops whose work is written once for both, and classes that the data names: not by the host, as the processor has them."""
+    classes = at('classes.safetensors')
+    for name, text, inputs, held in (('work', SHARED_WORK, at('same.safetensors'), ['--bitwise']),
+                                     ('classes', CLASSES, classes, ['--rtol', '1e-6', '--atol', '1e-6'])):
+        graph = at(name + '.txt')
+        with open(graph, 'w', encoding='utf-8') as f:
+            f.write(text)
+        class_inputs(classes, [0, 4, 2, 1, 2, 3])
+        run = [tests.tool('sg-run'), graph, '--inputs', inputs]
+        status, text = tests.run([*run, '-q', '--outputs', at(name + '.out')])
+        tests.expect(f'{name} that both share: the processor', status and f'exit {status}: {text}')
+        status, text = tests.run([*run, '--backend', 'cuda', '--expect', at(name + '.out'), *held])
+        tests.expect(f'{name} that both share', (status or 'computed by the host' in text) and f'exit {status}: {text}')
+    class_inputs(classes, [0, 4, 2, 1, 5, 3])
+    status, text = tests.run([tests.tool('sg-run'), at('classes.txt'), '--inputs', classes, '--backend', 'cuda'])
+    said = re.search(r'rank 0, %whole = aten.cross_entropy_loss.default: index 5 is out of range for size 5', text)
+    tests.expect('a class out of range', (status != 4 or not said) and f'exit {status}: {text}')

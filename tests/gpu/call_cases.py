@@ -1,0 +1,118 @@
+"""Cases of run_gpu_tests.py: failing calls of the driver, chains as generated text, recorded segments."""
+import ctypes
+import os
+import re
+import time
+
+
+def failing_calls(tests, at):
+    """Each call of the driver fails once: exit 5 with the call's name, never a crash, never a wrong answer."""
+    if not tests.args.stub:
+        print('SKIPPED failing calls: they are made by the stand-in of the driver')
+        return
+    run = [tests.tool('sg-run'), '-q', at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda',
+           '--expect', at('same.out'), '--bitwise']
+    for call, most in (('cuMemAlloc_v2', 6), ('cuMemHostAlloc', 1), ('cuLaunchKernel', 12),
+                       ('cuMemcpyHtoDAsync_v2', 6), ('cuMemcpyDtoHAsync_v2', 4),
+                       ('cuStreamCreate', 1), ('cuModuleLoadData', 1), ('cuDevicePrimaryCtxRetain', 1)):
+        problem = None
+        for n in range(1, most + 1):
+            status, text = tests.run(run, {'SG_STUB_FAIL': f'{call}:{n}'})
+            if status == 5 and 'error:' in text:
+                continue
+            if status == 0 and n > 1:          # there are fewer calls than that
+                break
+            problem = f'call {n}: exit {status}: {text}'
+            break
+        tests.expect(f'{call} fails', problem)
+
+
+def chains(tests, at):
+    """Chains of pointwise ops as generated text: bits of the interpreter, code kept on disk, and what else compiles the texts."""
+    if not tests.args.stub:
+        print('SKIPPED texts of chains: they are looked at with stand-ins')
+        return
+    folder, cache = at('texts'), at('cache')
+    os.mkdir(folder)
+    env = {'SG_STUB_NVRTC': '1', 'SG_STUB_NVRTC_KEEP': folder, 'SG_CUDA_CACHE': cache}
+    run = [tests.tool('sg-run'), at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda',
+           '--explain', '--expect', at('same.out'), '--bitwise']
+    begin = time.monotonic()
+    status, text = tests.run(run, env)
+    made = sorted(os.listdir(folder))
+    tests.expect('chains, compiled', (status or not made or f'{len(made)} compiled ({len(made)} kernels), 0 interpreted' not in text) and f'exit {status}, {made}: {text}',
+                 time.monotonic() - begin)
+    status, text = tests.run(run, env)
+    tests.expect('chains, from the cache',
+                 (status or sorted(os.listdir(folder)) != made) and f'exit {status}: {text}')
+    kept = [os.path.join(cache, name) for name in os.listdir(cache)]
+    with open(kept[0], 'r+b') as f:
+        f.seek(100)
+        f.write(b'damaged')
+    status, text = tests.run(run, env)
+    tests.expect('chains, a damaged file of the cache',
+                 (status or len(os.listdir(folder)) != len(made) + 1) and f'exit {status}: {text}')
+    status, text = tests.run(run, {**env, 'SG_STUB_NVRTC_FAIL': '1', 'SG_CUDA_CACHE': ''})
+    tests.expect('chains that do not compile',
+                 (status or 'interpreted: NVRTC' not in text) and f'exit {status}: {text}')
+    for name in made:
+        compile_text(tests, os.path.join(folder, name))
+
+
+def compile_text(tests, folder):
+    """By the real NVRTC, which needs no GPU, for sm_90 and as PTX of the oldest GPU."""
+    if not os.path.exists(tests.args.nvrtc):
+        print('SKIPPED texts of chains by NVRTC: libnvrtc was not found')
+        return
+    headers = {}
+    for root, _, files in os.walk(folder):
+        for name in files:
+            path = os.path.relpath(os.path.join(root, name), folder)
+            if path.endswith(('.h', '.def')) or path.startswith('device/'):
+                headers[path.removeprefix('device/')] = open(os.path.join(folder, path), encoding='utf-8').read()
+    with open(os.path.join(folder, 'chain.cc'), encoding='utf-8') as f:
+        text = f.read()
+    nvrtc, problem = ctypes.CDLL(tests.args.nvrtc), None
+    strings = lambda words: (ctypes.c_char_p * len(words))(*(w.encode() for w in words))
+    for architecture in ('sm_90', 'compute_80'):
+        program, size = ctypes.c_void_p(), ctypes.c_size_t()
+        nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b'chain.cu', len(headers),
+                                 strings(list(headers.values())), strings(list(headers)))
+        options = strings(['--gpu-architecture=' + architecture, '--std=c++20', '--fmad=false', '-default-device'])
+        code = nvrtc.nvrtcCompileProgram(program, len(options), options)
+        nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        nvrtc.nvrtcGetProgramLog(program, log)
+        (nvrtc.nvrtcGetCUBINSize if architecture == 'sm_90' else nvrtc.nvrtcGetPTXSize)(program, ctypes.byref(size))
+        if code or size.value == 0:
+            problem = problem or f'{architecture}: {code}: {log.value.decode()}'
+    tests.expect('a chain by NVRTC, sm_90 and PTX', problem)
+
+
+def recording(tests, at):
+    """Segments of launches that are recorded: what splits them, and draws that are new in each step."""
+    graph, host = at('recorded.txt'), at('by_host.txt')
+    run = [tests.tool('sg-run'), graph, '--inputs', at('a.safetensors'), '--steps', '6']
+    status, text = tests.run([*run, '-q', '--outputs', at('recorded{step}.out')])
+    tests.expect('recording: the processor', status and f'exit {status}: {text}')
+    held = [*run, '--backend', 'cuda', '--explain', '--expect', at('recorded{step}.out'), '--rtol', '1e-6',
+            '--atol', '1e-6']
+    status, text = tests.run(held, {'SG_STUB_CAPTURES': at('captures')})
+    said = 'recorded as 2 segments' in text and re.search(r'split by numbers for the host: 1 item, first %n\b',
+                                                          text)
+    tests.expect('recorded segments', (status or not said) and f'exit {status}: {text}')
+    if tests.args.stub:
+        with open(at('captures'), encoding='utf-8') as f:
+            counts = [int(line) for line in f]
+        tests.expect('recorded launches', (len(counts) != 2 or min(counts) < 3) and str(counts))
+        for call in ('cuStreamBeginCapture_v2', 'cuStreamEndCapture', 'cuGraphInstantiateWithFlags',
+                     'cuGraphLaunch'):
+            status, text = tests.run(held, {'SG_STUB_FAIL': call + ':1'})
+            tests.expect(f'{call} fails', (status != 5 or 'error:' not in text) and f'exit {status}: {text}')
+    status, text = tests.run([tests.tool('sg-run'), '-q', host, '--inputs', at('a.safetensors'), '--outputs',
+                              at('by_host.out')])
+    tests.expect('by the host: the processor', status and f'exit {status}: {text}')
+    status, text = tests.run([tests.tool('sg-run'), host, '--inputs', at('a.safetensors'), '--backend', 'cuda',
+                              '--expect', at('by_host.out'), '--bitwise', '--steps', '4', '--explain'])
+    said = '1 nodes are computed by the host, for which the device waits: aten.linalg_matrix_exp.default' in text and 'split by ops for which the host takes part' in text
+    tests.expect('by the host', (status or not said) and f'exit {status}: {text}')
