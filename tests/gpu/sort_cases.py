@@ -206,7 +206,7 @@ graph rank *
         status, text = self.tests.run([*command, '--outputs', self.at('long.out')])
         self.tests.expect('sorts: a long row: the processor', status and f'exit {status}: {text}')
         status, text = self.tests.run([*command, '--backend', 'cuda', '--expect', self.at('long.out'), '--bitwise'],
-                                      {'SG_STUB_BLOCKS': log})
+                                      {'SG_STUB_LAUNCHES': log})
         self.tests.expect('sorts: a long row', status and f'exit {status}: {text}')
         with open(log, encoding='utf-8') as f:
             launches = [(name, int(count)) for name, count in map(str.split, f)]

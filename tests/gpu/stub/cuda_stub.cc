@@ -9,7 +9,7 @@
 //   SG_STUB_MEMORY=BYTES     what a device has
 //   SG_STUB_SLOW=NAME:MS     that kernel takes so much longer; memcpy: copies to the host and back; cuInit
 //   SG_STUB_KERNELS=FILE     the name of each kernel that is launched
-//   SG_STUB_BLOCKS=FILE      each launch: the kernel's name, and how many blocks
+//   SG_STUB_LAUNCHES=FILE    each launch: the kernel's name, and how many blocks
 //   SG_STUB_TRANSFERS=FILE   each copy between host and device: "up BYTES" or "down BYTES"
 //   SG_STUB_BLOCKS=down      blocks of a launch run from last to first
 //   SG_STUB_GUARD=1          the host cannot touch the device's memory (guard.h)
@@ -418,7 +418,7 @@ STUB cuLaunchKernel(CUfunction function, unsigned x, unsigned y, unsigned z, uns
   const auto* kernel = reinterpret_cast<const HostKernel*>(function);
   if (const char* file = std::getenv("SG_STUB_KERNELS"))
     if (std::FILE* f = std::fopen(file, "a")) std::fprintf(f, "%s\n", kernel->name), std::fclose(f);
-  if (const char* file = std::getenv("SG_STUB_BLOCKS"))
+  if (const char* file = std::getenv("SG_STUB_LAUNCHES"))
     if (std::FILE* f = std::fopen(file, "a")) std::fprintf(f, "%s %u\n", kernel->name, x), std::fclose(f);
   auto args = std::make_shared<std::vector<unsigned char>>(kernel->args_bytes);
   std::memcpy(args->data(), parameters[0], kernel->args_bytes);  // a launch has its own copy
