@@ -3,50 +3,18 @@
 
 #include "librun/cpu/kernels.h"
 #include "librun/cuda/backend_cuda.h"
+#include "librun/moves.h"
 
 namespace sg::cuda {
 namespace {
 
-// Kernels of the processor that touch data by copy, fill and contiguous alone: they run here as they are (cpu/fill.h).
-constexpr std::string_view kByCopies[] = {
-    "aten.cat.default",
-    "aten.stack.default",
-    "aten.split_with_sizes_copy.default",
-    "aten.split_with_sizes_copy.out",
+// Kernels of the processor that run here as they are, beside those of kMoves and kFills.
+constexpr std::string_view kAsOnProcessor[] = {
+    // by copy, fill and contiguous alone (cpu/fill.h)
     "bucketing._pre_bucket_all_gather.default",
     "bucketing._pre_bucket_reduce_scatter.default",
-    "sg.pack",
-    "sg.copy_bits",
-    "aten.reshape.default",
-    "aten.flatten.using_ints",
-    "aten.view_copy.default",
-    "aten.expand_copy.default",
-    "aten.permute_copy.default",
-    "aten.slice_copy.Tensor",
-    "aten.slice_backward.default",
-    "aten.select_backward.default",
-    "aten.slice_scatter.default",
-    "aten.select_scatter.default",
     "aten.as_strided_scatter.default",
-    "aten.repeat.default",
-    "aten.flip.default",
-    "aten.constant_pad_nd.default",
-    "aten.repeat_interleave.self_int",
-    "aten.empty.memory_format",
-    "aten.empty_strided.default",
     "aten.empty_permuted.default",
-    "aten.empty_like.default",
-    "aten.new_empty.default",
-    "aten.new_empty_strided.default",
-    "aten.zeros.default",
-    "aten.zeros_like.default",
-    "aten.new_zeros.default",
-    "aten.ones.default",
-    "aten.ones_like.default",
-    "aten.new_ones.default",
-    "aten.full.default",
-    "aten.full_like.default",
-    "aten.new_full.default",
     "aten.scalar_tensor.default",
     "aten.eye.default",
     "aten.eye.m",
@@ -114,8 +82,13 @@ using Table = std::unordered_map<std::string_view, Kernel>;
 
 Table build_table() {
   Table table;
-  for (std::string_view op : kByCopies)
-    if (Kernel kernel = find_cpu_kernel(op)) table.emplace(op, kernel);
+  const auto take_from_cpu = [&](const auto& ops) {
+    for (std::string_view op : ops)
+      if (Kernel kernel = find_cpu_kernel(op)) table.emplace(op, kernel);
+  };
+  take_from_cpu(kMoves);
+  take_from_cpu(kFills);
+  take_from_cpu(kAsOnProcessor);
   for (auto family : {cpu::upsample_kernels(), cpu::pool_kernels(), cpu::attention_kernels()})  // by work, or attend
     for (const KernelRow& row : family) table.emplace(row.op, row.run);
   for (auto family :
