@@ -20,7 +20,7 @@ from vector_files import read_vectors  # noqa: E402
 ELSEWHERE = {
     "aten.sym_numel.default": "tests/unit/expect_test.cc",
     "aten.sym_size.int": "tests/golden/export/one_step.txt",
-    "aten.sym_storage_offset.default": "tests/cli/run_data_tests.py",
+    "aten.sym_storage_offset.default": "tests/run/number_cases.py",
     "aten.sym_stride.int": "tests/golden/chunk/chunk_seq_preserves_split_view_stride_scalar_live_in.txt",
 }
 TABLE = HERE.parents[1] / "libgraph" / "op.def"

@@ -1,0 +1,104 @@
+"""Cases of run_data_tests.py: two graphs compared, and nodes dumped."""
+from support import case, load, run, safetensors
+
+CALLS = """sg 1.0 job "t" world 1
+
+graph rank *
+  input %k : f32[4]
+  forward -
+    %a, = sg.call(graph:body, [%k])  : f32[4]
+    %b, = sg.call(graph:body, [%a])  : f32[4]
+  output %b
+
+graph rank * nested body
+  input %x : f32[4]
+  forward -
+    %y = aten.mul.Tensor(%x, FACTOR)  : f32[4]
+  output %y
+"""
+
+
+@case
+def a_graph_equals_itself_and_the_first_other_node_is_named():
+    for name, factor in (("g.txt", "2.0"), ("three", "3.0")):
+        with open(name, "w") as f:
+            f.write(CALLS.replace("FACTOR", factor))
+    run("--compare", "g.txt", "--init", "seed:0", out="4 results equal to the bit")
+    run("--compare", "three", "--init", "seed:0", code=1, out="4 differ, first %a/y = aten.mul.Tensor")
+
+
+# A batch of any size; SIZE is its symbol or a number.
+SIZED = """sg 1.0 job "t" world 1
+
+graph rank *
+SYMBOL  param %w : f32[3, 4] "layer.weight"
+  input %x : f32[SIZE, 3] "x"
+
+  forward layer
+    %y = aten.mm(%x, %w)
+    %s = aten.sum(%y)
+  backward layer
+    %o = aten.ones_like(%y, pin_memory=false)
+    %t = aten.t(%x)
+    %g = aten.mm(%t, %o)
+    %h = aten.mul.Tensor(%g, 2.0)
+
+OUTPUTS
+"""
+
+RETURNS = {"both": "  loss %s\n  grad %g of %w", "turned": "  grad %g of %w\n  loss %s", "loss": "  loss %s",
+           "wrong": "  loss %s\n  grad %h of %w", "other": "  output %y"}
+
+
+def sized(path, size="s0", returns="both"):
+    symbol = "  symbol s0 input [1, 64] hint 2\n" if size == "s0" else ""
+    with open(path, "w") as f:
+        f.write(SIZED.replace("SYMBOL", symbol).replace("SIZE", size).replace("OUTPUTS", RETURNS[returns]))
+
+
+@case
+def graphs_are_compared_at_one_size():
+    sized("g.txt"), sized("five", "5"), sized("six", "6")
+    for first, second in (("g.txt", "five"), ("five", "g.txt")):
+        run("--compare", second, "--init", "seed:0", graph=first, out="all 2 compared values are as expected")
+    run("--compare", "g.txt", "--bind", "s0=9", "--init", "seed:0", out="all 2")
+    run("--compare", "g.txt", "--bind", "s0=6", "--init", "seed:0", graph="six", out="all 2")
+    run("--compare", "six", "--init", "seed:0", graph="five", code=4,
+        message=r"dimension 0 of `?%?x.* is 5 in the first and 6 in the second")
+    run("--compare", "five", "--bind", "s0=6", "--init", "seed:0", code=2, message="would be 5 and is bound to 6")
+    run("--compare", "five", "--bind", "s9=6", "--init", "seed:0", code=2, message="no symbol `s9`")
+    safetensors("in", {"x": ("F32", [7, 3], [0.5] * 21), "w": ("F32", [3, 4], [1] * 12)})
+    run("--compare", "g.txt", "--inputs", "in", out="all 2")
+
+
+@case
+def outputs_are_compared_by_what_they_are():
+    for returns in RETURNS:
+        sized("g." + returns, returns=returns)
+    both = lambda second, **kwargs: run("--compare", second, "--init", "seed:0", graph="g.both", **kwargs)
+    both("g.turned", out="all 2 compared values are as expected\n")
+    both("g.loss", out="all 1 compared values are as expected, 1 have no counterpart\n")
+    both("g.wrong", code=1, out=r"FAIL +out1 .*\(gradient of layer.weight\)")
+    both("g.other", code=4, message="no output in common")
+    run("--compare", "g.both", "--init", "seed:0", graph="g.loss",
+        out="all 1 compared values are as expected, 1 not in the file")
+
+
+@case
+def nodes_are_dumped_by_their_modules_and_before_a_watch_ends_the_run():
+    sized("g.txt")
+    run("--init", "seed:0", "--dump-nodes", "all", "--nodes", "layer")
+    assert sorted(load("all")) == ["g", "h", "o", "s", "y"], sorted(load("all"))
+    run("--init", "seed:0", "--dump-nodes", "all", "--nodes", "lay", code=2, message="fits no result and no module")
+    safetensors("in", {"x": ("F32", [1, 3], [float("nan")] * 3), "w": ("F32", [3, 4], [1] * 12)})
+    run("--inputs", "in", "--watch", "nan", "--dump-nodes", "seen", code=1, message="%y has 4 NaN")
+    assert sorted(load("seen")) == ["y"], sorted(load("seen"))
+
+
+@case
+def nodes_are_dumped_under_the_calls_they_are_in():
+    with open("g.txt", "w") as f:
+        f.write(CALLS.replace("FACTOR", "2.0"))
+    run("--init", "seed:0", "--dump-nodes", "all.safetensors")
+    assert sorted(load("all.safetensors")) == ["a", "a/y", "b", "b/y"]
+    run("--init", "seed:0", "--watch", "nan,inf")

@@ -1,0 +1,93 @@
+"""Cases of run_data_tests.py: ranks that talk, with races under chaos and links that take their time."""
+import json
+
+from support import case, run
+
+# What --chaos is for. The verifier knows what overlaps only where types are equal: %buf and %rest see a part of what is in flight.
+RACE = """sg 1.0 world 2
+group @g [0 1]
+graph rank *
+  input %x : f32[4] "x"
+  %buf   = aten.zeros([12], dtype=f32, device=cpu, pin_memory=false)
+  %low   = aten.slice.Tensor(%buf, 0, 0, 8)
+  %rest  = aten.slice.Tensor(%buf, 0, 6, 12)
+  %first = aten.slice.Tensor(%buf, 0, 0, 4)
+LINES
+"""
+GATHER = "  %out = _c10d_functional.all_gather_into_tensor_out(%x, 2, @g, out=%low)\n"
+REDUCE = "  %out = _c10d_functional.all_reduce(%low, \"sum\", @g)\n"
+WAIT = "  %w = _c10d_functional.wait_tensor(%out)\n"
+READ = "  %y = aten.add.Tensor(%buf, 1.0)\n"
+WRITE = "  %y = aten.add_.Tensor(%rest, 1.0)\n"
+
+
+def race(*lines):
+    with open("g.txt", "w") as f:
+        f.write(RACE.replace("LINES", "".join(lines) + "  output %y\n  output %w"))
+
+
+@case
+def a_missing_wait_shows_under_chaos():
+    race(GATHER, WAIT, READ)
+    run("--init", "seed:0", "--outputs", "out{r}")
+    for seed in range(5):
+        run("--init", "seed:0", "--expect", "out{r}", "--bitwise", "--chaos", str(seed), out="rank 1  all 2 compared")
+    race(GATHER, READ, WAIT)
+    for seed in range(5):
+        run("--init", "seed:0", "--expect", "out{r}", "--bitwise", "--chaos", str(seed), code=1, out="FAIL +out0")
+    run("--init", "seed:0", "--watch", "nan", "--chaos", "1", code=1, message="%y has 8 NaN of 12 elements")
+    for launch, what in ((GATHER, "result"), (REDUCE, "input")):
+        race(launch, WRITE, WAIT)
+        run("--init", "seed:0", "--chaos", "1", code=1,
+            message=f"%w = _c10d_functional.wait_tensor.default: the {what} of %out was written between its launch and its wait")
+        race(launch, WAIT, WRITE)
+        run("--init", "seed:0", "--chaos", "1")
+    run("--init", "seed:0", "--chaos", "x", code=2, message="--chaos")
+
+
+@case
+def a_body_waits_for_what_it_is_given():
+    with open("g.txt", "w") as f:
+        f.write("""sg 1.0 world 2
+group @g [0 1]
+graph rank *
+  input %x : f32[4] "x"
+  %a = _c10d_functional.all_gather_into_tensor(%x, 2, @g) : f32[8]
+  %c, = sg.call(graph:body, [%a]) : f32[8]
+  output %c
+graph rank * nested body
+  input %a : f32[8]
+  %w = _c10d_functional.wait_tensor(%a) : f32[8]
+  %n = aten.neg(%w) : f32[8]
+  output %n
+""")
+    for seed in range(3):
+        run("--init", "seed:0", "--watch", "nan", "--chaos", str(seed))
+
+
+LINKS = """sg 1.0 world 2
+group @g [0 1]
+group @h [0 1]
+graph rank *
+  input %x : f32[1000] "x"
+  %a = _c10d_functional.all_reduce(%x, "sum", @g)
+  %b = _c10d_functional.all_reduce(%x, "sum", @SECOND)
+  %v = _c10d_functional.wait_tensor(%a)
+  %w = _c10d_functional.wait_tensor(%b)
+  output %v
+  output %w
+"""
+
+
+@case
+def a_link_takes_its_time_and_groups_have_links_of_their_own():
+    def seconds(group, link):
+        with open("g.txt", "w") as f:
+            f.write(LINKS.replace("SECOND", group))
+        lines = run("--init", "seed:0", "--json", "--link", link).stdout
+        return json.loads(lines)["step_seconds"][0]
+    assert 0.8 <= seconds("g", "400ms,1GiB/s") < 60
+    assert 0.4 <= seconds("h", "400ms,1GiB/s") < 0.8, "links of two groups work at the same time"
+    assert 0.2 <= seconds("h", "0,20KB/s") < 60, "4000 bytes go out"
+    for wrong in ("50us", "50,1GiB", "1ms,0", "1ms,fast", "-1ms,1GiB", "9999s,1GiB", ""):
+        run("--init", "seed:0", "--link", wrong, code=2, message="--link takes a latency and a bandwidth")

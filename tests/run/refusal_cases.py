@@ -1,0 +1,76 @@
+"""Cases of run_data_tests.py: what is refused before anything runs."""
+from support import case, run
+
+# What flex attention calls for a score; MOD stands for a step of it.
+FLEX = """sg 1.0 job "t" world 1
+
+graph rank *
+  input %q : f32[1, 1, 4, 8] "q"
+  %o, %l, %m = higher_order.flex_attention(%q, %q, %q, graph:score, [4, 4, graph:mask], 0.5, {}, [], [])
+  output %o
+
+graph rank * nested score
+  input %s : f32[]
+  input %b : i32[]
+  input %h : i32[]
+  input %i : i32[]
+  input %j : i32[]
+  MOD
+  output %t
+
+graph rank * nested mask
+  input %b : i32[]
+  input %h : i32[]
+  input %i : i32[]
+  input %j : i32[]
+  %t = aten.ge.Tensor(%i, %j)
+  output %t
+"""
+
+
+@case
+def a_nested_graph_that_cannot_run_is_refused_before_anything_runs():
+    for step, refused in (("%t = aten.mul.Tensor(%s, 2)", None),
+                          ("%t = mine.soft_cap(%s) : f32[]", "mine.soft_cap.default is not in the op table"),
+                          ("%t = aten.add_.Tensor(%s, 1)", "aten.add_.Tensor cannot run")):
+        with open("g.txt", "w") as f:
+            f.write(FLEX.replace("MOD", step))
+        message = refused and rf"cannot run: \S+flex_attention \(%t: {refused} inside a nested graph, first %o\)"
+        run("--init", "seed:1", code=4 if refused else 0, message=message)
+
+
+@case
+def float8_is_refused_where_nothing_computes_with_it():
+    for line, message in (("%y = aten.add.Tensor(%x, %x)", r"cannot run: aten.add.Tensor \(float8 is stored, converted and multiplied alone, first %y\)"),
+                          ("%y = aten.sum(%x)", r"aten.sum.default \(float8"), ("%y = aten.t(%x)", None)):
+        with open("g.txt", "w") as f:
+            f.write(f'sg 1.0\ngraph rank *\n  input %x : f8e5m2[2, 3] "x"\n  {line}\n  output %y\n')
+        run("--init", "seed:1", code=4 if message else 0, message=message)
+
+
+@case
+def messages_between_two_ranks_are_refused_with_what_to_write():
+    with open("g.txt", "w") as f:
+        f.write("""sg 1.0 world 2
+group @pp [0 1]
+graph rank *
+  input %x : f32[4]
+  %a = _c10d_functional.isend(%x, 1, 0, @pp) : f32[0]
+  output %a
+""")
+    run("--init", "seed:1", code=4, message=r"(?s)cannot run: _c10d_functional.isend.*a collective of all ranks of its group")
+
+
+@case
+def an_input_that_begins_before_its_memory_is_refused():
+    with open("g.txt", "w") as f:
+        f.write('''sg 1.0 job "t" world 1
+
+graph rank *
+  symbol s0 input [1, 100000000] hint 200
+  input %k : f32[s0] +s0 - 260
+  forward -
+    %b = aten.add.Tensor(%k, 1)  : f32[s0]
+  output %b
+''')
+    run("--init", "seed:0", code=4, message="its offset -60 lies before its memory")

@@ -1,0 +1,151 @@
+"""Cases of run_data_tests.py: files in and out: names, what fits, what is expected, made up, written whole."""
+import os
+import pickle
+
+from support import case, graph, inputs, load, run, safetensors
+
+
+@case
+def inputs_must_fit_the_graph():
+    graph()
+    for change, code, message in [
+            ({"x": None, "labels": None}, 3, r"2 graph inputs have no value: `x` \(%x\), `labels` \(%labels\)"),
+            ({"layer.wieght": ("F32", [1], [0])}, 3, r"no input `layer.wieght`(.|\n)*layer.weight"),
+            ({"w": ("F32", [3, 4], [0] * 12)}, 3, "the same graph input"),
+            ({"x": ("F64", [2, 3], [0] * 6)}, 3,
+             r"`x` \(%x\) is f32\[s0 = 2, 3\] in the graph, f64\[2, 3\] in the file"),
+            ({"layer.weight": ("F32", [4, 3], [0] * 12)}, 3, r"is f32\[3, 4\] in the graph, f32\[4, 3\] in the file"),
+            ({"x": ("F32", [3, 3], [0] * 9)}, 4, r"the graph needs s0 == s1; the inputs make it 3 and 2"),
+            ({"labels": ("I64", [2], [0, 4])}, 4, r"(out of|outside|range)"),
+    ]:
+        safetensors("in", inputs(**change))
+        run("--inputs", "in", code=code, message=message)
+    run("--inputs", "none", code=3, message="none: error: cannot read")
+
+
+@case
+def broken_files_are_unreadable_with_their_place():
+    graph()
+    safetensors("in", inputs())
+    whole = open("in", "rb").read()
+    for size in (0, 7, 8, 100, len(whole) - 1):
+        with open("cut", "wb") as f:
+            f.write(whole[:size])
+        run("--inputs", "cut", code=3, message=r"cut:@\d+: (\S+ )?error: ")
+    safetensors("in", {}, header='{"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}')
+    run("--inputs", "in", code=3, message=r"in:@\d+: \S+ error: the tensor ends at byte 24 of the data, which has 0")
+
+
+@case
+def outputs_are_what_is_expected_of_the_same_run():
+    graph()
+    safetensors("in", inputs())
+    run("--inputs", "in", "--outputs", "out/of/run")
+    values = load("out/of/run")
+    assert sorted(values) == ["mutated.count", "out0", "out1"] and values["mutated.count"] == (6,)
+    run("--inputs", "in", "--expect", "out/of/run", "--bitwise", out="all 3 compared values are as expected")
+    safetensors("e", {"loss": ("F32", [], values["out0"]), "gradient:layer.weight": ("F32", [3, 4], values["out1"])})
+    run("--inputs", "in", "--expect", "e", out="all 2 compared values are as expected, 1 not in the file")
+
+
+@case
+def what_differs_is_exit_1_worst_first():
+    graph()
+    safetensors("in", inputs())
+    run("--inputs", "in", "--outputs", "out")
+    values = load("out")
+    wrong = list(values["out1"])
+    wrong[7] += 0.5
+    safetensors("e", {"out0": ("F32", [], [values["out0"][0] * (1 + 5e-4)]), "out1": ("F32", [3, 4], wrong),
+                      "mutated.count": ("I64", [], [7])})
+    done = run("--inputs", "in", "--expect", "e", code=1, out=r"3 of 3 compared values are not as expected")
+    lines = [line for line in done.stdout.splitlines() if "FAIL" in line]
+    assert "out1" in lines[0] and "[1, 3]" in lines[0] and "gradient of layer.weight" in lines[0], lines
+    run("--inputs", "in", "--expect", "e", "--rtol", "1e-3", code=1, out="2 of 3")
+    run("--inputs", "in", "--expect", "e", "--rtol", "1e-3", "--atol", "0.6", code=1, out="1 of 3")
+    safetensors("e", {"out0": ("F32", [1], values["out0"])})
+    run("--inputs", "in", "--expect", "e", code=1, out=r"is f32\[\], expected f32\[1\]")
+    safetensors("e", {"out2": ("F32", [], [0])})
+    run("--inputs", "in", "--expect", "e", code=3, message="the graph has no `out2`")
+
+
+@case
+def made_up_inputs_are_the_same_every_time():
+    graph()
+    run("--init", "seed:1", "--outputs", "a", message=r"`labels` \(%labels\): integers in \[0, 4\): classes of %p")
+    run("--init", "seed:1", "--outputs", "b", "--threads", "2")
+    with open("g.txt") as f:                                               # two programs, each line once
+        text = f.read()
+    with open("g.txt", "w") as f:
+        f.write(text.replace("world 1", "world 2").replace("rank *", "rank 0") + text[text.index("graph rank *"):].replace("rank *", "rank 1"))
+    done = run("--init", "seed:1", "--outputs", "r{r}")
+    assert done.stderr.count("`labels`") == 1 and load("r0") == load("r1") == load("a")
+    graph()
+    run("--init", "seed:2", "--outputs", "c")
+    assert load("a") == load("b") and load("a")["out1"] != load("c")["out1"]
+    safetensors("in", {"x": inputs()["x"], "labels": inputs()["labels"]})
+    run("--init", "seed:1", "--inputs", "in", "--outputs", "d")
+    assert load("d")["out1"] != load("a")["out1"]
+    for bad in ("1", "seed:", "seed:-1", "seed:x"):
+        run("--init", bad, code=2, message="is not seed:N")
+
+
+@case
+def each_rank_has_its_files():
+    graph(world=2)
+    safetensors("in0", inputs())
+    run("--inputs", "in{r}", code=3, message="--inputs: no file for rank 1 of 2")
+    safetensors("in1", inputs(x=("F32", [2, 3], [0.5] * 6)))
+    run("--inputs", "in{r}", "--outputs", "out", code=2, message=r"put \{r\} into the name")
+    run("--inputs", "in{r}", "--outputs", "out{r}")
+    assert load("out0")["out1"] != load("out1")["out1"]
+    run("--inputs", "in{r}", "--expect", "out{r}", "--bitwise", out="rank 1  all 3 compared")
+    os.rename("out0", "other")
+    os.rename("out1", "out0")
+    os.rename("other", "out1")
+    run("--inputs", "in{r}", "--expect", "out{r}", code=1)
+    safetensors("in2", inputs())
+    run("--inputs", "in{r}", code=3, message="a file for rank 2, but the job has 2 ranks")
+
+
+@case
+def outputs_appear_whole_or_not_at_all():
+    graph()
+    safetensors("in", inputs())
+    run("--inputs", "in", "--outputs", "/dev/full", code=5, message="No space left")
+    assert os.path.exists("/dev/full") and not os.path.isfile("/dev/full")
+    run("--inputs", "in", "--outputs", "/dev/null")
+    with open("out", "w") as f:
+        f.write("old")
+    safetensors("bad", inputs(labels=("I64", [2], [0, 9])))
+    run("--inputs", "bad", "--outputs", "out", code=4)
+    assert open("out").read() == "old"
+    run("--inputs", "in", "--outputs", "in/x", code=5)
+    assert sorted(os.listdir(".")) == ["bad", "g.txt", "in", "out"], os.listdir(".")
+
+
+@case
+def what_is_no_safetensors_file_is_named():
+    graph()
+    for start, message in ((b"PK\x03\x04" + bytes(30), "ZIP archive, as torch.save writes"),
+                           (pickle.dumps({"w": [1.0] * 9}), "Python pickle"),
+                           (b"\x93NUMPY" + bytes(30), "NumPy array")):
+        with open("in", "wb") as f:
+            f.write(start)
+        run("--inputs", "in", code=3, message=message)
+
+
+@case
+def files_of_all_ranks_appear_or_none():
+    graph(world=3)
+    safetensors("in", inputs())
+    os.mkdir("out2")                          # a folder where the file of rank 2 would be
+    for old in ("out0", "kept"):
+        with open(old, "w") as f:
+            f.write("old")
+    run("--inputs", "in", "--outputs", "out{r}", code=5)
+    assert open("out0").read() == "old" and not os.path.exists("out1"), os.listdir(".")
+    os.rmdir("out2")
+    run("--inputs", "in", "--outputs", "out{r}")
+    assert [sorted(load(f"out{r}")) for r in range(3)] == [["mutated.count", "out0", "out1"]] * 3
+    assert sorted(os.listdir(".")) == ["g.txt", "in", "kept", "out0", "out1", "out2"], os.listdir(".")
