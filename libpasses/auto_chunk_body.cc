@@ -42,7 +42,7 @@ void AutoPlanner::add_producers(NodeId n) {
 
 void AutoPlanner::share_equal_operands() {
   const AliasAnalysis alias(program_, graph_);
-  const ValueNumbers numbers(graph_, alias, true);
+  const ValueNumbers numbers(graph_, alias, ValueNumbers::Launches::functions);
   const auto written = written_classes(alias);
   for (AutoNode& body : plan_.body) {
     std::vector<std::pair<ValueId, ValueId>> swaps;

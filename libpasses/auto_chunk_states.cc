@@ -46,7 +46,7 @@ bool AutoPlanner::are_exchangeable(const AliasAnalysis& alias, const std::unorde
 void AutoPlanner::forget_recomputation() {
   const AliasAnalysis alias(program_, graph_);
   const auto written = written_classes(alias);
-  const ValueNumbers numbers(graph_, alias, true);
+  const ValueNumbers numbers(graph_, alias, ValueNumbers::Launches::functions);
   std::vector<bool> from(graph_.value_id_limit(), false);
   std::vector<NodeId> again;
   for (NodeId n = plan_.amplifier; n; n = graph_.next(n)) {

@@ -30,7 +30,7 @@ class Finder {
         graph_(program.graph),
         alias_(program, graph_),
         schedule_(graph_, alias_),
-        numbers_(graph_, alias_, true),
+        numbers_(graph_, alias_, ValueNumbers::Launches::functions),
         program_(program) {}
 
   // Why others are left alone goes to `out`, and how many are in buckets.

@@ -51,7 +51,7 @@ std::optional<RefusedRegion> ChunkPlanner::run(const std::vector<std::vector<Nod
 
 void ChunkPlanner::find_equal_values() {
   const AliasAnalysis alias(program_, graph_);
-  const ValueNumbers numbers(graph_, alias, true);
+  const ValueNumbers numbers(graph_, alias, ValueNumbers::Launches::functions);
   plan_.world.equal.resize(graph_.value_id_limit());
   for (uint32_t v = 0; v < plan_.world.equal.size(); ++v) plan_.world.equal[v] = ValueId(v);
   for (NodeId n : graph_.nodes())

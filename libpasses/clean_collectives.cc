@@ -39,7 +39,10 @@ NodeId only_wait(const Graph& graph, NodeId launch) {
 class Candidates {
  public:
   Candidates(const Program& program, const Graph& graph)
-      : graph_(graph), alias_(program, graph), schedule_(graph, alias_), numbers_(graph, alias_, true) {}
+      : graph_(graph),
+        alias_(program, graph),
+        schedule_(graph, alias_),
+        numbers_(graph, alias_, ValueNumbers::Launches::functions) {}
 
   std::map<LaunchId, Launch> find() const {
     std::map<LaunchId, Launch> out;

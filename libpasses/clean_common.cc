@@ -44,7 +44,7 @@ bool has_used_result(const Graph& graph, NodeId n) {
 
 size_t merge_common(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule) {
   Graph& graph = scope.graph;
-  const ValueNumbers numbers(graph, alias, false);
+  const ValueNumbers numbers(graph, alias, ValueNumbers::Launches::themselves);
   size_t changes = 0;
   for (NodeId n : graph.nodes()) {
     const NodeId first = numbers.leader(n);

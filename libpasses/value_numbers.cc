@@ -11,8 +11,9 @@ namespace sg {
 
 class NumberBuilder {
  public:
-  NumberBuilder(const Graph& graph, const AliasAnalysis& alias, bool collectives, std::vector<NodeId>* leader)
-      : graph_(graph), alias_(alias), collectives_(collectives), leader_(*leader), value_(graph.value_id_limit()) {}
+  NumberBuilder(const Graph& graph, const AliasAnalysis& alias, ValueNumbers::Launches launches,
+                std::vector<NodeId>* leader)
+      : graph_(graph), alias_(alias), launches_(launches), leader_(*leader), value_(graph.value_id_limit()) {}
 
   void run() {
     leader_.resize(graph_.node_id_limit());
@@ -31,7 +32,7 @@ class NumberBuilder {
     const OpInfo* op = graph_.op_info(n);
     if (op == nullptr || op->has(kHigherOrder) || draws_random(graph_, n)) return false;
     const bool exchanges = op->has(kCollective) || op->has(kWait);
-    if (exchanges ? !collectives_ : !op->has(kPure)) return false;
+    if (exchanges ? launches_ == ValueNumbers::Launches::themselves : !op->has(kPure)) return false;
     if (op->writes() && !op->has(kWait)) return false;
     for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
       if (is_ever_written(graph_.node(n).result(i))) return false;
@@ -114,7 +115,7 @@ class NumberBuilder {
 
   const Graph& graph_;
   const AliasAnalysis& alias_;
-  bool collectives_;
+  const ValueNumbers::Launches launches_;
   std::vector<NodeId>& leader_;
   std::vector<ValueId> value_;  // by value: the first that is equal
   std::unordered_multimap<uint64_t, NodeId> by_hash_;
@@ -122,8 +123,8 @@ class NumberBuilder {
   std::unordered_set<uint32_t> written_;             // alias classes that something writes to, waits left out
 };
 
-ValueNumbers::ValueNumbers(const Graph& graph, const AliasAnalysis& alias, bool collectives) {
-  NumberBuilder(graph, alias, collectives, &leader_).run();
+ValueNumbers::ValueNumbers(const Graph& graph, const AliasAnalysis& alias, Launches launches) {
+  NumberBuilder(graph, alias, launches, &leader_).run();
 }
 
 }  // namespace sg

@@ -12,8 +12,11 @@ namespace sg {
 
 class ValueNumbers {
  public:
-  // Collectives count as functions of their arguments when `collectives`: equal launches give equal results.
-  ValueNumbers(const Graph& graph, const AliasAnalysis& alias, bool collectives);
+  // What collectives and waits are: functions of their arguments, as others are (equal launches give equal results), or
+  // equal to themselves only, for who may not take one for another.
+  enum class Launches { functions, themselves };
+
+  ValueNumbers(const Graph& graph, const AliasAnalysis& alias, Launches launches);
 
   // The first node that computes what `n` does; `n` itself when there is none before.
   NodeId leader(NodeId n) const { return leader_[n.index]; }

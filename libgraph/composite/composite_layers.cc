@@ -24,12 +24,16 @@ bool is_settled(CompositeCall& c, ValueId input, double p, bool train) {
   return true;
 }
 
-void drop(CompositeCall& c, bool of_features, bool alpha) {
+enum class Dropped { elements, features };
+enum class Filled { zeros, alpha };  // alpha: what keeps mean and variance where SELU is behind it
+
+void drop(CompositeCall& c, Dropped dropped, Filled filled) {
   ValueId input = c.tensor("input");
   double p = c.number("p");
   if (is_settled(c, input, p, c.flag("train"))) return;
-  ValueId noise = keep_mask(c, of_features ? feature_shaped(c, input) : c.make("empty_like", {input}), p);
-  if (!alpha) return c.give(c.make("mul.Tensor", {input, c.make("div.Scalar", {noise, 1 - p})}));
+  ValueId noise =
+      keep_mask(c, dropped == Dropped::features ? feature_shaped(c, input) : c.make("empty_like", {input}), p);
+  if (filled == Filled::zeros) return c.give(c.make("mul.Tensor", {input, c.make("div.Scalar", {noise, 1 - p})}));
   constexpr double kAlpha = 1.7580993408473766;
   double a = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
   ValueId shift =
@@ -39,9 +43,9 @@ void drop(CompositeCall& c, bool of_features, bool alpha) {
 
 }  // namespace
 
-void feature_dropout(CompositeCall& c) { drop(c, true, false); }
-void alpha_dropout(CompositeCall& c) { drop(c, false, true); }
-void feature_alpha_dropout(CompositeCall& c) { drop(c, true, true); }
+void feature_dropout(CompositeCall& c) { drop(c, Dropped::features, Filled::zeros); }
+void alpha_dropout(CompositeCall& c) { drop(c, Dropped::elements, Filled::alpha); }
+void feature_alpha_dropout(CompositeCall& c) { drop(c, Dropped::features, Filled::alpha); }
 
 void prelu(CompositeCall& c) {
   ValueId self = c.tensor("self"), weight = c.tensor("weight");
