@@ -23,44 +23,65 @@ Status check_format(const Json& root) {
       number > kVersion ? "use a newer stepgraph, or write the capture as version 1" : "capture the step again");
 }
 
+Status read_axes(ImportContext* context, const Json& list, std::vector<StrId>* out) {
+  return for_each_item(list, [&](size_t, const Json& item) -> Status {
+    SG_ASSIGN(std::string_view s, item.string());
+    out->push_back(context->str(s));
+    return ok_status();
+  });
+}
+
+Status read_shape(const Json& list, std::vector<uint32_t>* out) {
+  return for_each_item(list, [&](size_t, const Json& item) -> Status {
+    SG_ASSIGN(uint32_t size, item.natural(kMaxWorld));
+    if (size == 0) return item.error("a mesh axis holds at least one rank");
+    out->push_back(size);
+    return ok_status();
+  });
+}
+
+Status add_mesh(const Json& json, Mesh mesh, std::vector<Mesh>* meshes) {
+  if (mesh.axes.size() != mesh.shape.size())
+    return json.error("the mesh names " + std::to_string(mesh.axes.size()) + " axes but has " +
+                      std::to_string(mesh.shape.size()) + " sizes");
+  if (!mesh.axes.empty()) meshes->push_back(std::move(mesh));
+  return ok_status();
+}
+
 Status read_mesh(ImportContext* context, const Json& json, std::vector<Mesh>* meshes, Extras* extras) {
   Mesh main, sparse;
   main.name = StringTable::kEmpty;
   sparse.name = context->str("sparse");
-  auto names = [&](const Json& list, std::vector<StrId>* out) {
-    return for_each_item(list, [&](size_t, const Json& item) -> Status {
-      SG_ASSIGN(std::string_view s, item.string());
-      out->push_back(context->str(s));
-      return ok_status();
-    });
-  };
-  auto sizes = [&](const Json& list, std::vector<uint32_t>* out) {
-    return for_each_item(list, [&](size_t, const Json& item) -> Status {
-      SG_ASSIGN(uint32_t size, item.natural(kMaxWorld));
-      if (size == 0) return item.error("a mesh axis holds at least one rank");
-      out->push_back(size);
-      return ok_status();
-    });
-  };
   SG_TRY(for_each_field_once(json, [&](std::string_view key, const Json& value) -> Status {
-    if (key == "axes") return names(value, &main.axes);
-    if (key == "shape") return sizes(value, &main.shape);
-    if (key == "sparse_axes") return names(value, &sparse.axes);
-    if (key == "sparse_shape") return sizes(value, &sparse.shape);
+    if (key == "axes") return read_axes(context, value, &main.axes);
+    if (key == "shape") return read_shape(value, &main.shape);
+    if (key == "sparse_axes") return read_axes(context, value, &sparse.axes);
+    if (key == "sparse_shape") return read_shape(value, &sparse.shape);
     context->tally.unknown_key("world.mesh", key, value);
     extras->add("world.mesh." + std::string(key), canonical_json(value.element));
     return ok_status();
   }));
-  for (Mesh* mesh : {&main, &sparse}) {
-    if (mesh->axes.size() != mesh->shape.size())
-      return json.error("the mesh names " + std::to_string(mesh->axes.size()) + " axes but has " +
-                        std::to_string(mesh->shape.size()) + " sizes");
-    if (!mesh->axes.empty()) meshes->push_back(std::move(*mesh));
-  }
-  return ok_status();
+  SG_TRY(add_mesh(json, std::move(main), meshes));
+  return add_mesh(json, std::move(sparse), meshes);
+}
+
+Status read_named_mesh(ImportContext* context, const Json& json, std::vector<Mesh>* meshes) {
+  Mesh mesh;
+  mesh.name = StringTable::kEmpty;
+  SG_TRY(for_each_field_once(json, [&](std::string_view key, const Json& value) -> Status {
+    if (key == "axes") return read_axes(context, value, &mesh.axes);
+    if (key == "shape") return read_shape(value, &mesh.shape);
+    if (key != "name") return context->tally.unknown_key("world.meshes", key, value), ok_status();
+    SG_ASSIGN(std::string_view name, value.string());
+    mesh.name = context->str(name);
+    return ok_status();
+  }));
+  if (mesh.name == StringTable::kEmpty) return json.error("a mesh beside the main one has a name");
+  return add_mesh(json, std::move(mesh), meshes);
 }
 
 Status read_world(ImportContext* context, const Json& json, RankCapture* capture, Extras* extras) {
+  std::vector<Mesh> named;
   SG_TRY(for_each_field_once(json, [&](std::string_view key, const Json& value) -> Status {
     if (key == "size") {
       SG_ASSIGN(capture->world, value.natural(kMaxWorld));
@@ -68,12 +89,15 @@ Status read_world(ImportContext* context, const Json& json, RankCapture* capture
       SG_ASSIGN(capture->rank, value.natural(kMaxWorld));
     } else if (key == "mesh") {
       if (!value.is_null()) SG_TRY(read_mesh(context, value, &capture->meshes, extras));
+    } else if (key == "meshes") {
+      SG_TRY(for_each_item(value, [&](size_t, const Json& item) { return read_named_mesh(context, item, &named); }));
     } else {
       context->tally.unknown_key("world", key, value);
       extras->add("world." + std::string(key), canonical_json(value.element));
     }
     return ok_status();
   }));
+  std::ranges::move(named, std::back_inserter(capture->meshes));
   if (capture->rank < capture->world) return ok_status();
   return json.error("rank " + std::to_string(capture->rank) + " is not in a world of " +
                     std::to_string(capture->world));

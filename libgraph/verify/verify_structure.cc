@@ -113,10 +113,14 @@ bool is_tensor_kind(InputKind k) {
          k == InputKind::tangent || k == InputKind::constant;
 }
 
+// Of ranks that lie at no equal steps there is no mesh: then the groups of the axis tell them (librun/shard.h).
 bool has_axis(const Job& job, StrId axis) {
   for (const Mesh& m : job.meshes)
     if (std::find(m.axes.begin(), m.axes.end(), axis) != m.axes.end()) return true;
-  return false;
+  const std::string name = "/" + job.pool->strings.str(axis) + "/";
+  return std::ranges::any_of(job.groups, [&](const Group& group) {
+    return ("/" + job.pool->strings.str(group.axis) + "/").find(name) != std::string::npos;
+  });
 }
 
 void check_sharding(Check& c, const Sharding& s, const Type& type, std::string_view port, size_t index) {
@@ -132,7 +136,7 @@ void check_sharding(Check& c, const Sharding& s, const Type& type, std::string_v
     if (c.pool.exprs.is_invalid(e)) c.fail_item(port, index, "a size of the global shape is no number");
   for (StrId axis : s.mesh_axes)
     if (!has_axis(c.job, axis))
-      c.fail_item(port, index, "no mesh has an axis \"" + std::string(c.str(axis)) + "\"",
+      c.fail_item(port, index, "no mesh and no group has an axis \"" + std::string(c.str(axis)) + "\"",
                   "declare the mesh in the header");
 }
 

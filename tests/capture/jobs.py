@@ -240,6 +240,18 @@ def hybrid_fsdp():
     return _step(model, *_batch())
 
 
+def fsdp_over_several_meshes():
+    """One layer over a part of the ranks, the other over all of a mesh as one axis, the rest over one that has no name
+    and one of a name that is there already."""
+    model, count = Model(), dist.get_world_size()
+    mesh = init_device_mesh("cpu", (count // 2, 2), mesh_dim_names=("dp", "ep"))
+    fully_shard(model.layers[0], mesh=mesh["dp"])
+    fully_shard(model.layers[1], mesh=mesh["dp", "ep"]._flatten("all"))
+    fully_shard(model.head, mesh=init_device_mesh("cpu", (count,), mesh_dim_names=("dp",)))
+    fully_shard(model)
+    return _step(model, *_batch())
+
+
 class _Exchange(torch.autograd.Function):
     """All-to-all of rows; `sent` and `received` say how many go to and come from each rank."""
 

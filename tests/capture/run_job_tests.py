@@ -37,6 +37,7 @@ ALL = (
     ("fsdp_f16_sums", 4),
     ("fsdp_methods", 2),
     ("hybrid_fsdp", 4),
+    ("fsdp_over_several_meshes", 4),
     ("fsdp_with_tensor_parallel", 4),
     ("expert_parallel", 4),
     ("expert_parallel_in_chunks", 4),

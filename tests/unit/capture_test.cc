@@ -472,6 +472,21 @@ TEST_CASE("one capture stands for all ranks when the mesh tells their groups") {
   }
 }
 
+TEST_CASE("meshes beside the main one are the job's, wherever they stand") {
+  const std::string_view kMain = R"("mesh":{"axes":["dp","ep"],"shape":[2,2]})";
+  const std::string kMore = R"("meshes":[{"name":"all","axes":["all"],"shape":[4]}])";
+  for (const std::string& world : {std::string(kMain) + "," + kMore, kMore + "," + std::string(kMain)}) {
+    Job job = import_ok(capture("", "", "", R"({"size":4,"rank":0,)" + world + "}"));
+    REQUIRE(job.meshes.size() == 2);
+    CHECK(job.pool->strings[job.meshes[0].name].empty());
+    CHECK(job.pool->strings[job.meshes[1].name] == "all");
+    CHECK(job.meshes[1].shape == std::vector<uint32_t>{4});
+  }
+  const auto nameless = import(capture("", "", "", R"({"size":4,"rank":0,"meshes":[{"axes":["all"],"shape":[4]}]})"));
+  REQUIRE_FALSE(nameless.ok());
+  CHECK(nameless.error().message == "a mesh beside the main one has a name");
+}
+
 TEST_CASE("one capture for all ranks warns of its own rank's number") {
   Diagnostics notes;
   Job job = import_ok(

@@ -528,6 +528,20 @@ TEST_CASE("a recorded type that the op does not give is found") {
   CHECK(findings(step.job, {.types = false}).empty());
 }
 
+TEST_CASE("an axis of ranks that no mesh lays out may be that of a group") {
+  auto valid = [](std::string_view header) {
+    const Job job = sg::test::parse(R"(sg 1.0 job "t" world 8
+)" + std::string(header) + R"(
+graph rank *
+  param %w : f32[4] "w" shard [8] dp_tp S(0)
+)");
+    return findings(job).empty();
+  };
+  CHECK(valid("mesh [dp_tp 8]"));
+  CHECK(valid("group @\"loss/dp_tp\" [0 1 4 5] [2 3 6 7]"));
+  CHECK_FALSE(valid("group @dp [0 1 4 5] [2 3 6 7]"));
+}
+
 TEST_CASE("sizes that nothing tells apart pass where they were equal at capture") {
   // s0 is even, 8 at capture and from 2 to 64; u0 had no value.
   auto message = [](std::string_view recorded, std::string_view other = "") {

@@ -17,6 +17,7 @@ from . import (
     constants,
     decisions,
     leftovers,
+    meshes,
     recorder,
     refusals,
     rounding,
@@ -84,7 +85,8 @@ def capture(
         if step.optimizers.have_made_state:
             raise CaptureError(_NO_STATE_WHEN_FAKE)
         traced = _with_gradients_of_others(step, traced, dynamic, fake)
-        document, names = world.together(lambda: _document(step, traced, title))
+        declared = meshes.Meshes(_meshes(step))
+        document, names = world.together(lambda: _document(step, traced, title, declared))
         constants.add_data(document["inputs"], traced.encoder.constants)
         world.check_messages(_graphs(traced.module))
         world.check_agree(_graphs(traced.module))
@@ -301,32 +303,31 @@ def _graphs(module: fx.GraphModule) -> List[fx.Graph]:
     return [part.graph for part in module.modules() if isinstance(part, fx.GraphModule)]
 
 
-def _document(step: Step, traced: _Traced, title: str) -> Tuple[Dict[str, Any], List[str]]:
+def _document(step: Step, traced: _Traced, title: str, declared: meshes.Meshes) -> Tuple[Dict[str, Any], List[str]]:
     """The capture, and a name for each of its outputs that a message can use."""
     shapes = computed.Computed(_graphs(traced.module))
     with symbols.words(shapes.in_words):
-        return _document_of(step, traced, title, shapes)
+        return _document_of(step, traced, title, declared, shapes)
 
 
 def _document_of(
-    step: Step, traced: _Traced, title: str, shapes: computed.Computed
+    step: Step, traced: _Traced, title: str, declared: meshes.Meshes, shapes: computed.Computed
 ) -> Tuple[Dict[str, Any], List[str]]:
     encoder = traced.encoder
     nodes = encoder.nodes(shapes.bound_by)
     refusals.no_state_as_constant(step, _graphs(traced.module), encoder.constants)
     refusals.no_draws_again(_graphs(traced.module))
-    meshes = _meshes(step)
-    outputs, names = _outputs(step, traced)
+    outputs, names = _outputs(step, traced, declared)
     document: Dict[str, Any] = {
         "format": "step-capture",
         "version": 1,
         "title": title or type(step.model).__name__,
         "producer": {"torch": torch.__version__.split("+")[0], "stepgraph_capture": "0.1.0"},
-        "world": world.describe(meshes),
-        "groups": world.groups(world.group_names(_graphs(traced.module)), meshes),
+        "world": {"size": world.size(), "rank": world.rank(), **declared.declared()},
+        "groups": world.groups(world.group_names(_graphs(traced.module)), declared.axes_of_groups()),
         "symbols": [],
         "guards": [],
-        "inputs": _inputs(step, traced),
+        "inputs": _inputs(step, traced, declared),
         "nodes": nodes,
         "outputs": outputs,
     }
@@ -346,12 +347,12 @@ def _meshes(step: Step) -> List[Any]:
     return found
 
 
-def _inputs(step: Step, traced: _Traced) -> List[Dict[str, Any]]:
+def _inputs(step: Step, traced: _Traced, declared: meshes.Meshes) -> List[Dict[str, Any]]:
     placeholders = [node for node in traced.module.graph.nodes if node.op == "placeholder"]
     entries: List[Dict[str, Any]] = []
     for node, slot, fake in zip(placeholders, step.tensors, traced.fakes):
         entry = {"name": node.name, "type": tensor_type(fake), "kind": slot.kind, "fqn": slot.name}
-        entry.update(sharding.describe(slot.value))
+        entry.update(sharding.describe(slot.value, declared))
         if slot.tied:
             entry["tied"] = slot.tied
         entries.append(entry)
@@ -360,7 +361,7 @@ def _inputs(step: Step, traced: _Traced) -> List[Dict[str, Any]]:
     return entries
 
 
-def _outputs(step: Step, traced: _Traced) -> Tuple[List[Dict[str, Any]], List[str]]:
+def _outputs(step: Step, traced: _Traced, declared: meshes.Meshes) -> Tuple[List[Dict[str, Any]], List[str]]:
     node = next(node for node in traced.module.graph.nodes if node.op == "output")
     kinds: List[Tuple[str, Optional[Slot]]] = [] if traced.result.loss is None else [("loss", None)]
     kinds += [("gradient", slot) for slot in step.trainable]
@@ -372,7 +373,7 @@ def _outputs(step: Step, traced: _Traced) -> Tuple[List[Dict[str, Any]], List[st
         entry: Dict[str, Any] = {"value": traced.encoder.reference(value), "kind": kind}
         if slot is not None:
             entry["of"] = slot.name
-            entry.update(sharding.describe(slot.value) if kind == "gradient" else {})
+            entry.update(sharding.describe(slot.value, declared) if kind == "gradient" else {})
         entries.append(entry)
         names.append(kind if slot is None else f"the {kind} of {slot.name}")
     return entries, names

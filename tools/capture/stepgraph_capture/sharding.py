@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Dict, Optional
 
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from .meshes import Meshes
 
 try:
     from torch.distributed.tensor import DTensor
@@ -63,20 +66,15 @@ def plain(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
-def describe(tensor: Any) -> Dict[str, Any]:
+def describe(tensor: Any, meshes: Meshes) -> Dict[str, Any]:
     """How the capture says that a tensor is sharded; nothing when it is not."""
     if not is_sharded(tensor):
         return {}
-    mesh = tensor.device_mesh
     return {
         "global_shape": [int(size) for size in tensor.shape],
         "placements": [_placement(placement) for placement in tensor.placements],
-        "mesh_axes": axes(mesh),
+        "mesh_axes": meshes.axes(tensor.device_mesh),
     }
-
-
-def axes(mesh: Any) -> list:
-    return list(mesh.mesh_dim_names or (f"axis{i}" for i in range(mesh.ndim)))
 
 
 def _placement(placement: Any) -> str:

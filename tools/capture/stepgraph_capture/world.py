@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, TypeVar
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
 import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
-from . import compat, messages, recorder, sharding
+from . import compat, messages, recorder
 from .errors import CaptureError
 
 T = TypeVar("T")
@@ -160,17 +160,6 @@ def message_groups(graphs: Iterable[fx.Graph]) -> Iterator[None]:
         torch.distributed.destroy_process_group(group)
 
 
-def describe(meshes: List[Any]) -> Dict[str, Any]:
-    """`world`: with the mesh of most ranks and axes, when tensors are sharded over one or over a part of it."""
-    entry: Dict[str, Any] = {"size": size(), "rank": rank()}
-    if meshes:
-        wholes = [compat.root_mesh(mesh) for mesh in meshes]
-        mesh = max([*meshes, *wholes], key=lambda mesh: (mesh.size(), mesh.ndim))
-        if mesh.size() == size():
-            entry["mesh"] = {"axes": sharding.axes(mesh), "shape": list(mesh.shape)}
-    return entry
-
-
 def group_names(graphs: Iterable[fx.Graph]) -> List[str]:
     """The process groups that these graphs name, in order of first use."""
     found: Dict[str, None] = {}
@@ -192,10 +181,9 @@ def _check_functional(node: fx.Node) -> None:
         raise CaptureError(f"the step calls {node.target}, {IN_PLACE}")
 
 
-def groups(names: Iterable[str], meshes: List[Any]) -> List[Dict[str, Any]]:
+def groups(names: Iterable[str], axes: Mapping[str, str]) -> List[Dict[str, Any]]:
     """`groups`: the axis is that of the mesh which owns the group, `world` for all ranks, else `group`; that of
     messages is their way."""
-    axes = _axes_of_groups(meshes)
     found = []
     for name in names:
         way = messages.way_of(name)
@@ -203,14 +191,3 @@ def groups(names: Iterable[str], meshes: List[Any]) -> List[Dict[str, Any]]:
         axis = name if way is not None else axes.get(name) or ("world" if len(ranks) == size() else "group")
         found.append({"name": name, "axis": axis, "ranks": ranks})
     return found
-
-
-def _axes_of_groups(meshes: List[Any]) -> Dict[str, str]:
-    found: Dict[str, List[str]] = {}
-    for mesh in meshes:
-        for axis, name in enumerate(sharding.axes(mesh)):
-            group: Optional[Any] = mesh.get_group(axis)
-            words = found.setdefault(group.group_name, []) if group is not None else []
-            if name not in words:
-                words.append(name)
-    return {group: "/".join(words) for group, words in found.items()}
