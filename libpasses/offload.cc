@@ -242,7 +242,7 @@ constexpr PassOption kOffloadOptions[] = {
     {"least", 0, "SIZE", "smaller values stay on the device", "4KiB"},
     {"all", 0, {}, "also what does not lower the planned peak, largest first"},
 };
-constexpr std::string_view kPrecedes[] = {"chunk", "bucket", "overlap"};
+constexpr std::string_view kPrecedes[] = {"chunk but --auto", "bucket", "overlap"};
 
 Result<OffloadOptions> read_offload_options(const PassOptions& options) {
   OffloadOptions out;

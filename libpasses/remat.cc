@@ -187,7 +187,7 @@ constexpr PassOption kRematOptions[] = {
     {"peak", 0, "SIZE", "recompute until the planned peak is at most this, as 60GiB"},
     {"tag-only", 0, {}, "write the decision to the nodes and recompute nothing"},
 };
-constexpr std::string_view kPrecedes[] = {"chunk", "bucket", "overlap"};
+constexpr std::string_view kPrecedes[] = {"chunk but --auto", "bucket", "overlap"};
 
 Error usage(std::string message, std::string hint) {
   return {ErrorKind::usage, std::move(message), {}, std::move(hint)};

@@ -187,6 +187,18 @@ TEST_CASE("a pass behind one that it is meant to precede is warned of") {
   CHECK(lines[0] == "sg-clean is meant to run before sg-remat, which has run");
 }
 
+TEST_CASE("a loss head in chunks goes before recomputation as well as behind it, modules do not") {
+  const Job job = parse(kPipelineGraph);
+  for (std::string_view later : {"remat", "offload"}) {
+    Stage head{find_pass("chunk"), {}}, modules{find_pass("chunk"), {}};
+    head.options.add("auto", "");
+    modules.options.add("modules", "layers.*");
+    const Stage behind{find_pass(later), {}};
+    CHECK(order_warnings(job, std::vector{head, behind}).empty());
+    CHECK(order_warnings(job, std::vector{modules, behind}).size() == 1);
+  }
+}
+
 TEST_CASE("a copied node has all that belongs to the first, names of its own, and operands by the map") {
   Job job = parse(kPipelineGraph);
   Graph& graph = job.programs[0]->graph;
