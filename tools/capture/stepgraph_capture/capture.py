@@ -472,8 +472,8 @@ def _write_values(
         noise = rounding.of(traced.module, values.given(step), [*graph.outputs, *graph.inputs])
         world.together(lambda: _check_same(names, placeholders, model, graph, noise))
     after = {f"out{i}": value for i, value in enumerate(model.outputs) if value is not None}
-    for name, left, right in zip(placeholders, model.inputs, graph.inputs):
-        if values.changed(before[name], left) or values.changed(before[name], right):
+    for name, left, is_written in zip(placeholders, model.inputs, graph.written):
+        if is_written or values.changed(before[name], left):
             after[f"mutated.{name}"] = left
     # What the model calls them: graphs of the same model by another way have other names.
     own_names = {f"fqn.{name}": slot.name for name, slot in zip(placeholders, step.tensors)}

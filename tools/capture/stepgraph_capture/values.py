@@ -18,10 +18,12 @@ SEED = 0  # of random ops, so that a capture is the same each time
 
 @dataclass
 class Answers:
-    """Of one run: the outputs in the graph's order, and the inputs as the run left them."""
+    """Of one run: the outputs in the graph's order, and the inputs as the run left them. `written`: which of these it
+    wrote to, with other values or the same; known of a graph alone."""
 
     outputs: List[Optional[Tensor]]
     inputs: List[Tensor]
+    written: Sequence[bool] = ()
 
 
 def given(step: Step) -> List[Tensor]:
@@ -44,9 +46,10 @@ def of_the_model(step: Step) -> Answers:
 def of_the_graph(step: Step, module: fx.GraphModule) -> Answers:
     """The same of the traced graph, to hold against the model's."""
     tensors = given(step)
+    before = [tensor._version for tensor in tensors]
     with seeded(), torch.no_grad():
         outputs = AsTraced(module).run(*tensors)
-    return Answers(list(outputs), tensors)
+    return Answers(list(outputs), tensors, [tensor._version != then for tensor, then in zip(tensors, before)])
 
 
 class AsTraced(fx.Interpreter):
