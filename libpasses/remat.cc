@@ -119,12 +119,15 @@ class JobRemat {
         part->target_bytes = other.target_bytes;
         return ok_status();
       }
+    const std::vector<std::vector<uint8_t>> starts = {allowed_by(*part, is_kept_by_default),
+                                                      allowed_by(*part, is_kept_by_full)};
     const TargetQuestion question{job_,
                                   i,
                                   sizes_[i],
                                   part->model.get(),
                                   part->allowed,
                                   part->crossing,
+                                  starts,
                                   options_.target,
                                   options_.tag_only,
                                   context_.best_effort,
@@ -140,6 +143,15 @@ class JobRemat {
     part->before_bytes = choice.kept_bytes;
     part->after_bytes = choice.planned_bytes;
     return ok_status();
+  }
+
+  // What a policy that keeps less would recompute of what is allowed.
+  template <class Predicate>
+  static std::vector<uint8_t> allowed_by(const RematPart& part, const Predicate& is_kept) {
+    std::vector<uint8_t> out = part.allowed;
+    for (uint32_t at = 0; at < out.size(); ++at)
+      if (out[at] != 0) out[at] = !is_kept(part.model->graph(), part.model->node(at));
+    return out;
   }
 
   // As the first program, if that meets the target here too; a budget has none of this program's own, and never grows.

@@ -27,12 +27,13 @@ namespace sg {
 
 // What is asked about a graph.
 struct RematSearch {
-  std::vector<uint8_t> allowed;   // by position: what may be recomputed
-  std::vector<uint8_t> crossing;  // by position, or empty: what may be too, and crosses into a later layer
-  size_t work = 0;                // node visits of the model for each of `least` and `fit`
-  bool by_tags_alone = false;     // a decision that tags can carry: nothing is computed twice behind the forward
-  size_t threads = 1;             // any number chooses the same
-  size_t few_units = 14;          // of so many all choices are tried
+  std::vector<uint8_t> allowed;              // by position: what may be recomputed
+  std::vector<uint8_t> crossing;             // by position, or empty: what may be too, and crosses into a later layer
+  std::vector<std::vector<uint8_t>> starts;  // by position: what policies would recompute, for the search to begin at
+  size_t work = 0;                           // node visits of the model for each of `least` and `fit`
+  bool by_tags_alone = false;  // a decision that tags can carry: nothing is computed twice behind the forward
+  size_t threads = 1;          // any number chooses the same
+  size_t few_units = 14;       // of so many all choices are tried
 };
 
 struct RematChoice {

@@ -47,12 +47,18 @@ std::vector<uint32_t> RematChooser::largest_kinds() const {
   return out;
 }
 
-// Towards the lowest peak: everything recomputed, or what a cut says, and then kind by kind the other way round.
+// Towards the lowest peak: everything recomputed, what policies or a cut say, and then kind by kind the other way
+// round.
 RematChoice RematChooser::lower(RematChoice best) {
   take_if_better(&best, weigh(cut(0, 0)), 0);
   RematDecision everything = of_bits(0);
   for (uint32_t u = 0; u < units_.size(); ++u) set(&everything, u, true);
   take_if_better(&best, weigh(ease(std::move(everything))), 0);
+  for (const std::vector<uint8_t>& start : search_.starts) {
+    RematDecision decision = of_bits(0);
+    for (uint32_t u = 0; u < units_.size(); ++u) set(&decision, u, start[units_[u].at]);
+    take_if_better(&best, weigh(ease(std::move(decision))), 0);
+  }
   const size_t reserve = work_ / 2;
   bool changes = true;
   for (int pass = 0; changes && pass < kPasses; ++pass) {

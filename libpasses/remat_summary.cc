@@ -60,6 +60,8 @@ std::string RematSummary::text() const {
 }
 
 std::string RematSummary::why_nothing() const {
+  if (options_.target.budget && *options_.target.budget < 1)
+    return "nothing to recompute: nothing that was found lowers the peak of " + human_bytes(double(before_));
   if (options_.target.is_set())
     return "nothing to recompute: the peak of " + human_bytes(double(before_)) + " is within what was asked for";
   if (options_.policy == RematPolicy::none && options_.recompute.empty())

@@ -25,9 +25,16 @@ bool is_called(std::string_view name, std::string_view wanted) {
 // Attention in one op: its result is small for what it costs.
 bool is_fused_attention(const OpInfo& op) { return op.has(kContraction) && op.has(kRandomIfDropout); }
 
+}  // namespace
+
+bool is_kept_by_full(const Graph& graph, NodeId n) {
+  const OpInfo* op = graph.op_info(n);
+  return op == nullptr || is_fused_attention(*op);
+}
+
 // Costs more to compute again than its memory is worth, as a rule. As PyTorch's own list, which leaves out the
 // attention kernel for CPUs.
-bool is_costly(const Graph& graph, NodeId n) {
+bool is_kept_by_default(const Graph& graph, NodeId n) {
   const OpInfo* op = graph.op_info(n);
   if (op == nullptr) return true;
   const std::string_view name = op->name;
@@ -38,6 +45,8 @@ bool is_costly(const Graph& graph, NodeId n) {
     if (is_called(name, other) && graph.node(n).result_count > (other == "max" ? 1 : 0)) return true;
   return false;
 }
+
+namespace {
 
 // All results together; none = some size has no value.
 std::optional<int64_t> given_bytes(const Graph& graph, NodeId n, const SizeValues& sizes) {
@@ -127,8 +136,9 @@ class Tagger {
     if (selectors_.recompute.matches(graph_, n, sizes_)) return Recompute::must_recompute;
     if (policy_ == RematPolicy::none) return Recompute::must_save;
     if (policy_ == RematPolicy::all) return Recompute::must_recompute;
-    if (policy_ == RematPolicy::full) return is_fused_attention(*op) ? Recompute::must_save : Recompute::must_recompute;
-    return is_costly(graph_, n) ? Recompute::must_save : Recompute::prefer_recompute;
+    if (policy_ == RematPolicy::full)
+      return is_kept_by_full(graph_, n) ? Recompute::must_save : Recompute::must_recompute;
+    return is_kept_by_default(graph_, n) ? Recompute::must_save : Recompute::prefer_recompute;
   }
 
   // A wait is part of its launch.

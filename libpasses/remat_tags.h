@@ -40,6 +40,10 @@ struct RematSelectors {
   ValueSelectors save, recompute;
 };
 
+// What these policies keep of a graph's ops, whatever layers and selectors say.
+bool is_kept_by_default(const Graph& graph, NodeId n);
+bool is_kept_by_full(const Graph& graph, NodeId n);
+
 struct RematTags {
   std::vector<NodeId> crossing;  // forward nodes that would be recomputed, had a later layer no use for them
   NodeId head;                   // from here on the forward is left alone; none = there is no such place

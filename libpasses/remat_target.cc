@@ -19,7 +19,8 @@ class TargetFinder {
   explicit TargetFinder(const TargetQuestion& asked)
       : asked_(asked),
         model_(*asked.model),
-        chooser_(asked.model, {asked.allowed, asked.crossing, kWork, asked.by_tags_alone, asked.threads}) {}
+        chooser_(asked.model,
+                 {asked.allowed, asked.crossing, asked.starts, kWork, asked.by_tags_alone, asked.threads}) {}
 
   Result<TargetChoice> find() {
     const RematTarget& asked = asked_.target;

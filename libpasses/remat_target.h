@@ -26,10 +26,11 @@ struct TargetChoice {
 
 struct TargetQuestion {
   const Job& job;
-  size_t which = 0;                               // program of the job
-  const SizeValues& sizes;                        // of that program
-  RematModel* model;                              // of its main graph, for these sizes
-  const std::vector<uint8_t>&allowed, &crossing;  // by position: RematSearch
+  size_t which = 0;                                 // program of the job
+  const SizeValues& sizes;                          // of that program
+  RematModel* model;                                // of its main graph, for these sizes
+  const std::vector<uint8_t>&allowed, &crossing;    // by position: RematSearch
+  const std::vector<std::vector<uint8_t>>& starts;  // of it, too
   RematTarget target;
   bool by_tags_alone = false, or_least = false;
   size_t threads = 1;
