@@ -102,7 +102,7 @@ void AutoOutliner::erase_body() {
     }
     std::erase_if(next, [&](NodeId n) { return !graph_.alive(n) || is_used(n); });
     std::ranges::sort(next);
-    next.erase(std::ranges::unique(next).begin(), next.end());
+    next.erase(std::unique(next.begin(), next.end()), next.end());
     dead = std::move(next);
   }
 }

@@ -194,7 +194,7 @@ Members find_members(const Job& job) {
   for (const auto& program : job.programs) found.push_back(Finder(job, *program).find(&out));
   std::vector<const Found*> common;
   for (const auto& [id, first] : found[0]) {
-    const bool everywhere = std::ranges::all_of(found, [&](const auto& map) {
+    const bool everywhere = std::ranges::all_of(found, [&, &id = id, &first = first](const auto& map) {
       auto it = map.find(id);
       return it != map.end() && agree(it->second.member, first.member);
     });

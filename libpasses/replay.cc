@@ -54,7 +54,7 @@ Result<Stage> stage_of(const HistoryStep& step) {
     return cannot("the options of `" + step.tool + "` in the history cannot be read",
                   "begin with a graph behind that step");
   for (const auto& [name, values] : step.options) {
-    if (std::ranges::none_of(out.pass->options, [&](const PassOption& o) { return o.name == name; }))
+    if (std::ranges::none_of(out.pass->options, [&, &name = name](const PassOption& o) { return o.name == name; }))
       return cannot(step.tool + " has no option --" + name + " in this version", "begin with a graph behind that step");
     for (const std::string& value : values) out.options.add(name, value);
   }
