@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
 #include "libgraph/expr/assume.h"
@@ -14,6 +11,7 @@
 #include "libgraph/op.h"
 #include "libgraph/plan/plan.h"
 #include "libgraph/sim/simulate.h"
+#include "libgraph/text_file.h"
 #include "libpasses/agreement.h"
 #include "libpasses/bucket_parts.h"
 #include "libpasses/planned_peak.h"
@@ -229,11 +227,12 @@ constexpr PassOption kBucketOptions[] = {
 Result<std::string> read_modules(const std::string& name) {
   constexpr std::string_view kHint = "a line of it names the modules of one bucket";
   if (name.empty()) return Error{ErrorKind::usage, "--plan per-module: names no file", {}, std::string(kHint)};
-  std::error_code code;
-  std::ifstream in(name, std::ios::binary);
-  if (!in || std::filesystem::is_directory(name, code))
-    return Error{ErrorKind::unreadable, "--plan cannot read the file '" + name + "'", {}, std::string(kHint)};
-  return std::string(std::istreambuf_iterator<char>(in), {});
+  constexpr size_t kMostBytes = 16 << 20;
+  Result<std::string> text = read_text_file(name, kMostBytes);
+  if (!text.ok())
+    return Error{
+        ErrorKind::unreadable, "--plan per-module: " + name + ": " + text.error().message, {}, std::string(kHint)};
+  return text;
 }
 
 Status parse_plan(const std::string& word, BucketOptions* out) {

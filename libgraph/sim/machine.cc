@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
 #include "libgraph/nearest.h"
 #include "libgraph/sim/machine_texts.h"
+#include "libgraph/text_file.h"
 
 namespace sg {
 namespace {
@@ -165,11 +164,9 @@ Result<Machine> find_machine(const std::string& name, size_t above) {
                  {},
                  hint.empty() ? "known are " + known + "; a file ends in .yaml" : hint};
   }
-  std::ifstream in(name, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in) return Error{ErrorKind::unreadable, "cannot read the machine's file", {name, 0, 0, {}, {}}, {}};
-  return parse_machine(text.str(), name, above);
+  constexpr size_t kMostBytes = 1 << 20;
+  SG_ASSIGN(const std::string text, read_text_file(name, kMostBytes));
+  return parse_machine(text, name, above);
 }
 
 std::string machine_yaml(const Machine& machine) {

@@ -12,7 +12,6 @@ namespace sg {
 namespace {
 
 constexpr size_t kMaxDepth = 8, kMostBases = 8;
-constexpr size_t kMaxTextBytes = 1 << 20;
 
 class Reader {
  public:
@@ -116,8 +115,6 @@ class Reader {
 }  // namespace
 
 Result<Machine> parse_machine(std::string_view text, const std::string& file, size_t above) {
-  if (text.size() > kMaxTextBytes)
-    return Error{ErrorKind::unreadable, "a machine of more than 1 MiB", {file, 0, 0, {}, {}}, {}};
   Diagnostics problems;
   try {
     Machine machine = Reader(file, above, &problems).read(YAML::Load(std::string(text)));

@@ -1,6 +1,7 @@
 #include "tools/recipe/files.h"
 
 #include <glob.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -15,6 +16,13 @@ Result<std::string> read_file(const std::string& path) {
   auto failed = [&] {
     return Error{ErrorKind::unreadable, std::string("cannot read: ") + std::strerror(errno), {path, 0, 0, {}, {}}, {}};
   };
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0) return failed();
+  if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))  // which would be waited for, or has no end
+    return Error{ErrorKind::unreadable,
+                 "not a regular file",
+                 {path, 0, 0, {}, {}},
+                 "recipes read their files more than once: write it to a file"};
   std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
   if (!file) return failed();
   std::string bytes;

@@ -8,7 +8,7 @@
 
 namespace sg::recipe {
 
-// The bytes of a file; folders and what breaks off in the middle are errors (unreadable).
+// The bytes of a file; folders, pipes, devices and what breaks off in the middle are errors (unreadable).
 Result<std::string> read_file(const std::string& path);
 
 // What a shell's pattern (`*`, `?`, `[...]`) matches, numbers in the names in their order: rank2 before rank10. A name

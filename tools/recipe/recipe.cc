@@ -5,7 +5,7 @@
 #include <map>
 
 #include "libgraph/nearest.h"
-#include "tools/recipe/files.h"
+#include "libgraph/text_file.h"
 #include "tools/recipe/yaml_reader.h"
 
 namespace sg::recipe {
@@ -68,9 +68,8 @@ class RecipeReader {
   // Standard input is only read as the recipe itself: what is included is a file.
   Result<std::string> text_of(const std::string& file) const {
     const bool is_stdin = file == kStdin && open_.size() == 1;
-    Result<std::string> text = read_file(is_stdin ? "/dev/stdin" : file);
-    if (!text.ok()) return Error{ErrorKind::unreadable, "cannot read the recipe " + file, {}, {}};
-    if (text->size() > kMaxTextBytes) return Error{ErrorKind::unreadable, file + " has more than 4 MiB", {}, {}};
+    Result<std::string> text = read_text_file(is_stdin ? "/dev/stdin" : file, kMaxTextBytes);
+    if (!text.ok()) text.error().message = "cannot read the recipe " + file + ": " + text.error().message;
     return text;
   }
 

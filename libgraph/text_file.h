@@ -1,0 +1,15 @@
+// Files that people write, by hand or by a script of theirs: recipes, machines, lists of modules.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "libgraph/result.h"
+
+namespace sg {
+
+// The bytes of a file, a pipe or a device. Unreadable: what is missing, a folder, what breaks off in the middle, and what
+// has more than `most_bytes`, of which no more is read: /dev/zero has no end.
+Result<std::string> read_text_file(const std::string& path, size_t most_bytes);
+
+}  // namespace sg
