@@ -213,7 +213,7 @@ bool has_left_traces(const Job& job, const PastStage& past) {
 
 }  // namespace
 
-std::vector<std::string> order_warnings(const Job& job, std::span<const Stage> stages) {
+std::vector<std::string> order_warnings(const Job& job, std::span<const Stage> stages, size_t first) {
   std::vector<PastStage> history;
   std::vector<std::string> out;
   for (const Provenance& entry : job.provenance) {
@@ -223,9 +223,10 @@ std::vector<std::string> order_warnings(const Job& job, std::span<const Stage> s
     for (const KeyValue& option : entry.options) past.options.emplace_back(job.pool->strings[option.key]);
     if (has_left_traces(job, past)) history.push_back(std::move(past));
   }
-  for (const Stage& stage : stages) {
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const Stage& stage = stages[i];
     for (std::string_view later : stage.pass->precedes)
-      if (std::ranges::any_of(history, [&](const PastStage& past) { return is_meant(past, later); }))
+      if (i >= first && std::ranges::any_of(history, [&](const PastStage& past) { return is_meant(past, later); }))
         out.push_back("sg-" + std::string(stage.pass->name) + " is meant to run before sg-" +
                       std::string(later.substr(0, later.find(' '))) + ", which has run");
     history.push_back({std::string(stage.pass->name), {}});

@@ -60,7 +60,8 @@ Result<std::vector<StageReport>> run_pipeline(Job* job, std::vector<Stage> stage
                                               Diagnostics* notes, std::optional<FailedStage>* failed = nullptr);
 
 // Orders that the passes warn of, each a line: a stage behind one that it is meant to precede, in the history of the
-// job or among the stages. A run of the history that has left nothing in the graph does not count.
-std::vector<std::string> order_warnings(const Job& job, std::span<const Stage> stages);
+// job or among the stages. A run of the history that has left nothing in the graph does not count. Lines of the stages
+// before `first` are left out.
+std::vector<std::string> order_warnings(const Job& job, std::span<const Stage> stages, size_t first = 0);
 
 }  // namespace sg

@@ -171,13 +171,12 @@ class Planner {
       if (last.kind != StepKind::pass || !last.pass) continue;
       std::vector<Stage> chain;
       for (const Step* s = &last; s->kind == StepKind::pass && s->pass; s = &plan_.steps[s->from]) {
-        chain.insert(chain.begin(), Stage{s->pass, pass_options(s->options)});
+        chain.push_back(Stage{s->pass, pass_options(s->options)});
         if (s->from == Step::kNone) break;
       }
-      std::vector<std::string> all = order_warnings(nothing, chain);
-      chain.pop_back();
-      for (size_t i = order_warnings(nothing, chain).size(); i < all.size(); ++i)
-        problems_.warning("pass-order", last.name + ": " + all[i], last.where);
+      std::ranges::reverse(chain);
+      for (const std::string& line : order_warnings(nothing, chain, chain.size() - 1))
+        problems_.warning("pass-order", last.name + ": " + line, last.where);
     }
   }
 

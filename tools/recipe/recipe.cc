@@ -19,6 +19,7 @@ const std::string kOptionsHint =
 const std::string kQuotesHint = "in braces a text with ${NAME} stands in quotes: `{policy: \"${NAME}\"}`";
 constexpr size_t kMaxIncludes = 64;  // of all files together
 constexpr size_t kMaxTextBytes = 4 << 20;
+constexpr size_t kMaxStages = 1000;
 
 class RecipeReader {
  public:
@@ -135,6 +136,7 @@ class RecipeReader {
 
   void read_stages(YamlReader* yaml, const YAML::Node& list) {
     if (!list.IsSequence()) return yaml->error(list, "`stages` is a list");
+    if (recipe_.stages.size() + list.size() > kMaxStages) return yaml->error(list, "more than 1,000 stages");
     for (const YAML::Node& item : list) {
       if (item.IsScalar()) recipe_.stages.push_back({yaml->word(item, "a stage"), {}, {}, {}, {}, {}, {}, {}, {}});
       else if (item.IsMap()) read_stage(yaml, item);

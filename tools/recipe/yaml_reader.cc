@@ -37,6 +37,8 @@ void YamlReader::each(const YAML::Node& map, std::string_view what,
                       const std::function<void(const Word&, const YAML::Node&)>& fn) {
   if (map.IsNull()) return;
   if (!map.IsMap()) return error(map, std::string(what) + " is a map of names and values");
+  constexpr size_t kMostEntries = 10'000;
+  if (map.size() > kMostEntries) return error(map, std::string(what) + " has more than 10,000 entries");
   std::set<std::string> seen;
   for (const auto& entry : map) {
     Word key = word(entry.first, "a key of " + std::string(what));
