@@ -12,6 +12,7 @@ namespace sg {
 namespace {
 
 constexpr size_t kMaxDepth = 8, kMostBases = 8;
+constexpr size_t kMostEntries = 1000;  // with those that aliases repeat
 
 class Reader {
  public:
@@ -64,6 +65,8 @@ class Reader {
 
   void walk(const YAML::Node& map, const std::string& prefix, size_t depth, Machine* machine) {
     for (const auto& entry : map) {
+      if (entries_ == kMostEntries) return;
+      if (++entries_ == kMostEntries) return error(entry.first, "a machine has no more than 1,000 entries", "");
       if (!entry.first.IsScalar()) {
         error(entry.first, "a key is a word", "");
         continue;
@@ -109,6 +112,7 @@ class Reader {
   size_t above_;  // machines that have this one for a base
   Diagnostics* problems_;
   std::map<std::string, bool> given_;
+  size_t entries_ = 0;
   bool has_base_ = false;
 };
 

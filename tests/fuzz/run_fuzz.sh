@@ -12,7 +12,7 @@ if ! command -v clang++ >/dev/null 2>&1; then
   exit 0
 fi
 # Whole runs need librun built once more: not in CI, where replay_run (tests/CMakeLists.txt) stands for them.
-forms=${TARGETS:-binary text capture safetensors fx trace pt2$([ "$length" = short ] || echo " run")}
+forms=${TARGETS:-binary text capture safetensors fx trace pt2 machine$([ "$length" = short ] || echo " run")}
 generator=$(command -v ninja >/dev/null 2>&1 && echo Ninja || echo "Unix Makefiles")
 preset=fuzz
 [ "$length" != short ] || preset=fuzz-short        # so few inputs are quicker run by slow code than by code that takes long to build

@@ -101,6 +101,13 @@ TEST_CASE("a machine's mistakes are told with their place") {
   CHECK(said(find_machine(over)).find("wrong.yaml:3:1: a machine has no `foo`") != std::string::npos);
   CHECK(said(parse_machine("name: x\ndevice: {memory_gbps: 1\n", "m.yaml")).find("no YAML") != std::string::npos);
   CHECK(said(parse_machine("name: x\n", "m.yaml")).find("`device.memory_gib` is missing") != std::string::npos);
+  std::string laughs = "name: x\nbase: h100-8\na: &a {x: 1, y: 1, z: 1, u: 1, v: 1, w: 1}\n";
+  for (char c = 'b'; c < 'z'; ++c) {
+    const std::string last(1, static_cast<char>(c - 1)), now(1, c);
+    laughs += now + ": &" + now + " {x: *" + last + ", y: *" + last + ", z: *" + last + ", u: *" + last + ", v: *" +
+              last + ", w: *" + last + "}\n";
+  }
+  CHECK(said(parse_machine(laughs, "m.yaml")).find("m.yaml:3:8: a machine has no `a.x`") == 0);
   CHECK(said(parse_machine("- 1\n", "m.yaml")) == "m.yaml:1:1: a machine is a map of names and numbers ()");
   CHECK(said(parse_machine("base: h100-8\n", "m.yaml")).find("`name` is missing") != std::string::npos);
 }

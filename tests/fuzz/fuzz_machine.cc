@@ -1,0 +1,24 @@
+// Any bytes are a machine's YAML or an error that says where, and what is read is written and read again as the same.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "libgraph/sim/machine.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  if (bytes.find('/') != std::string_view::npos) return 0;  // a base elsewhere is another file
+  auto machine = sg::parse_machine(bytes, "fuzz");
+  if (!machine.ok()) {
+    if (machine.error().message.empty() || machine.error().where.file.empty()) std::abort();
+    return 0;
+  }
+  machine->name = "read", machine->about = "a word";  // which are written as they are
+  auto again = sg::parse_machine(sg::machine_yaml(*machine), "written");
+  if (!again.ok()) std::abort();
+  for (const sg::MachineKey& key : sg::machine_keys())
+    if (key.field(*again) != key.field(*machine)) std::abort();
+  return 0;
+}
