@@ -105,6 +105,7 @@ size_t columns() {
 // By name: the line of a text that defines it, where one line alone does. Empty for anything but a text in a file.
 std::map<std::string, size_t> lines_of_text(const std::string& path) {
   std::map<std::string, size_t> out;
+  if (!is_plain_file(path)) return out;  // a pipe gives its text once, and has given it
   std::ifstream file(path);
   std::string line;
   for (size_t number = 1; std::getline(file, line); ++number) {
