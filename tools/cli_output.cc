@@ -27,8 +27,8 @@ void handle_ends(void (*handler)(int number)) {
 }
 
 void install_signal_handlers() {
-  std::signal(SIGPIPE, SIG_DFL);  // also where the caller ignored it: `| head` is no error
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow (ulimit -f) is an error of its write
+  std::signal(SIGPIPE, remove_outputs_and_die);  // also where the caller ignored it: `| head` is no error
+  std::signal(SIGXFSZ, SIG_IGN);                 // a file that may not grow (ulimit -f) is an error of its write
   handle_ends(remove_outputs_and_die);
 }
 

@@ -7,7 +7,7 @@
 
 namespace sg::cli {
 
-// Removes temporary files on SIGINT, SIGTERM and SIGHUP, then dies of the signal. Broken pipes end the program quietly.
+// Removes temporary files on SIGINT, SIGTERM and SIGHUP, then dies of the signal; on SIGPIPE, too, which so is quiet.
 void install_signal_handlers();
 
 // `handler` for SIGINT, SIGTERM and SIGHUP, but for those that the caller ignores: nohup, background jobs.

@@ -76,8 +76,30 @@ struct Pipe {
   ::_exit(127);
 }
 
+// For the time of its life a reader that goes away is EPIPE for what this thread writes, and no signal. All others, and
+// the program's own output, end by it as ever.
+class NoPipeSignal {
+ public:
+  NoPipeSignal() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~NoPipeSignal() {
+    const timespec at_once{};
+    while (::sigtimedwait(&pipe_, nullptr, &at_once) < 0 && errno == EINTR) {
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoPipeSignal(const NoPipeSignal&) = delete;
+
+ private:
+  sigset_t pipe_, before_;
+};
+
 // Feeds and drains until both outputs are closed: neither side waits for the other.
 void exchange(std::string_view input, Pipe* in, Pipe* out, Pipe* err, Finished* done) {
+  const NoPipeSignal no_signal;
   ::fcntl(in->ends[1], F_SETFL, O_NONBLOCK);
   if (input.empty()) in->close(1);
   char part[65536];
@@ -106,7 +128,6 @@ Result<Finished> run_process(const std::vector<std::string>& words, std::string_
   if (!in.open() || !out.open() || !err.open()) return failed("cannot make a pipe");
   int file = output == "-" ? -1 : ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (output != "-" && file < 0) return failed("cannot write " + output);
-  std::signal(SIGPIPE, SIG_IGN);
   std::vector<char*> arguments;
   for (const std::string& w : words) arguments.push_back(const_cast<char*>(w.c_str()));
   arguments.push_back(nullptr);
