@@ -72,7 +72,8 @@ std::map<std::string, std::string> parts_of(const std::string& text) {
   return out;
 }
 
-// A file's bytes; of a folder (of traces) the names and bytes of all that lies in it.
+// A file's bytes; of a folder (of traces) the names of all that lies in it, and the bytes of its files: what is neither
+// a file nor a folder nobody reads.
 Status add_digest(const std::string& path, int depth, Sha256* all) {
   constexpr int kMostFolders = 8;
   if (!cli::is_folder(path)) {
@@ -83,8 +84,10 @@ Status add_digest(const std::string& path, int depth, Sha256* all) {
   SG_ASSIGN(std::vector<std::string> entries, cli::entries_of(path));
   std::ranges::sort(entries);
   for (const std::string& entry : entries) {
+    const std::string inside = path + "/" + entry;
     all->update(entry + "\n");
-    if (depth < kMostFolders) SG_TRY(add_digest(path + "/" + entry, depth + 1, all));
+    if (depth < kMostFolders && (cli::is_folder(inside) || cli::is_plain_file(inside)))
+      SG_TRY(add_digest(inside, depth + 1, all));
   }
   return ok_status();
 }
