@@ -26,6 +26,9 @@ int64_t meminfo(std::string_view key) {
   return -1;
 }
 
+// An arena of the host for nothing has an address as well: kernels step over what is empty, and null has no next byte.
+size_t mapped_bytes(int64_t bytes) { return static_cast<size_t>(std::max<int64_t>(bytes, 1)); }
+
 }  // namespace
 
 Status require_memory(int64_t bytes) {
@@ -47,7 +50,7 @@ void MemoryRelease::operator()(std::byte* memory) const {
 
 Result<Arena> Arena::reserve(int64_t bytes, MemorySource* source) {
   Arena arena;
-  if (bytes == 0) return arena;
+  if (bytes == 0 && source) return arena;
   arena.source_ = source;
   if (source) {
     arena.data_ = source->take(bytes);
@@ -60,14 +63,14 @@ Result<Arena> Arena::reserve(int64_t bytes, MemorySource* source) {
                  "a smaller batch, or a pass that lowers the peak (see sg-run --plan)"};
   }
   SG_TRY(require_memory(bytes));
-  void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+  void* memory = mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
     return Error{ErrorKind::missing,
                  "cannot reserve " + std::to_string(bytes) + " bytes: " + std::strerror(errno),
                  {},
                  "a smaller batch, or a pass that lowers the peak (see sg-run --plan)"};
-  madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // advice: without it all works, slower
+  madvise(memory, mapped_bytes(bytes), MADV_HUGEPAGE);  // advice: without it all works, slower
   arena.data_ = static_cast<std::byte*>(memory);
   arena.bytes_ = bytes;
   return arena;
@@ -85,7 +88,7 @@ Arena& Arena::operator=(Arena&& other) noexcept {
 
 Arena::~Arena() {
   if (data_ && source_) source_->give(data_);
-  else if (data_) munmap(data_, static_cast<size_t>(bytes_));
+  else if (data_) munmap(data_, mapped_bytes(bytes_));
 }
 
 BlockPool::~BlockPool() {

@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "librun/cpu/fill.h"
+#include "librun/memory.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/rng.h"
 
@@ -18,6 +19,13 @@ TEST_CASE("contiguous and dense views") {
   CHECK(wide.step(0) == 0);
   CHECK(extent_bytes(wide) == 24);
   CHECK(make_tensor(memory, DType::f32, std::vector<int64_t>{0, 3}).is_contiguous());
+}
+
+TEST_CASE("an arena for nothing has an address, from which empty tensors may begin further on") {
+  Result<Arena> none = Arena::reserve(0);
+  REQUIRE(none.ok());
+  CHECK(none->bytes() == 0);
+  CHECK(none->data() != nullptr);
 }
 
 // Where element `i` of a view lies, in elements.
