@@ -61,6 +61,8 @@ def diff_reports_in_every_form():
     write("a {0}", text)
     odd = json.loads(run(["sg-diff", "--format=sarif", "a {0}", "b"]).out)
     assert odd["runs"][0]["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "a%20%7B0%7D", odd
+    os.mkfifo("pipe")                      # it gives its text once: no lines are looked up in it, as nobody would write again
+    assert json.loads(expect(run("cat a > pipe & sg-diff --format=sarif pipe b"), 1).out)["runs"][0]["results"]
     for width in (60, 100, 200):           # long lines go on in the next row
         side = run(["sg-diff", "--side", "a", "b"], env={"COLUMNS": str(width)}).text
         hunks = side[side.index("@@"):].splitlines()

@@ -71,7 +71,7 @@ def a_failed_run_keeps_the_old_output():
 def a_killed_run_keeps_the_old_output():
     if not given.probe:
         return
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
         write("out", b"old")
         process = subprocess.Popen([given.probe, "half", "-o", "out"], stderr=subprocess.PIPE, env=environment())
         assert process.stderr.readline() == b"half written\n"

@@ -183,6 +183,15 @@ def broken_pipe_is_quiet():
     process.stdout.close()
     assert process.wait(timeout=30) == -signal.SIGPIPE and process.stderr.read() == b""
     process.stderr.close()
+    write("small.txt", small_text())
+    write("r.yaml", "inputs: {step: small.txt}\nstages: [clean]\n")
+    for command in (["sg-recipe", "plan", "r.yaml"], ["sg-recipe", "schema"],
+                    ["sg-sweep", "r.yaml", "--no-cache", "--fresh"]):      # which run other tools
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=environment(), timeout=60)
+        os.close(writer)
+        assert done.returncode == -signal.SIGPIPE and b"error" not in done.stderr, (command, done)
 
 
 def big_text(nodes):

@@ -12,6 +12,7 @@ import mistake_cases  # noqa: F401
 import source_cases  # noqa: F401
 import run_cases  # noqa: F401
 import cache_cases  # noqa: F401
+import limit_cases  # noqa: F401
 import check_cases  # noqa: F401
 
 
