@@ -51,6 +51,7 @@ void CudaBackend::give_back_scratch(size_t mark) {
 Status CudaBackend::upload(std::byte* to, const std::byte* from, int64_t bytes) {
   SG_TRY(device_->touch());
   if (bytes == 0) return ok_status();
+  SG_TRY(device_->before_pageable_copy());
   const Driver& driver = device_->driver();
   const uint64_t begin = device_->clock().mark();
   SG_CU(driver,
@@ -63,6 +64,7 @@ Status CudaBackend::download(std::byte* to, const std::byte* from, int64_t bytes
   SG_TRY(device_->noted());
   SG_TRY(device_->touch());
   if (bytes == 0) return ok_status();
+  SG_TRY(device_->before_pageable_copy());
   const Driver& driver = device_->driver();
   const uint64_t begin = device_->clock().mark();
   SG_CU(driver,

@@ -82,6 +82,9 @@ class Device {
 
   // Waits for the stream. `watch` is asked meanwhile: its error ends the wait.
   Status synchronize();
+  // The driver waits for the stream before it copies from or to memory of the host that is not pinned, in the call that
+  // asks for the copy, and asks nobody meanwhile. Where there is a `watch`, this waits first.
+  Status before_pageable_copy() { return watch_ ? synchronize() : ok_status(); }
   void set_watch(std::function<Status()> watch) { watch_ = std::move(watch); }
   // Notes what failed, for the next `settle`: the first thing counts.
   void note(Status status);

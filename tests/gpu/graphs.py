@@ -72,6 +72,19 @@ graph rank *
   output %w7
 '''
 
+# A number for the host that hangs on a collective.
+AWAITED = '''sg 1.0 world 4
+group @all [0 1 2 3]
+graph rank *
+  input %x : f32[8, 3] "x"
+  %r = _c10d_functional.all_reduce(%x, "sum", @all) : f32[8, 3]
+  %w = _c10d_functional.wait_tensor(%r)             : f32[8, 3]
+  %s = aten.sum(%w)                                 : f32[]
+  %n = aten._local_scalar_dense(%s)                 : float
+  %y = aten.mul.Tensor(%x, %n)                      : f32[8, 3]
+  output %y
+'''
+
 # Ops whose bits are those of the processor: pointwise chains over all kinds of elements, moves, whole sums, products of integers.
 SAME_BITS = '''sg 1.0
 graph rank *

@@ -12,10 +12,13 @@
 //   SG_STUB_LAUNCHES=FILE    each launch: the kernel's name, and how many blocks
 //   SG_STUB_TRANSFERS=FILE   each copy between host and device: "up BYTES" or "down BYTES"
 //   SG_STUB_BLOCKS=down      blocks of a launch run from last to first
+//   SG_STUB_LOADING=FILE     CUDA_MODULE_LOADING, as cuInit finds it
 //   SG_STUB_GUARD=1          the host cannot touch the device's memory (guard.h)
 //   SG_STUB_CAPTURES=FILE    a line for each recorded graph: how many launches it holds
 // A call needs the context of a device as the thread's current one, and that of the stream that it is about; what is
 // freed or destroyed without one ends the process, as nobody reads what those calls return (context.h).
+// Copies are between memory that was handed out, that of a device by its own streams, and their sides lie apart. One from
+// or to memory of the host that is not pinned is waited for in the call, and so is all before it, as on a device.
 // Modules are the kernels that are built in, or libraries of the stand-in of NVRTC. While a stream is recorded, calls
 // that would wait for it, or copy what the host may change, end the recording with an error, as the driver does.
 // With SG_LANE_KERNELS a block is not a loop over lanes: see lanes.h.
@@ -99,7 +102,11 @@ std::chrono::milliseconds delay_of(const char* kernel) {
 // --- memory ---
 
 std::mutex memory_mutex;
-std::map<void*, size_t> memory;
+struct Block {
+  size_t bytes = 0;
+  uintptr_t device = 0;  // the context; 0: of the host, pinned
+};
+std::map<const unsigned char*, Block> memory;
 size_t in_use = 0;
 
 size_t memory_size() {
@@ -117,21 +124,35 @@ CUresult allocate(void** out, size_t bytes, bool counts) {
   if (!block) return CUDA_ERROR_OUT_OF_MEMORY;
   std::memset(block, 0xCB, std::min<size_t>(bytes, 1 << 20));
   if (own) own->close(block);
-  memory[block] = counts ? bytes : 0;
-  in_use += memory[block];
+  memory[static_cast<unsigned char*>(block)] = {bytes, counts ? stub_current_context() : 0};
+  if (counts) in_use += bytes;
   *out = block;
   return CUDA_SUCCESS;
 }
 
 CUresult release(void* block) {
   std::lock_guard guard(memory_mutex);
-  auto it = memory.find(block);
+  auto it = memory.find(static_cast<unsigned char*>(block));
   if (it == memory.end()) return CUDA_ERROR_INVALID_VALUE;
-  in_use -= it->second;
+  if (it->second.device != 0) in_use -= it->second.bytes;
   memory.erase(it);
   if (!Guard::find() || !Guard::find()->give(block)) std::free(block);
   return CUDA_SUCCESS;
 }
+
+// Whether a copy in a stream of `context` may read or write so many bytes there: that device's, or pinned ones of the
+// host, which have the same address on a device.
+bool is_held(const void* at, size_t bytes, uintptr_t context) {
+  if (bytes == 0) return true;
+  std::lock_guard guard(memory_mutex);
+  const auto* first = static_cast<const unsigned char*>(at);
+  auto it = memory.upper_bound(first);
+  if (it == memory.begin()) return false;
+  const auto& [begin, block] = *--it;
+  if (first + bytes > begin + block.bytes) return false;
+  return block.device == 0 || block.device == context;
+}
+bool are_apart(CUdeviceptr a, CUdeviceptr b, size_t bytes) { return a + bytes <= b || b + bytes <= a; }
 
 }  // namespace
 
@@ -140,6 +161,11 @@ CUresult release(void* block) {
 STUB cuInit(unsigned) {
   std::this_thread::sleep_for(delay_of("cuInit"));
   FAIL_IF_ASKED(CUDA_ERROR_NO_DEVICE);
+  if (const char* file = std::getenv("SG_STUB_LOADING"))
+    if (std::FILE* f = std::fopen(file, "w")) {
+      const char* how = std::getenv("CUDA_MODULE_LOADING");
+      std::fprintf(f, "%s", how ? how : ""), std::fclose(f);
+    }
   return CUDA_SUCCESS;
 }
 STUB cuDriverGetVersion(int* version) {
@@ -220,6 +246,9 @@ STUB cuMemFreeHost(void* block) {
 STUB cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   IN_CONTEXT_OF(stream_of(stream));
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
+  for (CUdeviceptr side : {to, from})
+    if (!is_held(reinterpret_cast<void*>(side), bytes, stream_of(stream)->context)) return CUDA_ERROR_INVALID_VALUE;
+  if (!are_apart(to, from, bytes)) return CUDA_ERROR_INVALID_VALUE;
   stream_of(stream)->add([=] {
     std::this_thread::sleep_for(delay_of("memcpy"));
     std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes);
@@ -231,7 +260,10 @@ STUB cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstre
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
   NOT_RECORDED(stream);
   note_transfer("up", bytes);
+  const uintptr_t context = stream_of(stream)->context;
+  if (!is_held(reinterpret_cast<void*>(to), bytes, context)) return CUDA_ERROR_INVALID_VALUE;
   stream_of(stream)->add([=] { std::memcpy(reinterpret_cast<void*>(to), from, bytes); });
+  if (!is_held(from, bytes, context)) stream_of(stream)->wait();
   return CUDA_SUCCESS;
 }
 STUB cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
@@ -239,19 +271,26 @@ STUB cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream str
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
   NOT_RECORDED(stream);
   note_transfer("down", bytes);
+  const uintptr_t context = stream_of(stream)->context;
+  if (!is_held(reinterpret_cast<void*>(from), bytes, context)) return CUDA_ERROR_INVALID_VALUE;
   stream_of(stream)->add([=] { std::memcpy(to, reinterpret_cast<const void*>(from), bytes); });
+  if (!is_held(to, bytes, context)) stream_of(stream)->wait();
   return CUDA_SUCCESS;
 }
 STUB cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   IN_CONTEXT_OF(stream_of(stream));
   FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
-  stream_of(stream)->add(
-      [=] { std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); });
+  for (CUdeviceptr side : {to, from})
+    if (!is_held(reinterpret_cast<void*>(side), bytes, stream_of(stream)->context)) return CUDA_ERROR_INVALID_VALUE;
+  if (!are_apart(to, from, bytes)) return CUDA_ERROR_INVALID_VALUE;
+  stream_of(stream)->add([=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); });
   return CUDA_SUCCESS;
 }
 
-STUB cuStreamCreate(CUstream* stream, unsigned) {
+// One that waits for the default stream would wait for whatever a library does there.
+STUB cuStreamCreate(CUstream* stream, unsigned flags) {
   IN_A_CONTEXT;
+  if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
   FAIL_IF_ASKED(CUDA_ERROR_OUT_OF_MEMORY);
   *stream = reinterpret_cast<CUstream>(new Stream(current_context));
   own_streams.push_back(stream_of(*stream));
@@ -435,6 +474,7 @@ STUB cuGetErrorName(CUresult code, const char** name) {
           : code == CUDA_ERROR_LAUNCH_FAILED              ? "CUDA_ERROR_LAUNCH_FAILED"
           : code == CUDA_ERROR_NO_DEVICE                  ? "CUDA_ERROR_NO_DEVICE"
           : code == CUDA_ERROR_INVALID_CONTEXT            ? "CUDA_ERROR_INVALID_CONTEXT"
+          : code == CUDA_ERROR_INVALID_VALUE              ? "CUDA_ERROR_INVALID_VALUE"
           : code == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ? "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
           : code == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ? "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
                                                           : "CUDA_ERROR_UNKNOWN";
