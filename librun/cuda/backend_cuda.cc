@@ -243,7 +243,9 @@ class CudaMaker : public BackendMaker {
 };
 
 Result<std::unique_ptr<BackendMaker>> make_maker(const BackendOptions& options) {
-  SG_ASSIGN(const Driver* driver, load_driver());
+  // Where ranks are threads, one that loads code waits for its device, whose collective may wait for a rank that wants
+  // to load, too.
+  SG_ASSIGN(const Driver* driver, load_driver(options.nccl));
   SG_TRY(Lt::require());
   if (options.nccl) SG_TRY(require_nccl());
   return std::unique_ptr<BackendMaker>(new CudaMaker(*driver, options));

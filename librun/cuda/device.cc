@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
+#include <mutex>
 #include <thread>
 
 #include "libgraph/hex.h"
@@ -36,6 +38,16 @@ Element element_of(DType t) {
     case DType::c64: return Element::c64;
     default: return Element::c128;
   }
+}
+
+// The kernels on a device, for all that the process opens there: loaded once, and given back with the process.
+Result<CUmodule> kernels_of(const Driver& driver, CUdevice device) {
+  static std::mutex mutex;
+  static std::map<CUdevice, CUmodule> loaded;
+  std::lock_guard lock(mutex);
+  CUmodule& module = loaded[device];
+  if (!module) SG_CU(driver, cuModuleLoadData(&module, kernel_image()));
+  return module;
 }
 
 Error too_old(const std::string& name, int architecture) {
@@ -136,7 +148,7 @@ Status Device::start(int number) {
   if (architecture_ < kOldestArchitecture) return too_old(name_, architecture_);
   SG_CU(driver_, cuDevicePrimaryCtxRetain(&context_, device_));
   SG_CU(driver_, cuCtxSetCurrent(context_));
-  SG_CU(driver_, cuModuleLoadData(&module_, kernel_image()));
+  SG_ASSIGN(module_, kernels_of(driver_, device_));
   SG_CU(driver_, cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING));
   fault_ = reinterpret_cast<Fault*>(host_memory_.take(sizeof(Fault)));
   if (!fault_) return Error{ErrorKind::missing, "no memory that host and GPU share"};
@@ -150,8 +162,7 @@ Status Device::start(int number) {
 Device::~Device() {
   if (stream_) driver_.cuStreamSynchronize(stream_), driver_.cuStreamDestroy_v2(stream_);
   for (CUmodule module : loaded_) driver_.cuModuleUnload(module);
-  if (module_) driver_.cuModuleUnload(module_);
-  // The memory goes with its members; the context stays for the process.
+  // The memory goes with its members; the context and the kernels stay for the process.
 }
 
 void Device::note(Status status) {

@@ -110,7 +110,7 @@ class Device {
   const Driver& driver_;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
-  CUmodule module_ = nullptr;
+  CUmodule module_ = nullptr;  // of the process (kernels_of)
   CUstream stream_ = nullptr;
   StreamClock clock_{*this};
   CachedMemory memory_, host_memory_;

@@ -18,7 +18,7 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-Result<Driver> start() {
+Result<Driver> start(bool all_at_once) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) return missing("the backend 'cuda' finds no driver (libcuda.so.1)");
   Driver driver;
@@ -27,9 +27,8 @@ Result<Driver> start() {
   if (!driver.name) return missing("the driver (libcuda.so.1) is too old: it has no " #name);
   SG_CUDA_FUNCTIONS(SG_FIND)
 #undef SG_FIND
-  // Kernels are loaded before the step: where ranks are threads, one that loads waits for its device, whose collective may
-  // wait for a rank that wants to load.
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  // cuInit reads it.
+  if (all_at_once) setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   if (CUresult code = driver.cuInit(0); code != CUDA_SUCCESS) {
     Error error = check(driver, code, "cuInit").error();
     return missing("the driver does not start: " + error.message);
@@ -46,8 +45,8 @@ Result<Driver> start() {
 
 }  // namespace
 
-Result<const Driver*> load_driver() {
-  static const Result<Driver> driver = start();
+Result<const Driver*> load_driver(bool all_at_once) {
+  static const Result<Driver> driver = start(all_at_once);
   if (!driver.ok()) return driver.error();
   return &*driver;
 }

@@ -35,8 +35,10 @@ struct Driver {
   int version = 0;  // 13000 = 13.0
 };
 
-// Loads and starts it, once. Errors (missing): there is none, it is too old, or there is no device.
-Result<const Driver*> load_driver();
+// Loads and starts it, once; who comes first says how code is loaded. `all_at_once`: all code of all libraries before
+// anything runs, which takes seconds of each start and a GiB of the device with cuBLASLt; else each kernel before its
+// first launch. Errors (missing): there is none, it is too old, or there is no device.
+Result<const Driver*> load_driver(bool all_at_once);
 
 // Ok, or what the driver says of it: `what` failed with CUDA_ERROR_...
 Status check(const Driver& driver, CUresult code, const char* what);
