@@ -182,6 +182,9 @@ void Device::launch_bytes(CUstream stream, const char* kernel, int64_t blocks, c
 }
 
 void Device::start_kernel(CUstream stream, CUfunction function, int64_t blocks, const void* args, const char* what) {
+  if (blocks > INT_MAX)  // what a grid has at most
+    return note(Error{ErrorKind::missing,
+                      std::string(what) + " needs " + std::to_string(blocks) + " blocks, more than a launch has"});
   void* parameters[] = {const_cast<void*>(args)};
   note(check(driver_,
              driver_.cuLaunchKernel(function, static_cast<unsigned>(blocks), 1, 1, kLanes, 1, 1, 0, stream, parameters,
