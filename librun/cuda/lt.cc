@@ -270,6 +270,10 @@ Result<bool> Lt::run(const Call& call, const cublasLtMatmulAlgo_t& algorithm) co
   return true;
 }
 
+size_t Lt::refused() const {
+  return static_cast<size_t>(std::ranges::count_if(chosen_, [](const auto& kind) { return !kind.second; }));
+}
+
 Result<bool> Lt::multiply(const Product& product) {
   Call call(lt_);
   if (!call.take(product)) return false;

@@ -44,6 +44,8 @@ class Lt {
 
   // False: strides or types that cuBLASLt does not take, or it has no algorithm for them, and nothing has been done.
   Result<bool> multiply(const Product& product);
+  // How many kinds of products, by what an algorithm is chosen by, the library has had none for.
+  size_t refused() const;
 
  private:
   struct Functions;
