@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""run_gpu_bench.py --bin BIN [--python PYTHON] [--rounds K] [--only TEXT] [--traces DIR]: training steps on this machine's GPU, here and in PyTorch.
+"""run_gpu_bench.py --bin BIN [--python PYTHON] [--rounds K] [--seconds S] [--only TEXT] [--traces DIR]: training steps on this machine's GPU, here and in PyTorch.
 
 The steps are those of gpu_models.py: PYTHON captures each with tools/capture (--fake, on the processor), and runs it on the GPU eagerly,
 compiled, and compiled with CUDA graphs; sg-run runs the capture. Both in turns, K rounds; medians, and their ratio. Beside them: memory
 (planned arena and inputs; PyTorch's allocated peak), how busy the GPU is in our profile, and of H100 and H200 the share of their peak
 in bf16 that the step's products take. Ours is timed twice: behind sg-clean --fold-losses, and behind sg-remat as well. Without a torch only the stored captures of GPT-2 are timed, and without one that sees the
-GPU only ours; both are said. SG_BENCH_SIZE=small is for trying the script out.
+GPU only ours; both are said. With --seconds each case has its share of what is left of them: ours is timed once at least, what there is no
+time for is said. SG_BENCH_SIZE=small is for trying the script out.
 """
 import argparse
 import json
@@ -14,16 +15,17 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 TRACES = os.path.normpath(os.path.join(ROOT, '..', 'shared', 'traces'))
 #        title                        model       optimizer  rows    stored capture
-CASES = [('GPT-2 124M 4 x 64 f32', 'gpt2_f32', False, 256, 'shape/gpt2-124m-b4t64'),
-         ('GPT-2 124M 32 x 1024 bf16', 'gpt2', False, 32768, 'shape/gpt2-124m-b32t1024-amp'),
-         ('GPT-2 124M 32 x 1024 bf16, AdamW', 'gpt2', True, 32768, ''),
+CASES = [('GPT-2 124M 32 x 1024 bf16', 'gpt2', False, 32768, 'shape/gpt2-124m-b32t1024-amp'),
          ('Llama 1B 2 x 8192 bf16', 'llama', False, 16384, ''),
-         ('64 experts, 16384 rows, bf16', 'experts', False, 16384, '')]
+         ('64 experts, 16384 rows, bf16', 'experts', False, 16384, ''),
+         ('GPT-2 124M 32 x 1024 bf16, AdamW', 'gpt2', True, 32768, ''),
+         ('GPT-2 124M 4 x 64 f32', 'gpt2_f32', False, 256, 'shape/gpt2-124m-b4t64')]
 ATTENTION = 'aten._scaled_dot_product_flash_attention_for_cpu.default'  # as a capture on the processor has it
 MODES = ('eager', 'compile', 'graphs')
 WARM_UP, STEPS = 3, 10
@@ -38,6 +40,8 @@ def run(command, timeout=600, **more):
 class Bench:
     def __init__(self, args, folder):
         self.args, self.folder, self.failed = args, folder, 0
+        self.end = time.monotonic() + args.seconds if args.seconds else float('inf')
+        self.until = self.end    # of the case at hand
         status, out, _ = run([args.python, '-c', 'import torch; print(torch.__version__, torch.cuda.is_available() and torch.cuda.get_device_name())'])
         self.has_torch = status == 0
         self.device = out.split(maxsplit=1)[1].strip() if status == 0 else 'False'
@@ -113,6 +117,15 @@ class Bench:
         print(f'  {name:18} {middle * 1e3:9.2f} ms ({min(times) * 1e3:.2f}..{max(times) * 1e3:.2f})  {rows / middle:9.0f} rows/s  {memory / 2**20:8.0f} MiB{ratio}', flush=True)
         return times
 
+    def share(self, cases_left):
+        """The case at hand has an equal part of what is left. False: nothing is."""
+        now = time.monotonic()
+        self.until = now + (self.end - now) / cases_left
+        return now < self.end
+
+    def has_time(self):
+        return time.monotonic() < self.until
+
     def case(self, title, model, optimizer, rows, stored):
         print(title, flush=True)
         graph, problem = self.graph(model, stored)
@@ -123,12 +136,15 @@ class Bench:
             return
         lean = self.lean(graph)
         mine, leaner, theirs = [], [], {mode: [] for mode in MODES}
-        for _ in range(self.args.rounds):
+        for i in range(self.args.rounds):
+            if i > 0 and not self.has_time():
+                break
             mine.append(self.ours(graph, optimizer))
             if lean:
                 leaner.append(self.ours(lean, optimizer))
             for mode in MODES if self.sees_gpu else ():
-                theirs[mode].append(self.peer(model, optimizer, mode))
+                if self.has_time() or mode == MODES[0]:
+                    theirs[mode].append(self.peer(model, optimizer, mode))
         times = self.line('sg-run', mine, rows, mine[0]['memory'])
         self.shares(graph, statistics.median(times))
         if leaner and isinstance(leaner[0], str):
@@ -142,6 +158,8 @@ class Bench:
                 print(f'  PyTorch {mode}: NOT RUN: {problem}')
             elif rounds:
                 self.line(f'PyTorch {mode}', rounds, rows, rounds[0]['peak_bytes'], times)
+            elif self.sees_gpu:
+                print(f'  PyTorch {mode}: NOT RUN: no time is left')
 
     def shares(self, graph, seconds):
         said, flops, busy = [], self.flops(graph), self.busy(graph)
@@ -159,13 +177,17 @@ def main():
     parser.add_argument('--traces', default=TRACES)
     parser.add_argument('--python', default=sys.executable)
     parser.add_argument('--rounds', type=int, default=3)
+    parser.add_argument('--seconds', type=float, default=0, help='for all cases together; 0 = as long as it takes')
     parser.add_argument('--only', default='', help='cases whose title contains this')
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(args, folder)
-        for case in CASES:
-            if args.only in case[0]:
+        cases = [case for case in CASES if args.only in case[0]]
+        for i, case in enumerate(cases):
+            if bench.share(len(cases) - i):
                 bench.case(*case)
+            else:
+                print(f'{case[0]}\n  NOT RUN: no time is left')
     return 1 if bench.failed else 0
 
 

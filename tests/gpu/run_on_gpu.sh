@@ -23,7 +23,11 @@ pack() {
   folder=$(mktemp -d)
   local to=$folder/stepgraph/tree
   mkdir -p "$to/build/bin" "$to/build/lib" "$to/build/tests" "$folder/stepgraph/shared/traces"
-  cp "$build"/bin/{sg-run,sg-import,sg-clean,sg-remat,sg-print,sg-stat,compare_oracle} "$to/build/bin/" || return 1
+  # The tools that the cases and the benchmark call.
+  local tools
+  tools=$(grep -hoE "tool\('sg-[a-z]+'\)" "$root"/tests/{gpu,numeric,bench}/run_{gpu_tests,numbers,gpu_bench}.py "$root"/tests/gpu/*_cases.py 2>/dev/null |
+    sort -u | cut -d"'" -f2)
+  for tool in $tools compare_oracle; do cp "$build/bin/$tool" "$to/build/bin/" || return 1; done
   cp -r "$build/lib/stepgraph" "$to/build/lib/" || return 1
   cp "$build/tests/run_vectors" "$to/build/tests/" || return 1
   # What the programs are linked with, and another machine may have in another version or not at all. Not what every one has.
@@ -50,7 +54,7 @@ pack() {
   rm -r "$folder"
   local size
   size=$(du -k "$out" | cut -f1)
-  echo "$out: $size KiB. There: tar xf, then stepgraph/tree/tests/gpu/run_on_gpu.sh"
+  echo "$out: $size KiB. There: tar xf (or python3 -m tarfile -e), then stepgraph/tree/tests/gpu/run_on_gpu.sh"
   [ "$size" -le "$most_kib" ] || { echo "the bundle is larger than $most_kib KiB" >&2; return 1; }
 }
 
@@ -153,8 +157,9 @@ if ! wants cases; then
 elif [ -n "$stub" ]; then
   part "The same cases as in CI" 480 "${cases[@]}" --stub "$stub" --every 97 --only same_bits
   part "Chains and recorded segments" 240 "${cases[@]}" --stub "$stub" --only recording
+  part "Cases side by side" 480 "${cases[@]}" --stub "$stub" --jobs 2 --only pro   # products and profiles
 else
-  part "The same cases as in CI, on the device" 420 "${cases[@]}" --every 1 --without captures
+  part "The same cases as in CI, on the device" 420 "${cases[@]}" --jobs 8 --without captures
 fi
 if ! wants captures; then
   not_run "the captures: not asked for."
@@ -164,8 +169,8 @@ fi
 if ! wants sanitizers; then
   not_run "compute-sanitizer: not asked for."
 elif [ -z "$stub" ] && command -v compute-sanitizer >/dev/null; then
-  part "Races of lanes" 200 compute-sanitizer --tool racecheck --error-exitcode 1 "${vectors[@]}" --every 97 "$root/tests/conformance/vectors"
-  part "Memory of lanes" 200 compute-sanitizer --tool memcheck --error-exitcode 1 "${vectors[@]}" --every 97 "$root/tests/conformance/vectors"
+  part "Races of lanes" 200 compute-sanitizer --tool racecheck --error-exitcode 1 "${vectors[@]}" --every 397 "$root/tests/conformance/vectors"
+  part "Memory of lanes" 200 compute-sanitizer --tool memcheck --error-exitcode 1 "${vectors[@]}" --every 397 "$root/tests/conformance/vectors"
 else
   not_run "compute-sanitizer (it is not installed, or this is a dry run): races of lanes were not looked for."
   part "Some vectors" 200 "${vectors[@]}" --every 397 "$root/tests/conformance/vectors"
@@ -179,7 +184,7 @@ if wants nccl; then
   part "NCCL with one rank" 60 "$bin/sg-run" "$out/.one.txt" --init seed:0 --backend cuda --comm nccl
   part "NCCL between two processes on one GPU" 90 bash -c \
     "rank() { RANK=\$1 WORLD_SIZE=2 NCCL_HOSTID=host\$1 NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 SG_CUDA_SHARE=1 '$bin/sg-run' '$out/.two.txt' --init seed:0 --backend cuda --comm nccl --timeout 60 --rendezvous '$out/.meet'; }; rank 1 & other=\$!; rank 0 && wait \$other"
-  rm -f "$out/.one.txt" "$out/.two.txt"
+  rm -f "$out/.one.txt" "$out/.two.txt" "$out/.meet"
 else
   not_run "NCCL: not asked for."
 fi
@@ -194,7 +199,7 @@ elif [ -n "$stub" ] && ! "$python" -c 'import torch' 2>/dev/null; then
 elif [ -n "$stub" ]; then
   SG_BENCH_SIZE=small part "The benchmark, in small" 240 "${bench[@]}" --rounds 1
 else
-  part "Beside PyTorch" 540 "${bench[@]}"
+  part "Beside PyTorch" 540 "${bench[@]}" --seconds 520
 fi
 say
 say "Took $SECONDS seconds."
