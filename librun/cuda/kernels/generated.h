@@ -104,11 +104,11 @@ SG_FN double to_f64(Cx<T> x) {
 }
 template <class T>
 SG_FN int64_t to_i64(T x) {
-  return static_cast<int64_t>(x);
+  return whole_of(x);
 }
 template <class T>
 SG_FN int64_t to_i64(Cx<T> x) {
-  return static_cast<int64_t>(x.re);
+  return whole_of(x.re);
 }
 template <class T>
 SG_FN bool to_b8(T x) {

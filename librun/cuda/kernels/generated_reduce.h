@@ -18,7 +18,7 @@ struct Made {
   T x;
   SG_FN double re() const { return static_cast<double>(x); }
   SG_FN double im() const { return 0; }
-  SG_FN int64_t whole() const { return static_cast<int64_t>(x); }
+  SG_FN int64_t whole() const { return whole_of(x); }
   SG_FN bool is_true() const { return x != 0; }
 };
 template <class T>
@@ -26,7 +26,7 @@ struct Made<Cx<T>> {
   Cx<T> x;
   SG_FN double re() const { return static_cast<double>(x.re); }
   SG_FN double im() const { return static_cast<double>(x.im); }
-  SG_FN int64_t whole() const { return static_cast<int64_t>(x.re); }
+  SG_FN int64_t whole() const { return whole_of(x.re); }
   SG_FN bool is_true() const { return x.re != 0 || x.im != 0; }
 };
 template <class T>

@@ -103,7 +103,7 @@ SG_FN void convert_real(Registers& regs, const ProgramStep& s, T x, T im, bool i
   switch (s.to) {
     case Lane::f32: regs.set(s.out, static_cast<float>(x)); break;
     case Lane::f64: regs.set(s.out, static_cast<double>(x)); break;
-    case Lane::i64: regs.set(s.out, static_cast<int64_t>(x)); break;
+    case Lane::i64: regs.set(s.out, whole_of(x)); break;
     case Lane::b8: regs.set(s.out, is_true); break;
     case Lane::c64: regs.set(s.out, Cx<float>{static_cast<float>(x), static_cast<float>(im)}); break;
     case Lane::c128: regs.set(s.out, Cx<double>{static_cast<double>(x), static_cast<double>(im)}); break;

@@ -73,25 +73,34 @@ SG_FN uint8_t to_eighth(Element e, float x) {
   }
 }
 
+// Floats are cut to whole numbers. One that int64 does not hold becomes the least, as on the processor; C++ leaves it
+// open, and a device takes the nearest.
+template <class T>
+SG_FN int64_t whole_of(T x) {
+  return static_cast<int64_t>(x);
+}
+SG_FN int64_t whole_of(float x) { return x >= -0x1p63f && x < 0x1p63f ? static_cast<int64_t>(x) : INT64_MIN; }
+SG_FN int64_t whole_of(double x) { return x >= -0x1p63 && x < 0x1p63 ? static_cast<int64_t>(x) : INT64_MIN; }
+
 // As a whole number; floats are cut.
 SG_FN int64_t read_whole(const View& v, int64_t offset) {
   switch (v.element) {
-    case Element::f64: return static_cast<int64_t>(at<double>(v, offset));
-    case Element::f32: return static_cast<int64_t>(at<float>(v, offset));
-    case Element::f16: return static_cast<int64_t>(from_half(at<uint16_t>(v, offset)));
-    case Element::bf16: return static_cast<int64_t>(from_brain(at<uint16_t>(v, offset)));
+    case Element::f64: return whole_of(at<double>(v, offset));
+    case Element::f32: return whole_of(at<float>(v, offset));
+    case Element::f16: return whole_of(from_half(at<uint16_t>(v, offset)));
+    case Element::bf16: return whole_of(from_brain(at<uint16_t>(v, offset)));
     case Element::f8e4m3fn:
     case Element::f8e5m2:
     case Element::f8e4m3fnuz:
-    case Element::f8e5m2fnuz: return static_cast<int64_t>(from_eighth(v.element, at<uint8_t>(v, offset)));
+    case Element::f8e5m2fnuz: return whole_of(from_eighth(v.element, at<uint8_t>(v, offset)));
     case Element::i64: return at<int64_t>(v, offset);
     case Element::i32: return at<int32_t>(v, offset);
     case Element::i16: return at<int16_t>(v, offset);
     case Element::i8: return at<int8_t>(v, offset);
     case Element::u8: return at<uint8_t>(v, offset);
     case Element::boolean: return at<uint8_t>(v, offset) != 0;
-    case Element::c64: return static_cast<int64_t>(at<float>(v, 2 * offset));
-    case Element::c128: return static_cast<int64_t>(at<double>(v, 2 * offset));
+    case Element::c64: return whole_of(at<float>(v, 2 * offset));
+    case Element::c128: return whole_of(at<double>(v, 2 * offset));
   }
   return 0;
 }
@@ -149,7 +158,7 @@ SG_FN void write(const View& v, int64_t offset, C x) {
     case Element::boolean: at<uint8_t>(v, offset) = x != 0; break;
     case Element::c64: at<float>(v, 2 * offset) = static_cast<float>(x), at<float>(v, 2 * offset + 1) = 0; break;
     case Element::c128: at<double>(v, 2 * offset) = x, at<double>(v, 2 * offset + 1) = 0; break;
-    default: write_whole(v, offset, static_cast<int64_t>(x));
+    default: write_whole(v, offset, whole_of(x));
   }
 }
 

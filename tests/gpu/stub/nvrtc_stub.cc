@@ -80,7 +80,7 @@ STUB nvrtcCompileProgram(nvrtcProgram p, int count, const char* const* options) 
     write(folder / (name.find('/') == std::string::npos ? fs::path("device") / name : fs::path(name)), text);
   const std::string library = (folder / "chain.so").string(), log = (folder / "log").string();
   const std::string command = std::string(SG_STUB_CXX) + " -std=c++20 -O1 -fPIC -shared -ffp-contract=off -w " +
-                              "-fsanitize=alignment -fsanitize-undefined-trap-on-error " +
+                              "-fsanitize=alignment,float-cast-overflow -fsanitize-undefined-trap-on-error " +
                               "-fvisibility=hidden -DSG_HOST_KERNELS -I" + folder.string() + " -o " + library + " " +
                               (folder / "chain.cc").string() + " >" + log + " 2>&1";
   const bool done = std::system(command.c_str()) == 0;
