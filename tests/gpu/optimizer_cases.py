@@ -45,7 +45,7 @@ graph rank *
     %wm  = aten._to_copy(%m, dtype=f32)                 : f32[6, 5]
     %gm  = aten.mul.Tensor(%wm, %x)                     : f32[6, 5]
     %gk  = aten.tanh(%k)                                : f16[6, 5]
-    %gd  = aten.tanh(%d)                                : f64[6, 5]
+    %gd  = aten.mul.Tensor(%d, %d)                      : f64[6, 5]
     %gc  = aten._to_copy(%x, dtype=bf16)                : bf16[6, 5]
     %gs  = aten.exp(%s)                                 : f32[]
     %gp  = aten.t(%p)                                   : f32[7, 7] stride [1, 7]
