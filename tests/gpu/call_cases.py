@@ -11,7 +11,7 @@ def failing_calls(tests, at):
         print('SKIPPED failing calls: they are made by the stand-in of the driver')
         return
     run = [tests.tool('sg-run'), '-q', at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda',
-           '--expect', at('same.out'), '--bitwise']
+           '--expect', tests.same_out(at), '--bitwise']
     for call, most in (('cuMemAlloc_v2', 6), ('cuMemHostAlloc', 1), ('cuLaunchKernel', 12),
                        ('cuMemcpyHtoDAsync_v2', 6), ('cuMemcpyDtoHAsync_v2', 4),
                        ('cuStreamCreate', 1), ('cuModuleLoadData', 1), ('cuDevicePrimaryCtxRetain', 1)):
@@ -25,6 +25,14 @@ def failing_calls(tests, at):
             problem = f'call {n}: exit {status}: {text}'
             break
         tests.expect(f'{call} fails', problem)
+    ranks = [tests.tool('sg-run'), '-q', at('all.txt'), '--inputs', at('all{r}.safetensors'), '--backend', 'cuda']
+    status, text = tests.run(ranks, {'SG_STUB_DEVICES': '1', 'SG_STUB_FAIL': 'cuModuleLoadData:2'})
+    tests.expect('kernels are loaded once a device', status and f'exit {status}: {text}')
+    for options, said in (([], ''), (['--comm', 'nccl'], 'EAGER')):
+        status, text = tests.run([*ranks, *options], {'SG_STUB_LOADING': at('loading')})
+        with open(at('loading'), encoding='utf-8') as f:
+            how = f.read()
+        tests.expect(f'when code is loaded, {options}', (status or how != said) and f'exit {status}, {how}: {text}')
 
 
 def chains(tests, at):
@@ -36,7 +44,7 @@ def chains(tests, at):
     os.mkdir(folder)
     env = {'SG_STUB_NVRTC': '1', 'SG_STUB_NVRTC_KEEP': folder, 'SG_CUDA_CACHE': cache}
     run = [tests.tool('sg-run'), at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda',
-           '--explain', '--expect', at('same.out'), '--bitwise']
+           '--explain', '--expect', tests.same_out(at), '--bitwise']
     begin = time.monotonic()
     status, text = tests.run(run, env)
     made = sorted(os.listdir(folder))

@@ -15,7 +15,7 @@ def collectives(tests, at):
     if tests.args.stub:
         alone = [tests.tool('sg-run'), '-q', at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda',
                  '--comm', 'nccl']
-        cases += [('NCCL, one rank', [*alone, '--expect', at('same.out'), '--bitwise'], {}),
+        cases += [('NCCL, one rank', [*alone, '--expect', tests.same_out(at), '--bitwise'], {}),
                   ('NCCL, ranks that share a GPU', [*cuda, '--comm', 'nccl', '--deterministic', *held, '--bitwise'],
                    {'SG_STUB_DEVICES': '1', 'SG_CUDA_SHARE': '1'}),
                   ('NCCL', [*cuda, '--comm', 'nccl', *held], {}),
@@ -51,6 +51,9 @@ def faults(tests, at):
              ('a rank does not come', run, 'absent:1:1', 6,
               r'rank \d waits since 2 s for the other ranks of the job to start NCCL'),
              ('a rank hangs', run, 'hang:1:3', 6, r'rank \d waits since \d s in all_reduce %most of group @all \(number \d+\), launched at %most \(step.py:7\).*(\n.*)*its last collectives: .* ended; .* is open'),
+             # (the driver waits for all that is before a copy to memory that is not pinned, and asks nobody meanwhile)
+             ('a rank hangs before a number for the host', [*run[:2], at('awaited.txt'), '--init', 'seed:0', *run[5:]], 'hang:1:1', 6,
+              r'waits since \d s in all_reduce %r of group @all'),
              ('a collective is never issued', run, 'stuck:1:3', 6, stuck),
              ('NCCL reports an error', run, 'error:2:2', 6, r'rank 2: NCCL failed: remote process exited')]
     if shutil.which('mpirun') and tests.run([*mpirun(4), *run[:5], '--comm', 'mpi'])[0] == 0:

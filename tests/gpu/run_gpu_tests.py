@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""run_gpu_tests.py --bin BIN [--stub DIR [--lanes DIR]] [--vectors RUN_VECTORS] [--only TEXT] [-v]: the CUDA backend, on what there is.
+"""run_gpu_tests.py --bin BIN [--stub DIR [--lanes DIR]] [--vectors RUN_VECTORS] [--only TEXT] [--jobs N] [-v]: the CUDA backend, on what there is.
 
 With --stub its kernels run on the processor, under stand-ins for the driver, cuBLASLt and NCCL (tests/gpu/stub); without, on
 the GPU of this machine. The cases are the same; those that need stand-ins (faults on purpose, more GPUs than there are) say
 that they are skipped. Skipped as a whole, aloud, where the backend was not built (exit 77).
 """
 import argparse
+import concurrent.futures
 import math
 import os
 import random
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
@@ -40,7 +42,7 @@ from segment_cases import SegmentCases  # noqa: E402
 from set_cases import SetCases  # noqa: E402
 from sort_cases import SortCases  # noqa: E402
 from split_cases import SplitCases  # noqa: E402
-from graphs import BY_HOST, COLLECTIVES, LONG_SUMS, PICK, RECORDED, SAME_BITS  # noqa: E402
+from graphs import AWAITED, BY_HOST, COLLECTIVES, LONG_SUMS, PICK, RECORDED, SAME_BITS  # noqa: E402
 from harness import TRACES, skip  # noqa: E402
 from values import bf16, safetensors  # noqa: E402
 
@@ -93,6 +95,13 @@ class Tests:
         counts = {kernel: names.count(kernel) for kernel in kernels or {}}
         self.expect(f'{name}: the kernels', counts != (kernels or {}) and str(counts))
 
+    def same_out(self, at):
+        """What the processor makes of same.txt, which several cases hold the device against."""
+        if not os.path.exists(at('same.out')):
+            status, text = self.run([self.tool('sg-run'), '-q', at('same.txt'), '--inputs', at('same.safetensors'), '--outputs', at('same.out')])
+            self.expect('same bits: the processor', status and f'exit {status}: {text}')
+        return at('same.out')
+
     def refused_by_device(self, name, at, graph, inputs, said):
         """What the data does not allow, with node and value; `said` is a pattern."""
         with open(at('held.txt'), 'w', encoding='utf-8') as f:
@@ -104,7 +113,10 @@ class Tests:
     def case(self, name, at):
         """All of a case; one line for what held, as some have a hundred."""
         begin, held = time.monotonic(), self.held
-        CASES[name](self, at)
+        try:
+            CASES[name](self, at)
+        except Exception:  # of a case's own: the others are worth having
+            self.expect(name, traceback.format_exc())
         if self.held > held:
             print(f'ok     {name}: {self.held - held}, {time.monotonic() - begin:.1f} s', flush=True)
 
@@ -183,7 +195,7 @@ def by_lanes(kind):
     return case
 
 
-CASES = {
+CASES = {  # in their order
     'usage': basic_cases.usage,
     'absent': basic_cases.absent,
     'same_bits': basic_cases.same_bits,
@@ -226,12 +238,13 @@ CASES = {
     'guarded': guarded,
     'captures': captures,
 }
+LONGEST = ('conformance', 'captures', 'fusion', 'flex', 'attention')  # they begin first where cases run side by side
 
 
 def prepare(at):
     rng = random.Random(7)
     for name, text in (('same.txt', SAME_BITS), ('pick.txt', PICK), ('all.txt', COLLECTIVES),
-                       ('recorded.txt', RECORDED), ('by_host.txt', BY_HOST), ('sums.txt', LONG_SUMS)):
+                       ('recorded.txt', RECORDED), ('by_host.txt', BY_HOST), ('sums.txt', LONG_SUMS), ('awaited.txt', AWAITED)):
         with open(at(name), 'w') as f:
             f.write(text)
     numbers = lambda n: [rng.uniform(-3, 3) for _ in range(n)]
@@ -248,6 +261,36 @@ def prepare(at):
                                                       struct.pack('<4q', *(rng.randrange(1000) for _ in range(4))))})
 
 
+def cases_of(args):
+    out = []
+    for case in CASES:
+        if case in args.without:
+            print(f'SKIPPED {case}: this run goes without it')
+        elif (case == args.case if args.case else args.only in case) and (case != 'conformance' or args.vectors):
+            out.append(case)
+    return out
+
+
+def in_processes(args):
+    """Each case by this script, some at a time. What a case says comes when it has ended."""
+    command = [sys.executable, os.path.abspath(__file__), *sys.argv[1:], '--jobs', '1']
+    cases = sorted(cases_of(args), key=lambda case: LONGEST.index(case) if case in LONGEST else len(LONGEST))
+    held = failed = 0
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        running = [pool.submit(subprocess.run, [*command, '--case', case], capture_output=True, text=True) for case in cases]
+        for done in concurrent.futures.as_completed(running):
+            *lines, last = (done.result().stdout.splitlines() or [''])
+            counts = re.fullmatch(r'(\d+) passed, (\d+) failed', last)
+            lines = [line for line in lines if not line.endswith('this run goes without it')]
+            if not counts:
+                lines += [f'FAILED a case ended with {done.result().returncode}', last, done.result().stderr[-3000:]]
+            if lines:
+                print('\n'.join(lines), flush=True)
+            held, failed = held + (int(counts[1]) if counts else 0), failed + (int(counts[2]) if counts else 1)
+    print(f'{held} passed, {failed} failed')
+    return 1 if failed else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--bin', required=True)
@@ -258,20 +301,21 @@ def main():
     parser.add_argument('--every', type=int, default=EVERY)
     parser.add_argument('--all', action='store_true', help='all captures')
     parser.add_argument('--only', default='', help='cases whose names have TEXT')
+    parser.add_argument('--case', default='', help='that one alone')
+    parser.add_argument('--jobs', type=int, default=1, help='so many cases at a time, each in a process: a GPU waits for a start of sg-run longer than it computes')
     parser.add_argument('-v', '--verbose', action='store_true', help='a line too for each check that holds')
     parser.add_argument('--without', default=[], nargs='*', help='cases')
     args = parser.parse_args()
     if not os.path.exists(os.path.join(args.bin, '../lib/stepgraph/libsg_backend_cuda.so')):
         return skip('built without the cuda backend (nvcc was not found)')
+    if args.jobs > 1:
+        return in_processes(args)
     tests = Tests(args)
     with tempfile.TemporaryDirectory() as folder:
         at = lambda name: os.path.join(folder, name)
         prepare(at)
-        for case in CASES:
-            if case in args.without:
-                print(f'SKIPPED {case}: this build goes without it')
-            elif args.only in case and (case != 'conformance' or args.vectors):
-                tests.case(case, at)
+        for case in cases_of(args):
+            tests.case(case, at)
     print(f'{tests.held} passed, {tests.failed} failed')
     return 1 if tests.failed else 0
 
