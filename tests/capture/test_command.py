@@ -1,6 +1,8 @@
 """python -m stepgraph_capture: exit codes, messages, what it writes."""
 
+import contextlib
 import os
+import pty
 import subprocess
 import sys
 import unittest
@@ -97,6 +99,24 @@ class Command(CaptureCase):
         result = self.run_command("steps:by_value", "-o", self.folder)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stderr.strip().splitlines(), [f"stepgraph_capture: wrote {self.folder}/step.json"])
+
+    def test_a_terminal_sees_what_it_waits_for(self):
+        """One line, which is gone in the end; what a pipe gets is the other cases' success in one line."""
+        terminal, side = pty.openpty()
+        command = [sys.executable, "-m", "stepgraph_capture", "steps.py:as_tuple", "-o", self.folder]
+        environment = {**os.environ, "PYTHONPATH": os.path.join(ROOT, "tools", "capture")}
+        process = subprocess.Popen(command, cwd=self.folder, env=environment, stderr=side)
+        os.close(side)
+        seen = b""
+        with contextlib.suppress(OSError):  # nobody writes any more
+            while part := os.read(terminal, 4096):
+                seen += part
+        os.close(terminal)
+        self.assertEqual(process.wait(), 0, seen)
+        lines = [line.split(b" (at ")[0] for line in seen.split(b"\r\033[K")]
+        phases = (b"traces the step", b"describes the graph", b"holds the graph against the model", b"writes the capture")
+        self.assertEqual(lines[1:-1], [b"stepgraph_capture: " + phase for phase in phases])
+        self.assertEqual(lines[-1].strip(), f"stepgraph_capture: wrote {self.folder}/step.json".encode())
 
     def test_an_old_torch_is_one_line(self):
         os.mkdir(os.path.join(self.folder, "torch"))

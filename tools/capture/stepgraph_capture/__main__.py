@@ -99,6 +99,7 @@ def _described(found: Any, spec: str) -> Dict[str, Any]:
 def _run(options: argparse.Namespace, function: Callable[[], Any]) -> str:
     import torch
 
+    from . import progress, world
     from .capture import capture
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not torch.distributed.is_initialized():
@@ -107,7 +108,8 @@ def _run(options: argparse.Namespace, function: Callable[[], Any]) -> str:
     step = _described(function(), options.function)
     chosen = {"fake": options.fake, "title": options.title, "compress": options.gzip}
     step.update({key: value for key, value in chosen.items() if value})
-    path = capture(out_dir=options.output, **step)
+    with progress.line(sys.stderr, "stepgraph_capture") as say:
+        path = capture(out_dir=options.output, **{"say": say if world.rank() == 0 else None, **step})
     if torch.distributed.is_initialized():  # gloo aborts a rank that still listens to one that has gone
         torch.distributed.barrier()
         torch.distributed.destroy_process_group()

@@ -18,6 +18,7 @@ from . import (
     decisions,
     leftovers,
     meshes,
+    progress,
     recorder,
     refusals,
     rounding,
@@ -49,6 +50,7 @@ def capture(
     fake: bool = False,
     title: str = "",
     compress: bool = False,
+    say: progress.Say = None,
 ) -> str:
     """Traces forward, loss and backward and writes the capture; returns the path of its JSON.
 
@@ -69,6 +71,7 @@ def capture(
     fake     trace without memory, for a model that does not fit (its parameters may be on "meta", which is
              written as cpu); no values are written
     compress write step.json.gz
+    say      called with what begins now ("traces the step"), as a large step takes minutes
 
     Values are drawn from what the model, run eagerly, answers; the traced graph is run beside it and must agree.
     Raises CaptureError. The model, its buffers and the random generator are left as they were.
@@ -76,23 +79,31 @@ def capture(
     if not isinstance(model, nn.Module):
         raise CaptureError(f"the model is a {type(model).__name__}: wrap it in a torch.nn.Module, which has parameters")
     folder = os.path.join(out_dir, f"rank{world.rank()}") if world.size() > 1 else out_dir
+    say = say or (lambda what: None)
     described = (model, loss_fn, inputs, kwargs, targets, train_step, optimizer)
     with write.empty_folders_removed(folder), _modes_kept(model):
         world.of_each_rank(None)  # all have seen which folders are there, before one is made
         step = world.together(lambda: _made(folder, described))
-        answers = _of_the_second(step) if train_step is not None and not fake else None
+        answers = None
+        if train_step is not None and not fake:
+            say("runs the step")
+            answers = _of_the_second(step)
+        say("traces the step")
         traced = world.together(lambda: _trace_somehow(step, dynamic, fake))
         if step.optimizers.have_made_state:
             raise CaptureError(_NO_STATE_WHEN_FAKE)
         traced = _with_gradients_of_others(step, traced, dynamic, fake)
+        say("describes the graph")
         declared = meshes.Meshes(_meshes(step))
         document, names = world.together(lambda: _document(step, traced, title, declared))
         constants.add_data(document["inputs"], traced.encoder.constants)
         world.check_messages(_graphs(traced.module))
         world.check_agree(_graphs(traced.module))
         if not fake:
+            say("holds the graph against the model")
             with world.message_groups(_graphs(traced.module)):
                 _write_values(step, traced, names, folder, answers)
+        say("writes the capture")
         path = os.path.join(folder, "step.json.gz" if compress else "step.json")
         write.capture_json(path, document, compress)
     return path
