@@ -63,8 +63,8 @@ Result<Arena> Arena::reserve(int64_t bytes, MemorySource* source) {
                  "a smaller batch, or a pass that lowers the peak (see sg-run --plan)"};
   }
   SG_TRY(require_memory(bytes));
-  void* memory = mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory =
+      mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
     return Error{ErrorKind::missing,
                  "cannot reserve " + std::to_string(bytes) + " bytes: " + std::strerror(errno),
