@@ -70,7 +70,8 @@ Status find_constants(const Graph& graph, const std::string& place, InputMatch* 
                       std::vector<TensorFile>* files) {
   Wanted wanted(graph, *matching);
   if (wanted.empty()) return ok_status();
-  const bool is_folder = fs::is_directory(place);
+  std::error_code problem;  // what it is that cannot be reached is said where it is opened
+  const bool is_folder = fs::is_directory(place, problem);
   for (const std::string& name : is_folder ? tensor_files(place) : std::vector<std::string>{place}) {
     if (wanted.empty()) break;
     auto file = TensorFile::open(name, TensorFile::Access::copy_on_write);

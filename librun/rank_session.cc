@@ -157,7 +157,7 @@ Status RankSession::take_inputs() {
   InputSource source;
   source.bindings = options_.bindings;
   source.may_spare = options_.spare_inputs;
-  source.constants = options_.constants;
+  source.constants = data_file_name(options_.constants, comm_.rank(), 0);
   for (const std::string& pattern : options_.inputs) source.files.push_back(data_file_name(pattern, comm_.rank(), 0));
   std::optional<InitMaker> maker;
   if (init_) source.maker = &maker.emplace(*init_, comm_.rank(), *options_.init_seed, &run_.team());

@@ -83,9 +83,10 @@ Result<std::optional<double>> number_option(const Args& args, std::string_view n
 // --data, or the folder of the graph; that of a pipe is nowhere.
 Result<std::string> constants_place(const Args& args) {
   if (args.has("data")) {
+    const std::string first = data_file_name(args.text("data"), 0, 0);
     std::error_code problem;
-    if (!std::filesystem::exists(args.text("data"), problem))
-      return Error{ErrorKind::unreadable, "--data: no such file or folder", {args.text("data")}, {}};
+    if (!std::filesystem::exists(first, problem))
+      return Error{ErrorKind::unreadable, "--data: no such file or folder", {first}, {}};
     return args.text("data");
   }
   if (args.input() == "-") return std::string();

@@ -1,7 +1,10 @@
 """Cases of run_data_tests.py: ranks that talk, with races under chaos and links that take their time."""
+import hashlib
 import json
+import os
+import struct
 
-from support import case, run
+from support import case, run, safetensors
 
 # What --chaos is for. The verifier knows what overlaps only where types are equal: %buf and %rest see a part of what is in flight.
 RACE = """sg 1.0 world 2
@@ -24,6 +27,28 @@ WRITE = "  %y = aten.add_.Tensor(%rest, 1.0)\n"
 def race(*lines):
     with open("g.txt", "w") as f:
         f.write(RACE.replace("LINES", "".join(lines) + "  output %y\n  output %w"))
+
+
+@case
+def a_rank_finds_its_constants_in_the_folder_of_its_graph():
+    for rank in range(2):
+        numbers = [float(rank + i) for i in range(80)]
+        digest = hashlib.sha256(struct.pack("<80f", *numbers)).hexdigest()
+        os.makedirs(f"rank{rank}")
+        with open(f"rank{rank}/g.txt", "w") as f:
+            f.write(f"sg 1.0 world 2\ngraph rank {rank}\n  constant %c : f32[80] data sha256:{digest}\n"
+                    "  %y = aten.neg(%c)\n  output %y\n")
+        safetensors(f"rank{rank}/values.safetensors", {"anything": ("F32", [80], numbers)})
+    run("--outputs", "out{r}", graph="rank{r}/g.txt")
+    os.makedirs("graphs")
+    for rank in range(2):
+        os.rename(f"rank{rank}/g.txt", f"graphs/{rank}.txt")
+    for place in "rank{r}", "rank{r}/values.safetensors":
+        run("--data", place, "--expect", "out{r}", "--bitwise", graph="graphs/{r}.txt")
+    run(graph="graphs/{r}.txt", code=3, message="1 graph input has no value: %c(.|\n)*--data FOLDER finds")
+    run("--data", "no{r}", graph="graphs/{r}.txt", code=3, message="no0: error: --data: no such file or folder")
+    os.remove("rank1/values.safetensors")
+    run("--data", "rank{r}/values.safetensors", graph="graphs/{r}.txt", code=3, message="rank1/values.safetensors: .*cannot read")
 
 
 @case
