@@ -24,7 +24,8 @@ static bool keeps_axis(const Program& program, NodeId n, ValueId operand, uint32
   world.seeds[operand.index] = along_state({0, axis, graph.pool().exprs.constant(1)});
   AxisCall call(&world, program, n);
   const AxisRow* row = find_axis_rule(call.op);
-  return row != nullptr && row->rule(call).ok() && !call.given.empty() && call.given[0].kind == AxisKind::along;
+  return row != nullptr && run_axis_rule(*row, call).ok() && !call.given.empty() &&
+         call.given[0].kind == AxisKind::along;
 }
 
 std::vector<AutoCut> possible_cuts(const Program& program, NodeId amplifier) {

@@ -153,8 +153,10 @@ Result<AutoNode> AutoPlanner::visit(NodeId n) {
       out.slices.push_back({cut.operand, seed});
   }
   for (const AxisState& s : call.given)
-    if (s.kind == AxisKind::along && !plan_.world.domains[s.along.domain].is_rows)
-      return refuse(n, row->name, "its result lies in an order that the data decides");
+    if (s.kind == AxisKind::along && !plan_.world.is_block(s.along))
+      return refuse(n, row->name,
+                    s.along.runs ? "a chunk of its result would not be one block"
+                                 : "its result lies in an order that the data decides");
   for (const auto& [v, s] : call.constants) make_fill(v, s);
   for (uint32_t i = 0; i < call.node.result_count; ++i) state(call.node.result(i)) = call.given[i];
   join_producers(&out);
@@ -169,12 +171,12 @@ Status AutoPlanner::run_rule(AxisCall& call, const AxisRow* row) const {
     along = along || s.kind == AxisKind::along, partial = partial || s.kind == AxisKind::partial,
     size = size || s.kind == AxisKind::size;
   });
-  if (size && (row == nullptr || !row->takes_sizes))
+  if (size && (row == nullptr || (row->takes & kTakesSizes) == 0))
     return call.fail("it takes a number that differs from chunk to chunk");
   if (partial && !along && (row == nullptr || (row->rule != axis::same && row->rule != axis::reduce_ranks)))
     return call.op.writes() ? call.fail("it writes a sum over chunks") : axis::partial(call);
   if (row == nullptr) return call.fail("no axis rule says what it does to chunks");
-  return row->rule(call);
+  return run_axis_rule(*row, call);
 }
 
 void AutoPlanner::make_fill(ValueId v, const AxisState& s) {
@@ -217,7 +219,7 @@ std::optional<AutoNode> AutoPlanner::made_along(NodeId n, const Along& wanted, b
       const Along seed{wanted.domain, axis, wanted.unit};
       plan_.world.seeds[operand.index] = along_state(seed);
       AxisCall call(&plan_.world, program_, n);
-      const bool fits = graph_.type(operand).shape[axis] == call.extent(seed) && row->rule(call).ok() &&
+      const bool fits = graph_.type(operand).shape[axis] == call.extent(seed) && run_axis_rule(*row, call).ok() &&
                         call.is_plain() && (call.constants.empty() || with_fills) && call.given.size() == 1 &&
                         call.given[0].kind == AxisKind::along && call.given[0].along == wanted && !call.given[0].local;
       plan_.world.seeds[operand.index] = AxisState();

@@ -79,7 +79,10 @@ const AxisState* AxisCall::along(ValueId v) const {
 
 bool AxisCall::is_whole(ValueId v) const { return v.is_none() || !state(v).is_chunked(); }
 
-Expr AxisCall::extent(const Along& a) const { return exprs.mul(domain(a).size, a.unit); }
+Expr AxisCall::extent(const Along& a) const {
+  const Expr run = exprs.mul(domain(a).size, a.unit);
+  return a.runs ? exprs.mul(a.runs, run) : run;
+}
 
 bool AxisCall::is_as_long(ValueId v, const Along& a) const {
   return a.axis < rank(v) && is_as_long(type(v).shape[a.axis], extent(a));
@@ -176,7 +179,9 @@ std::string describe(const AxisCall& call, ValueId v) {
   if (s.kind == AxisKind::size) return name + " is a size of each chunk's own";
   if (s.kind != AxisKind::along) return name + " is whole";
   return name + " is chunked along axis " + std::to_string(s.along.axis) +
-         (call.domain(s.along).is_rows ? "" : " in an order that the data decides");
+         (!call.domain(s.along).is_rows ? " in an order that the data decides"
+          : s.along.runs                ? " in " + call.exprs.print(s.along.runs) + " runs"
+                                        : "");
 }
 
 }  // namespace sg

@@ -63,6 +63,8 @@ struct AxisWorld {
     static const AxisState kWhole;
     return !settled.empty() && settled[v.index] ? kWhole : states[v.index];
   }
+  // Whether a chunk is one block of the axis.
+  bool is_block(const Along& a) const { return domains[a.domain].is_rows && !a.runs; }
   uint32_t add_table(CountTable table) {
     std::vector<uint32_t>& known = tables_by_keys[table.source.keys];
     for (uint32_t at : known)

@@ -13,16 +13,25 @@ namespace sg {
 
 using AxisRule = Status (*)(AxisCall&);
 
+// What operands of a row may be, besides whole values and blocks.
+enum AxisTakes : uint8_t {
+  kTakesBlocks = 0,
+  kTakesSizes = 1,  // arguments: sizes of each chunk's own
+  kTakesRuns = 2,   // operands along an axis in runs: each entry alone, or all of them added up
+};
+
 struct AxisRow {
   std::string_view op;  // full name, or a family as "aten.view."
   AxisRule rule;
-  std::string_view name;     // in refusals
-  bool takes_sizes = false;  // arguments may be sizes of each chunk's own
+  std::string_view name;         // in refusals
+  uint8_t takes = kTakesBlocks;  // AxisTakes
 };
 
 // The rule for a node some of whose operands are chunked; null = there is none. Pointwise ops need no row.
 const AxisRow* find_axis_rule(const OpInfo& op);
 std::span<const AxisRow> all_axis_rules();
+// The row's rule, where the row takes what the operands are.
+Status run_axis_rule(const AxisRow& row, AxisCall& call);
 
 // Whether the op fills a new tensor with one value, whatever its arguments: `constant` until it is wanted in chunks.
 bool is_constant_fill(const OpInfo& op);

@@ -46,21 +46,28 @@ std::optional<Group> group_of(const AxisCall& c, const Exprs& before, const Expr
   return std::nullopt;
 }
 
-// Where the chunked axis lies in the new shape: the first axis of its group that is not 1, whole entries of the domain
-// at a time.
+// a / b, where that is a whole number.
+std::optional<Expr> quotient(const AxisCall& c, Expr a, Expr b) {
+  if (c.exprs.constant_value(b) == 0) return std::nullopt;
+  const Expr out = c.exprs.floordiv(a, b);
+  return c.exprs.mul(out, b) == a ? std::optional(out) : std::nullopt;
+}
+
+// Where the chunked axis lies in the new shape: in the first axis of its group that the runs before it do not fill,
+// whole entries of the domain at a time.
 Result<Along> regroup(const AxisCall& c, const Along& a, const Exprs& before, const Exprs& after) {
   const auto g = group_of(c, before, after, a.axis);
   if (!g) return c.fail("the new shape cannot be told to keep the chunked axis apart");
-  for (size_t i = g->old_begin; i < a.axis; ++i)
-    if (!is_one(c, before[i]))
-      return c.fail("it merges the chunked axis " + std::to_string(a.axis) + " behind axis " + std::to_string(i) +
-                    ": a chunk would not be one block");
+  Expr runs = a.runs ? a.runs : c.exprs.constant(1);
+  for (size_t i = g->old_begin; i < a.axis; ++i) runs = c.exprs.mul(runs, before[i]);
   for (size_t i = g->new_begin; i < g->new_end; ++i) {
-    if (is_one(c, after[i])) continue;
-    const Expr rows = c.domain(a).size, unit = c.exprs.floordiv(after[i], rows);
-    if (c.exprs.mul(unit, rows) != after[i])
-      return c.fail("axis " + std::to_string(i) + " of the result is no multiple of the chunked rows");
-    return Along{a.domain, static_cast<uint32_t>(i), unit};
+    if (const auto left = quotient(c, runs, after[i])) {
+      runs = *left;
+      continue;
+    }
+    const auto unit = quotient(c, after[i], c.exprs.mul(runs, c.domain(a).size));
+    if (!unit) return c.fail("axis " + std::to_string(i) + " of the result is no multiple of the chunked rows");
+    return Along{a.domain, static_cast<uint32_t>(i), *unit, c.exprs.constant_value(runs) == 1 ? Expr() : runs};
   }
   return c.fail("the chunked axis disappears");
 }
@@ -81,6 +88,9 @@ Status view(AxisCall& c) {
   SG_ASSIGN(AxisState s, self_state(c));
   const Exprs& after = c.type(c.result(0)).shape;
   SG_ASSIGN(const Along a, regroup(c, s.along, c.type(c.tensor("self")).shape, after));
+  if (a.runs && (!c.domain(a).is_rows || s.local))
+    return c.fail("it merges the chunked axis " + std::to_string(s.along.axis) +
+                  " behind another, and the data decides which entries a chunk has");
   for (std::string_view list : {"size", "shape"})
     if (c.find(list) != nullptr) SG_TRY(c.edit_size(list, a.axis, a));
   s.along = a;

@@ -13,7 +13,9 @@
 //          own rows' items in an order of its own: they can be reduced, and brought back to rows, but neither sliced
 //          nor concatenated
 // `unit` entries of the axis belong to each entry of the domain ([batch, length] seen as [batch * length] has unit
-// `length`).
+// `length`). An axis that was merged behind others comes in runs ([length, batch] seen as [length * batch] has `length`
+// runs of the batch): a chunk has its own entries of each run, one run after the other. Ops that take each entry alone,
+// or add up all of them, take runs.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +44,8 @@ struct Along {
   uint32_t domain = kNoDomain;
   uint32_t axis = 0;
   Expr unit;
+  Expr runs;  // none = one
+  Along one_run() const { return {domain, axis, unit, Expr()}; }
   friend bool operator==(const Along&, const Along&) = default;
 };
 

@@ -72,7 +72,7 @@ std::optional<RefusedRegion> ChunkPlanner::visit_body(NodeId n, uint32_t r) {
                            why_not_.at_node(n, row == nullptr ? "no rule" : row->name, done.error().message));
   if (!done.ok())
     return RefusedRegion{r, why_not_.at_node(n, row == nullptr ? "no rule" : row->name, done.error().message)};
-  if (draws_random(graph_, n) && (call.given[0].kind != AxisKind::along || !call.domain(call.given[0].along).is_rows))
+  if (draws_random(graph_, n) && (call.given[0].kind != AxisKind::along || !call.world.is_block(call.given[0].along)))
     return RefusedRegion{r, why_not_.at_node(n, "random numbers", "its numbers cannot be those of the whole")};
   accept(call, r);
   return std::nullopt;
@@ -115,7 +115,7 @@ bool ChunkPlanner::repeats_earlier(AxisCall* call, const AxisRow* row, uint32_t 
 }
 
 Status ChunkPlanner::run_rule(AxisCall& call, const AxisRow* row, const Operands& has) const {
-  if (has.size && (row == nullptr || !row->takes_sizes))
+  if (has.size && (row == nullptr || (row->takes & kTakesSizes) == 0))
     return call.fail("it takes a number that differs from chunk to chunk");
   const bool moves =
       row != nullptr && (row->rule == axis::same || row->rule == axis::exchange || row->rule == axis::reduce_ranks ||
@@ -123,7 +123,7 @@ Status ChunkPlanner::run_rule(AxisCall& call, const AxisRow* row, const Operands
   if (has.partial && !has.along && !moves && !(row != nullptr && row->rule == axis::pointwise && call.op.writes()))
     return tampered(call, axis::partial(call));
   if (row == nullptr) return call.fail("no axis rule says what it does to chunks");
-  return tampered(call, row->rule(call));
+  return tampered(call, run_axis_rule(*row, call));
 }
 
 Status ChunkPlanner::tampered(AxisCall& call, Status done) const {

@@ -37,19 +37,22 @@ class ChunkCopier {
  private:
   // --- operands ---
 
-  using SliceKey = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;
+  using SliceKey = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t>;
   static SliceKey key_of(const SliceWish& s) {
-    return {s.value.index, s.along.domain, s.along.axis, s.along.unit.index};
+    return {s.value.index, s.along.domain, s.along.axis, s.along.unit.index, s.along.runs.index};
   }
 
   Status slice_operands(const BodyNode& body) {
     for (const SliceWish& wish : body.slices) {
       auto [it, fresh] = slices_.try_emplace(key_of(wish));
       if (!fresh) continue;
+      ValueId whole = put_together(wish.value);
+      if (wish.along.runs) SG_TRY(take_runs_apart(&whole, wish.along, body));
+      const uint32_t axis = wish.along.axis + (wish.along.runs ? 1 : 0);
       std::vector<Arg> sizes;
-      for (int64_t c = 0; c < chunks_; ++c) sizes.push_back(nodes_.size_arg(sizes_.extent(wish.along, c)));
-      std::vector<Arg> args{Arg::value(put_together(wish.value)), Arg::list(std::move(sizes))};
-      if (wish.along.axis != 0) args.push_back(Arg::integer(wish.along.axis));
+      for (int64_t c = 0; c < chunks_; ++c) sizes.push_back(nodes_.size_arg(sizes_.extent(wish.along.one_run(), c)));
+      std::vector<Arg> args{Arg::value(whole), Arg::list(std::move(sizes))};
+      if (axis != 0) args.push_back(Arg::integer(axis));
       NodeMeta meta = nodes_.boundary_meta(body, "split_boundary");
       for (int64_t c = 0; c < chunks_; ++c) meta.result_chunks.push_back({static_cast<int32_t>(c), {}});
       SG_ASSIGN(const NodeId split,
@@ -58,10 +61,30 @@ class ChunkCopier {
       ++counts_.slices;
       for (int64_t c = 0; c < chunks_; ++c) {
         ValueId part = graph_.node(split).result(static_cast<uint32_t>(c));
-        if (wish.along.axis != 0) SG_TRY(copy_slice(&part, body, c));
+        if (axis != 0) SG_TRY(copy_slice(&part, body, c));
+        if (wish.along.runs) SG_TRY(put_runs_together(&part, wish, body, c));
         it->second.push_back(part);
       }
     }
+    return ok_status();
+  }
+
+  Status take_runs_apart(ValueId* whole, const Along& a, const BodyNode& body) {
+    Expr length = pool_.exprs.mul(plan_.world.domains[a.domain].size, a.unit);
+    SG_ASSIGN(*whole,
+              nodes_.add("aten.reshape.default",
+                         {Arg::value(*whole), nodes_.sizes_arg(nodes_.runs_apart(*whole, a.axis, a.runs, length))},
+                         std::string(graph_.name(*whole)), body, nodes_.boundary_meta(body, "split_boundary")));
+    return ok_status();
+  }
+
+  Status put_runs_together(ValueId* part, const SliceWish& wish, const BodyNode& body, int64_t c) {
+    std::vector<Expr> shape = graph_.type(wish.value).shape;
+    shape[wish.along.axis] = sizes_.extent(wish.along, c);
+    NodeMeta meta = nodes_.boundary_meta(body, "chunk_input");
+    meta.chunk.index = static_cast<int32_t>(c);
+    SG_ASSIGN(*part, nodes_.add("aten.view.default", {Arg::value(*part), nodes_.sizes_arg(shape)},
+                                std::string(graph_.name(*part)), body, meta));
     return ok_status();
   }
 
@@ -250,7 +273,7 @@ class ChunkCopier {
           continue;
         }
         SG_ASSIGN(const ValueId whole,
-                  s.kind == AxisKind::partial ? sum(body, v, parts) : concatenate(body, v, parts, s.along.axis));
+                  s.kind == AxisKind::partial ? sum(body, v, parts) : concatenate(body, v, parts, s.along));
         wholes_[v] = whole;
         replace_whole_uses(v, whole);
       }
@@ -280,9 +303,12 @@ class ChunkCopier {
     ++counts_.summed;
     return join_.sum(body, v, parts);
   }
-  Result<ValueId> concatenate(const BodyNode& body, ValueId v, const std::vector<ValueId>& parts, uint32_t axis) {
+  Result<ValueId> concatenate(const BodyNode& body, ValueId v, const std::vector<ValueId>& parts, const Along& along) {
     ++counts_.joined;
-    return join_.concatenate(body, v, parts, axis);
+    if (!along.runs) return join_.concatenate(body, v, parts, along.axis);
+    std::vector<Expr> lengths;
+    for (int64_t c = 0; c < chunks_; ++c) lengths.push_back(sizes_.extent(along.one_run(), c));
+    return join_.concatenate_runs(body, v, parts, along, lengths);
   }
 
   // In everything but the originals of bodies: those are still to be copied, and read chunks.

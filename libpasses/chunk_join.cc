@@ -48,6 +48,22 @@ Result<ValueId> ChunkJoiner::concatenate(const BodyNode& body, ValueId v, std::v
   return lay_out(body, v, whole);
 }
 
+Result<ValueId> ChunkJoiner::concatenate_runs(const BodyNode& body, ValueId v, std::vector<ValueId> parts,
+                                              const Along& along, const std::vector<Expr>& lengths) {
+  std::vector<Arg> list;
+  for (size_t c = 0; c < parts.size(); ++c) {
+    const std::vector<Expr> apart = nodes_.runs_apart(parts[c], along.axis, along.runs, lengths[c]);
+    SG_ASSIGN(const ValueId part, add("aten.reshape.default", {Arg::value(parts[c]), nodes_.sizes_arg(apart)},
+                                      std::string(graph_.name(parts[c])), body));
+    list.push_back(Arg::value(part));
+  }
+  const std::string name = std::string(graph_.name(v)) + "_cat";
+  SG_ASSIGN(ValueId whole,
+            add("aten.cat.default", {Arg::list(std::move(list)), Arg::integer(along.axis + 1)}, name, body));
+  SG_ASSIGN(whole, add("aten.view.default", {Arg::value(whole), nodes_.sizes_arg(graph_.type(v).shape)}, name, body));
+  return lay_out(body, v, whole);
+}
+
 Result<ValueId> ChunkJoiner::lay_out(const BodyNode& body, ValueId v, ValueId whole) {
   if (graph_.value(whole).type == graph_.value(v).type) return whole;
   const Type a = graph_.type(v), b = graph_.type(whole);

@@ -18,6 +18,9 @@ class ChunkJoiner {
   // Concatenated with their axes in the order in which the whole lies in memory; axes along which it repeats itself are
   // left out, and widened again.
   Result<ValueId> concatenate(const BodyNode& body, ValueId v, std::vector<ValueId> parts, uint32_t axis);
+  // The same along an axis in runs; `lengths`: of a run of each part.
+  Result<ValueId> concatenate_runs(const BodyNode& body, ValueId v, std::vector<ValueId> parts, const Along& along,
+                                   const std::vector<Expr>& lengths);
   // `whole` in the layout of `v`. An Error where `v` shows one row again and again, which no copy would.
   Result<ValueId> lay_out(const BodyNode& body, ValueId v, ValueId whole);
 

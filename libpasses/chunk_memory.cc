@@ -69,10 +69,10 @@ class MemoryCheck {
     return std::nullopt;
   }
 
-  // Slices along an inner axis are copied; those along the first are views.
+  // Slices along an inner axis, or of runs, are copied; those along the first are views.
   std::optional<MemoryConflict> check_slices(const BodyNode& body) const {
     for (const SliceWish& wish : body.slices) {
-      if (wish.along.axis == 0) continue;
+      if (wish.along.axis == 0 && !wish.along.runs) continue;
       const NodeId def = graph_.value(wish.value).def;
       const StorageId s = alias_.storage_of(wish.value);
       if (s.is_none()) continue;

@@ -18,6 +18,13 @@ Arg ChunkNodes::sizes_arg(const std::vector<Expr>& sizes) const {
   return Arg::list(std::move(list));
 }
 
+std::vector<Expr> ChunkNodes::runs_apart(ValueId v, uint32_t axis, Expr runs, Expr length) const {
+  std::vector<Expr> out = graph_.type(v).shape;
+  out[axis] = length;
+  out.insert(out.begin() + axis, runs);
+  return out;
+}
+
 NodeMeta ChunkNodes::boundary_meta(const BodyNode& body, std::string_view role) const {
   NodeMeta meta;
   meta.chunk.region = pool_.str(plan_.regions[body.region].module);

@@ -22,6 +22,8 @@ class ChunkNodes {
 
   Arg size_arg(Expr e) const;  // a number where it is one
   Arg sizes_arg(const std::vector<Expr>& sizes) const;
+  // The shape of `v` with its axis `axis` as an axis of runs and one of a run, `length` long.
+  std::vector<Expr> runs_apart(ValueId v, uint32_t axis, Expr runs, Expr length) const;
 
   // Of a node where a region begins or ends: `role` is what it does there.
   NodeMeta boundary_meta(const BodyNode& body, std::string_view role) const;

@@ -72,6 +72,13 @@ class Experts(nn.Module):
         return x + torch.zeros_like(x).index_add(0, rows, y)
 
 
+class Encoder(nn.TransformerEncoderLayer):
+    """Takes the batch first, and has it second within: its products see rows in runs, one for each place."""
+
+    def __init__(self, width):
+        super().__init__(width, 2, 2 * width, dropout=0.0, batch_first=True)
+
+
 class Picture(nn.Module):
     def __init__(self, channels):
         super().__init__()
@@ -94,10 +101,26 @@ class Model(nn.Module):
         return self.head(x if self.flat else x.flatten(2).mean(-1))
 
 
+class Translator(nn.Module):
+    """Layers that look at a second sequence, whose keys and values are made of all of it, and cut in runs behind that."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.TransformerDecoderLayer(width, 2, 2 * width, dropout=0.0, batch_first=True) for _ in range(2)
+        )
+
+    def forward(self, x, seen):
+        for layer in self.layers:
+            x = layer(x, seen)
+        return x
+
+
 # block, inputs, module pattern's contract, numbers of chunks
 MODELS = {
     "mlp": (Mlp, (ROWS, 8), (2, 3, 4, 7)),
     "attention": (Attention, (ROWS, 4, 8), (3, 4)),
+    "encoder": (Encoder, (ROWS, 4, 8), (2, 3, 7)),
     "experts": (Experts, (ROWS, 8), (2, 3, 4)),
     "picture": (Picture, (ROWS, 4, 5, 5), (3, 4)),
 }
@@ -140,6 +163,19 @@ def check_model(name, tool, folder):
         compare(tool, folder, plain, eager, chunks, "layers.*", "")
 
 
+def check_translator(tool, folder):
+    path = lambda name: os.path.join(folder, name)  # noqa: E731
+    torch.manual_seed(0)
+    x, seen = torch.randn(ROWS, 4, 8), torch.randn(ROWS, 5, 8)
+    stepgraph_capture.capture(
+        out_dir=folder, model=Translator(8), loss_fn=F.mse_loss, inputs={"x": x, "seen": seen}, targets=torch.randn_like(x)
+    )
+    run(tool("sg-import"), "-q", path("step.json"), "-o", path("plain.sg"))
+    for chunks in (2, 3, ROWS):
+        run(tool("sg-chunk"), "-q", path("plain.sg"), "--modules", "layers.*", "--chunks", str(chunks), "-o", path("ours.sg"))
+        run(tool("sg-run"), path("ours.sg"), "--inputs", path("inputs.safetensors"), "--expect", path("expected.safetensors"))
+
+
 def check_job(tool, folder):
     for job in ("expert_parallel", "expert_parallel_in_chunks"):
         os.makedirs(os.path.join(folder, job))
@@ -159,6 +195,7 @@ def main():
     torch.set_num_threads(1)
     tool = lambda name: os.path.join(os.path.abspath(options.bin), name)  # noqa: E731
     checks = {name: (lambda folder, name=name: check_model(name, tool, folder)) for name in MODELS}
+    checks["translator"] = lambda folder: check_translator(tool, folder)
     if options.all or "job" in options.names:
         checks["job"] = lambda folder: check_job(tool, folder)
     tally = Tally(stepgraph_capture.CaptureError)
