@@ -2,7 +2,7 @@
 //
 //     constexpr Option kOptions[] = {{"node", 'n', "NAME", "print this node only"}};
 //     Result<int> run(const Args& args) { ... }
-//     constexpr Tool kTool = {"sg-print", "write a graph as text", ..., kOptions, run};
+//     constexpr Tool kTool = {.name = "sg-print", .summary = "write a graph as text", ..., .run = run};
 //     int main(int argc, char** argv) { return cli::main(kTool, argc, argv); }
 //
 // Options   `--name value`, `--name=value`, `-n value`, `-nvalue`; flags of one letter may be joined (-qv). Any order,

@@ -12,17 +12,20 @@
 namespace sg::cli {
 namespace {
 
+// Takes the files' bytes.
+std::vector<CaptureFile> ranks_of(Sources* sources) {
+  std::vector<CaptureFile> ranks;
+  for (SourceFile& file : sources->files) ranks.push_back({std::move(file.name), std::move(file.bytes)});
+  return ranks;
+}
+
 Result<Imported> import_capture_files(const Args& args, Sources* sources, Diagnostics* notes) {
-  std::vector<CaptureFile> files;
-  for (SourceFile& file : sources->files) files.push_back({std::move(file.name), std::move(file.bytes)});
-  SG_ASSIGN(Job job, import_captures(std::move(files), {args.has("spmd"), args.threads()}, notes));
+  SG_ASSIGN(Job job, import_captures(ranks_of(sources), {args.has("spmd"), args.threads()}, notes));
   return Imported{std::move(job), {}, nullptr};
 }
 
 Result<Imported> import_fx_files(const Args& args, Sources* sources, Diagnostics* notes) {
-  std::vector<CaptureFile> files;
-  for (SourceFile& file : sources->files) files.push_back({std::move(file.name), std::move(file.bytes)});
-  SG_ASSIGN(Job job, import_fx(std::move(files), {args.has("spmd"), args.threads()}, notes));
+  SG_ASSIGN(Job job, import_fx(ranks_of(sources), {args.has("spmd"), args.threads()}, notes));
   return Imported{std::move(job), {}, nullptr};
 }
 
@@ -38,11 +41,21 @@ Result<Listing> list_pt2_file(const Args&, Sources* sources, Diagnostics*) {
 }
 
 constexpr ImportSource kSources[] = {
-    {SourceKind::capture, "capture JSON, plain or gzipped", true, false, import_capture_files, nullptr},
-    {SourceKind::pt2, "torch.export archives (.pt2)", false, false, import_pt2_file, list_pt2_file},
-    {SourceKind::fx, "the text of a graph that FX prints", true, false, import_fx_files, nullptr},
-    {SourceKind::torch_trace, "a TORCH_TRACE log or a folder of tlparse", true, true, import_trace_files,
-     list_trace_files},
+    {.kind = SourceKind::capture,
+     .what = "capture JSON, plain or gzipped",
+     .takes_many = true,
+     .import = import_capture_files},
+    {.kind = SourceKind::pt2, .what = "torch.export archives (.pt2)", .import = import_pt2_file, .list = list_pt2_file},
+    {.kind = SourceKind::fx,
+     .what = "the text of a graph that FX prints",
+     .takes_many = true,
+     .import = import_fx_files},
+    {.kind = SourceKind::torch_trace,
+     .what = "a TORCH_TRACE log or a folder of tlparse",
+     .takes_many = true,
+     .takes_folder = true,
+     .import = import_trace_files,
+     .list = list_trace_files},
 };
 
 const ImportSource* source_of(SourceKind kind) {

@@ -48,12 +48,13 @@ struct Listing {
 
 struct ImportSource {
   SourceKind kind;
-  std::string_view what;  // "capture JSON, plain or gzipped"; the messages list these
-  bool takes_many;        // several files are the ranks of one job
-  bool takes_folder;
+  std::string_view what;    // "capture JSON, plain or gzipped"; the messages list these
+  bool takes_many = false;  // several files are the ranks of one job
+  bool takes_folder = false;
   // May take the files' bytes. What is to be said besides errors goes to `notes`.
   Result<Imported> (*import)(const Args& args, Sources* sources, Diagnostics* notes);
-  Result<Listing> (*list)(const Args& args, Sources* sources, Diagnostics* notes);  // null = say what the job is
+  // Null = say what the job is.
+  Result<Listing> (*list)(const Args& args, Sources* sources, Diagnostics* notes) = nullptr;
 };
 
 std::span<const ImportSource> import_sources();

@@ -41,17 +41,15 @@ Result<int> run(const Args& args) {
 }
 
 constexpr Tool kTool = {
-    "sg-check",
-    "verify graphs",
-    "[GRAPH]...",
-    "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
-    SIZE_MAX,
-    true,
-    Writes::report,
-    false,
-    kOptions,
-    {{"sg-check step.sg", "one graph"}, {"sg-check *.sg --json", "several, as a report for a program"}},
-    run};
+    .name = "sg-check",
+    .summary = "verify graphs",
+    .operands = "[GRAPH]...",
+    .details = "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
+    .max_operands = SIZE_MAX,
+    .options = kOptions,
+    .examples = {{"sg-check step.sg", "one graph"}, {"sg-check *.sg --json", "several, as a report for a program"}},
+    .run = run,
+};
 
 }  // namespace
 

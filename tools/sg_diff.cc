@@ -36,19 +36,19 @@ Result<int> run(const Args& args) {
 }
 
 constexpr Tool kTool = {
-    "sg-diff",
-    "say what changed from one graph to another",
-    "A B",
-    "A and B are .sg files, texts, or rank patterns; one of them may be - for standard input.\n"
-    "Exit 0: no difference; 1: they differ; 2: trouble of any kind.",
-    2,
-    false,
-    Writes::report,
-    false,
-    kOptions,
-    {{"sg-diff step.sg.txt step.sg", "edits in the text form, and what they amount to"},
-     {"sg-diff --ignore name,loc --stat step.sg.txt step.sg", "where it changed, names and lines aside"}},
-    run};
+    .name = "sg-diff",
+    .summary = "say what changed from one graph to another",
+    .operands = "A B",
+    .details =
+        "A and B are .sg files, texts, or rank patterns; one of them may be - for standard input.\n"
+        "Exit 0: no difference; 1: they differ; 2: trouble of any kind.",
+    .max_operands = 2,
+    .reads_stdin = false,
+    .options = kOptions,
+    .examples = {{"sg-diff step.sg.txt step.sg", "edits in the text form, and what they amount to"},
+                 {"sg-diff --ignore name,loc --stat step.sg.txt step.sg", "where it changed, names and lines aside"}},
+    .run = run,
+};
 
 }  // namespace
 

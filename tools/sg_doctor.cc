@@ -92,19 +92,19 @@ Result<int> run(const Args& args) {
 }
 
 constexpr Tool kTool = {
-    "sg-doctor",
-    "say what of Stepgraph works on this machine",
-    "",
-    "Looks at the tools, processor, memory, cache, manuals, MPI, CUDA, NCCL and PyTorch; changes nothing.\n"
-    "Exit 1 when something that should work does not, or when what --need names is not there.",
-    0,
-    false,
-    Writes::report,
-    false,
-    kOptions,
-    {{"stepgraph doctor --no-torch", "what is here"},
-     {"stepgraph doctor --no-torch --need tools,processor --json -o doctor.json", "for a script"}},
-    run};
+    .name = "sg-doctor",
+    .summary = "say what of Stepgraph works on this machine",
+    .operands = "",
+    .details =
+        "Looks at the tools, processor, memory, cache, manuals, MPI, CUDA, NCCL and PyTorch; changes nothing.\n"
+        "Exit 1 when something that should work does not, or when what --need names is not there.",
+    .max_operands = 0,
+    .reads_stdin = false,
+    .options = kOptions,
+    .examples = {{"stepgraph doctor --no-torch", "what is here"},
+                 {"stepgraph doctor --no-torch --need tools,processor --json -o doctor.json", "for a script"}},
+    .run = run,
+};
 
 }  // namespace
 

@@ -42,20 +42,20 @@ Result<int> run(const Args& args) {
 }
 
 constexpr Tool kTool = {
-    "sg-explain",
-    "say of a node who made it, from what, and what becomes of it",
-    "GRAPH NODE",
-    "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
-    "NODE is the name of a node, of one of its results, or of an input, which may be called by its FQN too\n"
-    "(layers.0.weight); the % may be left out.",
-    2,
-    false,
-    Writes::report,
-    false,
-    kOptions,
-    {{"sg-explain step.sg mm_1", "one node"},
-     {"sg-remat -q step.sg --policy full | sg-explain - mm_1", "after a pass"}},
-    run};
+    .name = "sg-explain",
+    .summary = "say of a node who made it, from what, and what becomes of it",
+    .operands = "GRAPH NODE",
+    .details =
+        "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
+        "NODE is the name of a node, of one of its results, or of an input, which may be called by its FQN too\n"
+        "(layers.0.weight); the % may be left out.",
+    .max_operands = 2,
+    .reads_stdin = false,
+    .options = kOptions,
+    .examples = {{"sg-explain step.sg mm_1", "one node"},
+                 {"sg-remat -q step.sg --policy full | sg-explain - mm_1", "after a pass"}},
+    .run = run,
+};
 
 }  // namespace
 

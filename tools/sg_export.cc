@@ -23,20 +23,20 @@ Result<int> run(const Args& args) {
   return leave(args, 0);
 }
 
-constexpr Tool kTool = {"sg-export",
-                        "write a graph as a Python module of plain torch calls",
-                        "[GRAPH]",
-                        "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
-                        "The module runs as it is: `python step.py inputs.safetensors --expect expected.safetensors`,\n"
-                        "with several ranks under torchrun. Imported, `step(inputs)` runs on tensors by name.",
-                        1,
-                        true,
-                        Writes::text,
-                        false,
-                        kOptions,
-                        {{"sg-export step.sg -o step.py", "back to PyTorch"},
-                         {"sg-export step.sg --fx -o step_fx.py", "as a torch.fx graph"}},
-                        run};
+constexpr Tool kTool = {
+    .name = "sg-export",
+    .summary = "write a graph as a Python module of plain torch calls",
+    .operands = "[GRAPH]",
+    .details =
+        "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
+        "The module runs as it is: `python step.py inputs.safetensors --expect expected.safetensors`,\n"
+        "with several ranks under torchrun. Imported, `step(inputs)` runs on tensors by name.",
+    .writes = Writes::text,
+    .options = kOptions,
+    .examples = {{"sg-export step.sg -o step.py", "back to PyTorch"},
+                 {"sg-export step.sg --fx -o step_fx.py", "as a torch.fx graph"}},
+    .run = run,
+};
 
 }  // namespace
 

@@ -20,21 +20,21 @@ constexpr Option kOptions[] = {
 };
 
 constexpr Tool kTool = {
-    "sg-import",
-    "turn captures, traces and exported programs into a graph",
-    "[SOURCE]...",
-    "SOURCE is capture JSON, plain or gzipped; a torch.export archive (.pt2), whose weights go to a safetensors\n"
-    "file beside the output; the text of a graph that FX prints (print_readable, tlparse); a TORCH_TRACE log or\n"
-    "tlparse's folder; the folder of a capture, of one rank or of all; or a rank pattern such as\n"
-    "'rank{r}/step.json'.",
-    SIZE_MAX,
-    true,
-    Writes::graph,
-    false,
-    kOptions,
-    {{"sg-import step.json -o step.sg", "one rank"},
-     {"sg-import 'rank{r}/step.json' | sg-print | less", "all ranks into one job, read as text"}},
-    run_import};
+    .name = "sg-import",
+    .summary = "turn captures, traces and exported programs into a graph",
+    .operands = "[SOURCE]...",
+    .details =
+        "SOURCE is capture JSON, plain or gzipped; a torch.export archive (.pt2), whose weights go to a safetensors\n"
+        "file beside the output; the text of a graph that FX prints (print_readable, tlparse); a TORCH_TRACE log or\n"
+        "tlparse's folder; the folder of a capture, of one rank or of all; or a rank pattern such as\n"
+        "'rank{r}/step.json'.",
+    .max_operands = SIZE_MAX,
+    .writes = Writes::graph,
+    .options = kOptions,
+    .examples = {{"sg-import step.json -o step.sg", "one rank"},
+                 {"sg-import 'rank{r}/step.json' | sg-print | less", "all ranks into one job, read as text"}},
+    .run = run_import,
+};
 
 }  // namespace
 

@@ -103,19 +103,18 @@ Result<int> run(const Args& args) {
 }
 
 constexpr Tool kTool = {
-    "sg-log",
-    "say how a graph came to be: tools, options, digests",
-    "[GRAPH] [EARLIER]",
-    "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
-    "EARLIER is a graph of its history. Replayed: exit 0 the same bytes, 1 another graph.",
-    2,
-    true,
-    Writes::report,
-    false,
-    kOptions,
-    {{"sg-log step.sg", "the steps that made it"},
-     {"sg-clean -q step.sg -o clean.sg && sg-log clean.sg step.sg --replay", "is it made so again?"}},
-    run};
+    .name = "sg-log",
+    .summary = "say how a graph came to be: tools, options, digests",
+    .operands = "[GRAPH] [EARLIER]",
+    .details =
+        "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
+        "EARLIER is a graph of its history. Replayed: exit 0 the same bytes, 1 another graph.",
+    .max_operands = 2,
+    .options = kOptions,
+    .examples = {{"sg-log step.sg", "the steps that made it"},
+                 {"sg-clean -q step.sg -o clean.sg && sg-log clean.sg step.sg --replay", "is it made so again?"}},
+    .run = run,
+};
 
 }  // namespace
 

@@ -15,18 +15,16 @@ Result<int> run(const Args& args) {
   return leave(args, 0);
 }
 
-constexpr Tool kTool = {"sg-parse",
-                        "turn a text into a graph file",
-                        "[TEXT]",
-                        "TEXT is a text file (docs/text-format.md), a rank pattern, or - for standard input.",
-                        1,
-                        true,
-                        Writes::graph,
-                        false,
-                        {},
-                        {{"sg-parse step.sg.txt -o step.sg", "a text written by hand becomes a graph"},
-                         {"sg-print step.sg | sg-parse | sg-check", "there and back"}},
-                        run};
+constexpr Tool kTool = {
+    .name = "sg-parse",
+    .summary = "turn a text into a graph file",
+    .operands = "[TEXT]",
+    .details = "TEXT is a text file (docs/text-format.md), a rank pattern, or - for standard input.",
+    .writes = Writes::graph,
+    .examples = {{"sg-parse step.sg.txt -o step.sg", "a text written by hand becomes a graph"},
+                 {"sg-print step.sg | sg-parse | sg-check", "there and back"}},
+    .run = run,
+};
 
 }  // namespace
 

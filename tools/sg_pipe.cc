@@ -113,22 +113,21 @@ void complete_stage(const ValueRequest& request) {
   request.out->open = true;  // the stage may go on
 }
 
-constexpr Tool kTool = {"sg-pipe",
-                        "run passes one after the other in one process",
-                        "[GRAPH]",
-                        "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
-                        "The result is that of the same tools in a pipe, byte for byte; each stage is verified.",
-                        1,
-                        true,
-                        Writes::graph,
-                        false,
-                        kOptions,
-                        {{"sg-pipe step.sg --pass clean --pass 'remat --policy full' -o lean.sg", "two passes"},
-                         {"sg-pipe step.sg --pass clean --pass remat --dump-after . --dump-to stages -o lean.sg",
-                          "and each stage as a file"}},
-                        run,
-                        {},
-                        complete_stage};
+constexpr Tool kTool = {
+    .name = "sg-pipe",
+    .summary = "run passes one after the other in one process",
+    .operands = "[GRAPH]",
+    .details =
+        "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
+        "The result is that of the same tools in a pipe, byte for byte; each stage is verified.",
+    .writes = Writes::graph,
+    .options = kOptions,
+    .examples = {{"sg-pipe step.sg --pass clean --pass 'remat --policy full' -o lean.sg", "two passes"},
+                 {"sg-pipe step.sg --pass clean --pass remat --dump-after . --dump-to stages -o lean.sg",
+                  "and each stage as a file"}},
+    .run = run,
+    .values = complete_stage,
+};
 
 }  // namespace
 

@@ -33,17 +33,16 @@ Result<int> run(const Args& args) {
 }
 
 constexpr Tool kTool = {
-    "sg-print",
-    "write a graph as text, one node a line",
-    "[GRAPH]",
-    "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
-    1,
-    true,
-    Writes::text,
-    false,
-    kOptions,
-    {{"sg-print step.sg | less", "read a graph"}, {"sg-print step.sg --node mm_1", "one node, and who uses it"}},
-    run};
+    .name = "sg-print",
+    .summary = "write a graph as text, one node a line",
+    .operands = "[GRAPH]",
+    .details = "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
+    .writes = Writes::text,
+    .options = kOptions,
+    .examples = {{"sg-print step.sg | less", "read a graph"},
+                 {"sg-print step.sg --node mm_1", "one node, and who uses it"}},
+    .run = run,
+};
 
 }  // namespace
 

@@ -34,28 +34,28 @@ void complete_from_recipe(const ValueRequest& request) {
 }
 
 constexpr Tool kTool = {
-    "sg-recipe",
-    "check, plan and run a recipe of passes",
-    "COMMAND RECIPE [GOOD BAD]",
-    "  check    is it right? every mistake with its line\n"
-    "  plan     what would run, and why; what is in the cache\n"
-    "  run      run what is not in the cache, hold it against all that the recipe asks for\n"
-    "  expect   run, and with --bless write the goldens\n"
-    "  lock     write RECIPE.lock: digests of all results\n"
-    "  verify   run, and hold the digests against RECIPE.lock\n"
-    "  bisect   which stage between GOOD and BAD (the input and the last stage) makes it bad\n"
-    "  schema   print the JSON Schema of recipes, for editors\n\n"
-    "RECIPE is a YAML file, or -: docs/recipes.md. Exit 1 when something that the recipe asks for does not hold.",
-    4,
-    false,
-    Writes::report,
-    false,
-    kOptions,
-    {{"sg-recipe check recipe.yaml", "is it right?"},
-     {"sg-recipe run recipe.yaml -j4 --set policy=full", "run it, with one parameter changed"}},
-    run,
-    kCommands,
-    complete_from_recipe};
+    .name = "sg-recipe",
+    .summary = "check, plan and run a recipe of passes",
+    .operands = "COMMAND RECIPE [GOOD BAD]",
+    .details =
+        "  check    is it right? every mistake with its line\n"
+        "  plan     what would run, and why; what is in the cache\n"
+        "  run      run what is not in the cache, hold it against all that the recipe asks for\n"
+        "  expect   run, and with --bless write the goldens\n"
+        "  lock     write RECIPE.lock: digests of all results\n"
+        "  verify   run, and hold the digests against RECIPE.lock\n"
+        "  bisect   which stage between GOOD and BAD (the input and the last stage) makes it bad\n"
+        "  schema   print the JSON Schema of recipes, for editors\n\n"
+        "RECIPE is a YAML file, or -: docs/recipes.md. Exit 1 when something that the recipe asks for does not hold.",
+    .max_operands = 4,
+    .reads_stdin = false,
+    .options = kOptions,
+    .examples = {{"sg-recipe check recipe.yaml", "is it right?"},
+                 {"sg-recipe run recipe.yaml -j4 --set policy=full", "run it, with one parameter changed"}},
+    .run = run,
+    .commands = kCommands,
+    .values = complete_from_recipe,
+};
 
 }  // namespace
 

@@ -19,19 +19,19 @@ constexpr Option kOptions[] = {
 };
 
 constexpr Tool kTool = {
-    "sg-reduce",
-    "shrink a failing job to a small one that still fails",
-    "[GRAPH] --fails CMD",
-    "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input. Ranks are reduced\n"
-    "together. Ctrl-C ends the search and keeps the best. -j N asks about N candidates at once.",
-    1,
-    true,
-    Writes::graph,
-    false,
-    kOptions,
-    {{"sg-reduce step.sg --fails 'grep -q aten.mm' -o small.sg", "any command does: here, what has a matrix product"},
-     {"sg-print step.sg | sg-reduce --fails 'grep -q aten.mm' --text", "in a pipe, as text"}},
-    sg::reduce::reduce_operand};
+    .name = "sg-reduce",
+    .summary = "shrink a failing job to a small one that still fails",
+    .operands = "[GRAPH] --fails CMD",
+    .details =
+        "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input. Ranks are reduced\n"
+        "together. Ctrl-C ends the search and keeps the best. -j N asks about N candidates at once.",
+    .writes = Writes::graph,
+    .options = kOptions,
+    .examples = {{"sg-reduce step.sg --fails 'grep -q aten.mm' -o small.sg",
+                  "any command does: here, what has a matrix product"},
+                 {"sg-print step.sg | sg-reduce --fails 'grep -q aten.mm' --text", "in a pipe, as text"}},
+    .run = sg::reduce::reduce_operand,
+};
 
 }  // namespace
 

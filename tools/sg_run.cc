@@ -56,18 +56,16 @@ Result<int> run(const Args& args) {
   return code.ok() ? code : failed_run(comms, std::move(code.error()));
 }
 
-const Tool kTool = {"sg-run",
-                    "execute a step on its ranks",
-                    "[GRAPH]",
-                    "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
-                    1,
-                    true,
-                    Writes::report,
-                    false,
-                    run_options(),
-                    {{"sg-run step.sg --init seed:0 --steps 3", "run it on made-up weights and inputs"},
-                     {"sg-run step.sg --plan", "what memory it needs, and for what"}},
-                    run};
+const Tool kTool = {
+    .name = "sg-run",
+    .summary = "execute a step on its ranks",
+    .operands = "[GRAPH]",
+    .details = "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
+    .options = run_options(),
+    .examples = {{"sg-run step.sg --init seed:0 --steps 3", "run it on made-up weights and inputs"},
+                 {"sg-run step.sg --plan", "what memory it needs, and for what"}},
+    .run = run,
+};
 
 }  // namespace
 

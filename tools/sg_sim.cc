@@ -106,18 +106,16 @@ Result<int> run(const Args& args) {
 }
 
 constexpr Tool kTool = {
-    "sg-sim",
-    "simulate a step on a machine: time, exposed communication, critical path",
-    "[GRAPH]",
-    "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
-    1,
-    true,
-    Writes::report,
-    false,
-    kOptions,
-    {{"sg-sim step.sg --machine h100-8", "what the step waits for"},
-     {"sg-sim step.sg --machine h100-8 --set nvlink=2x --trace step.json", "the same on faster links, for Perfetto"}},
-    run};
+    .name = "sg-sim",
+    .summary = "simulate a step on a machine: time, exposed communication, critical path",
+    .operands = "[GRAPH]",
+    .details = "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
+    .options = kOptions,
+    .examples = {{"sg-sim step.sg --machine h100-8", "what the step waits for"},
+                 {"sg-sim step.sg --machine h100-8 --set nvlink=2x --trace step.json",
+                  "the same on faster links, for Perfetto"}},
+    .run = run,
+};
 
 }  // namespace
 

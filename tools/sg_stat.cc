@@ -41,17 +41,15 @@ Result<int> run(const Args& args) {
 }
 
 constexpr Tool kTool = {
-    "sg-stat",
-    "count nodes, parameters, flops, bytes and communication",
-    "[GRAPH]",
-    "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
-    1,
-    true,
-    Writes::report,
-    false,
-    kOptions,
-    {{"sg-stat step.sg --by op", "which ops the time goes to"}, {"sg-stat step.sg --json", "the same for a program"}},
-    run};
+    .name = "sg-stat",
+    .summary = "count nodes, parameters, flops, bytes and communication",
+    .operands = "[GRAPH]",
+    .details = "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
+    .options = kOptions,
+    .examples = {{"sg-stat step.sg --by op", "which ops the time goes to"},
+                 {"sg-stat step.sg --json", "the same for a program"}},
+    .run = run,
+};
 
 }  // namespace
 

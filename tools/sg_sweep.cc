@@ -35,25 +35,21 @@ void complete_from_recipe(const ValueRequest& request) {
 Result<int> run(const Args& args) { return sweep::run_sweep(args); }
 
 constexpr Tool kTool = {
-    "sg-sweep",
-    "score a recipe at many points: the time of a step against its peak memory",
-    "RECIPE",
-    "RECIPE is a YAML file as sg-recipe takes it (docs/recipes.md); its matrix is swept over, too. Each point is kept "
-    "as\n"
-    "soon as it is known: the same command goes on where it was interrupted. Where a pass cannot be applied, the point "
-    "is\n"
-    "kept as failed, and the others go on. docs/sweep.md.",
-    1,
-    false,
-    Writes::report,
-    false,
-    kOptions,
-    {{"sg-sweep recipe.yaml --over policy=default,full", "two policies, simulated"},
-     {"sg-sweep recipe.yaml --set policy=all --over remat.budget=0..1:0.5 --search 4 --plot sweep.html",
-      "how much memory costs how much time, and a picture"}},
-    run,
-    {},
-    complete_from_recipe};
+    .name = "sg-sweep",
+    .summary = "score a recipe at many points: the time of a step against its peak memory",
+    .operands = "RECIPE",
+    .details =
+        "RECIPE is a YAML file as sg-recipe takes it (docs/recipes.md); its matrix is swept over, too. Each point is\n"
+        "kept as soon as it is known: the same command goes on where it was interrupted. Where a pass cannot be\n"
+        "applied, the point is kept as failed, and the others go on. docs/sweep.md.",
+    .reads_stdin = false,
+    .options = kOptions,
+    .examples = {{"sg-sweep recipe.yaml --over policy=default,full", "two policies, simulated"},
+                 {"sg-sweep recipe.yaml --set policy=all --over remat.budget=0..1:0.5 --search 4 --plot sweep.html",
+                  "how much memory costs how much time, and a picture"}},
+    .run = run,
+    .values = complete_from_recipe,
+};
 
 }  // namespace
 

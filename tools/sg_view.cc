@@ -19,19 +19,19 @@ constexpr Option kOptions[] = {
 };
 
 constexpr Tool kTool = {
-    "sg-view",
-    "show a step as one HTML page: modules, timeline, memory, changes",
-    "G [G2]",
-    "G and G2 are .sg files, texts, or rank patterns; one of them may be - for standard input. With G2, what\n"
-    "changed from G to G2. The page needs no network and no server; -o F.html writes it to a file.",
-    2,
-    true,
-    Writes::text,
-    false,
-    kOptions,
-    {{"sg-view step.sg -o step.html", "open it in a browser"},
-     {"sg-view step.sg.txt step.sg -o changes.html", "what changed, in colour"}},
-    view_operands};
+    .name = "sg-view",
+    .summary = "show a step as one HTML page: modules, timeline, memory, changes",
+    .operands = "G [G2]",
+    .details =
+        "G and G2 are .sg files, texts, or rank patterns; one of them may be - for standard input. With G2, what\n"
+        "changed from G to G2. The page needs no network and no server; -o F.html writes it to a file.",
+    .max_operands = 2,
+    .writes = Writes::text,
+    .options = kOptions,
+    .examples = {{"sg-view step.sg -o step.html", "open it in a browser"},
+                 {"sg-view step.sg.txt step.sg -o changes.html", "what changed, in colour"}},
+    .run = view_operands,
+};
 
 }  // namespace
 

@@ -27,19 +27,19 @@ Result<int> run(const Args& args) {
                hint.empty() ? "`stepgraph --help` lists them" : hint};
 }
 
-constexpr Tool kTool = {"stepgraph",
-                        "one training step as a file",
-                        "COMMAND [ARGUMENT]...",
-                        kCommandsHelp,
-                        SIZE_MAX,
-                        false,
-                        Writes::report,
-                        true,
-                        {},
-                        {{"stepgraph check step.sg", "run sg-check"}, {"stepgraph help print", "the help of sg-print"}},
-                        run,
-                        kCommands,
-                        complete_suite};
+constexpr Tool kTool = {
+    .name = "stepgraph",
+    .summary = "one training step as a file",
+    .operands = "COMMAND [ARGUMENT]...",
+    .details = kCommandsHelp,
+    .max_operands = SIZE_MAX,
+    .reads_stdin = false,
+    .stops_at_operand = true,
+    .examples = {{"stepgraph check step.sg", "run sg-check"}, {"stepgraph help print", "the help of sg-print"}},
+    .run = run,
+    .commands = kCommands,
+    .values = complete_suite,
+};
 
 }  // namespace
 

@@ -25,17 +25,15 @@ Result<int> run(const Args& args) {
   for (;;) ::pause();
 }
 
-constexpr Tool kTool = {"sg-probe",
-                        "fail on purpose",
-                        "WHAT",
-                        "",
-                        1,
-                        false,
-                        Writes::report,
-                        false,
-                        {},
-                        {{"sg-probe throw", "an exception"}, {"sg-probe bug", "an internal error"}},
-                        run};
+constexpr Tool kTool = {
+    .name = "sg-probe",
+    .summary = "fail on purpose",
+    .operands = "WHAT",
+    .details = "",
+    .reads_stdin = false,
+    .examples = {{"sg-probe throw", "an exception"}, {"sg-probe bug", "an internal error"}},
+    .run = run,
+};
 
 }  // namespace
 
