@@ -141,10 +141,6 @@ def collect(book, which, per_dtype):
 
 def add_cases(book, rounds):
     """The random calls, where samples gave too few."""
-    import kernel_cases_composite  # noqa: F401
-    import kernel_cases_linear  # noqa: F401
-    import kernel_cases_planes  # noqa: F401 (adds its cases)
-    import kernel_cases_special  # noqa: F401
     from kernel_cases import CASES
     for name, make in CASES.items():
         op = overload(name) if name in book.rows and book.only.search(name) else None

@@ -17,10 +17,6 @@ from pathlib import Path
 import torch
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "conformance"))
-import kernel_cases_composite  # noqa: F401 (adds its cases)
-import kernel_cases_linear  # noqa: F401
-import kernel_cases_planes  # noqa: F401
-import kernel_cases_special  # noqa: F401
 from kernel_cases import CASES
 from kernel_probe import KernelError, Probe
 from vector_linear import turned_to

@@ -17,10 +17,6 @@ import warnings
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
-import kernel_cases_composite  # noqa: F401 (adds its cases)
-import kernel_cases_linear  # noqa: F401
-import kernel_cases_planes  # noqa: F401
-import kernel_cases_special  # noqa: F401
 from kernel_cases import CASES
 
 NAMES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64",

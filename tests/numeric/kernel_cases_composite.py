@@ -1,7 +1,8 @@
 """Random calls of ops that PyTorch makes of others: torch.export leaves them whole."""
 import torch
 
-from kernel_cases import ALL, FLOATS, Case, case, channels_first, finite, maybe, strided, tensor
+from kernel_calls import ALL, FLOATS, Case, case, finite, maybe, strided, tensor
+from kernel_cases_layers import channels_first
 from kernel_cases_planes import SINGLE, each, planes, window
 
 DOUBLES = [torch.float32, torch.float64]

@@ -5,7 +5,7 @@ signs and phases (`turned`), which no library defines.
 """
 import torch
 
-from kernel_cases import COMPLEX, Case, case, finite, strided, tensor
+from kernel_calls import COMPLEX, Case, case, finite, strided, tensor
 
 SINGLE = [torch.float32, torch.float64]
 FIELD = SINGLE + SINGLE + COMPLEX

@@ -1,7 +1,7 @@
 """Random calls of ops on planes of channels: pooling, pads, resampling, grids, windows as columns."""
 import torch
 
-from kernel_cases import ALL, COMPLEX, FLOATS, Case, case, finite, tensor, values
+from kernel_calls import ALL, COMPLEX, FLOATS, Case, case, finite, tensor, values
 
 SINGLE = [torch.float32, torch.float64]
 

@@ -1,7 +1,7 @@
 """Random calls of special functions, the rarer arithmetic and activations, losses of pairs, distances and weight norm."""
 import torch
 
-from kernel_cases import ALL, COMPLEX, FLOATS, INTS, REAL, Case, case, finite, indices, tensor, values
+from kernel_calls import ALL, COMPLEX, FLOATS, INTS, REAL, Case, case, finite, indices, tensor, values
 
 SINGLE = [torch.float32, torch.float64]
 
