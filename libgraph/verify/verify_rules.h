@@ -138,13 +138,15 @@ void check_scope(Check& c, NodeId n);
 void check_binds(Check& c);
 void check_symbol_order(Check& c, NodeId n);
 
+// verify_arguments.cc
+void check_args(Check& c, NodeId n);
+
 // verify_types.cc
 // Equal, or equal wherever the guards hold; what they leave open passes where it was so at capture, and a run asks
 // again.
 bool same_sizes(Check& c, const std::vector<Expr>& a, const std::vector<Expr>& b);
 void check_input_types(Check& c);
 void check_result_types(Check& c, NodeId n);
-void check_args(Check& c, NodeId n);
 void check_inferred(Check& c, NodeId n);
 void check_call(Check& c, NodeId n);
 
