@@ -1,7 +1,6 @@
 #include "libgraph/cost.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace sg {
 
@@ -46,13 +45,24 @@ double CostCall::dim(const Type* type, int index) const {
   return static_cast<double>(std::max<int64_t>(size.value_or(0), 0));
 }
 
+double CostCall::bytes_in(const Arg& arg) const {
+  double total = 0;
+  arg.walk([&](const Arg& a) {
+    if (a.is(ArgKind::value) && graph.type(a.as_value()).kind == TypeKind::tensor)
+      total += bytes(&graph.type(a.as_value()));
+  });
+  return total;
+}
+
+const Type* CostCall::first_tensor() const {
+  for (const Arg& a : node.args)
+    if (a.is(ArgKind::value) && graph.type(a.as_value()).kind == TypeKind::tensor) return &graph.type(a.as_value());
+  return nullptr;
+}
+
 double CostCall::argument_bytes() const {
   double total = 0;
-  for (const Arg& arg : node.args)
-    arg.walk([&](const Arg& a) {
-      if (a.is(ArgKind::value) && graph.type(a.as_value()).kind == TypeKind::tensor)
-        total += bytes(&graph.type(a.as_value()));
-    });
+  for (const Arg& arg : node.args) total += bytes_in(arg);
   return total;
 }
 
@@ -61,238 +71,11 @@ double CostCall::argument_bytes() const {
 double CostCall::result_bytes() const {
   double total = 0;
   for (uint32_t i = 0; i < node.result_count; ++i) total += bytes(result(i));
-  if (node.result_count == 0 && op.writes())
-    for (const Param& p : op.params) {
-      const Arg* a = p.written ? argument(p.name) : nullptr;
-      if (a)
-        a->walk([&](const Arg& item) {
-          if (item.is(ArgKind::value) && graph.type(item.as_value()).kind == TypeKind::tensor)
-            total += bytes(&graph.type(item.as_value()));
-        });
-    }
+  if (node.result_count > 0) return total;
+  for (const Param& p : op.params)
+    if (const Arg* a = p.written ? argument(p.name) : nullptr) total += bytes_in(*a);
   return total;
 }
-
-namespace cost {
-namespace {
-
-OpCost with_bytes(const CostCall& call, double flops) { return {flops, call.argument_bytes() + call.result_bytes()}; }
-
-const Type* first_of(const CostCall& call, std::initializer_list<std::string_view> names) {
-  for (std::string_view name : names)
-    if (const Type* t = call.tensor(name)) return t;
-  return nullptr;
-}
-
-const Type* first_tensor(const CostCall& call) {
-  for (const Arg& a : call.node.args)
-    if (a.is(ArgKind::value) && call.graph.type(a.as_value()).kind == TypeKind::tensor)
-      return &call.graph.type(a.as_value());
-  return nullptr;
-}
-
-// Elements over which each element of a product is summed: the last axis of the left side.
-double inner_size(const CostCall& call) {
-  return call.dim(first_of(call, {"mat1", "batch1", "mat", "input", "self"}), -1);
-}
-
-}  // namespace
-
-OpCost free(const CostCall&) { return {}; }
-OpCost fill(const CostCall& call) { return {0, call.result_bytes()}; }
-
-OpCost gather(const CostCall& call) {
-  double index_bytes = 0;
-  for (std::string_view name : {"index", "indices"})
-    if (const Arg* a = call.argument(name))
-      a->walk([&](const Arg& item) {
-        if (item.is(ArgKind::value)) index_bytes += call.bytes(&call.graph.type(item.as_value()));
-      });
-  return {0, index_bytes + 2 * call.result_bytes()};
-}
-
-// In place only what is scattered moves; the functional form copies all of self first.
-OpCost scatter(const CostCall& call) {
-  double moved = 0;
-  for (std::string_view name : {"values", "src", "source", "value"}) moved += call.bytes(call.tensor(name));
-  double index_bytes = 0;
-  for (std::string_view name : {"index", "indices", "mask"})
-    if (const Arg* a = call.argument(name))
-      a->walk([&](const Arg& item) {
-        if (item.is(ArgKind::value)) index_bytes += call.bytes(&call.graph.type(item.as_value()));
-      });
-  double copied = call.op.writes() ? 0 : call.bytes(call.tensor("self")) + call.result_bytes();
-  return {0, index_bytes + 2 * moved + copied};
-}
-
-OpCost scan(const CostCall& call) { return with_bytes(call, call.elements(first_tensor(call))); }
-
-OpCost sort(const CostCall& call) {
-  double n = call.elements(first_tensor(call));
-  return with_bytes(call, n > 1 ? n * std::ceil(std::log2(n)) : 0);
-}
-
-OpCost fourier(const CostCall& call) {
-  double n = std::max(call.elements(first_tensor(call)), call.elements(call.result(0)));
-  double length = 1;  // of a line: the root of all there is, where several axes are transformed
-  const Arg* dims = call.argument("dim");
-  if (dims && dims->is(ArgKind::list))
-    for (const Arg& d : dims->items())
-      length *= d.is(ArgKind::integer) ? call.dim(call.result(0), static_cast<int>(d.as_int())) : 1;
-  return with_bytes(call, length > 1 ? 5 * n * std::log2(length) : 0);
-}
-
-namespace {
-
-// The matrices of an argument: how many, of which sizes.
-struct MatrixSizes {
-  double count, rows, columns;
-  double smaller() const { return std::min(rows, columns); }
-  double larger() const { return std::max(rows, columns); }
-  double eliminated() const { return smaller() * smaller() * (larger() - smaller() / 3); }
-};
-
-MatrixSizes matrices(const CostCall& call, std::initializer_list<std::string_view> names) {
-  const Type* t = first_of(call, names);
-  const double rows = call.dim(t, -2), columns = call.dim(t, -1);
-  return {rows * columns > 0 ? call.elements(t) / (rows * columns) : 0, rows, columns};
-}
-
-MatrixSizes decomposed(const CostCall& call) { return matrices(call, {"A", "self", "input", "LU"}); }
-
-bool is_given(const CostCall& call, std::string_view name, bool otherwise) {
-  const Arg* a = call.argument(name);
-  return a && a->is(ArgKind::boolean) ? a->as_bool() : otherwise;
-}
-
-// Numbers of the solution, each a row of the matrix with it.
-double solved(const CostCall& call) {
-  const Type* matrix = call.tensor("self");
-  for (std::string_view name : {"LU", "input2", "A"})
-    if (call.op.param_index(name) >= 0) matrix = call.tensor(name);
-  return call.elements(call.result(0)) * call.dim(matrix, -1);
-}
-
-}  // namespace
-
-OpCost cholesky(const CostCall& call) {
-  const MatrixSizes m = decomposed(call);
-  return with_bytes(call, m.count * m.rows * m.rows * m.rows / 3);
-}
-OpCost lu(const CostCall& call) { return with_bytes(call, decomposed(call).count * decomposed(call).eliminated()); }
-OpCost inverse(const CostCall& call) {
-  const MatrixSizes m = decomposed(call);
-  return with_bytes(call, 2 * m.count * m.rows * m.rows * m.rows);
-}
-OpCost solve_once(const CostCall& call) { return with_bytes(call, solved(call)); }
-OpCost solve_twice(const CostCall& call) { return with_bytes(call, 2 * solved(call)); }
-OpCost solve(const CostCall& call) { return with_bytes(call, lu(call).flops + 2 * solved(call)); }
-OpCost qr(const CostCall& call) { return with_bytes(call, 4 * decomposed(call).count * decomposed(call).eliminated()); }
-OpCost reflect(const CostCall& call) {
-  return with_bytes(call, 4 * call.elements(call.result(0)) * call.dim(call.tensor("input2"), -1));
-}
-OpCost eigen(const CostCall& call) {
-  const MatrixSizes m = decomposed(call);
-  return with_bytes(call, (is_given(call, "compute_v", true) ? 9 : 4. / 3) * m.count * m.rows * m.rows * m.rows);
-}
-OpCost svd(const CostCall& call) {
-  const MatrixSizes m = decomposed(call);
-  const double k = m.smaller();
-  const double with_vectors = 8 * k * k * m.larger() + 12 * k * k * k;
-  return with_bytes(call, m.count * (is_given(call, "compute_uv", true) ? with_vectors : 4 * m.eliminated()));
-}
-OpCost matrix_exp(const CostCall& call) {
-  const MatrixSizes m = decomposed(call);
-  return with_bytes(call, 15 * m.count * m.rows * m.rows * m.rows);
-}
-
-OpCost softmax(const CostCall& call) { return with_bytes(call, 5 * call.elements(first_tensor(call))); }
-OpCost normalization(const CostCall& call) { return with_bytes(call, 8 * call.elements(first_tensor(call))); }
-
-OpCost matmul(const CostCall& call) { return with_bytes(call, 2 * call.elements(call.result(0)) * inner_size(call)); }
-
-// Matrices of two axes hold all groups, those of three one each; the offsets part the rows, or the inner axis when both
-// have two axes.
-OpCost grouped_mm(const CostCall& call) {
-  const Type* left = call.tensor("self");
-  const Type* right = call.tensor("mat2");
-  bool splits_inner = left && right && left->shape.size() == 2 && right->shape.size() == 2;
-  double products =
-      splits_inner ? call.elements(left) * call.dim(right, -1) : call.elements(call.result(0)) * call.dim(left, -1);
-  return with_bytes(call, 2 * products);
-}
-
-namespace {
-
-// Multiply-adds of a convolution between `outer` (its output; its input when transposed) and its weight, times two.
-double convolution_flops(const CostCall& call, const Type* outer) {
-  const Type* weight = call.tensor("weight");
-  double channels = call.dim(weight, 0);
-  return channels == 0 ? 0 : 2 * call.elements(outer) * call.elements(weight) / channels;
-}
-
-bool flag(const Arg* a) { return a && a->is(ArgKind::boolean) && a->as_bool(); }
-
-}  // namespace
-
-OpCost convolution(const CostCall& call) {
-  bool transposed = flag(call.argument("transposed")) || call.op.name.find("conv_transpose") != std::string_view::npos;
-  return with_bytes(call, convolution_flops(call, transposed ? call.tensor("input") : call.result(0)));
-}
-
-OpCost convolution_backward(const CostCall& call) {
-  bool transposed = flag(call.argument("transposed"));
-  double one = convolution_flops(call, transposed ? call.tensor("input") : call.tensor("grad_output"));
-  double products = 0;  // the gradients of input and weight cost as much as the forward, each
-  for (uint32_t i = 0; i < 2; ++i) products += call.result(i) != nullptr;
-  return with_bytes(call, products * one);
-}
-
-namespace {
-
-// The tensor with one number a pair of rows.
-const Type* distances_of(const CostCall& call) {
-  const Type* saved = first_of(call, {"cdist", "pdist"});
-  return saved ? saved : call.result(0);
-}
-
-}  // namespace
-
-OpCost distance(const CostCall& call) {
-  return with_bytes(call, 3 * call.elements(distances_of(call)) * call.dim(first_of(call, {"x1", "self"}), -1));
-}
-
-namespace {
-
-struct AttentionSizes {
-  double pairs = 0;  // query positions times key positions, over batch and heads
-  double key = 0, value = 0;
-};
-
-AttentionSizes attention_sizes(const CostCall& call) {
-  const Type* q = call.tensor("query");
-  AttentionSizes s;
-  s.key = call.dim(q, -1);
-  s.value = call.dim(call.tensor("value"), -1);
-  double rows = s.key == 0 ? 0 : call.elements(q) / s.key;
-  s.pairs = rows * call.dim(call.tensor("key"), -2);
-  return s;
-}
-
-}  // namespace
-
-OpCost attention(const CostCall& call) {
-  AttentionSizes s = attention_sizes(call);
-  return with_bytes(call, 2 * s.pairs * (s.key + s.value));
-}
-
-// Scores again, then the gradients of value, scores, query and key.
-OpCost attention_backward(const CostCall& call) {
-  AttentionSizes s = attention_sizes(call);
-  return with_bytes(call, 2 * s.pairs * (3 * s.key + 2 * s.value));
-}
-
-}  // namespace cost
 
 namespace {
 
@@ -301,7 +84,7 @@ constexpr int kMaxCallDepth = 64;
 OpCost cost_by_traits(const CostCall& call) {
   if (call.op.has(kView) || call.op.has(kSize) || call.op.has(kWait) || call.op.has(kAssert)) return {};
   double bytes = call.argument_bytes() + call.result_bytes();
-  if (call.op.has(kReduction)) return {call.elements(cost::first_tensor(call)), bytes};
+  if (call.op.has(kReduction)) return {call.elements(call.first_tensor()), bytes};
   if (call.op.has(kPointwise)) {
     double largest = 0;
     for (uint32_t i = 0; i < call.node.result_count; ++i) largest = std::max(largest, call.elements(call.result(i)));

@@ -32,10 +32,12 @@ struct CostCall {
 
   const Arg* argument(std::string_view name) const;  // null when it is left out
   const Type* tensor(std::string_view name) const;   // null when it is no tensor
+  const Type* first_tensor() const;                  // by position; null when no argument is one
   const Type* result(uint32_t i) const;              // null when it is no tensor
   double elements(const Type* type) const;           // 0 for null
   double bytes(const Type* type) const;              // distinct elements; 0 for null
   double dim(const Type* type, int index) const;     // negative: from the end; 1 when there is none
+  double bytes_in(const Arg& arg) const;             // all tensors in it
   double argument_bytes() const;                     // all tensor arguments
   double result_bytes() const;
 };
