@@ -66,8 +66,8 @@ class Sizes {
   Expr strip_atom(uint32_t index, int depth);
   int compare_at_capture(Expr a, Expr b);
   std::optional<int64_t> at_capture(Expr e);
-  template <typename Same>
-  std::optional<Exprs> view_strides(const Type& t, const Exprs& shape, Same&& same);
+  template <typename IsSame>
+  std::optional<Exprs> view_strides_where(const Type& t, const Exprs& shape, IsSame&& is_same);
   bool guarded_equal(Expr a, Expr b);
   bool implied_equal(Expr a, Expr b);  // by all equalities of the guards together
   Expr solved(Expr e);
