@@ -1,116 +1,12 @@
-// Planes of channels: pooling, padding, resampling, windows as columns, grids. The spatial axes are the last one, two
-// or three; how many they are stands in the op's name (avg_pool3d).
-#include <algorithm>
+// Planes of channels: padding, resampling, grids, channels that become places. Windows: infer_windows.cc.
 #include <cmath>
 
 #include "libgraph/infer/infer_layout.h"
+#include "libgraph/infer/infer_planes.h"
 #include "libgraph/infer/infer_rules.h"
 
 namespace sg::infer {
 namespace {
-
-// 2 for "aten.max_pool2d_with_indices.default".
-size_t axes_of(const InferCall& c) {
-  for (size_t i = 1; i < c.op.name.size(); ++i)
-    if (c.op.name[i] == 'd' && c.op.name[i - 1] >= '1' && c.op.name[i - 1] <= '3')
-      return static_cast<size_t>(c.op.name[i - 1] - '0');
-  return 2;
-}
-
-// Planes with their channels, batched or not.
-Result<const Type*> planes(InferCall& c, std::string_view name) {
-  SG_ASSIGN(const Type* t, c.tensor(name));
-  size_t rank = t->shape.size(), axes = axes_of(c);
-  if (rank != axes + 1 && rank != axes + 2)
-    return c.fail("needs " + std::to_string(axes + 1) + " or " + std::to_string(axes + 2) + " dimensions");
-  return t;
-}
-
-// One number for every spatial axis, or one each.
-Result<Exprs> each_axis(InferCall& c, std::string_view name, size_t axes) {
-  SG_ASSIGN(Exprs list, c.size_list(name));
-  if (list.size() == 1) list.assign(axes, list[0]);
-  if (list.size() != axes) return c.fail("'" + std::string(name) + "' needs " + std::to_string(axes) + " numbers");
-  return list;
-}
-
-bool below(const InferCall& c, Expr e, int64_t limit) {
-  auto value = c.sizes.constant(e);
-  return value && *value < limit;
-}
-
-constexpr int64_t kMostWindow = int64_t{1} << 30;  // of what a window's numbers may be: their products have room
-
-struct Window {
-  Exprs kernel, stride, padding, dilation;
-};
-
-Result<Window> window(InferCall& c, size_t axes) {
-  Window w;
-  SG_ASSIGN(w.kernel, each_axis(c, "kernel_size", axes));
-  w.stride = w.kernel;
-  SG_ASSIGN(Exprs given_stride, c.size_list("stride"));
-  if (!given_stride.empty()) {
-    SG_ASSIGN(w.stride, each_axis(c, "stride", axes));
-  }
-  w.padding.assign(axes, c.sizes.number(0));
-  bool pads = c.given("padding") || c.op.params[static_cast<size_t>(c.op.param_index("padding"))].default_text != "[0]";
-  if (pads) {
-    SG_ASSIGN(w.padding, each_axis(c, "padding", axes));
-  }
-  w.dilation.assign(axes, c.sizes.number(1));
-  if (c.given("dilation")) {
-    SG_ASSIGN(w.dilation, each_axis(c, "dilation", axes));
-  }
-  for (size_t i = 0; i < axes; ++i) {
-    if (below(c, w.kernel[i], 1) || below(c, w.stride[i], 1) || below(c, w.dilation[i], 1) || below(c, w.padding[i], 0))
-      return c.fail("a window needs sizes, strides and dilations of at least 1, and no negative padding");
-    for (Expr e : {w.kernel[i], w.stride[i], w.dilation[i], w.padding[i]})
-      if (c.is_outside(e, 0, kMostWindow)) return c.fail("a number of the window is too large");
-  }
-  return w;
-}
-
-// How many positions a window has along axis i of that size.
-Expr window_count(InferCall& c, Expr size, const Window& w, size_t i, bool ceil_mode) {
-  ExprPool& e = c.sizes.exprs();
-  Expr one = c.sizes.number(1);
-  Expr span = e.add(size, e.mul(c.sizes.number(2), w.padding[i]));
-  span = e.sub(e.sub(span, e.mul(w.dilation[i], e.sub(w.kernel[i], one))), one);
-  if (!ceil_mode) return e.add(e.floordiv(span, w.stride[i]), one);
-  Expr count = e.add(e.floordiv(e.add(span, e.sub(w.stride[i], one)), w.stride[i]), one);
-  Expr start = e.mul(e.sub(count, one), w.stride[i]);  // of the last window: it has to begin inside
-  auto last = c.sizes.constant(start), limit = c.sizes.constant(e.add(size, w.padding[i]));
-  return last && limit && *last >= *limit ? e.sub(count, one) : count;
-}
-
-Result<Exprs> pooled_shape(InferCall& c, const Type& self) {
-  size_t axes = axes_of(c), first = self.shape.size() - axes;
-  SG_ASSIGN(Window w, window(c, axes));
-  for (size_t i = 0; i < axes; ++i) {
-    auto pad = c.sizes.constant(w.padding[i]), kernel = c.sizes.constant(w.kernel[i]),
-         dilation = c.sizes.constant(w.dilation[i]);
-    if (pad && kernel && dilation && *pad > ((*kernel - 1) * *dilation + 1) / 2)
-      return c.fail("the padding is more than half of the window");
-  }
-  bool ceil_mode = false;
-  if (c.op.param_index("ceil_mode") >= 0) {
-    SG_ASSIGN(ceil_mode, c.boolean("ceil_mode"));
-  }
-  Exprs shape = self.shape;
-  for (size_t i = 0; i < axes; ++i) {
-    shape[first + i] = window_count(c, self.shape[first + i], w, i, ceil_mode);
-    if (below(c, shape[first + i], 1)) return c.fail("the window is larger than the padded plane");
-  }
-  return shape;
-}
-
-// Ops on two axes keep the memory format of batched planes; others only where `any_rank` says so.
-Exprs strides_for(InferCall& c, const Type& like, const Exprs& shape, bool any_rank) {
-  size_t axes = axes_of(c);
-  bool keeps = (axes == 2 || any_rank) && like.shape.size() == axes + 2;
-  return keeps ? in_format_of(c, like, shape) : c.sizes.contiguous(shape);
-}
 
 enum class PadMode { reflect, replicate, circular };
 constexpr int64_t kMostPlanePadding = int64_t{1} << 61;  // twice this and a size have no overflow
@@ -210,98 +106,14 @@ Result<Exprs> grid_shape(InferCall& c) {
   return shape;
 }
 
-// What im2col makes of [channels, height, width]: [channels * window, positions].
-struct Columns {
-  Exprs shape;
-  Exprs parts;  // channels, rows of the window, columns of it, rows of positions, columns of them
-};
-
-Result<Columns> columns_of(InferCall& c, Expr channels, Expr height, Expr width) {
-  SG_ASSIGN(Window w, window(c, 2));
-  ExprPool& e = c.sizes.exprs();
-  Expr rows = window_count(c, height, w, 0, false), columns = window_count(c, width, w, 1, false);
-  if (below(c, rows, 1) || below(c, columns, 1)) return c.fail("the window is larger than the padded plane");
-  Exprs shape{e.mul(channels, e.mul(w.kernel[0], w.kernel[1])), e.mul(rows, columns)};
-  return Columns{std::move(shape), {channels, w.kernel[0], w.kernel[1], rows, columns}};
-}
-
 }  // namespace
-
-// --- pooling ---
-
-Status max_pool(InferCall& c) {
-  SG_ASSIGN(const Type* self, planes(c, "self"));
-  SG_ASSIGN(Exprs shape, pooled_shape(c, *self));
-  Exprs stride = strides_for(c, *self, shape, axes_of(c) > 1);
-  SG_TRY(c.give(self->dtype, shape, stride, *self));
-  return c.op.results.size() == 2 ? c.give(DType::i64, shape, stride, *self) : ok_status();
-}
-
-Status avg_pool(InferCall& c) {
-  SG_ASSIGN(const Type* self, planes(c, "self"));
-  SG_ASSIGN(Exprs shape, pooled_shape(c, *self));
-  if (c.given("divisor_override")) {
-    SG_ASSIGN(int64_t divisor, c.integer("divisor_override"));
-    if (divisor == 0) return c.fail("the divisor is zero");
-  }
-  Exprs stride = strides_for(c, *self, shape, false);
-  return c.give(self->dtype, shape, stride, *self);
-}
-
-Status pool_backward(InferCall& c) {
-  SG_ASSIGN(const Type* self, planes(c, "self"));
-  SG_ASSIGN(Exprs shape, pooled_shape(c, *self));
-  SG_TRY(c.expect_shape("grad_output", shape));
-  bool maximum = c.op.param_index("indices") >= 0;
-  if (maximum) SG_TRY(c.expect_shape("indices", shape));
-  return c.give(self->dtype, self->shape, strides_for(c, *self, self->shape, maximum), *self);
-}
-
-Status adaptive_pool(InferCall& c) {
-  SG_ASSIGN(const Type* self, planes(c, "self"));
-  size_t axes = axes_of(c);
-  SG_ASSIGN(Exprs sizes, each_axis(c, "output_size", axes));
-  Exprs shape = self->shape;
-  for (size_t i = 0; i < axes; ++i) {
-    Expr& size = shape[shape.size() - axes + i];
-    if (below(c, size, 1)) return c.fail("the planes have no elements");
-    size = sizes[i];
-  }
-  bool maximum = c.op.results.size() == 2;
-  Exprs stride = strides_for(c, *self, shape, false);
-  SG_TRY(c.give(self->dtype, shape, stride, *self));
-  return maximum ? c.give(DType::i64, shape, stride, *self) : ok_status();
-}
-
-Status adaptive_pool_backward(InferCall& c) {
-  SG_ASSIGN(const Type* self, planes(c, "self"));
-  SG_ASSIGN(const Type* grad, planes(c, "grad_output"));
-  size_t axes = axes_of(c);
-  if (grad->shape.size() != self->shape.size()) return c.fail("the gradient has another number of dimensions");
-  Exprs shape = grad->shape;
-  std::copy_n(self->shape.begin(), self->shape.size() - axes, shape.begin());
-  SG_TRY(c.expect_shape("grad_output", shape));
-  bool maximum = c.op.param_index("indices") >= 0;
-  if (maximum) SG_TRY(c.expect_shape("indices", shape));
-  return c.give(self->dtype, self->shape, strides_for(c, *self, self->shape, false), *self);
-}
-
-Status max_unpool(InferCall& c) {
-  SG_ASSIGN(const Type* self, planes(c, "self"));
-  size_t axes = axes_of(c);
-  SG_ASSIGN(Exprs sizes, each_axis(c, "output_size", axes));
-  SG_TRY(c.expect_shape("indices", self->shape));
-  Exprs shape = self->shape;
-  std::copy(sizes.begin(), sizes.end(), shape.end() - static_cast<std::ptrdiff_t>(axes));
-  return c.give(self->dtype, shape, strides_for(c, *self, shape, false), *self);
-}
 
 // --- padding ---
 
 Status plane_pad(InferCall& c) {
   SG_ASSIGN(const Type* self, planes(c, "self"));
   SG_ASSIGN(Exprs shape, padded_shape(c, *self));
-  return c.give(self->dtype, shape, strides_for(c, *self, shape, false), *self);
+  return c.give(self->dtype, shape, plane_strides(c, *self, shape), *self);
 }
 
 // By a value, or from within the last one to three axes.
@@ -362,43 +174,6 @@ Status grid_sampler_backward(InferCall& c) {
   if (mask.size() != 2) return c.fail("needs 2 outputs to choose from");
   SG_TRY(mask[0] ? c.give_contiguous(input->dtype, input->shape, *input) : c.give_none());
   return c.give_contiguous(grid->dtype, grid->shape, *grid);
-}
-
-// --- windows as columns ---
-
-// PyTorch picks [batch, channels, window rows, rows, window columns, columns] and reshapes it: a view where it can be.
-Status im2col(InferCall& c) {
-  SG_ASSIGN(const Type* self, planes(c, "self"));
-  size_t rank = self->shape.size();
-  SG_ASSIGN(Columns columns, columns_of(c, self->shape[rank - 3], self->shape[rank - 2], self->shape[rank - 1]));
-  Expr batch = rank == 4 ? self->shape[0] : c.sizes.number(1);
-  const Exprs& p = columns.parts;
-  Type picked = c.make(self->dtype, {batch, p[0], p[1], p[3], p[2], p[4]}, {}, self->device);
-  picked.stride = c.sizes.contiguous(picked.shape);
-  std::swap(picked.shape[3], picked.shape[4]), std::swap(picked.stride[3], picked.stride[4]);
-  Exprs shape{batch, columns.shape[0], columns.shape[1]};
-  Exprs stride = c.sizes.view_strides(picked, shape).value_or(c.sizes.contiguous(shape));
-  if (rank == 3) shape.erase(shape.begin()), stride.erase(stride.begin());
-  return c.give(self->dtype, shape, stride, *self);
-}
-
-Status col2im(InferCall& c) {
-  SG_ASSIGN(const Type* self, c.tensor("self"));
-  size_t rank = self->shape.size();
-  if (rank != 2 && rank != 3) return c.fail("needs 2 or 3 dimensions");
-  SG_ASSIGN(Exprs sizes, each_axis(c, "output_size", 2));
-  SG_ASSIGN(Exprs kernel, each_axis(c, "kernel_size", 2));
-  ExprPool& e = c.sizes.exprs();
-  Expr area = e.mul(kernel[0], kernel[1]);
-  if (below(c, area, 1)) return c.fail("a window needs sizes of at least 1");
-  Expr channels = e.floordiv(self->shape[rank - 2], area);
-  SG_ASSIGN(Columns columns, columns_of(c, channels, sizes[0], sizes[1]));
-  Exprs want(self->shape.begin(), self->shape.end() - 2);
-  Exprs shape = want;
-  want.insert(want.end(), columns.shape.begin(), columns.shape.end());
-  SG_TRY(c.expect_shape("self", want));
-  shape.insert(shape.end(), {channels, sizes[0], sizes[1]});
-  return c.give_contiguous(self->dtype, shape, *self);
 }
 
 // --- channels and places ---
