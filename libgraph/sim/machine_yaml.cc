@@ -1,4 +1,4 @@
-// The YAML form of a machine, read by yaml-cpp; the one file that includes it.
+// The YAML form of a machine, read by yaml-cpp; the one file of libgraph that includes it.
 #include <yaml-cpp/yaml.h>
 
 #include <cmath>
@@ -7,6 +7,7 @@
 #include "libgraph/diag.h"
 #include "libgraph/nearest.h"
 #include "libgraph/sim/machine.h"
+#include "libgraph/yaml_quotes.h"
 
 namespace sg {
 namespace {
@@ -16,8 +17,8 @@ constexpr size_t kMostEntries = 1000;  // with those that aliases repeat
 
 class Reader {
  public:
-  Reader(std::string_view file, size_t above, Diagnostics* problems)
-      : file_(file), above_(above), problems_(problems) {}
+  Reader(std::string_view file, std::string_view text, size_t above, Diagnostics* problems)
+      : file_(file), text_(text), above_(above), problems_(problems) {}
 
   Machine read(const YAML::Node& root) {
     if (!root.IsMap()) {
@@ -71,6 +72,9 @@ class Reader {
         error(entry.first, "a key is a word", "");
         continue;
       }
+      for (const YAML::Node& node : {entry.first, entry.second})
+        if (node.IsScalar() && has_open_quotes(text_, static_cast<size_t>(node.Mark().pos)))
+          error(node, std::string(kOpenQuotes), "");
       std::string path = prefix + entry.first.Scalar();
       if (entry.second.IsMap() && depth < kMaxDepth) {
         walk(entry.second, path + ".", depth + 1, machine);
@@ -109,6 +113,7 @@ class Reader {
   }
 
   std::string file_;
+  std::string_view text_;
   size_t above_;  // machines that have this one for a base
   Diagnostics* problems_;
   std::map<std::string, bool> given_;
@@ -121,7 +126,7 @@ class Reader {
 Result<Machine> parse_machine(std::string_view text, const std::string& file, size_t above) {
   Diagnostics problems;
   try {
-    Machine machine = Reader(file, above, &problems).read(YAML::Load(std::string(text)));
+    Machine machine = Reader(file, text, above, &problems).read(YAML::Load(std::string(text)));
     if (!problems.has_errors()) return machine;
   } catch (const YAML::Exception& e) {  // the library's only way to say that a text is no YAML
     Location where{file, static_cast<uint32_t>(e.mark.line + 1), static_cast<uint32_t>(e.mark.column + 1), {}, {}};

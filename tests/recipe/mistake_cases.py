@@ -123,6 +123,23 @@ def a_parameter_in_braces_stands_in_quotes():
 
 
 @case
+def quotes_that_are_never_closed_are_told_where_they_begin():
+    write("g.txt", GRAPH)
+    rest = "\ninputs: {g: g.txt}\nstages:\n  - clean\n"
+    for text, place in (("inputs: {g: g.txt}\nstages:\n  - 'clean\n  - remat\n", "3:5"), ("recipe: \"my" + rest, "1:9"),
+                        ("about: !!str &a 'it''s" + rest, "1:8"), ("about: \"a \\\" b" + rest, "1:8"),
+                        ("\ufeffabout: ä\r\n'recipe: x" + rest, "2:1")):
+        write("r.yaml", text)
+        expect(sg("sg-recipe", "check", "r.yaml"), 1, f"r.yaml:{place}: error: the quotes that begin here are never closed")
+    for text in ("''", '""', "''''", "'it''s'", r'"\\"', r'''"\"a'b"''', "!!str 'x'", "it's", "'a\n\n  b'"):
+        write("r.yaml", f"about: {text}{rest}")
+        expect(sg("sg-recipe", "check", "r.yaml"), 0)
+    write("part.yaml", "about: 'x\nparameters: {p: 1}\n")
+    write("r.yaml", "include: part.yaml" + rest)
+    expect(sg("sg-recipe", "check", "r.yaml"), 1, "part.yaml:1:8: error: the quotes")
+
+
+@case
 def a_place_on_the_command_line_is_no_file_of_an_annotation():
     write("r.yaml", RECIPE)
     done = expect(sg("sg-recipe", "check", "r.yaml", "--set", "polcy=full", "--error-format=github"), 1)

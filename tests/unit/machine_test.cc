@@ -100,6 +100,8 @@ TEST_CASE("a machine's mistakes are told with their place") {
   const std::string over = write("over.yaml", "name: x\nbase: wrong.yaml\n");  // beside it, wherever one runs
   CHECK(said(find_machine(over)).find("wrong.yaml:3:1: a machine has no `foo`") != std::string::npos);
   CHECK(said(parse_machine("name: x\ndevice: {memory_gbps: 1\n", "m.yaml")).find("no YAML") != std::string::npos);
+  CHECK(said(parse_machine("base: h100-8\nname: 'x\ndevice: {}\n", "m.yaml")) ==
+        "m.yaml:2:7: the quotes that begin here are never closed ()");
   CHECK(said(parse_machine("name: x\n", "m.yaml")).find("`device.memory_gib` is missing") != std::string::npos);
   std::string laughs = "name: x\nbase: h100-8\na: &a {x: 1, y: 1, z: 1, u: 1, v: 1, w: 1}\n";
   for (char c = 'b'; c < 'z'; ++c) {

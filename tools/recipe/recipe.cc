@@ -47,7 +47,7 @@ class RecipeReader {
       Location where = asked_by.file.empty() ? Location{file, 0, 0, {}, {}} : asked_by;
       return problems_.error("recipe", text.error().message, std::move(where));
     }
-    YamlReader yaml(file, &problems_);
+    YamlReader yaml(file, *text, &problems_);
     try {
       read_top(&yaml, YAML::Load(*text), depth);
     } catch (const YAML::Exception& e) {  // the library's only way to say that a text is no YAML
@@ -77,9 +77,11 @@ class RecipeReader {
   void read_top(YamlReader* yaml, const YAML::Node& root, size_t depth) {
     yaml->each(root, "a recipe", [&](const Word& key, const YAML::Node& value) {
       if (key.text == "include") return include(yaml, value, depth);
-      if (key.text == "recipe" && depth == 0) return void(recipe_.name = yaml->word(value, "`recipe`").text);
-      if (key.text == "about" && depth == 0) return void(recipe_.about = yaml->word(value, "`about`").text);
-      if (key.text == "recipe" || key.text == "about") return;
+      if (key.text == "recipe" || key.text == "about") {
+        const Word word = yaml->word(value, "`" + key.text + "`");
+        if (depth == 0) (key.text == "recipe" ? recipe_.name : recipe_.about) = word.text;
+        return;
+      }
       if (key.text == "machine") return void(recipe_.machine = yaml->word(value, "`machine`"));
       if (key.text == "parameters") return read_parameters(yaml, value);
       if (key.text == "matrix") return read_matrix(yaml, value);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "libgraph/nearest.h"
+#include "libgraph/yaml_quotes.h"
 
 namespace sg::recipe {
 
@@ -21,7 +22,10 @@ void YamlReader::error(const Location& at, const std::string& message, const std
 }
 
 Word YamlReader::word(const YAML::Node& node, std::string_view what) {
-  if (node.IsScalar()) return {node.Scalar(), place(node)};
+  if (node.IsScalar()) {
+    if (has_open_quotes(text_, static_cast<size_t>(node.Mark().pos))) error(node, std::string(kOpenQuotes));
+    return {node.Scalar(), place(node)};
+  }
   error(node, std::string(what) + " is one word or text");
   return {"", place(node)};
 }

@@ -14,7 +14,9 @@ namespace sg::recipe {
 
 class YamlReader {
  public:
-  YamlReader(std::string file, Diagnostics* problems) : file_(std::move(file)), problems_(problems) {}
+  // `text`: of the file, as yaml-cpp was given it; outlives the reader.
+  YamlReader(std::string file, std::string_view text, Diagnostics* problems)
+      : file_(std::move(file)), text_(text), problems_(problems) {}
 
   const std::string& file() const { return file_; }
   Location place(const YAML::Node& node) const;
@@ -32,6 +34,7 @@ class YamlReader {
 
  private:
   std::string file_;
+  std::string_view text_;
   Diagnostics* problems_;
 };
 
