@@ -36,13 +36,15 @@ Status cholesky_ex(KernelCall& call) {
   return check_infos(call, "linalg.cholesky_ex", {infos.data(), static_cast<size_t>(infos.count())}, self.rank == 2);
 }
 
+Pivoting pivoting_of(const KernelCall& call) { return call.flag("pivot") ? Pivoting::rows : Pivoting::none; }
+
 // Factors all of `a`; pivots count from 0.
 template <class T>
-void factor_all(KernelCall& call, const Matrices<T>& a, bool pivoted, int32_t* pivots, int32_t* infos) {
+void factor_all(KernelCall& call, const Matrices<T>& a, Pivoting pivoting, int32_t* pivots, int32_t* infos) {
   const int64_t least = std::min(a.rows(), a.columns());
   for_matrices<T>(call, a.count(), cube(a.rows(), a.columns(), least) / 2, 0,
                   [&](int64_t i, const Workspace<T>& space) {
-                    const int32_t info = linear::lu(a[i], pivots + i * least, pivoted, space);
+                    const int32_t info = linear::lu(a[i], pivots + i * least, pivoting, space);
                     if (infos) infos[i] = info;
                   });
 }
@@ -57,7 +59,7 @@ Status lu_factor_ex(KernelCall& call) {
   const Counts pivots(call, call.result(1)), infos(call, call.result(2));
   visit_field(self.dtype, [&]<class T>() {
     const Matrices<T> a(call, self);
-    factor_all(call, a, call.flag("pivot"), pivots.data(), infos.data());
+    factor_all(call, a, pivoting_of(call), pivots.data(), infos.data());
     a.store(call, call.result());
   });
   count_from_one(pivots);
@@ -88,7 +90,7 @@ void give_permutation(KernelCall& call, const Tensor& target, const int32_t* piv
   const Matrices<double> p(call, batch_of(target), m, m);
   for_rows(call, p.count(), m * m, [&](int64_t i, int) {
     set_identity(p[i]);
-    swap_rows(p[i], pivots + i * count, count, true);  // P^T = S_k .. S_0, so P = S_0 .. S_k
+    swap_rows(p[i], pivots + i * count, count, Swaps::back);  // P^T = S_k .. S_0, so P = S_0 .. S_k
   });
   p.store(call, target);
 }
@@ -97,13 +99,13 @@ Status lu_parts(KernelCall& call) {
   if (gives_nothing(call)) return ok_status();
   const Tensor& self = call.tensor("A");
   const int64_t least = std::min(self.dim(-2), self.dim(-1));
-  const bool pivoted = call.flag("pivot");
+  const Pivoting pivoting = pivoting_of(call);
   visit_field(self.dtype, [&]<class T>() {
     const Matrices<T> a(call, self);
     auto* pivots = call.scratch().take<int32_t>(a.count() * least);
-    factor_all<T>(call, a, pivoted, pivots, nullptr);
+    factor_all<T>(call, a, pivoting, pivots, nullptr);
     unpack_factors(call, a, call.result(1), call.result(2));
-    if (pivoted) give_permutation(call, call.result(), pivots, least);
+    if (pivoting == Pivoting::rows) give_permutation(call, call.result(), pivots, least);
   });
   return ok_status();
 }
@@ -135,7 +137,7 @@ void for_factored(KernelCall& call, size_t first, const Fn& fn) {
   const Tensor& self = call.tensor("A");
   const Counts pivots(call, call.result(first + 1));
   const Matrices<T> a(call, as_factored(self));
-  factor_all<T>(call, a, true, pivots.data(), nullptr);
+  factor_all<T>(call, a, Pivoting::rows, pivots.data(), nullptr);
   for (int64_t i = 0; i < a.count(); ++i) {
     double sign = 1;
     for (int64_t k = 0; k < a.rows(); ++k)
@@ -189,9 +191,9 @@ Status inv_ex(KernelCall& call) {
     const Matrices<T> a(call, self), x(call, batch_of(self), n, n);
     for_matrices<T>(call, a.count(), cube(n, n, n), n, [&](int64_t i, const Workspace<T>& space) {
       auto* pivots = reinterpret_cast<int32_t*>(space.own);
-      infos.data()[i] = linear::lu(a[i], pivots, true, space);
+      infos.data()[i] = linear::lu(a[i], pivots, Pivoting::rows, space);
       set_identity(x[i]);
-      solve_factored(Factor<T>(a[i]), pivots, false, x[i], space);
+      solve_factored(Factor<T>(a[i]), pivots, Operator::plain, x[i], space);
     });
     x.store(call, call.result());
   });
@@ -225,7 +227,7 @@ Status qr(KernelCall& call) {
       keep_upper(r[i], a[i]);
       if (!with_q) return;
       set_identity(q[i]);
-      apply_reflections(a[i], space.own, least, false, q[i], inner);
+      apply_reflections(a[i], space.own, least, Operator::plain, q[i], inner);
     });
     r.store(call, r_out);
     if (with_q) q.store(call, q_out);
@@ -258,7 +260,7 @@ Status householder_product(KernelCall& call) {
     for_matrices<T>(call, a.count(), cube(m, n, count), reflections_room(m, n),
                     [&](int64_t i, const Workspace<T>& space) {
                       set_identity(q[i]);
-                      apply_reflections(a[i], tau.as<T>() + i * count, count, false, q[i], space);
+                      apply_reflections(a[i], tau.as<T>() + i * count, count, Operator::plain, q[i], space);
                     });
     q.store(call, call.result());
   });
@@ -269,14 +271,15 @@ Status householder_product(KernelCall& call) {
 Status ormqr(KernelCall& call) {
   if (gives_nothing(call)) return ok_status();
   const Tensor &self = call.tensor("self"), &other = call.tensor("input3");
-  const bool left = call.flag("left"), adjoint = call.flag("transpose") == left;
+  const bool left = call.flag("left");
+  const Operator q = adjoint_if(call.flag("transpose") == left);
   const int64_t m = self.dim(-2), count = call.tensor("input2").dim(-1);
   visit_field(self.dtype, [&]<class T>() {
     const Matrices<T> a(call, self), c(call, left ? other : adjoint_of(other));
     const Tensor tau = contiguous_as(call, call.tensor("input2"), kFieldType<T>);
     for_matrices<T>(call, a.count(), cube(m, c.columns(), count), reflections_room(m, c.columns()),
                     [&](int64_t i, const Workspace<T>& space) {
-                      apply_reflections(a[i], tau.as<T>() + i * count, count, adjoint, c[i], space);
+                      apply_reflections(a[i], tau.as<T>() + i * count, count, q, c[i], space);
                       if (!left) conjugate_all(c[i]);
                     });
     const Tensor& out = call.result();

@@ -48,19 +48,22 @@ void for_systems(KernelCall& call, const Tensor& a_type, const Matrices<T>& a, c
   });
 }
 
+Diagonal diagonal_of(const KernelCall& call) { return call.flag("unitriangular") ? Diagonal::ones : Diagonal::given; }
+
 // What lies on the other side of the diagonal is not looked at.
 Status solve_triangular(KernelCall& call) {
   if (gives_nothing(call)) return ok_status();
   const Tensor &a = call.tensor("self"), &b = call.tensor("B"), &out = call.result();
-  const bool left = call.flag("left"), upper = call.flag("upper"), ones = call.flag("unitriangular");
+  const bool left = call.flag("left"), upper = call.flag("upper");
+  const Diagonal diagonal = diagonal_of(call);
   visit_field(b.dtype, [&]<class T>() {
     const Matrices<T> matrices(call, a);
     const Sides<T> sides(call, b, out, left);
     for_systems<T>(call, a, matrices, sides, out,
                    [&](const Block<T>& m, const Block<T>& x, const Workspace<T>& space, int64_t) {
                      const Factor<T> f = left ? Factor<T>(m) : Factor<T>(m).adjoint();
-                     if (upper == left) solve_upper(f, x, ones, space);
-                     else solve_lower(f, x, ones, space);
+                     if (upper == left) solve_upper(f, x, diagonal, space);
+                     else solve_lower(f, x, diagonal, space);
                    });
     sides.store(call);
   });
@@ -71,15 +74,16 @@ Status solve_triangular(KernelCall& call) {
 Status triangular_solve(KernelCall& call) {
   if (gives_nothing(call)) return ok_status();
   const Tensor &b = call.tensor("self"), &a = call.tensor("A"), &out = call.result();
-  const bool upper = call.flag("upper"), turned = call.flag("transpose"), ones = call.flag("unitriangular");
+  const bool upper = call.flag("upper"), turned = call.flag("transpose");
+  const Diagonal diagonal = diagonal_of(call);
   visit_field(b.dtype, [&]<class T>() {
     const Matrices<T> matrices(call, a);
     const Sides<T> sides(call, b, out, true);
     for_systems<T>(call, a, matrices, sides, out,
                    [&](const Block<T>& m, const Block<T>& x, const Workspace<T>& space, int64_t) {
                      const Factor<T> f = turned ? Factor<T>(m).transposed() : Factor<T>(m);
-                     if (upper != turned) solve_upper(f, x, ones, space);
-                     else solve_lower(f, x, ones, space);
+                     if (upper != turned) solve_upper(f, x, diagonal, space);
+                     else solve_lower(f, x, diagonal, space);
                    });
     sides.store(call);
   });
@@ -98,8 +102,8 @@ Status cholesky_solve(KernelCall& call) {
     for_systems<T>(call, a, matrices, sides, out,
                    [&](const Block<T>& m, const Block<T>& x, const Workspace<T>& space, int64_t) {
                      const Factor<T> l = upper ? Factor<T>(m).adjoint() : Factor<T>(m);
-                     solve_lower(l, x, false, space);
-                     solve_upper(l.adjoint(), x, false, space);
+                     solve_lower(l, x, Diagonal::given, space);
+                     solve_upper(l.adjoint(), x, Diagonal::given, space);
                    });
     sides.store(call);
   });
@@ -116,8 +120,8 @@ Status cholesky_inverse(KernelCall& call) {
     for_matrices<T>(call, a.count(), work_of(n, n), 0, [&](int64_t i, const Workspace<T>& space) {
       const Factor<T> l = upper ? Factor<T>(a[i]).adjoint() : Factor<T>(a[i]);
       set_identity(x[i]);
-      solve_lower(l, x[i], false, space);
-      solve_upper(l.adjoint(), x[i], false, space);
+      solve_lower(l, x[i], Diagonal::given, space);
+      solve_upper(l.adjoint(), x[i], Diagonal::given, space);
     });
     x.store(call, call.result());
   });
@@ -147,11 +151,11 @@ Status solve_ex(KernelCall& call) {
     const Matrices<T> lu(call, a);
     const Sides<T> sides(call, b, out, left);
     for_matrices<T>(call, lu.count(), work_of(n, n) / 3, 0, [&](int64_t i, const Workspace<T>& space) {
-      infos.data()[i] = linear::lu(lu[i], pivots.data() + i * n, true, space);
+      infos.data()[i] = linear::lu(lu[i], pivots.data() + i * n, Pivoting::rows, space);
     });
     for_systems<T>(call, a, lu, sides, out,
                    [&](const Block<T>& m, const Block<T>& x, const Workspace<T>& space, int64_t k) {
-                     solve_factored(Factor<T>(m), pivots.data() + k * n, !left, x, space);
+                     solve_factored(Factor<T>(m), pivots.data() + k * n, adjoint_if(!left), x, space);
                    });
     sides.store(call);
     lu.store(call, call.result(1));
@@ -165,7 +169,8 @@ Status solve_ex(KernelCall& call) {
 Status lu_solve(KernelCall& call) {
   if (gives_nothing(call)) return ok_status();
   const Tensor &a = call.tensor("LU"), &b = call.tensor("B"), &out = call.result();
-  const bool left = call.flag("left"), adjoint = call.flag("adjoint") == left;
+  const bool left = call.flag("left");
+  const Operator op = adjoint_if(call.flag("adjoint") == left);
   const int64_t n = a.dim(-1);
   int32_t* pivots = nullptr;
   SG_TRY(read_pivots(call, call.tensor("pivots"), n, &pivots));
@@ -174,7 +179,7 @@ Status lu_solve(KernelCall& call) {
     const Sides<T> sides(call, b, out, left);
     for_systems<T>(call, a, lu, sides, out,
                    [&](const Block<T>& m, const Block<T>& x, const Workspace<T>& space, int64_t k) {
-                     solve_factored(Factor<T>(m), pivots + k * n, adjoint, x, space);
+                     solve_factored(Factor<T>(m), pivots + k * n, op, x, space);
                    });
     sides.store(call);
   });

@@ -59,7 +59,7 @@ bool decompose_long(const Block<T>& a, double* values, const SingularBlocks<T>& 
   set_identity(u);
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = 0; j < n; ++j) u(i, j) = left(j, i);
-  apply_reflections(a, tau, n, false, u, inner);
+  apply_reflections(a, tau, n, Operator::plain, u, inner);
   assign(out.left, Factor<T>(u).transposed());
   return true;
 }

@@ -92,6 +92,8 @@ template <class T>
 Workspace<T> make_workspace(KernelCall& call, int64_t room);
 
 enum class Sign : int8_t { minus = -1, plus = 1 };
+enum class Operator : uint8_t { plain, adjoint };
+inline Operator adjoint_if(bool wanted) { return wanted ? Operator::adjoint : Operator::plain; }
 
 // c = c + a b, or c - a b. REQUIRES: sizes that fit; c apart from a and b
 template <class T>

@@ -130,7 +130,8 @@ bool decompose_hermitian(const Block<T>& a, double* values, const Block<T>& vect
   if (vectors.data) {  // the rows of Q^T
     const Block<T> q{space.own + 6 * n, n, n, n};
     set_identity(q);
-    if (n > 1) apply_reflections(a.part(1, 0, n - 1, n - 1), tau, n - 1, false, q.part(1, 1, n - 1, n - 1), inner);
+    if (n > 1)
+      apply_reflections(a.part(1, 0, n - 1, n - 1), tau, n - 1, Operator::plain, q.part(1, 1, n - 1, n - 1), inner);
     assign(vectors, Factor<T>(q).transposed());
   }
   if (!diagonalize(values, e, n, vectors, rotations)) return false;

@@ -83,8 +83,8 @@ void exponential(const Block<T>& a, const Block<T>& out, const Workspace<T>& spa
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = 0; j < n; ++j) out(i, j) = sum(i, j) + odd(i, j), part(i, j) = sum(i, j) - odd(i, j);
   auto* pivots = reinterpret_cast<int32_t*>(space.own + 6 * n * n);
-  lu(part, pivots, true, space);
-  solve_factored(Factor<T>(part), pivots, false, out, space);
+  lu(part, pivots, Pivoting::rows, space);
+  solve_factored(Factor<T>(part), pivots, Operator::plain, out, space);
   for (int i = 0; i < halvings; ++i) {
     multiply(part, out, out, space);
     assign(out, Factor<T>(part));

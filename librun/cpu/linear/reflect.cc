@@ -53,7 +53,7 @@ void gather(const Block<T>& a, const T* tau, int64_t count, const Block<T>& v, c
 }
 
 template <class T>
-void apply_group(const Block<T>& a, const T* tau, int64_t count, bool adjoint, const Block<T>& c,
+void apply_group(const Block<T>& a, const T* tau, int64_t count, Operator op, const Block<T>& c,
                  const Workspace<T>& space) {
   T* own = space.own;
   auto take = [&](int64_t rows, int64_t columns) {
@@ -67,7 +67,7 @@ void apply_group(const Block<T>& a, const T* tau, int64_t count, bool adjoint, c
   set_zero(w);
   add_product(w, Factor<T>(v).adjoint(), Factor<T>(c), Sign::plus, space);
   set_zero(sw);
-  add_product(sw, adjoint ? Factor<T>(s).adjoint() : Factor<T>(s), Factor<T>(w), Sign::plus, space);
+  add_product(sw, op == Operator::adjoint ? Factor<T>(s).adjoint() : Factor<T>(s), Factor<T>(w), Sign::plus, space);
   add_product(c, Factor<T>(v), Factor<T>(sw), Sign::minus, space);
 }
 
@@ -104,24 +104,25 @@ void factor_qr(const Block<T>& a, T* tau, const Workspace<T>& space) {
       a(j, j) = beta;
     }
     const Block<T> right = a.part(k, k + count, a.rows - k, a.columns - k - count);
-    if (right.columns > 0) apply_group(a.part(k, k, a.rows - k, count), tau + k, count, true, right, space);
+    if (right.columns > 0)
+      apply_group(a.part(k, k, a.rows - k, count), tau + k, count, Operator::adjoint, right, space);
   }
 }
 
 template <class T>
-void apply_reflections(const Block<T>& a, const T* tau, int64_t count, bool adjoint, const Block<T>& c,
+void apply_reflections(const Block<T>& a, const T* tau, int64_t count, Operator op, const Block<T>& c,
                        const Workspace<T>& space) {
   const int64_t groups = (count + kGroup - 1) / kGroup;
   for (int64_t g = 0; g < groups; ++g) {
-    const int64_t k = (adjoint ? g : groups - 1 - g) * kGroup, n = std::min(kGroup, count - k);
-    apply_group(a.part(k, k, a.rows - k, n), tau + k, n, adjoint, c.below(k), space);
+    const int64_t k = (op == Operator::adjoint ? g : groups - 1 - g) * kGroup, n = std::min(kGroup, count - k);
+    apply_group(a.part(k, k, a.rows - k, n), tau + k, n, op, c.below(k), space);
   }
 }
 
 #define SG_FIELD(T)                                                  \
   template T make_reflection(T*, T*, int64_t, int64_t);              \
   template void factor_qr(const Block<T>&, T*, const Workspace<T>&); \
-  template void apply_reflections(const Block<T>&, const T*, int64_t, bool, const Block<T>&, const Workspace<T>&);
+  template void apply_reflections(const Block<T>&, const T*, int64_t, Operator, const Block<T>&, const Workspace<T>&);
 SG_FIELD(double)
 SG_FIELD(Complex)
 #undef SG_FIELD

@@ -19,7 +19,7 @@ void factor_qr(const Block<T>& a, T* tau, const Workspace<T>& space);
 // c = Q c, or Q^H c, Q being the product H_0 H_1 ... of the reflections whose vectors lie below a's diagonal.
 // REQUIRES: a.rows == c.rows, count <= a.columns, a.rows. space.own: reflections_room(c.rows, c.columns)
 template <class T>
-void apply_reflections(const Block<T>& a, const T* tau, int64_t count, bool adjoint, const Block<T>& c,
+void apply_reflections(const Block<T>& a, const T* tau, int64_t count, Operator op, const Block<T>& c,
                        const Workspace<T>& space);
 
 // Numbers of Workspace::own.

@@ -163,14 +163,14 @@ void make_vectors(const Block<T>& a, const Bidiagonal<T>& b, const T* left_tau, 
   const int64_t m = a.rows, n = a.columns, k = b.left.rows;
   const Block<T> u{memory, m, k, k};
   set_identity(u);
-  apply_reflections(a, left_tau, n, false, u, space);
+  apply_reflections(a, left_tau, n, Operator::plain, u, space);
   assign(b.left, Factor<T>(u).transposed());
   set_identity(b.right);
   if (n < 2) return;
   const Block<T> p{memory, n, n, n}, turned{memory + n * n, n - 1, n - 1, n - 1};
   set_identity(p);
   assign(turned, Factor<T>(a.part(0, 1, n - 1, n - 1)).transposed());
-  apply_reflections(turned, right_tau, n - 1, false, p.part(1, 1, n - 1, n - 1), space);
+  apply_reflections(turned, right_tau, n - 1, Operator::plain, p.part(1, 1, n - 1, n - 1), space);
   assign(b.right, Factor<T>(p).adjoint());
 }
 
