@@ -67,18 +67,47 @@ std::string xml(std::string_view s) {
   return out;
 }
 
-// Workflow commands end at the line's end, and % begins an escape.
-std::string github(std::string_view s, bool is_property) {
+// Of a workflow command, which ends at the line's end; % begins an escape.
+std::string github_text(std::string_view s) {
   std::string out;
   for (char c : s) {
     if (c == '%') out += "%25";
     else if (c == '\n') out += "%0A";
     else if (c == '\r') out += "%0D";
-    else if (is_property && c == ':') out += "%3A";
-    else if (is_property && c == ',') out += "%2C";
     else out += c;
   }
   return out;
+}
+
+// The same of one of its properties, which end at a comma.
+std::string github_property(std::string_view s) {
+  std::string out;
+  for (char c : github_text(s)) {
+    if (c == ':') out += "%3A";
+    else if (c == ',') out += "%2C";
+    else out += c;
+  }
+  return out;
+}
+
+void put_sarif_tool(const std::vector<Finding>& list, JsonWriter* json) {
+  std::set<std::string> rules;
+  for (const Finding& f : list) rules.insert(f.rule);
+  json->key("tool").begin_object().key("driver").begin_object().member("name", "sg-diff");
+  json->key("rules").begin_array();
+  for (const std::string& rule : rules) json->begin_object().member("id", rule).end_object();
+  json->end_array();
+  json->end_object().end_object();
+}
+
+void put_sarif_result(const Finding& f, const std::string& uri, JsonWriter* json) {
+  json->begin_object().member("ruleId", f.rule).member("level", "error");
+  json->key("message").begin_object().member("text", f.message).end_object();
+  json->key("locations").begin_array().begin_object().key("physicalLocation").begin_object();
+  json->key("artifactLocation").begin_object().member("uri", uri).end_object();
+  if (f.line) json->key("region").begin_object().member("startLine", f.line).end_object();
+  json->end_object().end_object().end_array();
+  json->end_object();
 }
 
 }  // namespace
@@ -86,8 +115,8 @@ std::string github(std::string_view s, bool is_property) {
 std::string diff_github(const JobDiff& diff, const DiffTextOptions& options) {
   std::string out;
   for (const Finding& f : findings(diff, options))
-    out += "::error file=" + github(options.name_a, true) + (f.line ? ",line=" + std::to_string(f.line) : "") +
-           ",title=" + github("sg-diff " + f.rule, true) + "::" + github(f.message, false) + "\n";
+    out += "::error file=" + github_property(options.name_a) + (f.line ? ",line=" + std::to_string(f.line) : "") +
+           ",title=" + github_property("sg-diff " + f.rule) + "::" + github_text(f.message) + "\n";
   return out;
 }
 
@@ -107,34 +136,14 @@ std::string diff_junit(const JobDiff& diff, const DiffTextOptions& options) {
 
 std::string diff_sarif(const JobDiff& diff, const DiffTextOptions& options) {
   std::vector<Finding> list = findings(diff, options);
-  std::set<std::string> rules;
-  for (const Finding& f : list) rules.insert(f.rule);
   JsonWriter json;
   json.begin_object().member("$schema", "https://json.schemastore.org/sarif-2.1.0.json").member("version", "2.1.0");
   json.key("runs").begin_array().begin_object();
-  json.key("tool").begin_object().key("driver").begin_object().member("name", "sg-diff");
-  json.key("rules").begin_array();
-  for (const std::string& rule : rules) json.begin_object().member("id", rule).end_object();
-  json.end_array().end_object().end_object().key("results").begin_array();
-  for (const Finding& f : list) {
-    json.begin_object()
-        .member("ruleId", f.rule)
-        .member("level", "error")
-        .key("message")
-        .begin_object()
-        .member("text", f.message);
-    json.end_object()
-        .key("locations")
-        .begin_array()
-        .begin_object()
-        .key("physicalLocation")
-        .begin_object()
-        .key("artifactLocation");
-    json.begin_object().member("uri", options.uri_a).end_object();
-    if (f.line) json.key("region").begin_object().member("startLine", f.line).end_object();
-    json.end_object().end_object().end_array().end_object();
-  }
-  json.end_array().end_object().end_array().end_object();
+  put_sarif_tool(list, &json);
+  json.key("results").begin_array();
+  for (const Finding& f : list) put_sarif_result(f, options.uri_a, &json);
+  json.end_array();
+  json.end_object().end_array().end_object();
   return json.take();
 }
 

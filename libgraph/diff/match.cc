@@ -40,7 +40,7 @@ GraphMatch match_graphs(const MatchSide& a, const MatchSide& b, MatchWords* word
   match_whole_cones(&m);
   m.group();
   settle(&m, Level::same_key);
-  match_left_outputs(&m.state, false);
+  match_outputs_by_values(&m.state);
   settle(&m, Level::same_op);
   match_by_surroundings(&m);
   settle(&m, Level::same_op);
@@ -48,7 +48,8 @@ GraphMatch match_graphs(const MatchSide& a, const MatchSide& b, MatchWords* word
   settle(&m, Level::any_op);
   prune(&m);
   settle(&m, Level::any_op);
-  match_left_outputs(&m.state, true);
+  match_outputs_by_values(&m.state);
+  match_outputs_by_position(&m.state);
   GraphMatch out = std::move(m.state.match());
   out.moved = moved_nodes(out.nodes[0]);
   return out;

@@ -209,6 +209,57 @@ class PortMatcher {
   MatchWords& texts_;
 };
 
+// Outputs without a partner.
+class LeftOutputs {
+ public:
+  enum class Kinds : uint8_t { alike, any };
+
+  explicit LeftOutputs(MatchState* state)
+      : state_(*state), count_{state_.match().outputs[0].size(), state_.match().outputs[1].size()} {}
+
+  // By the partners of their values.
+  void pair_by_value(Kinds kinds) {
+    pair([&](int s, uint32_t o, std::vector<uint32_t>* words) {
+      if (!output(s, o).value) return false;
+      uint32_t v = state_.side(s).value_of[output(s, o).value.index], p = state_.value_partner(s, v);
+      *words = {kinds == Kinds::alike ? static_cast<uint32_t>(output(s, o).kind) : 0, s == 0 ? v : p};
+      return p != MatchSide::kNone;
+    });
+  }
+
+  // By position between such as have partners, those of no input.
+  void pair_between_pairs() {
+    pair_between(
+        count_,
+        [&](uint32_t i, uint32_t j) {
+          return output(0, i).kind == output(1, j).kind && output(0, i).of.is_none() && output(1, j).of.is_none();
+        },
+        &state_);
+  }
+
+  // What is of an input stays with that input.
+  void pair_by_position() {
+    pair([&](int s, uint32_t o, std::vector<uint32_t>* words) {
+      *words = {static_cast<uint32_t>(output(s, o).kind)};
+      return output(s, o).of.is_none() && !output(s, o).of_name;
+    });
+  }
+
+ private:
+  const Output& output(int s, uint32_t o) const { return state_.side(s).graph->outputs()[o]; }
+
+  // Those of a class in order; `class_of` answers false for what has none.
+  template <class ClassOf>
+  void pair(const ClassOf& class_of) {
+    pair_in_order(
+        count_, class_of, [&](int s, uint32_t o) { return state_.output_partner(s, o) == MatchSide::kNone; },
+        [&](uint32_t i, uint32_t j) { state_.pair_outputs(i, j); });
+  }
+
+  MatchState& state_;
+  size_t count_[2];
+};
+
 }  // namespace
 
 std::array<std::vector<uint32_t>, 2> classes_up(const MatchState& state) {
@@ -259,37 +310,14 @@ std::array<std::vector<uint32_t>, 2> classes_down(const MatchState& state) {
 
 void match_ports(MatchState* state, MatchWords* words) { PortMatcher(state, words).run(); }
 
-void match_left_outputs(MatchState* state, bool is_last) {
-  size_t count[2] = {state->match().outputs[0].size(), state->match().outputs[1].size()};
-  auto is_free = [&](int s, uint32_t o) { return state->output_partner(s, o) == MatchSide::kNone; };
-  auto pair = [&](uint32_t i, uint32_t j) { state->pair_outputs(i, j); };
-  auto output = [&](int s, uint32_t o) -> const Output& { return state->side(s).graph->outputs()[o]; };
-  auto pair_by_value = [&](bool by_kind) {
-    auto class_of = [&](int s, uint32_t o, std::vector<uint32_t>* words) {
-      if (!output(s, o).value) return false;
-      uint32_t v = state->side(s).value_of[output(s, o).value.index], p = state->value_partner(s, v);
-      *words = {by_kind ? static_cast<uint32_t>(output(s, o).kind) : 0, s == 0 ? v : p};
-      return p != MatchSide::kNone;
-    };
-    pair_in_order(count, class_of, is_free, pair);
-  };
-  pair_by_value(true);
-  pair_by_value(false);  // of another kind, or of another input; the value that is returned says which it is
-  pair_between(
-      count,
-      [&](uint32_t i, uint32_t j) {
-        return output(0, i).kind == output(1, j).kind && output(0, i).of.is_none() && output(1, j).of.is_none();
-      },
-      state);
-  if (!is_last) return;
-  // What is of an input stays with that input; the rest goes by position.
-  pair_in_order(
-      count,
-      [&](int s, uint32_t o, std::vector<uint32_t>* words) {
-        *words = {static_cast<uint32_t>(output(s, o).kind)};
-        return output(s, o).of.is_none() && !output(s, o).of_name;
-      },
-      is_free, pair);
+void match_outputs_by_values(MatchState* state) {
+  LeftOutputs left(state);
+  left.pair_by_value(LeftOutputs::Kinds::alike);
+  // Of another kind, or of another input: the value that is returned says which it is.
+  left.pair_by_value(LeftOutputs::Kinds::any);
+  left.pair_between_pairs();
 }
+
+void match_outputs_by_position(MatchState* state) { LeftOutputs(state).pair_by_position(); }
 
 }  // namespace sg

@@ -18,8 +18,9 @@ std::array<std::vector<uint32_t>, 2> classes_down(const MatchState& state);
 // then by position among those of a kind and type.
 void match_ports(MatchState* state, MatchWords* words);
 
-// Outputs that have no partner yet, by the partners of their values, then by position between such; the last time by
-// position alone.
-void match_left_outputs(MatchState* state, bool is_last);
+// Outputs that have no partner yet: by the partners of their values, then by position between such; or by position
+// alone.
+void match_outputs_by_values(MatchState* state);
+void match_outputs_by_position(MatchState* state);
 
 }  // namespace sg
