@@ -125,10 +125,10 @@ CompositeExpander::CompositeExpander(Program* program, bool rank_local)
     : program_(program), inferrer_(*program), seeds_(std::make_unique<SeedStreams>(rank_local)) {}
 CompositeExpander::~CompositeExpander() = default;
 
-Status CompositeExpander::expand(Graph* graph, NodeId n, bool keeps_types) {
+Status CompositeExpander::expand(Graph* graph, NodeId n, RecordedTypes recorded) {
   if (is_profiler_mark(graph->op_name(n))) return drop_mark(graph, n), ok_status();
   const Composite* row = find_composite(graph->op_name(n));
-  if (row == nullptr) return expand_form(graph, n, keeps_types);
+  if (row == nullptr) return expand_form(graph, n, recorded);
   if (!row->same_as.empty()) {
     graph->set_op(n, graph->pool().op(row->same_as));
     infer_node(graph, n, &inferrer_);
@@ -137,10 +137,10 @@ Status CompositeExpander::expand(Graph* graph, NodeId n, bool keeps_types) {
   CompositeCall call(program_, graph, n, row->schema, &inferrer_, seeds_.get());
   SG_TRY(call.bind());
   row->recipe(call);
-  return replace(graph, n, keeps_types, &call);
+  return replace(graph, n, recorded, &call);
 }
 
-Status CompositeExpander::expand_form(Graph* graph, NodeId n, bool keeps_types) {
+Status CompositeExpander::expand_form(Graph* graph, NodeId n, RecordedTypes recorded) {
   const OpInfo* op = graph->op_info(n);
   OpInfo named;
   named.name = graph->op_name(n);
@@ -150,10 +150,10 @@ Status CompositeExpander::expand_form(Graph* graph, NodeId n, bool keeps_types) 
   else if (op) composite::numbers_form(call, *graph, n);
   else if (done_to_each(named.name)) composite::foreach_form(call, *graph, n);
   else composite::out_form(call, *graph, n);
-  return replace(graph, n, keeps_types, &call);
+  return replace(graph, n, recorded, &call);
 }
 
-Status CompositeExpander::replace(Graph* graph, NodeId n, bool keeps_types, CompositeCall* made) {
+Status CompositeExpander::replace(Graph* graph, NodeId n, RecordedTypes recorded, CompositeCall* made) {
   CompositeCall& call = *made;
   const uint32_t count = graph->node(n).result_count;
   if (!call.failed() && call.results().size() != count)
@@ -166,7 +166,8 @@ Status CompositeExpander::replace(Graph* graph, NodeId n, bool keeps_types, Comp
   for (uint32_t i = 0; i < count; ++i) {
     ValueId from = graph->node(n).result(i), to = call.results()[i];
     names.emplace_back(graph->name(from));
-    if (keeps_types && !call.has_own_type(to) && graph->is_used(from) && graph->type(from).kind != TypeKind::unknown)
+    if (recorded == RecordedTypes::hold && !call.has_own_type(to) && graph->is_used(from) &&
+        graph->type(from).kind != TypeKind::unknown)
       graph->set_type(to, graph->value(from).type);
     graph->replace_uses(from, to);
   }
@@ -184,12 +185,12 @@ void CompositeExpander::relink() {
   replaced_.clear();
 }
 
-void expand_and_tell(CompositeExpander* expander, const Program& program, Graph* graph, NodeId n, bool keeps_types,
-                     ImportTally* tally) {
+void expand_and_tell(CompositeExpander* expander, const Program& program, Graph* graph, NodeId n,
+                     RecordedTypes recorded, ImportTally* tally) {
   const std::string op(graph->op_name(n));
   // A row, in a form that is made of others, and what says nothing: nothing to tell.
   const bool is_form = find_op(op) != nullptr || is_profiler_mark(op);
-  Status done = expander->expand(graph, n, keeps_types);
+  Status done = expander->expand(graph, n, recorded);
   if (done.ok()) return is_form ? void() : tally->taken_apart(op);
   tally->kept_whole(op, done.error().message, Place{&program, graph, n});
 }
@@ -209,7 +210,7 @@ void expand_composites(Program* program, bool rank_local, ImportTally* tally) {
   TypeInferrer inferrer(*program);
   auto expand_in = [&](Graph& graph) {
     for (NodeId n : graph.nodes())
-      if (is_taken_apart(graph, n)) expand_and_tell(&expander, *program, &graph, n, true, tally);
+      if (is_taken_apart(graph, n)) expand_and_tell(&expander, *program, &graph, n, RecordedTypes::hold, tally);
       else infer_node(&graph, n, &inferrer);
   };
   for (uint32_t i : inner_first(*program)) expand_in(program->nested[i]->graph);

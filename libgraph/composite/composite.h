@@ -33,22 +33,24 @@ bool is_taken_apart(const Graph& graph, NodeId n);
 class CompositeCall;
 class SeedStreams;
 
+// What was recorded of a composite's results: it holds of the parts' too, or is a guess, and what is inferred counts.
+enum class RecordedTypes : uint8_t { hold, are_guesses };
+
 // For the calls of one program, in the order in which they run: a recipe needs the types of what it is given.
 class CompositeExpander {
  public:
   CompositeExpander(Program* program, bool rank_local);
   ~CompositeExpander();
 
-  // Puts the parts in the place of the composite `n`, which is erased. With `keeps_types` what was recorded of its
-  // results is true of the parts' too; else it is a guess, and what is inferred counts. Changes nothing when it fails.
-  Status expand(Graph* graph, NodeId n, bool keeps_types);
+  // Puts the parts in the place of the composite `n`, which is erased. Changes nothing when it fails.
+  Status expand(Graph* graph, NodeId n, RecordedTypes recorded);
 
   // Backward nodes that belong to a composite that is gone belong to its last part. Once, when all is expanded.
   void relink();
 
  private:
-  Status expand_form(Graph* graph, NodeId n, bool keeps_types);
-  Status replace(Graph* graph, NodeId n, bool keeps_types, CompositeCall* made);
+  Status expand_form(Graph* graph, NodeId n, RecordedTypes recorded);
+  Status replace(Graph* graph, NodeId n, RecordedTypes recorded, CompositeCall* made);
 
   Program* program_;
   TypeInferrer inferrer_;
@@ -62,8 +64,8 @@ class CompositeExpander {
 void expand_composites(Program* program, bool rank_local, ImportTally* tally);
 
 // Expands `n`, a composite, and tells the tally what became of it.
-void expand_and_tell(CompositeExpander* expander, const Program& program, Graph* graph, NodeId n, bool keeps_types,
-                     ImportTally* tally);
+void expand_and_tell(CompositeExpander* expander, const Program& program, Graph* graph, NodeId n,
+                     RecordedTypes recorded, ImportTally* tally);
 
 // The nested graphs of a program, each behind those that it names: a composite may need to know what they hold.
 std::vector<uint32_t> inner_first(const Program& program);

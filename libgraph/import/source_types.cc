@@ -134,12 +134,13 @@ void settle_graph(const Program& program, Graph& graph, const GuessedTypes& gues
                   ImportTally* tally) {
   TypeInferrer inferrer(program);
   for (NodeId n : graph.nodes()) {
+    const Guess guess = guessed.of(&graph, n);
     if (is_taken_apart(graph, n)) {
-      expand_and_tell(expander, program, &graph, n, guessed.of(&graph, n) == Guess::none, tally);
+      const RecordedTypes recorded = guess == Guess::none ? RecordedTypes::hold : RecordedTypes::are_guesses;
+      expand_and_tell(expander, program, &graph, n, recorded, tally);
       continue;
     }
     const Node& node = graph.node(n);
-    Guess guess = guessed.of(&graph, n);
     bool is_open = guess != Guess::none;
     for (uint32_t i = 0; i < node.result_count; ++i)
       is_open = is_open || graph.type(node.result(i)).kind == TypeKind::unknown;

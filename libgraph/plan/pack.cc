@@ -188,11 +188,11 @@ class Packer {
   }
 
   void sweep() {
-    for (const bool backwards : {false, true}) {
-      places_ = sweep_places(input_, backwards);
+    for (const SweepFrom from : {SweepFrom::first_step, SweepFrom::last_step}) {
+      places_ = sweep_places(input_, from);
       int64_t bytes = 0;
       for (size_t i = 0; i < places_.size(); ++i) bytes = std::max(bytes, places_[i] + traits_[i].bytes);
-      if (backwards && bytes >= best_.bytes) continue;
+      if (from == SweepFrom::last_step && bytes >= best_.bytes) continue;
       Order order(places_.size());
       std::iota(order.begin(), order.end(), 0);
       std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return places_[a] < places_[b]; });

@@ -64,7 +64,7 @@ struct Event {
 
 }  // namespace
 
-std::vector<int64_t> sweep_places(const PackInput& input, bool backwards) {
+std::vector<int64_t> sweep_places(const PackInput& input, SweepFrom from) {
   std::vector<int64_t> bytes(input.items.size(), 0), places(input.items.size(), 0);
   int64_t unit = 1;
   for (const PackItem& item : input.items) unit = std::lcm(unit, item.alignment);
@@ -80,7 +80,8 @@ std::vector<int64_t> sweep_places(const PackInput& input, bool backwards) {
     }
     bytes[i] = (bytes[i] + unit - 1) / unit * unit;
     if (item.rect_count == 0) continue;
-    if (backwards) first = input.steps - 1 - first, last = input.steps - 1 - last, std::swap(first, last);
+    if (from == SweepFrom::last_step)
+      first = input.steps - 1 - first, last = input.steps - 1 - last, std::swap(first, last);
     events.push_back({first, i, true});
     events.push_back({last, i, false});
   }

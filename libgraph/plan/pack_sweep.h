@@ -10,8 +10,10 @@
 
 namespace sg {
 
-// Places by item; `backwards`: from the last step to the first. An item of several rectangles holds its extent from the
+enum class SweepFrom : uint8_t { first_step, last_step };
+
+// Places by item. An item of several rectangles holds its extent from the
 // first of them to the last.
-std::vector<int64_t> sweep_places(const PackInput& input, bool backwards);
+std::vector<int64_t> sweep_places(const PackInput& input, SweepFrom from);
 
 }  // namespace sg
