@@ -26,7 +26,12 @@ void GraphRun::list_items() {
   }
 }
 
-Status GraphRun::run_item(const Item& item) { return item.group ? run_group(*item.group) : run_step(item.first); }
+Status GraphRun::run_item(const Item& item) {
+  if (item.group) return run_group(*item.group);
+  SG_TRY(run_step(item.first));
+  free_after(item.first);
+  return ok_status();
+}
 
 Status GraphRun::run_item_watched(size_t i) {
   const uint64_t before = state_.backend->touches();

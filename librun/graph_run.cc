@@ -97,7 +97,8 @@ Status GraphRun::run() {
       SG_TRY(run_group(**group));
       i += (*group++)->count;
     } else {
-      SG_TRY(run_step(i++));
+      SG_TRY(run_step(i));
+      free_after(i++);
     }
     if (in_flight_ > 0) state_.comm->progress();
   }
@@ -183,7 +184,7 @@ const GraphRun* GraphRun::find_nested(uint64_t place) const {
   return nullptr;
 }
 
-Status GraphRun::run_step(size_t index, bool give_back) {
+Status GraphRun::run_step(size_t index) {
   Step& step = steps_[index];
   begin_node(step.node);
   if (state_.observer) state_.observer->before(graph_, step.node);
@@ -193,7 +194,6 @@ Status GraphRun::run_step(size_t index, bool give_back) {
     state_.observer->ran(graph_, step.node, 1);
     if (Status seen = show_results(step.node); !seen.ok()) return at_node(std::move(seen.error()), step.node);
   }
-  if (give_back) free_after(index);
   return ok_status();
 }
 

@@ -102,10 +102,10 @@ class GraphRun {
   Status rebind_inputs(std::span<const Tensor> tensors, std::span<const Scalar> scalars);
 
   Status run();
-  // The same, node by node: for runs in lockstep. A step is what `begin_step` and `compute` do, then `free_after`.
+  // The same, step by step: for runs in lockstep, which look at what a step has left before `free_after` takes it.
   size_t step_count() const { return steps_.size(); }
   NodeId step_node(size_t i) const { return steps_[i].node; }
-  Status run_step(size_t i, bool give_back = true);
+  Status run_step(size_t i);
   Status begin_step(size_t i);  // works out results and arguments, computes nothing
   KernelCall* step_call(size_t i) { return steps_[i].call.get(); }
   void free_after(size_t i);

@@ -252,7 +252,7 @@ Status RankRun::run_both() {
   graph_->finish();
   wide_->finish();
   for (size_t i = 0; i < graph_->step_count(); ++i) {
-    SG_TRY(graph_->run_step(i, false));
+    SG_TRY(graph_->run_step(i));
     wide_bindings_.copy_from(bindings_);
     SG_TRY(replay_step(*graph_, *wide_, i));
     graph_->free_after(i);

@@ -130,7 +130,7 @@ Status replay_step(GraphRun& recorded, GraphRun& wide, size_t i) {
   bool chooses = std::ranges::find(kChoosers, graph.op_name(wide.step_node(i))) != kChoosers.end();
   bool copies_bits = graph.op_name(wide.step_node(i)) == "sg.copy_bits";
   bool skip = node.result_count > 0 && (exact == node.result_count || chooses || copies_bits);
-  SG_TRY(skip ? wide.begin_step(i) : wide.run_step(i, false));
+  SG_TRY(skip ? wide.begin_step(i) : wide.run_step(i));
   for (uint32_t r = 0; r < node.result_count; ++r) {
     ValueId v = node.result(r);
     if (!is_exact(graph.type(v))) continue;
