@@ -296,15 +296,15 @@ Status CaptureText::parse() {
 }
 
 bool KeysMet::add(std::string_view key) {
-  if (more_.size() > 0) return more_.try_emplace(key, true).second;
+  if (!more_.empty()) return more_.insert(key);
   const auto end = few_.begin() + few_count_;
   if (std::find(few_.begin(), end, key) != end) return false;
   if (few_count_ < few_.size()) {
     few_[few_count_++] = key;
     return true;
   }
-  for (std::string_view one : few_) more_.try_emplace(one, true);
-  return more_.try_emplace(key, true).second;
+  for (std::string_view one : few_) more_.insert(one);
+  return more_.insert(key);
 }
 
 Location Json::where() const {

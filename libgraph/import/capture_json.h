@@ -13,7 +13,7 @@
 
 #include <simdjson.h>
 
-#include "libgraph/flat_map.h"
+#include "libgraph/flat_set.h"
 #include "libgraph/result.h"
 
 namespace sg {
@@ -98,7 +98,7 @@ class KeysMet {
  private:
   std::array<std::string_view, 8> few_;
   size_t few_count_ = 0;
-  FlatTextMap<bool> more_;  // where the few are too few, all of them
+  FlatTextSet more_;  // where the few are too few, all of them
 };
 
 // Calls fn(key, Json) for each field, or fn(index, Json) for each item; stops at the first error.

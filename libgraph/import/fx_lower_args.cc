@@ -2,6 +2,7 @@
 #include <charconv>
 #include <limits>
 
+#include "libgraph/flat_set.h"
 #include "libgraph/import/fx_lower.h"
 
 namespace sg {
@@ -54,7 +55,7 @@ std::string fx_device_text(const FxFile& file, const FxExpr& call) {
 
 Status FxArgs::read(const FxExpr& call, uint32_t first, const OpInfo* info) {
   group_size_ = group_size(call, first, info);
-  FlatTextMap<bool> keys;
+  FlatTextSet keys;
   node_->args.reserve(call.count - std::min(first, call.count));
   for (uint32_t i = first; i < call.count; ++i) {
     uint32_t index = unit_.file.children[call.first + i];
@@ -64,9 +65,8 @@ Status FxArgs::read(const FxExpr& call, uint32_t first, const OpInfo* info) {
     const Param* param = is_keyword                                          ? param_named(info, e.text)
                          : info != nullptr && position < info->params.size() ? &info->params[position]
                                                                              : nullptr;
-    if (is_keyword && !keys.try_emplace(e.text, true).second)
-      return error(e, "the argument `" + std::string(e.text) + "` occurs twice");
-    if (!is_keyword && keys.size() != 0) return error(e, "a positional argument behind one with a name");
+    if (is_keyword && !keys.insert(e.text)) return error(e, "the argument `" + std::string(e.text) + "` occurs twice");
+    if (!is_keyword && !keys.empty()) return error(e, "a positional argument behind one with a name");
     SG_ASSIGN(Arg value, arg(is_keyword ? unit_.file.children[e.first] : index,
                              param != nullptr && param->kind == ParamKind::group));
     if (is_keyword) value.set_key(lowering_.job->pool->str(e.text));
@@ -136,10 +136,10 @@ Result<Arg> FxArgs::items(const FxExpr& e, uint32_t first) {
 
 Result<Arg> FxArgs::dict(const FxExpr& e) {
   ArgList entries;
-  FlatTextMap<bool> seen;
+  FlatTextSet seen;
   for (uint32_t i = 0; i + 1 < e.count; i += 2) {
     const FxExpr& key = unit_.file.child(e, i);
-    if (!seen.try_emplace(key.text, true).second) return error(key, "the key occurs twice");
+    if (!seen.insert(key.text)) return error(key, "the key occurs twice");
     SG_ASSIGN(Arg value, arg(unit_.file.children[e.first + i + 1]));
     std::string name = key.kind == FxKind::string ? fx_string_value(key.text) : std::string(key.text);
     value.set_key(lowering_.job->pool->str(name));

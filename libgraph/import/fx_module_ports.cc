@@ -1,5 +1,7 @@
 #include "libgraph/import/fx_module.h"
 
+#include "libgraph/flat_set.h"
+
 namespace sg {
 
 // primals_1: "f32[4]"  # PlainAOTInput(idx=0)
@@ -47,9 +49,9 @@ Status FxModuleLowering::add_input(const InputText& text) {
 // An input without a type that no node uses is an object that is only passed on (a device mesh); one that is used, a
 // number that was not traced.
 void FxModuleLowering::mark_opaque_inputs() {
-  FlatMap<StrId, bool> used;
+  FlatSet<StrId> used;
   for (const SourceNode& node : graph_->nodes)
-    for (const SourceRef& ref : node.refs) used.try_emplace(ref.name, true);
+    for (const SourceRef& ref : node.refs) used.insert(ref.name);
   for (SourceInput& input : graph_->inputs) {
     if (input.type != Pool::kUnknownType) continue;
     ++lowering_.gaps->untyped_inputs;

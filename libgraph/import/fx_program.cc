@@ -3,6 +3,7 @@
 #include <numeric>
 #include <set>
 
+#include "libgraph/flat_set.h"
 #include "libgraph/import/fx_lower.h"
 
 namespace sg {
@@ -142,26 +143,26 @@ void classify_fx_ports(FxProgram* program, Pool* pool) {
 }
 
 void spread_backward(SourceGraph* graph) {
-  FlatMap<StrId, bool> backward, forward_use;
+  FlatSet<StrId> backward, forward_use;
   for (const SourceInput& input : graph->inputs)
-    if (input.input.kind == InputKind::tangent) backward.try_emplace(input.name, true);
+    if (input.input.kind == InputKind::tangent) backward.insert(input.name);
   bool has_marks = std::any_of(graph->nodes.begin(), graph->nodes.end(),
                                [](const SourceNode& n) { return n.phase == Phase::backward; });
   for (SourceNode& node : graph->nodes) {
     bool is_told = has_marks && node.source;  // older versions of PyTorch mark none
     for (const SourceRef& ref : node.refs)
       if (!is_told && backward.contains(ref.name)) node.phase = Phase::backward;
-    if (node.phase == Phase::backward && node.name) backward.try_emplace(node.name, true);
+    if (node.phase == Phase::backward && node.name) backward.insert(node.name);
   }
   for (const SourceOutput& output : graph->outputs)
-    if (output.value.name) forward_use.try_emplace(output.value.name, true);
-  FlatMap<StrId, bool> backward_use;
+    if (output.value.name) forward_use.insert(output.value.name);
+  FlatSet<StrId> backward_use;
   for (size_t i = graph->nodes.size(); i-- > 0;) {
     SourceNode& node = graph->nodes[i];
     if (!node.source && node.name && !forward_use.contains(node.name) && backward_use.contains(node.name))
       node.phase = Phase::backward;
     for (const SourceRef& ref : node.refs)
-      (node.phase == Phase::backward ? backward_use : forward_use).try_emplace(ref.name, true);
+      (node.phase == Phase::backward ? backward_use : forward_use).insert(ref.name);
   }
 }
 
@@ -177,8 +178,8 @@ class Joiner {
   Result<FxProgram> join() {
     SourceGraph& forward = out_.source.graph;
     SourceGraph& backward = in_.source.graph;
-    for (const SourceInput& input : forward.inputs) taken_.try_emplace(input.name, true);
-    for (const SourceNode& node : forward.nodes) taken_.try_emplace(node.name, true);
+    for (const SourceInput& input : forward.inputs) taken_.insert(input.name);
+    for (const SourceNode& node : forward.nodes) taken_.insert(node.name);
     SG_TRY(match_inputs());
     take_saved();
     append_nested();
@@ -295,7 +296,7 @@ class Joiner {
   StrId fresh(StrId name) {
     StrId out = name;
     std::string base(pool_->strings[name]);
-    for (uint32_t k = 1; !taken_.try_emplace(out, true).second; ++k)
+    for (uint32_t k = 1; !taken_.insert(out); ++k)
       out = pool_->str(base + "_again" + (k == 1 ? "" : std::to_string(k)));
     if (out != name) renamed_.try_emplace(name, out);
     return out;
@@ -313,7 +314,7 @@ class Joiner {
 
   FxProgram out_, in_;
   Pool* pool_;
-  FlatMap<StrId, bool> taken_;
+  FlatSet<StrId> taken_;
   FlatMap<StrId, StrId> renamed_;
   std::map<StrId, TypeId> type_by_name_;
   size_t saved_begin_ = 0;

@@ -41,6 +41,12 @@ Result<std::string_view> read_memory_format(const Json& json) {
   return json.error("the memory format of number " + std::to_string(number) + " is none that this version knows");
 }
 
+Result<std::string_view> read_layout(const Json& json) {
+  SG_ASSIGN(int64_t number, json.integer());
+  if (const std::string_view name = pt2_layout(number); !name.empty()) return name;
+  return json.error("the layout of number " + std::to_string(number) + " is none that this version knows");
+}
+
 // "as_tensors" -> "as_tensor": what the items of a list are; empty when it is none.
 std::string_view item_tag(std::string_view tag) {
   static constexpr std::pair<std::string_view, std::string_view> kLists[] = {
@@ -111,6 +117,18 @@ Result<Arg> Pt2Reader::read_list(const Json& json, std::string_view tag, SourceN
   return Arg::list(std::move(items));
 }
 
+Result<Arg> Pt2Reader::read_dict(const Json& json, SourceNode* node, int depth) {
+  ArgList entries;
+  KeysMet seen;
+  SG_TRY(for_each_field(json, [&](std::string_view key, const Json& value) -> Status {
+    if (!seen.add(key)) return value.error("the key occurs twice");
+    SG_ASSIGN(Arg arg, read_arg(value, node, depth + 1));
+    entries.push_back(std::move(arg.set_key(str(key))));
+    return ok_status();
+  }));
+  return Arg::dict(std::move(entries));
+}
+
 Result<Arg> Pt2Reader::read_arg(const Json& json, SourceNode* node, int depth) {
   Arg arg;
   SG_TRY(with_union(json, [&](std::string_view tag, const Json& value) -> Status {
@@ -156,10 +174,8 @@ Result<Arg> Pt2Reader::read_tagged(std::string_view tag, const Json& json, Sourc
     return text(ArgKind::memory_format, name);
   }
   if (tag == "as_layout") {
-    SG_ASSIGN(int64_t number, json.integer());
-    if (pt2_layout(number).empty())
-      return json.error("the layout of number " + std::to_string(number) + " is none that this version knows");
-    return text(ArgKind::layout, pt2_layout(number));
+    SG_ASSIGN(std::string_view name, read_layout(json));
+    return text(ArgKind::layout, name);
   }
   if (tag == "as_device") {
     SG_ASSIGN(std::string device, pt2_device(json));
@@ -174,17 +190,7 @@ Result<Arg> Pt2Reader::read_tagged(std::string_view tag, const Json& json, Sourc
         need_field(json, "graph", [&](const Json& graph) { return read_nested_graph(graph, name, depth + 1, &id); }));
     return Arg::graph(id);
   }
-  if (tag == "as_string_to_argument") {
-    ArgList entries;
-    FlatTextMap<bool> seen;
-    SG_TRY(for_each_field(json, [&](std::string_view key, const Json& value) -> Status {
-      if (!seen.try_emplace(key, true).second) return value.error("the key occurs twice");
-      SG_ASSIGN(Arg arg, read_arg(value, node, depth + 1));
-      entries.push_back(std::move(arg.set_key(str(key))));
-      return ok_status();
-    }));
-    return Arg::dict(std::move(entries));
-  }
+  if (tag == "as_string_to_argument") return read_dict(json, node, depth);
   if (std::string_view item = item_tag(tag); !item.empty()) return read_list(json, item, node, depth);
   context_->tally.kept_raw("arguments." + std::string(tag), json);
   return text(ArgKind::opaque, "{\"" + std::string(tag) + "\":" + canonical_json(json.element) + "}");
@@ -193,7 +199,7 @@ Result<Arg> Pt2Reader::read_tagged(std::string_view tag, const Json& json, Sourc
 // Positional as long as they stand where the op's schema has them; a name that comes before its place is a keyword.
 Status Pt2Reader::read_inputs_of(const Json& json, const OpInfo* info, SourceNode* node, int depth) {
   bool is_positional = true;
-  FlatTextMap<bool> seen;
+  KeysMet seen;
   return for_each_item(json, [&](size_t i, const Json& item) -> Status {
     SG_ASSIGN(std::string_view name, need_string(item, "name"));
     int64_t kind = 0;
@@ -207,8 +213,7 @@ Status Pt2Reader::read_inputs_of(const Json& json, const OpInfo* info, SourceNod
     is_positional = is_positional && kind != kKeyword && !is_keyword_only &&
                     (index == static_cast<int>(i) || (index < 0 && kind == 1));
     if (!is_positional && name.empty()) return item.error("an argument without a name behind one with a name");
-    if (!name.empty() && !seen.try_emplace(name, true).second)
-      return item.error("the argument `" + std::string(name) + "` occurs twice");
+    if (!name.empty() && !seen.add(name)) return item.error("the argument `" + std::string(name) + "` occurs twice");
     return need_field(item, "arg", [&](const Json& value) -> Status {
       SG_ASSIGN(Arg arg, read_arg(value, node, depth));
       if (!is_positional) arg.set_key(str(name));

@@ -108,6 +108,7 @@ class Pt2Reader {
   Result<Arg> read_tagged(std::string_view tag, const Json& json, SourceNode* node, int depth);
   Result<Arg> read_named(const Json& json, std::string_view literal, SourceNode* node);
   Result<Arg> read_list(const Json& json, std::string_view tag, SourceNode* node, int depth);
+  Result<Arg> read_dict(const Json& json, SourceNode* node, int depth);
   Arg reference(std::string_view name, SourceNode* node);
 
   // --- types (pt2_values.cc) ---

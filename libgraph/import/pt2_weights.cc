@@ -1,5 +1,6 @@
 // Weights and constants: raw storages, and a JSON list of what lies in them.
 #include <algorithm>
+#include <set>
 
 #include "libgraph/constant_data.h"
 #include "libgraph/import/pt2_read.h"
@@ -161,7 +162,7 @@ class WeightReader {
   // Names of inputs go before FQNs where a file of tensors is read: an FQN that is some input's name would be taken for
   // it.
   std::string name_for(const Graph& graph, size_t index, const std::string& fqn) {
-    if (graph.find_value(fqn).is_none() && used_.emplace(fqn, true).second) return fqn;
+    if (graph.find_value(fqn).is_none() && used_.insert(fqn).second) return fqn;
     return std::string(graph.name(graph.inputs()[index].value));
   }
 
@@ -170,7 +171,7 @@ class WeightReader {
   Pt2Import* import_;
   Diagnostics* notes_;
   std::shared_ptr<Storages> storages_;
-  std::map<std::string, bool> used_;
+  std::set<std::string> used_;
   std::string missing_;
   size_t missing_count_ = 0;
 };

@@ -2,7 +2,7 @@
 #include <yaml-cpp/yaml.h>
 
 #include <cmath>
-#include <map>
+#include <set>
 
 #include "libgraph/diag.h"
 #include "libgraph/nearest.h"
@@ -87,8 +87,7 @@ class Reader {
   }
 
   void set(const YAML::Node& at, const std::string& path, const YAML::Node& value, Machine* machine) {
-    if (auto [it, is_new] = given_.try_emplace(path, true); !is_new)
-      return error(at, "`" + path + "` is given twice", "");
+    if (!given_.insert(path).second) return error(at, "`" + path + "` is given twice", "");
     if (path == "base") return;
     if (path == "name") return void(machine->name = value.Scalar());
     if (path == "about") return void(machine->about = value.Scalar());
@@ -116,7 +115,7 @@ class Reader {
   std::string_view text_;
   size_t above_;  // machines that have this one for a base
   Diagnostics* problems_;
-  std::map<std::string, bool> given_;
+  std::set<std::string> given_;
   size_t entries_ = 0;
   bool has_base_ = false;
 };
