@@ -75,10 +75,12 @@ void RematChooser::find_kinds() {
   }
 }
 
-void RematChooser::set(RematDecision* decision, uint32_t unit, bool on) const {
-  if (!on) std::erase_if(decision->renew, [&](const RematCopy& r) { return model_.maker(r.node) == units_[unit].at; });
-  decision->recompute[units_[unit].at] = on;
-  for (uint32_t follower : units_[unit].followers) decision->recompute[follower] = on;
+void RematChooser::set(RematDecision* decision, uint32_t unit, Fate fate) const {
+  const bool again = fate == Fate::recomputed;
+  if (!again)
+    std::erase_if(decision->renew, [&](const RematCopy& r) { return model_.maker(r.node) == units_[unit].at; });
+  decision->recompute[units_[unit].at] = again;
+  for (uint32_t follower : units_[unit].followers) decision->recompute[follower] = again;
 }
 
 RematChoice RematChooser::weigh(RematDecision decision) {
@@ -96,7 +98,7 @@ bool RematChooser::is_better(const RematChoice& a, const RematChoice& b, int64_t
 RematDecision RematChooser::of_bits(uint64_t bits) const {
   RematDecision out{std::vector<uint8_t>(model_.size(), 0), {}};
   for (uint32_t u = 0; u < units_.size(); ++u)
-    if (bits >> u % 64 & 1) set(&out, u, true);
+    if (bits >> u % 64 & 1) set(&out, u, Fate::recomputed);
   return out;
 }
 

@@ -60,14 +60,19 @@ class RematChooser {
     std::vector<uint32_t> followers;  // views of it, and waits
   };
 
+  enum class Fate : uint8_t { kept, recomputed };
+  static Fate other(Fate fate) { return fate == Fate::kept ? Fate::recomputed : Fate::kept; }
+
   void find_units();
   bool take_crossing();
   void find_kinds();
   bool affords(size_t runs) const { return work_ >= runs * (model_.size() + 1); }
   RematChoice weigh(RematDecision decision);
   static bool is_better(const RematChoice& a, const RematChoice& b, int64_t target);
-  void set(RematDecision* decision, uint32_t unit, bool on) const;
-  bool is_on(const RematDecision& decision, uint32_t unit) const { return decision.recompute[units_[unit].at]; }
+  void set(RematDecision* decision, uint32_t unit, Fate fate) const;
+  Fate fate_of(const RematDecision& decision, uint32_t unit) const {
+    return decision.recompute[units_[unit].at] ? Fate::recomputed : Fate::kept;
+  }
 
   void try_starts(RematChoice* best);
 
@@ -81,8 +86,9 @@ class RematChooser {
   void cut_to(int64_t target, std::optional<RematChoice>* best);
 
   // many: remat_search.cc
-  RematChoice with(const RematChoice& start, std::span<const uint32_t> units, bool on);
-  double cost_with(const RematChoice& start, std::span<const uint32_t> units, bool on);
+  std::vector<uint32_t> recomputed_of(const RematDecision& decision, const std::vector<uint32_t>& units) const;
+  RematChoice with(const RematChoice& start, std::span<const uint32_t> units, Fate fate);
+  double cost_with(const RematChoice& start, std::span<const uint32_t> units, Fate fate);
   bool take_if_better(RematChoice* best, RematChoice choice, int64_t target) const;
   std::vector<uint32_t> largest_kinds() const;
   RematChoice lower(RematChoice best);

@@ -86,7 +86,7 @@ RematDecision RematChooser::cut(double price, int64_t target) {
   const std::vector<uint8_t> recomputed = RematCut(model_, pulled_, live_bytes_, target).find(price);
   RematDecision out = of_bits(0);
   for (uint32_t u = 0; u < units_.size(); ++u)
-    if (recomputed[units_[u].at]) set(&out, u, true);
+    if (recomputed[units_[u].at]) set(&out, u, Fate::recomputed);
   return out;
 }
 

@@ -15,18 +15,26 @@ constexpr size_t kEaseTries = 40, kNearCopies = 200;
 
 }  // namespace
 
-// A choice with `units` kept, or computed again.
-RematChoice RematChooser::with(const RematChoice& start, std::span<const uint32_t> units, bool on) {
+std::vector<uint32_t> RematChooser::recomputed_of(const RematDecision& decision,
+                                                  const std::vector<uint32_t>& units) const {
+  std::vector<uint32_t> out;
+  std::ranges::copy_if(units, std::back_inserter(out),
+                       [&](uint32_t u) { return fate_of(decision, u) == Fate::recomputed; });
+  return out;
+}
+
+// A choice with another fate for `units`.
+RematChoice RematChooser::with(const RematChoice& start, std::span<const uint32_t> units, Fate fate) {
   RematDecision decision = start.decision;
-  for (uint32_t u : units) set(&decision, u, on);
+  for (uint32_t u : units) set(&decision, u, fate);
   return weigh(std::move(decision));
 }
 
 // Of the same choice, its cost alone.
-double RematChooser::cost_with(const RematChoice& start, std::span<const uint32_t> units, bool on) {
+double RematChooser::cost_with(const RematChoice& start, std::span<const uint32_t> units, Fate fate) {
   work_ -= std::min<size_t>(work_, model_.size() + 1);
   RematDecision decision = start.decision;
-  for (uint32_t u : units) set(&decision, u, on);
+  for (uint32_t u : units) set(&decision, u, fate);
   return model_.cost(decision);
 }
 
@@ -52,11 +60,12 @@ std::vector<uint32_t> RematChooser::largest_kinds() const {
 RematChoice RematChooser::lower(RematChoice best) {
   take_if_better(&best, weigh(cut(0, 0)), 0);
   RematDecision everything = of_bits(0);
-  for (uint32_t u = 0; u < units_.size(); ++u) set(&everything, u, true);
+  for (uint32_t u = 0; u < units_.size(); ++u) set(&everything, u, Fate::recomputed);
   take_if_better(&best, weigh(ease(std::move(everything))), 0);
   for (const std::vector<uint8_t>& start : search_.starts) {
     RematDecision decision = of_bits(0);
-    for (uint32_t u = 0; u < units_.size(); ++u) set(&decision, u, start[units_[u].at]);
+    for (uint32_t u = 0; u < units_.size(); ++u)
+      if (start[units_[u].at]) set(&decision, u, Fate::recomputed);
     take_if_better(&best, weigh(ease(std::move(decision))), 0);
   }
   const size_t reserve = work_ / 2;
@@ -65,8 +74,8 @@ RematChoice RematChooser::lower(RematChoice best) {
     changes = false;
     for (uint32_t k : largest_kinds()) {
       if (work_ < reserve || !affords(1)) return best;
-      const bool on = !is_on(best.decision, kinds_[k][0]);
-      changes |= take_if_better(&best, with(best, kinds_[k], on), 0);
+      const Fate now = fate_of(best.decision, kinds_[k][0]);
+      changes |= take_if_better(&best, with(best, kinds_[k], other(now)), 0);
     }
   }
   return exchange(std::move(best), 0);
@@ -82,12 +91,11 @@ RematChoice RematChooser::give_back(RematChoice best, int64_t target) {
     std::vector<Gain> gains;
     for (uint32_t k : largest_kinds()) {
       if (!affords(2)) break;
-      std::vector<uint32_t> on;
+      const std::vector<uint32_t> recomputed = recomputed_of(best.decision, kinds_[k]);
+      if (recomputed.empty()) continue;
       double bytes = 1;
-      for (uint32_t u : kinds_[k])
-        if (is_on(best.decision, u)) on.push_back(u), bytes += static_cast<double>(model_.made_bytes(units_[u].at));
-      if (on.empty()) continue;
-      const double spared = best.cost - cost_with(best, on, false);
+      for (uint32_t u : recomputed) bytes += static_cast<double>(model_.made_bytes(units_[u].at));
+      const double spared = best.cost - cost_with(best, recomputed, Fate::kept);
       if (spared > 0) gains.push_back({spared / bytes, k});
     }
     std::ranges::stable_sort(gains, [](const Gain& a, const Gain& b) { return a.worth > b.worth; });
@@ -104,13 +112,11 @@ RematChoice RematChooser::give_back(RematChoice best, int64_t target) {
 // As many of a kind as fit, those of the last layers first: they live the shortest.
 RematChoice RematChooser::give_back_part(const RematChoice& start, const std::vector<uint32_t>& members,
                                          int64_t target) {
-  std::vector<uint32_t> on;
-  for (uint32_t u : members)
-    if (is_on(start.decision, u)) on.push_back(u);
+  const std::vector<uint32_t> recomputed = recomputed_of(start.decision, members);
   RematChoice best = start;
-  size_t fits = 0, fails = on.size() + 1;
-  for (size_t count = on.size(); count > fits && count < fails && affords(1); count = (fits + fails) / 2) {
-    RematChoice choice = with(start, std::span(on).last(count), false);
+  size_t fits = 0, fails = recomputed.size() + 1;
+  for (size_t count = recomputed.size(); count > fits && count < fails && affords(1); count = (fits + fails) / 2) {
+    RematChoice choice = with(start, std::span(recomputed).last(count), Fate::kept);
     (choice.peak_bytes <= target ? fits : fails) = count;
     if (choice.peak_bytes <= target) take_if_better(&best, std::move(choice), target);
   }
@@ -125,13 +131,13 @@ RematChoice RematChooser::exchange(RematChoice best, int64_t target) {
     changes = false;
     if (!affords(count)) break;  // a part of them would be as good as none
     for (uint32_t u = 0; u < count; ++u)
-      changes |= take_if_better(&best, with(best, {&u, 1}, !is_on(best.decision, u)), target);
+      changes |= take_if_better(&best, with(best, {&u, 1}, other(fate_of(best.decision, u))), target);
     if (changes || count > kMostUnitsForPairs) continue;
     for (uint32_t u = 0; u < count; ++u)
       for (uint32_t v = u + 1; v < count && affords(1); ++v) {
         RematDecision decision = best.decision;
-        set(&decision, u, !is_on(decision, u));
-        set(&decision, v, !is_on(decision, v));
+        set(&decision, u, other(fate_of(decision, u)));
+        set(&decision, v, other(fate_of(decision, v)));
         changes |= take_if_better(&best, weigh(std::move(decision)), target);
       }
   }
@@ -145,12 +151,12 @@ RematDecision RematChooser::ease(RematDecision decision) {
     const std::vector<uint8_t> near = copied_near(now);
     std::vector<uint32_t> tries;
     for (uint32_t k = 0; k < kinds_.size() && tries.size() < kEaseTries && affords(tries.size() + 1); ++k)
-      if (std::ranges::any_of(kinds_[k], [&](uint32_t u) { return near[units_[u].at] && is_on(decision, u); }))
+      if (std::ranges::any_of(recomputed_of(decision, kinds_[k]), [&](uint32_t u) { return near[units_[u].at]; }))
         tries.push_back(k);
     const std::vector<int64_t> peaks = peaks_without(decision, tries);
     const auto lowest = std::ranges::min_element(peaks);
     if (lowest == peaks.end() || *lowest >= now.peak_bytes) break;
-    for (uint32_t u : kinds_[tries[static_cast<size_t>(lowest - peaks.begin())]]) set(&decision, u, false);
+    for (uint32_t u : kinds_[tries[static_cast<size_t>(lowest - peaks.begin())]]) set(&decision, u, Fate::kept);
   }
   return decision;
 }
@@ -166,7 +172,7 @@ std::vector<int64_t> RematChooser::peaks_without(const RematDecision& decision, 
     RematModel& model = share == 0 ? model_ : models[share - 1];
     for (size_t i = share; i < kinds.size(); i += shares) {
       RematDecision kept = decision;
-      for (uint32_t u : kinds_[kinds[i]]) set(&kept, u, false);
+      for (uint32_t u : kinds_[kinds[i]]) set(&kept, u, Fate::kept);
       out[i] = model.weigh(kept).peak_bytes;
     }
   });
@@ -193,8 +199,8 @@ RematChoice RematChooser::renew(RematChoice best, int64_t target) {
       if (work_ < reserve || !affords(1)) return best;
       RematDecision decision = best.decision;
       const size_t before = decision.renew.size();
-      for (uint32_t u : kinds_[k]) {
-        if (next_use[units_[u].at] == RematModel::kNone || !is_on(decision, u)) continue;
+      for (uint32_t u : recomputed_of(decision, kinds_[k])) {
+        if (next_use[units_[u].at] == RematModel::kNone) continue;
         decision.renew.push_back({units_[u].at, next_use[units_[u].at]});
         for (uint32_t follower : units_[u].followers) decision.renew.push_back({follower, next_use[units_[u].at]});
       }
