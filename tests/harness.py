@@ -1,4 +1,5 @@
-"""What the runners in Python share: commands, checks that are counted, cases in folders of their own, skips.
+"""What the runners in Python share: commands, tools and files, checks that are counted, cases in folders of their own,
+skips.
 
 Exit codes  0 all held, 1 something failed or nothing ran, 77 skipped (SKIP_RETURN_CODE in tests/CMakeLists.txt).
 Import      runners lie in folders beside this file: sys.path.insert(0, os.path.dirname(HERE))
@@ -46,6 +47,19 @@ def skip(why):
     """Said aloud; to be returned by main."""
     print(f'SKIPPED: {why}', flush=True)
     return SKIPPED
+
+
+class Workbench:
+    """The tools of a build, and a folder for files."""
+
+    def __init__(self, bin_dir, folder):
+        self.bin, self.folder = bin_dir, folder
+
+    def tool(self, name):
+        return os.path.join(self.bin, name)
+
+    def file(self, name):
+        return os.path.join(self.folder, name)
 
 
 class Tally:

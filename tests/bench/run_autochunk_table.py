@@ -11,13 +11,11 @@ untouched plan, or a row of ours is above the published one.
 """
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-TRACES = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces'))
+from tables import Table, need_traces, run, size
+
 SHAPES = ['gpt2-124m-b4t64', 'gpt2-124m-b32t1024-amp', 'llama3-1b-b2t8192-bf16', 'llama3-8b-b1t8192-bf16',
           'llama3-8b-fsdp8', 'dsv3-16b-ep32']
 SINGLES = ['gpt2-tiny', 'gpt2-tiny-dropout', 'gpt2-tiny-dynamic', 'llama-hf-sdpa', 'mixtral', 'bert', 'llama3-1rank',
@@ -28,33 +26,10 @@ MIB = 1 << 20
 OPTIMIZER_STATES = 2          # AdamW keeps two tensors of each parameter's size
 
 
-def run(*command, data=None):
-    done = subprocess.run(command, capture_output=True, input=data)
-    if done.returncode != 0:
-        raise SystemExit(f'{" ".join(command)}\n{done.stderr.decode()}')
-    return done
-
-
-class Table:
+class AutochunkTable(Table):
     def __init__(self, bin_dir, folder):
-        self.bin, self.folder, self.failed = bin_dir, folder, []
-
-    def tool(self, name):
-        return os.path.join(self.bin, name)
-
-    def file(self, name):
-        return os.path.join(self.folder, name)
-
-    def bring(self, path):
-        graph = self.file('in.sg')
-        run(self.tool('sg-import'), '-q', '--spmd', path, '-o', graph)
-        return graph
-
-    def plan(self, graph):
-        return json.loads(run(self.tool('sg-run'), graph, '--plan', '--json').stdout)['plans'][0]
-
-    def cost(self, graph):
-        return json.loads(run(self.tool('sg-stat'), graph, '--json').stdout)['flops']
+        super().__init__(bin_dir, folder)
+        self.failed = []
 
     def chunked(self, graph, *options):
         """The report of the pass, and the graph that came out."""
@@ -64,26 +39,26 @@ class Table:
 
     def captures(self):
         lines = [f'{"capture":24} {"untouched":>10} {"8 chunks":>10} {"":>6} {"by itself":>10} {"":>6} chunks  flops']
-        paths = [(n, f'{TRACES}/shape/{n}/step.json.gz', []) for n in SHAPES]
-        paths += [(n, f'{TRACES}/single/{n}/step.json', ['--min-output', '1KiB']) for n in SINGLES]
-        for name, path, small in paths:
-            graph = self.bring(path)
-            before, flops = self.plan(graph)['peak_bytes'], self.cost(graph)
+        sources = [(n, f'shape/{n}/step', '.json.gz', []) for n in SHAPES]
+        sources += [(n, f'single/{n}/step', '.json', ['--min-output', '1KiB']) for n in SINGLES]
+        for name, source, ending, small in sources:
+            graph = self.bring(source, 'in.sg', ending)
+            before, flops = self.plan(graph)['peak_bytes'], self.stat(graph)['flops']
             _, out = self.chunked(graph, '--chunks', '8', *small)
             eight = self.plan(out)['peak_bytes']
             report, out = self.chunked(graph, *small)
             best = self.plan(out)['peak_bytes']
             counts = ' '.join(str(r['chunks']) for r in report['plan']['regions']) or '-'
             lines.append(f'{name:24} {size(before):>10} {size(eight):>10} {eight / before:6.3f} {size(best):>10} '
-                         f'{best / before:6.3f} {counts:>6} {self.cost(out) / flops:6.3f}')
+                         f'{best / before:6.3f} {counts:>6} {self.stat(out)["flops"] / flops:6.3f}')
             if name == HEAD and eight > 0.65 * before:
                 self.failed.append(f'{name}: {eight / before:.4f} of the untouched plan at 8 chunks')
         return lines
 
     def published(self):
-        graph, remat = self.bring(f'{TRACES}/shape/{HEAD}/step.json.gz'), self.file('remat.sg')
-        cleaned = run(self.tool('sg-clean'), '-q', graph, '-o', '-').stdout
-        run(self.tool('sg-remat'), '-q', '-', '--policy', 'default', '-o', remat, data=cleaned)
+        graph, remat = self.bring(f'shape/{HEAD}/step', 'in.sg'), self.file('remat.sg')
+        run(self.tool('sg-clean'), '-q', graph, '--in-place')
+        run(self.tool('sg-remat'), '-q', graph, '--policy', 'default', '-o', remat)
         plan = self.plan(remat)
         lines = [f'{"chunks":>6} {"published":>10} {"ours":>8} {"planned":>8} {"inputs":>8} {"optimizer":>10} '
                  f'{"ours/published":>15}   MiB']
@@ -101,22 +76,13 @@ class Table:
         return lines
 
 
-def size(n):
-    for unit in ('B', 'KiB', 'MiB', 'GiB'):
-        if n < 1024 or unit == 'GiB':
-            return f'{n:.4g} {unit}'
-        n /= 1024
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--bin', required=True)
     args = parser.parse_args()
-    if not os.path.isdir(TRACES):
-        print(f'SKIPPED: no captures: {TRACES} is absent')
-        return 0
+    need_traces()
     with tempfile.TemporaryDirectory() as folder:
-        table = Table(args.bin, folder)
+        table = AutochunkTable(args.bin, folder)
         title = f'{HEAD} behind sg-clean | sg-remat --policy default'
         print('\n'.join([*table.captures(), '', title, *table.published()]))
     for line in table.failed:

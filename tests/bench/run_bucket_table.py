@@ -12,17 +12,12 @@ than theirs. Nothing is timed: counts and simulated times. Fails when ours has m
 """
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-TRACES = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces'))
-COPIES = ('aten._to_copy.default', 'aten.clone.default', 'aten.cat.default', 'aten.copy_.default', 'aten.copy.default',
-          'aten.split_with_sizes_copy.default',
-          'aten.split_with_sizes_copy.out', 'bucketing._pre_bucket_all_gather.default',
-          'bucketing._pre_bucket_reduce_scatter.default', 'sg.pack')
+from tables import Table, copied_bytes, copy_count, need_traces, print_table, run, size
+
 KINDS = ('all_gather', 'reduce_scatter', 'all_reduce')
 ROWS = [('llama3-fsdp4', 'default', '06-selective_activation_remat', '07-joint_transformer_block_bucketing_reordering'),
         ('llama3-fsdp4', 'full', '06-selective_activation_remat', '07-joint_transformer_block_bucketing_reordering'),
@@ -34,41 +29,14 @@ ROWS = [('llama3-fsdp4', 'default', '06-selective_activation_remat', '07-joint_t
 FINALS = ['deep/llama3-deep', 'deep/dsv3-deep', 'shape/dsv3-16b-ep32']
 
 
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f'{" ".join(command)}\n{done.stderr}')
-    return done.stdout
-
-
-class Table:
-    def __init__(self, bin_dir, folder):
-        self.bin, self.folder = bin_dir, folder
-
-    def tool(self, name):
-        return os.path.join(self.bin, name)
-
-    def file(self, name):
-        return os.path.join(self.folder, name)
-
-    def bring(self, source, name):
-        run(self.tool('sg-import'), '-q', f'{TRACES}/{source}.json.gz', '--spmd', '-o', self.file(name))
-        return self.file(name)
-
+class BucketTable(Table):
     def measure(self, graph):
-        stat = json.loads(run(self.tool('sg-stat'), graph, '--json', '--by', 'op', '--rows', '1000'))
+        stat = self.stat_by_op(graph)
         moved = [c for c in stat['collectives'] if c['kind'] in KINDS]
-        ops = stat['by_op']
-        copied = sum(ops[op]['bytes'] for op in COPIES if op in ops)
-        if 'bucketing._pre_bucket_all_gather.default' in ops:
-            # the other ranks' parts, which it leaves alone
-            copied -= sum(c['wire_bytes'] for c in moved if c['kind'] == 'all_gather')
-        exposed = self.exposed(graph)
         return {'collectives': sum(c['count'] for c in moved), 'payload': sum(c['bytes'] for c in moved),
-                'nodes': stat['nodes'],
-                'copies': sum(ops[op]['nodes'] for op in COPIES if op in ops), 'copied': copied,
+                'copies': copy_count(stat), 'copied': copied_bytes(stat, moved),
                 'peak': stat['memory']['peak_bytes'],
-                'exposed': exposed}
+                'exposed': self.exposed(graph)}
 
     def exposed(self, graph):
         """As text; none where nothing bounds the sizes that only the data decides."""
@@ -80,25 +48,17 @@ class Table:
 
 
 
-def size(n):
-    for unit in ('B', 'KiB', 'MiB', 'GiB'):
-        if n < 1024 or unit == 'GiB':
-            return f'{n:.4g} {unit}'
-        n /= 1024
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument('--bin', required=True)
     parser.add_argument('--md', action='store_true', help='as the table of docs/results/bucketing.md')
     args = parser.parse_args()
-    if not os.path.isdir(TRACES):
-        raise SystemExit('SKIPPED: ../shared/traces is absent')
+    need_traces()
     head = ('graph', 'collectives: before', 'theirs', 'ours', 'sent: theirs', 'ours', 'copies: theirs', 'ours',
             'copied: theirs', 'ours', 'exposed: before', 'theirs', 'ours')
-    lines, worse = [head], []
+    lines, worse = [], []
     with tempfile.TemporaryDirectory() as folder:
-        table = Table(args.bin, folder)
+        table = BucketTable(args.bin, folder)
         for graph, policy, before, after in ROWS:
             source = table.bring(f'peer/{graph}/{policy}/{before}', 'before.sg')
             theirs = table.measure(table.bring(f'peer/{graph}/{policy}/{after}', 'theirs.sg'))
@@ -115,15 +75,7 @@ def main():
             run(table.tool('sg-bucket'), '-q', table.file('isolated.sg'), '-o', table.file('ours.sg'))
             lines.append(row(f'{graph} +', table.measure(table.file('remat.sg')), theirs,
                              table.measure(table.file('ours.sg')), worse))
-    if args.md:
-        print('| ' + ' | '.join(head) + ' |\n|' + '---|' * len(head))
-        for line in lines[1:]:
-            print('| ' + ' | '.join(line) + ' |')
-    else:
-        widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-        for line in lines:
-            print('  '.join(cell.ljust(width) if i == 0 else cell.rjust(width)
-                            for i, (cell, width) in enumerate(zip(line, widths))))
+    print_table(head, lines, args.md)
     for line in worse:
         print(f'WORSE THAN THEIRS: {line}')
     return 1 if worse else 0

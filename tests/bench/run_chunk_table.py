@@ -9,7 +9,6 @@ times   all MoE layers of the deep and the real-size step, and the numbers put f
         with its layers again and again, to 200,000 nodes, for how the time grows; with symbols for its sizes, so that they can be made numbers.
 """
 import argparse
-import json
 import os
 import re
 import statistics
@@ -17,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-TRACES = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces'))
+from tables import Table, need_traces, print_table, run
+
 MODULES = 'layers.*.moe'
 COUNTED = {'exchanges': ['_c10d_functional.all_to_all_single.default'],
            'gathers': ['_c10d_functional.all_gather_into_tensor.default'],
@@ -32,41 +31,17 @@ FINALS = [('deep/dsv3-deep/step-dynamic', 'deep/dsv3-deep/after-all-graphchunk')
 TIMED = [('deep/dsv3-deep', 'u0=128', 25.7, 17.4), ('shape/dsv3-16b-ep32', 'u0=16384', 97.7, 58.1)]
 
 
-def run(*command):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f'{" ".join(command)}\n{done.stderr}')
-    return done.stdout + done.stderr
-
-
-class Table:
+class ChunkTable(Table):
     def __init__(self, bin_dir, folder, markdown):
-        self.bin, self.folder, self.markdown, self.worse = bin_dir, folder, markdown, []
-
-    def tool(self, name):
-        return os.path.join(self.bin, name)
-
-    def file(self, name):
-        return os.path.join(self.folder, name)
-
-    def bring(self, source, name):
-        run(self.tool('sg-import'), '-q', f'{TRACES}/{source}.json.gz', '--spmd', '-o', self.file(name))
-        return self.file(name)
+        super().__init__(bin_dir, folder)
+        self.markdown, self.worse = markdown, []
 
     def counts(self, graph):
-        ops = json.loads(run(self.tool('sg-stat'), '-q', graph, '--json', '--by', 'op', '--rows', '1000'))['by_op']
+        ops = self.stat_by_op(graph)['by_op']
         return {what: sum(ops.get(op, {}).get('nodes', 0) for op in names) for what, names in COUNTED.items()}
 
     def print(self, head, rows):
-        if self.markdown:
-            print('| ' + ' | '.join(head) + ' |\n|' + '---|' * len(head))
-            for row in rows:
-                print('| ' + ' | '.join(row) + ' |')
-        else:
-            widths = [max(len(line[i]) for line in [head, *rows]) for i in range(len(head))]
-            for line in [head, *rows]:
-                print('  '.join(cell.ljust(w) if i == 0 else cell.rjust(w)
-                                for i, (cell, w) in enumerate(zip(line, widths))))
+        print_table(head, rows, self.markdown)
         print()
 
     def hold(self, graph, ours, theirs, whats):
@@ -125,7 +100,7 @@ class Table:
         self.print(('graph', 'what', 'the pass', 'all phases', 'processor', 'target', 'TorchTitan'), rows)
 
     def grow(self, runs):
-        text = run(self.tool('sg-print'), '-q', self.bring('deep/dsv3-deep/step-dynamic', 'step.sg'))
+        text = run(self.tool('sg-print'), '-q', self.bring('deep/dsv3-deep/step-dynamic', 'step.sg')).stdout
         rows = []
         for times in (1, 2, 4, 8, 14):
             graph, chunked = self.file('large.sg'), self.file('chunked.sg')
@@ -135,11 +110,12 @@ class Table:
             sizes = [word for k in range(times) for word in ('--bind', f'u{k}_0=128')]
             for what, tool, words in (('chunk', 'sg-chunk', [graph, '--modules', MODULES, '-o', chunked]),
                                       ('concretize', 'sg-concretize', [chunked, *sizes, '-o', self.file('numbers.sg')])):
-                nodes = json.loads(run(self.tool('sg-stat'), '-q', words[0], '--json'))['nodes']
+                nodes = self.stat(words[0])['nodes']
                 alone, everything, processor = self.seconds(runs, tool, *words)
                 rows.append((what, str(nodes), f'{alone:.3f} s', f'{everything:.3f} s', f'{processor:.3f} s',
                              f'{1e6 * alone / nodes:.1f} us'))
         self.print(('what', 'nodes', 'the pass', 'all phases', 'processor', 'a node'), rows)
+
 
 def repeated(text, times):
     """The step several times, one behind the other, with names, symbols, modules and inputs of their own."""
@@ -162,10 +138,9 @@ def main():
     parser.add_argument('--runs', type=int, default=5)
     parser.add_argument('--large', action='store_true')
     args = parser.parse_args()
-    if not os.path.isdir(TRACES):
-        raise SystemExit('SKIPPED: ../shared/traces is absent')
+    need_traces()
     with tempfile.TemporaryDirectory() as folder:
-        table = Table(args.bin, folder, args.md)
+        table = ChunkTable(args.bin, folder, args.md)
         table.compare()
         if args.runs:
             table.time(args.runs)

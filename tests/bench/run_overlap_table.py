@@ -27,7 +27,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, '..', 'passes')]
 import run_overlap  # noqa: E402  a machine on which messages take as long as some kernels
-from run_bucket_table import COPIES, TRACES, run, size  # noqa: E402
+from tables import Table, copied_bytes, copy_count, need_traces, print_table, run, size  # noqa: E402
 
 GRAPH, EAGER = 'peer/dsv3-ep4/graphchunk', 'peer/dsv3-ep4-eagerchunk2/eagerchunk'
 BUCKETS = 'joint_transformer_block_bucketing_reordering'
@@ -40,34 +40,22 @@ PIPELINES = [('dsv3-ep4 graphchunk +', f'{GRAPH}/00-traced', f'{GRAPH}/13-concre
 KEYS = ('collectives', 'sent', 'copies', 'copied', 'step')
 
 
-class Table:
+class OverlapTable(Table):
     def __init__(self, bin_dir, folder, machine):
-        self.bin, self.folder, self.machine = bin_dir, folder, machine
+        super().__init__(bin_dir, folder)
+        self.machine = machine
         if machine == 'slow-links':
             self.machine = self.file('slow-links.yaml')
             with open(self.machine, 'w') as out:
                 out.write(run_overlap.MACHINE)
 
-    def tool(self, name):
-        return os.path.join(self.bin, name)
-
-    def file(self, name):
-        return os.path.join(self.folder, name)
-
-    def bring(self, source, name):
-        run(self.tool('sg-import'), '-q', f'{TRACES}/{source}.json.gz', '--spmd', '-o', self.file(name))
-        return self.file(name)
-
     def measure(self, graph):
-        stat = json.loads(run(self.tool('sg-stat'), graph, '--json', '--by', 'op', '--rows', '1000'))
-        ops, moved = stat['by_op'], stat['collectives']
-        copied = sum(ops[op]['bytes'] for op in COPIES if op in ops)
-        if 'bucketing._pre_bucket_all_gather.default' in ops:       # the other ranks' parts, which it leaves alone
-            copied -= sum(c['wire_bytes'] for c in moved if c['kind'] == 'all_gather')
+        stat = self.stat_by_op(graph)
+        moved = stat['collectives']
         command = [self.tool('sg-sim'), graph, '--machine', self.machine, '--json']
         sim = subprocess.run(command, capture_output=True, text=True)
         return {'collectives': sum(c['count'] for c in moved), 'sent': sum(c['bytes'] for c in moved),
-                'copies': sum(ops[op]['nodes'] for op in COPIES if op in ops), 'copied': copied,
+                'copies': copy_count(stat), 'copied': copied_bytes(stat, moved),
                 'peak': stat['memory']['peak_bytes'],
                 'step': json.loads(sim.stdout)['makespan_us'] if sim.returncode == 0 else None}
 
@@ -241,25 +229,16 @@ def main():
     parser.add_argument('--md', action='store_true', help='as the table of docs/results/overlap.md')
     parser.add_argument('--time', action='store_true', help='how long overlap and bucket take as steps grow to 200,000 nodes, and nothing else')
     args = parser.parse_args()
-    if not os.path.isdir(TRACES):
-        raise SystemExit('SKIPPED: ../shared/traces is absent')
-    rows, worse = [('graph', 'collectives', 'sent', 'copies', 'copied', 'step', 'peak')], []
+    need_traces()
+    rows, worse = [], []
     with tempfile.TemporaryDirectory() as folder:
-        table = Table(os.path.abspath(args.bin), folder, args.machine)
+        table = OverlapTable(os.path.abspath(args.bin), folder, args.machine)
         if args.time:
             times(table)
             return 0
         steps(table, args.only, rows, worse)
         pipelines(table, args.only, rows, worse)
-    if args.md:
-        print('| ' + ' | '.join(rows[0]) + ' |\n|' + '---|' * len(rows[0]))
-        for row in rows[1:]:
-            print('| ' + ' | '.join(row) + ' |')
-    else:
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        for row in rows:
-            justified = [cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths))]
-            print('  '.join(justified))
+    print_table(('graph', 'collectives', 'sent', 'copies', 'copied', 'step', 'peak'), rows, args.md)
     for line in worse:
         print(f'WORSE THAN THEIRS: {line}')
     return 1 if worse else 0

@@ -30,7 +30,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.dirname(HERE), os.path.join(HERE, '..', 'numeric')]
 import harness  # noqa: E402
-from harness import Failure, TRACES, Tally, skip  # noqa: E402
+from harness import Failure, TRACES, Tally, Workbench, skip  # noqa: E402
 from run_pt2 import write_tensors  # noqa: E402
 GOLDEN = os.path.join(HERE, '..', 'golden', 'chunk')
 SINGLE = ['gpt2-tiny', 'gpt2-tiny-dynamic', 'llama-hf-sdpa', 'mixtral', 'bert', 'llama3-1rank', 'llama3-1rank-flex',
@@ -91,16 +91,10 @@ def furthest(ours, theirs):
     return worst
 
 
-class Checks:
+class Checks(Workbench):
     def __init__(self, bin_dir, only):
-        self.bin, self.only, self.tally = bin_dir, only, Tally()
-        self.folder = tempfile.mkdtemp()
-
-    def tool(self, name):
-        return os.path.join(self.bin, name)
-
-    def file(self, name):
-        return os.path.join(self.folder, name)
+        super().__init__(bin_dir, tempfile.mkdtemp())
+        self.only, self.tally = only, Tally()
 
     def check(self, name, fn):
         if self.only and self.only not in name:

@@ -23,7 +23,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
-from harness import Failure, TRACES, Tally, run, skip  # noqa: E402
+from harness import Failure, TRACES, Tally, Workbench, run, skip  # noqa: E402
 
 TRUTH = ['dsv3-ep4', 'dsv3-ep4-fp32']
 VALUES = [('multi/dsv3-ep4-fp32', 'layers.*.moe', [3, 4, 5]), ('multi/dsv3-ep4', 'layers.*.moe', [3, 4]),
@@ -68,16 +68,7 @@ def worst_ulps(ours, theirs):
     return worst
 
 
-class Case:
-    def __init__(self, bin_dir, folder):
-        self.bin, self.folder = bin_dir, folder
-
-    def tool(self, name):
-        return os.path.join(self.bin, name)
-
-    def file(self, name):
-        return os.path.join(self.folder, name)
-
+class Case(Workbench):
     def load(self, capture, name):
         """Imports a capture; returns graph, inputs and expected values."""
         root, target = f'{TRACES}/{capture}', self.file(name)

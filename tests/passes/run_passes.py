@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.dirname(HERE), os.path.join(HERE, '..', 'numeric')]
 import run_numbers  # noqa: E402  the list of captures
-from harness import Failure, Tally, run, skip  # noqa: E402
+from harness import Failure, Tally, Workbench, run, skip  # noqa: E402
 
 # Captures are small: what is moved is small too.
 OFFLOAD = ('offload', '--all', '--least', '64')
@@ -59,18 +59,12 @@ def digest(path):
         return hashlib.sha256(file.read()).hexdigest()
 
 
-class Case:
+class Case(Workbench):
     """One graph and what came of it; what was found is kept by the bytes that it was found of."""
 
     def __init__(self, bin_dir, folder):
-        self.bin, self.folder = bin_dir, folder
+        super().__init__(bin_dir, folder)
         self.files, self.applied, self.facts = {}, {}, {}
-
-    def tool(self, name):
-        return os.path.join(self.bin, name)
-
-    def file(self, name):
-        return os.path.join(self.folder, name)
 
     def kept(self, path):
         """`path` moved to where the file of its bytes is, and these."""
