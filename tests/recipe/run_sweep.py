@@ -16,17 +16,7 @@ import sys
 import time
 import xml.etree.ElementTree as ElementTree
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, os.path.dirname(HERE))
-from harness import Cases  # noqa: E402
-
-CAPTURE = os.path.join(ROOT, "examples", "04_run_a_moe_step", "capture", "rank{r}", "step.json.gz")
-CASES = Cases()
-case = CASES.add
-BIN = None
-KILLS = 8
-UPDATE = False
+from support import CAPTURE, CASES, ROOT, Done, case, expect, given, sg, write
 
 RECIPE = f"""recipe: moe
 parameters: {{policy: default, chunks: 2}}
@@ -40,24 +30,21 @@ BUDGET = RECIPE.split("  - chunk")[0].replace("policy: default, chunks: 2", "pol
 
 
 def environment():
-    return dict(os.environ, PATH=BIN + os.pathsep + os.environ["PATH"], STEPGRAPH_CACHE=os.path.abspath("cache"))
+    return dict(os.environ, PATH=given.bin + os.pathsep + os.environ["PATH"], STEPGRAPH_CACHE=os.path.abspath("cache"))
 
 
 def run(*words, code=0, error=None, **more):
-    done = subprocess.run(words, capture_output=True, text=True, env=environment(), timeout=120, **more)
-    said = f"{words}: exit {done.returncode}, not {code}\n{done.stdout[-1500:]}{done.stderr[-1500:]}"
-    assert done.returncode == code, said
-    assert error is None or re.search(error, done.stderr, re.M), f"no /{error}/ in {done.stderr[-1500:]}"
-    return done.stdout
+    return expect(sg(*words, **more), code, error).out
+
+
+def shell(command, **more):
+    """What it prints, with the tools on the PATH."""
+    done = subprocess.run(["bash", "-c", command], capture_output=True, env=environment(), timeout=120, **more)
+    return expect(Done(done), 0).out
 
 
 def sweep(*words, **more):
     return json.loads(run("sg-sweep", *words, "--json", "-q", **more))
-
-
-def write(path, text):
-    with open(path, "w") as f:
-        f.write(text)
 
 
 def lines_of(path):
@@ -98,7 +85,7 @@ def a_grid_is_what_the_tools_say():
         assert stat["memory"]["peak_bytes"] == point["peak_bytes"], point
     # The fastest is a command that runs.
     text = run("sg-sweep", "r.yaml", "--over", "policy=default,full", "--over", "chunk.chunks=2..4", "-q")
-    run("sh", "-c", re.search(r"(?m)^fastest: (.*)$", text)[1])
+    shell(re.search(r"(?m)^fastest: (.*)$", text)[1])
     assert "6 known before" in text
     # A machine of the recipe; another one makes other points.
     write("m.yaml", RECIPE + "machine: h200-8\n")
@@ -238,9 +225,9 @@ def killed_sweeps_go_on():
     seconds = time.time() - begin
     rng = random.Random(11)
     shutil.rmtree("cache")
-    for i in range(KILLS):
-        process = subprocess.Popen(["sg-sweep", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                   env=environment())
+    command = [os.path.join(given.bin, "sg-sweep"), *words]
+    for i in range(given.kills):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
         time.sleep(rng.uniform(0, seconds / 2))
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -260,7 +247,7 @@ def killed_sweeps_go_on():
     assert os.path.getsize("r.yaml.sweep.jsonl") == size
     # Two at once.
     os.remove("r.yaml.sweep.jsonl")
-    both = [subprocess.Popen(["sg-sweep", *words], stdout=subprocess.PIPE, env=environment()) for _ in range(2)]
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, env=environment()) for _ in range(2)]
     assert [json.loads(p.communicate(timeout=120)[0])["points"] for p in both] == [whole, whole]
     # The recipe's input changed: nothing stands for it.
     write("r.yaml", RECIPE.replace("  - clean\n", "  - clean: {drop-asserts: true}\n"))
@@ -310,28 +297,26 @@ def the_page_is_what_it_says():
     ran = 0
     for block in re.findall(r"(?ms)^```console\n(.*?)^```$", page):
         for command, printed in re.findall(r"(?m)^\$ (.*)\n((?:(?!\$ ).*\n)*)", block):
-            out = run("bash", "-c", command, cwd="examples/recipes")
-            if UPDATE:
+            out = shell(command, cwd="examples/recipes")
+            if given.update:
                 page = page.replace(f"$ {command}\n{printed}", f"$ {command}\n{out}")
             else:
                 assert out == printed, f"$ {command}\nprints\n{out}docs/sweep.md says\n{printed}"
             ran += 1
     assert ran >= 4
-    if UPDATE:
+    if given.update:
         with open(path, "w") as f:
             f.write(page)
 
 
 def main():
-    global BIN, KILLS, UPDATE
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", required=True)
-    parser.add_argument("--kills", type=int, default=KILLS)
+    parser.add_argument("--kills", type=int, default=8)
     parser.add_argument("--update", action="store_true")
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
-    BIN, KILLS, UPDATE = os.path.abspath(args.bin), args.kills, args.update
-    os.environ["PATH"] = BIN + os.pathsep + os.environ["PATH"]
+    given.bin, given.kills, given.update = os.path.abspath(args.bin), args.kills, args.update
     return CASES.run(args.names)
 
 

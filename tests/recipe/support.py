@@ -1,4 +1,4 @@
-"""What the cases of run_recipes.py share: sg(), what is expected of it, a small graph and a recipe over a real step."""
+"""What the cases of run_recipes.py and run_sweep.py share: sg() and what is expected of it, a small graph, a recipe."""
 import json
 import os
 import re
