@@ -11,7 +11,7 @@
 #include "libgraph/op.h"
 #include "libgraph/plan/plan.h"
 #include "libgraph/sim/simulate.h"
-#include "libgraph/text_file.h"
+#include "libgraph/whole_file.h"
 #include "libpasses/agreement.h"
 #include "libpasses/bucket_parts.h"
 #include "libpasses/planned_peak.h"
@@ -228,7 +228,7 @@ Result<std::string> read_modules(const std::string& name) {
   constexpr std::string_view kHint = "a line of it names the modules of one bucket";
   if (name.empty()) return Error{ErrorKind::usage, "--plan per-module: names no file", {}, std::string(kHint)};
   constexpr size_t kMostBytes = 16 << 20;
-  Result<std::string> text = read_text_file(name, kMostBytes);
+  Result<std::string> text = read_whole_file(name, kMostBytes);
   if (!text.ok())
     return Error{
         ErrorKind::unreadable, "--plan per-module: " + name + ": " + text.error().message, {}, std::string(kHint)};

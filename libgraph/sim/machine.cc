@@ -6,7 +6,7 @@
 
 #include "libgraph/nearest.h"
 #include "libgraph/sim/machine_texts.h"
-#include "libgraph/text_file.h"
+#include "libgraph/whole_file.h"
 
 namespace sg {
 namespace {
@@ -165,7 +165,7 @@ Result<Machine> find_machine(const std::string& name, size_t above) {
                  hint.empty() ? "known are " + known + "; a file ends in .yaml" : hint};
   }
   constexpr size_t kMostBytes = 1 << 20;
-  SG_ASSIGN(const std::string text, read_text_file(name, kMostBytes));
+  SG_ASSIGN(const std::string text, read_whole_file(name, kMostBytes));
   return parse_machine(text, name, above);
 }
 

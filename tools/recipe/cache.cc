@@ -37,7 +37,7 @@ std::string Cache::path(const std::string& key, std::string_view ending) const {
 
 std::optional<std::string> Cache::read(const std::string& path) {
   if (folder_.empty()) return std::nullopt;
-  Result<std::string> bytes = read_file(path);
+  Result<std::string> bytes = read_regular_file(path);
   if (!bytes.ok()) return std::nullopt;
   std::error_code ignored;  // the time of use only orders what is removed first
   fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);

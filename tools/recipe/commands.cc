@@ -180,7 +180,7 @@ struct Locked {
 };
 
 Result<std::map<std::string, Locked>> read_lock(const std::string& file) {
-  Result<std::string> text = read_file(file);
+  Result<std::string> text = read_regular_file(file);
   if (!text.ok())
     return Error{ErrorKind::unreadable, "there is no lock", {file, 0, 0, {}, {}}, "`sg-recipe lock` writes it"};
   std::istringstream in(*text);

@@ -248,7 +248,7 @@ Result<std::string> Executor::read_input(const Step& step, StepResult* out) {
     return Error{ErrorKind::cannot_apply, "the import of " + step.source + " has weights beside the graph", step.where,
                  "import it once with sg-import, and name the graph as the input"};
   if (size_t warned = done.errors.find("warning: "); warned != std::string::npos) out->said = done.errors;
-  return read_file(file);
+  return read_regular_file(file);
 }
 
 Result<std::string> Executor::pass_here(const Step& step, const StepResult& input, StepResult* out) {

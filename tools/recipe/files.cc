@@ -4,32 +4,23 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <memory>
+
+#include "libgraph/whole_file.h"
 
 namespace sg::recipe {
 
-Result<std::string> read_file(const std::string& path) {
-  auto failed = [&] {
-    return Error{ErrorKind::unreadable, std::string("cannot read: ") + std::strerror(errno), {path, 0, 0, {}, {}}, {}};
-  };
+Result<std::string> read_regular_file(const std::string& path) {
   struct stat info;
-  if (::stat(path.c_str(), &info) != 0) return failed();
-  if (!S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))  // which would be waited for, or has no end
+  const bool exists = ::stat(path.c_str(), &info) == 0;
+  if (exists && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))  // which would be waited for, or has no end
     return Error{ErrorKind::unreadable,
                  "not a regular file",
                  {path, 0, 0, {}, {}},
                  "recipes read their files more than once: write it to a file"};
-  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rb"), std::fclose);
-  if (!file) return failed();
-  std::string bytes;
-  char part[65536];
-  for (size_t n; (n = std::fread(part, 1, sizeof part, file.get())) > 0;) bytes.append(part, n);
-  if (std::ferror(file.get()) != 0) return failed();
-  return bytes;
+  return read_whole_file(path, SIZE_MAX);
 }
 
 std::vector<std::string> matching_files(const std::string& pattern) {

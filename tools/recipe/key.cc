@@ -77,7 +77,7 @@ std::map<std::string, std::string> parts_of(const std::string& text) {
 Status add_digest(const std::string& path, int depth, Sha256* all) {
   constexpr int kMostFolders = 8;
   if (!cli::is_folder(path)) {
-    SG_ASSIGN(std::string bytes, read_file(path));
+    SG_ASSIGN(std::string bytes, read_regular_file(path));
     all->update(sha256_tag(bytes));
     return ok_status();
   }
@@ -105,7 +105,7 @@ Result<std::string> version_of(const std::string& program) {
   std::lock_guard lock(mutex);
   auto at = known.find(program);
   if (at != known.end()) return at->second;
-  SG_ASSIGN(std::string bytes, read_file(program));
+  SG_ASSIGN(std::string bytes, read_regular_file(program));
   return known[program] = std::string(cli::kVersion) + " " + hex(sha256(bytes)).substr(0, 16);
 }
 

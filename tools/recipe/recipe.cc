@@ -5,7 +5,7 @@
 #include <map>
 
 #include "libgraph/nearest.h"
-#include "libgraph/text_file.h"
+#include "libgraph/whole_file.h"
 #include "tools/recipe/yaml_reader.h"
 
 namespace sg::recipe {
@@ -69,7 +69,7 @@ class RecipeReader {
   // Standard input is only read as the recipe itself: what is included is a file.
   Result<std::string> text_of(const std::string& file) const {
     const bool is_stdin = file == kStdin && open_.size() == 1;
-    Result<std::string> text = read_text_file(is_stdin ? "/dev/stdin" : file, kMaxTextBytes);
+    Result<std::string> text = read_whole_file(is_stdin ? "/dev/stdin" : file, kMaxTextBytes);
     if (!text.ok()) text.error().message = "cannot read the recipe " + file + ": " + text.error().message;
     return text;
   }

@@ -88,7 +88,7 @@ Result<std::map<std::string, Point>> read_points(const std::string& file) {
   std::map<std::string, Point> out;
   struct stat is {};
   if (::stat(file.c_str(), &is) != 0 || !S_ISREG(is.st_mode)) return out;  // new, or a device
-  SG_ASSIGN(std::string text, recipe::read_file(file));
+  SG_ASSIGN(std::string text, recipe::read_regular_file(file));
   simdjson::dom::parser parser;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);

@@ -1,5 +1,5 @@
-// Files that people write: whole, or a reason; and never more of one than it may have.
-#include "libgraph/text_file.h"
+// Files that are read at once: whole, or a reason; and never more of one than it may have.
+#include "libgraph/whole_file.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -8,19 +8,19 @@
 
 using namespace sg;
 
-TEST_CASE("a text file is read whole or not at all") {
+TEST_CASE("a file is read whole or not at all") {
   test::TempFolder folder;
   const std::string path = folder.path() + "/text";
   const std::string text = std::string(100'000, 'a') + std::string("\0b", 2);
   std::ofstream(path, std::ios::binary) << text;
-  CHECK(read_text_file(path, text.size()).value() == text);
-  CHECK(read_text_file("/dev/null", 0).value().empty());
+  CHECK(read_whole_file(path, text.size()).value() == text);
+  CHECK(read_whole_file("/dev/null", 0).value().empty());
   for (const auto& [name, most, message] :
        {std::tuple(path, text.size() - 1, "has more than 0 MiB"),
         std::tuple(std::string("/dev/zero"), size_t{3} << 20, "has more than 3 MiB"),
         std::tuple(folder.path(), size_t{9}, "cannot read: Is a directory"),
         std::tuple(path + ".none", size_t{9}, "cannot read: No such file or directory")}) {
-    Result<std::string> read = read_text_file(name, most);
+    Result<std::string> read = read_whole_file(name, most);
     REQUIRE(!read.ok());
     CHECK(read.error().message == message);
     CHECK(read.error().where.file == name);

@@ -1,4 +1,4 @@
-#include "libgraph/text_file.h"
+#include "libgraph/whole_file.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -7,7 +7,7 @@
 
 namespace sg {
 
-Result<std::string> read_text_file(const std::string& path, size_t most_bytes) {
+Result<std::string> read_whole_file(const std::string& path, size_t most_bytes) {
   auto failed = [&](const std::string& message) {
     return Error{ErrorKind::unreadable, message, {path, 0, 0, {}, {}}, {}};
   };
