@@ -28,8 +28,8 @@ struct CollectiveChain {
   CollectiveRole role = CollectiveRole::none;
   NodeId launch;
   NodeId wait;  // the one user of the launch, when it is a wait; none otherwise
-  std::vector<NodeId>
-      before;  // unshard: all that its input is made by. reduce: casts, views and scales that serve it alone
+  // Unshard: all that its input is made by; reduce: casts, views and scales that serve it alone.
+  std::vector<NodeId> before;
   std::vector<NodeId> after;  // behind the wait. unshard: views and casts up to the first other op. reduce: all of it
   std::vector<uint32_t> parameters;  // graph inputs that it gathers, or whose gradients it reduces; ascending
   NodeId consumer;                   // reduce: the first node that takes it without passing it on; none otherwise

@@ -20,8 +20,8 @@ SizeValues assumed_sizes(const Program& program);
 
 struct Amplifiers {
   std::vector<Amplifier> found;  // of the forward, the largest result first
-  std::vector<Amplifier>
-      layers;  // as large, but another layer contracts what comes of them, before the loss: not meant
+  // As large, but another layer contracts what comes of them, before the loss: not meant.
+  std::vector<Amplifier> layers;
 };
 
 Amplifiers find_amplifiers(const Program& program, const AutoChunkOptions& options);

@@ -76,8 +76,8 @@ struct PassInfo {
   std::span<const PassOption> options;
   std::string_view examples[2][2];  // command, what
   Result<Change> (*run)(Job* job, const PassOptions& options, PassContext& context) = nullptr;
-  Status (*check)(const PassOptions& options) =
-      nullptr;  // what `run` says of them first; null = any that the table has
+  // What `run` says of the options first; null = any that the table has will do.
+  Status (*check)(const PassOptions& options) = nullptr;
 };
 
 // What is wrong with the options whatever the job is: usage, or a file of theirs that cannot be read. REQUIRES: they

@@ -11,8 +11,8 @@ namespace sg::cli {
 namespace {
 
 constexpr size_t kExcerptColumns = 100;  // of a source line; longer ones are cut around the caret
-constexpr size_t kLineBytes =
-    1000;  // of a message's line; longer ones, of a name or a list without end, lose their middle
+// Of a message's line; longer ones, of a name or a list without end, lose their middle.
+constexpr size_t kLineBytes = 1000;
 
 // A message that cannot be written has nowhere else to go: failures are ignored.
 void write_stderr(std::string_view text) {

@@ -55,8 +55,8 @@ class CompositeExpander {
   Program* program_;
   TypeInferrer inferrer_;
   std::unique_ptr<SeedStreams> seeds_;
-  std::unordered_map<Graph*, std::unordered_map<uint32_t, NodeId>>
-      replaced_;  // by the composite's id; never walked in order
+  // By the composite's id; never walked in order.
+  std::unordered_map<Graph*, std::unordered_map<uint32_t, NodeId>> replaced_;
 };
 
 // Takes apart all that can be, in order, and infers missing types on the way. Where there is no composite nothing is

@@ -151,8 +151,8 @@ class Splits {
   // --- copies ---
 
   void pair_up() {
-    std::map<std::pair<uint32_t, uint32_t>, std::map<uint32_t, std::vector<uint32_t>>>
-        by_class;  // region, class: chunk: nodes
+    // By region and class, then by chunk: nodes.
+    std::map<std::pair<uint32_t, uint32_t>, std::map<uint32_t, std::vector<uint32_t>>> by_class;
     for (uint32_t y = 0; y < state_.count(1); ++y)
       if (chunk_[y] != MatchSide::kNone) by_class[{find(y), class_[y]}][chunk_[y]].push_back(y);
     for (auto& [key, chunks] : by_class) {

@@ -20,8 +20,8 @@ void add_neighbours(const MatchSide& a, uint32_t x, std::vector<uint32_t>* work)
 }  // namespace
 
 std::vector<uint32_t> longest_run(const std::vector<uint32_t>& partner_of_a) {
-  std::vector<uint32_t> tails, previous(partner_of_a.size(), MatchSide::kNone),
-      run;  // tails: by length - 1, positions of A
+  std::vector<uint32_t> tails;  // by length - 1: positions of A
+  std::vector<uint32_t> previous(partner_of_a.size(), MatchSide::kNone), run;
   for (uint32_t x = 0; x < partner_of_a.size(); ++x) {
     uint32_t y = partner_of_a[x];
     if (y == MatchSide::kNone) continue;

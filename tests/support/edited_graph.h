@@ -50,8 +50,8 @@ bool plant(GraphSketch* sketch, Planted kind, Rng& rng);
 
 // What differs, by the identities: (aspect, identity) pairs by kind; "moved" only counts.
 struct TrueEdits {
-  std::map<std::string, std::vector<uint32_t>>
-      by_kind;  // sorted; kinds: added removed name op attribute operand meta loc
+  // Sorted; kinds: added removed name op attribute operand meta loc.
+  std::map<std::string, std::vector<uint32_t>> by_kind;
   size_t moved = 0;
 };
 TrueEdits true_edits(const GraphSketch& before, const GraphSketch& after);

@@ -38,8 +38,8 @@ struct FlashArgs {
   int32_t depth = 0;
   float scale = 1;  // above 0
   bool causal = false;
-  bool has_runs =
-      false;  // depth is a multiple of 8, and 8 numbers of a row lie in 16 bytes, of all that tiles are made of
+  // Depth is a multiple of 8, and 8 numbers of a row lie in 16 bytes, of all that tiles are made of.
+  bool has_runs = false;
   bool out_has_runs = false;  // likewise
 };
 
