@@ -63,6 +63,10 @@ class Symbols(CaptureCase):
         batch = {0: "batch"}
         for dynamic, words in (
             ({"z": batch}, "no input tensor is called 'z'; there are x, y"),
+            ([batch, batch], "says nothing by input; give .*; there are x, y"),
+            ("batch", "'batch' says nothing by input"),
+            ({"x": "batch"}, "x is 'batch'; give {axis: ...}"),
+            ({"x": True}, "x is True; give {axis: ...}"),
             ({"x": {3: "n"}}, "none is 3"),
             ({"x": {0: 5}}, "x\\[0\\] is 5"),
             ({"x": batch, "y": {1: "batch"}}, "'batch' is 3 in x\\[0\\] and 8"),

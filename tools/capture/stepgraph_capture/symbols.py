@@ -119,9 +119,14 @@ def wishes(dynamic: Dynamic, tensors: Mapping[str, Tensor]) -> Dict[str, Dict[in
             for name, tensor in tensors.items()
         }
     found: Dict[str, Dict[int, DimensionWish]] = {}
+    names = ", ".join(tensors) or "none"
+    if not isinstance(dynamic, Mapping):
+        raise CaptureError(f"dynamic: {dynamic!r} says nothing by input; give {{name: {{axis: ...}}}}; there are {names}")
     for name, per_axis in dynamic.items():
         if name not in tensors:
-            raise CaptureError(f"dynamic: no input tensor is called {name!r}; there are {', '.join(tensors) or 'none'}")
+            raise CaptureError(f"dynamic: no input tensor is called {name!r}; there are {names}")
+        if per_axis and (isinstance(per_axis, str) or not isinstance(per_axis, (Mapping, Sequence))):
+            raise CaptureError(f"dynamic: {name} is {per_axis!r}; give {{axis: ...}}, or a list with an entry an axis")
         pairs = per_axis.items() if isinstance(per_axis, Mapping) else enumerate(per_axis or ())
         for axis, value in pairs:
             _check_axis(name, axis, tensors[name])
