@@ -91,6 +91,8 @@ InitRule integer_rule(InputKind kind, DType dtype, bool is_single, const InputUs
   if (use.below && *use.below > 0) return {Kind::index, 1, std::min(most, *use.below), use.because};
   if (use.compared) return {Kind::index, 1, std::min(most, *use.compared), std::string(kCompared)};
   if (kind == InputKind::buffer && (is_single || use.kind == UseKind::written)) return {Kind::zeros, 1, 0, "a counter"};
+  if (use.is_truth) return {Kind::every_other, 1, 0, "a mask, of which it is asked whether it is 0"};
+  if (use.kind == UseKind::scaled) return {Kind::every_other, 1, 0, "a mask, which scales"};
   return {Kind::ask, 1, 0, {}};
 }
 
@@ -122,7 +124,7 @@ InitRule rule_for(const Program& program, const Input& input, const InputUse& us
 // Two ranks' rules for one input: what both allow; of numbers that are only compared, what one of them compares with.
 void merge(const InitRule& other, InitRule* rule) {
   if (rule->kind != Kind::index || other.kind != Kind::index) {
-    if (rule->kind == Kind::ask) *rule = other;
+    if (rule->kind == Kind::ask || other.kind == Kind::index) *rule = other;
     return;
   }
   const bool compared = rule->because == other.because && rule->because == kCompared;

@@ -9,7 +9,8 @@
 //          buffers       zeros; ones where a norm takes the root or something is divided by it; uniform in [0, 1) where
 //                        it scales; complex ones lie on the unit circle (rotary tables)
 //          user inputs   floats normal, single numbers and divisors 1; integers uniform in what their consumers index
-//          masks         every other element is true: a row of two or more has both, whatever a mask's true means
+//          masks         every other element is true: a row of two or more has both, whatever a mask's true means;
+//                        of integers those that nothing bounds and that are cast to bool, held against 0 or 1, or scale
 //          tangents      ones; optimizer state zeros
 //        Integers that nothing bounds, and constants (inputs.h finds those) are not made up: they are asked for by name (inputs.h).
 // Ranks  of several programs that have an input of one name give it one rule: what all of them allow.

@@ -107,6 +107,7 @@ class UseFinder {
       append(node.args[i], *state, &carried);
     }
     note_compared(name, node, *state);
+    note_truth(graph, name, node, carries, *state);
     if (carries) carry(graph, n, op, carried, state);
     else shift(graph, name, node, state);
   }
@@ -359,6 +360,20 @@ class UseFinder {
       compared_[piece.input] = std::max(compared_[piece.input], below);
       if (is_upper) is_ranged_[piece.input] = true;
     }
+  }
+
+  // Integers of which the result of a node says no more than whether they are true.
+  void note_truth(const Graph& graph, std::string_view name, const Node& node, bool carries, const State& state) {
+    if (node.result_count != 1 || node.args.empty() || !node.args[0].is(ArgKind::value)) return;
+    if (graph.type(node.result(0)).dtype != DType::boolean ||
+        graph.type(node.args[0].as_value()).dtype == DType::boolean)
+      return;
+    const bool is_held = (name == "aten.eq" || name == "aten.ne") && node.args.size() == 2 &&
+                         node.args[1].is(ArgKind::integer) && (node.args[1].as_int() & ~int64_t{1}) == 0;
+    if (!carries && !is_held && name != "aten.logical_not") return;
+    const Pieces& pieces = state.of(node.args[0].as_value());
+    if (!pieces) return;
+    for (const Piece& piece : *pieces) uses_[piece.input].is_truth |= piece.shift == 0;
   }
 
   // A range is checked from both sides (a rank's part of a vocabulary); `x > 0` alone may be all there is to a mask.

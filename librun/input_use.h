@@ -38,6 +38,8 @@ struct InputUse {
   // Integers that nothing indexes with are still compared with constants (a rank's part of a vocabulary): [0,
   // compared).
   std::optional<int64_t> compared;
+  // Integers: cast to bool, or held against 0 or 1: a mask, as far as the graph says.
+  bool is_truth = false;
 };
 
 // By input of the program's graph. `sizes` gives numbers for symbolic sizes; what has none bounds nothing.

@@ -123,7 +123,10 @@ constexpr ParamUse kUses[] = {
     {"aten.cross_entropy_loss", "target", ParamRole::classes},
     {"sg.cross_entropy", "target", ParamRole::classes},
     {"sg.cross_entropy_backward", "target", ParamRole::classes},
+    {"aten.multi_margin_loss", "target", ParamRole::classes},
     {"aten.multi_margin_loss_backward", "target", ParamRole::classes},
+    {"aten.multilabel_margin_loss_forward", "target", ParamRole::classes},
+    {"aten.multilabel_margin_loss_backward", "target", ParamRole::classes},
 };
 
 struct Carrier {

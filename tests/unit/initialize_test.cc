@@ -223,6 +223,47 @@ graph rank *
   }
 }
 
+TEST_CASE("integers that are asked whether they are 0, or scale, are a mask, unless something bounds them") {
+  Job job = job_with(R"(
+  param %table : f32[7, 4] "table"
+  input %weights : f32[2, 3] "weights"
+  input %cast : i64[2, 3] "cast"
+  input %held : i64[2, 3] "held"
+  input %tokens : i64[2, 3] "tokens"
+  input %scale : i64[2, 3] "scale"
+  input %sets : i64[2, 3] "sets"
+  input %other : i64[2, 3] "other"
+  buffer %seen : i64[] "seen"
+
+  forward -
+    %v = aten.view(%cast, [6])
+    %a = aten._to_copy(%v, dtype=bool)
+    %b = aten.eq.Scalar(%held, 0)
+    %c = aten.ne.Scalar(%tokens, 1)
+    %d = aten.embedding(%table, %tokens)
+    %e = aten.eq.Scalar(%other, 2)
+    %f = aten._to_copy(%seen, dtype=bool)
+    %g = aten._to_copy(%scale, dtype=f32)
+    %h = aten.mul.Tensor(%weights, %g)
+    %i, %is_target = aten.multilabel_margin_loss_forward(%weights, %sets, 1)
+  output %h
+  output %i
+  output %a
+  output %b
+  output %c
+  output %d
+  output %e
+  output %f
+)");
+  CHECK(rule_of(job, "cast").kind == Kind::every_other);
+  CHECK(rule_of(job, "held").kind == Kind::every_other);
+  CHECK(rule_of(job, "scale").kind == Kind::every_other);
+  CHECK(rule_of(job, "tokens").below == 7);
+  CHECK(rule_of(job, "sets").below == 3);
+  CHECK(rule_of(job, "other").kind == Kind::ask);
+  CHECK(rule_of(job, "seen").kind == Kind::zeros);
+}
+
 TEST_CASE("a rank's part of a vocabulary is no bound on the tokens") {
   const std::string part_0 = R"(graph rank 0
   param %w : f32[4, 2] "w"
