@@ -283,6 +283,8 @@ class SafetensorsReader {
 
 namespace {
 
+constexpr std::string_view kMapped = "tensors are mapped, not read: write them to a file";
+
 Error no_access(const std::string& path, const char* what, int error) {
   bool absent = error == ENOENT || error == EACCES || error == ENOTDIR;
   return {
@@ -307,12 +309,12 @@ Result<TensorFile> TensorFile::parse(std::string_view bytes, std::string name) {
 
 Result<TensorFile> TensorFile::open(const std::string& path, Access access) {
   Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (file.fd < 0 && path == "-")
+    return Error{ErrorKind::unreadable, "standard input holds no tensors here", {}, std::string(kMapped)};
   if (file.fd < 0) return no_access(path, "cannot read", errno);
   struct stat info;
   if (::fstat(file.fd, &info) != 0) return no_access(path, "cannot read", errno);
-  if (!S_ISREG(info.st_mode))
-    return Error{
-        ErrorKind::unreadable, "not a regular file", {path}, "tensors are mapped, not read: write them to a file"};
+  if (!S_ISREG(info.st_mode)) return Error{ErrorKind::unreadable, "not a regular file", {path}, std::string(kMapped)};
   TensorFile out;
   out.name_ = path;
   std::string_view bytes;

@@ -83,8 +83,10 @@ Result<ChunkOptions> read_modules(const PassOptions& options) {
   ChunkOptions out;
   out.modules = options.text("modules");
   if (!options.has("modules"))
-    return Error{
-        ErrorKind::usage, "--modules is missing: which modules to run in chunks", {}, "--modules 'layers.*.moe'"};
+    return Error{ErrorKind::usage,
+                 "--modules is missing: which modules to run in chunks",
+                 {},
+                 "--modules 'layers.*.moe'; or --auto for the loss head"};
   SG_ASSIGN(out.chunks, options.whole("chunks", 2, 2));
   SG_ASSIGN(out.least_rows, options.whole("min-rows", 1, 1));
   const std::string along = options.text("along", "batch");

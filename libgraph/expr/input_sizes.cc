@@ -1,6 +1,7 @@
 #include "libgraph/expr/input_sizes.h"
 
 #include <charconv>
+#include <set>
 
 #include "libgraph/expr/guard_text.h"
 #include "libgraph/nearest.h"
@@ -49,6 +50,18 @@ void offer_names(const Program& program, const SizeBinding& binding, Nearest* ne
     }
 }
 
+// What may be bound instead of a symbol that there is not.
+std::string symbols_hint(const Job& job) {
+  std::set<std::string> names;
+  for (const auto& program : job.programs)
+    for (const Symbol& symbol : program->symbols)
+      if (symbol.kind == SymbolKind::input) names.insert(job.pool->strings.str(symbol.name));
+  if (names.empty()) return "all its sizes are numbers: capture it with dynamic=";
+  std::string out = "its symbols are";
+  for (const std::string& name : names) out += (name == *names.begin() ? " " : ", ") + name;
+  return out;
+}
+
 Error does_not_fit(std::string message) {
   return {
       ErrorKind::cannot_apply, std::move(message), {}, "the graph was captured for other sizes: capture it for these"};
@@ -95,7 +108,7 @@ Status check_bindings(const Job& job, std::span<const SizeBinding> bindings) {
       return misbound(
           binding,
           std::string("the graph has no ") + (binding.dimension ? "input" : "symbol") + " `" + binding.name + "`",
-          nearest.hint());
+          nearest.hint().empty() && !binding.dimension ? symbols_hint(job) : nearest.hint());
   }
   return ok_status();
 }

@@ -98,3 +98,10 @@ def color_follows_terminal_and_environment():
     assert b"\x1b" in run(["sg-print", "missing", "--color=always"]).err
     _, out = run_on_terminal(["sg-print", "missing"], stderr=subprocess.DEVNULL)
     assert "\x1b" not in out
+
+
+@case
+def tensors_do_not_come_from_standard_input():
+    write("a.sg", small_binary())
+    done = expect(run(["sg-run", "a.sg", "--inputs", "-"]), 3, "standard input holds no tensors")
+    assert "write them to a file" in done.message
