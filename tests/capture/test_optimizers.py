@@ -88,6 +88,38 @@ class WholeSteps(CaptureCase):
         theirs = [step(**self.inputs).item() for _ in range(STEPS)]
         torch.testing.assert_close(said["ranks"][0]["losses"], theirs, rtol=1e-5, atol=0)
 
+    def test_a_closure_is_forward_and_backward(self):
+        optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2)
+        asked = []
+
+        def train(x, y):
+            def closure():
+                asked.append(torch.compiler.is_compiling())
+                optimizer.zero_grad()
+                loss = F.cross_entropy(self.model(x), y)
+                loss.backward()
+                return loss
+
+            return optimizer.step(closure)
+
+        document = self.whole(optimizer, train)
+        phases = {}
+        for node in document["nodes"]:
+            phases.setdefault(node["op"], set()).add(node["phase"])
+        self.assertEqual(phases["aten.addmm.default"], {"forward"})
+        self.assertEqual(phases["aten.native_layer_norm_backward.default"], {"backward"})
+        self.assertEqual(phases["aten.addcdiv_.default"], {"optimizer"})
+        self.assertEqual(len([output for output in document["outputs"] if output["kind"] == "gradient"]), 6)
+        self.assertFalse(any(asked))
+        self.check_steps(train)
+
+    def test_a_step_without_backward_is_refused(self):
+        def train(x, y):
+            return F.cross_entropy(self.model(x), y)
+
+        with self.assertRaisesRegex(CaptureError, "the train_step calls no backward"):
+            self.captured(self.model, None, self.inputs, train_step=train)
+
     def test_kinds(self):
         for name, settings in KINDS.items():
             with self.subTest(name):

@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping
 
 from torch import Tensor
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils._pytree import tree_map
 
 from . import compat
 from .errors import CaptureError
@@ -66,7 +67,9 @@ class Optimizers:
         """Within it they update `leaves`, with the state `given` by the names of slots."""
         self.gradients.clear()
         undo: List[Callable[[], None]] = [
-            register_optimizer_step_pre_hook(lambda optimizer, *_: self._begin(optimizer, leaves, recorder)).remove,
+            register_optimizer_step_pre_hook(
+                lambda optimizer, args, keywords: self._begin(optimizer, args, keywords, leaves, recorder)
+            ).remove,
             register_optimizer_step_post_hook(lambda *_: self._stepping.close()).remove,
             self._stepping.close,
         ]
@@ -79,15 +82,37 @@ class Optimizers:
             for step in reversed(undo):
                 step()
 
-    def _begin(self, optimizer: Optimizer, leaves: Mapping[str, Tensor], recorder: Recorder) -> None:
-        """A step() does, however it was called."""
+    def _begin(
+        self, optimizer: Optimizer, args: Any, keywords: Any, leaves: Mapping[str, Tensor], recorder: Recorder
+    ) -> Any:
+        """A step() does, however it was called. Gives what it is called with, where a closure is among that."""
         groups = {id(group) for one in self._all for group in one.optimizer.param_groups}
         if any(optimizer is one.optimizer for one in self._all):
-            self.gradients.update({fqn: leaf.grad for fqn, leaf in leaves.items() if leaf.grad is not None})
-            self._stepping.enter_context(compat.as_compiled())
-            self._stepping.enter_context(recorder.updating())
-        elif any(id(group) in groups for group in optimizer.param_groups):
+            self._update(leaves, recorder)
+            return tree_map(
+                lambda given: self._aside(given, leaves, recorder) if callable(given) else given, (args, keywords)
+            )
+        if any(id(group) in groups for group in optimizer.param_groups):
             raise CaptureError(
                 f"the step() of an optimizer= calls that of {type(optimizer).__name__}, whose parameters are the same: "
                 "give that one to capture"
             )
+        return None
+
+    def _update(self, leaves: Mapping[str, Tensor], recorder: Recorder) -> None:
+        """From here on a step() updates, by the gradients that there are now."""
+        self.gradients.update({fqn: leaf.grad for fqn, leaf in leaves.items() if leaf.grad is not None})
+        self._stepping.enter_context(compat.as_compiled())
+        self._stepping.enter_context(recorder.updating())
+
+    def _aside(self, closure: Callable[[], Any], leaves: Mapping[str, Tensor], recorder: Recorder) -> Callable[[], Any]:
+        """A closure that a step() calls is forward and backward, and no update."""
+
+        def run() -> Any:
+            self._stepping.close()
+            try:
+                return closure()
+            finally:
+                self._update(leaves, recorder)
+
+        return run

@@ -25,6 +25,8 @@ class Backwards:
         self, recorder: Recorder, gathers: fsdp.Gathers, replicas: Replicas, leaves: Dict[str, Tensor]
     ) -> None:
         self._recorder, self._gathers, self._replicas, self._leaves = recorder, gathers, replicas, leaves
+        self._versions = [leaf._version for leaf in leaves.values()]
+        self._has_run = False
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -33,8 +35,19 @@ class Backwards:
                 yield
         self._gathers.check_reduced()
 
+    def check_trained(self) -> None:
+        """Gradients and updates may be made without backward, too."""
+        leaves = self._leaves.values()
+        are_written = any(leaf._version != before for leaf, before in zip(leaves, self._versions))
+        if not self._has_run and not are_written and all(leaf.grad is None for leaf in leaves):
+            raise CaptureError(
+                "the train_step calls no backward(), and leaves parameters as they are: a train_step computes "
+                "gradients itself; a loss alone is that of loss_fn="
+            )
+
     @contextmanager
     def _around(self, roots: Sequence[Any]) -> Iterator[None]:
+        self._has_run = True
         if self._recorder.in_backward:  # of a reentrant checkpoint, within that of the step
             with self._recorder.backward(roots):
                 yield

@@ -190,6 +190,7 @@ class Step:
             found, others = _apart(self.train_step(*args, **keywords))
         loss = None if found is None else sharding.plain(found)
         own_step.check_loss(loss)
+        backwards.check_trained()
         like = [slot.value for slot in self.trainable]
         gradients = own_step.take_gradients(leaves, like, self.optimizers.gradients)
         for slot, gradient in zip(self.trainable, gradients):
