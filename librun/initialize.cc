@@ -89,6 +89,7 @@ InitRule integer_rule(InputKind kind, DType dtype, bool is_single, const InputUs
   const int bits = 8 * dtype_bytes(dtype) - (dtype == DType::u8 ? 0 : 1);
   const int64_t most = bits >= 63 ? INT64_MAX : int64_t{1} << bits;
   if (use.below && *use.below > 0) return {Kind::index, 1, std::min(most, *use.below), use.because};
+  if (use.parted) return {Kind::starts, 1, *use.parted, "where parts begin"};
   if (use.compared) return {Kind::index, 1, std::min(most, *use.compared), std::string(kCompared)};
   if (kind == InputKind::buffer && (is_single || use.kind == UseKind::written)) return {Kind::zeros, 1, 0, "a counter"};
   if (use.is_truth) return {Kind::every_other, 1, 0, "a mask, of which it is asked whether it is 0"};
@@ -142,6 +143,7 @@ uint64_t key_of(std::string_view name) {
 struct ElementSource {
   const InitRule& rule;
   RandomKey key;
+  int64_t count;  // of the global tensor
 
   template <class T>
   void fill(uint64_t first, std::span<T> out) const {
@@ -158,6 +160,10 @@ struct ElementSource {
         return;
       case Kind::every_other:
         for (size_t j = 0; j < out.size(); ++j) out[j] = integer<T>((first + j + 1) % 2);
+        return;
+      case Kind::starts:
+        for (size_t j = 0; j < out.size(); ++j)
+          out[j] = integer<T>((first + j) * static_cast<uint64_t>(rule.below) / static_cast<uint64_t>(count));
         return;
       case Kind::ask: return;
     }
@@ -291,13 +297,14 @@ void InitMaker::set_sizes(const SymbolValues& sizes) {
   sizes_ = sizes;
   const std::vector<InputUse> uses = find_input_uses(*program_, [this](StrId s) { return sizes_.value(s); });
   below_.clear();
-  for (const InputUse& use : uses) below_.push_back(use.below);
+  for (const InputUse& use : uses) below_.push_back(use.below ? use.below : use.parted);
 }
 
 InitRule InitMaker::rule(size_t input) const {
   InitRule out = plan_.rule(*program_, input);
   if (out.kind == Kind::index && input < below_.size() && below_[input])
     out.below = std::max<int64_t>(1, std::min(out.below, *below_[input]));
+  if (out.kind == Kind::starts && input < below_.size() && below_[input]) out.below = *below_[input];
   return out;
 }
 
@@ -316,6 +323,7 @@ std::vector<std::string> InitMaker::describe(bool has_files) const {
     else if (r.kind == Kind::ones) line += "1: " + r.because;
     else if (r.kind == Kind::zeros) line += "0: " + r.because;
     else if (r.kind == Kind::every_other) line += "every other one is true: " + r.because;
+    else if (r.kind == Kind::starts) line += "evenly from 0 to " + std::to_string(r.below) + ": " + r.because;
     else if (r.kind == Kind::above_zero) line += "uniform in (0, 1]: " + r.because;
     else line += "normal";
     out.push_back(std::move(line));
@@ -334,7 +342,9 @@ Status InitMaker::make(size_t input, const Tensor& tensor) {
     return std::move(shard.error());
   }
   const InitRule how = shard->is_zero() ? InitRule{Kind::zeros, 1, 0, {}} : rule(input);
-  const ElementSource source{how, RandomKey(seed_, key_of(key_name(program_->graph, of)), 0, 0)};
+  int64_t count = 1;
+  for (int64_t n : shard->global_shape()) count *= n;
+  const ElementSource source{how, RandomKey(seed_, key_of(key_name(program_->graph, of)), 0, 0), count};
   auto part = [&](int64_t begin, int64_t end) {
     visit_stored(tensor.dtype, [&]<class T>() { fill_part<T>(source, *shard, tensor, begin, end); });
   };

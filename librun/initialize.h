@@ -8,9 +8,11 @@
 //                        where they are added
 //          buffers       zeros; ones where a norm takes the root or something is divided by it; uniform in [0, 1) where
 //                        it scales; complex ones lie on the unit circle (rotary tables)
-//          user inputs   floats normal, single numbers and divisors 1; integers uniform in what their consumers index
+//          user inputs   floats normal, single numbers and divisors 1; integers uniform in what their consumers index,
+//                        or where parts of equal length begin (bags)
 //          masks         every other element is true: a row of two or more has both, whatever a mask's true means;
-//                        of integers those that nothing bounds and that are cast to bool, held against 0 or 1, or scale
+//                        of integers those that nothing bounds and that are cast to bool, held against 0 or 1,
+//                        taken from 1, or scale
 //          tangents      ones; optimizer state zeros
 //        Integers that nothing bounds, and constants (inputs.h finds those) are not made up: they are asked for by name (inputs.h).
 // Ranks  of several programs that have an input of one name give it one rule: what all of them allow.
@@ -31,10 +33,10 @@ namespace sg {
 class ThreadTeam;
 
 struct InitRule {
-  enum class Kind : uint8_t { ask, zeros, ones, normal, uniform, above_zero, unit_circle, index, every_other };
+  enum class Kind : uint8_t { ask, zeros, ones, normal, uniform, above_zero, unit_circle, index, every_other, starts };
   Kind kind = Kind::ask;
   double scale = 1;     // normal: the deviation
-  int64_t below = 0;    // index: in [0, below)
+  int64_t below = 0;    // index: in [0, below); starts: of parts as even as may be of so many entries
   std::string because;  // index: what bounds it; else why it is so
 };
 

@@ -224,6 +224,11 @@ class UseFinder {
     return evaluate_size(pool_, type.shape[axis], sizes_);
   }
 
+  std::optional<int64_t> elements(const Graph& graph, const Arg* tensor) const {
+    if (tensor == nullptr || !tensor->is(ArgKind::value)) return std::nullopt;
+    return element_count(pool_, graph.type(tensor->as_value()), sizes_);
+  }
+
   const Arg* argument(const OpInfo& op, const Node& node, std::string_view name) const {
     for (size_t i = 0; i < node.args.size(); ++i) {
       const Param* param = param_of(pool_, op, node, i);
@@ -242,6 +247,7 @@ class UseFinder {
     if (row.role == ParamRole::classes) return bound(graph, n, *pieces, class_count(graph, n, op));
     if (pieces->size() != 1) return;
     InputUse& use = uses_[(*pieces)[0].input];
+    if (row.role == ParamRole::starts) return void(use.parted = elements(graph, argument(op, graph.node(n), "self")));
     if (use.kind != UseKind::none) return;
     use.kind = use_kind(row.role);
     const auto rank = static_cast<int>(graph.type(arg.as_value()).shape.size());
@@ -362,15 +368,20 @@ class UseFinder {
     }
   }
 
-  // Integers of which the result of a node says no more than whether they are true.
+  static bool is_one(const Arg& a) {
+    return (a.is(ArgKind::integer) && a.as_int() == 1) || (a.is(ArgKind::floating) && a.as_float() == 1);
+  }
+
+  // Integers of which the result of a node says no more than whether they are true, or that are taken from 1.
   void note_truth(const Graph& graph, std::string_view name, const Node& node, bool carries, const State& state) {
     if (node.result_count != 1 || node.args.empty() || !node.args[0].is(ArgKind::value)) return;
-    if (graph.type(node.result(0)).dtype != DType::boolean ||
-        graph.type(node.args[0].as_value()).dtype == DType::boolean)
+    const bool is_complement = name == "aten.rsub" && node.args.size() == 2 && is_one(node.args[1]);
+    if (!is_complement && (graph.type(node.result(0)).dtype != DType::boolean ||
+                           graph.type(node.args[0].as_value()).dtype == DType::boolean))
       return;
     const bool is_held = (name == "aten.eq" || name == "aten.ne") && node.args.size() == 2 &&
                          node.args[1].is(ArgKind::integer) && (node.args[1].as_int() & ~int64_t{1}) == 0;
-    if (!carries && !is_held && name != "aten.logical_not") return;
+    if (!carries && !is_held && !is_complement && name != "aten.logical_not") return;
     const Pieces& pieces = state.of(node.args[0].as_value());
     if (!pieces) return;
     for (const Piece& piece : *pieces) uses_[piece.input].is_truth |= piece.shift == 0;

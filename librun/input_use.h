@@ -38,7 +38,9 @@ struct InputUse {
   // Integers that nothing indexes with are still compared with constants (a rank's part of a vocabulary): [0,
   // compared).
   std::optional<int64_t> compared;
-  // Integers: cast to bool, or held against 0 or 1: a mask, as far as the graph says.
+  // Integers: where parts begin of so many entries.
+  std::optional<int64_t> parted;
+  // Integers: cast to bool, held against 0 or 1, taken from 1: a mask, as far as the graph says.
   bool is_truth = false;
 };
 

@@ -94,6 +94,7 @@ constexpr ParamUse kUses[] = {
     {"aten.embedding", "indices", ParamRole::index},
     {"aten.embedding_dense_backward", "indices", ParamRole::index},
     {"aten.embedding_renorm_", "indices", ParamRole::index},
+    {"aten.searchsorted", "sorted_sequence", ParamRole::starts},
     {"aten.index_select", "index", ParamRole::index},
     {"aten.index_add", "index", ParamRole::index},
     {"aten.index_add_", "index", ParamRole::index},
@@ -136,6 +137,9 @@ struct Carrier {
 constexpr Carrier kCarriers[] = {
     {"aten._to_copy", "self"},
     {"aten.clone", "self"},
+    {"aten.clamp", "self"},
+    {"aten.clamp_min", "self"},
+    {"aten.clamp_max", "self"},
     {"aten.copy", "src"},
     {"aten.copy_", "src"},
     {"aten.cat", "tensors"},

@@ -22,7 +22,8 @@ enum class ParamRole : uint8_t {
   variance,
   divisor,
   positive,
-  classes
+  classes,
+  starts,  // ascending: where parts of what is looked for begin
 };
 
 struct ParamUse {

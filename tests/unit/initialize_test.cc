@@ -223,7 +223,8 @@ graph rank *
   }
 }
 
-TEST_CASE("integers that are asked whether they are 0, or scale, are a mask, unless something bounds them") {
+TEST_CASE(
+    "integers that are asked whether they are 0, taken from 1, or scale, are a mask, unless something bounds them") {
   Job job = job_with(R"(
   param %table : f32[7, 4] "table"
   input %weights : f32[2, 3] "weights"
@@ -233,6 +234,9 @@ TEST_CASE("integers that are asked whether they are 0, or scale, are a mask, unl
   input %scale : i64[2, 3] "scale"
   input %sets : i64[2, 3] "sets"
   input %other : i64[2, 3] "other"
+  input %from_one : i64[2, 3] "from_one"
+  input %clamped : i64[2] "clamped"
+  input %starts : i64[2] "starts"
   buffer %seen : i64[] "seen"
 
   forward -
@@ -245,8 +249,17 @@ TEST_CASE("integers that are asked whether they are 0, or scale, are a mask, unl
     %f = aten._to_copy(%seen, dtype=bool)
     %g = aten._to_copy(%scale, dtype=f32)
     %h = aten.mul.Tensor(%weights, %g)
+    %j = aten._to_copy(%from_one, dtype=f32)
+    %k = aten.rsub.Scalar(%j, 1.0)
+    %l = aten.clamp(%clamped, 0, 9)
+    %m, %total = aten.nll_loss_forward(%weights, %l, none, 1, 9)
+    %m_at = aten.arange(6, dtype=i64)
+    %n = aten.searchsorted.Tensor(%starts, %m_at, right=true)
     %i, %is_target = aten.multilabel_margin_loss_forward(%weights, %sets, 1)
   output %h
+  output %k
+  output %m
+  output %n
   output %i
   output %a
   output %b
@@ -261,7 +274,25 @@ TEST_CASE("integers that are asked whether they are 0, or scale, are a mask, unl
   CHECK(rule_of(job, "tokens").below == 7);
   CHECK(rule_of(job, "sets").below == 3);
   CHECK(rule_of(job, "other").kind == Kind::ask);
+  CHECK(rule_of(job, "from_one").kind == Kind::every_other);
+  CHECK(rule_of(job, "clamped").below == 3);
+  CHECK(rule_of(job, "starts").kind == Kind::starts);
+  CHECK(rule_of(job, "starts").below == 6);
   CHECK(rule_of(job, "seen").kind == Kind::zeros);
+}
+
+TEST_CASE("offsets of bags begin parts as even as may be") {
+  Job job = job_with(R"(
+  input %starts : i64[4] "starts"
+
+  forward -
+    %at = aten.arange(7, dtype=i64)
+    %bag = aten.searchsorted.Tensor(%starts, %at, right=true)
+  output %bag
+)");
+  const InputSet set = made(job);
+  const Tensor& starts = set.tensors[0];
+  CHECK(std::vector<int64_t>(starts.as<int64_t>(), starts.as<int64_t>() + 4) == std::vector<int64_t>{0, 1, 3, 5});
 }
 
 TEST_CASE("a rank's part of a vocabulary is no bound on the tokens") {
