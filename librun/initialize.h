@@ -14,7 +14,7 @@
 //                        of integers those that nothing bounds and that are cast to bool, held against 0 or 1,
 //                        taken from 1, or scale
 //          tangents      ones; optimizer state zeros
-//        Integers that nothing bounds, and constants (inputs.h finds those) are not made up: they are asked for by name (inputs.h).
+//        Integers that nothing bounds, and constants, are not made up: inputs.h finds those, or asks for them by name.
 // Ranks  of several programs that have an input of one name give it one rule: what all of them allow.
 #pragma once
 
