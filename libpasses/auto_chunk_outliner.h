@@ -59,7 +59,7 @@ class AutoOutliner {
   int64_t chunks() const { return static_cast<int64_t>(cuts_.sizes.size()); }
   const AxisState& state(ValueId v) const { return plan_.world.states[v.index]; }
   bool is_body(NodeId n) const { return n && n.index < plan_.is_body.size() && plan_.is_body[n.index]; }
-  Expr extent(const Along& a, int64_t c) const { return pool_.exprs.mul(a.unit, cuts_.sizes[static_cast<size_t>(c)]); }
+  Expr extent(const Along& a, int64_t c) const { return a.length(&pool_.exprs, cuts_.sizes[static_cast<size_t>(c)]); }
 
   // The node before which the calls stand outlives the body.
   NodeId place() const;

@@ -79,10 +79,7 @@ const AxisState* AxisCall::along(ValueId v) const {
 
 bool AxisCall::is_whole(ValueId v) const { return v.is_none() || !state(v).is_chunked(); }
 
-Expr AxisCall::extent(const Along& a) const {
-  const Expr run = exprs.mul(domain(a).size, a.unit);
-  return a.runs ? exprs.mul(a.runs, run) : run;
-}
+Expr AxisCall::extent(const Along& a) const { return a.length(&exprs, domain(a).size); }
 
 bool AxisCall::is_as_long(ValueId v, const Along& a) const {
   return a.axis < rank(v) && is_as_long(type(v).shape[a.axis], extent(a));

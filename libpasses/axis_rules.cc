@@ -273,7 +273,7 @@ constexpr AxisRow kRows[] = {
 };
 
 constexpr AxisRow kPointwiseRow{"", axis::pointwise, "elementwise", kTakesRuns};
-constexpr AxisRow kSizeRow{"", axis::size, "size", kTakesSizes};
+constexpr AxisRow kSizeRow{"", axis::size, "size", kTakesSizes | kTakesRuns};
 
 }  // namespace
 

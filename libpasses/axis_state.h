@@ -46,6 +46,11 @@ struct Along {
   Expr unit;
   Expr runs;  // none = one
   Along one_run() const { return {domain, axis, unit, Expr()}; }
+  // How long the axis is for so many entries of the domain.
+  Expr length(ExprPool* exprs, Expr entries) const {
+    const Expr run = exprs->mul(unit, entries);
+    return runs ? exprs->mul(runs, run) : run;
+  }
   friend bool operator==(const Along&, const Along&) = default;
 };
 

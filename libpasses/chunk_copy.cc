@@ -70,11 +70,9 @@ class ChunkCopier {
   }
 
   Status take_runs_apart(ValueId* whole, const Along& a, const BodyNode& body) {
-    Expr length = pool_.exprs.mul(plan_.world.domains[a.domain].size, a.unit);
-    SG_ASSIGN(*whole,
-              nodes_.add("aten.reshape.default",
-                         {Arg::value(*whole), nodes_.sizes_arg(nodes_.runs_apart(*whole, a.axis, a.runs, length))},
-                         std::string(graph_.name(*whole)), body, nodes_.boundary_meta(body, "split_boundary")));
+    const std::vector<Expr> apart = nodes_.runs_apart(*whole, a.axis, a.runs, sizes_.whole(a.one_run()));
+    SG_ASSIGN(*whole, nodes_.add("aten.reshape.default", {Arg::value(*whole), nodes_.sizes_arg(apart)},
+                                 std::string(graph_.name(*whole)), body, nodes_.boundary_meta(body, "split_boundary")));
     return ok_status();
   }
 
@@ -182,8 +180,7 @@ class ChunkCopier {
 
   // A mean over a chunk's rows counts for the whole as much as the chunk has of the rows.
   Status weigh(const BodyNode& body, NodeId copy, int64_t c) {
-    const Expr own = sizes_.extent(*body.share, c),
-               all = pool_.exprs.mul(body.share->unit, plan_.world.domains[body.share->domain].size);
+    const Expr own = sizes_.extent(*body.share, c), all = sizes_.whole(*body.share);
     const auto own_rows = pool_.exprs.constant_value(own), all_rows = pool_.exprs.constant_value(all);
     for (uint32_t i = 0; i < graph_.node(copy).result_count; ++i) {
       const ValueId whole = graph_.node(body.node).result(i);

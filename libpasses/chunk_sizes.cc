@@ -31,10 +31,7 @@ Expr ChunkSizes::rows(uint32_t domain, int64_t c) const {
   return d.sorted.domain != kNoDomain ? extent(d.sorted, c) : own(d.size, c);
 }
 
-Expr ChunkSizes::extent(const Along& a, int64_t c) const {
-  const Expr run = exprs_->mul(a.unit, rows(a.domain, c));
-  return a.runs ? exprs_->mul(a.runs, run) : run;
-}
+Expr ChunkSizes::extent(const Along& a, int64_t c) const { return a.length(exprs_, rows(a.domain, c)); }
 
 Expr ChunkSizes::begin(const Along& a, int64_t c) const {
   Expr out = exprs_->constant(0);

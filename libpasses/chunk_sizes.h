@@ -16,8 +16,10 @@ class ChunkSizes {
   static Result<ChunkSizes> declare(Program* program, const ChunkPlan& plan, int64_t chunks);
 
   int64_t chunks() const { return chunks_; }
-  // `unit` entries of each of the rows or items that chunk c has: how long the axis is.
+  // How long the axis is in chunk c.
   Expr extent(const Along& a, int64_t c) const;
+  // And in all of them together.
+  Expr whole(const Along& a) const { return a.length(exprs_, plan_->world.domains[a.domain].size); }
   // Where chunk c begins along an axis of rows.
   Expr begin(const Along& a, int64_t c) const;
   // An expression of the whole as chunk c has it: its own symbols for those that the body defines.

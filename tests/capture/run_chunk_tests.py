@@ -116,6 +116,15 @@ class Translator(nn.Module):
         return x
 
 
+class Layer(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layers = nn.ModuleList([Encoder(width)])
+
+    def forward(self, x):
+        return self.layers[0](x)
+
+
 # block, inputs, module pattern's contract, numbers of chunks
 MODELS = {
     "mlp": (Mlp, (ROWS, 8), (2, 3, 4, 7)),
@@ -163,17 +172,28 @@ def check_model(name, tool, folder):
         compare(tool, folder, plain, eager, chunks, "layers.*", "")
 
 
-def check_translator(tool, folder):
+def check_values(tool, folder, model, dynamic=None, **inputs):
+    """PyTorch's own values, where it has no call in chunks to be held against to the bit."""
     path = lambda name: os.path.join(folder, name)  # noqa: E731
-    torch.manual_seed(0)
-    x, seen = torch.randn(ROWS, 4, 8), torch.randn(ROWS, 5, 8)
     stepgraph_capture.capture(
-        out_dir=folder, model=Translator(8), loss_fn=F.mse_loss, inputs={"x": x, "seen": seen}, targets=torch.randn_like(x)
+        out_dir=folder, model=model, loss_fn=F.mse_loss, inputs=inputs, targets=torch.randn_like(inputs["x"]),
+        dynamic=dynamic,
     )
     run(tool("sg-import"), "-q", path("step.json"), "-o", path("plain.sg"))
     for chunks in (2, 3, ROWS):
         run(tool("sg-chunk"), "-q", path("plain.sg"), "--modules", "layers.*", "--chunks", str(chunks), "-o", path("ours.sg"))
         run(tool("sg-run"), path("ours.sg"), "--inputs", path("inputs.safetensors"), "--expect", path("expected.safetensors"))
+
+
+def check_translator(tool, folder):
+    torch.manual_seed(0)
+    check_values(tool, folder, Translator(8), x=torch.randn(ROWS, 4, 8), seen=torch.randn(ROWS, 5, 8))
+
+
+def check_any_batch(tool, folder):
+    torch.manual_seed(0)
+    sizes = {0: "rows", 1: "length"}
+    check_values(tool, folder, Layer(8), {"x": sizes, "targets": sizes}, x=torch.randn(ROWS, 4, 8))
 
 
 def check_job(tool, folder):
@@ -196,6 +216,7 @@ def main():
     tool = lambda name: os.path.join(os.path.abspath(options.bin), name)  # noqa: E731
     checks = {name: (lambda folder, name=name: check_model(name, tool, folder)) for name in MODELS}
     checks["translator"] = lambda folder: check_translator(tool, folder)
+    checks["any_batch"] = lambda folder: check_any_batch(tool, folder)
     if options.all or "job" in options.names:
         checks["job"] = lambda folder: check_job(tool, folder)
     tally = Tally(stepgraph_capture.CaptureError)

@@ -82,6 +82,13 @@ bool twice_the_rows(AxisCall& c) {
     return true;
   });
 }
+bool one_run(AxisCall& c) {
+  return change_along(c, [](uint32_t, AxisState& s) {
+    const bool has_runs = bool(s.along.runs);
+    s.along = s.along.one_run();
+    return has_runs;
+  });
+}
 bool rows_for_sum(AxisCall& c) {
   auto first = c.first_along();
   return first.ok() && change_sums(c, [&](uint32_t i, AxisState& s) {
@@ -151,23 +158,15 @@ struct Mutation {
   bool (*apply)(AxisCall&);
 };
 constexpr Mutation kMutations[] = {
-    {"next axis", next_axis},
-    {"sum for rows", sum_for_rows},
-    {"one for rows", one_for_rows},
-    {"twice the rows", twice_the_rows},
-    {"rows for sum", rows_for_sum},
-    {"one for sum", one_for_sum},
-    {"no slices", no_slices},
-    {"no sizes", no_sizes},
-    {"no words", no_words},
-    {"no share", no_share},
-    {"first for sum", first_for_settled},
-    {"not divided", not_divided},
-    {"not local", not_local},
-    {"other counts", other_counts},
-    {"other order", other_order},
-    {"next count", next_count},
-    {"same numbers", same_numbers},
+    {"next axis", next_axis},       {"sum for rows", sum_for_rows},
+    {"one for rows", one_for_rows}, {"twice the rows", twice_the_rows},
+    {"one run", one_run},           {"rows for sum", rows_for_sum},
+    {"one for sum", one_for_sum},   {"no slices", no_slices},
+    {"no sizes", no_sizes},         {"no words", no_words},
+    {"no share", no_share},         {"first for sum", first_for_settled},
+    {"not divided", not_divided},   {"not local", not_local},
+    {"other counts", other_counts}, {"other order", other_order},
+    {"next count", next_count},     {"same numbers", same_numbers},
 };
 
 // --- one attempt ---
