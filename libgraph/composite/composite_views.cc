@@ -401,4 +401,16 @@ void sum_to_size(CompositeCall& c) {
   c.give(lead > 0 ? c.make("view", {self, size}) : self);
 }
 
+// Memory that is not to grow or shrink is what it was.
+void resize(CompositeCall& c) {
+  ValueId self = c.tensor("self");
+  const ArgList shape = c.shape(self);
+  const Arg& asked = c.arg("size");
+  bool is_same = asked.is(ArgKind::list) && asked.items().size() == shape.size();
+  for (size_t i = 0; is_same && i < shape.size(); ++i)
+    is_same = c.same_size(c.as_expr(asked.items()[i]), c.extent(self, static_cast<int>(i)));
+  if (!is_same) return c.fail("changes the size of memory that others may read");
+  c.give(self);
+}
+
 }  // namespace sg::composite

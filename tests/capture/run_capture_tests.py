@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """run_capture_tests.py --bin BIN [--hub] [NAME...]: captures of models, through the tools, equal to PyTorch's answers.
 
-Each model of models.py is captured; the capture imports, verifies, and sg-run's results are those of PyTorch.
+Each model of models.py and quantization_models.py is captured; the capture imports, verifies, and sg-run's results are those of PyTorch.
 --hub: the models of the transformers package (minutes); otherwise those of torch alone.
 """
 
@@ -20,6 +20,7 @@ sys.path.insert(0, os.path.join(ROOT, "tools", "capture"))
 import torch  # noqa: E402
 
 import models  # noqa: E402
+import quantization_models  # noqa: E402
 import stepgraph_capture  # noqa: E402
 from stepgraph_capture import values  # noqa: E402
 from stepgraph_capture.step import Step  # noqa: E402
@@ -80,7 +81,7 @@ def is_refused(bin_folder, folder):
 
 def chosen(options):
     if not options.hub:
-        return models.TORCH_MODELS
+        return models.TORCH_MODELS + quantization_models.QUANTIZATION_MODELS
     try:
         import transformers
     except ImportError:

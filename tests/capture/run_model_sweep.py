@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """run_model_sweep.py --bin BIN [--write FILE] [NAME...]: models of many kinds through capture, import, check, run and back.
 
-Each model of models.py, plain_models.py, matrix_models.py, style_models.py and hub_models.py (transformers, torchvision, where they
+Each model of the other files *_models.py and of models.py (those of transformers and torchvision where they
 are at hand) is captured with random weights. Then sg-import and sg-check take the capture, sg-run --expect holds it against
 PyTorch's answers, and the module that sg-export makes of it, run by PyTorch, gives the bits of its eager run. A table says how far
 each came. NAME: a part of a name.
@@ -31,6 +31,7 @@ import hub_models  # noqa: E402
 import matrix_models  # noqa: E402
 import models  # noqa: E402
 import plain_models  # noqa: E402
+import quantization_models  # noqa: E402
 import style_models  # noqa: E402
 from stepgraph_capture import CaptureError, capture  # noqa: E402
 
@@ -59,7 +60,8 @@ class Stopped(Exception):
 
 
 def all_makers():
-    of_torch = models.TORCH_MODELS + plain_models.PLAIN_MODELS + matrix_models.MATRIX_MODELS + style_models.STYLE_MODELS
+    of_torch = (models.TORCH_MODELS + plain_models.PLAIN_MODELS + matrix_models.MATRIX_MODELS + style_models.STYLE_MODELS +
+                quantization_models.QUANTIZATION_MODELS)
     yield from ((make.__name__, make) for make in of_torch)
     yield from plain_models.vision_makers()
     try:
