@@ -136,9 +136,11 @@ RunDifference Comparison::site(const Graph& graph, NodeId n, uint32_t result) co
 
 Status Comparison::after(const Graph& graph, NodeId n, std::span<const Tensor> results) {
   ++order_;
-  if (!has_settled_results(graph, n)) return ok_status();
   const NodeMeta& meta = graph.meta(n);
   const Pool& pool = graph.pool();
+  int32_t* chunks = meta.chunk.region.is_none() ? nullptr : &chunks_[std::string(pool.strings[meta.chunk.region])];
+  if (chunks != nullptr) *chunks = std::max(*chunks, meta.chunk.index + 1);
+  if (!has_settled_results(graph, n)) return ok_status();
   for (uint32_t i = 0; i < results.size(); ++i) {
     if (results[i].is_none()) continue;
     RunDifference here = site(graph, n, i);
@@ -148,8 +150,8 @@ Status Comparison::after(const Graph& graph, NodeId n, std::span<const Tensor> r
     std::string copy_of = meta.copy.of.is_none() ? "" : std::string(pool.strings[meta.copy.of]);
     if (!piece_of.is_none() && index >= 0 && first_.find(pool.strings[piece_of])) {
       here.original = std::string(pool.strings[piece_of]);
-      keep_piece(here, index, results[i],
-                 &graph == &graph_ ? narrowest_[graph.node(n).result(i).index] : results[i].dtype);
+      const DType narrowest = &graph == &graph_ ? narrowest_[graph.node(n).result(i).index] : results[i].dtype;
+      keep_piece(here, index, results[i], narrowest)->chunks = chunks;
     } else if (const RecordedValue* same = first_.find(here.name)) {
       here.original = here.name;
       hold(here, *same, results[i], &report_.equal);
@@ -174,14 +176,21 @@ void Comparison::hold(const RunDifference& site, const RecordedValue& expected, 
   report_.differences.push_back(std::move(d));
 }
 
-void Comparison::keep_piece(const RunDifference& site, int32_t index, const Tensor& t, DType narrowest) {
+Comparison::Chunked* Comparison::keep_piece(const RunDifference& site, int32_t index, const Tensor& t,
+                                            DType narrowest) {
   Chunked& chunked = chunked_[site.original];
   if (chunked.pieces.empty()) chunked.site = site, chunked.narrowest = narrowest;
   for (Piece& p : chunked.pieces)
-    if (p.index == index) return void(++report_.without_counterpart);  // a second copy of this piece
+    if (p.index == index) return ++report_.without_counterpart, &chunked;  // a second copy of this piece
   Piece& piece = chunked.pieces.emplace_back();
   piece.index = index;
   piece.tensor = contiguous_copy(t, &piece.memory);
+  return &chunked;
+}
+
+// A reshape that copies in one chunk may be a view in another, and views are not seen.
+bool Comparison::is_whole(const Chunked& chunked) const {
+  return chunked.chunks == nullptr || chunked.pieces.size() >= static_cast<size_t>(*chunked.chunks);
 }
 
 // Whether the pieces, side by side along some axis, are the original.
@@ -289,6 +298,10 @@ ComparisonReport Comparison::report() {
     }
     if (is_integral(original.dtype) && last.dtype == original.dtype) {
       report_.own_numbers += chunked.pieces.size();
+      continue;
+    }
+    if (!is_whole(chunked)) {
+      report_.without_counterpart += chunked.pieces.size();
       continue;
     }
     RunDifference d = chunked.site;

@@ -77,7 +77,7 @@ class Comparison : public NamingObserver {
   Comparison(const Record& first, const Graph& graph, std::vector<DType> narrowest, ExpectOptions tolerance)
       : first_(first), graph_(graph), narrowest_(std::move(narrowest)), tolerance_(std::move(tolerance)) {}
   // Forgets what was found: of several steps the last counts, as it does in the record.
-  void restart() { order_ = 0, report_ = {}, chunked_.clear(); }
+  void restart() { order_ = 0, report_ = {}, chunked_.clear(), chunks_.clear(); }
   Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
   ComparisonReport report();
 
@@ -91,10 +91,12 @@ class Comparison : public NamingObserver {
     RunDifference site;  // of the first piece
     DType narrowest = DType::none;
     std::vector<Piece> pieces;
+    const int32_t* chunks = nullptr;  // of its region; none = not said
   };
   RunDifference site(const Graph& graph, NodeId n, uint32_t result) const;
   void hold(const RunDifference& site, const RecordedValue& expected, const Tensor& t, size_t* counter);
-  void keep_piece(const RunDifference& site, int32_t index, const Tensor& t, DType narrowest);
+  Chunked* keep_piece(const RunDifference& site, int32_t index, const Tensor& t, DType narrowest);
+  bool is_whole(const Chunked& chunked) const;
   bool put_together(const Chunked& chunked, const RecordedValue& expected) const;
   bool has_same_slices(const Chunked& chunked, const RecordedValue& expected) const;
   bool adds_up(const Chunked& chunked, const RecordedValue& expected) const;
@@ -106,6 +108,7 @@ class Comparison : public NamingObserver {
   uint64_t order_ = 0;
   ComparisonReport report_;
   std::unordered_map<std::string, Chunked> chunked_;  // by original name
+  std::unordered_map<std::string, int32_t> chunks_;   // by region: how many it has run in
 };
 
 }  // namespace sg

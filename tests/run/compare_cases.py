@@ -102,3 +102,51 @@ def nodes_are_dumped_under_the_calls_they_are_in():
     run("--init", "seed:0", "--dump-nodes", "all.safetensors")
     assert sorted(load("all.safetensors")) == ["a", "a/y", "b", "b/y"]
     run("--init", "seed:0", "--watch", "nan,inf")
+
+
+# Rows one by one behind a permute: the reshape copies, but where a chunk has one row of them.
+RESHAPED = """sg 1.0 job "t" world 1
+
+graph rank *
+  input %x : f32[3, 2, 4] "x"
+
+  forward layer
+    %p = aten.permute(%x, [1, 0, 2])
+    %r = aten.reshape(%p, [6, 4])
+    %y = aten.sin(%r)
+    %s = aten.sum(%y)
+
+  loss %s
+"""
+IN_CHUNKS = """sg 1.0 job "t" world 1
+
+graph rank *
+  input %x : f32[3, 2, 4] "x"
+
+  %x0, %x1 = aten.split_with_sizes(%x, [2, 1])  chunk all in layer role split_boundary from graph chunks [0, 1]
+  forward layer
+    %p0 = aten.permute(%x0, [1, 0, 2])  chunk 0 in layer role body from graph original p
+    %p1 = aten.permute(%x1, [1, 0, 2])  chunk 1 in layer role body from graph original p
+    %r0 = aten.reshape(%p0, [4, 4])     chunk 0 in layer role body from graph original r
+    %r1 = aten.reshape(%p1, [2, 4])     chunk 1 in layer role body from graph original r
+    %y0 = aten.sin(%r0)                 chunk 0 in layer role body from graph original y
+    %y1 = aten.FUNCTION(%r1)            chunk 1 in layer role body from graph original y
+    %s0 = aten.sum(%y0)                 chunk 0 in layer role body from graph original s
+    %s1 = aten.sum(%y1)                 chunk 1 in layer role body from graph original s
+  forward -
+    %t = aten.add.Tensor(%s0, %s1)      chunk all in layer role materialization from graph
+
+  loss %t
+"""
+
+
+@case
+def a_chunk_that_views_what_another_copies_differs_in_nothing():
+    with open("g.txt", "w") as f:
+        f.write(RESHAPED)
+    for name, function in (("right", "sin"), ("wrong", "cos")):
+        with open(name + ".txt", "w") as f:
+            f.write(IN_CHUNKS.replace("FUNCTION", function))
+    run("--compare", "right.txt", "--init", "seed:0",
+        out="2 equal in another order, 1 sum of chunks within the tolerance, 2 without a counterpart")
+    run("--compare", "wrong.txt", "--init", "seed:0", code=1, out=r"first %y0 = aten.sin.default \(layer\), against %y")
