@@ -208,6 +208,10 @@ class ChunkCopier {
   }
 
   // Types by the op's rule; numbers that the data decides are the chunk's own symbols.
+  static bool is_reshaping(const OpInfo& op) {
+    return op.name == "aten.view.default" || op.name == "aten._unsafe_view.default";
+  }
+
   Status type_copy(const BodyNode& body, NodeId copy, int64_t c) {
     const OpInfo& op = *graph_.op_info(copy);
     const bool is_found = op.has(kBindsSymbol) && !op.has(kPure);  // a pure one in chunks is told its size
@@ -219,7 +223,11 @@ class ChunkCopier {
       }
       return ok_status();
     }
-    SG_TRY(nodes_.infer(copy));
+    if (Status viewed = nodes_.infer(copy); !viewed.ok()) {
+      if (!body.may_copy || !is_reshaping(op)) return viewed;
+      graph_.set_op(copy, pool_.op("aten.reshape.default"));
+      SG_TRY(nodes_.infer(copy));
+    }
     for (uint32_t i = 0; i < graph_.node(copy).result_count; ++i) {
       const AxisState& s = plan_.world.states[graph_.node(body.node).result(i).index];
       if (s.kind != AxisKind::along || !plan_.world.domains[s.along.domain].is_rows) continue;

@@ -11,16 +11,26 @@ class MemoryCheck {
   MemoryCheck(const Program& program, const ChunkPlan& plan)
       : graph_(program.graph), plan_(plan), alias_(program, program.graph) {}
 
+  // By BodyNode.
+  std::vector<bool> views_that_may_copy() {
+    find_last_writes();
+    std::vector<bool> out;
+    for (const BodyNode& body : plan_.body) {
+      const OpInfo* op = graph_.op_info(body.node);
+      out.push_back(op->has(kView) && !op->has(kWait) && graph_.node(body.node).result_count == 1 &&
+                    !is_written_behind(graph_.node(body.node).result(0), body.node));
+    }
+    return out;
+  }
+
   std::optional<MemoryConflict> run() {
-    last_write_.resize(alias_.storages().size());
+    find_last_writes();
     body_.assign(graph_.node_id_limit(), nullptr);
     for (const BodyNode& body : plan_.body) body_[body.node.index] = &body;
     for (NodeId n : graph_.nodes())
-      for (StorageId s : alias_.writes(n)) {
-        if (const OpInfo* op = graph_.op_info(n); op != nullptr && op->has(kWait)) continue;
-        last_write_[alias_.storage(s).alias_class] = n;
-        if (auto bad = check_write(n, s)) return bad;
-      }
+      for (StorageId s : alias_.writes(n))
+        if (!is_wait(n))
+          if (auto bad = check_write(n, s)) return bad;
     for (const BodyNode& body : plan_.body) {
       if (auto bad = check_joined(body)) return bad;
       if (auto bad = check_slices(body)) return bad;
@@ -29,6 +39,18 @@ class MemoryCheck {
   }
 
  private:
+  bool is_wait(NodeId n) const {
+    const OpInfo* op = graph_.op_info(n);
+    return op != nullptr && op->has(kWait);
+  }
+
+  void find_last_writes() {
+    last_write_.resize(alias_.storages().size());
+    for (NodeId n : graph_.nodes())
+      for (StorageId s : alias_.writes(n))
+        if (!is_wait(n)) last_write_[alias_.storage(s).alias_class] = n;
+  }
+
   bool is_chunks_own(StorageId s) const {
     for (StorageId member : alias_.class_members(alias_.storage(s).alias_class))
       if (!plan_.world.states[alias_.storage(member).owner.index].is_chunked()) return false;
@@ -96,6 +118,11 @@ class MemoryCheck {
 
 std::optional<MemoryConflict> find_memory_conflict(const Program& program, const ChunkPlan& plan) {
   return MemoryCheck(program, plan).run();
+}
+
+void find_views_that_may_copy(const Program& program, ChunkPlan* plan) {
+  const std::vector<bool> found = MemoryCheck(program, *plan).views_that_may_copy();
+  for (size_t i = 0; i < found.size(); ++i) plan->body[i].may_copy = found[i];
 }
 
 }  // namespace sg

@@ -18,4 +18,7 @@ struct MemoryConflict {
 // means.
 std::optional<MemoryConflict> find_memory_conflict(const Program& program, const ChunkPlan& plan);
 
+// Sets BodyNode::may_copy: where a chunk lies with gaps that the whole has not, a view of it is a copy.
+void find_views_that_may_copy(const Program& program, ChunkPlan* plan);
+
 }  // namespace sg

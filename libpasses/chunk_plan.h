@@ -46,6 +46,7 @@ struct BodyNode {
   std::vector<SizeEdit> edits;
   std::vector<SliceWish> slices;
   bool accumulates = false;
+  bool may_copy = false;  // a view: nothing writes to what it shows behind it
   std::vector<WordEdit> words;
   std::vector<Settle> settles;  // by result; may be shorter
   std::optional<Along> share;

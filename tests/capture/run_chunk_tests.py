@@ -116,6 +116,17 @@ class Translator(nn.Module):
         return x
 
 
+class Looking(nn.Module):
+    """The loss is of what attention gives turned back: its gradient has gaps once it is cut, and no view of its rows."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.MultiheadAttention(width, 2, kdim=6, vdim=6, batch_first=True)])
+
+    def forward(self, x, seen):
+        return self.layers[0](x, seen, seen)[0]
+
+
 class Layer(nn.Module):
     def __init__(self, width):
         super().__init__()
@@ -190,6 +201,17 @@ def check_translator(tool, folder):
     check_values(tool, folder, Translator(8), x=torch.randn(ROWS, 4, 8), seen=torch.randn(ROWS, 5, 8))
 
 
+def check_translator_of_any_batch(tool, folder):
+    torch.manual_seed(0)
+    rows = {name: {0: "rows"} for name in ("x", "seen", "targets")}
+    check_values(tool, folder, Translator(8), rows, x=torch.randn(ROWS, 4, 8), seen=torch.randn(ROWS, 5, 8))
+
+
+def check_looking(tool, folder):
+    torch.manual_seed(0)
+    check_values(tool, folder, Looking(8), x=torch.randn(ROWS, 4, 8), seen=torch.randn(ROWS, 5, 6))
+
+
 def check_any_batch(tool, folder):
     torch.manual_seed(0)
     sizes = {0: "rows", 1: "length"}
@@ -216,6 +238,8 @@ def main():
     tool = lambda name: os.path.join(os.path.abspath(options.bin), name)  # noqa: E731
     checks = {name: (lambda folder, name=name: check_model(name, tool, folder)) for name in MODELS}
     checks["translator"] = lambda folder: check_translator(tool, folder)
+    checks["translator_of_any_batch"] = lambda folder: check_translator_of_any_batch(tool, folder)
+    checks["looking"] = lambda folder: check_looking(tool, folder)
     checks["any_batch"] = lambda folder: check_any_batch(tool, folder)
     if options.all or "job" in options.names:
         checks["job"] = lambda folder: check_job(tool, folder)
