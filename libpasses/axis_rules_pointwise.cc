@@ -83,7 +83,8 @@ ValueId marked_keys(const AxisCall& c) {
 Status accumulate(AxisCall& c) {
   const ValueId other = c.tensor("other");
   if (c.op.name != "aten.add_.Tensor" || other.is_none() || c.state(other).kind != AxisKind::partial)
-    return c.fail("it writes chunked values to %" + std::string(c.graph.name(c.tensor("self"))) + ", which is whole");
+    return c.fail("it writes chunked values to %" + std::string(c.graph.name(c.tensor("self"))) +
+                  ", which is whole (sg-clean gives most such writes values of their own: run it first)");
   c.accumulates = true;
   return c.give_all(AxisState());
 }

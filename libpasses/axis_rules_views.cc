@@ -84,8 +84,42 @@ std::string other_axis(std::string_view what) {
 
 }  // namespace
 
+namespace {
+
+// Where a size of each chunk's own stands in the new shape.
+std::optional<size_t> own_size_in_shape(const AxisCall& c) {
+  for (std::string_view list : {"size", "shape"})
+    if (const Arg* sizes = c.find(list); sizes != nullptr && sizes->is(ArgKind::list))
+      for (size_t i = 0; i < sizes->items().size(); ++i)
+        if (const Arg& size = sizes->items()[i]; size.is(ArgKind::value) && c.state(size.as_value()).is_own_size())
+          return i;
+  return std::nullopt;
+}
+
+// A whole tensor in a shape of each chunk's own: it is cut along that axis of it that becomes the axis of that size.
+Result<AxisState> cut_for_shape(AxisCall& c) {
+  const ValueId self = c.tensor("self");
+  const auto at = own_size_in_shape(c);
+  if (!at || !c.is_whole(self)) return self_state(c);
+  const Exprs &before = c.type(self).shape, &after = c.type(c.result(0)).shape;
+  for (uint32_t d = 0; d < c.world.domains.size(); ++d)
+    for (size_t axis = 0; c.world.domains[d].is_rows && axis < before.size(); ++axis) {
+      const auto unit = quotient(c, before[axis], c.world.domains[d].size);
+      if (!unit) continue;
+      const Along cut{d, static_cast<uint32_t>(axis), *unit, Expr()};
+      const auto moved = regroup(c, cut, before, after);
+      if (!moved.ok() || moved->axis != *at) continue;
+      SG_TRY(c.want(self, cut));
+      return along_state(cut);
+    }
+  return c.fail("its new shape has a size of each chunk's own, and no axis of %" + std::string(c.graph.name(self)) +
+                " becomes the axis of that size");
+}
+
+}  // namespace
+
 Status view(AxisCall& c) {
-  SG_ASSIGN(AxisState s, self_state(c));
+  SG_ASSIGN(AxisState s, cut_for_shape(c));
   const Exprs& after = c.type(c.result(0)).shape;
   SG_ASSIGN(const Along a, regroup(c, s.along, c.type(c.tensor("self")).shape, after));
   if (a.runs && (!c.domain(a).is_rows || s.local))
