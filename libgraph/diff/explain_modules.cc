@@ -5,6 +5,7 @@
 
 #include "libgraph/diff/diff_explain.h"
 #include "libgraph/human.h"
+#include "libgraph/update_modules.h"
 
 namespace sg {
 namespace {
@@ -33,17 +34,18 @@ bool is_inside(std::string_view name, std::string_view module) {
 
 class ModuleFinder {
  public:
-  ModuleFinder(ExplainState* state, int s) : state_(*state), s_(s) {}
+  ModuleFinder(ExplainState* state, int s) : state_(*state), s_(s), updates_(state->graph(s)) {}
 
   void run() {
     const std::set<std::string_view> others = modules_of(state_, 1 - s_);
     std::map<std::string_view, std::vector<uint32_t>> found;  // by module, in order of their names
     std::set<std::string_view> mixed;                         // some of their nodes have partners, or are explained
     for (uint32_t n = 0; n < state_.count(s_); ++n) {
-      const std::string_view module = outermost_new(state_.module(s_, n), others);
+      const std::string_view updated = updates_.of(state_.side(s_).nodes[n]);
+      const std::string_view module = outermost_new(updated.empty() ? state_.module(s_, n) : updated, others);
       if (module.empty()) continue;
       if (state_.is_free(s_, n) && state_.is_open(s_, n)) found[module].push_back(n);
-      else mixed.insert(module);
+      else if (updated.empty()) mixed.insert(module);  // updates are alike: one may be taken for another's
     }
     first_ = state_.next();
     for (auto& [module, nodes] : found)
@@ -119,7 +121,7 @@ class ModuleFinder {
     return out;
   }
 
-  // Parameters of the module, and their gradients.
+  // Parameters of the module, their gradients, and what an optimizer keeps for them.
   size_t take_ports(std::string_view module, uint32_t id, std::string_view subject) {
     const EditKind kind = s_ == 1 ? EditKind::added : EditKind::removed;
     size_t count = 0;
@@ -137,11 +139,13 @@ class ModuleFinder {
     const ValueId value = is_output ? graph.outputs()[port].of : graph.inputs()[port].value;
     if (!value) return {};
     const auto input = std::ranges::find(graph.inputs(), value, &Input::value);
-    return input == graph.inputs().end() || !input->fqn ? std::string_view() : graph.pool().strings[input->fqn];
+    if (input == graph.inputs().end() || !input->fqn) return {};
+    return updates_.parameter_of(graph.pool().strings[input->fqn]);
   }
 
   ExplainState& state_;
   const int s_;
+  const UpdateModules updates_;
   uint32_t first_ = 0;     // the number of the first explanation
   std::vector<New> news_;  // in their order
 };

@@ -591,6 +591,33 @@ TEST_CASE("diff: modules that one side alone has are told as such, with their pa
              !Catch::Contains("new: ") && Catch::Contains("aten.tanh"));
 }
 
+TEST_CASE("diff: what an optimizer does for a module is the module's, what it does with all of them is not") {
+  auto text = [](int layers) {
+    std::string params, states, nodes, updates, outputs, norms, from = "%x";
+    for (int i = 0; i < layers; ++i) {
+      const std::string n = std::to_string(i);
+      params += "  param %w" + n + " : f32[4, 4] \"layers." + n + ".weight\"\n";
+      states += "  buffer %m" + n + " : f32[4, 4] \"optimizer.exp_avg.layers." + n + ".weight\"\n";
+      nodes += "  forward layers." + n + "\n    %a" + n + " = aten.mm(" + from + ", %w" + n + ") : f32[4, 4]\n    %b" +
+               n + " = aten.exp(%a" + n + ") : f32[4, 4]\n    %c" + n + " = aten.mul.Tensor(%b" + n + ", %a" + n +
+               ") : f32[4, 4]\n    %g" + n + " = aten.mul.Tensor(%c" + n + ", %b" + n +
+               ") : f32[4, 4]\n  optimizer -\n    %n" + n + " = aten.linalg_vector_norm(%g" + n + ") : f32[]\n";
+      updates += "    %d" + n + " = aten.mul.Tensor(%g" + n + ", %all) : f32[4, 4]\n    %e" + n +
+                 " = aten.lerp_.Scalar(%m" + n + ", %d" + n + ", 0.1) : f32[4, 4]\n    %u" + n +
+                 " = aten.add_.Tensor(%w" + n + ", %e" + n + ", alpha=-0.1) : f32[4, 4]\n";
+      outputs += "  grad %g" + n + " of %w" + n + "\n";
+      norms += (i ? ", %n" : "%n") + n;
+      from = "%c" + n;
+    }
+    return "sg 1.0\ngraph rank *\n" + params + states + "  input %x : f32[4, 4]\n" + nodes +
+           "  optimizer -\n    %stack = aten.stack([" + norms + "]) : f32[" + std::to_string(layers) +
+           "]\n    %all = aten.sum(%stack) : f32[]\n" + updates + "  output " + from + "\n" + outputs;
+  };
+  const std::string more = told(text(3), text(5));
+  CHECK_THAT(more, Catch::Contains("2 x new: 8 nodes, 2 inputs, 1 output  [layers.{3,4}]") &&
+                       Catch::Contains("+   %stack") && !Catch::Contains("+   %e") && !Catch::Contains("input added"));
+}
+
 TEST_CASE("diff: sizes that follow from the inputs are one thing, other numbers are not") {
   auto text = [](int batch, int part, const std::string& dim) {
     auto n = [](int number) { return std::to_string(number); };
