@@ -45,3 +45,11 @@ class CaptureCase(unittest.TestCase):
         said = self.tool("sg-run", graph, "--inputs", paths[0], "--expect", paths[1])
         self.assertIn("values are as expected", said)
         return self.tool("sg-print", graph)
+
+    def check_steps(self, step, inputs, count=4):
+        """Those of sg-run are those that PyTorch makes now."""
+        self.imported()
+        graph, values = (os.path.join(self.folder, name) for name in ("step.sg", "inputs.safetensors"))
+        said = json.loads(self.tool("sg-run", graph, "--inputs", values, "--steps", str(count), "--json"))
+        theirs = [step(**inputs).item() for _ in range(count)]
+        torch.testing.assert_close(said["ranks"][0]["losses"], theirs, rtol=1e-5, atol=0)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from . import (
+    beside,
     checks,
     compat,
     computed,
@@ -122,11 +123,13 @@ def _modes_kept(model: nn.Module) -> Iterator[None]:
 
 def _of_the_second(step: Step) -> values.Answers:
     """A schedule learns sizes from other ranks in its first step, and may run forward more often in it. And ranks learn
-    whose gradients others have."""
+    whose gradients others have, and what the step writes beside the model."""
+    beside_it = beside.Watched(step.places_beside())
     with step.replicas.learning() as unused:
         first = values.of_the_model(step)
     made = step.optimizers.have_made_state
     of_first = {slot.name: tensor.detach() for slot, tensor in zip(step.tensors, first.inputs)}
+    step.take_in(world.together(beside_it.written))
     step.learn_optimizers()
     step.replicas.used_elsewhere = _used_elsewhere(step, sorted(unused))
     second = values.of_the_model(step)
@@ -327,6 +330,7 @@ def _document_of(
     encoder = traced.encoder
     nodes = encoder.nodes(shapes.bound_by)
     refusals.no_state_as_constant(step, _graphs(traced.module), encoder.constants)
+    refusals.no_write_to_constant(traced.module)
     refusals.no_draws_again(_graphs(traced.module))
     outputs, names = _outputs(step, traced, declared)
     document: Dict[str, Any] = {
@@ -377,7 +381,7 @@ def _outputs(step: Step, traced: _Traced, declared: meshes.Meshes) -> Tuple[List
     kinds: List[Tuple[str, Optional[Slot]]] = [] if traced.result.loss is None else [("loss", None)]
     kinds += [("gradient", slot) for slot in step.trainable]
     kinds += [("other", None)] * len(traced.result.others)
-    by_name = {slot.name: slot for slot in step.state + step.optimizer_state}
+    by_name = {slot.name: slot for slot in step.state + step.optimizer_state + step.beside_state}
     kinds += [("buffer", by_name[name]) for name in traced.result.rebound]
     entries, names = [], []
     for value, (kind, slot) in zip(node.args[0], kinds):

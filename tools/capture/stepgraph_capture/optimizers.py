@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping
 
 from torch import Tensor
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from . import compat
 from .errors import CaptureError
@@ -50,6 +50,11 @@ class Optimizers:
     def tensors(self) -> Dict[str, Tensor]:
         """Their state, by the names of slots."""
         return {name: tensor for one in self._all for name, tensor in one.tensors().items()}
+
+    def own_tensors(self) -> Iterator[Tensor]:
+        """What they keep themselves, which no run touches."""
+        for one in self._all:
+            yield from (leaf for leaf in tree_leaves(dict(one.optimizer.state)) if isinstance(leaf, Tensor))
 
     def learn(self) -> None:
         """The state that the last run made, as it was then."""

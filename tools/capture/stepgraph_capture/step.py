@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from . import compat, fsdp, inplace, kept, own_step, sharding, world, wrappers
+from . import beside, compat, fsdp, inplace, kept, own_step, sharding, world, wrappers
 from .errors import CaptureError
 from .optimizers import Optimizers
 from .recorder import Recorder
@@ -87,6 +87,8 @@ class Step:
             raise CaptureError("the inputs have a structure whose parts have no names")
         if not any(slot.trainable for slot in self.state):
             raise CaptureError("no parameter of the model requires a gradient: there is no training step to capture")
+        self.beside: Dict[str, beside.Place] = {}  # state that is not the model's, by name
+        self.beside_state: List[Slot] = []
         self.optimizers = Optimizers(optimizer, {id(slot.value): slot.name for slot in self.state})
         self.learn_optimizers()
         if self.optimizers and train_step is None:
@@ -105,9 +107,20 @@ class Step:
         self.optimizers.learn()
         self.optimizer_state = [Slot(name, "buffer", value) for name, value in self.optimizers.tensors().items()]
 
+    def places_beside(self) -> Dict[str, beside.Place]:
+        """Where a train_step keeps tensors that are neither the model's, nor its optimizers', nor inputs."""
+        known = [slot.local for slot in self.tensors] + [*self.optimizers.own_tensors()]
+        return beside.places_of(self.train_step, known, self.model) if self.train_step is not None else {}
+
+    def take_in(self, places: Dict[str, beside.Place]) -> None:
+        """These are state of the step."""
+        names = {slot.name for slot in self.slots}
+        self.beside = {name if name not in names else f"{name}#2": place for name, place in places.items()}
+        self.beside_state = [Slot(name, "buffer", place.tensor) for name, place in self.beside.items()]
+
     @property
     def slots(self) -> List[Slot]:
-        return self.state + self.optimizer_state + self.inputs
+        return self.state + self.optimizer_state + self.beside_state + self.inputs
 
     @property
     def tensors(self) -> List[Slot]:
@@ -133,13 +146,15 @@ class Step:
         given = dict(zip((id(slot) for slot in self.tensors), tensors))
         state = self._state(given, recorder)
         updated = {slot.name: sharding.leaf(given[id(slot)], slot.value) for slot in self.optimizer_state}
+        kept_beside = {slot.name: given[id(slot)] for slot in self.beside_state}
         batch = [sharding.whole(given[id(slot)], slot.value) if slot.is_tensor else slot.value for slot in self.inputs]
         args, keywords, targets = pytree.tree_unflatten(batch, self._shape)
-        before = dict(state)
+        before, before_beside = dict(state), dict(kept_beside)
         # Backward, too: what checkpoints compute again there reads the state that forward read.
         plain = fsdp.explicit(self.model, self.units, state, recorder, puts_back=self.train_step is not None)
         calls = inplace.functional() if is_traced else nullcontext()
-        with plain as gathers, self.replicas.explicit(recorder), compat.casts_in_forward(), calls:
+        outside = beside.swapped(self.beside, kept_beside)
+        with plain as gathers, outside, self.replicas.explicit(recorder), compat.casts_in_forward(), calls:
             if self.train_step is not None:
                 with self.optimizers.running({slot.name: before[slot.name] for slot in self.parameters}, updated, recorder):
                     loss, gradients, others = self._by_train_step(args, keywords, before, gathers, recorder)
@@ -148,6 +163,7 @@ class Step:
                 loss, gradients, others = self._by_loss(args, keywords, targets, leaves, recorder)
         buffers = [slot.name for slot in self.state if slot.kind == "buffer"]
         rebound = {name: sharding.part(state[name]) for name in buffers if state[name] is not before[name]}
+        rebound.update({name: now for name, now in kept_beside.items() if now is not before_beside[name]})
         rebound.update(self.optimizers.rebound(updated))
         return Result(loss, gradients, others, rebound)
 

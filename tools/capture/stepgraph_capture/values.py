@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from . import compat
+from .bits import changed
 from .errors import CaptureError
 from .recorder import Recorder
 from .step import Step
@@ -105,15 +106,6 @@ def is_same_update(before: Tensor, one: Tensor, other: Tensor) -> bool:
     rounding = 4 * torch.finfo(one.dtype).eps
     before, one, other = (tensor.to(wide).nan_to_num() for tensor in (before, one, other))
     return bool((one - other).abs().max() <= 1e-3 * (one - before).abs().max() + rounding * one.abs().max())
-
-
-def changed(before: Tensor, after: Tensor) -> bool:
-    """Was it written? By its bits: a NaN is equal to itself here."""
-    return not torch.equal(_bits(before), _bits(after))
-
-
-def _bits(tensor: Tensor) -> Tensor:
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
 _SLACK = 3  # as sg-run has it: of the noise that is right

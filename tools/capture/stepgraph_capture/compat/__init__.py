@@ -36,7 +36,17 @@ from .failures import data_dependent_errors, is_mixed_up, unsupported_errors, wa
 from .fakes import fake_with_value, fakes_of, is_fake, new_fake_mode, python_twins, real, value_beside, values_in
 from .handles import Handle, Reductions, can_box_work, unboxed_group
 from .masks import is_block_mask, split_block_mask
-from .nodes import bound_symbols, is_answered, is_collective, is_exchange, is_launch, is_random, results
+from .nodes import (
+    bound_symbols,
+    is_answered,
+    is_collective,
+    is_exchange,
+    is_launch,
+    is_random,
+    results,
+    viewed_by,
+    written_by,
+)
 from .sizes import (
     Dimension,
     SymbolFacts,

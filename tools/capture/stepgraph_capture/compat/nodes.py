@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+import operator
+from typing import Any, Iterator, List, Optional, Set, Tuple
 
 import torch
 from torch import fx
@@ -55,3 +56,28 @@ def is_random(node: fx.Node) -> bool:
             )
             return given != 0
     return True
+
+
+def written_by(node: fx.Node) -> List[fx.Node]:
+    """The arguments that the node writes to."""
+    return [given for given, alias in _aliased(node) if alias.is_write]
+
+
+def viewed_by(node: fx.Node) -> Optional[fx.Node]:
+    """The argument that the node shows, changed or not; None where its result has memory of its own."""
+    shown: Set[str] = set()
+    if isinstance(node.target, torch._ops.OpOverload):
+        shown = {name for r in node.target._schema.returns if r.alias_info for name in r.alias_info.before_set}
+    if node.target is operator.getitem:
+        return viewed_by(node.args[0]) if isinstance(node.args[0], fx.Node) else None
+    return next((given for given, alias in _aliased(node) if shown & set(alias.before_set)), None)
+
+
+def _aliased(node: fx.Node) -> Iterator[Tuple[fx.Node, Any]]:
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return
+    for position, argument in enumerate(node.target._schema.arguments):
+        given = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
+        for one in given if isinstance(given, (list, tuple)) else [given]:
+            if argument.alias_info is not None and isinstance(one, fx.Node):
+                yield one, argument.alias_info

@@ -1,0 +1,161 @@
+"""What a train_step keeps beside its model: state of the graph where the step writes it, and as it was for the user."""
+
+import copy
+import functools
+
+import torch
+from stepgraph_capture import CaptureError
+from torch import nn
+from torch.nn import functional as F
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from support import CaptureCase
+
+
+class Shadow:
+    """An average of the weights in a dict, as it is often written."""
+
+    def __init__(self, model):
+        self.kept = {name: p.detach().clone() for name, p in model.named_parameters()}
+
+    def follow(self, model):
+        for name, p in model.named_parameters():
+            self.kept[name] = 0.9 * self.kept[name] + 0.1 * p.detach()
+
+
+class Trainer:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer = model, optimizer
+        self.seen = torch.zeros((), dtype=torch.int64)
+        self.history = [torch.zeros(2), torch.zeros(3)]
+
+    def step(self, x, y):
+        loss = F.mse_loss(self.model(x), y)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.seen += x.shape[0]
+        self.history[1] = torch.stack([self.history[1][1], self.history[1][2], loss.detach()])
+        return loss + 0.01 * self.history[1].sum()
+
+
+class Beside(CaptureCase):
+    def setUp(self):
+        super().setUp()
+        self.model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.inputs = {"x": torch.randn(5, 4), "y": torch.randn(5, 3)}
+
+    def train(self, loss_of, after):
+        def step(x, y):
+            loss = loss_of(self.model(x), x, y)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            return after(loss)
+
+        return step
+
+    def check(self, step, names):
+        document = self.captured(self.model, None, self.inputs, train_step=step, optimizer=self.optimizer)
+        beside = [entry["fqn"] for entry in document["inputs"] if entry["kind"] == "buffer"]
+        self.assertEqual(beside, names)
+        self.assertFalse([entry for entry in document["inputs"] if entry["kind"] == "constant"])
+        self.check_steps(step, self.inputs)
+
+    def test_an_averaged_model(self):
+        average = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+        average.update_parameters(self.model)
+        kept = copy.deepcopy(average.state_dict())
+
+        def follow(loss):
+            average.update_parameters(self.model)
+            return loss
+
+        step = self.train(lambda output, x, y: F.mse_loss(output, y), follow)
+        self.captured(self.model, None, self.inputs, train_step=step, optimizer=self.optimizer)
+        for name, tensor in average.state_dict().items():
+            self.assertTrue(torch.equal(tensor, kept[name]), name)
+        paths = ["0.weight", "0.bias", "2.weight", "2.bias"]
+        self.check(step, ["average.n_averaged", *(f"average.module.{path}" for path in paths)])
+
+    def test_a_teacher_that_is_written_by_data(self):
+        teacher = copy.deepcopy(self.model)
+
+        def follow(loss):
+            for mine, theirs in zip(teacher.parameters(), self.model.parameters()):
+                mine.data.mul_(0.9).add_(theirs.data, alpha=0.1)
+            return loss
+
+        def loss_of(output, x, y):
+            return F.mse_loss(output, y) + F.mse_loss(output, teacher(x).detach())
+
+        self.check(self.train(loss_of, follow), [f"teacher.{path}" for path in ("0.weight", "0.bias", "2.weight", "2.bias")])
+
+    def test_a_dict_whose_tensors_are_others_behind_the_step(self):
+        shadow = Shadow(self.model)
+
+        def follow(loss):
+            shadow.follow(self.model)
+            return loss
+
+        step = self.train(lambda output, x, y: F.mse_loss(output, y), follow)
+        self.check(step, [f"shadow.kept.{name}" for name in shadow.kept])
+
+    def test_a_variable_that_the_step_binds_anew(self):
+        bank = torch.randn(6, 3)
+
+        def loss_of(output, x, y):
+            nonlocal bank
+            scores = output @ bank.t()
+            bank = torch.cat([output.detach(), bank])[:6]
+            return scores.logsumexp(1).mean()
+
+        self.check(self.train(loss_of, lambda loss: loss), ["bank"])
+
+    def test_the_object_whose_method_it_is(self):
+        trainer = Trainer(self.model, self.optimizer)
+        self.check(trainer.step, ["seen", "history.0", "history.1"])
+        self.assertEqual(trainer.seen.item(), 4 * 5)  # by the steps that the check made, no others
+
+    def test_what_is_only_read_stays_a_constant(self):
+        fixed = copy.deepcopy(self.model)
+        step = self.train(lambda output, x, y: F.mse_loss(output, fixed(x).detach()) + 0 * y.sum(), lambda loss: loss)
+        document = self.captured(self.model, None, self.inputs, train_step=step, optimizer=self.optimizer)
+        self.assertEqual(len([entry for entry in document["inputs"] if entry["kind"] == "constant"]), 4)
+
+    def test_what_it_trains_has_to_be_of_the_model(self):
+        critic = nn.Linear(3, 1)
+        other = torch.optim.SGD(critic.parameters(), lr=0.1)
+        before = critic.weight.detach().clone()
+
+        def follow(loss):
+            other.zero_grad()
+            critic(self.model(self.inputs["x"]).detach()).mean().backward()
+            other.step()
+            return loss
+
+        step = self.train(lambda output, x, y: F.mse_loss(output, y), follow)
+        with self.assertRaisesRegex(CaptureError, "trains critic.weight, which is beside the model"):
+            self.captured(self.model, None, self.inputs, train_step=step, optimizer=self.optimizer)
+        self.assertTrue(torch.equal(critic.weight, before))
+
+    def test_a_write_that_nothing_says_more_of_is_refused_with_its_line(self):
+        seen = torch.zeros(())
+
+        def loss_fn(output, y):
+            seen.add_(1)
+            return F.mse_loss(output, y)
+
+        refused = r"the step writes at .*test_beside.py:\d+ in loss_fn to a tensor of size \(\) that is there before"
+        with self.assertRaisesRegex(CaptureError, refused):
+            self.captured(self.model, loss_fn, {"input": self.inputs["x"]}, targets=self.inputs["y"])
+        with self.assertRaisesRegex(CaptureError, "without fake=True"):
+            step = self.train(functools.partial(lambda total, output, x, y: F.mse_loss(output, y) + total.add_(1), seen), lambda loss: loss)
+            self.captured(self.model, None, self.inputs, train_step=step, optimizer=self.optimizer, fake=True)
+
+
+if __name__ == "__main__":
+    import unittest
+
+    unittest.main()

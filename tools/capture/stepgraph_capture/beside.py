@@ -1,0 +1,204 @@
+"""What a train_step keeps beside the model and writes to: a teacher that follows the model, an average of its weights,
+a queue of what it has seen. It is state of the step, as the model's buffers are: inputs of the graph that it writes.
+
+Looked for where the function can reach it: in what it closes over, in the globals that it names, in the object whose
+method it is, and in functions of the same kind that it calls; there in modules, and in lists and dicts of tensors.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Iterator, List, Mapping, MutableMapping, Optional, Tuple, Union
+
+import torch
+from torch import Tensor, nn
+
+from . import compat
+from .bits import changed
+from .errors import CaptureError
+
+_DEEPEST = 4  # an object in an object, and so on
+
+
+class _Cell(dict):  # type: ignore[type-arg]
+    """A variable that a function closes over, as a container of one."""
+
+    def __init__(self, cell: Any) -> None:
+        super().__init__()
+        self._cell = cell
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._cell.cell_contents
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._cell.cell_contents = value
+
+
+@dataclass
+class Place:
+    """Where a tensor is kept."""
+
+    name: str  # ema.module.0.weight, as the function calls it
+    container: Union[MutableMapping[Any, Any], List[Any]]
+    key: Any
+
+    @property
+    def tensor(self) -> Tensor:
+        return self.container[self.key]  # type: ignore[no-any-return]
+
+
+class Watched:
+    """The places before a run. What the run writes there is undone, and told."""
+
+    def __init__(self, places: Mapping[str, Place]) -> None:
+        self._places = places
+        self._before = {name: place.tensor for name, place in places.items()}
+        self._numbers = {name: tensor.detach().clone() for name, tensor in self._before.items()}
+        self._versions = {name: tensor._version for name, tensor in self._before.items()}
+
+    def written(self) -> Dict[str, Place]:
+        """All places of the variables in which something was written."""
+        written = [name for name in self._places if self._is_written(name)]
+        for name in written:
+            self._undo(name)
+        for name in written:
+            self._check_untrained(name)
+        variables = {name.partition(".")[0] for name in written}
+        return {name: place for name, place in self._places.items() if name.partition(".")[0] in variables}
+
+    def _is_written(self, name: str) -> bool:
+        place, tensor = self._places[name], self._before[name]
+        if place.container[place.key] is not tensor or tensor._version != self._versions[name]:
+            return True
+        return changed(self._numbers[name], tensor)  # by way of .data, which counts no versions
+
+    def _undo(self, name: str) -> None:
+        place, tensor = self._places[name], self._before[name]
+        place.container[place.key] = tensor
+        with torch.no_grad():
+            tensor.copy_(self._numbers[name])
+
+    def _check_untrained(self, name: str) -> None:
+        tensor = self._before[name]
+        if tensor.requires_grad and tensor.grad is not None:
+            raise CaptureError(
+                f"the train_step trains {name}, which is beside the model: make both parts of one module, and give "
+                "that to capture"
+            )
+
+
+@contextmanager
+def swapped(places: Mapping[str, Place], given: Dict[str, Tensor]) -> Iterator[None]:
+    """Within it `given` is in these places; behind it `given` is what was put there."""
+    before = {name: place.tensor for name, place in places.items()}
+    try:
+        for name, place in places.items():
+            place.container[place.key] = given[name]
+        yield
+        for name, place in places.items():
+            given[name] = place.container[place.key]
+    finally:
+        for name, place in places.items():
+            place.container[place.key] = before[name]
+
+
+def places_of(function: Callable[..., Any], known: List[Tensor], model: nn.Module) -> Dict[str, Place]:
+    """Those of tensors that lie in no memory of `known`."""
+    search = _Search(known, model)
+    search.function(function, "", 0)
+    return search.found
+
+
+class _Search:
+    def __init__(self, known: List[Tensor], model: nn.Module) -> None:
+        self.found: Dict[str, Place] = {}
+        self._memory = {compat.memory_of(tensor) for tensor in known}
+        self._seen = {id(module) for module in model.modules()}
+
+    def function(self, function: Any, name: str, depth: int) -> None:
+        """What it closes over, the globals that it names, and what it is bound to."""
+        function = inspect.unwrap(function)
+        if isinstance(function, functools.partial):
+            for i, given in enumerate([*function.args, *function.keywords.values()]):
+                self._thing(given, f"{name or 'argument'}{i}", _NOWHERE, depth)
+            return self.function(function.func, name, depth)
+        if inspect.ismethod(function):
+            self._object(function.__self__, name, depth)
+            function = function.__func__
+        if not inspect.isfunction(function) or id(function) in self._seen:
+            return None
+        self._seen.add(id(function))
+        for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+            try:
+                self._thing(cell.cell_contents, variable, (_Cell(cell), None), depth)
+            except ValueError:  # not set yet
+                continue
+        for variable in function.__code__.co_names:
+            if variable in function.__globals__:
+                self._thing(function.__globals__[variable], variable, (function.__globals__, variable), depth)
+        return None
+
+    def _thing(self, thing: Any, name: str, at: Tuple[Any, Any], depth: int) -> None:
+        if isinstance(thing, Tensor):
+            self._tensor(thing, name, at)
+        elif depth > _DEEPEST or id(thing) in self._seen:
+            return
+        elif isinstance(thing, nn.Module):
+            self._module(thing, name, depth)
+        elif isinstance(thing, (dict, list)):
+            self._seen.add(id(thing))
+            for key, one in list(thing.items() if isinstance(thing, dict) else enumerate(thing)):
+                self._thing(one, f"{name}.{key}", (thing, key), depth + 1)
+        elif inspect.isfunction(thing) or inspect.ismethod(thing) or isinstance(thing, functools.partial):
+            if _is_the_users(thing):
+                self.function(thing, name, depth + 1)
+        elif _is_the_users(type(thing)):
+            self._object(thing, name, depth)
+
+    def _tensor(self, tensor: Tensor, name: str, at: Tuple[Any, Any]) -> None:
+        memory = compat.memory_of(tensor) if at is not _NOWHERE and type(tensor) in (Tensor, nn.Parameter) else None
+        if memory is None or memory in self._memory:
+            return
+        self._memory.add(memory)
+        self.found[_free(name, self.found)] = Place(name, *at)
+
+    def _module(self, module: nn.Module, name: str, depth: int) -> None:
+        if any(id(part) in self._seen for part in module.modules()):  # the model, or what it is wrapped in
+            return
+        for path, part in module.named_modules():
+            self._seen.add(id(part))
+            prefix = ".".join(filter(None, (name, path)))
+            for kept in (part._parameters, part._buffers):
+                for key, tensor in kept.items() if isinstance(kept, dict) else ():
+                    if tensor is not None:
+                        self._tensor(tensor, f"{prefix}.{key}", (kept, key))
+
+    def _object(self, thing: Any, name: str, depth: int) -> None:
+        if id(thing) in self._seen or not hasattr(thing, "__dict__") or isinstance(thing, type):
+            return
+        if isinstance(thing, nn.Module):
+            return self._module(thing, name, depth)
+        self._seen.add(id(thing))
+        for key, one in list(vars(thing).items()):
+            self._thing(one, ".".join(filter(None, (name, key))), (vars(thing), key), depth + 1)
+        return None
+
+
+_NOWHERE: Tuple[Any, Any] = (None, None)  # of an argument that is bound: no run finds another there
+
+
+def _is_the_users(thing: Any) -> bool:
+    module = getattr(inspect.unwrap(getattr(thing, "func", thing)), "__module__", None) or "builtins"
+    return module.split(".")[0] not in ("torch", "builtins", __package__.split(".")[0])
+
+
+def _free(name: str, taken: Mapping[str, Any]) -> str:
+    found: Optional[str] = name
+    count = 1
+    while found in taken:
+        count += 1
+        found = f"{name}#{count}"
+    return found or name

@@ -1,0 +1,15 @@
+"""Tensors by their bits."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def changed(before: Tensor, after: Tensor) -> bool:
+    """Was it written? A NaN is equal to itself here."""
+    return not torch.equal(_bits(before), _bits(after))
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
