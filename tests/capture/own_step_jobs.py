@@ -248,6 +248,23 @@ def fsdp_updates():
     return _step(model, train)
 
 
+def fsdp_followed():
+    """Other shards follow the model's, beside it; some ranks have no row of some."""
+    model, follower = _sharded(jobs.Model(5, 7)), _sharded(jobs.Model(5, 7))
+    inputs = _batches()
+
+    def train(ids, targets):
+        loss = jobs.loss_fn(model(ids), targets)
+        loss.backward()
+        with torch.no_grad():
+            for mine, theirs in zip(follower.parameters(), model.parameters()):
+                mine.lerp_(theirs, 0.1)
+        return loss
+
+    jobs.keep_answers_of(model, lambda: train(**inputs), follower=follower)
+    return dict(model=model, inputs=inputs, train_step=train)
+
+
 def _optimized(model, step_of, optimizer):
     """The answers are of its first step; then it is as it was."""
     inputs = _batches()

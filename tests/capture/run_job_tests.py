@@ -86,6 +86,7 @@ OWN_STEPS = (  # of own_step_jobs.py
     ("fsdp_unused_at_last", 2),
     ("fsdp_read_behind_forward", 2),
     ("fsdp_updates", 3),
+    ("fsdp_followed", 3),
     ("fsdp_optimizer", 3),
     ("fsdp_stage", 4),
     ("hybrid_accumulates", 4),

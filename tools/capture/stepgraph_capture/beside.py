@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Mapping, MutableMapping, Optional, Tuple, Union
 
-import torch
 from torch import Tensor, nn
 
-from . import compat
+from . import compat, sharding
 from .bits import changed
 from .errors import CaptureError
 
@@ -56,7 +55,7 @@ class Watched:
     def __init__(self, places: Mapping[str, Place]) -> None:
         self._places = places
         self._before = {name: place.tensor for name, place in places.items()}
-        self._numbers = {name: tensor.detach().clone() for name, tensor in self._before.items()}
+        self._numbers = {name: sharding.local(tensor).clone() for name, tensor in self._before.items()}
         self._versions = {name: tensor._version for name, tensor in self._before.items()}
 
     def written(self) -> Dict[str, Place]:
@@ -73,13 +72,12 @@ class Watched:
         place, tensor = self._places[name], self._before[name]
         if place.container[place.key] is not tensor or tensor._version != self._versions[name]:
             return True
-        return changed(self._numbers[name], tensor)  # by way of .data, which counts no versions
+        return changed(self._numbers[name], sharding.local(tensor))  # by way of .data, which counts no versions
 
     def _undo(self, name: str) -> None:
         place, tensor = self._places[name], self._before[name]
         place.container[place.key] = tensor
-        with torch.no_grad():
-            tensor.copy_(self._numbers[name])
+        sharding.local(tensor).copy_(self._numbers[name])
 
     def _check_untrained(self, name: str) -> None:
         tensor = self._before[name]
@@ -159,8 +157,11 @@ class _Search:
             self._object(thing, name, depth)
 
     def _tensor(self, tensor: Tensor, name: str, at: Tuple[Any, Any]) -> None:
-        memory = compat.memory_of(tensor) if at is not _NOWHERE and type(tensor) in (Tensor, nn.Parameter) else None
-        if memory is None or memory in self._memory:
+        is_plain = type(tensor) in (Tensor, nn.Parameter) or sharding.is_sharded(tensor)
+        if at is _NOWHERE or not is_plain:
+            return
+        memory = compat.memory_of(sharding.local(tensor))
+        if memory in self._memory:
             return
         self._memory.add(memory)
         self.found[_free(name, self.found)] = Place(name, *at)

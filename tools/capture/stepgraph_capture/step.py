@@ -146,7 +146,7 @@ class Step:
         given = dict(zip((id(slot) for slot in self.tensors), tensors))
         state = self._state(given, recorder)
         updated = {slot.name: sharding.leaf(given[id(slot)], slot.value) for slot in self.optimizer_state}
-        kept_beside = {slot.name: given[id(slot)] for slot in self.beside_state}
+        kept_beside = {slot.name: sharding.leaf(given[id(slot)], slot.value) for slot in self.beside_state}
         batch = [sharding.whole(given[id(slot)], slot.value) if slot.is_tensor else slot.value for slot in self.inputs]
         args, keywords, targets = pytree.tree_unflatten(batch, self._shape)
         before, before_beside = dict(state), dict(kept_beside)
@@ -163,7 +163,8 @@ class Step:
                 loss, gradients, others = self._by_loss(args, keywords, targets, leaves, recorder)
         buffers = [slot.name for slot in self.state if slot.kind == "buffer"]
         rebound = {name: sharding.part(state[name]) for name in buffers if state[name] is not before[name]}
-        rebound.update({name: now for name, now in kept_beside.items() if now is not before_beside[name]})
+        bound = {name: now for name, now in kept_beside.items() if now is not before_beside[name]}
+        rebound.update({name: sharding.part(now) for name, now in bound.items()})
         rebound.update(self.optimizers.rebound(updated))
         return Result(loss, gradients, others, rebound)
 
