@@ -26,7 +26,7 @@ def no_state_as_constant(step: Step, graphs: Sequence[fx.Graph], constants: Dict
 def no_write_to_constant(module: fx.GraphModule) -> None:
     """What a step writes is given to it, so that the next one finds what was written."""
     for node in module.graph.nodes:
-        for kept in map(_shown, compat.written_by(node)):
+        for kept in compat.written_by(node):
             if kept.op == "get_attr" and isinstance(getattr(module, str(kept.target), None), Tensor):
                 shape = tuple(getattr(module, str(kept.target)).shape)
                 raise CaptureError(
@@ -34,13 +34,6 @@ def no_write_to_constant(module: fx.GraphModule) -> None:
                     "of the model: make it a buffer of the model, or write it in a train_step, which is run first "
                     "(without fake=True), so that what it keeps is found"
                 )
-
-
-def _shown(node: fx.Node) -> fx.Node:
-    """What lies in the memory that it is a view of."""
-    while (base := compat.viewed_by(node)) is not None:
-        node = base
-    return node
 
 
 def no_draws_again(graphs: Sequence[fx.Graph]) -> None:

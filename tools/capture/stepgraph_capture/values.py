@@ -50,7 +50,10 @@ def of_the_graph(step: Step, module: fx.GraphModule) -> Answers:
     before = [tensor._version for tensor in tensors]
     with seeded(), torch.no_grad():
         outputs = AsTraced(module).run(*tensors)
-    return Answers(list(outputs), tensors, [tensor._version != then for tensor, then in zip(tensors, before)])
+    told = {memory for node in module.graph.nodes for memory in compat.written_by(node)}  # some ops count no versions
+    inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+    written = [t._version != then or node in told for t, then, node in zip(tensors, before, inputs)]
+    return Answers(list(outputs), tensors, written)
 
 
 class AsTraced(fx.Interpreter):

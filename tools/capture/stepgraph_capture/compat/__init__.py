@@ -44,7 +44,6 @@ from .nodes import (
     is_launch,
     is_random,
     results,
-    viewed_by,
     written_by,
 )
 from .sizes import (

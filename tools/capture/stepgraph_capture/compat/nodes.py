@@ -59,17 +59,23 @@ def is_random(node: fx.Node) -> bool:
 
 
 def written_by(node: fx.Node) -> List[fx.Node]:
-    """The arguments that the node writes to."""
-    return [given for given, alias in _aliased(node) if alias.is_write]
+    """Whose memory the node writes to, also by way of views."""
+    return [_shown_by(given) for given, alias in _aliased(node) if alias.is_write]
 
 
-def viewed_by(node: fx.Node) -> Optional[fx.Node]:
+def _shown_by(node: fx.Node) -> fx.Node:
+    while (base := _viewed_by(node)) is not None:
+        node = base
+    return node
+
+
+def _viewed_by(node: fx.Node) -> Optional[fx.Node]:
     """The argument that the node shows, changed or not; None where its result has memory of its own."""
+    if node.target is operator.getitem:
+        return node.args[0] if isinstance(node.args[0], fx.Node) else None
     shown: Set[str] = set()
     if isinstance(node.target, torch._ops.OpOverload):
         shown = {name for r in node.target._schema.returns if r.alias_info for name in r.alias_info.before_set}
-    if node.target is operator.getitem:
-        return viewed_by(node.args[0]) if isinstance(node.args[0], fx.Node) else None
     return next((given for given, alias in _aliased(node) if shown & set(alias.before_set)), None)
 
 
