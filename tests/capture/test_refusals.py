@@ -96,8 +96,13 @@ class Refusals(CaptureCase):
         )
 
     def test_an_error_of_the_model_is_its_own(self):
-        with self.assertRaises(RuntimeError):
+        with self.assertRaisesRegex(RuntimeError, "mat1 and mat2 shapes cannot be multiplied"):
             self.captured(nn.Linear(4, 4), lambda out: out.sum(), torch.ones(2, 5))
+        with self.assertRaisesRegex(RuntimeError, "expected target dtype|expected scalar type Long"):  # fakes speak of gather
+            self.captured(nn.Linear(4, 4), nn.functional.cross_entropy, torch.ones(2, 4), targets=torch.ones(2))
+
+    def test_lazy_modules_have_no_sizes(self):
+        self.refused("0.weight has no size yet", nn.Sequential(nn.LazyLinear(4)), lambda out: out.sum(), torch.ones(2, 5))
 
     def test_folders_that_cannot_be_written(self):
         blocked = os.path.join(self.folder, "file")

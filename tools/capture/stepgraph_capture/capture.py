@@ -201,9 +201,15 @@ def _trace_somehow(step: Step, dynamic: symbols.Dynamic, fake: bool) -> _Traced:
     try:
         with decisions.asking() if has_values else nullcontext():
             return _trace(step, dynamic)
-    except _AsksForValues as error:
+    except CaptureError as error:
+        if not isinstance(error, _AsksForValues):
+            raise
         if not has_values:
             raise CaptureError(f"{error}. {_NO_VALUES_WHEN_FAKE if fake else _NO_VALUES_IN_A_JOB}") from error
+    except Exception:
+        if has_values:
+            values.of_the_model(step)  # fails in PyTorch's words, if it does: those of fakes are about kernels
+        raise
     try:
         return _trace(step, dynamic, with_values=True)
     except _AsksForValues:

@@ -42,15 +42,15 @@ def _shown(file: str) -> str:
 
 
 def raised_at(error: BaseException) -> Optional[str]:
-    """The innermost line of the user's code that an exception passed through, for a message."""
-    found = None
+    """The innermost line of the user's code that an exception passed through, else of a layer of torch.nn, for a
+    message."""
+    found: Dict[str, str] = {}
     trace = error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
-        if _kind(code.co_filename) == "user":
-            found = f"{_shown(code.co_filename)}:{trace.tb_lineno} in {code.co_name}"
+        found[_kind(code.co_filename)] = f"{_shown(code.co_filename)}:{trace.tb_lineno} in {code.co_name}"
         trace = trace.tb_next
-    return found
+    return found.get("user", found.get("layer"))
 
 
 def user_line() -> Optional[Dict[str, Any]]:

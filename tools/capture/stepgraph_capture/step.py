@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from . import beside, compat, fsdp, inplace, kept, own_step, sharding, world, wrappers
@@ -291,6 +292,9 @@ def _arguments(inputs: Any, kwargs: Optional[Mapping[str, Any]]) -> Tuple[Tuple[
 def _state_of(model: nn.Module) -> List[Slot]:
     """Parameters, then buffers, each once; tied names are kept aside."""
     slots: Dict[int, Slot] = {}
+    lazy = [name for name, tensor in (*model.named_parameters(), *model.named_buffers()) if is_lazy(tensor)]
+    if lazy:
+        raise CaptureError(f"{lazy[0]} has no size yet, as its module is lazy: run the model on a batch before")
     for kind, pairs in (
         ("parameter", model.named_parameters(remove_duplicate=False)),
         ("buffer", model.named_buffers(remove_duplicate=False)),
