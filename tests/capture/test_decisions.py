@@ -225,6 +225,20 @@ class Decisions(CaptureCase):
         self.captured(Model(2, 2, 3), lambda out: out.square().sum(), (torch.randn(1, 2, 8, 8), sizes))
         self.imported()
 
+    def test_planes_whose_number_the_data_decides(self):
+        """C++ takes no symbols among the sizes that the backward of an interpolation is given, as keypoints have it."""
+
+        class Model(nn.Conv2d):
+            def forward(self, x, rows):
+                planes = super().forward(x)
+                chosen = torch.cat([planes[torch.where(rows > n)[0]] for n in (0, 1)])
+                scale = 2.0 if rows.sum() > 1 else 3.0
+                return F.interpolate(chosen, scale_factor=scale, mode="bilinear", recompute_scale_factor=False)
+
+        rows = torch.tensor([1, 0, 2])
+        self.captured(Model(2, 2, 3), lambda out: out.square().sum(), (torch.randn(3, 2, 8, 8), rows))
+        self.imported()
+
 
 class WindowsOfTheData(CaptureCase):
     def test_lengths_between_borders_that_are_found(self):

@@ -24,7 +24,8 @@ def is_mixed_up(error: BaseException) -> bool:
 
 def wants_numbers(error: BaseException) -> bool:
     """Did C++ refuse a symbol where it takes plain sizes only?"""
-    return isinstance(error, RuntimeError) and "SymInt" in str(error)
+    words = "SymInt", "Expected IntList but got GenericList"  # of a size, of a list of sizes
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in words)
 
 
 def unsupported_errors() -> Tuple[type, ...]:
