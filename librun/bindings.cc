@@ -57,7 +57,9 @@ Status Bindings::bind(StrId symbol, int64_t v) {
                  "symbol " + name + " is " + std::to_string(*value) + " here and " + std::to_string(v) + " there"};
   if ((s.min && v < *s.min) || (s.max && v > *s.max))
     return Error{ErrorKind::cannot_apply,
-                 "symbol " + name + " = " + std::to_string(v) + " is outside of its range " + range_text(s)};
+                 "symbol " + name + " = " + std::to_string(v) + " is outside of its range " + range_text(s),
+                 {},
+                 s.kind == SymbolKind::data ? "the graph holds what the step did with the data of the capture" : ""};
   if (s.divisor > 1 && v % s.divisor != 0)
     return Error{ErrorKind::cannot_apply,
                  "symbol " + name + " = " + std::to_string(v) + " is no multiple of " + std::to_string(s.divisor)};

@@ -88,7 +88,7 @@ InitRule buffer_rule(const InputUse& use, const std::vector<int64_t>& shape, DTy
 InitRule integer_rule(InputKind kind, DType dtype, bool is_single, const InputUse& use) {
   const int bits = 8 * dtype_bytes(dtype) - (dtype == DType::u8 ? 0 : 1);
   const int64_t most = bits >= 63 ? INT64_MAX : int64_t{1} << bits;
-  if (use.below && *use.below > 0) return {Kind::index, 1, std::min(most, *use.below), use.because};
+  if (use.below && *use.below > 0) return {Kind::index, 1, std::min(most, *use.below), use.because, use.from};
   if (use.parted) return {Kind::starts, 1, *use.parted, "where parts begin"};
   if (use.compared) return {Kind::index, 1, std::min(most, *use.compared), std::string(kCompared)};
   if (kind == InputKind::buffer && (is_single || use.kind == UseKind::written)) return {Kind::zeros, 1, 0, "a counter"};
@@ -123,14 +123,19 @@ InitRule rule_for(const Program& program, const Input& input, const InputUse& us
 }
 
 // Two ranks' rules for one input: what both allow; of numbers that are only compared, what one of them compares with.
+// `from` may pass `below` then, where each rank takes the first of its own part of a vocabulary away (`first_of`).
 void merge(const InitRule& other, InitRule* rule) {
+  const int64_t from = std::max(rule->from, other.from);
   if (rule->kind != Kind::index || other.kind != Kind::index) {
     if (rule->kind == Kind::ask || other.kind == Kind::index) *rule = other;
-    return;
+    return void(rule->from = from);
   }
   const bool compared = rule->because == other.because && rule->because == kCompared;
   if (compared ? other.below > rule->below : other.below < rule->below) *rule = other;
+  rule->from = from;
 }
+
+int64_t first_of(const InitRule& rule) { return rule.from < rule.below ? rule.from : 0; }
 
 uint64_t key_of(std::string_view name) {
   const Sha256::Digest digest = sha256("init " + std::string(name));
@@ -147,6 +152,7 @@ struct ElementSource {
 
   template <class T>
   void fill(uint64_t first, std::span<T> out) const {
+    const auto from = static_cast<uint64_t>(first_of(rule));
     switch (rule.kind) {
       case Kind::zeros: return constant(0, out);
       case Kind::ones: return constant(1, out);
@@ -156,7 +162,7 @@ struct ElementSource {
       case Kind::unit_circle: return points(first, out);
       case Kind::index:
         for (size_t j = 0; j < out.size(); ++j)
-          out[j] = integer<T>(uniform_below(key, first + j, static_cast<uint64_t>(rule.below)));
+          out[j] = integer<T>(from + uniform_below(key, first + j, static_cast<uint64_t>(rule.below) - from));
         return;
       case Kind::every_other:
         for (size_t j = 0; j < out.size(); ++j) out[j] = integer<T>((first + j + 1) % 2);
@@ -319,7 +325,8 @@ std::vector<std::string> InitMaker::describe(bool has_files) const {
     if (made_[i] && is_models && models++ == 0) first = input_title(program_->graph, input);
     if (!made_[i] || (is_models && r.kind != Kind::index)) continue;
     std::string line = input_title(program_->graph, input) + ": ";
-    if (r.kind == Kind::index) line += "integers in [0, " + std::to_string(r.below) + "): " + r.because;
+    if (r.kind == Kind::index)
+      line += "integers in [" + std::to_string(first_of(r)) + ", " + std::to_string(r.below) + "): " + r.because;
     else if (r.kind == Kind::ones) line += "1: " + r.because;
     else if (r.kind == Kind::zeros) line += "0: " + r.because;
     else if (r.kind == Kind::every_other) line += "every other one is true: " + r.because;

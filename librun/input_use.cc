@@ -106,6 +106,7 @@ class UseFinder {
       carries = true;
       append(node.args[i], *state, &carried);
     }
+    note_classes(graph, n, name, *state);
     note_compared(name, node, *state);
     note_truth(graph, name, node, carries, *state);
     if (carries) carry(graph, n, op, carried, state);
@@ -345,11 +346,25 @@ class UseFinder {
     if (!extent.size) return;
     for (const Piece& piece : pieces) {
       InputUse& use = uses_[piece.input];
-      int64_t below = 0;  // of the element: element + shift < size; a shift up leaves room below 0
+      if (piece.shift < 0 && piece.shift > -*extent.size) use.from = std::max(use.from, -piece.shift);
+      int64_t below = 0;  // of the element: 0 <= element + shift < size; a shift up leaves room below 0
       if (__builtin_sub_overflow(*extent.size, piece.shift, &below) || (use.below && *use.below <= below)) continue;
       use.below = below;
       use.because = extent.what + ", in %" + std::string(graph.label(n));
     }
+  }
+
+  // x == arange(n), as F.one_hot is traced: x is one of n.
+  void note_classes(const Graph& graph, NodeId n, std::string_view name, const State& state) {
+    const Node& node = graph.node(n);
+    if (name != "aten.eq" || node.args.size() != 2 || !node.args[0].is(ArgKind::value)) return;
+    const Pieces& pieces = state.of(node.args[0].as_value());
+    if (!pieces || !node.args[1].is(ArgKind::value)) return;
+    const NodeId of = graph.value(node.args[1].as_value()).def;
+    const OpInfo* op = of ? graph.op_info(of) : nullptr;
+    if (op == nullptr || op->name != "aten.arange.default") return;
+    bound(graph, n, *pieces,
+          {number(graph, argument(*op, graph.node(of), "end")), "numbers of %" + std::string(graph.label(of))});
   }
 
   void note_compared(std::string_view name, const Node& node, const State& state) {

@@ -32,7 +32,8 @@ struct InputUse {
   UseKind kind = UseKind::none;
   int contracted = -1;  // product: an axis of the input; -1 = not known
 
-  // Integers: what all consumers that index with them allow: 0 <= value < below.
+  // Integers: what all consumers that index with them allow: from <= value < below.
+  int64_t from = 0;
   std::optional<int64_t> below;
   std::string because;  // "rows of %arg0_1, in %embedding"
   // Integers that nothing indexes with are still compared with constants (a rank's part of a vocabulary): [0,

@@ -147,6 +147,8 @@ constexpr Carrier kCarriers[] = {
     {"aten.repeat", "self"},
     {"aten.flip", "self"},
     {"aten.roll", "self"},
+    {"aten.index_put", "values"},
+    {"aten.index_put_", "values"},
     {"aten.where", "self"},
     {"aten.where", "other"},
     {"aten.masked_fill", "self"},

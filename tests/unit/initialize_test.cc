@@ -202,6 +202,43 @@ graph rank * nested body
   CHECK(set.error().message == "1 graph input has no value: `counts` (%counts)");
 }
 
+TEST_CASE("classes that are spread out, counted from 1, or put among others, are bounded by their use") {
+  Job job = job_with(R"(
+  input %scores : f32[2, 5] "scores"
+  input %classes : i64[2] "classes"
+  input %labels : i64[2, 1] "labels"
+  input %put : i64[1] "put"
+
+  forward -
+    %zeros = aten.zeros([2], dtype=i64, layout=strided, device=cpu)
+    %at = aten.arange(1, dtype=i64)
+    %e = aten.index_put_(%zeros, [%at], %put)
+    %f, %total = aten.nll_loss_forward(%scores, %zeros, none, 1, -100)
+    %numbers = aten.arange(3, dtype=i64)
+    %a = aten.unsqueeze(%classes, 1)
+    %b = aten.eq.Tensor(%a, %numbers)
+    %c = aten.sub.Tensor(%labels, 1)
+    %d = aten.gather(%scores, 1, %c)
+  output %b
+  output %d
+  output %f
+)");
+  CHECK(rule_of(job, "put").below == 5);
+  CHECK(rule_of(job, "classes").kind == Kind::index);
+  CHECK(rule_of(job, "classes").below == 3);
+  CHECK(rule_of(job, "classes").from == 0);
+  CHECK(rule_of(job, "labels").below == 6);
+  CHECK(rule_of(job, "labels").from == 1);
+
+  InitPlan plan(job);
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    InitMaker maker(plan, 0, seed);
+    auto set = load_inputs(job, 0, {.maker = &maker});
+    REQUIRE(set.ok());
+    for (int64_t i : {0, 1}) CHECK((set->tensors[2].as<int64_t>()[i] >= 1 && set->tensors[2].as<int64_t>()[i] < 6));
+  }
+}
+
 TEST_CASE("rows of a mask have both values, and its shards are parts of one") {
   Job job = parse(R"(sg 1.0 job "t" world 2
 mesh [dp 2]
