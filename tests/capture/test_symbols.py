@@ -222,6 +222,17 @@ class Symbols(CaptureCase):
         self.assertEqual([node["binds"] for node in document["nodes"] if "binds" in node], [[symbol["name"]]])
         self.imported()
 
+    def test_sizes_of_the_data_that_are_sizes_of_an_input(self):
+        class Counted(nn.Linear):
+            def forward(self, x, ids):
+                return (super().forward(x) * torch.bincount(ids, minlength=x.shape[0])[:, None]).sum()
+
+        inputs = {"x": torch.randn(6, 4), "ids": torch.arange(6) % 3}
+        document = self.captured(Counted(4, 4), None, inputs, dynamic={"x": {0: "rows"}})
+        self.assertEqual([guard["expr"] for guard in document["guards"]], ["Eq(u0,rows)"])
+        self.assertEqual([symbol["name"] for symbol in document["symbols"]], ["rows", "u0"])
+        self.imported()
+
     def test_repeats_of_the_data(self):
         class Repeated(nn.Module):
             def __init__(self):

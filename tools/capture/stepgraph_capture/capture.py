@@ -412,6 +412,11 @@ def _add_symbols(document: Dict[str, Any], traced: _Traced, shapes: computed.Com
     for graph in _graphs(traced.module):
         settled.update(compat.settled(shape_env, graph))
     texts += [f"Eq({symbol},{number})" for symbol, number in settled.items()]
+    equal: Dict[Any, Any] = {}
+    for graph in _graphs(traced.module):
+        equal.update(compat.equal(shape_env, graph))
+    sizes = {symbol: symbols.text(shapes.in_words(size)) for symbol, size in equal.items()}
+    texts += [f"Eq({symbol},{size})" for symbol, size in sizes.items() if size is not None]
     document["guards"] = [{"expr": text} for text in texts]
     drawn = [node.name for graph in _graphs(traced.module) for node in graph.nodes if compat.is_random(node)]
     if drawn:
@@ -422,7 +427,7 @@ def _add_symbols(document: Dict[str, Any], traced: _Traced, shapes: computed.Com
     if notes:
         document["note"] = ". ".join(notes)
     used = symbols.used_symbols([shapes.in_words(expr) for expr in _expressions(traced)] + guards)
-    used += [symbol for symbol in settled if symbol not in used]
+    used += [symbol for symbol in [*settled, *equal] if symbol not in used]
     document["symbols"] = [
         shapes.describe(shape_env, symbol) or symbols.describe(shape_env, symbol) for symbol in used
     ]

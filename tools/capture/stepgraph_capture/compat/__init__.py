@@ -50,6 +50,7 @@ from .sizes import (
     Dimension,
     SymbolFacts,
     bounds,
+    equal,
     expression,
     fake_with_symbols,
     guards,

@@ -76,11 +76,19 @@ def bounds(shape_env: Any, expr: Any) -> Tuple[Optional[int], Optional[int]]:
 
 def settled(shape_env: Any, graph: fx.Graph) -> Dict[Any, int]:
     """Symbols of this graph's data that tracing took for numbers, as the values beside it said."""
-    import sympy
+    numbers = _in_place_of(shape_env, graph)
+    return {symbol: int(number) for symbol, number in numbers.items() if number.is_Integer}
 
-    bound = {symbol for node in graph.nodes for symbol in (node.meta.get("unbacked_bindings") or {})}
-    numbers = {symbol: shape_env.replace(symbol) for symbol in bound}
-    return {symbol: int(number) for symbol, number in numbers.items() if isinstance(number, sympy.Integer)}
+
+def equal(shape_env: Any, graph: fx.Graph) -> Dict[Any, Any]:
+    """Symbols of this graph's data in whose place tracing took other sizes, as a guard has them equal, and those."""
+    sizes = _in_place_of(shape_env, graph)
+    return {symbol: size for symbol, size in sizes.items() if size != symbol and not size.is_Integer}
+
+
+def _in_place_of(shape_env: Any, graph: fx.Graph) -> Dict[Any, Any]:
+    bound = [symbol for node in graph.nodes for symbol in (node.meta.get("unbacked_bindings") or {})]
+    return {symbol: shape_env.replace(symbol) for symbol in bound if symbol.is_integer}
 
 
 def expression(value: Any) -> Any:
