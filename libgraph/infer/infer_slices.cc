@@ -286,7 +286,8 @@ Status slice_backward(InferCall& c) {
   return c.give(std::move(whole));
 }
 
-// Windows of `size` elements, `step` apart, lie along `dim`; what they hold is the last dimension of the gradient.
+// Windows of `size` elements, `step` apart, lie along `dim`; what they hold is the last dimension of the gradient. Along
+// the others that is broadcast.
 Status unfold_backward(InferCall& c) {
   SG_ASSIGN(const Type* grad, c.tensor("grad_in"));
   SG_ASSIGN(Exprs shape, c.size_list("input_sizes"));
@@ -304,6 +305,8 @@ Status unfold_backward(InferCall& c) {
   if (length) windows[dim] = c.sizes.number((*length - size) / step + 1);
   else if (grad->shape.size() > dim) windows[dim] = grad->shape[dim];
   windows.push_back(c.sizes.number(size));
+  for (size_t i = 0; i < std::min(shape.size(), grad->shape.size()); ++i)
+    if (i != dim && c.sizes.constant(grad->shape[i]) == 1) windows[i] = grad->shape[i];
   SG_TRY(c.expect_shape("grad_in", windows));
   return c.give_contiguous(grad->dtype, shape, *grad);
 }

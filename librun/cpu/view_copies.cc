@@ -108,7 +108,10 @@ void add_windows(KernelCall& call, int axis, int64_t windows) {
   const int64_t parts = is_complex(out.dtype) ? 2 : 1, size = call.integer("size"), step = call.integer("step");
   int64_t inner = 1;
   for (int i = axis + 1; i < out.rank; ++i) inner *= out.dim(i);
-  const auto* from = contiguous_as(call, call.tensor("grad_in"), wide).as<double>();
+  std::vector<int64_t> shape(out.sizes().begin(), out.sizes().end());
+  shape[static_cast<size_t>(axis)] = windows;
+  shape.push_back(size);
+  const auto* from = contiguous_as(call, broadcast_to(call.tensor("grad_in"), shape), wide).as<double>();
   Tensor sums = workspace(call, wide, out.sizes());
   for_each(call, sums.elements() * parts, kPieceElements / 4,
            work::AddWindows{out.dim(axis), inner, windows, size, step, parts, from, sums.as<double>()});

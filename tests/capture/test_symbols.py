@@ -134,6 +134,19 @@ class Symbols(CaptureCase):
         self.imported()
         self.assertFalse(torch.ops.aten.cumprod_backward.default.py_kernels)
 
+    def test_windows_are_added_up_along_rows_that_they_are_not_of(self):
+        """With symbols PyTorch's istft adds the squares of its window up once for each row, from one."""
+
+        class Spectrum(nn.Linear):
+            def forward(self, x):
+                window = torch.hann_window(8)
+                spectrum = torch.stft(x, 8, 2, window=window, return_complex=True)
+                gains = torch.sigmoid(super().forward(spectrum.abs().transpose(1, 2))).transpose(1, 2)
+                return torch.istft(spectrum * gains, 8, 2, window=window, length=x.shape[-1]).square().mean()
+
+        self.captured(Spectrum(5, 5), None, {"x": torch.randn(3, 32)}, dynamic={"x": {0: "rows"}})
+        self.imported()
+
     def test_values_taken_along_an_axis_keep_sizes(self):
         class Chosen(nn.Module):
             def __init__(self):

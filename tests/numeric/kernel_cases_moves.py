@@ -35,6 +35,17 @@ def split_copy(r):
     return Case(t, [cut, t.shape[axis] - cut], axis)
 
 
+@case("aten.unfold_backward.default")
+def unfold_backward(r):
+    shape = sizes(r, least=1)
+    axis = r.randrange(len(shape))
+    shape[axis] = r.randint(1, 9)
+    size, step = r.randint(1, shape[axis]), r.randint(1, 4)
+    windows = [1 if r.random() < 0.3 and i != axis else n for i, n in enumerate(shape)]  # broadcast along the others
+    windows[axis] = (shape[axis] - size) // step + 1
+    return Case(tensor(r, REAL, windows + [size]), shape, axis, size, step)
+
+
 @case("aten.tril.default", "aten.triu.default")
 def triangle(r):
     return Case(tensor(r, ALL, least=2), r.randint(-4, 4))
