@@ -134,6 +134,16 @@ class Symbols(CaptureCase):
         self.imported()
         self.assertFalse(torch.ops.aten.cumprod_backward.default.py_kernels)
 
+    def test_rows_that_a_mask_selects_keep_sizes(self):
+        class Selected(nn.Linear):
+            def forward(self, x):
+                y = super().forward(x)
+                return y.masked_select(x[:, :1] > 0).square().sum() + y.masked_select(x > 0).mean()
+
+        document = self.captured(Selected(4, 4), None, {"x": torch.randn(6, 4)}, dynamic={"x": {0: "rows"}})
+        self.assertEqual([symbol["kind"] for symbol in document["symbols"]], ["input", "data", "data"])
+        self.imported()
+
     def test_windows_are_added_up_along_rows_that_they_are_not_of(self):
         """With symbols PyTorch's istft adds the squares of its window up once for each row, from one."""
 

@@ -42,8 +42,14 @@ def _take_along_dim(rows: Tensor, indices: Tensor, dim: Optional[int] = None) ->
     return rows.gather(dim, indices)
 
 
+def _masked_select_backward(grad: Tensor, rows: Tensor, mask: Tensor) -> Tensor:
+    whole = rows.expand(torch.broadcast_shapes(rows.shape, mask.shape))
+    return torch.zeros_like(whole).masked_scatter(mask, grad)
+
+
 TWINS: Dict[Any, Callable[..., Any]] = {
     torch.ops.aten.max_pool1d.default: _max_pool1d,
     torch.ops.aten.cumprod_backward.default: _cumprod_backward,
     torch.ops.aten.take_along_dim.default: _take_along_dim,
+    torch.ops.aten.masked_select_backward.default: _masked_select_backward,
 }
