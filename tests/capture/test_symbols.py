@@ -134,6 +134,20 @@ class Symbols(CaptureCase):
         self.imported()
         self.assertFalse(torch.ops.aten.cumprod_backward.default.py_kernels)
 
+    def test_views_of_what_lies_otherwise_than_traced(self):
+        """The eager backward of a batch norm lays its gradient out in another way than tracing says."""
+
+        class Normed(nn.Linear):
+            def __init__(self):
+                super().__init__(4, 4, bias=False)
+                self.norm = nn.BatchNorm1d(4)
+
+            def forward(self, x):
+                return self.norm(super().forward(x).transpose(1, 2)).relu().square().mean()
+
+        self.captured(Normed(), None, {"x": torch.randn(3, 8, 4)}, dynamic={"x": {0: "batch", 1: "length"}})
+        self.imported()
+
     def test_rows_that_a_mask_selects_keep_sizes(self):
         class Selected(nn.Linear):
             def forward(self, x):

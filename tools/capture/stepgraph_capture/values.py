@@ -68,13 +68,15 @@ class AsTraced(fx.Interpreter):
 
 
 def as_traced(result: Any, traced: Any) -> Any:
-    """The result, copied where the strides that were traced are others."""
+    """The result, copied where the strides that were traced are others at the example's sizes."""
     if isinstance(result, (tuple, list)) and isinstance(traced, (tuple, list)):
         return type(result)(as_traced(one, other) for one, other in zip(result, traced))
     if not isinstance(result, Tensor) or not isinstance(traced, Tensor):
         return result
-    wanted = traced.stride()
-    if not all(isinstance(size, int) for size in (*wanted, *traced.shape)) or wanted == result.stride():
+    if any(isinstance(size, torch.SymInt) and compat.is_of_data(size) for size in (*traced.shape, *traced.stride())):
+        return result
+    wanted = tuple(compat.hint(stride) for stride in traced.stride())
+    if wanted == result.stride():
         return result
     return torch.empty_strided(result.shape, wanted, dtype=result.dtype, device=result.device).copy_(result)
 
