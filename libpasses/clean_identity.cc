@@ -32,6 +32,8 @@ ValueId copied_value(const Graph& graph, NodeId n) {
                    node.args[0].items()[0].is(ArgKind::value)
                ? node.args[0].items()[0].as_value()
                : ValueId();
+  if (name == "aten.copy.default")  // a write to the whole of fresh memory
+    return node.args.size() > 1 && node.args[1].is(ArgKind::value) ? node.args[1].as_value() : ValueId();
   bool found = false;
   for (std::string_view copy : kCopies) found |= copy == name;
   return found && node.args[0].is(ArgKind::value) ? node.args[0].as_value() : ValueId();
