@@ -123,6 +123,28 @@ Status invert(AxisCall& c, ValueId self, const AxisState& index, ValueId values)
   return c.give(out);
 }
 
+bool are_ones(const AxisCall& c, ValueId v) {
+  const NodeId def = c.graph.value(v).def;
+  const std::string_view op = def ? c.graph.op_name(def) : std::string_view();
+  return (op == "aten.ones_like.default" || op == "aten.ones.default" || op == "aten.new_ones.default") &&
+         is_integral(c.type(v).dtype) && is_fresh(c, v);
+}
+
+// Into zeros each chunk adds what its own entries come to, wherever they lead: the chunks add up. Ones are counts.
+Status add_up(AxisCall& c, ValueId self, ValueId index, ValueId values, const Along& values_along) {
+  SG_TRY(c.want_whole(self, "what it adds to"));
+  SG_TRY(c.want(values, values_along));
+  AxisState sum;
+  sum.kind = AxisKind::partial;
+  const auto classes = c.rank(self) == 1 ? c.exprs.constant_value(c.type(self).shape[0]) : std::nullopt;
+  if (!classes || !are_ones(c, values) || c.find("alpha") != nullptr) return c.give(sum);
+  return c.give(counts_state(c, root_table({base_of(c, index)}, *classes)));
+}
+
+bool adds_to_zeros(const AxisCall& c, ValueId self) {
+  return (c.op.name == "aten.index_add.default" || c.op.name == "aten.scatter_add.default") && begins_as_zeros(c, self);
+}
+
 // What is written at positions must be the chunk's own; `self` is then seen along its rows.
 Status write_by(AxisCall& c, ValueId self, const AxisState& index, ValueId values, const Along& values_along,
                 size_t axis) {
@@ -183,11 +205,18 @@ Status index_copy(AxisCall& c) {
   const auto dim = c.dim("dim", c.rank(self), 0);
   if (!dim || index.is_none() || source.is_none() || c.rank(index) != 1) return c.fail("its axis is not known");
   const AxisState i = c.state(index);
-  if (i.kind == AxisKind::along)
-    return write_by(c, self, i, source, {i.along.domain, static_cast<uint32_t>(*dim), i.along.unit}, *dim);
-  SG_TRY(c.want_whole(index, "its index"));
+  if (i.kind == AxisKind::along) {
+    const Along rows{i.along.domain, static_cast<uint32_t>(*dim), i.along.unit};
+    return !i.local && adds_to_zeros(c, self) ? add_up(c, self, index, source, rows)
+                                              : write_by(c, self, i, source, rows, *dim);
+  }
   SG_ASSIGN(const ValueId first, c.first_along());
   const AxisState s = c.state(first);
+  if (s.along.axis == *dim && first == source && !s.local && adds_to_zeros(c, self)) {
+    SG_TRY(c.want(index, {s.along.domain, 0, s.along.unit}));
+    return add_up(c, self, index, source, s.along);
+  }
+  SG_TRY(c.want_whole(index, "its index"));
   if (s.along.axis == *dim) return c.fail("chunks would write to one another's entries");
   if (s.local) return c.fail("positions of each chunk's own are written");
   SG_TRY(c.want(self, s.along));
@@ -220,9 +249,15 @@ Status scatter(AxisCall& c) {
   const auto dim = c.op.param_index("dim") < 0 ? std::optional<size_t>(0) : c.dim("dim", c.rank(self), 0);
   if (!dim || c.rank(index) != c.rank(self)) return c.fail("its axis is not known");
   const AxisState i = c.state(index);
-  if (i.kind == AxisKind::along && i.along.axis == *dim) return write_by(c, self, i, src, i.along, *dim);
+  if (i.kind == AxisKind::along && i.along.axis == *dim)
+    return !i.local && adds_to_zeros(c, self) ? add_up(c, self, index, src, i.along)
+                                              : write_by(c, self, i, src, i.along, *dim);
   SG_ASSIGN(const ValueId first, c.first_along());
   const Along a = c.state(first).along;
+  if (a.axis == *dim && first == src && !c.state(src).local && adds_to_zeros(c, self)) {
+    SG_TRY(c.want(index, a));
+    return add_up(c, self, index, src, a);
+  }
   if (a.axis == *dim) return c.fail("chunks would write to one another's entries");
   for (ValueId v : {self, index, src})
     if (!v.is_none()) {

@@ -52,6 +52,22 @@ TEST_CASE("axis rules: pointwise ops need no row, and what is neither has none")
   CHECK(find_axis_rule(*find_op("aten.roll.default")) == nullptr);
 }
 
+TEST_CASE("axis rules: what is added to zeros by index is a sum of the chunks") {
+  const std::string begin = kInputs +
+                            "    %s, %i = aten.topk(%y, 2) : f32[8, 2], i64[8, 2]\n"
+                            "    %k = aten.view(%i, [16]) : i64[16]\n    %v = aten.view(%s, [16]) : f32[16]\n";
+  auto step = [&](const std::string& into, const std::string& adds) {
+    return chunk_body(begin + "    %z = " + into + " : f32[8]\n    %c = " + adds +
+                      " : f32[8]\n  forward -\n    %o = aten.neg(%c) : f32[8]\n  output %o\n");
+  };
+  const std::string zeros = "aten.zeros([8], dtype=f32, device=cpu)";
+  CHECK(says(step(zeros, "aten.index_add(%z, 0, %k, %v)").text, "%c_sum = aten.add.Tensor(%c_chunk0, %c_chunk1)"));
+  CHECK(says(step(zeros, "aten.scatter_add(%z, 0, %k, %v)").text, "%c_sum = aten.add.Tensor(%c_chunk0, %c_chunk1)"));
+  const std::string ones = "aten.full([8], 1.0, dtype=f32, device=cpu)";
+  CHECK(says(step(ones, "aten.index_add(%z, 0, %k, %v)").refusal, "write to one another's entries"));
+  CHECK(says(step(zeros, "aten.index_add_(%z, 0, %k, %v)").refusal, "write to one another's entries"));
+}
+
 TEST_CASE("axis rules: a log-sigmoid is chunked with what it keeps, if it keeps something") {
   auto step = [](const std::string& types) {
     return "    %o, %b = aten.log_sigmoid_forward(%x) : " + types + "\n  output %o\n";
