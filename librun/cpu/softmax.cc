@@ -5,7 +5,7 @@
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/lanes.h"
 #include "librun/cpu/log_sum.h"
-#include "librun/cpu/turned_lines.h"
+#include "librun/cpu/side_lines.h"
 #include "librun/work/exp_float.h"
 
 namespace sg::cpu {
@@ -56,12 +56,54 @@ void softmax_row(Form form, const C* x, C* to, int64_t n) {
   divide(to, static_cast<C>(exp_shifted(x, top, to, n)), n);
 }
 
+// The same of kSideLines lines side by side.
+template <class C>
+SG_CLONES void softmax_side(Form form, C* x, int64_t n) {
+  C top[kSideLines], whole[kSideLines];
+  double sums[kSideLines];
+  max_side(x, n, top);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t l = 0; l < kSideLines; ++l) x[i * kSideLines + l] = math::exp_float(x[i * kSideLines + l] - top[l]);
+  sum_side(
+      n, [=](int64_t i, int64_t l) { return static_cast<double>(x[i * kSideLines + l]); }, sums);
+  for (int64_t l = 0; l < kSideLines; ++l) whole[l] = static_cast<C>(sums[l]);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t l = 0; l < kSideLines; ++l) x[i * kSideLines + l] /= whole[l];
+  for (int64_t l = 0; form == Form::safe && l < kSideLines; ++l)  // all masked out: nothing, not NaN
+    for (int64_t i = 0; top[l] == -std::numeric_limits<C>::infinity() && i < n; ++i) x[i * kSideLines + l] = 0;
+}
+
+template <class C>
+SG_CLONES void log_sums_side(const C* x, int64_t n, C* top, double* sums) {
+  max_side(x, n, top);
+  sum_side(
+      n, [=](int64_t i, int64_t l) { return static_cast<double>(math::exp_float(x[i * kSideLines + l] - top[l])); },
+      sums);
+}
+
+template <class C>
+SG_CLONES void subtract_side(C* x, int64_t n, const double* shift) {
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t l = 0; l < kSideLines; ++l)
+      x[i * kSideLines + l] = static_cast<C>(static_cast<double>(x[i * kSideLines + l]) - shift[l]);
+}
+
+template <class C>
+void log_softmax_side(C* x, int64_t n) {
+  C top[kSideLines];
+  double sums[kSideLines];
+  log_sums_side(x, n, top, sums);
+  for (int64_t l = 0; l < kSideLines; ++l) sums[l] = static_cast<double>(top[l]) + std::log(sums[l]);
+  subtract_side(x, n, sums);
+}
+
 template <class C>
 void softmax_lines(KernelCall& call, Form form, const LineTiles& tiles) {
-  TurnedLines<C> x(call, tiles);
+  SideLines<C> x(call, tiles);
   tiles.each(call, [&](int64_t tile, int thread) {
-    C* rows = x.read(call.tensor("self"), tile, thread);
-    for (int64_t i = 0; i < tiles.lines(tile); ++i, rows += x.step()) softmax_row(form, rows, rows, tiles.length);
+    C* lines = x.read(call.tensor("self"), tile, thread);
+    if (form == Form::log) log_softmax_side(lines, tiles.length);
+    else softmax_side(form, lines, tiles.length);
     x.write(call.result(), tile, thread);
   });
 }
@@ -102,14 +144,43 @@ void gradient_row(Form form, const C* grad, const C* output, C* to, int64_t n) {
   else plain_gradient(grad, output, static_cast<C>(row_dot(grad, output, n)), to, n);
 }
 
+// The same of kSideLines lines side by side; the gradients turn into those of the numbers.
+template <class C>
+SG_CLONES void gradient_side(C* grad, const C* output, int64_t n) {
+  double sums[kSideLines];
+  C dot[kSideLines];
+  sum_side(
+      n,
+      [=](int64_t i, int64_t l) {
+        return static_cast<double>(grad[i * kSideLines + l]) * static_cast<double>(output[i * kSideLines + l]);
+      },
+      sums);
+  for (int64_t l = 0; l < kSideLines; ++l) dot[l] = static_cast<C>(sums[l]);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t l = 0; l < kSideLines; ++l)
+      grad[i * kSideLines + l] = (grad[i * kSideLines + l] - dot[l]) * output[i * kSideLines + l];
+}
+
+template <class C>
+SG_CLONES void log_gradient_side(C* grad, const C* output, int64_t n) {
+  double sums[kSideLines];
+  C sum[kSideLines];
+  sum_side(
+      n, [=](int64_t i, int64_t l) { return static_cast<double>(grad[i * kSideLines + l]); }, sums);
+  for (int64_t l = 0; l < kSideLines; ++l) sum[l] = static_cast<C>(sums[l]);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t l = 0; l < kSideLines; ++l)
+      grad[i * kSideLines + l] -= math::exp_float(output[i * kSideLines + l]) * sum[l];
+}
+
 template <class C>
 void backward_lines(KernelCall& call, Form form, const LineTiles& tiles) {
-  TurnedLines<C> g(call, tiles), y(call, tiles);
+  SideLines<C> g(call, tiles), y(call, tiles);
   tiles.each(call, [&](int64_t tile, int thread) {
     C* grad = g.read(call.tensor("grad_output"), tile, thread);
     const C* output = y.read(call.tensor("output"), tile, thread);
-    for (int64_t i = 0; i < tiles.lines(tile); ++i, grad += g.step(), output += y.step())
-      gradient_row(form, grad, output, grad, tiles.length);
+    if (form == Form::log) log_gradient_side(grad, output, tiles.length);
+    else gradient_side(grad, output, tiles.length);
     g.write(call.result(), tile, thread);
   });
 }
