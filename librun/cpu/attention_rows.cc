@@ -1,6 +1,9 @@
 #include "librun/cpu/attention_rows.h"
 
+#include <limits>
+
 #include "librun/cpu/isa.h"
+#include "librun/work/exp_float.h"
 #include "librun/work/math.h"
 
 namespace sg::cpu {
@@ -22,23 +25,41 @@ SG_INLINE T sum_lanes(int64_t n, const Term& term) {
 
 template <class T>
 SG_INLINE T max_of(const T* s, int64_t n) {
-  T lanes[kLanes];
+  constexpr int64_t kMaxLanes = 2 * kLanes;  // more than compilers unroll, so that they vectorise instead
+  T lanes[kMaxLanes];
   for (T& lane : lanes) lane = static_cast<T>(-math::infinity());
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int64_t l = 0; l < kLanes; ++l) lanes[l] = s[i + l] > lanes[l] ? s[i + l] : lanes[l];
+  for (; i + kMaxLanes <= n; i += kMaxLanes)
+    for (int64_t l = 0; l < kMaxLanes; ++l) lanes[l] = s[i + l] > lanes[l] ? s[i + l] : lanes[l];
   for (; i < n; ++i) lanes[0] = s[i] > lanes[0] ? s[i] : lanes[0];
-  for (T lane : lanes) lanes[0] = lane > lanes[0] ? lane : lanes[0];
+  for (int64_t half = kMaxLanes / 2; half > 0; half /= 2)
+    for (int64_t l = 0; l < half; ++l) lanes[l] = lanes[l + half] > lanes[l] ? lanes[l + half] : lanes[l];
   return lanes[0];
 }
 
-// What the exponential is taken of is worked out in double, as the exponential is: it would be the largest error
-// otherwise.
 template <class T>
-SG_INLINE T exp_of(T* s, int64_t n, double scale, double shift) {
-  for (int64_t i = 0; i < n; ++i) s[i] = static_cast<T>(math::Wide<T>::exp(static_cast<double>(s[i]) * scale - shift));
+SG_INLINE T sum_of(const T* s, int64_t n) {
   return sum_lanes<T>(
       n, [&](int64_t i) __attribute__((always_inline)) { return s[i]; });
+}
+
+SG_INLINE double exp_of(double* s, int64_t n, double scale, double shift) {
+  for (int64_t i = 0; i < n; ++i) s[i] = math::Wide<double>::exp(s[i] * scale - shift);
+  return sum_of(s, n);
+}
+
+// In float: what is taken away first leaves numbers whose rounding matters the less the smaller their exponential is.
+// Rounding the products by `scale` would be the largest error.
+SG_INLINE float exp_of(float* s, int64_t n, double scale, double shift) {
+  const double zero = shift / scale;  // where the exponential is of 0
+  const auto high = static_cast<float>(zero), low = static_cast<float>(zero - static_cast<double>(high)),
+             slope = static_cast<float>(scale);
+  if (math::abs(high) <= std::numeric_limits<float>::max())
+    for (int64_t i = 0; i < n; ++i) s[i] = math::exp_float(((s[i] - high) - low) * slope);
+  else
+    for (int64_t i = 0; i < n; ++i)
+      s[i] = static_cast<float>(math::Wide<float>::exp(static_cast<double>(s[i]) * scale - shift));
+  return sum_of(s, n);
 }
 
 }  // namespace
