@@ -39,18 +39,16 @@ struct TwoSums {
   double first, second;
 };
 
-// Both sums in one pass, each as sum_lanes has it.
-template <class First, class Second>
-SG_INLINE TwoSums sum_lanes(int64_t n, const First& first, const Second& second) {
+// Two sums in one pass, each in the order of sum_lanes. add(i, first, second) adds what element i gives to both.
+template <class Add>
+SG_INLINE TwoSums sum_two_lanes(int64_t n, const Add& add) {
   TwoSums total{};
   for (int64_t block = 0; block < n; block += kLaneBlock) {
     double a[kSumLanes] = {}, b[kSumLanes] = {};
     int64_t end = n - block < kLaneBlock ? n : block + kLaneBlock, i = block;
-    for (; i + kSumLanes <= end; i += kSumLanes) {
-      for (int l = 0; l < kSumLanes; ++l) a[l] += first(i + l);
-      for (int l = 0; l < kSumLanes; ++l) b[l] += second(i + l);
-    }
-    for (int l = 0; i < end; ++i, ++l) a[l] += first(i), b[l] += second(i);
+    for (; i + kSumLanes <= end; i += kSumLanes)
+      for (int l = 0; l < kSumLanes; ++l) add(i + l, a + l, b + l);
+    for (int l = 0; i < end; ++i, ++l) add(i, a + l, b + l);
     total.first += add_lanes(a), total.second += add_lanes(b);
   }
   return total;

@@ -12,56 +12,94 @@ namespace {
 
 constexpr int64_t kRowsPerBlock = 32;  // whose parameter gradients are summed in one go
 
-// to = (x - mean) * rstd * weight + bias; weight and bias may be null.
-template <class C>
-SG_CLONES void normalize(const C* x, double mean, double rstd, const C* weight, const C* bias, C* to, int64_t n) {
+constexpr int64_t kTogether = 4;  // rows that share what is loaded of the parameters, and of their gradients
+
+struct RowStatistics {
+  double mean, rstd;
+};
+
+// to = (x - mean) * rstd * weight + bias of kRows rows of n; weight and bias may be null.
+template <int64_t kRows, class C>
+SG_INLINE void normalize_rows(const C* x, const RowStatistics* s, const C* weight, const C* bias, C* to, int64_t n) {
   if (weight && bias) {
-    for (int64_t i = 0; i < n; ++i)
-      to[i] = static_cast<C>((static_cast<double>(x[i]) - mean) * rstd * static_cast<double>(weight[i]) +
-                             static_cast<double>(bias[i]));
+#pragma GCC ivdep  // `to` may lie where x does
+    for (int64_t i = 0; i < n; ++i) {
+      const auto w = static_cast<double>(weight[i]), b = static_cast<double>(bias[i]);
+      for (int64_t r = 0; r < kRows; ++r)
+        to[r * n + i] = static_cast<C>((static_cast<double>(x[r * n + i]) - s[r].mean) * s[r].rstd * w + b);
+    }
     return;
   }
-  for (int64_t i = 0; i < n; ++i) {
-    double value = (static_cast<double>(x[i]) - mean) * rstd;
-    if (weight) value *= static_cast<double>(weight[i]);
-    if (bias) value += static_cast<double>(bias[i]);
-    to[i] = static_cast<C>(value);
-  }
+  for (int64_t r = 0; r < kRows; ++r)
+    for (int64_t i = 0; i < n; ++i) {
+      double value = (static_cast<double>(x[r * n + i]) - s[r].mean) * s[r].rstd;
+      if (weight) value *= static_cast<double>(weight[i]);
+      if (bias) value += static_cast<double>(bias[i]);
+      to[r * n + i] = static_cast<C>(value);
+    }
+}
+
+template <class C>
+SG_CLONES void normalize(const C* x, const RowStatistics* s, int64_t rows, const C* weight, const C* bias, C* to,
+                         int64_t n) {
+  if (rows == kTogether) return normalize_rows<kTogether>(x, s, weight, bias, to, n);
+  for (int64_t r = 0; r < rows; ++r) normalize_rows<1>(x + r * n, s + r, weight, bias, to + r * n, n);
 }
 
 // The two sums that the gradient of a row needs: of grad * weight, and of grad * weight * (x - mean).
 template <class C>
 SG_CLONES TwoSums gradient_sums(const C* grad, const C* x, double mean, const C* weight, int64_t n) {
   if (!weight) {
-    return sum_lanes(
-        n, [=](int64_t i) { return static_cast<double>(grad[i]); },
-        [=](int64_t i) { return static_cast<double>(grad[i]) * (static_cast<double>(x[i]) - mean); });
+    return sum_two_lanes(n, [=](int64_t i, double* first, double* second) {
+      const auto g = static_cast<double>(grad[i]);
+      *first += g, *second += g * (static_cast<double>(x[i]) - mean);
+    });
   }
-  return sum_lanes(
-      n, [=](int64_t i) { return static_cast<double>(grad[i]) * static_cast<double>(weight[i]); },
-      [=](int64_t i) {
-        return static_cast<double>(grad[i]) * static_cast<double>(weight[i]) * (static_cast<double>(x[i]) - mean);
-      });
+  return sum_two_lanes(n, [=](int64_t i, double* first, double* second) {
+    const double weighted = static_cast<double>(grad[i]) * static_cast<double>(weight[i]);
+    *first += weighted, *second += weighted * (static_cast<double>(x[i]) - mean);
+  });
 }
 
-// to = rstd * (grad * weight - shift - (x - mean) * slope)
+// What a row's gradient is made of beside its numbers: to = rstd * (grad * weight - shift - (x - mean) * slope)
+struct RowGradient {
+  double mean, rstd, shift, slope;
+};
+
 template <class C>
-SG_CLONES void input_gradient(const C* grad, const C* x, const C* weight, double mean, double rstd, double shift,
-                              double slope, C* to, int64_t n) {
+SG_CLONES void input_gradient(const C* grad, const C* x, const C* weight, const RowGradient& row, C* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     double weighted = static_cast<double>(grad[i]) * (weight ? static_cast<double>(weight[i]) : 1.0);
-    to[i] = static_cast<C>(rstd * (weighted - shift - (static_cast<double>(x[i]) - mean) * slope));
+    to[i] = static_cast<C>(row.rstd * (weighted - row.shift - (static_cast<double>(x[i]) - row.mean) * row.slope));
   }
 }
 
-template <class C>
-SG_CLONES void add_parameter_gradients(const C* grad, const C* x, double mean, double rstd, double* weight,
-                                       double* bias, int64_t n) {
+// Adds the gradients of the parameters, and gives those of the input where kInput; of kRows rows of n.
+template <int64_t kRows, bool kInput, class C>
+SG_INLINE void add_gradients(const C* grad, const C* x, const C* weight, const RowGradient* rows, double* of_weight,
+                             double* of_bias, C* to, int64_t n) {
+#pragma GCC ivdep  // `to` may lie where grad or x does
   for (int64_t i = 0; i < n; ++i) {
-    double g = static_cast<double>(grad[i]);
-    weight[i] += g * ((static_cast<double>(x[i]) - mean) * rstd);
-    bias[i] += g;
+    const double w = kInput && weight ? static_cast<double>(weight[i]) : 1.0;
+    double slope = of_weight[i], sum = of_bias[i];
+    for (int64_t r = 0; r < kRows; ++r) {
+      const RowGradient& row = rows[r];
+      const auto g = static_cast<double>(grad[r * n + i]);
+      const double distance = static_cast<double>(x[r * n + i]) - row.mean;
+      slope += g * (distance * row.rstd);
+      sum += g;
+      if (kInput) to[r * n + i] = static_cast<C>(row.rstd * (g * w - row.shift - distance * row.slope));
+    }
+    of_weight[i] = slope, of_bias[i] = sum;
   }
+}
+
+template <bool kInput, class C>
+SG_CLONES void add_gradients(int64_t count, const C* grad, const C* x, const C* weight, const RowGradient* rows,
+                             double* of_weight, double* of_bias, C* to, int64_t n) {
+  if (count == kTogether) return add_gradients<kTogether, kInput>(grad, x, weight, rows, of_weight, of_bias, to, n);
+  for (int64_t r = 0; r < count; ++r)
+    add_gradients<1, kInput>(grad + r * n, x + r * n, weight, rows + r, of_weight, of_bias, to + r * n, n);
 }
 
 SG_CLONES void add_row(double* to, const double* from, int64_t n) {
@@ -106,16 +144,23 @@ void forward(KernelCall& call, Norm norm) {
   Tensor mean_tensor, rstd_tensor;
   C* means = norm.centered ? statistics_result<C>(call, 1, &mean_tensor) : nullptr;
   C* rstds = statistics_result<C>(call, norm.centered ? 2 : 1, &rstd_tensor);
-  RowReader<C> x(call, input, norm.length);
-  RowWriter<C> y(call, out.tensor(), norm.length);
-  for_rows(call, rows.count, norm.length, [&](int64_t row, int thread) {
-    const C* from = x.row(row, thread);
-    double mean = norm.centered ? row_sum(from, norm.length) / count : 0.0;
-    double rstd = 1 / std::sqrt(row_square_distance(from, mean, norm.length) / count + eps);
-    normalize(from, mean, rstd, weight, bias, y.row(row, thread), norm.length);
-    y.done(row, thread);
-    if (means) means[row] = static_cast<C>(mean);
-    if (rstds) rstds[row] = static_cast<C>(rstd);
+  const int64_t n = norm.length;
+  const RowReader<C> x(call, input, kTogether * n);
+  const RowWriter<C> y(call, out.tensor(), kTogether * n);
+  for_rows(call, (rows.count + kTogether - 1) / kTogether, kTogether * n, [&](int64_t group, int thread) {
+    const int64_t first = group * kTogether, together = std::min(kTogether, rows.count - first);
+    const C* from = x.piece(first * n, together * n, thread);
+    RowStatistics statistics[kTogether];
+    for (int64_t r = 0; r < together; ++r) {
+      const C* row = from + r * n;
+      const double mean = norm.centered ? row_sum(row, n) / count : 0.0;
+      const double rstd = 1 / std::sqrt(row_square_distance(row, mean, n) / count + eps);
+      statistics[r] = {mean, rstd};
+      if (means) means[first + r] = static_cast<C>(mean);
+      if (rstds) rstds[first + r] = static_cast<C>(rstd);
+    }
+    normalize(from, statistics, together, weight, bias, y.piece(first * n, thread), n);
+    y.done_piece(first * n, together * n, thread);
   });
   out.store(call);
   if (means) copy(call, call.result(1), mean_tensor);
@@ -151,24 +196,33 @@ struct Gradients {
     auto* sums = call.scratch().take<double>(of_parameters ? blocks * 2 * n : 1);
     Tensor none = call.scratch().tensor(kDTypeOf<C>, {});
     ResultRows out(call, of_input ? call.result(0) : none, -1);
-    RowReader<C> g(call, grad, n), x(call, input, n);
-    RowWriter<C> to(call, out.tensor(), n);
-    auto input_row = [&](int64_t row, int thread, const C* from, const C* at) {
-      write_row(from, at, mean(row), static_cast<double>(rstds[row]), to.row(row, thread));
-      to.done(row, thread);
-    };
+    RowReader<C> g(call, grad, kTogether * n), x(call, input, kTogether * n);
+    RowWriter<C> to(call, out.tensor(), kTogether * n);
     const bool together = of_parameters && (call.team().size() == 1 || blocks >= 4 * call.team().size());
     if (of_input && !together)
-      for_rows(call, rows, n,
-               [&](int64_t row, int thread) { input_row(row, thread, g.row(row, thread), x.row(row, thread)); });
+      for_rows(call, rows, n, [&](int64_t row, int thread) {
+        const C *from = g.piece(row * n, n, thread), *at = x.piece(row * n, n, thread);
+        input_gradient(from, at, weight, row_gradient(row, from, at), to.piece(row * n, thread), n);
+        to.done_piece(row * n, n, thread);
+      });
     call.team().parallel_for_indexed(of_parameters ? blocks : 0, 1, [&](int thread, int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
         double* sum = sums + block * 2 * n;
         std::fill_n(sum, 2 * n, 0.0);
-        for (int64_t row = block * kRowsPerBlock; row < std::min(rows, (block + 1) * kRowsPerBlock); ++row) {
-          const C *from = g.row(row, thread), *at = x.row(row, thread);
-          add_parameter_gradients(from, at, mean(row), static_cast<double>(rstds[row]), sum, sum + n, n);
-          if (of_input && together) input_row(row, thread, from, at);
+        const int64_t last = std::min(rows, (block + 1) * kRowsPerBlock);
+        for (int64_t row = block * kRowsPerBlock; row < last; row += kTogether) {
+          const int64_t first = row * n, count = std::min(kTogether, last - row);
+          const C *from = g.piece(first, count * n, thread), *at = x.piece(first, count * n, thread);
+          RowGradient gradients[kTogether];
+          for (int64_t r = 0; r < count; ++r)
+            gradients[r] = of_input && together ? row_gradient(row + r, from + r * n, at + r * n)
+                                                : RowGradient{mean(row + r), static_cast<double>(rstds[row + r]), 0, 0};
+          if (of_input && together) {
+            add_gradients<true>(count, from, at, weight, gradients, sum, sum + n, to.piece(first, thread), n);
+            to.done_piece(first, count * n, thread);
+          } else {
+            add_gradients<false>(count, from, at, weight, gradients, sum, sum + n, static_cast<C*>(nullptr), n);
+          }
         }
       }
     });
@@ -177,11 +231,10 @@ struct Gradients {
   }
 
  private:
-  void write_row(const C* from, const C* at, double center, double rstd, C* to) const {
-    const double count = static_cast<double>(norm.length);
+  RowGradient row_gradient(int64_t row, const C* from, const C* at) const {
+    const double center = mean(row), rstd = static_cast<double>(rstds[row]), count = static_cast<double>(norm.length);
     TwoSums sums = gradient_sums(from, at, center, weight, norm.length);
-    double shift = norm.centered ? sums.first / count : 0.0, slope = sums.second * rstd * rstd / count;
-    input_gradient(from, at, weight, center, rstd, shift, slope, to, norm.length);
+    return {center, rstd, norm.centered ? sums.first / count : 0.0, sums.second * rstd * rstd / count};
   }
 
   void store_parameters(double* sums, int64_t blocks) const {
