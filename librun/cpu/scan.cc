@@ -5,6 +5,7 @@
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/reduce_ops.h"
 #include "librun/cpu/rows.h"
+#include "librun/work/shapes.h"
 
 namespace sg::cpu {
 namespace {
@@ -26,31 +27,90 @@ SumType<T> wide(T value) {
   return static_cast<SumType<T>>(static_cast<Compute<T>>(value));
 }
 
+constexpr int64_t kRowsAtOnce = 8;     // whose chains of sums run beside each other
+constexpr int64_t kLinesAtOnce = 256;  // side by side
+
+// kRows rows of n.
+template <int64_t kRows, class Op, class T>
+SG_INLINE void scan_together(const Op& op, const T* from, T* to, int64_t n) {
+  typename Op::Acc acc[kRows];
+  for (auto& a : acc) a = op.start();
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t r = 0; r < kRows; ++r) {
+      acc[r] = op.merge(acc[r], wide<T>(from[r * n + i]));
+      to[r * n + i] = element_of<T>(acc[r]);
+    }
+}
+
+// Some lines side by side: each element of a line is `step` behind the one before.
+template <class Op, class T>
+SG_CLONES void scan_lines(const Op& op, const T* from, T* to, int64_t lines, int64_t n, int64_t step) {
+  typename Op::Acc acc[kLinesAtOnce];
+  for (auto& a : acc) a = op.start();
+  for (int64_t i = 0; i < n; ++i, from += step, to += step) {
+#pragma GCC ivdep  // `to` may lie where `from` does
+    for (int64_t l = 0; l < lines; ++l) {
+      acc[l] = op.merge(acc[l], wide<T>(from[l]));
+      to[l] = element_of<T>(acc[l]);
+    }
+  }
+}
+
+// Along an axis that is not the innermost of two contiguous tensors, nothing is moved.
+template <template <class> class Op, class T>
+void scan_across(KernelCall& call, const Tensor& self, int axis, T* to) {
+  const int64_t length = self.dim(axis);
+  int64_t inner = 1;
+  for (int i = axis + 1; i < self.rank; ++i) inner *= self.dim(i);
+  const int64_t across = (inner + kLinesAtOnce - 1) / kLinesAtOnce;
+  for_rows(call, self.elements() / (length * inner) * across, length * std::min(inner, kLinesAtOnce),
+           [&](int64_t unit, int) {
+             const int64_t line = unit % across * kLinesAtOnce, first = unit / across * length * inner + line;
+             scan_lines(Op<SumType<T>>(), self.as<T>() + first, to + first, std::min(kLinesAtOnce, inner - line),
+                        length, inner);
+           });
+}
+
+// Whether scan_across can: short lines, one after the other in memory.
+bool lies_across(const Tensor& self, const Tensor& result, int axis) {
+  constexpr int64_t kFewLines = 8;
+  int64_t inner = 1;
+  for (int i = axis + 1; i < self.rank; ++i) inner *= self.dim(i);
+  return inner >= kFewLines && self.dim(axis) > 0 && self.dim(axis) <= kPart && self.dtype == result.dtype &&
+         self.is_contiguous() && result.is_contiguous() && !self.conjugate && !result.conjugate;
+}
+
 template <template <class> class Op, class T>
 void scan_rows(KernelCall& call, const Rows& rows, T* to) {
   Op<SumType<T>> op;
   const T* from = rows.tensor.as<T>();
   int64_t parts = std::max<int64_t>(1, (rows.length + kPart - 1) / kPart);
+  if (parts == 1) {
+    const int64_t n = rows.length, groups = (rows.count + kRowsAtOnce - 1) / kRowsAtOnce;
+    return for_rows(call, groups, kRowsAtOnce * n, [&](int64_t group, int) {
+      int64_t row = group * kRowsAtOnce;
+      if (row + kRowsAtOnce <= rows.count) return scan_together<kRowsAtOnce>(op, from + row * n, to + row * n, n);
+      for (; row < rows.count; ++row) scan_together<1>(op, from + row * n, to + row * n, n);
+    });
+  }
   auto* starts = call.scratch().template take<SumType<T>>(rows.count * parts);
   auto part_of = [&](int64_t unit, const auto& fn) {
     int64_t first = unit % parts * kPart;
     fn(unit / parts * rows.length + first, std::min(kPart, rows.length - first));
   };
-  if (parts > 1) {
-    for_rows(call, rows.count * parts, kPart, [&](int64_t unit, int) {
-      part_of(unit, [&](int64_t at, int64_t n) {
-        auto acc = op.start();
-        for (int64_t i = 0; i < n; ++i) acc = op.merge(acc, wide<T>(from[at + i]));
-        starts[unit] = acc;
-      });
+  for_rows(call, rows.count * parts, kPart, [&](int64_t unit, int) {
+    part_of(unit, [&](int64_t at, int64_t n) {
+      auto acc = op.start();
+      for (int64_t i = 0; i < n; ++i) acc = op.merge(acc, wide<T>(from[at + i]));
+      starts[unit] = acc;
     });
-  }
+  });
   for (int64_t row = 0; row < rows.count; ++row) {
     auto acc = op.start();
     for (int64_t p = 0; p < parts; ++p) {
       auto sum = starts[row * parts + p];
       starts[row * parts + p] = acc;
-      if (parts > 1) acc = op.merge(acc, sum);
+      acc = op.merge(acc, sum);
     }
   }
   for_rows(call, rows.count * parts, std::min(rows.length, kPart), [&](int64_t unit, int) {
@@ -68,6 +128,13 @@ template <template <class> class Op>
 Status scan(KernelCall& call) {
   const Tensor& self = call.tensor("self");
   int64_t axis = call.integer("dim");
+  if (self.rank > 0 && lies_across(self, call.result(), wrap_axis(axis, self.rank))) {
+    visit_dtype(self.dtype, [&]<class T>() {
+      if constexpr (!std::is_same_v<T, bool>)
+        scan_across<Op, T>(call, self, wrap_axis(axis, self.rank), call.result().as<T>());
+    });
+    return ok_status();
+  }
   Rows rows = rows_of(call, self, axis, call.result().dtype);
   ResultRows out(call, call.result(), axis);
   visit_dtype(call.result().dtype, [&]<class T>() {
