@@ -1,8 +1,10 @@
 // Windows as columns (im2col) and back (col2im); channels to places and back (pixel_shuffle).
 #include <algorithm>
+#include <vector>
 
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/resample.h"
+#include "librun/cpu/rows.h"
 #include "librun/work/run.h"
 #include "librun/work/windows.h"
 
@@ -35,16 +37,59 @@ Result<work::Columns> columns_of(KernelCall& call, const Tensor& image, const Te
   return c;
 }
 
+// The columns [begin, end) of a line of them whose element at window position `tap` of axis 1 lies in the plane, and
+// where the first of these lies along it.
+struct Strip {
+  int64_t begin, end, first;
+
+  Strip(const work::Columns& c, int64_t tap) {
+    const int64_t step = c.stride[1], start = tap * c.dilation[1] - c.padding[1];  // of column 0
+    begin = start >= 0 ? 0 : std::min(c.out[1], (step - 1 - start) / step);
+    end = start >= c.in[1] ? begin : std::max(begin, std::min(c.out[1], (c.in[1] - 1 - start) / step + 1));
+    first = start + begin * step;
+  }
+};
+
+// One line of columns at a time.
+template <class T>
+SG_CLONES void gather_strip(const Strip& s, const T* line, int64_t step, int64_t count, T* to) {
+  for (int64_t i = 0; i < s.begin; ++i) to[i] = T{};
+  const int64_t n = s.end - s.begin;
+  if (step == 1)
+    for (int64_t i = 0; i < n; ++i) to[s.begin + i] = line[s.first + i];
+  else
+    for (int64_t i = 0; i < n; ++i) to[s.begin + i] = line[s.first + i * step];
+  for (int64_t i = s.end; i < count; ++i) to[i] = T{};
+}
+
+template <class T>
+void gather_lines(KernelCall& call, const work::Columns& c, const T* from, T* to, int64_t rows) {
+  for_rows(call, rows, c.positions(), [&](int64_t row, int) {
+    const int64_t tap = row % c.window(), high = tap / c.kernel[1];
+    const T* plane = from + row / c.window() * c.plane();
+    const Strip strip(c, tap % c.kernel[1]);
+    for (int64_t i = 0; i < c.out[0]; ++i) {
+      const int64_t line = i * c.stride[0] - c.padding[0] + high * c.dilation[0];
+      T* out = to + row * c.positions() + i * c.out[1];
+      if (line < 0 || line >= c.in[0]) std::fill_n(out, c.out[1], T{});
+      else gather_strip(strip, plane + line * c.in[1], c.stride[1], c.out[1], out);
+    }
+  });
+}
+
 template <class T>
 void gather_columns(KernelCall& call, const work::Columns& c, const Tensor& from, const Tensor& to) {
-  for_each_in_rows(call, to.elements() / c.positions(), c.positions(),
-                   work::GatherColumns<T>{c, from.as<T>(), to.as<T>()});
+  const int64_t rows = to.elements() / c.positions();
+  if (!on_device(call)) return gather_lines(call, c, from.as<T>(), to.as<T>(), rows);
+  for_each(call, to.elements(), 1, work::GatherColumns<T>{c, from.as<T>(), to.as<T>()});
 }
 
 Status im2col(KernelCall& call) {
   const Tensor& self = call.tensor("self");
   SG_ASSIGN(work::Columns c, columns_of(call, self, call.result()));
-  Tensor from = contiguous(call, self), to = workspace(call, self.dtype, call.result().sizes());
+  const Tensor from = contiguous(call, self), &result = call.result();
+  const bool direct = result.is_contiguous() && from.conjugate == result.conjugate;
+  const Tensor to = direct ? result : workspace(call, self.dtype, result.sizes());
   switch (dtype_bytes(self.dtype)) {
     case 1: gather_columns<uint8_t>(call, c, from, to); break;
     case 2: gather_columns<uint16_t>(call, c, from, to); break;
@@ -52,8 +97,39 @@ Status im2col(KernelCall& call) {
     case 8: gather_columns<uint64_t>(call, c, from, to); break;
     default: gather_columns<work::Bytes16>(call, c, from, to); break;
   }
-  copy(call, call.result(), to);
+  if (!direct) copy(call, result, to);
   return ok_status();
+}
+
+template <class T>
+SG_CLONES void add_strip(const Strip& s, const T* line, int64_t step, double* sums) {
+  const int64_t n = s.end - s.begin;
+  line += s.begin, sums += s.first;
+  if (step == 1)
+    for (int64_t i = 0; i < n; ++i) sums[i] += static_cast<double>(static_cast<Compute<T>>(line[i]));
+  else
+    for (int64_t i = 0; i < n; ++i) sums[i * step] += static_cast<double>(static_cast<Compute<T>>(line[i]));
+}
+
+// As work::AddColumns has it, a line of the plane at a time.
+template <class T>
+void add_lines(KernelCall& call, const work::Columns& c, const T* from, T* to, int64_t rows) {
+  const int64_t wide = c.in[1];
+  auto* space = call.scratch().take<double>(wide * call.team().size());
+  std::vector<Strip> strips;
+  for (int64_t k = 0; k < c.kernel[1]; ++k) strips.emplace_back(c, k);
+  for_rows(call, rows, wide * c.window(), [&](int64_t row, int thread) {
+    double* sums = space + thread * wide;
+    std::fill_n(sums, wide, 0.0);
+    const T* columns = from + row / c.in[0] * c.window() * c.positions();
+    for (int64_t r = 0; r < c.kernel[0]; ++r) {
+      const int64_t high = c.window_at(0, row % c.in[0], r);
+      for (int64_t k = 0; high >= 0 && k < c.kernel[1]; ++k)
+        add_strip(strips[static_cast<size_t>(k)], columns + (r * c.kernel[1] + k) * c.positions() + high * c.out[1],
+                  c.stride[1], sums);
+    }
+    for (int64_t i = 0; i < wide; ++i) to[row * wide + i] = static_cast<T>(static_cast<Compute<T>>(sums[i]));
+  });
 }
 
 template <class T>
@@ -65,6 +141,14 @@ void add_columns(KernelCall& call, const work::Columns& c, const Tensor& from, c
 Status col2im(KernelCall& call) {
   const Tensor& self = call.tensor("self");
   SG_ASSIGN(work::Columns c, columns_of(call, call.result(), self));
+  if (is_floating(self.dtype) && !on_device(call)) {
+    const Tensor from = contiguous(call, self);
+    const ResultRows out(call, call.result(), -1);
+    const int64_t rows = c.plane() == 0 ? 0 : out.tensor().elements() / c.in[1];
+    visit_floating(self.dtype, [&]<class T>() { add_lines(call, c, from.as<T>(), out.tensor().as<T>(), rows); });
+    out.store(call);
+    return ok_status();
+  }
   DType wide = is_complex(self.dtype) ? DType::c128 : is_floating(self.dtype) ? DType::f64 : DType::i64;
   Tensor from = contiguous_as(call, self, wide), to = workspace(call, wide, call.result().sizes());
   if (wide == DType::i64) add_columns<int64_t>(call, c, from, to);
