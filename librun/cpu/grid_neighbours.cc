@@ -26,13 +26,13 @@ Result<Sampler<C>> sampler_of(const KernelCall& call, const Tensor& output) {
 }
 
 template <class C>
-SG_CLONES void find_run(const Sampler<C>& s, const C* grid, int64_t count, Neighbours<kRun>* near) {
-  find_neighbours(s, grid, count, near);
+SG_CLONES void find_run(const Sampler<C>& s, const C* grid, int64_t count, bool slopes, Neighbours<kRun>* near) {
+  find_neighbours(s, grid, count, slopes, near);
 }
 
 template Result<Sampler<float>> sampler_of(const KernelCall&, const Tensor&);
 template Result<Sampler<double>> sampler_of(const KernelCall&, const Tensor&);
-template void find_run(const Sampler<float>&, const float*, int64_t, Neighbours<kRun>*);
-template void find_run(const Sampler<double>&, const double*, int64_t, Neighbours<kRun>*);
+template void find_run(const Sampler<float>&, const float*, int64_t, bool, Neighbours<kRun>*);
+template void find_run(const Sampler<double>&, const double*, int64_t, bool, Neighbours<kRun>*);
 
 }  // namespace sg::cpu::grid

@@ -15,6 +15,6 @@ template <class C>
 Result<Sampler<C>> sampler_of(const KernelCall& call, const Tensor& output);
 
 template <class C>
-void find_run(const Sampler<C>& s, const C* grid, int64_t count, Neighbours<kRun>* near);
+void find_run(const Sampler<C>& s, const C* grid, int64_t count, bool slopes, Neighbours<kRun>* near);
 
 }  // namespace sg::cpu::grid

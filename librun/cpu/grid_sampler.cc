@@ -1,6 +1,6 @@
 // Samples of planes at the places that a grid names, between pixels, and their gradients; values are summed in double.
 #include <algorithm>
-#include <array>
+#include <vector>
 
 #include "librun/cpu/grid_neighbours.h"
 #include "librun/cpu/isa.h"
@@ -33,21 +33,90 @@ SG_CLONES void mix(const Neighbours& near, int64_t count, const C* plane, int64_
   }
 }
 
+// The same of kWide channels, what is behind the last one being zeros, to places of a run of kWide each.
+template <int kWide, class C>
+SG_CLONES void mix_few(const Neighbours& near, int64_t count, const C* plane, C* to) {
+  for (int64_t p = 0; p < count; ++p, to += kWide) {
+    double sums[kWide] = {};
+    for (int i = 0; i < near.count; ++i) {
+      const Neighbour& n = near.list[i];
+      if (n.at[p] < 0) continue;
+      const C* from = plane + n.at[p] * kWide;
+      for (int c = 0; c < kWide; ++c) sums[c] += static_cast<double>(from[c]) * n.weight[p];
+    }
+    for (int c = 0; c < kWide; ++c) to[c] = static_cast<C>(sums[c]);
+  }
+}
+
+// How many channels lie side by side: their number, or what vectors hold of few.
+int64_t width_of(int64_t channels) { return channels == 0 || channels > 8 ? channels : channels <= 4 ? 4 : 8; }
+
+template <int kWide, class C>
+SG_CLONES void interleave(const C* planes, int64_t channels, int64_t plane, int64_t begin, int64_t end, C* to) {
+  for (int64_t i = begin; i < end; ++i)
+    for (int64_t c = 0; c < kWide; ++c) to[i * kWide + c] = c < channels ? planes[c * plane + i] : C{0};
+}
+
+// [.., width_of(channels)] of planes [batch, channels, ..]; zeros behind the last channel.
+template <class C>
+const C* channels_last(KernelCall& call, const Tensor& planes) {
+  const int64_t channels = planes.dim(1), width = width_of(channels);
+  if (width > 8 || planes.elements() == 0)
+    return contiguous_as(call, axis_last(planes, 1), kDTypeOf<C>).template as<C>();
+  const int64_t batch = planes.dim(0), plane = planes.elements() / (channels * batch);
+  const C* from = contiguous_as(call, planes, kDTypeOf<C>).template as<C>();
+  C* to = call.scratch().template take<C>(batch * plane * width);
+  const int64_t parts = (plane + kPieceElements - 1) / kPieceElements;
+  call.team().parallel_for(batch * parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      const int64_t b = part / parts, first = part % parts * kPieceElements;
+      const int64_t last = std::min(plane, first + kPieceElements);
+      const C* own = from + b * channels * plane;
+      if (width == 4) interleave<4>(own, channels, plane, first, last, to + b * plane * width);
+      else interleave<8>(own, channels, plane, first, last, to + b * plane * width);
+    }
+  });
+  return to;
+}
+
+template <int kWide, class C>
+void sample_few(KernelCall& call, const Sampler<C>& s, const C* x, const C* places) {
+  const Tensor& result = call.result();
+  const bool direct = result.dtype == kDTypeOf<C> && result.is_contiguous();
+  const Tensor out = direct ? result : call.scratch().tensor(kDTypeOf<C>, result.sizes());
+  const int64_t channels = result.dim(1), runs = (s.places + kRun - 1) / kRun;
+  for_rows(call, result.dim(0) * runs, 16 * kRun * kWide, [&](int64_t run, int) {
+    const int64_t batch = run / runs, first = run % runs * kRun;
+    const int64_t count = std::min<int64_t>(kRun, s.places - first);
+    Neighbours near;
+    C values[kRun * kWide];
+    grid::find_run(s, places + (batch * s.places + first) * s.axes, count, false, &near);
+    mix_few<kWide>(near, count, x + batch * s.plane * kWide, values);
+    for (int64_t c = 0; c < channels; ++c) {
+      C* to = out.as<C>() + (batch * channels + c) * s.places + first;
+      for (int64_t p = 0; p < count; ++p) to[p] = values[p * kWide + c];
+    }
+  });
+  if (!direct) copy(call, result, out);
+}
+
 template <class C>
 Status sample(KernelCall& call) {
   SG_ASSIGN(Sampler<C> s, grid::sampler_of<C>(call, call.result()));
   const Tensor& input = call.tensor("input");
-  const Tensor result = axis_last(call.result(), 1);
-  const auto* x = contiguous_as(call, axis_last(input, 1), kDTypeOf<C>).template as<C>();
+  const C* x = channels_last<C>(call, input);
   const auto* places = contiguous_as(call, call.tensor("grid"), kDTypeOf<C>).template as<C>();
-  const Tensor out = call.scratch().tensor(kDTypeOf<C>, result.sizes());
   const int64_t channels = input.dim(1), runs = (s.places + kRun - 1) / kRun;
+  if (width_of(channels) == 4) return sample_few<4>(call, s, x, places), ok_status();
+  if (width_of(channels) == 8) return sample_few<8>(call, s, x, places), ok_status();
+  const Tensor result = axis_last(call.result(), 1);
+  const Tensor out = call.scratch().tensor(kDTypeOf<C>, result.sizes());
   auto* sums = call.scratch().template take<double>(channels * call.team().size());
   for_rows(call, input.dim(0) * runs, 16 * kRun * channels, [&](int64_t run, int thread) {
     const int64_t batch = run / runs, first = run % runs * kRun, place = batch * s.places + first;
     const int64_t count = std::min<int64_t>(kRun, s.places - first);
     Neighbours near;
-    grid::find_run(s, places + place * s.axes, count, &near);
+    grid::find_run(s, places + place * s.axes, count, false, &near);
     mix(near, count, x + batch * s.plane * channels, channels, sums + thread * channels,
         out.as<C>() + place * channels);
   });
@@ -78,43 +147,89 @@ SG_CLONES void spread(const Neighbours& near, int64_t first, int64_t count, cons
       for (int64_t c = 0; b.to && c < b.channels; ++c) b.to[row + c] += static_cast<double>(grad[c]) * n.weight[p];
       if (!b.slopes) continue;
       const double change = grid::dot(grad, b.plane + row, b.channels);
-      for (size_t k = 0; k < 3; ++k) along[k] += change * n.slope[k][p];
+      for (int k = 0; k < b.axes; ++k) along[k] += change * n.slope[k][p];
     }
     for (int k = 0; k < b.axes; ++k) b.to_grid[(first + p) * b.axes + b.axes - 1 - k] = along[k];
   }
+}
+
+// grid::dot of kWide channels, to the bit.
+template <int kWide, class C>
+SG_INLINE double dot_few(const double* a, const C* b) {
+  double lane[kWide];
+  for (int c = 0; c < kWide; ++c) lane[c] = 0.0 + a[c] * static_cast<double>(b[c]);
+  if constexpr (kWide == 8)
+    for (int c = 0; c < 4; ++c) lane[c] += lane[c + 4];
+  return (lane[0] + lane[1]) + (lane[2] + lane[3]);
+}
+
+// to += grad * weight; read before it is written, so that it can be done at once.
+template <int kWide>
+SG_INLINE void add_few(const double* grad, double weight, double* to) {
+  double sums[kWide];
+  for (int c = 0; c < kWide; ++c) sums[c] = to[c] + grad[c] * weight;
+  for (int c = 0; c < kWide; ++c) to[c] = sums[c];
+}
+
+// The same of kWide channels.
+template <int kWide, class C>
+SG_CLONES void spread_few(const Neighbours& near, int64_t first, int64_t count, const Backward<C>& b) {
+  double grad[kRun * kWide], along[3][kRun] = {};
+  for (int64_t i = 0; i < count * kWide; ++i) grad[i] = static_cast<double>(b.grad[first * kWide + i]);
+  for (int i = 0; i < near.count; ++i) {
+    const Neighbour& n = near.list[i];
+    double change[kRun] = {};
+    for (int64_t p = 0; p < count; ++p) {
+      if (n.at[p] < 0) continue;
+      const int64_t row = n.at[p] * kWide;
+      if (b.to) add_few<kWide>(grad + p * kWide, n.weight[p], b.to + row);
+      if (b.slopes) change[p] = dot_few<kWide>(grad + p * kWide, b.plane + row);
+    }
+    for (int k = 0; b.slopes && k < b.axes; ++k)
+      for (int64_t p = 0; p < count; ++p) along[k][p] += n.at[p] < 0 ? 0.0 : change[p] * n.slope[k][p];
+  }
+  for (int64_t p = 0; p < count; ++p)
+    for (int k = 0; k < b.axes; ++k) b.to_grid[(first + p) * b.axes + b.axes - 1 - k] = along[k][p];
 }
 
 template <class C>
 Status sample_backward(KernelCall& call) {
   const Tensor &input = call.tensor("input"), &grad_output = call.tensor("grad_output"), &points = call.tensor("grid");
   SG_ASSIGN(Sampler<C> s, grid::sampler_of<C>(call, grad_output));
-  const auto* x = contiguous_as(call, axis_last(input, 1), kDTypeOf<C>).template as<C>();
-  const auto* grad = contiguous_as(call, axis_last(grad_output, 1), kDTypeOf<C>).template as<C>();
+  const C *x = channels_last<C>(call, input), *grad = channels_last<C>(call, grad_output);
   const auto* places = contiguous_as(call, points, kDTypeOf<C>).template as<C>();
   Tensor of_grid = call.scratch().tensor(DType::f64, points.sizes()), of_input;
-  const int64_t channels = input.dim(1);
+  const int64_t channels = input.dim(1), width = width_of(channels);
   if (!call.result(0).is_none()) {
-    of_input = call.scratch().tensor(DType::f64, axis_last(input, 1).sizes());
+    const Tensor last = axis_last(input, 1);
+    std::vector<int64_t> sizes(last.sizes().begin(), last.sizes().end());
+    sizes.back() = width;
+    of_input = call.scratch().tensor(DType::f64, sizes);
     fill(call, of_input, Scalar::integer(0));
   }
-  for_rows(call, input.dim(0), s.places * channels * 16, [&](int64_t batch, int) {
-    const int64_t plane = batch * s.plane * channels, first = batch * s.places;
+  for_rows(call, input.dim(0), s.places * width * 16, [&](int64_t batch, int) {
+    const int64_t plane = batch * s.plane * width, first = batch * s.places;
     const Backward<C> b{places + first * s.axes,
-                        grad + first * channels,
+                        grad + first * width,
                         x + plane,
                         of_input.is_none() ? nullptr : of_input.as<double>() + plane,
                         of_grid.as<double>() + first * s.axes,
-                        channels,
+                        width,
                         s.axes,
                         s.mode != grid::kNearest};
     Neighbours near;
     for (int64_t place = 0; place < s.places; place += kRun) {
       const int64_t count = std::min<int64_t>(kRun, s.places - place);
-      grid::find_run(s, b.points + place * s.axes, count, &near);
-      spread(near, place, count, b);
+      grid::find_run(s, b.points + place * s.axes, count, b.slopes, &near);
+      if (width == 4) spread_few<4>(near, place, count, b);
+      else if (width == 8) spread_few<8>(near, place, count, b);
+      else spread(near, place, count, b);
     }
   });
-  if (!of_input.is_none()) copy(call, axis_last(call.result(0), 1), of_input);
+  if (!of_input.is_none()) {
+    of_input.shape[static_cast<size_t>(of_input.rank - 1)] = channels;
+    copy(call, axis_last(call.result(0), 1), of_input);
+  }
   copy(call, call.result(1), of_grid);
   return ok_status();
 }

@@ -176,9 +176,10 @@ SG_INLINE void find_taps(const Sampler<C>& s, const C* grid, int64_t count, int6
   s.mode == kNearest ? nearest_taps(pixels, count, taps) : linear_taps(pixels, count, taps);
 }
 
-// What there is of the axes behind `axis`, for each of its taps. `step`: from one of its pixels to the next.
+// What there is of the axes behind `axis`, for each of its taps. `step`: from one of its pixels to the next. `slopes`: of
+// so many axes are wanted.
 template <int kRun>
-SG_INLINE void add_axis(const AxisTaps<kRun>& taps, int axis, int64_t size, int64_t step, int64_t count,
+SG_INLINE void add_axis(const AxisTaps<kRun>& taps, int axis, int slopes, int64_t size, int64_t step, int64_t count,
                         Neighbours<kRun>* near) {
   for (int i = taps.count; i-- > 0;) {
     const Tap<kRun>& tap = taps.tap[i];
@@ -190,7 +191,7 @@ SG_INLINE void add_axis(const AxisTaps<kRun>& taps, int axis, int64_t size, int6
         to.at[p] = inside ? from.at[p] + tap.at[p] * step : -1;
         to.weight[p] = from.weight[p] * tap.weight[p];
       }
-      for (int k = 0; k < 3; ++k)
+      for (int k = 0; k < slopes; ++k)
         for (int64_t p = 0; p < count; ++p)
           to.slope[k][p] = from.slope[k][p] * (k == axis ? tap.slope[p] : tap.weight[p]);
     }
@@ -198,20 +199,20 @@ SG_INLINE void add_axis(const AxisTaps<kRun>& taps, int axis, int64_t size, int6
   near->count *= taps.count;
 }
 
-// `grid`: the numbers of `count` places, x (the last axis) first.
+// `grid`: the numbers of `count` places, x (the last axis) first. Slopes only where they are wanted, of the sampler's axes.
 template <class C, int kRun>
-SG_INLINE void find_neighbours(const Sampler<C>& s, const C* grid, int64_t count, Neighbours<kRun>* near) {
+SG_INLINE void find_neighbours(const Sampler<C>& s, const C* grid, int64_t count, bool slopes, Neighbours<kRun>* near) {
   Neighbour<kRun>& whole = near->list[0];
   near->count = 1;
   for (int p = 0; p < kRun; ++p) {
     whole.at[p] = 0, whole.weight[p] = 1;
-    for (int k = 0; k < 3; ++k) whole.slope[k][p] = 1;
+    for (int k = 0; slopes && k < s.axes; ++k) whole.slope[k][p] = 1;
   }
   int64_t step = 1;
   for (int axis = s.axes - 1; axis >= 0; --axis) {
     AxisTaps<kRun> taps;
     find_taps(s, grid + s.axes - 1 - axis, count, s.size[axis], &taps);
-    add_axis(taps, axis, s.size[axis], step, count, near);
+    add_axis(taps, axis, slopes ? s.axes : 0, s.size[axis], step, count, near);
     step *= s.size[axis];
   }
 }
@@ -237,7 +238,7 @@ struct Samples {
   int64_t channels;
 
   SG_INLINE void find(int64_t place, Neighbours<1>* near) const {
-    find_neighbours(sampler, points + place * sampler.axes, 1, near);
+    find_neighbours(sampler, points + place * sampler.axes, 1, true, near);
   }
   SG_INLINE int64_t row(int64_t batch, int64_t pixel) const { return (batch * sampler.plane + pixel) * channels; }
 };
@@ -280,7 +281,7 @@ struct GridSlope {
       if (n.at[0] < 0) continue;
       const int64_t row = samples.row(place / samples.sampler.places, n.at[0]);
       const double change = dot(grad + place * samples.channels, samples.planes + row, samples.channels);
-      for (int axis = 0; axis < 3; ++axis) along[axis] += change * n.slope[axis][0];
+      for (int axis = 0; axis < axes; ++axis) along[axis] += change * n.slope[axis][0];
     }
     for (int axis = 0; axis < axes; ++axis) to[place * axes + axes - 1 - axis] = along[axis];
   }
