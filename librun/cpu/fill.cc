@@ -6,6 +6,8 @@
 
 #include "librun/backend.h"
 #include "librun/cpu/block/block.h"
+#include "librun/cpu/gemm_tile.h"
+#include "librun/cpu/isa.h"
 #include "librun/element.h"
 
 namespace sg::cpu {
@@ -96,14 +98,36 @@ int axis_of_neighbours(const Tensor& t) {
   return -1;
 }
 
+constexpr int64_t kSquare = 16;  // of a tile, turned at once
+
+// to[i * step + j] = from[j * kTile + i] of a square. Bits are moved; as floats, since those have a kernel for it.
+void turn_square(const uint32_t* from, uint32_t* to, int64_t step) {
+  tile_kernels<float>(best_isa())
+      .transpose(reinterpret_cast<const float*>(from), kTile, reinterpret_cast<float*>(to), step);
+}
+
+SG_CLONES void turn_square(const uint16_t* from, uint16_t* to, int64_t step) {
+  alignas(64) uint32_t wide[kSquare * kTile], turned[kSquare * kSquare];
+  for (int64_t j = 0; j < kSquare; ++j)
+    for (int64_t i = 0; i < kSquare; ++i) wide[j * kTile + i] = from[j * kTile + i];
+  turn_square(wide, turned, kSquare);
+  for (int64_t i = 0; i < kSquare; ++i)
+    for (int64_t j = 0; j < kSquare; ++j) to[i * step + j] = static_cast<uint16_t>(turned[i * kSquare + j]);
+}
+
 // to[i * step + j] = tile[j][i]
 template <class T>
-void write_turned(const std::byte* tile, int64_t rows, int64_t columns, std::byte* to, int64_t step) {
+void write_turned(const std::byte* tile, int64_t rows, int64_t columns, std::byte* out, int64_t step) {
   const T* from = reinterpret_cast<const T*>(tile);
-  for (int64_t i = 0; i < rows; ++i) {
-    T* row = reinterpret_cast<T*>(to) + i * step;
-    for (int64_t j = 0; j < columns; ++j) row[j] = from[j * kTile + i];
+  T* to = reinterpret_cast<T*>(out);
+  int64_t squares_down = 0, squares_across = 0;  // what they cover
+  if constexpr (sizeof(T) == 2 || sizeof(T) == 4) {
+    squares_down = rows / kSquare * kSquare, squares_across = columns / kSquare * kSquare;
+    for (int64_t i = 0; i < squares_down; i += kSquare)
+      for (int64_t j = 0; j < squares_across; j += kSquare) turn_square(from + j * kTile + i, to + i * step + j, step);
   }
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = i < squares_down ? squares_across : 0; j < columns; ++j) to[i * step + j] = from[j * kTile + i];
 }
 
 auto write_turned_of_bytes(int64_t size) {
