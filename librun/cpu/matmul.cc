@@ -2,9 +2,12 @@
 #include <string>
 #include <string_view>
 
+#include "librun/backend.h"
+#include "librun/cpu/dot_product.h"
 #include "librun/cpu/fill.h"
 #include "librun/cpu/gemm.h"
 #include "librun/cpu/kernels.h"
+#include "librun/cpu/rows.h"
 
 namespace sg::cpu {
 namespace {
@@ -71,7 +74,14 @@ Status mv(KernelCall& call) {
 }
 
 Status dot(KernelCall& call) {
-  return multiply(call, {as_matrix(call.result()), as_row(call.tensor("self")), as_column(call.tensor("tensor"))});
+  const Tensor &a = call.tensor("self"), &b = call.tensor("tensor");
+  const bool chains = is_floating(a.dtype) && call.numerics() != Numerics::strict && a.dim(0) == b.dim(0);
+  if (!chains || backend_of(call.context())) return multiply(call, {as_matrix(call.result()), as_row(a), as_column(b)});
+  visit_compute(a.dtype, [&]<class T>() {
+    const auto vector = [&](const Tensor& t) { return contiguous_as(call, t, kDTypeOf<T>).template as<T>(); };
+    dot_product<T>(call, vector(a), vector(b), a.dim(0), call.result());
+  });
+  return ok_status();
 }
 
 Status add_product(KernelCall& call, const Tensor& out, const Tensor& a, const Tensor& b) {
