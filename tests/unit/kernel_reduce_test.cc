@@ -182,6 +182,27 @@ void check_lines(std::string_view op, bool gradient, int64_t length, int64_t inn
   }
 }
 
+// Short rows that lie one after the other are computed side by side, others one by one: the same bits.
+TEST_CASE("softmax of short rows has the bits of a row by itself") {
+  test::Rng rng(7);
+  for (int64_t length : {1, 10, 16, 33, 63})
+    for (std::string_view op : {"aten._softmax.default", "aten._log_softmax.default"}) {
+      CAPTURE(op, length);
+      const int64_t rows = 70, step = 64;
+      Buffer<float> dense({rows, length}), wide({rows, step}), together({rows, length}), alone({rows, length});
+      for (int64_t i = 0; i < rows * length; ++i)
+        dense.at(i) = wide.at(i / length * step + i % length) = static_cast<float>(rng.below(2000)) / 100 - 10;
+      Tensor apart = wide.tensor();
+      apart.shape[1] = length;
+      auto run = [&](const Tensor& in, const Tensor& to) {
+        REQUIRE(test::call(op, {{"self", in}, {"dim", 1}, {"half_to_float", false}}, {to}).ok());
+      };
+      run(dense.tensor(), together.tensor());
+      run(apart, alone.tensor());
+      REQUIRE(together.values() == alone.values());
+    }
+}
+
 TEST_CASE("softmax along an axis in the middle has the bits of softmax along rows") {
   for (auto [length, inner] : {std::pair<int64_t, int64_t>{37, 50}, {16, 32}, {1, 9}, {5000, 17}})
     for (std::string_view op : {"aten._softmax.default", "aten._log_softmax.default"}) {

@@ -6,7 +6,9 @@
 #include <sstream>
 
 #include "librun/element.h"
+#include "tests/support/kernel_call.h"
 #include "tests/support/pointwise_cases.h"
+#include "tests/support/rng.h"
 
 using namespace sg;
 
@@ -151,4 +153,23 @@ TEST_CASE("pointwise ops give PyTorch's results") {
   }
   CHECK(cases.size() > 1400);
   CHECK(ops.size() > 150);
+}
+
+// Blocks whose quotients are small are computed by vectors, others by libm.
+TEST_CASE("rests of divisions have the bits of libm") {
+  test::Rng rng(11);
+  for (const int64_t most : {int64_t{3}, int64_t{1} << 27, int64_t{1} << 40}) {
+    test::Buffer<float> a({4096}), b({4096}), out({4096});
+    for (int64_t i = 0; i < 4096; ++i) {
+      b.at(i) = static_cast<float>(rng.below(1 << 20) + 1) / 1024 * (rng.below(2) ? 1.0f : -1.0f);
+      const float near = b.at(i) * static_cast<float>(rng.below(static_cast<uint64_t>(most)));  // of a whole quotient
+      a.at(i) = rng.below(3) ? near : std::nextafter(near, 0.0f);
+    }
+    REQUIRE(test::call("aten.fmod.Tensor", {{"self", a}, {"other", b}}, {out.tensor()}).ok());
+    for (int64_t i = 0; i < 4096; ++i) {
+      CAPTURE(a.at(i), b.at(i));
+      const float expected = std::fmod(a.at(i), b.at(i));
+      REQUIRE((out.at(i) == expected && std::signbit(out.at(i)) == std::signbit(expected)));
+    }
+  }
 }

@@ -14,24 +14,67 @@ SG_INLINE T smaller(T a, T b) {
   return a != a ? a : (b < a || b != b) ? b : a;
 }
 
-SG_INLINE float modulo(float a, float b) { return __builtin_fmodf(a, b); }
-SG_INLINE double modulo(double a, double b) { return __builtin_fmod(a, b); }
+struct AnyModulo {
+  SG_INLINE float operator()(float a, float b) const { return __builtin_fmodf(a, b); }
+  SG_INLINE double operator()(double a, double b) const { return __builtin_fmod(a, b); }
+};
 
-// Python's: the quotient rounded down, put right where the division rounded up to a whole number.
-template <class T>
-SG_INLINE T floor_quotient(T a, T b) {
-  if (b == 0) return a / b;
-  T rest = modulo(a, b), quotient = (a - rest) / b;
-  if (rest != 0 && (b < 0) != (rest < 0)) quotient -= 1;
-  if (quotient == 0) return static_cast<T>(math::with_sign_of(0, a / b));
-  T whole = static_cast<T>(__builtin_floor(quotient));
-  return quotient - whole > T(0.5) ? whole + 1 : whole;
+// The same bits by vectors: with a whole quotient of at most 29 bits, its product with b and the rest are exact in
+// double. REQUIRES: is_near(a, b)
+struct NearModulo {
+  SG_INLINE float operator()(float a, float b) const {
+    const auto x = static_cast<double>(a), y = static_cast<double>(b);
+    double rest = x - __builtin_trunc(x / y) * y;
+    rest += (x < 0) != (rest < 0) && rest != 0 ? math::with_sign_of(y, x) : 0.0;  // the division rounded up
+    return static_cast<float>(math::with_sign_of(rest, x));
+  }
+};
+
+SG_INLINE bool is_near(float a, float b) {
+  constexpr float kNear = 0x1p28f;
+  return (math::abs(a) < kNear * math::abs(b)) & (math::abs(b) < static_cast<float>(math::infinity()) / kNear);
 }
 
-template <class T>
-SG_INLINE T floor_rest(T a, T b) {
-  T rest = modulo(a, b);
-  return rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest;
+// Python's: the quotient rounded down, put right where the division rounded up to a whole number.
+template <class Modulo>
+struct FloorQuotient {
+  template <class T>
+  SG_INLINE T operator()(T a, T b) const {
+    T rest = Modulo{}(a, b), quotient = (a - rest) / b;
+    quotient -= rest != 0 && (b < 0) != (rest < 0) ? T(1) : T(0);
+    T whole = static_cast<T>(__builtin_floor(quotient));
+    whole = quotient - whole > T(0.5) ? whole + 1 : whole;
+    whole = quotient == 0 ? static_cast<T>(math::with_sign_of(0, a / b)) : whole;
+    return b == 0 ? a / b : whole;
+  }
+};
+
+template <class Modulo>
+struct FloorRest {
+  template <class T>
+  SG_INLINE T operator()(T a, T b) const {
+    T rest = Modulo{}(a, b);
+    return rest != 0 && (b < 0) != (rest < 0) ? rest + b : rest;
+  }
+};
+
+// By vectors, unless the block has a quotient that is too large for them.
+template <class Near, class Any>
+struct Rest {
+  [[gnu::flatten]] static void run(void* out, const void* const* in, int64_t n, bool*) {
+    auto* o = static_cast<float*>(out);
+    const auto *a = static_cast<const float*>(in[0]), *b = static_cast<const float*>(in[1]);
+    bool near = true;
+    for (int64_t i = 0; i < n; ++i) near &= is_near(a[i], b[i]);
+    if (near) return apply<Near>(Writer<float>(out), n, Reader<float>(a), Reader<float>(b));
+    for (int64_t i = 0; i < n; ++i) o[i] = Any{}(a[i], b[i]);
+  }
+};
+
+template <class Near, class Any>
+void add_rest(BlockTable& t, BlockOp op) {
+  place(t, op, Lane::f32) = &Rest<Near, Any>::run;
+  one<double, 2>(t, op, Any{});
 }
 
 void add_rounding(BlockTable& t) {
@@ -40,9 +83,9 @@ void add_rounding(BlockTable& t) {
   real<1>(t, BlockOp::ceil, []<class T>(T a) { return static_cast<T>(__builtin_ceil(a)); });
   real<1>(t, BlockOp::round, []<class T>(T a) { return static_cast<T>(math::round_even(a)); });
   real<2>(t, BlockOp::div_trunc, []<class T>(T a, T b) { return static_cast<T>(__builtin_trunc(a / b)); });
-  real<2>(t, BlockOp::div_floor, []<class T>(T a, T b) { return floor_quotient(a, b); });
-  real<2>(t, BlockOp::remainder, []<class T>(T a, T b) { return floor_rest(a, b); });
-  real<2>(t, BlockOp::fmod, []<class T>(T a, T b) { return modulo(a, b); });
+  add_rest<FloorQuotient<NearModulo>, FloorQuotient<AnyModulo>>(t, BlockOp::div_floor);
+  add_rest<FloorRest<NearModulo>, FloorRest<AnyModulo>>(t, BlockOp::remainder);
+  add_rest<NearModulo, AnyModulo>(t, BlockOp::fmod);
 }
 
 void add_selections(BlockTable& t) {
