@@ -50,6 +50,24 @@ Status cdist(KernelCall& call) {
   return ok_status();
 }
 
+// The gradient of row a of `width` by its distances `whole` to the m rows of b; the norm is known, and so loops are
+// vectors. As work::CrossDistanceSlope has it.
+template <int p>
+SG_CLONES void add_slopes(const double* a, const double* b, const double* grad, const double* whole, int64_t m,
+                          int64_t width, double* to) {
+  for (int64_t i = 0; i < width; ++i) to[i] = 0;
+  for (int64_t k = 0; k < m; ++k, b += width)
+    for (int64_t i = 0; i < width; ++i) to[i] += grad[k] * work::Norm{p}.slope(a[i] - b[i], whole[k]);
+}
+
+template <int p>
+void slopes_of_rows(KernelCall& call, const Sides& s, const double* grad, const double* whole, double* to) {
+  for_rows(call, s.batch * s.n, s.m * s.width, [&](int64_t row, int) {
+    add_slopes<p>(s.a + row * s.width, s.b + row / s.n * s.m * s.width, grad + row * s.m, whole + row * s.m, s.m,
+                  s.width, to + row * s.width);
+  });
+}
+
 Status cdist_backward(KernelCall& call) {
   const Tensor& grad = call.tensor("grad_output");
   SG_ASSIGN(Sides s, sides_of(call, call.result()));
@@ -59,8 +77,12 @@ Status cdist_backward(KernelCall& call) {
   const auto* g = contiguous_as(call, grad, DType::f64).as<double>();
   const auto* whole = contiguous_as(call, call.tensor("cdist"), DType::f64).as<double>();
   Tensor out = workspace(call, DType::f64, call.result().sizes());
-  for_each(call, out.elements(), grain_of(s.m),
-           work::CrossDistanceSlope{{call.number("p")}, s.a, s.b, g, whole, s.n, s.m, s.width, out.as<double>()});
+  const double p = call.number("p");
+  if (!on_device(call) && p == 1) slopes_of_rows<1>(call, s, g, whole, out.as<double>());
+  else if (!on_device(call) && p == 2) slopes_of_rows<2>(call, s, g, whole, out.as<double>());
+  else
+    for_each(call, out.elements(), grain_of(s.m),
+           work::CrossDistanceSlope{{p}, s.a, s.b, g, whole, s.n, s.m, s.width, out.as<double>()});
   copy(call, call.result(), out);
   return ok_status();
 }
