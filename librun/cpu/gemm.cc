@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "librun/backend.h"
+#include "librun/cpu/gemm_complex.h"
 #include "librun/cpu/gemm_engine.h"
 #include "librun/cpu/gemm_plain.h"
 #include "librun/memory_ranges.h"
@@ -284,7 +285,7 @@ void gemm(KernelCall& call, std::span<const Gemm> products) {
   DType dtype = products[0].a.dtype;
   const bool chain = call.numerics() == Numerics::strict;
   if (!is_floating(dtype)) {
-    for (const Gemm& g : products) gemm_plain(call, g);
+    for (const Gemm& g : products) is_complex_product(g) ? gemm_complex(call, g) : gemm_plain(call, g);
   } else if (dtype == DType::f64) {
     Run(call, products, FmaEngine<double>(products[0].isa, chain)).run();
   } else if (dtype == DType::f32 && !chain) {
