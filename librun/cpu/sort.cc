@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "librun/cpu/kernels.h"
+#include "librun/cpu/radix_order.h"
 #include "librun/cpu/rows.h"
 
 namespace sg::cpu {
@@ -42,15 +43,32 @@ Element<T>* row_buffers(KernelCall& call, int64_t length) {
 }
 
 template <class T>
+void sort_by_comparing(const T* x, int64_t n, bool descending, Element<T>* elements, T* values, int64_t* indices) {
+  load(x, n, elements);
+  std::stable_sort(elements, elements + n, descending ? above<T> : below<T>);
+  for (int64_t i = 0; i < n; ++i) {
+    if (values) values[i] = static_cast<T>(elements[i].value);
+    indices[i] = elements[i].index;
+  }
+}
+
+template <class T>
 void sort_rows(KernelCall& call, const Rows& rows, bool descending, T* values, int64_t* indices) {
-  Element<T>* buffers = row_buffers<T>(call, rows.length);
-  for_rows(call, rows.count, rows.length, [&](int64_t row, int thread) {
-    Element<T>* elements = buffers + thread * rows.length;
-    load(rows.tensor.as<T>() + row * rows.length, rows.length, elements);
-    std::stable_sort(elements, elements + rows.length, descending ? above<T> : below<T>);
-    for (int64_t i = 0; i < rows.length; ++i) {
-      if (values) values[row * rows.length + i] = static_cast<T>(elements[i].value);
-      indices[row * rows.length + i] = elements[i].index;
+  const int64_t n = rows.length;
+  const bool digits =
+      n >= kLeastRadix && n <= int64_t{UINT32_MAX} && (kHasRadixKey<T> || std::is_same_v<T, int64_t>);
+  Element<T>* buffers = row_buffers<T>(call, digits && kHasRadixKey<T> ? 0 : n);
+  auto* items = call.scratch().template take<KeyedIndex>(digits ? 2 * n * call.team().size() : 0);
+  for_rows(call, rows.count, n, [&](int64_t row, int thread) {
+    const T* x = rows.tensor.as<T>() + row * n;
+    T* to = values ? values + row * n : nullptr;
+    KeyedIndex* own = items + thread * 2 * n;
+    if (!digits || !radix_items(x, n, descending, own))
+      return sort_by_comparing(x, n, descending, buffers + thread * n, to, indices + row * n);
+    radix_sort(own, own + n, n);
+    for (int64_t i = 0; i < n; ++i) {
+      if (to) to[i] = x[own[i].index];
+      indices[row * n + i] = own[i].index;
     }
   });
 }
