@@ -84,6 +84,42 @@ void add_group(T* place, const Selection& a, const T* from, const Selection& b, 
   }
 }
 
+// The picks one after the other, of elements [first, first + n) of what is picked: the bits of add_group where elements
+// are summed up in their own type.
+template <class T>
+void add_in_order(const Selection& a, const Selection& b, int64_t outer, int64_t first, int64_t n, Scalar scale) {
+  const bool plain = is_one(scale), runs = a.inner_run && b.inner_run;
+  for (int64_t k = 0; k < a.picked.count; ++k) {
+    T* place = a.tensor.as<T>() + a.outer.at[outer] + a.picked.at[k];
+    const T* added = b.tensor.as<T>() + b.outer.at[outer] + b.picked.at[k];
+    if (plain && runs)
+      for (int64_t i = first; i < first + n; ++i) place[i] = add_elements<T>(place[i], added[i]);
+    else
+      for (int64_t i = first; i < first + n; ++i) {
+        T& to = place[a.inner_run ? i : a.inner.at[i]];
+        const T value = added[b.inner_run ? i : b.inner.at[i]];
+        to = add_elements<T>(to, plain ? value : scaled<T>(value, scale));
+      }
+  }
+}
+
+// Where picks need not be grouped by place for the threads to share them: true, and it is done.
+template <class T>
+bool add_ungrouped(KernelCall& call, const Selection& to, const Selection& from, Scalar scale) {
+  const int64_t chunks = (to.inner.count + kChunk - 1) / kChunk, units = to.outer.count * chunks;
+  if constexpr (!std::is_same_v<Compute<T>, T>) return false;
+  else if (units < call.team().size()) return false;
+  else
+    call.team().parallel_for(
+        units, grain_of(to.picked.count * std::min(to.inner.count, kChunk)), [&](int64_t begin, int64_t end) {
+          for (int64_t unit = begin; unit < end; ++unit) {
+            const int64_t first = unit % chunks * kChunk;
+            add_in_order<T>(to, from, unit / chunks, first, std::min(kChunk, to.inner.count - first), scale);
+          }
+        });
+  return true;
+}
+
 }  // namespace
 
 OffsetTable offsets_over(KernelCall& call, const Tensor& t, int first, int count) {
@@ -171,6 +207,7 @@ void copy_selection(KernelCall& call, const Selection& to, const Selection& from
 
 void add_selection(KernelCall& call, const Selection& to, const Selection& from, Scalar scale) {
   if (to.inner.count == 0 || to.picked.count == 0) return;
+  if (visit_dtype(to.tensor.dtype, [&]<class T>() { return add_ungrouped<T>(call, to, from, scale); })) return;
   Groups groups = group_by_key(call, to.picked.at, to.picked.count);
   int64_t work = to.inner.count * to.picked.count / groups.count;
   visit_dtype(to.tensor.dtype, [&]<class T>() {
