@@ -82,7 +82,7 @@ Status cdist_backward(KernelCall& call) {
   else if (!on_device(call) && p == 2) slopes_of_rows<2>(call, s, g, whole, out.as<double>());
   else
     for_each(call, out.elements(), grain_of(s.m),
-           work::CrossDistanceSlope{{p}, s.a, s.b, g, whole, s.n, s.m, s.width, out.as<double>()});
+             work::CrossDistanceSlope{{p}, s.a, s.b, g, whole, s.n, s.m, s.width, out.as<double>()});
   copy(call, call.result(), out);
   return ok_status();
 }

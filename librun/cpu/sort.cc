@@ -55,8 +55,7 @@ void sort_by_comparing(const T* x, int64_t n, bool descending, Element<T>* eleme
 template <class T>
 void sort_rows(KernelCall& call, const Rows& rows, bool descending, T* values, int64_t* indices) {
   const int64_t n = rows.length;
-  const bool digits =
-      n >= kLeastRadix && n <= int64_t{UINT32_MAX} && (kHasRadixKey<T> || std::is_same_v<T, int64_t>);
+  const bool digits = n >= kLeastRadix && n <= int64_t{UINT32_MAX} && (kHasRadixKey<T> || std::is_same_v<T, int64_t>);
   Element<T>* buffers = row_buffers<T>(call, digits && kHasRadixKey<T> ? 0 : n);
   auto* items = call.scratch().template take<KeyedIndex>(digits ? 2 * n * call.team().size() : 0);
   for_rows(call, rows.count, n, [&](int64_t row, int thread) {

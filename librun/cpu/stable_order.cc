@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <numeric>
 #include <utility>
 #include <vector>
+
+#include "librun/cpu/radix_order.h"
 
 namespace sg::cpu {
 namespace {
 
 constexpr int kDigit = 11;
-constexpr int64_t kFew = 256;  // are sorted by comparing
+constexpr int64_t kFew = kLeastRadix;  // are sorted by comparing
 
 struct Item {
   uint64_t key;  // beyond the least one
@@ -27,12 +30,23 @@ void by_digit(const std::vector<Item>& from, int shift, std::vector<Item>* to) {
   for (const Item& item : from) (*to)[next[(item.key >> shift) & mask]++] = item;
 }
 
+// By keys of 32 bits; false where they are too far apart.
+bool order_near(const int64_t* keys, int64_t n, int64_t* order) {
+  if (n > int64_t{UINT32_MAX}) return false;
+  const std::unique_ptr<KeyedIndex[]> items(new KeyedIndex[2 * static_cast<size_t>(n)]);
+  if (!radix_items(keys, n, false, items.get())) return false;
+  radix_sort(items.get(), items.get() + n, n);
+  for (int64_t i = 0; i < n; ++i) order[i] = items[static_cast<size_t>(i)].index;
+  return true;
+}
+
 }  // namespace
 
 void stable_order(const int64_t* keys, int64_t n, int64_t* order) {
   std::iota(order, order + n, int64_t{0});
   if (std::is_sorted(keys, keys + n)) return;
   if (n < kFew) return std::stable_sort(order, order + n, [&](int64_t a, int64_t b) { return keys[a] < keys[b]; });
+  if (order_near(keys, n, order)) return;
   const auto [least, most] = std::minmax_element(keys, keys + n);
   const auto low = static_cast<uint64_t>(*least), span = static_cast<uint64_t>(*most) - low;
   std::vector<Item> items(static_cast<size_t>(n)), other(items.size());
