@@ -184,6 +184,17 @@ int longer_axis(const Tensor& out, const Tensor& in) {
   return -1;
 }
 
+// The longest axis, where rows along the last one are of few elements (vectors of 3, say) and there is one of many; else
+// -1.
+int axis_of_many(const Tensor& out, const RowWalker& walk) {
+  constexpr int64_t kMany = 4 * kLeastAcross;
+  if (walk.length() >= kLeastAcross || out.rank < 2) return -1;
+  int axis = 0;
+  for (int i = 1; i < out.rank; ++i)
+    if (out.dim(i) > out.dim(axis)) axis = i;
+  return out.dim(axis) >= kMany && axis != out.rank - 1 ? axis : -1;
+}
+
 }  // namespace
 
 void fill(KernelCall& call, const Tensor& out, Scalar value) {
@@ -218,6 +229,8 @@ void copy(ThreadTeam& team, const Tensor& out, const Tensor& in) {
   if (const int axis = longer_axis(out, in); axis >= 0)
     return copy(team, swap_axes(out, axis, out.rank - 1), swap_axes(in, axis, out.rank - 1));
   RowWalker walk({&out, &in});
+  if (const int axis = axis_of_many(out, walk); axis >= 0)
+    return copy(team, swap_axes(out, axis, out.rank - 1), swap_axes(in, axis, out.rank - 1));
   int64_t out_step = walk.step(0), in_step = walk.step(1);
   int64_t out_bytes = dtype_bytes(out.dtype), in_bytes = dtype_bytes(in.dtype);
   parallel_rows(team, walk, [&](const int64_t* offset, int64_t, int64_t length) {
