@@ -10,6 +10,7 @@
 #include "librun/cpu/gemm_complex.h"
 #include "librun/cpu/gemm_engine.h"
 #include "librun/cpu/gemm_plain.h"
+#include "librun/cpu/gemm_small.h"
 #include "librun/memory_ranges.h"
 
 namespace sg::cpu {
@@ -260,8 +261,8 @@ void gemm(KernelCall& call, const Gemm& product) { gemm(call, std::span(&product
 
 namespace {
 
-// Sums of few numbers: what two parts of f16 leave out would show in them, and multiply-adds are as quick.
-bool wants_units(const Gemm& g) { return g.units == Units::bf16 || (g.units == Units::f16 && g.a.dim(-1) > kShortSum); }
+// Not for sums of few numbers: what two parts of f16 leave out would show in them, and multiply-adds are as quick.
+bool wants_units(const Gemm& g) { return g.units != Units::none && g.a.dim(-1) > short_sum(g.units); }
 
 void gemm_f32(KernelCall& call, std::span<const Gemm> products) {
   const auto fast = std::find_if(products.begin(), products.end(), wants_units);
@@ -284,7 +285,9 @@ void gemm(KernelCall& call, std::span<const Gemm> products) {
   }
   DType dtype = products[0].a.dtype;
   const bool chain = call.numerics() == Numerics::strict;
-  if (!is_floating(dtype)) {
+  if (products.size() == 1 && is_small_product(products[0]) && !wants_units(products[0])) {
+    gemm_small(call, products[0]);
+  } else if (!is_floating(dtype)) {
     for (const Gemm& g : products) is_complex_product(g) ? gemm_complex(call, g) : gemm_plain(call, g);
   } else if (dtype == DType::f64) {
     Run(call, products, FmaEngine<double>(products[0].isa, chain)).run();

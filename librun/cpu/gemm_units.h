@@ -26,6 +26,8 @@ bool has_units(Units units);
 
 inline constexpr int64_t kUnitColumns = 2 * kUnitLines;  // of a panel of B
 inline constexpr int64_t kShortSum = 64;                 // k up to which f16 is left to multiply-adds
+// k up to which sums are left to multiply-adds: packing takes longer than units gain; bf16 has six products for three.
+constexpr int64_t short_sum(Units units) { return units == Units::bf16 ? 2 * kShortSum : kShortSum; }
 inline constexpr int64_t kUnitHead = sizeof(LineScales) / sizeof(uint16_t);  // elements
 
 // In the caller's registers while it lives. Not across a call that may change threads.

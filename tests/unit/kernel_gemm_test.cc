@@ -121,7 +121,7 @@ float units_sum(cpu::Units units, const float* row, const float* column, int64_t
   const std::vector<std::pair<size_t, size_t>> kOfBf16 = {{0, 2}, {0, 1}, {0, 0}, {1, 0}, {1, 1}, {2, 0}},
                                                kOfF16 = {{0, 1}, {0, 0}, {1, 0}};
   const bool f16 = units == cpu::Units::f16;
-  if (f16 && k <= cpu::kShortSum) return chain_sum(row, column, k, n, false);
+  if (k <= cpu::short_sum(units)) return chain_sum(row, column, k, n, false);
   float total = 0;
   for (int64_t begin = 0; begin < k; begin += 768) {
     int64_t depth = std::min<int64_t>(768, k - begin);
