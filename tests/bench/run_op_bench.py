@@ -87,6 +87,53 @@ def linear_cases():
     return {f'linalg {name} {size}': dict(op=op, shapes=[shape], only='f32') for name, op in ops.items() for size, shape in shapes.items()}
 
 
+def more_cases():
+    """Shapes that a kernel for long rows or large matrices is no good at, and ops that models have once."""
+    def grid(mode, x, g):
+        return F.grid_sample(x, g, mode=mode, align_corners=False)
+
+    return {
+        'log_softmax channels': dict(op=lambda x: x.log_softmax(1).square(), shapes=[(8, 16, 64, 64)]),
+        'cross entropy pixels': dict(op=lambda x, i: F.cross_entropy(x, i), shapes=[(8, 16, 64, 64)], index=index_of(16, 8, 64, 64)),
+        'softmax short rows': dict(op=lambda x: x.softmax(-1).square(), shapes=[(32768, 16)]),
+        'layer_norm 64': layer(lambda: nn.LayerNorm(64), (8192, 64)),
+        'layer_norm 768': layer(lambda: nn.LayerNorm(768), (1024, 768)),
+        'batch_norm1d': layer(lambda: nn.BatchNorm1d(256), (1024, 256)),
+        'cumsum middle': dict(op=lambda x: x.cumsum(1).square(), shapes=[(16, 256, 128)]),
+        'prod middle': dict(op=lambda x: x.prod(1), shapes=[(64, 16, 64)]),
+        'fold': dict(op=lambda x: F.fold(x, (32, 32), 4, stride=4).square(), shapes=[(8, 512, 64)]),
+        'unfold dim': dict(op=lambda x: x.unfold(-1, 16, 8).square(), shapes=[(64, 4096)]),
+        'grid_sample nearest': dict(op=lambda x, g: grid('nearest', x, g), shapes=[(4, 3, 128, 128), (4, 128, 128, 2)]),
+        'grid_sample bicubic': dict(op=lambda x, g: grid('bicubic', x, g), shapes=[(4, 3, 64, 64), (4, 64, 64, 2)]),
+        'grid_sample 3d': dict(op=lambda x, g: grid('bilinear', x, g), shapes=[(2, 4, 16, 32, 32), (2, 16, 32, 32, 3)]),
+        'adaptive_max_pool2d': dict(op=lambda x: F.adaptive_max_pool2d(x, 7), shapes=[(8, 32, 32, 32)]),
+        'embedding_bag max': dict(op=lambda w, i: F.embedding_bag(i, w, mode='max').square(), shapes=[(8192, 64)],
+                                  index=index_of(8192, 512, 8)),
+        'sort ints': dict(op=lambda x, i: i.sort(-1)[0].float().sum() * x, shapes=[(1,)], index=index_of(64, 100000)),
+        'kthvalue': dict(op=lambda x: x.kthvalue(10)[0].square(), shapes=[(512, 1024)]),
+        'dot': dict(op=torch.dot, shapes=[(1000000,)] * 2),
+        'bmm 16': dict(op=torch.bmm, shapes=[(1024, 16, 16)] * 2),
+        'bmm 64': dict(op=torch.bmm, shapes=[(128, 64, 64)] * 2),
+        'bmm rows': dict(op=torch.bmm, shapes=[(512, 1, 64), (512, 64, 64)]),
+        'mm of 8 rows': dict(op=lambda x, y: x @ y.t(), shapes=[(8, 1024), (1024, 1024)]),
+        'mm of short sums': dict(op=lambda x, y: x @ y, shapes=[(512, 8), (8, 512)]),
+        'complex mm': dict(op=lambda x, y: torch.view_as_real(torch.view_as_complex(x) @ torch.view_as_complex(y)),
+                           shapes=[(128, 128, 2)] * 2, only='f32'),
+        'inv 4x4': dict(op=lambda x: torch.linalg.inv(x + 3 * torch.eye(4)), shapes=[(4096, 4, 4)], only='f32'),
+        'cross': dict(op=lambda x, y: torch.linalg.cross(x, y), shapes=[(65536, 3)] * 2),
+        'cdist p=1': dict(op=lambda x, y: torch.cdist(x, y, p=1.0), shapes=[(128, 64)] * 2, only='f32'),
+        'remainder': dict(op=lambda x: torch.remainder(x, 0.7), shapes=[(1024, 768)]),
+        'floor division': dict(op=lambda x: torch.div(x, 0.3, rounding_mode='floor'), shapes=[(1024, 768)]),
+        'erfinv': dict(op=lambda x: (x * 0.2).erfinv(), shapes=[(512, 768)]),
+        'weight_norm': dict(op=lambda v, g: torch._weight_norm(v, g, 0).square(), shapes=[(512, 512), (512, 1)]),
+        'stft': dict(op=lambda x: torch.stft(x, 256, 64, window=torch.hann_window(256), return_complex=True).abs(),
+                     shapes=[(8, 8192)], only='f32'),
+        'irfft': dict(op=lambda x: torch.fft.irfft(torch.fft.rfft(x)).square(), shapes=[(256, 512)], only='f32'),
+        'fft of a prime': dict(op=lambda x: torch.fft.rfft(x).abs(), shapes=[(64, 1009)], only='f32'),
+        'lstm both ways': dict(op=lambda x, m: m(x)[0], shapes=[(32, 16, 128)], parts=lambda: nn.LSTM(128, 128, bidirectional=True)),
+    }
+
+
 def cases():
     x = (8, 32, 32, 32)
     out = {
@@ -216,6 +263,7 @@ def cases():
                             shapes=[(1024, 384, 2), (1024, 384, 2)], only='f32'),
         'ctc_loss': dict(op=lambda x, i: F.ctc_loss(x.log_softmax(-1), i, torch.full((8,), 100), torch.full((8,), 20)),
                          shapes=[(100, 8, 64)], index=lambda: torch.randint(1, 64, (8, 20)), only='f32'),
+        **more_cases(),
         **linear_cases(),
     }
     for name in ('mm', 'bmm'):
