@@ -113,6 +113,7 @@ void scatter_elements(KernelCall& call, const Tensor& out, const Tensor& src, co
   RowWalker walk({&places, &indices, &values});
   int64_t parts = (walk.length() + kLinesTogether - 1) / kLinesTogether;
   bool line_by_line = place_along < walk.step(0);
+  const bool slices = walk.step(0) == 1 && walk.step(1) == 0 && walk.step(2) == 1;  // whole rows have one index
   int64_t grain =
       std::max<int64_t>(1, kPieceElements / std::max<int64_t>(n * std::min(walk.length(), kLinesTogether), 1));
   call.team().parallel_for(walk.rows() * parts, grain, [&](int64_t begin, int64_t end) {
@@ -124,7 +125,14 @@ void scatter_elements(KernelCall& call, const Tensor& out, const Tensor& src, co
           fn(out.as<T>()[offset[0] + j * walk.step(0) + index * place_along],
              src.as<V>()[offset[2] + j * walk.step(2) + i * value_along]);
         };
-        if (line_by_line)
+        if (slices)
+          for (int64_t i = 0; i < n; ++i) {
+            const int64_t index = x.index.as<int64_t>()[offset[1] + i * index_along];
+            T* to = out.as<T>() + offset[0] + index * place_along;
+            const V* from = src.as<V>() + offset[2] + i * value_along;
+            for (int64_t j = first; j < last; ++j) fn(to[j], from[j]);
+          }
+        else if (line_by_line)
           for (int64_t j = first; j < last; ++j)
             for (int64_t i = 0; i < n; ++i) one(i, j);
         else
@@ -146,8 +154,8 @@ Reduce reduce_of(std::string_view name) {
                                                 : Reduce::none;
 }
 
-template <class T>
-T combined(Reduce how, T a, T b) {
+template <Reduce how, class T>
+T combined(T a, T b) {
   if constexpr (std::is_same_v<T, bool>) {
     return how == Reduce::prod || how == Reduce::amin ? a && b : a || b;
   } else if constexpr (is_complex_type<T>) {
@@ -197,13 +205,22 @@ void divide_by_counts(KernelCall& call, const Tensor& out, const Tensor& src, co
   });
 }
 
+template <Reduce how, class T>
+void combine_elements(KernelCall& call, const Tensor& out, const Tensor& src, const Indexed& x) {
+  scatter_elements<T, T>(call, out, src, x, [](T& place, const T& value) { place = combined<how>(place, value); });
+}
+
 // Reduces into `out`, whose dtype arithmetic is done in.
 template <class T>
 void reduce_into(KernelCall& call, const Tensor& out, const Tensor& src, const Indexed& x, Reduce how,
                  bool include_self) {
   if (!include_self) scatter_elements<T, T>(call, out, src, x, [=](T& place, const T&) { place = neutral<T>(how); });
-  Reduce step = how == Reduce::mean ? Reduce::sum : how;
-  scatter_elements<T, T>(call, out, src, x, [=](T& place, const T& value) { place = combined<T>(step, place, value); });
+  switch (how) {
+    case Reduce::prod: combine_elements<Reduce::prod, T>(call, out, src, x); break;
+    case Reduce::amax: combine_elements<Reduce::amax, T>(call, out, src, x); break;
+    case Reduce::amin: combine_elements<Reduce::amin, T>(call, out, src, x); break;
+    default: combine_elements<Reduce::sum, T>(call, out, src, x); break;
+  }
   if (how == Reduce::mean) divide_by_counts<T>(call, out, src, x, include_self);
 }
 
