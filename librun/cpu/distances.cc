@@ -1,6 +1,7 @@
 // Distances between rows (cdist, pdist) and weight norm, with their gradients. In double.
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/resample.h"
@@ -130,16 +131,59 @@ void store_lines(KernelCall& call, const Tensor& out, const Tensor& lines) {
   copy(call, target, make_tensor(lines.data, DType::f64, target.sizes()));
 }
 
-// [rows]: the sum of x * y along each row of [rows, length].
+// [rows]: the sum of x * y along each row of [rows, length], on the device.
 double* row_dots(KernelCall& call, const double* x, const double* y, int64_t count, int64_t length) {
   Tensor out = workspace(call, DType::f64, std::array{count});
-  if (Backend* backend = backend_of(call.context())) {
-    backend->row_dots(out, x, y, length);
-    return out.as<double>();
-  }
-  for_rows(call, count, length,
-           [&](int64_t row, int) { out.as<double>()[row] = row_dot(x + row * length, y + row * length, length); });
+  backend_of(call.context())->row_dots(out, x, y, length);
   return out.as<double>();
+}
+
+template <class C>
+SG_CLONES void scale_line(const C* x, double factor, C* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<C>(static_cast<double>(x[i]) * factor);
+}
+
+template <class C>
+SG_CLONES void slope_line(const C* x, const C* grad, double factor, double share, C* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i)
+    to[i] = static_cast<C>(factor * (static_cast<double>(grad[i]) - static_cast<double>(x[i]) * share));
+}
+
+// On the processor, a line at a time: what work::RowNorm and its kin do, to the bit. `norms` are given back.
+template <class C>
+void norm_lines(KernelCall& call, const double* scale, int64_t count, int64_t length, double* norms) {
+  const Tensor lines = contiguous(call, axis_first(call.tensor("v"), call.integer("dim"))),
+               target = axis_first(call.result(0), call.integer("dim"));
+  const Tensor out = target.is_contiguous() ? target : call.scratch().tensor(target.dtype, target.sizes());
+  const RowReader<C> x(call, lines, length);
+  const RowWriter<C> y(call, out, length);
+  for_rows(call, count, length, [&](int64_t row, int thread) {
+    const C* from = x.row(row, thread);
+    norms[row] = std::sqrt(row_dot(from, from, length));
+    scale_line(from, scale[row] / norms[row], y.row(row, thread), length);
+    y.done(row, thread);
+  });
+  if (out.data != target.data) copy(call, target, out);
+}
+
+template <class C>
+void slope_lines(KernelCall& call, const double* scale, const double* norms, int64_t count, int64_t length,
+                 double* of_scale) {
+  const auto lines = [&](std::string_view name) {
+    return contiguous(call, axis_first(call.tensor(name), call.integer("dim")));
+  };
+  const Tensor target = axis_first(call.result(0), call.integer("dim"));
+  const Tensor out = target.is_contiguous() ? target : call.scratch().tensor(target.dtype, target.sizes());
+  const RowReader<C> x(call, lines("saved_v"), length), grad(call, lines("grad_w"), length);
+  const RowWriter<C> y(call, out, length);
+  for_rows(call, count, length, [&](int64_t row, int thread) {
+    const C *from = x.row(row, thread), *slope = grad.row(row, thread);
+    const double norm = norms[row], dot = row_dot(from, slope, length);
+    of_scale[row] = dot / norm;
+    slope_line(from, slope, scale[row] / norm, dot / (norm * norm), y.row(row, thread), length);
+    y.done(row, thread);
+  });
+  if (out.data != target.data) copy(call, target, out);
 }
 
 Status weight_norm(KernelCall& call) {
@@ -147,7 +191,14 @@ Status weight_norm(KernelCall& call) {
   int64_t count = v.dim(static_cast<int>(wrap_axis(call.integer("dim"), v.rank))),
           length = count == 0 ? 0 : v.elements() / count;
   if (g.elements() != count || call.result(1).elements() != count) return call.fail("needs one scale a row");
-  const double *x = line_doubles(call, v), *scale = contiguous_as(call, g, DType::f64).as<double>();
+  const auto* scale = contiguous_as(call, g, DType::f64).as<double>();
+  if (!on_device(call)) {
+    const Tensor norms = call.scratch().tensor(DType::f64, call.result(1).sizes());
+    visit_compute(v.dtype, [&]<class C>() { norm_lines<C>(call, scale, count, length, norms.as<double>()); });
+    copy(call, call.result(1), norms);
+    return ok_status();
+  }
+  const double* x = line_doubles(call, v);
   Tensor out = workspace(call, DType::f64, v.sizes());
   double* norms = row_dots(call, x, x, count, length);
   auto* factors = workspace(call, DType::f64, std::array{count}).as<double>();
@@ -164,10 +215,17 @@ Status weight_norm_backward(KernelCall& call) {
           length = count == 0 ? 0 : v.elements() / count;
   SG_TRY(expect_shape(call, "grad_w", call.tensor("grad_w"), v.sizes()));
   if (g.elements() != count || norm.elements() != count) return call.fail("needs one scale and one norm a row");
-  const double *x = line_doubles(call, v), *grad = line_doubles(call, call.tensor("grad_w"));
   const double *scale = contiguous_as(call, g, DType::f64).as<double>(),
                *norms = contiguous_as(call, norm, DType::f64).as<double>();
-  Tensor out = workspace(call, DType::f64, v.sizes()), of_scale = workspace(call, DType::f64, call.result(1).sizes());
+  const Tensor of_scale = workspace(call, DType::f64, call.result(1).sizes());
+  if (!on_device(call)) {
+    visit_compute(v.dtype,
+                  [&]<class C>() { slope_lines<C>(call, scale, norms, count, length, of_scale.as<double>()); });
+    copy(call, call.result(1), of_scale);
+    return ok_status();
+  }
+  const double *x = line_doubles(call, v), *grad = line_doubles(call, call.tensor("grad_w"));
+  Tensor out = workspace(call, DType::f64, v.sizes());
   const double* dots = row_dots(call, x, grad, count, length);
   Tensor factors = workspace(call, DType::f64, std::array{count}),
          shares = workspace(call, DType::f64, std::array{count});
