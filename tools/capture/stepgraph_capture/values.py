@@ -73,10 +73,8 @@ def as_traced(result: Any, traced: Any) -> Any:
         return type(result)(as_traced(one, other) for one, other in zip(result, traced))
     if not isinstance(result, Tensor) or not isinstance(traced, Tensor):
         return result
-    if any(isinstance(size, torch.SymInt) and compat.is_of_data(size) for size in (*traced.shape, *traced.stride())):
-        return result
-    wanted = tuple(compat.hint(stride) for stride in traced.stride())
-    if wanted == result.stride():
+    shape, wanted = (tuple(compat.example(size) for size in sizes) for sizes in (traced.shape, traced.stride()))
+    if None in (*shape, *wanted) or wanted == result.stride():
         return result
     return torch.empty_strided(result.shape, wanted, dtype=result.dtype, device=result.device).copy_(result)
 

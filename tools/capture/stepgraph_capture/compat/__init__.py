@@ -51,6 +51,7 @@ from .sizes import (
     SymbolFacts,
     bounds,
     equal,
+    example,
     expression,
     fake_with_symbols,
     guards,

@@ -112,6 +112,13 @@ def is_of_data(value: Any) -> bool:
     return bool(symbolic_shapes.free_unbacked_symbols(value))
 
 
+def example(size: Any) -> Optional[int]:
+    """The size of the example; None where the data decides it, also where tracing took another size in its place."""
+    if isinstance(size, int) or expression(size).is_Integer:
+        return size if isinstance(size, int) else int(expression(size))
+    return None if is_of_data(size) or size.node.hint is None else int(size.node.hint)
+
+
 def hint(size: Any) -> int:
     """The size of the example, whatever symbol it has."""
     return size if isinstance(size, int) else int(size.node.hint)
