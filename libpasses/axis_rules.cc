@@ -250,8 +250,9 @@ constexpr AxisRow kRows[] = {
     {"aten._grouped_mm.default", axis::grouped_mm, "grouped product"},
     {"_c10d_functional.all_to_all_single.default", axis::exchange, "exchange", kTakesSizes},
     {"_c10d_functional.wait_tensor.default", axis::same, "same", kTakesRuns},
-    {"_c10d_functional.all_reduce.default", axis::reduce_ranks, "collective"},
-    {"_c10d_functional.reduce_scatter_tensor.default", axis::reduce_ranks, "collective"},
+    {"_c10d_functional.all_reduce.default", axis::reduce_ranks, "collective", kTakesRuns},
+    {"_c10d_functional.all_gather_into_tensor.default", axis::gather_ranks, "collective", kTakesRuns},
+    {"_c10d_functional.reduce_scatter_tensor.default", axis::reduce_ranks, "collective", kTakesRuns},
     {"aten._local_scalar_dense.default", axis::read_number, "number on the host"},
     // factories
     {"aten.zeros_like.default", axis::like, "factory", kTakesRuns},

@@ -104,6 +104,7 @@ Status scaled_mm(AxisCall&);
 Status exchange(AxisCall&);
 Status same(AxisCall&);  // waits and aliases: what its operand is
 Status reduce_ranks(AxisCall&);
+Status gather_ranks(AxisCall&);  // what each rank has, one behind the other
 Status read_number(AxisCall&);
 Status size(AxisCall&);
 Status sized_factory(AxisCall&);

@@ -195,16 +195,49 @@ Status exchange(AxisCall& c) {
   return c.give_along(whole_axis(c, exchanged_domain(c, s.along.domain, in, out)));
 }
 
+namespace {
+
+// Entries of rows that other ranks have as well: a chunk has the same ones on each of them.
+const AxisState* rows_of_each_rank(const AxisCall& c) {
+  const AxisState* s = c.along(c.tensor("input"));
+  return s != nullptr && !s->local && c.domain(s->along).is_rows ? s : nullptr;
+}
+
+Along with_runs(const AxisCall& c, Along a, int64_t runs) {
+  a.runs = runs == 1 ? Expr() : c.exprs.constant(runs);
+  return a;
+}
+
+// Each rank gets its part of axis 0: whole runs of the rows.
+Status scatter_runs(AxisCall& c, const Along& a) {
+  const auto ranks = c.integer("group_size"),
+             runs = a.runs ? c.exprs.constant_value(a.runs) : std::optional<int64_t>(1);
+  if (!ranks || !runs || *runs % *ranks != 0) return c.fail("ranks get parts of the chunked rows");
+  return c.give_along(with_runs(c, a, *runs / *ranks));
+}
+
+}  // namespace
+
 Status reduce_ranks(AxisCall& c) {
   const AxisState s = c.state(c.tensor("input"));
   const Arg* op = c.find("reduce_op");
   const std::string_view word =
       op != nullptr && op->is(ArgKind::string) ? c.graph.pool().strings[op->as_text()] : std::string_view();
   if (s.kind == AxisKind::partial && (word == "sum" || word == "avg")) return c.give_all(s);
-  if (s.kind == AxisKind::along && !s.local && c.domain(s.along).is_rows &&
-      c.op.name == "_c10d_functional.all_reduce.default")
-    return c.give_all(along_state(s.along));
-  return c.fail("a collective over chunked values");
+  if (rows_of_each_rank(c) == nullptr) return c.fail("a collective over chunked values");
+  if (c.op.name == "_c10d_functional.reduce_scatter_tensor.default" && s.along.axis == 0)
+    return scatter_runs(c, s.along);
+  return c.give_along(s.along);
+}
+
+Status gather_ranks(AxisCall& c) {
+  const AxisState* s = rows_of_each_rank(c);
+  const auto ranks = c.integer("group_size");
+  if (s == nullptr || !ranks) return c.fail("a collective over chunked values");
+  if (s->along.axis != 0) return c.give_along(s->along);
+  const auto runs = s->along.runs ? c.exprs.constant_value(s->along.runs) : std::optional<int64_t>(1);
+  if (!runs) return c.fail("it gathers an axis of so many runs that none can tell");
+  return c.give_along(with_runs(c, s->along, *runs * *ranks));
 }
 
 Status read_number(AxisCall& c) {

@@ -249,11 +249,39 @@ Status select(AxisCall& c) {
   return axis ? give_moved(c, s, *axis) : c.fail(other_axis("it selects along"));
 }
 
+namespace {
+
+// Each part is one run: the rows, once more.
+Status split_runs(AxisCall& c, AxisState s) {
+  const Expr length = c.extent(s.along.one_run());
+  bool fits = s.along.runs && c.exprs.constant_value(s.along.runs) == c.node.result_count;
+  for (uint32_t i = 0; i < c.node.result_count; ++i)
+    fits = fits && c.is_as_long(c.type(c.result(i)).shape[s.along.axis], length);
+  if (!fits) return c.fail(other_axis("it splits"));
+  s.along = s.along.one_run();
+  if (c.find("split_size") != nullptr) SG_TRY(c.edit_size("split_size", 0, s.along));
+  if (const Arg* sizes = c.find("split_sizes"))
+    for (size_t i = 0; i < sizes->items().size(); ++i) SG_TRY(c.edit_size("split_sizes", i, s.along));
+  return c.give_all(s);
+}
+
+// The same rows several times, one after the other: runs.
+Status join_runs(AxisCall& c, const AxisState& s) {
+  const auto runs = s.along.runs ? c.exprs.constant_value(s.along.runs) : std::optional<int64_t>(1);
+  if (!runs || s.local || !c.domain(s.along).is_rows) return c.fail(other_axis("it joins along"));
+  const std::vector<ValueId> parts = c.tensors();
+  for (ValueId v : parts) SG_TRY(c.want(v, s.along));
+  const int64_t all = *runs * static_cast<int64_t>(parts.size());
+  return c.give_along({s.along.domain, s.along.axis, s.along.unit, all == 1 ? Expr() : c.exprs.constant(all)});
+}
+
+}  // namespace
+
 Status split(AxisCall& c) {
   SG_ASSIGN(AxisState s, self_state(c));
   const auto dim = c.dim("dim", c.rank(c.tensor("self")), 0);
-  if (!dim || *dim == s.along.axis) return c.fail(other_axis("it splits"));
-  return c.give_all(s);
+  if (!dim) return c.fail("its axis is not known");
+  return *dim == s.along.axis ? split_runs(c, s) : c.give_all(s);
 }
 
 Status unbind(AxisCall& c) { return select(c); }
@@ -279,7 +307,8 @@ Status cat(AxisCall& c) {
   SG_ASSIGN(const ValueId first, c.first_along());
   const AxisState s = c.state(first);
   const auto dim = c.dim("dim", c.rank(first), 0);
-  if (!dim || *dim == s.along.axis) return c.fail(other_axis("it joins along"));
+  if (!dim) return c.fail("its axis is not known");
+  if (*dim == s.along.axis) return join_runs(c, s);
   for (ValueId v : c.tensors()) {
     if (c.state(v).local) return c.fail("positions of each chunk's own are joined");
     SG_TRY(c.want(v, s.along));

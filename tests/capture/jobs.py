@@ -10,8 +10,8 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
-from torch.distributed.tensor import DTensor, Replicate
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
 from torch.nn import functional as F
 
 from stepgraph_capture import annotate, eager_chunk
@@ -223,6 +223,21 @@ def tensor_parallel():
     _parallelize(model, mesh)
     torch.manual_seed(100)
     inputs, targets = {"ids": torch.randint(0, 24, (2, 6))}, torch.randint(0, 24, (2, 6))
+    return _step(model, inputs, targets)
+
+
+def sequence_parallel():
+    """Each rank has a part of each row between the layers, whose norms are of it alone."""
+    model = Model(8, 18)
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("tp",))
+    up, down = ColwiseParallel(input_layouts=Shard(1)), RowwiseParallel(output_layouts=Shard(1))
+    for layer in model.layers:
+        parallelize_module(layer, mesh, {"norm": SequenceParallel(), "up": up, "down": down})
+    table = RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1))
+    head = ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate())
+    parallelize_module(model, mesh, {"table": table, "head": head})
+    torch.manual_seed(100)
+    inputs, targets = {"ids": torch.randint(0, 24, (5, 6))}, torch.randint(0, 24, (5, 6))
     return _step(model, inputs, targets)
 
 

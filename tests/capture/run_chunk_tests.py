@@ -5,7 +5,7 @@ Each model is captured twice: as it is, and with eager_chunk() around its module
 PyTorch. Ours of the first, with --grad-accumulation eager, gives the same bits as the second in sg-run: loss, gradients and
 buffers; with early sums it is within the tolerance. Both are PyTorch's own results by the usual tolerance. Rows that no
 number of chunks divides, and more than two chunks, are what this adds to the shared captures.
---all: the expert-parallel job of jobs.py as well, on 4 ranks over gloo.
+--all: the expert-parallel job of jobs.py as well, on 4 ranks over gloo, and the sequence-parallel one on 3.
 """
 
 import argparse
@@ -228,6 +228,17 @@ def check_job(tool, folder):
     )
 
 
+def check_sequence_parallel(tool, folder):
+    """Layers that gather the parts of each row from all ranks, and give sums of parts back."""
+    path = lambda name: os.path.join(folder, name)  # noqa: E731
+    run_job_tests.capture_job("sequence_parallel", 3, folder)
+    run(tool("sg-import"), "-q", path("rank{r}/step.json"), "-o", path("plain.sg"))
+    for chunks in (2, 5):
+        run(tool("sg-chunk"), "-q", path("plain.sg"), "--modules", "layers.*", "--chunks", str(chunks), "-o", path("ours.sg"))
+        run(tool("sg-run"), path("ours.sg"), "--inputs", path("rank{r}/inputs.safetensors"),
+            "--expect", path("rank{r}/expected.safetensors"))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", required=True)
@@ -243,6 +254,8 @@ def main():
     checks["any_batch"] = lambda folder: check_any_batch(tool, folder)
     if options.all or "job" in options.names:
         checks["job"] = lambda folder: check_job(tool, folder)
+    if options.all or "sequence_parallel" in options.names:
+        checks["sequence_parallel"] = lambda folder: check_sequence_parallel(tool, folder)
     tally = Tally(stepgraph_capture.CaptureError)
     for name, check in checks.items():
         if options.names and name not in options.names:

@@ -30,6 +30,7 @@ ALL = (
     ("fsdp", 2),
     ("fsdp_bf16", 2),
     ("tensor_parallel", 2),
+    ("sequence_parallel", 3),
     ("bits_on_one_rank", 2),
     ("zeros_to_receive", 2),
     ("data_parallel", 4),
