@@ -124,6 +124,16 @@ class Beside(CaptureCase):
         document = self.captured(self.model, None, self.inputs, train_step=step, optimizer=self.optimizer)
         self.assertEqual(len([entry for entry in document["inputs"] if entry["kind"] == "constant"]), 4)
 
+    def test_tensors_that_no_step_writes_are_in_nobodys_way(self):
+        with torch.inference_mode():
+            frozen = torch.ones(3)
+        odd = {"sparse": torch.eye(3).to_sparse(), "nowhere": torch.empty(2, device="meta"), "frozen": frozen}
+
+        def loss_of(output, x, y):
+            return F.mse_loss(output, y) + 0 * len(odd)
+
+        self.check(self.train(loss_of, lambda loss: loss), [])
+
     def test_what_it_trains_has_to_be_of_the_model(self):
         critic = nn.Linear(3, 1)
         other = torch.optim.SGD(critic.parameters(), lr=0.1)

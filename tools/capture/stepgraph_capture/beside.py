@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Mapping, MutableMapping, Optional, Tuple, Union
 
+import torch
 from torch import Tensor, nn
 
 from . import compat, sharding
@@ -20,6 +21,7 @@ from .bits import changed
 from .errors import CaptureError
 
 _DEEPEST = 4  # an object in an object, and so on
+_LONGEST = 4096  # of lists and dicts; longer ones hold data
 
 
 class _Cell(dict):  # type: ignore[type-arg]
@@ -113,7 +115,7 @@ def places_of(function: Callable[..., Any], known: List[Tensor], model: nn.Modul
 class _Search:
     def __init__(self, known: List[Tensor], model: nn.Module) -> None:
         self.found: Dict[str, Place] = {}
-        self._memory = {compat.memory_of(tensor) for tensor in known}
+        self._memory = {compat.memory_of(tensor) for tensor in known if _is_strided(tensor)}
         self._seen = {id(module) for module in model.modules()}
 
     def function(self, function: Any, name: str, depth: int) -> None:
@@ -148,6 +150,8 @@ class _Search:
             self._module(thing, name, depth)
         elif isinstance(thing, (dict, list)):
             self._seen.add(id(thing))
+            if len(thing) > _LONGEST:
+                return
             for key, one in list(thing.items() if isinstance(thing, dict) else enumerate(thing)):
                 self._thing(one, f"{name}.{key}", (thing, key), depth + 1)
         elif inspect.isfunction(thing) or inspect.ismethod(thing) or isinstance(thing, functools.partial):
@@ -158,7 +162,7 @@ class _Search:
 
     def _tensor(self, tensor: Tensor, name: str, at: Tuple[Any, Any]) -> None:
         is_plain = type(tensor) in (Tensor, nn.Parameter) or sharding.is_sharded(tensor)
-        if at is _NOWHERE or not is_plain:
+        if at is _NOWHERE or not is_plain or not _is_strided(sharding.local(tensor)):
             return
         memory = compat.memory_of(sharding.local(tensor))
         if memory in self._memory:
@@ -189,6 +193,11 @@ class _Search:
 
 
 _NOWHERE: Tuple[Any, Any] = (None, None)  # of an argument that is bound: no run finds another there
+
+
+def _is_strided(tensor: Tensor) -> bool:
+    """In memory that can be read and written: what else there is (sparse ones, those of inference mode) no step writes."""
+    return tensor.layout == torch.strided and tensor.device.type != "meta" and not tensor.is_inference()
 
 
 def _is_the_users(thing: Any) -> bool:
