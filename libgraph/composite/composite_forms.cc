@@ -18,8 +18,11 @@ bool is_mask(const Graph& graph, const Arg& a) {
 
 // Overloads that write `out` are called after those that do not, more or less.
 std::vector<std::string> plain_overloads(std::string_view overload) {
-  if (overload == "out") return {"default", "Tensor"};
-  if (overload.ends_with("_out")) return {std::string(overload.substr(0, overload.size() - 4))};
+  if (overload == "out") return {"default", "Tensor", "dim", "other", "ScalarOpt_dim"};
+  if (overload.ends_with("_out")) {
+    const std::string of(overload.substr(0, overload.size() - 4));
+    return {of, "dim_" + of, "ScalarOpt_dim_" + of, "default"};
+  }
   if (overload.starts_with("out_"))
     return {"Tensor_" + std::string(overload.substr(4)), std::string(overload.substr(4))};
   return {};
@@ -60,7 +63,9 @@ const OpInfo* done_to_each(std::string_view op) {
 
 bool is_profiler_mark(std::string_view op) { return op.starts_with("profiler._record_function_"); }
 
-const OpInfo* written_by_out(std::string_view op) {
+const OpInfo* written_by_out(std::string_view op) { return written_by_out(op, 0); }
+
+const OpInfo* written_by_out(std::string_view op, size_t given) {
   const size_t dot = op.rfind('.');
   if (!op.starts_with("aten.") || dot == std::string_view::npos || op.find("out", dot) == std::string_view::npos)
     return nullptr;
@@ -68,6 +73,8 @@ const OpInfo* written_by_out(std::string_view op) {
   for (const std::string& overload : plain_overloads(op.substr(dot + 1))) {
     const OpInfo* found = find_op(std::string(op.substr(0, dot + 1)) + overload);
     if (!found || !found->has(kPure) || found->has(kView)) continue;
+    const auto places = std::ranges::count_if(found->params, [](const Param& p) { return !p.keyword_only; });
+    if (given > static_cast<size_t>(places)) continue;
     if (found->results.size() == 1 && !found->returns_list) return found;
   }
   return nullptr;
@@ -103,7 +110,9 @@ bool is_waited_within(const Graph& graph, NodeId n) {
 namespace composite {
 
 void out_form(CompositeCall& c, const Graph& graph, NodeId n) {
-  const OpInfo* op = written_by_out(graph.op_name(n));
+  const std::vector<Arg>& given = graph.node(n).args;
+  const auto positional = std::ranges::count_if(given, [](const Arg& a) { return !a.key(); });
+  const OpInfo* op = written_by_out(graph.op_name(n), static_cast<size_t>(positional));
   PartArgs args;
   ValueId out;
   for (const Arg& arg : std::vector<Arg>(graph.node(n).args)) {

@@ -12,6 +12,8 @@ namespace sg {
 // "aten.div.out" -> the row of aten.div.Tensor: what an `out` overload computes before it writes. Null where it is no
 // such overload, or the table lacks what it computes.
 const OpInfo* written_by_out(std::string_view op);
+// The same of a call with so many arguments by place: aten.mean.out is of dimensions, or of all.
+const OpInfo* written_by_out(std::string_view op, size_t given);
 
 // "aten._foreach_add_.List" -> the row of aten.add_.Tensor: what it does to each tensor of its lists. Null where it is
 // none of these, or the table lacks what it does.

@@ -375,6 +375,23 @@ TEST_CASE("composite: what is done to each tensor of lists") {
   CHECK(said(unequal).find("its lists have unequal lengths") != std::string::npos);
 }
 
+TEST_CASE("composite: what is written to `out` is what the call with these arguments gives") {
+  Expanded e = expand(R"(  input %x : f32[4, 3]
+  forward -
+  %to = aten.empty([4]) : f32[4]
+  %whole = aten.empty([]) : f32[]
+  %mean = aten.mean.out(%x, [1], out=%to) : f32[4]
+  %sum = aten.sum.IntList_out(%x, [1], out=%to) : f32[4]
+  %product = aten.prod.int_out(%x, 1, out=%to) : f32[4]
+  %all = aten.sum.out(%x, out=%whole) : f32[]
+  %spread = aten.std.correction_out(%x, [1], out=%to) : f32[4]
+  output %spread
+)");
+  CHECK(ops(e.graph()) ==
+        "empty.default empty.default mean.dim copy_.default sum.dim_IntList copy_.default prod.dim_int "
+        "copy_.default sum.default copy_.default std.correction copy_.default");
+}
+
 TEST_CASE("composite: marks of the profiler go, and nothing is said") {
   Expanded e = expand(R"(  input %a : f32[4]
   %outer = profiler._record_function_enter_new.default("layer", none) : opaque "ScriptObject"
