@@ -171,21 +171,21 @@ SG_INLINE void add_few(const double* grad, double weight, double* to) {
   for (int c = 0; c < kWide; ++c) to[c] = sums[c];
 }
 
-// The same of kWide channels.
+// The same of kWide channels. A pixel's sums go place by place, as `spread` has them; slopes neighbour by neighbour.
 template <int kWide, class C>
 SG_CLONES void spread_few(const Neighbours& near, int64_t first, int64_t count, const Backward<C>& b) {
   double grad[kRun * kWide], along[3][kRun] = {};
   for (int64_t i = 0; i < count * kWide; ++i) grad[i] = static_cast<double>(b.grad[first * kWide + i]);
-  for (int i = 0; i < near.count; ++i) {
+  for (int64_t p = 0; b.to && p < count; ++p)
+    for (int i = 0; i < near.count; ++i)
+      if (const Neighbour& n = near.list[i]; n.at[p] >= 0)
+        add_few<kWide>(grad + p * kWide, n.weight[p], b.to + n.at[p] * kWide);
+  for (int i = 0; b.slopes && i < near.count; ++i) {
     const Neighbour& n = near.list[i];
     double change[kRun] = {};
-    for (int64_t p = 0; p < count; ++p) {
-      if (n.at[p] < 0) continue;
-      const int64_t row = n.at[p] * kWide;
-      if (b.to) add_few<kWide>(grad + p * kWide, n.weight[p], b.to + row);
-      if (b.slopes) change[p] = dot_few<kWide>(grad + p * kWide, b.plane + row);
-    }
-    for (int k = 0; b.slopes && k < b.axes; ++k)
+    for (int64_t p = 0; p < count; ++p)
+      if (n.at[p] >= 0) change[p] = dot_few<kWide>(grad + p * kWide, b.plane + n.at[p] * kWide);
+    for (int k = 0; k < b.axes; ++k)
       for (int64_t p = 0; p < count; ++p) along[k][p] += n.at[p] < 0 ? 0.0 : change[p] * n.slope[k][p];
   }
   for (int64_t p = 0; p < count; ++p)
