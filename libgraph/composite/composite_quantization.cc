@@ -231,7 +231,6 @@ Range followed(CompositeCall& c, ValueId x, Range seen) {
   return {step(seen.low, low), step(seen.high, high)};
 }
 
-// With 0 in it.
 struct Chosen {
   ValueId scale, zero;
 };
@@ -247,7 +246,7 @@ Range symmetric(CompositeCall& c, Range r, ValueId crosses_zero, Places p) {
   return {end(r.low, low), end(r.high, high)};
 }
 
-// Scale and zero point by which a range has the places. In double, but the scale.
+// Scale and zero point by which a range, made to hold 0, has the places. In double, but the scale.
 Chosen chosen(CompositeCall& c, Range r, Places p) {
   constexpr float kLeast = 6.1e-5f;  // of a scale: its inverse is to be a number of half precision
   const bool is_symmetric = c.flag("symmetric_quant");

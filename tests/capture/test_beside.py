@@ -134,6 +134,27 @@ class Beside(CaptureCase):
 
         self.check(self.train(loss_of, lambda loss: loss), [])
 
+    def test_another_view_of_what_is_written_is_refused(self):
+        flat = torch.zeros(6)
+        part = flat[2:4]
+
+        def loss_of(output, x, y):
+            flat.add_(1)
+            return F.mse_loss(output, y) * part.sum()
+
+        with self.assertRaisesRegex(CaptureError, "reads the buffer flat .* by a tensor kept from before it"):
+            step = self.train(loss_of, lambda loss: loss)
+            self.captured(self.model, None, self.inputs, train_step=step, optimizer=self.optimizer)
+
+    def test_a_list_that_the_step_empties_is_no_state(self):
+        seen = [torch.zeros(2), torch.zeros(3)]
+
+        def follow(loss):
+            seen.clear()
+            return loss
+
+        self.check(self.train(lambda output, x, y: F.mse_loss(output, y), follow), [])
+
     def test_what_it_trains_has_to_be_of_the_model(self):
         critic = nn.Linear(3, 1)
         other = torch.optim.SGD(critic.parameters(), lr=0.1)

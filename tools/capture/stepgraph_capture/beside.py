@@ -11,7 +11,7 @@ import functools
 import inspect
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, MutableMapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, MutableMapping, Tuple, Union
 
 import torch
 from torch import Tensor, nn
@@ -50,6 +50,12 @@ class Place:
     def tensor(self) -> Tensor:
         return self.container[self.key]  # type: ignore[no-any-return]
 
+    def is_there(self) -> bool:
+        """A step may empty a list or a dict."""
+        if isinstance(self.container, list):
+            return int(self.key) < len(self.container)
+        return isinstance(self.container, _Cell) or self.key in self.container
+
 
 class Watched:
     """The places before a run. What the run writes there is undone, and told."""
@@ -62,13 +68,14 @@ class Watched:
 
     def written(self) -> Dict[str, Place]:
         """All places of the variables in which something was written."""
-        written = [name for name in self._places if self._is_written(name)]
+        there = {name: place for name, place in self._places.items() if place.is_there()}
+        written = [name for name in there if self._is_written(name)]
         for name in written:
             self._undo(name)
         for name in written:
             self._check_untrained(name)
         variables = {name.partition(".")[0] for name in written}
-        return {name: place for name, place in self._places.items() if name.partition(".")[0] in variables}
+        return {name: place for name, place in there.items() if name.partition(".")[0] in variables}
 
     def _is_written(self, name: str) -> bool:
         place, tensor = self._places[name], self._before[name]
@@ -206,9 +213,8 @@ def _is_the_users(thing: Any) -> bool:
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
-    found: Optional[str] = name
-    count = 1
+    found, count = name, 1
     while found in taken:
         count += 1
         found = f"{name}#{count}"
-    return found or name
+    return found

@@ -129,9 +129,9 @@ class Step:
         return [slot for slot in self.slots if slot.is_tensor]
 
     def state_behind(self, tensor: Tensor) -> Optional[Slot]:
-        """The parameter or buffer that lies in the tensor's memory."""
+        """The parameter or buffer that lies in the tensor's memory, or what is kept beside the model."""
         memory = compat.memory_of(sharding.local(tensor))
-        return next((slot for slot in self.state if compat.memory_of(slot.local) == memory), None)
+        return next((slot for slot in self.state + self.beside_state if compat.memory_of(slot.local) == memory), None)
 
     @property
     def parameters(self) -> List[Slot]:
