@@ -1,5 +1,6 @@
 // Updates of optimizers that PyTorch has in one operator for lists of parameters (`fused=True`). As its kernels do it:
-// in place, each parameter by itself, powers of the step's number in double.
+// in place, each parameter by itself, powers of the step's number in double. And what torch.amp.GradScaler does before
+// and after them: gradients of a loss that was scaled come back to their size, and a step with infinite ones is skipped.
 #include "libgraph/composite/composite_call.h"
 
 namespace sg::composite {
@@ -13,15 +14,33 @@ ValueId times(CompositeCall& c, ValueId a, PartArg b) { return c.make("mul.Tenso
 ValueId over(CompositeCall& c, ValueId a, PartArg b) { return c.make("div.Tensor", {a, std::move(b)}); }
 ValueId in_double(CompositeCall& c, ValueId v) { return c.make("_to_copy", {v, c.key("dtype", DType::f64)}); }
 
-// Lists of one length, as the schema calls them. What skips a step by a value (found_inf) is none of its parts.
+ValueId one_number(CompositeCall& c, ValueId v) { return c.rank(v) == 0 ? v : c.make("view", {v, ArgList()}); }
+
+// Lists of one length, as the schema calls them.
 std::vector<Values> lists(CompositeCall& c, std::initializer_list<std::string_view> names) {
   std::vector<Values> found;
   for (std::string_view name : names) found.push_back(c.tensors(name));
   for (const Values& list : found)
     if (list.size() != found[0].size()) c.fail("its lists have unequal lengths");
-  for (std::string_view name : {"grad_scale", "found_inf"})
-    if (c.has(name)) c.fail("'" + std::string(name) + "' is given: a step that may be left out");
   return c.failed() ? std::vector<Values>(found.size()) : found;
+}
+
+// One step for one parameter, which writes to `written`: by a gradient at its own size, where the loss was scaled (it is
+// written back), and not at all where `found_inf` says that it is to be skipped.
+template <typename Update>
+void step(CompositeCall& c, ValueId grad, Values written, Update update) {
+  const auto unscaled = [&] {
+    if (c.has("grad_scale")) c.make("div_.Tensor", {grad, one_number(c, c.tensor("grad_scale"))});
+    update();
+  };
+  if (!c.has("found_inf")) return unscaled();
+  if (c.has("grad_scale")) written.push_back(grad);
+  const ValueId is_skipped = c.make("ne.Scalar", {one_number(c, c.tensor("found_inf")), 0});
+  Values before;
+  for (ValueId v : written) before.push_back(c.make("clone", {v}));
+  unscaled();
+  for (size_t i = 0; i < written.size(); ++i)
+    c.make("copy_", {written[i], c.make("where.self", {is_skipped, before[i], written[i]})});
 }
 
 // The gradient as it is used; decayed: what pulls the weight to 0 is part of it.
@@ -38,9 +57,9 @@ void step_back(CompositeCall& c, ValueId weight, ValueId by) {
   else c.make("sub_.Tensor", {weight, times(c, by, std::move(lr))});
 }
 
-// 1 - beta ** step, in double
-ValueId correction(CompositeCall& c, double beta, ValueId step) {
-  return c.make("rsub.Scalar", {c.make("pow.Scalar", {beta, in_double(c, step)}), 1});
+// 1 - beta ** steps, in double
+ValueId correction(CompositeCall& c, double beta, ValueId steps) {
+  return c.make("rsub.Scalar", {c.make("pow.Scalar", {beta, in_double(c, steps)}), 1});
 }
 
 void adam(CompositeCall& c, bool decoupled) {
@@ -50,16 +69,21 @@ void adam(CompositeCall& c, bool decoupled) {
   const Values largest = c.tensors("max_exp_avg_sqs");
   if (amsgrad && largest.size() != all[0].size()) return c.fail("its lists have unequal lengths");
   for (size_t i = 0; i < all[0].size() && !c.failed(); ++i) {
-    const ValueId weight = all[0][i], mean = all[2][i], square = all[3][i], step = all[4][i];
-    const ValueId grad = gradient(c, all[1][i], weight, !decoupled);
-    if (decoupled && decay != 0) step_back(c, weight, times(c, weight, decay));
-    c.make("lerp_.Scalar", {mean, grad, 1 - beta1});
-    c.make("addcmul_", {c.make("mul_.Tensor", {square, beta2}), grad, grad, c.key("value", 1 - beta2)});
-    ValueId seen = square;
-    if (amsgrad) seen = c.make("copy_", {largest[i], c.make("maximum", {largest[i], square})});
-    const ValueId root = over(c, c.make("sqrt", {seen}), c.make("sqrt", {correction(c, beta2, step)}));
-    const ValueId by = over(c, over(c, mean, correction(c, beta1, step)), c.make("add.Tensor", {root, c.arg("eps")}));
-    step_back(c, weight, by);
+    const ValueId weight = all[0][i], mean = all[2][i], square = all[3][i], count = all[4][i];
+    Values written = {weight, mean, square};
+    if (amsgrad) written.push_back(largest[i]);
+    step(c, all[1][i], written, [&] {
+      const ValueId grad = gradient(c, all[1][i], weight, !decoupled);
+      if (decoupled && decay != 0) step_back(c, weight, times(c, weight, decay));
+      c.make("lerp_.Scalar", {mean, grad, 1 - beta1});
+      c.make("addcmul_", {c.make("mul_.Tensor", {square, beta2}), grad, grad, c.key("value", 1 - beta2)});
+      ValueId seen = square;
+      if (amsgrad) seen = c.make("copy_", {largest[i], c.make("maximum", {largest[i], square})});
+      const ValueId root = over(c, c.make("sqrt", {seen}), c.make("sqrt", {correction(c, beta2, count)}));
+      const ValueId by =
+          over(c, over(c, mean, correction(c, beta1, count)), c.make("add.Tensor", {root, c.arg("eps")}));
+      step_back(c, weight, by);
+    });
   }
 }
 
@@ -74,15 +98,19 @@ void fused_sgd(CompositeCall& c) {
   const Values kept = c.tensors("momentum_buffer_list");
   if (momentum != 0 && kept.size() != all[0].size()) return c.fail("its lists have unequal lengths");
   for (size_t i = 0; i < all[0].size() && !c.failed(); ++i) {
-    ValueId by = gradient(c, all[1][i], all[0][i], true);
-    if (momentum != 0) {
-      const ValueId now = c.flag("is_first_step")
-                              ? c.make("copy_", {kept[i], by})
-                              : c.make("add_.Tensor", {c.make("mul_.Tensor", {kept[i], momentum}), by,
-                                                       c.key("alpha", 1 - c.number("dampening"))});
-      by = c.flag("nesterov") ? c.make("add.Tensor", {by, now, c.key("alpha", momentum)}) : now;
-    }
-    step_back(c, all[0][i], by);
+    Values written = {all[0][i]};
+    if (momentum != 0) written.push_back(kept[i]);
+    step(c, all[1][i], written, [&] {
+      ValueId by = gradient(c, all[1][i], all[0][i], true);
+      if (momentum != 0) {
+        const ValueId now = c.flag("is_first_step")
+                                ? c.make("copy_", {kept[i], by})
+                                : c.make("add_.Tensor", {c.make("mul_.Tensor", {kept[i], momentum}), by,
+                                                         c.key("alpha", 1 - c.number("dampening"))});
+        by = c.flag("nesterov") ? c.make("add.Tensor", {by, now, c.key("alpha", momentum)}) : now;
+      }
+      step_back(c, all[0][i], by);
+    });
   }
 }
 
@@ -91,13 +119,43 @@ void fused_adagrad(CompositeCall& c) {
   const double lr_decay = c.number("lr_decay");
   auto all = lists(c, {"self", "grads", "state_sums", "state_steps"});
   for (size_t i = 0; i < all[0].size() && !c.failed(); ++i) {
-    const ValueId grad = gradient(c, all[1][i], all[0][i], true);
-    c.make("addcmul_", {all[2][i], grad, grad});
-    const ValueId before = c.make("sub.Tensor", {in_double(c, all[3][i]), 1});
-    const ValueId slower = c.make("add.Tensor", {times(c, before, lr_decay), 1});
-    const ValueId root = c.make("add.Tensor", {c.make("sqrt", {all[2][i]}), c.arg("eps")});
-    step_back(c, all[0][i], over(c, over(c, grad, slower), root));
+    step(c, all[1][i], {all[0][i], all[2][i]}, [&] {
+      const ValueId grad = gradient(c, all[1][i], all[0][i], true);
+      c.make("addcmul_", {all[2][i], grad, grad});
+      const ValueId before = c.make("sub.Tensor", {in_double(c, all[3][i]), 1});
+      const ValueId slower = c.make("add.Tensor", {times(c, before, lr_decay), 1});
+      const ValueId root = c.make("add.Tensor", {c.make("sqrt", {all[2][i]}), c.arg("eps")});
+      step_back(c, all[0][i], over(c, over(c, grad, slower), root));
+    });
   }
+}
+
+// `found_inf` becomes 1 where a gradient is not finite, and stays what it is where all are.
+void unscale_and_check(CompositeCall& c) {
+  const ValueId found = c.tensor("found_inf"), inverse = one_number(c, c.tensor("inv_scale"));
+  for (ValueId grad : c.tensors("self")) {
+    const bool is_wide = c.dtype_of(grad) == DType::f64 || c.dtype_of(grad) == DType::f32;
+    const ValueId wide = is_wide ? grad : c.make("_to_copy", {grad, c.key("dtype", DType::f32)});
+    const ValueId is_bad = c.make("any", {c.make("logical_not", {c.make("isfinite", {wide})})});
+    c.make("copy_", {found, c.make("where.ScalarSelf", {is_bad, 1.0, found})});
+    c.make("copy_", {grad, times(c, wide, inverse)});
+  }
+}
+
+// A scale falls behind a step that was skipped, and rises behind `growth_interval` ones that were not, if it can.
+void update_scale(CompositeCall& c) {
+  const ValueId scale = c.tensor("self"), tracker = c.tensor("growth_tracker");
+  const ValueId skipped = c.make("ne.Scalar", {c.tensor("found_inf"), 0});
+  const auto scaled = [&](std::string_view factor) {
+    return c.make("_to_copy", {times(c, in_double(c, scale), c.number(factor)), c.key("dtype", c.dtype_of(scale))});
+  };
+  const ValueId count = c.make("add.Tensor", {tracker, 1});
+  const ValueId grows = c.make("eq.Scalar", {count, c.integer("growth_interval")});
+  const ValueId larger = scaled("scale_growth_factor");
+  const ValueId can = c.make("logical_and", {grows, c.make("isfinite", {larger})});
+  const ValueId kept = c.make("where.self", {can, larger, scale});
+  c.make("copy_", {tracker, c.make("where.ScalarSelf", {c.make("logical_or", {skipped, grows}), 0, count})});
+  c.give(c.make("copy_", {scale, c.make("where.self", {skipped, scaled("scale_backoff_factor"), kept})}));
 }
 
 }  // namespace sg::composite

@@ -78,13 +78,13 @@ def _mine(tensor):
 
 def keep_answers_of(model, step, optimizer=None, **beside):
     """The same of a step that calls backward itself; it may have no loss, and update parameters by an optimizer, and
-    those of modules beside the model."""
+    tensors by name that are beside the model."""
     folder = os.environ.get("JOB_ANSWERS")
     if not folder or not _runs(model):
         return
     before = {name: buffer.clone() for name, buffer in model.named_buffers()}
     parameters = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    others_before = {name: [mine.detach().clone() for mine in module.parameters()] for name, module in beside.items()}
+    others_before = {name: [mine.detach().clone() for mine in tensors.values()] for name, tensors in beside.items()}
     found = step()
     loss, others = found if isinstance(found, tuple) else (found, {})
     kept = {} if loss is None else {"loss": loss.detach()}
@@ -105,8 +105,8 @@ def keep_answers_of(model, step, optimizer=None, **beside):
     for name, buffer in model.named_buffers():
         kept["buffer." + name.removeprefix("module.")] = _mine(buffer).clone().contiguous()
         buffer.copy_(before[name])
-    for name, module in beside.items():
-        for (path, mine), then in zip(module.named_parameters(), others_before[name]):
+    for name, tensors in beside.items():
+        for (path, mine), then in zip(tensors.items(), others_before[name]):
             kept[f"buffer.{name}.{path}"] = _mine(mine).clone().contiguous()
             with torch.no_grad():
                 mine.copy_(then)

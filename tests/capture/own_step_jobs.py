@@ -261,7 +261,7 @@ def fsdp_followed():
                 mine.lerp_(theirs, 0.1)
         return loss
 
-    jobs.keep_answers_of(model, lambda: train(**inputs), follower=follower)
+    jobs.keep_answers_of(model, lambda: train(**inputs), follower=dict(follower.named_parameters()))
     return dict(model=model, inputs=inputs, train_step=train)
 
 
@@ -285,6 +285,42 @@ def fsdp_optimizer():
     model = _sharded(jobs.Model(5, 7))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1)
     return _optimized(model, lambda end: _reduces_at_last(model, lambda: (_clip(model), end())), optimizer)
+
+
+def _scaled(model, optimizer, scale):
+    scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+    scaler.scale(torch.ones(()))  # from now on it has its state
+    inputs = _batches()
+
+    def train(ids, targets):
+        loss = jobs.loss_fn(model(ids), targets)
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        _clip(model)
+        scaler.step(optimizer)
+        scaler.update()
+        return loss.detach()
+
+    state = {"scale": scaler._scale, "growth_tracker": scaler._growth_tracker}
+    jobs.keep_answers_of(model, lambda: train(**inputs), optimizer, scaler=state)
+    optimizer.state.clear()
+    return dict(model=model, inputs=inputs, train_step=train, optimizer=optimizer)
+
+
+def ddp_scaled():
+    model = DistributedDataParallel(jobs.Model())
+    return _scaled(model, torch.optim.AdamW(model.parameters(), lr=1e-2), 1024.0)
+
+
+def fsdp_scaled():
+    model = _sharded(jobs.Model(5, 7))
+    return _scaled(model, torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.1), 1024.0)
+
+
+def fsdp_skipped():
+    """Some shards have gradients that are not finite, others have none of these: no rank makes the step."""
+    model = _sharded(jobs.Model(5, 7))
+    return _scaled(model, torch.optim.SGD(model.parameters(), lr=1e-2), 3e38)
 
 
 def hybrid_accumulates():

@@ -89,6 +89,9 @@ OWN_STEPS = (  # of own_step_jobs.py
     ("fsdp_updates", 3),
     ("fsdp_followed", 3),
     ("fsdp_optimizer", 3),
+    ("ddp_scaled", 2),
+    ("fsdp_scaled", 3),
+    ("fsdp_skipped", 3),
     ("fsdp_stage", 4),
     ("hybrid_accumulates", 4),
     ("tensor_parallel_clipped", 2),
@@ -154,7 +157,8 @@ def check_answers(folder, rank):
         if after is not None and not torch.equal(after, inputs[entry["name"]]):
             found["parameter." + entry["fqn"]] = after
     if sorted(found) != sorted(answers):
-        raise Failure(f"rank {rank}: outputs {sorted(found)}, the job has {sorted(answers)}")
+        only = sorted(found.keys() - answers.keys()), sorted(answers.keys() - found.keys())
+        raise Failure(f"rank {rank}: the graph alone has {only[0]}, the job alone {only[1]}")
     for name, value in found.items():
         try:
             torch.testing.assert_close(value, answers[name], rtol=1e-4, atol=1e-6)

@@ -52,6 +52,8 @@ class Parts(CaptureCase):
                     self.register_buffer(name, torch.rand(4, 4))
                 self.register_buffer("steps", torch.tensor(3.0))
                 self.register_buffer("rate", torch.tensor(0.01))
+                self.register_buffer("scale", torch.tensor([4.0]))
+                self.register_buffer("skips", torch.tensor([1.0]))
 
             def forward(self, x):
                 with torch.no_grad():
@@ -73,7 +75,16 @@ class Parts(CaptureCase):
             more = dict(lr=0.1, lr_decay=0.5, weight_decay=0.1, eps=1e-8, maximize=True)
             torch._fused_adagrad_(kept, gradient, first, [m.steps], **more)
 
-        updates = [adagrad] + [
+        def scaled(m, kept, gradient, first, second, skips):
+            """As torch.amp.GradScaler has it: one step that is made, one that is not."""
+            more = dict(lr=0.1, lr_decay=0.5, weight_decay=0.1, eps=1e-8, maximize=False, grad_scale=m.scale)
+            torch._fused_adagrad_(kept, gradient, first, [m.steps], found_inf=m.skips * skips, **more)
+            found = dict(grad_scale=m.scale, found_inf=m.skips * skips)
+            sgd(m, kept, gradient, second, None, dampening=0.1, nesterov=False, is_first_step=False, **found)
+            adam(torch._fused_adam_, amsgrad=True, maximize=False, **found)(m, kept, gradient, first, second)
+
+        updates = [lambda *given, skips=skips: scaled(*given, skips) for skips in (0, 1)]
+        updates += [adagrad] + [
             adam(op, amsgrad=ams, maximize=up)
             for op, ams, up in ((torch._fused_adam_, True, False), (torch._fused_adamw_, False, True))
         ]
@@ -84,6 +95,29 @@ class Parts(CaptureCase):
             document = self.captured(Model(update), lambda out: out.square().sum(), torch.randn(2, 4))
             self.assertTrue(any("_fused_" in node["op"] for node in document["nodes"]))
             self.assertNotIn("_fused_", self.imported())
+
+    def test_what_a_scaler_computes(self):
+        """Of finite gradients and others; a scale falls, stays, rises, and stays where it is too large to rise."""
+
+        class Model(nn.Linear):
+            def __init__(self, largest, scale, count):
+                super().__init__(4, 4)
+                self.register_buffer("gradient", torch.tensor([1.0, largest]))
+                self.register_buffer("narrow", torch.tensor([3.0, -0.1], dtype=torch.bfloat16))
+                self.register_buffer("scale", torch.tensor(scale))
+                self.register_buffer("count", torch.tensor(count, dtype=torch.int32))
+                self.register_buffer("found", torch.tensor(0.0))
+
+            def forward(self, x):
+                with torch.no_grad():
+                    torch._amp_foreach_non_finite_check_and_unscale_([self.gradient], self.found, 0.3 / self.scale)
+                    torch._amp_foreach_non_finite_check_and_unscale_([self.narrow], self.found, 0.3 / self.scale)
+                    torch._amp_update_scale_(self.scale, self.count, self.found, 1.7, 0.3, 4)
+                return super().forward(x)
+
+        for case in ((5.0, 2.0, 1), (5.0, 2.0, 3), (-torch.inf, 2.0, 3), (torch.nan, 2.0, 0), (5.0, 3e38, 3)):
+            self.captured(Model(*case), lambda out: out.square().sum(), torch.randn(2, 4))
+            self.assertNotIn("aten._amp", self.imported())
 
     def test_distances_by_a_product(self):
         """`cdist` of many rows."""

@@ -1,5 +1,6 @@
 """What a train_step keeps beside the model and writes to: a teacher that follows the model, an average of its weights,
-a queue of what it has seen. It is state of the step, as the model's buffers are: inputs of the graph that it writes.
+a queue of what it has seen, a scaler's scale. It is state of the step, as the model's buffers are: inputs of the graph
+that it writes.
 
 Looked for where the function can reach it: in what it closes over, in the globals that it names, in the object whose
 method it is, and in functions of the same kind that it calls; there in modules, and in lists and dicts of tensors.
@@ -16,7 +17,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, MutableMapping,
 import torch
 from torch import Tensor, nn
 
-from . import compat, sharding
+from . import compat, scalers, sharding
 from .bits import changed
 from .errors import CaptureError
 
@@ -45,6 +46,7 @@ class Place:
     name: str  # ema.module.0.weight, as the function calls it
     container: Union[MutableMapping[Any, Any], List[Any]]
     key: Any
+    is_surely_state: bool = False  # no run has to write it
 
     @property
     def tensor(self) -> Tensor:
@@ -75,7 +77,11 @@ class Watched:
         for name in written:
             self._check_untrained(name)
         variables = {name.partition(".")[0] for name in written}
-        return {name: place for name, place in there.items() if name.partition(".")[0] in variables}
+        return {
+            name: place
+            for name, place in there.items()
+            if name.partition(".")[0] in variables or place.is_surely_state
+        }
 
     def _is_written(self, name: str) -> bool:
         place, tensor = self._places[name], self._before[name]
@@ -124,6 +130,7 @@ class _Search:
         self.found: Dict[str, Place] = {}
         self._memory = {compat.memory_of(tensor) for tensor in known if _is_strided(tensor)}
         self._seen = {id(module) for module in model.modules()}
+        self._device = next(tensor.device for tensor in known)  # of the losses to come
 
     def function(self, function: Any, name: str, depth: int) -> None:
         """What it closes over, the globals that it names, and what it is bound to."""
@@ -155,6 +162,8 @@ class _Search:
             return
         elif isinstance(thing, nn.Module):
             self._module(thing, name, depth)
+        elif scalers.is_on(thing):
+            self._scaler(thing, name)
         elif isinstance(thing, (dict, list)):
             self._seen.add(id(thing))
             if len(thing) > _LONGEST:
@@ -187,6 +196,12 @@ class _Search:
                 for key, tensor in kept.items() if isinstance(kept, dict) else ():
                     if tensor is not None:
                         self._tensor(tensor, f"{prefix}.{key}", (kept, key))
+
+    def _scaler(self, scaler: Any, name: str) -> None:
+        self._seen.add(id(scaler))
+        scalers.begun(scaler, self._device)
+        for what, key in scalers.NAMES.items():
+            self.found[_free(f"{name}.{what}", self.found)] = Place(name, vars(scaler), key, is_surely_state=True)
 
     def _object(self, thing: Any, name: str, depth: int) -> None:
         if id(thing) in self._seen or not hasattr(thing, "__dict__") or isinstance(thing, type):

@@ -89,6 +89,8 @@ def capture(
         if train_step is not None and not fake:
             say("runs the step")
             answers = _of_the_second(step)
+        elif fake:
+            step.take_in({name: place for name, place in step.places_beside().items() if place.is_surely_state})
         say("traces the step")
         traced = world.together(lambda: _trace_somehow(step, dynamic, fake))
         if step.optimizers.have_made_state:

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from torch import Tensor
 
-from . import compat, fsdp, sharding
+from . import compat, fsdp, scalers, sharding
 from .errors import CaptureError
 from .recorder import Recorder
 from .replicas import Replicas
@@ -31,7 +31,7 @@ class Backwards:
     @contextmanager
     def watched(self) -> Iterator[None]:
         with compat.backward_within(self._around), self._replicas.watching(self._leaves):
-            with compat.without_scalers(_refuse_scaler):
+            with scalers.without_conditions():
                 yield
         self._gathers.check_reduced()
 
@@ -57,13 +57,6 @@ class Backwards:
         with self._recorder.after_backward():
             self._gathers.reduce_the_rest()
             self._replicas.average_all(self._leaves, self._recorder)
-
-
-def _refuse_scaler() -> None:
-    raise CaptureError(
-        "the step scales its loss by torch.amp.GradScaler, which keeps its scale, and what it knows of an optimizer, "
-        "outside of the step: scale by hand, or use bf16, which needs no scale"
-    )
 
 
 def take_gradients(

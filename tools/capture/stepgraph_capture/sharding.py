@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .meshes import Meshes
 
 try:
-    from torch.distributed.tensor import DTensor
+    from torch.distributed.tensor import DTensor, Partial
 except ImportError:  # a PyTorch without distributed
     DTensor = None  # type: ignore[assignment,misc]
 
@@ -64,6 +64,14 @@ def accumulate(leaf: Tensor, mine: Optional[Tensor]) -> None:
 def plain(tensor: Tensor) -> Tensor:
     """The full value of what may be sharded."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor
+
+
+def largest(mine: Tensor, like: Tensor) -> Tensor:
+    """The largest of what the ranks have among which `like` is spread."""
+    if not is_sharded(like):
+        return mine
+    placements = [placement if placement.is_replicate() else Partial("max") for placement in like.placements]
+    return DTensor.from_local(mine, like.device_mesh, placements, run_check=False).full_tensor()
 
 
 def describe(tensor: Any, meshes: Meshes) -> Dict[str, Any]:

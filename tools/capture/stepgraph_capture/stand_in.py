@@ -113,6 +113,7 @@ class StandIn:
         }
         state = {leaves[fqn]: state for fqn, state in self._running.items()}
         optimizer.state = defaultdict(lambda: _State({}), state)
+        optimizer._step_supports_amp_scaling = False  # a scaler gives it gradients of the loss itself
         self._numbers = [_numbers_of(place) for place in self._places()]
 
         def give_back() -> None:

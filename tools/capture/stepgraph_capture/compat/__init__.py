@@ -72,5 +72,5 @@ from .tracing import (
     without_notices,
     without_onednn,
 )
-from .training import as_compiled, casts_in_forward, memory_of, swapped, without_scalers
+from .training import as_compiled, casts_in_forward, kinds_of_scalers, memory_of, scalers, swapped
 from .wrappers import fsdp_groups, fsdp_hooks_at_rest, fsdp_methods, fsdp_units, syncs_buffers, unknown_wrapper

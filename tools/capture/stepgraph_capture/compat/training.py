@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -59,18 +59,45 @@ def as_compiled() -> Iterator[None]:
         torch.compiler.is_compiling = original  # type: ignore[assignment]
 
 
+def kinds_of_scalers() -> Tuple[type, ...]:
+    """Those whose methods `scalers` knows: others may do more."""
+    return torch.amp.GradScaler, torch.cuda.amp.GradScaler, torch.cpu.amp.GradScaler
+
+
 @contextmanager
-def without_scalers(refuse: Callable[[], None]) -> Iterator[None]:
-    """Within it, who scales a loss by torch.amp.GradScaler is refused."""
-    original = torch.amp.GradScaler.scale
+def scalers(
+    use: Callable[[Any], None],
+    update: Callable[[Any, List[Tensor], Callable[[], Any]], Any],
+    unscale: Callable[..., None],
+    follow: Callable[..., Tensor],
+) -> Iterator[None]:
+    """Within it `use` is called with each torch.amp.GradScaler that scales a loss. In place of the condition `update` is,
+    with an optimizer, what says for each device whether its gradients are not finite, and what makes its update;
+    `unscale` and `follow` in place of the operators that bring gradients back to their size and change the scale."""
+    kind = torch.amp.GradScaler
+    scale = kind.scale
 
-    def scale(self: Any, outputs: Any) -> Any:
+    def use_and_scale(self: Any, outputs: Any) -> Any:
         if self.is_enabled():
-            refuse()
-        return original(self, outputs)
+            use(self)
+        return scale(self, outputs)
 
-    torch.amp.GradScaler.scale = scale  # type: ignore[method-assign]
+    def step_anyway(self: Any, optimizer: Any, state: Dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        with torch.no_grad():
+            found = list(state["found_inf_per_device"].values())
+            return update(optimizer, found, lambda: optimizer.step(*args, **kwargs))
+
+    ours = [
+        (kind, "scale", use_and_scale),
+        (kind, "_maybe_opt_step", step_anyway),
+        (torch, "_amp_foreach_non_finite_check_and_unscale_", unscale),
+        (torch, "_amp_update_scale_", torch.no_grad()(follow)),
+    ]
+    before = [(place, name, getattr(place, name)) for place, name, _ in ours]
     try:
+        for place, name, function in ours:
+            setattr(place, name, function)
         yield
     finally:
-        torch.amp.GradScaler.scale = original  # type: ignore[method-assign]
+        for place, name, function in before:
+            setattr(place, name, function)

@@ -1,0 +1,126 @@
+"""torch.amp.GradScaler in a train_step: its scale is state of the graph, and a step whose gradients are infinite writes
+nothing but that."""
+
+import torch
+from stepgraph_capture import CaptureError
+from torch import nn
+from torch.nn import functional as F
+
+from support import CaptureCase
+
+NAMES = {"scaler.scale", "scaler.growth_tracker"}
+FIRST = 2.0**18
+
+
+class Scalers(CaptureCase):
+    def setUp(self):
+        super().setUp()
+        self.model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+        self.inputs = {"x": torch.randn(4, 6), "y": torch.tensor([0, 2, 1, 0])}
+
+    def scaler(self, scale=FIRST, **more):
+        """In half precision a loss scaled so overflows at first: twice, then steps are made."""
+        return torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=2, **more)
+
+    def train(self, scaler, optimizer, clips=False):
+        def step(x, y):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.float16):
+                loss = F.cross_entropy(self.model(x).float() * 3, y)
+            scaler.scale(loss).backward()
+            if clips:
+                scaler.unscale_(optimizer)
+                nn.utils.clip_grad_norm_(self.model.parameters(), 0.1)
+            scaler.step(optimizer)
+            scaler.update()
+            return loss.detach()
+
+        return step
+
+    def check(self, step, optimizers, names=NAMES, count=9):
+        """Losses of `count` steps, of which some are skipped: the parameters stay, and so does the loss."""
+        before = [p.detach().clone() for p in self.model.parameters()]
+        document = self.captured(self.model, None, self.inputs, train_step=step, optimizer=optimizers)
+        self.assertTrue(all(map(torch.equal, before, self.model.parameters())), "they are left as they were")
+        self.assertLessEqual(names, {entry["fqn"] for entry in document["inputs"]})
+        self.check_steps(step, self.inputs, count)
+        self.assertNotIn("aten._amp", self.imported())
+        return document
+
+    def test_steps_that_are_skipped(self):
+        """At first, and again where the scale has risen."""
+        parameters = list(self.model.parameters())
+        for make in (
+            lambda: torch.optim.SGD(parameters, lr=0.05, momentum=0.9),
+            lambda: torch.optim.AdamW(parameters, lr=0.01, amsgrad=True),
+            lambda: torch.optim.Adam(parameters, lr=0.01, fused=True),
+        ):
+            optimizer, scaler = make(), self.scaler()
+            step = self.train(scaler, optimizer, clips=True)
+            with self.subTest(type(optimizer).__name__):
+                self.check(step, optimizer)
+                self.assertNotIn(scaler.get_scale(), (FIRST * 0.5**9, FIRST * 2.0**4), "there were steps of both kinds")
+
+    def test_one_that_has_made_steps(self):
+        optimizer, scaler = torch.optim.SGD(self.model.parameters(), lr=0.5), self.scaler(backoff_factor=0.3)
+        step = self.train(scaler, optimizer)
+        for _ in range(3):
+            step(**self.inputs)
+        scale = scaler.get_scale()
+        self.check(step, optimizer, count=3)
+        self.assertNotEqual(scaler.get_scale(), scale)
+
+    def test_two_optimizers(self):
+        """One has infinite gradients where the other has none: each decides for itself, the scale by both."""
+        both = [torch.optim.SGD(self.model[i].parameters(), lr=0.5) for i in (0, 2)]
+        trainer = Trainer(self.model, both, self.scaler())
+        self.check(trainer.step, both)
+
+    def test_off(self):
+        scaler = self.scaler(enabled=False)
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5)
+        document = self.check(self.train(scaler, optimizer), optimizer, set())
+        self.assertFalse([entry for entry in document["inputs"] if "scaler" in entry["fqn"]])
+
+    def test_without_values(self):
+        optimizer, scaler = torch.optim.SGD(self.model.parameters(), lr=0.5), self.scaler()
+        step = self.train(scaler, optimizer)
+        document = self.captured(self.model, None, self.inputs, train_step=step, optimizer=optimizer, fake=True)
+        self.assertLessEqual(NAMES, {entry["fqn"] for entry in document["inputs"]})
+        step(**self.inputs)
+        self.assertEqual(scaler.get_scale(), FIRST / 2, "it has no fake state")
+
+    def test_refused(self):
+        class Own(torch.amp.GradScaler):
+            pass
+
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5)
+        hidden = (self.scaler(),)  # nobody looks in tuples
+        cases = {
+            "does not find in what the train_step names": lambda *given: self.train(hidden[0], optimizer)(*given),
+            "scales its loss by Own": self.train(Own("cpu"), optimizer),
+        }
+        for words, step in cases.items():
+            with self.subTest(words), self.assertRaisesRegex(CaptureError, words):
+                self.captured(self.model, None, tuple(self.inputs.values()), train_step=step, optimizer=optimizer)
+
+
+class Trainer:
+    def __init__(self, model, optimizers, scaler):
+        self.model, self.optimizers, self.scaler = model, optimizers, scaler
+
+    def step(self, x, y):
+        loss = F.cross_entropy(self.model(x), y)
+        self.scaler.scale(loss).backward()
+        self.model[0].weight.grad *= 1 + torch.where(self.model[0].weight.grad.abs().max() > 9000, torch.inf, 0.0)
+        for optimizer in self.optimizers:
+            self.scaler.step(optimizer)
+            optimizer.zero_grad()
+        self.scaler.update()
+        return loss.detach()
+
+
+if __name__ == "__main__":
+    import unittest
+
+    unittest.main()
