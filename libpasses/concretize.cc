@@ -309,16 +309,16 @@ Result<Change> concretize(Job* job, const ConcretizeOptions& options, PassContex
 }
 
 constexpr PassInfo concretize_pass = {
-    "concretize",
-    "put numbers for the symbolic sizes of a graph",
-    "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
-    "--bind s0=16 gives a symbol its number, --bind 'tokens[0]=16' a dimension of an input; equal sizes follow.",
-    Results::bitwise,
-    {},
-    kConcretizeOptions,
-    {{"sg-concretize step.sg -o fixed.sg", "the sizes of the capture"},
-     {"sg-import step.json | sg-concretize | sg-run - --init seed:0", "import, fix the sizes, run"}},
-    run_concretize,
-    check_concretize};
+    .name = "concretize",
+    .summary = "put numbers for the symbolic sizes of a graph",
+    .details =
+        "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
+        "--bind s0=16 gives a symbol its number, --bind 'tokens[0]=16' a dimension of an input; equal sizes follow.",
+    .options = kConcretizeOptions,
+    .examples = {{"sg-concretize step.sg -o fixed.sg", "the sizes of the capture"},
+                 {"sg-import step.json | sg-concretize | sg-run - --init seed:0", "import, fix the sizes, run"}},
+    .run = run_concretize,
+    .check = check_concretize,
+};
 
 }  // namespace sg

@@ -84,7 +84,7 @@ struct PassInfo {
 // are in the pass's table, numbers and words of a choice as it has them
 Status check_options(const PassInfo& pass, const PassOptions& options);
 
-// In the reference order of the design.
+// In the order of passes.def.
 std::span<const PassInfo* const> all_passes();
 const PassInfo* find_pass(std::string_view name);  // null = none; "sg-clean" and "clean" are the same
 

@@ -15,6 +15,7 @@ namespace {
 RandomStream random_stream(const Graph& graph, NodeId n, const RankState& state) {
   const RandomInfo& info = graph.meta(n).random;
   RandomStream out;
+  if (graph.node(n).result_count != 0) out.recorded = graph.type(graph.node(n).result(0)).dtype;
   if (info.stream == 0) return out;
   out.seed = state.seed;
   out.step = state.step;

@@ -19,7 +19,6 @@ namespace {
 
 using Kind = InitRule::Kind;
 
-constexpr std::string_view kCompared = "what it is compared with";
 const std::string kPositive = "a logarithm or a root is taken of it";
 
 std::string key_name(const Graph& graph, const Input& input) {
@@ -90,7 +89,7 @@ InitRule integer_rule(InputKind kind, DType dtype, bool is_single, const InputUs
   const int64_t most = bits >= 63 ? INT64_MAX : int64_t{1} << bits;
   if (use.below && *use.below > 0) return {Kind::index, 1, std::min(most, *use.below), use.because, use.from};
   if (use.parted) return {Kind::starts, 1, *use.parted, "where parts begin"};
-  if (use.compared) return {Kind::index, 1, std::min(most, *use.compared), std::string(kCompared)};
+  if (use.compared) return {Kind::index, 1, std::min(most, *use.compared), "what it is compared with", 0, true};
   if (kind == InputKind::buffer && (is_single || use.kind == UseKind::written)) return {Kind::zeros, 1, 0, "a counter"};
   if (use.is_truth) return {Kind::every_other, 1, 0, "a mask, of which it is asked whether it is 0"};
   if (use.kind == UseKind::scaled) return {Kind::every_other, 1, 0, "a mask, which scales"};
@@ -130,8 +129,8 @@ void merge(const InitRule& other, InitRule* rule) {
     if (rule->kind == Kind::ask || other.kind == Kind::index) *rule = other;
     return void(rule->from = from);
   }
-  const bool compared = rule->because == other.because && rule->because == kCompared;
-  if (compared ? other.below > rule->below : other.below < rule->below) *rule = other;
+  if (rule->is_compared_only && other.is_compared_only ? other.below > rule->below : other.below < rule->below)
+    *rule = other;
   rule->from = from;
 }
 

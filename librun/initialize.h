@@ -35,10 +35,11 @@ class ThreadTeam;
 struct InitRule {
   enum class Kind : uint8_t { ask, zeros, ones, normal, uniform, above_zero, unit_circle, index, every_other, starts };
   Kind kind = Kind::ask;
-  double scale = 1;     // normal: the deviation
-  int64_t below = 0;    // index: in [from, below); starts: of parts as even as may be of so many entries
-  std::string because;  // index: what bounds it; else why it is so
-  int64_t from = 0;     // index
+  double scale = 1;               // normal: the deviation
+  int64_t below = 0;              // index: in [from, below); starts: of parts as even as may be of so many entries
+  std::string because;            // index: what bounds it; else why it is so
+  int64_t from = 0;               // index
+  bool is_compared_only = false;  // index: nothing is read by it
 };
 
 // "seed:7" -> 7

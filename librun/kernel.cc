@@ -73,6 +73,15 @@ Status KernelCall::allocate_result(size_t i, std::span<const int64_t> shape) {
   return allocate(i, shape);
 }
 
+int uniform_digits(const RandomStream& stream) {
+  switch (stream.recorded) {
+    case DType::bf16: return 8;
+    case DType::f16: return 11;
+    case DType::f64: return 53;
+    default: return 24;
+  }
+}
+
 DType stored_dtype(DType recorded, Numerics numerics) {
   if (numerics != Numerics::f64) return recorded;
   if (is_floating(recorded)) return DType::f64;

@@ -66,12 +66,16 @@ class Scratch {
 struct RandomStream {
   uint64_t seed = 0;
   uint64_t step = 0;
-  uint64_t stream = 0;  // the node's stream id
-  uint64_t rank = 0;    // 1 + the rank where the source is rank-local, else 0
+  uint64_t stream = 0;           // the node's stream id
+  uint64_t rank = 0;             // 1 + the rank where the source is rank-local, else 0
+  DType recorded = DType::none;  // the first result's type in the graph: a double run draws the numbers of that type
   // A chunk of a random tensor draws what its part of the original would: the original's shape, and where the chunk's
   // first element lies in it. Empty = the result is the original.
   std::vector<int64_t> origin_shape, origin_offset;
 };
+
+// How many binary digits a uniform number has.
+int uniform_digits(const RandomStream& stream);
 
 // The value of one parameter of the op.
 struct ParamValue {

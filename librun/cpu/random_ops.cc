@@ -30,12 +30,12 @@ RandomKey key_of(const KernelCall& call) {
 class Places {
  public:
   Places(const RandomStream& stream, const Tensor& t) : stream_(stream), shape_(t.sizes().begin(), t.sizes().end()) {
-    chunk_ =
+    is_chunk_ =
         stream.origin_shape.size() == shape_.size() && stream.origin_offset.size() == shape_.size() && !shape_.empty();
   }
-  bool chunk() const { return chunk_; }
+  bool is_chunk() const { return is_chunk_; }
   uint64_t operator()(int64_t element) const {
-    if (!chunk_) return static_cast<uint64_t>(element);
+    if (!is_chunk_) return static_cast<uint64_t>(element);
     uint64_t place = 0, weight = 1;
     for (size_t axis = shape_.size(); axis-- > 0;) {
       place += weight * static_cast<uint64_t>(element % shape_[axis] + stream_.origin_offset[axis]);
@@ -48,19 +48,8 @@ class Places {
  private:
   const RandomStream& stream_;
   std::vector<int64_t> shape_;
-  bool chunk_;
+  bool is_chunk_;
 };
-
-// How many binary digits a uniform number of this type has. In double runs, those of f32: the run draws the numbers of
-// the graph that it stands beside.
-int digits_of(const KernelCall& call, DType dtype) {
-  switch (dtype) {
-    case DType::bf16: return 8;
-    case DType::f16: return 11;
-    case DType::f64: return call.numerics() == Numerics::f64 ? 24 : 53;
-    default: return 24;
-  }
-}
 
 // What is drawn: the number of one place, or those of places side by side, which are drawn together.
 struct Uniforms {
@@ -84,7 +73,7 @@ void draw(KernelCall& call, const Tensor& out, const Numbers& numbers, const Fn&
       std::array<double, kRun> drawn;
       for (int64_t first = begin; first < end; first += kRun) {
         auto count = static_cast<size_t>(std::min(end - first, kRun));
-        if (places.chunk())
+        if (places.is_chunk())
           for (size_t i = 0; i < count; ++i) drawn[i] = numbers.one(key, places(first + static_cast<int64_t>(i)));
         else numbers.fill(key, static_cast<uint64_t>(first), {drawn.data(), count});
         T* to = line.as<T>() + first;
@@ -110,7 +99,7 @@ void draw_words(KernelCall& call, const Tensor& out, const Fn& fn) {
     std::array<uint32_t, kRun> words;
     for (int64_t first = begin; first < end; first += kRun) {
       auto count = static_cast<size_t>(std::min(end - first, kRun));
-      if (places.chunk())
+      if (places.is_chunk())
         for (size_t i = 0; i < count; ++i) words[i] = key.word(places(first + static_cast<int64_t>(i)));
       else fill_words(key, static_cast<uint64_t>(first), {words.data(), count});
       for (size_t i = 0; i < count; ++i)
@@ -123,7 +112,7 @@ void draw_words(KernelCall& call, const Tensor& out, const Fn& fn) {
 // --- distributions ---
 
 void draw_uniform(KernelCall& call, const Tensor& out, double from, double to) {
-  draw(call, out, Uniforms{digits_of(call, out.dtype)}, [=](double u) { return from + u * (to - from); });
+  draw(call, out, Uniforms{uniform_digits(call.random)}, [=](double u) { return from + u * (to - from); });
 }
 
 void draw_normal(KernelCall& call, const Tensor& out, double mean, double deviation) {
@@ -228,7 +217,7 @@ Status random_(KernelCall& call) {
     case DType::i16: return draw_whole(call, out, 0, 32768);
     case DType::i32: return draw_whole(call, out, 0, int64_t{1} << 31);
     case DType::i64: return draw_whole(call, out, 0, std::numeric_limits<int64_t>::max());
-    default: return draw_whole(call, out, 0, (int64_t{1} << digits_of(call, out.dtype)) + 1);
+    default: return draw_whole(call, out, 0, (int64_t{1} << uniform_digits(call.random)) + 1);
   }
 }
 

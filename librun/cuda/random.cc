@@ -22,7 +22,7 @@ RandomArgs random_args(const KernelCall& call, const Tensor& out, Draw draw, dou
   args.draw = draw;
   args.a = a;
   args.b = b;
-  args.digits = out.dtype == DType::bf16 ? 8 : out.dtype == DType::f16 ? 11 : out.dtype == DType::f64 ? 53 : 24;
+  args.digits = uniform_digits(call.random);
   args.report = device_of(call).report();
   const RandomStream& s = call.random;
   if (s.origin_shape.size() != static_cast<size_t>(out.rank) || s.origin_shape.empty()) return args;

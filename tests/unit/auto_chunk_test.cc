@@ -1,10 +1,10 @@
-#include "libpasses/auto_chunk.h"
+#include "libpasses/auto_chunk/auto_chunk.h"
 
 #include <catch2/catch.hpp>
 
 #include "libgraph/infer/infer.h"
-#include "libpasses/amplifiers.h"
-#include "libpasses/auto_chunk_outline.h"
+#include "libpasses/auto_chunk/amplifiers.h"
+#include "libpasses/auto_chunk/auto_chunk_outline.h"
 #include "tests/support/parse.h"
 
 using namespace sg;

@@ -1,10 +1,10 @@
-#include "libpasses/axis_rules.h"
+#include "libpasses/axis/axis_rules.h"
 
 #include <catch2/catch.hpp>
 #include <set>
 
 #include "libgraph/text/text.h"
-#include "libpasses/chunk.h"
+#include "libpasses/chunk/chunk.h"
 #include "tests/support/parse.h"
 
 using namespace sg;

@@ -1,4 +1,4 @@
-#include "libpasses/bucket.h"
+#include "libpasses/bucket/bucket.h"
 
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -6,7 +6,7 @@
 #include "libgraph/infer/infer.h"
 #include "libgraph/op.h"
 #include "libgraph/verify/verify.h"
-#include "libpasses/bucket_parts.h"
+#include "libpasses/bucket/bucket_parts.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 

@@ -1,5 +1,5 @@
 // sg-offload: what its header promises, on random graphs; and its choice beside the best of all choices.
-#include "libpasses/offload.h"
+#include "libpasses/offload/offload.h"
 
 #include <catch2/catch.hpp>
 
@@ -10,9 +10,9 @@
 #include "libgraph/plan/plan.h"
 #include "libgraph/transfer.h"
 #include "libgraph/verify/verify.h"
-#include "libpasses/offload_apply.h"
-#include "libpasses/offload_plan.h"
-#include "libpasses/remat.h"
+#include "libpasses/offload/offload_apply.h"
+#include "libpasses/offload/offload_plan.h"
+#include "libpasses/remat/remat.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 #include "tests/support/rng.h"

@@ -1,5 +1,5 @@
 // sg-overlap: what an order costs, who may stand where, and how good the model's orders are.
-#include "libpasses/overlap.h"
+#include "libpasses/overlap/overlap.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -14,11 +14,11 @@
 #include "libgraph/import/capture.h"
 #include "libgraph/plan/plan.h"
 #include "libgraph/verify/verify.h"
-#include "libpasses/auto_chunk.h"
-#include "libpasses/bucket.h"
-#include "libpasses/chunk.h"
-#include "libpasses/offload.h"
-#include "libpasses/overlap_parts.h"
+#include "libpasses/auto_chunk/auto_chunk.h"
+#include "libpasses/bucket/bucket.h"
+#include "libpasses/chunk/chunk.h"
+#include "libpasses/offload/offload.h"
+#include "libpasses/overlap/overlap_parts.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 #include "tests/support/rng.h"

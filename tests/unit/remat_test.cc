@@ -1,4 +1,4 @@
-#include "libpasses/remat.h"
+#include "libpasses/remat/remat.h"
 #include "libpasses/planned_peak.h"
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 #include "libgraph/plan/plan.h"
 #include "libgraph/verify/verify.h"
 #include "libpasses/min_cut.h"
-#include "libpasses/remat_apply.h"
-#include "libpasses/remat_choose.h"
-#include "libpasses/remat_tags.h"
-#include "libpasses/remat_target.h"
+#include "libpasses/remat/remat_apply.h"
+#include "libpasses/remat/remat_choose.h"
+#include "libpasses/remat/remat_tags.h"
+#include "libpasses/remat/remat_target.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 #include "tests/support/rng.h"

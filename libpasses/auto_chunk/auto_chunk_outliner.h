@@ -1,0 +1,132 @@
+// AutoOutliner: puts calls in the place of a body. Internal to auto_chunk_outline.
+//
+// auto_chunk_outline.cc  slices of what goes in, tensors for what comes out
+// auto_chunk_calls.cc    calls and their bodies
+// auto_chunk_results.cc  who takes the results, and what goes
+#pragma once
+
+#include <map>
+#include <optional>
+#include <unordered_map>
+
+#include "libpasses/auto_chunk/auto_chunk_builder.h"
+#include "libpasses/auto_chunk/auto_chunk_outline.h"
+
+namespace sg {
+
+class AutoOutliner {
+ public:
+  AutoOutliner(Program* program, const AutoPlan& plan, const AutoCuts& cuts, bool sums_in_f32)
+      : program_(*program),
+        graph_(program->graph),
+        pool_(graph_.pool()),
+        plan_(plan),
+        cuts_(cuts),
+        sums_in_f32_(sums_in_f32),
+        main_(program, &program->graph) {}
+
+  Result<AutoCounts> run() {
+    main_.position = place();
+    collect_inputs();
+    SG_TRY(cut_inputs());
+    SG_TRY(make_results());
+    for (int64_t c = 0; c < chunks(); ++c) SG_TRY(call(c));
+    SG_TRY(replace_results());
+    for (NodeId n : plan_.behind) graph_.move_before(n, main_.position);
+    for (NodeId n : dead_) graph_.erase(n);
+    erase_body();
+    return counts_;
+  }
+
+ private:
+  using ValueMap = std::unordered_map<ValueId, ValueId, IdHash>;
+  using NodeMap = std::unordered_map<NodeId, NodeId, IdHash>;
+
+  // An operand of the body: whole, or a slice of each chunk's own.
+  struct In {
+    ValueId value;
+    std::optional<Along> along;
+    std::vector<ValueId> parts;  // by chunk; whole: none
+  };
+  struct Out {
+    ValueId value;  // of the body
+    bool is_sum = false;
+    Along along;
+    ValueId whole;               // what is written; of sums the last
+    std::vector<ValueId> parts;  // by chunk; not of sums
+  };
+
+  int64_t chunks() const { return static_cast<int64_t>(cuts_.sizes.size()); }
+  const AxisState& state(ValueId v) const { return plan_.world.states[v.index]; }
+  bool is_body(NodeId n) const { return n && n.index < plan_.is_body.size() && plan_.is_body[n.index]; }
+  Expr extent(const Along& a, int64_t c) const { return a.length(&pool_.exprs, cuts_.sizes[static_cast<size_t>(c)]); }
+
+  // The node before which the calls stand outlives the body.
+  NodeId place() const;
+  NodeSpec like_call(int64_t index, std::string_view role) const;
+  std::string region() const;
+
+  // --- what goes in ---
+
+  static const SliceWish* wish_for(const AutoNode& body, ValueId v) {
+    for (const SliceWish& wish : body.slices)
+      if (wish.value == v) return &wish;
+    return nullptr;
+  }
+
+  // Numbers that are known go into the body as they are.
+  std::optional<Arg> as_number(ValueId v) const;
+  void collect_inputs();
+  const In* find_input(ValueId v, const std::optional<Along>& along) const;
+  Result<std::vector<ValueId>> cut(ValueId v, const Along& along, std::string_view role);
+  Status cut_inputs();
+
+  // --- what comes out ---
+
+  DType sum_type(DType own) const;
+  Status make_results();
+
+  // --- the body ---
+
+  Status call(int64_t c);
+  // One for each size of a chunk.
+  Result<NestedId> body_of(int64_t c);
+  ValueId add_input(Graph* body, ValueId given, std::string_view name);
+  Status fill_body(Graph* body, int64_t c);
+  // sum += part. A product that nothing else takes is added as it is made: it is never in memory by itself.
+  Result<ValueId> add_to(ValueId sum, ValueId part, const std::string& name, ChunkBuilder* builder);
+
+  NodeSpec spec_in(const AutoNode& node, int64_t c, const std::vector<ValueId>& ins, const ValueMap& made,
+                   const NodeMap& copies);
+  // The op's own rule must say what the axis rule proved.
+  Status check_part(NodeId n, ValueId whole, const Type& part, int64_t c) const;
+
+  // --- behind the calls ---
+
+  Status replace_results();
+  void replace(ValueId v, ValueId by);
+  // The one user outside of the body; none when there are more, or the value is a result of the step.
+  NodeId only_user(ValueId v) const;
+  // Views and a cast to the type of the sum follow: the views are of the sum.
+  bool hand_on(const Out& out);
+  bool is_used(NodeId n) const;
+  // The body's originals, and what only they took.
+  void erase_body();
+
+  Program& program_;
+  Graph& graph_;
+  Pool& pool_;
+  const AutoPlan& plan_;
+  const AutoCuts& cuts_;
+  bool sums_in_f32_;
+  ChunkBuilder main_;
+  std::vector<In> ins_;
+  std::vector<Out> outs_;
+  std::vector<NodeId> dead_;             // casts of sums that are handed on
+  std::map<uint32_t, NestedId> bodies_;  // by the rows of a chunk
+  std::vector<std::string> names_;       // of the spec at hand
+  std::string label_;
+  AutoCounts counts_;
+};
+
+}  // namespace sg

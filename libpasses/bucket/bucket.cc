@@ -1,0 +1,337 @@
+#include "libpasses/bucket/bucket.h"
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "libgraph/expr/assume.h"
+#include "libgraph/group_name.h"
+#include "libgraph/human.h"
+#include "libgraph/json.h"
+#include "libgraph/op.h"
+#include "libgraph/plan/plan.h"
+#include "libgraph/sim/simulate.h"
+#include "libgraph/whole_file.h"
+#include "libpasses/agreement.h"
+#include "libpasses/bucket/bucket_parts.h"
+#include "libpasses/planned_peak.h"
+
+namespace sg {
+namespace {
+
+using namespace bucket_parts;
+
+// What was done to the job.
+struct Tally {
+  size_t roles = 0, gone = 0, moved = 0;
+  int64_t prefetch = 0;
+};
+
+// What a plan can come down to.
+int64_t most_live(const Job& job) {
+  const std::vector<SymbolValues> values = usual_values(job);
+  int64_t most = 0;
+  for (size_t i = 0; i < job.programs.size(); ++i) {
+    const SizeValues sizes = [&](StrId symbol) { return values[i].value(symbol); };
+    most = std::max(most, compute_liveness(*job.programs[i], job.programs[i]->graph, sizes).lower_bound_bytes);
+  }
+  return most;
+}
+
+// The deepest prefetch that the limit allows. More than there are buckets is as good as all.
+Status place(Job* job, size_t buckets, const BucketOptions& options, Tally* out) {
+  const int64_t most = std::max<int64_t>(BucketOptions::kMaxPrefetch, static_cast<int64_t>(buckets));
+  out->prefetch = options.prefetch < 0 ? BucketOptions::kMaxPrefetch : std::min(options.prefetch, most);
+  if (options.peak_bytes == 0) {
+    out->moved = place_buckets(job, out->prefetch);
+    return ok_status();
+  }
+  int64_t peak = 0;
+  for (; out->prefetch >= 0; --out->prefetch) {
+    Job placed(*job);
+    out->moved = place_buckets(&placed, out->prefetch);
+    peak = planned_peak(placed);
+    if (peak > options.peak_bytes) continue;
+    *job = std::move(placed);
+    return ok_status();
+  }
+  return Error{ErrorKind::cannot_apply,
+               "the planned peak is " + human_bytes(static_cast<double>(peak)) + " without prefetch, above --peak " +
+                   human_bytes(static_cast<double>(options.peak_bytes)),
+               {},
+               "use smaller buckets (--plan by-size:SIZE), or sg-remat before"};
+}
+
+Status carry_out(Job* job, const Members& members, const Plan& plan, const BucketOptions& options, Tally* out) {
+  out->gone = merge_buckets(job, members, plan);
+  return place(job, plan.buckets.size(), options, out);
+}
+
+// --- gathered once instead of twice ---
+
+// What is launched where the backward begins lives beside the loss anyway: where the peak does not rise, it need not be
+// gathered again.
+Status leave_out_regathers(const Job& job, const Members& members, const BucketOptions& options, Plan* plan,
+                           Job* placed, Tally* done) {
+  constexpr int kMostTries = 4;
+  if (done->prefetch == 0) return ok_status();
+  int64_t peak = -1;
+  const size_t least = plan->buckets.size() - std::min(plan->buckets.size(), static_cast<size_t>(done->prefetch));
+  for (int tries = 0; tries < kMostTries && plan->buckets.size() > least; ++tries) {
+    std::optional<Plan> fewer = with_one_kept(members, *plan);
+    if (!fewer) break;
+    if (peak < 0) peak = most_live(*placed);
+    Job tried(job);
+    Tally now{done->roles, 0, 0, 0};
+    BucketOptions as_placed = options;
+    as_placed.prefetch = done->prefetch, as_placed.peak_bytes = 0;
+    SG_TRY(carry_out(&tried, members, *fewer, as_placed, &now));
+    const int64_t with = most_live(tried);
+    if (with > peak || (options.peak_bytes != 0 && planned_peak(tried) > options.peak_bytes)) break;
+    *plan = std::move(*fewer), *placed = std::move(tried), *done = now, peak = with;
+  }
+  return ok_status();
+}
+
+// --- plans ---
+
+Result<double> simulated_us(const Job& job, const std::string& machine) {
+  SimOptions options;
+  SG_ASSIGN(options.machine, find_machine(machine));
+  options.events = false;
+  SG_ASSIGN(std::vector<SymbolValues> values, assume_values(job, infer_ranges(job), {}));
+  SG_ASSIGN(Simulation simulation, simulate(job, values, options));
+  return simulation.worst().makespan_us;
+}
+
+// The plan whose step is shortest; of equals the first.
+Result<Plan> choose_plan(const Job& job, const Members& members, const BucketOptions& options, std::string* said) {
+  constexpr int64_t kSizes[] = {8 << 20, 32 << 20, 128 << 20, 512 << 20};
+  std::vector<std::pair<std::string, Plan>> candidates = {{"per-block", plan_per_block(members)}};
+  for (int64_t size : kSizes)
+    candidates.emplace_back("by-size:" + human_bytes(static_cast<double>(size)), plan_by_size(members, size));
+  double best = 0;
+  std::optional<Plan> chosen;
+  for (auto& [name, plan] : candidates) {
+    Job tried(job);
+    Tally done;
+    if (Status applied = carry_out(&tried, members, plan, options, &done); !applied.ok()) {
+      if (!chosen && &plan == &candidates.back().second) return std::move(applied.error());
+      continue;
+    }
+    SG_ASSIGN(const double us, simulated_us(tried, options.machine));
+    if (chosen && us >= best) continue;
+    best = us, chosen = std::move(plan), *said = name + " on " + options.machine;
+  }
+  return std::move(*chosen);
+}
+
+Result<Plan> make_plan(const Job& job, const Members& members, const BucketOptions& options, std::string* said) {
+  switch (options.plan) {
+    case BucketPlanKind::per_block: return plan_per_block(members);
+    case BucketPlanKind::per_module: return plan_per_module(members, options.modules, options.modules_name);
+    case BucketPlanKind::by_size: return plan_by_size(members, options.size_bytes);
+    case BucketPlanKind::automatic: return choose_plan(job, members, options, said);
+  }
+  return Plan{};
+}
+
+// --- what is said ---
+
+std::string line_of(const Job& job, const Members& members, const Plan& plan, const Bucket& bucket) {
+  const Member& first = members.list[bucket.members[0]];
+  int64_t bytes = 0;
+  std::vector<std::string> types, modules = plan.modules(bucket);
+  for (size_t m : bucket.members) {
+    const bool again = std::ranges::any_of(bucket.members, [&](size_t other) {
+      return members.list[m].twin == members.list[other].call && other != m && members.list[m].twin != Member::kNone;
+    });
+    if (again) continue;  // that one stands for both
+    bytes += members.list[m].whole_bytes();
+    const std::string type(dtype_name(members.list[m].dtype));
+    if (std::ranges::find(types, type) == types.end()) types.push_back(type);
+  }
+  const std::string kind = first.kind == MemberKind::gather    ? "gather"
+                           : first.kind == MemberKind::scatter ? "reduce_scatter"
+                                                               : "all_reduce";
+  std::string out = plural(bucket.members.size(), kind) +
+                    (first.direction == BucketDirection::forward ? ", forward, " : ", backward, ") +
+                    human_bytes(static_cast<double>(bytes)) + " of ";
+  for (size_t i = 0; i < types.size(); ++i) out += (i ? " and " : "") + types[i];
+  out += " on " + group_name(job, GroupId(first.group)) + ": ";
+  for (size_t i = 0; i < modules.size(); ++i) out += (i ? " " : "") + modules[i];
+  return out;
+}
+
+std::vector<std::string> lines_of(const Job& job, const Members& members, const Plan& plan) {
+  std::vector<std::string> out;
+  for (const Bucket& bucket : plan.buckets) out.push_back(line_of(job, members, plan, bucket));
+  out.insert(out.end(), members.left.begin(), members.left.end());
+  return out;
+}
+
+bool has_collective(const Graph& graph) {
+  for (NodeId n : graph.nodes())
+    if (const OpInfo* op = graph.op_info(n); op != nullptr && op->has(kCollective)) return true;
+  return false;
+}
+
+// Why a job has no members at all.
+std::string idle_reason(const Job& job) {
+  bool parameters = false, main = false, nested = false;
+  for (const auto& program : job.programs) {
+    for (const Input& input : program->graph.inputs()) parameters |= input.kind == InputKind::parameter;
+    main |= has_collective(program->graph);
+    for (const auto& body : program->nested) nested |= has_collective(body->graph);
+  }
+  std::string out = "no collective gathers parameters or reduces gradients";
+  if (main && !parameters) out += "; no input is a parameter: the graph's source does not say which are";
+  if (nested) out += "; those of nested graphs stay as they are";
+  return out;
+}
+
+std::string summary_of(const Job& job, const Members& members, const Plan& plan, const Tally& done,
+                       const std::string& said) {
+  if (members.list.empty() && done.moved == 0)
+    return members.bucketed != 0
+               ? "nothing to bucket: what gathers parameters and reduces gradients is in buckets already (" +
+                     std::to_string(members.bucketed) + ")"
+               : "nothing to bucket: " + (members.left.empty() ? idle_reason(job) : members.left[0]);
+  std::string out = members.list.empty()
+                        ? plural(members.bucketed, "bucket")
+                        : plural(members.list.size(), "collective") + " -> " + plural(plan.buckets.size(), "bucket");
+  if (!said.empty()) out += " (" + said + ")";
+  return out + (done.prefetch == 0 ? std::string(", no prefetch") : ", prefetch " + std::to_string(done.prefetch));
+}
+
+std::string json_of(const Members& members, const Plan& plan, const Tally& done,
+                    const std::vector<std::string>& lines) {
+  JsonWriter json;
+  json.begin_object().key("collectives").natural(members.list.size()).key("buckets").natural(plan.buckets.size());
+  json.key("prefetch").integer(done.prefetch).key("decisions").begin_array();
+  for (const std::string& line : lines) json.string(line);
+  json.end_array().end_object();
+  return json.take();
+}
+
+// --- options ---
+
+constexpr std::string_view kPrecedes[] = {"overlap but --isolate-only"};
+constexpr PassOption kBucketOptions[] = {
+    {"plan", 'p', "per-block|per-module:FILE|by-size:SIZE|auto", "what shares a bucket", "per-block"},
+    {"prefetch", 0, "N|auto", "buckets between a launch and its wait; auto: as many as --peak allows", "1"},
+    {"peak", 0, "SIZE", "less prefetch, rather than a planned peak above this"},
+    {"machine", 'm', "MACHINE|FILE", "what --plan auto simulates", "h100-8"},
+};
+
+Result<std::string> read_modules(const std::string& name) {
+  constexpr std::string_view kHint = "a line of it names the modules of one bucket";
+  if (name.empty()) return Error{ErrorKind::usage, "--plan per-module: names no file", {}, std::string(kHint)};
+  constexpr size_t kMostBytes = 16 << 20;
+  Result<std::string> text = read_whole_file(name, kMostBytes);
+  if (!text.ok())
+    return Error{
+        ErrorKind::unreadable, "--plan per-module: " + name + ": " + text.error().message, {}, std::string(kHint)};
+  return text;
+}
+
+Status parse_plan(const std::string& word, BucketOptions* out) {
+  constexpr std::string_view kModules = "per-module:", kSize = "by-size:";
+  if (word == "per-block") return ok_status();
+  if (word == "auto") {
+    out->plan = BucketPlanKind::automatic;
+    return ok_status();
+  }
+  if (word.starts_with(kModules)) {
+    out->plan = BucketPlanKind::per_module;
+    out->modules_name = word.substr(kModules.size());
+    SG_ASSIGN(out->modules, read_modules(out->modules_name));
+    return ok_status();
+  }
+  if (word.starts_with(kSize)) {
+    out->plan = BucketPlanKind::by_size;
+    Result<int64_t> bytes = parse_bytes(std::string_view(word).substr(kSize.size()));
+    if (!bytes.ok()) bytes.error().message = "--plan by-size: " + bytes.error().message;
+    SG_ASSIGN(out->size_bytes, std::move(bytes));
+    return ok_status();
+  }
+  return Error{ErrorKind::usage,
+               "--plan \"" + word + "\" is none that there is",
+               {},
+               "use per-block, per-module:FILE, by-size:SIZE or auto"};
+}
+
+Result<BucketOptions> read_bucket_options(const PassOptions& options) {
+  BucketOptions out;
+  SG_TRY(parse_plan(options.text("plan", "per-block"), &out));
+  SG_ASSIGN(out.peak_bytes, options.bytes("peak", 0));
+  if (options.text("prefetch") == "auto") {
+    if (out.peak_bytes == 0)
+      return Error{ErrorKind::usage, "--prefetch auto needs a limit", {}, "say how much memory there is: --peak 60GiB"};
+    out.prefetch = -1;
+  } else {
+    SG_ASSIGN(out.prefetch, options.whole("prefetch", 1, 0));
+  }
+  out.machine = options.text("machine", "h100-8");
+  return out;
+}
+
+Result<Change> run_bucket(Job* job, const PassOptions& options, PassContext& context) {
+  SG_ASSIGN(const BucketOptions read, read_bucket_options(options));
+  return bucket(job, read, context);
+}
+
+Status check_bucket(const PassOptions& options) {
+  SG_TRY(read_bucket_options(options));
+  return ok_status();
+}
+
+}  // namespace
+
+Result<Change> bucket(Job* job, const BucketOptions& options, PassContext& context) {
+  Job next(*job);
+  Tally done;
+  for (auto& program : next.programs)
+    done.roles += store_roles(&program->graph, CollectiveRoles(*program, program->graph));
+  const Members members = find_members(next);
+  std::string said;
+  SG_ASSIGN(Plan plan, make_plan(next, members, options, &said));
+  std::optional<Job> before;
+  if (context.explain || with_one_kept(members, plan)) before.emplace(next);
+  SG_TRY(carry_out(&next, members, plan, options, &done));
+  if (before) SG_TRY(leave_out_regathers(*before, members, options, &plan, &next, &done));
+  const std::vector<std::string> lines =
+      context.explain ? lines_of(*before, members, plan) : std::vector<std::string>();
+  Change change;
+  if (const std::string why = disagreement(*job, &next, context.threads); !why.empty()) {
+    if (done.prefetch > 0) {
+      context.notes->warning("bucket", "nothing is launched ahead, as ranks would not agree: " + why);
+      BucketOptions in_place = options;
+      in_place.prefetch = 0;
+      return bucket(job, in_place, context);
+    }
+    context.notes->warning("bucket", "ranks would not agree on their collectives: " + why);
+    change.summary = "nothing to bucket: ranks would not agree on their collectives";
+    return change;
+  }
+  *job = std::move(next);
+  change.changed = done.gone + done.moved + done.roles > 0;
+  change.summary = summary_of(*job, members, plan, done, said);
+  for (const std::string& line : lines) change.plan += line + "\n";
+  if (context.explain) change.plan_json = json_of(members, plan, done, lines);
+  return change;
+}
+
+constexpr PassInfo bucket_pass = {
+    .name = "bucket",
+    .summary = "gather the parameters of a block by one collective, reduce its gradients by one, and launch ahead",
+    .precedes = kPrecedes,
+    .options = kBucketOptions,
+    .examples = {{"sg-bucket step.sg -o bucketed.sg", "a bucket a block and direction, gathered one block ahead"},
+                 {"sg-bucket step.sg --plan by-size:512MiB --prefetch auto --peak 60GiB",
+                  "by size, as far ahead as memory allows"}},
+    .run = run_bucket,
+    .check = check_bucket,
+};
+
+}  // namespace sg

@@ -1,0 +1,218 @@
+// What may be merged: facts of each program, and what all programs have in common.
+#include <algorithm>
+#include <map>
+
+#include "libgraph/expr/sizes.h"
+#include "libgraph/op.h"
+#include "libpasses/bucket/bucket_parts.h"
+#include "libpasses/schedule.h"
+#include "libpasses/value_numbers.h"
+
+namespace sg::bucket_parts {
+namespace {
+
+struct Found {
+  Member member;
+  Site site;
+};
+using CallId = std::pair<uint32_t, uint32_t>;  // group, call
+
+MemberKind kind_of(std::string_view op) {
+  if (op.find(".all_gather") != op.npos) return MemberKind::gather;
+  return op.find(".reduce_scatter") != op.npos ? MemberKind::scatter : MemberKind::reduce;
+}
+
+// One program's chains as members; with what is left out, and why.
+class Finder {
+ public:
+  Finder(const Job& job, const Program& program)
+      : job_(job),
+        graph_(program.graph),
+        alias_(program, graph_),
+        schedule_(graph_, alias_),
+        numbers_(graph_, alias_, ValueNumbers::Launches::functions),
+        program_(program) {}
+
+  // Why others are left alone goes to `out`, and how many are in buckets.
+  std::map<CallId, Found> find(Members* out) {
+    size_t bucketed = 0;
+    const std::map<NodeId, CallId> calls = number_calls();
+    std::map<CallId, Found> found;
+    const CollectiveRoles roles(program_, graph_);
+    for (const CollectiveChain& chain : roles.chains()) {
+      const CollectiveInfo& info = graph_.meta(chain.launch).collective;
+      if (info.bucket != -1 || info.direction != BucketDirection::none) {
+        ++bucketed;
+        continue;
+      }
+      Found f;
+      const CallId id = calls.at(chain.launch);
+      const std::string why = examine(chain, id, &f);
+      if (why.empty()) found.emplace(id, std::move(f)).first->second.member.twin = twin_of(chain, id, calls, found);
+      else leave(out, "%" + std::string(graph_.label(chain.launch)) + " stays alone: " + why);
+    }
+    leave_consumed(&found, out);
+    out->bucketed = std::max(out->bucketed, bucketed);
+    return found;
+  }
+
+ private:
+  // What programs have alike is said once.
+  static void leave(Members* out, std::string line) {
+    if (std::ranges::find(out->left, line) == out->left.end()) out->left.push_back(std::move(line));
+  }
+
+  // Reductions whose results are taken before others are launched, behind which a bucket would put them.
+  void leave_consumed(std::map<CallId, Found>* found, Members* out) const {
+    std::map<std::pair<uint32_t, MemberKind>, NodeId> last;
+    for (const auto& [id, f] : *found) {
+      NodeId& launch = last[{id.first, f.member.kind}];
+      if (!launch || graph_.before(launch, f.site.launch)) launch = f.site.launch;
+    }
+    std::erase_if(*found, [&](const auto& entry) {
+      const auto& [id, f] = entry;
+      const NodeId launch = last.at({id.first, f.member.kind});
+      if (!f.site.consumer || !graph_.before(f.site.consumer, launch)) return false;
+      leave(out, "%" + std::string(graph_.label(f.site.launch)) + " stays alone: %" +
+                     std::string(graph_.label(f.site.consumer)) + " reads it before %" +
+                     std::string(graph_.label(launch)) + " is launched");
+      return true;
+    });
+  }
+
+  std::map<NodeId, CallId> number_calls() const {
+    std::map<NodeId, CallId> out;
+    std::map<uint32_t, uint32_t> count;
+    for (NodeId n : graph_.nodes()) {
+      const OpInfo* op = graph_.op_info(n);
+      const auto groups = alias_.groups(n);
+      if (op != nullptr && op->has(kCollective) && groups.size() == 1)
+        out[n] = {groups[0].index, count[groups[0].index]++};
+    }
+    return out;
+  }
+
+  // The first gather of the same that may stand for this one: nobody could tell their results apart.
+  uint32_t twin_of(const CollectiveChain& chain, CallId id, const std::map<NodeId, CallId>& calls,
+                   const std::map<CallId, Found>& found) const {
+    const NodeId leader = numbers_.leader(chain.launch);
+    if (chain.role != CollectiveRole::unshard || leader == chain.launch) return Member::kNone;
+    auto call = calls.find(leader);
+    auto it = call == calls.end() ? found.end() : found.find(call->second);
+    const bool fits = it != found.end() && call->second.first == id.first && is_private(chain.wait) &&
+                      is_private(it->second.site.wait);
+    return fits ? call->second.second : Member::kNone;
+  }
+
+  // Written by its wait and by nobody else, and not shown by an output.
+  bool is_private(NodeId wait) const {
+    const StorageId s = alias_.storage_of(graph_.node(wait).result(0));
+    if (s.is_none() || !alias_.storage(s).certain || alias_.escapes(s)) return false;
+    return !schedule_.is_written_after(alias_.storage(s).alias_class, schedule_.position(wait));
+  }
+
+  // Why it can be in no bucket; empty when it can.
+  std::string examine(const CollectiveChain& chain, CallId id, Found* f) const {
+    const Pool& pool = graph_.pool();
+    const Node& node = graph_.node(chain.launch);
+    if (!chain.wait) return "its result has other users than one wait";
+    if (node.args.empty() || !node.args[0].is(ArgKind::value)) return "its input is no value";
+    const ValueId input = node.args[0].as_value();
+    const Type& type = graph_.type(input);
+    Member& m = f->member;
+    m.group = id.first, m.call = id.second;
+    m.kind = kind_of(graph_.op_name(chain.launch));
+    m.dtype = type.dtype;
+    m.depth = chain.depth;
+    m.direction = node.phase == Phase::forward ? BucketDirection::forward : BucketDirection::backward;
+    if (m.kind != MemberKind::gather && node.args.size() > 1 && node.args[1].is(ArgKind::string))
+      m.reduction = pool.strings[node.args[1].as_text()];
+    if (!is_number(type) || !is_number(graph_.type(graph_.node(chain.wait).result(0))))
+      return "its size is not a number";
+    m.elements = element_count(pool, type, [](StrId) { return std::optional<int64_t>(); }).value_or(0);
+    if (m.elements == 0) return "it is empty";
+    m.ranks = ranks_of(id.first);
+    if (m.ranks < 2) return "its group has one rank";
+    if (m.kind == MemberKind::scatter &&
+        (type.shape.empty() || *pool.exprs.constant_value(type.shape[0]) % m.ranks != 0))
+      return "its rows do not divide";
+    const uint32_t memory = class_of(alias_, input);
+    if (m.kind != MemberKind::gather && memory != kNoClass &&
+        schedule_.is_written_after(memory, schedule_.position(chain.launch)))
+      return "what it sends is written later";
+    m.is_flat = is_contiguous(type);
+    m.parameter = chain.parameters.empty() ? Member::kNone : chain.parameters[0];
+    if (!chain.parameters.empty() && graph_.inputs()[m.parameter].fqn)
+      m.name = pool.strings[graph_.inputs()[m.parameter].fqn];
+    else if (node.module) m.name = std::string(pool.strings[node.module]) + ".";
+    f->site = {chain.launch, chain.wait, chain.consumer, chain.before, chain.after};
+    return {};
+  }
+
+  bool is_number(const Type& type) const {
+    const ExprPool& e = graph_.pool().exprs;
+    return type.kind == TypeKind::tensor && std::ranges::all_of(type.shape, [&](Expr x) { return e.is_constant(x); }) &&
+           std::ranges::all_of(type.stride, [&](Expr x) { return e.is_constant(x); });
+  }
+
+  bool is_contiguous(const Type& type) const {
+    const ExprPool& e = graph_.pool().exprs;
+    int64_t step = 1;
+    for (size_t i = type.shape.size(); i-- > 0;) {
+      const int64_t size = *e.constant_value(type.shape[i]);
+      if (size != 1 && *e.constant_value(type.stride[i]) != step) return false;
+      step *= size;
+    }
+    return !type.shape.empty() && step > 0;
+  }
+
+  int64_t ranks_of(uint32_t group) const {
+    if (group >= job_.groups.size() || job_.groups[group].parts.empty()) return 1;
+    const GroupPart* part = job_.groups[group].part_of(program_.ranks.empty() ? 0 : program_.ranks[0]);
+    return static_cast<int64_t>((part != nullptr ? *part : job_.groups[group].parts[0]).ranks.size());
+  }
+
+  const Job& job_;
+  const Graph& graph_;
+  AliasAnalysis alias_;
+  Schedule schedule_;
+  ValueNumbers numbers_;
+  const Program& program_;
+};
+
+bool agree(const Member& a, const Member& b) {
+  return a.kind == b.kind && a.dtype == b.dtype && a.reduction == b.reduction && a.direction == b.direction &&
+         a.depth == b.depth && a.elements == b.elements && a.ranks == b.ranks && a.twin == b.twin &&
+         a.is_flat == b.is_flat && a.name == b.name;
+}
+
+}  // namespace
+
+Members find_members(const Job& job) {
+  Members out;
+  std::vector<std::map<CallId, Found>> found;
+  for (const auto& program : job.programs) found.push_back(Finder(job, *program).find(&out));
+  std::vector<const Found*> common;
+  for (const auto& [id, first] : found[0]) {
+    const bool everywhere = std::ranges::all_of(found, [&, &id = id, &first = first](const auto& map) {
+      auto it = map.find(id);
+      return it != map.end() && agree(it->second.member, first.member);
+    });
+    if (everywhere) common.push_back(&first);
+    else
+      out.left.push_back("%" + std::string(job.programs[0]->graph.label(first.site.launch)) +
+                         " stays alone: other ranks have another in its place");
+  }
+  const Graph& graph = job.programs[0]->graph;
+  std::ranges::sort(common,
+                    [&](const Found* a, const Found* b) { return graph.before(a->site.launch, b->site.launch); });
+  out.sites.resize(found.size());
+  for (const Found* f : common) {
+    out.list.push_back(f->member);
+    for (size_t p = 0; p < found.size(); ++p)
+      out.sites[p].push_back(found[p].at({f->member.group, f->member.call}).site);
+  }
+  return out;
+}
+
+}  // namespace sg::bucket_parts

@@ -1,0 +1,213 @@
+// Which members share a bucket.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "libgraph/module_path.h"
+#include "libgraph/module_pattern.h"
+#include "libpasses/bucket/bucket_parts.h"
+
+namespace sg::bucket_parts {
+namespace {
+
+// What members of one bucket agree on. Gathers of several element types may share one, when their bytes lie in order.
+using Key = std::tuple<MemberKind, uint32_t, std::string, BucketDirection, uint32_t, DType, std::string>;
+
+Key key_of(const Member& m, const std::string& part) {
+  const bool mixes = m.kind == MemberKind::gather && m.is_flat && !is_complex(m.dtype);
+  return {m.kind, m.group, m.reduction, m.direction, m.depth, mixes ? DType::none : m.dtype, part};
+}
+
+// Collects members into buckets by key. A parameter that comes again in one starts the next, unless it is gathered by
+// the same gather (which then serves both) or the key's bucket `holds_parts`: gradients that come in several parts.
+class Builder {
+ public:
+  explicit Builder(const Members& members) : members_(members) {}
+
+  // The open bucket of a key, for a look before `add`; null = none.
+  const Bucket* open(const Key& key) const {
+    auto it = open_.find(key);
+    return it == open_.end() ? nullptr : &plan_.buckets[it->second];
+  }
+  void close(const Key& key) { open_.erase(key); }
+
+  void add(const Key& key, size_t member, bool holds_parts = false) {
+    auto it = open_.find(key);
+    if (it != open_.end() && !holds_parts && holds_parameter(plan_.buckets[it->second], member))
+      open_.erase(it), it = open_.end();
+    if (it == open_.end()) it = open_.emplace(key, plan_.buckets.size()).first, plan_.buckets.emplace_back();
+    plan_.buckets[it->second].members.push_back(member);
+  }
+
+  // `names`: by member; empty = each by the module of its parameter.
+  Plan take(std::vector<std::string> names = {}) {
+    for (Bucket& bucket : plan_.buckets)
+      std::ranges::stable_sort(bucket.members, [&](size_t a, size_t b) { return packing(a) < packing(b); });
+    if (names.empty())
+      for (const Member& m : members_.list) names.emplace_back(parent_module(m.name));
+    plan_.module_of = std::move(names);
+    return std::move(plan_);
+  }
+
+ private:
+  // Larger elements first, so that all lie at multiples of their size; then as the parameters come.
+  std::pair<int, uint32_t> packing(size_t m) const {
+    return {-dtype_bytes(members_.list[m].dtype), members_.list[m].parameter};
+  }
+
+  bool holds_parameter(const Bucket& bucket, size_t member) const {
+    const Member& added = members_.list[member];
+    bool holds = false;
+    for (size_t i : bucket.members) {
+      const Member& m = members_.list[i];
+      if (added.twin != Member::kNone && m.group == added.group && (m.call == added.twin || m.twin == added.twin))
+        return false;
+      holds |= added.parameter != Member::kNone && m.parameter == added.parameter;
+    }
+    return holds;
+  }
+
+  const Members& members_;
+  Plan plan_;
+  std::map<Key, size_t> open_;
+};
+
+Error wrong_line(const std::string& file, uint32_t line, std::string message, ErrorKind kind = ErrorKind::usage) {
+  Error out{
+      kind, std::move(message), {}, "a line names the modules of one bucket: layers.0.attention layers.0.ffn_norm"};
+  out.where.file = file, out.where.line = line;
+  return out;
+}
+
+struct Line {
+  uint32_t number = 0;
+  std::vector<ModulePattern> patterns;
+  std::vector<bool> used;
+};
+
+Result<std::vector<Line>> read_lines(const std::string& text, const std::string& file) {
+  std::vector<Line> out;
+  uint32_t number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    std::string_view rest = std::string_view(text).substr(begin, end - begin);
+    begin = end + 1, ++number;
+    rest = rest.substr(0, rest.find('#'));
+    Line line{number, {}, {}};
+    while (true) {
+      const size_t word = rest.find_first_not_of(" \t\r");
+      if (word == rest.npos) break;
+      rest.remove_prefix(word);
+      const std::string_view pattern = rest.substr(0, rest.find_first_of(" \t\r"));
+      rest.remove_prefix(pattern.size());
+      Result<ModulePattern> parsed = ModulePattern::parse(pattern);
+      if (!parsed.ok()) return wrong_line(file, number, parsed.error().message);
+      line.patterns.push_back(std::move(*parsed));
+    }
+    line.used.resize(line.patterns.size());
+    if (!line.patterns.empty()) out.push_back(std::move(line));
+  }
+  if (out.empty()) return wrong_line(file, 1, "the file names no modules");
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> Plan::modules(const Bucket& bucket) const {
+  std::vector<std::string> out;
+  std::set<std::string_view> seen = {""};
+  for (size_t m : bucket.members)
+    if (seen.insert(module_of[m]).second) out.push_back(module_of[m]);
+  return out;
+}
+
+std::optional<Plan> with_one_kept(const Members& members, const Plan& plan) {
+  const auto first = std::ranges::find_if(plan.buckets, [&](const Bucket& b) {
+    const Member& m = members.list[b.members[0]];
+    return m.kind == MemberKind::gather && m.direction == BucketDirection::backward;
+  });
+  if (first == plan.buckets.end()) return std::nullopt;
+  const auto bucket_of_twin = [&](const Member& again) {
+    return std::ranges::find_if(plan.buckets, [&](const Bucket& b) {
+      return std::ranges::any_of(b.members, [&](size_t i) {
+        const Member& m = members.list[i];
+        return m.direction == BucketDirection::forward && m.group == again.group && m.call == again.twin;
+      });
+    });
+  };
+  std::optional<size_t> largest, keeper;  // member; bucket of the forward
+  for (size_t m : first->members) {
+    const Member& again = members.list[m];
+    if (again.twin == Member::kNone || (largest && members.list[*largest].whole_bytes() >= again.whole_bytes()))
+      continue;
+    if (const auto twin = bucket_of_twin(again); twin != plan.buckets.end())
+      largest = m, keeper = static_cast<size_t>(twin - plan.buckets.begin());
+  }
+  if (!largest) return std::nullopt;
+  Plan out = plan;
+  Bucket& relieved = out.buckets[static_cast<size_t>(first - plan.buckets.begin())];
+  out.buckets[*keeper].members.push_back(*largest);
+  std::erase(relieved.members, *largest);
+  if (relieved.members.empty()) out.buckets.erase(out.buckets.begin() + (first - plan.buckets.begin()));
+  return out;
+}
+
+Plan plan_per_block(const Members& members) {
+  Builder builder(members);
+  std::vector<std::string> names;
+  std::map<std::pair<MemberKind, BucketDirection>, std::string> last_block;  // by what runs in one order
+  for (size_t i = 0; i < members.list.size(); ++i) {
+    const Member& m = members.list[i];
+    const std::string block(numbered_module(m.name).layer);
+    std::string& last = last_block[{m.kind, m.direction}];
+    if (!block.empty()) last = block;
+    names.push_back(block.empty() ? std::string(parent_module(m.name)) : block);
+    // Outside of blocks a head's gradients may come chunk by chunk: each is reduced when it is there.
+    builder.add(key_of(m, block.empty() ? "behind " + last : block), i, !block.empty() && m.kind != MemberKind::gather);
+  }
+  return builder.take(std::move(names));
+}
+
+Result<Plan> plan_per_module(const Members& members, const std::string& text, const std::string& file) {
+  SG_ASSIGN(std::vector<Line> lines, read_lines(text, file));
+  Builder builder(members);
+  for (size_t i = 0; i < members.list.size(); ++i) {
+    const Member& m = members.list[i];
+    const Line* owner = nullptr;
+    for (Line& line : lines)
+      for (size_t p = 0; p < line.patterns.size(); ++p) {
+        if (!line.patterns[p].matches(parent_module(m.name))) continue;
+        line.used[p] = true;
+        if (owner != nullptr && owner != &line)
+          return wrong_line(file, line.number, m.name + " is named in line " + std::to_string(owner->number) + " too");
+        owner = &line;
+      }
+    builder.add(key_of(m, owner != nullptr ? "line " + std::to_string(owner->number) : "alone " + std::to_string(i)),
+                i);
+  }
+  for (const Line& line : lines)
+    for (size_t p = 0; p < line.patterns.size(); ++p)
+      if (!line.used[p])
+        return wrong_line(file, line.number,
+                          "no parameter that is gathered or reduced lies in \"" + line.patterns[p].text() + "\"",
+                          ErrorKind::cannot_apply);
+  return builder.take();
+}
+
+Plan plan_by_size(const Members& members, int64_t size_bytes) {
+  Builder builder(members);
+  for (size_t i = 0; i < members.list.size(); ++i) {
+    const Member& m = members.list[i];
+    const Key key = key_of(m, {});
+    if (const Bucket* bucket = builder.open(key)) {
+      int64_t bytes = m.whole_bytes();
+      for (size_t other : bucket->members) bytes += members.list[other].whole_bytes();
+      if (bytes > size_bytes) builder.close(key);
+    }
+    builder.add(key, i);
+  }
+  return builder.take();
+}
+
+}  // namespace sg::bucket_parts

@@ -1,0 +1,180 @@
+// One node of a region: what its axis rule makes of its operands' states, and how sums over chunks are met.
+#include <algorithm>
+
+#include "libgraph/dtype.h"
+#include "libgraph/operands.h"
+#include "libpasses/chunk/chunk_planner.h"
+
+namespace sg {
+namespace {
+
+bool is_cast(const OpInfo& op) { return op.name == "aten._to_copy.default" || op.name == "aten.to.dtype"; }
+
+bool is_cast_up(const Graph& graph, NodeId n) {
+  if (!is_cast(*graph.op_info(n))) return false;
+  const DType from = graph.type(graph.node(n).args[0].as_value()).dtype, to = graph.type(graph.node(n).result(0)).dtype;
+  return is_floating(from) && is_floating(to) && dtype_bytes(to) > dtype_bytes(from);
+}
+
+// Whether the node is a cast to a wider type, or is viewed and cast for nothing but one.
+bool is_widened_first(const Graph& graph, NodeId n) {
+  for (NodeId at = n;;) {
+    const OpInfo* op = graph.op_info(at);
+    if (op == nullptr) return false;
+    if (is_cast_up(graph, at)) return true;
+    if ((!op->has(kView) && !is_cast(*op)) || op->has(kWait) || graph.node(at).result_count != 1) return false;
+    const std::vector<NodeId> users = graph.users(graph.node(at).result(0));
+    if (users.size() != 1 || graph.value(graph.node(at).result(0)).use_count != 1) return false;
+    at = users[0];
+  }
+}
+
+bool same_chunks(const AxisState& a, const AxisState& b) {
+  return a.kind == b.kind && a.along == b.along && a.source == b.source;
+}
+
+}  // namespace
+
+ChunkPlanner::Operands ChunkPlanner::operands_of(NodeId n) const {
+  Operands out;
+  for_operands(graph_, n, [&](ValueId v) {
+    const AxisKind kind = state(v).kind == AxisKind::whole ? plan_.world.seeds[v.index].kind : state(v).kind;
+    if (state(v).common) return;
+    out.along = out.along || kind == AxisKind::along;
+    out.partial = out.partial || kind == AxisKind::partial;
+    out.size = out.size || kind == AxisKind::size;
+  });
+  return out;
+}
+
+std::optional<RefusedRegion> ChunkPlanner::visit_body(NodeId n, uint32_t r) {
+  const OpInfo* op = graph_.op_info(n);
+  if (op == nullptr)
+    return RefusedRegion{r,
+                         why_not_.at_node(n, "no rule", "nothing is known about this op, and an operand is chunked")};
+  const Operands has = operands_of(n);
+  for_operands(graph_, n, [&](ValueId v) {
+    if (state(v).kind == AxisKind::along && plan_.made_in[v.index] != r) note_result(v);
+  });
+  if (is_constant_fill(*op) && !has.size) {
+    mark_constant(n);
+    fills_.push_back(n);
+    return std::nullopt;
+  }
+  if (has.partial && !has.along && sums_before(n)) return use_operands(n);
+  if (draws_random(graph_, n) && !op->has(kPointwise))
+    return RefusedRegion{r, why_not_.at_node(n, "random numbers", "its numbers cannot be those of the whole")};
+  const AxisRow* row = find_axis_rule(*op);
+  AxisCall call(&plan_.world, program_, n);
+  Status done = repeats_earlier(&call, row, r) ? ok_status() : run_rule(call, row, has);
+  if (!done.ok() && has.partial)
+    return visit_with_sums(n, r, row, has,
+                           why_not_.at_node(n, row == nullptr ? "no rule" : row->name, done.error().message));
+  if (!done.ok())
+    return RefusedRegion{r, why_not_.at_node(n, row == nullptr ? "no rule" : row->name, done.error().message)};
+  if (draws_random(graph_, n) && (call.given[0].kind != AxisKind::along || !call.world.is_block(call.given[0].along)))
+    return RefusedRegion{r, why_not_.at_node(n, "random numbers", "its numbers cannot be those of the whole")};
+  accept(call, r);
+  return std::nullopt;
+}
+
+// No rule takes the sums over chunks: they are added up before the node, which then has whole ones.
+std::optional<RefusedRegion> ChunkPlanner::visit_with_sums(NodeId n, uint32_t r, const AxisRow* row, Operands has,
+                                                           Error refusal) {
+  if (!has.along) return use_operands(n) ? std::optional(RefusedRegion{r, std::move(refusal)}) : std::nullopt;
+  if (draws_random(graph_, n)) return RefusedRegion{r, std::move(refusal)};
+  std::vector<ValueId> sums;
+  for_operands(graph_, n, [&](ValueId v) {
+    if (state(v).kind == AxisKind::partial && std::ranges::find(sums, v) == sums.end()) sums.push_back(v);
+  });
+  for (ValueId v : sums) plan_.world.settled[v.index] = true;
+  has.partial = false;
+  AxisCall call(&plan_.world, program_, n);
+  if (!run_rule(call, row, has).ok()) {
+    for (ValueId v : sums) plan_.world.settled[v.index] = false;
+    return RefusedRegion{r, std::move(refusal)};
+  }
+  for (ValueId v : sums) plan_.full_use[v.index] = true;
+  accept(call, r);
+  return std::nullopt;
+}
+
+// An order that is computed again (a recomputed sort) is the one that there is: its items are the same.
+bool ChunkPlanner::repeats_earlier(AxisCall* call, const AxisRow* row, uint32_t r) const {
+  if (row == nullptr || (row->rule != axis::sort && row->rule != axis::repeat_interleave)) return false;
+  const ValueId first = plan_.world.equal[call->result(0).index];
+  const NodeId earlier = graph_.value(first).def;
+  if (first == call->result(0) || !plan_.is_body[earlier.index] || plan_.made_in[first.index] != r ||
+      state(first).kind != AxisKind::along)
+    return false;
+  if (plan_.world.domains[state(first).along.domain].is_rows) return false;
+  if (!same_chunks(call->state(call->tensors()[0]), state(AxisCall(&call->world, program_, earlier).tensors()[0])))
+    return false;
+  for (uint32_t i = 0; i < call->node.result_count; ++i) call->given.push_back(state(graph_.node(earlier).result(i)));
+  return true;
+}
+
+Status ChunkPlanner::run_rule(AxisCall& call, const AxisRow* row, const Operands& has) const {
+  if (has.size && (row == nullptr || (row->takes & kTakesSizes) == 0))
+    return call.fail("it takes a number that differs from chunk to chunk");
+  const bool moves =
+      row != nullptr && (row->rule == axis::same || row->rule == axis::exchange || row->rule == axis::reduce_ranks ||
+                         row->rule == axis::read_number || row->rule == axis::repeat_interleave);
+  if (has.partial && !has.along && !moves && !(row != nullptr && row->rule == axis::pointwise && call.op.writes()))
+    return tampered(call, axis::partial(call));
+  if (row == nullptr) return call.fail("no axis rule says what it does to chunks");
+  return tampered(call, run_axis_rule(*row, call));
+}
+
+Status ChunkPlanner::tampered(AxisCall& call, Status done) const {
+  if (done.ok() && options_.tamper) options_.tamper(call);
+  return done;
+}
+
+// Early sums: a gradient is summed where it is first a sum over chunks, unless a cast to a wider type comes first.
+bool ChunkPlanner::sums_before(NodeId n) const {
+  if (!options_.early_sums || graph_.node(n).phase != Phase::backward) return false;
+  bool counts = false;
+  for_operands(graph_, n, [&](ValueId v) { counts = counts || !state(v).source.is_none(); });
+  return !counts && !is_widened_first(graph_, n);
+}
+
+void ChunkPlanner::accept(AxisCall& call, uint32_t r) {
+  for (const auto& [v, s] : call.constants) make_in_chunks(v, s, r);
+  BodyNode body;
+  body.node = call.id, body.region = r;
+  body.edits = std::move(call.edits), body.slices = std::move(call.slices), body.words = std::move(call.words);
+  body.settles = std::move(call.settles), body.share = call.share, body.accumulates = call.accumulates;
+  for_operands(graph_, call.id, [&](ValueId v) {
+    if (plan_.world.settled[v.index]) body.whole_reads.push_back(v);
+  });
+  for (ValueId v : seeded_)
+    if (std::ranges::none_of(body.slices, [&](const SliceWish& s) { return s.value == v; }))
+      body.slices.push_back({v, plan_.world.seeds[v.index].along});
+  for (uint32_t i = 0; i < call.node.result_count; ++i) {
+    const ValueId result = call.node.result(i);
+    if (graph_.type(result).kind == TypeKind::none) continue;  // not asked for
+    plan_.world.state(result) = call.given[i];
+    plan_.made_in[result.index] = r;
+  }
+  add_body(std::move(body));
+}
+
+void ChunkPlanner::make_in_chunks(ValueId v, const AxisState& s, uint32_t r) {
+  const NodeId def = graph_.value(v).def;
+  plan_.world.state(v) = s;
+  plan_.made_in[v.index] = r;
+  BodyNode body;
+  body.node = def, body.region = r;
+  const OpInfo* op = graph_.op_info(def);
+  if (s.local) body.edits.push_back({0, std::nullopt, s.along});
+  else body.edits.push_back({static_cast<uint32_t>(op->param_index("size")), s.along.axis, s.along});
+  add_body(std::move(body));
+}
+
+void ChunkPlanner::add_body(BodyNode body) {
+  plan_.is_body[body.node.index] = true;
+  plan_.body.push_back(std::move(body));
+}
+
+}  // namespace sg

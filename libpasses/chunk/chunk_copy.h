@@ -1,0 +1,20 @@
+// Carries out a ChunkPlan: copies, slices, concatenations and sums; the nodes that were copied go.
+//
+// Order     copies stand where their original stood, chunk 0 first: data, effects and collectives keep their order
+// Joined    behind the last copy: `cat` along the axis; sums add the last chunk first, as autograd does
+// Metadata  bodies have role "body", index and original; slices "split_boundary"; what joins "materialization"
+#pragma once
+
+#include "libpasses/chunk/chunk_plan.h"
+
+namespace sg {
+
+struct ChunkCounts {
+  size_t nodes = 0;  // originals
+  size_t copies = 0, slices = 0, joined = 0, summed = 0;
+  size_t collectives = 0;  // copies of collectives
+};
+
+Result<ChunkCounts> copy_chunks(Program* program, const ChunkPlan& plan, int64_t chunks);
+
+}  // namespace sg

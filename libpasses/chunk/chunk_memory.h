@@ -1,0 +1,24 @@
+// Whether chunks and the rest of the step stay out of each other's memory.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "libpasses/chunk/chunk_plan.h"
+
+namespace sg {
+
+struct MemoryConflict {
+  NodeId node;
+  uint32_t region = 0;
+  std::string message;
+};
+
+// The first write that would reach another chunk, a whole value, or - from outside - chunks that are copies of what it
+// means.
+std::optional<MemoryConflict> find_memory_conflict(const Program& program, const ChunkPlan& plan);
+
+// Sets BodyNode::may_copy: where a chunk lies with gaps that the whole has not, a view of it is a copy.
+void find_views_that_may_copy(const Program& program, ChunkPlan* plan);
+
+}  // namespace sg

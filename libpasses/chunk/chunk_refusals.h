@@ -1,0 +1,31 @@
+// Why a region cannot be chunked, as an error: where, by which rule, and what else to try. Internal to sg-chunk.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "libpasses/chunk/chunk_plan.h"
+
+namespace sg {
+
+struct RefusedRegion {
+  uint32_t region;
+  Error error;
+};
+
+class ChunkRefusals {
+ public:
+  // best_effort: was given, so that nobody is told to give it.
+  ChunkRefusals(const Program& program, bool best_effort) : program_(program), best_effort_(best_effort) {}
+
+  Error at_node(NodeId n, std::string_view rule, const std::string& why) const;
+  Error of_module(const ChunkRegion& region, const std::string& why) const;
+
+ private:
+  std::string remedy(std::string_view other) const;
+
+  const Program& program_;
+  const bool best_effort_;
+};
+
+}  // namespace sg

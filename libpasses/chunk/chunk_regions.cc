@@ -1,0 +1,127 @@
+#include "libpasses/chunk/chunk_regions.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "libgraph/dtype.h"
+#include "libgraph/expr/sizes.h"
+#include "libgraph/expr/symbols.h"
+#include "libgraph/module_path.h"
+#include "libgraph/operands.h"
+
+namespace sg {
+namespace {
+
+// How many rows there are, where they are too few: by their number, at the sizes of the capture, or at any sizes.
+std::string too_few(const Program& program, Expr rows, int64_t wanted) {
+  const Pool& pool = program.graph.pool();
+  const auto known = pool.exprs.constant_value(rows);
+  const auto captured = evaluate_size(pool, rows, [&](StrId s) {
+    const Symbol* symbol = program.find_symbol(s);
+    return symbol != nullptr && symbol->kind == SymbolKind::input ? symbol->hint : std::nullopt;
+  });
+  const Interval range = Facts(program).range(rows);
+  if (known) return *known < wanted ? std::to_string(*known) + " rows" : "";
+  if (captured && *captured < wanted) return std::to_string(*captured) + " rows at the sizes of the capture";
+  return range.has_max() && range.max < wanted ? "at most " + std::to_string(range.max) + " rows" : "";
+}
+
+}  // namespace
+
+std::string_view region_root(const ModulePattern& pattern, std::string_view module) {
+  for (const ModulePart& part : parts_of_module(module))
+    if (pattern.matches(part.path)) return part.path;
+  return {};
+}
+
+std::vector<ChunkRegion> find_regions(const Graph& graph, const ModulePattern& pattern,
+                                      std::vector<uint32_t>* region_of) {
+  std::vector<ChunkRegion> regions;
+  std::unordered_map<StrId, uint32_t, IdHash> of_module;
+  std::unordered_map<std::string, uint32_t> of_root;
+  region_of->assign(graph.node_id_limit(), kNoRegion);
+  for (NodeId n : graph.nodes()) {
+    const StrId module = graph.node(n).module;
+    if (module.is_none()) continue;
+    auto [known, fresh] = of_module.try_emplace(module, kNoRegion);
+    if (fresh) {
+      const std::string root(region_root(pattern, graph.pool().strings[module]));
+      if (!root.empty()) {
+        const auto [at, is_new] = of_root.try_emplace(root, static_cast<uint32_t>(regions.size()));
+        if (is_new) {
+          ChunkRegion region;
+          region.module = root;
+          region.parent = parent_module(root);
+          regions.push_back(std::move(region));
+        }
+        known->second = at->second;
+      }
+    }
+    (*region_of)[n.index] = known->second;
+  }
+  return regions;
+}
+
+bool leave_without_exchange(const Graph& graph, const std::vector<std::vector<NodeId>>& nodes,
+                            std::vector<ChunkRegion>* regions) {
+  bool any = false;
+  for (size_t r = 0; r < regions->size(); ++r) {
+    const bool exchanges = std::ranges::any_of(
+        nodes[r], [&](NodeId n) { return graph.op_name(n) == "_c10d_functional.all_to_all_single.default"; });
+    if (!exchanges) (*regions)[r].refusal = "it exchanges no tokens";
+    any = any || exchanges;
+  }
+  return any;
+}
+
+std::vector<bool> values_from(const Graph& graph, InputKind kind) {
+  std::vector<bool> out(graph.value_id_limit(), false);
+  for (const Input& input : graph.inputs())
+    if (input.kind == kind) out[input.value.index] = true;
+  for (NodeId n : graph.nodes()) {
+    bool any = false;
+    for_operands(graph, n, [&](ValueId v) { any = any || out[v.index]; });
+    for (uint32_t i = 0; any && i < graph.node(n).result_count; ++i) out[graph.node(n).result(i).index] = true;
+  }
+  return out;
+}
+
+ValueId find_activation(const Graph& graph, uint32_t region, const std::vector<NodeId>& nodes,
+                        const std::vector<uint32_t>& region_of, const std::vector<bool>& from_data) {
+  ValueId found;
+  for (NodeId n : nodes) {
+    if (graph.node(n).phase != Phase::forward) continue;
+    for_operands(graph, n, [&](ValueId v) {
+      const Type& t = graph.type(v);
+      const NodeId def = graph.value(v).def;
+      if (t.kind != TypeKind::tensor || t.shape.empty() || !from_data[v.index] ||
+          (def && region_of[def.index] == region))
+        return;
+      const bool better = found.is_none() || (is_floating(t.dtype) && !is_floating(graph.type(found).dtype));
+      if (better) found = v;
+    });
+    if (!found.is_none() && is_floating(graph.type(found).dtype)) return found;
+  }
+  return found;
+}
+
+Result<uint32_t> find_cut(const Program& program, const ChunkPlanOptions& options, const ChunkRegion& region,
+                          const ChunkRefusals& why_not) {
+  const Graph& graph = program.graph;
+  const ValueId v = region.activation;
+  if (v.is_none()) return why_not.of_module(region, "no tensor that depends on the data of the step enters it");
+  const size_t rank = graph.type(v).shape.size();
+  const std::string name = "%" + std::string(graph.name(v));
+  if (options.along == ChunkAlong::tokens && rank > 2)
+    return why_not.of_module(
+        region, name + " has " + std::to_string(rank) + " axes and no axis of tokens: use --along batch or seq");
+  const uint32_t axis = options.along == ChunkAlong::sequence && rank > 2 ? 1 : 0;
+  const std::string most = too_few(program, graph.type(v).shape[axis], options.chunks * options.least_rows);
+  if (!most.empty())
+    return why_not.of_module(region, "axis " + std::to_string(axis) + " of " + name + " has " + most +
+                                         ": too few for " + std::to_string(options.chunks) + " chunks" +
+                                         (options.least_rows > 1 ? " of " + std::to_string(options.least_rows) : ""));
+  return axis;
+}
+
+}  // namespace sg

@@ -1,0 +1,68 @@
+// sg-overlap: its options, and what runs for them.
+#include "libpasses/overlap/overlap.h"
+
+namespace sg {
+namespace {
+
+constexpr PassOption kOverlapOptions[] = {
+    {"strategy", 's', "model|reference", "the shortest step that is found, or TorchTitan's phases for chunks", "model"},
+    {"machine", 'm', "MACHINE|FILE", "what the model believes of the hardware (sg-sim --list)", "h100-8"},
+    {"peak", 0, "SIZE", "model: the planned peak may be this much; without it, as much as before"},
+    {"assume", 0, "balanced|max|SYMBOL=N", "numbers for sizes that the data decides", "balanced", true},
+    {"dense-fsdp", 0, {}, "reference: launch gathers and reductions in the dense compute of a neighbour layer"},
+    {"isolate-only", 0, {}, "give token exchanges communicators of their own, and move no node"},
+    {"gathers", 0, {}, "the same for gathers of parameters, so that they and reductions may run at once"},
+};
+
+Error wrong(std::string what, std::string hint) { return {ErrorKind::usage, std::move(what), {}, std::move(hint)}; }
+
+Result<OverlapOptions> read_overlap_options(const PassOptions& options) {
+  OverlapOptions out;
+  out.isolate.gathers = options.has("gathers");
+  if (options.has("isolate-only")) {
+    for (const char* other : {"strategy", "machine", "peak", "assume", "dense-fsdp"})
+      if (options.has(other))
+        return wrong(std::string("--isolate-only orders nothing: it does not go with --") + other, "leave one out");
+    return out;
+  }
+  if (const std::string strategy = options.text("strategy", "model"); strategy == "reference")
+    out.strategy = OverlapStrategy::reference;
+  out.machine = options.text("machine", "h100-8");
+  SG_ASSIGN(out.peak_bytes, options.bytes("peak", 0));
+  const std::vector<std::string> assume = options.all("assume");
+  const std::vector<std::string_view> items(assume.begin(), assume.end());
+  SG_ASSIGN(out.assume, parse_assume(items));
+  out.dense_fsdp = options.has("dense-fsdp");
+  const bool model = out.strategy == OverlapStrategy::model;
+  if (model && out.dense_fsdp)
+    return wrong("--dense-fsdp belongs to --strategy reference", "the model places what it moves by what it costs");
+  if (!model && out.peak_bytes != 0)
+    return wrong("--peak belongs to --strategy model", "the reference has one order, whatever memory it needs");
+  return out;
+}
+
+Result<Change> run_overlap(Job* job, const PassOptions& options, PassContext& context) {
+  SG_ASSIGN(const OverlapOptions read, read_overlap_options(options));
+  return options.has("isolate-only") ? isolate(job, read.isolate, context) : overlap(job, read, context);
+}
+
+Status check_overlap(const PassOptions& options) {
+  SG_TRY(read_overlap_options(options));
+  return ok_status();
+}
+
+}  // namespace
+
+constexpr PassInfo overlap_pass = {
+    .name = "overlap",
+    .summary = "order nodes so that token exchanges and FSDP traffic run while something else computes",
+    .options = kOverlapOptions,
+    .examples = {{"sg-overlap step.sg -o fast.sg",
+                  "the shortest step that is found, within the memory of the step as it is"},
+                 {"sg-overlap step.sg --strategy reference --explain -o phases.sg",
+                  "TorchTitan's phases, region by region"}},
+    .run = run_overlap,
+    .check = check_overlap,
+};
+
+}  // namespace sg

@@ -1,0 +1,176 @@
+#include "libpasses/remat/remat_choose.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <string>
+
+namespace sg {
+namespace {
+
+constexpr size_t kMostUnitsForStarts = 48;  // so few that the search may begin anew
+constexpr int kStarts = 16;
+
+// "layers.3.mlp" -> "layers.*.mlp", and, as a search by kinds gains from kinds that hold much, "layer2.0.conv1" ->
+// "layer*.*.conv*".
+std::string without_digits(std::string_view module) {
+  std::string out;
+  for (char c : module)
+    if (!std::isdigit(static_cast<unsigned char>(c))) out += c;
+    else if (out.empty() || out.back() != '*') out += '*';
+  return out;
+}
+
+}  // namespace
+
+RematChooser::RematChooser(RematModel* model, RematSearch search)
+    : model_(*model), search_(std::move(search)), work_(search_.work) {
+  if (!take_crossing()) find_units();
+  find_kinds();
+}
+
+// In a small graph what crosses layers is a value as any other.
+bool RematChooser::take_crossing() {
+  if (search_.crossing.empty()) return false;
+  const std::vector<uint8_t> without = search_.allowed;
+  for (uint32_t at = 0; at < model_.size(); ++at) search_.allowed[at] |= search_.crossing[at];
+  find_units();
+  if (units_.size() <= kMostUnitsForStarts) return search_.crossing.clear(), true;
+  search_.allowed = without;
+  return false;
+}
+
+// What anything pulls when all that is allowed is recomputed: the rest does not matter.
+void RematChooser::find_units() {
+  units_.clear();
+  pulled_.assign(model_.size(), 0);
+  for (const RematCopy& copy : model_.place({search_.allowed, {}}).copies) pulled_[copy.node] = 1;
+  std::vector<uint32_t> unit_of(model_.size(), RematModel::kNone);
+  for (uint32_t at = 0; at < model_.size(); ++at) {
+    if (!pulled_[at]) continue;
+    const uint32_t maker = model_.maker(at);
+    if (maker == at) {
+      unit_of[at] = static_cast<uint32_t>(units_.size());
+      units_.push_back({at, {}});
+    } else if (maker != RematModel::kNone && unit_of[maker] != RematModel::kNone) {
+      units_[unit_of[maker]].followers.push_back(at);
+    }
+  }
+}
+
+// The same op with the same results at the same place of modules that differ by numbers.
+void RematChooser::find_kinds() {
+  const Graph& graph = model_.graph();
+  std::map<std::string, uint32_t> seen, kind_of;
+  for (uint32_t u = 0; u < units_.size(); ++u) {
+    const Node& node = graph.node(model_.node(units_[u].at));
+    std::string what = '|' + std::string(graph.op_name(model_.node(units_[u].at)));
+    for (uint32_t i = 0; i < node.result_count; ++i)
+      what += ',' + std::to_string(graph.value(node.result(i)).type.index);
+    const std::string module = node.module ? std::string(graph.pool().strings[node.module]) : std::string();
+    const std::string key = without_digits(module) + what + '#' + std::to_string(seen[module + what]++);
+    const auto [it, is_new] = kind_of.try_emplace(key, static_cast<uint32_t>(kinds_.size()));
+    if (is_new) kinds_.emplace_back();
+    kinds_[it->second].push_back(u);
+  }
+}
+
+void RematChooser::set(RematDecision* decision, uint32_t unit, Fate fate) const {
+  const bool again = fate == Fate::recomputed;
+  if (!again)
+    std::erase_if(decision->renew, [&](const RematCopy& r) { return model_.maker(r.node) == units_[unit].at; });
+  decision->recompute[units_[unit].at] = again;
+  for (uint32_t follower : units_[unit].followers) decision->recompute[follower] = again;
+}
+
+RematChoice RematChooser::weigh(RematDecision decision) {
+  work_ -= std::min<size_t>(work_, model_.size() + 1);
+  const RematWeight weight = model_.weigh(decision);
+  return {std::move(decision), weight.peak_bytes, weight.cost};
+}
+
+// Below the target the cost counts, above it the peak does.
+bool RematChooser::is_better(const RematChoice& a, const RematChoice& b, int64_t target) {
+  const int64_t x = std::max(a.peak_bytes, target), y = std::max(b.peak_bytes, target);
+  return x != y ? x < y : a.cost < b.cost - 1e-9 * std::max(1.0, b.cost);
+}
+
+RematDecision RematChooser::of_bits(uint64_t bits) const {
+  RematDecision out{std::vector<uint8_t>(model_.size(), 0), {}};
+  for (uint32_t u = 0; u < units_.size(); ++u)
+    if (bits >> u % 64 & 1) set(&out, u, Fate::recomputed);
+  return out;
+}
+
+RematChoice RematChooser::none() { return weigh(of_bits(0)); }
+
+bool RematChooser::try_all() {
+  if (!all_.empty()) return true;
+  if (units_.size() > search_.few_units || (model_.size() + 1) << units_.size() > search_.work) return false;
+  work_ = search_.work;
+  for (uint64_t bits = 0; bits >> units_.size() == 0; ++bits) {
+    const RematChoice choice = weigh(of_bits(bits));
+    all_.emplace_back(choice.peak_bytes, choice.cost);
+  }
+  return true;
+}
+
+RematChoice RematChooser::best_of_all(int64_t target) const {
+  uint64_t best = 0;
+  auto worth = [&](uint64_t bits) { return std::pair(std::max(all_[bits].first, target), all_[bits].second); };
+  for (uint64_t bits = 1; bits < all_.size(); ++bits)
+    if (worth(bits) < worth(best)) best = bits;
+  return {of_bits(best), all_[best].first, all_[best].second};
+}
+
+const RematChoice& RematChooser::least() {
+  if (least_) return *least_;
+  work_ = search_.work;
+  RematChoice best = try_all() ? best_of_all(0) : lower(none());
+  if (all_.empty() && units_.size() <= kMostUnitsForStarts) try_starts(&best);
+  if (!search_.by_tags_alone) {
+    by_layers_ = best = renew(std::move(best), 0);
+    best = renew(thin(std::move(best), 0), 0);
+  }
+  const int64_t peak = best.peak_bytes;
+  least_ = all_.empty() ? give_back(std::move(best), peak) : std::move(best);
+  return *least_;
+}
+
+// The search from other ends: a step that lowers the peak may take several units at once, and then it has to come from
+// afar.
+void RematChooser::try_starts(RematChoice* best) {
+  uint64_t bits = 0;  // of a fixed sequence: equal input, equal choices
+  for (int i = 0; i < kStarts && affords(units_.size() * units_.size()); ++i) {
+    bits = bits * 6364136223846793005u + 1442695040888963407u;
+    take_if_better(best, exchange(weigh(of_bits(bits >> 16)), 0), 0);
+  }
+}
+
+std::optional<RematChoice> RematChooser::fit(int64_t target) {
+  RematChoice kept = none();
+  if (kept.peak_bytes <= target) return kept;
+  if (try_all()) {
+    RematChoice best = best_of_all(target);
+    if (best.peak_bytes > target) best = least();
+    return best.peak_bytes <= target ? std::optional(std::move(best)) : std::nullopt;
+  }
+  work_ = search_.work;
+  std::optional<RematChoice> best;
+  cut_to(target, &best);
+  if (!best) {
+    best = least();
+    if (best->peak_bytes > target) return std::nullopt;
+    work_ = search_.work;
+    if (by_layers_) take_if_better(&*best, thin(*by_layers_, target), target);
+  }
+  RematChoice out = exchange(give_back(std::move(*best), target), target);
+  if (units_.size() > kMostUnitsForStarts) return out;
+  for (const RematChoice& start : {kept, least()}) {
+    work_ = search_.work;
+    take_if_better(&out, exchange(give_back(start, target), target), target);
+  }
+  return out;
+}
+
+}  // namespace sg

@@ -1,0 +1,69 @@
+#include "libpasses/remat/remat_ease.h"
+
+#include <algorithm>
+
+#include "libpasses/remat/remat_alike.h"
+#include "libpasses/remat/remat_choose.h"
+
+namespace sg {
+namespace {
+
+constexpr size_t kEaseWork = 2000000;  // node visits of the model
+
+std::vector<uint32_t> places_of(const RematModel& model, const std::vector<NodeId>& nodes) {
+  std::vector<uint32_t> out;
+  for (uint32_t at = 0; at < model.size(); ++at)
+    if (std::ranges::find(nodes, model.node(at)) != nodes.end()) out.push_back(at);
+  return out;
+}
+
+RematDecision eased(const RematPart& part, std::vector<uint8_t> allowed, size_t threads) {
+  RematDecision decision{allowed, {}};
+  RematChooser chooser(part.model.get(),
+                       {.allowed = std::move(allowed), .crossing = {}, .work = kEaseWork, .threads = threads});
+  return chooser.ease(std::move(decision));
+}
+
+// What was decided for the same nodes on other ranks.
+std::optional<RematDecision> given_by_others(const RematEase& with, const RematPart& part,
+                                             const std::vector<uint32_t>& unshards) {
+  for (const RematPart& other : with.decided)
+    if (has_equal_nodes(*other.model, *part.model)) return other.decision;
+  if (!with.alike || with.decided.empty()) return std::nullopt;
+  std::vector<uint8_t> allowed = part.allowed;
+  for (uint32_t at : unshards) allowed[at] = 1;
+  return decision_alike(*with.decided[0].model, with.decided[0].decision, *part.model, allowed);
+}
+
+// The parameters of the head stay gathered, but where that costs a hundredth of the peak. As the search finds now
+// this and now that by little, what it finds for parameters that are gathered again is another try for those that
+// stay.
+void weigh_unshards(const std::vector<uint32_t>& places, size_t threads, RematPart* part) {
+  std::vector<uint8_t> allowed = part->allowed;
+  for (uint32_t at : places) allowed[at] = 1;
+  RematDecision again = eased(*part, std::move(allowed), threads), kept = again;
+  for (uint32_t at : places) kept.recompute[at] = 0, again.recompute[at] = 1;
+  const auto peak = [&](const RematDecision& decision) { return part->model->weigh(decision).peak_bytes; };
+  if (peak(kept) < peak(part->decision)) part->decision = std::move(kept);
+  const int64_t now = peak(part->decision);
+  if (now - peak(again) >= now / kWorthwhile) part->decision = std::move(again);
+}
+
+}  // namespace
+
+void ease(const RematEase& with, const std::vector<NodeId>& unshards, Graph* graph, RematPart* part) {
+  const std::vector<uint32_t> places = places_of(*part->model, unshards);
+  std::optional<RematDecision> given = given_by_others(with, *part, places);
+  part->decision = given ? std::move(*given) : eased(*part, part->allowed, with.threads);
+  if (unshards.empty()) return;
+  if (!given) weigh_unshards(places, with.threads, part);
+  if (!part->decision.recompute[places[0]]) return;
+  for (uint32_t at : places) part->allowed[at] = 1;
+  for (NodeId n : unshards) {
+    NodeMeta meta = graph->meta(n);
+    meta.recompute = Recompute::prefer_recompute;
+    graph->set_meta(n, std::move(meta));
+  }
+}
+
+}  // namespace sg

@@ -1,0 +1,30 @@
+// One program of a job: what sg-remat may compute again in it, and what it does. Internal to sg-remat.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "libpasses/remat/remat_model.h"
+
+namespace sg {
+
+struct RematPart {
+  std::unique_ptr<RematModel> model;
+  std::vector<uint8_t> allowed, crossing;  // by position: RematSearch
+  RematDecision decision;
+  RematOutcome outcome;
+  int64_t bound_bytes = 0, target_bytes = 0;
+  std::optional<int64_t> before_bytes, after_bytes;  // planned, where that is known
+
+  // By position: what there was something to decide about.
+  std::vector<uint8_t> open() const {
+    std::vector<uint8_t> out = allowed;
+    for (size_t at = 0; at < crossing.size(); ++at) out[at] |= crossing[at];
+    return out;
+  }
+};
+
+// A peak that is lower by less than this part of it is hardly lower.
+constexpr int64_t kWorthwhile = 100;
+
+}  // namespace sg

@@ -1,0 +1,94 @@
+#include "libpasses/remat/remat_report.h"
+
+#include <algorithm>
+
+#include "libgraph/human.h"
+#include "libgraph/plan/liveness.h"
+#include "libpasses/remat/remat_tags.h"
+#include "libpasses/remat/remat_target.h"
+
+namespace sg {
+namespace {
+
+constexpr size_t kMostHeld = 6, kMostAtPeak = 20;
+
+std::string named(const RematModel& model, uint32_t at) {
+  return "%" + std::string(model.graph().label(model.node(at)));
+}
+
+std::string why_held(const RematModel& model, const RematBound& bound, const RematBound::Held& held) {
+  using Why = RematBound::Held::Why;
+  switch (held.why) {
+    case Why::taken: return named(model, bound.at) + " takes it";
+    case Why::made: return named(model, bound.at) + " makes it";
+    case Why::output: return "an output";
+    case Why::later: return "still needed";
+    case Why::barred: return std::string(remat_bar_text(model.bar(held.maker)));
+    case Why::kept: return "kept by the policy or --save";
+  }
+  return "";
+}
+
+// The node behind the forward that asks for it first.
+std::string asker(const RematModel& model, uint32_t at) {
+  const uint32_t later = model.first_later_use(at);
+  return later == RematModel::kNone ? std::string() : ", and " + named(model, later) + " needs it";
+}
+
+std::string why_stays(const RematModel& model, const RematDecided& decided, uint32_t at) {
+  if (model.is_output(at)) return "it is an output";
+  if (model.bar(at) != RematBar::none) return std::string(remat_bar_text(model.bar(at))) + asker(model, at);
+  if (decided.border[at]) return "it is what a later layer begins with" + asker(model, at);
+  if (at >= decided.head) return "it belongs to the head" + asker(model, at);
+  if (!decided.open[at]) return "the policy or --save keeps it" + asker(model, at);
+  if (decided.decision.recompute[at]) return "the forward still needs it, or what recomputes others";
+  const std::string why =
+      decided.has_target ? "recomputing it is dearer than what is" : "without it, its layer needs more at once";
+  return why + asker(model, at);
+}
+
+}  // namespace
+
+std::string exact_bytes(int64_t bytes) {
+  const std::string human = human_bytes(static_cast<double>(bytes));
+  return bytes < 1024 ? human : human + " (" + std::to_string(bytes) + " bytes)";
+}
+
+std::string held_text(const RematModel& model, const RematBound& bound) {
+  std::string out;
+  for (size_t i = 0; i < std::min(bound.held.size(), kMostHeld); ++i)
+    out += (i == 0 ? "" : ", ") + named(model, bound.held[i].maker) + " " +
+           human_bytes(static_cast<double>(bound.held[i].bytes)) + " (" + why_held(model, bound, bound.held[i]) + ")";
+  int64_t rest = 0;
+  for (size_t i = kMostHeld; i < bound.held.size(); ++i) rest += bound.held[i].bytes;
+  if (bound.held.size() > kMostHeld)
+    out += ", " + human_bytes(static_cast<double>(rest)) + " in " + std::to_string(bound.held.size() - kMostHeld) +
+           " more";
+  return out + " are alive at once";
+}
+
+std::vector<std::string> explain_copies(const RematModel& model, const RematOutcome& outcome) {
+  std::vector<std::string> out;
+  for (const auto& [node, before] : outcome.stale)
+    out.push_back(named(model, node) + " is kept: what it reads is written before " + named(model, before));
+  for (const RematCopy& copy : outcome.copies)
+    out.push_back(named(model, copy.node) + " is recomputed before " + named(model, copy.before));
+  return out;
+}
+
+std::vector<std::string> explain_peak(const RematModel& model, const RematDecided& decided, const Program& program,
+                                      const SizeValues& sizes) {
+  const Liveness live = compute_liveness(program, program.graph, sizes);
+  std::vector<std::string> out;
+  for (uint32_t i : live.live_at_peak) {
+    const LiveStorage& storage = live.storages[i];
+    if (program.graph.node(storage.def).phase != Phase::forward || out.size() == kMostAtPeak) continue;
+    const uint32_t at = model.position(storage.def);
+    if (model.first_later_use(at) == RematModel::kNone) continue;
+    out.push_back(named(model, at) + " stays through the peak with " + human_bytes(static_cast<double>(storage.bytes)) +
+                  ": " + why_stays(model, decided, at));
+  }
+  return out;
+}
+
+}  // namespace sg

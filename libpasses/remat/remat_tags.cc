@@ -1,0 +1,318 @@
+#include "libpasses/remat/remat_tags.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "libgraph/collective_roles.h"
+#include "libgraph/expr/sizes.h"
+#include "libgraph/human.h"
+#include "libgraph/op.h"
+#include "libpasses/layers.h"
+
+namespace sg {
+namespace {
+
+// "aten.mm.default" is called by its whole name, "aten.mm" or "mm".
+bool is_called(std::string_view name, std::string_view wanted) {
+  if (name == wanted) return true;
+  const size_t overload = name.rfind('.');
+  const std::string_view packet = overload == std::string_view::npos ? name : name.substr(0, overload);
+  if (packet == wanted) return true;
+  const size_t space = packet.find('.');
+  return space != std::string_view::npos && packet.substr(space + 1) == wanted;
+}
+
+// Attention in one op: its result is small for what it costs.
+bool is_fused_attention(const OpInfo& op) { return op.has(kContraction) && op.has(kRandomIfDropout); }
+
+}  // namespace
+
+bool is_kept_by_full(const Graph& graph, NodeId n) {
+  const OpInfo* op = graph.op_info(n);
+  return op == nullptr || is_fused_attention(*op);
+}
+
+// Costs more to compute again than its memory is worth, as a rule. As PyTorch's own list, which leaves out the
+// attention kernel for CPUs.
+bool is_kept_by_default(const Graph& graph, NodeId n) {
+  const OpInfo* op = graph.op_info(n);
+  if (op == nullptr) return true;
+  const std::string_view name = op->name;
+  if (is_called(name, "_scaled_dot_product_flash_attention_for_cpu")) return false;
+  if (op->has(kCollective)) return name.find("all_gather") == std::string_view::npos;
+  if (op->has(kContraction) || op->has(kHigherOrder)) return !is_called(name, "_grouped_mm");
+  for (std::string_view other : {"topk", "sort", "argsort", "max", "linear"})
+    if (is_called(name, other) && graph.node(n).result_count > (other == "max" ? 1 : 0)) return true;
+  return false;
+}
+
+namespace {
+
+// All results together; none = some size has no value.
+std::optional<int64_t> given_bytes(const Graph& graph, NodeId n, const SizeValues& sizes) {
+  int64_t sum = 0;
+  for (uint32_t i = 0; i < graph.node(n).result_count; ++i) {
+    const Type& type = graph.type(graph.node(n).result(i));
+    if (type.kind != TypeKind::tensor) continue;
+    const std::optional<int64_t> bytes = storage_bytes(graph.pool(), type, sizes);
+    if (!bytes || __builtin_add_overflow(sum, *bytes, &sum)) return std::nullopt;
+  }
+  return sum;
+}
+
+class Tagger {
+ public:
+  Tagger(Program* program, RematPolicy policy, const RematSelectors& selectors, const SizeValues& sizes,
+         Recompute crossing)
+      : program_(*program),
+        graph_(program->graph),
+        policy_(policy),
+        selectors_(selectors),
+        sizes_(sizes),
+        crossing_(crossing) {}
+
+  RematTags run() {
+    if (is_rule()) find_earlier_run();
+    find_layers();
+    for (NodeId n : graph_.nodes())
+      if (graph_.node(n).phase == Phase::forward) set(n, tag_of(n));
+    RematTags out{keep_what_crosses_layers(), head_, {}};
+    if (head_ && !has_copies_) out.unshards = leave_unshards_of_head();
+    return out;
+  }
+
+ private:
+  void set(NodeId n, Recompute tag) {
+    if (graph_.meta(n).recompute == tag) return;
+    NodeMeta meta = graph_.meta(n);
+    meta.recompute = tag;
+    graph_.set_meta(n, std::move(meta));
+  }
+
+  // Else there is a target, and a search decides by what it comes to: rules of thumb are none of its business.
+  bool is_rule() const { return crossing_ == Recompute::must_save; }
+
+  bool is_copy(NodeId n) const { return graph_.meta(n).copy.kind == CopyKind::remat; }
+
+  void find_earlier_run() {
+    for (NodeId n : graph_.nodes()) has_copies_ |= is_copy(n);
+  }
+
+  void find_layers() {
+    const Layers layers(graph_);
+    layer_.assign(graph_.node_id_limit(), -1);
+    for (NodeId n : graph_.nodes()) {
+      const bool is_forward = graph_.node(n).phase == Phase::forward;
+      if (!is_forward && !is_copy(n)) continue;
+      layer_[n.index] = layers.of(graph_, n);
+      if (is_forward && layer_[n.index] >= 0) last_layered_ = n;
+    }
+    if (last_layered_ && is_rule()) find_head();
+    for (NodeId n = last_layered_ ? graph_.next(last_layered_) : NodeId(); n; n = graph_.next(n))
+      if (layer_[n.index] < 0 && graph_.node(n).phase == Phase::forward)
+        layer_[n.index] = INT32_MAX;  // behind all layers
+  }
+
+  // The first product behind the last layer, else what follows that layer.
+  void find_head() {
+    for (NodeId n = graph_.next(last_layered_); n; n = graph_.next(n)) {
+      if (graph_.node(n).phase != Phase::forward) continue;
+      if (head_.is_none()) head_ = n;
+      const OpInfo* op = graph_.op_info(n);
+      if (op == nullptr || !op->has(kContraction)) continue;
+      head_ = n;
+      return;
+    }
+  }
+
+  Recompute tag_of(NodeId n) {
+    const bool was_head = has_copies_ && graph_.meta(n).recompute == Recompute::none;
+    if (was_head || (head_ && is_in_head(n))) return Recompute::none;
+    const OpInfo* op = graph_.op_info(n);
+    if (op == nullptr || op->has(kSize) || op->has(kHostSync)) return Recompute::must_save;
+    if (selectors_.save.matches(graph_, n, sizes_)) return Recompute::must_save;
+    if (has_copies_ && graph_.meta(n).recompute == Recompute::prefer_save) return Recompute::prefer_save;
+    if (op->has(kWait)) return tag_of_launch(n);
+    if (selectors_.recompute.matches(graph_, n, sizes_)) return Recompute::must_recompute;
+    if (policy_ == RematPolicy::none) return Recompute::must_save;
+    if (policy_ == RematPolicy::all) return Recompute::must_recompute;
+    if (policy_ == RematPolicy::full)
+      return is_kept_by_full(graph_, n) ? Recompute::must_save : Recompute::must_recompute;
+    return is_kept_by_default(graph_, n) ? Recompute::must_save : Recompute::prefer_recompute;
+  }
+
+  // A wait is part of its launch.
+  Recompute tag_of_launch(NodeId wait) const {
+    for (const Arg& arg : graph_.node(wait).args)
+      if (arg.is(ArgKind::value))
+        if (NodeId launch = graph_.value(arg.as_value()).def) return graph_.meta(launch).recompute;
+    return Recompute::must_save;
+  }
+
+  // In the forward, or by an earlier run no longer there.
+  bool is_recomputed_node(NodeId n) const {
+    return graph_.node(n).phase == Phase::forward ? is_recomputed(graph_.meta(n).recompute) : is_copy(n);
+  }
+
+  // So that recomputing one layer does not begin in another.
+  std::vector<NodeId> keep_what_crosses_layers() {
+    std::vector<NodeId> out;
+    for (NodeId n : graph_.nodes()) {
+      if (graph_.node(n).phase != Phase::forward || !is_recomputed(graph_.meta(n).recompute)) continue;
+      bool crosses = false;
+      for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
+        graph_.for_each_use(graph_.node(n).result(i), [&](Use use) {
+          crosses |= use.user && is_recomputed_node(use.user) && layer_[use.user.index] > layer_[n.index];
+        });
+      if (crosses) set(n, crossing_), out.push_back(n);
+    }
+    return out;
+  }
+
+  bool is_in_head(NodeId n) const { return n == head_ || graph_.before(head_, n); }
+
+  // Gathers of parameters in front of the head, with their waits, casts and views, that nothing else in the forward
+  // reads.
+  std::vector<NodeId> leave_unshards_of_head() {
+    std::vector<NodeId> out;
+    const CollectiveRoles roles(program_, graph_);
+    for (const CollectiveChain& chain : roles.chains()) {
+      if (chain.role != CollectiveRole::unshard || graph_.node(chain.launch).phase != Phase::forward) continue;
+      if (is_in_head(chain.launch) || selectors_.recompute.matches(graph_, chain.launch, sizes_)) continue;
+      std::vector<NodeId> nodes = {chain.launch};
+      if (!leads_to_head(&nodes)) continue;
+      for (NodeId n : nodes)
+        if (is_recomputed(graph_.meta(n).recompute)) set(n, Recompute::none), out.push_back(n);
+    }
+    return out;
+  }
+
+  // Adds what is made of the first of `nodes` alone, up to the head; false where something else is made of it.
+  bool leads_to_head(std::vector<NodeId>* nodes) const {
+    for (size_t i = 0; i < nodes->size(); ++i) {
+      bool is_read = false, leads = true;
+      for (uint32_t r = 0; r < graph_.node((*nodes)[i]).result_count; ++r)
+        graph_.for_each_use(graph_.node((*nodes)[i]).result(r), [&](Use use) {
+          if (use.user.is_none() || graph_.node(use.user).phase != Phase::forward) return;
+          is_read = true;
+          if (is_in_head(use.user)) return;
+          leads &= reads_one_value(use.user);
+          nodes->push_back(use.user);
+        });
+      if (!is_read || !leads) return false;
+    }
+    return true;
+  }
+
+  bool reads_one_value(NodeId n) const {
+    size_t values = 0;
+    for (const Arg& arg : graph_.node(n).args) arg.walk([&](const Arg& a) { values += a.is(ArgKind::value); });
+    return values == 1;
+  }
+
+  const Program& program_;
+  Graph& graph_;
+  RematPolicy policy_;
+  const RematSelectors& selectors_;
+  const SizeValues& sizes_;
+  Recompute crossing_;
+  bool has_copies_ = false;
+  std::vector<int32_t> layer_;  // by node
+  NodeId last_layered_, head_;
+};
+
+}  // namespace
+
+Result<ValueSelectors> ValueSelectors::parse(std::string_view option, const std::vector<std::string>& items) {
+  ValueSelectors out;
+  out.option_ = option;
+  for (const std::string& text : items) {
+    SG_ASSIGN(Item item, parse_item(option, text));
+    out.items_.push_back(std::move(item));
+  }
+  return out;
+}
+
+Result<ValueSelectors::Item> ValueSelectors::parse_item(std::string_view option, const std::string& text) {
+  Item item{text, {}, {}, {}, {}};
+  const Error unreadable{ErrorKind::usage,
+                         "--" + std::string(option) + " cannot read '" + text + "'",
+                         {},
+                         "write PATTERN, PATTERN:OP or op=OP, for example 'layers.*.attention:mm'; with or without it "
+                         "size>=SIZE or size<SIZE, as 'op=mm,size>=1MiB'"};
+  const auto is_size = [&](size_t at) {
+    const std::string_view rest = std::string_view(text).substr(at);
+    return rest.starts_with("size>=") || rest.starts_with("size<");
+  };
+  std::string what = text;
+  const size_t last = is_size(0) ? 0 : text.rfind(',') + 1;  // npos + 1 = 0
+  if (is_size(last)) {
+    const bool is_least = text[last + 4] == '>';
+    const Result<int64_t> bytes = parse_bytes(std::string_view(text).substr(last + (is_least ? 6 : 5)));
+    if (!bytes.ok()) return unreadable;
+    (is_least ? item.least_bytes : item.below_bytes) = bytes.value();
+    if (last == 0) return item;
+    what = text.substr(0, last - 1);
+  }
+  std::string module;
+  const size_t colon = what.rfind(':');
+  if (what.starts_with("op=")) item.op = what.substr(3);
+  else if (colon != std::string::npos) module = what.substr(0, colon), item.op = what.substr(colon + 1);
+  else module = what;
+  if ((module.empty() && item.op.empty()) || (colon != std::string::npos && item.op.empty())) return unreadable;
+  if (!module.empty()) {
+    SG_ASSIGN(item.module, ModulePattern::parse(module));
+  }
+  return item;
+}
+
+bool ValueSelectors::matches(const Item& item, const Graph& graph, NodeId n, const SizeValues& sizes) {
+  if (!item.op.empty() && !is_called(graph.op_name(n), item.op)) return false;
+  const StrId module = graph.node(n).module;
+  if (item.module && !(module && item.module->matches(graph.pool().strings[module]))) return false;
+  if (!item.least_bytes && !item.below_bytes) return true;
+  const std::optional<int64_t> bytes = given_bytes(graph, n, sizes);
+  return bytes && *bytes >= item.least_bytes.value_or(0) && *bytes < item.below_bytes.value_or(INT64_MAX);
+}
+
+bool ValueSelectors::matches(const Graph& graph, NodeId n, const SizeValues& sizes) const {
+  return std::ranges::any_of(items_, [&](const Item& item) { return matches(item, graph, n, sizes); });
+}
+
+Status ValueSelectors::check_used(const Job& job, const std::vector<SymbolValues>& values) const {
+  for (const Item& item : items_) {
+    bool is_used = false;
+    for (size_t i = 0; i < job.programs.size(); ++i) {
+      const Graph& graph = job.programs[i]->graph;
+      const SizeValues sizes = [&](StrId symbol) { return values[i].value(symbol); };
+      for (NodeId n : graph.nodes()) is_used |= graph.node(n).phase == Phase::forward && matches(item, graph, n, sizes);
+    }
+    if (!is_used)
+      return Error{ErrorKind::cannot_apply,
+                   "--" + option_ + " " + item.text + " fits no forward node",
+                   {},
+                   "sg-stat --by module lists the modules, --by op the ops"};
+  }
+  return ok_status();
+}
+
+RematTags tag_for_recompute(Program* program, RematPolicy policy, const RematSelectors& selectors,
+                            const SizeValues& sizes, Recompute crossing) {
+  if (policy == RematPolicy::tags) return {};
+  return Tagger(program, policy, selectors, sizes, crossing).run();
+}
+
+void write_decision(Graph* graph, const RematModel& model, const RematDecision& decision,
+                    const std::vector<uint8_t>& open, Recompute kept) {
+  for (uint32_t at = 0; at < model.size(); ++at) {
+    const NodeId n = model.node(at);
+    const Recompute is = graph->meta(n).recompute;
+    const Recompute decided = !decision.recompute[at] ? kept : is_recomputed(is) ? is : Recompute::must_recompute;
+    if (!open[at] || is == decided) continue;
+    NodeMeta meta = graph->meta(n);
+    meta.recompute = decided;
+    graph->set_meta(n, std::move(meta));
+  }
+}
+
+}  // namespace sg
