@@ -183,10 +183,11 @@ Result<Arg> FxArgs::number(const FxExpr& e, bool is_negative) {
     return error(e, "the integer " + digits.substr(0, 40) + " does not fit 64 bits with sign");
   }
   double value = 0;
-  auto [stop, code] = std::from_chars(digits.data(), end - (e.kind == FxKind::imaginary ? 1 : 0), value);
+  const char* last = end - (e.kind == FxKind::imaginary ? 1 : 0);
+  auto [stop, code] = std::from_chars(digits.data(), last, value);
   if (code == std::errc::result_out_of_range)
     return error(e, "the number " + digits.substr(0, 40) + " is out of range");
-  (void)stop;
+  if (code != std::errc() || stop != last) return error(e, "the number " + digits.substr(0, 40) + " cannot be read");
   return e.kind == FxKind::imaginary ? Arg::complex(0, value) : Arg::floating(value);
 }
 
@@ -202,8 +203,10 @@ Result<Arg> FxArgs::unary(const FxExpr& e) {
   SG_ASSIGN(Arg value, arg(unit_.file.children[e.first]));
   if (e.text == "+" && as_double(value)) return value;
   if (e.text == "-" && value.is(ArgKind::floating)) return Arg::floating(-value.as_float());
+  if (e.text == "-" && value.is(ArgKind::complex))
+    return Arg::complex(-value.items()[0].as_float(), -value.items()[1].as_float());
   if (e.text == "-" && value.is(ArgKind::expr)) return Arg::expr(lowering_.job->pool->exprs.neg(value.as_expr()));
-  return error(e, "an expression among the arguments");
+  return error(e, "`" + std::string(e.text) + "` has an operand that is neither a number nor a size");
 }
 
 // 1+2j, and sizes such as s0*4 that were never made nodes.
@@ -211,8 +214,8 @@ Result<Arg> FxArgs::binary(const FxExpr& e) {
   SG_ASSIGN(Arg a, arg(unit_.file.children[e.first]));
   SG_ASSIGN(Arg b, arg(unit_.file.children[e.first + 1]));
   if ((e.text == "+" || e.text == "-") && as_double(a) && b.is(ArgKind::complex)) {
-    double im = b.items()[1].as_float();
-    return Arg::complex(*as_double(a), e.text == "-" ? -im : im);
+    const double sign = e.text == "-" ? -1 : 1, re = b.items()[0].as_float(), im = b.items()[1].as_float();
+    return Arg::complex(re == 0 ? *as_double(a) : *as_double(a) + sign * re, sign * im);  // the sign of -0 is kept
   }
   ExprPool& exprs = lowering_.job->pool->exprs;
   auto side = [&](const Arg& x) -> std::optional<Expr> {
@@ -220,7 +223,8 @@ Result<Arg> FxArgs::binary(const FxExpr& e) {
     return x.is(ArgKind::integer) ? std::optional(exprs.constant(x.as_int())) : std::nullopt;
   };
   auto left = side(a), right = side(b);
-  if (!left || !right) return error(e, "an expression among the arguments");
+  if (!left || !right)
+    return error(e, "`" + std::string(e.text) + "` has an operand that is neither a number nor a size");
   std::optional<Expr> out = e.text == "+"    ? std::optional(exprs.add(*left, *right))
                             : e.text == "-"  ? std::optional(exprs.sub(*left, *right))
                             : e.text == "*"  ? std::optional(exprs.mul(*left, *right))

@@ -1,5 +1,8 @@
+// The table of what ops want of their arguments beyond what types can say, and what holds a call to it.
 #include "libgraph/infer/infer_expect.h"
 
+#include <algorithm>
+#include <array>
 #include <unordered_map>
 
 namespace sg::infer {
@@ -164,7 +167,7 @@ constexpr Expectation kExpectations[] = {
 };
 
 // Cuts the first word off; empty when there is none.
-std::string_view next_word(std::string_view* text, char separator = ' ') {
+constexpr std::string_view next_word(std::string_view* text, char separator = ' ') {
   while (!text->empty() && text->front() == ' ') text->remove_prefix(1);
   size_t end = std::min(text->find(separator), text->size());
   std::string_view word = text->substr(0, end);
@@ -172,11 +175,33 @@ std::string_view next_word(std::string_view* text, char separator = ' ') {
   return word;
 }
 
+constexpr bool is_number(std::string_view word) {
+  return !word.empty() && std::ranges::all_of(word, [](char c) { return '0' <= c && c <= '9'; });
+}
+
 int64_t number_of(std::string_view word) {
   int64_t n = 0;
   for (char digit : word) n = n * 10 + (digit - '0');
   return n;
 }
+
+// A typo in the table would check less, without a word.
+constexpr bool is_clause(std::string_view clause) {
+  constexpr std::array kinds = {"float", "inexact", "real", "whole", "index", "mask", "same", "word", "range", "part"};
+  const std::string_view kind = next_word(&clause), name = next_word(&clause);
+  if (std::ranges::find(kinds, kind) == kinds.end() || name.empty()) return false;
+  if (kind == "word") return !next_word(&clause).empty();
+  if (kind != "range") return true;
+  const std::string_view low = next_word(&clause), high = next_word(&clause);
+  return is_number(low) && is_number(high);
+}
+
+constexpr bool is_well_formed(const Expectation& e) {
+  for (std::string_view wants = e.wants; !wants.empty();)
+    if (!is_clause(next_word(&wants, ';'))) return false;
+  return !e.ops.empty() && !e.wants.empty();
+}
+static_assert(std::ranges::all_of(kExpectations, is_well_formed));
 
 // The clauses for an op; empty when it has no row.
 std::string_view wants_of(const OpInfo& op) {

@@ -155,6 +155,15 @@ TEST_CASE("fx: statements, literals and types") {
   CHECK(graph.outputs()[2].kind == OutputKind::none);
 }
 
+TEST_CASE("fx: arithmetic on complex literals has both parts") {
+  Job job = import_ok(body(R"(        mul: "c64[4, 8]" = torch.ops.aten.mul.Tensor(x, 1 + -(2+3j));  x = None
+        return (mul,)
+)"));
+  const Arg& number = node(job.programs[0]->graph, "mul").args[1];
+  CHECK(number.items()[0].as_float() == -1.0);
+  CHECK(number.items()[1].as_float() == -3.0);
+}
+
 TEST_CASE("fx: a forward and its backward are joined at what is saved") {
   Job job = import_ok(std::string(kForward) + "\n" + std::string(kBackward));
   const Graph& graph = job.programs[0]->graph;
