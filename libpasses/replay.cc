@@ -5,6 +5,7 @@
 #include <simdjson.h>
 
 #include "libgraph/binary/binary.h"
+#include "libgraph/human.h"
 #include "libgraph/sha256.h"
 
 namespace sg {
@@ -45,17 +46,16 @@ Error cannot(std::string message, std::string hint) {
   return {ErrorKind::cannot_apply, std::move(message), {}, std::move(hint)};
 }
 
+constexpr const char* kBeginLater = "begin with a graph that was made after that step";
+
 Result<Stage> stage_of(const HistoryStep& step) {
   Stage out{step.tool.starts_with("sg-") ? find_pass(step.tool.substr(3)) : nullptr, {}};
   if (out.pass == nullptr)
-    return cannot("`" + step.tool + "` is no pass of this version: it cannot be done again",
-                  "begin with a graph behind that step");
-  if (!step.is_readable)
-    return cannot("the options of `" + step.tool + "` in the history cannot be read",
-                  "begin with a graph behind that step");
+    return cannot("`" + one_line(step.tool) + "` is not a pass of this version: it cannot be done again", kBeginLater);
+  if (!step.is_readable) return cannot("the options of `" + step.tool + "` in the history cannot be read", kBeginLater);
   for (const auto& [name, values] : step.options) {
     if (std::ranges::none_of(out.pass->options, [&, &name = name](const PassOption& o) { return o.name == name; }))
-      return cannot(step.tool + " has no option --" + name + " in this version", "begin with a graph behind that step");
+      return cannot(step.tool + " has no option --" + one_line(name) + " in this version", kBeginLater);
     for (const std::string& value : values) out.options.add(name, value);
   }
   return out;
@@ -69,6 +69,11 @@ std::string HistoryStep::command() const {
     for (const std::string& value : values)
       out += " " + quoted("--" + name) + (value.empty() ? "" : " " + quoted(value));
   return out;
+}
+
+Status check_step(const HistoryStep& step) {
+  SG_TRY(stage_of(step));
+  return ok_status();
 }
 
 std::vector<HistoryStep> history_of(const Job& job) {

@@ -22,6 +22,9 @@ struct HistoryStep {
 };
 std::vector<HistoryStep> history_of(const Job& job);
 
+// An Error (cannot_apply) where the step is not a pass of this version with options that it has.
+Status check_step(const HistoryStep& step);
+
 struct Replay {
   size_t first = 0;   // the step that was done first, from 0
   size_t steps = 0;   // how many were done

@@ -46,9 +46,16 @@ std::string as_json(const Args& args, const Job& job, const std::vector<HistoryS
   return json.end_array().end_object().take() + "\n";
 }
 
-// Names that a file gives are no commands until they are known to be ours.
-bool is_tool(const std::string& name) {
-  return name.starts_with("sg-") && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz-") == std::string::npos;
+// Names in a file are not commands until they are known to be ours: passes, and the import that a history begins with.
+Status check_script(const std::vector<HistoryStep>& history) {
+  if (history.empty())
+    return Error{ErrorKind::cannot_apply,
+                 "the graph has no history: there is nothing to do again",
+                 {},
+                 "tools write it when they make a graph"};
+  for (const HistoryStep& step : history)
+    if (&step != &history.front() || step.tool != "sg-import") SG_TRY(check_step(step));
+  return ok_status();
 }
 
 // `"$@"`: the sources of the first step, which no graph remembers.
@@ -86,15 +93,7 @@ Result<int> run(const Args& args) {
   SG_ASSIGN(Job job, read_job(args, args.input()));
   std::vector<HistoryStep> history = history_of(job);
   if (again) return run_again(args, job, history);
-  if (args.has("replay") && history.empty())
-    return Error{ErrorKind::cannot_apply,
-                 "the graph has no history: there is nothing to do again",
-                 {},
-                 "tools write it when they make a graph"};
-  for (const HistoryStep& step : history)
-    if (args.has("replay") && !is_tool(step.tool))
-      return Error{
-          ErrorKind::cannot_apply, "`" + one_line(step.tool) + "` is no tool of ours: it cannot be done again", {}, {}};
+  if (args.has("replay")) SG_TRY(check_script(history));
   SG_ASSIGN(std::string bytes, write_binary(job));
   const std::string digest = sha256_tag(bytes);
   if (args.has("replay")) SG_TRY(write_text(args, as_script(history, digest)));

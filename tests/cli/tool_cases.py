@@ -123,10 +123,12 @@ def log_tells_and_replays():
     write("lies.txt", text.replace('{"policy": "full"}', '{"policy": "none"}'))
     expect(run(["sg-log", "lies.txt", "a.sg", "--replay"]), 1, out="step 3 sg-remat --policy none made another graph")
     write("rm.txt", text.replace("from sg-clean", "from rm"))
-    expect(run(["sg-log", "rm.txt", "--replay"]), 4, "no tool of ours")
-    expect(run(["sg-log", "rm.txt", "a.sg", "--replay"]), 4, "no pass of this version")
+    for given in (["rm.txt"], ["rm.txt", "a.sg"]):
+        expect(run(["sg-log", *given, "--replay"]), 4, "`rm` is not a pass of this version")
+    expect(run("sg-reduce -q c.sg --fails true -o small.sg && sg-log small.sg --replay"), 4, "`sg-reduce` is not a pass")
     write("odd.txt", text.replace('{"policy": "full"}', '{"output": "x"}'))
-    expect(run(["sg-log", "odd.txt", "b.sg", "--replay"]), 4, "no option --output")
+    for given in (["odd.txt"], ["odd.txt", "b.sg"]):
+        expect(run(["sg-log", *given, "--replay"]), 4, "no option --output")
 
 
 @case

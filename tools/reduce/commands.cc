@@ -36,7 +36,7 @@ Result<Answer> ask_about(const Job& job, const std::string& path, const ProbeOpt
 
 // How often a candidate is asked about, from how often the whole job fails.
 Result<int> attempts_for(const Args& args, const Job& job, const TempFolder& folder, const ProbeOptions& options) {
-  int yes = 0, late = 0, skipped = 0;
+  int yes = 0, late = 0, skipped = 0;  // a question that is skipped says nothing of how often it fails
   for (int i = 0; i < kTrials; ++i) {
     SG_ASSIGN(Answer answer, ask_about(job, file_in(folder, 0), options));
     yes += answer == Answer::yes, late += answer == Answer::late, skipped += answer == Answer::skip;
@@ -59,11 +59,13 @@ Result<int> attempts_for(const Args& args, const Job& job, const TempFolder& fol
                      "): there is nothing to reduce",
                  {},
                  "it is run as `" + options.command + " GRAPH.sg`; --show passes on what it writes"};
-  if (args.has("attempts")) return static_cast<int>(std::min<int64_t>(args.number("attempts", 1), 1000));
-  if (yes == kTrials) return 1;
-  double rate = static_cast<double>(yes) / kTrials;
+  constexpr int64_t kMostAttempts = 1000;
+  if (args.has("attempts")) return static_cast<int>(std::min(args.number("attempts", 1), kMostAttempts));
+  const int answered = kTrials - skipped;
+  if (yes == answered) return 1;
+  double rate = static_cast<double>(yes) / answered;
   int attempts = static_cast<int>(std::ceil(std::log(kMissed) / std::log(1 - rate)));
-  args.report().note("the failure showed in " + std::to_string(yes) + " of " + std::to_string(kTrials) +
+  args.report().note("the failure showed in " + std::to_string(yes) + " of " + std::to_string(answered) +
                      " runs: each candidate is asked about up to " + plural(static_cast<size_t>(attempts), "time"));
   return attempts;
 }
