@@ -16,7 +16,7 @@ namespace {
 struct Classes {
   work::ClassRows rows;  // log-probabilities
   int64_t count;
-  Tensor shape;  // of one number a row
+  Tensor per_row;  // one number a row: no memory, a shape
 };
 
 // [.., classes] with the classes last, as contiguous log-probabilities.
@@ -44,7 +44,7 @@ Result<Classes> classes_of(KernelCall& call) {
   const Tensor& self = call.tensor("self");
   const int axis = self.rank > 1 ? 1 : 0;
   Classes c{{nullptr, nullptr, self.dim(axis), call.number("label_smoothing")}, 1, drop_axis(self, axis)};
-  c.count = c.shape.elements();
+  c.count = c.per_row.elements();
   SG_ASSIGN(c.rows.scores, log_probabilities(call, axis_last(self, axis)));
   if (call.has("weight")) c.rows.weight = contiguous_as(call, call.tensor("weight"), DType::f64).as<double>();
   return c;
@@ -54,7 +54,7 @@ Result<Classes> classes_of(KernelCall& call) {
 Status soft_cross_entropy(KernelCall& call, const Classes& c) {
   const Tensor& target = call.tensor("target");
   const auto* rows = contiguous_as(call, axis_last(target, target.rank > 1 ? 1 : 0), DType::f64).as<double>();
-  Tensor losses = workspace(call, DType::f64, c.shape.sizes());
+  Tensor losses = workspace(call, DType::f64, c.per_row.sizes());
   for_each(call, c.count, 1, work::SoftCrossEntropy{c.rows, rows, losses.as<double>()});
   give_loss(call, losses, static_cast<double>(c.count));
   return ok_status();
@@ -68,7 +68,8 @@ Status hard_cross_entropy(KernelCall& call, const Classes& c) {
     if (at[i] != ignored && (at[i] < 0 || at[i] >= classes))
       return call.fail("target " + std::to_string(at[i]) + " at position " + std::to_string(i) +
                        " is out of range for " + std::to_string(classes) + " classes");
-  Tensor losses = workspace(call, DType::f64, c.shape.sizes()), weights = workspace(call, DType::f64, c.shape.sizes());
+  Tensor losses = workspace(call, DType::f64, c.per_row.sizes()),
+         weights = workspace(call, DType::f64, c.per_row.sizes());
   for_each(call, c.count, 1,
            work::HardCrossEntropy{c.rows, at, ignored, losses.as<double>(), weights.as<double>(), report_of(call)});
   give_weighted_loss(call, losses, weights);
@@ -86,6 +87,6 @@ constexpr KernelRow kRows[] = {
 
 }  // namespace
 
-std::span<const KernelRow> loss_kernels() { return kRows; }
+std::span<const KernelRow> cross_entropy_loss_kernels() { return kRows; }
 
 }  // namespace sg::cpu

@@ -9,47 +9,47 @@
 
 namespace sg::cpu {
 
-std::span<const KernelRow> assert_kernels();          // asserts.cc: checks of the data, numbers for the host
-std::span<const KernelRow> attention_kernels();       // attention_ops.cc: scaled dot product attention by its names
-std::span<const KernelRow> channel_norm_kernels();    // channel_norm.cc: group and batch norm
-std::span<const KernelRow> column_kernels();          // columns.cc: im2col, col2im, pixel_shuffle
-std::span<const KernelRow> convolution_kernels();     // convolution.cc: forward and backward, transposed ones too
-std::span<const KernelRow> ctc_loss_kernels();        // ctc_loss.cc
-std::span<const KernelRow> decomposition_kernels();   // decompositions.cc: Cholesky, LU, QR, determinants, inverses
-std::span<const KernelRow> distance_kernels();        // distances.cc: cdist, pdist, weight norm
-std::span<const KernelRow> factory_kernels();         // factory.cc: empty, zeros, full, arange, ...
-std::span<const KernelRow> flex_attention_kernels();  // flex_attention.cc
-std::span<const KernelRow> fourier_kernels();         // fourier.cc
-std::span<const KernelRow> grid_sampler_kernels();    // grid_sampler.cc
-std::span<const KernelRow> grouped_mm_kernels();      // grouped_mm.cc
-std::span<const KernelRow> histogram_kernels();       // histogram.cc: histc, bincount
-std::span<const KernelRow> index_kernels();           // index.cc: index, index_put, index_select, embedding, ...
-std::span<const KernelRow> join_kernels();            // join.cc: cat, stack, split copies, buckets of collectives
-std::span<const KernelRow> layer_norm_kernels();      // layer_norm.cc: layer and RMS norm
-std::span<const KernelRow> linear_system_kernels();   // linear_systems.cc: solving with matrices and their factors
-std::span<const KernelRow> loss_kernels();            // losses.cc: mse, binary and multi-class cross entropy
-std::span<const KernelRow> margin_loss_kernels();     // margin_losses.cc
-std::span<const KernelRow> matmul_kernels();          // matmul.cc: mm, addmm, bmm, linear, ...
-std::span<const KernelRow> cross_entropy_kernels();   // cross_entropy.cc
-std::span<const KernelRow> nll_loss_kernels();        // nll_loss.cc
-std::span<const KernelRow> pair_loss_kernels();       // pair_losses.cc: losses element by element; glu, prelu
-std::span<const KernelRow> pointwise_kernels();       // pointwise_rules.cc
-std::span<const KernelRow> pool_kernels();            // pool.cc: maxima and averages of windows, adaptive ones too
-std::span<const KernelRow> random_kernels();          // random_ops.cc
-std::span<const KernelRow> rearrange_kernels();       // rearrange.cc: tril, repeat, roll, flip, pad, ...
-std::span<const KernelRow> reduce_extreme_kernels();  // reduce_extreme.cc: amax, max, argmax, ...
-std::span<const KernelRow> reduce_moments_kernels();  // reduce_moments.cc: var, std, norm, logsumexp
-std::span<const KernelRow> reduce_sum_kernels();      // reduce_sum.cc: sum, mean, prod, any, all
-std::span<const KernelRow> scaled_mm_kernels();       // scaled_mm.cc: products of float8
-std::span<const KernelRow> scan_kernels();            // scan.cc: cumsum, cumprod, cummax, ...
-std::span<const KernelRow> scatter_kernels();         // scatter.cc: gather, scatter, scatter_add, ...
-std::span<const KernelRow> search_kernels();          // search.cc: nonzero, unique, searchsorted, ...
-std::span<const KernelRow> segment_kernels();         // segment_reduce.cc
-std::span<const KernelRow> softmax_kernels();         // softmax.cc
-std::span<const KernelRow> sort_kernels();            // sort.cc: sort, topk, median
-std::span<const KernelRow> spectral_kernels();        // spectral.cc: eigenvalues, singular values, exponentials
-std::span<const KernelRow> upsample_kernels();        // upsample.cc: interpolation, pads from within
-std::span<const KernelRow> view_copy_kernels();       // view_copies.cc: reshape, copies and gradients of views
+std::span<const KernelRow> assert_kernels();              // asserts.cc: checks of the data, numbers for the host
+std::span<const KernelRow> attention_kernels();           // attention_ops.cc: scaled dot product attention by its names
+std::span<const KernelRow> channel_norm_kernels();        // channel_norm.cc: group and batch norm
+std::span<const KernelRow> column_kernels();              // columns.cc: im2col, col2im, pixel_shuffle
+std::span<const KernelRow> convolution_kernels();         // convolution.cc: forward and backward, transposed ones too
+std::span<const KernelRow> ctc_loss_kernels();            // ctc_loss.cc
+std::span<const KernelRow> decomposition_kernels();       // decompositions.cc: Cholesky, LU, QR, determinants, inverses
+std::span<const KernelRow> distance_kernels();            // distances.cc: cdist, pdist, weight norm
+std::span<const KernelRow> factory_kernels();             // factory.cc: empty, zeros, full, arange, ...
+std::span<const KernelRow> flex_attention_kernels();      // flex_attention.cc
+std::span<const KernelRow> fourier_kernels();             // fourier.cc
+std::span<const KernelRow> grid_sampler_kernels();        // grid_sampler.cc
+std::span<const KernelRow> grouped_mm_kernels();          // grouped_mm.cc
+std::span<const KernelRow> histogram_kernels();           // histogram.cc: histc, bincount
+std::span<const KernelRow> index_kernels();               // index.cc: index, index_put, index_select, embedding, ...
+std::span<const KernelRow> join_kernels();                // join.cc: cat, stack, split copies, buckets of collectives
+std::span<const KernelRow> layer_norm_kernels();          // layer_norm.cc: layer and RMS norm
+std::span<const KernelRow> linear_system_kernels();       // linear_systems.cc: solving with matrices and their factors
+std::span<const KernelRow> margin_loss_kernels();         // margin_losses.cc
+std::span<const KernelRow> matmul_kernels();              // matmul.cc: mm, addmm, bmm, linear, ...
+std::span<const KernelRow> cross_entropy_kernels();       // cross_entropy.cc: sg.cross_entropy and its backward
+std::span<const KernelRow> cross_entropy_loss_kernels();  // cross_entropy_loss.cc
+std::span<const KernelRow> nll_loss_kernels();            // nll_loss.cc
+std::span<const KernelRow> pair_loss_kernels();           // pair_losses.cc: losses element by element; glu, prelu
+std::span<const KernelRow> pointwise_kernels();           // pointwise_rules.cc
+std::span<const KernelRow> pool_kernels();                // pool.cc: maxima and averages of windows, adaptive ones too
+std::span<const KernelRow> random_kernels();              // random_ops.cc
+std::span<const KernelRow> rearrange_kernels();           // rearrange.cc: tril, repeat, roll, flip, pad, ...
+std::span<const KernelRow> reduce_extreme_kernels();      // reduce_extreme.cc: amax, max, argmax, ...
+std::span<const KernelRow> reduce_moments_kernels();      // reduce_moments.cc: var, std, norm, logsumexp
+std::span<const KernelRow> reduce_sum_kernels();          // reduce_sum.cc: sum, mean, prod, any, all
+std::span<const KernelRow> scaled_mm_kernels();           // scaled_mm.cc: products of float8
+std::span<const KernelRow> scan_kernels();                // scan.cc: cumsum, cumprod, cummax, ...
+std::span<const KernelRow> scatter_kernels();             // scatter.cc: gather, scatter, scatter_add, ...
+std::span<const KernelRow> search_kernels();              // search.cc: nonzero, unique, searchsorted, ...
+std::span<const KernelRow> segment_kernels();             // segment_reduce.cc
+std::span<const KernelRow> softmax_kernels();             // softmax.cc
+std::span<const KernelRow> sort_kernels();                // sort.cc: sort, topk, median
+std::span<const KernelRow> spectral_kernels();            // spectral.cc: eigenvalues, singular values, exponentials
+std::span<const KernelRow> upsample_kernels();            // upsample.cc: interpolation, pads from within
+std::span<const KernelRow> view_copy_kernels();           // view_copies.cc: reshape, copies and gradients of views
 
 // Kernels that others fall back on.
 Status constant_pad(KernelCall& call);  // rearrange.cc: of "self", by "pad" and "value"

@@ -1,3 +1,5 @@
+// One collective as calls of NCCL on one stream: NCCL's own, or, where a reduction's order is fixed, an exchange of parts
+// and a sum of them on the GPU.
 #include "librun/cuda/nccl_collectives.h"
 
 #include <algorithm>
@@ -8,8 +10,20 @@
 namespace sg::cuda {
 namespace {
 
-SlotReduce slot_reduction(ReduceKind kind) { return static_cast<SlotReduce>(kind); }
-static_assert(static_cast<int>(SlotReduce::bit_xor) == static_cast<int>(ReduceKind::bit_xor));
+SlotReduce slot_reduction(ReduceKind kind) {
+  switch (kind) {
+    case ReduceKind::sum: return SlotReduce::sum;
+    case ReduceKind::average: return SlotReduce::average;
+    case ReduceKind::product: return SlotReduce::product;
+    case ReduceKind::minimum: return SlotReduce::minimum;
+    case ReduceKind::maximum: return SlotReduce::maximum;
+    case ReduceKind::premul_sum: return SlotReduce::premul_sum;
+    case ReduceKind::bit_and: return SlotReduce::bit_and;
+    case ReduceKind::bit_or: return SlotReduce::bit_or;
+    case ReduceKind::bit_xor: return SlotReduce::bit_xor;
+  }
+  return SlotReduce::sum;
+}
 
 class Issue {
  public:
@@ -145,7 +159,9 @@ class Issue {
     std::byte* received = stage(slot * n_ * unit);
     std::byte* sum = is_all_reduce() ? stage(slot * n_ * unit) : out_.data;
     if (!received || !sum)
-      return Error{ErrorKind::missing, "no memory on the GPU for the slots of " + std::string(call_.label)};
+      return Error{ErrorKind::missing, "the GPU has no memory for the " + std::to_string(slot * n_ * unit) +
+                                           " bytes in which " + std::string(call_.label) +
+                                           " is reduced in a fixed order"};
     auto slot_bytes = [&](int64_t i) { return std::clamp<int64_t>(total - i * slot, 0, slot) * unit; };
     const int64_t mine = slot_bytes(members_.position) / unit;
     SG_TRY(grouped([&]() -> Status {

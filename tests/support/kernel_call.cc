@@ -44,6 +44,7 @@ Status draw(std::string_view op, std::vector<Argument> arguments, std::vector<Te
   c.scalars.resize(results.size());
   c.results = std::move(results);
   c.random = stream;
+  if (stream.recorded == DType::none && !c.results.empty()) c.random.recorded = c.results[0].dtype;
   const std::vector<ParamValue> bound = c.params();
   Status status = kernel(c);
   // A run binds a call once and makes it in every step, so a kernel leaves it as it was.

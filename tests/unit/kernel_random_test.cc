@@ -86,12 +86,18 @@ TEST_CASE("dropout keeps, scales and says what it kept") {
                   .ok());
 }
 
-TEST_CASE("the double run draws the numbers of the graph in f32") {
-  Buffer<float> single({100});
+TEMPLATE_TEST_CASE("the double run draws the numbers of the graph", "", float, double, BF16, F16) {
+  Buffer<TestType> ours({100});
   Buffer<double> oracle({100});
-  REQUIRE(draw("aten.rand.default", {}, {single.tensor()}, stream_of(4)).ok());
-  REQUIRE(draw("aten.rand.default", {}, {oracle.tensor()}, stream_of(4), 1, Numerics::f64).ok());
-  for (int64_t i = 0; i < 100; ++i) CHECK(oracle.at(i) == static_cast<double>(single.at(i)));
+  RandomStream stream = stream_of(4);
+  stream.recorded = ours.tensor().dtype;
+  for (const char* op : {"aten.rand.default", "aten.random_.default"}) {
+    CAPTURE(op);
+    REQUIRE(draw(op, {}, {ours.tensor()}, stream).ok());
+    REQUIRE(draw(op, {}, {oracle.tensor()}, stream, 1, Numerics::f64).ok());
+    for (int64_t i = 0; i < 100; ++i)
+      CHECK(oracle.at(i) == static_cast<double>(static_cast<Compute<TestType>>(ours.at(i))));
+  }
 }
 
 TEST_CASE("distributions have their means and bounds") {
