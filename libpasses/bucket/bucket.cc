@@ -216,7 +216,7 @@ std::string json_of(const Members& members, const Plan& plan, const Tally& done,
 
 // --- options ---
 
-constexpr std::string_view kPrecedes[] = {"overlap but --isolate-only"};
+constexpr std::string_view kBucketPrecedes[] = {"overlap but --isolate-only"};
 constexpr PassOption kBucketOptions[] = {
     {"plan", 'p', "per-block|per-module:FILE|by-size:SIZE|auto", "what shares a bucket", "per-block"},
     {"prefetch", 0, "N|auto", "buckets between a launch and its wait; auto: as many as --peak allows", "1"},
@@ -325,7 +325,7 @@ Result<Change> bucket(Job* job, const BucketOptions& options, PassContext& conte
 constexpr PassInfo bucket_pass = {
     .name = "bucket",
     .summary = "gather the parameters of a block by one collective, reduce its gradients by one, and launch ahead",
-    .precedes = kPrecedes,
+    .precedes = kBucketPrecedes,
     .options = kBucketOptions,
     .examples = {{"sg-bucket step.sg -o bucketed.sg", "a bucket a block and direction, gathered one block ahead"},
                  {"sg-bucket step.sg --plan by-size:512MiB --prefetch auto --peak 60GiB",

@@ -24,7 +24,7 @@ constexpr PassOption kChunkOptions[] = {
     {"accumulate", 0, "f32|same", "--auto: sums over the chunks in f32, or in the type of what is added", "f32"},
     {"torchtitan", 0, "KEY=VALUE", "TorchTitan's option of EP overlap, as module_fqn=layers.*.moe", {}, true},
 };
-constexpr std::string_view kPrecedes[] = {"bucket", "overlap", "concretize"};
+constexpr std::string_view kChunkPrecedes[] = {"bucket", "overlap", "concretize"};
 
 Status refuse_options_of_auto(const PassOptions& options) {
   for (std::string_view own : {"rows-per-chunk", "peak", "amplify-ratio", "min-output", "accumulate"})
@@ -215,7 +215,7 @@ constexpr PassInfo chunk_pass = {
         "it "
         "whole.",
     .results = Results::reassociated,
-    .precedes = kPrecedes,
+    .precedes = kChunkPrecedes,
     .options = kChunkOptions,
     .examples = {{"sg-chunk step.sg --modules '{layer,layers.*.moe}' --chunks 2 -o chunked.sg",
                   "in two halves of the rows"},

@@ -87,7 +87,7 @@ constexpr PassOption kCleanOptions[] = {
     {"fold-casts", 0, {}, "make casts of halves part of the softmax behind them; for sg-run, not for PyTorch"},
     {"fold-losses", 0, {}, "make log-softmax and nll_loss one op, without log-probabilities in memory"},
 };
-constexpr std::string_view kPrecedes[] = {"remat", "offload", "chunk", "bucket", "overlap"};
+constexpr std::string_view kCleanPrecedes[] = {"remat", "offload", "chunk", "bucket", "overlap"};
 
 Result<Change> run_clean(Job* job, const PassOptions& options, PassContext& context) {
   return clean(job, {options.has("drop-asserts"), options.has("fold-casts"), options.has("fold-losses")}, context);
@@ -112,7 +112,7 @@ Result<Change> clean(Job* job, const CleanOptions& options, PassContext& context
 constexpr PassInfo clean_pass = {
     .name = "clean",
     .summary = "remove what nobody sees: dead code, identities, common subexpressions",
-    .precedes = kPrecedes,
+    .precedes = kCleanPrecedes,
     .options = kCleanOptions,
     .examples = {{"sg-clean step.sg -o clean.sg", "a step without detours"},
                  {"sg-import step.json | sg-clean --explain > clean.sg", "and what was removed"}},

@@ -242,7 +242,7 @@ constexpr PassOption kOffloadOptions[] = {
     {"least", 0, "SIZE", "smaller values stay on the device", "4KiB"},
     {"all", 0, {}, "also what does not lower the planned peak, largest first"},
 };
-constexpr std::string_view kPrecedes[] = {"chunk but --auto", "bucket", "overlap"};
+constexpr std::string_view kOffloadPrecedes[] = {"chunk but --auto", "bucket", "overlap"};
 
 Result<OffloadOptions> read_offload_options(const PassOptions& options) {
   OffloadOptions out;
@@ -339,7 +339,7 @@ Result<Change> offload(Job* job, const OffloadOptions& options, PassContext& con
 constexpr PassInfo offload_pass = {
     .name = "offload",
     .summary = "let values of the forward wait for the backward in the host's memory",
-    .precedes = kPrecedes,
+    .precedes = kOffloadPrecedes,
     .options = kOffloadOptions,
     .examples = {{"sg-offload step.sg --budget 4GiB -o lean.sg", "at most 4 GiB of host memory a rank"},
                  {"sg-remat step.sg | sg-offload --explain | sg-run - --plan",

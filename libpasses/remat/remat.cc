@@ -199,7 +199,7 @@ constexpr PassOption kRematOptions[] = {
     {"peak", 0, "SIZE", "recompute until the planned peak is at most this, as 60GiB"},
     {"tag-only", 0, {}, "write the decision to the nodes and recompute nothing"},
 };
-constexpr std::string_view kPrecedes[] = {"chunk but --auto", "bucket", "overlap"};
+constexpr std::string_view kRematPrecedes[] = {"chunk but --auto", "bucket", "overlap"};
 
 Error usage(std::string message, std::string hint) {
   return {ErrorKind::usage, std::move(message), {}, std::move(hint)};
@@ -273,7 +273,7 @@ Result<Change> remat(Job* job, const RematOptions& options, PassContext& context
 constexpr PassInfo remat_pass = {
     .name = "remat",
     .summary = "compute forward values again in the backward instead of keeping them",
-    .precedes = kPrecedes,
+    .precedes = kRematPrecedes,
     .options = kRematOptions,
     .examples = {{"sg-remat step.sg --policy full -o lean.sg",
                   "all but attention is computed again; --budget 0 has the lowest peak"},
