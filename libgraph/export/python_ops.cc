@@ -60,6 +60,10 @@ constexpr std::string_view kTransferOps = R"py(
 import torch._functorch._activation_offloading.offload_ops  # noqa: E402  registers torch.ops.ao
 )py";
 
+constexpr std::string_view kVisionOps = R"py(
+import torchvision as vision  # noqa: E402, F401  registers torch.ops.torchvision
+)py";
+
 constexpr HelperOp kHelperOps[] = {
     {"sg.pack", "pack", R"py(
 def pack(tensors, dtype=None, parts=1):
@@ -114,6 +118,9 @@ def arrived(tensor):
     {"ao.offload.default", "", kTransferOps},
     {"ao.reload.default", "", kTransferOps},
     {"ao.wait_tensor.default", "", kTransferOps},
+    {"torchvision.nms.default", "", kVisionOps},
+    {"torchvision.roi_align.default", "", kVisionOps},
+    {"torchvision._roi_align_backward.default", "", kVisionOps},
     {"torchtitan.deterministic_scatter_add.default", "deterministic_scatter_add", R"py(
 def deterministic_scatter_add(tensor, index, src):
     """Adds rows of `src` to rows of a copy of `tensor`; those of one row in their order, whatever the threads do."""

@@ -159,8 +159,9 @@ class Inference {
   // How many elements a search op looks through; invalid for other ops, or when it is open.
   Expr elements_searched(const Graph& graph, NodeId n) const {
     std::string_view name = graph.op_name(n);
-    bool is_masked = name == "aten.masked_select.default";
-    if (name != "aten.nonzero.default" && name != "aten._unique2.default" && !is_masked) return ExprPool::kInvalid;
+    const bool is_masked = name == "aten.masked_select.default", are_boxes = name == "torchvision.nms.default";
+    if (name != "aten.nonzero.default" && name != "aten._unique2.default" && !is_masked && !are_boxes)
+      return ExprPool::kInvalid;
     const std::vector<Arg>& args = graph.node(n).args;
     if (args.empty() || !args[0].is(ArgKind::value)) return ExprPool::kInvalid;
     const Type& searched = graph.type(args[0].as_value());
@@ -169,6 +170,7 @@ class Inference {
       bool has_mask = args.size() > 1 && args[1].is(ArgKind::value);
       if (!has_mask || graph.type(args[1].as_value()).shape != searched.shape) return ExprPool::kInvalid;
     }
+    if (are_boxes) return searched.shape.empty() ? ExprPool::kInvalid : searched.shape[0];
     return exprs_.product(searched.shape);
   }
 

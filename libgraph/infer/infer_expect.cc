@@ -141,6 +141,9 @@ constexpr Expectation kExpectations[] = {
     {"aten.searchsorted", "real sorted_sequence self; index sorter; word side left right"},
     {"aten.bucketize", "real self boundaries"},
     {"aten.isin", "real elements test_elements"},
+    {"torchvision.nms", "float dets scores; same dets scores"},
+    {"torchvision.roi_align", "float input; same input rois"},
+    {"torchvision._roi_align_backward", "float grad; same grad rois"},
     // attention
     {"aten._scaled_dot_product_flash_attention_for_cpu aten.scaled_dot_product_attention",
      "float query; same query key value; mask attn_mask; part dropout_p"},

@@ -47,6 +47,15 @@ Status masked_select(InferCall& c) {
   return give_found(c, self->dtype, *self);
 }
 
+// The places of the boxes that stay, each with a score.
+Status nms(InferCall& c) {
+  SG_ASSIGN(const Type* boxes, c.tensor("dets"));
+  if (boxes->shape.size() != 2 || !c.may_equal(boxes->shape[1], c.sizes.number(4)))
+    return c.fail("'dets' has to be rows of 4 numbers");
+  SG_TRY(c.expect_shape("scores", {boxes->shape[0]}));
+  return give_found(c, DType::i64, *boxes);
+}
+
 // As many elements as the repeats add up to: a size that is given, or that only the run knows.
 Status repeat_interleave(InferCall& c) {
   SG_ASSIGN(const Type* repeats, c.tensor("repeats"));

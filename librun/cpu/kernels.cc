@@ -39,6 +39,7 @@ Table build_table() {
            cpu::reduce_extreme_kernels(),
            cpu::reduce_moments_kernels(),
            cpu::reduce_sum_kernels(),
+           cpu::region_kernels(),
            cpu::scaled_mm_kernels(),
            cpu::scan_kernels(),
            cpu::scatter_kernels(),

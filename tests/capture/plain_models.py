@@ -484,6 +484,17 @@ def vision_makers():
                         targets=torch.arange(4))
 
         yield f"torchvision {name}", make
+
+    def detector():
+        """Losses of both stages; all proposals are looked at, as random ones would be PyTorch's alone."""
+        every = {"rpn_batch_size_per_image": 40000, "box_batch_size_per_image": 4000}
+        make = torchvision.models.detection.fasterrcnn_mobilenet_v3_large_320_fpn
+        boxes = torch.tensor([[10.0, 10, 50, 60], [30, 20, 80, 70]])
+        targets = [{"boxes": boxes[i:], "labels": torch.tensor([1, 2])[i:]} for i in range(2)]
+        model = make(weights=None, weights_backbone=None, num_classes=3, min_size=64, max_size=96, **every)
+        return dict(model=model, loss_fn=lambda losses: sum(losses.values()), inputs=([torch.rand(3, 64, 96)] * 2, targets))
+
+    yield "torchvision fasterrcnn", detector
     for name in ("fcn_resnet50", "lraspp_mobilenet_v3_large"):
 
         def make(name=name):

@@ -50,7 +50,7 @@ TRUSTING = ("aten._ctc_loss", "aten._unsafe_masked_index", "prims.")
 def table():
     """The overloads that we know: name -> traits; composites, which are taken apart, have none."""
     folder = HERE.parents[1] / "libgraph"
-    rows = {m[0]: m[1] for m in re.findall(r'^SG_OP\("(aten\.[^"]+)", "[^"]+", ([^,]+),', (folder / "op.def").read_text(), re.M)}
+    rows = {m[0]: m[1] for m in re.findall(r'^SG_OP\("((?:aten|torchvision)\.[^"]+)", "[^"]+", ([^,]+),', (folder / "op.def").read_text(), re.M)}
     composites = (folder / "composite" / "composites.def").read_text()
     rows.update({name: "" for name in re.findall(r'^SG_COMPOSITE\("((?:aten|prims)\.[^"]+)"', composites, re.M)})
     rows.update({name: "" for name in re.findall(r'^SG_SAME_AS\("(prims\.[^"]+)"', composites, re.M)})
@@ -174,12 +174,14 @@ def add_more(book):
     """What no sample reaches, in every element type that PyTorch takes."""
     import float8_calls
     import quantized_calls
+    import region_calls
     import more_calls
     add_calls(book, more_calls.CALLS, OURS)
     book.cap = max(book.cap, 40)      # whatever these are, each is there for something
     add_calls(book, float8_calls.CALLS, EIGHTHS)
     book.values_count = True
     add_calls(book, quantized_calls.CALLS, OURS)
+    add_calls(book, region_calls.CALLS, OURS)
 
 
 def add_calls(book, calls_of, dtypes):

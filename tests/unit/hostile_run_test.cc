@@ -272,6 +272,13 @@ TEST_CASE("hostile: norms, losses and attention") {
       {"f32[2];f32[2, 2]", "%y = aten.bucketize.Tensor(%a, %b)", "'boundaries' has to be a vector"},
       {"f32[4]", "%y = aten.histc(%a, 0)", "'bins' has to lie in"},
       {"f32[4]", "%y = aten.isin.Tensor_Tensor(%a, 3)", "'test_elements' is no tensor"},
+      {"f32[4, 4];f32[4]", "%y = torchvision.nms(%a, %b, 0.5)", ""},
+      {"f32[4, 5];f32[4]", "%y = torchvision.nms(%a, %b, 0.5)", "rows of 4 numbers"},
+      {"f32[4, 4];f32[3]", "%y = torchvision.nms(%a, %b, 0.5)", "'scores' has to be of shape [4]"},
+      {"f32[1, 2, 8, 8];f32[3, 5]", "%y = torchvision.roi_align(%a, %b, 1.0, 2, 2, 2, true)", ""},
+      {"f32[1, 2, 8, 8];f32[3, 4]", "%y = torchvision.roi_align(%a, %b, 1.0, 2, 2, 2, true)", "rows of 5 numbers"},
+      {"f32[1, 2, 8, 8];f64[3, 5]", "%y = torchvision.roi_align(%a, %b, 1.0, 2, 2, 2, true)", "element types differ"},
+      {"f32[1, 2, 8, 8];f32[3, 5]", "%y = torchvision.roi_align(%a, %b, 1.0, 0, 2, 2, true)", "number of bins"},
   });
 }
 
@@ -331,6 +338,20 @@ TEST_CASE("hostile: sizes of the run are held against the rules") {
       run("  symbol m input [2, 64] hint 3\n  input %a : f32[2, m]\n  input %b : f32[m, 5]\n  %y = aten.mm(%a, %b)\n  "
           "output %y\n");
   CHECK(fine.outcome == test::HostileOutcome::ran);
+}
+
+TEST_CASE("hostile: regions of images that are not there, and larger than any image") {
+  for (const auto& [number, message] : {std::pair{"9.0", "a region is of image 9"}, {"nan", "a region is of image"}}) {
+    Job job = parse("sg 1.0\ngraph rank *\n  input %x : f32[1, 2, 8, 8]\n  %r = aten.full([3, 5], " +
+                    std::string(number) + ") : f32[3, 5]\n" +
+                    "  %y = torchvision.roi_align(%x, %r, 1.0, 2, 2, 2, true) : f32[3, 2, 2, 2]\n  output %y\n");
+    CHECK(test::run_hostile(job, 1, false).message.find(message) != std::string::npos);
+  }
+  Job job = parse(
+      "sg 1.0\ngraph rank *\n  input %x : f32[1, 2, 8, 8]\n  %z = aten.zeros([3, 3]) : f32[3, 3]\n"
+      "  %o = aten.full([3, 2], 1e30) : f32[3, 2]\n  %r = aten.cat([%z, %o], 1) : f32[3, 5]\n"
+      "  %y = torchvision.roi_align(%x, %r, 1.0, 2, 2, -1, true) : f32[3, 2, 2, 2]\n  output %y\n");
+  CHECK(test::run_hostile(job, 1, false).message.find("a region is too large") != std::string::npos);
 }
 
 // PyTorch lays nonzero out column by column; who takes a column of it gets that one.
