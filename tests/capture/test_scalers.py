@@ -61,6 +61,18 @@ class Scalers(CaptureCase):
                 self.check(step, optimizer)
                 self.assertNotIn(scaler.get_scale(), (FIRST * 0.5**9, FIRST * 2.0**4), "there were steps of both kinds")
 
+    def test_copies_of_one_parameter_at_a_time(self):
+        """What an update may have to become again is not kept until the last of them."""
+        optimizer, scaler = torch.optim.AdamW(self.model.parameters(), lr=0.01), self.scaler()
+        document = self.captured(
+            self.model, None, self.inputs, train_step=self.train(scaler, optimizer), optimizer=optimizer
+        )
+        ops = [node["op"] for node in document["nodes"]]
+        copies = [i for i, op in enumerate(ops) if op == "aten.clone.default"]
+        chosen = [i for i, op in enumerate(ops) if op == "aten.where.self"]
+        self.assertEqual(len(copies), 4 * len(list(self.model.parameters())))
+        self.assertLess(chosen[0], copies[4])
+
     def test_one_that_has_made_steps(self):
         optimizer, scaler = torch.optim.SGD(self.model.parameters(), lr=0.5), self.scaler(backoff_factor=0.3)
         step = self.train(scaler, optimizer)

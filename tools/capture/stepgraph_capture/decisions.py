@@ -112,10 +112,7 @@ def _written_once(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
     if schema is None or not schema.is_mutable or _NOT_WRITTEN_AGAIN & set(func.tags):
         yield
         return
-    given = [args[i] if i < len(args) else kwargs.get(argument.name) for i, argument in enumerate(schema.arguments)]
-    writes = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
-    written = [value for value, is_written in zip(given, writes) if is_written]
-    reals = [compat.value_beside(value) for value in written if isinstance(value, Tensor) and compat.is_fake(value)]
+    reals = [compat.value_beside(value) for value in compat.written(func, args, kwargs) if compat.is_fake(value)]
     if any(real is None for real in reals):
         yield
         return

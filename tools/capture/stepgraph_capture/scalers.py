@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import compat, sharding
 from .errors import CaptureError
@@ -59,28 +60,61 @@ def _check_state(scaler: Any) -> None:
         )
 
 
-def _updated(optimizer: Any, found_inf: List[Tensor], update: Any) -> Any:
+def _updated(optimizer: Any, found_inf: List[Tensor], update: Callable[[], Any]) -> Any:
     """One update, of which nothing is left where an infinity was found."""
-    before = [(tensor, sharding.local(tensor).clone()) for tensor in _tensors_of(optimizer)]
     kept = {id(state): dict(state) for state in optimizer.state.values()}
-    result = update()
     is_skipped = sum(found_inf[1:], found_inf[0]) > 0
-    now = {id(tensor): tensor for tensor, _ in before}
+    writes = _Writes(optimizer, is_skipped)
+    with writes:
+        result = update()
+    writes.settle()
     for state in optimizer.state.values():
-        for key, tensor in kept.get(id(state), {}).items():
-            if isinstance(tensor, Tensor):
-                now[id(tensor)] = state[key]  # another one, where it was bound anew
-    for tensor, was in before:
-        written = sharding.local(now[id(tensor)])
-        written.copy_(torch.where(is_skipped, was, written))
+        for key, before in kept.get(id(state), {}).items():
+            if isinstance(before, Tensor) and state[key] is not before:  # bound to another one
+                now = sharding.local(state[key])
+                now.copy_(torch.where(is_skipped, sharding.local(before), now))
     return result
 
 
-def _tensors_of(optimizer: Any) -> List[Tensor]:
-    """What an update writes: parameters that have gradients, and the optimizer's state."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-    states = [tensor for state in optimizer.state.values() for tensor in state.values() if isinstance(tensor, Tensor)]
-    return parameters + states
+class _Writes(TorchDispatchMode):
+    """What an update writes becomes what it was where the update is to be skipped: soon after each parameter's turn, so
+    that copies of the state of one are in memory at a time."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self, optimizer: Any, is_skipped: Tensor) -> None:
+        super().__init__()
+        self._is_skipped = is_skipped
+        self._known: Dict[int, Tuple[Tensor, int]] = {}  # by memory: the tensor, and whose it is
+        self._before: Dict[int, Tensor] = {}  # by memory
+        self._turn: Optional[int] = None
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        for turn, parameter in enumerate(parameters):
+            state = optimizer.state[parameter].values() if parameter in optimizer.state else ()
+            for tensor in (parameter, *(value for value in state if isinstance(value, Tensor))):
+                mine = sharding.local(tensor)
+                self._known[compat.memory_of(mine)] = mine, turn
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        for tensor in compat.written(func, args, kwargs or {}):
+            self._keep(compat.memory_of(sharding.local(tensor)))
+        return func(*args, **(kwargs or {}))
+
+    def _keep(self, memory: int) -> None:
+        if memory not in self._known:
+            return
+        tensor, turn = self._known[memory]
+        if turn != self._turn:
+            self.settle()
+            self._turn = turn
+        if memory not in self._before:
+            self._before[memory] = tensor.clone()
+
+    def settle(self) -> None:
+        for memory, before in self._before.items():
+            tensor, _ = self._known[memory]
+            tensor.copy_(torch.where(self._is_skipped, before, tensor))
+        self._before.clear()
 
 
 def _unscale(gradients: List[Tensor], found_inf: Tensor, inverse: Tensor) -> None:

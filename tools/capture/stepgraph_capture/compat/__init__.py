@@ -44,6 +44,7 @@ from .nodes import (
     is_launch,
     is_random,
     results,
+    written,
     written_by,
 )
 from .sizes import (

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, Iterator, List, Optional, Set, Tuple
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
-from torch import fx
+from torch import Tensor, fx
+from torch.utils import _pytree as pytree
 
 
 def results(node: fx.Node) -> Any:
@@ -27,6 +28,17 @@ def bound_symbols(node: fx.Node) -> List[str]:
     """The symbols whose values come from what this node computes. A number with a fraction is no size: its node is its
     name."""
     return [str(symbol) for symbol in (node.meta.get("unbacked_bindings") or {}) if symbol.is_integer]
+
+
+def written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> List[Tensor]:
+    """The arguments that a call of an op writes."""
+    schema = getattr(func, "_schema", None)
+    if schema is None or not schema.is_mutable:
+        return []
+    given = [args[i] if i < len(args) else kwargs.get(argument.name) for i, argument in enumerate(schema.arguments)]
+    writes = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
+    found = [value for value, is_written in zip(given, writes) if is_written]
+    return [leaf for leaf in pytree.tree_leaves(found) if isinstance(leaf, Tensor)]
 
 
 def is_collective(target: Any) -> bool:
