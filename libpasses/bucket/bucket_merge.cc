@@ -6,6 +6,7 @@
 
 #include "libgraph/infer/infer.h"
 #include "libgraph/op.h"
+#include "libgraph/operands.h"
 #include "libpasses/bucket/bucket_parts.h"
 #include "libpasses/schedule.h"
 
@@ -36,21 +37,21 @@ class Merger {
     for (size_t m : bucket.members) retire(m, &draft);
   }
 
-  // Views of what was cut out of a bucket lie elsewhere in memory than they did.
+  // What shows the same memory as what was cut out of a bucket lies elsewhere than it did.
   void renew_types() {
-    std::vector<NodeId> behind;
-    for (const Site& s : sites_)
-      for (NodeId n : s.after)
-        if (graph_.alive(n)) behind.push_back(n);
-    std::ranges::sort(behind, [&](NodeId a, NodeId b) { return graph_.before(a, b); });
     TypeInferrer inferrer(program_);
-    for (NodeId n : behind) {
+    for (NodeId n : graph_.nodes()) {
       const OpInfo* op = graph_.op_info(n);
       if (op == nullptr || !(op->has(kView) || op->has(kMayAlias) || op->writes())) continue;
+      bool is_cut = false;
+      for_operands(graph_, n, [&](ValueId v) { is_cut = is_cut || cut_.contains(v); });
+      if (!is_cut) continue;
       Result<std::vector<Type>> types = inferrer.infer(graph_, n);
       if (!types.ok() || types->size() != graph_.node(n).result_count) continue;
-      for (uint32_t i = 0; i < types->size(); ++i)
+      for (uint32_t i = 0; i < types->size(); ++i) {
         graph_.set_type(graph_.node(n).result(i), pool_.types.intern(std::move((*types)[i])));
+        cut_.insert(graph_.node(n).result(i));
+      }
     }
   }
 
@@ -354,6 +355,7 @@ class Merger {
     }
     const std::string name(graph_.name(graph_.node(last).result(0)));
     graph_.replace_uses(graph_.node(last).result(0), by);
+    cut_.insert(by);
     while (last != s.launch) {
       const NodeId previous = graph_.value(graph_.node(last).args[0].as_value()).def;
       graph_.erase(last);
@@ -382,6 +384,7 @@ class Merger {
   AliasAnalysis alias_;
   Schedule schedule_;
   size_t known_values_;
+  std::set<ValueId> cut_;  // results of members, and what shows their memory
 };
 
 int32_t first_free_number(const Job& job) {
