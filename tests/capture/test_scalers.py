@@ -1,6 +1,8 @@
 """torch.amp.GradScaler in a train_step: its scale is state of the graph, and a step whose gradients are infinite writes
 nothing but that."""
 
+import types
+
 import torch
 from stepgraph_capture import CaptureError
 from torch import nn
@@ -88,6 +90,30 @@ class Scalers(CaptureCase):
         trainer = Trainer(self.model, both, self.scaler())
         self.check(trainer.step, both)
 
+    def test_where_it_is_kept(self):
+        """In an object that is called, in the model, in a tuple, as the default of an argument."""
+        for what, make in KEEPERS.items():
+            with self.subTest(what):
+                optimizer, scaler = torch.optim.Adam(self.model.parameters(), lr=0.01), self.scaler()
+                step = make(self.model, optimizer, scaler)
+                self.check(step, optimizer, {f"{what}.{name}" for name in ("scale", "growth_tracker")}, 3)
+                vars(self.model).pop("amp", None)
+
+    def test_two_scalers(self):
+        """Each has its own optimizer, and a scale of its own."""
+        first, second = self.scaler(), self.scaler(2.0**9, backoff_factor=0.25)
+        optimizers = [torch.optim.AdamW(self.model[i].parameters(), lr=0.01) for i in (0, 2)]
+
+        def step(x, y):
+            total = 0.0
+            for scaler, optimizer in zip((first, second), optimizers):
+                total = total + updated(self.model, optimizer, scaler, x, y)
+                for each in optimizers:
+                    each.zero_grad()
+            return total
+
+        self.check(step, optimizers, {f"{name}.scale" for name in ("first", "second")})
+
     def test_off(self):
         scaler = self.scaler(enabled=False)
         optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5)
@@ -107,14 +133,58 @@ class Scalers(CaptureCase):
             pass
 
         optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5)
-        hidden = (self.scaler(),)  # nobody looks in tuples
+        hidden = {self.scaler()}  # nobody looks in sets
         cases = {
-            "does not find in what the train_step names": lambda *given: self.train(hidden[0], optimizer)(*given),
+            "does not find in what the train_step names": lambda *given: self.train(next(iter(hidden)), optimizer)(*given),
             "scales its loss by Own": self.train(Own("cpu"), optimizer),
         }
         for words, step in cases.items():
             with self.subTest(words), self.assertRaisesRegex(CaptureError, words):
                 self.captured(self.model, None, tuple(self.inputs.values()), train_step=step, optimizer=optimizer)
+
+    def test_optimizers_that_ask_for_numbers(self):
+        """A first step that is skipped has none to answer with."""
+        optimizer = torch.optim.Adafactor(self.model.parameters())
+        step = self.train(self.scaler(), optimizer)
+        words = "test_scalers.py:[0-9]+ in step: it decides by the value of a tensor, which is NaN.*smaller init_scale"
+        with self.assertRaisesRegex(CaptureError, words):
+            self.captured(self.model, None, self.inputs, train_step=step, optimizer=optimizer)
+
+
+def updated(model, optimizer, scaler, x, y):
+    with torch.autocast("cpu", dtype=torch.float16):
+        loss = F.cross_entropy(model(x).float() * 3, y)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+    return loss.detach()
+
+
+class Callable:
+    def __init__(self, *given):
+        self.given, self.precision = given[:2], types.SimpleNamespace(scaler=given[2])
+
+    def __call__(self, x, y):
+        return updated(*self.given, self.precision.scaler, x, y)
+
+
+def of_model(model, optimizer, scaler):
+    model.amp = scaler
+    return lambda x, y: updated(model, optimizer, model.amp, x, y)
+
+
+def by_default(model, optimizer, scaler):
+    kept = scaler
+    return lambda x, y, scaler=kept: updated(model, optimizer, scaler, x, y)
+
+
+KEEPERS = {
+    "precision.scaler": Callable,
+    "amp": of_model,
+    "given.2": lambda *given: lambda x, y: updated(*given, x, y),
+    "scaler": by_default,
+}
 
 
 class Trainer:

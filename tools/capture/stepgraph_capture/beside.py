@@ -3,7 +3,8 @@ a queue of what it has seen, a scaler's scale. It is state of the step, as the m
 that it writes.
 
 Looked for where the function can reach it: in what it closes over, in the globals that it names, in the object whose
-method it is, and in functions of the same kind that it calls; there in modules, and in lists and dicts of tensors.
+method it is or that is called, in the defaults of its arguments, and in functions of the same kind that it calls; there
+in modules, and in lists, tuples and dicts.
 """
 
 from __future__ import annotations
@@ -131,6 +132,10 @@ class _Search:
         self._memory = {compat.memory_of(tensor) for tensor in known if _is_strided(tensor)}
         self._seen = {id(module) for module in model.modules()}
         self._device = next(tensor.device for tensor in known)  # of the losses to come
+        for path, part in model.named_modules():
+            for key, thing in vars(part).items():
+                if scalers.is_on(thing):
+                    self._scaler(thing, ".".join(filter(None, (path, key))))
 
     def function(self, function: Any, name: str, depth: int) -> None:
         """What it closes over, the globals that it names, and what it is bound to."""
@@ -139,6 +144,8 @@ class _Search:
             for i, given in enumerate([*function.args, *function.keywords.values()]):
                 self._thing(given, f"{name or 'argument'}{i}", _NOWHERE, depth)
             return self.function(function.func, name, depth)
+        if not inspect.isroutine(function) and _is_the_users(type(function)):  # an object that is called
+            function = type(function).__call__.__get__(function)
         if inspect.ismethod(function):
             self._object(function.__self__, name, depth)
             function = function.__func__
@@ -150,6 +157,8 @@ class _Search:
                 self._thing(cell.cell_contents, variable, (_Cell(cell), None), depth)
             except ValueError:  # not set yet
                 continue
+        for variable, given in _defaults_of(function).items():
+            self._thing(given, variable, _NOWHERE, depth)
         for variable in function.__code__.co_names:
             if variable in function.__globals__:
                 self._thing(function.__globals__[variable], variable, (function.__globals__, variable), depth)
@@ -164,12 +173,13 @@ class _Search:
             self._module(thing, name, depth)
         elif scalers.is_on(thing):
             self._scaler(thing, name)
-        elif isinstance(thing, (dict, list)):
+        elif isinstance(thing, (dict, list, tuple)):
             self._seen.add(id(thing))
             if len(thing) > _LONGEST:
                 return
             for key, one in list(thing.items() if isinstance(thing, dict) else enumerate(thing)):
-                self._thing(one, f"{name}.{key}", (thing, key), depth + 1)
+                at = _NOWHERE if isinstance(thing, tuple) else (thing, key)
+                self._thing(one, f"{name}.{key}", at, depth + 1)
         elif inspect.isfunction(thing) or inspect.ismethod(thing) or isinstance(thing, functools.partial):
             if _is_the_users(thing):
                 self.function(thing, name, depth + 1)
@@ -214,7 +224,12 @@ class _Search:
         return None
 
 
-_NOWHERE: Tuple[Any, Any] = (None, None)  # of an argument that is bound: no run finds another there
+_NOWHERE: Tuple[Any, Any] = (None, None)  # of an argument that is bound, in a tuple: no run finds another there
+
+
+def _defaults_of(function: Any) -> Dict[str, Any]:
+    parameters = inspect.signature(function).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
 def _is_strided(tensor: Tensor) -> bool:
