@@ -178,6 +178,30 @@ class Parts(CaptureCase):
                     self.captured(Model(norm), None, torch.randn(4, 3, 8, 8))
                     self.imported()
 
+    def test_second_derivatives_of_norms_under_autocast(self):
+        """They take the statistics in the narrow type, as PyTorch casts them."""
+        model = nn.Sequential(nn.Linear(6, 6), nn.LayerNorm(6), nn.Tanh(), nn.Linear(6, 2))
+
+        def step(x):
+            x.requires_grad_(True)
+            with torch.autocast("cpu", torch.bfloat16):
+                out = model(x).float()
+            (slope,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+            loss = slope.square().mean()
+            loss.backward()
+            return loss.detach()
+
+        document = self.captured(model, None, {"x": torch.randn(4, 6)}, train_step=step)
+        made = {node["name"]: node for node in document["nodes"]}
+        statistics = [n for n, node in made.items() if node["op"] == "python.getitem" and node["args"][1] in (1, 2) and
+                      node["args"][0]["ref"].startswith("native_layer_norm") and "backward" not in node["args"][0]["ref"]]
+        casts = {node["args"][0]["ref"]: node["type"]["tensor"] for node in document["nodes"]
+                 if node["op"] == "aten._to_copy.default"}
+        views = {node["args"][0]["ref"]: name for name, node in made.items() if node["op"] == "aten.view.default"}
+        self.assertEqual([made[name]["type"]["tensor"] for name in statistics], ["float32"] * 2)
+        self.assertEqual([casts[views[name]] for name in statistics], ["bfloat16"] * 2)
+        self.imported()
+
 
 class Forms(CaptureCase):
     """Calls that import makes of others."""
