@@ -261,6 +261,10 @@ def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool = False, sett
         raise _AsksForValues(_because(_BY_VALUE, error)) from error
     except compat.unsupported_errors() as error:
         raise CaptureError(_because(f"it calls {_unsupported(str(error))}", error)) from error
+    except TypeError as error:
+        if not compat.asks_about_nan(error):
+            raise
+        raise CaptureError(_because(_BY_NAN, error)) from error
     except RuntimeError as error:
         if compat.is_mixed_up(error):
             raise CaptureError(_because(_FORWARD_OVER_REVERSE, error)) from error
@@ -290,6 +294,11 @@ _BY_VALUE = (
     "it decides by the value of a tensor (an `if`, int() or .item() of one), and the graph would hold only one way"
 )
 
+
+_BY_NAN = (
+    "it decides by the value of a tensor, which is NaN in the example: give values with which it is a number (a step "
+    "that a scaler skips has gradients that are not: let it begin with a smaller init_scale)"
+)
 
 _FORWARD_OVER_REVERSE = (
     "PyTorch's tracer loses the device of what vmap makes of derivatives of both modes (torch.func.hessian under vmap)"

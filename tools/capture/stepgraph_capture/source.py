@@ -8,9 +8,11 @@ import sysconfig
 from functools import lru_cache
 from typing import Any, Dict, Optional
 
+import sympy
 import torch
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_SYMPY = os.path.dirname(os.path.abspath(sympy.__file__)) + os.sep  # which PyTorch computes sizes by
 _LAYERS = os.path.join(_TORCH, "nn", "modules") + os.sep
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STDLIB = os.path.abspath(sysconfig.get_paths()["stdlib"]) + os.sep
@@ -26,7 +28,7 @@ def _kind(file: str) -> str:
     if path.startswith(_LAYERS) and path != _PLUMBING:
         return "layer"
     packages = "site-packages" in path or "dist-packages" in path
-    if path.startswith(_TORCH) or file.startswith("<") or (path.startswith(_STDLIB) and not packages):
+    if path.startswith((_TORCH, _SYMPY)) or file.startswith("<") or (path.startswith(_STDLIB) and not packages):
         return "torch"
     return "user"
 

@@ -28,6 +28,11 @@ def wants_numbers(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(text in str(error) for text in words)
 
 
+def asks_about_nan(error: BaseException) -> bool:
+    """Was a number of the example that is NaN held against another? sympy, which PyTorch answers by, refuses to."""
+    return isinstance(error, TypeError) and "Invalid NaN comparison" in str(error)
+
+
 def unsupported_errors() -> Tuple[type, ...]:
     from torch._subclasses import fake_tensor
 
