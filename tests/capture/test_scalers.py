@@ -134,8 +134,9 @@ class Scalers(CaptureCase):
 
         optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5)
         hidden = {self.scaler()}  # nobody looks in sets
+        found = lambda *given: self.train(next(iter(hidden)), optimizer)(*given)  # noqa: E731
         cases = {
-            "does not find in what the train_step names": lambda *given: self.train(next(iter(hidden)), optimizer)(*given),
+            "does not find in what the train_step names": found,
             "scales its loss by Own": self.train(Own("cpu"), optimizer),
         }
         for words, step in cases.items():
