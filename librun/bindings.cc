@@ -13,6 +13,8 @@ std::string range_text(const Symbol& s) {
   return "[" + bound(s.min, "-inf") + ", " + bound(s.max, "inf") + "]";
 }
 
+constexpr std::string_view kOfData = "the graph holds what the step did with the data of the capture";
+
 }  // namespace
 
 Bindings::Bindings(const Program& program) : program_(program), pool_(program.graph.pool()) {
@@ -59,7 +61,7 @@ Status Bindings::bind(StrId symbol, int64_t v) {
     return Error{ErrorKind::cannot_apply,
                  "symbol " + name + " = " + std::to_string(v) + " is outside of its range " + range_text(s),
                  {},
-                 s.kind == SymbolKind::data ? "the graph holds what the step did with the data of the capture" : ""};
+                 s.kind == SymbolKind::data ? std::string(kOfData) : ""};
   if (s.divisor > 1 && v % s.divisor != 0)
     return Error{ErrorKind::cannot_apply,
                  "symbol " + name + " = " + std::to_string(v) + " is no multiple of " + std::to_string(s.divisor)};
@@ -74,11 +76,17 @@ Status Bindings::check_guard(const Guard& guard) const {
   if (!left || !right || holds(guard.relation, *left, *right)) return ok_status();
   std::string text = pool_.exprs.print(guard.left) + " " + std::string(relation_sign(guard.relation)) + " " +
                      pool_.exprs.print(guard.right);
-  return Error{ErrorKind::cannot_apply,
-               "guard " + text + " does not hold: the left side is " + std::to_string(*left) + ", the right side " +
-                   std::to_string(*right),
-               {},
-               "the graph was captured under this condition; capture again for these sizes"};
+  std::vector<StrId> symbols;
+  pool_.exprs.collect_symbols(guard.left, &symbols);
+  pool_.exprs.collect_symbols(guard.right, &symbols);
+  const bool is_of_data =
+      std::ranges::any_of(symbols, [&](StrId s) { return program_.symbols[slot_of_.at(s)].kind == SymbolKind::data; });
+  return Error{
+      ErrorKind::cannot_apply,
+      "guard " + text + " does not hold: the left side is " + std::to_string(*left) + ", the right side " +
+          std::to_string(*right),
+      {},
+      is_of_data ? std::string(kOfData) : "the graph was captured under this condition; capture again for these sizes"};
 }
 
 Status Bindings::bind_shape(const Type& type, std::span<const int64_t> shape, std::string_view input) {

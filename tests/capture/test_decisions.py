@@ -32,6 +32,7 @@ class Decisions(CaptureCase):
         result = subprocess.run(run, cwd=self.folder, capture_output=True, text=True)
         self.assertNotEqual(result.returncode, 0, result.stdout)
         self.assertRegex(result.stderr, r"test_decisions.py:\d+.* u\d+ = 0 is outside|guard u\d+ == 1 does not hold")
+        self.assertIn("the graph holds what the step did with the data of the capture", result.stderr)
 
     def test_conditions_of_torch(self):
         class Model(nn.Module):
