@@ -36,6 +36,7 @@ constexpr AxisRow kRows[] = {
     {"aten.slice_backward.default", axis::slice_backward, "slice backward", kTakesSizes | kTakesRuns},
     {"aten.select_backward.default", axis::slice_backward, "slice backward", kTakesSizes | kTakesRuns},
     {"aten.flip.default", axis::flip, "flip", kTakesRuns},
+    {"aten.repeat.default", axis::repeat, "repeat", kTakesRuns},
     {"aten.tril.default", axis::triangle, "triangle"},
     {"aten.triu.default", axis::triangle, "triangle"},
     {"aten.select.int", axis::select, "select", kTakesRuns},

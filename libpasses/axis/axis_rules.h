@@ -75,6 +75,7 @@ Status flex_attention(AxisCall&);
 Status batch(AxisCall&);  // each entry of the first axis alone: convolutions, pools, norms by channel
 Status pad(AxisCall&);
 Status flip(AxisCall&);
+Status repeat(AxisCall&);
 Status triangle(AxisCall&);
 Status log_sigmoid(AxisCall&);
 // losses

@@ -295,6 +295,19 @@ Status flip(AxisCall& c) {
   return c.give_all(s);
 }
 
+// Side by side along other axes; axes that it adds come first.
+Status repeat(AxisCall& c) {
+  SG_ASSIGN(AxisState s, self_state(c));
+  s.along.axis += static_cast<uint32_t>(c.rank(c.result(0)) - c.rank(c.tensor("self")));
+  const Arg* repeats = c.find("repeats");
+  if (!repeats || !repeats->is(ArgKind::list) || s.along.axis >= repeats->items().size())
+    return c.fail("how often it repeats each axis is not known");
+  const Arg& own = repeats->items()[s.along.axis];
+  if (!own.is(ArgKind::integer) || own.as_int() != 1) return c.fail("it repeats the chunked axis");
+  s.marks = ValueId();
+  return c.give_all(s);
+}
+
 // Parts of a matrix that the last two axes hold.
 Status triangle(AxisCall& c) {
   SG_ASSIGN(AxisState s, self_state(c));
