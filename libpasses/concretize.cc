@@ -238,7 +238,7 @@ constexpr PassOption kConcretizeOptions[] = {
     {"bind",
      0,
      "SYMBOL=N",
-     "a size: a symbol s0=16, or a dimension INPUT[DIM]=16; without it those of the capture",
+     "a symbol s0=16 or a dimension INPUT[DIM]=16 (default: the sizes of the capture)",
      {},
      true},
 };
@@ -310,12 +310,12 @@ Result<Change> concretize(Job* job, const ConcretizeOptions& options, PassContex
 
 constexpr PassInfo concretize_pass = {
     .name = "concretize",
-    .summary = "put numbers for the symbolic sizes of a graph",
+    .summary = "replace symbolic sizes by numbers",
     .details =
         "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
-        "--bind s0=16 gives a symbol its number, --bind 'tokens[0]=16' a dimension of an input; equal sizes follow.",
+        "--bind s0=16 sets a symbol, --bind 'tokens[0]=16' a dimension of an input; equal sizes follow.",
     .options = kConcretizeOptions,
-    .examples = {{"sg-concretize step.sg -o fixed.sg", "the sizes of the capture"},
+    .examples = {{"sg-concretize step.sg -o fixed.sg", "a graph with the sizes of the capture"},
                  {"sg-import step.json | sg-concretize | sg-run - --init seed:0", "import, fix the sizes, run"}},
     .run = run_concretize,
     .check = check_concretize,

@@ -14,7 +14,7 @@ constexpr std::pair<int, std::string_view> kExit[] = {
     {4, "what was asked cannot be applied to this input"},
     {5, "a resource is missing: memory, disk, a device"},
     {6, "a rank failed"},
-    {70, "a bug in the tool; a file that it names holds what a report needs"}};
+    {70, "a bug in the tool; it names a file that holds what a report needs"}};
 
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> out;
@@ -153,7 +153,7 @@ std::string help_markdown(const Tool& tool) {
   out += "    " + name + " [OPTION]... " + std::string(tool.operands) + "\n\n";
   if (!tool.details.empty()) out += markdown_details(tool.details) + "\n";
   if (!tool.options.empty()) out += markdown_options(tool.options) + "\n";
-  if (tool.stops_at_operand) out += "Every tool has these options too:\n\n" + markdown_options(common_options()) + "\n";
+  if (tool.stops_at_operand) out += "### Options of every tool\n\n" + markdown_options(common_options()) + "\n";
   for (const Example& e : tool.examples) out += "    " + std::string(e.command) + "    # " + std::string(e.what) + "\n";
   return out + "\n";
 }

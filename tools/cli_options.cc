@@ -16,7 +16,7 @@ constexpr int64_t kMaxThreads = 256;
 constexpr Option kCommon[] = {
     {"output", 'o', "FILE", "write to FILE (- is standard output; 'rank{r}.sg' writes one file a rank)"},
     {"quiet", 'q', "", "print errors only, no summary and no warnings"},
-    {"verbose", 'v', "", "say what each phase of the work was about, and how long it took", {}, true},
+    {"verbose", 'v', "", "report each phase of the work and how long it took", {}, true},
     {"jobs", 'j', "N", "read and verify up to N ranks or files at once", "all cores"},
     {"json", 0, "", "print the report as JSON"},
     {"text", 0, "", "write a graph as text, whatever the name of the output"},
@@ -26,15 +26,15 @@ constexpr Option kCommon[] = {
     {"help-json", 0, "", "print every option as JSON and exit"},
     {"help-man", 0, "", "print the manual page and exit"},
     {"help-markdown", 0, "", "print the section of docs/tools.md and exit"},
-    {"completions", 0, "bash|zsh|fish", "print what completes this tool's options in a shell, and exit"},
-    {"explain", 0, "", "say on standard error what was decided, and why"},
-    {"best-effort", 0, "", "leave out what cannot be read or done, with a warning"},
+    {"completions", 0, "bash|zsh|fish", "print the shell completion script of this tool and exit"},
+    {"explain", 0, "", "explain on standard error what was decided, and why"},
+    {"best-effort", 0, "", "skip what cannot be read or done, with a warning"},
     {"force-tty", 'f', "", "write binary output to a terminal"},
     {"in-place", 0, "", "allow the output to replace the input; without -o, replace it"},
-    {"dry-run", 0, "", "do the work up to where something is written or run, and say what would be"},
+    {"dry-run", 0, "", "stop before anything is written or run, and report what would be"},
     {"print-config", 0, "", "print the value of every option and where it comes from, and exit"},
     {"color", 0, "auto|always|never", "colour messages", "auto"},
-    {"error-format", 0, "text|json|sarif|github", "how messages are written", "text"},
+    {"error-format", 0, "text|json|sarif|github", "format of messages", "text"},
 };
 
 Error usage(std::string message, std::string hint) {

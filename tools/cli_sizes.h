@@ -9,7 +9,7 @@
 
 namespace sg::cli {
 
-inline constexpr Option kAssume = {"assume", 0,   "balanced|max|SYMBOL=N", "numbers for symbols; balanced without it",
+inline constexpr Option kAssume = {"assume", 0,   "balanced|max|SYMBOL=N", "numbers for symbols (default: balanced)",
                                    {},       true};
 
 // By program. Fails where a symbol that nothing bounds has no number.

@@ -13,8 +13,8 @@ using namespace sg::cli;
 namespace {
 
 constexpr Option kOptions[] = {
-    {"max-findings", 0, "N", "show at most N findings a graph", "20"},
-    {"list-rules", 0, "", "print every rule with what it promises, and exit"},
+    {"max-findings", 0, "N", "show at most N findings per graph", "20"},
+    {"list-rules", 0, "", "list every rule with what it guarantees, and exit"},
 };
 
 Result<int> run(const Args& args) {
@@ -47,7 +47,7 @@ constexpr Tool kTool = {
     .details = "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
     .max_operands = SIZE_MAX,
     .options = kOptions,
-    .examples = {{"sg-check step.sg", "one graph"}, {"sg-check *.sg --json", "several, as a report for a program"}},
+    .examples = {{"sg-check step.sg", "check one graph"}, {"sg-check *.sg --json", "several graphs, as a JSON report"}},
     .run = run,
 };
 

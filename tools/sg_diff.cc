@@ -13,15 +13,15 @@ using namespace sg::cli;
 namespace {
 
 constexpr Option kOptions[] = {
-    {"ignore", 0, "name|meta|order|loc,...", "what is no difference", {}, true},
-    {"stat", 0, "", "a line a block of modules, and the sum"},
-    {"name-only", 0, "", "a line an edit: what happened, and the node's name"},
-    {"side", 0, "", "both sides beside each other; as wide as the terminal, or COLUMNS says"},
-    {"full", 0, "", "edits that are explained too, and every rename and move"},
+    {"ignore", 0, "name|meta|order|loc,...", "differences to ignore", {}, true},
+    {"stat", 0, "", "one line per block of modules, and the total"},
+    {"name-only", 0, "", "one line per edit: what happened, and the node's name"},
+    {"side", 0, "", "show both sides next to each other, as wide as the terminal or $COLUMNS"},
+    {"full", 0, "", "also show edits that are explained, and every rename and move"},
     {"context", 'U', "N", "nodes shown around an edit", "2"},
-    {"format", 0, "text|json|github|junit|sarif", "how the report is written; --json is --format=json", "text"},
-    {"machine", 'm', "MACHINE|FILE|none", "simulate the critical path of both on this machine, or not", "h100-8"},
-    {"no-cost", 0, "", "leave out flops, bytes, communication, memory and time of both"},
+    {"format", 0, "text|json|github|junit|sarif", "format of the report; --json is --format=json", "text"},
+    {"machine", 'm', "MACHINE|FILE|none", "machine on which to simulate the critical path of both graphs", "h100-8"},
+    {"no-cost", 0, "", "omit the comparison of flops, bytes, communication, memory and time"},
 };
 
 // Whatever stands in the way is exit 2, as in diff(1): unreadable input and too little memory included.
@@ -37,16 +37,17 @@ Result<int> run(const Args& args) {
 
 constexpr Tool kTool = {
     .name = "sg-diff",
-    .summary = "say what changed from one graph to another",
+    .summary = "show what changed from one graph to another",
     .operands = "A B",
     .details =
         "A and B are .sg files, texts, or rank patterns; one of them may be - for standard input.\n"
-        "Exit 0: no difference; 1: they differ; 2: trouble of any kind.",
+        "Exit 0: no difference; 1: they differ; 2: any error.",
     .max_operands = 2,
     .reads_stdin = false,
     .options = kOptions,
-    .examples = {{"sg-diff step.sg.txt step.sg", "edits in the text form, and what they amount to"},
-                 {"sg-diff --ignore name,loc --stat step.sg.txt step.sg", "where it changed, names and lines aside"}},
+    .examples = {{"sg-diff step.sg.txt step.sg", "edits in the text form, and what they add up to"},
+                 {"sg-diff --ignore name,loc --stat step.sg.txt step.sg",
+                  "where it changed, ignoring names and source lines"}},
     .run = run,
 };
 

@@ -10,7 +10,7 @@ using namespace sg::cli;
 namespace {
 
 constexpr Option kOptions[] = {
-    {"rank", 'r', "N", "of ranks that run different programs the one that is meant", "0"},
+    {"rank", 'r', "N", "rank to use when ranks run different programs", "0"},
     kAssume,
 };
 
@@ -43,17 +43,17 @@ Result<int> run(const Args& args) {
 
 constexpr Tool kTool = {
     .name = "sg-explain",
-    .summary = "say of a node who made it, from what, and what becomes of it",
+    .summary = "show what made a node, from what, and what uses it",
     .operands = "GRAPH NODE",
     .details =
         "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
-        "NODE is the name of a node, of one of its results, or of an input, which may be called by its FQN too\n"
-        "(layers.0.weight); the % may be left out.",
+        "NODE is the name of a node, of one of its results, or of an input, which may also be given by FQN\n"
+        "(layers.0.weight); the % may be omitted.",
     .max_operands = 2,
     .reads_stdin = false,
     .options = kOptions,
-    .examples = {{"sg-explain step.sg mm_1", "one node"},
-                 {"sg-remat -q step.sg --policy full | sg-explain - mm_1", "after a pass"}},
+    .examples = {{"sg-explain step.sg mm_1", "the origin, type, memory and users of one node"},
+                 {"sg-remat -q step.sg --policy full | sg-explain - mm_1", "the same after a pass: its copies, too"}},
     .run = run,
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr Option kOptions[] = {
     {"rank", 'r', "N", "export the program of rank N only"},
-    {"fx", 0, "", "builders of a torch.fx.GraphModule instead of functions"},
+    {"fx", 0, "", "write builders of a torch.fx.GraphModule instead of functions"},
 };
 
 Result<int> run(const Args& args) {
@@ -33,8 +33,8 @@ constexpr Tool kTool = {
         "with several ranks under torchrun. Imported, `step(inputs)` runs on tensors by name.",
     .writes = Writes::text,
     .options = kOptions,
-    .examples = {{"sg-export step.sg -o step.py", "back to PyTorch"},
-                 {"sg-export step.sg --fx -o step_fx.py", "as a torch.fx graph"}},
+    .examples = {{"sg-export step.sg -o step.py", "a Python module of torch calls"},
+                 {"sg-export step.sg --fx -o step_fx.py", "a module that builds a torch.fx graph"}},
     .run = run,
 };
 

@@ -9,13 +9,13 @@ using namespace sg::cli;
 namespace {
 
 constexpr Option kOptions[] = {
-    {"from", 0, "capture|pt2|fx|torch-trace", "what kind of source it is, instead of telling it by its content"},
+    {"from", 0, "capture|pt2|fx|torch-trace", "kind of source (default: detected from its content)"},
     {"spmd", 0, "", "one rank's capture stands for every rank of its world"},
-    {"rank", 'r', "N", "of a trace of several ranks the one that is meant"},
-    {"compile-id", 0, "ID", "of a trace of several compilations the one that is meant: 0/0"},
-    {"list", 0, "", "say what the source holds, and write no graph"},
-    {"model", 0, "NAME", "which model of an archive that holds several"},
-    {"data", 0, "FILE", "where weights and constants go, as safetensors (default: beside the output)"},
+    {"rank", 'r', "N", "rank to import from a trace of several ranks"},
+    {"compile-id", 0, "ID", "compilation to import from a trace of several, as 0/0"},
+    {"list", 0, "", "list what the source holds, and write no graph"},
+    {"model", 0, "NAME", "model to import from an archive that holds several"},
+    {"data", 0, "FILE", "safetensors file for weights and constants (default: beside the output)"},
     {"check", 0, "", "compare recorded types with inferred ones, and write no graph"},
 };
 
@@ -25,14 +25,13 @@ constexpr Tool kTool = {
     .operands = "[SOURCE]...",
     .details =
         "SOURCE is capture JSON, plain or gzipped; a torch.export archive (.pt2), whose weights go to a safetensors\n"
-        "file beside the output; the text of a graph that FX prints (print_readable, tlparse); a TORCH_TRACE log or\n"
-        "tlparse's folder; the folder of a capture, of one rank or of all; or a rank pattern such as\n"
-        "'rank{r}/step.json'.",
+        "file beside the output; a graph as FX prints it (print_readable, tlparse); a TORCH_TRACE log or a folder of\n"
+        "tlparse; the folder of a capture, of one rank or of all; or a rank pattern such as 'rank{r}/step.json'.",
     .max_operands = SIZE_MAX,
     .writes = Writes::graph,
     .options = kOptions,
-    .examples = {{"sg-import step.json -o step.sg", "one rank"},
-                 {"sg-import 'rank{r}/step.json' | sg-print | less", "all ranks into one job, read as text"}},
+    .examples = {{"sg-import step.json -o step.sg", "a graph file of one rank"},
+                 {"sg-import 'rank{r}/step.json' | sg-print | less", "all ranks as one job, shown as text"}},
     .run = run_import,
 };
 

@@ -12,7 +12,7 @@ using namespace sg::cli;
 namespace {
 
 constexpr Option kOptions[] = {
-    {"replay", 'r', {}, "do again what was done since EARLIER, and compare; without it print a script"},
+    {"replay", 'r', {}, "repeat the steps since EARLIER and compare; without EARLIER print a script"},
 };
 
 std::string as_text(const Job& job, const std::vector<HistoryStep>& history, const std::string& digest) {
@@ -103,15 +103,16 @@ Result<int> run(const Args& args) {
 
 constexpr Tool kTool = {
     .name = "sg-log",
-    .summary = "say how a graph came to be: tools, options, digests",
+    .summary = "show how a graph was made: tools, options, digests",
     .operands = "[GRAPH] [EARLIER]",
     .details =
         "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
-        "EARLIER is a graph of its history. Replayed: exit 0 the same bytes, 1 another graph.",
+        "EARLIER is a graph from its history. After --replay: exit 0 for the same bytes, 1 for a different graph.",
     .max_operands = 2,
     .options = kOptions,
-    .examples = {{"sg-log step.sg", "the steps that made it"},
-                 {"sg-clean -q step.sg -o clean.sg && sg-log clean.sg step.sg --replay", "is it made so again?"}},
+    .examples = {{"sg-log step.sg", "the tools and options that made it"},
+                 {"sg-clean -q step.sg -o clean.sg && sg-log clean.sg step.sg --replay",
+                  "repeat the step; are the bytes the same?"}},
     .run = run,
 };
 

@@ -17,12 +17,12 @@ Result<int> run(const Args& args) {
 
 constexpr Tool kTool = {
     .name = "sg-parse",
-    .summary = "turn a text into a graph file",
+    .summary = "turn text into a graph file",
     .operands = "[TEXT]",
     .details = "TEXT is a text file (docs/text-format.md), a rank pattern, or - for standard input.",
     .writes = Writes::graph,
-    .examples = {{"sg-parse step.sg.txt -o step.sg", "a text written by hand becomes a graph"},
-                 {"sg-print step.sg | sg-parse | sg-check", "there and back"}},
+    .examples = {{"sg-parse step.sg.txt -o step.sg", "a graph file from a text written by hand"},
+                 {"sg-print step.sg | sg-parse | sg-check", "print, parse again, and check the result"}},
     .run = run,
 };
 

@@ -15,11 +15,11 @@ namespace {
 
 constexpr Option kOptions[] = {
     {"pass", 'p', "STAGE", "a stage: a pass and its options, as 'remat --policy full'", {}, true},
-    {"resume", 0, {}, "the stages that the graph names: it is what a failed pass has left"},
-    {"stop-after", 0, "PASS", "end behind this stage: a pass, or clean:2 for the second of its kind"},
-    {"disable", 0, "PASS", "leave this stage out", {}, true},
-    {"dump-after", 0, "REGEX", "keep the graph behind stages whose name it is found in; all with --dump-to alone"},
-    {"dump-to", 0, "DIR", "where: DIR/01-clean.sg, ...", "."},
+    {"resume", 0, {}, "run the stages named in the graph, a file that a failed pass left"},
+    {"stop-after", 0, "PASS", "stop after this stage: a pass, or clean:2 for the second clean"},
+    {"disable", 0, "PASS", "skip this stage", {}, true},
+    {"dump-after", 0, "REGEX", "write the graph after stages whose name matches (--dump-to alone: all)"},
+    {"dump-to", 0, "DIR", "folder for these graphs: DIR/01-clean.sg, ...", "."},
 };
 
 Result<BundledStages> stages_of(const Args& args, Job* job) {
@@ -49,7 +49,7 @@ Result<std::regex> parse_regex(const std::string& text) {
     return std::regex(text, std::regex::ECMAScript);
   } catch (const std::regex_error&) {
     return Error{ErrorKind::usage,
-                 "--dump-after " + text + " is no regular expression",
+                 "--dump-after " + text + " is not a regular expression",
                  {},
                  "for example 'clean|remat'; . is every stage"};
   }
@@ -62,7 +62,7 @@ Status dump_after(const Args& args, const std::vector<std::string>& names, Pipel
     std::string all;
     for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
     return Error{ErrorKind::usage,
-                 "--dump-after " + args.text("dump-after") + " is found in the name of no stage",
+                 "--dump-after " + args.text("dump-after") + " matches no stage name",
                  {},
                  "the stages are " + all};
   }
@@ -115,11 +115,11 @@ void complete_stage(const ValueRequest& request) {
 
 constexpr Tool kTool = {
     .name = "sg-pipe",
-    .summary = "run passes one after the other in one process",
+    .summary = "run several passes in one process",
     .operands = "[GRAPH]",
     .details =
         "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
-        "The result is that of the same tools in a pipe, byte for byte; each stage is verified.",
+        "The result is byte for byte that of the same tools in a pipe; each stage is verified.",
     .writes = Writes::graph,
     .options = kOptions,
     .examples = {{"sg-pipe step.sg --pass clean --pass 'remat --policy full' -o lean.sg", "two passes"},

@@ -13,7 +13,7 @@ using namespace sg::cli;
 namespace {
 
 constexpr Option kOptions[] = {
-    {"node", 'n', "NODE", "print the node of this name, and the nodes that use it"},
+    {"node", 'n', "NODE", "print this node and the nodes that use it"},
     {"rank", 'r', "N", "print the program of rank N only"},
 };
 
@@ -34,13 +34,13 @@ Result<int> run(const Args& args) {
 
 constexpr Tool kTool = {
     .name = "sg-print",
-    .summary = "write a graph as text, one node a line",
+    .summary = "write a graph as text, one node per line",
     .operands = "[GRAPH]",
     .details = "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
     .writes = Writes::text,
     .options = kOptions,
     .examples = {{"sg-print step.sg | less", "read a graph"},
-                 {"sg-print step.sg --node mm_1", "one node, and who uses it"}},
+                 {"sg-print step.sg --node mm_1", "one node and the nodes that use it"}},
     .run = run,
 };
 

@@ -10,17 +10,12 @@ using namespace sg::cli;
 namespace {
 
 constexpr Option kOptions[] = {
-    {"set",
-     's',
-     "PARAMETER=VALUE",
-     "a parameter's value; an axis of the matrix has this one; STAGE.OPTION=VALUE",
-     {},
-     true},
-    {"bless", 0, "", "expect: take the results as the new goldens, where everything else holds"},
-    {"pipes", 0, "", "run each stage as its tool, the graph through a pipe; the bytes are the same"},
-    {"no-cache", 0, "", "make everything anew, and keep nothing"},
-    {"cache", 0, "DIR", "where results are kept; default $STEPGRAPH_CACHE, else ~/.cache/stepgraph"},
-    {"cache-size", 0, "SIZE", "the most that is kept", "10GiB"},
+    {"set", 's', "PARAMETER=VALUE", "set a parameter, fix an axis of the matrix, or set STAGE.OPTION=VALUE", {}, true},
+    {"bless", 0, "", "expect: accept the results as the new goldens if all other checks pass"},
+    {"pipes", 0, "", "run each stage as its own tool, connected by pipes; the bytes are the same"},
+    {"no-cache", 0, "", "remake everything, and keep nothing"},
+    {"cache", 0, "DIR", "folder that keeps results (default: $STEPGRAPH_CACHE, else ~/.cache/stepgraph)"},
+    {"cache-size", 0, "SIZE", "limit on the size of the cache", "10GiB"},
     {"fails", 0, "COMMAND", "bisect: a shell command, the graph's path appended; exit 0 = bad, 125 = cannot tell"},
 };
 
@@ -38,20 +33,20 @@ constexpr Tool kTool = {
     .summary = "check, plan and run a recipe of passes",
     .operands = "COMMAND RECIPE [GOOD BAD]",
     .details =
-        "  check    is it right? every mistake with its line\n"
-        "  plan     what would run, and why; what is in the cache\n"
-        "  run      run what is not in the cache, hold it against all that the recipe asks for\n"
-        "  expect   run, and with --bless write the goldens\n"
+        "  check    is the recipe valid? every mistake with its line\n"
+        "  plan     show what would run and why, and what is cached\n"
+        "  run      run what is not cached, and perform the recipe's checks\n"
+        "  expect   run, and write the goldens with --bless\n"
         "  lock     write RECIPE.lock: digests of all results\n"
-        "  verify   run, and hold the digests against RECIPE.lock\n"
-        "  bisect   which stage between GOOD and BAD (the input and the last stage) makes it bad\n"
+        "  verify   run, and compare the digests with RECIPE.lock\n"
+        "  bisect   find the stage between GOOD and BAD (default: the input and the last stage) that makes it bad\n"
         "  schema   print the JSON Schema of recipes, for editors\n\n"
-        "RECIPE is a YAML file, or -: docs/recipes.md. Exit 1 when something that the recipe asks for does not hold.",
+        "RECIPE is a YAML file or -, see docs/recipes.md. Exit 1 when a check of the recipe fails.",
     .max_operands = 4,
     .reads_stdin = false,
     .options = kOptions,
-    .examples = {{"sg-recipe check recipe.yaml", "is it right?"},
-                 {"sg-recipe run recipe.yaml -j4 --set policy=full", "run it, with one parameter changed"}},
+    .examples = {{"sg-recipe check recipe.yaml", "every mistake in the recipe, with its line"},
+                 {"sg-recipe run recipe.yaml -j4 --set policy=full", "run it with one parameter changed"}},
     .run = run,
     .commands = kCommands,
     .values = complete_from_recipe,

@@ -9,13 +9,13 @@ using namespace sg::cli;
 namespace {
 
 constexpr Option kOptions[] = {
-    {"fails", 0, "CMD", "a shell command, run with a candidate's path behind it; exit 0: it still fails, 125: skip"},
+    {"fails", 0, "CMD", "shell command; a candidate's path is appended; exit 0: it still fails, 125: skip"},
     {"interesting-if", 0, "pass|fail|regex:RE",
-     "what of the command says so: exit 0, any other exit, or what it prints", "pass"},
-    {"timeout", 0, "N", "seconds after which the command is taken for a no", "60"},
-    {"attempts", 0, "N", "ask so often before a no counts; without it as often as three runs at the start suggest"},
-    {"keep-metadata", 0, {}, "leave modules, source lines and metadata as they are"},
-    {"show", 0, {}, "pass on what the command writes, to standard error"},
+     "what counts as a failure: exit 0, non-zero exit, or output matching RE", "pass"},
+    {"timeout", 0, "N", "seconds after which a command counts as not failing", "60"},
+    {"attempts", 0, "N", "runs before a no counts (default: estimated from three runs at the start)"},
+    {"keep-metadata", 0, {}, "keep modules, source lines and metadata"},
+    {"show", 0, {}, "copy the command's output to standard error"},
 };
 
 constexpr Tool kTool = {
@@ -24,12 +24,12 @@ constexpr Tool kTool = {
     .operands = "[GRAPH] --fails CMD",
     .details =
         "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input. Ranks are reduced\n"
-        "together. Ctrl-C ends the search and keeps the best. -j N asks about N candidates at once.",
+        "together. Ctrl-C ends the search and keeps the best. -j N tests N candidates at once.",
     .writes = Writes::graph,
     .options = kOptions,
     .examples = {{"sg-reduce step.sg --fails 'grep -q aten.mm' -o small.sg",
-                  "any command does: here, what has a matrix product"},
-                 {"sg-print step.sg | sg-reduce --fails 'grep -q aten.mm' --text", "in a pipe, as text"}},
+                  "the smallest graph that still has a matrix product"},
+                 {"sg-print step.sg | sg-reduce --fails 'grep -q aten.mm' --text", "the same in a pipe, as text"}},
     .run = sg::reduce::reduce_operand,
 };
 

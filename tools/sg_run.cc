@@ -45,12 +45,11 @@ Result<int> run(const Args& args) {
   SG_ASSIGN(Job job, read_job(args, args.input()));
   warn_of_tags(args, job);
   if (args.has("plan")) return print_plans(args, job);
-  if (args.has("allocator"))
-    return Error{ErrorKind::usage, "--allocator says more of a plan: it goes with --plan", {}, "sg-stat has it too"};
+  if (args.has("allocator")) return Error{ErrorKind::usage, "--allocator needs --plan", {}, "sg-stat has it too"};
   SG_TRY(require_all_ranks(job));
   SG_TRY(check_backend(args));
   if (args.has("compare") && args.text("comm") != "local")
-    return Error{ErrorKind::usage, "--compare runs both graphs in this process: it goes with --comm local"};
+    return Error{ErrorKind::usage, "--compare runs both graphs in this process: it needs --comm local"};
   SG_ASSIGN(auto comms, open_communicators(args, job));
   Result<int> code = run_on(args, job, comms);
   return code.ok() ? code : failed_run(comms, std::move(code.error()));
@@ -63,7 +62,7 @@ const Tool kTool = {
     .details = "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
     .options = run_options(),
     .examples = {{"sg-run step.sg --init seed:0 --steps 3", "run it on made-up weights and inputs"},
-                 {"sg-run step.sg --plan", "what memory it needs, and for what"}},
+                 {"sg-run step.sg --plan", "how much memory it needs, and for what"}},
     .run = run,
 };
 

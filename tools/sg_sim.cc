@@ -16,16 +16,16 @@ namespace {
 
 constexpr Option kOptions[] = {
     {"machine", 'm', "MACHINE|FILE", "a built-in machine (--list) or a YAML file", "h100-8"},
-    {"set", 's', "KEY=VALUE", "change one number of the machine, or multiply: nvlink=2x", {}, true},
-    {"ranks", 0, "N", "ranks of the world instead of the job's, for groups that span it"},
+    {"set", 's', "KEY=VALUE", "set one number of the machine, or multiply it: nvlink=2x", {}, true},
+    {"ranks", 0, "N", "world size to simulate instead of the job's, for groups that span the world"},
     kAssume,
     {"rows", 0, "N", "rows of the critical path", "12"},
-    {"trace", 0, "FILE", "write the timeline for Perfetto, JSON"},
-    {"measured", 0, "FILE", "hold the simulation against a profile: of sg-run --profile, or of PyTorch's profiler"},
-    {"calibrate", 0, {}, "write a machine: as measured here, or with --measured as fits that profile, and exit"},
-    {"repeats", 0, "N", "with --calibrate: runs of each measurement", "9"},
-    {"list", 0, {}, "the built-in machines, and exit"},
-    {"show-machine", 0, {}, "the machine with its changes as YAML, and exit"},
+    {"trace", 0, "FILE", "write the timeline as JSON for Perfetto"},
+    {"measured", 0, "FILE", "compare with a profile of sg-run --profile or PyTorch's profiler"},
+    {"calibrate", 0, {}, "write a machine file, measured here or fitted to the --measured profile, and exit"},
+    {"repeats", 0, "N", "with --calibrate: repetitions of each measurement", "9"},
+    {"list", 0, {}, "list the built-in machines and exit"},
+    {"show-machine", 0, {}, "print the machine, with --set applied, as YAML and exit"},
 };
 
 Result<int> told(const Status& written) { return written.ok() ? Result<int>(0) : Result<int>(written.error()); }
@@ -111,9 +111,9 @@ constexpr Tool kTool = {
     .operands = "[GRAPH]",
     .details = "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
     .options = kOptions,
-    .examples = {{"sg-sim step.sg --machine h100-8", "what the step waits for"},
+    .examples = {{"sg-sim step.sg --machine h100-8", "time of the step, and what it waits for"},
                  {"sg-sim step.sg --machine h100-8 --set nvlink=2x --trace step.json",
-                  "the same on faster links, for Perfetto"}},
+                  "the same with faster links, and a timeline"}},
     .run = run,
 };
 

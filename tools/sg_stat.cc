@@ -12,10 +12,10 @@ using namespace sg::cli;
 namespace {
 
 constexpr Option kOptions[] = {
-    {"by", 'b', "phase|module|op", "what the table is about", "module"},
-    {"depth", 'd', "N", "dotted components that tell modules apart; 0 = all", "3"},
-    {"rows", 0, "N", "rows of the table; the rest is summed up", "20"},
-    {"allocator", 0, "exact|cuda-caching", "say what memory would be handed out so, and its course over the phases"},
+    {"by", 'b', "phase|module|op", "what the rows of the table are", "module"},
+    {"depth", 'd', "N", "components of a module path to group by; 0 = all", "3"},
+    {"rows", 0, "N", "rows of the table; the rest is summed in one", "20"},
+    {"allocator", 0, "exact|cuda-caching", "report the memory of such an allocator, overall and by phase"},
     kAssume,
 };
 
@@ -46,8 +46,8 @@ constexpr Tool kTool = {
     .operands = "[GRAPH]",
     .details = "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.",
     .options = kOptions,
-    .examples = {{"sg-stat step.sg --by op", "which ops the time goes to"},
-                 {"sg-stat step.sg --json", "the same for a program"}},
+    .examples = {{"sg-stat step.sg --by op", "nodes, flops and bytes of each op"},
+                 {"sg-stat step.sg --json", "all counts as JSON"}},
     .run = run,
 };
 

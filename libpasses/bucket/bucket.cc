@@ -219,9 +219,9 @@ std::string json_of(const Members& members, const Plan& plan, const Tally& done,
 constexpr std::string_view kBucketPrecedes[] = {"overlap but --isolate-only"};
 constexpr PassOption kBucketOptions[] = {
     {"plan", 'p', "per-block|per-module:FILE|by-size:SIZE|auto", "what shares a bucket", "per-block"},
-    {"prefetch", 0, "N|auto", "buckets between a launch and its wait; auto: as many as --peak allows", "1"},
-    {"peak", 0, "SIZE", "less prefetch, rather than a planned peak above this"},
-    {"machine", 'm', "MACHINE|FILE", "what --plan auto simulates", "h100-8"},
+    {"prefetch", 0, "N|auto", "buckets to launch ahead of use; auto: as many as --peak allows", "1"},
+    {"peak", 0, "SIZE", "limit on the planned peak: prefetch less rather than exceed it"},
+    {"machine", 'm', "MACHINE|FILE", "machine that --plan auto simulates", "h100-8"},
 };
 
 Result<std::string> read_modules(const std::string& name) {
@@ -256,7 +256,7 @@ Status parse_plan(const std::string& word, BucketOptions* out) {
     return ok_status();
   }
   return Error{ErrorKind::usage,
-               "--plan \"" + word + "\" is none that there is",
+               "--plan \"" + word + "\" does not exist",
                {},
                "use per-block, per-module:FILE, by-size:SIZE or auto"};
 }
@@ -324,12 +324,12 @@ Result<Change> bucket(Job* job, const BucketOptions& options, PassContext& conte
 
 constexpr PassInfo bucket_pass = {
     .name = "bucket",
-    .summary = "gather the parameters of a block by one collective, reduce its gradients by one, and launch ahead",
+    .summary = "merge the gathers of a block into one collective, and its reductions into one, launched early",
     .precedes = kBucketPrecedes,
     .options = kBucketOptions,
-    .examples = {{"sg-bucket step.sg -o bucketed.sg", "a bucket a block and direction, gathered one block ahead"},
+    .examples = {{"sg-bucket step.sg -o bucketed.sg", "one bucket per block and direction, gathered one block ahead"},
                  {"sg-bucket step.sg --plan by-size:512MiB --prefetch auto --peak 60GiB",
-                  "by size, as far ahead as memory allows"}},
+                  "buckets by size, launched as early as memory allows"}},
     .run = run_bucket,
     .check = check_bucket,
 };

@@ -12,17 +12,19 @@ namespace {
 
 constexpr PassOption kChunkOptions[] = {
     {"modules", 'm', "PATTERN", "the modules to run in chunks, as 'layers.*.moe'"},
-    {"auto", 'a', "", "the loss head, and what else makes much of little: outlined, so that it never exists whole"},
-    {"chunks", 'n', "N", "how many; 2, with --auto as few as are enough"},
-    {"along", 0, "batch|seq|tokens", "the axis that is cut: the first; the second; of flat tokens", "batch"},
-    {"grad-accumulation", 0, "early|eager", "sum gradients of parameters before their collectives, or after", "early"},
+    {"auto", 'a', "", "chunk the loss head and other ops with outputs far larger than their inputs"},
+    {"chunks", 'n', "N", "number of chunks (default: 2; with --auto as few as suffice)"},
+    {"along", 0, "batch|seq|tokens", "axis to split: batch = first, seq = second, tokens = first (flat tokens)",
+     "batch"},
+    {"grad-accumulation", 0, "early|eager", "sum parameter gradients before their collectives (early) or after",
+     "early"},
     {"min-rows", 0, "N", "refuse chunks of fewer rows", "1"},
-    {"rows-per-chunk", 0, "N", "--auto: so many rows in each chunk"},
-    {"peak", 0, "SIZE", "--auto: the fewest chunks for a planned peak of at most this, as 14GiB"},
-    {"amplify-ratio", 0, "R", "--auto: nodes that make more than R times the bytes they take; else twice the data"},
-    {"min-output", 0, "SIZE", "--auto: nodes that make more than this", "1MiB"},
-    {"accumulate", 0, "f32|same", "--auto: sums over the chunks in f32, or in the type of what is added", "f32"},
-    {"torchtitan", 0, "KEY=VALUE", "TorchTitan's option of EP overlap, as module_fqn=layers.*.moe", {}, true},
+    {"rows-per-chunk", 0, "N", "--auto: N rows in each chunk"},
+    {"peak", 0, "SIZE", "--auto: the fewest chunks whose planned peak is at most this, as 14GiB"},
+    {"amplify-ratio", 0, "R", "--auto: nodes with output bytes above R times their inputs (default: twice the data)"},
+    {"min-output", 0, "SIZE", "--auto: nodes with outputs larger than this", "1MiB"},
+    {"accumulate", 0, "f32|same", "--auto: sum over chunks in f32, or in the type of the summands", "f32"},
+    {"torchtitan", 0, "KEY=VALUE", "an option of TorchTitan's EP overlap, as module_fqn=layers.*.moe", {}, true},
 };
 constexpr std::string_view kChunkPrecedes[] = {"bucket", "overlap", "concretize"};
 
@@ -208,19 +210,19 @@ Result<Change> chunk(Job* job, const ChunkOptions& options, PassContext& context
 
 constexpr PassInfo chunk_pass = {
     .name = "chunk",
-    .summary = "run modules, or the loss head, once for each chunk of their rows",
+    .summary = "run modules, or the loss head, once per chunk of their rows",
     .details =
         "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
-        "What cannot be proven to give the same rows is refused (exit 4) with its node and rule; --best-effort leaves "
-        "it "
-        "whole.",
+        "Modules that cannot be proven to give the same rows are refused (exit 4) with the node and rule; "
+        "--best-effort\n"
+        "leaves them whole.",
     .results = Results::reassociated,
     .precedes = kChunkPrecedes,
     .options = kChunkOptions,
     .examples = {{"sg-chunk step.sg --modules '{layer,layers.*.moe}' --chunks 2 -o chunked.sg",
-                  "in two halves of the rows"},
+                  "these modules in two halves of their rows"},
                  {"sg-chunk step.sg --auto --peak 14GiB --explain -o chunked.sg",
-                  "the loss head, in as few chunks as are enough for that peak"}},
+                  "the loss head in as few chunks as that peak needs"}},
     .run = run_chunk,
     .check = check_chunk,
 };

@@ -83,9 +83,9 @@ std::string json_of(const Tally& tally) {
 }
 
 constexpr PassOption kCleanOptions[] = {
-    {"drop-asserts", 0, {}, "remove assertions too, and what only they need"},
-    {"fold-casts", 0, {}, "make casts of halves part of the softmax behind them; for sg-run, not for PyTorch"},
-    {"fold-losses", 0, {}, "make log-softmax and nll_loss one op, without log-probabilities in memory"},
+    {"drop-asserts", 0, {}, "also remove assertions, and nodes that only they use"},
+    {"fold-casts", 0, {}, "fold casts from bf16 and f16 into the softmax after them; for sg-run, not for PyTorch"},
+    {"fold-losses", 0, {}, "merge log-softmax and nll_loss into one op that stores no log-probabilities"},
 };
 constexpr std::string_view kCleanPrecedes[] = {"remat", "offload", "chunk", "bucket", "overlap"};
 
@@ -111,11 +111,12 @@ Result<Change> clean(Job* job, const CleanOptions& options, PassContext& context
 
 constexpr PassInfo clean_pass = {
     .name = "clean",
-    .summary = "remove what nobody sees: dead code, identities, common subexpressions",
+    .summary = "remove work that cannot affect results: dead code, identities, common subexpressions",
     .precedes = kCleanPrecedes,
     .options = kCleanOptions,
-    .examples = {{"sg-clean step.sg -o clean.sg", "a step without detours"},
-                 {"sg-import step.json | sg-clean --explain > clean.sg", "and what was removed"}},
+    .examples = {{"sg-clean step.sg -o clean.sg", "the same step with fewer nodes"},
+                 {"sg-import step.json | sg-clean --explain > clean.sg",
+                  "the same in a pipe, listing what was removed"}},
     .run = run_clean,
 };
 

@@ -235,12 +235,12 @@ std::string json_of(const Outcome& all) {
 }
 
 constexpr PassOption kOffloadOptions[] = {
-    {"budget", 'b', "SIZE", "host memory that may be used in all; without it as much as lowers the peak"},
-    {"prefetch", 0, "N|auto", "layers before its use at which a value is fetched; auto: in time", "1"},
-    {"defer", 0, "N", "layers of the forward behind its own at which a value must have left", "1"},
-    {"machine", 'm', "MACHINE|FILE", "of --prefetch auto, as sg-sim takes it", "h100-8"},
+    {"budget", 'b', "SIZE", "total host memory per rank (default: as much as lowers the peak)"},
+    {"prefetch", 0, "N|auto", "fetch a value N layers before its use; auto: by simulated copy times", "1"},
+    {"defer", 0, "N", "a value must have left the device N forward layers after its own", "1"},
+    {"machine", 'm', "MACHINE|FILE", "machine for --prefetch auto, as in sg-sim", "h100-8"},
     {"least", 0, "SIZE", "smaller values stay on the device", "4KiB"},
-    {"all", 0, {}, "also what does not lower the planned peak, largest first"},
+    {"all", 0, {}, "also offload values that do not lower the planned peak, largest first"},
 };
 constexpr std::string_view kOffloadPrecedes[] = {"chunk but --auto", "bucket", "overlap"};
 
@@ -338,12 +338,12 @@ Result<Change> offload(Job* job, const OffloadOptions& options, PassContext& con
 
 constexpr PassInfo offload_pass = {
     .name = "offload",
-    .summary = "let values of the forward wait for the backward in the host's memory",
+    .summary = "keep forward values in host memory until the backward needs them",
     .precedes = kOffloadPrecedes,
     .options = kOffloadOptions,
-    .examples = {{"sg-offload step.sg --budget 4GiB -o lean.sg", "at most 4 GiB of host memory a rank"},
+    .examples = {{"sg-offload step.sg --budget 4GiB -o lean.sg", "use at most 4 GiB of host memory per rank"},
                  {"sg-remat step.sg | sg-offload --explain | sg-run - --plan",
-                  "behind recomputation; and what it comes to"}},
+                  "after recomputation; print the resulting memory plan"}},
     .run = run_offload,
     .check = check_offload,
 };

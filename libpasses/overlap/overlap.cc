@@ -5,13 +5,14 @@ namespace sg {
 namespace {
 
 constexpr PassOption kOverlapOptions[] = {
-    {"strategy", 's', "model|reference", "the shortest step that is found, or TorchTitan's phases for chunks", "model"},
-    {"machine", 'm', "MACHINE|FILE", "what the model believes of the hardware (sg-sim --list)", "h100-8"},
-    {"peak", 0, "SIZE", "model: the planned peak may be this much; without it, as much as before"},
-    {"assume", 0, "balanced|max|SYMBOL=N", "numbers for sizes that the data decides", "balanced", true},
-    {"dense-fsdp", 0, {}, "reference: launch gathers and reductions in the dense compute of a neighbour layer"},
-    {"isolate-only", 0, {}, "give token exchanges communicators of their own, and move no node"},
-    {"gathers", 0, {}, "the same for gathers of parameters, so that they and reductions may run at once"},
+    {"strategy", 's', "model|reference", "search for the shortest step, or use TorchTitan's phases for chunks",
+     "model"},
+    {"machine", 'm', "MACHINE|FILE", "hardware that the model assumes (sg-sim --list)", "h100-8"},
+    {"peak", 0, "SIZE", "model: limit on the planned peak (default: the peak of the input)"},
+    {"assume", 0, "balanced|max|SYMBOL=N", "numbers for data-dependent sizes", "balanced", true},
+    {"dense-fsdp", 0, {}, "reference: launch gathers and reductions during a neighbouring layer's dense compute"},
+    {"isolate-only", 0, {}, "give token exchanges their own communicators, and move no node"},
+    {"gathers", 0, {}, "likewise for parameter gathers, so that they can run concurrently with reductions"},
 };
 
 Error wrong(std::string what, std::string hint) { return {ErrorKind::usage, std::move(what), {}, std::move(hint)}; }
@@ -55,12 +56,11 @@ Status check_overlap(const PassOptions& options) {
 
 constexpr PassInfo overlap_pass = {
     .name = "overlap",
-    .summary = "order nodes so that token exchanges and FSDP traffic run while something else computes",
+    .summary = "reorder nodes so that token exchanges and FSDP traffic overlap with compute",
     .options = kOverlapOptions,
-    .examples = {{"sg-overlap step.sg -o fast.sg",
-                  "the shortest step that is found, within the memory of the step as it is"},
+    .examples = {{"sg-overlap step.sg -o fast.sg", "the shortest step found, without more memory"},
                  {"sg-overlap step.sg --strategy reference --explain -o phases.sg",
-                  "TorchTitan's phases, region by region"}},
+                  "TorchTitan's phases, explained region by region"}},
     .run = run_overlap,
     .check = check_overlap,
 };

@@ -187,7 +187,8 @@ Change count_tags(const Job& job) {
 }
 
 constexpr PassOption kRematOptions[] = {
-    {"policy", 'p', "default|full|all|none|tags", "what may be recomputed; all with --budget or --peak", "default"},
+    {"policy", 'p', "default|full|all|none|tags", "values that may be recomputed; with --budget or --peak: all",
+     "default"},
     {"save", 's', "PATTERN[:OP]|op=OP", "keep these values, as 'layers.*.attention:mm'", {}, true},
     {"recompute",
      0,
@@ -195,9 +196,9 @@ constexpr PassOption kRematOptions[] = {
      "recompute these, whatever the policy says; as 'op=mm,size<64KiB'",
      {},
      true},
-    {"budget", 'b', "F", "recompute until the planned peak is there: 0 = the lowest, 1 = as it is"},
+    {"budget", 'b', "F", "target peak as a fraction: 0 = lowest reachable, 1 = current peak"},
     {"peak", 0, "SIZE", "recompute until the planned peak is at most this, as 60GiB"},
-    {"tag-only", 0, {}, "write the decision to the nodes and recompute nothing"},
+    {"tag-only", 0, {}, "only record the decision on the nodes, and recompute nothing"},
 };
 constexpr std::string_view kRematPrecedes[] = {"chunk but --auto", "bucket", "overlap"};
 
@@ -272,12 +273,11 @@ Result<Change> remat(Job* job, const RematOptions& options, PassContext& context
 
 constexpr PassInfo remat_pass = {
     .name = "remat",
-    .summary = "compute forward values again in the backward instead of keeping them",
+    .summary = "recompute forward values in the backward instead of keeping them",
     .precedes = kRematPrecedes,
     .options = kRematOptions,
-    .examples = {{"sg-remat step.sg --policy full -o lean.sg",
-                  "all but attention is computed again; --budget 0 has the lowest peak"},
-                 {"sg-clean step.sg | sg-remat --budget 0.5 | sg-stat", "half of the way there, and what it comes to"}},
+    .examples = {{"sg-remat step.sg --policy full -o lean.sg", "recompute all but attention (lowest peak: --budget 0)"},
+                 {"sg-clean step.sg | sg-remat --budget 0.5 | sg-stat", "lower the peak halfway, and show the result"}},
     .run = run_remat,
     .check = check_remat,
 };
