@@ -1,5 +1,5 @@
-// Bundle: what is needed to see a stage fail again, as one graph file: the graph before it, and in its `extra` the
-// stages that were left. `sg-pipe --resume FILE` runs them; every other tool reads the file as the graph that it is.
+// Bundle: what is needed to reproduce a failed stage, as one graph file: the graph before it, and in its `extra` the
+// remaining stages. `sg-pipe --resume FILE` runs them; every other tool reads the file as an ordinary graph.
 #pragma once
 
 #include <functional>

@@ -1,8 +1,8 @@
 // Pass: one change to a job, with its contract as data. passes.def lists all; tools, recipes and docs are made from it.
 //
-// A pass learns, decides (a plan that --explain prints), and applies. It leaves a job that the verifier accepts, or an
-// Error of kind cannot_apply with node, rule and remedy and a job that nobody may use any more. It never writes a
-// provenance entry: the pipeline does.
+// A pass learns, decides (a plan that --explain prints), and applies. It leaves a job that the verifier accepts, or
+// returns an Error of kind cannot_apply with node, rule and remedy; the job must not be used after that. It never
+// writes a provenance entry: the pipeline does.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct PassOption {
 };
 
 // Where a file's name begins in the value of an option with this argument: all of a FILE or GRAPH, a MACHINE|FILE that
-// names a file, what stands behind `per-module:`. npos = nowhere.
+// names a file, what follows `per-module:`. npos = nowhere.
 size_t file_in(std::string_view argument, std::string_view value);
 
 // The options given to one run of a pass, as words.
@@ -70,17 +70,17 @@ struct PassInfo {
   std::string_view summary;  // one sentence without the full stop
   std::string_view details;  // lines for --help; may be empty
   Results results = Results::bitwise;
-  // Passes meant to come behind this one: one that has run already is warned of. "overlap but --isolate-only" means
-  // not with that option.
+  // Passes that should come after this one: if one has already run, there is a warning. "overlap but --isolate-only"
+  // means not with that option.
   std::span<const std::string_view> precedes;
   std::span<const PassOption> options;
   std::string_view examples[2][2];  // command, what
   Result<Change> (*run)(Job* job, const PassOptions& options, PassContext& context) = nullptr;
-  // What `run` says of the options first; null = any that the table has will do.
+  // Checks the options before `run`; null = all that the table has are accepted.
   Status (*check)(const PassOptions& options) = nullptr;
 };
 
-// What is wrong with the options whatever the job is: usage, or a file of theirs that cannot be read. REQUIRES: they
+// Errors in the options that do not depend on the job: usage, or a file of theirs that cannot be read. REQUIRES: they
 // are in the pass's table, numbers and words of a choice as it has them
 Status check_options(const PassInfo& pass, const PassOptions& options);
 

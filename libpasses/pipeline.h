@@ -1,12 +1,13 @@
-// Pipeline: passes one after the other on one job, verified, timed and dumped.
+// Pipeline: runs several passes on one job; verifies, times and dumps each.
 //
 // Stages   Before each stage the job is what a reader of its .sg file would have: docs/design/008-passes.md. So a stage
 //          gives the same bytes here as a tool in a pipe does.
-// Verify   What a stage leaves is verified. A finding is our bug: the Error (internal) names the pass and the rule, and
-//          `failed` keeps the job before that stage and what was left to do.
-// Effort   With best_effort, a stage that cannot do what was asked, and has nothing smaller to leave alone, is left
-//          out: a warning says why, and the job goes on as it was, without a word about that stage in its history.
-// Names    Of two stages of one pass the second is "clean:2"; `disabled`, `stop_after` and dumps use these names.
+// Verify   The result of each stage is verified. A finding is our bug: the Error (internal) names the pass and the
+//          rule, and `failed` keeps the job before that stage and the remaining stages.
+// Effort   With best_effort, a stage that cannot do what was asked, and has nothing smaller to leave alone, is
+//          skipped: a warning says why, and the job continues unchanged, without an entry for that stage in its
+//          history.
+// Names    If a pass occurs twice, the second stage is "clean:2"; `disabled`, `stop_after` and dumps use these names.
 #pragma once
 
 #include <functional>

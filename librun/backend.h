@@ -1,11 +1,11 @@
-// Backend: what computes the nodes of one rank where the processor does not, and the memory that its tensors lie in.
+// Backend: computes the nodes of one rank on a device other than the CPU, and owns the memory of its tensors.
 //
-// Order      Kernels, copies and transfers of one backend happen in the order in which they are asked for; none but
-//            `download` and `settle` waits for them. So memory that is given back may be handed out again at once.
-// Memory     Tensors of the graph lie in memory of the device: the host never looks at it but through `download`.
+// Order      Kernels, copies and transfers of one backend happen in the order in which they are requested; only
+//            `download` and `settle` wait for them. So memory that is returned may be handed out again at once.
+// Memory     Tensors of the graph lie in memory of the device: the host accesses it only through `download`.
 //            Memory of `host_memory` may be read and written by both.
-// Failure    What goes wrong on the device, an index out of range, is known when `settle` returns: with the place that
-//            `at` named last before the kernel was launched. Later kernels have run by then, on what memory held.
+// Failure    An error on the device, such as an index out of range, is known when `settle` returns: with the place that
+//            `at` named last before the kernel was launched. Later kernels have run by then, on whatever memory held.
 // Threads    A backend belongs to its rank's thread.
 #pragma once
 

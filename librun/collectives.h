@@ -4,12 +4,12 @@
 //     ...                                       // other nodes; wait_tensor of result i, by its storage:
 //     SG_TRY(finish_collective(comm, launched[i]));
 //
-// Strided tensors go through staging memory, which the Launched owns. A wait_tensor for what was never launched, or was
-// finished before, is a no-op, as in PyTorch; so is finishing a Launched twice.
+// Strided tensors go through staging memory, which the Launched owns. A wait_tensor for something that was never
+// launched, or is already finished, is a no-op, as in PyTorch; so is finishing a Launched twice.
 //
-// Guarded   (sg-run --chaos) what a program may not lean on does not hold: from launch to wait the result holds nothing
-//           that makes sense (NaN, -1, true), as the answer is kept apart; and the wait fails when somebody has written
-//           to the input or to the result in between. So a missing wait shows in the results, whatever the timing.
+// Guarded   (sg-run --chaos) anything that a program must not rely on is violated: from launch to wait the result holds
+//           meaningless values (NaN, -1, true), because the answer is kept elsewhere; and the wait fails if the input
+//           or the result was written in between. So a missing wait shows in the results, regardless of timing.
 #pragma once
 
 #include <cstddef>

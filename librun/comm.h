@@ -1,10 +1,10 @@
-// Communicator: how one rank talks to the others of the job.
+// Communicator: how one rank communicates with the others of the job.
 //
 // Asynchronous   `launch` starts a collective and returns at once; `wait` returns when this rank's result is complete
 //                and its input may be written again, which is when no peer reads it any more. Between the two the
 //                caller leaves input and output alone and alive. Every launch is waited for, or drained, once.
 // Order          All members of a group launch its collectives in the same order. Waits come in any order, different on
-//                every rank: a rank that blocks works on whatever it has launched.
+//                every rank: a rank that blocks makes progress on everything that it has launched.
 // Arithmetic     A reduction adds element by element in group-rank order: (((x0 + x1) + x2) + ...), bf16 and f16 in
 //                f32, the result rounded once; f32, f64 and complex in their own type; integers wrap as in two's
 //                complement. `average` divides that sum by the number of members (integers: towards zero), `premul_sum`
@@ -12,7 +12,7 @@
 //                and maximum mean "or", product and minimum "and". The bits are the same for every communicator, size
 //                and thread.
 // Failure        When a rank fails, all launches and waits of all ranks return the first error at once.
-// Threads        A Communicator belongs to its rank's thread; what is marked (any thread) may be called from others.
+// Threads        A Communicator belongs to its rank's thread; methods marked (any thread) may be called from others.
 #pragma once
 
 #include <cstdint>

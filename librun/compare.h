@@ -1,14 +1,14 @@
-// --compare: holds the results of one run against those of another run of a changed graph, node by node.
+// --compare: compares the results of one run with those of a run of a changed graph, node by node.
 //
-// Matching  By result name; a copy (remat, offload) is held against what it copies; the pieces of a chunked value, put
-//           together in the order of their chunk index, against the original, and if they differ by what lies along
-//           an axis, in any order (items of a dispatch have an order of each chunk's own); pieces that are sums over
-//           chunks are added up. Whole numbers that are none of this are counted as a chunk's own: positions in its
-//           order. Where one of them is wrong, the rows that it leads to differ. Values without a counterpart are
-//           counted. Results inside of calls have the name of the call before theirs.
-// Equality  Of bits, shape and dtype; of sums over chunks by the tolerance of --expect (expect.h), as another order of
-//           addition is their point. The first node that differs, in the changed graph's schedule, is where to look:
-//           what follows differs because of it.
+// Matching  By result name; a copy (remat, offload) is compared with what it copies; the pieces of a chunked value,
+//           concatenated in the order of their chunk index, with the original, and if they differ by what lies along
+//           an axis, in any order (items of a dispatch have a different order in each chunk); pieces that are sums over
+//           chunks are added up. Integers that are none of this are counted as a chunk's own: positions in its
+//           order. If one of them is wrong, the rows that it leads to differ. Values without a counterpart are
+//           counted. Results inside calls have the name of the call as a prefix.
+// Equality  Of bits, shape and dtype; of sums over chunks by the tolerance of --expect (expect.h), because a different
+//           order of addition is intended. The first node that differs, in the changed graph's schedule, is where to
+//           look: later differences follow from it.
 #pragma once
 
 #include <array>

@@ -1,21 +1,21 @@
-// --expect: a run's values against a file's.
+// --expect: compares a run's values with a file's.
 //
-// Names      those of outputs.h. Outputs that the file does not name are not compared, and counted; a name that the
-//            graph lacks is `unreadable`, found before the run.
+// Names      those of outputs.h. Outputs that the file does not name are not compared, but counted; a name that the
+//            graph lacks is `unreadable`, detected before the run.
 // Close      |value - expected| <= atol + rtol * |expected|, element by element. NaN equals NaN, an infinity equals
 //            itself. Integers and booleans are exact. Complex numbers are compared part by part.
 // Tolerance  by the narrowest float type on the way to the value (precision.h):
 //              f64    rtol 1e-7     atol 1e-7
 //              f32    rtol 1e-4     atol 1e-5
 //              bf16, f16 (and narrower)   rtol 1.6e-2, atol 1e-2 of the largest finite magnitude that is expected
-//            --rtol and --atol replace theirs for all floats.
-// Rounding   a file may say how far its own values are from the truth: metadata `rounding.NAME`, the largest error of
-//            an element, as captures write it (PyTorch against the same step in double). Values of f32, bf16 or f16 may
-//            then be kRoundings times that far away, where this is more than the tolerance allows: a model that
-//            multiplies rounding errors does so in every run, and twice PyTorch's own error is what ours may have.
+//            --rtol and --atol each replace their column for all floats.
+// Rounding   a file may record how far its own values are from the truth: metadata `rounding.NAME`, the largest error
+//            of an element, as captures write it (PyTorch against the same step in double). Values of f32, bf16 or f16
+//            may then be off by kRoundings times that, if this is more than the tolerance allows: a model that
+//            multiplies rounding errors does so in every run, and our error may be twice PyTorch's own.
 // Bitwise    same dtype, same bits; NaNs are equal whatever their bits.
 // A value of another dtype or shape than expected has failed; doubles may be expected of any float, so that the outputs
-// of a run with --numerics f64 are an oracle for the others, and such a run may be held against the dtype that the
+// of a run with --numerics f64 are an oracle for the others, and such a run may be compared with the dtype that the
 // graph records.
 #pragma once
 

@@ -4,18 +4,18 @@
 //        row-major index in the *global* tensor: shards agree, replicas are equal, and the same parameter has the same
 //        values in every graph of a model, whatever a pass did to it.
 // Values by kind and by use (input_use.h), never by name:
-//          parameters    matrices and tables: normal, deviation 1/sqrt(fan-in); vectors: ones where they scale, zeros
-//                        where they are added
-//          buffers       zeros; ones where a norm takes the root or something is divided by it; uniform in [0, 1) where
+//          parameters    matrices and tables: normal, deviation 1/sqrt(fan-in); vectors: ones if they scale, zeros
+//                        if they are added
+//          buffers       zeros; ones if a norm takes the root or something is divided by it; uniform in [0, 1) if
 //                        it scales; complex ones lie on the unit circle (rotary tables)
 //          user inputs   floats normal, single numbers and divisors 1; integers uniform in what their consumers index,
 //                        or where parts of equal length begin (bags)
-//          masks         every other element is true: a row of two or more has both, whatever a mask's true means;
-//                        of integers those that nothing bounds and that are cast to bool, held against 0 or 1,
-//                        taken from 1, or scale
+//          masks         every other element is true: a row of two or more has both, whichever way the mask is read;
+//                        an integer is a mask if it is unbounded and cast to bool, compared with 0 or 1,
+//                        subtracted from 1, or used as a factor
 //          tangents      ones; optimizer state zeros
-//        Integers that nothing bounds, and constants, are not made up: inputs.h finds those, or asks for them by name.
-// Ranks  of several programs that have an input of one name give it one rule: what all of them allow.
+//        Unbounded integers, and constants, are not made up: inputs.h finds those, or asks for them by name.
+// Ranks  If several programs have an input of the same name, it gets one rule: what all of them allow.
 #pragma once
 
 #include <memory>

@@ -1,12 +1,12 @@
 // Graph inputs of one rank: from safetensors files (--inputs), the rest made up by --init.
 //
 // Names    A tensor of a file goes to the graph input of that name, else to the one with that FQN. A name that is
-//          neither, an input named twice, a missing input (all of them are named), a wrong dtype or shape: errors.
-//          Inputs that nothing uses may be missing, and opaque ones have no value.
-// Constants  that no file gives: what the graph itself holds of them, else what has their digest (constant_files.h).
-// Sizes    --bind and the shapes of the file give the symbolic sizes, the capture those that are left; sizes that
+//          neither, an input named twice, a missing input (all are named), a wrong dtype or shape: errors.
+//          Unused inputs may be missing, and opaque ones have no value.
+// Constants  that no file gives: taken from the graph itself if it holds them, else found by digest (constant_files.h).
+// Sizes    --bind and the shapes of the file give the symbolic sizes, the capture the remaining ones; sizes that
 //          contradict each other, their range or a guard of the graph are errors.
-// Copies   None, where the graph's strides are the contiguous ones of the file: tensors point into a private mapping of
+// Copies   None if the graph's strides are the contiguous ones of the file: tensors point into a private mapping of
 //          the file, and writing to one changes that rank's memory, never the file.
 #pragma once
 

@@ -1,7 +1,7 @@
-// Kernel: what computes a node; KernelCall: what it is given.
+// Kernel: computes a node; KernelCall: its arguments and results.
 //
-// A kernel is a plain function over strided tensors. Arguments are asked for by the name they have in the op's schema
-// (op.def), with defaults filled in; results are there to be written, in the strides that the graph says.
+// A kernel is a plain function over strided tensors. It requests arguments by their names in the op's schema
+// (op.def), with defaults filled in; results are allocated, with the strides that the graph records.
 //
 //     Status tril(KernelCall& call) {
 //       const Tensor& self = call.tensor("self");
@@ -10,15 +10,15 @@
 //     }
 //     constexpr KernelRow kRows[] = {{"aten.tril.default", tril}};
 //
-// Trusted   Types: the verifier has held the node's types against the op's rule, and every view lies in its memory.
+// Trusted   Types: the verifier has checked the node's types against the op's rule, and every view lies in its memory.
 //           Never trusted: values. An index read from data is checked before it is used.
-// Views     make no call: ops whose results are views for certain need no kernel.
+// Views     make no call: ops whose results are always views need no kernel.
 // Result    A kernel may not read a result before writing it; `out` arguments and arguments written in place are
 //           results and arguments at once. A result overlaps an argument only when it is the same view of the same
 //           memory (a pointwise op in place), or the op writes that argument.
 // Bits      must not depend on the number of threads, the address of the data, or on what ran before.
 // Numerics  Tensors have the dtype that they are stored in: with --numerics f64 every float is f64 (and every complex
-//           c128), whatever the graph records; kernels go by the tensors, and by `stored()` for dtype arguments.
+//           c128), whatever the graph records; kernels follow the tensors, and `stored()` for dtype arguments.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Memory of a run: one arena for what is planned, a pool for sizes that only the data decides.
+// Memory of a run: one arena for planned tensors, a pool for data-dependent sizes.
 #pragma once
 
 #include <cstddef>

@@ -1,14 +1,14 @@
-// --optimizer: parameters updated from their gradients after each step, as torch.optim does it.
+// --optimizer: updates parameters from their gradients after each step, as in torch.optim.
 //
 //   sgd:lr=0.1,momentum=0.9,dampening=0,nesterov=1,wd=0.01      torch.optim.SGD
 //   adamw:lr=1e-3,betas=0.9:0.999,eps=1e-8,wd=0.01              torch.optim.AdamW
-// Every key may be left out: it then has PyTorch's default. `betas=0.9,0.999` is understood too.
+// Every key may be omitted: it then has PyTorch's default. `betas=0.9,0.999` is accepted too.
 //
 // Arithmetic  in f32, element by element (work/update.h): the same bits whatever the threads, and on a device. f64
 //             parameters are updated in f64.
 // State       (moments, and an f32 copy of parameters that are narrower than f32, so that small updates are not lost)
-//             is kept here, apart from the graph, in memory of who computes. Updates read and write the run's own
-//             memory of the parameters, never a file.
+//             is kept here, outside the graph, in memory of the device that computes. Updates read and write the run's
+//             own memory of the parameters, never a file.
 // Complex     elements are pairs of real ones, as PyTorch has it (view_as_real).
 // Aliases     A gradient may be a view of parameters: all are what the step left when the first is updated.
 #pragma once

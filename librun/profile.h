@@ -1,11 +1,12 @@
-// Profile: when each node ran, as a trace that Perfetto (or chrome://tracing) shows.
+// Profile: when each node ran, as a trace for Perfetto (or chrome://tracing).
 //
-// One process a rank. Tracks: the nodes; one a communicator group, with a slice from each launch to the end of its wait
-// and an arrow between the two; the bytes alive, as planned. The modules and source lines are arguments of the slices.
+// One process per rank. Tracks: the nodes; one per communicator group, with a slice from each launch to the end of its
+// wait and an arrow between the two; the bytes alive, as planned. The modules and source lines are arguments of the
+// slices.
 //
-// On a device times are those of its streams (device_clock.h): a node, or what is fused and begins with it, lasts from
-// when the stream came to it to when it was through with it, a collective that the device does by itself from its first
-// byte to its last, and one track more has what went up and down.
+// On a device, times are those of its streams (device_clock.h): a node, or a fused group that begins with it, lasts
+// from when the stream reaches it until the stream is done with it; a collective that the device performs itself lasts
+// from its first byte to its last; one more track shows uploads and downloads.
 #pragma once
 
 #include <chrono>

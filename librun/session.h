@@ -1,8 +1,8 @@
 // Session: a run of a job as sg-run does it: inputs in, steps, answers out.
 //
-// Nothing runs before every rank has its inputs, every op has a kernel, memory is there and all ranks agree on their
-// collectives. Files are written beside their names and renamed when all ranks have written theirs; they are kept when
-// all ranks have renamed theirs, and else what was there before is there again.
+// Nothing runs before every rank has its inputs, every op has a kernel, memory is allocated and all ranks agree on
+// their collectives. Files are written to temporary names and renamed when all ranks have written theirs; they are kept
+// when all ranks have renamed theirs; otherwise the previous files are restored.
 #pragma once
 
 #include <functional>

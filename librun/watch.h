@@ -1,4 +1,4 @@
-// What looks at a run from outside: --watch, --dump-nodes. Both see every result as its node has made it.
+// Observers of a run: --watch, --dump-nodes. Both see every result as its node made it.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// Watchdog: notices a rank that does not get on, and says which one and where.
+// Watchdog: notices a rank that makes no progress, and reports which one and where.
 //
-// Stuck is, in this order, a rank
+// A rank is stuck if it is, in this order, one
 //   whose process does not run (stopped, swapped out)   for `timeout` seconds, also before its first step, or
 //   that is in one node                                 for `timeout` seconds, or
 //   that waits in one collective                        for `timeout` seconds while no rank in sight computes.

@@ -1,15 +1,15 @@
-// sg-chunk --auto: amplifiers - the loss head above all - run once for each chunk of their rows, forward and backward
-// together, so that what they blow up never exists as a whole.
+// sg-chunk --auto: amplifiers - above all the loss head - run once per chunk of their rows, forward and backward
+// together, so the enlarged tensor is never materialized in full.
 //
-// Amplifier  a forward node whose result has more elements than twice the data it takes (or more bytes than `ratio`
-//            times all that it takes), and more than `min_output` bytes; and which the loss reduces, rather than
+// Amplifier  a forward node whose result has more than twice as many elements as its data operands (or more bytes than
+//            `ratio` times all its operands), and more than `min_output` bytes; and which the loss reduces, rather than
 //            another layer. Any op with an axis rule.
-// Region     from the amplifier to the last node that takes a chunked value of its size (auto_chunk_plan.h): it is
-//            proven by the axis rules, or refused with node and rule. With best effort it stays whole, and is reported.
+// Region     from the amplifier to the last node that takes a chunked value of its size (auto_chunk_plan.h): proven by
+//            the axis rules, or refused with node and rule. With best effort it stays whole, and is reported.
 // Calls      one body, called for each chunk in turn (auto_chunk_outline.h).
-// Chunks     as many as asked for, or of so many rows; or the fewest with which the planned peak is within
-//            `peak_bytes`. Else, for each amplifier whose values set the planned peak, the fewest with which they no
-//            longer do.
+// Chunks     as many as requested, or of the requested number of rows; or the fewest with which the planned peak is
+//            within `peak_bytes`. Else, for each amplifier whose values set the planned peak, the fewest with which
+//            they no longer do.
 // Ranks      take the same chunks.
 // Results    reassociated: sums over the rows are added chunk by chunk, in f32.
 // Cost       linear in the nodes for each amplifier; a liveness analysis for each number of chunks that is tried,

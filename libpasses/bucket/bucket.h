@@ -1,32 +1,35 @@
-// sg-bucket: parameters of a block are gathered by one collective, and its gradients are reduced by one.
+// sg-bucket: the parameters of a block are gathered by one collective, and its gradients are reduced by one.
 //
 // Members   collectives that gather parameters or reduce gradients (libgraph/collective_roles.h) in the main graph,
-//           with one wait, sizes that are numbers, in a group of more than one rank. They may share a bucket when they
-//           agree on: kind, group, reduction, direction (forward or backward), how many others lie before or behind
-//           them in their chain; reductions also on the element type. Gathers of several element types are packed as
-//           the smallest of them, the larger ones first. Collectives that are in a bucket already stay as they are.
-// Plan      per-block: a block is a parameter's name up to its first number; what lies outside of blocks goes with what
-//           else stands between the same two blocks. per-module: one bucket a line of a file. by-size: as they come, up
-//           to so many bytes of whole parameters. auto: the one of these whose simulated step is shortest.
+//           with one wait, numeric sizes, in a group of more than one rank. They may share a bucket if they agree on:
+//           kind, group, reduction, direction (forward or backward), how many others lie before or after them in
+//           their chain; reductions also on the element type. Gathers of several element types are packed as the
+//           smallest of them, the larger ones first. Collectives that are already in a bucket stay as they are.
+// Plan      per-block: a block is a parameter's name up to its first number; parameters outside blocks are grouped
+//           with whatever else lies between the same two blocks. per-module: one bucket per line of a file. by-size:
+//           in order, up to N bytes of whole parameters. auto: whichever of these has the shortest simulated step.
 // Before    %a = all_gather(cast(%p)); wait    %b = all_gather(cast(%q)); wait
 // After     sg.pack of the shards (casts go into it) -> one all_gather -> wait -> one copy that cuts out each
 //           parameter. sg.pack of the gradients, shard by shard (casts go into it) -> one reduction -> wait -> views. A
-//           bucket of one stays the collective that it was, without copies.
+//           bucket of one remains the collective that it was, without copies.
 // Place     A gather is launched where its first member was, a reduction where its last was. Then gathers move before
 //           the wait of the gather `prefetch` buckets earlier in their direction (the first ones of the backward: to
-//           its beginning), and waits for reductions behind the launch of the reduction `prefetch` buckets later. 0
-//           moves nothing. Who takes a gradient without passing it on (libgraph/consumers.h: its norm, an update) stays
-//           behind its wait; a reduction whose gradient is taken before the last launch of its kind stays alone.
+//           its beginning), and waits for reductions after the launch of the reduction `prefetch` buckets later. 0
+//           moves nothing. A node that uses a gradient without passing it on (libgraph/consumers.h: its norm, an
+//           update) stays after its wait; a reduction whose gradient is used before the last launch of its kind stays
+//           alone.
 // Kept      Parameters of the first `prefetch` gathers of the backward that the forward has gathered too stay from
-//           there, largest first, at most four, as long as no more lives at once.
-// Legal     what a role says: inputs of gathers are never written before, gradients never after; checked, not assumed.
-// Ranks     One plan for the job, of what all programs have. If the ranks would not agree after all, nothing changes,
-//           and that is said.
-// Results   bitwise equal where a reduction adds element by element in the order of ranks, whatever else is in its
-//           message: --comm local and mpi, and nccl with --deterministic. NCCL's own order may hang on the place.
-// Cost      linear in the nodes, and in the members of each bucket times its ranks for reductions; --peak plans once a
-//           distance, --plan auto simulates each plan.
-// Limits    main graphs only, and inputs that are said to be parameters. Gathers of several element types do not run
+//           there, largest first, at most four, as long as no more memory is live at once.
+// Legal     what a role guarantees: inputs of gathers are never written before, gradients never after; this is checked,
+//           not assumed.
+// Ranks     One plan for the job, based on all programs. If the ranks would not agree after all, nothing changes, and
+//           that is reported.
+// Results   bitwise equal if a reduction adds element by element in rank order, whatever else is in its message:
+//           --comm local and mpi, and nccl with --deterministic. NCCL's reduction order may depend on an element's
+//           position in the buffer.
+// Cost      linear in the nodes, and in the members of each bucket times its ranks for reductions; --peak makes one
+//           memory plan per distance, --plan auto simulates each plan.
+// Limits    main graphs only, and inputs that are declared parameters. Gathers of several element types do not run
 //           with --numerics f64.
 // Tests     golden/bucket, passes/run_bucket.py, unit/bucket_test.cc, unit/collective_roles_test.cc.
 #pragma once

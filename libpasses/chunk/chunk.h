@@ -1,16 +1,16 @@
-// sg-chunk: the work of a module in N parts along its rows, so that one part's exchange can hide behind another's
-// compute.
+// sg-chunk: splits the work of a module into N parts along its rows, so that one part's exchange can overlap with
+// another's compute.
 //
-// Regions   every module that `modules` names, forward and backward; copies of the nodes stand where the originals
+// Regions   every module that `modules` matches, forward and backward; copies of the nodes stand where the originals
 //           stood.
-// Proof     each node is chunked by an axis rule (axis_rules.h) that says what its results are then. No rule: refused,
+// Proof     each node is chunked by an axis rule (axis_rules.h) that says what its results then are. No rule: refused,
 //           with node and rule; with --best-effort that region stays whole, and is reported.
 // Shared    what does not depend on the rows: gathered and cast parameters.
-// Sums      gradients of parameters: `early` adds the chunks before their collective, behind casts to wider types;
-//           `eager` adds them where autograd does for a module that is called once for each chunk, which doubles the
-//           collectives.
+// Sums      gradients of parameters: `early` adds the chunks before their collective, after casts to wider types;
+//           `eager` adds them where autograd does for a module that is called once per chunk, which multiplies the
+//           collectives by the number of chunks.
 // Ranks     take the same cuts; programs of several ranks must chunk the same collectives.
-// Results   rows are those of the module called once for each chunk, put together; sums are reassociated.
+// Results   rows are those of the module called once per chunk, concatenated; sums are reassociated.
 // Limits    what no axis rule proves: ops without a row in axis_rules.cc, statistics over the rows, positions of a
 //           dispatch in a form other than TorchTitan's (docs/design/010-chunk.md lists what is left).
 // Tests     golden/chunk, passes/run_chunks.py and run_chunk_properties.py, passes/check_axis_rules.cc (each rule made

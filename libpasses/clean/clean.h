@@ -1,20 +1,20 @@
-// sg-clean: what a graph computes, without what nobody sees.
+// sg-clean: the same results, without work that cannot affect them.
 //
-// Removed   dead code, by effects: a write to memory that somebody may read stays, asserts stay unless `drop-asserts`;
-//           views that show the same elements in the same places; copies that nobody could tell from what they copy;
-//           chains of transposes and of reshapes as one; uses of a constant that is given twice; symbols that nobody
-//           speaks of; common subexpressions; writes to fresh memory that only one name sees become functional; size
-//           arithmetic with known results becomes numbers, and a size that an earlier node says is read there; unshard
-//           chains of one parameter that occur twice are one. With `fold-casts` also casts of halves to f32 that the
-//           softmax behind them does itself: PyTorch does so for f16 on GPUs alone, so it is asked for. With `fold-losses`
-//           log-probabilities that only a loss of classes and its gradient read.
-// Kept      random ops keep their streams; copies made by remat and chunks are there on purpose; collectives go or stay
-//           on all ranks of their group together; inputs and outputs stay in their places.
-// Ranks     programs are cleaned by themselves; a merged unshard is merged in all of them, or in none.
+// Removed   dead code, by effects: a write to memory that may be read stays, asserts stay unless `drop-asserts`;
+//           views that show the same elements in the same places; copies that are indistinguishable from their source;
+//           chains of transposes and of reshapes become one; uses of a duplicate constant; unused symbols;
+//           common subexpressions; writes to fresh memory that only one name refers to become functional; size
+//           arithmetic with known results becomes numbers, and a size that an earlier node provides is taken from it;
+//           duplicate unshard chains of one parameter are merged. With `fold-casts` also casts of bf16 and f16 to f32
+//           that the softmax after them can do itself: PyTorch supports that only for f16 on GPUs, so it is opt-in.
+//           With `fold-losses` log-probabilities that only a class loss and its gradient read.
+// Kept      random ops keep their streams; copies made by remat and chunks are intentional; collectives are removed or
+//           kept on all ranks of their group together; inputs and outputs stay in their places.
+// Ranks     programs are cleaned independently; a merged unshard is merged in all of them, or in none.
 // Results   bitwise equal. No planned peak grows, except that a merged unshard lives from its first to its last use,
-//           and that a folded loss keeps a number a row. A second run changes nothing.
-// Limits    bodies of calls are cleaned too, but nothing moves into or out of one. What only a symbol's value at run
-//           time makes equal stays.
+//           and that a folded loss keeps one number per row. A second run changes nothing.
+// Limits    bodies of calls are cleaned too, but nothing moves into or out of one. Equalities that hold only through a
+//           symbol's run-time value are not used.
 // Tests     golden/clean, passes/run_passes.py (bitwise, peaks, a second run), unit/pipeline_test.cc.
 #pragma once
 

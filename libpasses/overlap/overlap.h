@@ -1,27 +1,28 @@
-// sg-overlap: token exchanges and FSDP traffic run while something else computes. Nodes get another order; nothing is
-// added or taken away.
+// sg-overlap: reorders nodes so that token exchanges and FSDP traffic run while something else computes. Nothing is
+// added or removed.
 //
-// Isolate   Exchanges (all_to_all, in nested bodies too) whose group family carries other traffic as well move to a new
-//           family of the same axis and ranks, with the next ordinal and a priority one above: collectives of one
-//           communicator run one after the other. With `gathers` gathers of parameters move likewise. Declared in the
-//           file; the new family has no alias, as no producer knows it. --isolate-only ends here.
-// Model     the order that takes the least time on a machine (libgraph/sim) of those that were tried, with a planned
-//           peak within the limit: that of the graph as it is, or --peak. If none is shorter (by a thousandth) and none
-//           comes under a limit that the graph is above, the graph stays as it is. That no order comes under --peak
+// Isolate   Exchanges (all_to_all, also in nested bodies) whose group family carries other traffic as well move to a
+//           new family of the same axis and ranks, with the next ordinal and a priority one higher: collectives of one
+//           communicator run one after the other. With `gathers`, parameter gathers move likewise. Declared in the
+//           file; the new family has no alias, because no producer knows it. --isolate-only ends here.
+// Model     the fastest order on a machine (libgraph/sim) of those that were tried, with a planned
+//           peak within the limit: that of the input graph, or --peak. If none is shorter (by a thousandth) and none
+//           gets below a limit that the graph exceeds, the graph stays as it is. If no order gets below --peak, that
 //           is a warning.
 // Reference TorchTitan's phases for chunked modules (overlap_reference.cc), and its dense-region schedule of gathers
-//           and reductions when asked for (overlap_dense.cc). It is what it is: reported, and held against no limit.
-// Legal     each node stays behind all that libgraph/order.h says it must follow, which is checked for the whole order
-//           before it is kept. Collectives of one group and host syncs change places only because all ranks of the job
-//           change them alike; programs that differ follow the order of launches that the first has chosen. If the
-//           ranks do not agree after all, nothing changes, and that is said.
-// Changed   besides the order: groups (isolate), `non_blocking` of copies of token counts (reference), and what waits
-//           of exchanges are called.
+//           and reductions if requested (overlap_dense.cc). Its peak and time are reported; no memory limit is
+//           enforced.
+// Legal     each node stays after everything that libgraph/order.h says it must follow, which is checked for the whole
+//           order before it is kept. Collectives of one group and host syncs change places only because all ranks of
+//           the job change them in the same way; programs that differ follow the launch order of the first. If the
+//           ranks do not agree after all, nothing changes, and that is reported.
+// Changed   besides the order: groups (isolate), `non_blocking` of copies of token counts (reference), and the names of
+//           waits of exchanges.
 // Results   bitwise equal.
-// Cost      n log n an order; a fixed number of nodes is played in all (overlap_model.cc), so large graphs get fewer
-//           orders.
-// Limits    an order is as good as the model of the machine; nothing is ordered inside of bodies, and no peak is met
-//           that an order alone cannot meet. Dense regions: functional gathers and reductions only.
+// Cost      n log n per order; the total number of simulated nodes is fixed (overlap_model.cc), so large graphs get
+//           fewer orders.
+// Limits    an order is only as good as the model of the machine; nothing is reordered inside bodies, and a peak that
+//           no order can meet is not met. Dense regions: functional gathers and reductions only.
 // Tests     golden/overlap, passes/run_overlap.py, unit/overlap_test.cc, unit/order_test.cc.
 #pragma once
 

@@ -1,34 +1,35 @@
-// sg-remat: forward values are computed again in the backward instead of being kept (activation checkpointing).
+// sg-remat: forward values are recomputed in the backward instead of being kept (activation checkpointing).
 //
 // Policy    what may be recomputed:
-//             default  all but what is dear or not exactly repeatable cheaply: products and attention (grouped
-//                      products are recomputed), top-k and sorts, every collective except gathers
-//             full     everything but attention in one op, which gives little for what it costs
+//             default  everything except expensive ops and ops that cannot be repeated exactly at low cost: products
+//                      and attention (grouped products are recomputed), top-k and sorts, collectives except gathers
+//             full     everything except attention in one op, whose result is small for what it costs
 //             all      everything
 //             tags     what the capture's own tags say
 //             none     nothing
-//           default and full then keep kinds of values (the same place in every layer) where that lowers the peak: what
-//           a layer needs at once is less when some of it is there. `tag_only` writes the rule, before that. `save`
-//           keeps more: PATTERN:OP, PATTERN or op=OP (module pattern; op with or without overload), by size or not
-//           (",size>=SIZE", ",size<SIZE"); `recompute` in the same words keeps less, and gives way to `save`.
-// Target    a budget or a peak: as little of that as meets it (remat_target.h); the planned peak counts, and never a
-//           sum of sizes. What is computed twice is chosen by what that costs for the bytes that it spares.
-// Never     sizes that the data decides, nodes with effects, values whose memory is written, the head and the loss
-//           (behind the last layer, from the first product on: their backward comes at once; gathers of parameters
-//           that they alone read too, but where that costs a hundredth of the peak). A value that crosses into a later
-//           layer is kept, so that each layer is recomputed by itself; under a target, where that is too much,
-//           some of them are not.
-// Copies    stand before their first use in the backward, one a node, and are shared; under a target, a copy that would
-//           wait long for its next use may be made once more. They keep the random stream of what they copy, and
-//           everything else but the name. An original that only the backward needed is gone. Any number of backward
+//           default and full then keep kinds of values (the same place in every layer) where that lowers the peak: a
+//           layer needs less at once if part of it is there already. `tag_only` records the rule, before that step.
+//           `save` keeps more: PATTERN:OP, PATTERN or op=OP (module pattern; op with or without overload), optionally
+//           by size (",size>=SIZE", ",size<SIZE"); `recompute`, with the same syntax, keeps less; `save` wins.
+// Target    a budget or a peak: recompute as little as meets it (remat_target.h); what counts is the planned peak,
+//           never a sum of sizes. What to recompute is chosen by its cost against the bytes that it saves.
+// Never     data-dependent sizes, nodes with effects, values whose memory is written, the head and the loss
+//           (after the last layer, from the first product on: their backward comes at once; also gathers of parameters
+//           that only they read, unless that costs a hundredth of the peak). A value that crosses into a later
+//           layer is kept, so that each layer is recomputed by itself; under a target, if that is too much,
+//           some of them are not kept.
+// Copies    stand before their first use in the backward, one per node, and are shared; under a target, a copy that
+//           would wait long for its next use may be made again. They keep the random stream of the original and
+//           everything else but the name. An original that only the backward needed is removed. Any number of backward
 //           regions.
-// Legal     what a copy reads must not have been written since its original ran: else the original is kept, and said.
-// Ranks     launch copies of the same collectives in the same order (remat_agreement.h); where they would not, those of
-//           the group are not recomputed, which is said.
+// Legal     what a copy reads must not have been written since its original ran: else the original is kept, and that is
+//           reported.
+// Ranks     launch copies of the same collectives in the same order (remat_agreement.h); if they would not, those of
+//           the group are not recomputed, which is reported.
 // Results   bitwise equal. Under a target the peak is never above that of the graph as it was; a policy may raise it,
 //           and then the summary says so.
-// Limits    main graphs only. Large graphs: all layers are thinned by one distance, and the lower bound that the search
-//           goes by knows nothing of chains.
+// Limits    main graphs only. Large graphs: all layers are thinned by one distance, and the lower bound that guides the
+//           search does not consider chains.
 // Tests     golden/remat, passes/run_passes.py and run_peaks.py, unit/remat_test.cc (against all choices in small
 //           graphs).
 #pragma once

@@ -158,7 +158,7 @@ SG_FN void for_short_rows(const Block& block, const NormArgs& args, const F& f) 
   });
 }
 
-// Two of each, so that the registers of the longer rows are not those of the shorter ones.
+// Two versions of each kernel, so that short rows do not pay for the registers that longer rows need.
 SG_KERNEL(norm_rows_1024, NormArgs) {
   for_short_rows(block, args,
                  [&]<class Raw>(const Warp& team, int64_t row) { short_norm_row<Raw, 4>(team, args, row); });
