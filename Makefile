@@ -1,7 +1,7 @@
-# Stepgraph: a thin front of CMake. `make help` lists the targets.
+# Stepgraph: a thin wrapper around CMake. `make help` lists the targets.
 #
-# build/ holds the release build, every tool in build/bin. BUILD, PRESET, JOBS and PREFIX may be given; UNITY=ON, where
-# BUILD is new, compiles files in batches: in half the time from nothing, slower after an edit.
+# build/ holds the release build, every tool in build/bin. BUILD, PRESET, JOBS and PREFIX may be given; UNITY=ON, for
+# a new BUILD, compiles files in batches: half the time from scratch, slower after an edit.
 
 BUILD      ?= build
 PRESET     ?= release
@@ -42,10 +42,10 @@ bench: all  ## measure; prints the machine and the figures
 	@$(PYTHON) tests/bench/run_plan_bench.py --bin $(BUILD)/bin
 
 FUZZ_SECONDS ?= 600
-fuzz: deps  ## libFuzzer with ASan and UBSan, FUZZ_SECONDS a target (600)
+fuzz: deps  ## libFuzzer with ASan and UBSan, FUZZ_SECONDS per target (600)
 	@tests/fuzz/run_fuzz.sh $(FUZZ_SECONDS)
 
-fuzz-short: deps  ## the same inputs each time, as CI does
+fuzz-short: deps  ## fixed inputs, as in CI
 	@tests/fuzz/run_fuzz.sh short
 
 asan: deps  ## build and test under ASan and UBSan, in build-asan
@@ -71,10 +71,10 @@ update: all  ## rewrite the expected parts of the goldens and documents
 	@$(PYTHON) tests/cli/run_cli_tests.py --bin $(BUILD)/bin --update
 	@$(PYTHON) tests/run_docs.py --bin $(BUILD)/bin --update
 
-format:  ## lay the C++ sources out as .clang-format says
+format:  ## format the C++ sources with clang-format
 	@cmake/format.sh
 
-stats:  ## house-style indicators a folder
+stats:  ## house-style indicators per folder
 	@$(PYTHON) tests/style_stats.py libgraph libpasses librun tools tests
 
 clean:  ## remove the build folders
