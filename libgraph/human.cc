@@ -43,7 +43,7 @@ std::string plural(size_t n, const std::string& thing) { return std::to_string(n
 Result<int64_t> parse_bytes(std::string_view text) {
   auto wrong = [&] {
     return Error{ErrorKind::usage,
-                 "\"" + std::string(text) + "\" is no size",
+                 "\"" + std::string(text) + "\" is not a size",
                  {},
                  "write bytes, or a number with KiB, MiB, GiB, KB, MB or GB"};
   };

@@ -102,7 +102,7 @@ std::string print_story(const NodeStory& s) {
   page.list("from", s.from, value_text);
   if (!s.forward.empty()) page.line("backward of", "%" + s.forward);
   page.list("used by", s.used_by, value_text);
-  if (s.used_by.empty()) page.line("used by", "nobody");
+  if (s.used_by.empty()) page.line("used by", "nothing");
   if (!s.backward.empty()) page.line("backward", names_text(s.backward));
   if (!s.copies.empty()) page.line("copies", names_text(s.copies));
   for (const StorySymbol& symbol : s.symbols) {

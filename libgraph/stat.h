@@ -91,7 +91,7 @@ struct Stats {
 Stats collect_stats(const Job& job, const StatOptions& options = {});
 
 // The `--json` form: {"schema":"sg-stat","version":1, ...}. The numbers at the top are those of the first program; a
-// job of several programs also has "ranks": one object a program with its "ranks" and the same keys.
+// job of several programs also has "ranks": one object per program with its "ranks" and the same keys.
 std::string stats_json(const Stats& stats, JsonWriter::Style style = JsonWriter::Style::compact);
 
 }  // namespace sg

@@ -41,10 +41,10 @@ Result<Stage> stage_of(simdjson::dom::element item, const PassFinder& find) {
   if (out.pass == nullptr) return damaged("there is no pass `" + std::string(name) + "`");
   for (auto field : options) {
     simdjson::dom::array values;
-    if (field.value.get(values) != simdjson::SUCCESS) return damaged("an option that is no list");
+    if (field.value.get(values) != simdjson::SUCCESS) return damaged("an option that is not a list");
     for (auto value : values) {
       std::string_view word;
-      if (value.get(word) != simdjson::SUCCESS) return damaged("an option that is no text");
+      if (value.get(word) != simdjson::SUCCESS) return damaged("an option that is not a text");
       out.options.add(std::string(field.key), std::string(word));
     }
   }
@@ -70,7 +70,7 @@ Result<BundledStages> take_stages(Job* job, const PassFinder& find) {
   auto it = std::ranges::find_if(job->extra, [&](const KeyValue& kv) { return job->pool->strings[kv.key] == kKey; });
   if (it == job->extra.end())
     return Error{ErrorKind::unreadable,
-                 "the graph is no bundle: it names no stages",
+                 "the graph is not a bundle: it names no stages",
                  {},
                  "a bundle is what a failed pass leaves; --pass names stages"};
   simdjson::dom::parser parser;

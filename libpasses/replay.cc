@@ -46,12 +46,12 @@ Error cannot(std::string message, std::string hint) {
   return {ErrorKind::cannot_apply, std::move(message), {}, std::move(hint)};
 }
 
-constexpr const char* kBeginLater = "begin with a graph that was made after that step";
+constexpr const char* kBeginLater = "begin with a graph from after that step";
 
 Result<Stage> stage_of(const HistoryStep& step) {
   Stage out{step.tool.starts_with("sg-") ? find_pass(step.tool.substr(3)) : nullptr, {}};
   if (out.pass == nullptr)
-    return cannot("`" + one_line(step.tool) + "` is not a pass of this version: it cannot be done again", kBeginLater);
+    return cannot("`" + one_line(step.tool) + "` is not a pass of this version: it cannot be repeated", kBeginLater);
   if (!step.is_readable) return cannot("the options of `" + step.tool + "` in the history cannot be read", kBeginLater);
   for (const auto& [name, values] : step.options) {
     if (std::ranges::none_of(out.pass->options, [&, &name = name](const PassOption& o) { return o.name == name; }))
@@ -95,8 +95,7 @@ Result<Replay> replay(const Job& earlier, const Job& later, size_t threads) {
   Replay out;
   out.first = earlier.provenance.size();
   if (out.first >= history.size() || sha256_tag(bytes) != history[out.first].input_digest)
-    return cannot("that graph is none of those that the history tells of",
-                  "sg-log shows the digests; a graph's own is its last line");
+    return cannot("that graph is not in the history", "sg-log shows the digests; a graph's own is its last line");
   std::vector<Stage> stages;
   for (size_t i = out.first; i < history.size(); ++i) {
     SG_ASSIGN(Stage stage, stage_of(history[i]));

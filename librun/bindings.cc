@@ -64,7 +64,7 @@ Status Bindings::bind(StrId symbol, int64_t v) {
                  s.kind == SymbolKind::data ? std::string(kOfData) : ""};
   if (s.divisor > 1 && v % s.divisor != 0)
     return Error{ErrorKind::cannot_apply,
-                 "symbol " + name + " = " + std::to_string(v) + " is no multiple of " + std::to_string(s.divisor)};
+                 "symbol " + name + " = " + std::to_string(v) + " is not a multiple of " + std::to_string(s.divisor)};
   if (value) return ok_status();
   value = v;
   for (uint32_t g : slots_[it->second].guards) SG_TRY(check_guard(program_.guards[g]));

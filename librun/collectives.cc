@@ -249,7 +249,7 @@ Status check_untouched(const Launched& l) {
                std::string("the ") + (input ? "input" : "result") + " of %" + std::string(l.label) +
                    " was written between its launch and its wait",
                {},
-               "put what writes there behind the wait, or send a copy"};
+               "move the write after the wait, or send a copy"};
 }
 
 }  // namespace

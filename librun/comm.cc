@@ -44,7 +44,7 @@ Status check_exchange(const CollectiveCall& call, size_t members) {
                   std::to_string(count_of(call.input)) + " elements do not make " + std::to_string(n) + " equal parts");
   }
   if (call.send.size() != members || call.receive.size() != members)
-    return refuse(call, "one split size a rank is needed, " + std::to_string(members) + " in all");
+    return refuse(call, "one split size per rank is needed, " + std::to_string(members) + " in all");
   SG_TRY(check_slots(call, call.send, call.input, "input"));
   return check_slots(call, call.receive, call.output, "output");
 }

@@ -237,7 +237,7 @@ Result<double> rounding_of(const TensorFile& file, const std::string& name) {
   double value = 0;
   auto [stop, error] = std::from_chars(begin, end, value);
   if (error == std::errc() && stop == end && value >= 0 && std::isfinite(value)) return value;
-  return Error{ErrorKind::unreadable, "metadata '" + key + "' is no number of 0 or more", {file.name()}, {}};
+  return Error{ErrorKind::unreadable, "metadata '" + key + "' is not a number of 0 or more", {file.name()}, {}};
 }
 
 bool worse(const ExpectRow& a, const ExpectRow& b) {
@@ -268,7 +268,7 @@ Result<Expectation> Expectation::open(const Program& program, const AliasAnalysi
                                       const ExpectOptions& options) {
   SG_ASSIGN(TensorFile stored, TensorFile::open(file));
   if (stored.tensors().empty())
-    return Error{ErrorKind::unreadable, "no tensor to hold the outputs against", {file}, {}};
+    return Error{ErrorKind::unreadable, "no tensor to compare the outputs with", {file}, {}};
   Expectation out(std::move(stored), program.graph, options);
   const std::vector<DType> narrowest = narrowest_floats(program, alias);
   std::vector<bool> is_named(program.graph.value_id_limit());

@@ -116,7 +116,7 @@ std::vector<std::string> GraphRun::explain() const {
   for (const Segment& s : segments_) kept += s.count;
   out.push_back(counted(steps_.size(), "step"));
   if (!items_.empty()) out.back() += ", " + counted(items_.size(), "item") + " after fusing";
-  if (shows_nodes()) out.back() += ", each by itself, as somebody looks at it: nothing is fused or recorded";
+  if (shows_nodes()) out.back() += ", one by one, because they are observed: nothing is fused or recorded";
   else if (state_.observer) out.back() += "; nothing is recorded, as each is timed";
   else if (runs_ <= kWarmRuns) out.back() += "; nothing is recorded before step " + std::to_string(kWarmRuns);
   else out.back() += "; " + std::to_string(kept) + " of them recorded as " + counted(segments_.size(), "segment");

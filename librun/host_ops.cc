@@ -39,7 +39,7 @@ Result<Scalar> run_host_op(const KernelCall& call) {
     else if (value.kind != ParamValue::Kind::absent) given.push_back(value.scalar);
   }
   if (auto out = python_number(name.substr(7), given)) return *out;
-  return call.fail(std::string(name) + " of " + describe(given) + " is no number (overflow, or a division by zero)");
+  return call.fail(std::string(name) + " of " + describe(given) + " is not a number (overflow, or a division by zero)");
 }
 
 }  // namespace sg

@@ -26,7 +26,7 @@ Status read(const GetEnv& getenv, const char* name, uint32_t* out) {
   auto [end, error] = std::from_chars(text, text + std::strlen(text), *out);
   if (error == std::errc() && *end == '\0') return ok_status();
   return Error{
-      ErrorKind::usage, "the environment has " + std::string(name) + "='" + text + "', which is no number", {}, {}};
+      ErrorKind::usage, "the environment has " + std::string(name) + "='" + text + "', which is not a number", {}, {}};
 }
 
 Result<std::optional<LaunchEnv>> read_family(const GetEnv& getenv, const Family& f) {

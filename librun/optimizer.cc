@@ -86,9 +86,10 @@ Result<OptimizerOptions> parse_optimizer(std::string_view text) {
     for (const Key& k : kKeys)
       if (adamw ? k.for_adamw : k.for_sgd) nearest.offer(k.name), known = known || k.name == key;
     if (!known || key.size() == item.size())
-      return usage("`" + item + "` is no option of " + std::string(name), known                   ? key + "=NUMBER"
-                                                                          : key == "weight_decay" ? "it is called wd"
-                                                                                                  : nearest.hint());
+      return usage("`" + item + "` is not an option of " + std::string(name), known ? key + "=NUMBER"
+                                                                              : key == "weight_decay"
+                                                                                  ? "it is called wd"
+                                                                                  : nearest.hint());
     for (const std::string& other : seen)
       if (other == key) return usage(key + " is given twice");
     seen.push_back(key);

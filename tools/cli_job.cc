@@ -63,7 +63,7 @@ Status write_exploded(const Job& job, const std::string& pattern, const JobWrite
 Status refuse_pattern(const Args& args) {
   if (!is_rank_pattern(output_of(args))) return ok_status();
   return Error{ErrorKind::usage,
-               "the output " + output_of(args) + " is a file a rank, and this is one for all",
+               "output " + output_of(args) + " has {r}, but this report is a single file for all ranks",
                {},
                "leave {r} out of its name"};
 }

@@ -50,7 +50,7 @@ struct LoadedFile {
 void warn_of_a_cut(const Bytes& bytes, const Job& job, Diagnostics* said) {
   const std::string hint = "a text that ends early is not told from a smaller graph; the binary form has a seal";
   if (!bytes.data.ends_with('\n'))
-    said->warning("cut-text", "the last line has no end: was the text cut short?", {bytes.name}, hint);
+    said->warning("cut-text", "the last line has no newline: was the text cut short?", {bytes.name}, hint);
   for (const auto& program : job.programs)
     if (program->graph.outputs().empty() && program->graph.node_count() > 0)
       return said->warning("cut-text", "a graph without outputs: was the text cut short?", {bytes.name}, hint);
@@ -168,7 +168,7 @@ void warn_of_tags(const Args& args, const Job& job) {
   Diagnostics notes;
   notes.warning("tags-not-applied",
                 counted(tagged, "forward node") + " tagged for recomputation " + (tagged == 1 ? "is" : "are") +
-                    " kept for the backward: nobody has applied the tags",
+                    " kept for the backward: the tags have not been applied",
                 {}, "sg-remat --policy tags");
   args.report().add(notes);
 }

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kMaxThreads = 256;
 
 constexpr Option kCommon[] = {
-    {"output", 'o', "FILE", "write to FILE (- is standard output; 'rank{r}.sg' writes one file a rank)"},
+    {"output", 'o', "FILE", "write to FILE (- is standard output; 'rank{r}.sg' writes one file per rank)"},
     {"quiet", 'q', "", "print errors only, no summary and no warnings"},
     {"verbose", 'v', "", "report each phase of the work and how long it took", {}, true},
     {"jobs", 'j', "N", "read and verify up to N ranks or files at once", "all cores"},

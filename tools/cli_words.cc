@@ -37,7 +37,7 @@ class Words {
       else if (c == '\\' && quote != '\'' && at_ + 1 < text_.size()) word += text_[++at_];
       else word += c;
     }
-    if (quote != 0) return wrong(std::string("a ") + quote + " has no end");
+    if (quote != 0) return wrong(std::string("a ") + quote + " is not closed");
     return word;
   }
 

@@ -82,13 +82,13 @@ Status check_kind(const SourceFile& file) {
     return Error{ErrorKind::unreadable,
                  std::string(file.is_folder ? "a folder" : "a source") + " of unknown kind: " + understood(), where,
                  file.is_folder ? "name the file in it, or a rank pattern such as 'rank{r}/step.json'"
-                                : "--from says what it is, where the content does not"};
+                                : "give its kind with --from if the content does not tell"};
   const ImportSource* source = source_of(file.kind);
   std::string kind(source_kind_name(file.kind));
   if (source == nullptr)
     return Error{ErrorKind::unreadable, "a " + kind + " source, which this version cannot read", where, understood()};
   if (file.is_folder && !source->takes_folder)
-    return Error{ErrorKind::unreadable, "a folder is no " + kind + " source", where, "name the file in it"};
+    return Error{ErrorKind::unreadable, "a folder is not a " + kind + " source", where, "name the file in it"};
   return ok_status();
 }
 

@@ -103,8 +103,7 @@ Status files_options(const Args& args, SessionOptions* options) {
   options->dump_names = args.has("nodes") ? args.all("nodes") : std::vector<std::string>{"*"};
   options->profile = args.has("profile");
   options->explain = args.has("explain");
-  if (args.has("nodes") && !args.has("dump-nodes"))
-    return Error{ErrorKind::usage, "--nodes says what --dump-nodes writes, which is not given"};
+  if (args.has("nodes") && !args.has("dump-nodes")) return Error{ErrorKind::usage, "--nodes needs --dump-nodes"};
   return ok_status();
 }
 

@@ -46,7 +46,7 @@ Result<std::vector<std::string>> needed(const Args& args) {
     for (const Check& c : kChecks) nearest.offer(c.name), is_known |= c.name == name;
     if (!is_known) return Error{ErrorKind::usage, "there is no check `" + name + "`", {}, nearest.hint()};
     if (name == "torch" && args.has("no-torch"))
-      return Error{ErrorKind::usage, "--no-torch does not look at what --need asks for", {}, {}};
+      return Error{ErrorKind::usage, "--no-torch skips a check that --need asks for", {}, {}};
   }
   return out;
 }

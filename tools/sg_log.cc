@@ -50,7 +50,7 @@ std::string as_json(const Args& args, const Job& job, const std::vector<HistoryS
 Status check_script(const std::vector<HistoryStep>& history) {
   if (history.empty())
     return Error{ErrorKind::cannot_apply,
-                 "the graph has no history: there is nothing to do again",
+                 "the graph has no history: there is nothing to repeat",
                  {},
                  "tools write it when they make a graph"};
   for (const HistoryStep& step : history)

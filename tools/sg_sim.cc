@@ -38,9 +38,9 @@ Result<Machine> machine_of(const Args& args) {
 
 Status check_options(const Args& args) {
   if (args.has("ranks") && args.number("ranks", 1) < 1)
-    return Error{ErrorKind::usage, "`--ranks` takes a number from 1 up, not 0", {}, "leave it away for the job's own"};
+    return Error{ErrorKind::usage, "`--ranks` takes a number from 1 up, not 0", {}, "omit it for the job's own"};
   if (args.has("repeats") && !args.has("calibrate"))
-    return Error{ErrorKind::usage, "--repeats says how often --calibrate measures, which is not given", {}, {}};
+    return Error{ErrorKind::usage, "--repeats needs --calibrate", {}, {}};
   bool measures = args.has("calibrate") && !args.has("measured");
   for (const char* option : {"trace", "json"})
     if (args.has("calibrate") && args.has(option))

@@ -190,7 +190,7 @@ bool FileReader::read_symbol(const fb::Symbol& in, Symbol* out) {
   out->hint = optional(in.hint());
   out->divisor = in.divisor();
   if (!required_string(in.name(), "name", &out->name)) return false;
-  if (!ExprPool::is_symbol_name(job_.pool->strings[out->name])) return fail("name", "is no name for a symbol");
+  if (!ExprPool::is_symbol_name(job_.pool->strings[out->name])) return fail("name", "is not a valid symbol name");
   return enumerator(in.kind(), "kind", &out->kind) && string(in.source(), "source", &out->source);
 }
 

@@ -158,7 +158,7 @@ bool FileReader::read_factor(const fb::Factor& in, uint32_t limit, Expr* out) {
   if (in.kind() == fb::AtomKind::symbol) {
     StrId name;
     if (!required_string(in.symbol(), "symbol", &name)) return false;
-    if (!ExprPool::is_symbol_name(job_.pool->strings[name])) return fail("symbol", "is no name for a symbol");
+    if (!ExprPool::is_symbol_name(job_.pool->strings[name])) return fail("symbol", "is not a valid symbol name");
     *out = pool.symbol(name);
   } else if (!read_operands(in, limit, out)) {
     return false;

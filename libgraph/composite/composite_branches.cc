@@ -29,7 +29,7 @@ std::string effect_of(const Program& program, const Graph& body, int depth) {
 
 Values run_branch(CompositeCall& c, std::string_view name) {
   const Graph* body = c.body(name);
-  if (body == nullptr) return c.fail("argument '" + std::string(name) + "' is no graph"), Values();
+  if (body == nullptr) return c.fail("argument '" + std::string(name) + "' is not a graph"), Values();
   if (std::string effect = effect_of(c.program(), *body, 0); !effect.empty())
     return c.fail("a branch has an effect, so that only the one that is taken may run: " + effect), Values();
   return c.make_all("sg.call", {c.arg(name), c.sizes("operands")}, body->outputs().size());

@@ -124,7 +124,7 @@ ValueId CompositeCall::tensor(std::string_view name) {
   if (a.is(ArgKind::value) && graph_->type(a.as_value()).kind == TypeKind::tensor) return a.as_value();
   const Param* p = param(name);
   if (!a.is(ArgKind::none) || p == nullptr || !p->optional)
-    fail("argument '" + std::string(name) + "' is no tensor of known type");
+    fail("argument '" + std::string(name) + "' is not a tensor of known type");
   return ValueId();
 }
 
@@ -132,12 +132,12 @@ Values CompositeCall::tensors(std::string_view name) {
   Values out;
   const Arg& a = arg(name);
   if (!a.is(ArgKind::list)) {
-    if (!a.is(ArgKind::none)) fail("argument '" + std::string(name) + "' is no list of tensors");
+    if (!a.is(ArgKind::none)) fail("argument '" + std::string(name) + "' is not a list of tensors");
     return out;
   }
   for (const Arg& item : a.items()) {
     bool is_tensor = item.is(ArgKind::value) && graph_->type(item.as_value()).kind == TypeKind::tensor;
-    if (!is_tensor) fail("'" + std::string(name) + "' holds something that is no tensor of known type");
+    if (!is_tensor) fail("'" + std::string(name) + "' holds something that is not a tensor of known type");
     else out.push_back(item.as_value());
   }
   return out;
@@ -145,7 +145,7 @@ Values CompositeCall::tensors(std::string_view name) {
 
 int64_t CompositeCall::integer(std::string_view name) {
   auto value = exprs().constant_value(as_expr(arg(name)));
-  if (!value) fail("argument '" + std::string(name) + "' is no known number");
+  if (!value) fail("argument '" + std::string(name) + "' is not a known number");
   return value.value_or(0);
 }
 
@@ -174,7 +174,7 @@ Numbers CompositeCall::integers(std::string_view name) {
   Numbers out;
   for (const Arg& item : sizes(name)) {
     auto value = exprs().constant_value(as_expr(item));
-    if (!value) fail("'" + std::string(name) + "' holds what is no known number");
+    if (!value) fail("'" + std::string(name) + "' holds something that is not a known number");
     out.push_back(value.value_or(0));
   }
   return out;

@@ -119,7 +119,7 @@ void out_form(CompositeCall& c, const Graph& graph, NodeId n) {
     if (!arg.key() || graph.pool().strings[arg.key()] != "out") args.push_back(arg);
     else if (arg.is(ArgKind::value)) out = arg.as_value();
   }
-  if (op == nullptr || out.is_none()) return c.fail("`out` is no tensor");
+  if (op == nullptr || out.is_none()) return c.fail("`out` is not a tensor");
   ValueId made = c.make(without_space(*op), std::move(args));
   if (c.failed()) return;
   if (c.type(out).kind != TypeKind::tensor || c.type(out).shape != c.type(made).shape)

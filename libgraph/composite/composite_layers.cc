@@ -230,7 +230,7 @@ namespace {
 // The gradient of each largest number goes to the row that it is from; bags without an index have none.
 void give_gradient_of_largest(CompositeCall& c) {
   ValueId grad = c.tensor("grad"), from = c.tensor("maximum_indices");
-  if (c.rank(from) != 2) return c.fail("the rows of the largest are not told");
+  if (c.rank(from) != 2) return c.fail("the rows of the largest are not given");
   ValueId filled = column(c, c.make("gt.Scalar", {c.tensor("bag_size"), 0}));
   ArgList shape{c.arg("num_weights"), c.size(grad, 1)};
   from = c.make("where.ScalarOther", {filled, c.make("to.dtype", {from, DType::i64}), 0});
@@ -246,7 +246,7 @@ namespace {
 ValueId told_bags(CompositeCall& c, ValueId indices) {
   ValueId of_index = c.tensor("offset2bag");
   if (c.failed() || c.extent(of_index, 0) == c.extent(indices, 0)) return of_index;
-  if (!c.has("offsets")) return c.fail("the bags of the indices are not told"), of_index;
+  if (!c.has("offsets")) return c.fail("the bags of the indices are not given"), of_index;
   return bags_of(c, c.tensor("offsets"), c.extent(indices, 0));
 }
 

@@ -139,7 +139,7 @@ class Einsum {
   // Where each letter's dimension lies: those of the result first, then the others by the alphabet.
   bool place_letters() {
     if (equation_.operands.size() != operands_.size())
-      return c_.fail("the equation has other operands than the call"), false;
+      return c_.fail("the equation has different operands from the call"), false;
     for (size_t i = 0; i < operands_.size(); ++i) {
       const std::string& letters = equation_.operands[i];
       bool dots = letters.find(kEllipsis) != std::string::npos;

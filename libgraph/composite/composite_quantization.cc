@@ -46,7 +46,7 @@ ValueId one_number(CompositeCall& c, ValueId v) { return c.rank(v) == 0 ? v : c.
 // One number a channel, laid along dimension `axis` of `x`.
 ValueId along(CompositeCall& c, ValueId v, ValueId x, int64_t axis) {
   if (axis < 0 || axis >= c.rank(x) || c.rank(v) != 1)
-    return c.fail("needs an axis of its input and one number a channel"), v;
+    return c.fail("needs an axis of its input and one number per channel"), v;
   ArgList shape(static_cast<size_t>(c.rank(x)), Arg::integer(1));
   shape[static_cast<size_t>(axis)] = c.size(x, static_cast<int>(axis));
   return c.make("view", {v, shape});

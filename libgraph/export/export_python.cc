@@ -204,7 +204,7 @@ std::string Exporter::head() const {
     append_docstring(text(job_.provenance[i].tool), &out);
   }
   out +=
-      ". One call a node, in the order of the schedule.\n`step(inputs)` runs it; as a program it loads a file, runs, "
+      ". One call per node, in the order of the schedule.\n`step(inputs)` runs it; as a program it loads a file, runs, "
       "and compares.\n";
   if (!module_.groups.empty())
     out += "It talks between " + std::to_string(job_.world) + " ranks: start it with torchrun.\n";

@@ -244,7 +244,7 @@ Status check_fixed(const Job& job, const Assumption& assumption) {
     }
     if (!is_found)
       return Error{ErrorKind::usage,
-                   "--assume names '" + name + "', which is no symbol of the job",
+                   "--assume names '" + name + "', which is not a symbol of the job",
                    {},
                    "sg-print shows the symbols at the head of each graph"};
   }

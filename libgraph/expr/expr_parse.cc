@@ -128,7 +128,8 @@ Poly ExprParser::product() {
       p = builder_.mod(p, unary());
     } else {
       skip_spaces();
-      if (rest_starts_with("/")) fail("'/' is no operation on integers", "write // for a division that rounds down");
+      if (rest_starts_with("/"))
+        fail("'/' is not an operation on integers", "write // for a division that rounds down");
       break;
     }
   }

@@ -69,7 +69,7 @@ void warn_missing_ranks(const Job& job, Diagnostics* notes) {
   notes->warning("ranks",
                  "the job has " + std::to_string(job.world) + " ranks, and rank " + std::to_string(first) +
                      (missing > 1 ? " and " + std::to_string(missing - 1) + " more are" : " is") +
-                     " not here: it cannot be run, nor held against them",
+                     " missing: it cannot be run, nor checked against them",
                  {}, "import all ranks ('rank{r}/step.json'), or --spmd where one rank's capture stands for all");
 }
 
@@ -108,7 +108,7 @@ Result<Job> import_captures(std::vector<CaptureFile> files, const ImportOptions&
     return Error{ErrorKind::usage,
                  "one capture stands for all ranks; here are " + std::to_string(files.size()),
                  {},
-                 "leave --spmd away to import a rank set"};
+                 "omit --spmd to import a rank set"};
   ImportContext context(options.spmd);
   SG_ASSIGN(std::vector<RankCapture> captures, read_headers(&context, std::move(files), options.threads));
   SG_TRY(check_ranks(captures));

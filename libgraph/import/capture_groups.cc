@@ -162,7 +162,7 @@ class FamilyBuilder {
     Error error{ErrorKind::cannot_apply, {}, {capture.text->name()}, {}};
     error.message = "the groups of the other ranks do not follow: `" + std::string(group.name) + "` (axis " +
                     context_->job.pool->strings.str(group.axis) + ", ranks " + print_ranks(group.ranks) +
-                    ") is no slice of the capture's mesh";
+                    ") is not a slice of the capture's mesh";
     error.where.path = "groups[" + std::to_string(&group - capture.groups.data()) + "]";
     error.hint = "capture every rank and import the set: sg-import 'rank{r}/step.json'";
     return error;

@@ -121,7 +121,7 @@ Status bind_computed(const std::vector<ComputedSize>& sizes, Program* program) {
   if (open.empty()) return ok_status();
   auto size = std::ranges::find_if(sizes, [&](const ComputedSize& s) { return open.contains(s.symbol); });
   return Error{ErrorKind::unreadable,
-               "no node computes the size `" + size->text.substr(0, 200) + "`, which the graph's types speak of",
+               "no node computes the size `" + size->text.substr(0, 200) + "`, which the graph's types mention",
                {},
                "give the sizes that it is made of as numbers, or export the program with the sizes fixed"};
 }

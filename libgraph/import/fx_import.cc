@@ -290,7 +290,7 @@ Result<Job> import_fx_steps(std::vector<FxStep> steps, const ImportOptions& opti
     return Error{ErrorKind::usage,
                  "one text stands for all ranks; here are " + std::to_string(steps.size()),
                  {},
-                 "leave --spmd away to import a rank set"};
+                 "omit --spmd to import a rank set"};
   return FxImporter(options, notes).run(std::move(steps));
 }
 

@@ -174,7 +174,8 @@ Status FxLexer::string(size_t begin) {
   bool is_long = at(cursor_ + 1) == quote && at(cursor_ + 2) == quote;
   cursor_ += is_long ? 3 : 1;
   for (;; ++cursor_) {
-    if (cursor_ >= text_.end || (!is_long && at(cursor_) == '\n')) return text_.error(begin, "the string has no end");
+    if (cursor_ >= text_.end || (!is_long && at(cursor_) == '\n'))
+      return text_.error(begin, "the string is not closed");
     if (at(cursor_) == '\\') {
       ++cursor_;
       continue;

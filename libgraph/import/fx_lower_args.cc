@@ -66,7 +66,7 @@ Status FxArgs::read(const FxExpr& call, uint32_t first, const OpInfo* info) {
                          : info != nullptr && position < info->params.size() ? &info->params[position]
                                                                              : nullptr;
     if (is_keyword && !keys.insert(e.text)) return error(e, "the argument `" + std::string(e.text) + "` occurs twice");
-    if (!is_keyword && !keys.empty()) return error(e, "a positional argument behind one with a name");
+    if (!is_keyword && !keys.empty()) return error(e, "a positional argument after a keyword argument");
     SG_ASSIGN(Arg value, arg(is_keyword ? unit_.file.children[e.first] : index,
                              param != nullptr && param->kind == ParamKind::group));
     if (is_keyword) value.set_key(lowering_.job->pool->str(e.text));
@@ -231,7 +231,7 @@ Result<Arg> FxArgs::binary(const FxExpr& e) {
                             : e.text == "//" ? std::optional(exprs.floordiv(*left, *right))
                             : e.text == "%"  ? std::optional(exprs.mod(*left, *right))
                                              : std::nullopt;
-  if (!out || exprs.is_invalid(*out)) return error(e, "this is no size");
+  if (!out || exprs.is_invalid(*out)) return error(e, "this is not a size");
   return Arg::expr(*out);
 }
 

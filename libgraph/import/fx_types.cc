@@ -159,7 +159,7 @@ Result<FxType> FxTypes::tensor(const Reading& r, std::string_view text) {
   for (const auto& [name, dtype] : kAbbreviations)
     if (name == abbreviation) type.dtype = dtype;
   if (!std::all_of(abbreviation.begin(), abbreviation.end(), is_word) || abbreviation.empty())
-    return r.error("`" + std::string(abbreviation) + "` is no element type");
+    return r.error("`" + std::string(abbreviation) + "` is not an element type");
   text.remove_prefix(bracket);
   SG_ASSIGN(auto shape, sizes(r, &text));
   std::optional<std::vector<Expr>> stride;
@@ -170,7 +170,7 @@ Result<FxType> FxTypes::tensor(const Reading& r, std::string_view text) {
       return r.error("the shape has " + std::to_string(shape->size()) + " axes, the stride " +
                      std::to_string(stride->size()));
   }
-  if (!text.empty() && !is_device(text)) return r.error("`" + std::string(text.substr(0, 40)) + "` is no device");
+  if (!text.empty() && !is_device(text)) return r.error("`" + std::string(text.substr(0, 40)) + "` is not a device");
   FxType out;
   if (type.dtype == DType::none || !shape) {
     ++own_.odd_types;
@@ -204,7 +204,7 @@ Result<std::optional<std::vector<Expr>>> FxTypes::sizes(const Reading& r, std::s
     depth += c == '[' || c == '(' ? 1 : c == ']' || c == ')' ? -1 : 0;
     if (depth == 0) break;
   }
-  if (end >= text->size()) return r.error("a bracket has no end");
+  if (end >= text->size()) return r.error("a bracket is not closed");
   std::string_view inside = text->substr(1, end - 1);
   text->remove_prefix(end + 1);
   std::optional<std::vector<Expr>> out(std::in_place);

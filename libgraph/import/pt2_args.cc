@@ -212,7 +212,7 @@ Status Pt2Reader::read_inputs_of(const Json& json, const OpInfo* info, SourceNod
                            info->params[static_cast<size_t>(index)].keyword_only && !name.empty();
     is_positional = is_positional && kind != kKeyword && !is_keyword_only &&
                     (index == static_cast<int>(i) || (index < 0 && kind == 1));
-    if (!is_positional && name.empty()) return item.error("an argument without a name behind one with a name");
+    if (!is_positional && name.empty()) return item.error("a positional argument after a keyword argument");
     if (!name.empty() && !seen.add(name)) return item.error("the argument `" + std::string(name) + "` occurs twice");
     return need_field(item, "arg", [&](const Json& value) -> Status {
       SG_ASSIGN(Arg arg, read_arg(value, node, depth));

@@ -49,7 +49,7 @@ Location Pt2Reader::where(SourcePlace place) const {
 }
 
 Status Pt2Reader::check_version() {
-  if (!root().is_object()) return root().error("this is no exported program: not an object");
+  if (!root().is_object()) return root().error("this is not an exported program: not an object");
   return need_field(root(), "schema_version", [&](const Json& version) -> Status {
     SG_TRY(with_field(version, "minor", [&](const Json& json) -> Status {
       SG_ASSIGN(int64_t minor, json.integer());

@@ -86,10 +86,9 @@ class SympyParser {
     char quote = at_ < text_.size() ? text_[at_] : '\0';
     if (quote != '\'' && quote != '"') return fail("expected the symbol's name in quotes");
     size_t close = text_.find(quote, at_ + 1);
-    if (close == std::string_view::npos) return fail("the symbol's name has no end");
+    if (close == std::string_view::npos) return fail("the symbol's name is not closed");
     std::string_view name = text_.substr(at_ + 1, close - at_ - 1);
-    if (!ExprPool::is_symbol_name(name))
-      return fail("`" + std::string(name.substr(0, 100)) + "` is no name of a symbol");
+    if (!ExprPool::is_symbol_name(name)) return fail("`" + std::string(name.substr(0, 100)) + "` is not a symbol name");
     at_ = close + 1;
     while (accept(',')) {  // assumptions: the ranges say as much
       word();
@@ -189,7 +188,7 @@ class SympyParser {
       out->push_back({relation, left, right, SourceId()});
       return ok_status();
     }
-    return fail("`" + std::string(name.substr(0, 100)) + "` is no relation");
+    return fail("`" + std::string(name.substr(0, 100)) + "` is not a relation");
   }
 
   Pool* pool_;

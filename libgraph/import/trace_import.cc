@@ -181,7 +181,7 @@ bool has_collective(const Program& program) {
          std::ranges::any_of(program.nested, [&](const auto& nested) { return is_in(nested->graph); });
 }
 
-// A capture knows how far right answers may be apart; a trace does not.
+// A capture knows how far apart correct answers may be; a trace does not.
 void tell_of_rounding(const Job& job, const std::string& file, Diagnostics* notes) {
   auto is_narrow = [&](const Graph& graph, NodeId n) {
     const Node& node = graph.node(n);
@@ -193,7 +193,7 @@ void tell_of_rounding(const Job& job, const std::string& file, Diagnostics* note
     for (NodeId n : program->graph.nodes())
       if (is_narrow(program->graph, n)) {
         notes->note(
-            "the step computes in bf16 or f16, and a trace does not say how far right answers may be apart there: "
+            "the step computes in bf16 or f16, and a trace does not say how far apart correct answers may be there: "
             "--expect of PyTorch's values may need --rtol (a capture knows)",
             {file});
         return;

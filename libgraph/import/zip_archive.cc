@@ -17,7 +17,7 @@ std::string text_of(zip_error_t* error) {
 std::string_view fault_of(std::string_view name) {
   if (name.empty()) return "has no name";
   if (name.find('\\') != std::string_view::npos || name.find('\0') != std::string_view::npos)
-    return "has a name that is no path";
+    return "has a name that is not a path";
   if (name[0] == '/') return "has an absolute path";
   for (size_t begin = 0; begin <= name.size();) {
     size_t end = std::min(name.find('/', begin), name.size());

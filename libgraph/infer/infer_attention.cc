@@ -27,7 +27,7 @@ Result<Attention> attention_of(InferCall& c) {
   if (!c.sizes.is(k[0], 1) && !c.may_equal(q[0], k[0])) return c.fail("query and key have different batches");
   auto heads = c.sizes.constant(q[1]), shared = c.sizes.constant(k[1]);
   if (heads && shared && (*shared == 0 ? *heads != 0 : *heads % *shared != 0))
-    return c.fail("the query's heads are no multiple of the key's");
+    return c.fail("the query's heads are not a multiple of the key's");
   for (std::string_view mask : {"attn_mask", "attn_bias"})
     if (c.op.param_index(mask) >= 0) SG_TRY(c.expect_broadcast(mask, {q[0], q[1], q[2], k[2]}));
   a.out_shape = a.query->shape;

@@ -91,7 +91,7 @@ Result<const Type*> InferCall::tensor(std::string_view name) const {
   if (arg == nullptr) return fail("argument '" + std::string(name) + "' is missing");
   const Type* type = type_of(*arg);
   if (type == nullptr || type->kind != TypeKind::tensor || type->shape.size() != type->stride.size())
-    return fail("argument '" + std::string(name) + "' is no tensor of known type");
+    return fail("argument '" + std::string(name) + "' is not a tensor of known type");
   return type;
 }
 
@@ -112,14 +112,15 @@ Result<std::vector<const Type*>> InferCall::tensors(std::string_view name) const
   if (arg->is(ArgKind::list)) {
     for (const Arg& item : arg->items()) {
       if (item.is(ArgKind::none)) list.push_back(nullptr);
-      else if (!add(type_of(item))) return fail("'" + std::string(name) + "' holds something that is no tensor");
+      else if (!add(type_of(item))) return fail("'" + std::string(name) + "' holds something that is not a tensor");
     }
     return list;
   }
   const Type* type = type_of(*arg);
-  if (type == nullptr || type->kind != TypeKind::list) return fail("'" + std::string(name) + "' is no list of tensors");
+  if (type == nullptr || type->kind != TypeKind::list)
+    return fail("'" + std::string(name) + "' is not a list of tensors");
   for (TypeId element : type->elements)
-    if (!add(&pool.types[element])) return fail("'" + std::string(name) + "' holds something that is no tensor");
+    if (!add(&pool.types[element])) return fail("'" + std::string(name) + "' holds something that is not a tensor");
   return list;
 }
 
@@ -130,7 +131,7 @@ Result<Expr> InferCall::as_size(const Arg& arg) const {
   const Type* type = type_of(arg);
   bool scalar = type != nullptr && (type->kind == TypeKind::integer || type->kind == TypeKind::boolean);
   if (scalar && type->has_value && !sizes.exprs().is_invalid(type->value)) return type->value;
-  return fail("a size is no known or symbolic number");
+  return fail("a size is neither a known nor a symbolic number");
 }
 
 Result<Expr> InferCall::size(std::string_view name) const {

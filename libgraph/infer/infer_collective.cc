@@ -19,7 +19,7 @@ Result<Exprs> scaled(InferCall& c, const Type& input, Scale scale) {
   }
   auto size = c.sizes.constant(shape[0]), count = c.sizes.constant(ranks);
   if (scale == Scale::down && size && count && *size % *count != 0)
-    return c.fail("the first size is no multiple of the group size");
+    return c.fail("the first size is not a multiple of the group size");
   shape[0] = scale == Scale::up ? e.mul(shape[0], ranks) : e.floordiv(shape[0], ranks);
   return shape;
 }
@@ -104,7 +104,7 @@ Status all_to_all(InferCall& c) {
   SG_ASSIGN(Exprs received, c.size_list("output_split_sizes"));
   SG_ASSIGN(Exprs sent, c.size_list("input_split_sizes"));
   if (input->shape.empty()) return c.fail("needs at least one dimension");
-  if (received.size() != sent.size()) return c.fail("as many parts are received as sent, one a rank");
+  if (received.size() != sent.size()) return c.fail("as many parts are received as sent, one per rank");
   for (const Exprs& splits : {received, sent})
     for (Expr rows : splits)
       if (c.sizes.constant(rows).value_or(0) < 0) return c.fail("a part cannot have a negative size");

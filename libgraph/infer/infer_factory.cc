@@ -79,7 +79,7 @@ Status empty_permuted(InferCall& c) {
   Expr step = c.sizes.number(1);
   for (size_t i = order.size(); i-- > 0;) {
     if (order[i] < 0 || order[i] >= static_cast<int64_t>(shape.size()) || seen[static_cast<size_t>(order[i])])
-      return c.fail("the layout is no permutation");
+      return c.fail("the layout is not a permutation");
     size_t dim = static_cast<size_t>(order[i]);
     seen[dim] = true;
     stride[dim] = step;

@@ -39,7 +39,7 @@ Result<Number> number(InferCall& c, const Arg& arg) {
   n.floating = arg.is(ArgKind::floating) || (type != nullptr && type->kind == TypeKind::floating);
   if (n.floating) return n;
   if (type != nullptr && type->kind != TypeKind::integer && type->kind != TypeKind::boolean)
-    return c.fail("an argument is no number");
+    return c.fail("an argument is not a number");
   if (type != nullptr && !type->has_value) return n;
   SG_ASSIGN(n.value, c.as_size(arg));
   return n;
@@ -53,7 +53,7 @@ Result<Number> number(InferCall& c, std::string_view name) {
 
 Status whole_number(InferCall& c, std::string_view name) {
   SG_ASSIGN(Number n, number(c, name));
-  return n.floating ? Status(c.fail("'" + std::string(name) + "' is no whole number")) : ok_status();
+  return n.floating ? Status(c.fail("'" + std::string(name) + "' is not a whole number")) : ok_status();
 }
 
 bool is_boolean(InferCall& c, std::string_view name) {
@@ -277,7 +277,7 @@ Status getitem(InferCall& c) {
   const Arg* container = c.find("container");
   SG_ASSIGN(int64_t index, c.integer("index"));
   const Type* list = container == nullptr ? nullptr : c.type_of(*container);
-  if (list == nullptr || list->kind != TypeKind::list) return c.fail("'container' is no list");
+  if (list == nullptr || list->kind != TypeKind::list) return c.fail("'container' is not a list");
   int64_t size = static_cast<int64_t>(list->elements.size());
   if (index < -size || index >= size) return c.fail("index " + std::to_string(index) + " is out of range");
   return c.give(c.pool.types[list->elements[static_cast<size_t>(index < 0 ? index + size : index)]]);
@@ -287,7 +287,7 @@ Status getitem(InferCall& c) {
 Status call(InferCall& c) {
   const Arg* body = c.find("body");
   if (body == nullptr || !body->is(ArgKind::graph) || body->as_graph().index >= c.program.nested.size())
-    return c.fail("'body' is no graph of this program");
+    return c.fail("'body' is not a graph of this program");
   const Graph& graph = c.program.nested[body->as_graph().index]->graph;
   for (const Output& output : graph.outputs()) {
     if (output.value.is_none()) SG_TRY(c.give_none());

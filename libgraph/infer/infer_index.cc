@@ -219,7 +219,7 @@ Status take(InferCall& c) {
 
 Status embedding_renorm(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
-  if (self->shape.size() != 2) return c.fail("the table is no matrix");
+  if (self->shape.size() != 2) return c.fail("the table is not a matrix");
   return c.give(*self);
 }
 
@@ -334,7 +334,7 @@ Status constant_pad(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(Exprs pad, c.size_list("pad"));
   if (pad.size() % 2 != 0 || pad.size() / 2 > self->shape.size())
-    return c.fail("'pad' needs two numbers a padded dimension");
+    return c.fail("'pad' needs two numbers per padded dimension");
   Exprs shape = self->shape;
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     Expr& size = shape[shape.size() - 1 - i];
@@ -392,7 +392,7 @@ Status pack(InferCall& c) {
   for (const Type* t : tensors) {
     if (t == nullptr) return c.fail("a tensor is missing");
     const int64_t rows = t->shape.empty() ? 1 : c.sizes.constant(t->shape[0]).value_or(0);
-    if (rows % part_count != 0) return c.fail("a first size is no multiple of 'parts'");
+    if (rows % part_count != 0) return c.fail("a first size is not a multiple of 'parts'");
     count = c.sizes.exprs().add(count, c.sizes.count(t->shape));
   }
   return c.give_contiguous(c.dtype("dtype").value_or(tensors[0]->dtype), {count}, *tensors[0]);

@@ -32,10 +32,10 @@ Result<Sequences> sequences(InferCall& c) {
   bool rows = targets->shape.size() == 2;
   if (!rows && targets->shape.size() != 1) return c.fail("'targets' has one or two dimensions");
   if (rows && !c.may_equal(targets->shape[0], s.batch))
-    return c.fail("'targets' has not one row an entry of the batch");
+    return c.fail("'targets' does not have one row per entry of the batch");
   SG_ASSIGN(Expr blank, c.size("blank"));
   auto classes = c.sizes.constant(s.scores->shape[2]);
-  if (c.is_outside(blank, 0, classes ? *classes - 1 : kLongest)) return c.fail("'blank' is no class");
+  if (c.is_outside(blank, 0, classes ? *classes - 1 : kLongest)) return c.fail("'blank' is not a class");
   s.known = c.type_of(*c.find("input_lengths")) == nullptr;
   if (!s.known) {
     SG_TRY(c.expect_shape("input_lengths", {s.batch}));

@@ -150,8 +150,8 @@ Status linear(InferCall& c) {
   return c.give_contiguous(input->dtype, std::move(shape), *input);
 }
 
-// Scales may be one for all, one a row or column, or one a block, whose sizes are the hardware's: a kernel says which it
-// takes, no type hangs on them.
+// Scales may be one for all, one a row or column, or one a block, whose sizes are the hardware's: a kernel says which
+// it takes, no type hangs on them.
 Status scaled_mm(InferCall& c) {
   SG_ASSIGN(const Type* a, matrix(c, "self", 2));
   SG_ASSIGN(const Type* b, matrix(c, "mat2", 2));
@@ -174,7 +174,7 @@ Status grouped_mm(InferCall& c) {
   if (c.given("bias")) return c.fail("a bias is not part of this op's definition");
   if (left == 3 && right == 3 && !fits(c, a->shape[0], b->shape[0])) return c.fail("the numbers of groups differ");
   if (left != right && !fits(c, offsets->shape[0], (left == 3 ? a : b)->shape[0]))
-    return c.fail("the offsets are not as many as the groups");
+    return c.fail("the number of offsets is not the number of groups");
   Exprs shape;
   if (left == 2 && right == 2) shape.push_back(offsets->shape[0]);
   if (left == 3 && right == 3) shape.push_back(a->shape[0]);
@@ -238,8 +238,7 @@ Result<Exprs> convolved_shape(InferCall& c, const Type& input, const Type& weigh
   SG_ASSIGN(Expr groups, c.size("groups"));
   ExprPool& e = c.sizes.exprs();
   Expr grouped = e.mul(weight.shape[1], groups), own = weight.shape[0];
-  if (!fits(c, input.shape[1], transposed ? own : grouped))
-    return c.fail("the input has other channels than the weight");
+  if (!fits(c, input.shape[1], transposed ? own : grouped)) return c.fail("the channels of input and weight differ");
   auto filters = c.sizes.constant(own), parts = c.sizes.constant(groups);
   if (filters && parts && *parts > 0 && *filters % *parts != 0) return c.fail("'groups' does not divide the filters");
   Exprs shape{input.shape[0], transposed ? grouped : own};

@@ -79,7 +79,7 @@ Status add_operand(const InferCall& c, const Param& p, bool with_numbers, Operan
     return ok_status();
   }
   DType number = number_type(c, *arg);
-  if (number == DType::none) return c.fail("argument '" + std::string(p.name) + "' is no tensor or number");
+  if (number == DType::none) return c.fail("argument '" + std::string(p.name) + "' is not a tensor or number");
   if (counts && with_numbers) operands->add_number(number);
   operands->other_is_number |= p.kind == ParamKind::scalar && p.name == "other";
   return ok_status();

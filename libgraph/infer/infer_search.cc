@@ -177,7 +177,7 @@ Status shard_dim_alltoall(InferCall& c) {
   if (!size) return give_unknown(c);
   auto whole = c.sizes.constant(*size), part = c.sizes.constant(shape[gathered]);
   if (!whole || !part || *part <= 0) return give_unknown(c);
-  if (*whole < *part || *whole % *part != 0) return c.fail("the gathered size is no multiple of the part's");
+  if (*whole < *part || *whole % *part != 0) return c.fail("the gathered size is not a multiple of the part's");
   shape[gathered] = *size;
   shape[sharded] = c.sizes.exprs().floordiv(shape[sharded], c.sizes.number(*whole / *part));
   return c.give_contiguous(input->dtype, std::move(shape), *input);

@@ -24,7 +24,7 @@ Result<Type> retyped(InferCall& c, const Type& self, DType dtype, int from, int 
   }
   Expr ratio = c.sizes.number(to / from);
   auto divides = [&](Expr x) { return c.sizes.constant(x).value_or(0) % (to / from) == 0; };
-  if (!divides(t.shape.back())) return c.fail("the last size is no multiple of the ratio of element sizes");
+  if (!divides(t.shape.back())) return c.fail("the last size is not a multiple of the ratio of element sizes");
   if (!divides(t.offset) || !std::all_of(t.stride.begin(), t.stride.end() - 1, divides))
     return c.fail("an element of the view would begin within one of the tensor");
   for (Expr& stride : t.stride) stride = e.floordiv(stride, ratio);

@@ -43,7 +43,7 @@ void print_totals(const PlanReport& r, std::string* out) {
     *out += "  host        " + planned_text(r.host_bytes) + " planned, " + planned_text(r.host_bound_bytes) +
             " live at once\n";
   if (r.pooled.empty()) return;
-  *out += "  pool        " + plural(r.pooled.size(), "tensor") + " whose size only the data decides";
+  *out += "  pool        " + plural(r.pooled.size(), "tensor") + " of data-dependent size";
   if (r.pooled.size() > r.pool_unbounded) *out += ", at most " + planned_text(r.pool_bound_bytes) + " at once";
   if (r.pool_unbounded > 0) *out += "; " + std::to_string(r.pool_unbounded) + " without a bound";
   *out += "\n";

@@ -138,7 +138,7 @@ Error SimRank::stuck() const {
   where.path = place_of(program_, *origin.graph, origin.node);
   return {ErrorKind::cannot_apply,
           "the ranks wait for each other: this node's collective is never launched by all of its group",
-          std::move(where), "sg-check tells where the ranks part"};
+          std::move(where), "sg-check shows where the ranks differ"};
 }
 
 }  // namespace sg

@@ -147,7 +147,7 @@ std::string print_simulation(const Job& job, const Machine& machine, const Simul
     auto exposed = t.exposed_us.find(kind);
     double hidden = us - (exposed == t.exposed_us.end() ? 0 : exposed->second);
     out += "  " + kind + ": " + human_us(us) + " under way, " + percent(std::max(0.0, hidden), us) +
-           " behind other work\n";
+           " hidden by other work\n";
   }
   if (t.unknown != 0)
     out += "  " + plural(t.unknown, "node") +

@@ -112,7 +112,7 @@ bool TextLexer::string(std::string_view* out) {
     else if (!escape(&at, &unescaped_)) return false;
   }
   if (at == end_) {
-    return error_at(begin - 1, "parse-string", "this string has no end",
+    return error_at(begin - 1, "parse-string", "this string is not closed",
                     "close it with `\"` in the same line; write a line break inside as `\\n`");
   }
   cursor_ = at + 1;

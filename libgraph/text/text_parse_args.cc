@@ -168,7 +168,7 @@ bool TextParser::word_argument(std::string_view w, Arg* out, std::string_view ke
     if (!lexer_.text<is_word_char>("a name", &name)) return false;
     if (w == "dtype") {
       auto dtype = name == "none" ? DType::none : parse_dtype(name);
-      if (!dtype) return lexer_.error_at(at, "parse-type", "`" + std::string(name) + "` is no dtype");
+      if (!dtype) return lexer_.error_at(at, "parse-type", "`" + std::string(name) + "` is not a dtype");
       *out = Arg::dtype(*dtype);
       return true;
     }

@@ -54,7 +54,7 @@ bool TextParser::metadata_word(std::string_view w, PendingNode* node) {
                                                 "remat_of", "copy_of", "chunk_of",   "offload_of",       "stream",
                                                 "also",     "binds",   "extra",      "stride",           "on"};
   lexer_.back_to(w.data());
-  return lexer_.error("parse-metadata", "`" + std::string(w.substr(0, 40)) + "` is no metadata", choices(w, kWords));
+  return lexer_.error("parse-metadata", "`" + std::string(w.substr(0, 40)) + "` is not metadata", choices(w, kWords));
 }
 
 bool TextParser::ep(NodeMeta* m) {
@@ -178,7 +178,7 @@ bool TextParser::placement(StrId* out) {
   }
   std::string_view text(w.data(), static_cast<size_t>(end - w.data()));
   if (!is_plain_placement(text))
-    return lexer_.error_at(w.data(), "parse", "this is no placement", "R, S(0) or P(sum), as PyTorch writes them");
+    return lexer_.error_at(w.data(), "parse", "this is not a placement", "R, S(0) or P(sum), as PyTorch writes them");
   lexer_.back_to(end);
   *out = pool_.str(text);
   return true;

@@ -72,7 +72,7 @@ bool TextParser::tensor_details(Type* t) {
         return lexer_.error_at(at, "parse-type",
                                "the shape has " + std::to_string(t->shape.size()) + " sizes, but there are " +
                                    std::to_string(t->stride.size()) + " strides",
-                               "one stride a dimension; leave `stride` out when the tensor is contiguous");
+                               "one stride per dimension; leave `stride` out when the tensor is contiguous");
     } else if (!has_device && skip_word("on")) {
       has_device = true;
       if (!text<is_device_char>("a device", &t->device)) return false;

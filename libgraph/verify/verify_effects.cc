@@ -323,7 +323,7 @@ void check_sizes(Check& c, NodeId n, const OpInfo& info, const Group& g, std::op
     bool splits = param == "output_split_sizes" || param == "input_split_sizes";
     if (splits && args[i]->is(ArgKind::list) && !args[i]->items().empty() && args[i]->items().size() != *size)
       c.fail(n, std::string(param) + " is for " + std::to_string(args[i]->items().size()) + is,
-             "one number a rank of the group");
+             "one number per rank of the group");
     if (param == "src" && args[i]->is(ArgKind::integer) &&
         (args[i]->as_int() < 0 || args[i]->as_int() >= static_cast<int64_t>(*size)))
       c.fail(n, "sends from rank " + std::to_string(args[i]->as_int()) + " of a group of " + std::to_string(*size));

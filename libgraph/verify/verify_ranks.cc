@@ -74,9 +74,8 @@ Ranks sequences_of(const Job& job, size_t max_events) {
 
 void warn_incomplete(Check& c) {
   c.leave();
-  c.warn("the ranks were not held against each other: they launch and wait more than " +
-             std::to_string(c.options.max_rank_events) + " times, or calls nest more than " +
-             std::to_string(kMaxCollectiveDepth) + " deep",
+  c.warn("the ranks were not compared: they launch and wait more than " + std::to_string(c.options.max_rank_events) +
+             " times, or calls nest more than " + std::to_string(kMaxCollectiveDepth) + " deep",
          "check a job of fewer layers or ranks");
 }
 
@@ -171,8 +170,8 @@ void check_collective_order(Check& c) {
     }
   c.leave();
   if (split_budget == 0)
-    c.warn("not all exchanges were held against each other: there are more than " +
-               std::to_string(c.options.max_split_checks) + " pairs of split sizes",
+    c.warn("not all exchanges were compared: there are more than " + std::to_string(c.options.max_split_checks) +
+               " pairs of split sizes",
            "check a job of fewer layers or ranks");
 }
 

@@ -71,7 +71,7 @@ void check_order(Check& c, NodeId n) {
       NodeId def = g.value(a.as_value()).def;
       if (!def || g.before(def, n)) return;
       c.fail(n, "uses " + c.name(a.as_value()) + ", which " + (def == n ? "it defines itself" : "is defined later"),
-             "move it behind " + c.label(def));
+             "move it after " + c.label(def));
     });
 }
 
@@ -133,7 +133,7 @@ void check_sharding(Check& c, const Sharding& s, const Type& type, std::string_v
                 "the global shape has " + count_of(s.global_shape.size(), "dimension") + ", the tensor " +
                     std::to_string(type.shape.size()));
   for (Expr e : s.global_shape)
-    if (c.pool.exprs.is_invalid(e)) c.fail_item(port, index, "a size of the global shape is no number");
+    if (c.pool.exprs.is_invalid(e)) c.fail_item(port, index, "a size of the global shape is not a number");
   for (StrId axis : s.mesh_axes)
     if (!has_axis(c.job, axis))
       c.fail_item(port, index, "no mesh and no group has an axis \"" + std::string(c.str(axis)) + "\"",
@@ -146,10 +146,10 @@ bool has_text(const Check& c, StrId s) { return s && !c.str(s).empty(); }
 void check_held(Check& c, const Input& input, const Type& type, size_t index) {
   if (!input.digest || !held_digits(c.str(input.digest))) return;
   const std::optional<std::string> bytes = held_bytes(c.str(input.digest));
-  if (!bytes) return c.fail_item("input", index, "its data are no whole bytes of two hexadecimal digits each");
+  if (!bytes) return c.fail_item("input", index, "its data is not made of whole bytes of two hexadecimal digits each");
   if (type.kind != TypeKind::tensor) return;
   const auto elements = element_count(c.pool, type, [](StrId) { return std::optional<int64_t>(); });
-  if (!elements) return c.fail_item("input", index, "has data, and a size that is no number");
+  if (!elements) return c.fail_item("input", index, "has data, and a size that is not a number");
   const auto needed = static_cast<uint64_t>(*elements) * static_cast<uint64_t>(dtype_bytes(type.dtype));
   if (bytes->size() != needed)
     return c.fail_item("input", index,
@@ -197,7 +197,7 @@ void check_gradient(Check& c, const Output& out, size_t i) {
   if (!out.of || !out.value) return;
   InputKind kind = g.inputs()[g.value(out.of).index].kind;
   if (kind == InputKind::opaque || kind == InputKind::constant)
-    c.fail_item("output", i, "a gradient of " + c.name(out.of) + ", which is no parameter and no input of the user");
+    c.fail_item("output", i, "a gradient of " + c.name(out.of) + ", which is neither a parameter nor a user input");
   const Type& value = g.type(out.value);
   const Type& input = g.type(out.of);
   if (value.kind == TypeKind::tensor && input.kind == TypeKind::tensor && !same_sizes(c, value.shape, input.shape))

@@ -20,7 +20,7 @@ void check_symbol(Check& c, size_t index) {
   if (s.min && s.max && *s.min > *s.max) fail(name + ": no number is in its range");
   if (!s.hint) return;
   if ((s.min && *s.hint < *s.min) || (s.max && *s.hint > *s.max)) fail(name + ": its hint is outside its range");
-  if (*s.hint % s.divisor != 0) fail(name + ": its hint is no multiple of " + std::to_string(s.divisor));
+  if (*s.hint % s.divisor != 0) fail(name + ": its hint is not a multiple of " + std::to_string(s.divisor));
 }
 
 std::string guard_text(const Check& c, const Guard& g) {
@@ -78,7 +78,8 @@ namespace {
 bool check_guard_scope(Check& c, size_t i) {
   const Guard& g = c.program->guards[i];
   if (c.pool.exprs.is_invalid(g.left) || c.pool.exprs.is_invalid(g.right)) {
-    c.fail_item("guard", i, "a guard compares something that is no number", "it overflows 64 bits or divides by zero");
+    c.fail_item("guard", i, "a guard compares something that is not a number",
+                "it overflows 64 bits or divides by zero");
     return false;
   }
   bool declared = true;
@@ -134,7 +135,7 @@ void check_scope(Check& c, NodeId n) {
   auto check = [&](Expr e) {
     if (!c.exprs.first(e.index, c.program_round)) return;
     if (c.pool.exprs.is_invalid(e))
-      return c.fail(n, "an argument is no number: it overflows 64 bits or divides by zero");
+      return c.fail(n, "an argument is not a number: it overflows 64 bits or divides by zero");
     for_each_symbol(c, e, [&](StrId s) {
       if (!c.symbol(s)) c.fail(n, undeclared(c, s), declare_hint(c, s));
     });
@@ -185,7 +186,7 @@ void check_symbol_order(Check& c, NodeId n) {
     auto it = c.bound_by.find(s);
     if (it != c.bound_by.end() && c.graph->before(n, it->second))
       c.fail(n, "needs symbol " + std::string(c.str(s)) + " before " + c.label(it->second) + " reads it",
-             "move it behind " + c.label(it->second));
+             "move it after " + c.label(it->second));
   };
   for (uint32_t i = 0; i < node.result_count; ++i)
     for (StrId s : c.symbols_of(c.graph->value(node.result(i)).type)) check(s);

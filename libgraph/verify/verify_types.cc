@@ -17,7 +17,7 @@ std::string tensor_fault(const Check& c, const Type& t) {
     std::optional<int64_t> n = c.pool.exprs.constant_value(e);
     return c.pool.exprs.is_invalid(e) || (n && *n < 0);
   };
-  if (bad(t.offset)) return "the storage offset is negative or no number";
+  if (bad(t.offset)) return "the storage offset is negative or not a number";
   int64_t bytes = dtype_bytes(t.dtype);
   bool empty = false;
   for (size_t i = 0; i < t.shape.size(); ++i) {
@@ -34,7 +34,7 @@ std::string tensor_fault(const Check& c, const Type& t) {
 std::string type_fault(const Check& c, const Type& t) {
   if (t.kind == TypeKind::tensor) return tensor_fault(c, t);
   if (!t.has_value || (t.kind != TypeKind::integer && t.kind != TypeKind::boolean)) return {};
-  if (c.pool.exprs.is_invalid(t.value)) return "its value is no number: it overflows 64 bits or divides by zero";
+  if (c.pool.exprs.is_invalid(t.value)) return "its value is not a number: it overflows 64 bits or divides by zero";
   std::optional<int64_t> n = c.pool.exprs.constant_value(t.value);
   if (t.kind == TypeKind::boolean && n && *n != 0 && *n != 1) return "a truth value is 0 or 1";
   return {};
@@ -278,7 +278,8 @@ void check_call(Check& c, NodeId n) {
   for (size_t i = 0; i < operands.size(); ++i) {
     const Type& wanted = body.graph.type(body.graph.inputs()[i].value);
     if (!operands[i].is(ArgKind::value)) {
-      if (wanted.kind == TypeKind::tensor) c.fail(n, "argument " + std::to_string(i) + " of " + name + " is no tensor");
+      if (wanted.kind == TypeKind::tensor)
+        c.fail(n, "argument " + std::to_string(i) + " of " + name + " is not a tensor");
       continue;
     }
     const Type& given = c.graph->type(operands[i].as_value());

@@ -67,7 +67,7 @@ class AutoChunker {
                    "the planned peak stays at " + human_bytes(double(after)) + ", at %" + peak_of(job_).node +
                        ", and " + human_bytes(double(*options_.peak_bytes)) + " were asked for",
                    {},
-                   "sg-remat --peak lowers what lives beside the chunks"};
+                   "sg-remat --peak lowers what is live besides the chunks"};
     if (done_ == 0) return unchanged(why_nothing(before));
     Change out;
     out.changed = true;
@@ -326,7 +326,7 @@ class AutoChunker {
         const auto captured = exprs.evaluate(rows, assumed_sizes(program));
         return Error{ErrorKind::cannot_apply,
                      "%" + next.label + ": of " + exprs.print(rows) + " rows, " + print(range) +
-                         ", nobody can say how " + "many chunks of " + std::to_string(each) +
+                         ", it is unknown how many chunks of " + std::to_string(each) +
                          " they make: " + std::to_string(least) + " to " +
                          (range.has_max() ? std::to_string(chunks_of(range.max)) : "any number"),
                      {},

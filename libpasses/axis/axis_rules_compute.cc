@@ -147,7 +147,7 @@ Status reduce(AxisCall& c) {
   if (!gone) return c.fail("its axes are not known");
   const bool mean = c.op.name == "aten.mean.default" || c.op.name == "aten.mean.dim";
   if ((*gone)[s.along.axis]) {
-    if (!mean) return c.fail("it reduces along the chunked axis, and is no sum");
+    if (!mean) return c.fail("it reduces along the chunked axis, and is not a sum");
     SG_TRY(share_rows(c, s.along));
     return c.give(partial_state());
   }

@@ -111,7 +111,7 @@ bool inverts(const AxisCall& c, const AxisState& index, ValueId values) {
 }
 
 Status invert(AxisCall& c, ValueId self, const AxisState& index, ValueId values) {
-  if (!is_fill(c, self) || c.rank(self) != 1) return c.fail("positions are inverted into what is no fresh tensor");
+  if (!is_fill(c, self) || c.rank(self) != 1) return c.fail("positions are inverted into a tensor that is not fresh");
   const Along into{index.target, 0, index.target_unit};
   if (const AxisState* s = c.along(self); s == nullptr || !(s->along == index.along)) SG_TRY(c.want(self, into));
   AxisState counted = along_state(index.along);

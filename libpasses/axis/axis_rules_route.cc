@@ -236,7 +236,7 @@ Status gather_ranks(AxisCall& c) {
   if (s == nullptr || !ranks) return c.fail("a collective over chunked values");
   if (s->along.axis != 0) return c.give_along(s->along);
   const auto runs = s->along.runs ? c.exprs.constant_value(s->along.runs) : std::optional<int64_t>(1);
-  if (!runs) return c.fail("it gathers an axis of so many runs that none can tell");
+  if (!runs) return c.fail("it gathers an axis with an unknown number of runs");
   return c.give_along(with_runs(c, s->along, *runs * *ranks));
 }
 
@@ -244,7 +244,7 @@ Status read_number(AxisCall& c) {
   const AxisState& s = c.state(c.tensor("self"));
   const CountTable* table = table_of(c, s);
   if (s.kind != AxisKind::partial || table == nullptr || (s.cell == kNoTable && length_of(*table) != 1))
-    return c.fail("the host reads a number that depends on the chunk, and is no count");
+    return c.fail("the host reads a number that depends on the chunk, and is not a count");
   AxisState out;
   out.kind = AxisKind::size;
   out.source = s.source, out.table = s.table, out.cell = s.cell == kNoTable ? 0 : s.cell;
@@ -297,7 +297,7 @@ Status sized_factory(AxisCall& c) {
     if (found || domain == kNoDomain) return c.fail("which of its axes is chunked is not known");
     const Expr whole = c.type(c.result(0)).shape[i], unit = c.exprs.floordiv(whole, c.world.domains[domain].size);
     if (c.exprs.mul(unit, c.world.domains[domain].size) != whole)
-      return c.fail("axis " + std::to_string(i) + " is no multiple of the chunked rows");
+      return c.fail("axis " + std::to_string(i) + " is not a multiple of the chunked rows");
     found = Along{domain, static_cast<uint32_t>(i), unit};
   }
   if (!found) return c.fail("its size is not one of each chunk's own");
@@ -313,7 +313,7 @@ Status arange(AxisCall& c) {
     return c.fail("where it ends is not one size of each chunk's own");
   const Expr whole = c.type(c.result(0)).shape[0], rows = c.world.domains[s.along.domain].size,
              unit = c.exprs.floordiv(whole, rows);
-  if (c.exprs.mul(unit, rows) != whole) return c.fail("it is no multiple of the chunked rows");
+  if (c.exprs.mul(unit, rows) != whole) return c.fail("it is not a multiple of the chunked rows");
   AxisState out = along_state({s.along.domain, 0, unit});
   out.local = true, out.target = s.along.domain, out.target_unit = unit, out.source = s.source;
   out.form.place = c.exprs.constant_value(unit) == 1;

@@ -66,7 +66,7 @@ Result<Along> regroup(const AxisCall& c, const Along& a, const Exprs& before, co
       continue;
     }
     const auto unit = quotient(c, after[i], c.exprs.mul(runs, c.domain(a).size));
-    if (!unit) return c.fail("axis " + std::to_string(i) + " of the result is no multiple of the chunked rows");
+    if (!unit) return c.fail("axis " + std::to_string(i) + " of the result is not a multiple of the chunked rows");
     return Along{a.domain, static_cast<uint32_t>(i), *unit, c.exprs.constant_value(runs) == 1 ? Expr() : runs};
   }
   return c.fail("the chunked axis disappears");

@@ -116,7 +116,7 @@ class Finder {
     const Pool& pool = graph_.pool();
     const Node& node = graph_.node(chain.launch);
     if (!chain.wait) return "its result has other users than one wait";
-    if (node.args.empty() || !node.args[0].is(ArgKind::value)) return "its input is no value";
+    if (node.args.empty() || !node.args[0].is(ArgKind::value)) return "its input is not a value";
     const ValueId input = node.args[0].as_value();
     const Type& type = graph_.type(input);
     Member& m = f->member;

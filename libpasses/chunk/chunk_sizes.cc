@@ -102,7 +102,7 @@ Result<Expr> ChunkSizes::share_of(Expr e, int64_t c) const {
     const Expr unit = exprs_->floordiv(e, domain.size);
     if (exprs_->mul(unit, domain.size) == e && exprs_->constant_value(unit) != 0) return exprs_->mul(unit, rows(d, c));
   }
-  return Error{ErrorKind::cannot_apply, exprs_->print(e) + " is no multiple of the chunked rows", {}, {}};
+  return Error{ErrorKind::cannot_apply, exprs_->print(e) + " is not a multiple of the chunked rows", {}, {}};
 }
 
 Status ChunkSizes::derive_guards() {

@@ -50,7 +50,7 @@ Result<TorchTitanChunking> parse_torchtitan(const std::vector<std::string>& word
   for (const std::string& word : words) {
     std::string_view key = word;
     const size_t equals = key.find('=');
-    if (equals == std::string_view::npos) return refuse("\"" + word + "\" is no KEY=VALUE", {});
+    if (equals == std::string_view::npos) return refuse("\"" + word + "\" is not KEY=VALUE", {});
     const std::string_view value = key.substr(equals + 1);
     key = key.substr(0, equals);
     if (key.starts_with("ep_overlap.")) key.remove_prefix(11);

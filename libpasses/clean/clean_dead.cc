@@ -21,7 +21,7 @@ class Remover {
     for (NodeId n = graph_.last(), previous; n; n = previous) {
       previous = graph_.previous(n);
       if (!is_dead(n)) continue;
-      tally_.add(Kind::dead, graph_, n, "nobody sees what it does");
+      tally_.add(Kind::dead, graph_, n, "it has no visible effect");
       graph_.erase(n);
       ++removed;
     }

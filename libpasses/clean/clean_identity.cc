@@ -103,7 +103,7 @@ class Merger {
     if (f.alias_class < merged_.size() && merged_[f.alias_class]) return false;  // facts of this round are used up
     merged_.resize(alias_.storages().size() + 1);
     merged_[f.alias_class] = merged_[t.alias_class] = true;
-    replace(n, copy, source, Kind::copy, "copies what nobody changes: ");
+    replace(n, copy, source, Kind::copy, "copies what is never changed: ");
     return true;
   }
 

@@ -154,7 +154,7 @@ class LossFolder {
   void fold(const Loss& loss) {
     const ValueId scores = argument(loss.softmax, 0), logs = graph_.node(loss.softmax).result(0);
     const ValueId result = graph_.node(loss.forward).result(0), total = graph_.node(loss.forward).result(1);
-    tally_.add(Kind::loss, graph_, loss.softmax, "is part of the loss behind it");
+    tally_.add(Kind::loss, graph_, loss.softmax, "is part of the loss after it");
     std::vector<Arg> args = graph_.node(loss.forward).args;
     args[0] = Arg::value(scores);
     NodeSpec spec = spec_like(loss.forward, "sg.cross_entropy", args);

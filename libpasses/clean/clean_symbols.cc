@@ -27,7 +27,7 @@ size_t remove_symbols(Program* program, Tally* tally) {
   SymbolList symbols;
   for (const Symbol& s : program->symbols)
     if (spoken.contains(s.name)) symbols.push_back(s);
-    else tally->add(Kind::symbol, "symbol " + program->graph.pool().strings.str(s.name) + ": nobody speaks of it");
+    else tally->add(Kind::symbol, "symbol " + program->graph.pool().strings.str(s.name) + ": it is not used");
   const size_t removed = program->symbols.size() - symbols.size();
   if (removed == 0) return 0;
   program->symbols = std::move(symbols);

@@ -83,7 +83,7 @@ void explain(const Graph& graph, const OffloadFacts& facts, const OffloadChoice&
     const OffloadCandidate& c = facts.candidates[taken.candidate];
     const OffloadWay& way = c.ways[taken.way];
     goes[taken.candidate] = true;
-    out.push_back(sized(graph, c.value, c.bytes) + ": on the host from behind " + label(way.leave_after) +
+    out.push_back(sized(graph, c.value, c.bytes) + ": on the host from after " + label(way.leave_after) +
                   "; fetched before " + label(way.fetch_before) + " for " + label(c.first_use) +
                   (taken.way > 0 ? ", later than asked for: else it is back at the peak" : ""));
   }

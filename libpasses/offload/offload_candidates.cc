@@ -181,7 +181,7 @@ class Finder {
     if (!storage.certain || alias_.class_members(storage.alias_class).size() != 1)
       return "it may share memory with another value";
     if (alias_.escapes(s.storage)) return "it is an output";
-    if (usage.base.is_none() || !has_plain_type(usage.base)) return "it is no dense tensor with memory of its own";
+    if (usage.base.is_none() || !has_plain_type(usage.base)) return "it is not a dense tensor with its own memory";
     if (usage.is_written_late || usage.last_write >= usage.first_late) return "the backward writes to it";
     if (usage.last_early > usage.first_late) return "the forward uses it after the backward has";
     if (usage.has_strange_view) return "a view of it cannot be made again";

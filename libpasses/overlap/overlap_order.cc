@@ -108,7 +108,7 @@ Result<Job> reordered(const Job& job, const JobOrder& orders) {
   for (size_t p = 0; p < job.programs.size(); ++p) {
     const Precedence& precedence = orders.precedence(p);
     if (const std::string why = wrong_order(job, *job.programs[p], precedence, orders.by_program[p]); !why.empty())
-      return Error{ErrorKind::internal, "sg-overlap has made an order that must not be: " + why};
+      return Error{ErrorKind::internal, "sg-overlap made an invalid order: " + why};
     apply_order(&out.programs[p]->graph, precedence, orders.by_program[p]);
   }
   return out;

@@ -180,7 +180,7 @@ Status ChunkedRegions::find_copies(ChunkedRegion* region) const {
       if (!lies_on_host(graph_.node(precedence_.node(i)).result(0)))
         return refuse(i, "a copy of token counts must go to the CPU");
       if (!std::ranges::binary_search(chunk.closures[0], i))
-        return refuse(i, "token counts are copied to the host behind the exchange that needs them");
+        return refuse(i, "token counts are copied to the host after the exchange that needs them");
       chunk.copies.push_back(i);
     }
     const std::string copies = " copies " + std::to_string(chunk.copies.size()) + " token counts to the host";

@@ -67,7 +67,7 @@ RematBar bar_of(const Graph& graph, const AliasAnalysis& alias, const std::vecto
 std::string_view remat_bar_text(RematBar bar) {
   switch (bar) {
     case RematBar::none: return "it may be recomputed";
-    case RematBar::not_forward: return "it is no part of the forward";
+    case RematBar::not_forward: return "it is not part of the forward";
     case RematBar::unknown_op: return "nothing is known about its op";
     case RematBar::effect: return "it has an effect, which would happen twice";
     case RematBar::size: return "the data decides it, and sizes rest on it";

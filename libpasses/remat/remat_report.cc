@@ -42,8 +42,8 @@ std::string why_stays(const RematModel& model, const RematDecided& decided, uint
   if (at >= decided.head) return "it belongs to the head" + asker(model, at);
   if (!decided.open[at]) return "the policy or --save keeps it" + asker(model, at);
   if (decided.decision.recompute[at]) return "the forward still needs it, or what recomputes others";
-  const std::string why =
-      decided.has_target ? "recomputing it is dearer than what is" : "without it, its layer needs more at once";
+  const std::string why = decided.has_target ? "recomputing it costs more than recomputing others"
+                                             : "without it, its layer needs more at once";
   return why + asker(model, at);
 }
 

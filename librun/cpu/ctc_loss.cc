@@ -59,7 +59,7 @@ Result<Batch> batch_of(KernelCall& call) {
   b.labels = contiguous_as(call, targets, DType::i64).as<int64_t>();
   b.inputs = lengths_of(call, "input_lengths");
   b.counts = lengths_of(call, "target_lengths");
-  if (b.blank < 0 || b.blank >= b.classes) return call.fail("the blank is no class");
+  if (b.blank < 0 || b.blank >= b.classes) return call.fail("the blank is not a class");
   const bool rows = targets.rank == 2;
   const int64_t room = rows ? targets.dim(1) : targets.elements();
   for (int64_t i = 0, used = 0; i < b.entries; ++i) {

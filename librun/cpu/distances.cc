@@ -214,7 +214,7 @@ Status weight_norm_backward(KernelCall& call) {
   int64_t count = v.dim(static_cast<int>(wrap_axis(call.integer("dim"), v.rank))),
           length = count == 0 ? 0 : v.elements() / count;
   SG_TRY(expect_shape(call, "grad_w", call.tensor("grad_w"), v.sizes()));
-  if (g.elements() != count || norm.elements() != count) return call.fail("needs one scale and one norm a row");
+  if (g.elements() != count || norm.elements() != count) return call.fail("needs one scale and one norm per row");
   const double *scale = contiguous_as(call, g, DType::f64).as<double>(),
                *norms = contiguous_as(call, norm, DType::f64).as<double>();
   const Tensor of_scale = workspace(call, DType::f64, call.result(1).sizes());

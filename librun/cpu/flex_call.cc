@@ -24,7 +24,7 @@ Result<std::vector<LaneValue>> captured(const KernelCall& call, std::string_view
   std::vector<LaneValue> out;
   for (const ParamValue& item : call.param(name).items) {
     if (item.kind != ParamValue::Kind::tensor)
-      return call.fail("'" + std::string(name) + "' holds something that is no tensor");
+      return call.fail("'" + std::string(name) + "' holds something that is not a tensor");
     out.push_back({item.tensor});
   }
   return out;

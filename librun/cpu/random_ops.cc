@@ -1,5 +1,5 @@
-// Ops that draw random numbers. The value of an element hangs on the node's stream and the element's place in the
-// original tensor alone (librun/random.h): neither threads, nor strides, nor chunks of it change the draw.
+// Ops that draw random numbers. The value of an element depends only on the node's stream and the element's position
+// in the original tensor (librun/random.h): threads, strides and chunks do not change the draw.
 #include "librun/random.h"
 
 #include <algorithm>
@@ -202,7 +202,7 @@ Status geometric(KernelCall& call) {
 }
 
 Status random_from(KernelCall& call) {
-  if (!call.has("to")) return call.fail("needs an end of the range");
+  if (!call.has("to")) return call.fail("needs the end of the range");
   return draw_whole(call, call.result(), call.integer("from"), call.integer("to"));
 }
 Status random_to(KernelCall& call) { return draw_whole(call, call.result(), 0, call.integer("to")); }

@@ -56,8 +56,7 @@ Result<Tensor> block_scaled(KernelCall& call, const Tensor& matrix, const Tensor
                         : scale.dim(1 - inner) == outer                         ? 1
                         : scale.dim(1 - inner) == blocks_of(outer, kScaleBlock) ? kScaleBlock
                                                                                 : 0;
-  if (block == 0)
-    return call.fail("scales of another size than one number, one a row or column, or one a block of 128");
+  if (block == 0) return call.fail("scales must be one number, one per row or column, or one per block of 128");
   Tensor out = workspace(call, kDTypeOf<C>, matrix.sizes());
   copy(call, out, matrix);
   const std::array<int64_t, 2> size = inner == 0 ? std::array{kScaleBlock, block} : std::array{block, kScaleBlock};

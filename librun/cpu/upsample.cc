@@ -185,7 +185,7 @@ Result<std::vector<Taps>> pad_taps(KernelCall& call, const Tensor& input, std::s
                                    PadMode mode) {
   int axes = static_cast<int>(padding.size() / 2);
   bool reflects = mode == PadMode::reflect;
-  if (padding.size() % 2 != 0 || input.rank < axes) return call.fail("'padding' needs two numbers an axis");
+  if (padding.size() % 2 != 0 || input.rank < axes) return call.fail("'padding' needs two numbers per axis");
   std::vector<Taps> taps(static_cast<size_t>(axes));
   for (int k = 0; k < axes; ++k) {
     Taps& t = taps[static_cast<size_t>(k)];
@@ -209,7 +209,7 @@ Result<std::vector<Taps>> pad_taps(KernelCall& call, const Tensor& input, std::s
 Result<std::vector<Taps>> pad_taps(KernelCall& call, const Tensor& input, bool reflects) {
   std::span<const int64_t> padding = call.integers("padding");
   if (padding.size() != static_cast<size_t>(2 * plane_axes(call)))
-    return call.fail("'padding' needs two numbers an axis");
+    return call.fail("'padding' needs two numbers per axis");
   return pad_taps(call, input, padding, reflects ? PadMode::reflect : PadMode::replicate);
 }
 

@@ -126,7 +126,7 @@ Status unfold_backward(KernelCall& call) {
   if (size < 1 || step < 1 || size > out.dim(axis)) return call.fail("the windows do not fit");
   const int64_t windows = (out.dim(axis) - size) / step + 1;
   if (grad.rank != out.rank + 1 || grad.dim(axis) != windows || grad.dim(-1) != size)
-    return call.fail("the gradient has other windows");
+    return call.fail("the gradient's windows differ");
   add_windows(call, axis, windows);
   return ok_status();
 }

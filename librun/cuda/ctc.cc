@@ -40,7 +40,7 @@ Result<CtcArgs> ctc_args(KernelCall& call) {
   CtcArgs args;
   args.time = scores.dim(0), args.entries = scores.dim(1), args.classes = scores.dim(2);
   args.blank = call.integer("blank");
-  if (args.blank < 0 || args.blank >= args.classes) return call.fail("the blank is no class");
+  if (args.blank < 0 || args.blank >= args.classes) return call.fail("the blank is not a class");
   args.in_rows = targets.rank == 2;
   args.room = args.in_rows ? targets.dim(1) : targets.elements();
   args.scores = numbers_of<double>(call, scores, DType::f64);

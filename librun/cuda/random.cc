@@ -72,7 +72,7 @@ Status geometric(KernelCall& call) {
 Status randint(KernelCall& call) { return draw_whole(call, 0, call.integer("high")); }
 Status randint_low(KernelCall& call) { return draw_whole(call, call.integer("low"), call.integer("high")); }
 Status random_from(KernelCall& call) {
-  if (!call.has("to")) return call.fail("needs an end of the range");
+  if (!call.has("to")) return call.fail("needs the end of the range");
   return draw_whole(call, call.integer("from"), call.integer("to"));
 }
 Status random_to(KernelCall& call) { return draw_whole(call, 0, call.integer("to")); }

@@ -48,7 +48,7 @@ Status announce(const MeetingPlace& place, const Announcement& announcement) {
   if (place.kind == MeetingPlace::Kind::store) {
     std::string why;
     SG_ASSIGN(std::optional<TorchStore> store, TorchStore::open(place.host, place.port, &why));
-    if (!store) return Error{ErrorKind::missing, "nobody answers as " + place.text() + ": " + why};
+    if (!store) return Error{ErrorKind::missing, "nothing answers as " + place.text() + ": " + why};
     return store->set(place.name, announcement.text());
   }
   if (const std::string there = read_text(place.name); !there.empty() && !there.starts_with(kTitle))

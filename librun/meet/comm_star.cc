@@ -80,7 +80,7 @@ Result<std::unique_ptr<Communicator>> make_star_communicator(const Job& job, con
     // The first process speaks for all; its launcher ends the others.
     if (env.rank != 0) std::this_thread::sleep_for(kLastWord);
     return Error{ErrorKind::cannot_apply,
-                 "the job has " + std::to_string(job.world) + " ranks, the variables of " + env.family + " speak of " +
+                 "the job has " + std::to_string(job.world) + " ranks, the variables of " + env.family + " mention " +
                      std::to_string(env.world),
                  {},
                  "start " + std::to_string(job.world) + " processes"};

@@ -310,7 +310,7 @@ class Guest {
     Meeting out;
     for (uint32_t r = 0; r < options_.world; ++r) out.machines.push_back(in.text());
     if (came_[0].kind != MessageKind::welcome || !in.at_end())
-      return Error{ErrorKind::internal, "rank 0 told no list of machines"};
+      return Error{ErrorKind::internal, "rank 0 sent no list of machines"};
     out.lines.push_back(std::move(line));
     out.early.assign(came_.begin() + 1, came_.end());
     return out;

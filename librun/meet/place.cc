@@ -45,7 +45,7 @@ Result<MeetingPlace> master(const GetEnv& getenv) {
   const std::string port_text = word(getenv, "MASTER_PORT");
   const auto port = number_of<uint16_t>(port_text);
   if (!port || *port == 0)
-    return Error{ErrorKind::usage, "the environment has MASTER_PORT='" + port_text + "', which is no port"};
+    return Error{ErrorKind::usage, "the environment has MASTER_PORT='" + port_text + "', which is not a port"};
   MeetingPlace out{MeetingPlace::Kind::address, word(getenv, "MASTER_ADDR"), *port, ""};
   if (word(getenv, "TORCHELASTIC_USE_AGENT_STORE") == "True")
     out.kind = MeetingPlace::Kind::store, out.name = store_key(getenv);

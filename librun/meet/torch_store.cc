@@ -65,7 +65,7 @@ Result<std::optional<std::string>> TorchStore::get(std::string_view key) {
   SG_TRY(send_all(query));
   uint64_t size = 0;
   SG_TRY(receive_all(reinterpret_cast<char*>(&size), sizeof size));
-  if (size > kLongestValue) return Error{ErrorKind::missing, "what listens at " + where_ + " is no store of torchrun"};
+  if (size > kLongestValue) return Error{ErrorKind::missing, "what listens at " + where_ + " is not torchrun's store"};
   std::string value(size, '\0');
   SG_TRY(receive_all(value.data(), size));
   return std::optional<std::string>(std::move(value));

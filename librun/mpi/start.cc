@@ -37,7 +37,7 @@ Status start_mpi() {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (env && env->world != static_cast<uint32_t>(size))
     return Error{ErrorKind::cannot_apply,
-                 "the environment of " + env->family + " speaks of " + std::to_string(env->world) +
+                 "the environment of " + env->family + " mentions " + std::to_string(env->world) +
                      " ranks, MPI started " + std::to_string(size),
                  {},
                  "start it with: mpirun -n " + std::to_string(env->world)};

@@ -179,7 +179,7 @@ def fsdp_accumulates():
 
 
 def fsdp_accumulates_bf16():
-    """Sums of the micro-batches in the type that reduces; sizes that are no multiple of the ranks."""
+    """Sums of the micro-batches in the type that reduces; sizes that are not a multiple of the ranks."""
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     model = _sharded(jobs.Model(10, 18), mp_policy=policy)
     return _step(model, _reduces_at_last(model))

@@ -171,7 +171,7 @@ def _has_floats(value):
 
 
 def check_rounding(folder, rank, wanted):
-    """Every value of floats comes with how far right answers may be apart, or none does."""
+    """Every value of floats comes with how far apart correct answers may be, or none does."""
     with safe_open(os.path.join(folder, f"rank{rank}", "expected.safetensors"), "pt") as file:
         notes = file.metadata()
         floats = {f"rounding.{key}" for key in file.keys() if _has_floats(file.get_tensor(key))}

@@ -212,7 +212,7 @@ class WholeSteps(CaptureCase):
             r"keeps tensors in a list \(both of 0.weight\)": ([listed, own], self.train(own), {}),
             "another group of parameters": (grown, self.train(grown, grow), {}),
             "is in optimizer= twice": ([sgd, sgd], self.train(sgd), {}),
-            "keeps state of 'all', which is no parameter": (odd, self.train(odd), {}),
+            "keeps state of 'all', which is not a parameter": (odd, self.train(odd), {}),
             "LBFGS decides by values": (torch.optim.LBFGS(parameters), self.train(sgd), {}),
             "calls that of SGD, whose parameters are the same": (wrapper, self.train(wrapper), {}),
             "no torch.optim.Optimizer": ([scheduler], self.train(sgd), {}),

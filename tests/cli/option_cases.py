@@ -137,7 +137,7 @@ def response_files():
     expect(run(["stepgraph", "check", "@words"]), 0, out="(.*: valid.*\n){2}")
     expect(run(["sg-check", "@missing"]), 2, "the response file: no such file")
     write("open", "'no end")
-    expect(run(["sg-check", "@open"]), 2, "a ' has no end")
+    expect(run(["sg-check", "@open"]), 2, "a ' is not closed")
     shutil.copy("small.txt", "@name")
     expect(run(["sg-check", "--", "@name"]), 0, out="valid")
     expect(run(["sg-check", "./@name"]), 0, out="valid")

@@ -52,7 +52,7 @@ def a_rank_pattern_is_a_file_a_rank_in_other_forms_too():
     assert sorted(os.listdir("out")) == ["rank0.py", "rank0.sg.txt", "rank1.py", "rank1.sg.txt"]
     expect(run(["sg-diff", "g.txt", "out/rank{r}.sg.txt"]), 0)
     for command in (["sg-stat", "g.txt"], ["sg-view", "g.txt"], ["sg-print", "g.txt", "--node", "y"]):
-        expect(run([*command, "-o", "out/{r}.txt"]), 2, "is a file a rank, and this is one for all")
+        expect(run([*command, "-o", "out/{r}.txt"]), 2, "has {r}, but this report is a single file for all ranks")
     expect(run(["sg-diff", "g.txt", "g.txt", "-o", "out/{r}.txt"]), 2)
     assert len(os.listdir("out")) == 4
 

@@ -62,7 +62,7 @@ graph rank *
     expect(run([*held[:-1], "none.json"]), 3, "none.json")
     expect(run([*held, "--calibrate", "--json"]), 2, "--calibrate writes a machine")
     expect(run(["sg-sim", "step.txt", "--calibrate"]), 2, "needs no graph")
-    expect(run(["sg-sim", "step.txt", "--repeats", "3"]), 2, "--repeats says how often")
+    expect(run(["sg-sim", "step.txt", "--repeats", "3"]), 2, "--repeats needs --calibrate")
 
 
 @case

@@ -50,7 +50,7 @@ class CtcCases:
         self.held('f32', True, False)
         self.held('f64', False, False)
         self.held('f32', False, True)
-        self.tests.refused_by_device('ctc: a label that is no class', self.at, *self.step('f32', True, False, spoil=9),
+        self.tests.refused_by_device('ctc: a label that is not a class', self.at, *self.step('f32', True, False, spoil=9),
                                      r'%loss = aten._ctc_loss.default: index 9 is out of range for size 7')
 
     def run_lanes(self):

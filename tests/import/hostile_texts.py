@@ -117,7 +117,7 @@ WEIGHT = "L['self']._modules['a']._parameters['w']"
 log_case('deep nesting', "a line's JSON", lambda: log(event('"str": ' + '[' * MILLION + ']' * MILLION)), r':1:\d+: .*JSON is broken')
 log_case('deep nesting', 'a source', lambda: two(source("L['self']" + "._modules['a']" * 100000 + "._parameters['w']")), None)
 log_case('deep nesting', 'a source of brackets', lambda: two(source('[' * MILLION)), None)
-log_case('deep nesting', 'a source that is no text', lambda: two(event({'describe_source': {'source': [[['w']]]}})), None)
+log_case('deep nesting', 'a source that is not a text', lambda: two(event({'describe_source': {'source': [[['w']]]}})), None)
 log_case('deep nesting', 'a source whose key has no end', lambda: two(source("L['self']._modules['a"), source("L['"), source("L[''")), None)
 log_case('deep nesting', 'an assumption', lambda: symbolic(symbol(), event({'guard_added': {'expr': 'Eq(' * 100000 + 's0, 4' + ')' * 100000}})), None)
 log_case('deep nesting', "a symbol's range", lambda: symbolic(symbol(vr='[' * 100000)), None)

@@ -32,7 +32,7 @@ def type_text(t):
     if t is None:
         return "none"
     if not isinstance(t, torch.Tensor):
-        raise Skip("a result that is no tensor")
+        raise Skip("a result that is not a tensor")
     if t.dtype not in NAMES:
         raise Skip("a dtype of no row")
     stride = f" stride [{', '.join(map(str, t.stride()))}]" if t.dim() else ""

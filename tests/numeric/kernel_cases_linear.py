@@ -73,7 +73,7 @@ def unpacked(r):
     if pivots.numel() and r.random() < 0.15:
         pivots = pivots.clone()
         pivots.view(-1)[0] = r.choice([0, -3, 1 << 30])
-        return Case(lu, pivots, fails="pivot .* is no row", likes=torch.ops.aten.lu_unpack(lu, torch.ones_like(pivots)))
+        return Case(lu, pivots, fails="pivot .* is not a row", likes=torch.ops.aten.lu_unpack(lu, torch.ones_like(pivots)))
     return Case(strided(r, lu, False), pivots, r.random() < 0.8, r.random() < 0.8)
 
 

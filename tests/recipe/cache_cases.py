@@ -54,7 +54,7 @@ def the_cache_keeps_to_its_size():
         expect(sg("sg-recipe", "run", "r.yaml", "--set", "policy=" + policy, "--cache-size", "1MiB"), 0)
     total = sum(os.path.getsize(p) for p in glob.glob("cache/v1/*/*"))
     assert total <= 1 << 20, total
-    expect(sg("sg-recipe", "run", "r.yaml", "--cache-size", "big"), 2, "is no size")
+    expect(sg("sg-recipe", "run", "r.yaml", "--cache-size", "big"), 2, "is not a size")
 
 
 @case

@@ -34,7 +34,7 @@ def assertions_mean_what_they_say():
     write("g.txt", GRAPH)
     for bad, said in (("op= <= 4", "`op=` names an op"), ("no op=", "`no op=` names an op"),
                       ("exposed_comm < 5", "units here are %"),
-                      ("step_time < 70GiB", "units here are us, ms, s"), ("peak < inf", "is no number"),
+                      ("step_time < 70GiB", "units here are us, ms, s"), ("peak < inf", "is not a number"),
                       ("nodes < 3GiB", "units here are k")):
         write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    assert: ['" + bad + "']\n")
         expect(sg("sg-recipe", "check", "r.yaml"), 1, r"r.yaml:4:14: error: .*|" + said)
@@ -123,7 +123,7 @@ def bisection():
     try:
         done = sg("sg-recipe", "bisect", "r.yaml", "clean", "--fails", "sh bad.sh")
         expect(done, 1, out=r"the first bad one is remat \(r.yaml:9:5\); idle is good\n  without `--save layers.\*.attention` it is good\n"
-               r"  it is bad where sg-remat may touch [0-9]+ of [0-9]+ nodes: %\S+.* to %\S+.*; with one less at either end it is not$")
+               r"  it is bad if sg-remat may change [0-9]+ of [0-9]+ nodes: %\S+.* to %\S+.*; with one fewer at either end it is not$")
         done = sg("sg-recipe", "bisect", "r.yaml", "clean", "--fails", "sh bad.sh", "--json")
         found = json.loads(done.out)
         assert done.code == 1 and [found[key] for key in ("schema", "bad", "at", "good")] == ["sg-recipe-bisect", "remat", "r.yaml:9:5", "idle"], found

@@ -36,8 +36,8 @@ stages:
                  r"bad.yaml:7:21: error: sg-remat: `policy` takes one of",
                  r"bad.yaml:7:52: error: sg-remat: `tag-only` is a flag",
                  r"bad.yaml:8:11: error: no stage or input `clean` stands before",
-                 r"there is no metric `peek`", r"did you mean `peak`", r"`3 stones` is no number of that kind",
-                 r"`peak` is no assertion",
+                 r"there is no metric `peek`", r"did you mean `peak`", r"`3 stones` is not a number of that kind",
+                 r"`peak` is not an assertion",
                  r"sg-run has no option `innit`", r"no stage or input `setp` stands before"):
         assert re.search(line, done.message), f"no /{line}/ in\n{done.message}"
     assert not os.path.exists("cache")
@@ -81,7 +81,7 @@ stages:
     done = expect(sg("sg-recipe", "check", "values.yaml"), 1, "values.yaml has 8 mistakes")
     for line in (r"values.yaml:3:5: error: sg-remat: --budget takes a number from 0 to 1, not 2",
                  r"values.yaml:4:5: error: sg-remat: --save cannot read 'size>=lots'",
-                 r"values.yaml:5:5: error: sg-bucket: --plan by-size: \"3 stones\" is no size",
+                 r"values.yaml:5:5: error: sg-bucket: --plan by-size: \"3 stones\" is not a size",
                  r"values.yaml:6:5: error: sg-overlap: there is no machine `h1000`",
                  r"values.yaml:7:5: error: sg-overlap: mine.yaml:3:1: a machine has no `foo`",
                  r"values.yaml:8:5: error: sg-concretize: --bind cannot read 's0'",

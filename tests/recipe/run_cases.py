@@ -75,7 +75,7 @@ def the_number_of_ranks_is_asked_for():
     write("r.yaml", open("r.yaml").read().replace("ranks: 4", "ranks: 1"))
     expect(sg("sg-recipe", "run", "r.yaml"), 0)
     write("r.yaml", open("r.yaml").read().replace("ranks: 1", "ranks: four"))
-    expect(sg("sg-recipe", "check", "r.yaml"), 1, r"r.yaml:4:34: error: `ranks` is how many ranks")
+    expect(sg("sg-recipe", "check", "r.yaml"), 1, r"r.yaml:4:34: error: `ranks` takes the number of ranks of the job")
 
 
 @case

@@ -427,7 +427,7 @@ TEST_CASE("equal ranks become one SPMD program whatever their groups are called"
   Diagnostics notes;
   auto some = import_captures(std::move(partial), {}, &notes);
   REQUIRE(some.ok());
-  CHECK(says(notes, "the job has 4 ranks, and rank 0 is not here"));
+  CHECK(says(notes, "the job has 4 ranks, and rank 0 is missing"));
   CHECK(some->programs.size() == 1);
   CHECK(some->programs[0]->ranks == std::vector<uint32_t>{1, 2, 3});
 }

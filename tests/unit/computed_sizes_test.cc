@@ -87,5 +87,5 @@ TEST_CASE("a size that no node computes is refused") {
   REQUIRE_FALSE(job.ok());
   CHECK(job.error().kind == ErrorKind::unreadable);
   CHECK(job.error().message ==
-        "no node computes the size `TruncToInt(0.9*ToFloat(s0))`, which the graph's types speak of");
+        "no node computes the size `TruncToInt(0.9*ToFloat(s0))`, which the graph's types mention");
 }

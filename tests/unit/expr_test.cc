@@ -211,7 +211,7 @@ TEST_CASE("errors of expressions name their column") {
   CHECK(parsed(pool, "u0 + sin(3)") == "column 6: unknown function 'sin'");
   CHECK(parsed(pool, "u0)") == "column 3: unexpected text after the expression");
   CHECK(parsed(pool, "u0//0") == "column 1: expression overflows 64 bits, divides by zero or is too large");
-  CHECK(parsed(pool, "u0/2") == "column 3: '/' is no operation on integers");
+  CHECK(parsed(pool, "u0/2") == "column 3: '/' is not an operation on integers");
 }
 
 TEST_CASE("guards as captures spell them") {

@@ -131,7 +131,7 @@ TEST_CASE("hostile: views, their copies and their gradients") {
       {"f32[2, 3];f32[2, 4]", "%y = aten.stack([%a, %b])", "the shapes differ"},
       {"f32[0]", "%y = aten.repeat_interleave.self_int(%a, -2, 0)", "negative number of times"},
       {"f32[4]", "%y = aten.tril_(%a)", "at least 2 dimensions"},
-      {"f32[4]", "%y = aten.bernoulli_.Tensor(%a, 4)", "is no tensor"},
+      {"f32[4]", "%y = aten.bernoulli_.Tensor(%a, 4)", "is not a tensor"},
       {"f32[4]", "%y = aten.cumsum_(%a, 1)", "dimension 1"},
       {"f32[4]", "%y = aten.logcumsumexp(%a, 3)", "dimension 3"},
       {"f32[4, 4]", "%y = aten.sum.dim_IntList(%a, [0, 0])", "named twice"},
@@ -147,7 +147,7 @@ TEST_CASE("hostile: products, convolutions and pools") {
       {"i64[4];f32[2, 3];f32[3, 4]", "%y = aten.addmm(%a, %b, %c)", "element types differ"},
       {"f32[3, 4];f32[2, 3];f32[3, 4]", "%y = aten.addmm_(%a, %b, %c)", "'self' has to be of shape [2, 4]"},
       {"f32[2, 3];f32[4, 3];f32[5]", "%y = aten.linear(%a, %b, %c)", "'bias' does not broadcast"},
-      {"f32[6, 3];f32[2, 3, 4];i32[3]", "%y = aten._grouped_mm(%a, %b, %c)", "not as many as the groups"},
+      {"f32[6, 3];f32[2, 3, 4];i32[3]", "%y = aten._grouped_mm(%a, %b, %c)", "not the number of groups"},
       {"f32[6, 3];f32[2, 3, 4];f32[2]", "%y = aten._grouped_mm(%a, %b, %c)", "i64 or i32"},
       {"f8e4m3fn[2, 4];f8e5m2[4, 3];f32[];f32[1, 3]", "%y = aten._scaled_mm(%a, %b, %c, %d)", ""},
       {"f8e4m3fn[2, 4];f8e5m2[5, 3];f32[];f32[]", "%y = aten._scaled_mm(%a, %b, %c, %d)", "the inner sizes differ"},
@@ -159,7 +159,8 @@ TEST_CASE("hostile: products, convolutions and pools") {
       {"f32[1, 4, 5, 5];f32[6, 2, 3, 3];f32[5]",
        "%y = aten.convolution(%a, %b, %c, [1, 1], [0, 0], [1, 1], false, [0, 0], 2)", "'bias' has to be of shape [6]"},
       {"f32[1, 4, 5, 5];f32[6, 3, 3, 3]",
-       "%y = aten.convolution(%a, %b, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)", "other channels"},
+       "%y = aten.convolution(%a, %b, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)",
+       "the channels of input and weight differ"},
       {"f32[1, 4, 5, 5];f32[5, 2, 3, 3]",
        "%y = aten.convolution(%a, %b, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 2)", "does not divide the filters"},
       {"f32[1, 4, 5, 5];f32[6, 2, 3, 3]",
@@ -234,8 +235,8 @@ TEST_CASE("hostile: norms, losses and attention") {
        "has not one number an entry of the batch"},
       {"f32[6, 2, 4];i64[2, 3]", "%y, %z = aten._ctc_loss(%a, %b, [6, 5], [-1, 2])", "'target_lengths' cannot be -1"},
       {"f32[6, 2, 4];i64[3, 3]", "%y, %z = aten._ctc_loss(%a, %b, [6, 5], [3, 2])",
-       "'targets' has not one row an entry of the batch"},
-      {"f32[6, 2, 4];i64[2, 3]", "%y, %z = aten._ctc_loss(%a, %b, [6, 5], [3, 2], 4)", "'blank' is no class"},
+       "'targets' does not have one row per entry of the batch"},
+      {"f32[6, 2, 4];i64[2, 3]", "%y, %z = aten._ctc_loss(%a, %b, [6, 5], [3, 2], 4)", "'blank' is not a class"},
       {"f32[6, 2, 4];f32[2, 3]", "%y, %z = aten._ctc_loss(%a, %b, [6, 5], [3, 2])", "'targets' has to have i64 or i32"},
       {"f32[2];f32[6, 2, 4];i64[2, 3];f32[2];f32[2, 5, 7]",
        "%y = aten._ctc_loss_backward(%a, %b, %c, [6, 5], [3, 2], %d, %e, 0)",
@@ -245,7 +246,7 @@ TEST_CASE("hostile: norms, losses and attention") {
       {"f32[];f32[4, 5];i64[4];f32[4]", "%y = aten.multi_margin_loss_backward(%a, %b, %c, 1, 1.0, %d)",
        "'weight' has to be of shape [5]"},
       {"f32[4];f32[3]", "%y = aten.rrelu_with_noise(%a, %b)", "'noise' has to be of shape [4]"},
-      {"f32[4, 2, 3];i64[2]", "%y = aten.embedding_renorm_(%a, %b, 1.0, 2.0)", "the table is no matrix"},
+      {"f32[4, 2, 3];i64[2]", "%y = aten.embedding_renorm_(%a, %b, 1.0, 2.0)", "the table is not a matrix"},
       {"f32[]", "%y, %z, %w = aten.unique_consecutive(%a, false, false, 0)", "a number has no slices"},
       {"f32[4, 5];i64[3]", "%y = aten.cross_entropy_loss(%a, %b)", "'target' has to be of shape [4]"},
       {"f32[4, 5];f32[4, 5];f32[7]", "%y = aten.binary_cross_entropy_with_logits(%a, %b, %c)",
@@ -257,7 +258,7 @@ TEST_CASE("hostile: norms, losses and attention") {
       {"f32[1, 4, 3, 8];f32[1, 2, 5, 8];f32[1, 2, 6, 8]",
        "%y, %z = aten._scaled_dot_product_flash_attention_for_cpu(%a, %b, %c)", "key and value have different sizes"},
       {"f32[1, 3, 3, 8];f32[1, 2, 5, 8]", "%y, %z = aten._scaled_dot_product_flash_attention_for_cpu(%a, %b, %b)",
-       "no multiple of the key's"},
+       "not a multiple of the key's"},
       {"f32[1, 2, 3, 8];f32[1, 2, 5, 8];f32[4, 5]",
        "%y, %z = aten._scaled_dot_product_flash_attention_for_cpu(%a, %b, %b, attn_mask=%c)",
        "'attn_mask' does not broadcast"},
@@ -271,7 +272,7 @@ TEST_CASE("hostile: norms, losses and attention") {
       {"f32[4];f32[5];i64[3]", "%y = aten.searchsorted.Tensor(%a, %b, sorter=%c)", "'sorter' has to be of shape [4]"},
       {"f32[2];f32[2, 2]", "%y = aten.bucketize.Tensor(%a, %b)", "'boundaries' has to be a vector"},
       {"f32[4]", "%y = aten.histc(%a, 0)", "'bins' has to lie in"},
-      {"f32[4]", "%y = aten.isin.Tensor_Tensor(%a, 3)", "'test_elements' is no tensor"},
+      {"f32[4]", "%y = aten.isin.Tensor_Tensor(%a, 3)", "'test_elements' is not a tensor"},
       {"f32[4, 4];f32[4]", "%y = torchvision.nms(%a, %b, 0.5)", ""},
       {"f32[4, 5];f32[4]", "%y = torchvision.nms(%a, %b, 0.5)", "rows of 4 numbers"},
       {"f32[4, 4];f32[3]", "%y = torchvision.nms(%a, %b, 0.5)", "'scores' has to be of shape [4]"},
@@ -396,7 +397,7 @@ TEST_CASE("hostile: matrices that have no decomposition") {
   CHECK(run(nan + "  %y = aten.linalg_matrix_exp(%n)\n  output %y\n").outcome == test::HostileOutcome::ran);
   const std::string pivots = "  %p = aten.full([3], 7, dtype=i32) : i32[3]\n";
   CHECK(run(nan + pivots + "  %y = aten.linalg_lu_solve(%n, %p, %n)\n  output %y\n")
-            .message.find("pivot 7 is no row of 3") != std::string::npos);
+            .message.find("pivot 7 is not a row of 3") != std::string::npos);
 }
 
 TEST_CASE("hostile: what a call gives its body has the body's types, steps included") {
@@ -407,7 +408,7 @@ TEST_CASE("hostile: what a call gives its body has the body's types, steps inclu
   CHECK(finding_of(parse(text)).find("argument 0 of \"body\"") != std::string::npos);
   std::string number = text;
   number.replace(number.find("[%t]"), 4, "[7]");
-  CHECK(finding_of(parse(number)).find("argument 0 of \"body\" is no tensor") != std::string::npos);
+  CHECK(finding_of(parse(number)).find("argument 0 of \"body\" is not a tensor") != std::string::npos);
 }
 
 TEST_CASE("hostile: random calls of every op never fault") {

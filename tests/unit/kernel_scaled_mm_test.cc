@@ -36,7 +36,7 @@ constexpr const char* kGrouped = "aten._scaled_grouped_mm.default";
 
 }  // namespace
 
-TEST_CASE("_scaled_mm: a scale a block of 128 of the left, and one a block of 128 x 128 of the right operand") {
+TEST_CASE("_scaled_mm: a scale a block of 128 of the left, and one per block of 128 x 128 of the right operand") {
   constexpr int64_t kRows = 3, kDepth = 200, kColumns = 150;
   Buffer<E4M3> a = small_numbers<E4M3>({kRows, kDepth});
   Buffer<E5M2> b = small_numbers<E5M2>({kDepth, kColumns}, {1, kDepth});
@@ -55,7 +55,7 @@ TEST_CASE("_scaled_mm: a scale a block of 128 of the left, and one a block of 12
   const Status status = test::call("aten._scaled_mm.default",
                                    {{"self", a}, {"mat2", b}, {"scale_a", odd}, {"scale_b", scale_b}}, {out.tensor()});
   REQUIRE(!status.ok());
-  CHECK(status.error().message.find("one a block of 128") != std::string::npos);
+  CHECK(status.error().message.find("one per block of 128") != std::string::npos);
 }
 
 TEST_CASE("_scaled_grouped_mm: groups of rows, a scale a row and a column of each group") {

@@ -136,7 +136,7 @@ TEST_CASE("where ranks meet", "[meet]") {
   CHECK(place("node1:99999", torchrun, {}) == "--rendezvous node1:99999: neither a host and a port nor a file");
   CHECK(place("", torchrun, {{"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}}) == "a:1");
   CHECK(place("", torchrun, {{"MASTER_ADDR", "a"}, {"MASTER_PORT", "x"}}) ==
-        "the environment has MASTER_PORT='x', which is no port");
+        "the environment has MASTER_PORT='x', which is not a port");
   const auto store = find_meeting_place("", torchrun,
                                         words({{"MASTER_ADDR", "a"},
                                                {"MASTER_PORT", "1"},

@@ -75,7 +75,7 @@ each of 2 ranks
   inputs      1.01 KiB, of them parameters 1.00 KiB
   planned     4.00 KiB, of them outputs 2.00 KiB
   at once     4.00 KiB live: fragmentation 0 B, 0.00 %
-  pool        2 tensors whose size only the data decides, at most 40 B at once; 1 without a bound
+  pool        2 tensors of data-dependent size, at most 40 B at once; 1 without a bound
   forward     1.00 KiB at %a
   backward    4.00 KiB at %c
   live at the peak, %c (layers.0)

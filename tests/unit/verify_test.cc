@@ -256,7 +256,7 @@ const Case kCases[] = {
      }},
     {"symbol", "declared twice", [](Step& s) { s.program->symbols.push_back(s.program->symbols[0]); }},
     {"symbol", "hint is outside", [](Step& s) { s.program->symbols[0].hint = 80; }},
-    {"symbol", "no multiple of 3", [](Step& s) { s.program->symbols[0].divisor = 3; }},
+    {"symbol", "not a multiple of 3", [](Step& s) { s.program->symbols[0].divisor = 3; }},
     {"guard", "s0 <= 4 does not hold", [](Step& s) { s.program->guards[0].right = s.num(4); }},
     {"guard", "can never hold",
      [](Step& s) {
@@ -281,11 +281,12 @@ const Case kCases[] = {
     {"input", "input 0 %w", [](Step& s) { s.graph->mutable_input(0).sharding.mesh_axes[0] = s.pool.str("tp"); }},
     {"input", "input 0 %w", [](Step& s) { s.graph->mutable_input(0).sharding.global_shape.pop_back(); }},
     {"input", "input 1 %x", [](Step& s) { s.graph->mutable_input(1).digest = s.pool.str("sha256:"); }},
-    {"input", "input 4 %c: its data are no whole bytes", [](Step& s) { s.hold(DType::f32, {2}, "bytes:0000803"); }},
-    {"input", "input 4 %c: its data are no whole bytes", [](Step& s) { s.hold(DType::u8, {1}, "bytes:0G"); }},
+    {"input", "input 4 %c: its data is not made of whole bytes",
+     [](Step& s) { s.hold(DType::f32, {2}, "bytes:0000803"); }},
+    {"input", "input 4 %c: its data is not made of whole bytes", [](Step& s) { s.hold(DType::u8, {1}, "bytes:0G"); }},
     {"input", "has 4 bytes of data for a tensor of 8", [](Step& s) { s.hold(DType::f32, {2}, "bytes:0000803f"); }},
     {"input", "a bool that is neither 0 nor 1", [](Step& s) { s.hold(DType::boolean, {2}, "bytes:0102"); }},
-    {"input", "has data, and a size that is no number",
+    {"input", "has data, and a size that is not a number",
      [](Step& s) {
        s.hold(DType::u8, {1}, "bytes:00");
        s.graph->set_type(s.graph->inputs().back().value, s.f32({s.sym("s0")}));

@@ -48,7 +48,7 @@ Devices find_devices() {
   auto* version = driver.find<int(int*)>("cuDriverGetVersion");
   auto* count = driver.find<int(int*)>("cuDeviceGetCount");
   auto* name = driver.find<int(char*, int, int)>("cuDeviceGetName");
-  if (!init || !version || !count || !name) return {"libcuda.so.1 is no CUDA driver", {}, {}};
+  if (!init || !version || !count || !name) return {"libcuda.so.1 is not a CUDA driver", {}, {}};
   if (int code = init(0); code != 0)
     return {"the driver does not start (CUDA error " + std::to_string(code) + ")", {}, {}};
   int number = 0, devices = 0;

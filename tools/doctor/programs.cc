@@ -71,7 +71,7 @@ Finding look_at_tools() {
   out.state = State::broken;
   if (!missing.empty()) out.text += "; missing: " + joined(missing);
   if (!other.empty()) out.text += "; of another version, or do not start: " + joined(other);
-  out.remedy = "install all of it anew";
+  out.remedy = "reinstall all of it";
   return out;
 }
 

@@ -178,14 +178,14 @@ Result<Assertion> parse_assertion(const Word& word) {
   size_t at = text.find_first_of("<>!");
   if (at == std::string_view::npos) at = text.find("==");
   if (at == std::string_view::npos)
-    return malformed(word, "`" + word.text + "` is no assertion", std::string(kExample));
+    return malformed(word, "`" + word.text + "` is not an assertion", std::string(kExample));
   std::string_view left = trimmed(text.substr(0, at)), rest = text.substr(at);
   constexpr std::pair<std::string_view, Relation> kRelations[] = {
       {"<=", Relation::at_most},   {">=", Relation::at_least}, {"==", Relation::equal},
       {"!=", Relation::not_equal}, {"<", Relation::less},      {">", Relation::more}};
   auto relation = std::ranges::find_if(kRelations, [&](const auto& r) { return rest.starts_with(r.first); });
   if (relation == std::end(kRelations))
-    return malformed(word, "`" + word.text + "` is no assertion", std::string(kExample));
+    return malformed(word, "`" + word.text + "` is not an assertion", std::string(kExample));
   out.relation = relation->second;
   std::string_view bound = trimmed(rest.substr(relation->first.size()));
   const Metric* metric = find_metric(left);
@@ -201,7 +201,7 @@ Result<Assertion> parse_assertion(const Word& word) {
   Unit unit = metric ? metric->unit : Unit::count;
   std::optional<double> number = parse_bound(bound, unit);
   if (!number)
-    return malformed(word, "`" + std::string(bound) + "` is no number of that kind",
+    return malformed(word, "`" + std::string(bound) + "` is not a number of that kind",
                      "units here are " + std::string(units_of(unit)));
   out.bound = *number;
   out.metric = metric ? metric->name : "";
@@ -244,7 +244,7 @@ Result<std::vector<std::string>> failing_assertions(const Job& job, const std::v
       if (std::string unknown =
               metric ? unknown_part(*metric, stats.programs[p], simulation ? &simulation->programs[p] : nullptr) : "";
           !unknown.empty()) {
-        out.push_back(a.word.text + ": nobody knows, for " + unknown);
+        out.push_back(a.word.text + ": unknown, because of " + unknown);
         break;
       }
       double value = !metric            ? count_of_op(stats.programs[p], a.op)

@@ -31,14 +31,14 @@ std::string first_line(const Guilt& g) {
 }
 
 std::string nodes_text(const Guilt& g) {
-  if (!g.nodes) return "it is no pass: it was not narrowed to nodes";
+  if (!g.nodes) return "it is not a pass: it was not narrowed to nodes";
   const Narrowed& n = *g.nodes;
-  if (n.touched == 0) return "it is bad also where " + g.step.tool + " may touch no node: it was not narrowed to nodes";
+  if (n.touched == 0) return "it is bad even if " + g.step.tool + " may change no node: it was not narrowed to nodes";
   auto node = [](const StepPart& part) { return part.name + (part.source.empty() ? "" : " (" + part.source + ")"); };
-  const std::string may = "it is bad where " + g.step.tool + " may touch ";
+  const std::string may = "it is bad if " + g.step.tool + " may change ";
   if (n.touched == 1) return may + node(n.first) + " alone";
   return may + std::to_string(n.touched) + " of " + plural(n.of, "node") + ": " + node(n.first) + " to " +
-         node(n.last) + "; with one less at either end it is not";
+         node(n.last) + "; with one fewer at either end it is not";
 }
 
 std::string guilt_text(const Guilt& g) {

@@ -157,7 +157,7 @@ std::vector<Diagnostic> failing_golden(const Step& step, std::string_view sealed
   return {
       finding(step.where, "expect", "the result differs from " + step.expect + indented("\n" + shown),
               std::string(is_cut ? "`output: FILE` in this stage keeps the result, and `sg-diff` shows all; " : "") +
-                  "`sg-recipe expect --bless` takes the result as it is now")};
+                  "`sg-recipe expect --bless` accepts the current result")};
 }
 
 Status bless_golden(const Step& step, std::string_view sealed) {

@@ -46,7 +46,7 @@ std::vector<Forecast> forecast(Session* session) {
   for (const Step& s : session->plan.steps) {
     Forecast f;
     if (s.from != Step::kNone && !out[s.from].cached) {
-      f.why = session->plan.steps[s.from].name + " is made anew";
+      f.why = session->plan.steps[s.from].name + " is remade";
     } else if (Result<Key> key = key_of(s, s.from == Step::kNone ? "" : out[s.from].digest); key.ok()) {
       f.known = true;
       if (std::optional<std::string> bytes = session->cache.graph(key->digest)) {
@@ -215,7 +215,7 @@ Result<int> verify(const Args& args, Session* session) {
   bool same = true;
   auto differs = [&](const std::string& what) {
     same = false;
-    const std::string hint = "`sg-recipe lock` writes it anew, as the results are now";
+    const std::string hint = "`sg-recipe lock` updates it to the current results";
     args.report().add(Diagnostic{Severity::error, "lock", what, {file, 0, 0, {}, {}}, hint, {}});
   };
   std::vector<bool> is_other(steps.size());

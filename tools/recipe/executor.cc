@@ -206,7 +206,7 @@ Status Executor::settle(const Step& step, const Needs& needs, StepResult* out) {
       out->blessed = true;
     } else {
       if (options_.bless)
-        for (Diagnostic& d : golden) d.hint = "it was not blessed, as something else does not hold";
+        for (Diagnostic& d : golden) d.hint = "it was not blessed, because another check failed";
       add(std::move(golden));
     }
   }

@@ -4,7 +4,7 @@
 //           about. First the end of the range is sought, then its beginning, each by halves.
 // Answers   A stage that cannot be applied to so little changes nothing: good. What cannot be judged counts as good
 //           too, so the range is never too small.
-// Result    With these nodes it is bad, with one less at either end it is not. Only where one place alone makes it bad
+// Result    With these nodes it is bad, with one fewer at either end it is not. Only where one place alone makes it bad
 //           is that the place; two that have to come together are the ends.
 // Cost      A run of the stage, and a question, for about twice the logarithm of the number of nodes.
 #pragma once

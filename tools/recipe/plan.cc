@@ -161,7 +161,7 @@ class Planner {
     const char* end = word.text.data() + word.text.size();
     auto [at, problem] = std::from_chars(word.text.data(), end, out);
     if (problem != std::errc() || at != end || out == 0)
-      error(word.where, "`ranks` is how many ranks the job has: `" + word.text + "` is no such number");
+      error(word.where, "`ranks` takes the number of ranks of the job, not `" + word.text + "`");
     return out;
   }
 

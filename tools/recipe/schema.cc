@@ -17,7 +17,7 @@ class Writer {
     json_.member("additionalProperties", false).key("properties").begin_object();
     string_property("recipe", "its name; the file's name without one");
     string_property("about", "for people");
-    word_list("include", "recipes whose parts stand before this one's");
+    word_list("include", "recipes whose parts come before this one's");
     string_property("machine", "of assertions about time: as sg-sim --machine");
     map_of_words("parameters", "names and values; $name stands for one");
     map_of_words("matrix", "names and lists of values: one variant for each combination");
@@ -124,7 +124,7 @@ class Writer {
     string_property("name", "how later stages call it; the tool's name without one");
     string_property("from", "the stage or input that it reads; the one before without it");
     string_property("expect", "a golden that the result equals");
-    string_property("ignore", "what is no difference to the golden: name, meta, order, loc");
+    string_property("ignore", "differences to ignore: name, meta, order, loc");
     string_property("output", "where the result is written");
     word_list("assert", "what holds of the result: peak < 70GiB, no op=aten.copy_");
     json_.key("run").begin_object().key("oneOf").begin_array();

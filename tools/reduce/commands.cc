@@ -50,15 +50,15 @@ Result<int> attempts_for(const Args& args, const Job& job, const TempFolder& fol
         "code"};
   if (yes == 0 && skipped == kTrials)
     return Error{ErrorKind::negative,
-                 "the command says nothing of the whole job: it exits 125",
+                 "the command says nothing about the whole job: it exits 125",
                  {},
-                 "--show passes on what it writes"};
+                 "--show prints its output"};
   if (yes == 0)
     return Error{ErrorKind::negative,
                  "the command does not say that the whole job fails (--interesting-if " + args.text("interesting-if") +
                      "): there is nothing to reduce",
                  {},
-                 "it is run as `" + options.command + " GRAPH.sg`; --show passes on what it writes"};
+                 "it is run as `" + options.command + " GRAPH.sg`; --show prints its output"};
   constexpr int64_t kMostAttempts = 1000;
   if (args.has("attempts")) return static_cast<int>(std::min(args.number("attempts", 1), kMostAttempts));
   const int answered = kTrials - skipped;

@@ -135,7 +135,7 @@ Result<Answer> ask_once(const ProbeOptions& options, const std::string& candidat
     return Error{ErrorKind::usage,
                  "the shell cannot run `" + options.command + "`",
                  {},
-                 "is it executable, and its path given (./NAME)? --show passes on what the shell says"};
+                 "is it executable, and its path given (./NAME)? --show prints what the shell says"};
   if (code == kSkip) return Answer::skip;
   switch (options.interest.kind) {
     case Interest::Kind::pass: return code == 0 ? Answer::yes : Answer::no;

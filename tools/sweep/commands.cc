@@ -114,8 +114,7 @@ std::string machine_of(const Args& args, const recipe::Recipe& recipe) {
 Result<Scoring> scoring_of(const Args& args, const recipe::Recipe& recipe) {
   Scoring out;
   out.runs = args.text("score") == "run";
-  if (args.has("run") && !out.runs)
-    return Error{ErrorKind::usage, "--run says how --score run runs, which is not given", {}, {}};
+  if (args.has("run") && !out.runs) return Error{ErrorKind::usage, "--run needs --score run", {}, {}};
   if (args.has("machine") && out.runs) return Error{ErrorKind::usage, "--machine is of --score sim", {}, {}};
   SG_ASSIGN(out.run_words, cli::split_words(args.has("run") ? args.text("run") : "--init seed:0 --steps 3", "--run"));
   for (const std::string& word : out.run_words)

@@ -17,7 +17,7 @@ namespace sg::sweep {
 namespace {
 
 Error unknown(const std::string& name, const std::string& what) {
-  return {ErrorKind::cannot_apply, name + " has no score: " + what, {}, "sg-stat and sg-sim say of which nodes"};
+  return {ErrorKind::cannot_apply, name + " has no score: " + what, {}, "sg-stat and sg-sim list the nodes"};
 }
 
 Result<Score> simulated(const Scoring& scoring, std::string_view sealed, const std::string& name) {

@@ -58,7 +58,7 @@ Status read_pivots(KernelCall& call, const Tensor& t, int64_t rows, int32_t** ou
   *out = call.scratch().take<int32_t>(given.elements());
   for (int64_t i = 0; i < given.elements(); ++i) {
     const int32_t p = given.as<int32_t>()[i];
-    if (p < 1 || p > rows) return call.fail("pivot " + std::to_string(p) + " is no row of " + std::to_string(rows));
+    if (p < 1 || p > rows) return call.fail("pivot " + std::to_string(p) + " is not a row of " + std::to_string(rows));
     (*out)[i] = p - 1;
   }
   return ok_status();

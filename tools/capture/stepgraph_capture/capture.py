@@ -150,7 +150,7 @@ def _check_first(
         if not values.is_same_update(before, with_none, of_second[slot.name]):
             raise CaptureError(
                 f"the first step of {step.optimizers.names}, which makes its state, updates {slot.name} in another way "
-                "than those behind it: let it make a step before"
+                "than later ones: let it make a step before"
             )
 
 
@@ -432,8 +432,8 @@ def _add_symbols(document: Dict[str, Any], traced: _Traced, shapes: computed.Com
     drawn = [node.name for graph in _graphs(traced.module) for node in graph.nodes if compat.is_random(node)]
     if drawn:
         notes.append(
-            f"random numbers are drawn, by {drawn[0]}{' and others' if len(drawn) > 1 else ''}, which nobody else "
-            "repeats: expected values that depend on them will differ"
+            f"random numbers are drawn, by {drawn[0]}{' and others' if len(drawn) > 1 else ''}, which cannot be "
+            "reproduced elsewhere: expected values that depend on them will differ"
         )
     if notes:
         document["note"] = ". ".join(notes)

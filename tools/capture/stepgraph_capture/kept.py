@@ -46,7 +46,7 @@ def refused(parameters: Mapping[str, Tensor], marks: Mapping[str, Tensor]) -> It
         if any(id(parameter) in ours for group in optimizer.param_groups for parameter in group["params"]):
             raise CaptureError(
                 f"the step calls {type(optimizer).__name__}.step(), whose parameters are those from before it: give "
-                "it to capture as optimizer=, or leave it out, as sg-run --optimizer updates parameters behind the step"
+                "it to capture as optimizer=, or leave it out, as sg-run --optimizer updates parameters after the step"
             )
 
     before = {name: parameter.grad for name, parameter in parameters.items()}

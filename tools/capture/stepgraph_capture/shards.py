@@ -183,7 +183,7 @@ def divisors(divisor: float, dtype: torch.dtype) -> Tuple[float, float]:
 
 
 def _padded(tensor: Tensor, dim: int, rows: int) -> Tensor:
-    """Zeros at the end of `dim`, where a size is no multiple of the ranks."""
+    """Zeros at the end of `dim`, where a size is not a multiple of the ranks."""
     missing = rows - tensor.shape[dim]
     if missing == 0:
         return tensor

@@ -53,7 +53,7 @@ class StandIn:
         self.optimizer, self.name = optimizer, type(optimizer).__name__
         self._names, self._prefix = names, prefix
         if any(id(p) not in names for group in optimizer.param_groups for p in group["params"]):
-            raise CaptureError(f"{self.name} updates a tensor that is no parameter of the model")
+            raise CaptureError(f"{self.name} updates a tensor that is not a parameter of the model")
         self._check_keys(names)
         self._known = {names[id(p)]: self._initial(state) for p, state in optimizer.state.items() if state}
         self._running: Dict[str, _State] = {}
@@ -156,7 +156,7 @@ class StandIn:
         other = next((key for key in self.optimizer.state if id(key) not in known), None)
         if other is not None:
             key = "a tensor" if isinstance(other, Tensor) else repr(other)
-            raise CaptureError(f"{self.name} keeps state of {key}, which is no parameter of the model")
+            raise CaptureError(f"{self.name} keeps state of {key}, which is not a parameter of the model")
 
     def _places(self) -> List[Dict[str, Any]]:
         """Where it keeps settings."""
