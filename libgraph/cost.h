@@ -1,13 +1,13 @@
 // What a node costs: floating point operations, bytes that the device moves, bytes that it sends to other ranks.
 //
-// Rules     The cost column of op.def names one of the functions below; `none` there means: what the traits say. Views,
-//           waits, asserts and arithmetic on sizes are free; pointwise ops count one operation an element of the
-//           result, reductions one an element of the argument; all else moves bytes only.
+// Rules     The cost column of op.def names one of the functions below; `none` there means: decided by the traits.
+//           Views, waits, asserts and arithmetic on sizes are free; pointwise ops count one operation per element of
+//           the result, reductions one per element of the argument; everything else only moves bytes.
 // Flops     A multiply-add is two. Attention counts all pairs: no discount for causal masks; its backward recomputes
 //           the scores, so it has five products to the forward's two. A complex multiply counts as one.
-// Bytes     Each argument is read once and each result written once (expanded axes count once); what is written in
-//           place is read and written. So it is a lower bound for one kernel a node, and no fusion.
-// Symbols   take the values of `SizeValues`; what has none makes the cost incomplete, and counts as 0.
+// Bytes     Each argument is read once and each result written once (expanded axes count once); anything written
+//           in place is read and written. So it is a lower bound for one kernel per node, without fusion.
+// Symbols   take the values of `SizeValues`; a symbol without one makes the cost incomplete, and counts as 0.
 #pragma once
 
 #include <functional>

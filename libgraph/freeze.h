@@ -1,10 +1,9 @@
-// Freezing: nodes put out of reach of passes, so that a pass works on a part of a step only. What a bisection asks
-// about.
+// Freezing: hides nodes from passes, so that a pass works only on a part of a step. Used by bisection.
 //
-// How       A frozen node's op goes by a name that no table has ("frozen.aten.mm.default"). So every pass takes it for
-//           an op that nobody knows, and leaves it alone as carefully as such a one; all else about the node stays, the
-//           symbols that it defines are written down, and `thaw` gives the op its name again.
-// Parts     The nodes of the steps, by name, in the order of the schedule: those of one name are one part, so that
+// How       A frozen node's op gets a name that no table has ("frozen.aten.mm.default"). So every pass treats it as an
+//           unknown op and leaves it alone; everything else about the node stays, the
+//           symbols that it defines are recorded, and `thaw` restores the op's name.
+// Parts     The nodes of the steps, by name, in the order of the schedule: nodes of the same name are one part, so that
 //           ranks keep the same. A wait goes with what it waits for, a body with the node that calls it.
 // Legal     A step that a pass changed while some of it was frozen is one that it could have made: less was allowed.
 // Cost      Linear; the job is changed in place.

@@ -1,8 +1,9 @@
 // In-place reuse: whether the result of a node may be put in the memory of an argument that dies there.
 //
 // Ops that are pointwise, or work row by row (the softmax family): element i of the result is written where element i
-// of the argument lay, so every backend, with any number of threads and any vector width, reads it before it is gone.
-// What else the node reads in that memory is element i of the same view too, or lies apart from the result.
+// of the argument was, so every backend, with any number of threads and any vector width, reads it before it is
+// overwritten. Anything else that the node reads in that memory is also element i of the same view, or disjoint from
+// the result.
 #pragma once
 
 #include <cstdint>

@@ -1,21 +1,21 @@
 // OrderFacts: the one answer to "may A move before B", and why not.
 //
-// Two nodes may change places when neither of these holds:
-//   data        the later takes a result of the earlier
+// Two nodes may change places unless one of these holds:
+//   data        the later one uses a result of the earlier
 //   memory      one writes what the other may read or write (libgraph/alias.h; a wait writes its buffer)
-//   symbol      the later speaks of a symbol that the earlier defines
+//   symbol      the later one uses a symbol that the earlier defines
 //   host sync   both sync the host or assert. They keep their order so that the host takes the same steps on every rank
 //               and the assertion that fails first stays the first to be reported
-//   collective  both launch on one group family: ranks must launch in the same order, or they deadlock. Families of
-//               equal ranks but another axis or ordinal are communicators of their own, and independent
-//   opaque      one is an op that nobody knows, and the other writes, syncs, asserts, communicates or is opaque too
-// Random ops order nothing: their bits are a function of the node's stream, not of the time at which they are drawn.
+//   collective  both launch on one group family: ranks must launch in the same order, or they deadlock. Families with
+//               equal ranks but a different axis or ordinal are separate communicators, and independent
+//   opaque      one is an unknown op, and the other writes, syncs, asserts, communicates or is opaque too
+// Random ops impose no order: their bits are a function of the node's stream, not of the time at which they are drawn.
 //
-// The two rules that are there for the other ranks (host sync, collective) do not hold for who decides for all ranks of
-// the job at once: OrderScope::job. Assertions keep their order then too. Whoever asks with that scope owes the proof
-// that the ranks still agree.
+// The two rules that exist for the other ranks (host sync, collective) do not apply to a caller that decides for all
+// ranks of the job at once: OrderScope::job. Assertions still keep their order. A caller that uses this scope must
+// prove that the ranks still agree.
 //
-// Facts are about pairs and do not depend on where the nodes stand: after legal moves they still hold. Inserting,
+// Facts are about pairs and do not depend on the nodes' positions: after legal moves they still hold. Inserting,
 // erasing or changing a node needs new facts. Building is linear.
 #pragma once
 

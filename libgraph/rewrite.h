@@ -1,5 +1,5 @@
-// Rewriting: making a node again, and putting one in another's place, so that all that belongs to a node goes with it.
-// Links to forward nodes that were erased need no care: who writes a graph leaves them out.
+// Rewriting: copying a node, and replacing one by another, so that everything that belongs to a node moves with it.
+// Links to erased forward nodes need no care: the writer of a graph omits them.
 #pragma once
 
 #include <functional>

@@ -1,10 +1,10 @@
-// What changed from one job to another: edits, what they amount to, and what they cost.
+// What changed from one job to another: edits, what they add up to, and what they cost.
 //
-// Match     libgraph/diff/match.h, once a pair of graphs: never by names of values. Symbols correspond where the
+// Match     libgraph/diff/match.h, once per pair of graphs: never by names of values. Symbols correspond where the
 //           types of partners do; groups by axis and ordinal; nested graphs by the nodes that take them; ranks by
 //           number.
 // Same      When `is_same()`: equal but for what is ignored, provenance, the order in which symbols and guards are
-//           declared, and the place of operands of ops that commute.
+//           declared, and the order of operands of commutative ops.
 // Owner     A JobDiff refers to both jobs, which must outlive it and stay as they are.
 // Cost      Near-linear. Stats (diff_cost.h) are extra.
 #pragma once

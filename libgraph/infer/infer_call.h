@@ -1,7 +1,7 @@
 // InferCall: one call as an inference rule sees it: arguments by the schema's names in, result types out.
 //
-// A rule asks for what its op needs; each question that the arguments cannot answer is an Error that the rule passes
-// on. Nothing a node holds can make a question crash.
+// A rule queries what its op needs; a query that the arguments cannot answer is an Error that the rule propagates.
+// Nothing in a node can make a query crash.
 #pragma once
 
 #include <optional>

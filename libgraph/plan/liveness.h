@@ -1,21 +1,20 @@
-// Liveness: when each piece of memory of a graph is in use, in schedule order, and how much that is at once.
+// Liveness: when each piece of memory of a graph is in use, in schedule order, and how much is live at once.
 //
 // The one analysis behind sg-stat's memory figures, the memory plan and the passes that work under a limit.
 //
 // Storage   as libgraph/alias.h says, with may-alias ops decided for the sizes given. Live from the node that makes it
-//           to the last node that takes a value in it; what is a graph output, to the end. As long as the furthest
-//           element of any value in it. What may share memory for all we know (opaque ops) is kept as long as any of it
+//           to the last node that uses a value in it; graph outputs, to the end. Its length covers the furthest
+//           element of any value in it. Values that may share memory (opaque ops) are kept as long as any of them
 //           is used.
-// In flight What a collective or a transfer reads and writes stays until the last wait for a result of it, and to the
-// end where a result
-//           is not waited for in this graph. A body completes what it launched before it returns.
-// Host      What a transfer (transfer.h) has brought to the host is in the host's memory, which is counted apart; in
-//           the body of a call it counts as the device's.
+// In flight What a collective or a transfer reads and writes stays until the last wait for a result of it, or to the
+//           end if a result is not waited for in this graph. A body completes what it launched before it returns.
+// Host      Values that a transfer (transfer.h) has copied to the host are in host memory, which is counted
+//           separately; in the body of a call they count as device memory.
 // Outside   Graph inputs (parameters, buffers, ...) and everything in their memory. Outputs are inside.
 // Reuse     A pointwise or row-local result may take over the memory of an argument that dies at that node, or a part
 //           of it: in_place.h.
 // Calls     While sg.call runs, its body needs what its own schedule needs; the call's results lie where the body's
-//           outputs lay, so that nothing is copied on return.
+//           outputs were, so nothing is copied on return.
 //
 // So at each position the storages in use there do not overlap, except where takes_over and calls say so; in
 // particular a result never lies in an argument of its own node that it does not take over.

@@ -3,9 +3,9 @@
 // Placed    Storages inside (liveness.h) whose size is known, each at one offset for all of its life. Two that are in
 //           use at the same position never overlap, except that a result lies in what it takes over, and a call's
 //           results lie in its frame.
-// Pooled    Storages whose size only the data decides: the run takes them from its pool.
-// Outside   Inputs and all in their memory: no offset.
-// Host      Storages in the host's memory (LiveStorage::is_host) lie in an arena of their own, by the same rules.
+// Pooled    Storages of data-dependent size: the run takes them from its pool.
+// Outside   Inputs and everything in their memory: no offset.
+// Host      Storages in host memory (LiveStorage::is_host) lie in a separate arena, by the same rules.
 // Frames    While sg.call runs, the arena of its body (bodies[call.body]) lies at frame offset of the call: the body's
 //           storage s is at frame + bodies[...].offset_of(s). The body's outputs lie where the call's results are.
 //           Bodies have one plan, however often they are called.

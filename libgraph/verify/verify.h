@@ -1,5 +1,5 @@
-// The verifier: one small named rule a property that every job must have. `sg-check` prints what it finds; every other
-// tool refuses a job with findings (exit 3).
+// The verifier: one small named rule per property that every job must have. `sg-check` prints what it finds; every
+// other tool refuses a job with findings (exit 3).
 #pragma once
 
 #include <cstdint>
