@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "libgraph/human.h"
 #include "libgraph/module_path.h"
 #include "tools/cli_complete.h"
 #include "tools/cli_job.h"
@@ -67,7 +68,7 @@ Words modules_of(const Job& job, std::string_view typed) {
     }
   });
   Words out;
-  for (const auto& [name, nodes] : counts) out.emplace(name, counted(nodes, "node"));
+  for (const auto& [name, nodes] : counts) out.emplace(name, plural(nodes, "node"));
   return out;
 }
 
@@ -77,7 +78,7 @@ Words ops_of(const Job& job) {
     for (NodeId n : graph.nodes()) ++counts[std::string(graph.op_name(n))];
   });
   Words out;
-  for (const auto& [name, nodes] : counts) out.emplace(name, counted(nodes, "node"));
+  for (const auto& [name, nodes] : counts) out.emplace(name, plural(nodes, "node"));
   return out;
 }
 

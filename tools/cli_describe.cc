@@ -1,4 +1,5 @@
 // What is said about a job: one line, a page, or JSON.
+#include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/merge.h"
 #include "tools/cli_job.h"
@@ -24,20 +25,16 @@ std::string spelled(const std::vector<uint32_t>& ranks) {
 
 }  // namespace
 
-std::string counted(size_t n, std::string_view what) {
-  return std::to_string(n) + " " + std::string(what) + (n == 1 ? "" : "s");
-}
-
 std::string describe(const Job& job) {
   size_t inputs = job.programs.empty() ? 0 : job.programs[0]->graph.inputs().size();
   size_t outputs = job.programs.empty() ? 0 : job.programs[0]->graph.outputs().size();
   std::string out =
-      counted(total_nodes(job), "node") + ", " + counted(inputs, "input") + ", " + counted(outputs, "output") + ", ";
+      plural(total_nodes(job), "node") + ", " + plural(inputs, "input") + ", " + plural(outputs, "output") + ", ";
   if (!job.is_spmd())
     if (const size_t held = ranks_held(job).size(); held < job.world) out += std::to_string(held) + " of ";
-  out += counted(job.world, "rank");
+  out += plural(job.world, "rank");
   if (job.is_spmd()) return out + (job.world == 1 ? "" : " running one program");
-  return out + " in " + counted(job.programs.size(), "program");
+  return out + " in " + plural(job.programs.size(), "program");
 }
 
 std::string describe_json(const Args& args, const Job& job, const std::string& file, std::string_view passes) {
@@ -71,10 +68,10 @@ std::string describe_long(const Job& job) {
     out += "\n";
   }
   for (const auto& program : job.programs) {
-    out += "program   rank " + spelled(program->ranks) + ": " + counted(program->graph.node_count(), "node") + ", " +
-           counted(program->graph.inputs().size(), "input") + ", " +
-           counted(program->graph.outputs().size(), "output") + ", " + counted(program->symbols.size(), "symbol") +
-           ", " + counted(program->nested.size(), "nested graph") + "\n";
+    out += "program   rank " + spelled(program->ranks) + ": " + plural(program->graph.node_count(), "node") + ", " +
+           plural(program->graph.inputs().size(), "input") + ", " + plural(program->graph.outputs().size(), "output") +
+           ", " + plural(program->symbols.size(), "symbol") + ", " + plural(program->nested.size(), "nested graph") +
+           "\n";
   }
   return out;
 }

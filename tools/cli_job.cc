@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "libgraph/binary/binary.h"
+#include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/merge.h"
 #include "libgraph/text/text.h"
@@ -116,7 +117,7 @@ Status write_whole(const std::string& path, std::string_view bytes, bool make_fo
 Status write_output(const Args& args, const std::string& path, std::string_view bytes, bool make_folders) {
   if (!args.has("dry-run")) return write_whole(path, bytes, make_folders);
   SG_TRY(try_to_write(path, bytes));
-  args.report().line(args.report().tool() + ": would write " + named(path) + ": " + counted(bytes.size(), "byte"));
+  args.report().line(args.report().tool() + ": would write " + named(path) + ": " + plural(bytes.size(), "byte"));
   return ok_status();
 }
 
@@ -143,7 +144,7 @@ Status write_job(const Args& args, const Job& job, std::string_view passes, Writ
     SG_TRY(args.has("dry-run") ? try_to_write(path, bytes) : write_whole(path, bytes));
     written = bytes.size();
   }
-  args.report().phase("write", path + (written == 0 ? "" : ", " + counted(written, "byte")));
+  args.report().phase("write", path + (written == 0 ? "" : ", " + plural(written, "byte")));
   return say_written(args, job, path, passes);
 }
 
@@ -157,7 +158,7 @@ Status write_text(const Args& args, std::string_view text) {
   SG_TRY(refuse_pattern(args));
   const bool is_answer = output_of(args) == "-";  // somebody reads it: nothing is changed by it
   SG_TRY(is_answer ? write_whole("-", text) : write_output(args, output_of(args), text));
-  args.report().phase("write", output_of(args) + ", " + counted(text.size(), "byte"));
+  args.report().phase("write", output_of(args) + ", " + plural(text.size(), "byte"));
   return ok_status();
 }
 

@@ -80,8 +80,6 @@ Status write_output(const Args& args, const std::string& path, std::string_view 
 // All of `bytes` to one place, or nothing.
 Status write_whole(const std::string& path, std::string_view bytes, bool make_folders = false);
 
-// "1 error", "2 errors".
-std::string counted(size_t n, std::string_view what);
 // "383 nodes, 52 inputs, 51 outputs, 4 ranks in 1 program".
 std::string describe(const Job& job);
 // Title, world, groups, and a line a program.

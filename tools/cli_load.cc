@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "libgraph/binary/binary.h"
+#include "libgraph/human.h"
 #include "libgraph/import/source_kind.h"
 #include "libgraph/infer/infer.h"
 #include "libgraph/merge.h"
@@ -59,7 +60,7 @@ void warn_of_a_cut(const Bytes& bytes, const Job& job, Diagnostics* said) {
 Result<Job> parse_loaded(const Bytes& bytes, Diagnostics* said) {
   Result<Job> job = parse_text(bytes.data, bytes.name, said);
   if (!job.ok() && said->has_errors())
-    return Error{ErrorKind::unreadable, "not a valid text: " + counted(said->error_count(), "error"), {bytes.name}, {}};
+    return Error{ErrorKind::unreadable, "not a valid text: " + plural(said->error_count(), "error"), {bytes.name}, {}};
   if (!job.ok()) return job;
   for (auto& program : job->programs) infer_missing_types(*program);
   warn_of_a_cut(bytes, *job, said);
@@ -146,10 +147,10 @@ Diagnostics check_loaded(const Loaded& loaded, size_t max_errors, size_t threads
 Status require_valid(const Args& args, const Loaded& loaded) {
   Diagnostics findings = check_loaded(loaded, kMaxErrors, args.threads());
   args.report().add(findings);
-  args.report().phase("verify", counted(findings.error_count(), "finding"));
+  args.report().phase("verify", plural(findings.error_count(), "finding"));
   if (!findings.has_errors()) return ok_status();
   return Error{
-      ErrorKind::unreadable, "not a valid graph: " + counted(findings.error_count(), "finding"), {loaded.file}, {}};
+      ErrorKind::unreadable, "not a valid graph: " + plural(findings.error_count(), "finding"), {loaded.file}, {}};
 }
 
 Result<Job> read_job(const Args& args, const std::string& operand) {
@@ -157,7 +158,7 @@ Result<Job> read_job(const Args& args, const std::string& operand) {
   Result<Loaded> loaded = load_job(operand, load_options(args), &said);
   args.report().add(said);
   if (!loaded.ok()) return loaded.error();
-  args.report().phase("read", counted(loaded->bytes, "byte") + ", " + describe(loaded->job));
+  args.report().phase("read", plural(loaded->bytes, "byte") + ", " + describe(loaded->job));
   SG_TRY(require_valid(args, *loaded));
   return std::move(loaded->job);
 }
@@ -167,7 +168,7 @@ void warn_of_tags(const Args& args, const Job& job) {
   if (tagged == 0) return;
   Diagnostics notes;
   notes.warning("tags-not-applied",
-                counted(tagged, "forward node") + " tagged for recomputation " + (tagged == 1 ? "is" : "are") +
+                plural(tagged, "forward node") + " tagged for recomputation " + (tagged == 1 ? "is" : "are") +
                     " kept for the backward: the tags have not been applied",
                 {}, "sg-remat --policy tags");
   args.report().add(notes);

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
 #include "libpasses/bundle.h"
@@ -32,8 +33,8 @@ void keep_failure(const FailedStage& failed, Error* error) {
 }
 
 std::string nodes_text(const StageReport& report) {
-  if (report.nodes_before == report.nodes_after) return counted(report.nodes_after, "node");
-  return std::to_string(report.nodes_before) + " -> " + counted(report.nodes_after, "node");
+  if (report.nodes_before == report.nodes_after) return plural(report.nodes_after, "node");
+  return std::to_string(report.nodes_before) + " -> " + plural(report.nodes_after, "node");
 }
 
 void say(const Args& args, const StageReport& report) {

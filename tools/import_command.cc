@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "libgraph/human.h"
 #include "libgraph/import/repair_types.h"
 #include "libgraph/infer/infer.h"
 #include "tools/cli_job.h"
@@ -56,7 +57,7 @@ Status write_all(const Args& args, const Job& job, const Imported& imported, Wri
   if (imported.tensors.empty() || place.empty()) {
     SG_TRY(write_job(args, job, {}, ahead));
     if (!imported.tensors.empty())
-      args.report().line("sg-import: " + counted(imported.tensors.size(), "tensor") +
+      args.report().line("sg-import: " + plural(imported.tensors.size(), "tensor") +
                          " of weights and constants not written: --data FILE says where to");
     return ok_status();
   }
@@ -65,7 +66,7 @@ Status write_all(const Args& args, const Job& job, const Imported& imported, Wri
   SG_TRY(write_job(args, job, {}, ahead));
   if (!args.has("dry-run")) SG_TRY(tensors.commit());
   args.report().line(std::string("sg-import: ") + (args.has("dry-run") ? "would write " : "wrote ") + place + ": " +
-                     counted(imported.tensors.size(), "tensor"));
+                     plural(imported.tensors.size(), "tensor"));
   return ok_status();
 }
 
@@ -82,7 +83,7 @@ Result<int> report(const Args& args, const Job& job, const std::string& name) {
 
 Result<int> run_import(const Args& args) {
   SG_ASSIGN(Sources sources, read_sources(args));
-  args.report().phase("read", counted(sources.files.size(), "file") + ", " + counted(sources.bytes, "byte"));
+  args.report().phase("read", plural(sources.files.size(), "file") + ", " + plural(sources.bytes, "byte"));
   Diagnostics notes;
   if (args.has("list") && !args.has("check")) {
     SG_ASSIGN(std::optional<Listing> listing, list_source(args, &sources, &notes));
@@ -101,7 +102,7 @@ Result<int> run_import(const Args& args) {
     repaired += repair_recorded_types(*program);
   }
   if (repaired > 0)
-    args.report().note(counted(repaired, "recorded type") +
+    args.report().note(plural(repaired, "recorded type") +
                        " contradicted by the data or the op: put right (--check lists them)");
   add_provenance(args, {"from", "model", "spmd", "rank", "compile-id"}, sources.digest, job);
   Loaded loaded{std::move(*job), sources.name, {}, sources.bytes};

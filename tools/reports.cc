@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "libgraph/human.h"
 #include "libgraph/infer/check_types.h"
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
@@ -84,7 +85,7 @@ Verdict judge(const std::string& operand, const LoadOptions& options, size_t max
   std::string word = out.code == 0 ? "valid" : out.code == 1 ? "invalid" : "unreadable";
   out.line = operand + ": " + word;
   if (out.code == 0) out.line += ", " + describe(loaded->job);
-  if (out.code == 1) out.line += ", " + counted(findings.error_count(), "finding");
+  if (out.code == 1) out.line += ", " + plural(findings.error_count(), "finding");
   if (!loaded.ok()) out.error = loaded.error();
   JsonWriter json;
   json.begin_object().member("file", operand).member("verdict", word);
@@ -130,7 +131,7 @@ TypeReport type_report(const Job& job, const std::string& name) {
     }
   json.end_array().member("unexplained", out.count).member("known", known).end_object();
   out.json = json.take() + "\n";
-  out.text += name + ": " + (out.count == 0 ? "recorded and inferred types agree" : counted(out.count, "disagreement"));
+  out.text += name + ": " + (out.count == 0 ? "recorded and inferred types agree" : plural(out.count, "disagreement"));
   out.text += known == 0 ? "\n" : ", " + std::to_string(known) + " known to be the recorder's\n";
   return out;
 }
