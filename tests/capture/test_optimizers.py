@@ -208,7 +208,7 @@ class WholeSteps(CaptureCase):
             "changes turns of Lion": (own, self.train(own, lambda: setattr(own, "turns", own.turns + 1)), {}),
             "changes lr of SGD, which the graph holds as a number": (sgd, self.train(sgd, scheduler.step), {}),
             r"Lion counts in a Python number \(count of 0.weight\)": (counting, self.train(counting), {}),
-            "no parameter of the model": (torch.optim.SGD([torch.ones(1)]), self.train(sgd), {}),
+            "not a parameter of the model": (torch.optim.SGD([torch.ones(1)]), self.train(sgd), {}),
             r"keeps tensors in a list \(both of 0.weight\)": ([listed, own], self.train(own), {}),
             "another group of parameters": (grown, self.train(grown, grow), {}),
             "is in optimizer= twice": ([sgd, sgd], self.train(sgd), {}),

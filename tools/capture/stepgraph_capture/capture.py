@@ -254,7 +254,7 @@ def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool = False, sett
 
     try:
         with watcher.recording(), values.seeded(), leftovers.removed(step.model), compat.fakes_of(
-            decisions.FAKES
+            {**compat.CORRECTED, **decisions.FAKES}
         ), compat.python_twins(twins.TWINS), compat.without_notices(), compat.without_batch_limits(), compat.with_eager_checkpoints():
             module = compat.trace(traced_step, fakes, mode, symbolic=bool(wanted))
     except compat.data_dependent_errors() as error:

@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 from torch.fx.experimental import symbolic_shapes
 
-_LAYER_NORM = torch.ops.aten.native_layer_norm.default
-
 
 def new_fake_mode(allow_real_inputs: bool, here: Callable[[], Any], with_values: bool = False) -> Any:
     """A mode whose tensors have no memory; sizes may be symbols, also of data.
@@ -21,11 +19,6 @@ def new_fake_mode(allow_real_inputs: bool, here: Callable[[], Any], with_values:
     """
     from torch._functorch import config
     from torch._subclasses.fake_tensor import FakeTensorMode
-
-    class Plain(FakeTensorMode):
-        def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            result = super().dispatch(func, types, args, kwargs)
-            return _with_wide_statistics(self, args, result) if func is _LAYER_NORM else result
 
     class Mode(FakeTensorMode):
         def _maybe_infer_fake(self, func: Any, path: Any, fake: Any, real: Any) -> Any:
@@ -46,19 +39,20 @@ def new_fake_mode(allow_real_inputs: bool, here: Callable[[], Any], with_values:
 
     shape_env = Sizes(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
     with config.patch(fake_tensor_propagate_real_tensors=with_values):
-        return (Mode if with_values else Plain)(shape_env=shape_env, allow_non_fake_inputs=allow_real_inputs)
+        return (Mode if with_values else FakeTensorMode)(shape_env=shape_env, allow_non_fake_inputs=allow_real_inputs)
 
 
-def _with_wide_statistics(mode: Any, given: Any, result: Any) -> Any:
+def _layer_norm(x: Tensor, shape: Any, weight: Optional[Tensor], bias: Optional[Tensor], eps: float) -> Any:
     """Under autocast on CPUs a layer norm of narrow numbers with wide weights has wide statistics, which its second
     derivative casts; those of PyTorch's fakes are narrow."""
-    x, *others = (value for value in given if isinstance(value, Tensor))
-    is_mixed = x.device.type == "cpu" and x.dtype.itemsize < 4 and any(o.dtype == torch.float32 for o in others)
-    if not is_mixed:
-        return result
-    with mode:
-        wide = [torch.empty_strided(t.shape, t.stride(), dtype=torch.float32, device=x.device) for t in result[1:]]
-    return (result[0], *wide)
+    result, *statistics = torch._refs.native_layer_norm(x, shape, weight, bias, eps)
+    is_wide = any(given is not None and given.dtype == torch.float32 for given in (weight, bias))
+    if x.device.type == "cpu" and x.dtype.itemsize < 4 and is_wide:
+        statistics = [torch.empty_strided(t.shape, t.stride(), dtype=torch.float32, device=x.device) for t in statistics]
+    return (result, *statistics)
+
+
+CORRECTED = {torch.ops.aten.native_layer_norm.default: _layer_norm}  # what PyTorch's fakes have wrong
 
 
 def _same_sizes(fake: Any, real: Any) -> bool:
