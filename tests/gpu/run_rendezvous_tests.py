@@ -149,7 +149,7 @@ def inputs_that_one_rank_lacks(tool):
 @cases.add
 def fewer_processes_than_ranks(tool):
     ready(tool)
-    Ranks(tool, [], by_hand(world=3), world=3).end([4] * 3, 5, 'the job has 4 ranks, the variables of torchrun speak of 3', errors=3)
+    Ranks(tool, [], by_hand(world=3), world=3).end([4] * 3, 5, 'the job has 4 ranks, the variables of torchrun mention 3', errors=3)
 
 
 @cases.add
