@@ -83,6 +83,8 @@ def scalers(
         return scale(self, outputs)
 
     def step_anyway(self: Any, optimizer: Any, state: Dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        if type(self) not in kinds_of_scalers():  # one that scales in its own way
+            use(self)
         with torch.no_grad():
             found = list(state["found_inf_per_device"].values())
             return update(optimizer, found, lambda: optimizer.step(*args, **kwargs))
