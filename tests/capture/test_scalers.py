@@ -2,6 +2,8 @@
 nothing but that."""
 
 import types
+from copy import deepcopy
+from functools import partial
 
 import torch
 from stepgraph_capture import CaptureError
@@ -114,6 +116,61 @@ class Scalers(CaptureCase):
 
         self.check(step, optimizers, {f"{name}.scale" for name in ("first", "second")})
 
+    def test_hooks(self):
+        """What PyTorch calls around an optimizer's step() it does not call where the scaler skips that, but for one that
+        is told by the scaler what to skip. All write to what is beside the model, or bind another tensor there."""
+        model = self.model
+        for fused in (False, True):
+            for what, follow in FOLLOWERS.items():
+                with self.subTest(what, fused=fused):
+                    self.model = deepcopy(model)
+                    parameters = list(self.model.parameters())
+                    optimizer = torch.optim.SGD(parameters, lr=0.05, fused=fused)
+                    kept = {"mean": [torch.zeros_like(p) for p in parameters], "count": torch.zeros(3)}
+                    follows = partial(follow, kept, self.model)
+                    optimizer.register_step_pre_hook(partial(begins, kept))
+                    optimizer.register_step_post_hook(lambda *_, follows=follows: follows())
+                    step = self.train(self.scaler(), optimizer)
+
+                    def followed(x, y, step=step, kept=kept):
+                        return step(x, y) + sum(mean.abs().sum() for mean in kept["mean"]) + kept["count"].sum()
+
+                    self.check(followed, optimizer, NAMES | {"kept.count", "kept.mean.0"})
+
+    def test_what_only_a_hook_knows(self):
+        """An average of weights that no function but the hook names; and one that keeps weights within bounds, also where
+        the optimizer is told what to skip."""
+        for fused in (False, True):
+            with self.subTest(fused=fused):
+                optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5, fused=fused)
+                Follower(self.model, optimizer)
+                document = self.check(self.train(self.scaler(), optimizer), optimizer)
+                names = {entry["fqn"] for entry in document["inputs"]}
+                self.assertLessEqual({"mean.0", "mean.3"}, names)
+
+    def test_a_hook_of_the_model(self):
+        """Its buffer is its state as any other."""
+        self.model.register_buffer("mean", torch.zeros(8, 6))
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5)
+
+        def hook(*_):
+            self.model.mean = self.model.mean.lerp(self.model[0].weight.detach(), 0.5)
+
+        optimizer.register_step_post_hook(hook)
+        step = self.train(self.scaler(), optimizer)
+        self.check(lambda x, y: step(x, y) + self.model.mean.abs().sum(), optimizer)
+
+    def test_a_hook_that_changes_sizes(self):
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5)
+        kept = {"seen": torch.zeros(1)}
+        optimizer.register_step_post_hook(lambda *_: kept.update(seen=torch.cat([kept["seen"], torch.ones(1)])))
+        step = self.train(self.scaler(), optimizer)
+        words = r"an update that makes of `seen`, a tensor of torch.float32 \[1\], one of torch.float32 \[2\]"
+        with self.assertRaisesRegex(CaptureError, words):
+            self.captured(
+                self.model, None, self.inputs, train_step=lambda x, y: step(x, y) + kept["seen"][0], optimizer=optimizer
+            )
+
     def test_off(self):
         scaler = self.scaler(enabled=False)
         optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5)
@@ -182,6 +239,47 @@ def by_default(model, optimizer, scaler):
     kept = scaler
     return lambda x, y, scaler=kept: updated(model, optimizer, scaler, x, y)
 
+
+def begins(kept, *_):
+    kept["count"][1] += 1
+
+
+def of_each(kept, model):
+    kept["count"][0] += 1
+    kept["count"].data[2] += 2
+    for mean, parameter in zip(kept["mean"], model.parameters()):
+        mean.lerp_(parameter.detach(), 0.25)
+
+
+def of_all(kept, model):
+    parameters = list(model.parameters())
+    kept["count"].view(3, 1)[::2].add_(torch.ones(2, 1))
+    with torch.no_grad():
+        torch._foreach_lerp_(kept["mean"], parameters, 0.25)
+        torch._foreach_add_([parameters[0], kept["mean"][1], parameters[1]], 0.001)
+
+
+def bound_anew(kept, model):
+    """One to a parameter's own memory."""
+    parameters = list(model.parameters())
+    kept["count"] = kept["count"] + 1
+    kept["mean"][0] = kept["mean"][0].lerp(parameters[0].detach(), 0.25)
+    kept["mean"][1] = parameters[1].detach()
+
+
+class Follower:
+    def __init__(self, model, optimizer):
+        self.model, self.mean = model, [torch.zeros_like(p) for p in model.parameters()]
+        optimizer.register_step_post_hook(self.after)
+
+    @torch.no_grad()
+    def after(self, *_):
+        for mean, parameter in zip(self.mean, self.model.parameters()):
+            parameter.mul_(0.9).add_(mean, alpha=0.1)
+            mean.lerp_(parameter, 0.25)
+
+
+FOLLOWERS = {"one by one": of_each, "at once": of_all, "bound anew": bound_anew}
 
 KEEPERS = {
     "precision.scaler": Callable,

@@ -4,7 +4,7 @@ that it writes.
 
 Looked for where the function can reach it: in what it closes over, in the globals that it names, in the object whose
 method it is or that is called, in the defaults of its arguments, and in functions of the same kind that it calls; there
-in modules, and in lists, tuples and dicts.
+in modules, and in lists, tuples and dicts. Likewise where hooks of the optimizers can reach it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import functools
 import inspect
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, MutableMapping, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, MutableMapping, Tuple, Union
 
 import torch
 from torch import Tensor, nn
@@ -119,10 +119,11 @@ def swapped(places: Mapping[str, Place], given: Dict[str, Tensor]) -> Iterator[N
             place.container[place.key] = before[name]
 
 
-def places_of(function: Callable[..., Any], known: List[Tensor], model: nn.Module) -> Dict[str, Place]:
+def places_of(functions: Iterable[Callable[..., Any]], known: List[Tensor], model: nn.Module) -> Dict[str, Place]:
     """Those of tensors that lie in no memory of `known`."""
     search = _Search(known, model)
-    search.function(function, "", 0)
+    for function in functions:
+        search.function(function, "", 0)
     return search.found
 
 
@@ -139,16 +140,17 @@ class _Search:
 
     def function(self, function: Any, name: str, depth: int) -> None:
         """What it closes over, the globals that it names, and what it is bound to."""
+        if inspect.ismethod(function):
+            self._object(function.__self__, name, depth)
+            function = function.__func__
         function = inspect.unwrap(function)
         if isinstance(function, functools.partial):
             for i, given in enumerate([*function.args, *function.keywords.values()]):
                 self._thing(given, f"{name or 'argument'}{i}", _NOWHERE, depth)
             return self.function(function.func, name, depth)
         if not inspect.isroutine(function) and _is_the_users(type(function)):  # an object that is called
-            function = type(function).__call__.__get__(function)
-        if inspect.ismethod(function):
-            self._object(function.__self__, name, depth)
-            function = function.__func__
+            self._object(function, name, depth)
+            function = inspect.unwrap(type(function).__call__)
         if not inspect.isfunction(function) or id(function) in self._seen:
             return None
         self._seen.add(id(function))

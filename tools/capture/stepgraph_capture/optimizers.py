@@ -43,6 +43,11 @@ class Optimizers:
         return " and ".join(one.name for one in self._all)
 
     @property
+    def hooks(self) -> List[Callable[..., Any]]:
+        """Functions of the user's that run with their step()."""
+        return [hook for one in self._all for hook in compat.hooks_around(one.optimizer)]
+
+    @property
     def have_made_state(self) -> bool:
         """In the last run, which found none."""
         return any(one.has_made_state for one in self._all)

@@ -22,16 +22,23 @@ class Backwards:
     """What is done around each backward of the step."""
 
     def __init__(
-        self, recorder: Recorder, gathers: fsdp.Gathers, replicas: Replicas, leaves: Dict[str, Tensor]
+        self,
+        recorder: Recorder,
+        gathers: fsdp.Gathers,
+        replicas: Replicas,
+        leaves: Dict[str, Tensor],
+        bindings: scalers.Bindings,
     ) -> None:
+        """bindings: where the step keeps state that is not its optimizers'."""
         self._recorder, self._gathers, self._replicas, self._leaves = recorder, gathers, replicas, leaves
+        self._bindings = bindings
         self._versions = [leaf._version for leaf in leaves.values()]
         self._has_run = False
 
     @contextmanager
     def watched(self) -> Iterator[None]:
         with compat.backward_within(self._around), self._replicas.watching(self._leaves):
-            with scalers.without_conditions():
+            with scalers.without_conditions(self._bindings):
                 yield
         self._gathers.check_reduced()
 

@@ -9,15 +9,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from . import compat, sharding
 from .errors import CaptureError
 
+Place = Tuple[Any, Any]  # a list or a dict, and where in it a tensor is
+Bindings = Callable[[], Iterable[Place]]
+_Region = Tuple[Any, ...]
+
+SKIPS_ITSELF = "_stepgraph_skips_itself"  # of an optimizer whose step() a scaler calls anyway, with what is around it
 NAMES = {"scale": "_scale", "growth_tracker": "_growth_tracker"}  # of its state, and where it keeps that
 
 
@@ -32,8 +39,10 @@ def begun(scaler: Any, device: torch.device) -> None:
 
 
 @contextmanager
-def without_conditions() -> Iterator[None]:
-    """Within it scalers skip no update. What they know of optimizers meanwhile is forgotten at the end."""
+def without_conditions(bindings: Bindings) -> Iterator[None]:
+    """Within it scalers skip no update. What they know of optimizers meanwhile is forgotten at the end.
+
+    `bindings` tells where the step keeps tensors outside its optimizers: an update may bind others there."""
     used: Dict[int, Tuple[Any, Any]] = {}
 
     def use(scaler: Any) -> None:
@@ -43,7 +52,7 @@ def without_conditions() -> Iterator[None]:
             scaler._per_optimizer_states = defaultdict(scaler._per_optimizer_states.default_factory)
 
     try:
-        with compat.scalers(use, _updated, _unscale, _follow):
+        with compat.scalers(use, partial(_updated, bindings), _unscale, _follow):
             yield
     finally:
         for scaler, before in used.values():
@@ -60,61 +69,117 @@ def _check_state(scaler: Any) -> None:
         )
 
 
-def _updated(optimizer: Any, found_inf: List[Tensor], update: Callable[[], Any]) -> Any:
-    """One update, of which nothing is left where an infinity was found."""
-    kept = {id(state): dict(state) for state in optimizer.state.values()}
+def _updated(bindings: Bindings, optimizer: Any, found_inf: List[Tensor], update: Callable[[], Any]) -> Any:
+    """One update, of which nothing is left where an infinity was found. Hooks around it are part of it, unless the scaler
+    leaves it to the optimizer what to skip."""
     is_skipped = sum(found_inf[1:], found_inf[0]) > 0
-    writes = _Writes(optimizer, is_skipped)
+    if getattr(optimizer, SKIPS_ITSELF, False):
+        with compat.within_hooks(optimizer, partial(_undone, optimizer, is_skipped, None)):
+            return update()
+    with _undone(optimizer, is_skipped, bindings):
+        return update()
+
+
+@contextmanager
+def _undone(optimizer: Any, is_skipped: Tensor, bindings: Optional[Bindings]) -> Iterator[None]:
+    """What is written within it is not, where `is_skipped`; without bindings that is the optimizer's own alone."""
+    places = [(state, key) for state in optimizer.state.values() for key in state]
+    bound = _Bound([*places, *(bindings() if bindings is not None else ())])
+    writes = _Writes(optimizer, is_skipped, with_others=bindings is not None)
     with writes:
-        result = update()
+        yield
     writes.settle()
-    for state in optimizer.state.values():
-        for key, before in kept.get(id(state), {}).items():
-            if isinstance(before, Tensor) and state[key] is not before:  # bound to another one
-                now = sharding.local(state[key])
-                now.copy_(torch.where(is_skipped, sharding.local(before), now))
-    return result
+    bound.settle(is_skipped)
+
+
+class _Bound:
+    """Tensors by the places where they are kept. Where an update binds another one it is the old one again if the update
+    is to be skipped."""
+
+    def __init__(self, places: List[Place]) -> None:
+        self._before = [(kept, key, kept[key]) for kept, key in places if isinstance(kept[key], Tensor)]
+
+    def settle(self, is_skipped: Tensor) -> None:
+        for kept, key, before in self._before:
+            now = _found(kept, key)
+            if now is not before:
+                mine = torch.where(is_skipped, sharding.local(before), sharding.local(_like(before, key, now)))
+                kept[key] = sharding.whole(mine, before)
+
+
+def _found(kept: Any, key: Any) -> Any:
+    try:
+        return kept[key]
+    except LookupError:
+        return None
+
+
+def _like(before: Tensor, key: Any, now: Any) -> Tensor:
+    if isinstance(now, Tensor) and (now.shape, now.dtype) == (before.shape, before.dtype):
+        return now
+    becomes = f"one of {now.dtype} {list(now.shape)}" if isinstance(now, Tensor) else type(now).__name__
+    place = "a variable" if key is None else f"`{key}`"
+    raise CaptureError(
+        f"a scaler may skip an update that makes of {place}, a tensor of {before.dtype} {list(before.shape)}, {becomes}, "
+        "and a graph holds one of both: change that outside of the optimizer's step()"
+    )
 
 
 class _Writes(TorchDispatchMode):
-    """What an update writes becomes what it was where the update is to be skipped: soon after each parameter's turn, so
-    that copies of the state of one are in memory at a time."""
+    """What an update writes becomes what it was where the update is to be skipped: a parameter and its state soon after
+    its turn, so that copies of one are in memory at a time. With others: also all else that was there before, as hooks
+    around the optimizer's step() may write to anything."""
 
     supports_higher_order_operators = True
 
-    def __init__(self, optimizer: Any, is_skipped: Tensor) -> None:
+    def __init__(self, optimizer: Any, is_skipped: Tensor, with_others: bool) -> None:
         super().__init__()
-        self._is_skipped = is_skipped
+        self._is_skipped, self._with_others = is_skipped, with_others
         self._known: Dict[int, Tuple[Tensor, int]] = {}  # by memory: the tensor, and whose it is
-        self._before: Dict[int, Tensor] = {}  # by memory
+        self._made: Set[int] = set()  # memory that was not there before
+        self._before: Dict[_Region, Tuple[Tensor, Tensor]] = {}  # what is written, and a copy; in the order of writes
         self._turn: Optional[int] = None
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         for turn, parameter in enumerate(parameters):
             state = optimizer.state[parameter].values() if parameter in optimizer.state else ()
             for tensor in (parameter, *(value for value in state if isinstance(value, Tensor))):
-                mine = sharding.local(tensor)
+                mine = sharding.part(tensor)
                 self._known[compat.memory_of(mine)] = mine, turn
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        for tensor in compat.written(func, args, kwargs or {}):
-            self._keep(compat.memory_of(sharding.local(tensor)))
-        return func(*args, **(kwargs or {}))
+        written = [self._whole(tensor) for tensor in compat.written(func, args, kwargs or {})]
+        self._keep([found for found in written if found is not None])
+        result = func(*args, **(kwargs or {}))
+        self._made |= _memory_in(result) - _memory_in((args, kwargs))
+        return result
 
-    def _keep(self, memory: int) -> None:
-        if memory not in self._known:
-            return
-        tensor, turn = self._known[memory]
-        if turn != self._turn:
+    def _whole(self, tensor: Tensor) -> Optional[Tuple[Tensor, int]]:
+        """All that is to be kept of it, and in whose turn; None where nothing is."""
+        mine = sharding.part(tensor if tensor._base is None else tensor._base)
+        memory = compat.memory_of(mine)
+        if memory in self._known:
+            return self._known[memory]
+        return None if memory in self._made or not self._with_others else (mine, -1 - memory)
+
+    def _keep(self, written: List[Tuple[Tensor, int]]) -> None:
+        if any(turn != self._turn for _, turn in written):
             self.settle()
-            self._turn = turn
-        if memory not in self._before:
-            self._before[memory] = tensor.clone()
+            self._turn = written[0][1] if len({turn for _, turn in written}) == 1 else None
+        for tensor, _ in written:
+            region = compat.memory_of(tensor), tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+            if region not in self._before:
+                self._before[region] = tensor, tensor.clone()
 
     def settle(self) -> None:
-        for memory, before in self._before.items():
-            tensor, _ = self._known[memory]
+        """The last one first, as regions may overlap."""
+        for tensor, before in reversed(self._before.values()):
             tensor.copy_(torch.where(self._is_skipped, before, tensor))
         self._before.clear()
+
+
+def _memory_in(tree: Any) -> Set[int]:
+    tensors = [sharding.part(leaf) for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+    return {compat.memory_of(tensor) for tensor in tensors if tensor.layout == torch.strided}
 
 
 def _unscale(gradients: List[Tensor], found_inf: Tensor, inverse: Tensor) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer
 from torch.utils import _pytree as pytree
 
-from . import sharding
+from . import scalers, sharding
 from .errors import CaptureError
 
 _IN_TENSORS = {"capturable": True, "foreach": False, "fused": False}  # one parameter after the other
@@ -113,6 +113,7 @@ class StandIn:
         }
         state = {leaves[fqn]: state for fqn, state in self._running.items()}
         optimizer.state = defaultdict(lambda: _State({}), state)
+        setattr(optimizer, scalers.SKIPS_ITSELF, getattr(optimizer, "_step_supports_amp_scaling", False))
         optimizer._step_supports_amp_scaling = False  # a scaler gives it gradients of the loss itself
         self._numbers = [_numbers_of(place) for place in self._places()]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
-from . import beside, compat, fsdp, inplace, kept, own_step, sharding, world, wrappers
+from . import beside, compat, fsdp, inplace, kept, own_step, scalers, sharding, world, wrappers
 from .errors import CaptureError
 from .optimizers import Optimizers
 from .recorder import Recorder
@@ -110,8 +110,10 @@ class Step:
 
     def places_beside(self) -> Dict[str, beside.Place]:
         """Where a train_step keeps tensors that are neither the model's, nor its optimizers', nor inputs."""
+        if self.train_step is None:
+            return {}
         known = [slot.local for slot in self.tensors] + [*self.optimizers.own_tensors()]
-        return beside.places_of(self.train_step, known, self.model) if self.train_step is not None else {}
+        return beside.places_of([self.train_step, *self.optimizers.hooks], known, self.model)
 
     def take_in(self, places: Dict[str, beside.Place]) -> None:
         """These are state of the step."""
@@ -203,7 +205,7 @@ class Step:
         """Forward and backward as the user's code mixes them. It may give no loss."""
         assert self.train_step is not None
         leaves = {slot.name: state[slot.name] for slot in self.trainable}
-        backwards = own_step.Backwards(recorder, gathers, self.replicas, leaves)
+        backwards = own_step.Backwards(recorder, gathers, self.replicas, leaves, self._bindings)
         with backwards.watched(), kept.refused(self._own, self._marks):
             found, others = _apart(self.train_step(*args, **keywords))
         loss = None if found is None else sharding.plain(found)
@@ -214,6 +216,11 @@ class Step:
         for slot, gradient in zip(self.trainable, gradients):
             _check_dense(slot, gradient)
         return loss, gradients, others
+
+    def _bindings(self) -> Iterator[scalers.Place]:
+        """Where a hook may bind another tensor."""
+        yield from ((part._buffers, key) for part in self.model.modules() for key in part._buffers)
+        yield from ((place.container, place.key) for place in self.beside.values() if place.is_there())
 
     def _gradients(self, loss: Tensor, parameters: List[Tensor], recorder: Recorder) -> List[Optional[Tensor]]:
         seed = torch.ones_like(loss)

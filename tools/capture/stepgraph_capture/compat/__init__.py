@@ -73,5 +73,14 @@ from .tracing import (
     without_notices,
     without_onednn,
 )
-from .training import as_compiled, casts_in_forward, kinds_of_scalers, memory_of, scalers, swapped
+from .training import (
+    as_compiled,
+    casts_in_forward,
+    hooks_around,
+    kinds_of_scalers,
+    memory_of,
+    scalers,
+    swapped,
+    within_hooks,
+)
 from .wrappers import fsdp_groups, fsdp_hooks_at_rest, fsdp_methods, fsdp_units, syncs_buffers, unknown_wrapper

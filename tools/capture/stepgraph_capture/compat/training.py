@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import torch
@@ -103,3 +103,27 @@ def scalers(
     finally:
         for place, name, function in before:
             setattr(place, name, function)
+
+
+def hooks_around(optimizer: Any) -> List[Callable[..., Any]]:
+    """What PyTorch calls before and behind each of its steps."""
+    return [*optimizer._optimizer_step_pre_hooks.values(), *optimizer._optimizer_step_post_hooks.values()]
+
+
+@contextmanager
+def within_hooks(optimizer: Any, around: Callable[[], Any]) -> Iterator[None]:
+    """Within it a step() of the optimizer runs in the context `around()`, but the hooks before and behind it do not."""
+    running = ExitStack()
+
+    def begin(*_: Any) -> None:
+        running.enter_context(around())
+
+    begins = optimizer.register_step_pre_hook(begin)
+    ends = optimizer.register_step_post_hook(lambda *_: running.close())
+    optimizer._optimizer_step_post_hooks.move_to_end(ends.id, last=False)
+    try:
+        with running:
+            yield
+    finally:
+        begins.remove()
+        ends.remove()
