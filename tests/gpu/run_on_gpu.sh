@@ -2,13 +2,14 @@
 # Everything that needs a GPU, in one go.
 #
 #   tests/gpu/run_on_gpu.sh pack FILE.tar.xz            here: a bundle of what was built, the tests and the captures (relocatable, <= 40 MiB)
-#   tests/gpu/run_on_gpu.sh [--python PY] [--out DIR] [--parts A,B]   there: from an unpacked bundle, or a checkout, which it builds first
+#   tests/gpu/run_on_gpu.sh [--python PY] [--out DIR] [--parts A,B] [--seconds S]   there: from an unpacked bundle, or a checkout, which it builds first
 #   tests/gpu/run_on_gpu.sh --dry-run STUB [--out DIR]  anywhere: the same steps with the stand-ins in folder STUB, in short
 #
 # Writes DIR/h200.md, h100.md or gpu.md by the GPU's name (default DIR: docs/results): the machine, each part with its commands and outcome,
 # and what was not run and why. A dry run writes DIR/dry-run.md, and no other file. Each part has a time limit; together they are 30 minutes.
 # --parts runs some of them, where a call may not last so long, and writes DIR/h100-A-B.md: cases (420 s), captures (300), sanitizers (400),
-# nccl (150), bench (540). docs/design/013-cuda.md has the calls for a machine that is lent for half an hour.
+# nccl (150), bench (540). --seconds scales the limits of these parts so that they are S together.
+# docs/design/013-cuda.md has the calls for a machine that is lent for a quarter of an hour.
 # PY is a Python with torch: its CUDA libraries (cuBLASLt, NVRTC, NCCL) are used where the machine has no others. Exit 0: every part that ran
 # has passed.
 set -u
@@ -63,22 +64,27 @@ if [ "${1:-}" = pack ]; then
   exit
 fi
 
-python=python3 out=$root/docs/results stub= parts=
+python=python3 out=$root/docs/results stub= parts= seconds=0
 while [ $# -gt 0 ]; do
   case $1 in
     --python) python=$2; shift 2 ;;
     --out) out=$2; shift 2 ;;
     --parts) parts=$2; shift 2 ;;
+    --seconds) seconds=$2; shift 2 ;;
     --dry-run) stub=$(cd "$2" && pwd) || exit 2; shift 2 ;;
-    *) sed -n '2,15p' "$0" | cut -c3-; exit 2 ;;
+    *) sed -n '2,14p' "$0" | cut -c3-; exit 2 ;;
   esac
 done
+wants() { [ -z "$parts" ] || [[ ",$parts," = *",$1,"* ]]; }
+declare -A limits=([cases]=420 [captures]=300 [sanitizers]=400 [nccl]=150 [bench]=540)
+together=0
 for part in ${parts//,/ }; do
-  case $part in cases | captures | sanitizers | nccl | bench) ;; *) echo "there is no part '$part'" >&2; exit 2 ;; esac
+  [ -n "${limits[$part]:-}" ] || { echo "there is no part '$part'" >&2; exit 2; }
 done
+for part in "${!limits[@]}"; do wants "$part" && together=$((together + limits[$part])); done
+[ "$seconds" -gt 0 ] 2>/dev/null || seconds=$together
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
 failed=0
-wants() { [ -z "$parts" ] || [[ ",$parts," = *",$1,"* ]]; }
 
 if [ ! -e "$build/lib/stepgraph/libsg_backend_cuda.so" ]; then
   [ -z "$stub" ] || { echo "a dry run needs what was built" >&2; exit 5; }
@@ -118,9 +124,11 @@ if [ -z "$name" ]; then
 fi
 
 say() { echo "$@" | tee -a "$report"; }
+scaled() { echo $(($1 * seconds / together)); }
 # part TITLE SECONDS COMMAND...: its output, how long it took, and whether it passed. A dry run has a quarter of the time.
 part() {
-  local title=$1 limit=$2
+  local title=$1 limit
+  limit=$(scaled "$2")
   shift 2
   [ -z "$stub" ] || limit=$((limit / 4))
   say; say "## $title"; say; say '```'
@@ -199,7 +207,7 @@ elif [ -n "$stub" ] && ! "$python" -c 'import torch' 2>/dev/null; then
 elif [ -n "$stub" ]; then
   SG_BENCH_SIZE=small part "The benchmark, in small" 240 "${bench[@]}" --rounds 1
 else
-  part "Beside PyTorch" 540 "${bench[@]}" --seconds 520
+  part "Beside PyTorch" 540 "${bench[@]}" --seconds "$(scaled 520)"
 fi
 say
 say "Took $SECONDS seconds."
