@@ -77,8 +77,8 @@ void run_rows(const GemmJob& job, const Engine& engine, int64_t i0, int64_t i1,
       block.sums = reinterpret_cast<T*>(const_cast<std::byte*>(job.out.at(i0, 0).data));
       block.sums_step = job.out.row_step;
     }
-    for (int64_t k = 0; k == 0 || k < job.k; k += kGemmDepth) {
-      GemmDepth depth{k, std::min(k + kGemmDepth, job.k)};
+    for (int64_t k = 0; k == 0 || k < job.k; k += Engine::kDepth) {
+      GemmDepth depth{k, std::min(k + Engine::kDepth, job.k)};
       parallel(engine.row_groups(block.rows()),
                [&](int, int64_t begin, int64_t end) { engine.pack_rows(block, depth, begin, end, own.a); });
       int64_t panels = (block.c1 - block.c0 + width - 1) / width;
@@ -199,7 +199,7 @@ class Run {
     for (const Plan& p : plans_) {
       GemmJob job = job_of<Engine>(p, 0);
       rows = std::max(rows, p.rows_step);
-      depth = std::max(depth, std::min(p.k, kGemmDepth));
+      depth = std::max(depth, std::min(p.k, Engine::kDepth));
       if (!job.direct) sums_step = std::max(sums_step, padded_columns(std::min(p.n, kColumns)) + 16);
       self |= job.self.data != nullptr;
     }

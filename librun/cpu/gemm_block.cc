@@ -38,6 +38,16 @@ const P* unpacked(const MatrixView& b, int64_t tiles, int64_t columns, int64_t w
   return nullptr;
 }
 
+// The lines of C that a tile will write, behind those that are there.
+template <class P>
+void take_sums(const Tile<P>& tile, int64_t rows, int64_t columns, Ahead* to) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto* line = reinterpret_cast<const std::byte*>(tile.c + r * tile.c_step);
+    const auto* end = reinterpret_cast<const std::byte*>(tile.c + r * tile.c_step + columns);
+    for (; line < end && to->count < Ahead::kMost; line += kCacheLine) to->lines[to->count++] = line;
+  }
+}
+
 }  // namespace
 
 template <class P>
@@ -67,16 +77,22 @@ void multiply_packed(const TileKernels<P>& kernels, const P* a, int64_t rows, co
         next = Prefetch(b.at(0, j + width), std::min(kSumBlock, k), std::min(width, columns - j - width));
       for (int64_t t = 0, i = 0; t < tiles; ++t) {
         int64_t tile_rows = rows / tiles + (t < rows % tiles);
+        Ahead ahead;
         Tile<P> tile{block + i * kRow,
                      direct ? direct : panel,
                      direct ? part.row_step : width,
                      packed_depth<P>(length),
                      c + i * c_step + j,
                      c_step,
-                     now};
-        next.issue(next.lines() / tiles + 1);
-        if (!padded && count < width) run_edge_tile(kernels, tile, tile_rows, count);
-        else kernels.run[tile_rows - 1](tile);
+                     now,
+                     &ahead};
+        next.take(next.lines() / tiles + 1, &ahead);
+        if (!padded && count < width) {
+          run_edge_tile(kernels, tile, tile_rows, count);
+        } else {
+          take_sums(tile, tile_rows, width, &ahead);
+          kernels.run[tile_rows - 1](tile);
+        }
         i += tile_rows;
       }
     }

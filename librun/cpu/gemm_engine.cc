@@ -6,17 +6,16 @@
 namespace sg::cpu {
 namespace {
 
-// Of packed A, of a usual L2 of 2 MB; the rest is for B and C. The more rows at a time, the less often B is packed,
-// which takes matrix units longer than multiply-adds, by their pace.
-constexpr int64_t kFmaBytes = 1100 << 10, kUnitBytes = 1600 << 10;
+// Of packed A. The more rows at a time, the less often B is packed. Multiply-adds leave room for B and C in a second
+// cache level of 1 MB; matrix units spend more of their time on packing B, and take most of a usual one of 2 MB.
+constexpr int64_t kFmaBytes = 560 << 10, kUnitBytes = 1600 << 10;
 constexpr int64_t kStreamSums = 1 << 20;  // sums that no cache would keep until somebody reads them
 
 }  // namespace
 
 template <class P>
-int64_t FmaEngine<P>::row_limit(int64_t k) const {
-  int64_t blocks = std::clamp<int64_t>((k + kSumBlock - 1) / kSumBlock, 1, kGemmDepth / kSumBlock);
-  return kFmaBytes / (blocks * Packing<P>::kRow * static_cast<int64_t>(sizeof(P)));
+int64_t FmaEngine<P>::row_limit(int64_t) const {
+  return kFmaBytes / (Packing<P>::kRow * static_cast<int64_t>(sizeof(P)));
 }
 
 template <class P>
@@ -48,8 +47,8 @@ template class FmaEngine<double>;
 template class FmaEngine<Bf16Pair>;
 
 int64_t UnitEngine::row_limit(int64_t k) const {
-  int64_t row_bytes = product(std::clamp<int64_t>(k, 1, kGemmDepth)).row_tile_size() / kUnitLines *
-                      static_cast<int64_t>(sizeof(Packed));
+  int64_t row_bytes =
+      product(std::clamp<int64_t>(k, 1, kDepth)).row_tile_size() / kUnitLines * static_cast<int64_t>(sizeof(Packed));
   return kUnitBytes / row_bytes / row_grain() * row_grain();
 }
 

@@ -44,14 +44,13 @@ struct GemmColumns {  // of a block
   int64_t size() const { return end - begin; }
 };
 
-inline constexpr int64_t kGemmDepth = 3 * kSumBlock;  // k packed at a time; matrix units start their sums anew for each
-
 // Sums are gemm_tile.h's, on every instruction set.
 template <class P>  // float, double, Bf16Pair
 class FmaEngine {
  public:
   using Sum = typename Packing<P>::Sum;
   using Packed = P;
+  static constexpr int64_t kDepth = kSumBlock;       // k packed at a time
   static constexpr int64_t kAddedDepth = kSumBlock;  // k of one sum
   static constexpr bool kAddsSelf = false;
 
@@ -59,7 +58,7 @@ class FmaEngine {
   int64_t columns() const { return kernels_.columns; }
   int64_t row_tile() const { return kernels_.rows; }
   int64_t row_grain() const { return 1; }                  // rows of a task are a multiple of it
-  int64_t row_limit(int64_t k) const;                      // rows of A that are packed at a time
+  int64_t row_limit(int64_t k) const;                      // rows packed at a time
   int64_t row_groups(int64_t rows) const { return rows; }  // that are packed one by one
   int64_t packed_size(int64_t rows, int64_t depth) const { return packed_a_size<P>(rows, depth); }
   int64_t panel_size(int64_t) const { return kPanelSize; }
@@ -80,7 +79,8 @@ class UnitEngine {
  public:
   using Sum = float;
   using Packed = uint16_t;
-  static constexpr int64_t kAddedDepth = kGemmDepth;
+  static constexpr int64_t kDepth = 3 * kSumBlock;  // sums start anew for each
+  static constexpr int64_t kAddedDepth = kDepth;
   static constexpr bool kAddsSelf = true;
 
   // REQUIRES: has_units(units)

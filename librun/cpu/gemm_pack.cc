@@ -1,7 +1,6 @@
 #include "librun/cpu/gemm_pack.h"
 
 #include <algorithm>
-#include <cstring>
 #include <type_traits>
 
 #include "librun/cpu/isa.h"
@@ -11,15 +10,17 @@ namespace {
 
 constexpr int64_t kSide = 16;  // of the square that is transposed at a time
 
+// Rows of a panel are short: a call for each would take longer than it copies.
 template <class To, class From>
-SG_CLONES void convert_each(const From* from, int64_t count, To* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = converted<To>(from[i]);
-}
-
-template <class To, class From>
-void convert_row(const From* from, int64_t count, To* to) {
-  if constexpr (std::is_same_v<To, From>) std::memcpy(to, from, static_cast<size_t>(count) * sizeof(To));
-  else convert_each(from, count, to);
+SG_CLONES void convert_rows(const From* from, int64_t from_step, int64_t rows, int64_t columns, To* to,
+                            int64_t to_step) {
+  if (columns == kMaxTileColumns) {
+    for (int64_t i = 0; i < rows; ++i, from += from_step, to += to_step)
+      for (int j = 0; j < kMaxTileColumns; ++j) to[j] = converted<To>(from[j]);
+  } else {
+    for (int64_t i = 0; i < rows; ++i, from += from_step, to += to_step)
+      for (int64_t j = 0; j < columns; ++j) to[j] = converted<To>(from[j]);
+  }
 }
 
 template <class To, class From>
@@ -28,7 +29,7 @@ void transpose_square(const TileKernels<To>& kernels, const From* from, int64_t 
     kernels.transpose(from, from_step, to, to_step);
   } else {
     alignas(64) To square[kSide * kSide];
-    for (int64_t i = 0; i < kSide; ++i) convert_row(from + i * from_step, kSide, square + i * kSide);
+    convert_rows(from, from_step, kSide, kSide, square, kSide);
     kernels.transpose(square, kSide, to, to_step);
   }
 }
@@ -57,7 +58,7 @@ void pack_block(const TileKernels<T>& kernels, const MatrixView& from, int64_t r
   visit_floating(from.dtype, [&]<class From>() {
     auto* data = reinterpret_cast<const From*>(from.data);
     if (from.column_step == 1) {
-      for (int64_t i = 0; i < rows; ++i) convert_row(data + i * from.row_step, columns, to + i * to_step);
+      convert_rows(data, from.row_step, rows, columns, to, to_step);
     } else if (from.row_step == 1) {
       pack_transposed(kernels, data, from.column_step, rows, columns, to, to_step);
     } else {
@@ -72,10 +73,9 @@ template <class T>
 void store_block(const T* from, int64_t step, const MatrixView& out, int64_t rows, int64_t columns) {
   visit_floating(out.dtype, [&]<class Out>() {
     auto* to = reinterpret_cast<Out*>(const_cast<std::byte*>(out.data));
+    if (out.column_step == 1) return convert_rows(from, step, rows, columns, to, out.row_step);
     for (int64_t i = 0; i < rows; ++i, from += step, to += out.row_step)
-      if (out.column_step == 1) convert_row(from, columns, to);
-      else
-        for (int64_t j = 0; j < columns; ++j) to[j * out.column_step] = converted<Out>(from[j]);
+      for (int64_t j = 0; j < columns; ++j) to[j * out.column_step] = converted<Out>(from[j]);
   });
 }
 

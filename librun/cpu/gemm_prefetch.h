@@ -12,6 +12,8 @@
 
 namespace sg::cpu {
 
+inline constexpr int64_t kCacheLine = 64;
+
 class Prefetch {
  public:
   Prefetch() = default;
@@ -23,7 +25,7 @@ class Prefetch {
     run_bytes_ = (rows ? columns : k) * size;
     step_bytes_ = (rows ? b.row_step : b.column_step) * size;
     line_ = run_ = b.data;
-    lines_ = runs_ * (run_bytes_ / kLine + 1);
+    lines_ = runs_ * (run_bytes_ / kCacheLine + 1);
   }
 
   static bool rows_compete(const MatrixView& b, int64_t k) {
@@ -41,20 +43,30 @@ class Prefetch {
       return issue_and_copy(lines);
     for (; lines > 0 && runs_ > 0; --lines) next_line();
   }
+  // The next lines, for a tile to issue. REQUIRES: no copy
+  void take(int64_t lines, Ahead* to) {
+    to->count = 0;
+    for (; lines > 0 && runs_ > 0 && to->count < Ahead::kMost; --lines) {
+      to->lines[to->count++] = line_;
+      advance();
+    }
+  }
   void finish() {  // the copy
     while (uncopied_ > 0) copy_row();
   }
 
  private:
-  static constexpr int64_t kLine = 64;
   static constexpr int64_t kSetBytes = 2048;   // such a step leaves 64 sets of 2048, of 16 lines each,
   static constexpr int64_t kRowsOfSets = 384;  // for rows of two lines
   static constexpr int64_t kBehind = 8;        // rows between what is asked for and what is copied
 
   void next_line() {
     __builtin_prefetch(line_, 0, 2);
-    line_ += kLine;
-    if (line_ < run_ + run_bytes_ + kLine - 1) return;
+    advance();
+  }
+  void advance() {
+    line_ += kCacheLine;
+    if (line_ < run_ + run_bytes_ + kCacheLine - 1) return;
     line_ = run_ += step_bytes_;
     --runs_;
   }

@@ -5,6 +5,7 @@
 // bits of a product depend on. Pairs of bf16 are such chains too, where numbers and sums below 2^-126 count as zero.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "librun/cpu/instruction_set.h"
@@ -49,6 +50,15 @@ enum class TileStart : uint8_t {
   chain,  // C = C + A B, C being where the chains start
 };
 
+// Cache lines that a tile prefetches while it computes, evenly: all at once they would keep its own loads from the fill
+// buffers of the first cache level.
+struct Ahead {
+  static constexpr int64_t kStep = 4;  // k from one line to the next
+  static constexpr int64_t kMost = kSumBlock / kStep;
+  int64_t count = 0;
+  const std::byte* lines[kMost];
+};
+
 template <class P>
 struct Tile {
   const P* a;  // [rows, k], rows Packing<P>::kRow apart
@@ -58,6 +68,7 @@ struct Tile {
   typename Packing<P>::Sum* c;  // [rows, columns]
   int64_t c_step;
   TileStart start;
+  const Ahead* ahead = nullptr;
 };
 
 // The same of a B whose rows lie anywhere, its sums of `chain` k being added up in order.

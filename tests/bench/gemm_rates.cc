@@ -14,6 +14,7 @@
 
 #include "libgraph/op.h"
 #include "librun/cpu/gemm.h"
+#include "librun/memory.h"
 #ifdef SG_BENCH_ONEDNN
 #include <dnnl.h>
 #include <omp.h>
@@ -85,17 +86,19 @@ constexpr Shape kShapes[] = {
     {1, 3072, 768, false, false},     {4, 3072, 768, false, true},    {64, 64, 64, false, false},
 };
 
-struct Operands {
-  std::vector<float> a, b, c;
+struct Operands {  // in memory as runs have it: in large pages where the system gives them
+  Arena a, b, c;
   Tensor ta, tb, tc;
 };
 
-Tensor matrix(std::vector<float>& memory, int64_t rows, int64_t columns, bool transposed) {
-  memory.resize(static_cast<size_t>(rows * columns));
+float* numbers(Arena& memory) { return reinterpret_cast<float*>(memory.data()); }
+
+Tensor matrix(Arena& memory, int64_t rows, int64_t columns, bool transposed) {
+  memory = Arena::reserve(rows * columns * static_cast<int64_t>(sizeof(float))).value();
   std::minstd_rand random(7);
-  for (float& x : memory) x = static_cast<float>(random() % 2001) / 1000 - 1;
+  std::generate_n(numbers(memory), rows * columns, [&] { return static_cast<float>(random() % 2001) / 1000 - 1; });
   int64_t shape[] = {transposed ? columns : rows, transposed ? rows : columns};
-  Tensor t = make_tensor(reinterpret_cast<std::byte*>(memory.data()), DType::f32, shape);
+  Tensor t = make_tensor(memory.data(), DType::f32, shape);
   return transposed ? swap_axes(t, 0, 1) : t;
 }
 
@@ -117,8 +120,8 @@ double our_rate(const Shape& s, Operands& o, ThreadTeam& team, Numerics numerics
 double onednn_rate(const Shape& s, Operands& o, int threads) {
   omp_set_num_threads(threads);
   return rate(s, [&] {
-    dnnl_sgemm(s.a_transposed ? 'T' : 'N', s.b_transposed ? 'T' : 'N', s.m, s.n, s.k, 1, o.a.data(),
-               s.a_transposed ? s.m : s.k, o.b.data(), s.b_transposed ? s.k : s.n, 0, o.c.data(), s.n);
+    dnnl_sgemm(s.a_transposed ? 'T' : 'N', s.b_transposed ? 'T' : 'N', s.m, s.n, s.k, 1, numbers(o.a),
+               s.a_transposed ? s.m : s.k, numbers(o.b), s.b_transposed ? s.k : s.n, 0, numbers(o.c), s.n);
   });
 }
 #else
