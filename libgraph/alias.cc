@@ -17,7 +17,7 @@ bool has_storage(const Type& type) {
          type.kind == TypeKind::unknown;
 }
 
-// A collective of a valid job has few inputs outside of lists; the cap keeps hostile argument lists linear.
+// A collective of a valid job has few inputs outside of lists; the cap keeps work on hostile argument lists linear.
 constexpr size_t kMaxPinned = 8;
 
 }  // namespace
@@ -44,8 +44,8 @@ class AliasBuilder {
   struct Operand {
     ValueId value;
     StorageId storage;   // none = a scalar
-    const Param* param;  // null = not in the schema
-    uint32_t item;       // which value of its list argument
+    const Param* param;  // null if the schema has no such parameter
+    uint32_t item;       // index of this value within its list argument
     bool in_list;
   };
 
@@ -79,7 +79,7 @@ class AliasBuilder {
     }
   }
 
-  // --- ops of the table ---
+  // --- ops in the op table ---
 
   void visit_by_schema(NodeId n, const OpInfo& op) {
     if (draws_random(graph_, n)) effects_ |= kEffectRandom;
@@ -98,7 +98,7 @@ class AliasBuilder {
     if (op.has(kWait)) complete_wait();
   }
 
-  // Gives result `i` its storage; true when that is for certain the storage of an argument.
+  // Gives result `i` its storage. Returns true if that is certainly the storage of an argument.
   bool place_result(NodeId n, const OpInfo& op, uint32_t i) {
     ValueId v = graph_.node(n).result(i);
     if (!has_storage(graph_.type(v))) return true;
@@ -112,7 +112,8 @@ class AliasBuilder {
       new_storage(v, n, true);
       return false;
     }
-    // One of a list: a list-returning op gives result i for item i, anything else picks one that we cannot tell.
+    // The sources are items of a list: a list-returning op gives result i for item i; any other op picks an unknown
+    // one.
     if (sources_.size() > 1 && op.returns_list)
       for (const Operand* o : sources_)
         if (o->in_list && o->item == i) return share(v, *o);
@@ -137,7 +138,7 @@ class AliasBuilder {
     return true;
   }
 
-  void new_maybe(ValueId v, NodeId n) {  // perhaps new, perhaps that of one of the sources
+  void new_maybe(ValueId v, NodeId n) {  // either new, or the storage of one of the sources
     StorageId s = new_storage(v, n, false);
     for (const Operand* o : sources_) unite(s, o->storage);
   }
@@ -146,25 +147,25 @@ class AliasBuilder {
     effects_ |= kEffectCollective;
     for (const Arg& arg : graph_.node(n).args)
       if (arg.is(ArgKind::group)) group_.push_back(arg.as_group());
-    if (group_.empty()) effects_ |= kEffectOpaque;  // on a group we do not know: ordered against everything
+    if (group_.empty()) effects_ |= kEffectOpaque;  // unknown group: ordered against everything
   }
 
   void complete_wait() {
     for (const Operand& o : operands_) {
-      if (o.storage.is_none() || (o.param && !o.param->alias)) continue;  // what a wait only keeps alive
+      if (o.storage.is_none() || (o.param && !o.param->alias)) continue;  // a wait only keeps these alive
       written_.push_back(o.storage);
       NodeId launch = out_.launch_[o.value.index];
       if (launch) pin_inputs(launch, o.value);
     }
   }
 
-  // Reads of the collective `launch` that go on until `waited` is waited for.
+  // Pins the inputs that the collective `launch` keeps reading until `waited` is waited for.
   void pin_inputs(NodeId launch, ValueId waited) {
     const Node& node = graph_.node(launch);
     std::span<const StorageId> inputs = out_.reads(launch);
     const Value& value = graph_.value(waited);
     if (node.is_tuple && value.def == launch && !node.args.empty() && node.args[0].is(ArgKind::list)) {
-      const ArgList& items = node.args[0].items();  // a coalesced collective: result i is of input i
+      const ArgList& items = node.args[0].items();  // a coalesced collective: result i comes from input i
       if (value.index < items.size() && items[value.index].is(ArgKind::value)) {
         StorageId s = out_.storage_of_[items[value.index].as_value().index];
         if (!s.is_none()) read_.push_back(s);
@@ -174,7 +175,7 @@ class AliasBuilder {
     for (StorageId s : inputs.first(std::min(inputs.size(), kMaxPinned))) read_.push_back(s);
   }
 
-  // --- ops that the table does not know, and calls ---
+  // --- ops that are not in the op table, and calls ---
 
   void visit_opaque(NodeId n) {
     effects_ |= kEffectOpaque;
@@ -212,7 +213,7 @@ class AliasBuilder {
     }
   }
 
-  // The arguments of sg.call after its body, lists opened: one an input of the body.
+  // The arguments of sg.call after its body, with lists flattened: one per input of the body.
   std::vector<const Arg*> call_arguments(NodeId n) const {
     std::vector<const Arg*> out;
     for (const Arg& arg : graph_.node(n).args) {
@@ -230,7 +231,8 @@ class AliasBuilder {
   }
 
   void visit_call(NodeId n, const BodySummary& body) {
-    std::unordered_map<uint32_t, StorageId> by_class, by_storage;  // of the body -> ours
+    std::unordered_map<uint32_t, StorageId> by_class, by_storage;  // class or storage of the body -> storage of this
+                                                                   // graph
     std::vector<const Arg*> args = call_arguments(n);
     auto join_class = [&](const BodySummary::Place& place, StorageId ours) {
       auto [it, is_new] = by_class.emplace(place.alias_class, ours);
@@ -314,7 +316,7 @@ class AliasBuilder {
   void number_classes() {
     std::vector<uint32_t> number(parent_.size());
     for (uint32_t s = 0; s < parent_.size(); ++s) {
-      uint32_t root = find(s);  // the smallest of the class: numbered first
+      uint32_t root = find(s);  // the smallest of its class, so the one numbered first
       if (root == s) {
         number[s] = static_cast<uint32_t>(out_.classes_.size());
         out_.classes_.emplace_back();
@@ -345,7 +347,7 @@ class AliasBuilder {
   BodySummaries& bodies_;
   AliasAnalysis& out_;
   std::vector<uint32_t> parent_;   // union-find over storages; roots are the smallest of their class
-  std::vector<Operand> operands_;  // of the node at hand, as all that follow
+  std::vector<Operand> operands_;  // of the current node, like all fields below
   std::vector<const Operand*> sources_;
   std::vector<StorageId> read_, written_;
   std::vector<GroupId> group_;

@@ -27,7 +27,7 @@ class SequenceBuilder {
   }
 
  private:
-  // The nodes of a graph that matter here, found once a graph.
+  // The collective nodes of a graph, collected once per graph.
   const std::vector<NodeId>& nodes_of(const Graph& g) {
     auto [it, is_new] = nodes_.try_emplace(&g);
     if (!is_new) return it->second;
@@ -60,14 +60,14 @@ class SequenceBuilder {
     }
   }
 
-  // The launch behind a wait, through the views between them.
+  // Finds the launch that a wait belongs to, through the views between them.
   void add_wait(const Graph& g, NodeId n) {
     NodeId at = n;
     for (int steps = 0; steps < kMaxViews; ++steps) {
       const Node& node = g.node(at);
       if (node.args.empty() || !node.args[0].is(ArgKind::value)) return;
       at = g.value(node.args[0].as_value()).def;
-      if (!at || starts_transfer(g.op_info(at))) return;  // a copy to the host and back: nobody else has a part in it
+      if (!at || starts_transfer(g.op_info(at))) return;  // a copy to the host or back: no other rank takes part
       auto& launched = launched_[&g];
       if (auto it = launched.find(at.index); it != launched.end()) {
         const CollectiveEvent launch = out_.events[it->second];
@@ -85,8 +85,8 @@ class SequenceBuilder {
   std::unordered_map<const Graph*, std::unordered_map<uint32_t, size_t>> launched_;
 };
 
-// "_c10d_functional.all_gather_into_tensor_out.default" -> "all_gather_into_tensor": with or without a buffer is one
-// call.
+// "_c10d_functional.all_gather_into_tensor_out.default" -> "all_gather_into_tensor": the form that writes into a given
+// buffer is the same call.
 std::string_view call_kind(std::string_view op) {
   size_t dot = op.find('.');
   if (dot == std::string_view::npos) return op;

@@ -16,13 +16,13 @@ constexpr std::string_view kScatter = "_c10d_functional.reduce_scatter_tensor.de
 constexpr std::string_view kReduce = "_c10d_functional.all_reduce.default";
 constexpr std::string_view kExchange = "_c10d_functional.all_to_all_single.default";
 
-// What a value is made of.
+// What a value is computed from.
 enum class Origin : uint8_t { constants, parameters, other };
 
-// A position behind the schedule, and no index.
+// A position after the end of the schedule; also "no index".
 constexpr uint32_t kNever = 0xFFFFFFFFu;
 
-// Rounds in which sums of reductions settle; what has not by then is left out.
+// Rounds in which sums of reductions settle; sums that have not settled by then are left out.
 constexpr int kMaxRounds = 8;
 
 class RoleFinder {
@@ -55,9 +55,9 @@ class RoleFinder {
   }
 
  private:
-  // --- facts of the whole graph ---
+  // --- facts about the whole graph ---
 
-  // Where the memory of each class is written first and last, by anything but waits.
+  // Finds the first and the last write to the memory of each alias class; writes by waits do not count.
   void find_writes() {
     uint32_t classes = 0;
     for (const Storage& s : alias_.storages()) classes = std::max(classes, s.alias_class + 1);
@@ -81,7 +81,7 @@ class RoleFinder {
     return !s.is_none() && first_write_[alias_.storage(s).alias_class] < position_[n.index];
   }
 
-  // By n itself, or by a node behind it.
+  // Whether n itself or a later node writes v's memory.
   bool is_written_from(ValueId v, NodeId n) const {
     const StorageId s = alias_.storage_of(v);
     return !s.is_none() && last_write_[alias_.storage(s).alias_class] >= position_[n.index];
@@ -117,7 +117,7 @@ class RoleFinder {
     return out;
   }
 
-  // The reduction, or pure op, that made the memory which v lies in for certain; none otherwise.
+  // The reduction or pure op that certainly made the memory that v lies in; none if there is no such node.
   NodeId maker_behind(ValueId v) const {
     const StorageId s = alias_.storage_of(v);
     if (s.is_none() || !alias_.storage(s).certain) return {};
@@ -125,7 +125,7 @@ class RoleFinder {
     return def && (is_reduction(def) || is_timeless(graph_, def)) ? def : NodeId();
   }
 
-  // Writes element by element into memory of such makers only.
+  // Whether n writes element by element, and only into memory made by such makers.
   bool sums_up(NodeId n) const {
     const OpInfo* op = graph_.op_info(n);
     if (op == nullptr || !op->writes() || !op->has(kPointwise) || draws_random(graph_, n) || op->has(kCollective))
@@ -140,7 +140,7 @@ class RoleFinder {
     return is_reduction(n) || op->has(kWait) || is_timeless(graph_, n) || sums_up(n);
   }
 
-  // is_consumed_[n]: it is made by a consumer of a reduction that leads to gradients, or of what one makes.
+  // is_consumed_[n]: n depends on a consumer of a reduction that leads to gradients.
   void find_consumed() {
     std::vector<bool> is_reduced(graph_.node_id_limit());
     for (NodeId n : graph_.nodes()) {
@@ -155,9 +155,9 @@ class RoleFinder {
     }
   }
 
-  // leads_[n]: all that n makes ends as gradients, by way of nodes that may run at any later time; and something does;
-  // or consumers take it. Memory that n or a node behind it writes may only be that of a maker that leads too: then its
-  // writers stay in their order.
+  // leads_[n]: n contributes to a gradient, and its results reach only gradients and consumers, through nodes that may
+  // run at any later time. If n or a later node writes memory that n reads, a maker that leads too must have made that
+  // memory; its writers then keep their order.
   void find_gradient_ends() {
     bool stable = false;
     for (int round = 0; !stable; ++round) {
@@ -192,8 +192,8 @@ class RoleFinder {
     if (!s.is_none()) (*classes)[alias_.storage(s).alias_class] = true;
   }
 
-  // read_on: by alias class, whether what leads to gradients reads it behind n; so a write is of use whose result has no
-  // name.
+  // read_on: by alias class, whether a later node that leads to gradients reads it. This makes a write count whose
+  // result is not used by name.
   bool ends_as_gradients(NodeId n, const std::vector<bool>& read_on) const {
     bool ends = std::ranges::any_of(alias_.writes(n), [&](StorageId s) {
       return graph_.op_info(n)->writes() && read_on[alias_.storage(s).alias_class];
@@ -230,7 +230,7 @@ class RoleFinder {
     return op != nullptr && op->has(kWait) ? users[0] : NodeId();
   }
 
-  // Nodes behind the operands of n, to the inputs; ascending.
+  // All nodes that n depends on, back to the inputs, in schedule order.
   std::vector<NodeId> makers(NodeId n) {
     std::vector<NodeId> out, stack = {n};
     while (!stack.empty()) {
@@ -251,7 +251,7 @@ class RoleFinder {
     std::ranges::sort(*nodes, [&](NodeId a, NodeId b) { return position_[a.index] < position_[b.index]; });
   }
 
-  // Whether nothing that n is made of is written before it.
+  // Whether nothing that n depends on is written before n.
   bool reads_what_was(NodeId n, std::span<const NodeId> behind) const {
     bool unwritten = true;
     auto look = [&](NodeId at) { for_operands(graph_, at, [&](ValueId v) { unwritten &= !is_written_before(v, n); }); };
@@ -294,7 +294,7 @@ class RoleFinder {
     }
   }
 
-  // A cast, view or scaling by a number.
+  // A cast, a view, or a scaling by a number.
   bool prepares(NodeId n) const {
     const OpInfo* op = graph_.op_info(n);
     const bool scales = op != nullptr && (op->name == "aten.mul.Tensor" || op->name == "aten.div.Tensor") &&
@@ -360,7 +360,7 @@ class RoleFinder {
   std::vector<uint32_t> position_;                  // by node; from 1
   std::vector<uint32_t> first_write_, last_write_;  // by alias class
   std::vector<uint32_t> chain_of_;                  // by launch
-  std::vector<NodeId> seen_by_;                     // by node: the launch whose makers were looked for last
+  std::vector<NodeId> seen_by_;                     // by node: the launch whose makers were collected last
 };
 
 bool give_role(Graph* graph, NodeId n, CollectiveRole role) {

@@ -17,14 +17,14 @@ bool makes_numbers(const Graph& graph, NodeId n) {
   return node.result_count != 0;
 }
 
-// Whether v is what n is made of, and not what it is scaled by.
+// Whether v is the first operand of n: what n is computed from, not a factor it is scaled by.
 bool is_first_operand(const Graph& graph, ValueId v, NodeId n) {
   ValueId first;
   for_operands(graph, n, [&](ValueId operand) { first = first ? first : operand; });
   return first == v;
 }
 
-// From the last node to the first: what is made of each.
+// Walks from the last node to the first, so that all uses of a node are classified before it.
 class Finder {
  public:
   Finder(const Graph& graph, const AliasAnalysis& alias)
@@ -65,7 +65,7 @@ class Finder {
     consumes_[n.index] = ends && !loss && !is_gradient_[n.index];
   }
 
-  // By alias class.
+  // Classifies memory by alias class.
   void sort_memory() {
     uint32_t classes = 0;
     for (const Storage& s : alias_.storages()) classes = std::max(classes, s.alias_class + 1);
@@ -86,9 +86,9 @@ class Finder {
   const Graph& graph_;
   const AliasAnalysis& alias_;
   std::vector<bool> consumes_;
-  std::vector<bool> makes_loss_;   // the loss is made of it
-  std::vector<bool> is_gradient_;  // a number that is a gradient, or that one is made of
-  // By alias class: nothing but inputs lies in it; nothing of inputs or gradients does.
+  std::vector<bool> makes_loss_;   // the loss depends on it
+  std::vector<bool> is_gradient_;  // a single number that is a gradient, or that a gradient is computed from
+  // By alias class: it holds inputs only; it holds neither inputs nor gradients.
   std::vector<bool> inputs_, others_;
 };
 

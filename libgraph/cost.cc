@@ -66,8 +66,8 @@ double CostCall::argument_bytes() const {
   return total;
 }
 
-// What a schema marks as written is one tensor with the result it returns: counted with the results, or when the op
-// returns nothing, by its argument once more.
+// An argument that the schema marks as written is the same tensor as the result returned for it: it is counted with the
+// results, or as an argument once more if the op returns nothing.
 double CostCall::result_bytes() const {
   double total = 0;
   for (uint32_t i = 0; i < node.result_count; ++i) total += bytes(result(i));
@@ -90,7 +90,7 @@ OpCost cost_by_traits(const CostCall& call) {
     for (uint32_t i = 0; i < call.node.result_count; ++i) largest = std::max(largest, call.elements(call.result(i)));
     return {largest, bytes};
   }
-  if (call.op.has(kContraction)) call.complete = false;  // a product without a rule
+  if (call.op.has(kContraction)) call.complete = false;  // a contraction without a rule: its flops are unknown
   return {0, bytes};
 }
 
@@ -155,8 +155,8 @@ double wire_factor(std::string_view kind, double n) {
   return 1;
 }
 
-// The part of an exchange that leaves the rank: all but what it sends to itself, of the program's ranks the one that
-// sends most. None where the data decides, which stands for equal parts.
+// The share of an exchange that leaves the rank: all but what the rank sends to itself, for the rank of the program
+// that sends most. None if the data decides the split sizes, which stands for equal parts.
 std::optional<double> share_sent(const Job& job, const Program& program, GroupId group, const Arg* splits) {
   if (splits == nullptr || !splits->is(ArgKind::list) || group.index >= job.groups.size()) return std::nullopt;
   const ArgList& parts = splits->items();

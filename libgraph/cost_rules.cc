@@ -1,4 +1,4 @@
-// The cost rules of op.def, family by family; what each counts stands in cost.h.
+// The cost rules of op.def, family by family; cost.h says what each counts.
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +15,7 @@ const Type* first_of(const CostCall& call, std::initializer_list<std::string_vie
   return nullptr;
 }
 
-// Of what says which elements are meant.
+// Bytes of the arguments that select elements.
 double index_bytes(const CostCall& call) {
   double total = 0;
   for (std::string_view name : {"index", "indices", "mask"})
@@ -26,13 +26,13 @@ double index_bytes(const CostCall& call) {
   return total;
 }
 
-// A truth value that the node gives, or the schema's default.
+// A boolean argument of the node, or the schema's default.
 bool boolean(const CostCall& call, std::string_view name, bool otherwise) {
   const Arg* a = call.argument(name);
   return a && a->is(ArgKind::boolean) ? a->as_bool() : otherwise;
 }
 
-// Elements over which each element of a product is summed: the last axis of the left side.
+// The size of the axis that a product sums over: the last axis of the left side.
 double inner_size(const CostCall& call) {
   return call.dim(first_of(call, {"mat1", "batch1", "mat", "input", "self"}), -1);
 }
@@ -44,7 +44,7 @@ OpCost fill(const CostCall& call) { return {0, call.result_bytes()}; }
 
 OpCost gather(const CostCall& call) { return {0, index_bytes(call) + 2 * call.result_bytes()}; }
 
-// In place only what is scattered moves; the functional form copies all of self first.
+// In place, only the scattered elements move; the functional form copies all of self first.
 OpCost scatter(const CostCall& call) {
   double moved = 0;
   for (std::string_view name : {"values", "src", "source", "value"}) moved += call.bytes(call.tensor(name));
@@ -61,7 +61,7 @@ OpCost sort(const CostCall& call) {
 
 OpCost fourier(const CostCall& call) {
   double n = std::max(call.elements(call.first_tensor()), call.elements(call.result(0)));
-  double length = 1;  // of a line: the root of all there is, where several axes are transformed
+  double length = 1;  // elements of one transform: the product of the transformed axes
   const Arg* dims = call.argument("dim");
   if (dims && dims->is(ArgKind::list))
     for (const Arg& d : dims->items())
@@ -71,7 +71,7 @@ OpCost fourier(const CostCall& call) {
 
 namespace {
 
-// The matrices that are taken apart: how many, of which sizes.
+// The matrices to decompose: how many, and their sizes.
 struct MatrixSizes {
   double count, rows, columns;
   double smaller() const { return std::min(rows, columns); }
@@ -85,7 +85,7 @@ MatrixSizes decomposed(const CostCall& call) {
   return {rows * columns > 0 ? call.elements(t) / (rows * columns) : 0, rows, columns};
 }
 
-// Numbers of the solution, each a row of the matrix with it.
+// Flops of one triangular solve: the elements of the solution times the size of the matrix.
 double solved(const CostCall& call) {
   const Type* matrix = call.tensor("self");
   for (std::string_view name : {"LU", "input2", "A"})
@@ -131,8 +131,8 @@ OpCost normalization(const CostCall& call) { return with_bytes(call, 8 * call.el
 
 OpCost matmul(const CostCall& call) { return with_bytes(call, 2 * call.elements(call.result(0)) * inner_size(call)); }
 
-// Matrices of two axes hold all groups, those of three one each; the offsets part the rows, or the inner axis when both
-// have two axes.
+// A two-axis operand holds all groups, a three-axis one has one matrix per group; the offsets split the rows, or the
+// inner axis when both operands have two axes.
 OpCost grouped_mm(const CostCall& call) {
   const Type* left = call.tensor("self");
   const Type* right = call.tensor("mat2");
@@ -144,7 +144,7 @@ OpCost grouped_mm(const CostCall& call) {
 
 namespace {
 
-// Multiply-adds of a convolution between `outer` (its output; its input when transposed) and its weight, times two.
+// Flops of a convolution between `outer` (its output; its input when transposed) and its weight: two per multiply-add.
 double convolution_flops(const CostCall& call, const Type* outer) {
   const Type* weight = call.tensor("weight");
   double channels = call.dim(weight, 0);
@@ -161,14 +161,14 @@ OpCost convolution(const CostCall& call) {
 OpCost convolution_backward(const CostCall& call) {
   bool transposed = boolean(call, "transposed", false);
   double one = convolution_flops(call, transposed ? call.tensor("input") : call.tensor("grad_output"));
-  double products = 0;  // the gradients of input and weight cost as much as the forward, each
+  double products = 0;  // the gradients of input and weight each cost as much as the forward
   for (uint32_t i = 0; i < 2; ++i) products += call.result(i) != nullptr;
   return with_bytes(call, products * one);
 }
 
 namespace {
 
-// The tensor with one number a pair of rows.
+// The tensor that holds one number per pair of rows.
 const Type* distances_of(const CostCall& call) {
   const Type* saved = first_of(call, {"cdist", "pdist"});
   return saved ? saved : call.result(0);
@@ -204,7 +204,7 @@ OpCost attention(const CostCall& call) {
   return with_bytes(call, 2 * s.pairs * (s.key + s.value));
 }
 
-// Scores again, then the gradients of value, scores, query and key.
+// Recomputes the scores, then computes the gradients of value, scores, query and key.
 OpCost attention_backward(const CostCall& call) {
   AttentionSizes s = attention_sizes(call);
   return with_bytes(call, 2 * s.pairs * (3 * s.key + 2 * s.value));

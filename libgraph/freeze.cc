@@ -7,8 +7,8 @@
 namespace sg {
 namespace {
 
-constexpr std::string_view kFrozen = "frozen.";           // its symbols followed from its op
-constexpr std::string_view kFrozenSaid = "frozen_said.";  // it said itself which symbols it defines
+constexpr std::string_view kFrozen = "frozen.";           // the symbols it defines followed from its op
+constexpr std::string_view kFrozenSaid = "frozen_said.";  // it stated explicitly which symbols it defines
 
 using Parts = std::unordered_map<StrId, size_t, IdHash>;
 
@@ -19,7 +19,7 @@ Parts parts_of(const Job& job) {
   return out;
 }
 
-// The node whose part decides: a collective and its wait stay together.
+// The node whose part decides whether n is frozen: a wait follows its collective.
 NodeId decider(const Graph& graph, NodeId n) {
   const OpInfo* op = graph.op_info(n);
   const Node& node = graph.node(n);
@@ -43,7 +43,8 @@ void freeze_bodies(Program* program, const Graph& graph, NodeId n) {
     arg.walk([&](const Arg& a) {
       if (!a.is(ArgKind::graph)) return;
       Graph& body = program->nested[a.as_graph().index]->graph;
-      if (body.first() && body.op_name(body.first()).starts_with("frozen")) return;  // two call it
+      if (body.first() && body.op_name(body.first()).starts_with("frozen")) return;  // already frozen through another
+                                                                                     // call
       for (NodeId inner : body.nodes()) {
         freeze_bodies(program, body, inner);
         freeze_node(*program, &body, inner);

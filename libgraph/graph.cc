@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kFirstPosition = uint64_t{1} << 62;
 constexpr uint64_t kAppendGap = uint64_t{1} << 24;
 
-// "aten.mm.default" -> "mm": what a nameless node is called after.
+// "aten.mm.default" -> "mm": the name for a node that is given none.
 std::string_view base_name(std::string_view op) {
   size_t dot = op.find('.');
   if (dot == std::string_view::npos) return op;
@@ -107,13 +107,13 @@ NodeId Graph::insert_before(NodeId position, NodeSpec spec) {
   auto same = spec.label.empty() ? spec.names.end() : std::find(spec.names.begin(), spec.names.end(), spec.label);
   ValueId first(static_cast<uint32_t>(values_.size()));
   StrId label;
-  if (single || (spec.label.empty() && !first_wish.empty())) {  // the node is called like its first result
+  if (single || (spec.label.empty() && !first_wish.empty())) {  // the node shares the name of its first result
     std::string_view wish = !first_wish.empty() ? first_wish : spec.label;
     label = fresh_name(!wish.empty() ? wish : base_name(pool_->op_name(spec.op)));
     new_value(label, spec.result_types[0], n, 0);
-  } else if (same != spec.names.end()) {        // it is called like one of its other results
-    label = pool_->strings.intern(spec.label);  // until that one has its name
-  } else {                                      // its label is a name of its own
+  } else if (same != spec.names.end()) {        // it shares the name of another of its results
+    label = pool_->strings.intern(spec.label);  // reserved until that result gets it
+  } else {                                      // the label is a separate name
     label = fresh_name(!spec.label.empty() ? spec.label : base_name(pool_->op_name(spec.op)));
     node_labelled_.try_emplace(label, n);
   }

@@ -7,7 +7,7 @@
 namespace sg {
 namespace {
 
-// Sixteen random bytes that the kernel gives each process, spread over the keys; factors are odd.
+// Derives the keys from sixteen random bytes that the kernel gives each process; factors are odd.
 std::array<uint64_t, 4> draw_keys() {
   uint64_t random[2] = {0x243F6A8885A308D3ull, 0x13198A2E03707344ull};
   if (const auto* bytes = reinterpret_cast<const char*>(::getauxval(AT_RANDOM)))

@@ -67,7 +67,7 @@ std::string one_line(std::string_view text) {
     unsigned char c = static_cast<unsigned char>(text[i]);
     size_t n = utf8_length(text.substr(i));
     if (n == 2 && c == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0)
-      n = 0;  // U+0080 to U+009F: controls, too
+      n = 0;  // U+0080 to U+009F are control characters too
     if (c == '\n' || c == '\t' || c == '\r') {
       out += c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r", ++i;
     } else if (c < 0x20 || c == 0x7F || n == 0) {

@@ -8,7 +8,7 @@
 namespace sg {
 namespace {
 
-// A row of the result depends on that row of the arguments only, and every backend has read a row before it writes it.
+// A row of the result depends only on the same row of the arguments, and every backend reads a row before it writes it.
 constexpr std::string_view kRowLocal[] = {
     "aten._log_softmax.default",
     "aten._log_softmax_backward_data.default",
@@ -25,11 +25,11 @@ struct Dim {
   friend bool operator==(const Dim&, const Dim&) = default;
 };
 
-// How elements follow each other in memory: dimensions of size 1 left out, those that run on as one merged, so that
-// a [4, 8] and its flat view are equal. No dimension is empty.
+// How elements follow each other in memory: dimensions of size 1 are dropped and dense neighbours merged, so that a [4,
+// 8] and its flat view are equal. No dimension is empty.
 struct Walk {
   std::vector<Dim> dims;
-  int64_t begin = 0;  // bytes into the storage
+  int64_t begin = 0;  // byte offset into the storage
   friend bool operator==(const Walk&, const Walk&) = default;
 };
 
@@ -53,7 +53,7 @@ std::optional<Walk> walk_of(const Pool& pool, const Type& type, const SizeValues
   return walk;
 }
 
-// No two elements in one place: each stride steps over all that the smaller ones reach.
+// Whether no two elements share a place: each stride steps over everything that the smaller ones reach.
 bool is_injective(Walk walk) {
   std::sort(walk.dims.begin(), walk.dims.end(), [](const Dim& a, const Dim& b) { return a.stride < b.stride; });
   int64_t reach = 0;  // the furthest element so far
@@ -74,7 +74,7 @@ int64_t plan_alignment(int64_t bytes) {
   return alignment;
 }
 
-// What may alias by its strides is a copy here only because it lies otherwise.
+// An op that may alias (kMayAlias) does not qualify: where it copies, the layouts differ.
 bool reuses_in_place(const OpInfo& op) {
   return (op.has(kPointwise) && !op.has(kMayAlias)) || std::ranges::find(kRowLocal, op.name) != std::end(kRowLocal);
 }

@@ -25,7 +25,7 @@ std::span<const NodeId> GraphIndex::by_op(OpId op) const {
 }
 
 std::span<const NodeId> GraphIndex::by_op(std::string_view name) const {
-  for (const auto& [op, nodes] : ops_)  // at most one has the name
+  for (const auto& [op, nodes] : ops_)  // names are unique in the pool
     if (graph_.pool().op_name(op) == name) return nodes;
   return {};
 }

@@ -17,7 +17,7 @@ void advise_large_pages(const void* data, size_t bytes) {
 #ifdef MADV_HUGEPAGE
   auto begin = (reinterpret_cast<uintptr_t>(data) + kPage - 1) / kPage * kPage;
   auto end = (reinterpret_cast<uintptr_t>(data) + bytes) / kPage * kPage;
-  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);  // refused advice changes nothing
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);  // if the advice is refused, nothing changes
 #else
   (void)data;
 #endif

@@ -16,7 +16,7 @@ Error disagree(std::string message, std::string hint) {
 
 constexpr const char* kSameJob = "the files of a rank set are parts of one job, written together";
 
-// What job `from` calls group i, as a group of `to`; aliases that `to` lacks are added.
+// Maps each group of job `from` to the matching group of `to`; aliases that `to` lacks are added.
 Result<std::vector<GroupId>> match_groups(const Job& from, Job* to) {
   if (from.groups.size() != to->groups.size())
     return disagree(std::to_string(from.groups.size()) + " groups here and " + std::to_string(to->groups.size()) +
@@ -81,7 +81,7 @@ std::vector<uint32_t> ranks_of(const Job& job, const Program& program) {
   return all;
 }
 
-// The job's programs, translated into `to`, each with its ranks listed.
+// Translates the job's programs into `to`, each with an explicit list of its ranks.
 Status take_programs(const Job& from, std::vector<GroupId> groups, std::vector<bool>* taken, Job* to) {
   Translator translate(*from.pool, to->pool.get(), std::move(groups));
   for (const auto& program : from.programs) {

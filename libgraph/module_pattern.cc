@@ -16,7 +16,7 @@ using Text = std::vector<Char>;
 
 }  // namespace
 
-// Writes out the choices first, so that what remains is plain components; each character remembers its column.
+// Expands the choices first, so that only plain components remain; each character keeps its column.
 struct PatternParser {
   std::string_view text;
   size_t at = 0;
@@ -48,10 +48,10 @@ struct PatternParser {
     return true;
   }
 
-  // Reads up to the end, or inside a choice up to `,` or `}`.
+  // Reads up to the end; inside a choice, up to `,` or `}`.
   bool sequence(size_t depth, std::vector<Text>* out) {
     out->assign(1, {});
-    std::vector<Text> run(1);  // literal characters in a row, joined in one step
+    std::vector<Text> run(1);  // a run of literal characters, joined in one step
     size_t start = at;
     auto flush = [&] {
       bool fine = run[0].empty() || cross(out, run, start + 1);
@@ -75,7 +75,7 @@ struct PatternParser {
     return flush();
   }
 
-  // at: on '{'; leaves it on the matching '}'.
+  // Expects `at` on '{'; leaves it on the matching '}'.
   bool choice(size_t depth, std::vector<Text>* out) {
     size_t open = at + 1;
     if (depth > ModulePattern::kMaxDepth) return fail(open, "choices nested too deep");
@@ -134,7 +134,7 @@ bool ModulePattern::matches(std::string_view module) const {
   using Kind = Component::Kind;
   const std::vector<ModulePart> names = parts_of_module(module);
   for (const Alternative& parts : alternatives_) {
-    // reached[i]: the names so far can be spelled by the first i parts
+    // reached[i]: the first i parts can match the names so far
     std::vector<uint8_t> reached(parts.size() + 1, 0);
     auto skip_any = [&] {
       for (size_t i = 0; i < parts.size(); ++i)

@@ -6,7 +6,7 @@
 namespace sg {
 namespace {
 
-constexpr size_t kLongestWord = 80;  // nobody mistypes longer ones by a letter; keeps the cost bounded
+constexpr size_t kLongestWord = 80;  // typos occur in shorter words; bounds the cost
 
 size_t edits(std::string_view a, std::string_view b) {
   size_t width = b.size() + 1;
@@ -27,8 +27,8 @@ size_t edits(std::string_view a, std::string_view b) {
 
 size_t allowed(std::string_view word) { return std::max<size_t>(1, word.size() / 3); }
 
-// A long name's parts excuse no other word in one of them: "aten.foo.default" is not "aten.floor.default". Names of
-// unequal numbers of parts are one word each.
+// Edits must be few within each dotted part, so that "aten.foo.default" does not suggest "aten.floor.default". Names
+// with different numbers of parts are compared as a whole.
 bool is_near_in_each_part(std::string_view a, std::string_view b) {
   if (std::count(a.begin(), a.end(), '.') != std::count(b.begin(), b.end(), '.')) return true;
   for (;;) {

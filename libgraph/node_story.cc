@@ -115,7 +115,7 @@ class Teller {
 
   // --- who made it ---
 
-  // The last step of the history that `tool` did; else what can be said of it.
+  // The last step of the history that ran `tool`; without one, what else is known about it.
   std::string step(std::string_view tool) const {
     for (size_t i = history_.size(); i-- > 0;) {
       std::string_view command = history_[i];
@@ -153,7 +153,7 @@ class Teller {
         add("sg-overlap", "on " + print_.arg_alone(program_, graph_, arg) + ", a communicator of its own");
   }
 
-  // Whether a bucket's data comes to it out of its sg.pack.
+  // Whether the input of a bucket's node comes from the bucket's own sg.pack.
   bool comes_from_pack(NodeId n) const {
     const int32_t bucket = graph_.meta(n).collective.bucket;
     for (int reach = 0; bucket >= 0 && reach < 16; ++reach) {
@@ -300,7 +300,7 @@ class Teller {
   NodeStory out_;
 };
 
-// A module is not a node: its nodes are.
+// Hint for a name that is a module, not a node: names its nodes.
 std::string hint_of_module(const Graph& graph, std::string_view name) {
   if (name.empty()) return {};
   NodeId first, last;
@@ -336,7 +336,7 @@ Result<NodeStory> tell_node(const Job& job, const Program& program, std::string_
   std::vector<const Graph*> graphs = {&program.graph};
   for (const auto& nested : program.nested) graphs.push_back(&nested->graph);
   const std::string_view bare = name.starts_with('%') ? name.substr(1) : name;
-  for (std::string_view called : {name, bare})  // a name may begin with % itself
+  for (std::string_view called : {name, bare})  // a name may itself begin with %
     for (const Graph* graph : graphs) {
       Teller teller(job, program, *graph, sizes, history);
       if (NodeId n = graph->find_node(called)) return teller.of_node(n);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kMostLines = 12;
 
-// A topic in the left column, what is said about it behind it; long lists are cut.
+// Two columns: a topic, and what is said about it; long lists are cut.
 class Page {
  public:
   void line(const std::string& topic, const std::string& text) {

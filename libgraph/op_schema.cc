@@ -13,7 +13,7 @@ struct NamedKind {
   ParamKind list_kind;
 };
 
-// The kind of a bare type and of a list of it.
+// The kind of a bare type, and of a list of it.
 constexpr NamedKind kKinds[] = {
     {"Tensor", ParamKind::tensor, ParamKind::tensor_list},
     {"Scalar", ParamKind::scalar, ParamKind::any},
@@ -93,7 +93,7 @@ class SchemaParser {
 
   Status parse_result(OpInfo* op) {
     SG_ASSIGN(TypeSpec type, parse_type());
-    word();  // a result's name says nothing that we use
+    word();  // the names of results are not used
     op->results.push_back({type.kind, type.alias, type.written});
     op->returns_list = op->returns_list || type.is_list;
     return ok_status();
@@ -111,7 +111,7 @@ class SchemaParser {
     }
     while (here() == '?' || here() == '[') {
       if (text_[at_++] == '?') {
-        type.optional = true;  // of the element in "Tensor?[]": such a list takes nulls, and so may be left out too
+        type.optional = true;  // also for the element in "Tensor?[]": a list that may hold nulls may be omitted too
         continue;
       }
       while (here() >= '0' && here() <= '9') ++at_;
@@ -136,7 +136,7 @@ class SchemaParser {
     return ok_status();
   }
 
-  // Up to the next comma or parenthesis outside brackets and quotes.
+  // The text up to the next comma or parenthesis outside brackets and quotes.
   std::string_view default_text() {
     size_t begin = at_;
     bool quoted = false;

@@ -29,7 +29,7 @@ void collect_symbols(const Pool& pool, const Type& type, std::vector<StrId>* out
 
 }  // namespace
 
-// Walks the schedule once and keeps, for every kind of order, the last node that a following one must wait for.
+// Walks the schedule once and keeps, for every kind of order, the last node that a later one must wait for.
 class ConstraintBuilder {
  public:
   explicit ConstraintBuilder(OrderFacts* facts) : facts_(*facts), graph_(facts->graph_), alias_(facts->alias_) {}
@@ -79,8 +79,8 @@ class ConstraintBuilder {
     }
   }
 
-  // Nodes that define symbols keep their order (they sync the host), so the last of those mentioned stands for all;
-  // where they do not, each is listed.
+  // Nodes that define symbols keep their order (they sync the host), so the last one used stands for all of them. At
+  // job scope they do not, and each one is listed.
   void add_symbols(NodeId n) {
     if (binder_.empty()) return;
     if (facts_.scope_ == OrderScope::job) return add_each_symbol(n);
@@ -100,7 +100,8 @@ class ConstraintBuilder {
     symbols_.clear();
     const Node& node = graph_.node(n);
     seen_types_.clear();
-    // What a result speaks of as an argument's type does follows through the argument's node.
+    // A symbol in the type of an argument that a node makes needs no constraint of its own: the argument's node implies
+    // it.
     for (const Arg& arg : node.args)
       arg.walk([&](const Arg& a) {
         if (a.is(ArgKind::value) && graph_.value(a.as_value()).def) seen_types_.insert(graph_.value(a.as_value()).type);
@@ -166,8 +167,8 @@ class ConstraintBuilder {
     return a.node.is_none() || graph_.before(a.node, b.node) ? b : a;
   }
 
-  // What is cached by type, expression and body is the last binder in the whole schedule. When it stands after `n` (a
-  // graph that the verifier refuses), an earlier one is looked for the slow way.
+  // The cache holds, per type, expression and body, the last binder in the whole schedule. If that one comes after `n`
+  // (a graph that the verifier refuses), an earlier one is searched for the slow way.
   Binding of_type(TypeId type, NodeId n) {
     return cached(&by_type_, type, n,
                   [&](std::vector<StrId>* out) { collect_symbols(pool(), pool().types[type], out); });
@@ -215,7 +216,7 @@ class ConstraintBuilder {
   OrderFacts& facts_;
   const Graph& graph_;
   const AliasAnalysis& alias_;
-  std::vector<Constraint> list_;              // of the node at hand
+  std::vector<Constraint> list_;              // of the current node
   std::vector<NodeId> last_writer_;           // by alias class
   std::vector<std::vector<NodeId>> readers_;  // by alias class: since the last write
   std::unordered_map<StrId, NodeId, IdHash> binder_;
@@ -225,7 +226,7 @@ class ConstraintBuilder {
   std::unordered_map<GroupId, NodeId, IdHash> last_on_group_;
   NodeId last_host_, last_opaque_;
   std::vector<NodeId> since_opaque_;
-  std::vector<StrId> symbols_;  // of the node at hand
+  std::vector<StrId> symbols_;  // of the current node
   std::unordered_set<TypeId, IdHash> seen_types_;
 };
 
@@ -246,7 +247,7 @@ void OrderFacts::collect_accesses() {
     list.clear();
     for (StorageId s : alias_.writes(n)) list.push_back({alias_.storage(s).alias_class, true, s});
     for (StorageId s : alias_.reads(n)) list.push_back({alias_.storage(s).alias_class, false, s});
-    std::sort(list.begin(), list.end(), [](const Access& a, const Access& b) {  // a write stands for reads of its class
+    std::sort(list.begin(), list.end(), [](const Access& a, const Access& b) {  // a write covers reads of its class
       if (a.alias_class != b.alias_class) return a.alias_class < b.alias_class;
       return a.write != b.write ? a.write : a.storage < b.storage;
     });
@@ -365,7 +366,7 @@ MoveVerdict OrderFacts::may_move_after(NodeId mover, NodeId position) const {
   if (mover == position || graph_.before(position, mover)) return {};
   for (NodeId n = graph_.next(mover);; n = graph_.next(n)) {
     MoveVerdict verdict = may_swap(mover, n);
-    if (!verdict) verdict.why.before = n;  // the node in the way
+    if (!verdict) verdict.why.before = n;  // the blocking node
     if (!verdict || n == position) return verdict;
   }
 }

@@ -13,9 +13,10 @@
 
 namespace sg {
 
-// Records live as long as the process: the handler may walk the list at any moment.
+// Records live as long as the process: the signal handler may walk the list at any moment.
 struct OutputFile::Pending {
-  enum State : uint8_t { done, written, placed, placed_over };  // over an older file, which is kept beside it
+  enum State : uint8_t { done, written, placed, placed_over };  // placed_over: in place of an older file, which is kept
+                                                                // beside it
   std::string path, target, older;
   std::atomic<State> state{done};
   Pending* next = nullptr;
@@ -28,7 +29,7 @@ struct OutputFile::Pending {
     return p;
   }
 
-  // As if nothing had been written. Async-signal-safe.
+  // Undoes everything written. Async-signal-safe.
   void take_back() {
     State was = state.exchange(done);
     if (was == written) ::unlink(path.c_str());
@@ -43,7 +44,7 @@ namespace {
 
 void make_folders_of(const std::string& path) {
   for (size_t i = path.find('/', 1); i != std::string::npos; i = path.find('/', i + 1))
-    ::mkdir(path.substr(0, i).c_str(), 0777);  // a failure shows when the file is opened
+    ::mkdir(path.substr(0, i).c_str(), 0777);  // a failure shows up when the file is opened
 }
 
 std::string resolve_links(const std::string& path) {
@@ -53,11 +54,11 @@ std::string resolve_links(const std::string& path) {
   return out;
 }
 
-// The mode of the file that is replaced; what open(2) would give to a new one otherwise.
+// The mode of the file being replaced, or what open(2) would give a new file.
 mode_t mode_for(const std::string& target) {
   struct stat info;
   if (::stat(target.c_str(), &info) == 0) return info.st_mode & 07777;
-  static const mode_t kMask = [] {  // once: while it is read, it is 0 for every thread
+  static const mode_t kMask = [] {  // once: reading it sets it to 0 for a moment, for all threads
     mode_t mask = ::umask(0);
     ::umask(mask);
     return mask;
@@ -92,7 +93,7 @@ Result<OutputFile> OutputFile::open(const std::string& path, bool make_folders) 
     if (out.fd_ < 0) return out.failed("cannot write");
     return out;
   }
-  size_t name = out.target_.rfind('/') + 1;  // 0 when there is no folder
+  size_t name = out.target_.rfind('/') + 1;  // 0 if there is no folder
   const std::string folder = out.target_.substr(0, name);
   const std::string own = std::to_string(::getpid()) + "-" + out.target_.substr(name, 100);
   std::string temporary = folder + ".sg-tmp-" + own;
@@ -140,8 +141,8 @@ Status OutputFile::commit() {
   return ok_status();
 }
 
-// The older file keeps a second name, so that there is one of the two under the first name at every moment. Where the
-// file system gives no second names, it is moved.
+// The older file gets a second name (a hard link), so that the first name always refers to one of the two. On file
+// systems without hard links it is moved instead.
 Status OutputFile::place() {
   if (pending_ == nullptr) return ok_status();
   const char *target = target_.c_str(), *older = pending_->older.c_str();

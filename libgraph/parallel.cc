@@ -26,7 +26,7 @@ void parallel_for(size_t count, size_t threads, const std::function<void(size_t)
   try {
     while (helpers.size() + 1 < std::min(count, threads)) helpers.emplace_back(work);
   } catch (const std::system_error&) {
-    // no more threads to be had: those that run, and this one, take the work
+    // no more threads available: the ones running, and this one, do the work
   }
   work();
   for (std::thread& t : helpers) t.join();

@@ -15,7 +15,7 @@ std::optional<int64_t> floor_divide(int64_t a, int64_t b) {
   return q - ((a % b != 0) && ((a < 0) != (b < 0)));
 }
 
-std::optional<int64_t> modulo(int64_t a, int64_t b) {  // has b's sign, as in Python
+std::optional<int64_t> modulo(int64_t a, int64_t b) {  // takes b's sign, as in Python
   if (b == 0) return std::nullopt;
   if (b == -1) return 0;
   int64_t r = a % b;
@@ -25,7 +25,7 @@ std::optional<int64_t> modulo(int64_t a, int64_t b) {  // has b's sign, as in Py
 std::optional<int64_t> power(int64_t base, int64_t exponent) {
   int64_t out = 1;
   if (exponent > 64 && (base > 1 || base < -1)) return std::nullopt;
-  if (exponent > 64) exponent = 64 + exponent % 2;  // of 0, 1 and -1 only the parity matters
+  if (exponent > 64) exponent = 64 + exponent % 2;  // for 0, 1 and -1 only the parity matters
   for (int64_t i = 0; i < exponent; ++i)
     if (__builtin_mul_overflow(out, base, &out)) return std::nullopt;
   return out;
@@ -69,7 +69,7 @@ std::optional<double> real(std::string_view op, double a, double b) {
   return std::nullopt;
 }
 
-// Of one number, as Python's math module has it: none where that raises an error.
+// A function of one number, as in Python's math module; none where Python raises an error.
 std::optional<double> function(std::string_view op, double a) {
   using Function = double (*)(double);
   static constexpr std::pair<std::string_view, Function> kFunctions[] = {
@@ -88,7 +88,7 @@ bool is_rounding(std::string_view op) {
   return op == "floor" || op == "ceil" || op == "trunc" || op == "round" || op == "sym_int";
 }
 
-// A float as a whole number. nearbyint takes the even one of two that are as near, as Python's round does.
+// A float as an integer. nearbyint rounds halves to even, as Python's round does.
 std::optional<int64_t> rounded(std::string_view op, double a) {
   double out = op == "floor"   ? std::floor(a)
                : op == "ceil"  ? std::ceil(a)
@@ -98,9 +98,9 @@ std::optional<int64_t> rounded(std::string_view op, double a) {
   return out >= -kEnd && out < kEnd ? std::optional(static_cast<int64_t>(out)) : std::nullopt;
 }
 
-// round(a, digits) of Python: the nearest decimal number of the exact value, which is what printf writes.
+// Python's round(a, digits): rounds the exact value in decimal, as printf does.
 std::optional<double> rounded_to(double a, int64_t digits) {
-  constexpr int64_t kMostDigits = 330;  // beyond, a double has none left
+  constexpr int64_t kMostDigits = 330;  // a double has no digits beyond this
   if (!std::isfinite(a) || digits > kMostDigits) return a;
   if (digits < -kMostDigits) return a * 0;
   char text[1024];
@@ -113,7 +113,7 @@ std::optional<double> rounded_to(double a, int64_t digits) {
   return std::isfinite(out) ? std::optional(out) : std::nullopt;
 }
 
-// Of a whole number digits behind the point are none; before it, the even one of two that are as near.
+// Python's round(a, digits) of an integer: unchanged for digits >= 0; otherwise halves go to even.
 std::optional<int64_t> rounded_to(int64_t a, int64_t digits) {
   if (digits >= 0) return a;
   if (digits < -18) return 0;

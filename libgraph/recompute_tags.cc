@@ -13,7 +13,7 @@ bool has_carried_out(const Job& job) {
   return false;
 }
 
-// A copy of ours, or one that keeps the name that TorchTitan and PyTorch give to theirs.
+// A copy made by Stepgraph, or one named as TorchTitan and PyTorch name theirs.
 bool is_copy(const Graph& graph, NodeId n) {
   return graph.meta(n).copy.kind == CopyKind::remat ||
          (graph.node(n).phase != Phase::forward && graph.label(n).ends_with("_recomputed"));

@@ -44,7 +44,7 @@ std::string print_shape(const std::vector<int64_t>& shape) {
   return out + "]";
 }
 
-// Complex numbers need what their parts need.
+// A complex number needs the alignment of its parts.
 size_t alignment_of(DType t) { return static_cast<size_t>(is_complex(t) ? dtype_bytes(t) / 2 : dtype_bytes(t)); }
 
 }  // namespace
@@ -76,7 +76,7 @@ std::optional<uint64_t> contiguous_bytes(DType dtype, std::span<const int64_t> s
 
 bool StoredTensor::aligned() const { return reinterpret_cast<uintptr_t>(data) % alignment_of(dtype) == 0; }
 
-// One pass over the header, then one over the tensors in the order in which they lie.
+// One pass over the header, then one over the tensors in file order.
 class SafetensorsReader {
  public:
   SafetensorsReader(std::string_view bytes, TensorFile* file) : bytes_(bytes), file_(file) {}
@@ -103,21 +103,21 @@ class SafetensorsReader {
     return error;
   }
 
-  // At the value that was reached through `place`.
+  // An error at the value that `place` leads to.
   Error fail_at(const JsonPlace& place, std::string message) const {
     Error error = fail(std::move(message), 8 + offset_of(header_, &place).value_or(0));
     error.where.path = print_place(&place);
     return error;
   }
 
-  // What other programs save tensors as.
+  // Recognises formats that other programs save tensors in, for a better message.
   Status refuse_others() const {
     if (bytes_.size() > 8 && bytes_[8] == '{') return ok_status();  // a header of 0x0280 bytes begins like a pickle
     const std::string_view in_python =
         "in Python: safetensors.torch.save_file({name: tensor.contiguous() for ...}, \"values.safetensors\")";
     if (bytes_.starts_with("PK\x03\x04"))
       return fail("a ZIP archive, as torch.save writes, and not a safetensors file", 0, std::string(in_python));
-    // A header of 640 bytes begins with 80 02 as well; then come zeros, which no pickle has there.
+    // A header of 640 bytes begins with 80 02 as well, but zeros follow, which a pickle never has there.
     const bool is_pickle =
         bytes_.size() > 2 && bytes_[0] == '\x80' && bytes_[1] >= 2 && bytes_[1] <= 5 && bytes_[2] != 0;
     if (is_pickle) return fail("a Python pickle, and not a safetensors file", 0, std::string(in_python));
@@ -247,7 +247,7 @@ class SafetensorsReader {
     return ok_status();
   }
 
-  // Empty tensors may stand anywhere where another one begins or ends: they sort before what follows them.
+  // The tensors must fill the data without holes or overlaps. Empty ones are allowed at any boundary: they sort first.
   Status check_cover() {
     auto& list = file_->tensors_;
     std::sort(list.begin(), list.end(), [](const StoredTensor& a, const StoredTensor& b) {
@@ -318,7 +318,7 @@ Result<TensorFile> TensorFile::open(const std::string& path, Access access) {
   TensorFile out;
   out.name_ = path;
   std::string_view bytes;
-  if (info.st_size > 0) {  // an empty file cannot be mapped; the reader says that it is too short
+  if (info.st_size > 0) {  // an empty file cannot be mapped; the reader reports that it is too short
     out.mapping_bytes_ = static_cast<size_t>(info.st_size);
     int protection = access == Access::copy_on_write ? PROT_READ | PROT_WRITE : PROT_READ;
     void* at = ::mmap(nullptr, out.mapping_bytes_, protection, MAP_PRIVATE | MAP_NORESERVE, file.fd, 0);

@@ -14,7 +14,7 @@ Error refuse(const TensorToWrite& tensor, std::string_view why) {
   return {ErrorKind::cannot_apply, "cannot write tensor `" + tensor.name + "`: " + std::string(why), {}, {}};
 }
 
-// The larger element types first, then by name.
+// Larger element types first, then by name.
 Result<std::vector<const TensorToWrite*>> in_order(std::span<const TensorToWrite> tensors) {
   std::vector<const TensorToWrite*> list;
   for (const TensorToWrite& tensor : tensors) list.push_back(&tensor);
@@ -56,7 +56,7 @@ Result<std::string> print_header(const std::vector<const TensorToWrite*>& list, 
     at = end;
   }
   std::string text = out.end_object().take();
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the data is aligned in the file
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // aligns the data in the file
   if (text.size() > TensorFile::kMaxHeaderBytes)
     return Error{ErrorKind::cannot_apply,
                  "too many tensors for one file: a header of " + std::to_string(text.size()) +
@@ -76,7 +76,7 @@ bool is_contiguous(const TensorToWrite& tensor) {
   return true;
 }
 
-// Rows of the innermost dimension, gathered into pieces of a fixed size.
+// Gathers rows of the innermost dimension into pieces of a fixed size.
 Status write_strided(const TensorToWrite& tensor, const Sink& sink) {
   constexpr size_t kPieceBytes = 1 << 16;
   const size_t bytes = static_cast<size_t>(dtype_bytes(tensor.dtype));

@@ -12,7 +12,7 @@ namespace {
 
 using Labels = std::unordered_map<StrId, size_t, IdHash>;
 
-// A number for each name of a node, in the order of the first program that has it.
+// Numbers each distinct node name, in the order of the first program that has it.
 Labels node_parts(const Job& job) {
   Labels out;
   for (const auto& program : job.programs)
@@ -35,7 +35,7 @@ void cut(Graph* graph, NodeId n) {
 }
 
 void drop_unread_inputs(Graph* graph) {
-  std::unordered_set<uint32_t> named;  // by outputs
+  std::unordered_set<uint32_t> named;  // referenced by outputs
   for (const Output& output : graph->outputs())
     if (output.of) named.insert(output.of.index);
   for (size_t i = graph->inputs().size(); i-- > 0;) {
@@ -44,7 +44,7 @@ void drop_unread_inputs(Graph* graph) {
   }
 }
 
-// Sizes that only the data decided and that nobody tells any more are sizes of inputs.
+// Data-dependent symbols that no node defines any more become sizes of inputs.
 void free_symbols(Program* program) {
   std::unordered_set<StrId, IdHash> bound;
   auto collect = [&](const Graph& graph) {
@@ -59,7 +59,7 @@ void free_symbols(Program* program) {
     if (symbol.kind == SymbolKind::data && !bound.contains(symbol.name)) symbol.kind = SymbolKind::input;
 }
 
-// Takes from the end, so that what reads a result goes before it.
+// From last to first, so that the readers of a result go before its maker.
 void remove_nodes(Program* program, const Labels& parts, size_t begin, size_t end) {
   Graph& graph = program->graph;
   for (NodeId n = graph.last(), before; !n.is_none(); n = before) {
@@ -69,7 +69,7 @@ void remove_nodes(Program* program, const Labels& parts, size_t begin, size_t en
   }
 }
 
-// The same graph but for outputs [begin, end): a graph has no way to lose one, so it is made again.
+// The same graph without outputs [begin, end): a graph cannot lose outputs, so it is rebuilt.
 Graph without_outputs(const Graph& graph, size_t begin, size_t end) {
   Graph out(&graph.pool());
   std::vector<ValueId> value_of(graph.value_id_limit());
@@ -103,7 +103,7 @@ Graph without_outputs(const Graph& graph, size_t begin, size_t end) {
   return out;
 }
 
-// Calls fn for the body of each argument that is one.
+// Calls fn for every argument that is a body.
 template <class Fn>
 void for_each_body(const Graph& graph, const Fn& fn) {
   for (NodeId n : graph.nodes())
@@ -113,7 +113,7 @@ void for_each_body(const Graph& graph, const Fn& fn) {
       });
 }
 
-// Bodies that nothing runs, and the numbers of those that stay.
+// Drops bodies that nothing calls and renumbers the rest.
 void drop_uncalled_bodies(Program* program) {
   std::vector<uint32_t> number(program->nested.size(), NestedId::kNoneIndex);
   std::vector<const Graph*> open{&program->graph};
@@ -186,7 +186,7 @@ void forget_places(Job* job) {
   });
 }
 
-// Random streams stay: a node that draws has one.
+// Clears all metadata but the random stream, which a node that draws must have.
 void forget_metadata(Job* job) {
   for_each_graph(job, [](Graph* graph) {
     for (NodeId n : graph->nodes()) {

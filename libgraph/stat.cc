@@ -35,7 +35,7 @@ void for_each_call(const Graph& graph, const Fn& fn) {
   }
 }
 
-// How often a step runs each nested graph: callers before those they call. Bodies do not contain themselves.
+// How often a step runs each nested graph: callers are counted before what they call. Bodies do not contain themselves.
 std::vector<double> runs_of_bodies(const Program& program) {
   size_t count = program.nested.size();
   std::vector<std::vector<uint32_t>> called(count);
@@ -111,7 +111,7 @@ class Collector {
     if (info && info->has(kCollective)) add_collective(graph, n, 1);
   }
 
-  // Bodies communicate as often as they are run.
+  // Counts the collectives of each body as often as the body runs.
   void add_collectives_of_bodies() {
     std::vector<double> runs = runs_of_bodies(program_);
     for (size_t i = 0; i < runs.size(); ++i) {
@@ -129,7 +129,7 @@ class Collector {
     CollectiveSum& sum = collectives_[{kind, group}];
     sum.kind = kind;
     sum.group = group;
-    constexpr double kMost = 1e18;  // calls of calls multiply
+    constexpr double kMost = 1e18;  // nested calls multiply
     sum.count = static_cast<size_t>(std::min(static_cast<double>(sum.count) + runs, kMost));
     sum.bytes += runs * c.payload_bytes;
     sum.wire_bytes += runs * c.wire_bytes;

@@ -16,7 +16,7 @@
 
 namespace sg {
 
-// Records live as long as the process: the handler may walk the list at any moment.
+// Records live as long as the process: the signal handler may walk the list at any moment.
 struct TempFolder::Pending {
   enum State : uint8_t { gone, being_made, there };
   std::string path;
@@ -38,8 +38,8 @@ namespace {
 
 std::atomic<void (*)()> end_writers{nullptr};
 
-// By the call that readdir(3) makes, as that one may allocate. Names are read anew behind each part that was removed, so
-// none is passed over.
+// Removes the files of a folder. Uses the system call behind readdir(3), which itself may allocate memory. Starts over
+// after each batch of removals, so that no name is missed.
 void empty_folder(int folder) {
   alignas(dirent64) char part[4096];
   while (true) {
@@ -65,7 +65,7 @@ std::string random_letters() {
 
 }  // namespace
 
-// The name is known to the handler before the folder is there: no moment leaves one behind.
+// The name is registered with the handler before the folder exists, so that none is ever left behind.
 Result<TempFolder> TempFolder::make(std::string_view program) {
   constexpr int kMostTries = 100;
   const char* base = std::getenv("TMPDIR");
@@ -87,7 +87,7 @@ Result<TempFolder> TempFolder::make(std::string_view program) {
 
 TempFolder::~TempFolder() {
   if (pending_ == nullptr) return;
-  std::error_code ignored;  // it lies where the system clears up
+  std::error_code ignored;  // if it fails, the folder is in a place that the system cleans up
   std::filesystem::remove_all(pending_->path, ignored);
   pending_->state = Pending::gone;
 }
@@ -101,7 +101,7 @@ void remove_pending_folders() {
   for (TempFolder::Pending* p = TempFolder::Pending::head.load(); p != nullptr; p = p->next) {
     const TempFolder::Pending::State was = p->state.exchange(TempFolder::Pending::gone);
     if (was == TempFolder::Pending::gone) continue;
-    if (was == TempFolder::Pending::being_made) {  // it may be another's, which is not empty then
+    if (was == TempFolder::Pending::being_made) {  // it may belong to another process, and is not empty then
       ::rmdir(p->path.c_str());
       continue;
     }

@@ -19,7 +19,7 @@ std::optional<std::vector<int64_t>> numbers(const Pool& pool, const std::vector<
   return out;
 }
 
-// Contiguous for whatever the symbols are: each stride is the product of the sizes after it, where producers also write
+// Contiguous for all values of the symbols: each stride is the product of the sizes after it; producers may also write
 // max(1, size) for a size.
 bool contiguous_for_all(Pool& pool, const Type& type) {
   Expr one = pool.exprs.constant(1);
@@ -46,7 +46,7 @@ bool contiguous(const std::vector<int64_t>& shape, const std::vector<int64_t>& s
 
 ViewAnswer answer(bool yes) { return yes ? ViewAnswer::yes : ViewAnswer::no; }
 
-// By numbers where they are known: ranks ask at once, and may not add expressions to the pool that they share.
+// Compares numbers where they are known: ranks ask concurrently and must not add expressions to the pool they share.
 ViewAnswer contiguous_is_view(Pool& pool, const Type& from, const SizeValues* values) {
   auto shape = numbers(pool, from.shape, values), stride = numbers(pool, from.stride, values);
   if (shape && stride) return answer(contiguous(*shape, *stride));
@@ -71,7 +71,8 @@ const Arg* argument(const Graph& graph, NodeId n, std::string_view name) {
   return nullptr;
 }
 
-// A memory format other than `usual`: channels last and its kin, which the strides alone do not decide here.
+// Whether a memory format other than `usual` is asked for (channels last and the like): strides alone do not decide
+// then.
 bool asks_for_layout(const Graph& graph, NodeId n, std::string_view usual) {
   const Arg* format = argument(graph, n, "memory_format");
   if (!format || format->is(ArgKind::none)) return false;
@@ -91,7 +92,7 @@ ViewAnswer to_is_view(const Graph& graph, NodeId n, const Type& from, const Type
 
 bool can_view(const std::vector<int64_t>& shape, const std::vector<int64_t>& stride,
               const std::vector<int64_t>& new_shape) {
-  std::vector<std::pair<int64_t, int64_t>> runs;  // dimensions of size 1 dropped, neighbours that are dense merged
+  std::vector<std::pair<int64_t, int64_t>> runs;  // dimensions of size 1 dropped, dense neighbours merged
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 0) return true;
     if (shape[i] == 1) continue;

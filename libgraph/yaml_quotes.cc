@@ -5,7 +5,7 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF", kSpace = " \t\r\n";
 
-// Tags and anchors stand before the text: `!!str &name "text"`.
+// Tags and anchors come before the text: `!!str &name "text"`.
 size_t behind_properties(std::string_view yaml, size_t at) {
   while (at < yaml.size() && (yaml[at] == '!' || yaml[at] == '&'))
     at = yaml.find_first_not_of(kSpace, yaml.find_first_of(kSpace, at));
@@ -20,7 +20,7 @@ bool has_open_quotes(std::string_view yaml, size_t at) {
   if (at >= yaml.size() || (yaml[at] != '"' && yaml[at] != '\'')) return false;
   const char quote = yaml[at];
   for (size_t i = at + 1; i < yaml.size(); ++i) {
-    const bool is_doubled = quote == '\'' && yaml.substr(i, 2) == "''";  // stands for one
+    const bool is_doubled = quote == '\'' && yaml.substr(i, 2) == "''";  // '' stands for one quote
     const bool is_escape = quote == '"' && yaml[i] == '\\';
     if (is_doubled || is_escape) ++i;
     else if (yaml[i] == quote) return false;
