@@ -8,7 +8,7 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kMaxTableDepth = 64;  // more than kMaxArgDepth and all that lies around arguments
+constexpr uint32_t kMaxTableDepth = 64;  // more than kMaxArgDepth plus all nesting around arguments
 constexpr size_t kMinTableBytes = 8;     // a table and the offset that leads to it
 constexpr size_t kAlignment = 8;
 

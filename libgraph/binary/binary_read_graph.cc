@@ -65,7 +65,7 @@ bool FileReader::read_node(const fb::Node& in, GraphState* state) {
   }
   if (in.forward() != kNoIndex && in.forward() >= state->node_count)
     return bad_index("forward", in.forward(), state->node_count);
-  out.forward = NodeId(in.forward());  // nodes get their position as id
+  out.forward = NodeId(in.forward());  // node ids equal positions
   NodeId added = state->graph->append_exact(std::move(out), state->names, state->types);
   return added || fail("name", "a name of this node is missing, empty or taken");
 }
@@ -137,7 +137,7 @@ bool FileReader::read_leaf(const fb::Arg& in, const GraphState& state, Arg* out)
         return index < state.value_count
                    ? fail("index", "value " + std::to_string(index) + " is used before it is made")
                    : bad_index("index", index, state.value_count);
-      *out = Arg::value(ValueId(index));  // values get their number as id
+      *out = Arg::value(ValueId(index));  // value ids equal numbers in the file
       return true;
     case ArgKind::dtype: {
       DType t;

@@ -99,7 +99,7 @@ bool FileReader::read_ops() {
   return true;
 }
 
-// --- expressions: built again from their parts, which must give the very same parts ---
+// --- expressions: rebuilt from their parts, which must reproduce exactly those parts ---
 
 bool FileReader::read_exprs() {
   expr_budget_ = kFreeExprWeight + bytes_.size();
@@ -129,7 +129,8 @@ bool FileReader::read_expr(const fb::Expr& in, uint32_t index, Expr* out) {
   return is_same(in, *out) || fail("terms", "are not in normal form");
 }
 
-// What an expression costs to build and to print: its factors, and those within its operands again and again.
+// Charges the cost of building and printing an expression: its factors, plus those of each operand every time it
+// occurs.
 bool FileReader::spend_weight(const fb::Expr& in) {
   size_t weight = 1;
   for (uint32_t t = 0; t < size_of(in.terms()); ++t) {
@@ -138,7 +139,8 @@ bool FileReader::spend_weight(const fb::Expr& in) {
       ++weight;
       const auto* operands = factors->Get(f)->operands();
       for (uint32_t o = 0; o < size_of(operands); ++o)
-        if (operands->Get(o) < expr_weights_.size()) weight += expr_weights_[operands->Get(o)];  // else refused below
+        if (operands->Get(o) < expr_weights_.size()) weight += expr_weights_[operands->Get(o)];  // a bad index is
+                                                                                                 // refused below
     }
   }
   if (weight > ExprPool::kMaxWeight) return fail("terms", "are too large a tree");

@@ -8,9 +8,9 @@
 namespace sg {
 namespace {
 
-constexpr size_t kMaxFileBytes = (size_t{1} << 31) - 4096;  // FlatBuffers' limit, less what padding may add
+constexpr size_t kMaxFileBytes = (size_t{1} << 31) - 4096;  // FlatBuffers' limit, minus what padding may add
 constexpr size_t kFirstAllocation = 1 << 16;
-constexpr size_t kBytesOfNode = 96;  // a guess: growing later costs a copy
+constexpr size_t kBytesOfNode = 96;  // an estimate: growing the buffer later costs a copy
 
 template <class T>
 std::vector<const T*> sorted_by_first(const std::vector<std::unique_ptr<T>>& list) {
@@ -155,7 +155,7 @@ void FileWriter::root() {
   auto programs = tables(make(sorted_by_first(job_.programs), [&](const Program* p) { return program(*p); }));
   auto tools = tables(make(job_.provenance, [&](const Provenance& p) { return provenance(p); }));
   auto extra = key_values(job_.extra);
-  // From here on each line may add entries to the tables of the lines below it, never to those above.
+  // From here on each line may add entries to the tables written below it, never to those above.
   auto metas = meta_tables();
   auto types = type_tables();
   auto exprs = expr_tables();

@@ -64,7 +64,7 @@ FileWriter::Offset<fb::Node> FileWriter::node(const Graph& g, NodeId n, const Gr
   auto arg_list = args(node.args, numbers, 1);
   bool is_named_by_result = node.result_count != 0 && node.label == g.value(node.result(0)).name;
   uint32_t label = is_named_by_result ? kNoIndex : string(node.label);
-  // A link to a node that was erased says nothing any more.
+  // Links to erased nodes are dropped.
   bool has_forward = node.forward && g.alive(node.forward);
   uint32_t forward = has_forward ? numbers.node[node.forward.index] : kNoIndex;
   uint32_t module = string(node.module), source_index = source(node.source), meta_index = meta(node.meta);

@@ -1,4 +1,4 @@
-// Indices of interned things, and the tables behind them.
+// Indices of interned objects, and the tables they refer to.
 #include <algorithm>
 #include <bit>
 

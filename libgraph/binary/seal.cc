@@ -13,7 +13,7 @@ constexpr std::string_view kIdentifier = "SGJB";
 constexpr size_t kIdentifierOffset = 4;
 constexpr size_t kMaxToolBytes = 64;
 
-// A little-endian number at `offset`; none when it does not lie in `bytes`.
+// A little-endian number at `offset`; none if it is out of bounds.
 std::optional<uint64_t> number_at(std::string_view bytes, uint64_t offset, size_t width) {
   if (offset > bytes.size() || bytes.size() - offset < width) return std::nullopt;
   uint64_t value = 0;
@@ -21,7 +21,7 @@ std::optional<uint64_t> number_at(std::string_view bytes, uint64_t offset, size_
   return value;
 }
 
-// Where field `id` of the root table lies; none when it is absent or out of reach.
+// The offset of field `id` of the root table; none if it is absent or out of bounds.
 std::optional<uint64_t> root_field(std::string_view bytes, size_t id) {
   auto root = number_at(bytes, 0, 4);
   auto to_vtable = root ? number_at(bytes, *root, 4) : std::nullopt;
