@@ -25,7 +25,7 @@ namespace {
 struct Composite {
   OpInfo schema;
   Recipe recipe = nullptr;
-  std::string_view same_as;  // instead of a recipe: the row that it is another name of
+  std::string_view same_as;  // instead of a recipe: the row that this is another name for
 };
 
 struct CompositeTable {
@@ -61,7 +61,7 @@ const Composite* find_composite(std::string_view op) {
   return it == table.rows.end() ? nullptr : &it->second;
 }
 
-struct Place {  // of a node, for messages
+struct Place {  // a node's location, for messages
   const Program* program;
   const Graph* graph;
   NodeId node;
@@ -91,7 +91,7 @@ void infer_node(Graph* graph, NodeId n, TypeInferrer* inferrer) {
       graph->set_type(v, graph->pool().types.intern((*types)[i]));
 }
 
-// The end of a part takes the beginning along.
+// Erases a profiler mark; the mark that ends a region takes the one that begins it along.
 void drop_mark(Graph* graph, NodeId n) {
   const std::vector<Arg> args = graph->node(n).args;
   auto is_used = [&](NodeId mark) {
@@ -107,7 +107,7 @@ void drop_mark(Graph* graph, NodeId n) {
       graph->erase(def);
 }
 
-// Rows of the table that are called in a form which is made of others.
+// Calls of ops of the op table in a form that is made of others.
 bool has_form(const Graph& graph, NodeId n) {
   return has_numbers_only(graph, n) || has_mask_index(graph, n) || is_waited_within(graph, n);
 }
@@ -188,7 +188,7 @@ void CompositeExpander::relink() {
 void expand_and_tell(CompositeExpander* expander, const Program& program, Graph* graph, NodeId n,
                      RecordedTypes recorded, ImportTally* tally) {
   const std::string op(graph->op_name(n));
-  // A row, in a form that is made of others, and what says nothing: nothing to tell.
+  // A form of an op of the op table, or a profiler mark: expanding it is not worth reporting.
   const bool is_form = find_op(op) != nullptr || is_profiler_mark(op);
   Status done = expander->expand(graph, n, recorded);
   if (done.ok()) return is_form ? void() : tally->taken_apart(op);
@@ -231,7 +231,7 @@ std::vector<uint32_t> inner_first(const Program& program) {
         });
   }
   std::vector<uint32_t> out, open;
-  std::vector<uint8_t> state(count);  // 1: its own are on the way, 2: done
+  std::vector<uint8_t> state(count);  // 1: being visited, 2: done
   for (uint32_t root = 0; root < count; ++root) {
     open.push_back(root);
     while (!open.empty()) {

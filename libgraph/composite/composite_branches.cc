@@ -1,5 +1,5 @@
-// `cond`: both branches, and a choice of each result. A graph has no other control flow than its order, and a branch
-// that has no effect may run although it is not taken.
+// `cond`: both branches run, and each result is selected. A graph has no control flow, so a branch may run although it
+// is not taken if it has no effects.
 #include "libgraph/composite/composite_call.h"
 
 namespace sg::composite {
@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kMaxDepth = 32;
 
-// Empty: nothing happens when it runs but that its results are made. Else what happens.
+// The first op in the body with an effect besides its results; empty if there is none.
 std::string effect_of(const Program& program, const Graph& body, int depth) {
   constexpr uint32_t kFelt = kCollective | kWait | kHostSync | kBindsSymbol | kAssert;
   for (NodeId n : body.nodes()) {

@@ -13,7 +13,7 @@ namespace {
 const Arg kNoArg;
 const Type kNoType;
 
-// A default as the schemas of composites spell it: None, True, 1, 0.5, [], [0, 1]; words are the op's own business.
+// Parses a default as the schemas of composites spell it: None, True, 1, 0.5, [], [0, 1]; words are left to the op.
 Arg default_of(std::string_view text, Pool* pool) {
   if (text.empty() || text == "None") return Arg::none();
   if (text == "True" || text == "False") return Arg::boolean(text == "True");
@@ -263,7 +263,8 @@ bool CompositeCall::is_read_only_by(uint32_t i, std::string_view word) const {
 // --- parts ---
 
 std::string CompositeCall::op_name(std::string_view op) const {
-  if (op.starts_with("sg.") || std::count(op.begin(), op.end(), '.') == 2) return std::string(op);  // all of it
+  if (op.starts_with("sg.") || std::count(op.begin(), op.end(), '.') == 2) return std::string(op);  // a full name
+                                                                                                    // already
   std::string name = "aten." + std::string(op);
   return op.find('.') == std::string_view::npos ? name + ".default" : name;
 }
@@ -290,14 +291,14 @@ bool CompositeCall::add_part(std::string_view op, PartArgs args, size_t count, N
   spec.args.clear();
   NodeMeta meta = graph_->meta(node_);
   const RandomInfo random = std::exchange(meta.random, {});
-  meta.binds.reset();  // the ops of the parts say what they define
+  meta.binds.reset();  // the ops of the parts determine what they define
   spec.meta = graph_->pool().metas.intern(std::move(meta));
   for (PartArg& a : args) spec.args.push_back(std::move(a.arg));
   spec.is_tuple = info->returns_list || info->results.size() > 1;
   spec.result_types.assign(info->returns_list ? count : info->results.size(), Pool::kUnknownType);
   *n = graph_->insert_before(node_, spec);
   parts_.push_back(*n);
-  if (draws_random(*graph_, *n) && !has_drawn_) {  // the first that draws has the stream of the whole
+  if (draws_random(*graph_, *n) && !has_drawn_) {  // the first part that draws takes over the call's stream
     has_drawn_ = true;
     meta = graph_->meta(*n);
     meta.random = random;
@@ -342,7 +343,7 @@ Values CompositeCall::make_all(std::string_view op, PartArgs args, size_t count)
 
 ValueId CompositeCall::zeros(ArgList shape, ValueId like) { return make("new_zeros", {like, shape}); }
 
-// What was there before, or is a result already, gets a name of its own.
+// A value that no part made, or that is a result already, is given through an alias.
 void CompositeCall::give(ValueId v) {
   if (failed() || v.is_none()) return fail("has no such result");
   bool is_new = !graph_->value(v).def.is_none() &&

@@ -1,4 +1,4 @@
-// Calls that stand for several of a collective's.
+// Communication calls that stand for several.
 #include "libgraph/composite/composite_call.h"
 
 namespace sg::composite {

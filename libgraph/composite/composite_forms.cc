@@ -16,7 +16,7 @@ bool is_mask(const Graph& graph, const Arg& a) {
   return t.kind == TypeKind::tensor && (t.dtype == DType::boolean || t.dtype == DType::u8);
 }
 
-// Overloads that write `out` are called after those that do not, more or less.
+// Candidate overloads without `out` for an overload with it: PyTorch's naming is not quite regular.
 std::vector<std::string> plain_overloads(std::string_view overload) {
   if (overload == "out") return {"default", "Tensor", "dim", "other", "ScalarOpt_dim"};
   if (overload.ends_with("_out")) {
@@ -28,7 +28,8 @@ std::vector<std::string> plain_overloads(std::string_view overload) {
   return {};
 }
 
-// What an overload of `_foreach_` calls for each place, by how many it has of what. The first that there is.
+// The overloads that a `_foreach_` overload may call per element, by the kinds of its arguments; the first that exists
+// counts.
 std::vector<std::string_view> single_overloads(std::string_view overload) {
   if (overload == "List") return {"Tensor", "default", "Tensor_Tensor"};
   if (overload == "Scalar" || overload == "ScalarList") return {"Scalar", "Tensor_Scalar", "default", "Tensor"};
@@ -37,7 +38,7 @@ std::vector<std::string_view> single_overloads(std::string_view overload) {
   return {"default"};
 }
 
-// What a list argument has for each place; null of another, which is one for all of them.
+// The items of a list argument, one per element; null for any other argument, which all elements share.
 const ArgList* places_of(const Arg& a) { return a.is(ArgKind::list) ? &a.items() : nullptr; }
 
 }  // namespace
@@ -51,9 +52,10 @@ const OpInfo* done_to_each(std::string_view op) {
   const bool in_place = name.ends_with("_");
   if (in_place) name.pop_back();
   if (name == "norm") name = "linalg_vector_norm";
-  if (overload.starts_with("Scalar") && (name == "maximum" || name == "minimum"))  // there is none of a number
+  if (overload.starts_with("Scalar") && (name == "maximum" || name == "minimum"))  // these have no overload that takes
+                                                                                   // a number
     name = name == "maximum" ? "clamp_min" : "clamp_max";
-  for (std::string_view dot_or_mark : {in_place ? "_." : ".", "."})  // where there is no form in place, a copy follows
+  for (std::string_view dot_or_mark : {in_place ? "_." : ".", "."})  // without an in-place form, a copy follows
     for (std::string_view single : single_overloads(overload)) {
       const OpInfo* found = find_op("aten." + name + std::string(dot_or_mark) + std::string(single));
       if (found && found->results.size() == 1 && !found->returns_list) return found;

@@ -8,10 +8,10 @@ namespace sg::composite {
 namespace {
 
 enum Norm : int64_t { kUnscaled = 0, kRoot = 1, kFull = 2 };
-enum class Way { out, back };         // the sign of the exponent: minus on the way out
-enum class Spectrum { whole, half };  // of real elements one half tells the other
+enum class Way { out, back };         // the sign of the exponent: negative for `out`
+enum class Spectrum { whole, half };  // half: the spectrum of real elements, whose other half is redundant
 
-// "backward" (also None) scales on the way back, "forward" on the way out, "ortho" both ways by the root.
+// "backward" (also None) scales the inverse transform, "forward" the forward one, "ortho" both, by the square root.
 int64_t norm_of(CompositeCall& c, Way way) {
   std::string word = c.text("norm");
   if (word == "ortho") return kRoot;
@@ -34,7 +34,7 @@ ValueId as_real(CompositeCall& c, ValueId v) {
 
 ValueId conjugated(CompositeCall& c, ValueId v) { return c.make("conj_physical", {v}); }
 
-// Cut off, or filled up with zeros, to `n` elements of a dimension.
+// Truncates or zero-pads a dimension to `n` elements.
 ValueId resized(CompositeCall& c, ValueId v, int dim, int64_t n) {
   int64_t size = c.known_size(v, dim);
   if (c.failed() || size == n) return v;
@@ -47,10 +47,10 @@ ValueId resized(CompositeCall& c, ValueId v, int dim, int64_t n) {
 
 struct FourierAxes {
   Numbers dims;
-  std::vector<std::optional<int64_t>> lengths;  // none = as it is
+  std::vector<std::optional<int64_t>> lengths;  // none = unchanged
 };
 
-// `n` and `dim`, or `s` and `dim`: which dimensions, and how long they are to be.
+// From `n` and `dim`, or `s` and `dim`: which dimensions to transform, and their lengths.
 FourierAxes axes_of(CompositeCall& c, ValueId self) {
   FourierAxes out;
   int rank = c.rank(self);
@@ -89,7 +89,7 @@ void from_real(CompositeCall& c, Way way, Spectrum spectrum) {
   c.give(way == Way::out ? out : conjugated(c, out));
 }
 
-// The last dimension holds one half; its length is that of the result.
+// Complex to real: the last dimension holds half a spectrum; the length given for it is that of the result.
 void to_real(CompositeCall& c, Way way) {
   ValueId self = as_complex(c, c.tensor("self"));
   FourierAxes axes = axes_of(c, self);
@@ -131,7 +131,7 @@ void irfftn(CompositeCall& c) { to_real(c, Way::back); }
 void fftshift(CompositeCall& c) { shift(c, Way::out); }
 void ifftshift(CompositeCall& c) { shift(c, Way::back); }
 
-// --- spectra of windows that move over a signal ---
+// --- short-time spectra: a window moves over a signal ---
 
 namespace {
 
@@ -144,7 +144,7 @@ ValueId padded(CompositeCall& c, ValueId signal, int64_t each) {
   return c.fail("'pad_mode' " + mode), signal;
 }
 
-// As long as the transform, with zeros on both sides; none where all of it counts alike.
+// The window, zero-padded on both sides to the transform's length; none if all elements have equal weight.
 ValueId window_of(CompositeCall& c, ValueId signal, int64_t length) {
   ValueId window = c.tensor("window");
   const int64_t own = c.has("win_length") ? c.integer("win_length") : length, left = (length - own) / 2;
@@ -177,7 +177,7 @@ void give_spectra(CompositeCall& c, bool center) {
   c.give(keeps ? out : c.make("view_as_real", {out}));
 }
 
-// Windows as PyTorch's C++ makes them: a periodic one is one longer, without its last number.
+// Windows as PyTorch's C++ code makes them: a periodic one is made one longer, and its last element dropped.
 struct Window {
   int64_t length;
   bool is_periodic;
@@ -191,7 +191,7 @@ Window window_of(CompositeCall& c) {
   return w;
 }
 
-// sum of weights[k] * cos(2 * pi * k * i / last); a window of one number is 1.
+// sum of weights[k] * cos(2 * pi * k * i / last); a window of length 1 is 1.
 void give_cosines(CompositeCall& c, std::initializer_list<double> weights) {
   const Window w = window_of(c);
   if (c.failed()) return;

@@ -1,4 +1,4 @@
-// Layers: norms with running statistics as results, dropouts of whole features, bags of embeddings.
+// Layers: norms that return running statistics, dropout of whole features, embedding bags.
 #include <cmath>
 #include <limits>
 
@@ -7,17 +7,17 @@
 namespace sg::composite {
 namespace {
 
-// Noise of 1 with probability 1 - p, else 0.
+// Noise: 1 with probability 1 - p, else 0.
 ValueId keep_mask(CompositeCall& c, ValueId shaped, double p) { return c.make("bernoulli.p", {shaped, 1 - p}); }
 
-ValueId feature_shaped(CompositeCall& c, ValueId v) {  // one number a sample and channel
+ValueId feature_shaped(CompositeCall& c, ValueId v) {  // one element per sample and channel
   ArgList shape = c.shape(v);
   if (shape.size() < 2) return c.fail("needs a dimension of channels"), v;
   for (size_t i = 2; i < shape.size(); ++i) shape[i] = Arg::integer(1);
   return c.make("new_empty", {v, shape});
 }
 
-// Whether the call does nothing, or takes everything.
+// Whether the dropout is trivial: it drops nothing, or everything. Its result is then given.
 bool is_settled(CompositeCall& c, ValueId input, double p, bool train) {
   if (p != 0 && train && p != 1) return false;
   c.give(p == 0 || !train ? input : c.make("mul.Tensor", {input, c.make("zeros_like", {input})}));
@@ -25,7 +25,7 @@ bool is_settled(CompositeCall& c, ValueId input, double p, bool train) {
 }
 
 enum class Dropped { elements, features };
-enum class Filled { zeros, alpha };  // alpha: what keeps mean and variance where SELU is behind it
+enum class Filled { zeros, alpha };  // alpha: keeps mean and variance in front of a SELU
 
 void drop(CompositeCall& c, Dropped dropped, Filled filled) {
   ValueId input = c.tensor("input");
@@ -65,7 +65,7 @@ void rrelu(CompositeCall& c) {
   c.give(c.make("where.self", {c.make("le.Scalar", {self, 0}), c.make("mul.Tensor", {self, slope}), self}));
 }
 
-// The statistics are written to copies, which are results.
+// The running statistics are updated in copies, which are returned.
 void batch_norm_functional(CompositeCall& c) {
   ValueId mean = c.make("clone", {c.tensor("running_mean")}), var = c.make("clone", {c.tensor("running_var")});
   PartArg training = c.has("training") ? PartArg(c.arg("training")) : PartArg(true);
@@ -85,8 +85,8 @@ void batch_norm_with_update(CompositeCall& c) {
   c.give(c.make("new_empty", {c.tensor("input"), Numbers{0}, c.key("dtype", DType::u8)}));
 }
 
-// What a GPU's step has for batch norms. PyTorch's schema does not say that the running statistics are written; they
-// are. The last result is memory that cuDNN keeps for its way back; without training it keeps no statistics either.
+// Batch norm on GPUs. The running statistics are written, although PyTorch's schema does not say so. The last result is
+// memory that cuDNN reserves for the backward; without training the saved statistics are empty too.
 void cudnn_batch_norm(CompositeCall& c) {
   const bool training = c.flag("training");
   PartArgs args{c.tensor("input"),
@@ -135,7 +135,7 @@ void grid_sampler(CompositeCall& c) {
 
 namespace {
 
-// The bag of each index: how many offsets are not behind its position, less 1.
+// The bag of each index: the number of offsets at or before its position, minus 1.
 ValueId bags_of(CompositeCall& c, ValueId offsets, Expr count) {
   ValueId places = c.make("arange", {c.as_arg(count), c.key("dtype", c.dtype_of(offsets))});
   ValueId found = c.make("searchsorted.Tensor", {offsets, places, c.key("right", true)});
@@ -143,13 +143,13 @@ ValueId bags_of(CompositeCall& c, ValueId offsets, Expr count) {
 }
 
 struct Bags {
-  ValueId of_index, sizes;  // the bag of each index; how many indices a bag has, padding left out
+  ValueId of_index, sizes;  // the bag of each index; the number of indices per bag, without padding
   Expr count;
 };
 
 ValueId column(CompositeCall& c, ValueId v) { return c.make("unsqueeze", {v, -1}); }
 
-// Rows of the table for each index, weighted; those of the padding index are 0.
+// The table's row for each index, times its weight; 0 for the padding index.
 ValueId rows_of(CompositeCall& c, ValueId kept) {
   ValueId rows = c.make("index_select", {c.tensor("weight"), 0, c.tensor("indices")}),
           weights = c.tensor("per_sample_weights");
@@ -157,7 +157,7 @@ ValueId rows_of(CompositeCall& c, ValueId kept) {
   return kept.is_none() ? rows : c.make("mul.Tensor", {rows, column(c, c.make("to.dtype", {kept, c.dtype_of(rows)}))});
 }
 
-// Indices laid beside each number of their rows, as scatter_reduce wants them.
+// The bag of each index, expanded to the shape of the rows, as scatter_reduce needs it.
 ValueId spread_bags(CompositeCall& c, const Bags& bags, ValueId rows) {
   return c.make("expand", {column(c, bags.of_index), c.shape(rows)});
 }
@@ -171,14 +171,14 @@ ValueId largest_of(CompositeCall& c, const Bags& bags, ValueId kept, ValueId row
   return c.make("where.ScalarOther", {column(c, c.make("gt.Scalar", {bags.sizes, 0})), out, 0.0});
 }
 
-// Which row of the table each of the largest numbers is from: that of the first index of its bag that has it.
+// The table row that each maximum comes from: that of the first index in the bag that has it.
 ValueId rows_of_largest(CompositeCall& c, const Bags& bags, ValueId kept, ValueId rows, ValueId out,
                         const ArgList& shape) {
   ValueId indices = c.tensor("indices");
   if (c.is_size(indices, 0, 0)) return c.zeros(shape, indices);
   ValueId found = c.make("eq.Tensor", {rows, c.make("index_select", {out, 0, bags.of_index})});
   if (!kept.is_none()) found = c.make("logical_and", {found, column(c, kept)});
-  constexpr int64_t kNowhere = int64_t{1} << 62;  // NaN, which is not found
+  constexpr int64_t kNowhere = int64_t{1} << 62;  // where a NaN leaves no match
   ValueId place = column(c, c.make("arange", {c.size(indices, 0), c.key("dtype", DType::i64)}));
   place = c.make("where.ScalarOther", {found, place, kNowhere});
   ValueId first = c.make("scatter_reduce.two", {c.zeros(shape, place), 0, spread_bags(c, bags, rows), place,
@@ -189,7 +189,7 @@ ValueId rows_of_largest(CompositeCall& c, const Bags& bags, ValueId kept, ValueI
 
 }  // namespace
 
-// mode: 0 sum, 1 mean, 2 max. Of the further results only the sizes of the bags are PyTorch's in all modes.
+// mode: 0 sum, 1 mean, 2 max. Of the further results, only the bag sizes match PyTorch's in all modes.
 void embedding_bag(CompositeCall& c) {
   ValueId indices = c.tensor("indices"), offsets = c.tensor("offsets"), kept;
   int64_t mode = c.integer("mode");
@@ -227,7 +227,7 @@ void embedding_bag(CompositeCall& c) {
 
 namespace {
 
-// The gradient of each largest number goes to the row that it is from; bags without an index have none.
+// The gradient of each maximum goes to the row it comes from; empty bags have none.
 void give_gradient_of_largest(CompositeCall& c) {
   ValueId grad = c.tensor("grad"), from = c.tensor("maximum_indices");
   if (c.rank(from) != 2) return c.fail("the rows of the largest are not given");
@@ -242,7 +242,7 @@ void give_gradient_of_largest(CompositeCall& c) {
 
 namespace {
 
-// The bag of each index: PyTorch's forward leaves that out where its own kernels do not need it.
+// The bag of each index: PyTorch's forward omits it where its own kernels do not need it.
 ValueId told_bags(CompositeCall& c, ValueId indices) {
   ValueId of_index = c.tensor("offset2bag");
   if (c.failed() || c.extent(of_index, 0) == c.extent(indices, 0)) return of_index;
@@ -263,7 +263,7 @@ void embedding_bag_weights_backward(CompositeCall& c) {
   c.give(out);
 }
 
-// The gradient of the table: of each index's row that of its bag.
+// The gradient of the table: each index adds the gradient of its bag to its row.
 void embedding_bag_backward(CompositeCall& c) {
   ValueId grad = c.tensor("grad"), indices = c.tensor("indices"), weights = c.tensor("per_sample_weights");
   int64_t mode = c.integer("mode"), padding = c.integer("padding_idx");
@@ -284,7 +284,8 @@ void embedding_bag_backward(CompositeCall& c) {
   c.give(c.make("index_add", {c.zeros(shape, rows), 0, indices, rows}));
 }
 
-// Where each point of the result lies in the input: from -1 to 1, the corners or the middles of the outer pixels.
+// The input position of each point of the result: -1 and 1 are the centers of the outer pixels (`align_corners`) or
+// their outer edges.
 void affine_grid(CompositeCall& c) {
   ValueId theta = c.tensor("theta");
   ArgList size = c.sizes("size");

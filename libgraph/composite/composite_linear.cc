@@ -1,4 +1,4 @@
-// Functions of matrices by the decompositions that they are made of.
+// Matrix functions, by the decompositions they are made of.
 #include <algorithm>
 #include <limits>
 
@@ -7,7 +7,7 @@
 namespace sg::composite {
 namespace {
 
-// Fails the run, with the name of PyTorch's function, where a decomposition says so of a matrix.
+// Fails the run, naming PyTorch's function, if the decomposition reports an error for a matrix.
 void check(CompositeCall& c, ValueId info, std::string_view api) {
   c.make_all("_linalg_check_errors", {info, c.word(api), c.key("is_matrix", c.rank(info) == 0)});
 }
@@ -17,17 +17,17 @@ ValueId adjoint(CompositeCall& c, ValueId v) {
   return is_complex(c.dtype_of(v)) ? c.make("_conj", {turned}) : turned;
 }
 
-// 1 / v where it is larger than `least`, else 0.
+// 1 / v where `size` is larger than `least`, else 0.
 ValueId inverse_above(CompositeCall& c, ValueId v, ValueId size, ValueId least) {
   ValueId large = c.make("gt.Tensor", {size, least});
   return c.make("where.ScalarOther", {large, c.make("reciprocal", {v}), 0.0});
 }
 
-// The unit in the last place of 1, of an element type that is computed in.
+// The machine epsilon of an element type that is computed in.
 double epsilon_of(DType t) { return t == DType::f64 || t == DType::c128 ? 0x1p-52 : 0x1p-23; }
 
-// What counts as zero: the larger of an absolute bound and one by the largest value, each one number or one a matrix.
-// What is not given is 0, or by rounding and the larger size, unless there is an absolute bound.
+// The bound below which a value counts as zero: the larger of atol and rtol times the largest value, each one number or
+// one per matrix. Without rtol the relative bound is epsilon times the larger dimension, or 0 if atol is positive.
 ValueId bound_of(CompositeCall& c, ValueId self, ValueId largest) {
   ValueId atol = c.tensor("atol"), rtol = c.tensor("rtol");
   auto column = [&](ValueId v) { return c.make("unsqueeze", {v, -1}); };

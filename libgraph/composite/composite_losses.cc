@@ -27,7 +27,7 @@ ValueId distance(CompositeCall& c, ValueId a, ValueId b, const Arg& p, const Arg
   return c.make("norm.ScalarOpt_dim", {c.make("add.Scalar", {sub(c, a, b), eps}), p, Numbers{last}, keep});
 }
 
-// One class a row, with no more than one dimension beside it.
+// One class per row, or per pixel of two-dimensional planes.
 ValueId nll(CompositeCall& c, ValueId self, ValueId target, bool planes) {
   return c.make_all(planes ? "nll_loss2d_forward" : "nll_loss_forward",
                     {self, target, c.tensor("weight"), c.integer("reduction"), c.arg("ignore_index")})[0];
@@ -106,7 +106,7 @@ void multi_margin_loss(CompositeCall& c) {
 void nll_loss(CompositeCall& c) { c.give(nll(c, c.tensor("self"), c.tensor("target"), false)); }
 void nll_loss2d(CompositeCall& c) { c.give(nll(c, c.tensor("self"), c.tensor("target"), true)); }
 
-// Rows of classes of any rank: three dimensions and more than four are laid out as planes.
+// Inputs of any rank: three dimensions and more than four are reshaped to planes.
 void nll_loss_nd(CompositeCall& c) {
   ValueId self = c.tensor("self"), target = c.tensor("target");
   int rank = c.rank(self);
@@ -130,7 +130,7 @@ void cosine_similarity(CompositeCall& c) {
     ValueId norm = c.make("linalg_vector_norm", {v, 2, Numbers{dim}, true});
     return c.make("div.Tensor", {v, c.make("clamp_min", {norm, c.arg("eps")})});
   };
-  if (c.rank(a) != c.rank(b)) {  // the dimension is one of the common shape
+  if (c.rank(a) != c.rank(b)) {  // `dim` refers to the broadcast shape
     ArgList shape = c.shape(c.rank(a) > c.rank(b) ? a : b);
     a = c.make("expand", {a, shape}), b = c.make("expand", {b, shape});
   }

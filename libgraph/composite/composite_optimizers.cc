@@ -1,12 +1,12 @@
-// Updates of optimizers that PyTorch has in one operator for lists of parameters (`fused=True`). As its kernels do it:
-// in place, each parameter by itself, powers of the step's number in double. And what torch.amp.GradScaler does before
-// and after them: gradients of a loss that was scaled come back to their size, and a step with infinite ones is skipped.
+// Optimizer updates that PyTorch has as one operator on lists of parameters (`fused=True`), computed as its kernels do:
+// in place, each parameter separately, powers of the step number in double. Also what torch.amp.GradScaler does around
+// them: unscale the gradients of a scaled loss, and skip a step with infinite ones.
 #include "libgraph/composite/composite_call.h"
 
 namespace sg::composite {
 namespace {
 
-// A learning rate: a number, or a tensor of one.
+// The learning rate: a number, or a tensor of one element.
 PartArg rate(CompositeCall& c) { return PartArg(c.arg("lr")); }
 bool is_number(const PartArg& a) { return !a.arg.is(ArgKind::value); }
 
@@ -16,7 +16,7 @@ ValueId in_double(CompositeCall& c, ValueId v) { return c.make("_to_copy", {v, c
 
 ValueId one_number(CompositeCall& c, ValueId v) { return c.rank(v) == 0 ? v : c.make("view", {v, ArgList()}); }
 
-// Lists of one length, as the schema calls them.
+// The named lists, which must have equal lengths.
 std::vector<Values> lists(CompositeCall& c, std::initializer_list<std::string_view> names) {
   std::vector<Values> found;
   for (std::string_view name : names) found.push_back(c.tensors(name));
@@ -25,8 +25,8 @@ std::vector<Values> lists(CompositeCall& c, std::initializer_list<std::string_vi
   return c.failed() ? std::vector<Values>(found.size()) : found;
 }
 
-// One step for one parameter, which writes to `written`: by a gradient at its own size, where the loss was scaled (it is
-// written back), and not at all where `found_inf` says that it is to be skipped.
+// One step of one parameter, which writes to `written`. If the loss was scaled, the gradient is unscaled first, in
+// place. If `found_inf` is set, everything written is restored.
 template <typename Update>
 void step(CompositeCall& c, ValueId grad, Values written, Update update) {
   const auto unscaled = [&] {
@@ -43,7 +43,7 @@ void step(CompositeCall& c, ValueId grad, Values written, Update update) {
     c.make("copy_", {written[i], c.make("where.self", {is_skipped, before[i], written[i]})});
 }
 
-// The gradient as it is used; decayed: what pulls the weight to 0 is part of it.
+// The effective gradient; decayed: includes the weight decay.
 ValueId gradient(CompositeCall& c, ValueId grad, ValueId weight, bool decayed) {
   if (c.flag("maximize")) grad = c.make("neg", {grad});
   const double decay = c.number("weight_decay");
@@ -114,7 +114,7 @@ void fused_sgd(CompositeCall& c) {
   }
 }
 
-// The rate falls with the steps: lr / (1 + (step - 1) * lr_decay).
+// The learning rate decays with the steps: lr / (1 + (step - 1) * lr_decay).
 void fused_adagrad(CompositeCall& c) {
   const double lr_decay = c.number("lr_decay");
   auto all = lists(c, {"self", "grads", "state_sums", "state_steps"});
@@ -130,7 +130,7 @@ void fused_adagrad(CompositeCall& c) {
   }
 }
 
-// `found_inf` becomes 1 where a gradient is not finite, and stays what it is where all are.
+// Unscales the gradients. `found_inf` becomes 1 if one is not finite, else it keeps its value.
 void unscale_and_check(CompositeCall& c) {
   const ValueId found = c.tensor("found_inf"), inverse = one_number(c, c.tensor("inv_scale"));
   for (ValueId grad : c.tensors("self")) {
@@ -142,7 +142,7 @@ void unscale_and_check(CompositeCall& c) {
   }
 }
 
-// A scale falls behind a step that was skipped, and rises behind `growth_interval` ones that were not, if it can.
+// The scale shrinks after a skipped step, and grows after `growth_interval` steps without one, if it stays finite.
 void update_scale(CompositeCall& c) {
   const ValueId scale = c.tensor("self"), tracker = c.tensor("growth_tracker");
   const ValueId skipped = c.make("ne.Scalar", {c.tensor("found_inf"), 0});

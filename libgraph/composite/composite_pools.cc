@@ -1,4 +1,4 @@
-// Pooling as Inductor's decompositions have it: where in its window a maximum lies is kept, in one byte.
+// Pooling as in Inductor's decompositions: the position of a maximum within its window is kept, in one byte.
 #include "libgraph/composite/composite_call.h"
 
 namespace sg::composite {
@@ -12,7 +12,7 @@ PoolAxes exprs_of(CompositeCall& c, std::string_view name) {
   return out;
 }
 
-// Where each window begins, along one axis of `shaped`.
+// The start of each window along one axis of `shaped`.
 ValueId window_starts(CompositeCall& c, ValueId shaped, int axis, Expr stride, Expr padding) {
   ArgList shape(static_cast<size_t>(c.rank(shaped)), Arg::integer(1));
   shape[static_cast<size_t>(axis)] = c.size(shaped, axis);
@@ -22,7 +22,7 @@ ValueId window_starts(CompositeCall& c, ValueId shaped, int axis, Expr stride, E
   return c.make("sub.Tensor", {count, c.as_arg(padding)});
 }
 
-// A number that counts the places of a box of these sizes, as a place along each axis.
+// Splits a flat index into a box of these sizes into one index per axis.
 Values along_axes(CompositeCall& c, ValueId flat, const PoolAxes& sizes) {
   Values out;
   for (size_t i = 0; i + 1 < sizes.size(); ++i) {
@@ -66,7 +66,7 @@ ValueId offsets_of(CompositeCall& c, ValueId indices, const Pooling& p, const Po
 
 void give_indices(CompositeCall& c, const Pooling& p, const PoolAxes& input) {
   ValueId offsets = c.tensor("self");
-  if (c.dtype_of(offsets) == DType::i64) return c.give(offsets);  // they were left as indices: max_pool_with_offsets
+  if (c.dtype_of(offsets) == DType::i64) return c.give(offsets);  // left as indices by max_pool_with_offsets
   if (!fits(c, p, offsets)) return;
   const int from = c.rank(offsets) - static_cast<int>(input.size());
   Values places = along_axes(c, c.make("_to_copy", {offsets, c.key("dtype", DType::i64)}), p.kernel);
@@ -79,7 +79,7 @@ void give_indices(CompositeCall& c, const Pooling& p, const PoolAxes& input) {
 
 }  // namespace
 
-// Where all that reads the offsets makes indices of them again, they stay indices.
+// If everything that reads the offsets turns them back into indices, they stay indices.
 void max_pool_with_offsets(CompositeCall& c) {
   ValueId self = c.tensor("self");
   const Pooling p{exprs_of(c, "kernel_size"), exprs_of(c, "stride"), exprs_of(c, "padding"), exprs_of(c, "dilation")};
@@ -101,7 +101,7 @@ void max_pool_offsets_to_indices(CompositeCall& c) {
                exprs_of(c, "input_size"));
 }
 
-// As torch 2.6 and 2.7 have it: windows of two axes, of which the last sizes count.
+// The form of torch 2.6 and 2.7: two-axis windows, of which only the last sizes matter.
 void max_pool2d_offsets_to_indices(CompositeCall& c) {
   const Expr one = c.exprs().constant(1);
   give_indices(c, {{one, c.as_expr(c.arg("kernel_w"))}, exprs_of(c, "stride"), exprs_of(c, "padding"), {one, one}},

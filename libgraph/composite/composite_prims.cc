@@ -1,4 +1,4 @@
-// PyTorch's primitives (`prims`): what Inductor's decompositions leave in the graphs of a TORCH_TRACE.
+// PyTorch's primitives (`prims`), which Inductor's decompositions leave in the graphs of a TORCH_TRACE.
 #include "libgraph/composite/composite_call.h"
 
 namespace sg::composite {
@@ -6,14 +6,14 @@ namespace {
 
 ValueId copy_of(CompositeCall& c, ValueId v) { return c.make("clone", {v}); }
 
-// The keyword arguments of a factory. `requires_grad` says nothing of a result's values.
+// Adds the keyword arguments of a factory. `requires_grad` does not affect a result's values.
 PartArgs placed(CompositeCall& c, PartArgs args) {
   for (std::string_view name : {"dtype", "device"})
     if (c.has(name)) args.push_back(c.key(name, c.arg(name)));
   return args;
 }
 
-// The dimensions from `first` to `last` as one.
+// The shape with dimensions `first` to `last` merged.
 ArgList joined(CompositeCall& c, ValueId v, int first, int last) {
   ArgList shape;
   for (int i = 0; i < c.rank(v); ++i) {
@@ -30,7 +30,7 @@ ValueId collapsed(CompositeCall& c) {
   return c.make("reshape", {a, joined(c, a, first, last)});
 }
 
-// A copy of `v` with these strides.
+// A copy of `v` with the given strides.
 ValueId laid_out(CompositeCall& c, ValueId v, const ArgList& strides) {
   return c.make("copy_", {c.make("new_empty_strided", {v, c.shape(v), strides}), v});
 }
@@ -71,7 +71,7 @@ void prims_empty_strided(CompositeCall& c) {
 
 void prims_full_like(CompositeCall& c) { c.give(c.make("full_like", placed(c, {c.tensor("a"), c.arg("fill_value")}))); }
 
-// Rounded twice, as PyTorch's own definition of it is.
+// Rounds twice, as PyTorch's own definition does.
 void fma(CompositeCall& c) {
   c.give(c.make("add.Tensor", {c.make("mul.Tensor", {c.tensor("a"), c.arg("b")}), c.arg("c")}));
 }
@@ -145,7 +145,7 @@ void prims_var(CompositeCall& c) {
   c.give(c.make("var.correction", {c.tensor("inp"), dims_of(c), c.key("correction", c.arg("correction"))}));
 }
 
-// The maximum of each row, and the sum of what lies below it.
+// The maximum of each row, and the sum of exp(a - maximum).
 void prepare_softmax_online(CompositeCall& c) {
   ValueId a = c.tensor("a");
   const Numbers dim{c.integer("dim")};
@@ -166,13 +166,13 @@ void prims_fft_c2r(CompositeCall& c) {
   c.give(c.make("_fft_c2r", {c.tensor("self"), c.arg("dim"), 0, c.arg("last_dim_size")}));
 }
 
-// --- by indices, where a mask says which count ---
+// --- masked indexing ---
 
 namespace {
 
 constexpr int64_t kFirst = 0;
 
-// Indices that are held within `self`; from its end too where `both_ways`.
+// The indices, clamped to the bounds of `self`; with `both_ways`, negative ones count from the end.
 ArgList held(CompositeCall& c, ValueId self, bool both_ways) {
   ArgList indices = c.sizes("indices");
   if (static_cast<int>(indices.size()) > c.rank(self)) return c.fail("has more indices than dimensions"), indices;
@@ -210,7 +210,7 @@ void unsafe_masked_index_put_accumulate(CompositeCall& c) {
   c.give(c.make("_unsafe_index_put", {self, held(c, self, true), counted, true}));
 }
 
-// --- random numbers by a seed that is a value ---
+// --- random numbers from a seed that is a value ---
 
 namespace {
 

@@ -1,4 +1,4 @@
-// Products: Einstein sums and what else comes down to a matrix product.
+// Products: Einstein sums, and other ops that reduce to a matrix product.
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -9,7 +9,7 @@
 namespace sg::composite {
 namespace {
 
-struct Split {  // the dimensions of a pair by what becomes of them
+struct Split {  // the dimensions of a pair of operands: kept from both, from one only, or summed
   Numbers both, left, right, summed;
 };
 
@@ -31,11 +31,11 @@ ValueId sum(CompositeCall& c, ValueId v, const Numbers& dims, bool keep) {
   return dims.empty() ? v : c.make("sum.dim_IntList", {v, dims, keep});
 }
 
-// The product of two tensors of one rank, summed over `dims`, which stay as 1: one batched matrix product.
+// The product of two tensors of equal rank, summed over `dims`, which are kept with size 1: one batched matrix product.
 ValueId sum_of_products(CompositeCall& c, ValueId left, ValueId right, const Numbers& dims) {
   if (dims.empty()) return c.make("mul.Tensor", {left, right});
   Split s{{}, {}, {}, dims};
-  Numbers summed;  // on both sides
+  Numbers summed;  // dimensions that both operands have
   for (int i = 0; i < c.rank(left); ++i) {
     bool in_left = !is_one(c, left, i), in_right = !is_one(c, right, i);
     if (std::find(dims.begin(), dims.end(), i) != dims.end()) {
@@ -64,7 +64,7 @@ ValueId sum_of_products(CompositeCall& c, ValueId left, ValueId right, const Num
 
 constexpr char kEllipsis = '.';
 
-// The letters of an equation's sides; `...` is one sign.
+// The letters of an equation's two sides; `...` is one character.
 struct Equation {
   std::vector<std::string> operands;
   std::string result;
@@ -81,7 +81,7 @@ std::optional<std::string> letters_of(std::string_view text) {
   return std::count(out.begin(), out.end(), kEllipsis) > 1 ? std::nullopt : std::optional(out);
 }
 
-// Letters that occur once, in PyTorch's order: capitals first; what the ellipses stand for before them.
+// The letters that occur once, in PyTorch's order: the ellipsis first, then capitals, then small letters.
 std::string implied_result(const Equation& e) {
   std::map<char, int> count;
   for (const std::string& o : e.operands)
@@ -136,7 +136,7 @@ class Einsum {
   }
 
  private:
-  // Where each letter's dimension lies: those of the result first, then the others by the alphabet.
+  // Assigns dimensions to letters: those of the result first, then the others in alphabetical order.
   bool place_letters() {
     if (equation_.operands.size() != operands_.size())
       return c_.fail("the equation has different operands from the call"), false;
@@ -161,8 +161,8 @@ class Einsum {
     return true;
   }
 
-  // The operand with every letter's dimension in its place, 1 where it has none; diagonals of letters that it has
-  // twice.
+  // The operand permuted to these dimensions, of size 1 where it lacks the letter; a repeated letter takes the
+  // diagonal.
   ValueId aligned(const std::string& letters, ValueId v) {
     Numbers order(total_, -1);
     std::map<char, int> dim_of;
@@ -184,7 +184,7 @@ class Einsum {
   }
 
   int original_rank(ValueId v,
-                    const std::string& letters) {  // dimensions that the ellipsis stands for, diagonals taken so far
+                    const std::string& letters) {  // the ellipsis's rank; v's diagonals are taken up to it
     size_t at = letters.find(kEllipsis), repeats = 0;
     for (size_t i = 0; i < at; ++i) repeats += letters.find(letters[i]) < i ? 1 : 0;
     return c_.rank(v) - static_cast<int>(letters.size() - 1 - repeats);
@@ -196,7 +196,7 @@ class Einsum {
       for (size_t d = 0; d < total_; ++d) counts_[d] += is_one(c_, v, static_cast<int64_t>(d)) ? 0 : 1;
   }
 
-  // The next two of the path, or the first two; the product goes to the end, or to the front.
+  // Contracts the next pair of the path and appends the product; without a path the first two, and prepends it.
   void contract(const Numbers& path, size_t step) {
     size_t i = 0, j = 1;
     if (2 * step + 1 < path.size()) {
@@ -257,13 +257,13 @@ bool is_number(const Arg& a, double n) {
          (a.is(ArgKind::floating) && a.as_float() == n);
 }
 
-// A factor of whole numbers is a whole number itself.
+// A factor of an integer product is an integer itself.
 Arg factor(CompositeCall& c, std::string_view name, ValueId of) {
   bool whole = !is_floating(c.dtype_of(of)) && !is_complex(c.dtype_of(of));
   return whole && c.arg(name).is(ArgKind::floating) ? Arg::integer(static_cast<int64_t>(c.number(name))) : c.arg(name);
 }
 
-// beta * self + alpha * product; what beta = 0 takes away is not looked at.
+// beta * self + alpha * product; with beta = 0, self is not read.
 ValueId added(CompositeCall& c, ValueId self, ValueId product) {
   Arg beta = factor(c, "beta", product), alpha = factor(c, "alpha", product);
   if (is_number(beta, 0)) return is_number(alpha, 1) ? product : c.make("mul.Scalar", {product, alpha});
@@ -273,7 +273,7 @@ ValueId added(CompositeCall& c, ValueId self, ValueId product) {
 
 bool is_true(const Arg& a) { return !is_number(a, 0) && !(a.is(ArgKind::boolean) && !a.as_bool()); }
 
-// The same of bools.
+// The same for bools.
 ValueId joined_flags(CompositeCall& c, ValueId self, ValueId product) {
   if (!is_true(c.arg("alpha"))) product = c.make("zeros_like", {product});
   return is_true(c.arg("beta")) ? c.make("logical_or", {self, product}) : product;
@@ -350,7 +350,7 @@ void kron(CompositeCall& c) {
                 {c.make("mul.Tensor", {c.make("reshape", {a, wide_a}), c.make("reshape", {b, wide_b})}), shape}));
 }
 
-// x1 W x2 of each output, as (x1 W) x2.
+// x1 W x2 for each output, as (x1 W) x2.
 void bilinear(CompositeCall& c) {
   ValueId x = c.tensor("input1"), y = c.tensor("input2"), weight = c.tensor("weight"), bias = c.tensor("bias");
   if (c.rank(weight) != 3 || c.rank(x) == 0 || c.rank(x) != c.rank(y))
@@ -369,7 +369,7 @@ void bilinear(CompositeCall& c) {
   c.give(bias.is_none() ? out : c.make("add.Tensor", {out, bias}));
 }
 
-// The product of three, each with dimensions of 1 put in, summed.
+// The product of three tensors, unsqueezed to a common rank, then summed.
 void trilinear(CompositeCall& c) {
   auto widened = [&](ValueId v, std::string_view dims) {
     for (int64_t d : c.integers(dims)) v = c.make("unsqueeze", {v, d});

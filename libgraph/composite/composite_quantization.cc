@@ -1,8 +1,8 @@
-// Quantization-aware training: numbers rounded to the places that whole numbers of few bits would leave them, a mask of
-// those that were within, observers that follow a range and choose scale and zero point by it.
+// Quantization-aware training: values rounded to the levels (`Places`) that low-bit integers can represent, a mask of
+// those in range, and observers that track a range and choose scale and zero point from it.
 //
-// As PyTorch's kernels for processors do it, but for NaN, of which they make the lowest place: here it stays NaN. By
-// channel they make that of what is beyond 64 bits, too; here it goes to the end that it is nearer to.
+// Computed as by PyTorch's CPU kernels, with two exceptions: those turn NaN into the lowest level, here it stays NaN;
+// per channel they do the same to values beyond 64 bits, here these saturate at the nearer end.
 #include <cmath>
 #include <cstdlib>
 
@@ -15,7 +15,7 @@ ValueId in_type(CompositeCall& c, ValueId v, DType to) {
   return c.dtype_of(v) == to ? v : c.make("_to_copy", {v, c.key("dtype", to)});
 }
 
-// The whole numbers that there are.
+// The range of the quantized integers.
 struct Places {
   int64_t low, high;
 };
@@ -26,7 +26,7 @@ Places places(CompositeCall& c) {
   return p;
 }
 
-// How whole numbers and others belong together. Numbers, or tensors that broadcast against what is quantized.
+// The mapping between integers and values: numbers, or tensors that broadcast against the quantized one.
 struct Scaling {
   PartArg scale, inverse, zero;
   bool is_per_channel;
@@ -43,7 +43,7 @@ Scaling by_tensors(CompositeCall& c, ValueId scale, ValueId zero) {
 
 ValueId one_number(CompositeCall& c, ValueId v) { return c.rank(v) == 0 ? v : c.make("view", {v, ArgList()}); }
 
-// One number a channel, laid along dimension `axis` of `x`.
+// One number per channel, shaped to lie along dimension `axis` of `x`.
 ValueId along(CompositeCall& c, ValueId v, ValueId x, int64_t axis) {
   if (axis < 0 || axis >= c.rank(x) || c.rank(v) != 1)
     return c.fail("needs an axis of its input and one number per channel"), v;
@@ -62,10 +62,10 @@ ValueId wide(CompositeCall& c, ValueId x) {  // narrow floats are computed in fl
   return c.dtype_of(x) == DType::f64 ? x : in_type(c, x, DType::f32);
 }
 
-// When the zero point joins: a whole one behind the rounding, one with a fraction before it.
+// When the zero point is added: an integer one after rounding, a fractional one before.
 enum class Zero { whole, fraction };
 
-// The place of each number, which may be outside.
+// The unclamped level of each value.
 ValueId placed(CompositeCall& c, ValueId x, const Scaling& by, Zero zero) {
   ValueId scaled = c.make("mul.Tensor", {x, by.inverse});
   if (zero == Zero::fraction) return c.make("round", {c.make("add.Tensor", {scaled, by.zero})});
@@ -78,7 +78,7 @@ ValueId is_within(CompositeCall& c, ValueId place, Places p) {
 
 ValueId back(CompositeCall& c, ValueId place, const Scaling& by, Places p) {
   ValueId from_zero = c.make("sub.Tensor", {c.make("clamp", {place, p.low, p.high}), by.zero});
-  if (!by.is_per_channel) from_zero = in_type(c, from_zero, DType::f32);  // of doubles too, as PyTorch has it
+  if (!by.is_per_channel) from_zero = in_type(c, from_zero, DType::f32);  // for doubles too, as in PyTorch
   return c.make("mul.Tensor", {from_zero, by.scale});
 }
 
@@ -92,7 +92,7 @@ Quantized quantize(CompositeCall& c, ValueId x, const Scaling& by, Zero zero) {
   return {in_type(c, back(c, place, by, p), c.dtype_of(x)), is_within(c, place, p)};
 }
 
-// All as it is where a switch is off.
+// Values pass through unchanged if the switch is off.
 Quantized unless_off(CompositeCall& c, ValueId on, ValueId x, Quantized q) {
   return {c.make("where.self", {on, q.out, x}), c.make("logical_or", {q.mask, c.make("logical_not", {on})})};
 }
@@ -140,7 +140,7 @@ void fake_quantize_by_tensors(CompositeCall& c) {
   give(c, unless_off(c, is_on(c, "fake_quant_enabled"), c.tensor("self"), quantized_by_tensors(c)));
 }
 
-// --- a scale and a zero point that are learned ---
+// --- a learned scale and zero point ---
 
 namespace {
 
@@ -148,7 +148,7 @@ ValueId nearest_place(CompositeCall& c, ValueId zero, Places p) {
   return c.make("clamp", {c.make("round", {zero}), p.low, p.high});
 }
 
-// What each number adds to the gradients of scale and zero point.
+// What each element contributes to the gradients of x, scale and zero point.
 struct Shares {
   ValueId x, scale, zero;
 };
@@ -161,7 +161,7 @@ Shares shares(CompositeCall& c, const Scaling& by) {
   auto times = [&](ValueId v, PartArg by_this) { return c.make("mul.Tensor", {v, std::move(by_this)}); };
   ValueId error = c.make("sub.Tensor", {back(c, place, by, p), x});
   ValueId inside = times(times(grad, error), by.inverse);
-  // What the clamp leaves of the place, less the zero point: the slope of what is outside.
+  // The slope of the scale outside the range: the clamped level minus the zero point.
   ValueId edge = c.make("clamp", {place, p.low, p.high});
   ValueId outside = times(grad, c.make("sub.Tensor", {edge, by.zero}));
   Shares s;
@@ -183,7 +183,7 @@ void fake_quantize_learned_by_channel(CompositeCall& c) {
   c.give(by_channel(c, c.tensor("self"), c.tensor("scale"), zero, c.integer("axis")).out);
 }
 
-// The zero point is rounded otherwise than on the way there: up by a half, then cut off.
+// Rounds the zero point differently from the forward: adds a half, then truncates.
 void fake_quantize_learned_backward(CompositeCall& c) {
   const Places p = places(c);
   ValueId raised = c.make("add.Scalar", {one_number(c, c.tensor("zero_point")), 0.5});
@@ -204,7 +204,7 @@ void fake_quantize_learned_by_channel_backward(CompositeCall& c) {
   for (ValueId v : {s.scale, s.zero}) c.give(c.make("sum.dim_IntList", {v, others}));
 }
 
-// --- an observer and what it is for, in one ---
+// --- an observer and its quantization in one op ---
 
 namespace {
 
@@ -212,7 +212,7 @@ struct Range {
   ValueId low, high;
 };
 
-// The range that was seen goes a step towards that of `x`; at first it is that of `x`.
+// Moves the observed range a step towards that of `x`; the first observation takes that of `x`.
 Range followed(CompositeCall& c, ValueId x, Range seen) {
   const auto share = static_cast<double>(static_cast<float>(c.number("averaging_const")));
   auto extreme = [&](std::string_view op, ValueId of) {
@@ -235,7 +235,7 @@ struct Chosen {
   ValueId scale, zero;
 };
 
-// A range whose ends lie as far from 0 as the lowest and highest place do.
+// A range that crosses 0 is widened so that its ends are proportional to those of the symmetric levels.
 Range symmetric(CompositeCall& c, Range r, ValueId crosses_zero, Places p) {
   const int64_t high = (p.high - p.low) / 2, low = -(high + 1);
   auto part = [&](ValueId v, int64_t of) { return c.make("abs", {c.make("div.Tensor", {v, of})}); };
@@ -246,9 +246,9 @@ Range symmetric(CompositeCall& c, Range r, ValueId crosses_zero, Places p) {
   return {end(r.low, low), end(r.high, high)};
 }
 
-// Scale and zero point by which a range, made to hold 0, has the places. In double, but the scale.
+// Scale and zero point for a range, which is extended to include 0. In double, except for the scale.
 Chosen chosen(CompositeCall& c, Range r, Places p) {
-  constexpr float kLeast = 6.1e-5f;  // of a scale: its inverse is to be a number of half precision
+  constexpr float kLeast = 6.1e-5f;  // least scale: its inverse must be representable in half precision
   const bool is_symmetric = c.flag("symmetric_quant");
   const auto span = static_cast<float>(p.high - p.low);
   ValueId crosses_zero = c.make("logical_and", {c.make("lt.Scalar", {r.low, 0}), c.make("gt.Scalar", {r.high, 0})});
@@ -258,10 +258,10 @@ Chosen chosen(CompositeCall& c, Range r, Places p) {
   auto in_double = [&](ValueId v) { return in_type(c, v, DType::f64); };
   ValueId width = c.make("sub.Tensor", {in_double(r.high), in_double(r.low)});
   ValueId scale = in_type(c, c.make("div.Tensor", {width, static_cast<double>(span)}), DType::f32);
-  ValueId is_none = c.make("isinf", {c.make("reciprocal", {scale})});  // 0, or next to it
+  ValueId is_none = c.make("isinf", {c.make("reciprocal", {scale})});  // 0, or close to it
   scale = c.make("where.ScalarSelf", {is_none, 0.1, scale});
 
-  // A scale that is too small is the least, and the range grows with it.
+  // A scale below the least is raised to it, and the range grows with it.
   ValueId is_small = c.make("lt.Scalar", {scale, static_cast<double>(kLeast)});
   ValueId growth = c.make("div.Tensor", {c.make("full_like", {scale, static_cast<double>(kLeast)}), scale});
   auto grown = [&](ValueId v, ValueId other, float alone) {
@@ -272,7 +272,7 @@ Chosen chosen(CompositeCall& c, Range r, Places p) {
   Range g{grown(r.low, r.high, -kLeast * span), grown(r.high, r.low, kLeast * span)};
   scale = c.make("where.ScalarSelf", {is_small, static_cast<double>(kLeast), scale});
 
-  // Of the two ends the one counts that is exact to more digits.
+  // The zero point follows from the end with the smaller rounding error.
   ValueId exact = in_double(scale);
   ValueId low = c.make("div.Tensor", {in_double(g.low), exact}),
           high = c.make("div.Tensor", {in_double(g.high), exact});

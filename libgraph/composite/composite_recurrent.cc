@@ -1,4 +1,4 @@
-// Recurrent layers, a step at a time. The length of the sequence has to be known.
+// Recurrent layers, unrolled step by step. The sequence length has to be known.
 #include <algorithm>
 
 #include "libgraph/composite/composite_call.h"
@@ -8,7 +8,7 @@ namespace {
 
 enum class Cell { tanh, relu, gru, lstm };
 
-// The weights of one layer in one direction; biases and the projection may be none.
+// The weights of one layer in one direction; biases and projection may be absent.
 struct Weights {
   ValueId input, hidden, input_bias, hidden_bias, projection;
 };
@@ -51,7 +51,7 @@ State step(CompositeCall& c, Cell kind, ValueId from_input, const State& s, cons
   return {c.make(kind == Cell::tanh ? "tanh" : "relu", {sum}), ValueId()};
 }
 
-// One layer in one direction over x [length, batch, width]; leaves its last state in `state`.
+// One layer in one direction over x [length, batch, width]; leaves its final state in `state`.
 ValueId run_layer(CompositeCall& c, Cell kind, ValueId x, int64_t length, bool backwards, const Weights& w,
                   State* state) {
   Values inputs = c.make_all("unbind.int", {linear(c, x, w.input, w.input_bias), 0}, static_cast<size_t>(length));

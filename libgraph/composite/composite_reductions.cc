@@ -1,4 +1,4 @@
-// Moments, extremes, areas, and what else is a reduction of something simple; functions that are others of others.
+// Moments, extremes, areas and other derived reductions; functions defined by others.
 #include <cmath>
 
 #include "libgraph/composite/composite_call.h"
@@ -6,7 +6,7 @@
 namespace sg::composite {
 namespace {
 
-// The arguments of a reduction over `dim`, as the other reductions take them.
+// The arguments of a reduction over `dim`, in the form of the other reductions.
 PartArgs over_dims(CompositeCall& c, ValueId v) {
   return {v, c.has("dim") ? PartArg(c.sizes("dim")) : PartArg(ArgList()), c.flag("keepdim")};
 }
@@ -30,7 +30,7 @@ ValueId neighbours(CompositeCall& c, ValueId y, int dim) {
                 {c.make("slice.Tensor", {y, dim, 0, -1}), c.make("slice.Tensor", {y, dim, 1, Arg::none()})});
 }
 
-ValueId steps(CompositeCall& c, ValueId x, ValueId y, int dim) {  // between the points, shaped to go with y
+ValueId steps(CompositeCall& c, ValueId x, ValueId y, int dim) {  // distances between the points, shaped to go with y
   int at = c.wrap(c.rank(x) == 1 ? 0 : dim, c.rank(x));
   ValueId dx =
       c.make("sub.Tensor", {c.make("slice.Tensor", {x, at, 1, Arg::none()}), c.make("slice.Tensor", {x, at, 0, -1})});
@@ -51,14 +51,14 @@ void give_area(CompositeCall& c, bool cumulative) {
   c.give(c.make("div.Scalar", {area, 2.0}));
 }
 
-// The norm over all dimensions but `dim`, which stay with a size of 1; over all of them, without any, where it is -1.
+// The norm over all dimensions but `dim`, keeping them with size 1; for -1 over all dimensions, to a scalar.
 ValueId norm_but(CompositeCall& c, ValueId v, double power, int64_t dim) {
   if (dim == -1) return c.make("linalg_vector_norm", {v, power});
   int kept = c.wrap(dim, c.rank(v));
   Numbers others;
   for (int i = 0; i < c.rank(v); ++i)
     if (i != kept) others.push_back(i);
-  if (others.empty()) return c.make("abs", {v});  // an empty list would be all of them
+  if (others.empty()) return c.make("abs", {v});  // an empty list would mean all dimensions
   return c.make("linalg_vector_norm", {v, power, others, true});
 }
 
@@ -140,17 +140,18 @@ void index_reduce(CompositeCall& c) {
   c.give(single ? c.make("reshape", {out, Numbers()}) : out);
 }
 
-// --- writes and draws ---
+// --- writes and random numbers ---
 
 void put(CompositeCall& c) {
   ValueId self = c.tensor("self");
   auto flat = [&](ValueId v) { return c.make("reshape", {v, Numbers{-1}}); };
   ValueId out = c.make("index_put",
                        {flat(self), Values{flat(c.tensor("index"))}, flat(c.tensor("source")), c.flag("accumulate")});
-  c.give(c.make("copy", {c.make("clone", {self}), c.make("view", {out, c.shape(self)})}));  // for its strides
+  c.give(c.make("copy", {c.make("clone", {self}), c.make("view", {out, c.shape(self)})}));  // to keep the strides of
+                                                                                            // self
 }
 
-// Normal numbers around a mean, of a deviation; one of them a number or both tensors.
+// Normal numbers with the given mean and deviation; at least one of the two is a tensor.
 void normal_around(CompositeCall& c) {
   const bool has_means = !c.arg("mean").is(ArgKind::floating), has_deviations = !c.arg("std").is(ArgKind::floating);
   ValueId shaped = has_means ? c.tensor("mean") : c.tensor("std");
@@ -213,11 +214,12 @@ void mvlgamma(CompositeCall& c) {
   c.give(c.make("add.Scalar", {sum, order * (order - 1) * std::log(M_PI) * 0.25}));
 }
 
-// --- quantiles: between the two sorted elements that a rank falls between ---
+// --- quantiles: interpolated between the two sorted elements around a rank ---
 
 namespace {
 
-// The dimension last, or all elements as one; with `keepdim` a dimension of 1 stands for each that is gone.
+// Sorted, with the reduced dimension last (or all elements flattened); with `keepdim`, size 1 for each removed
+// dimension.
 ValueId sorted_rows(CompositeCall& c) {
   ValueId self = c.tensor("self");
   const int rank = c.rank(self);
@@ -231,7 +233,8 @@ ValueId sorted_rows(CompositeCall& c) {
   return sorted;
 }
 
-// Ranks of the quantiles in each row. One that holds a NaN has NaN as all its quantiles, or passes over its NaNs.
+// The (fractional) ranks of the quantiles in each row. In a row with NaNs all quantiles are NaN, or its NaNs are
+// skipped.
 ValueId ranks_in(CompositeCall& c, ValueId sorted, ValueId q, bool skips_nan) {
   const Arg last = c.as_arg(c.exprs().sub(c.extent(sorted, -1), c.exprs().constant(1)));
   ValueId is_nan = c.make("isnan", {sorted});

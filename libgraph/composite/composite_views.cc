@@ -1,4 +1,4 @@
-// Views by other names, parts of tensors, tensors side by side.
+// Views under other names, parts of tensors, concatenations.
 #include <algorithm>
 #include <numeric>
 
@@ -19,7 +19,7 @@ ValueId part(CompositeCall& c, ValueId v, int dim, int64_t from, int64_t to) {
   return c.make("slice.Tensor", {v, dim, from, to});
 }
 
-// The sizes that all broadcast to.
+// The shape that all tensors broadcast to.
 ArgList common_shape(CompositeCall& c, const Values& tensors) {
   int rank = 0;
   for (ValueId v : tensors) rank = std::max(rank, c.rank(v));
@@ -44,7 +44,7 @@ void give_at_least(CompositeCall& c, int rank) {
   for (ValueId v : c.tensors("tensors")) c.give(at_least(c, v, rank));
 }
 
-// Parts between positions, which may lie outside and out of order as in Python.
+// Splits at positions, which may be out of range and out of order, as in Python.
 void give_parts(CompositeCall& c, ValueId self, int dim, const Numbers& ends) {
   int64_t size = c.known_size(self, dim), from = 0;
   for (size_t i = 0; i <= ends.size(); ++i) {
@@ -344,7 +344,7 @@ void index_fill_tensor(CompositeCall& c) {
   c.give(c.make("index_copy_", {out, dim, c.tensor("index"), c.make("expand", {value, shape})}));
 }
 
-// x_copy is x and then a copy of it, laid out anew.
+// x_copy: the view x, then a contiguous copy of it.
 namespace {
 
 void give_copy(CompositeCall& c, ValueId view) {
@@ -401,7 +401,7 @@ void sum_to_size(CompositeCall& c) {
   c.give(lead > 0 ? c.make("view", {self, size}) : self);
 }
 
-// Memory that is not to grow or shrink is what it was.
+// Supported only if it leaves the size unchanged.
 void resize(CompositeCall& c) {
   ValueId self = c.tensor("self");
   const ArgList shape = c.shape(self);
