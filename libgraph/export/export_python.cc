@@ -16,11 +16,11 @@ namespace sg {
 namespace python {
 namespace {
 
-// One program's functions.
+// Names of one program's functions.
 struct Written {
-  std::string run;      // the function, or the builder
-  std::string strides;  // the function; empty = none
-  std::string table;    // the variable of its row
+  std::string run;      // the run function; for torch.fx its builder
+  std::string strides;  // empty = none
+  std::string table;    // the variable of its row in the table
 };
 
 template <class Fn>
@@ -89,7 +89,8 @@ class Exporter {
   std::vector<Written> written_;  // by program
 };
 
-// Names of the module itself, before any function takes one: its texts, namespaces of ops, in the order of their names.
+// Claims the names of the module itself before any function takes one: runtime helpers, and op namespaces in sorted
+// order.
 Status Exporter::claim_names() {
   claim_words(kRuntimeNames, &module_.scope);
   std::set<std::string, std::less<>> spaces;
@@ -115,7 +116,7 @@ std::string Exporter::name_of_program(const Program& program) const {
   return "_" + ranks_text(program.ranks);
 }
 
-// The nested graphs that ops of the flex family take; they return what they return in their own way.
+// The nested graphs that flex attention ops take: they return a single result bare and several as a list.
 std::unordered_set<NestedId, IdHash> flex_bodies(const Program& program) {
   std::unordered_set<NestedId, IdHash> out;
   auto look = [&](const Graph& graph) {
@@ -178,7 +179,7 @@ Status Exporter::program(const Program& program) {
   return ok_status();
 }
 
-// torch.distributed sorts the ranks of a group that it makes.
+// torch.distributed sorts the ranks of a group that it creates, so unsorted ones are refused.
 Status Exporter::check_groups() const {
   for (uint32_t id : module_.groups) {
     for (const GroupPart& part : job_.groups[id].parts) {
@@ -250,7 +251,7 @@ std::string Exporter::input_label(const Graph& graph, ValueId v) const {
   return std::string(fqn ? text(fqn) : graph.name(v));
 }
 
-// A size that the step takes as a number, and that a tensor among its inputs has too: `("x", 0)`.
+// The tensor input and axis that a size taken as a number also appears in: `("x", 0)`.
 std::optional<std::string> Exporter::said_by_tensor(const Graph& graph, const Type& number) const {
   if (number.kind != TypeKind::integer || !number.has_value || !job_.pool->exprs.as_symbol(number.value)) return {};
   for (const Input& input : graph.inputs()) {
@@ -262,7 +263,7 @@ std::optional<std::string> Exporter::said_by_tensor(const Graph& graph, const Ty
   return {};
 }
 
-// A constant that travels in the graph: `("0000803f", torch.float32, (1,))`. Its sizes are numbers.
+// A constant stored in the graph: `("0000803f", torch.float32, (1,))`. Its sizes are numbers.
 std::string Exporter::held_constant(const Input& input, const Type& type) const {
   std::string shape;
   for (Expr size : type.shape) shape += job_.pool->exprs.print(size) + ", ";

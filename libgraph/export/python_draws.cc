@@ -7,11 +7,11 @@
 namespace sg::python {
 namespace {
 
-// One draw: the nodes that make it, in schedule order.
+// One draw: the nodes that perform it, in schedule order.
 struct Draw {
   RandomInfo what;
   std::vector<NodeId> nodes;
-  bool is_gone = true;  // only copies are left of the node that made it first
+  bool is_gone = true;  // the node that drew first is gone; only recomputed copies are left
   bool is_kept = false;
 };
 
@@ -70,7 +70,7 @@ class Planner {
   std::vector<Draw> draws_;
   std::unordered_map<uint32_t, std::vector<uint32_t>> by_stream_;
   std::unordered_map<NodeId, uint32_t, IdHash> draw_of_;
-  std::vector<uint32_t> gone_;  // draws, by stream
+  std::vector<uint32_t> gone_;  // draws that are gone, by stream
   size_t next_gone_ = 0;
   DrawPlan out_;
 };

@@ -10,7 +10,7 @@ namespace sg::python {
 
 namespace {
 
-// Views that only some strides allow, or that look at memory past the sizes.
+// Views that need particular strides, or that may look at memory beyond the sizes.
 constexpr std::array<std::string_view, 7> kStrictViews = {
     "aten.view.default",        "aten._unsafe_view.default",   "aten.view.dtype",
     "aten.as_strided.default",  "aten._reshape_alias.default", "aten.view_as_complex.default",
@@ -20,7 +20,7 @@ bool is_strict(std::string_view name) {
   return std::find(kStrictViews.begin(), kStrictViews.end(), name) != kStrictViews.end();
 }
 
-// In row-major order; where a size is 1 the stride says nothing.
+// Row-major; the stride of a dimension of size 1 does not matter.
 bool lies_contiguously(Pool& pool, const Type& t) {
   const std::vector<Expr> wanted = pool.contiguous_strides(t.shape);
   for (size_t d = 0; d < t.shape.size(); ++d)
@@ -41,7 +41,8 @@ bool takes_permuted(const Graph& graph, const Node& node) {
   return found;
 }
 
-// Contractions lay their results out by rules of their own, the same for both; copies do what they are told.
+// Whether an eager kernel may choose other strides. Contractions have their own layout rules, the same in eager mode;
+// copies do what they are told.
 bool may_lie_otherwise(const OpInfo& op) {
   constexpr uint32_t kOthers = kContraction | kView | kMayAlias | kCollective | kWait;
   return (op.traits & kOthers) == 0 && op.name != "aten.clone.default" && op.name != "aten._to_copy.default";
@@ -60,7 +61,8 @@ std::vector<uint8_t> counted_layouts(const Graph& graph) {
     bool is_counted = is_strict(op->name);
     for (uint32_t i = 0; i < node.result_count; ++i) is_counted |= under_view[node.result(i).index] != 0;
     if (!is_counted) continue;
-    const bool is_argument = !op->results.empty() && op->results[0].alias != 0;  // a view, or written in place
+    const bool is_argument = !op->results.empty() && op->results[0].alias != 0;  // the result shares the argument's
+                                                                                 // memory
     if (is_argument) {
       if (!node.args.empty() && node.args[0].is(ArgKind::value)) under_view[node.args[0].as_value().index] = 1;
     } else if (may_lie_otherwise(*op) && takes_permuted(graph, node)) {

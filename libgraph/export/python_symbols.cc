@@ -11,7 +11,7 @@ namespace {
 
 using SymbolSet = std::unordered_set<StrId, IdHash>;
 
-// factor * symbol + offset with one symbol to the power of one.
+// Whether e = factor * symbol + offset, with a single symbol to the power of one.
 bool is_linear(const ExprPool& exprs, Expr e, SymbolSource* out) {
   if (!e || exprs.is_invalid(e)) return false;
   std::span<const Term> terms = exprs.terms(e);
@@ -23,7 +23,8 @@ bool is_linear(const ExprPool& exprs, Expr e, SymbolSource* out) {
   return out->offset != INT64_MIN;
 }
 
-// Everything that `value` says about symbols in `wanted` that are not `known`: bare ones, or with `linear` the others.
+// Takes from `value` the symbols in `wanted` that are not yet `known`: bare ones, or with `linear` those in linear
+// expressions.
 void learn(const Graph& graph, ValueId value, bool linear, const SymbolSet& wanted, SymbolSet* known,
            std::vector<SymbolSource>* out) {
   const Type& type = graph.type(value);
@@ -85,7 +86,7 @@ GraphSymbols SymbolPlan::plan(const Graph& graph) {
     wanted.insert(list.begin(), list.end());
     if (!list.empty()) needs.emplace_back(n, std::move(list));
   }
-  // Strides of inputs may need more than the nodes do.
+  // Strides of inputs may use symbols that no node needs.
   for (const Input& input : graph.inputs()) {
     const Type& type = graph.type(input.value);
     std::vector<StrId> symbols;

@@ -11,14 +11,14 @@ namespace {
 
 constexpr size_t kWidth = 120;
 
-// Sorted. `_` is what unused results are called.
+// Sorted. `_` is the name of unused results.
 constexpr std::string_view kKeywords[] = {
     "False", "None",   "True",     "_",      "and", "as",   "assert", "async",  "await",    "break",
     "case",  "class",  "continue", "def",    "del", "elif", "else",   "except", "finally",  "for",
     "from",  "global", "if",       "import", "in",  "is",   "lambda", "match",  "nonlocal", "not",
     "or",    "pass",   "raise",    "return", "try", "type", "while",  "with",   "yield"};
 
-// Those builtins that the written code uses or that a reader would miss.
+// The builtins that the generated code uses, or that a reader would miss if shadowed.
 constexpr std::string_view kBuiltins[] = {
     "abs",     "all",    "any",       "bool",     "bytes", "callable", "chr",      "complex",    "dict",
     "dir",     "divmod", "enumerate", "eval",     "exec",  "filter",   "float",    "format",     "frozenset",
@@ -35,8 +35,8 @@ void append_hex(unsigned value, size_t digits, std::string* out) {
 
 unsigned char byte_at(std::string_view s, size_t i) { return static_cast<unsigned char>(s[i]); }
 
-// The code point of a sequence that hides text or turns its direction (C1 controls, general punctuation, the byte order
-// mark); 0 for all others.
+// The code point of a UTF-8 sequence that is invisible or changes text direction (C1 controls, general punctuation, the
+// byte order mark); 0 for all others.
 unsigned hidden_code_point(std::string_view utf8) {
   unsigned code = 0;
   if (utf8.size() == 2) code = (byte_at(utf8, 0) & 0x1Fu) << 6 | (byte_at(utf8, 1) & 0x3Fu);
@@ -61,7 +61,7 @@ void append_escaped(std::string_view s, bool quotes, std::string* out) {
   }
 }
 
-// The columns that text takes: characters, not bytes.
+// The width of a text in columns: characters, not bytes.
 size_t width_of(std::string_view s) {
   return static_cast<size_t>(std::count_if(s.begin(), s.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
@@ -109,7 +109,7 @@ bool Scope::is_taken(const std::string& name) const {
 std::string Scope::claim(std::string_view wish) {
   std::string base;
   for (char c : wish)
-    if ((c & 0xC0) != 0x80) base += text::is_letter(c) || is_digit(c) ? c : '_';  // one a character, not a byte
+    if ((c & 0xC0) != 0x80) base += text::is_letter(c) || is_digit(c) ? c : '_';  // one per character, not per byte
   if (base.empty() || is_digit(base[0])) base.insert(0, "_");
   std::string name = base;
   if (is_taken(name)) {
@@ -123,7 +123,8 @@ std::string Scope::claim(std::string_view wish) {
 
 namespace {
 
-// The bracket to break the line after: that of the call, before any text that could hold brackets. npos = none.
+// The bracket to break the line after: that of the call, before any string literal that could contain brackets. npos =
+// none.
 size_t breaking_bracket(std::string_view code) {
   size_t quote = code.find('"'), assign = code.find(" = ");
   size_t open = code.find_first_of("([{", assign < quote ? assign : 0);
@@ -150,7 +151,7 @@ void append_line(size_t indent, std::string_view code, std::string_view comment,
   bool fits = width_of(code) + indent <= kWidth || open == code.npos;
   out->append(indent, ' ').append(fits ? code : code.substr(0, open + 1));
   std::replace(out->begin() + static_cast<std::ptrdiff_t>(begin), out->end(), kBreak, ' ');
-  // The comment says what comes out: it stays with the beginning.
+  // The comment states the result types, so it stays on the first line.
   if (!comment.empty()) out->append("  # ").append(comment);
   *out += '\n';
   if (fits) return;

@@ -11,7 +11,7 @@ namespace sg::python {
 
 namespace {
 
-// Inputs of these kinds are tensors or numbers that the function takes; the others are positions that it keeps.
+// The comment on an input: its kind, type and parameter name.
 std::string input_comment(const Pool& pool, const Graph& graph, const Input& input) {
   std::string out = std::string(name_of(input.kind)) + " " + short_type(pool, graph.value(input.value).type);
   if (input.fqn) out += " \"", append_comment(pool.strings[input.fqn], &out), out += '"';
@@ -59,7 +59,7 @@ Status GraphWriter::write(const Graph& graph, const GraphSymbols& symbols, const
   return ok_status();
 }
 
-// Names for all values, when each was used last, and which nobody wants.
+// Determines names for all values, their last uses, and which are used at all.
 void GraphWriter::learn(const Graph& graph) {
   scope_ = Scope(&module_.scope);
   names_.assign(graph.value_id_limit(), {});
@@ -91,7 +91,7 @@ void GraphWriter::head(const GraphSymbols& symbols, const What& what) {
     if (found == symbols.from_node.end()) continue;
     for (const SymbolSource& s : found->second) {
       is_wanted_[s.value.index] = 1;
-      // The producer often calls the result as the symbol: one name does for both.
+      // The producer often names the result like the symbol: then one name serves for both.
       if (s.dimension == SymbolSource::kScalar && identifier(s.value) == text(s.symbol))
         symbol_names_.emplace(s.symbol, identifier(s.value));
       else claim(s.symbol);
@@ -131,7 +131,7 @@ void GraphWriter::define(const SymbolSource& s) {
   line(symbol(s.symbol) + " = " + code);
 }
 
-// Comments that say where the code comes from: a block for phase and module, then source lines.
+// Comments that say where the code comes from: one per block of a phase and module, then source lines.
 void GraphWriter::context(const Node& node) {
   std::string comment;
   if (!in_block_ || node.phase != phase_ || node.module != block_) {
@@ -166,7 +166,7 @@ void GraphWriter::node(const GraphSymbols& symbols, NodeId n) {
   for (uint32_t i = 0; i < graph_->node(n).result_count; ++i) lay_out(graph_->node(n).result(i));
 }
 
-// A view to come counts on the strides, which an eager kernel may not give.
+// Restores the strides of the graph where a later view relies on them: an eager kernel may choose others.
 void GraphWriter::lay_out(ValueId v) {
   if (!is_laid_out_[v.index] || !is_wanted_[v.index]) return;
   const std::vector<Expr>& wanted = graph_->type(v).stride;

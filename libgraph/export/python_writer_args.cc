@@ -7,14 +7,14 @@ namespace sg::python {
 
 namespace {
 
-constexpr int kMaxDepth = 90;  // of brackets in brackets: Python's own limit is 200
+constexpr int kMaxDepth = 90;  // nested brackets: Python's own limit is 200
 
 constexpr std::string_view kLayouts[] = {"strided",    "sparse_coo", "sparse_csr", "sparse_csc",
                                          "sparse_bsr", "sparse_bsc", "jagged"};
 constexpr std::string_view kMemoryFormats[] = {"contiguous_format", "preserve_format", "channels_last",
                                                "channels_last_3d"};
 
-// Replaces calls of Python's min and max, which torch.fx cannot follow.
+// Redirects calls of Python's min and max to the builder, as torch.fx cannot trace them.
 std::string with_builder_calls(std::string code) {
   for (std::string_view name : {"max(", "min("})
     for (size_t at = code.find(name); at != code.npos; at = code.find(name, at + 2 + name.size()))
@@ -65,7 +65,8 @@ std::string GraphWriter::argument(const Arg& arg, int depth) {
   }
 }
 
-// For a value that a draw takes and that is not there yet: a tensor of its shape and layout, or the number that it is.
+// A placeholder for an argument of a skipped draw that does not exist yet: a tensor of its shape and layout, or its
+// number.
 std::string GraphWriter::stand_in(ValueId v) {
   const Type& type = graph_->type(v);
   if (type.kind == TypeKind::integer && type.value) return expression(type.value);
@@ -99,7 +100,7 @@ std::string GraphWriter::items(const Arg& arg, char open, char close, int depth)
   return out + close;
 }
 
-// Sizes are spelled as Python spells them; only symbols that had to be renamed need work.
+// Sizes are printed in Python syntax; only renamed symbols need substitution.
 std::string GraphWriter::expression(Expr e) {
   if (!e) return "None";
   ExprPool& exprs = graph_->pool().exprs;

@@ -107,7 +107,7 @@ std::string GraphWriter::draw_name(uint32_t draw) {
   return draw_names_[draw];
 }
 
-// What has to be known of the generators before the node draws.
+// Before the node draws: accounts for skipped draws, and saves the generator state if the draw is repeated later.
 void GraphWriter::draws_before(NodeId n) {
   const auto place = draws_.places.find(n);
   if (place == draws_.places.end()) return;
@@ -146,7 +146,7 @@ std::string GraphWriter::function_of(std::string_view op_name) {
   return space->second + "." + std::string(op.rest);
 }
 
-// The call with what its results are called. What nobody wants is `_`, or nothing at all.
+// The call, assigned to the names of its results. Unused results become `_`; if none is used there is no assignment.
 std::string GraphWriter::assigned(NodeId n, std::string call) {
   const Node& node = graph_->node(n);
   bool is_tuple = node.is_tuple || node.result_count > 1, any = false;
@@ -167,8 +167,7 @@ std::string GraphWriter::assigned(NodeId n, std::string call) {
   return targets + " = " + call;
 }
 
-// Ends the lives of tensors that were used here last, as a schedule with a memory plan means it. Inputs are the
-// caller's.
+// The values that are last used here, to be deleted as the memory plan frees them. Inputs belong to the caller.
 std::vector<std::string> GraphWriter::dead_after(NodeId n) const {
   std::vector<std::string> dead;
   if (module_.fx) return dead;
@@ -185,7 +184,7 @@ std::vector<std::string> GraphWriter::dead_after(NodeId n) const {
   return dead;
 }
 
-// One node: the call, what dies with it on the same line where it fits, and the types as a comment.
+// One node: the call, its `del` on the same line if it fits, and the types as a comment.
 void GraphWriter::statement(const std::string& code, const std::vector<std::string>& dead, std::string_view types) {
   constexpr size_t kWidest = 60;
   std::string names;
