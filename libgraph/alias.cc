@@ -231,8 +231,7 @@ class AliasBuilder {
   }
 
   void visit_call(NodeId n, const BodySummary& body) {
-    std::unordered_map<uint32_t, StorageId> by_class, by_storage;  // class or storage of the body -> storage of this
-                                                                   // graph
+    std::unordered_map<uint32_t, StorageId> by_class, by_storage;  // body class or storage -> storage here
     std::vector<const Arg*> args = call_arguments(n);
     auto join_class = [&](const BodySummary::Place& place, StorageId ours) {
       auto [it, is_new] = by_class.emplace(place.alias_class, ours);

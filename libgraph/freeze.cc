@@ -43,8 +43,7 @@ void freeze_bodies(Program* program, const Graph& graph, NodeId n) {
     arg.walk([&](const Arg& a) {
       if (!a.is(ArgKind::graph)) return;
       Graph& body = program->nested[a.as_graph().index]->graph;
-      if (body.first() && body.op_name(body.first()).starts_with("frozen")) return;  // already frozen through another
-                                                                                     // call
+      if (body.first() && body.op_name(body.first()).starts_with("frozen")) return;  // frozen by another call
       for (NodeId inner : body.nodes()) {
         freeze_bodies(program, body, inner);
         freeze_node(*program, &body, inner);

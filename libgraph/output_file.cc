@@ -15,8 +15,7 @@ namespace sg {
 
 // Records live as long as the process: the signal handler may walk the list at any moment.
 struct OutputFile::Pending {
-  enum State : uint8_t { done, written, placed, placed_over };  // placed_over: in place of an older file, which is kept
-                                                                // beside it
+  enum State : uint8_t { done, written, placed, placed_over };  // placed_over: an older file is kept
   std::string path, target, older;
   std::atomic<State> state{done};
   Pending* next = nullptr;

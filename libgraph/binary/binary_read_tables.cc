@@ -139,8 +139,7 @@ bool FileReader::spend_weight(const fb::Expr& in) {
       ++weight;
       const auto* operands = factors->Get(f)->operands();
       for (uint32_t o = 0; o < size_of(operands); ++o)
-        if (operands->Get(o) < expr_weights_.size()) weight += expr_weights_[operands->Get(o)];  // a bad index is
-                                                                                                 // refused below
+        if (operands->Get(o) < expr_weights_.size()) weight += expr_weights_[operands->Get(o)];  // else refused below
     }
   }
   if (weight > ExprPool::kMaxWeight) return fail("terms", "are too large a tree");

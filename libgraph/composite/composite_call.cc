@@ -263,8 +263,7 @@ bool CompositeCall::is_read_only_by(uint32_t i, std::string_view word) const {
 // --- parts ---
 
 std::string CompositeCall::op_name(std::string_view op) const {
-  if (op.starts_with("sg.") || std::count(op.begin(), op.end(), '.') == 2) return std::string(op);  // a full name
-                                                                                                    // already
+  if (op.starts_with("sg.") || std::count(op.begin(), op.end(), '.') == 2) return std::string(op);  // full name
   std::string name = "aten." + std::string(op);
   return op.find('.') == std::string_view::npos ? name + ".default" : name;
 }

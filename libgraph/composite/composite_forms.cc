@@ -52,8 +52,7 @@ const OpInfo* done_to_each(std::string_view op) {
   const bool in_place = name.ends_with("_");
   if (in_place) name.pop_back();
   if (name == "norm") name = "linalg_vector_norm";
-  if (overload.starts_with("Scalar") && (name == "maximum" || name == "minimum"))  // these have no overload that takes
-                                                                                   // a number
+  if (overload.starts_with("Scalar") && (name == "maximum" || name == "minimum"))  // no overload for numbers
     name = name == "maximum" ? "clamp_min" : "clamp_max";
   for (std::string_view dot_or_mark : {in_place ? "_." : ".", "."})  // without an in-place form, a copy follows
     for (std::string_view single : single_overloads(overload)) {

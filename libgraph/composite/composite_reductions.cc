@@ -147,8 +147,7 @@ void put(CompositeCall& c) {
   auto flat = [&](ValueId v) { return c.make("reshape", {v, Numbers{-1}}); };
   ValueId out = c.make("index_put",
                        {flat(self), Values{flat(c.tensor("index"))}, flat(c.tensor("source")), c.flag("accumulate")});
-  c.give(c.make("copy", {c.make("clone", {self}), c.make("view", {out, c.shape(self)})}));  // to keep the strides of
-                                                                                            // self
+  c.give(c.make("copy", {c.make("clone", {self}), c.make("view", {out, c.shape(self)})}));  // keeps self's strides
 }
 
 // Normal numbers with the given mean and deviation; at least one of the two is a tensor.

@@ -61,7 +61,7 @@ class HeaderDiffer {
       if (std::find(a.begin(), a.end(), line) == a.end()) out_.push_back({subject, line, EditKind::added, {}});
   }
 
-  // With the producers' names or without.
+  // A group's line, with or without the producers' names.
   std::string line(text::TextPrinter& print, Group group) const {
     if (options_.ignore_name) {
       group.axis = StrId(), group.ordinal = 0;
@@ -94,14 +94,14 @@ class HeaderDiffer {
   std::vector<ItemEdit>& out_;
 };
 
-// Which program of A meets which of B, and on which ranks; empty = on all of both worlds.
+// Which program of A is compared with which of B, and on which ranks; empty = on all ranks.
 struct Meeting {
   const Program* a;
   const Program* b;
   std::vector<uint32_t> ranks;
 };
 
-// Every rank that some program lists, ascending.
+// All ranks that some program lists, ascending.
 std::vector<uint32_t> listed_ranks(const Job& a, const Job& b) {
   std::set<uint32_t> out;
   for (const Job* job : {&a, &b})
@@ -116,7 +116,7 @@ std::string ranks_text(const std::vector<uint32_t>& ranks) {
   return out;
 }
 
-// One program against one: that is what was asked for, whichever ranks they are of.
+// If both sides have one program, these are compared, whatever ranks they belong to.
 std::vector<Meeting> meetings(const Job& a, const Job& b, std::vector<ItemEdit>* items) {
   std::vector<Meeting> out;
   if (a.programs.size() == 1 && b.programs.size() == 1) {
@@ -127,7 +127,7 @@ std::vector<Meeting> meetings(const Job& a, const Job& b, std::vector<ItemEdit>*
           {"ranks", "", EditKind::changed, {{Aspect::attribute, "ranks", ranks_text(p.ranks), ranks_text(q.ranks)}}});
     return {{&p, &q, q.ranks}};
   }
-  std::map<std::pair<const Program*, const Program*>, size_t> known;  // looked up, never walked
+  std::map<std::pair<const Program*, const Program*>, size_t> known;  // never iterated over
   for (uint32_t rank : listed_ranks(a, b)) {
     const Program* p = rank < a.world ? a.program_of(rank) : nullptr;
     const Program* q = rank < b.world ? b.program_of(rank) : nullptr;
@@ -178,7 +178,7 @@ JobDiff diff_jobs(const Job& a, const Job& b, const DiffOptions& options) {
   HeaderDiffer(a, b, options, &out.items).run();
   std::vector<Meeting> all = meetings(a, b, &out.items);
   out.programs.resize(all.size());
-  // Not at once: types are told in words that the pool, which all programs share, makes up on the way.
+  // Not in parallel: describing types adds entries to the pool that all programs share.
   for (size_t i = 0; i < all.size(); ++i) {
     out.programs[i] = diff_programs(a, *all[i].a, b, *all[i].b, options);
     out.programs[i].ranks = all[i].ranks;

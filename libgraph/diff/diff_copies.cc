@@ -60,7 +60,7 @@ uint32_t NodeCopies::number(uint32_t n) {
   for (uint32_t v : side_.operands(n)) words.push_back(number_[v]);
   if (side_.commutative[n]) std::sort(words.begin() + 1, words.end());
   if (side_.operands(n).empty()) words.push_back(side_.place[n] / 4);
-  if (side_.blank[n])  // what the key leaves out: within one side it can be told
+  if (side_.blank[n])  // what the key leaves out can be compared within one side
     for (const Arg& arg : side_.graph->node(side_.nodes[n]).args)
       arg.walk([&](const Arg& a) {
         if (a.is(ArgKind::expr)) words.push_back(a.as_expr().index);

@@ -93,7 +93,7 @@ void ExplainState::settle() {
   }
 }
 
-// --- what is the same but for what has been explained ---
+// --- equality up to what has been explained ---
 
 bool ExplainState::same_operand(uint32_t v, uint32_t w, uint32_t* why) const {
   uint32_t now = diff_.match.values[0][v], then = diff_.match.values[1][w];
@@ -120,7 +120,7 @@ bool ExplainState::same_operand(uint32_t v, uint32_t w, uint32_t* why) const {
   return *why != kNone;
 }
 
-// Whether v is of a node that was chunked, and `why` says so of what B takes in its place.
+// Whether a chunked node made v, and `why` explains B's replacement for it as chunked too.
 bool ExplainState::is_put_together(uint32_t v, uint32_t why) const {
   uint32_t m = side(0).maker[v];
   if (why == kNone || diff_.explanations[why].kind != ExplanationKind::chunked || m == kNone || !edit(0, m))

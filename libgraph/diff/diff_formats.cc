@@ -1,4 +1,4 @@
-// The forms that CI systems read: one finding for each line that the text report has about something.
+// The formats that CI systems read: one finding per line of the text report.
 #include <set>
 
 #include "libgraph/diff/diff_text.h"
@@ -9,7 +9,7 @@ namespace {
 
 struct Finding {
   std::string rule, message;  // "recomputed", "241 nodes recompute 120 nodes [layers.{0..2}]"
-  size_t line = 0;            // of A's text; 0 = not known
+  size_t line = 0;            // in A's text; 0 = unknown
 };
 
 std::string hunk_message(const Hunk& h) {
@@ -67,7 +67,7 @@ std::string xml(std::string_view s) {
   return out;
 }
 
-// Of a workflow command, which ends at the line's end; % begins an escape.
+// Escapes the text of a workflow command, which ends at the end of the line.
 std::string github_text(std::string_view s) {
   std::string out;
   for (char c : s) {
@@ -79,7 +79,7 @@ std::string github_text(std::string_view s) {
   return out;
 }
 
-// The same of one of its properties, which end at a comma.
+// Escapes a property of a workflow command, which ends at a comma.
 std::string github_property(std::string_view s) {
   std::string out;
   for (char c : github_text(s)) {

@@ -14,10 +14,10 @@
 namespace sg {
 namespace {
 
-constexpr size_t kFewFolded = 8;  // renames, moves or source lines alone are shown one by one up to here
+constexpr size_t kFewFolded = 8;  // up to here, nodes with only a new name, place or source line are shown one by one
 
-// What the same step has otherwise when it is captured again, and what follows where other nodes went: names, source
-// lines, places. 0 = more than that, beside what is explained.
+// The kinds of changes that come from capturing a step again, or from other nodes that went: names, source lines,
+// places. 0 = the edit has other unexplained changes.
 enum : unsigned { kName = 1, kLoc = 2, kOrder = 4, kMasks = 8 };
 
 unsigned quiet_mask(const NodeEdit& e) {
@@ -58,7 +58,7 @@ Note item_note(const ItemEdit& item) {
   return {std::move(kind), one_line(item.name + (item.name.empty() || changes.empty() ? "" : "  ") + changes), ""};
 }
 
-// Long lists are cut, and what differs only in name is counted, unless `full`.
+// Unless `full`, long lists are cut and plain renames only counted.
 std::vector<Note> item_notes(const std::vector<ItemEdit>& items, bool full) {
   constexpr size_t kMany = 12, kShown = 6;
   auto is_rename = [](const ItemEdit& i) { return i.changes.size() == 1 && i.changes[0].aspect == Aspect::name; };
@@ -86,7 +86,7 @@ std::vector<Note> item_notes(const std::vector<ItemEdit>& items, bool full) {
   return out;
 }
 
-// The text of an explanation with the number of its bucket left open, and that number.
+// An explanation's text without its bucket number, and that number.
 constexpr std::string_view kBucket = " bucket #";
 std::pair<std::string, std::string> without_bucket(const Explanation& e) {
   auto bucket = e.facts.find("bucket");
@@ -134,12 +134,12 @@ class GraphReporter {
     }
   }
 
-  // The same text about several blocks is one line; buckets may differ in their numbers.
+  // The same text about several blocks is one line; bucket numbers may differ.
   void explanations() {
     struct Key {
       ExplanationKind kind;
       std::string text, pattern;
-      std::string buckets;  // "2, 3"; empty = it names none
+      std::string buckets;  // "2, 3"; empty = names no bucket
     };
     std::vector<Key> keys;
     std::vector<std::set<uint64_t>> layers;
@@ -183,7 +183,7 @@ class GraphReporter {
     return node_of(e).module ? pool.strings[node_of(e).module] : std::string_view();
   }
 
-  // "model.py:31 forward", of the first edit; empty where nobody knows.
+  // "model.py:31 forward", for the first edit; empty if unknown.
   std::string source_of(const NodeEdit& e) const {
     const Pool& pool = e.b != MatchSide::kNone ? diff_.b->pool() : diff_.a->pool();
     SourceId id = node_of(e).source;
@@ -194,7 +194,7 @@ class GraphReporter {
     return source.function ? out + " " + std::string(pool.strings[source.function]) : out;
   }
 
-  // By position of A: the partner of the last node before it that has one; kNone = there is none.
+  // By position in A: the partner of the last unmoved node before it that has one; kNone = there is none.
   void find_predecessors() {
     predecessor_.assign(diff_.side_a.node_count(), MatchSide::kNone);
     uint32_t last = MatchSide::kNone;
@@ -203,12 +203,12 @@ class GraphReporter {
       if (diff_.match.nodes[0][x] != MatchSide::kNone && !diff_.match.moved[x]) last = diff_.match.nodes[0][x];
     }
   }
-  uint32_t place(const NodeEdit& e) const {  // in B; of what is gone, where it stood behind, plus one
+  uint32_t place(const NodeEdit& e) const {  // in B; for a removed node, after its predecessor's
     if (e.b != MatchSide::kNone) return e.b;
     return predecessor_[e.a] == MatchSide::kNone ? 0 : predecessor_[e.a] + 1;
   }
 
-  // The node of A, or the last before its place; as its line in the text form begins.
+  // The node's name in A, or that of the last node before its place: how the line in A's text form begins.
   std::string name_in_a(const NodeEdit& e) const {
     uint32_t x = e.a;
     for (uint32_t y = place(e); x == MatchSide::kNone && y-- > 0;) x = diff_.match.nodes[1][y];
@@ -253,7 +253,7 @@ class GraphReporter {
     for (const Difference& c : rest)
       if (out->details.size() <= kDetails)
         out->details.push_back(out->names.back() + " " + one_line(c.what + ": " + c.before + " -> " + c.after));
-    for (const Difference& c : rest)  // what the line itself does not show
+    for (const Difference& c : rest)  // what the lines themselves do not show
       if (before == after || c.aspect == Aspect::loc || c.what == "module" || c.what == "phase")
         out->lines.push_back({'.', one_line(c.what + ": " + c.before + " -> " + c.after)});
     for (const Difference& c : e.changes)
@@ -265,7 +265,7 @@ class GraphReporter {
     for (uint32_t y = begin; y < end; ++y) out->lines.push_back({' ', line_b(y)});
   }
 
-  // `next`: where the next one's edits begin; its lines are not shown as this one's context.
+  // `next`: where the next hunk's edits begin; its lines are not shown as context of this one.
   Hunk hunk(const std::vector<const NodeEdit*>& run, uint32_t next) const {
     Hunk out;
     out.phase = std::string(name_of(node_of(*run[0]).phase));
@@ -287,17 +287,17 @@ class GraphReporter {
     return out;
   }
 
-  // Hunks that are equal but for the layer and for names; outside of modules, of one source line.
+  // Merges hunks that are equal up to the layer and names; outside modules, hunks at one source line.
   void group(std::vector<Hunk> hunks) {
     struct Group {
       Hunk first;
       std::string pattern;
       std::set<uint64_t> layers;
-      size_t places = 1;  // of one source line
+      size_t places = 1;  // at one source line
     };
     std::vector<Group> groups;
     std::map<std::string, size_t> known;
-    uint32_t shown_until = 0;  // context that the hunk before has shown is not shown again
+    uint32_t shown_until = 0;  // context shown by the previous hunk is not repeated
     for (Hunk& h : hunks) {
       LayerName name = layer_name(h.where);
       std::string key = h.phase + "\n" + name.pattern + "\n";
@@ -331,7 +331,7 @@ class GraphReporter {
   const HunkOptions& options_;
   DiffPrinters& print_;
   DiffReport& out_;
-  std::array<bool, kMasks> folds_{};  // by quiet_mask
+  std::array<bool, kMasks> folds_{};  // indexed by quiet_mask
   std::vector<uint32_t> predecessor_;
 };
 
@@ -350,7 +350,7 @@ std::string title_of(const ProgramDiff& program) {
   return out;
 }
 
-// Everything but the ranks, names left out: what makes two programs' reports one.
+// Everything in a report but the ranks, without names: programs with equal keys share one report.
 std::string body_key(const DiffReport& r) {
   std::string out = r.title + "\n";
   for (const Note& n : r.notes) out += n.kind + "\t" + without_names(n.text) + "\t" + n.where + "\n";

@@ -76,7 +76,7 @@ class Writer {
     json_.key("explained").natural(n.explained).end_object();
   }
 
-  // Programs whose edits are the same but for names are one entry, with the names of the first.
+  // Programs whose edits are equal up to names share one entry, with the names of the first.
   void programs() {
     std::map<std::string, size_t> known;
     std::vector<std::pair<const ProgramDiff*, std::vector<uint32_t>>> groups;
@@ -88,7 +88,7 @@ class Writer {
     for (const auto& [p, ranks] : groups) program(*p, ranks);
   }
 
-  // All that is said of a program, but for names.
+  // Everything reported about a program, without names.
   std::string key_of(const ProgramDiff& p) const {
     Writer writer(diff_, options_);
     writer.with_names_ = false;

@@ -32,7 +32,8 @@ class Members {
     return side.operands(n).empty() ? MatchSide::kNone : side.maker[side.operands(n)[0]];
   }
 
-  // One takes what several values were packed into, the other does not; and their results have other sizes.
+  // Whether only one of them takes a packed buffer (or they pack different numbers of values), and their results differ
+  // in size.
   bool is_bucket_and_member(uint32_t x, uint32_t y) const {
     auto packed = [](const MatchSide& side, uint32_t maker) {
       return maker == MatchSide::kNone ? 1 : std::max<size_t>(1, side.operands(maker).size());
@@ -60,7 +61,7 @@ class Members {
     unpair_users(x, y);
   }
 
-  // What takes one apart is not what takes the other one, as long as the sizes differ.
+  // Unpairs the users too, as long as their sizes differ: they take apart different collectives.
   void unpair_users(uint32_t x, uint32_t y) {
     std::vector<std::pair<uint32_t, uint32_t>> work = {{x, y}};
     while (!work.empty()) {

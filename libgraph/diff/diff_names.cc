@@ -6,7 +6,7 @@
 namespace sg {
 namespace {
 
-// Behind the name, quoted or not, that begins there.
+// The index after the name, quoted or not, that begins at i.
 size_t end_of_name(std::string_view line, size_t i) {
   if (i < line.size() && line[i] == '"') {
     for (++i; i < line.size() && line[i] != '"'; ++i) i += line[i] == '\\';
@@ -22,11 +22,11 @@ size_t end_of_name(std::string_view line, size_t i) {
 }  // namespace
 
 std::string without_names(std::string_view line) {
-  // Words of the text form in front of a node's name, or of a number that each node has for itself.
+  // Words of the text form before a node's name, or before a number that is specific to each node.
   constexpr std::string_view kBefore[] = {" label ",      " remat_of ", " copy_of ", " chunk_of ",
                                           " offload_of ", " original ", " stream "};
   std::string out;
-  const size_t extra = line.find(" extra {");  // numbers there are the producer's: of lines, of calls
+  const size_t extra = line.find(" extra {");  // numbers there belong to the producer: lines, calls
   for (size_t i = 0; i < line.size();) {
     if (i > extra && line[i] >= '0' && line[i] <= '9') {
       ++i;

@@ -11,7 +11,7 @@ namespace {
 
 std::string percent(std::string_view name) { return "%" + std::string(name); }
 
-// "argument dim" where the op table knows the parameter, else by key or position.
+// "argument dim" if the op table knows the parameter, else by key or position.
 std::string argument_name(const Graph& graph, const Node& node, size_t i) {
   const Pool& pool = graph.pool();
   if (i < node.args.size() && node.args[i].key()) return "argument " + pool.strings.str(node.args[i].key());
@@ -63,7 +63,7 @@ void NodeComparer::arguments(uint32_t x, uint32_t y) {
   const Node& p = graph_a().node(diff_.side_a.nodes[x]);
   const Node& q = graph_b().node(diff_.side_b.nodes[y]);
   bool same_literals = diff_.side_a.key[x] == diff_.side_b.key[y] && !diff_.side_a.blank[x] &&
-                       (!terms_.has_numbers() || diff_.side_a.commutative[x]);  // equal keys hide equal numbers
+                       (!terms_.has_numbers() || diff_.side_a.commutative[x]);  // keys equate symbols with numbers
   if (same_literals) {
     std::span<const uint32_t> a = diff_.side_a.operands(x), b = diff_.side_b.operands(y);
     auto same = [&](size_t i, size_t j) { return diff_.match.values[0][a[i]] == b[j]; };
@@ -72,7 +72,7 @@ void NodeComparer::arguments(uint32_t x, uint32_t y) {
     while (equal < a.size() && same(equal, equal)) ++equal;
     if (crossed || equal == a.size()) return;
     if (diff_.side_a.commutative[x] && !same(0, 0) && !same(1, 1) && (same(0, 1) || same(1, 0))) {
-      size_t i = same(0, 1) ? 1 : 0;  // the one that has no partner, wherever it stands
+      size_t i = same(0, 1) ? 1 : 0;  // the one without a partner, in either position
       return add(Aspect::operand, argument_name(graph_a(), p, i),
                  print_.a.arg_alone(*diff_.side_a.program, graph_a(), p.args[i]),
                  print_.b.arg_alone(*diff_.side_b.program, graph_b(), q.args[1 - i]));
@@ -95,7 +95,7 @@ void NodeComparer::argument(const Node& p, const Node& q, size_t i) {
   if (likeness == Likeness::other_numbers) by_number_.push_back(std::move(out_.back())), out_.pop_back();
 }
 
-// What an argument is as a number, when symbols became some.
+// The number an argument stands for on side s, once symbols have become numbers.
 std::optional<int64_t> NodeComparer::number(int s, const Arg& arg) const {
   const Graph& graph = s == 0 ? graph_a() : graph_b();
   if (arg.is(ArgKind::integer)) return arg.as_int();
@@ -151,7 +151,7 @@ void NodeComparer::type(const std::string& what, ValueId v, ValueId w) {
   if (terms_.same_type(x, y)) return;
   const Type &t = graph_a().pool().types[x], &u = graph_b().pool().types[y];
   if (options_.ignore_name && t.kind == TypeKind::opaque && u.kind == TypeKind::opaque)
-    return;  // its text is a class's name
+    return;  // its text is a class name
   Difference change{Aspect::type, what, print_.a.type_alone(x), print_.b.type_alone(y)};
   (terms_.same_type_by_number(x, y) ? by_number_ : out_).push_back(std::move(change));
 }

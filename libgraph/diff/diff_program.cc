@@ -25,7 +25,7 @@ class ProgramDiffer {
   ProgramDiff run() {
     out_.a = &program_a_, out_.b = &program_b_;
     match();
-    if (learn_numbers()) match();  // what sizes became literals of is to be found by them
+    if (learn_numbers()) match();  // matches again: the numbers identify sizes that became literals
     terms_->finish_symbols();
     if (has_numbers()) terms_->set_numbers(&numbers_[0], &numbers_[1]);
     for (GraphDiff& g : out_.graphs) compare(&g);
@@ -77,7 +77,7 @@ class ProgramDiffer {
     out_.graphs.push_back(std::move(diff));
   }
 
-  // --- nested graphs: those that partners take are partners; then what is left, by place ---
+  // --- nested graphs: partners are those that matched nodes take; the rest is paired by position ---
 
   void match_nested() {
     for (size_t g = 0; g < out_.graphs.size(); ++g) {
@@ -90,7 +90,7 @@ class ProgramDiffer {
       }
       for (auto [m, n] : found) pair_nested(m, n);
     }
-    // Bodies that no partners take: in the order in which they stand.
+    // Bodies that no matched nodes take: in order.
     for (uint32_t i = 0, j = 0; i < nested_of_a_.size(); ++i) {
       while (j < nested_of_b_.size() && nested_of_b_[j]) ++j;
       if (!nested_of_a_[i] && j < nested_of_b_.size()) pair_nested(NestedId(i), NestedId(j));
@@ -129,7 +129,7 @@ class ProgramDiffer {
         out_.items.push_back({"nested graph", b_.pool->strings.str(program_b_.nested[j]->name), EditKind::added, {}});
   }
 
-  // A body is new with the calls of it.
+  // An added body gets the explanation of the first node that calls it.
   void explain_bodies() {
     const GraphDiff& main = out_.graphs[0];
     for (ItemEdit& item : out_.items) {
@@ -167,7 +167,7 @@ class ProgramDiffer {
   void compare(GraphDiff* diff) {
     NodeComparer compare(*diff, options_, nested_of_a_, &*terms_, &print_);
     ports(diff, &compare, 0), ports(diff, &compare, 1);
-    std::vector<std::vector<uint32_t>> removed_behind(diff->side_b.node_count() + 1);  // [0]: in front of everything
+    std::vector<std::vector<uint32_t>> removed_behind(diff->side_b.node_count() + 1);  // [0]: before all nodes
     uint32_t last = 0;
     for (uint32_t x = 0; x < diff->side_a.node_count(); ++x) {
       uint32_t y = diff->match.nodes[0][x];
@@ -196,7 +196,7 @@ class ProgramDiffer {
   void compare_pair(GraphDiff* diff, NodeComparer* compare, uint32_t x, uint32_t y) {
     std::vector<Difference> changes = compare->nodes(x, y);
     if (diff->match.moved[x] && !options_.ignore_order) {
-      bool in_run = x > 0 && y > 0 && diff->match.nodes[0][x - 1] == y - 1;  // moved along with the one before it
+      bool in_run = x > 0 && y > 0 && diff->match.nodes[0][x - 1] == y - 1;  // moved along with the node before it
       std::string after = behind(diff->side_b, y);
       changes.push_back({Aspect::order, "position", in_run ? after : behind(diff->side_a, x), after});
     }
@@ -212,7 +212,7 @@ class ProgramDiffer {
     return n == 0 ? "first" : "behind %" + std::string(side.graph->label(side.nodes[n - 1]));
   }
 
-  // kind 0: inputs, 1: outputs. A port that stands elsewhere in its list is moved.
+  // kind 0: inputs, 1: outputs. A port at another position in its list counts as moved.
   void ports(GraphDiff* diff, NodeComparer* compare, int kind) {
     const std::vector<uint32_t>& partner = kind == 0 ? diff->match.inputs[0] : diff->match.outputs[0];
     const std::vector<uint32_t>& back = kind == 0 ? diff->match.inputs[1] : diff->match.outputs[1];
@@ -244,15 +244,15 @@ class ProgramDiffer {
       if (back[j] == MatchSide::kNone) diff->items.push_back({subject, line_b(j), EditKind::added, {}, j});
   }
 
-  // --- symbols that became numbers, or numbers symbols ---
+  // --- symbols that became numbers, or the reverse ---
 
-  // The graph's explanation of them; it is its first. `before` counts the nodes until the text is made.
+  // The graph's explanation for them, always its first. `before` counts the nodes until the text is written.
   uint32_t substitution(GraphDiff* diff) {
     if (diff->explanations.empty()) diff->explanations.push_back({ExplanationKind::substituted, "", "", 0, 0, {}});
     return 0;
   }
 
-  // Whether a node only computes sizes that the other side has as numbers.
+  // Whether a node only computes sizes that are numbers on the other side.
   bool is_size(const MatchSide& side, int s, uint32_t n) const {
     if (numbers_[s].empty()) return false;
     const Graph& graph = *side.graph;
@@ -298,7 +298,7 @@ class ProgramDiffer {
   const Program& program_a_;
   const Program& program_b_;
   const DiffOptions& options_;
-  std::optional<DiffTerms> terms_;                    // of the match as it stands
+  std::optional<DiffTerms> terms_;                    // for the current match
   SymbolNumbers numbers_[2];                          // symbols of each side that are numbers on the other
   std::vector<std::pair<StrId, int64_t>> learnt_[2];  // the same, in order
   DiffPrinters print_;

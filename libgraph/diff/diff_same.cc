@@ -19,7 +19,7 @@ bool is_copying(std::string_view op) {
   return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
 }
 
-// One pass over the schedule: what is in a memory with a type, by the latest value that said so.
+// One pass over the schedule. Keeps, per memory and type, the latest value that showed it.
 class Finder {
  public:
   explicit Finder(const MatchSide& side)
@@ -69,7 +69,7 @@ class Finder {
     for (uint32_t v = side_.first_result[n]; v < side_.first_result[n + 1]; ++v) note(v);
   }
 
-  // The bits belong to views: what is computed from them, or copied, has none.
+  // Only views have hidden (conjugate or negative) bits: a result computed or copied from them has none.
   bool lies_in_an_operand(uint32_t n, uint32_t v) const {
     std::span<const uint32_t> operands = side_.operands(n);
     return std::any_of(operands.begin(), operands.end(), [&](uint32_t w) { return alias_.may_alias(id(v), id(w)); });
@@ -106,11 +106,11 @@ class Finder {
   AliasAnalysis alias_;
   std::vector<uint8_t> hidden_, written_;
   std::vector<uint32_t> first_;
-  std::unordered_map<uint64_t, uint32_t> seen_;  // looked up, never walked
+  std::unordered_map<uint64_t, uint32_t> seen_;  // never iterated over
 };
 
-// The key, and the operands as A calls them, but for what is passed on, and for copies when they are given; empty when
-// one has no partner.
+// A node's key and its operands in A's numbering, seen through pass-through nodes, and through copies if given. Empty
+// if an operand has no partner, and for pass-through nodes and copies.
 std::vector<uint32_t> signature(const GraphDiff& diff, int s, uint32_t n, const NodeCopies* copies) {
   const MatchSide& side = s == 0 ? diff.side_a : diff.side_b;
   std::vector<uint32_t> out = {side.key[n]};
@@ -127,7 +127,7 @@ std::vector<uint32_t> signature(const GraphDiff& diff, int s, uint32_t n, const 
   return out;
 }
 
-// The memory that n is a view of, as A calls it, and what the type says of the view; empty when n is none.
+// The memory that n is a view of, in A's numbering, and the view's type without its symbols; empty if n is no view.
 std::vector<uint32_t> view_signature(const GraphDiff& diff, int s, uint32_t n) {
   const MatchSide& side = s == 0 ? diff.side_a : diff.side_b;
   if (side.result_count(n) != 1 || passes_on(side, diff.tensors[s], n)) return {};
@@ -148,8 +148,7 @@ std::vector<uint32_t> view_signature(const GraphDiff& diff, int s, uint32_t n) {
   return out;
 }
 
-// Who takes the results of n, seen through nodes without partners that only pass them on; a few of them, the nearest
-// first.
+// The users of n's results, seen through unmatched nodes that only pass them on; a bounded number, the nearest first.
 std::vector<MatchUse> real_uses(const GraphDiff& diff, int s, uint32_t n) {
   constexpr size_t kMaxUses = 16, kMaxLooked = 64;
   const MatchSide& side = s == 0 ? diff.side_a : diff.side_b;
@@ -167,7 +166,7 @@ std::vector<MatchUse> real_uses(const GraphDiff& diff, int s, uint32_t n) {
   return out;
 }
 
-// Whether a use of x corresponds to one of y.
+// Whether a user of x is the partner of a user of y.
 bool share_user(const GraphDiff& diff, const std::vector<MatchUse>& of_x, const std::vector<MatchUse>& of_y) {
   for (const MatchUse& use : of_y)
     for (const MatchUse& other : of_x) {
@@ -202,8 +201,8 @@ size_t shared_operands(const GraphDiff& diff, uint32_t x, uint32_t y) {
   return shared;
 }
 
-// A node that only passes on may have been taken for the node whose result it passes on, for the sake of its users.
-// Then the node itself is the partner: what passes on is gone, or new.
+// A pass-through node may have been paired, because of its users, in place of the node whose result it passes on. The
+// pair then moves to that node, and the pass-through node counts as removed or added.
 void prefer_first(GraphDiff* diff) {
   for (uint32_t x = 0; x < diff->side_a.node_count(); ++x) {
     uint32_t y = diff->match.nodes[0][x];
@@ -223,7 +222,7 @@ void prefer_first(GraphDiff* diff) {
   }
 }
 
-// A node whose result is its operand is not one that does something to something else, whoever uses them.
+// Unpairs a node that returns its operand's tensor from one that does not, if they share no operand.
 void unpair_passing(GraphDiff* diff) {
   auto is_operand = [&](int s, uint32_t n) {
     const MatchSide& side = s == 0 ? diff->side_a : diff->side_b;
@@ -238,7 +237,8 @@ void unpair_passing(GraphDiff* diff) {
   }
 }
 
-// Pairs nodes without partners of one signature. Copies: the first that stands, unless a use tells.
+// Pairs unmatched nodes of equal signature. Of several candidates the first is taken, unless a common user singles one
+// out.
 template <class SignatureOf>
 bool pair_alike(GraphDiff* diff, const SignatureOf& signature_of) {
   SequenceTable table;
@@ -290,7 +290,7 @@ uint32_t view_root(const MatchSide& side, uint32_t n) {
 }
 
 void pair_through(GraphDiff* diff) {
-  constexpr int kMaxRounds = 8;  // chains of such nodes need one for each link
+  constexpr int kMaxRounds = 8;  // a chain of such nodes needs one round per link
   bool found = true;
   for (int round = 0; round < kMaxRounds && found; ++round) {
     prefer_first(diff);

@@ -13,7 +13,7 @@
 namespace sg {
 namespace {
 
-// What explains the node that defines each data symbol of the main graph; kNone = nothing.
+// What explains the node that defines each data symbol of the main graph; kNone = nothing does.
 std::unordered_map<StrId, uint32_t, IdHash> causes_of(const Program& program, const MatchSide& side,
                                                       const std::vector<uint32_t>& cause) {
   std::unordered_map<StrId, uint32_t, IdHash> out;
@@ -62,7 +62,7 @@ void SymbolDiffer::explain() {
     ItemEdit& item = out_.items[about.item];
     if (item.explanation != MatchSide::kNone) continue;
     uint32_t found = MatchSide::kNone;
-    bool all = true;  // every symbol that a node defines; those of inputs need no reason
+    bool all = true;  // of the symbols that nodes define; those of inputs need no reason
     for (StrId symbol : about.symbols) {
       auto at = causes[about.side].find(symbol);
       if (at == causes[about.side].end()) continue;
@@ -117,8 +117,7 @@ std::vector<Difference> SymbolDiffer::symbol(const Symbol& s, const Symbol& t) {
   return out;
 }
 
-// Guards have no order: equal ones go together, each once. Without metadata, a side that states none leaves them
-// unsaid.
+// Guards have no order: equal ones are paired, each once. With --ignore meta, a side without guards does not count.
 void SymbolDiffer::guards() {
   if (options_.ignore_meta && (out_.a->guards.empty() || out_.b->guards.empty())) return;
   using Key = std::tuple<Relation, Expr, Expr, std::string>;
@@ -152,8 +151,7 @@ void SymbolDiffer::guards() {
     add({"guard", print_.b.guard_alone(*g), EditKind::added, {}, MatchSide::kNone, told(1, g)}, 1, symbols_of(1, *g));
 }
 
-// Of those without an equal: the guards that are equal with numbers in the place of symbols that are some on the other
-// side.
+// Unmatched guards that are equal once symbols that are numbers on the other side are replaced by them.
 std::set<const Guard*> SymbolDiffer::same_by_number(const std::vector<const Guard*>& gone,
                                                     const std::vector<const Guard*>& made) {
   constexpr size_t kMaxPairs = 1 << 16;
@@ -170,8 +168,8 @@ std::set<const Guard*> SymbolDiffer::same_by_number(const std::vector<const Guar
   return out;
 }
 
-// Items that the numbers explain: such a symbol, and a guard that holds for the numbers. 0: the main graph's first
-// explanation.
+// Symbols that are numbers on the other side, and guards that hold for these numbers, are explained by the main graph's
+// first explanation (0).
 uint32_t SymbolDiffer::told_symbol(int s, StrId symbol) const {
   return numbers_[s].contains(symbol) ? 0 : MatchSide::kNone;
 }

@@ -95,7 +95,7 @@ void DiffTerms::learn(TypeId a, TypeId b) {
     learn(x.elements[i], y.elements[i]);
 }
 
-// Symbols that no type names have nothing but their declaration: its name, else its kind and place. Then every symbol
+// Symbols that occur in no type are matched by their declaration: by name, else by kind and position. Then every symbol
 // of B gets its name in the common pool: its partner's, or one that A does not have.
 void DiffTerms::finish_symbols() {
   std::unordered_map<std::string_view, const Symbol*> named;
@@ -103,7 +103,7 @@ void DiffTerms::finish_symbols() {
   for (const Symbol& s : program_a_.symbols)
     if (auto at = named.find(pool_a_.strings[s.name]); at != named.end() && at->second->kind == s.kind)
       learn(s.name, at->second->name);
-  for (const Symbol& s : program_a_.symbols)  // what became a number leaves its name to guards
+  for (const Symbol& s : program_a_.symbols)  // symbols that became numbers still pair by name, for guards
     if (auto at = named.find(pool_a_.strings[s.name]);
         at != named.end() && (votes_[0].contains(s.name) || votes_[1].contains(at->second->name)))
       learn(s.name, at->second->name);

@@ -63,7 +63,7 @@ std::string padded(const std::string& s, size_t width, bool right) {
   return right ? fill + s : s + fill;
 }
 
-// `of_rank`: the ranks run different programs, and these are the numbers of the first.
+// `of_rank`: the ranks run different programs; the numbers are those of the first rank.
 void put_costs(const std::vector<CostRow>& rows, bool of_rank, std::string* out) {
   if (rows.empty()) return;
   std::vector<std::array<std::string, 4>> cells = {{of_rank ? "on the first rank" : "", "before", "after", "delta"}};
@@ -91,7 +91,7 @@ void put_hunk(const Hunk& h, const Painter& paint, const DiffTextOptions&, std::
   for (const DiffLine& l : h.lines) *out += paint.line(l) + "\n";
 }
 
-// Rows of at most `width` characters; what does not fit into kMaxRows of them is cut.
+// Rows of at most `width` characters; what exceeds kMaxRows is cut.
 std::vector<std::string> wrap(const std::string& s, size_t width) {
   constexpr size_t kMaxRows = 12;
   std::vector<std::string> rows;
@@ -105,7 +105,7 @@ std::vector<std::string> wrap(const std::string& s, size_t width) {
         break;
       }
       rows.push_back(std::move(row));
-      row = "  ", used = 2;  // continued
+      row = "  ", used = 2;  // a continuation row
     }
     row.append(s, i, n);
     i += n, ++used;

@@ -1,4 +1,4 @@
-// Chunks that the metadata tells: nodes of B with a chunk's number in a region that A does not have.
+// Chunks marked by metadata: nodes of B with a chunk index in a region that A does not have.
 #include <algorithm>
 #include <set>
 
@@ -9,12 +9,12 @@ namespace sg {
 namespace {
 
 struct Region {
-  std::map<int32_t, size_t> of_chunk;  // nodes of each chunk
+  std::map<int32_t, size_t> of_chunk;  // number of nodes per chunk
   std::set<std::string> originals;
-  std::vector<uint32_t> nodes;  // of B, boundary included
+  std::vector<uint32_t> nodes;  // of B, including the boundary
 };
 
-// Regions that A has too: what is new in them is something else, a copy by remat say.
+// Regions that A has as well: new nodes in them have another reason, such as recomputation.
 std::set<std::string> known_regions(const ExplainState& state) {
   std::set<std::string> out;
   for (uint32_t x = 0; x < state.count(0); ++x)
@@ -40,16 +40,16 @@ void explain_region(const std::string& name, int backward, const Region& region,
              {{"chunks", chunks}, {"originals", originals}, {"copies", copies}, {"boundary", boundary}});
 }
 
-// --- bodies that are called once a chunk ---
+// --- bodies called once per chunk ---
 
-// The body that node y of B calls; null = it is no call.
+// The body that node y of B calls; null if y is no call.
 const Nested* body_of(const ExplainState& state, uint32_t y) {
   if (state.graph(1).op_name(state.side(1).nodes[y]) != "sg.call" || state.node(1, y).args.empty()) return nullptr;
   const Arg& body = state.node(1, y).args[0];
   return body.is(ArgKind::graph) ? state.program(1).nested[body.as_graph().index].get() : nullptr;
 }
 
-// `seeds`, and what hangs together with them through nodes without partners that nobody has explained.
+// `seeds`, and all unmatched, unexplained nodes connected to them.
 std::vector<uint32_t> component(const ExplainState& state, int s, const std::vector<uint32_t>& seeds) {
   const MatchSide& side = state.side(s);
   std::vector<uint32_t> out;
@@ -66,8 +66,7 @@ std::vector<uint32_t> component(const ExplainState& state, int s, const std::vec
   return out;
 }
 
-// Nodes of A that do what the body's products do, to values that one of `made` takes, and what hangs together with
-// them.
+// Nodes of A that run a contraction of the body on a value that one of `made` takes, and the nodes connected to them.
 std::vector<uint32_t> gone_into(const ExplainState& state, const Nested& body, const std::vector<uint32_t>& made) {
   const std::set<uint32_t> takers(made.begin(), made.end());
   auto is_taken = [&](uint32_t v) {
@@ -99,7 +98,7 @@ void add_users(const ExplainState& state, int s, uint32_t n, uint32_t id, std::m
     }
 }
 
-// Nodes that became calls of one body: as often as there are chunks.
+// Nodes that became calls of one body, one per chunk.
 bool explain_calls(const Region& region, ExplainState* state, std::map<uint32_t, uint32_t>* users) {
   std::vector<uint32_t> calls;
   for (uint32_t y : region.nodes)

@@ -1,4 +1,4 @@
-// Nodes that came or went without the step computing anything else: copies, dead nodes, nodes that pass on.
+// Nodes added or removed without changing what the step computes: copies, dead nodes, pass-through nodes.
 #include <algorithm>
 
 #include "libgraph/diff/diff_explain.h"
@@ -8,7 +8,7 @@
 namespace sg {
 namespace {
 
-// A node that is gone and passed on another tensor than v: the transpose of v, a transpose itself.
+// A removed node that passed on a tensor other than v: a transpose of the transpose v, for example.
 bool passes_on_another(const ExplainState& state, uint32_t n, uint32_t v) {
   const std::vector<uint32_t>& tensors = state.diff().tensors[0];
   return state.is_free(0, n) && state.passes_on(0, n) && tensors[state.side(0).first_result[n]] != tensors[v];
@@ -56,7 +56,7 @@ void explain_passed_on(ExplainState* state, int s) {
              s == 0 ? nodes.size() : 0, s == 1 ? nodes.size() : 0, {{"nodes", nodes.size()}});
 }
 
-// s = 1: nodes of B that compute again what another node has; s = 0: nodes of A that did and are gone.
+// s = 1: nodes of B that recompute what another node has; s = 0: removed nodes of A that did.
 void explain_copies(ExplainState* state, int s) {
   std::vector<uint32_t> nodes;
   std::set<uint32_t> originals;

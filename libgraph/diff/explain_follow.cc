@@ -1,4 +1,4 @@
-// What follows from copies, merges and nodes that went: operands, outputs, links and names of their neighbours.
+// Changes that follow from copies, merges and removals: operands, outputs, links and names of neighbours.
 #include <algorithm>
 
 #include "libgraph/diff/diff_explain.h"
@@ -9,7 +9,7 @@ namespace {
 
 bool is_name(const Difference& c) { return c.aspect == Aspect::name; }
 
-// A node of the forward that is computed in the backward now, and differs in nothing that this does not bring with it.
+// Whether a forward node moved to the backward, and differs in nothing but what that entails.
 bool was_put_off(const ExplainState& state, uint32_t x) {
   if (state.node(0, x).phase != Phase::forward || state.node(1, state.partner(0, x)).phase != Phase::backward)
     return false;
@@ -19,8 +19,8 @@ bool was_put_off(const ExplainState& state, uint32_t x) {
   });
 }
 
-// Partners that take a copy instead of the original, what was passed on instead of what passed it on, or the other way
-// round.
+// Partners that take a copy instead of the original, or the argument instead of the pass-through node's result; or the
+// reverse.
 void follow_operands(ExplainState* state) {
   size_t relocated = 0;
   for (uint32_t x = 0; x < state->count(0); ++x) {
@@ -51,7 +51,7 @@ void follow_outputs(ExplainState* state) {
   }
 }
 
-// Of two nodes that were one, the one that stays may be called what the other was.
+// When two equal nodes become one, the remaining node may carry the name of the other.
 void follow_names(ExplainState* state) {
   if (state->deduplicated == MatchSide::kNone) return;
   for (uint32_t x = 0; x < state->count(0); ++x) {
@@ -64,8 +64,8 @@ void follow_names(ExplainState* state) {
   }
 }
 
-// Whether results differ in name only where B has no use of them: what took them out, and gave the name, went. `gone`:
-// A has no use of them either.
+// Whether results differ in name only where B does not use them: the node that extracted and named them is gone.
+// `gone`: A does not use them either.
 bool only_unused_names(const ExplainState& state, uint32_t x, bool* gone) {
   const MatchSide &a = state.side(0), &b = state.side(1);
   uint32_t y = state.partner(0, x);
@@ -100,7 +100,7 @@ void follow_unused_results(ExplainState* state) {
   }
 }
 
-// Sizes that follow from a region that was cut: 2*(u0//2) behind it where u0 was.
+// Sizes that follow from a chunked region: 2*(u0//2) after it, where u0 was.
 void follow_sizes(ExplainState* state) {
   auto is_type = [](const Difference& c) { return c.aspect == Aspect::type; };
   const MatchSide& b = state->side(1);
@@ -120,8 +120,8 @@ void follow_sizes(ExplainState* state) {
   }
 }
 
-// Partners that lost the link to a forward node which an explanation took away, or made one with another (what the
-// producer's number for the link was then stays among the free keys). What they compute is what it was.
+// Partners that compute the same but whose link to a forward node changed because an explanation removed or merged that
+// node (the producer's link number may then remain among the free keys).
 void follow_links(ExplainState* state) {
   auto is_link = [](const Difference& c) { return c.what == "of" || c.what == "extra"; };
   auto computes_other = [](const Difference& c) {

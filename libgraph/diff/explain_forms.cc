@@ -1,5 +1,4 @@
-// The same computation in another form: written in place or not, a reshape by another name, a collective over another
-// group.
+// The same computation in another form: in place or not, a reshape under another name, a collective over another group.
 #include <algorithm>
 #include <map>
 
@@ -9,14 +8,14 @@
 namespace sg {
 namespace {
 
-// "aten.add_.Tensor" -> "aten.add.Tensor"; empty when the op is no in-place form.
+// "aten.add_.Tensor" -> "aten.add.Tensor"; empty if the op is not an in-place form.
 std::string functional_name(std::string_view op) {
   size_t dot = op.rfind('.');
   if (dot == std::string_view::npos || dot == 0 || op[dot - 1] != '_' || op.substr(0, dot).ends_with("__")) return {};
   return std::string(op.substr(0, dot - 1)) + std::string(op.substr(dot));
 }
 
-// Ops that are one op to who reads their result.
+// Ops that are equivalent to the readers of their result.
 bool is_respelled(std::string_view before, std::string_view after) {
   static constexpr std::string_view kReshapes[] = {"aten.view.default",    "aten._unsafe_view.default",
                                                    "aten.reshape.default", "aten.view",
@@ -35,7 +34,7 @@ void explain_form(const std::vector<uint32_t>& nodes, ExplanationKind kind, std:
   state->add(kind, std::move(text), state->blocks(0, nodes), nodes.size(), nodes.size(), {{"nodes", nodes.size()}});
 }
 
-// Collectives whose only other argument is the group, by the two groups.
+// Collectives that differ only in the group, collected by pairs of groups.
 void explain_groups(ExplainState* state) {
   auto is_group = [](const Difference& c) {
     return c.aspect == Aspect::attribute && c.before.starts_with('@') && c.after.starts_with('@');
@@ -61,7 +60,7 @@ void explain_groups(ExplainState* state) {
 
 }  // namespace
 
-// Another op, and no operand that is not explained by now.
+// Nodes with another op, unchanged literals, and operands that are equal or explained.
 void explain_other_forms(ExplainState* state) {
   std::vector<uint32_t> to_functional, to_in_place, respelled;
   for (uint32_t x = 0; x < state->count(0); ++x) {

@@ -1,6 +1,6 @@
-// Collectives of A that one new collective of B replaces: of one kind and group, with its sources and its users; with
-// the nodes that pack and unpack. A second new collective with the same sources does them again: recomputed, then
-// merged. And the other way round: collectives that were one.
+// Collectives of A that one new collective of B replaces: of the same kind and group, covering their sources and users,
+// together with the nodes that pack and unpack. A further new collective with the same sources repeats them:
+// recomputed, then merged. Also the reverse: a collective split up.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -17,7 +17,7 @@ using Values = std::set<uint32_t>;
 
 class Merges {
  public:
-  // `whole`: the side that has buckets.
+  // `whole`: the side with the merged collectives.
   Merges(ExplainState* state, int whole, std::map<uint32_t, uint32_t>* users)
       : state_(*state), whole_(whole), diff_(state->diff()), users_(*users) {}
 
@@ -47,7 +47,7 @@ class Merges {
   }
 
  private:
-  // Where the data of a free collective comes from and goes to, in numbers of A, and the free nodes on the way.
+  // Sources and users of an unmatched collective's data, in A's numbering, and the unmatched nodes on the way.
   struct Traffic {
     uint32_t node = MatchSide::kNone;
     std::string kind;
@@ -84,7 +84,7 @@ class Merges {
     while (!work.empty() && t->nodes.size() < limit) {
       uint32_t n = work.back();
       work.pop_back();
-      // Who writes into something made elsewhere is a use of it: the users of what it writes are users of the data.
+      // A write into memory made elsewhere uses that memory: users of the written value are users of the data.
       for (uint32_t v : touched(s, n)) {
         if (uint32_t m = side.maker[v]; m != n && seen.insert(m).second) t->nodes.push_back(m);
         for (const MatchUse& use : side.uses(v)) {
@@ -97,18 +97,18 @@ class Merges {
     }
   }
 
-  // What packs and unpacks: no collective of its own, and nothing that is computed with the data.
+  // Packing and unpacking: no other collective, and no computation with the data.
   bool is_on_the_way(int s, uint32_t n) const {
     return state_.is_free(s, n) && !state_.has(s, n, kCollective) && !state_.has(s, n, kContraction) &&
            !state_.has(s, n, kHigherOrder);
   }
 
-  // Copies of what others use the data for are explained as copies.
+  // Recomputed users of the data are explained as copies.
   bool is_recomputed(int s, uint32_t n) const {
     return state_.meta(s, n).copy.kind == CopyKind::remat && state_.of[s]->original(n) != MatchSide::kNone;
   }
 
-  // Results, and for an op that writes, the values made by free nodes that its arguments are views of.
+  // The results; for an op that writes, also the values of unmatched nodes that its arguments are views of.
   std::vector<uint32_t> touched(int s, uint32_t n) const {
     const MatchSide& side = state_.side(s);
     std::vector<uint32_t> out;
@@ -165,7 +165,7 @@ class Merges {
                facts(whole, members.size()));
   }
 
-  // The sources of a bucket, all of which collectives have that are merged in another one.
+  // A bucket whose sources are all covered by collectives that were merged into another bucket.
   void do_again(const std::vector<Traffic>& parts, const Traffic& whole) {
     Values covered;
     size_t count = 0;
@@ -213,7 +213,7 @@ class Merges {
   std::map<uint32_t, uint32_t>& users_;
 };
 
-// Whether every operand of x that is another one now was made, or is made, by a node that is explained.
+// Whether for every operand of x that changed, the maker on either side is an explained node.
 bool only_explained_operands(const ExplainState& state, uint32_t x) {
   std::span<const uint32_t> p = state.side(0).operands(x), q = state.side(1).operands(state.partner(0, x));
   bool all = p.size() == q.size();

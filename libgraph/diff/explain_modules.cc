@@ -1,4 +1,4 @@
-// Whole modules that one side has and the other does not: their nodes, parameters and gradients, as one thing.
+// Whole modules that only one side has: their nodes, parameters and gradients, explained as one.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -10,9 +10,9 @@
 namespace sg {
 namespace {
 
-constexpr size_t kManyNodes = 4;  // nodes; a module of fewer is shown
+constexpr size_t kManyNodes = 4;  // a module with fewer nodes is shown node by node
 
-// All modules of a side's nodes, and those that hold them.
+// All modules of a side's nodes, with all their parents.
 std::set<std::string_view> modules_of(const ExplainState& state, int s) {
   std::set<std::string_view> out;
   for (uint32_t n = 0; n < state.count(s); ++n)
@@ -21,7 +21,7 @@ std::set<std::string_view> modules_of(const ExplainState& state, int s) {
   return out;
 }
 
-// The outermost module around `module` that is none of `others`; empty = all are.
+// The outermost part of `module`'s path that is not among `others`; empty if all parts are.
 std::string_view outermost_new(std::string_view module, const std::set<std::string_view>& others) {
   for (size_t end = module.find('.'); end != module.npos; end = module.find('.', end + 1))
     if (!others.contains(module.substr(0, end))) return module.substr(0, end);
@@ -38,14 +38,14 @@ class ModuleFinder {
 
   void run() {
     const std::set<std::string_view> others = modules_of(state_, 1 - s_);
-    std::map<std::string_view, std::vector<uint32_t>> found;  // by module, in order of their names
-    std::set<std::string_view> mixed;                         // some of their nodes have partners, or are explained
+    std::map<std::string_view, std::vector<uint32_t>> found;  // by module, sorted by name
+    std::set<std::string_view> mixed;                         // modules with nodes that are matched or explained
     for (uint32_t n = 0; n < state_.count(s_); ++n) {
       const std::string_view updated = updates_.of(state_.side(s_).nodes[n]);
       const std::string_view module = outermost_new(updated.empty() ? state_.module(s_, n) : updated, others);
       if (module.empty()) continue;
       if (state_.is_free(s_, n) && state_.is_open(s_, n)) found[module].push_back(n);
-      else if (updated.empty()) mixed.insert(module);  // updates are alike: one may be taken for another's
+      else if (updated.empty()) mixed.insert(module);  // updates look alike: one may be matched with another's
     }
     first_ = state_.next();
     for (auto& [module, nodes] : found)
@@ -74,7 +74,7 @@ class ModuleFinder {
                s_ == 1 ? m.nodes : 0, {{"inputs", inputs}, {"outputs", outputs}});
   }
 
-  // Nodes of no module that stand between those of such modules: sums of gradients, say.
+  // Nodes without a module between those of new (or gone) modules, such as sums of gradients.
   void take_between() {
     std::vector<uint32_t> rest;
     for (uint32_t n = 0; !news_.empty() && n < state_.count(s_); ++n)
@@ -91,7 +91,7 @@ class ModuleFinder {
     }
   }
 
-  // How many there are, how many of them belong to one of the modules, and the explanation of the first of these.
+  // How many neighbours there are, how many belong to one of these modules, and the first such module's explanation.
   struct Neighbours {
     size_t count = 0, inside = 0;
     uint32_t id = MatchSide::kNone;
@@ -121,7 +121,7 @@ class ModuleFinder {
     return out;
   }
 
-  // Parameters of the module, their gradients, and what an optimizer keeps for them.
+  // Ports of the module: parameters, their gradients, and the optimizer's state for them.
   size_t take_ports(std::string_view module, uint32_t id, std::string_view subject) {
     const EditKind kind = s_ == 1 ? EditKind::added : EditKind::removed;
     size_t count = 0;
@@ -146,8 +146,8 @@ class ModuleFinder {
   ExplainState& state_;
   const int s_;
   const UpdateModules updates_;
-  uint32_t first_ = 0;     // the number of the first explanation
-  std::vector<New> news_;  // in their order
+  uint32_t first_ = 0;     // index of the first explanation
+  std::vector<New> news_;  // in the order of their explanations
 };
 
 }  // namespace

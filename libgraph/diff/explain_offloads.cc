@@ -1,5 +1,4 @@
-// Values that wait in the host's memory on one side: offloads, reloads, their waits, and views made again of what came
-// back.
+// Values that only one side keeps in host memory: offloads, reloads, their waits, and views of reloaded values.
 #include <map>
 #include <set>
 
@@ -10,7 +9,7 @@
 namespace sg {
 namespace {
 
-// Bytes of a value whose size is a number; else 0.
+// Bytes of a value if its sizes are numbers; else 0.
 int64_t known_bytes(const Graph& graph, ValueId v) {
   const Type& t = graph.type(v);
   if (t.kind != TypeKind::tensor) return 0;
@@ -24,14 +23,14 @@ int64_t known_bytes(const Graph& graph, ValueId v) {
 
 struct Offloads {
   std::vector<uint32_t> nodes;
-  std::set<uint32_t> values;  // that were sent to the host
+  std::set<uint32_t> values;  // sent to the host
   int64_t bytes = 0;
 };
 
 Offloads find(const ExplainState& state, int s) {
   Offloads out;
   const MatchSide& side = state.side(s);
-  std::set<uint32_t> moved;  // values that come through the host
+  std::set<uint32_t> moved;  // values that come back from the host
   for (uint32_t n = 0; n < state.count(s); ++n) {
     if (!state.is_free(s, n) || !state.is_open(s, n) || side.operands(n).empty()) continue;
     uint32_t v = side.operands(n)[0];

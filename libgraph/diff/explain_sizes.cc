@@ -1,4 +1,4 @@
-// Sizes that follow from inputs, and from groups, of other sizes: another batch, a wider model, more ranks.
+// Sizes that follow from inputs and groups of other sizes: another batch size, a wider model, more ranks.
 #include <algorithm>
 #include <charconv>
 #include <numeric>
@@ -20,7 +20,7 @@ struct Change {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_word(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.'; }
 
-// A whole number that stands for itself at `*at`, which is then behind it; u4 and 1e-05 are none.
+// A free-standing integer at `*at`, which then points after it; the digits of u4 and 1e-05 are none.
 std::optional<int64_t> number_at(std::string_view text, size_t* at) {
   if (!is_digit(text[*at]) || (*at > 0 && is_word(text[*at - 1]))) return std::nullopt;
   int64_t out = 0;
@@ -31,7 +31,7 @@ std::optional<int64_t> number_at(std::string_view text, size_t* at) {
   return out;
 }
 
-// Where two texts differ in whole numbers alone: these. False: in more than that.
+// The integers in which two texts differ. False if they differ in anything else.
 bool other_numbers(std::string_view before, std::string_view after, std::vector<Change>* out) {
   size_t i = 0, j = 0;
   while (i < before.size() && j < after.size()) {
@@ -48,8 +48,8 @@ bool other_numbers(std::string_view before, std::string_view after, std::vector<
   return i == before.size() && j == after.size();
 }
 
-// Changes of sizes, and what follows from them: what changed in proportion to up to three of them together (products of
-// sizes, parts of one), and what is as much more.
+// Changes of sizes, and what follows from them: a change in proportion to the product of up to three of them, or a
+// difference equal to one of theirs.
 class SizeChanges {
  public:
   void add(const Change& c) {
@@ -71,7 +71,7 @@ class SizeChanges {
   }
 
  private:
-  // Whether before:after is that of some of the changes together.
+  // Whether before:after equals the product of at most `most` of the changes' ratios.
   bool is_in_proportion(Change c, size_t from, int most) const {
     const int64_t common = std::gcd(c.before, c.after);
     c = {c.before / common, c.after / common};
@@ -88,7 +88,7 @@ class SizeChanges {
   std::vector<Change> seeds_;
 };
 
-// Groups of one axis that have other numbers of ranks.
+// Groups of one axis that differ in their number of ranks.
 void add_groups(const Job& a, const Job& b, SizeChanges* out) {
   for (const Group& g : a.groups)
     for (const Group& h : b.groups) {
@@ -99,7 +99,7 @@ void add_groups(const Job& a, const Job& b, SizeChanges* out) {
     }
 }
 
-// Groups and smaller numbers first: the others follow from them.
+// The changes of groups and inputs; groups and smaller numbers first, as the others follow from them.
 SizeChanges sizes_given(const ExplainState& state) {
   SizeChanges out;
   add_groups(state.job(0), state.job(1), &out);
@@ -115,7 +115,7 @@ SizeChanges sizes_given(const ExplainState& state) {
   return out;
 }
 
-// Whether the op's schema says that an argument ("argument size") is a size, and no dimension or count.
+// Whether the op's schema declares an argument ("argument size") as a size, not as a dimension or count.
 bool is_size(const OpInfo* info, std::string_view what) {
   constexpr std::string_view kArgument = "argument ", kSize = "SymInt";
   if (what == "argument group_size") return true;

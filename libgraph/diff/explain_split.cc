@@ -1,10 +1,10 @@
-// Chunks that no metadata tells: behind a new split, nodes that do to each piece what one node did to the whole.
+// Chunks without metadata: after a new split, nodes that do to each piece what one node did to the whole.
 //
 // Pieces    The results of a new split are pieces 0, 1, ... of one value. A node that takes piece i, or what was made
-//           of it, and of no other piece, belongs to chunk i. Nodes that take several pieces put them together again.
-// Alike     Nodes of different chunks are one node's copies when they have one op, literals that differ in sizes only,
-//           and operands that are alike: the k-th of chunk 0, the k-th of chunk 1 and so on.
-// Regions   Nodes that hand each other pieces, in one phase.
+//           of it, and no other piece, belongs to chunk i. Nodes that take several pieces join them.
+// Alike     Nodes of different chunks are copies of one node if they have the same op, literals that differ only in
+//           sizes, and operands that are alike: the k-th of chunk 0, the k-th of chunk 1, and so on.
+// Regions   Nodes of one phase that pass pieces to each other.
 #include <algorithm>
 #include <array>
 
@@ -22,7 +22,7 @@ bool is_split(std::string_view op) {
   return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
 }
 
-// Literals but for numbers in lists: those are sizes.
+// The literals without numbers in lists, which are sizes.
 void add_loosely(const Pool& pool, const Arg& arg, bool in_list, MatchWords* texts, std::vector<uint32_t>* words) {
   bool is_size = arg.is(ArgKind::expr) || (in_list && arg.is(ArgKind::integer)) || arg.is(ArgKind::value);
   words->push_back(is_size ? MatchSide::kNone : static_cast<uint32_t>(arg.kind()));
@@ -54,15 +54,15 @@ class Splits {
   }
 
  private:
-  struct Copies {                          // what one node of A became
-    std::vector<uint32_t> nodes;           // of B, one a chunk
-    uint32_t original = MatchSide::kNone;  // of A; none = A has no such node
+  struct Copies {                          // the copies of one node of A
+    std::vector<uint32_t> nodes;           // of B, one per chunk
+    uint32_t original = MatchSide::kNone;  // of A; kNone = A has no such node
   };
 
   bool is_new(uint32_t y) const { return state_.is_free(1, y) && state_.is_open(1, y); }
   bool is_new_split(uint32_t y) const {
     bool splits = is_new(y) && b_.result_count(y) > 1 && is_split(state_.graph(1).op_name(b_.nodes[y]));
-    return splits && state_.of[1]->original(y) == MatchSide::kNone;  // not one that is computed again
+    return splits && state_.of[1]->original(y) == MatchSide::kNone;  // not a recomputed split
   }
   bool any_split() const {
     for (uint32_t y = 0; y < state_.count(1); ++y)
@@ -70,7 +70,7 @@ class Splits {
     return false;
   }
 
-  // --- chunks: which node belongs to which, and what it is like ---
+  // --- chunks: which node belongs to which, and which nodes are alike ---
 
   void spread() {
     chunk_of_value_.assign(b_.value_count(), MatchSide::kNone), chunk_.assign(state_.count(1), MatchSide::kNone),
@@ -93,7 +93,7 @@ class Splits {
     bool in_place = state_.info(1, y) && state_.info(1, y)->writes() && !b_.operands(y).empty();
     uint32_t written = in_place ? b_.operands(y)[0] : MatchSide::kNone;
     bool shared =
-        in_place && !is_own_memory_[written];  // a buffer: what chunk 1 adds to it, it adds to what chunk 0 added
+        in_place && !is_own_memory_[written];  // a buffer: each chunk's write builds on the previous one's
     for (uint32_t v = b_.first_result[y]; v < b_.first_result[y + 1]; ++v) {
       uint32_t r = split ? 0 : v - b_.first_result[y];
       like_[v] =
@@ -104,7 +104,7 @@ class Splits {
     }
   }
 
-  // The chunk of y, if it takes of one only; those whose pieces it takes are its region.
+  // Assigns y's chunk if it takes pieces of only one, and joins the regions of their makers.
   void join_operands(uint32_t y) {
     for (uint32_t v : b_.operands(y)) {
       uint32_t c = chunk_of_value_[v];
@@ -127,7 +127,7 @@ class Splits {
     return classes_.intern(words_);
   }
 
-  // Nodes that take no piece (zeros to be filled) but that only one chunk uses.
+  // Nodes that take no piece but are used by one chunk only, such as zeros to be filled.
   void take_in() {
     for (uint32_t y = state_.count(1); y-- > 0;) {
       if (chunk_[y] != MatchSide::kNone || is_join_[y] || is_split_[y]) continue;
@@ -141,7 +141,7 @@ class Splits {
         }
       if (one && chunk != MatchSide::kNone) candidates_.push_back({y, chunk, user});
     }
-    // Only what each chunk has one of: what is used by one chunk alone is not chunked for that.
+    // Only if several chunks have such a node: being used by a single chunk is no sign of chunking.
     std::map<uint32_t, std::set<uint32_t>> chunks;
     for (const auto& [y, chunk, user] : candidates_) chunks[class_[y]].insert(chunk);
     for (const auto& [y, chunk, user] : candidates_)
@@ -151,7 +151,7 @@ class Splits {
   // --- copies ---
 
   void pair_up() {
-    // By region and class, then by chunk: nodes.
+    // nodes by region and class, then by chunk
     std::map<std::pair<uint32_t, uint32_t>, std::map<uint32_t, std::vector<uint32_t>>> by_class;
     for (uint32_t y = 0; y < state_.count(1); ++y)
       if (chunk_[y] != MatchSide::kNone) by_class[{find(y), class_[y]}][chunk_[y]].push_back(y);
@@ -160,7 +160,7 @@ class Splits {
       size_t count = chunks.begin()->second.size(), most = count;
       for (const auto& [chunk, nodes] : chunks)
         count = std::min(count, nodes.size()), most = std::max(most, nodes.size());
-      if (most > count)  // what nobody uses is left over
+      if (most > count)  // unused nodes go last and are left over
         for (auto& [chunk, nodes] : chunks)
           std::stable_partition(nodes.begin(), nodes.end(), [&](uint32_t y) { return is_used(y); });
       for (size_t k = 0; k < count; ++k) add_copies(chunks, k);
@@ -177,7 +177,7 @@ class Splits {
       copies.nodes.push_back(nodes[k]);
       if (uint32_t x = state_.partner(1, nodes[k]); x != MatchSide::kNone) copies.original = x, ++partners;
     }
-    if (partners <= 1) copies_.push_back(std::move(copies));  // more: A has several, too
+    if (partners <= 1) copies_.push_back(std::move(copies));  // with several partners, A has several nodes too
   }
 
   // --- regions ---
@@ -215,7 +215,7 @@ class Splits {
       if (is_new(y) && !is_body_[y] && chunk_[y] == MatchSide::kNone) add_boundary(y);
   }
 
-  // New nodes that cut, that put together, and that only those use (sizes of the pieces).
+  // New nodes that split, that join, or that only such nodes use (sizes of the pieces).
   void add_boundary(uint32_t y) {
     uint32_t beside = MatchSide::kNone;
     if (is_join_[y]) {
@@ -238,9 +238,9 @@ class Splits {
     at->second.boundary.push_back(y);
   }
 
-  // --- telling ---
+  // --- reporting ---
 
-  // Whether what changed about the node is no more than what its being cut brings with it.
+  // Whether the node's changes are only those that chunking entails.
   bool only_cut(uint32_t x) const {
     const NodeEdit* edit = state_.edit(0, x);
     if (edit == nullptr) return true;
@@ -281,7 +281,7 @@ class Splits {
     }
   }
 
-  // "layers.1.moe": what all the modules lie in; where that is nothing, the blocks.
+  // "layers.1.moe": the common parent of all modules; if there is none, the blocks.
   std::string module_of_all(const std::vector<uint32_t>& nodes) const {
     std::string_view common = state_.module(1, nodes[0]);
     for (uint32_t n : nodes) common = common_module(common, state_.module(1, n));
@@ -293,14 +293,14 @@ class Splits {
   };
   ExplainState& state_;
   const MatchSide& b_;
-  std::vector<uint32_t> chunk_of_value_, like_, home_;  // by value; home: who made it, where it is of a chunk
-  std::vector<uint8_t> is_own_memory_;                  // by value: made in the graph, no input
-  std::vector<uint32_t> chunk_, class_, parent_;        // by position; parent: of its region
+  std::vector<uint32_t> chunk_of_value_, like_, home_;  // by value; home: the maker, if it belongs to a chunk
+  std::vector<uint8_t> is_own_memory_;                  // by value: made in the graph, not an input
+  std::vector<uint32_t> chunk_, class_, parent_;        // by position; parent: union-find of regions
   std::vector<uint8_t> is_join_, is_split_, is_body_;
   std::vector<Candidate> candidates_;
   std::vector<Copies> copies_;
   std::map<std::pair<uint32_t, Phase>, Region> regions_;
-  std::map<uint32_t, uint32_t> is_boundary_;  // and a node of its region
+  std::map<uint32_t, uint32_t> is_boundary_;  // -> a node of its region
   SequenceTable classes_;
   MatchWords texts_;
   std::vector<uint32_t> words_;

@@ -1,4 +1,4 @@
-// The same change of metadata on many nodes.
+// The same metadata change on many nodes.
 #include <algorithm>
 #include <map>
 
@@ -14,7 +14,7 @@ using TextOf = std::string (*)(const Difference&);
 
 std::string exactly(const Difference& c) { return c.what + ": " + c.before + " -> " + c.after; }
 
-std::string roughly(const Difference& c) {  // "binds: - -> binds [u3]": each has its own
+std::string roughly(const Difference& c) {  // "binds: - -> binds [u3]": values differ per node
   if (c.before != "-" && c.after != "-") return c.what + ": other values";
   return c.what + (c.before == "-" ? ": - -> one of its own" : ": one of its own -> -");
 }
@@ -23,8 +23,8 @@ bool is_quiet(const Difference* c) {
   return c->aspect == Aspect::order || c->aspect == Aspect::name || c->aspect == Aspect::loc;
 }
 
-// What is left to tell of a node, all of it metadata but for its place, name and line: as one text, or each change by
-// itself.
+// The unexplained changes of a node, if apart from its place, name and source line all are metadata: as one text, or
+// one text per change.
 std::vector<std::string> keys_of(const ExplainState& state, uint32_t x, TextOf text_of, bool each) {
   std::vector<const Difference*> changes = state.untold(x);
   std::erase_if(changes, is_quiet);

@@ -1,5 +1,5 @@
-// Views taken another way: of the same memory with the same shape, strides and offset (a permute for two transposes, a
-// view of what the other side views twice), and the steps in between, gone or new.
+// Views taken in other steps: of the same memory with the same shape, strides and offset (a permute for two transposes,
+// one view for two), and the steps in between, removed or added.
 #include <algorithm>
 
 #include "libgraph/diff/diff_explain.h"
@@ -20,7 +20,7 @@ bool is_same_view(const ExplainState& state, uint32_t x) {
   return v != MatchSide::kNone && w != MatchSide::kNone && state.same_tensor(v, w);
 }
 
-// Views without partners, whose users are all among what is told already.
+// Unmatched views whose users have all been explained.
 std::vector<uint32_t> steps_between(const ExplainState& state, int s, std::vector<uint8_t>* told) {
   std::vector<uint32_t> out;
   const MatchSide& side = state.side(s);

@@ -8,7 +8,7 @@
 namespace sg {
 namespace {
 
-// Sweeps, and votes where they find nothing more: what is surest first.
+// Alternates sweeps and votes until neither finds more pairs, the most certain first.
 void settle(Matching* m, Level level) {
   constexpr int kMaxRounds = 24;
   for (int round = 0; round < kMaxRounds; ++round) {
@@ -25,7 +25,7 @@ void settle(Matching* m, Level level) {
   }
 }
 
-// A state with the partners of `match`, for counting.
+// A matching state with the partners of `match`.
 MatchState state_of(const MatchSide& a, const MatchSide& b, const GraphMatch& match) {
   MatchState state(a, b);
   state.match() = match;

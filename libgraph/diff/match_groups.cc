@@ -32,7 +32,7 @@ void MatchGroups::group(int s) {
     }
 }
 
-// A signature of nothing but the key says too little: nodes without operands (users) have none.
+// The key alone is too weak a signature: nodes without operands (or users) have none.
 bool MatchGroups::signature(int s, uint32_t n, bool translate) {
   words_ = {state_.side(s).key[n]};
   return by_ == By::operands ? add_operands(s, n, translate) : add_uses(s, n, translate);

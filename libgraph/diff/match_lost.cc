@@ -1,4 +1,4 @@
-// Nodes that have lost their neighbours on both sides.
+// Nodes whose neighbours on both sides are unmatched.
 #include <algorithm>
 
 #include "libgraph/diff/match_steps.h"
@@ -10,7 +10,8 @@ class Surroundings {
  public:
   explicit Surroundings(Matching* m) : m_(*m) {}
 
-  // Nodes by their key and those of their neighbours, partners told apart; then by these classes once more.
+  // Classifies nodes by their key and their neighbours' keys (matched neighbours are distinguished), then once more by
+  // these classes.
   void run() {
     std::array<std::vector<uint32_t>, 2> classes = {m_.side(0).key, m_.side(1).key};
     for (int radius = 1; radius <= 2; ++radius) {
@@ -56,7 +57,7 @@ class Alignment {
  public:
   explicit Alignment(Matching* m) : m_(*m) {}
 
-  // Free nodes between two neighbouring fixed points of both schedules, aligned by key.
+  // Aligns, by key, the unmatched nodes between adjacent fixed points of both schedules.
   void run() {
     std::vector<uint32_t> fixed = longest_run(m_.state.match().nodes[0]);
     std::vector<std::pair<uint32_t, uint32_t>> found;
@@ -78,7 +79,7 @@ class Alignment {
     return out;
   }
 
-  // A longest common subsequence of keys; nothing where that is too much work.
+  // A longest common subsequence of keys; skipped if that is too much work.
   void align(std::vector<uint32_t> a, std::vector<uint32_t> b, std::vector<std::pair<uint32_t, uint32_t>>* found) {
     constexpr size_t kMaxCells = 1 << 16;
     if (a.empty() || b.empty()) return;

@@ -5,9 +5,9 @@
 namespace sg {
 namespace {
 
-constexpr uint32_t kApart = 0x80000000u;  // of a port without partner: unlike every port of the other side
+constexpr uint32_t kApart = 0x80000000u;  // marks a port without a partner: different from every port of the other side
 
-// Partners get the number of A's port, the rest a number that only one side has.
+// Matched ports get the number of A's port, others a number that is unique to their side.
 uint32_t colour_of_port(int s, uint32_t port, uint32_t partner) {
   if (partner != MatchSide::kNone) return s == 0 ? port : partner;
   return kApart | static_cast<uint32_t>(s) << 30 | port;
@@ -21,7 +21,7 @@ void add_sorted(std::vector<uint64_t>* pairs, std::vector<uint32_t>* words) {
   pairs->clear();
 }
 
-// The uses of one value, as words.
+// The uses of a value, encoded as words.
 void add_uses(const MatchState& state, int s, const std::vector<uint32_t>& classes, uint32_t value,
               std::vector<uint64_t>* pairs, std::vector<uint32_t>* words) {
   constexpr uint64_t kOutput = 0x7FFFFFFFu;
@@ -34,7 +34,7 @@ void add_uses(const MatchState& state, int s, const std::vector<uint32_t>& class
   add_sorted(pairs, words);
 }
 
-// What a type is, but for its symbols.
+// A type, without its symbols.
 void add_type(const Pool& pool, TypeId type, MatchWords* texts, std::vector<uint32_t>* words) {
   const Type& t = pool.types[type];
   words->push_back(static_cast<uint32_t>(t.kind) << 16 | static_cast<uint32_t>(t.dtype));
@@ -47,7 +47,7 @@ void add_type(const Pool& pool, TypeId type, MatchWords* texts, std::vector<uint
   }
 }
 
-// Pairs the free ports of equal class where both sides have equally many: in their order.
+// Pairs unmatched ports of equal class, in order, if both sides have the same number of them.
 template <class ClassOf, class IsFree, class Pair>
 void pair_classes(const size_t (&count)[2], const ClassOf& class_of, const IsFree& is_free, const Pair& pair) {
   SequenceTable table;
@@ -66,7 +66,7 @@ void pair_classes(const size_t (&count)[2], const ClassOf& class_of, const IsFre
       for (size_t i = 0; i < members[0][c].size(); ++i) pair(members[0][c][i], members[1][c][i]);
 }
 
-// Pairs what is left of equal class, in order, as far as both sides have some.
+// Pairs the remaining ports of equal class in order, as far as both sides have any.
 template <class ClassOf, class IsFree, class Pair>
 void pair_in_order(const size_t (&count)[2], const ClassOf& class_of, const IsFree& is_free, const Pair& pair) {
   SequenceTable table;
@@ -90,7 +90,7 @@ void pair_in_order(const size_t (&count)[2], const ClassOf& class_of, const IsFr
   }
 }
 
-// Outputs between two neighbours in the list that are partners, where both sides have equally many there.
+// Pairs outputs between two matched neighbours in the list, if both sides have the same number there.
 template <class MayPair>
 void pair_between(const size_t (&count)[2], const MayPair& may_pair, MatchState* state) {
   uint32_t i = 0, j = 0;
@@ -153,7 +153,7 @@ class PortMatcher {
     return in.fqn || in.of;
   }
 
-  // Lists that agree but for what their inputs are called and are for (a source may not know): what is left goes by
+  // If the lists agree up to the names and kinds of inputs (which a source may not know), the rest is paired by
   // position.
   void inputs_by_list() {
     size_t count = state_.side(0).input_count();
@@ -166,7 +166,7 @@ class PortMatcher {
       if (partner[0][i] == MatchSide::kNone) state_.pair_inputs(i, i);
   }
 
-  // Whether input i has one type on both sides, but for its symbols and for what an opaque one is called.
+  // Whether input i has the same type on both sides, up to symbols and the names of opaque types.
   bool alike(uint32_t i) {
     std::vector<uint32_t> words[2];
     for (int s = 0; s < 2; ++s) {
@@ -209,7 +209,7 @@ class PortMatcher {
   MatchWords& texts_;
 };
 
-// Outputs without a partner.
+// Pairs outputs that have no partner yet.
 class LeftOutputs {
  public:
   enum class Kinds : uint8_t { alike, any };
@@ -227,7 +227,7 @@ class LeftOutputs {
     });
   }
 
-  // By position between such as have partners, those of no input.
+  // By position between matched outputs; only those that belong to no input.
   void pair_between_pairs() {
     pair_between(
         count_,
@@ -237,7 +237,7 @@ class LeftOutputs {
         &state_);
   }
 
-  // What is of an input stays with that input.
+  // Outputs that belong to an input are left out.
   void pair_by_position() {
     pair([&](int s, uint32_t o, std::vector<uint32_t>* words) {
       *words = {static_cast<uint32_t>(output(s, o).kind)};
@@ -248,7 +248,7 @@ class LeftOutputs {
  private:
   const Output& output(int s, uint32_t o) const { return state_.side(s).graph->outputs()[o]; }
 
-  // Those of a class in order; `class_of` answers false for what has none.
+  // Pairs outputs of equal class in order; `class_of` returns false for outputs without a class.
   template <class ClassOf>
   void pair(const ClassOf& class_of) {
     pair_in_order(
@@ -313,7 +313,7 @@ void match_ports(MatchState* state, MatchWords* words) { PortMatcher(state, word
 void match_outputs_by_values(MatchState* state) {
   LeftOutputs left(state);
   left.pair_by_value(LeftOutputs::Kinds::alike);
-  // Of another kind, or of another input: the value that is returned says which it is.
+  // Kind and input may differ: the returned value decides.
   left.pair_by_value(LeftOutputs::Kinds::any);
   left.pair_between_pairs();
 }

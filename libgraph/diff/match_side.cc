@@ -12,7 +12,7 @@ uint64_t hash_of_words(std::span<const uint32_t> words) {
   return h.mix(static_cast<uint64_t>(words.size())).value();
 }
 
-// Ops whose two arguments may change places without a bit of the result changing, when they have no others.
+// Ops whose two operands can be swapped without changing a bit of the result, if they have no other arguments.
 bool commutes(std::string_view op) {
   static constexpr std::string_view kOps[] = {"aten.add.Tensor",
                                               "aten.mul.Tensor",

@@ -87,7 +87,7 @@ void Matching::look_ahead() {
   }
 }
 
-uint32_t Matching::known_value(int s, uint32_t v) const {  // as A calls it
+uint32_t Matching::known_value(int s, uint32_t v) const {  // in A's numbering
   uint32_t p = state.value_partner(s, v);
   return p == MatchSide::kNone || s == 1 ? p : v;
 }

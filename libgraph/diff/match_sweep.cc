@@ -1,4 +1,4 @@
-// Sweeps: a node whose operands all have partners is the node with just these operands; the same with users.
+// Sweeps: a node whose operands all have partners matches the node with exactly these operands; likewise with users.
 #include <algorithm>
 
 #include "libgraph/diff/match_steps.h"
@@ -31,7 +31,7 @@ class Sweep {
     }
   }
 
-  // Several nodes of A, several of B, all alike in their operands (or uses).
+  // Distributes several nodes of A and B that all have the same operands (or uses).
   void share_out(const MatchGroups::Fit& fit, bool all) {
     std::vector<uint32_t> a, b;
     for (uint32_t x : fit.of_a)
@@ -45,8 +45,8 @@ class Sweep {
     share_by(a, b, [&](int, uint32_t) { return std::array<uint32_t, 2>{0, 0}; });
   }
 
-  // Best pairs first. They are alike in what they take: one that stays in its phase and module is the node, and others
-  // are copies of it, however many use them.
+  // Best pairs first. All have the same operands: the node that stays in its phase and module is the original, others
+  // are copies of it, however many users they have.
   void share_by_worth(const std::vector<uint32_t>& a, const std::vector<uint32_t>& b, bool all) {
     struct Choice {
       Rank rank;
@@ -56,7 +56,7 @@ class Sweep {
     for (uint32_t x : a)
       for (uint32_t y : b) {
         Rank r = m_.rank(x, y, m_.state.worth(x, y, true), 1);
-        r[0] = m_.ahead(0, x) == m_.ahead(1, y);  // they have one key anyway
+        r[0] = m_.ahead(0, x) == m_.ahead(1, y);  // the keys are equal anyway
         choices.push_back({{r[1], r[0], r[2], r[3], r[4]}, x, y});
       }
     std::stable_sort(choices.begin(), choices.end(), [](const Choice& p, const Choice& q) { return p.rank > q.rank; });
@@ -70,7 +70,7 @@ class Sweep {
       for (size_t j = i + 1; !all && is_clear && j < choices.size() && alike(choices[i], choices[j]); ++j)
         is_clear = !(is_open(choices[j]) && (choices[j].x == choices[i].x || choices[j].y == choices[i].y));
       if (is_clear) m_.pair(choices[i].x, choices[i].y);
-      else if (!all) break;  // what is ranked lower must not take what these are about
+      else if (!all) break;  // lower-ranked pairs must not take the nodes in dispute
     }
   }
 

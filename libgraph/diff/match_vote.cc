@@ -1,4 +1,4 @@
-// Votes: a node that an edit touched takes the partner that neighbours of partners propose.
+// Votes: a node affected by an edit takes the partner proposed by the partners of its neighbours.
 #include <algorithm>
 
 #include "libgraph/diff/match_steps.h"
@@ -23,7 +23,7 @@ class Vote {
   void pass(bool backward) {
     for (uint32_t i = 0; i < m_.count(1); ++i) {
       uint32_t y = backward ? m_.count(1) - 1 - i : i;
-      if (!m_.is_free(1, y) || m_.by_operands->fit(y).free_a > 0) continue;  // copies wait for `sweep`
+      if (!m_.is_free(1, y) || m_.by_operands->fit(y).free_a > 0) continue;  // copies are left to `sweep`
       uint32_t x = best_partner(1, y);
       if (x != MatchSide::kNone && best_partner(0, x) == y) m_.pair(x, y);
     }
@@ -53,7 +53,7 @@ class Vote {
     return must_be_clear_ && !is_clear ? MatchSide::kNone : best;
   }
 
-  // Fills candidates_ with free nodes of the other side that neighbours' partners have in n's place.
+  // Collects in candidates_ the unmatched nodes of the other side that stand in n's place at its neighbours' partners.
   void propose(int s, uint32_t n) {
     candidates_.clear();
     uint32_t near = m_.state.expected(s, n);
@@ -69,7 +69,7 @@ class Vote {
     candidates_.erase(std::unique(candidates_.begin(), candidates_.end()), candidates_.end());
   }
 
-  // The free users of a value, those around `near` only where there are many.
+  // The unmatched users of a value; if there are many, only those around `near`.
   void propose_users(int s, uint32_t value, uint32_t near) {
     std::span<const MatchUse> uses = m_.side(s).uses(value);
     if (must_be_clear_ && uses.size() > 4 * kMaxCandidates) return;
@@ -107,7 +107,7 @@ class Vote {
     if (other.commutative[there]) add(operands[0]), add(operands[1]);
   }
 
-  // Nodes without neighbours have only their place.
+  // Nodes without neighbours are found only by their place.
   void propose_near(int s, uint32_t near) {
     uint32_t begin = near > kMaxCandidates ? near - kMaxCandidates : 0;
     uint32_t end = std::min<uint32_t>(m_.count(1 - s), near + static_cast<uint32_t>(kMaxCandidates));

@@ -7,7 +7,7 @@ using Difference = std::optional<std::string>;
 
 std::string node_name(const Graph& graph, NodeId n) { return "node %" + std::string(graph.label(n)); }
 
-// A short word for an argument, for "4 against 0".
+// A short form of an argument, for "4 against 0".
 std::string print_arg(const Pool& pool, const Graph& graph, const Arg& arg) {
   switch (arg.kind()) {
     case ArgKind::none: return "none";

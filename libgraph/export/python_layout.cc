@@ -61,8 +61,7 @@ std::vector<uint8_t> counted_layouts(const Graph& graph) {
     bool is_counted = is_strict(op->name);
     for (uint32_t i = 0; i < node.result_count; ++i) is_counted |= under_view[node.result(i).index] != 0;
     if (!is_counted) continue;
-    const bool is_argument = !op->results.empty() && op->results[0].alias != 0;  // the result shares the argument's
-                                                                                 // memory
+    const bool is_argument = !op->results.empty() && op->results[0].alias != 0;  // a view, or written in place
     if (is_argument) {
       if (!node.args.empty() && node.args[0].is(ArgKind::value)) under_view[node.args[0].as_value().index] = 1;
     } else if (may_lie_otherwise(*op) && takes_permuted(graph, node)) {
