@@ -14,10 +14,10 @@ namespace sg {
 namespace {
 
 constexpr size_t kMaxNamed = 8;  // symbols that an error lists
-constexpr int kMaxPasses = 64;   // over the guards and exchanges after one guess
-constexpr int kMaxGuesses = 64;  // whose consequences are followed; the others are made all at once
+constexpr int kMaxPasses = 64;   // over guards and exchanges, after one guess
+constexpr int kMaxGuesses = 64;  // guesses made one at a time; the rest are made all at once
 
-// Finds the values of one program's symbols: what is given, then what follows from it, then one guess at a time.
+// Finds values for one program's symbols: the given ones, then what follows from them, then one guess at a time.
 class Solver {
  public:
   Solver(const Job& job, size_t index, const RangeInference& inference, const Assumption& assumption)
@@ -28,7 +28,7 @@ class Solver {
         counts_(inference.counts[index]),
         policy_(assumption.policy) {
     for (const Symbol& s : program_.symbols) add_symbol(s.name, s.kind, s.hint);
-    for (const Guard& g : program_.guards)  // guards may tie symbols to others that no value mentions
+    for (const Guard& g : program_.guards)  // guards may relate symbols to others that no value mentions
       for (Expr side : {g.left, g.right}) {
         std::vector<StrId> names;
         exprs_.collect_symbols(side, &names);
@@ -71,7 +71,7 @@ class Solver {
     if (kinds_.emplace(name, kind).second) symbols_.push_back({name, kind, hint});
   }
 
-  // The sizes of the inputs from each other alone: what the data decides is not to pull them along.
+  // Solves the sizes of inputs from each other alone, so that data-dependent sizes cannot determine them.
   void solve_inputs() {
     std::vector<Expr> all = zeros_;
     std::erase_if(zeros_, [&](Expr e) {
@@ -107,7 +107,8 @@ class Solver {
     }
   }
 
-  // k*u0 + k*u1 + ... + known == 0 spreads what is known evenly over the rest; the first ones take what is left over.
+  // Solves k*u0 + k*u1 + ... + known == 0: the total is spread evenly over the unknowns; the first ones get the
+  // remainder.
   bool split_total(Expr difference) {
     std::vector<StrId> open;
     int64_t coefficient = 0;
@@ -148,7 +149,7 @@ class Solver {
     return progress;
   }
 
-  // Python's arithmetic, where it makes a symbol of its own: `math.ceil(1.25 * rows)`.
+  // Collects Python arithmetic that defines symbols of its own, such as `math.ceil(1.25 * rows)`.
   void note_computed() {
     const Graph& graph = program_.graph;
     bool makes_some = false;
@@ -161,7 +162,7 @@ class Solver {
     if (!makes_some) computed_.clear();
   }
 
-  // The symbol of the data that is all of the node's result.
+  // The data symbol that is exactly the node's result.
   std::optional<StrId> made_by(NodeId n) const {
     const Type& type = program_.graph.type(program_.graph.node(n).result(0));
     const auto symbol = type.value.is_none() ? std::nullopt : exprs_.as_symbol(type.value);
@@ -190,7 +191,7 @@ class Solver {
     return progress;
   }
 
-  // The end of its range, or what is known by now of the tensor that it is a count in.
+  // The upper end of the symbol's range, or the known size of the tensor in which it is a count.
   std::optional<int64_t> highest(StrId symbol) const {
     if (Interval range = facts_.range_of_symbol(symbol); range.has_max()) return range.max;
     for (const Count& count : counts_)
@@ -199,7 +200,8 @@ class Solver {
     return std::nullopt;
   }
 
-  // Gives the first open symbol of this kind, or all, its upper bound (or an input its lower one).
+  // Sets the first open symbol of this kind, or all of them, to its upper bound (for inputs without one, the lower
+  // bound).
   bool guess(SymbolKind kind, bool all) {
     bool progress = false;
     for (const Unknown& s : symbols_) {
@@ -221,7 +223,7 @@ class Solver {
   const std::vector<Count>& counts_;
   Assumption::Policy policy_;
   std::vector<Unknown> symbols_;
-  std::vector<Expr> zeros_;  // left - right of the Eq guards
+  std::vector<Expr> zeros_;  // left - right of each Eq guard
   std::vector<NodeId> computed_;
   std::unordered_map<StrId, SymbolKind, IdHash> kinds_;
   SymbolValues out_;
@@ -301,7 +303,7 @@ Result<std::vector<SymbolValues>> assume_values(const Job& job, const RangeInfer
     }
   }
   if (open.empty()) {
-    // What a policy makes too large is counted as nothing and said so; a number that was given is a mistake.
+    // Sizes that a policy makes too large are counted as nothing, with a note; a value given by the user is an error.
     for (size_t i = 0; i < job.programs.size() && !assumption.fixed.empty(); ++i)
       SG_TRY(check_countable(*job.programs[i], [&values = out[i]](StrId s) { return values.value(s); }));
     return out;

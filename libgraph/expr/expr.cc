@@ -180,7 +180,7 @@ Expr ExprPool::product(std::span<const Expr> list) {
   return builder.intern(std::move(p));
 }
 
-// --- questions ---
+// --- queries ---
 
 void ExprPool::collect_symbols(Expr e, std::vector<StrId>* out) const {
   for (const Term& t : expr_terms_[e.index]) {
@@ -207,7 +207,7 @@ bool ExprPool::mentions(Expr e, StrId symbol) const {
 
 int ExprPool::compare(Expr a, Expr b) const {
   if (a == b) return 0;
-  if (is_invalid(a) || is_invalid(b)) return is_invalid(a) ? 1 : -1;  // last
+  if (is_invalid(a) || is_invalid(b)) return is_invalid(a) ? 1 : -1;  // invalid expressions last
   auto x = constant_value(a), y = constant_value(b);
   if (x && y) return *x < *y ? -1 : 1;
   if (x || y) return x ? -1 : 1;  // numbers first: max(1, u0)

@@ -9,17 +9,17 @@ namespace sg {
 namespace {
 
 constexpr size_t kMaxOperands = 256;  // of one min or max
-constexpr size_t kMaxDividend = 256;  // terms that are tried against a divisor of several terms
+constexpr size_t kMaxDividend = 256;  // terms that a divisor of several terms is tried on
 
 uint64_t magnitude(int64_t v) { return v < 0 ? 0 - static_cast<uint64_t>(v) : static_cast<uint64_t>(v); }
 
-// The greatest common divisor of the coefficients, with `g` (0 = nothing yet).
+// The greatest common divisor of the coefficients and `g` (0 = none yet).
 uint64_t content(std::span<const Term> terms, uint64_t g) {
   for (const Term& t : terms) g = std::gcd(g, magnitude(t.coefficient));
   return g;
 }
 
-// Takes the constant term off and returns it.
+// Removes the constant term and returns it.
 int64_t take_constant(std::vector<Term>* terms) {
   if (terms->empty() || !terms->back().factors.empty()) return 0;
   int64_t c = terms->back().coefficient;
@@ -55,7 +55,7 @@ std::optional<Term> ExprBuilder::divide(const Term& a, const Term& b) const {
   return t;
 }
 
-// Long division by leading terms; none when there is a remainder.
+// Long division by leading terms; none if there is a remainder.
 std::optional<Poly> ExprBuilder::divide_exact(const Poly& a, const Poly& b) const {
   if (a.terms.size() < 2 && b.terms.size() > 1) return std::nullopt;
   Poly quotient, rest = a;
@@ -227,7 +227,7 @@ Poly ExprBuilder::extremum(AtomKind kind, std::vector<Poly> operands) {
     else
       for (Expr e : inner->operands) take(poly(e));
   }
-  // Operands that differ by a constant only: one of them decides.
+  // Of operands that differ only by a constant, one decides.
   auto wins = [&](int64_t x, int64_t y) { return kind == AtomKind::max ? x > y : x < y; };
   std::sort(list.begin(), list.end(), [&](const Operand& x, const Operand& y) {
     int c = compare_terms(x.rest.terms, y.rest.terms);

@@ -10,7 +10,7 @@ namespace sg {
 
 namespace {
 
-// u2 before u10: runs of digits compare as numbers of any length.
+// Orders u2 before u10: runs of digits compare as numbers of any length.
 int compare_names(std::string_view a, std::string_view b) {
   size_t i = 0, j = 0;
   while (i < a.size() && j < b.size()) {
@@ -30,7 +30,7 @@ int compare_names(std::string_view a, std::string_view b) {
     i = i_end, j = j_end;
   }
   if (size_t x = a.size() - i, y = b.size() - j; x != y) return x < y ? -1 : 1;
-  int c = a.compare(b);  // equal but for leading zeros
+  int c = a.compare(b);  // equal up to leading zeros
   return c < 0 ? -1 : c > 0;
 }
 
@@ -91,7 +91,7 @@ int ExprBuilder::compare_terms(std::span<const Term> a, std::span<const Term> b)
   return a.size() == b.size() ? 0 : a.size() < b.size() ? -1 : 1;
 }
 
-// --- in and out of the pool ---
+// --- conversion from and to the pool ---
 
 Poly ExprBuilder::poly(Expr e) const {
   if (pool.is_invalid(e)) return Poly::invalid();
@@ -170,7 +170,7 @@ Poly ExprBuilder::collect(std::vector<Term> list) const {
   std::sort(list.begin(), list.end(), before);
   Poly p;
   for (size_t i = 0; i < list.size();) {
-    Wide sum = 0;  // far fewer than 2^63 numbers of 64 bits: cannot overflow
+    Wide sum = 0;  // cannot overflow: far fewer than 2^63 numbers of 64 bits
     size_t first = i;
     for (; i < list.size() && list[i].factors == list[first].factors; ++i) sum += list[i].coefficient;
     if (sum > INT64_MAX || sum < INT64_MIN) return Poly::invalid();

@@ -9,12 +9,12 @@ namespace sg {
 
 namespace {
 
-constexpr int kMaxNesting = 4 * ExprPool::kMaxDepth;  // parentheses, calls and exponents within each other
+constexpr int kMaxNesting = 4 * ExprPool::kMaxDepth;  // nested parentheses, calls and exponents
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
-// The spellings of sympy and PyTorch for the four atoms. CleanDiv divides without a remainder.
+// The names that sympy and PyTorch use for the four atoms. CleanDiv divides without a remainder.
 struct Function {
   std::string_view name;
   AtomKind kind;
@@ -30,7 +30,7 @@ constexpr uint64_t kLowestMagnitude = uint64_t{1} << 63;
 }  // namespace
 
 ExprParser::ExprParser(ExprPool& pool, std::string_view text) : pool_(pool), builder_{pool}, text_(text) {
-  // What a text expands to is bounded by its length: (a + b)**4000 in ten bytes is an attack, not a size.
+  // A text's length bounds what it may expand to: (a + b)**4000 is an attack, not a size.
   builder_.max_terms = std::min(ExprPool::kMaxTerms, 64 + text.size());
   builder_.budget = 1024 + 64 * text.size();
   if (text.size() > ExprPool::kMaxText)

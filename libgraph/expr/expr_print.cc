@@ -30,7 +30,7 @@ class Printer {
  private:
   void term(const Term& t, bool is_first) {
     bool is_negative = t.coefficient < 0;
-    // The most negative number is read as one literal, its sign included: "a - 2**63" would not fit.
+    // The most negative number is written as one literal, including its sign: "a - 2**63" would not fit.
     bool is_lowest = t.coefficient == INT64_MIN;
     if (!is_first) out_ += is_negative && !is_lowest ? " - " : " + ";
     if (is_negative && (is_first || is_lowest)) out_ += '-';
@@ -66,7 +66,7 @@ class Printer {
     }
   }
 
-  // An operand of // or %: in parentheses unless it is a name, a call or a number without a sign.
+  // An operand of // or %: in parentheses unless it is a name, a call or an unsigned number.
   void operand(Expr e) {
     auto value = pool_.constant_value(e);
     std::span<const Term> terms = pool_.terms(e);

@@ -9,7 +9,7 @@ namespace sg {
 
 namespace {
 
-// In the order of Relation.
+// Indexed by Relation.
 constexpr std::array<std::string_view, 6> kSigns = {"==", "!=", "<", "<=", ">", ">="};
 constexpr std::array<std::string_view, 6> kCalls = {"Eq", "Ne", "Lt", "Le", "Gt", "Ge"};
 constexpr size_t kMaxChain = 64;
@@ -21,7 +21,7 @@ std::optional<Relation> call_relation(std::string_view name) {
 }
 
 std::optional<Relation> accept_sign(ExprParser& parser) {
-  for (size_t i : {3, 5, 0, 1, 2, 4})  // the longer signs first: <= before <
+  for (size_t i : {3, 5, 0, 1, 2, 4})  // longer signs first: <= before <
     if (parser.accept(kSigns[i])) return static_cast<Relation>(i);
   return std::nullopt;
 }

@@ -14,7 +14,7 @@ bool read_integer(std::string_view text, int64_t* out) {
   return !text.empty() && error == std::errc() && end == text.data() + text.size();
 }
 
-// The input of that name, else the one with that FQN.
+// The input with that name, else the one with that FQN.
 const Input* find_input(const Graph& graph, std::string_view name) {
   const Input* by_fqn = nullptr;
   for (const Input& input : graph.inputs()) {
@@ -28,7 +28,7 @@ Error misbound(const SizeBinding& binding, std::string message, std::string hint
   return {ErrorKind::usage, "--bind " + binding.text + ": " + std::move(message), {}, std::move(hint)};
 }
 
-// The dimension that a binding names, of an input of this graph.
+// The size of the input's dimension that a binding names.
 Result<Expr> dimension_of(const Graph& graph, const Input& input, const SizeBinding& binding) {
   const Type& type = graph.type(input.value);
   const auto axes = static_cast<int64_t>(type.kind == TypeKind::tensor ? type.shape.size() : 0);
@@ -50,7 +50,7 @@ void offer_names(const Program& program, const SizeBinding& binding, Nearest* ne
     }
 }
 
-// What may be bound instead of a symbol that there is not.
+// Lists the symbols that can be bound, for a name that is no symbol.
 std::string symbols_hint(const Job& job) {
   std::set<std::string> names;
   for (const auto& program : job.programs)
@@ -126,7 +126,7 @@ Status InputSizes::set(StrId symbol, int64_t number, const SizeBinding& binding)
   return ok_status();
 }
 
-// Sizes are linear in a symbol nearly always: the two values at 0 and 1 give the line, and the result is tried.
+// Sizes are almost always linear in a symbol: the values at 0 and 1 give the line, and the solution is verified.
 Status InputSizes::solve(Expr size, const SizeBinding& binding) {
   if (auto symbol = exprs_.as_symbol(size)) return set(*symbol, binding.value, binding);
   std::vector<StrId> symbols;

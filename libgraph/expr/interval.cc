@@ -13,14 +13,14 @@ bool is_infinite(int64_t v) { return v == kLowest || v == kHighest; }
 
 int64_t clamp(Wide v) { return v < kLowest ? kLowest : v > kHighest ? kHighest : static_cast<int64_t>(v); }
 
-// Products of ends: an infinite end times zero is zero, for the end is only approached.
+// Product of interval ends: an infinite end times zero is zero, as the end is only approached.
 int64_t product(int64_t a, int64_t b) {
   if (a == 0 || b == 0) return 0;
   if (is_infinite(a) || is_infinite(b)) return (a < 0) == (b < 0) ? kHighest : kLowest;
   return clamp(static_cast<Wide>(a) * b);
 }
 
-// The two ends differ: a max of kHighest is infinite, a min of kHighest is a number.
+// The ends are asymmetric: as a max, kHighest means infinity; as a min, it is a number.
 Interval negative(Interval a) {
   Interval r;
   if (a.has_max()) r.min = a.max == kLowest ? kHighest : -a.max;
@@ -51,7 +51,7 @@ Interval add(Interval a, Interval b) {
 Interval mul(Interval a, Interval b) {
   auto [low, high] =
       std::minmax({product(a.min, b.min), product(a.min, b.max), product(a.max, b.min), product(a.max, b.max)});
-  return {low, std::max(high, kLowest + 1)};  // -kHighest is not as low as kLowest
+  return {low, std::max(high, kLowest + 1)};  // -kHighest is above kLowest
 }
 
 Interval scaled(Interval a, int64_t by) { return mul(a, Interval::of(by)); }
@@ -73,7 +73,7 @@ Interval floordiv(Interval a, Interval b) {
   if (b.max == 0) b.max = -1;
   if (b.min > b.max) return {};
   if (b.max < 0) return floordiv(negative(a), negative(b));
-  if (b.min < 0) return hull(Interval::of(0), hull(a, negative(a)));  // of either sign: |a // b| is at most |a|
+  if (b.min < 0) return hull(Interval::of(0), hull(a, negative(a)));  // divisor of either sign: |a // b| <= |a|
   Interval r;
   if (a.has_min()) r.min = quotient(a.min, a.min >= 0 ? b.max : b.min);
   if (a.has_max()) r.max = quotient(a.max, a.max >= 0 ? b.min : b.max);

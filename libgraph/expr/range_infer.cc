@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kRounds = 8;
 
-// Collects the symbols of a program's graphs. Types and expressions are interned: each is looked into once.
+// Collects the symbols that a program's graphs mention. Types and expressions are interned, so each is visited once.
 class Mentions {
  public:
   explicit Mentions(const Pool& pool) : pool_(pool) {}
@@ -60,7 +60,7 @@ class Inference {
   explicit Inference(const Job& job) : job_(job), exprs_(job.pool->exprs), reasons_(job.programs.size()) {}
 
   RangeInference run() {
-    out_.exchanges.reserve(job_.programs.size());  // by_group_ points into it
+    out_.exchanges.reserve(job_.programs.size());  // by_group_ holds pointers into it
     for (const auto& p : job_.programs) held_.insert(p->ranks.begin(), p->ranks.end());
     for (const auto& p : job_.programs) {
       out_.facts.emplace_back(*p);
@@ -94,7 +94,7 @@ class Inference {
     if (a.is(ArgKind::integer)) return exprs_.constant(a.as_int());
     if (a.is(ArgKind::expr)) return a.as_expr();
     if (!a.is(ArgKind::value)) return ExprPool::kInvalid;
-    // A capture whose sizes were made concrete records a number here, but the data still decides.
+    // A capture with concretized sizes records a number here, but the value still depends on the data.
     if (NodeId def = graph.value(a.as_value()).def) {
       const auto& binds = graph.meta(def).binds;
       if (binds && binds->size() == 1 && graph.node(def).result_count == 1) return exprs_.symbol((*binds)[0]);
@@ -134,7 +134,7 @@ class Inference {
     }
   }
 
-  // --- counts of what an op finds ---
+  // --- counts of elements that an op finds ---
 
   void bound_counts(size_t program) {
     const Program& p = *job_.programs[program];
@@ -156,7 +156,7 @@ class Inference {
     out_.facts[program].tighten(bounds);
   }
 
-  // How many elements a search op looks through; invalid for other ops, or when it is open.
+  // The number of elements that a search op looks through; invalid for other ops, or if unknown.
   Expr elements_searched(const Graph& graph, NodeId n) const {
     std::string_view name = graph.op_name(n);
     const bool is_masked = name == "aten.masked_select.default", are_boxes = name == "torchvision.nms.default";
@@ -166,7 +166,7 @@ class Inference {
     if (args.empty() || !args[0].is(ArgKind::value)) return ExprPool::kInvalid;
     const Type& searched = graph.type(args[0].as_value());
     if (searched.kind != TypeKind::tensor) return ExprPool::kInvalid;
-    if (is_masked) {  // both broadcast against each other
+    if (is_masked) {  // the two broadcast against each other
       bool has_mask = args.size() > 1 && args[1].is(ArgKind::value);
       if (!has_mask || graph.type(args[1].as_value()).shape != searched.shape) return ExprPool::kInvalid;
     }
@@ -176,7 +176,7 @@ class Inference {
 
   // --- exchanges ---
 
-  // The range of any split that a rank of the group may send in the n-th exchange on it; none when not all are known.
+  // The range of all splits that ranks of the group may send in its n-th exchange; none if not all are known.
   std::optional<Interval> sent_range(GroupId group, size_t n) const {
     if (!holds_all_ranks(group)) return std::nullopt;
     std::optional<Interval> all;
@@ -193,7 +193,7 @@ class Inference {
     return all;
   }
 
-  // Whether the job has a program for every rank that exchanges with one of its own on this group.
+  // Whether the job has a program for every rank that its ranks exchange with on this group.
   bool holds_all_ranks(GroupId group) const {
     if (group.index >= job_.groups.size()) return false;
     if (job_.is_spmd()) return true;
@@ -224,7 +224,7 @@ class Inference {
     for (const Exchange& e : out_.exchanges[program]) {
       auto range = sent_range(e.group, seen[e.group]++);
       Interval received = intersection(range.value_or(Interval{}), {0, Interval::kHighest});
-      if (received.min > received.max) continue;  // contradicts itself: the verifier's business
+      if (received.min > received.max) continue;  // contradictory: reported by the verifier
       std::string reason;
       for (Expr split : e.received) {
         auto symbol = exprs_.as_symbol(split);
@@ -273,7 +273,7 @@ class Inference {
 RangeInference infer_ranges(const Job& job) { return Inference(job).run(); }
 
 void apply_ranges(const RangeInference& inference, Job& job) {
-  auto r = inference.tightened.begin();  // in the order of programs and declarations
+  auto r = inference.tightened.begin();  // ordered by program and declaration
   for (size_t i = 0; i < job.programs.size(); ++i) {
     for (Symbol& s : job.programs[i]->symbols) {
       if (r == inference.tightened.end() || r->program != i || r->symbol != s.name) continue;

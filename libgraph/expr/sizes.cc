@@ -23,7 +23,7 @@ std::optional<int64_t> tensor_storage_bytes(const Pool& pool, const Type& type, 
   return checked_mul(*last + 1, dtype_bytes(type.dtype));
 }
 
-// Bounded depth: a list type may nest as deep as its writer likes.
+// Depth is bounded, as a file may nest list types arbitrarily deep.
 std::optional<int64_t> storage_bytes_at(const Pool& pool, const Type& type, const SizeValues& values, int depth) {
   if (type.kind == TypeKind::tensor) return tensor_storage_bytes(pool, type, values);
   if (type.kind == TypeKind::unknown || type.kind == TypeKind::opaque) return std::nullopt;

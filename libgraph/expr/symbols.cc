@@ -13,7 +13,7 @@ constexpr int kNarrowingRounds = 8;
 constexpr size_t kMaxEqualities = 512;
 constexpr size_t kMaxEqualityTerms = 256;
 
-// The symbol, when a term is a number times one symbol.
+// The symbol, if the term is a number times one symbol.
 std::optional<StrId> linear_symbol(const ExprPool& exprs, const Term& t) {
   if (t.factors.size() != 1 || t.factors[0].power != 1) return std::nullopt;
   const Atom& a = exprs.atom(t.factors[0].atom);
@@ -72,7 +72,7 @@ void Facts::learn_guard(const Guard& guard) {
     return;
   }
   if (c.kind == Constraint::Kind::zero) learn_equality(c.left);
-  // A bound of one symbol is all in its range: proofs need not look at it again.
+  // A bound on a single symbol is fully captured by its range: proofs need not look at it again.
   bool is_bound = linear_symbol(pool_.exprs, c.left.terms[0]) && c.kind == Constraint::Kind::at_most_zero &&
                   (c.left.terms.size() == 1 || (c.left.terms.size() == 2 && c.left.terms[1].factors.empty()));
   for (const Term& t : c.left.terms)
@@ -84,7 +84,7 @@ void Facts::learn_guard(const Guard& guard) {
 void Facts::learn_equality(const Poly& difference) {
   ExprPool& exprs = pool_.exprs;
   ExprBuilder b{exprs};
-  // Eq(s0 % 8, 0) is divisibility.
+  // Eq(s0 % 8, 0) is a divisibility.
   if (difference.terms.size() == 1 && difference.terms[0].factors.size() == 1) {
     const Atom& a = exprs.atom(difference.terms[0].factors[0].atom);
     auto m = a.kind == AtomKind::mod ? exprs.constant_value(a.operands[1]) : std::nullopt;
@@ -122,7 +122,7 @@ void Facts::learn_equality(const Poly& difference) {
 
 void Facts::narrow() {
   ExprBuilder b{pool_.exprs};
-  for (const auto& [symbol, divisor] : divisors_) narrow_symbol(symbol, {});  // inwards to multiples
+  for (const auto& [symbol, divisor] : divisors_) narrow_symbol(symbol, {});  // inward to multiples
   bool changed = true;
   for (int round = 0; changed && round < kNarrowingRounds; ++round) {
     changed = false;
@@ -132,7 +132,7 @@ void Facts::narrow() {
         if (c.kind == Constraint::Kind::zero) changed |= narrow_with(b.scaled(c.left, -1));
         continue;
       }
-      // u0 != 0 with u0 >= 0 is u0 >= 1.
+      // u0 != 0 and u0 >= 0 give u0 >= 1.
       if (c.left.terms.size() > 2 || c.left.terms[0].coefficient != 1) continue;
       auto name = linear_symbol(pool_.exprs, c.left.terms[0]);
       bool has_constant = c.left.terms.size() == 2;
@@ -148,7 +148,7 @@ void Facts::narrow() {
   known_.clear();
 }
 
-// For each symbol of a sum that is at most zero: what the least value of the others leaves to it.
+// Narrows each symbol of a sum that is at most zero to what the least values of the other terms leave for it.
 bool Facts::narrow_with(const Poly& at_most_zero) {
   if (!at_most_zero.valid) return false;
   std::vector<int64_t> least;
@@ -179,7 +179,7 @@ bool Facts::narrow_symbol(StrId symbol, Interval range) {
   Interval now = intersection(known, range);
   if (auto it = divisors_.find(symbol); it != divisors_.end()) {
     int64_t d = it->second;
-    // Rounded inwards to multiples; at the very ends of 64 bits there is none and nothing to gain.
+    // Round inward to multiples; skipped where that would leave 64 bits.
     int64_t up = now.has_min() ? floor_mod(now.min, d) : 0;
     if (up != 0 && now.min <= INT64_MAX - (d - up)) now.min += d - up;
     int64_t down = now.has_max() ? floor_mod(now.max, d) : 0;
@@ -280,7 +280,7 @@ int64_t Facts::divisor_of(const Poly& p) const {
     for (const Factor& f : t.factors) {
       auto power = checked_pow(divisor_of_atom(f.atom), f.power);
       int64_t product;
-      if (power && !__builtin_mul_overflow(d, *power, &product)) d = product;  // else leave the factor out
+      if (power && !__builtin_mul_overflow(d, *power, &product)) d = product;  // on overflow the factor is left out
     }
     g = std::gcd(g, static_cast<uint64_t>(d));
   }

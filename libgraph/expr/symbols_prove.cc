@@ -16,7 +16,7 @@ Answer opposite(Answer a) { return a == Answer::yes ? Answer::no : a == Answer::
 
 bool is_single_atom(const Term& t) { return t.factors.size() == 1 && t.factors[0].power == 1; }
 
-// floor(bound / by), infinity kept. REQUIRES: by > 0
+// floor(bound / by); infinity stays infinite. REQUIRES: by > 0
 int64_t divided(int64_t bound, int64_t by) { return bound == Interval::kHighest ? bound : floor_div(bound, by); }
 
 }  // namespace
@@ -52,7 +52,7 @@ void Facts::Search::try_constraints(const Poly& p, int depth, int64_t* best) {
   }
 }
 
-// With c <= 0 and a term of the same sign in both: scale*p <= scale*p - share*c, where that term is gone.
+// If c <= 0 and p and c have a term of the same sign: scale*p <= scale*p - share*c, where that term cancels.
 int64_t Facts::Search::minus_constraint(const Poly& p, const Poly& c, int depth) {
   if (!c.valid) return Interval::kHighest;
   for (const Term& x : p.terms) {
@@ -74,7 +74,7 @@ void Facts::Search::try_atoms(const Poly& p, int depth, int64_t* best) {
     if (!is_single_atom(t) || t.coefficient == INT64_MIN) continue;
     AtomKind kind = builder.pool.atom(t.factors[0].atom).kind;
     if (kind == AtomKind::max || kind == AtomKind::min) {
-      // k*max(a, b) is one of k*a and k*b: the larger for k > 0, and at most either for k < 0.
+      // k*max(a, b) is either k*a or k*b: bounded by the larger for k > 0, and by either for k < 0.
       bool all = (kind == AtomKind::max) == (t.coefficient > 0);
       *best = std::min(*best, with_operands(p, i, all, depth));
     } else if (kind == AtomKind::floordiv) {
@@ -83,7 +83,7 @@ void Facts::Search::try_atoms(const Poly& p, int depth, int64_t* best) {
   }
 }
 
-// The bound with an atom replaced by its operands: the largest of them when `all`, else the best.
+// The bound of p with an atom replaced by its operands: the largest bound if `all`, else the smallest.
 int64_t Facts::Search::with_operands(const Poly& p, size_t term, bool all, int depth) {
   const Term& t = p.terms[term];
   Poly rest = builder.sub(p, Poly{{t}, true});
@@ -118,7 +118,7 @@ Interval Facts::bounds(const Poly& p) const {
   r.max = upper_bound(p);
   int64_t lowest = upper_bound(negative);
   if (lowest != Interval::kHighest) r.min = lowest == Interval::kLowest ? Interval::kHighest : -lowest;
-  return r.min <= r.max ? r : interval(p);  // empty: the facts contradict each other
+  return r.min <= r.max ? r : interval(p);  // contradictory facts
 }
 
 // --- proofs ---
@@ -144,7 +144,7 @@ Answer Facts::prove(Relation relation, Expr a, Expr b) const {
   return Answer::unknown;
 }
 
-// By a guard that says so, or because its symbols' part is a multiple of a number that its constant is not.
+// By a guard that states it, or because the symbolic part is a multiple of a number that does not divide the constant.
 bool Facts::is_never_zero(const Poly& p) const {
   if (!p.valid || p.terms.empty()) return false;
   Poly negative = ExprBuilder{pool_.exprs}.scaled(p, -1);

@@ -4,7 +4,7 @@ namespace sg {
 
 namespace {
 
-constexpr size_t kMaxCompared = 16;  // operands of one min or max that are held against each other
+constexpr size_t kMaxCompared = 16;  // operands of one min or max that are compared pairwise
 
 }  // namespace
 
@@ -36,7 +36,7 @@ class Facts::Simplifier {
     return builder_.scaled(p, coefficient);
   }
 
-  // 8*(s0//8) is s0 when 8 divides s0: takes the divisor out of the coefficient.
+  // 8*(s0//8) is s0 if 8 divides s0: removes the divisor from the coefficient.
   Poly multiplied_out(const Poly& base, int64_t* coefficient) const {
     const Atom* a = builder_.single_atom(base.terms);
     if (!base.valid || !a || a->kind != AtomKind::floordiv) return base;
@@ -67,7 +67,7 @@ class Facts::Simplifier {
     return builder_.mod(builder_.poly(a), builder_.poly(b));
   }
 
-  // Leaves out operands that another one beats for sure.
+  // Drops operands that provably never decide the result.
   Poly extremum(AtomKind kind, std::vector<Expr> operands) {
     for (size_t i = 0; i < operands.size() && operands.size() <= kMaxCompared; ++i) {
       bool beaten = false;
@@ -90,7 +90,8 @@ Expr Facts::simplify(Expr e, bool use_equalities) const {
   ExprPool& exprs = pool_.exprs;
   Expr plain = Simplifier(*this).apply(e);
   if (!use_equalities || exprs.is_invalid(plain) || equal_to_.empty()) return plain;
-  // Symbols that are another symbol or a number: always. Whole sums (u0 + u1 + u2 + u3 is 256): when it gets shorter.
+  // Symbols equal to another symbol or a number are always replaced; sums (u0 + u1 + u2 + u3 == 256) only if that is
+  // shorter.
   Expr renamed = exprs.substitute(plain, [&](StrId s) -> std::optional<Expr> {
     auto it = equal_to_.find(s);
     bool is_plain = it != equal_to_.end() && (exprs.is_constant(it->second) || exprs.as_symbol(it->second));
