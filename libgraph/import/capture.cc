@@ -12,7 +12,7 @@
 namespace sg {
 namespace {
 
-constexpr size_t kFormatWithin = 64 * 1024;  // the format is said near the beginning
+constexpr size_t kFormatWithin = 64 * 1024;  // the format key is near the beginning of the file
 
 // --- ranks ---
 
@@ -58,7 +58,7 @@ Status check_ranks(const std::vector<RankCapture>& captures) {
   return ok_status();
 }
 
-// Some are left out on purpose, to look at one graph; but that of others should not pass for the job.
+// Ranks may be left out on purpose, to inspect one graph, but such a job is not the whole.
 void warn_missing_ranks(const Job& job, Diagnostics* notes) {
   if (notes == nullptr || job.is_spmd()) return;
   const std::vector<uint32_t> held = ranks_held(job);
@@ -78,7 +78,7 @@ Status read_programs(ImportContext* context, const std::vector<RankCapture>& cap
     Program& program = context->job.add_program();
     SG_TRY(read_program(context, capture, &program));
     expand_composites(&program, capture.world > 1, &context->tally);
-    infer_missing_types(program);  // ahead of the merge: ranks may differ in what was recorded
+    infer_missing_types(program);  // before the merge: ranks may differ in what was recorded
   }
   return ok_status();
 }

@@ -45,7 +45,7 @@ class ArgReader {
     return Arg::list(std::move(items));
   }
 
-  // {"ref": ...} and its kin: one key says what it is; others travel as free keys.
+  // Objects such as {"ref": ...}: one key determines the kind; other keys are kept as free keys.
   Result<Arg> object(const Json& json, int depth) {
     std::optional<Arg> arg;
     std::string_view tag;
@@ -66,7 +66,7 @@ class ArgReader {
     return Arg::text(ArgKind::opaque, context_->str(canonical_json(json.element)));
   }
 
-  // Empty when `tag` is none that the format knows.
+  // Empty if `tag` is not one of the format's.
   Result<std::optional<Arg>> tagged(std::string_view tag, const Json& value, int depth) {
     static constexpr std::pair<std::string_view, ArgKind> kTexts[] = {
         {"device", ArgKind::device},   {"layout", ArgKind::layout}, {"memory_format", ArgKind::memory_format},

@@ -1,5 +1,5 @@
-// Group families. A group's identity is (axis, rank list, ordinal); a family holds the disjoint groups of one axis, of
-// which each rank knows its own, so that a node that is the same on all ranks can name all of them at once.
+// Group families. A group is identified by (axis, rank list, ordinal); a family holds the disjoint groups of one axis,
+// one per rank, so that a node that is the same on all ranks can name all of them at once.
 #include <algorithm>
 #include <map>
 
@@ -16,7 +16,7 @@ std::string print_ranks(const Ranks& ranks) {
   return out + (ranks.size() > 16 ? " ...]" : "]");
 }
 
-// The axes of a row-major mesh that a slice spans, as bits; how far apart the ranks along each axis lie.
+// A slice of a row-major mesh along the axes in `axes` (bits); stride[i]: the distance between ranks along axis i.
 struct Slicing {
   const Mesh& mesh;
   uint32_t axes;
@@ -34,14 +34,14 @@ struct Slicing {
     return out;
   }
 
-  // The rank that begins the slice in which `rank` lies.
+  // The first rank of the slice that contains `rank`.
   uint32_t first(uint32_t rank) const {
     for (size_t i = 0; i < mesh.shape.size(); ++i)
       if (spans(i)) rank -= rank / stride[i] % mesh.shape[i] * stride[i];
     return rank;
   }
 
-  // The k-th rank of the slice that begins at `begin`.
+  // The k-th rank of the slice that starts at `begin`.
   uint32_t at(uint32_t begin, uint32_t k) const {
     for (size_t i = mesh.shape.size(); i-- > 0;) {
       if (!spans(i)) continue;
@@ -76,8 +76,8 @@ bool covers(const Mesh& mesh, uint32_t world) {
   return count == world;
 }
 
-// All groups that are to the other ranks what `ranks` is to its own; empty when the meshes do not tell. The rank list
-// alone decides which mesh axes it spans: a row-major slice has one reading up to axes of size one.
+// All groups that correspond to `ranks` on other ranks; empty if no mesh determines them. The rank list alone
+// determines the mesh axes it spans: a row-major slice has only one reading, up to axes of size one.
 std::vector<Ranks> derive_parts(const std::vector<Mesh>& meshes, const Ranks& ranks, uint32_t world) {
   constexpr size_t kMaxAxes = 8;
   if (ranks.size() == world) return {ranks};
@@ -133,7 +133,7 @@ class FamilyBuilder {
     auto operator<=>(const Key&) const = default;
   };
 
-  // The first family of the axis, from ordinal `occurrence` on, that holds none of these ranks yet.
+  // The first family of the axis, starting at ordinal `occurrence`, that contains none of these ranks yet.
   GroupId place(StrId axis, uint32_t occurrence, const std::vector<Ranks>& parts) {
     std::vector<GroupId>& families = by_axis_[axis];
     for (size_t ordinal = occurrence;; ++ordinal) {
@@ -175,7 +175,7 @@ class FamilyBuilder {
             "capture every rank and import the set"};
   }
 
-  static constexpr uint64_t kMaxDerived = uint64_t{1} << 24;  // ranks in all families that follow from a mesh
+  static constexpr uint64_t kMaxDerived = uint64_t{1} << 24;  // ranks in all families derived from a mesh
 
   ImportContext* context_;
   uint32_t world_;

@@ -6,7 +6,7 @@ namespace sg {
 namespace {
 
 constexpr int64_t kVersion = 1;
-constexpr size_t kMaxGroups = 8192;  // of one rank
+constexpr size_t kMaxGroups = 8192;  // per rank
 
 Status check_format(const Json& root) {
   std::string_view format;

@@ -12,7 +12,7 @@
 namespace sg {
 namespace {
 
-// Walks JSON text once. `skip` trusts the text to be well-formed; the checks are find_json_fault's.
+// Walks JSON text once. `skip` assumes well-formed text; find_json_fault checks that.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
@@ -24,7 +24,7 @@ class Scanner {
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   void advance() { at_ = std::min(at_ + 1, text_.size()); }
 
-  std::string_view skip_string() {  // the raw text between the quotes
+  std::string_view skip_string() {  // returns the raw text between the quotes
     size_t begin = ++at_;
     while (at_ < text_.size() && text_[at_] != '"') at_ += text_[at_] == '\\' ? 2 : 1;
     at_ = std::min(at_, text_.size());
@@ -56,7 +56,7 @@ class Scanner {
     } while (at_ < text_.size());
   }
 
-  // Moves from the beginning of a value to the beginning of one inside it.
+  // Moves from the start of a value to the start of one inside it.
   bool enter(const JsonPlace& step) {
     skip_space();
     if (peek() != (step.is_key ? '{' : '[')) return false;
@@ -88,7 +88,7 @@ class Scanner {
   size_t at_ = 0;
 };
 
-// A JSON grammar checker without recursion: one character of stack a level.
+// A non-recursive JSON grammar checker: one character of stack per level.
 class FaultFinder {
  public:
   explicit FaultFinder(std::string_view text) : text_(text) {}
@@ -97,7 +97,7 @@ class FaultFinder {
     do {
       skip_space();
       if (!value()) return fault_;
-      while (true) {  // after a value: close, or go on to the next one
+      while (true) {  // after a value: close the container, or go on to its next item
         skip_space();
         if (stack_.empty()) return at_ == text_.size() ? std::nullopt : stop("the end of the file");
         char close = stack_.back();
@@ -127,7 +127,7 @@ class FaultFinder {
   }
   bool fail(std::string_view expected) { return stop(expected), false; }
 
-  // A scalar, or an opening bracket whose first item is still to come (then at_ is on it), or an empty container.
+  // Reads a scalar, an empty container, or an opening bracket (at_ is then on its first item).
   bool value() {
     for (;;) {
       skip_space();
@@ -219,7 +219,7 @@ void write_canonical(simdjson::dom::element e, JsonWriter* out) {
   }
 }
 
-// Where the lists and objects within each other become more than `depth`.
+// Where lists and objects nest deeper than `depth`.
 std::optional<uint64_t> find_depth(std::string_view json, size_t depth) {
   size_t open = 0;
   bool in_string = false;

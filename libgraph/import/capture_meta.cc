@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint32_t kMaxIndex = std::numeric_limits<int32_t>::max();
 
-// The chunk keys are spelled the same in `meta` and in `custom`. False = the key is another one.
+// Reads a chunk key, which has the same name in `meta` and in `custom`. False = another key.
 Result<bool> read_chunk_key(ImportContext* context, std::string_view key, const Json& json, ChunkInfo* chunk) {
   StrId* text = key == "chunked_region_fqn"        ? &chunk->region
                 : key == "chunked_region_role"     ? &chunk->role
@@ -57,7 +57,7 @@ class MetaReader {
     });
   }
 
-  // After meta(): what both say is taken from there.
+  // Runs after meta(), which takes precedence.
   Status custom(const Json& json) {
     ChunkInfo chunk;
     SG_TRY(for_each_field(json, [&](std::string_view key, const Json& value) -> Status {
@@ -94,8 +94,8 @@ class MetaReader {
     return role && *role != EpRole::none ? role : std::nullopt;
   }
 
-  // EP says the region, each other key the step within it, with the region's word again. What does not fit that
-  // (a second step, another region, a word we do not know) stays as it is.
+  // EP names the region; each other key marks a step within it and repeats the region's word. Anything else (a second
+  // step, another region, an unknown word) is kept as a free key.
   void expert_parallel(const Json& json) {
     if (auto role = role_of(json, "EP")) meta_->ep_role = *role;
     else keep_field(json, "EP");
@@ -126,7 +126,7 @@ class MetaReader {
     merge(&ChunkInfo::original, "chunked_original_name");
     merge(&ChunkInfo::index, "chunk_id");
     merge(&ChunkInfo::is_backward, "chunked_region_is_backward");
-    // Only the user's own annotation writes chunk keys to `custom`: the module was chunked eagerly.
+    // Only the user's own annotation puts chunk keys into `custom`: such a module was chunked eagerly.
     if (custom.region && !chunk.producer) chunk.producer = context_->str("eager");
   }
 
@@ -172,7 +172,7 @@ class MetaReader {
   Extras* extras_;
 };
 
-// Calls fn(key, value) for each field of the getitem's object that its parent spells differently or lacks.
+// Calls fn(key, value) for each field of the getitem's object that its parent lacks or has with another value.
 template <class Fn>
 Status for_each_difference(const Json& json, const PlacedNode& parent, NodeField field, const Fn& fn) {
   return for_each_field(json, [&](std::string_view key, const Json& value) -> Status {

@@ -1,4 +1,4 @@
-// Nodes: results and their names, context, metadata, what folded getitems say, links.
+// Nodes: results and their names, context, metadata, folded getitems, links.
 #include <algorithm>
 
 #include "libgraph/composite/composite.h"
@@ -20,7 +20,7 @@ Status GraphReader::build_node(size_t index) {
   if (info == nullptr && !is_composite(record.op))
     context_->tally.unknown_op(record.op, Json{record.object, &place, json_.text});
   SG_ASSIGN(spec.args, read_args(context_, node, info, this, &extras));
-  if (record.is_tuple && !record.has(NodeField::type))  // getitems show only those that somebody takes
+  if (record.is_tuple && !record.has(NodeField::type))  // getitems reveal only the results that are used
     record.result_count = std::max(record.result_count, split_result_count(info, spec.args));
   SG_TRY(read_results(node, info, &spec, &extras));
   std::vector<std::string> default_names = name_results(record, &spec);
@@ -37,7 +37,7 @@ Status GraphReader::build_node(size_t index) {
   return node.with(NodeField::binds, [&](const Json& json) { return read_binds(json, record.node); });
 }
 
-// The result types, and whether the op returns a tuple.
+// Determines the result types, and whether the op returns a tuple.
 Status GraphReader::read_results(const PlacedNode& node, const OpInfo* info, NodeSpec* spec, Extras* extras) {
   const NodeRecord& record = *node.record;
   spec->is_tuple = record.is_tuple;
@@ -59,7 +59,7 @@ Status GraphReader::read_results(const PlacedNode& node, const OpInfo* info, Nod
   return ok_status();
 }
 
-// The parent's word counts; the getitem's fills a gap.
+// Takes a getitem's type where its parent records none; the parent's type takes precedence.
 Status GraphReader::take_getitem_type(uint32_t index, TypeId* type, Extras* extras) {
   JsonPlace place = place_of_node(index);
   PlacedNode getitem{&records_[index], &place, json_.text};
@@ -72,8 +72,8 @@ Status GraphReader::take_getitem_type(uint32_t index, TypeId* type, Extras* extr
   });
 }
 
-// Results are called like the getitems that take them out; the others `label.i`, past all names of the file, which
-// are the first to have a right to theirs.
+// Results are named after the getitems that extract them. The others become `label.i`, avoiding all names of the file,
+// which take precedence.
 std::vector<std::string> GraphReader::name_results(const NodeRecord& record, NodeSpec* spec) {
   std::vector<std::string> storage;
   if (!record.is_tuple) return storage;
@@ -91,7 +91,7 @@ std::vector<std::string> GraphReader::name_results(const NodeRecord& record, Nod
   return storage;
 }
 
-// module, phase, source, and a number that links to no forward node.
+// Reads module, phase and source; keeps a sequence number that links to no forward node.
 Status GraphReader::read_context(const PlacedNode& node, NodeSpec* spec, Extras* extras) {
   SG_TRY(node.with(NodeField::module, [&](const Json& json) -> Status {
     SG_ASSIGN(std::string_view module, json.string());
@@ -125,7 +125,7 @@ void GraphReader::number_stream(NodeId n) {
   graph_->set_meta(n, std::move(meta));
 }
 
-// Kept only where the rule of the op table says something else.
+// Kept only if it differs from the op table's rule.
 Status GraphReader::read_binds(const Json& json, NodeId n) {
   std::vector<StrId> symbols;
   SG_TRY(for_each_item(json, [&](size_t, const Json& item) -> Status {
@@ -140,7 +140,7 @@ Status GraphReader::read_binds(const Json& json, NodeId n) {
   return ok_status();
 }
 
-// What the folded getitems say beyond their name.
+// Metadata of folded getitems besides their names.
 Status GraphReader::read_folded(const PlacedNode& parent, NodeMeta* meta, Extras* extras) {
   const ResultChunk own{meta->chunk.index, meta->chunk.original};
   std::vector<ResultChunk> chunks(parent.record->result_count, own);
@@ -155,7 +155,7 @@ Status GraphReader::read_folded(const PlacedNode& parent, NodeMeta* meta, Extras
     if (getitem.has_unknown_keys)
       SG_TRY(keep_unknown_keys({getitem.object, &place, json_.text}, "getitem." + std::string(getitem.name) + ".",
                                extras));
-    if (is_named[getitem.result])  // a second getitem of the same result: only its name is lost
+    if (is_named[getitem.result])  // a second getitem of the same result: only its name would be lost
       extras->add("getitem." + std::string(getitem.name), std::to_string(getitem.result));
     else chunks[getitem.result] = chunk;
     is_named[getitem.result] = true;

@@ -59,7 +59,7 @@ Status GraphReader::read_input_field(std::string_view key, const Json& value, In
                 : key == "digest" ? &input->digest
                                   : nullptr;
   if (text == nullptr) {
-    const bool is_free = key == "tied";  // what else the tensor is called: there for people
+    const bool is_free = key == "tied";  // other names of the tensor, for information only
     if (!is_free) context_->tally.unknown_key("inputs", key, value);
     extras->add(std::string(key), canonical_json(value.element));
     return ok_status();

@@ -89,8 +89,8 @@ class ProgramReader {
     return ok_status();
   }
 
-  // Captures keep guards over symbols that they no longer declare: sizes that an equal one has replaced everywhere.
-  // PyTorch calls a size of the inputs s0, and what has no value at capture u0.
+  // Captures may have guards on undeclared symbols, which an equal one has replaced everywhere else. PyTorch names
+  // sizes of inputs s0, ..., and values unknown at capture u0, ...
   void declare_symbols_of(Expr e) {
     std::vector<StrId> found;
     context_->pool().exprs.collect_symbols(e, &found);
@@ -114,7 +114,7 @@ class ProgramReader {
     });
   }
 
-  // Symbols and guards have no free keys of their own: theirs go to the job.
+  // Unknown keys of symbols and guards are kept with the job, as they have no free keys of their own.
   void keep_unknown(std::string_view owner, std::string_view key, const Json& value) {
     context_->tally.unknown_key(owner, key, value);
     context_->job_extras.add(print_place(value.place), canonical_json(value.element));

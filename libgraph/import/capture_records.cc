@@ -1,4 +1,4 @@
-// What must be known of all nodes before the first is built: names, numbers of results, getitems.
+// A first pass over all nodes before any is built: names, numbers of results, getitems.
 #include "libgraph/import/capture_graph.h"
 
 namespace sg {
@@ -8,11 +8,11 @@ using simdjson::dom::element;
 
 constexpr std::string_view kGetitem = "python.getitem";
 
-// How many results a file may claim through getitems of nodes without a type: some a node of the file, and a few.
+// Limits the results a file may claim through getitems of untyped nodes: some per node of the file, plus a few.
 constexpr size_t kUntypedResultsPerNode = 16;
 constexpr size_t kUntypedResults = 4096;
 
-// Calls fn(name) for each {"ref": name} inside an argument. The DOM's own depth limit bounds the recursion.
+// Calls fn(name) for each {"ref": name} inside an argument. The DOM's depth limit bounds the recursion.
 template <class Fn>
 void for_each_ref(element e, const Fn& fn) {
   simdjson::dom::array list;
@@ -28,7 +28,7 @@ void for_each_ref(element e, const Fn& fn) {
   }
 }
 
-// The reference of a getitem with a constant index: {"ref": parent}, index.
+// The arguments of a getitem with a constant index: {"ref": parent}, index.
 struct GetitemArgs {
   std::string_view parent;
   int64_t index;
@@ -51,7 +51,7 @@ std::optional<GetitemArgs> getitem_args(const NodeRecord& record) {
 Status GraphReader::index_node(size_t index, const Json& json) {
   NodeRecord& record = records_.emplace_back();
   record.object = json.element;
-  size_t expected = 0;  // keys keep their order from node to node
+  size_t expected = 0;  // keys have the same order in most nodes
   SG_TRY(for_each_field(json, [&](std::string_view key, const Json& value) -> Status {
     size_t f = 0;
     for (; f < kNodeFieldCount && kNodeKeys[(expected + f) % kNodeFieldCount] != key; ++f) {
@@ -83,7 +83,7 @@ Status GraphReader::index_node(size_t index, const Json& json) {
   return ok_status();
 }
 
-// Each record with a number learns which forward record has it first.
+// Links each record that has a sequence number to the first forward record with that number.
 void GraphReader::find_first_of_numbers() {
   struct First {
     uint64_t seq;
@@ -93,7 +93,7 @@ void GraphReader::find_first_of_numbers() {
   FlatIndex index;
   firsts.reserve(records_.size());
   index.reserve(records_.size());
-  // Neighbours lie side by side: a step counts upwards.
+  // Neighbouring numbers get neighbouring slots, since the numbers of a step are consecutive.
   auto hash = [](uint64_t seq) { return hash_of_number(seq >> 3) << 3 | (seq & 7); };
   auto find = [&](uint64_t seq) { return index.find(hash(seq), [&](uint32_t i) { return firsts[i].seq == seq; }); };
   auto is_backward = [](const NodeRecord& record) {
@@ -112,7 +112,7 @@ void GraphReader::find_first_of_numbers() {
   }
 }
 
-// The number that links forward and backward nodes. PyTorch counts in 64 bits without sign, and means none by all ones.
+// The sequence number that links forward and backward nodes. PyTorch counts in unsigned 64 bits; all ones means none.
 std::optional<uint64_t> GraphReader::number_of(const NodeRecord& record) {
   uint64_t seq = 0;
   if (!record.has(NodeField::seq) || record.field(NodeField::seq).get(seq) || seq == UINT64_MAX) return std::nullopt;
@@ -124,7 +124,7 @@ Status GraphReader::fold_getitem(size_t index) {
   auto args = getitem_args(record);
   if (!args) return ok_status();
   const Named* named = names_.find(args->parent);
-  if (!named || named->is_input || named->index >= index) return ok_status();  // said later
+  if (!named || named->is_input || named->index >= index) return ok_status();  // reported later
   NodeRecord& parent = records_[named->index];
   if (parent.is_folded()) return ok_status();
   if (parent.has(NodeField::type)) {
@@ -165,7 +165,7 @@ bool GraphReader::returns_nothing(const OpInfo* info) {
   return info != nullptr && info->results.empty() && !info->returns_list;
 }
 
-// Whether a node without a type has a result at all is told by its users, unless the op table knows.
+// Marks untyped nodes that have a user: unless the op table knows, only users tell whether such a node has a result.
 void GraphReader::mark_used() {
   auto is_open = [](const NodeRecord& r) {
     return !r.has(NodeField::type) && !r.is_folded() && !r.is_tuple && !returns_nothing(find_op(r.op));

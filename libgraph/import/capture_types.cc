@@ -22,7 +22,7 @@ Result<DType> read_dtype(const Json& json) {
   return json.error("unknown dtype `" + std::string(name) + "`", "dtypes are spelled as in PyTorch: float32, int64");
 }
 
-// The known keys of a type object, found in one walk.
+// The known keys of a type object, collected in one pass.
 struct TypeFields {
   enum Key { tensor, shape, stride, offset, device, scalar, value, opaque, kCount };
   static constexpr std::string_view kNames[kCount] = {"tensor", "shape",  "stride", "offset",
@@ -36,7 +36,7 @@ class TypeReader {
   TypeReader(ImportContext* context, const Json& json) : context_(context), json_(json) {}
 
   Result<Type> read(Extras* extras, const JsonPlace* owner) {
-    int expected = 0;  // recorders write the keys in our order
+    int expected = 0;  // recorders usually write the keys in this order
     SG_TRY(for_each_field(json_, [&](std::string_view key, const Json& value) -> Status {
       for (int i = 0; i < TypeFields::kCount; ++i) {
         int k = (expected + i) % TypeFields::kCount;
@@ -101,7 +101,7 @@ class TypeReader {
 
   Status scalar_value(const Json& json, Type* type) {
     if (type->kind == TypeKind::floating) {
-      if (json.is_object()) {  // {"float": "inf"}, or a symbolic value, of which nothing is known
+      if (json.is_object()) {  // {"float": "inf"}, or a symbolic value, which has no number
         type->has_value = false;
         return ok_status();
       }
@@ -170,7 +170,7 @@ Result<bool> read_sharding(ImportContext* context, std::string_view key, const J
   return true;
 }
 
-// --- what repeats: texts, expressions ---
+// --- repeated texts and expressions ---
 
 StrId ImportContext::str(std::string_view s) {
   auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };

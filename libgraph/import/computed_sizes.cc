@@ -9,13 +9,13 @@
 namespace sg {
 namespace {
 
-// PyTorch's functions whose result is a whole number and whose arguments are floats, or bits.
+// PyTorch's integer-valued functions of floats or bits.
 constexpr std::string_view kCalls[] = {"TruncToInt(", "FloorToInt(", "CeilToInt(", "RoundToInt(",
                                        "LShift(",     "RShift(",     "BitwiseFn_"};
 
 bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
 
-// Where the next such call begins; npos where there is none.
+// The start of the next such call; npos if there is none.
 size_t next_call(std::string_view text, size_t from) {
   for (size_t at = from; at < text.size(); ++at) {
     if (at > 0 && is_word(text[at - 1])) continue;
@@ -25,7 +25,7 @@ size_t next_call(std::string_view text, size_t from) {
   return std::string_view::npos;
 }
 
-// Behind the bracket that closes the call's; npos where it has no end.
+// The index after the call's closing bracket; npos if it is not closed.
 size_t end_of_call(std::string_view text, size_t at) {
   size_t end = text.find('(', at);
   for (int depth = 0; end < text.size(); ++end) {
@@ -35,7 +35,7 @@ size_t end_of_call(std::string_view text, size_t at) {
   return std::string_view::npos;
 }
 
-// 0.75*ToFloat(...): a product that floats hold exactly is a division of whole numbers to the rules.
+// 0.75*ToFloat(...): a product that is exact in floats is treated as a division of integers.
 bool is_exact_product(std::string_view inside) {
   constexpr double kLargest = 1 << 16;
   size_t star = inside.find("*ToFloat(");
@@ -57,7 +57,7 @@ bool is_division(std::string_view call, ComputedSizes::Spelling spelling) {
   return spelling == Spelling::constructors && is_ratio && (name == "CeilToInt" || name == "FloorToInt");
 }
 
-// Symbols that no node binds yet.
+// Symbols that no node defines yet.
 using OpenSymbols = std::set<StrId>;
 
 void bind_at(Graph* graph, NodeId n, const std::vector<StrId>& symbols, OpenSymbols* open) {
@@ -69,7 +69,7 @@ void bind_at(Graph* graph, NodeId n, const std::vector<StrId>& symbols, OpenSymb
   graph->set_meta(n, std::move(meta));
 }
 
-// The symbols that a number is, or that sizes of a tensor are.
+// The symbols that equal a number, or sizes of a tensor.
 void add_symbols(const ExprPool& exprs, const Type& type, TypeKind kind, std::vector<StrId>* out) {
   auto add = [&](Expr e) {
     if (!e || exprs.is_invalid(e)) return;

@@ -9,7 +9,7 @@
 namespace sg {
 namespace {
 
-constexpr size_t kCutLength = 40;  // FX cuts the values of annotations behind so many characters
+constexpr size_t kCutLength = 40;  // FX cuts annotation values after this many characters
 
 bool take(std::string_view* s, std::string_view part) {
   if (!s->starts_with(part)) return false;
@@ -31,7 +31,7 @@ bool take_number(std::string_view* s, Number* out) {
   return true;
 }
 
-// The length of the bracketed text that `s` begins with, quotes honoured; 0 = it has no end.
+// The length of the bracketed text at the start of `s`, respecting quotes; 0 = not closed.
 size_t bracketed_length(std::string_view s) {
   int depth = 0;
   char quote = 0;
@@ -79,7 +79,7 @@ class CommentReader {
   }
 
  private:
-  // "key: value, key: value # ..." in front: what print_readable was asked to add.
+  // A leading "key: value, key: value # ...", which print_readable was asked to add.
   void more(std::string_view* s) {
     size_t mark = s->find(" # ");
     if (s->starts_with("File: ") || s->starts_with("Annotation: ") || s->starts_with("No stacktrace")) return;
@@ -140,7 +140,7 @@ class CommentReader {
     else extra_.emplace_back("custom." + key, fx_json(*file_, value_index));
   }
 
-  // As in captures: EP is the region, each other key the step within it, with the region's word again.
+  // As in captures: EP names the region; each other key marks a step within it and repeats the region's word.
   void expert_parallel() {
     constexpr std::pair<std::string_view, EpStep> kSteps[] = {{"EP_token_exchange", EpStep::token_exchange},
                                                               {"EP_token_exchange_wait", EpStep::token_exchange_wait},
@@ -169,7 +169,7 @@ class CommentReader {
     }
   }
 
-  // "ac_graph_id: 3 - MUST_SAVE", "ac_graph_id: 3", "recompute: PREFER_RECOMPUTE"
+  // Reads "ac_graph_id: 3 - MUST_SAVE", "ac_graph_id: 3" or "recompute: PREFER_RECOMPUTE".
   void recompute(std::string_view* s) {
     if (take(s, "ac_graph_id: ")) {
       int32_t region = 0;
@@ -185,7 +185,7 @@ class CommentReader {
     else extra_.emplace_back("recompute", json_string(word));
   }
 
-  // a.py:3 in f, code: ...
+  // Reads "a.py:3 in f, code: ...".
   void source(std::string_view s) {
     s = s.substr(0, s.find(", code: "));
     Source source;

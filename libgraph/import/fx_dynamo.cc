@@ -1,4 +1,4 @@
-// What Dynamo's graph tells of the inputs of AOTAutograd's, which come in the same order.
+// Names AOTAutograd's inputs by Dynamo's graph.
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -10,7 +10,7 @@
 namespace sg {
 namespace {
 
-// The word in "['word']" at `at`, which moves behind it; empty when there is none.
+// The word in "['word']" at `at`, which is moved past it; empty if there is none.
 std::string_view quoted_key(std::string_view source, size_t* at) {
   if (!source.substr(std::min(*at, source.size())).starts_with("['")) return {};
   size_t begin = *at + 2, end = source.find("']", begin);
@@ -19,7 +19,7 @@ std::string_view quoted_key(std::string_view source, size_t* at) {
   return source.substr(begin, end - begin);
 }
 
-// L['self']._modules['layers']._modules['0']._parameters['_w'] is the parameter layers.0._w. False: it is none.
+// L['self']._modules['layers']._modules['0']._parameters['_w'] is the parameter layers.0._w. False: not a model tensor.
 bool name_of_model(std::string_view source, Pool* pool, SourceInput* input) {
   constexpr std::pair<std::string_view, InputKind> kWords[] = {
       {"._modules", InputKind::user}, {"._parameters", InputKind::parameter}, {"._buffers", InputKind::buffer}};
@@ -42,7 +42,7 @@ bool name_of_model(std::string_view source, Pool* pool, SourceInput* input) {
   return true;
 }
 
-// L['_x'] and L['kwargs']['_x'] are the user's _x. False: the source is another.
+// L['_x'] and L['kwargs']['_x'] are the user's _x. False: another kind of source.
 bool name_of_user(std::string_view source, Pool* pool, SourceInput* input) {
   size_t at = 1;
   std::string_view name = source.starts_with("L[") ? quoted_key(source, &at) : std::string_view();
@@ -72,16 +72,16 @@ void name_from_dynamo(std::string_view name, Pool* pool, SourceInput* input) {
     input->input.fqn = pool->str(fqn + std::string(name.substr(at + word.size())));
     return;
   }
-  // L['kwargs']['input_ids'] is what the caller calls input_ids.
+  // L['kwargs']['input_ids'] is the caller's input_ids.
   for (std::string_view prefix : {"L_kwargs_", "L_"}) {
     if (!name.starts_with(prefix) || name.size() == prefix.size()) continue;
     input->input.fqn = pool->str(name.substr(prefix.size()));
     return;
   }
-  if (name.starts_with("G_")) input->input.fqn = pool->str(name);  // of a module of Python
+  if (name.starts_with("G_")) input->input.fqn = pool->str(name);  // a global of a Python module
 }
 
-// 3 for "primals_3", and for "arg3_1": which of Dynamo's inputs it is, from 0 on.
+// The zero-based index of a Dynamo input: 2 for "primals_3", 3 for "arg3_1".
 std::optional<size_t> place_of(std::string_view name) {
   size_t first = 0, number = 0;
   if (name.starts_with("primals_")) name.remove_prefix(8), first = 1;
@@ -96,7 +96,7 @@ bool same_type(const Type& a, const Type& b) {
   return a.kind == b.kind && (a.kind != TypeKind::tensor || (a.dtype == b.dtype && a.shape == b.shape));
 }
 
-// By descriptor; in versions that write none, by place, where all inputs are of the types that Dynamo tells.
+// Matches inputs by descriptor; in versions without descriptors by number, if all input types agree with Dynamo's.
 class DynamoNames {
  public:
   DynamoNames(const FxUnit& dynamo, const std::vector<FxSize>& sizes, Pool* pool, FxProgram* program, uint32_t root)
@@ -126,7 +126,7 @@ class DynamoNames {
     return std::string(name);
   }
 
-  // By Dynamo's name. Of several that it would call the same the first keeps the name, the next ones have _0, _1, ...
+  // Indexes the sources by Dynamo's names. Of several with the same name, the first keeps it; others get _0, _1, ...
   void find_sources(const std::vector<FxSize>& sizes) {
     std::set<std::string_view> seen;
     std::map<std::string, size_t> uses;

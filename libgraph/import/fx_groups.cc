@@ -4,7 +4,7 @@
 
 namespace sg {
 
-// Of all groups together: names are short, and each may claim as many as a world has.
+// Over all groups: names are short, but each may claim as many members as a world has.
 constexpr uint64_t kMaxMembers = 1 << 23;
 
 GroupId FxGroups::of(std::string_view name, std::optional<int64_t> size) {

@@ -14,19 +14,19 @@ namespace sg {
 namespace {
 
 constexpr int64_t kMaxFxWorld = 1 << 20;
-constexpr size_t kMaxImpliedGuards = 64;  // real graphs have a few; each is compared with all
+constexpr size_t kMaxImpliedGuards = 64;  // real graphs have a few; each is compared with all others
 
 std::string counted(uint64_t n, std::string_view what) {
   return std::to_string(n) + " " + std::string(what) + (n == 1 ? "" : "s");
 }
 
-// `print(graph)`: operators and names, but no types.
+// Output of `print(graph)`: operators and names, but no types.
 bool is_graph_listing(std::string_view text) {
   return text.find("= placeholder[target=") != std::string_view::npos &&
          text.find("def forward(") == std::string_view::npos;
 }
 
-// Without the colours of a terminal ("\033[31m"), which print_readable(colored=True) writes.
+// Removes the terminal colours ("\033[31m") that print_readable(colored=True) writes.
 std::string without_colours(std::string text) {
   size_t out = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -43,7 +43,7 @@ std::string without_colours(std::string text) {
   return text;
 }
 
-// The device that calls name: that of all tensors whose annotation names none.
+// The device that most calls name, taken for tensors whose annotation has none.
 std::string device_in(const FxFile& file) {
   std::map<std::string, size_t> counts;
   for (const FxExpr& e : file.exprs) {
@@ -58,7 +58,8 @@ std::string device_in(const FxFile& file) {
 
 // --- guards ---
 
-// A size of the types that the op gives otherwise: equal at capture by a guard that text leaves out.
+// Adds a guard where a size in the recorded type differs from the op's rule: the two were equal at capture, by a guard
+// that the text omits.
 void add_implied_guards(Graph& graph, TypeInferrer& inferrer, std::vector<Guard>* guards) {
   ExprPool& exprs = graph.pool().exprs;
   for (NodeId n : graph.nodes()) {
@@ -71,7 +72,7 @@ void add_implied_guards(Graph& graph, TypeInferrer& inferrer, std::vector<Guard>
         continue;
       for (size_t d = 0; d < told.shape.size(); ++d) {
         if (told.shape[d] == given.shape[d] || exprs.is_invalid(given.shape[d])) continue;
-        if (exprs.is_constant(told.shape[d]) && exprs.is_constant(given.shape[d])) continue;  // the verifier's to say
+        if (exprs.is_constant(told.shape[d]) && exprs.is_constant(given.shape[d])) continue;  // left to the verifier
         auto same = [&](const Guard& g) { return g.left == given.shape[d] && g.right == told.shape[d]; };
         if (guards->size() < kMaxImpliedGuards && std::none_of(guards->begin(), guards->end(), same))
           guards->push_back({Relation::eq, given.shape[d], told.shape[d], node.source});
@@ -90,7 +91,7 @@ size_t add_implied_guards(Program* program) {
   return guards.size();
 }
 
-// --- one import ---
+// --- the importer ---
 
 class FxImporter {
  public:
@@ -161,7 +162,7 @@ class FxImporter {
       return place.b < units_.size() ? units_[place.b]->text.where(place.a) : Location();
     };
     if (step.dynamo) {
-      auto names = read_fx_unit(std::move(*step.dynamo));  // names only: what is wrong there is no matter
+      auto names = read_fx_unit(std::move(*step.dynamo));  // names only: errors there do not matter
       if (names.ok()) name_inputs_from_dynamo(**names, step.sizes, &pool(), &program);
     }
     learn_fx_sizes(step.sizes, &pool(), &program.source, &gaps_);
@@ -211,7 +212,7 @@ class FxImporter {
                            "give one of them, or a forward and its backward");
   }
 
-  // A graph from before AOTAutograd is no graph of operators.
+  // Refuses a graph captured before AOTAutograd: it is not a graph of operators.
   static Status check_foreign(const FxProgram& program) {
     if (program.foreign_calls == 0 || program.operator_calls != 0) return ok_status();
     return Error{
@@ -240,7 +241,7 @@ class FxImporter {
     return settled;
   }
 
-  // One line: what was not in the text, and what stands for it.
+  // One note: what the text lacks, and what is assumed instead.
   void say_what_is_missing(const FxProgram& first) {
     if (notes_ == nullptr) return;
     std::string s = "text does not say: storage offsets";

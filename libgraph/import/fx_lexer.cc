@@ -59,7 +59,7 @@ bool FxLexer::next_line() {
   has_begun_ = true;
   if (!is_first) skip_line();
   for (; cursor_ < text_.end; is_first = false) {
-    if (!is_first) ++cursor_;  // the end of the line before
+    if (!is_first) ++cursor_;  // past the end of the previous line
     begin_line();
     if (!at_new_line(cursor_)) return true;
   }
@@ -237,7 +237,7 @@ void append_utf8(uint32_t c, std::string* out) {
   }
 }
 
-// The character that `\x41`, `A` and their kin mean; `*i` moves to the last digit read.
+// The character of an escape such as `\x41` or `\u0041`; `*i` moves to the last digit read.
 uint32_t hex_escape(std::string_view s, size_t* i, size_t digits) {
   uint32_t c = 0;
   for (size_t k = 0; k < digits && *i + 1 < s.size(); ++k) {

@@ -9,12 +9,12 @@
 namespace sg {
 namespace {
 
-// Each module below `root` keeps its own name, the outer ones first; where it is taken, behind those of the modules
-// around it.
+// Names for the modules below `root`: outer modules keep their own names first; a name that is taken is qualified by
+// the enclosing modules' names.
 std::map<uint32_t, std::string> nested_names(const FxFile& file, uint32_t root) {
   std::map<uint32_t, uint32_t> depth{{root, 0}};
-  std::vector<std::pair<uint32_t, uint32_t>> order;            // depth, module
-  for (uint32_t m = root + 1; m < file.modules.size(); ++m) {  // a module stands before those inside it
+  std::vector<std::pair<uint32_t, uint32_t>> order;            // (depth, module)
+  for (uint32_t m = root + 1; m < file.modules.size(); ++m) {  // a module precedes those inside it
     auto parent = depth.find(file.modules[m].parent);
     if (parent == depth.end()) continue;
     depth.emplace(m, parent->second + 1);
@@ -48,7 +48,7 @@ Result<std::unique_ptr<FxUnit>> read_fx_unit(FxText text) {
 
 Result<FxProgram> lower_fx_program(const FxLowering& lowering, FxUnit* unit, uint32_t module, uint32_t unit_index) {
   FxProgram program;
-  // All comments first: what they hold grows the tree, in which lowering keeps places.
+  // All comments first: reading them grows the tree that lowering keeps indices into.
   for (size_t i = unit->contexts.size(); i < unit->file.comments.size(); ++i)
     unit->contexts.push_back(
         read_fx_comment(&unit->file, unit->file.comments[i], lowering.job->pool.get(), lowering.gaps));

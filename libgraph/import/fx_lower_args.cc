@@ -23,7 +23,7 @@ const Param* param_named(const OpInfo* op, std::string_view name) {
   return i < 0 ? nullptr : &op->params[static_cast<size_t>(i)];
 }
 
-// s0, s77, u3, zuf0: what PyTorch calls symbols.
+// s0, s77, u3, zuf0: PyTorch's names of symbols.
 bool is_symbol(std::string_view s) {
   size_t letters = 0;
   while (letters < s.size() && s[letters] >= 'a' && s[letters] <= 'z') ++letters;
@@ -168,7 +168,7 @@ Result<Arg> FxArgs::name(const FxExpr& e) {
   }
   if (e.text.find('.') != std::string_view::npos) return text(ArgKind::enumerator, e.text);
   if (is_symbol(e.text)) return Arg::expr(pool.exprs.symbol(e.text));
-  // Left to the builder, which knows all names and says which is near.
+  // Resolved by the builder, which knows all names and can suggest a near one.
   node_->refs.push_back({pool.str(e.text), {e.at, unit_index_}});
   return Arg::value(ValueId(static_cast<uint32_t>(node_->refs.size() - 1)));
 }
@@ -209,13 +209,13 @@ Result<Arg> FxArgs::unary(const FxExpr& e) {
   return error(e, "`" + std::string(e.text) + "` has an operand that is neither a number nor a size");
 }
 
-// 1+2j, and sizes such as s0*4 that were never made nodes.
+// 1+2j, and sizes such as s0*4 that have no node.
 Result<Arg> FxArgs::binary(const FxExpr& e) {
   SG_ASSIGN(Arg a, arg(unit_.file.children[e.first]));
   SG_ASSIGN(Arg b, arg(unit_.file.children[e.first + 1]));
   if ((e.text == "+" || e.text == "-") && as_double(a) && b.is(ArgKind::complex)) {
     const double sign = e.text == "-" ? -1 : 1, re = b.items()[0].as_float(), im = b.items()[1].as_float();
-    return Arg::complex(re == 0 ? *as_double(a) : *as_double(a) + sign * re, sign * im);  // the sign of -0 is kept
+    return Arg::complex(re == 0 ? *as_double(a) : *as_double(a) + sign * re, sign * im);  // keeps the sign of -0
   }
   ExprPool& exprs = lowering_.job->pool->exprs;
   auto side = [&](const Arg& x) -> std::optional<Expr> {
@@ -255,7 +255,7 @@ Result<Arg> FxArgs::call(const FxExpr& e) {
   return opaque(e);
 }
 
-// What has no place among arguments travels as the text of its line, from where it begins to the closing bracket.
+// Anything that is no valid argument is kept as its source text, up to the closing bracket.
 Arg FxArgs::opaque(const FxExpr& e) const {
   std::string_view rest = unit_.text.whole.substr(e.at, unit_.text.end - e.at);
   int depth = 0;

@@ -5,7 +5,7 @@
 namespace sg {
 namespace {
 
-// What FX prints as signs, by the names of Python's operator module.
+// Operators that FX prints as symbols, by their names in Python's operator module.
 constexpr std::pair<std::string_view, std::string_view> kOperatorOfSign[] = {
     {"+", "add"},    {"-", "sub"},  {"*", "mul"},         {"//", "floordiv"}, {"/", "truediv"}, {"%", "mod"},
     {"**", "pow"},   {"==", "eq"},  {"!=", "ne"},         {"<", "lt"},        {"<=", "le"},     {">", "gt"},
@@ -21,7 +21,7 @@ std::string operator_named(const std::pair<std::string_view, std::string_view> (
   return "python." + std::string(sign);
 }
 
-// Arithmetic of Python on numbers, which graphs of operators hold too.
+// Python arithmetic on numbers, which graphs of operators may contain.
 bool is_host_function(std::string_view callee) {
   return op_of_target(callee).starts_with("python.") || callee.starts_with("math.");
 }
@@ -77,7 +77,7 @@ Status FxModuleLowering::statement(const FxStatement& s) {
 Status FxModuleLowering::named(const FxStatement& s, std::string_view name, const FxExpr& value) {
   if (value.text.starts_with("self.")) return attribute(s, name, value.text.substr(5));
   if (const FxName* known = names_.find(value.text)) {
-    const FxName same = *known;  // the table may move while it grows
+    const FxName same = *known;  // the table may reallocate as it grows
     names_.try_emplace(name, same);
     return ok_status();
   }
@@ -153,14 +153,15 @@ Status FxModuleLowering::call(const FxExpr& value, const FxExpr& callee, FxArgs*
 
 Status FxModuleLowering::set_result(const FxStatement& s, SourceNode* node) {
   SG_ASSIGN(FxType type, lowering_.types->read(file(), s.annotation));
-  // What stands without a type is a tuple, or nothing, and what takes it apart has the types that texts give.
+  // A value printed without a type is a tuple or nothing; the getitems that take it apart have types as precise as the
+  // text's.
   bool lacks_layout = lowering_.gaps->strides != 0;
   node->results.is_guess = type.is_guess || (type.type == Pool::kUnknownType && lacks_layout);
   node->results.offset_is_guess = true;
   if (type.type == Pool::kUnknownType) {
     const OpInfo* info = find_op(pool().strings[node->op]);
     if (info == nullptr || info->returns_list || info->results.size() < 2) return ok_status();
-    node->results.shape = SourceResults::Shape::tuple;  // those that nobody takes are results too
+    node->results.shape = SourceResults::Shape::tuple;  // unused results count too
     node->results.types.resize(info->results.size(), Pool::kUnknownType);
     return ok_status();
   }

@@ -11,7 +11,7 @@ void FxModuleLowering::collect_declarations(const FxModule& m) {
       declared_.try_emplace(target(s)->text, {s.annotation, file().descriptor_of(file().targets[s.first_target])});
 }
 
-// Lines by which FX unpacks what the function was called with: the names on their left are the inputs.
+// Lines in which FX unpacks the function's arguments: the names on their left are the inputs.
 bool FxModuleLowering::is_header(const FxStatement& s) const {
   if (s.kind != FxStatementKind::assign) return false;
   std::string_view callee = callee_of(s);
@@ -46,8 +46,8 @@ Status FxModuleLowering::add_input(const InputText& text) {
   return ok_status();
 }
 
-// An input without a type that no node uses is an object that is only passed on (a device mesh); one that is used, a
-// number that was not traced.
+// An untyped input that no node uses is an object that is only passed on (a device mesh); one that is used is an
+// untraced number.
 void FxModuleLowering::mark_opaque_inputs() {
   FlatSet<StrId> used;
   for (const SourceNode& node : graph_->nodes)
@@ -77,7 +77,7 @@ uint32_t FxModuleLowering::child_module(std::string_view path) const {
   return at;
 }
 
-// A nested graph, or a tensor that the module holds: an input of the kind constant.
+// A nested graph, or a tensor held by the module: an input of kind constant.
 Status FxModuleLowering::attribute(const FxStatement& s, std::string_view name, std::string_view path) {
   uint32_t child = child_module(path);
   if (child != kNoFx) {
@@ -103,7 +103,7 @@ Status FxModuleLowering::attribute(const FxStatement& s, std::string_view name, 
   return ok_status();
 }
 
-// The index of a nested graph, which is read when it is first met.
+// The index of a nested graph, which is read on first use.
 Result<uint32_t> FxModuleLowering::nested(uint32_t module) {
   auto known = nested_index_->of_module.find(module);
   if (known != nested_index_->of_module.end()) return known->second;
@@ -113,7 +113,7 @@ Result<uint32_t> FxModuleLowering::nested(uint32_t module) {
   empty.place = place(file().modules[module].at);
   empty.name = pool().str(nested_index_->names.at(module));
   program_->source.nested.push_back(std::move(empty));
-  SourceGraph graph;  // the list may move while it is filled
+  SourceGraph graph;  // separate, as the list may reallocate while it is filled
   SG_TRY(FxModuleLowering(lowering_, unit_, unit_index_, program_, nested_index_).read(module, &graph, false));
   program_->source.nested[index].graph = std::move(graph);
   return index;
@@ -137,7 +137,7 @@ Status FxModuleLowering::outputs(const FxStatement& s) {
   return ok_status();
 }
 
-// Lists, tuples and dicts of outputs are flattened, as PyTorch does.
+// Lists, tuples and dicts of outputs are flattened, as in PyTorch.
 Status FxModuleLowering::output(uint32_t index) {
   const FxExpr& e = file().expr(index);
   if (e.kind == FxKind::list || e.kind == FxKind::tuple) {

@@ -19,7 +19,7 @@ std::string_view trim(std::string_view s) {
   return s.substr(begin, s.find_last_not_of(" \t\r") + 1 - begin);
 }
 
-// "# text" or "#text": what it says.
+// The text of "# text" or "#text".
 std::string_view comment_text(std::string_view comment) { return trim(comment.substr(1)); }
 
 constexpr std::string_view kCompound[] = {
@@ -54,7 +54,7 @@ Status FxParser::read_line() {
   return ok_status();
 }
 
-// A module ends where something stands left of its body.
+// A module ends at a line that is indented less than its body.
 Status FxParser::close_modules(uint32_t indent) {
   while (!open_.empty() && open_.back().class_indent >= indent) {
     SG_TRY(check_end(file_->modules[open_.back().module]));
@@ -166,7 +166,7 @@ Status FxParser::statement_line() {
   if (lexer_.peek().kind == FxTokenKind::comment) {
     context_ = static_cast<uint32_t>(file_->comments.size());
     file_->comments.push_back(lexer_.peek().text);
-    return ok_status();  // torch 2.8 and older write comments one column further in than the body
+    return ok_status();  // torch <= 2.8 indents comments one column more than the body
   }
   if (open.body_indent == kNoFx) open.body_indent = indent;
   for (bool is_first = true;; is_first = false) {
@@ -257,7 +257,7 @@ Status FxParser::assignment(FxStatement* s) {
 
 namespace {
 
-// Names and texts of a graph are UTF-8; the first line that is not is told.
+// Names and texts of a graph are UTF-8; reports the first line that is not.
 Status check_characters(const FxText& text) {
   const std::string_view whole = text.whole.substr(text.begin, text.end - text.begin);
   if (is_utf8(whole)) return ok_status();

@@ -78,7 +78,7 @@ Result<uint32_t> FxParser::whole_expression() {
   return e;
 }
 
-// The sign at the cursor when it is one of that level; empty otherwise. `not in` and `is not` are read as their first
+// The operator at the cursor if it belongs to this level; else empty. `not in` and `is not` are read as their first
 // word.
 Result<std::string_view> FxParser::binary_sign(int level) {
   const FxToken token = lexer_.peek();
@@ -95,7 +95,7 @@ Result<std::string_view> FxParser::binary_sign(int level) {
   return std::string_view();
 }
 
-// Precedence climbing: one frame a level of nesting, not one a level of precedence.
+// Precedence climbing: one stack frame per nesting level, not per precedence level.
 Result<uint32_t> FxParser::expression(int level) {
   SG_ASSIGN(uint32_t left, unary());
   for (bool found = true; found;) {
@@ -174,7 +174,7 @@ Result<uint32_t> FxParser::atom() {
   return add(FxKind::opaque, token.at, angled);
 }
 
-// Names and what hangs on them by dots, as one.
+// A dotted name, read as one.
 Result<uint32_t> FxParser::name() {
   const FxToken first = lexer_.peek();
   for (std::string_view word : kReserved)
@@ -197,7 +197,7 @@ Result<uint32_t> FxParser::name() {
   return add(FxKind::name, first.at, lexer_.text().whole.substr(first.at, end - first.at));
 }
 
-// [a, b], (a, b), (a,), (a): items with comments behind them. One item in parentheses is that item.
+// [a, b], (a, b), (a,), (a): items may have comments after them. A single item in parentheses is that item.
 Result<uint32_t> FxParser::bracketed(std::string_view close, FxKind kind) {
   uint32_t at = lexer_.peek().at;
   if (++nesting_ > kMaxFxDepth) return too_deep(at);

@@ -1,4 +1,4 @@
-// What inputs and outputs are, which nodes are backward, and a forward joined with its backward.
+// Classifies inputs and outputs, finds the backward nodes, and joins a forward with its backward.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -24,7 +24,7 @@ std::string_view inner_of(std::string_view descriptor, std::string_view key) {
   return descriptor.substr(at + key.size() + 1, descriptor.size() - at - key.size() - 2);
 }
 
-// tangents_1: what AOTAutograd calls the gradient of an output.
+// tangents_1: AOTAutograd's name for the gradient of an output.
 bool is_tangent_name(std::string_view name) {
   return name.starts_with("tangents_") && name.size() > 9 &&
          std::all_of(name.begin() + 9, name.end(), [](char c) { return c >= '0' && c <= '9'; });
@@ -55,8 +55,8 @@ void classify_input(std::string_view descriptor, Pool* pool, SourceInput* input)
   }
 }
 
-// Whether the graph takes primals_1 to primals_n in this order, tangents and nothing else: a backward alone also takes
-// what its forward kept.
+// Whether the inputs are primals_1 to primals_n in this order, and tangents. (A separate backward graph also takes
+// saved values.)
 bool is_joint(const SourceGraph& graph, const Pool& pool) {
   size_t primals = 0, tangents = 0;
   for (const SourceInput& input : graph.inputs) {
@@ -68,8 +68,8 @@ bool is_joint(const SourceGraph& graph, const Pool& pool) {
   return primals > 0 && tangents > 0 && graph.outputs.size() > primals;
 }
 
-// A step has one loss: of its results of the user's own the only number, if gradients are taken of it. Where there are
-// other results (scores beside the loss), one tangent that is a number has to say that it is followed back.
+// Finds the loss: the only scalar among the user's results, if gradients are computed. If there are other results
+// (scores, for example), there must also be exactly one scalar tangent.
 void mark_loss(SourceGraph* graph, const std::vector<size_t>& plain, const Pool& pool) {
   size_t tangents = 0;
   for (const SourceInput& input : graph->inputs)
@@ -83,7 +83,7 @@ void mark_loss(SourceGraph* graph, const std::vector<size_t>& plain, const Pool&
     graph->outputs[numbers[0]].output.kind = OutputKind::loss;
 }
 
-// Versions that describe no ports: a joint graph ends with the gradients of its primals, in their order.
+// For versions without port descriptors: a joint graph ends with the gradients of its primals, in their order.
 void classify_by_place(SourceGraph* graph, const Pool& pool) {
   if (!is_joint(*graph, pool)) return;
   std::vector<StrId> primals;
@@ -214,8 +214,8 @@ class Joiner {
            (descriptor.empty() && is_tangent_name(pool_->strings[input.name]));
   }
 
-  // What the forward saves stands at the end of its outputs, each value once; the backward takes it by name. Where
-  // names do not say, positions do.
+  // Saved values are the last outputs of the forward, each once; the backward takes them by name. If the names do not
+  // match, positions decide.
   Status match_inputs() {
     const SourceGraph& forward = out_.source.graph;
     SourceGraph& backward = in_.source.graph;
@@ -253,7 +253,7 @@ class Joiner {
     return ok_status();
   }
 
-  // Values matched by position must be what they are said to be.
+  // Values matched by position must have the types that the backward declares.
   Status check_types(const SourceInput& input, StrId value) {
     if (type_by_name_.empty()) {
       for (const SourceInput& i : out_.source.graph.inputs) type_by_name_.emplace(i.name, i.type);
@@ -292,7 +292,7 @@ class Joiner {
     }
   }
 
-  // A name of the backward: its own, or one behind it where the forward has that name too (what is computed again).
+  // A name for a backward value: its own, with a suffix if the forward has the same name (recomputed values).
   StrId fresh(StrId name) {
     StrId out = name;
     std::string base(pool_->strings[name]);

@@ -1,4 +1,4 @@
-// What a trace tells of the symbols in its graphs, as declarations and guards.
+// Turns what a trace records about symbols into declarations and guards.
 #include <charconv>
 #include <iterator>
 #include <unordered_map>
@@ -9,7 +9,7 @@
 namespace sg {
 namespace {
 
-constexpr size_t kMaxGuards = 4096;  // steps have some hundreds
+constexpr size_t kMaxGuards = 4096;  // steps have hundreds
 
 std::optional<int64_t> whole_number(std::string_view text) {
   int64_t value = 0;
@@ -25,17 +25,17 @@ void read_range(std::string_view text, Symbol* symbol) {
   symbol->max = whole_number(text.substr(comma + 2, text.size() - comma - 3));
 }
 
-// "L['x'].size()[0]" is "x.size()[0]".
+// "L['x'].size()[0]" becomes "x.size()[0]".
 std::string plain_source(std::string_view text) {
   size_t end = text.find("']");
   if (!text.starts_with("L['") || end == std::string_view::npos) return std::string(text);
   return std::string(text.substr(3, end - 3)) + std::string(text.substr(end + 2));
 }
 
-// PyTorch calls a float's symbol zf0. Floats of a step are numbers in its graph, whatever is assumed of them.
+// PyTorch names symbols of floats zf0. The graph holds a step's floats as numbers, so guards on them are dropped.
 bool is_of_floats(std::string_view guard) { return guard.find("zf") != std::string_view::npos; }
 
-// False: it cannot be read, or there are too many.
+// False: unreadable, or too many.
 bool learn_guard(std::string_view text, Pool* pool, SourceProgram* program) {
   auto guards = parse_sympy_guards(pool, text);
   if (!guards.ok() || program->known_guards.size() + guards->size() > kMaxGuards) return false;
@@ -45,7 +45,7 @@ bool learn_guard(std::string_view text, Pool* pool, SourceProgram* program) {
   return true;
 }
 
-// As name_from_dynamo has it for an input that is no parameter or buffer.
+// Names inputs that are no parameters or buffers, as name_from_dynamo does.
 std::string name_of_number(std::string_view source) {
   std::string name = dynamo_name(source);
   while (name.ends_with('_')) name.pop_back();

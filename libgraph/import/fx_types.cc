@@ -27,7 +27,7 @@ constexpr std::pair<std::string_view, DType> kAbbreviations[] = {{"f64", DType::
                                                                  {"f8e4m3fnuz", DType::f8e4m3fnuz},
                                                                  {"f8e5m2fnuz", DType::f8e5m2fnuz}};
 
-// Calls of sympy's and PyTorch's that have no place among symbolic integers.
+// Functions of sympy and PyTorch that symbolic integers cannot express.
 constexpr std::string_view kBeyondIntegers[] = {"ToFloat",
                                                 "FloatTrueDiv",
                                                 "IntTrueDiv",
@@ -69,7 +69,7 @@ bool is_relation(std::string_view text) {
                      [&](std::string_view name) { return text.find(name) != std::string_view::npos; });
 }
 
-// zf3 and zuf3 are what PyTorch calls symbols of floats.
+// zf3 and zuf3 are PyTorch's names for symbols of floats.
 bool names_float(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (i > 0 && is_word(text[i - 1])) continue;
@@ -80,7 +80,7 @@ bool names_float(std::string_view text) {
   return false;
 }
 
-// `text` without the floats that it makes whole: CeilToInt(IntTrueDiv(s0, 2)) is an integer.
+// `text` without the arguments of ...ToInt calls: CeilToInt(IntTrueDiv(s0, 2)) is an integer.
 std::string without_rounded(std::string_view text) {
   constexpr std::string_view kRounds = "ToInt(";
   std::string out;
@@ -99,7 +99,7 @@ bool is_float(std::string_view text) {
          text.find("TrueDiv") != text.npos || text.find("OpaqueUnaryFn_") != text.npos;
 }
 
-// The name before `(` when `text` is "Name(...)"; empty otherwise.
+// The name before `(` if `text` is "Name(...)"; else empty.
 std::string_view class_of(std::string_view text) {
   size_t n = 0;
   while (n < text.size() && (is_word(text[n]) || text[n] == '.')) ++n;
@@ -141,7 +141,7 @@ Result<FxType> FxTypes::read_text(const Reading& r, std::string_view text) {
   text = text.substr(name.size() + 1, text.size() - name.size() - 2);
   if (name == "Sym") return scalar(trim_spaces(text));
   ++own_.subclasses;
-  // The tensor inside ends before ", placements": behind its last bracket or device.
+  // The inner tensor ends before ", placements", outside all brackets.
   int depth = 0;
   size_t end = 0;
   for (; end < text.size() && !(text[end] == ',' && depth == 0); ++end)
@@ -214,7 +214,7 @@ Result<std::optional<std::vector<Expr>>> FxTypes::sizes(const Reading& r, std::s
       depth += inside[comma] == '(' ? 1 : inside[comma] == ')' ? -1 : 0;
     std::string_view item = trim_spaces(inside.substr(0, comma));
     inside.remove_prefix(std::min(comma + 1, inside.size()));
-    if (goes_beyond_integers(item))  // the pool keeps what sizes_ refers to
+    if (goes_beyond_integers(item))  // the pool owns the text that sizes_ refers to
       item = pool_->strings[pool_->str(computed_->named(pool_, item, ComputedSizes::Spelling::annotation))];
     if (goes_beyond_integers(item)) {
       out.reset();
@@ -238,7 +238,7 @@ Result<Expr> FxTypes::size(const Reading& r, std::string_view text) {
   return *sizes_.try_emplace(text, parsed.value()).first;
 }
 
-// Sym(s0*4): an integer, unless it looks like a truth value or a float.
+// Sym(s0*4): an integer, unless it looks like a bool or a float.
 Result<FxType> FxTypes::scalar(std::string_view text) {
   Type type;
   if (text == "True" || text == "False") {

@@ -14,8 +14,8 @@
 namespace sg {
 namespace {
 
-constexpr uint64_t kLikelyRatio = 64;            // captures unpack to some twenty times their size
-constexpr size_t kSpareBytes = 256;              // room behind the text: simdjson reads past the end
+constexpr uint64_t kLikelyRatio = 64;            // captures unpack to about twenty times their size
+constexpr size_t kSpareBytes = 256;              // after the text: simdjson reads past the end
 constexpr uint64_t kWindow = uint64_t{1} << 30;  // zlib counts in 32 bits
 
 struct Inflater {
@@ -40,7 +40,7 @@ uint64_t allowed_bytes(uint64_t packed, const GzipLimits& limits) {
   return std::min(limits.max_bytes, std::max(limits.free_bytes, by_ratio));
 }
 
-// What a file of one part says that it unpacks to, in its last four bytes: believed as far as it is likely.
+// The unpacked size that a single-member file states in its last four bytes, trusted up to a plausible ratio.
 size_t first_guess(std::string_view bytes, uint64_t allowed) {
   uint64_t said = 0;
   for (size_t i = 0; i < 4 && bytes.size() >= 4; ++i)
@@ -48,12 +48,12 @@ size_t first_guess(std::string_view bytes, uint64_t allowed) {
   return static_cast<size_t>(std::min({allowed, said + kSpareBytes, bytes.size() * kLikelyRatio + kSpareBytes}));
 }
 
-// How many bytes the members of `bytes` unpack to in `out`, in half the time that zlib takes. None where anything is
-// unusual, be it damage or an `out` too small: zlib then begins again, and says what is wrong and where.
+// The total size that the members of `bytes` unpack to in `out`, in half of zlib's time. None if anything is unusual,
+// such as damage or an `out` too small: zlib then starts over and reports what is wrong and where.
 #ifdef SG_HAVE_LIBDEFLATE
 std::optional<size_t> unpack_quickly(std::string_view bytes, std::string* out) {
   constexpr size_t kFlagsAt = 3;
-  constexpr char kHasHeaderSum = 2;  // libdeflate passes over it, zlib holds the header against it
+  constexpr char kHasHeaderSum = 2;  // libdeflate skips the header checksum, zlib verifies it
   std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> machine(
       libdeflate_alloc_decompressor(), libdeflate_free_decompressor);
   if (machine == nullptr) return std::nullopt;

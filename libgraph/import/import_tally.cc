@@ -25,7 +25,7 @@ std::vector<KeyValue> Extras::take(Pool* pool) {
 
 void ImportTally::count(Counts* counts, std::string key, Located at) {
   auto [it, is_new] = counts->try_emplace(std::move(key));
-  if (is_new && counts->size() <= kMaxNotes) it->second.first = at.where();  // finding a place walks the text
+  if (is_new && counts->size() <= kMaxNotes) it->second.first = at.where();  // computing a location scans the text
   ++it->second.count;
 }
 

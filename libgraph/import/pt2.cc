@@ -5,7 +5,7 @@
 namespace sg {
 namespace {
 
-// The text must live until the job is taken: names and types point into nothing of it, metadata may.
+// `text` must live until the job is complete: metadata may point into it, names and types do not.
 Status read_text(const CaptureText& text, ImportContext* context) {
   context->job.world = 1;
   Program& program = context->job.add_program();
@@ -14,7 +14,7 @@ Status read_text(const CaptureText& text, ImportContext* context) {
   return reader.read(&program);
 }
 
-// Who made it: {"torch": "2.15.0", "schema": "8.20"}.
+// The producer: {"torch": "2.15.0", "schema": "8.20"}.
 void set_producer(const Json& root, ImportContext* context) {
   Extras producer;
   std::string_view torch;
@@ -60,7 +60,7 @@ Result<Pt2Import> import_pt2(std::string_view bytes, const std::string& name, co
   SG_ASSIGN(const Pt2Model* model, choose(layout, options.model, name));
   SG_ASSIGN(std::unique_ptr<CaptureText> text, read_json_entry(archive, model->program));
   Pt2Import out;
-  // PyTorch calls the folder after the file, or "archive" where it has written to a stream.
+  // PyTorch names the folder after the file, or "archive" if it wrote to a stream.
   bool is_named = !layout.root.empty() && layout.root != "archive/" && layout.root != "package/";
   std::string title = model->name == "model" && is_named ? layout.root.substr(0, layout.root.size() - 1) : model->name;
   SG_ASSIGN(out.job, import_text(*text, title, notes));

@@ -1,4 +1,4 @@
-// Arguments of exported nodes: a union of some thirty kinds, by position or by name.
+// Arguments of exported nodes: a union of some thirty kinds, positional or named.
 #include <limits>
 
 #include "libgraph/import/pt2_read.h"
@@ -47,7 +47,7 @@ Result<std::string_view> read_layout(const Json& json) {
   return json.error("the layout of number " + std::to_string(number) + " is none that this version knows");
 }
 
-// "as_tensors" -> "as_tensor": what the items of a list are; empty when it is none.
+// "as_tensors" -> "as_tensor": the kind of a list's items; empty if the kind is no list.
 std::string_view item_tag(std::string_view tag) {
   static constexpr std::pair<std::string_view, std::string_view> kLists[] = {
       {"as_tensors", "as_tensor"},
@@ -91,7 +91,7 @@ Arg Pt2Reader::reference(std::string_view name, SourceNode* node) {
   return Arg::value(ValueId(static_cast<uint32_t>(node->refs.size() - 1)));
 }
 
-// {"as_name": NAME}, or the literal that a list of symbols may hold beside them.
+// {"as_name": NAME}, or the literal that a list of symbols may hold instead.
 Result<Arg> Pt2Reader::read_named(const Json& json, std::string_view literal, SourceNode* node) {
   Arg arg;
   SG_TRY(with_union(json, [&](std::string_view key, const Json& value) -> Status {
@@ -196,7 +196,7 @@ Result<Arg> Pt2Reader::read_tagged(std::string_view tag, const Json& json, Sourc
   return text(ArgKind::opaque, "{\"" + std::string(tag) + "\":" + canonical_json(json.element) + "}");
 }
 
-// Positional as long as they stand where the op's schema has them; a name that comes before its place is a keyword.
+// Arguments are positional as long as they are at their position in the schema; after that they are keywords.
 Status Pt2Reader::read_inputs_of(const Json& json, const OpInfo* info, SourceNode* node, int depth) {
   bool is_positional = true;
   KeysMet seen;

@@ -1,5 +1,4 @@
-// Graphs and nodes of exported programs: results by name, nested graphs, what the metadata says of module and source
-// line.
+// Graphs and nodes of exported programs: named results, nested graphs, module and source line from the metadata.
 #include <algorithm>
 #include <charconv>
 
@@ -12,7 +11,7 @@ namespace {
 
 constexpr uint32_t kMaxGraphs = 1 << 16;
 
-// Lists that name values: {name: meta, ...}.
+// Indexes a table of values: {name: meta, ...}.
 Status index_values(const Json& graph, std::string_view key, FlatTextMap<simdjson::dom::element>* out) {
   return with_field(graph, key, [&](const Json& values) {
     return for_each_field(values, [&](std::string_view name, const Json& value) -> Status {
@@ -24,7 +23,7 @@ Status index_values(const Json& graph, std::string_view key, FlatTextMap<simdjso
 
 bool starts(std::string_view s, std::string_view with) { return s.substr(0, with.size()) == with; }
 
-// Frames of torch itself, and of code that it has generated.
+// Frames of torch itself, and of generated code.
 bool is_torch_file(std::string_view file) {
   return starts(file, "torch/") || file.find("/torch/") != std::string_view::npos || starts(file, "<");
 }
@@ -64,7 +63,7 @@ Status Pt2Reader::read_node(const Json& json, Scope* scope, SourceGraph* out, in
     return ok_status();
   }));
   SG_TRY(need_field(json, "inputs", [&](const Json& inputs) { return read_inputs_of(inputs, info, &node, depth); }));
-  bool is_single = !starts(op, "higher_order.");  // of these one result may be a tuple of one
+  bool is_single = !starts(op, "higher_order.");  // a single result of a higher-order op may be a tuple of one
   SG_TRY(with_field(json, "is_hop_single_tensor_return", [&](const Json& flag) -> Status {
     SG_ASSIGN(bool is_hop_single, flag.boolean());
     is_single = is_single || is_hop_single;
@@ -73,7 +72,7 @@ Status Pt2Reader::read_node(const Json& json, Scope* scope, SourceGraph* out, in
   if (op == "higher_order.wrap_with_autocast")
     return json.error("the program has a region under torch.autocast, whose casts are not in the archive",
                       "program.run_decompositions() before torch.export.save puts them in");
-  // The body of a region without gradients is called as it is.
+  // The body of a region without gradients is called directly.
   if (op == "higher_order.wrap_with_set_grad_enabled" && node.args.size() >= 2 && node.args[1].is(ArgKind::graph)) {
     op = "sg.call";
     node.args.erase(node.args.begin());
@@ -96,7 +95,7 @@ Status Pt2Reader::read_node(const Json& json, Scope* scope, SourceGraph* out, in
   return ok_status();
 }
 
-// One output is one value, or a list of tensors; several are a tuple.
+// One output is a single value or a list of tensors; several are a tuple.
 Status Pt2Reader::read_results(const Json& json, bool is_single, Scope* scope, SourceNode* node,
                                std::vector<SourceNode>* after) {
   size_t count = 0;
@@ -126,7 +125,7 @@ Status Pt2Reader::read_results(const Json& json, bool is_single, Scope* scope, S
   SG_TRY(for_each_item(json, [&](size_t, const Json& item) { return read_result(item, scope, node, after); }));
   bool is_one = count == 1 && is_single && node->results.names[0];
   node->results.shape = is_one ? SourceResults::Shape::one : SourceResults::Shape::tuple;
-  if (count == 1 && is_single && !is_one) {  // None, where a value might have been
+  if (count == 1 && is_single && !is_one) {  // None in place of a value
     node->results = {SourceResults::Shape::nothing, {}, {}, false};
   }
   return ok_status();
@@ -140,7 +139,7 @@ Status Pt2Reader::read_result(const Json& json, Scope* scope, SourceNode* node, 
       results.names.push_back(StrId());
       return ok_status();
     }
-    if (tag == "as_tensors") {  // a list among the results: taken apart behind the node
+    if (tag == "as_tensors") {  // a list among the results: getitems after the node take it apart
       Type list;
       list.kind = TypeKind::list;
       std::string base = (node->name ? pool().strings.str(node->name) : std::string("list")) + "_list_" +
@@ -163,7 +162,7 @@ Status Pt2Reader::read_result(const Json& json, Scope* scope, SourceNode* node, 
       results.names.push_back(list_name);
       return ok_status();
     }
-    // Symbolic scalars name themselves as {"as_name": ...}; a scalar that is none is not a value of the graph.
+    // Symbolic scalars refer to themselves as {"as_name": ...}; other scalars are not values of the graph.
     bool is_scalar = tag == "as_sym_int" || tag == "as_sym_float" || tag == "as_sym_bool";
     SG_ASSIGN(std::string_view name, need_string(value, is_scalar ? "as_name" : "name"));
     SG_ASSIGN(TypeId type, value_type(value, tag, name, *scope));
@@ -177,7 +176,7 @@ Status Pt2Reader::read_nested_graph(const Json& json, std::string_view name, int
   if (depth > kMaxPt2Depth) return json.error("graphs nest too deep");
   *id = NestedId(static_cast<uint32_t>(program_.nested.size()));
   program_.nested.emplace_back();
-  std::string unique(name);  // equal names are those of different graphs here
+  std::string unique(name);  // different graphs may have equal names here
   for (uint32_t k = 1; !nested_names_.try_emplace(unique, 1).second; ++k) {
     k = std::max(k, nested_names_.find(name)->second++);
     unique = std::string(name) + "_" + std::to_string(k);
@@ -214,7 +213,7 @@ Status Pt2Reader::read_node_meta(const Json& json, SourceNode* node) {
   });
 }
 
-// JSON in a string: the keys that captures know get their fields, the others are kept.
+// JSON in a string: keys known from captures set their fields, others are kept.
 Status Pt2Reader::read_custom(const Json& json, SourceNode* node) {
   SG_ASSIGN(std::string_view text, json.string());
   auto custom = std::make_unique<CaptureText>(text_.name(), std::string(text));
@@ -235,7 +234,7 @@ Status Pt2Reader::read_custom(const Json& json, SourceNode* node) {
   return ok_status();
 }
 
-// "key,path,type;key,path,type": the last is the innermost module.
+// "key,path,type;key,path,type": the last one is the innermost module.
 void Pt2Reader::read_module_stack(std::string_view text, SourceNode* node) {
   std::string_view last = text.substr(text.rfind(';') == std::string_view::npos ? 0 : text.rfind(';') + 1);
   size_t begin = last.find(',');
@@ -247,7 +246,7 @@ void Pt2Reader::read_module_stack(std::string_view text, SourceNode* node) {
   node->module = str(path);
 }
 
-// The innermost line outside of torch, else the innermost.
+// The innermost frame outside torch, else the innermost one.
 void Pt2Reader::read_stack_trace(std::string_view text, SourceNode* node) {
   Source best;
   bool found = false;

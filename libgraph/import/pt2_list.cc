@@ -1,4 +1,4 @@
-// What an archive holds, for --list.
+// Lists the contents of an archive, for --list.
 #include "libgraph/import/pt2_read.h"
 #include "libgraph/json.h"
 

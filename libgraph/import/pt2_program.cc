@@ -10,7 +10,7 @@ namespace sg {
 namespace {
 
 constexpr int64_t kMajor = 8;
-// PyTorch's "no bound" is null, the largest integer, or one below it.
+// PyTorch writes "no bound" as null, the largest integer, or one below it.
 constexpr int64_t kUnbounded = INT64_MAX - 2;
 constexpr size_t kMaxGuardText = 1 << 14;
 
@@ -71,7 +71,7 @@ Status Pt2Reader::check_version() {
   });
 }
 
-// {"s0": {min_val, max_val}}; of an expression in symbols the range is a guard.
+// {"s0": {min_val, max_val}}; a range of an expression becomes a guard.
 Status Pt2Reader::read_ranges() {
   return with_field(root(), "range_constraints", [&](const Json& ranges) {
     return for_each_field_once(ranges, [&](std::string_view text, const Json& json) { return read_range(text, json); });
@@ -116,7 +116,7 @@ void Pt2Reader::set_hints() {
     if (auto it = hints_.find(symbol.name); it != hints_.end()) symbol.hint = it->second;
 }
 
-// Where a symbol comes from: the first input of which it is a size.
+// A symbol's source is the first input with a dimension of that size.
 void Pt2Reader::set_sources() {
   for (const SourceInput& input : program_.graph.inputs) {
     const std::vector<Expr>& shape = pool().types[input.type].shape;
@@ -130,7 +130,7 @@ void Pt2Reader::set_sources() {
   }
 }
 
-// Python conditions over the arguments: "L['x'].size()[0] <= 64". What cannot be told in symbols travels as it is.
+// Python conditions on the arguments: "L['x'].size()[0] <= 64". Those that symbols cannot express are kept as they are.
 Status Pt2Reader::read_guards() {
   std::string left;
   SG_TRY(with_field(root(), "guards_code", [&](const Json& list) {
@@ -161,7 +161,7 @@ bool Pt2Reader::read_guard(std::string_view text) {
   return true;
 }
 
-// The guard with the inputs' sizes as expressions; empty when it names something else.
+// The guard with expressions for the sizes of inputs; empty if it refers to anything else.
 std::string Pt2Reader::with_sizes(std::string_view guard) const {
   std::string out;
   for (size_t at = 0; at < guard.size();) {
@@ -199,7 +199,7 @@ std::string Pt2Reader::with_sizes(std::string_view guard) const {
   return out;
 }
 
-// How the inputs and outputs are packed into Python's structures, as PyTorch spells it.
+// Keeps, in PyTorch's form, how inputs and outputs are packed into Python structures.
 void Pt2Reader::keep_specs() {
   element calls, signature;
   if (root().element["graph_module"]["module_call_graph"].get(calls) || !calls.is_array()) return;

@@ -1,10 +1,10 @@
-// Inputs and outputs: what the graph lists, and what the signature says each of them is.
+// Inputs and outputs: the graph's lists, combined with the signature's roles.
 #include "libgraph/import/pt2_read.h"
 
 namespace sg {
 namespace {
 
-// The argument of a graph's port: the kind of reference and the name, or a literal.
+// The argument of a port: the kind of reference and the name, or a literal.
 struct Port {
   std::string_view tag;
   std::string_view name;  // empty = a literal, or nothing
@@ -26,7 +26,7 @@ struct Port {
 
 }  // namespace
 
-// Ports in lists of equal length: `fn(arg, spec, index)`.
+// Calls `fn(arg, spec, index)` for the ports of two lists, which must have equal lengths.
 template <class Fn>
 static Status for_each_pair(const Json& args, const Json& specs, std::string_view what, const Fn& fn) {
   SG_ASSIGN(auto spec_list, specs.array());
@@ -83,7 +83,7 @@ Status Pt2Reader::read_input(const Json& arg, size_t index, const Scope& scope, 
   input->place = scope.place(Part::inputs, index);
   Port port;
   SG_TRY(port.read(arg));
-  if (port.name.empty()) {  // nothing, or a number that the graph has in it: kept in position
+  if (port.name.empty()) {  // nothing, or a number fixed in the graph: keeps its position
     input->name = str("input_" + std::to_string(index));
     input->type = opaque_type(canonical_json(arg.element));
     input->input.kind = InputKind::opaque;
@@ -114,7 +114,7 @@ Status Pt2Reader::read_input_spec(const Json& spec, size_t index, SourceInput* i
                                   {"token", "", InputKind::opaque},
                                   {"user_input", "", InputKind::user}};
   return with_union(spec, [&](std::string_view key, const Json& value) -> Status {
-    if (key == "constant_input") {  // a Python number, which the graph has in it wherever it is used
+    if (key == "constant_input") {  // a Python number, fixed in the graph wherever it is used
       SG_ASSIGN(std::string_view name, need_string(value, "name"));
       if (!name.empty()) input->input.fqn = input->name = str(name);
       return ok_status();
@@ -181,7 +181,7 @@ Status Pt2Reader::read_output_spec(const Json& spec, SourceOutput* output) {
   });
 }
 
-// A joint graph: what runs behind the loss and is not needed for any other output than gradients is the backward.
+// For a joint graph: nodes after the loss that only gradients need are the backward.
 void Pt2Reader::tell_phases(SourceGraph* graph) const {
   FlatMap<StrId, uint32_t> defined;
   for (uint32_t i = 0; i < graph->nodes.size(); ++i) {

@@ -47,7 +47,7 @@ Result<std::string> pt2_device(const Json& json) {
   return out;
 }
 
-// With symbols for sizes that are made of floats; `refused` stays where there are none.
+// Parses with symbols in place of sizes computed from floats; returns `refused` if there are none.
 Result<Expr> Pt2Reader::parse_computed(std::string_view text, Result<Expr> refused) {
   if (text.size() > kMaxExprText) return refused;
   using Spelling = ComputedSizes::Spelling;
@@ -153,7 +153,7 @@ TypeId Pt2Reader::opaque_type(std::string_view text) {
   return pool().types.intern(std::move(type));
 }
 
-// A SymInt, SymFloat or SymBool. What is symbolic and no integer has a type, and no value that could be told.
+// A SymInt, SymFloat or SymBool. A symbolic value that is no integer has a type but no value.
 Result<TypeId> Pt2Reader::scalar_type(const Json& json, TypeKind kind) {
   Type type;
   type.kind = kind;
@@ -171,7 +171,7 @@ Result<TypeId> Pt2Reader::scalar_type(const Json& json, TypeKind kind) {
       SG_ASSIGN(bool b, value.boolean());
       type.value = context_->constant(b ? 1 : 0);
     } else if (key == "as_float") {
-      type.has_value = !value.element.get(type.float_value);  // else "Infinity" and its kin
+      type.has_value = !value.element.get(type.float_value);  // else a string such as "Infinity"
     }
     return ok_status();
   }));
@@ -180,7 +180,7 @@ Result<TypeId> Pt2Reader::scalar_type(const Json& json, TypeKind kind) {
   return pool().types.intern(std::move(type));
 }
 
-// The type of a value by its name and by how it is referred to.
+// The type of a value, by its name and the kind of reference.
 Result<TypeId> Pt2Reader::value_type(const Json& at, std::string_view tag, std::string_view name, const Scope& scope) {
   struct Table {
     std::string_view tag, key;
@@ -194,7 +194,7 @@ Result<TypeId> Pt2Reader::value_type(const Json& at, std::string_view tag, std::
   for (const Table& table : kTables) {
     if (table.tag != tag) continue;
     const element* value = table.values->find(name);
-    if (value == nullptr) return Pool::kUnknownType;  // inferred, or the verifier says so
+    if (value == nullptr) return Pool::kUnknownType;  // inferred later, or reported by the verifier
     JsonPlace graph{nullptr, paths_[scope.number], 0, true};
     JsonPlace list = JsonPlace::at_key(&graph, table.key), place = JsonPlace::at_key(&list, name);
     Json json{*value, &place, &text_};

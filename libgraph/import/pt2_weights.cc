@@ -1,4 +1,4 @@
-// Weights and constants: raw storages, and a JSON list of what lies in them.
+// Weights and constants: raw storages, and a JSON list of the tensors in them.
 #include <algorithm>
 #include <set>
 
@@ -12,7 +12,7 @@ bool ends(std::string_view s, std::string_view with) {
   return s.size() >= with.size() && s.substr(s.size() - with.size()) == with;
 }
 
-// Sizes of a stored tensor are numbers.
+// The sizes of a stored tensor, which must be numbers.
 Result<std::vector<int64_t>> read_numbers(const Json& json) {
   std::vector<int64_t> out;
   SG_TRY(for_each_item(json, [&](size_t, const Json& item) {
@@ -51,7 +51,7 @@ Status read_meta_of(const Json& meta, Pt2Payload* payload) {
   });
 }
 
-// How many elements of its storage a tensor reaches; none = beyond all bounds, or before its beginning.
+// The number of storage elements a tensor spans; none if it overflows or starts before the storage.
 std::optional<uint64_t> reach(const Pt2Payload& p) {
   int64_t last = p.offset;
   if (last < 0) return std::nullopt;
@@ -148,7 +148,7 @@ class WeightReader {
     return ok_status();
   }
 
-  // Of the bytes as a tensor file holds them.
+  // The digest of the constant's bytes as a tensor file holds them.
   void set_digest(Graph& graph, size_t index, const TensorToWrite& tensor) {
     auto bytes = tensor_file_bytes({&tensor, 1});
     if (!bytes.ok()) return;
@@ -159,8 +159,8 @@ class WeightReader {
         pool().str(constant_data({static_cast<const char*>(stored.data), stored.bytes}));
   }
 
-  // Names of inputs go before FQNs where a file of tensors is read: an FQN that is some input's name would be taken for
-  // it.
+  // When a tensor file is read, input names take precedence over FQNs: an FQN that equals an input's name would be
+  // mistaken for it.
   std::string name_for(const Graph& graph, size_t index, const std::string& fqn) {
     if (graph.find_value(fqn).is_none() && used_.insert(fqn).second) return fqn;
     return std::string(graph.name(graph.inputs()[index].value));

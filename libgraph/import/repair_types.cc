@@ -32,7 +32,7 @@ class Repair {
     ++count_;
   }
 
-  // One symbol a result: a number that was recorded in its place gives way.
+  // One symbol per result: replaces a number recorded in its place.
   void bind(NodeId n) {
     const auto& binds = graph_.meta(n).binds;
     const Node& node = graph_.node(n);
@@ -47,7 +47,7 @@ class Repair {
     }
   }
 
-  // A value that is read twice has one symbol, which the first that reads it defines.
+  // A value that is read twice has one symbol, defined by the first read.
   void bind_once(NodeId n) {
     std::vector<StrId> binds = graph_.meta(n).binds ? *graph_.meta(n).binds : default_binds(program_, graph_, n);
     const size_t count = binds.size();
@@ -61,7 +61,7 @@ class Repair {
   void hold_against_rule(NodeId n) {
     bool behind = false;
     for_operands(graph_, n, [&](ValueId v) { behind = behind || repaired_[v.index]; });
-    if (!behind && !checker_.may_be_exception(graph_, n)) return;  // nothing that is found would be repaired
+    if (!behind && !checker_.may_be_exception(graph_, n)) return;  // nothing found here would be repaired
     found_.clear();
     checker_.check(graph_, n, &found_);
     for (TypeDisagreement& d : found_)

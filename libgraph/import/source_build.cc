@@ -1,4 +1,4 @@
-// Nodes and outputs of a source's graph, and the program of its graphs.
+// Builds the nodes and outputs of a source's graph, and the program of its graphs.
 #include "libgraph/import/source_build.h"
 
 #include <algorithm>
@@ -62,7 +62,7 @@ Status SourceGraphBuilder::build_node(uint32_t index) {
   return ok_status();
 }
 
-// The source's argument with values where it has references. Readers nest to a bounded depth only.
+// The source's argument with references resolved to values. Readers bound the nesting depth.
 Result<Arg> SourceGraphBuilder::resolve(const SourceNode& node, const Arg& source) const {
   if (source.is(ArgKind::value)) {
     SG_ASSIGN(Arg value, resolve(node.refs[source.as_value().index]));
@@ -109,7 +109,7 @@ Error SourceGraphBuilder::unknown_name(const SourceRef& ref) const {
   return error(ref.place, "no node or input is called " + quoted(ref.name), nearest.hint());
 }
 
-// The result types, and whether the op returns a tuple.
+// Determines the result types, and whether the op returns a tuple.
 void SourceGraphBuilder::set_results(const OpInfo* info, const SourceNode& source, Record* record, NodeSpec* spec) {
   spec->is_tuple = record->is_tuple;
   if (source.results.shape == Shape::one) {
@@ -125,7 +125,7 @@ void SourceGraphBuilder::set_results(const OpInfo* info, const SourceNode& sourc
   for (uint32_t g : record->getitems) take_getitem_type(g, &spec->result_types[records_[g].result]);
 }
 
-// The parent's word counts; the getitem's fills a gap.
+// Takes a getitem's type where its parent has none; the parent's type takes precedence.
 void SourceGraphBuilder::take_getitem_type(uint32_t getitem, TypeId* type) {
   const SourceNode& source = source_.nodes[getitem];
   if (source.results.types.empty() || source.results.types[0] == Pool::kUnknownType) return;
@@ -134,8 +134,8 @@ void SourceGraphBuilder::take_getitem_type(uint32_t getitem, TypeId* type) {
   else if (*type != source.results.types[0]) tally_->type_conflict(at(source.place));
 }
 
-// Results are called as the source says, else like the getitems that take them out; the others `label.i`, past all
-// names of the source, which are the first to have a right to theirs.
+// Results are named as in the source, else after the getitems that extract them. The others become `label.i`, avoiding
+// all names of the source, which take precedence.
 std::vector<std::string> SourceGraphBuilder::name_results(const SourceNode& source, const Record& record,
                                                           NodeSpec* spec) {
   std::vector<std::string> storage;
@@ -158,7 +158,7 @@ std::vector<std::string> SourceGraphBuilder::name_results(const SourceNode& sour
   return storage;
 }
 
-// A second getitem of the same result: only its name is lost, and kept here.
+// Keeps the names of further getitems of the same result, which would otherwise be lost.
 NodeMeta SourceGraphBuilder::meta_of(const SourceNode& source, const Record& record) const {
   NodeMeta meta = source.meta;
   std::vector<StrId> taken(record.result_count);
@@ -243,7 +243,7 @@ Status build_program(const SourceProgram& source, const Job& job, ImportTally* t
 }
 
 std::string op_of_target(std::string_view target) {
-  // FX prints what is no operator of torch by its module and name in one word.
+  // FX prints functions outside torch.ops by module and name in one word.
   static constexpr std::pair<std::string_view, std::string_view> kPlainNames[] = {
       {"math_ceil", "ceil"}, {"math_floor", "floor"}, {"math_trunc", "trunc"}, {"round", "round"}, {"abs", "abs"}};
   for (const auto& [name, ours] : kPlainNames)

@@ -5,7 +5,7 @@
 namespace sg {
 namespace {
 
-constexpr size_t kHead = 1 << 16;  // a source shows what it is within this many bytes
+constexpr size_t kHead = 1 << 16;  // the kind of a source shows within this many bytes
 constexpr std::string_view kKindNames[] = {"capture", "pt2", "fx", "torch-trace", "unknown"};
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
@@ -35,10 +35,10 @@ std::optional<SourceKind> source_kind_named(std::string_view name) {
 
 SourceKind source_kind_of(std::string_view bytes) {
   std::string_view head = bytes.substr(0, kHead);
-  if (head.substr(0, 2) == "\x1f\x8b") return SourceKind::capture;  // unpacked and judged by the importer
+  if (head.substr(0, 2) == "\x1f\x8b") return SourceKind::capture;  // unpacked and checked by the importer
   if (head.substr(0, 4) == "PK\x03\x04") return SourceKind::pt2;
   size_t first = head.find_first_not_of(" \t\r\n");
-  if (first != std::string_view::npos && head[first] == '{') return SourceKind::capture;  // judged there too
+  if (first != std::string_view::npos && head[first] == '{') return SourceKind::capture;  // checked by the importer
   if (looks_like_torch_trace(head)) return SourceKind::torch_trace;
   return looks_like_fx(head) ? SourceKind::fx : SourceKind::unknown;
 }
@@ -49,7 +49,7 @@ bool is_trace_log_name(std::string_view name) {
 
 SourceKind source_kind_of_folder(std::span<const std::string> entries) {
   auto has = [&](std::string_view name) { return std::find(entries.begin(), entries.end(), name) != entries.end(); };
-  // What tlparse writes: a table of the compilations, and a folder for each. What TORCH_TRACE names: logs.
+  // Written by tlparse: a table of the compilations, and a folder for each. Named by TORCH_TRACE: logs.
   return has("compile_directory.json") || has("failures_and_restarts.html") ||
                  std::any_of(entries.begin(), entries.end(), is_trace_log_name)
              ? SourceKind::torch_trace

@@ -1,4 +1,4 @@
-// Names of a source's graph, and the getitems that are folded into what they take apart.
+// Names of a source's graph, and the getitems that are folded into the nodes they index.
 #include "libgraph/import/source_graph_builder.h"
 #include "libgraph/op.h"
 
@@ -8,7 +8,7 @@ namespace {
 using Shape = SourceResults::Shape;
 
 constexpr std::string_view kGetitem = "python.getitem";
-// How many results a source may claim through getitems of nodes of unknown shape: some a node, and a few.
+// Limits the results a source may claim through getitems of nodes of unknown shape: some per node, plus a few.
 constexpr size_t kUntypedResultsPerNode = 16;
 constexpr size_t kUntypedResults = 4096;
 
@@ -35,7 +35,7 @@ SourcePlace SourceGraphBuilder::place_of(Named named) const {
   return named.kind == Named::Kind::input ? source_.inputs[named.index].place : source_.nodes[named.index].place;
 }
 
-// The node's name and those of its results, the first of which may be the same.
+// Declares the names of a node and its results; the first result may share the node's name.
 Status SourceGraphBuilder::declare_node(uint32_t index) {
   const SourceNode& node = source_.nodes[index];
   const SourceResults& results = node.results;
@@ -50,7 +50,7 @@ Status SourceGraphBuilder::declare_node(uint32_t index) {
 
 // --- getitems ---
 
-// What a getitem with a constant index takes apart; null for all other nodes.
+// The node that a getitem with a constant index takes apart; null for all other nodes.
 const SourceRef* SourceGraphBuilder::getitem_parent(const SourceNode& node, int64_t* index) const {
   if (text(node.op) != kGetitem || node.args.size() != 2 || node.args[0].key() || node.args[1].key()) return nullptr;
   if (!node.args[0].is(ArgKind::value) || !node.args[1].is(ArgKind::integer)) return nullptr;
@@ -62,7 +62,7 @@ Status SourceGraphBuilder::fold_getitem(uint32_t index) {
   int64_t result = 0;
   const SourceRef* ref = getitem_parent(source_.nodes[index], &result);
   const Named* named = ref == nullptr ? nullptr : names_.find(ref->name);
-  if (named == nullptr || named->kind != Named::Kind::node || named->index >= index) return ok_status();  // said later
+  if (named == nullptr || named->kind != Named::Kind::node || named->index >= index) return ok_status();  // fails later
   const SourceNode& parent = source_.nodes[named->index];
   Record& record = records_[named->index];
   if (record.is_folded()) return ok_status();
@@ -108,7 +108,8 @@ bool SourceGraphBuilder::returns_nothing(const SourceNode& node) const {
   return info != nullptr && info->results.empty() && !info->returns_list;
 }
 
-// Whether a node of unknown shape has a result at all is told by its users, unless the op table knows.
+// Marks nodes that have a user: for a node of unknown shape, unless the op table knows, only users tell whether it has
+// a result.
 void SourceGraphBuilder::mark_used() {
   auto mark = [&](StrId name) {
     const Named* named = names_.find(name);

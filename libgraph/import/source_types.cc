@@ -37,7 +37,7 @@ class SymbolCollector {
     for (TypeId element : type.elements) this->type(element);
   }
 
-  // PyTorch compiles for sizes and strides of inputs that are 2 or more; of 0 and 1 it makes another graph.
+  // PyTorch compiles graphs for input sizes and strides of 2 or more; 0 and 1 get separate graphs.
   void input(TypeId id) {
     type(id);
     const Type& type = pool_->types[id];
@@ -57,7 +57,7 @@ class SymbolCollector {
   }
 
  private:
-  // PyTorch calls a size of the inputs s0, and what has no value at capture u0.
+  // PyTorch names sizes of inputs s0, ..., and values unknown at capture u0, ...
   void declare(StrId name) {
     if (program_->find_symbol(name)) return;
     if (auto known = known_.find(name); known != known_.end()) return program_->symbols.push_back(*known->second);
@@ -69,7 +69,7 @@ class SymbolCollector {
     is_declared_here_.insert(name);
   }
 
-  // Of a size that is a symbol of ours. What has no value at capture may be 0 anywhere.
+  // Raises the minimum of a size that is a symbol declared here. Sizes unknown at capture may always be 0.
   void at_least(Expr size, int64_t min) {
     if (!size || pool_->exprs.is_constant(size) || pool_->exprs.is_invalid(size)) return;
     found_.clear();
@@ -93,13 +93,13 @@ bool same_layout(const Type& a, const Type& b) {
          (a.kind != TypeKind::tensor || a.stride == b.stride);
 }
 
-// Sizes may be spelled differently; different numbers are different.
+// Symbolic sizes may be spelled differently; different numbers differ.
 bool may_be_same(const ExprPool& exprs, const Type& a, const Type& b) {
   auto may_be = [&](Expr x, Expr y) { return x == y || !exprs.is_constant(x) || !exprs.is_constant(y); };
   return a.kind == b.kind && a.dtype == b.dtype && std::ranges::equal(a.shape, b.shape, may_be);
 }
 
-// What the source says stays, what it guesses gives way.
+// What the source states stays; what it guesses is replaced by the inferred type.
 Type settled(const Type& told, Type inferred, Guess guess) {
   if (told.kind == TypeKind::unknown || guess == Guess::none) return inferred;
   Type type = guess == Guess::offset ? told : inferred;
@@ -108,7 +108,7 @@ Type settled(const Type& told, Type inferred, Guess guess) {
   return type;
 }
 
-// Where the results may be what is inferred, that is taken for whatever is open.
+// If the results are compatible with the inferred types, takes those for everything still open.
 void take_inferred(Graph& graph, NodeId n, Guess guess, TypeInferrer& inferrer) {
   auto types = inferrer.infer(graph, n);
   if (!types.ok()) return;
@@ -124,7 +124,7 @@ void take_inferred(Graph& graph, NodeId n, Guess guess, TypeInferrer& inferrer) 
     const Type& told = graph.type(node.result(i));
     if (told.kind == TypeKind::integer && !told.has_value)
       graph.set_type(node.result(i), graph.pool().types.intern((*types)[i]));
-    if ((*types)[i].kind != TypeKind::tensor) continue;  // scalars: the source's word holds the value
+    if ((*types)[i].kind != TypeKind::tensor) continue;  // scalars: the source holds the value
     Type type = settled(graph.type(node.result(i)), std::move((*types)[i]), guess);
     graph.set_type(node.result(i), graph.pool().types.intern(std::move(type)));
   }
@@ -148,7 +148,7 @@ void settle_graph(const Program& program, Graph& graph, const GuessedTypes& gues
   }
 }
 
-// Those about symbols that are there, each once.
+// Adds known guards on declared symbols only, each once.
 void add_known_guards(const SourceProgram& source, const Pool& pool, Program* program) {
   std::set<std::tuple<Relation, uint32_t, uint32_t>> seen;
   std::vector<StrId> names;

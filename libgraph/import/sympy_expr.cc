@@ -80,7 +80,7 @@ class SympyParser {
     return value;
   }
 
-  // Symbol('s0', positive=True, integer=True), its name read so far.
+  // Symbol('s0', positive=True, integer=True); the word `Symbol` has been read.
   Result<Expr> symbol() {
     skip();
     char quote = at_ < text_.size() ? text_[at_] : '\0';
@@ -90,7 +90,7 @@ class SympyParser {
     std::string_view name = text_.substr(at_ + 1, close - at_ - 1);
     if (!ExprPool::is_symbol_name(name)) return fail("`" + std::string(name.substr(0, 100)) + "` is not a symbol name");
     at_ = close + 1;
-    while (accept(',')) {  // assumptions: the ranges say as much
+    while (accept(',')) {  // assumptions: the ranges say the same
       word();
       SG_TRY(expect('='));
       word();

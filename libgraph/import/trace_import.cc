@@ -1,4 +1,4 @@
-// Choosing a compilation of a trace, and its import.
+// Chooses a compilation of a trace and imports it.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -25,7 +25,7 @@ struct Attempt {
   std::vector<FxSize> sizes;
   bool has(std::string_view name) const { return graphs.count(name) != 0; }
   bool is_whole() const { return has(kJoint) || has(kForward) || has(kInference); }
-  // The graph that stands for the step.
+  // The graph that represents the step.
   std::string_view main() const {
     return has(kJoint) ? kJoint : has(kForward) && has(kBackward) ? kForward : has(kInference) ? kInference : kForward;
   }
@@ -48,7 +48,7 @@ std::set<uint32_t> ranks_told(const TraceLog& log) {
 Ranks ranks_of(const std::vector<TraceLog>& logs) {
   Ranks ranks;
   for (size_t i = 0; i < logs.size(); ++i) {
-    // What a process logs before it knows its rank is its own, too.
+    // Entries that a process logs before it knows its rank belong to it too.
     const std::set<uint32_t> told = ranks_told(logs[i]);
     const uint32_t own = told.size() == 1 ? *told.begin() : static_cast<uint32_t>(i);
     for (const TraceArtefact& a : logs[i].artefacts) {
@@ -64,7 +64,7 @@ Ranks ranks_of(const std::vector<TraceLog>& logs) {
   return ranks;
 }
 
-// Compilations with a step in them, by the last attempt that has one.
+// Compilations that contain a step, each with the last attempt that has one.
 std::vector<std::pair<std::string, uint32_t>> candidates(const Rank& rank) {
   std::vector<std::pair<std::string, uint32_t>> out;
   for (const auto& [id, attempts] : rank.compiles) {
@@ -102,7 +102,7 @@ bool has_dynamo_only(const Rank& rank) {
   });
 }
 
-// What one most probably means: a step has a joint graph, and what stands behind a graph break is a small rest of it.
+// The default choice: a step has a joint graph; graphs after a graph break are small remainders.
 std::string likely(const Rank& rank, const std::vector<std::pair<std::string, uint32_t>>& all) {
   auto is_joint = [&](const auto& c) { return rank.compiles.at(c.first).at(c.second).main() == kJoint; };
   auto it = std::ranges::find_if(all, is_joint);
@@ -147,9 +147,9 @@ Result<FxStep> step_of(const Rank& rank, const Attempt& attempt, bool* lacks_bac
   return step;
 }
 
-// Logs of several ranks say whose they are: two of one process each are two runs, or two jobs.
+// Logs of several ranks name their ranks: two logs that do not are two runs or two jobs.
 Status check_ranks(const std::vector<TraceLog>& logs) {
-  std::map<uint32_t, std::string> files;  // by rank: a file that holds something of it
+  std::map<uint32_t, std::string> files;  // by rank: a file that contains entries of it
   auto wrong = [](const std::string& file, std::string message) {
     return Error{ErrorKind::unreadable,
                  std::move(message),
@@ -181,7 +181,7 @@ bool has_collective(const Program& program) {
          std::ranges::any_of(program.nested, [&](const auto& nested) { return is_in(nested->graph); });
 }
 
-// A capture knows how far apart correct answers may be; a trace does not.
+// A capture records how far apart correct answers may be; a trace does not.
 void tell_of_rounding(const Job& job, const std::string& file, Diagnostics* notes) {
   auto is_narrow = [&](const Graph& graph, NodeId n) {
     const Node& node = graph.node(n);
@@ -200,7 +200,7 @@ void tell_of_rounding(const Job& job, const std::string& file, Diagnostics* note
       }
 }
 
-// What runs between or behind the compiled graphs is in no trace.
+// Notes that nothing outside the compiled graphs is in a trace.
 void tell_of_silent_ranks(const Job& job, const std::string& file, Diagnostics* notes) {
   if (notes == nullptr || job.world < 2) return;
   if (std::ranges::any_of(job.programs, [](const auto& program) { return has_collective(*program); })) return;
@@ -254,7 +254,7 @@ std::string describe_trace(const std::vector<TraceLog>& logs) {
       const bool is_graph = a.name.ends_with("_graph") && !a.name.starts_with("artifact ");
       others += !is_graph;
       if (!is_graph) continue;
-      // Logs that name no rank are runs, and no ranks of a job.
+      // Logs without a rank are separate runs, not ranks of a job.
       const bool is_rank = a.rank || logs.size() == 1;
       out += (is_rank ? "rank " + std::to_string(a.rank.value_or(0)) : a.text.file) + "  compile " +
              (a.compile.empty() ? "-" : id_of(a)) + "  " + a.name + "  " + std::to_string(a.bytes()) + " bytes\n";

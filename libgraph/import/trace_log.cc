@@ -17,7 +17,7 @@ bool ends_with(std::string_view s, std::string_view part) {
   return s.size() >= part.size() && s.substr(s.size() - part.size()) == part;
 }
 
-// Keys of a line that say where it belongs; the one that is left is the event.
+// Keys that locate a log line; the remaining key is the event.
 constexpr std::string_view kEnvelope[] = {
     "rank",   "frame_id",  "frame_compile_id", "attempt", "compiled_autograd_id", "stack", "has_payload", "process",
     "thread", "timestamp", "pathname",         "lineno"};
@@ -28,7 +28,7 @@ std::optional<uint32_t> number(const object& o, std::string_view key) {
   return static_cast<uint32_t>(value);
 }
 
-// "..._rank_3_xyz.log" is of rank 3, and so is "rank3/trace.log".
+// "..._rank_3_xyz.log" and "rank3/trace.log" belong to rank 3.
 std::optional<uint32_t> rank_of_name(std::string_view name) {
   size_t at = name.rfind("rank");
   if (at == std::string_view::npos) return std::nullopt;
@@ -79,7 +79,7 @@ class LogReader {
     return ok_status();
   }
 
-  // Rank, compilation and attempt.
+  // Reads rank, compilation and attempt.
   template <typename Record>
   void read_place(const object& fields, Record* out) const {
     out->rank = number(fields, "rank");
@@ -108,7 +108,7 @@ class LogReader {
     out_.sizes.push_back(std::move(found));
   }
 
-  // Artefacts have their name inside: {"artifact": {"name": "before_post_grad_graph"}}
+  // The event's name; an artefact's name is inside: {"artifact": {"name": "before_post_grad_graph"}}
   static std::string event_name(const object& fields) {
     for (auto field : fields) {
       if (std::find(std::begin(kEnvelope), std::end(kEnvelope), field.key) != std::end(kEnvelope)) continue;
@@ -128,7 +128,7 @@ class LogReader {
   TraceLog out_;
 };
 
-// "-_0_0_0" is attempt 0 of 0/0; "1_0_0_2" that of 0/0 inside of compiled autograd 1, attempt 2.
+// "-_0_0_0" is 0/0, attempt 0; "1_0_0_2" is 0/0 within compiled autograd 1, attempt 2.
 bool read_folder_name(std::string_view folder, TraceArtefact* out) {
   std::vector<std::string_view> parts;
   while (true) {

@@ -13,7 +13,7 @@ std::string text_of(zip_error_t* error) {
   return text;
 }
 
-// What is wrong with a name, or nothing.
+// What is wrong with a name; empty if nothing.
 std::string_view fault_of(std::string_view name) {
   if (name.empty()) return "has no name";
   if (name.find('\\') != std::string_view::npos || name.find('\0') != std::string_view::npos)
@@ -34,7 +34,7 @@ uint64_t allowed(uint64_t packed, const ZipLimits& limits) {
   return std::min(most, limits.max_bytes);
 }
 
-// A name as a message can show it.
+// A name made safe for a message.
 std::string shown(std::string_view name) {
   std::string out;
   for (char c : name.substr(0, 200)) out += static_cast<unsigned char>(c) < 32 || c == 127 ? '?' : c;
@@ -128,7 +128,7 @@ Result<std::string> ZipArchive::read(const ZipEntry& entry) const {
   if (!file) return error("cannot unpack the entry: " + std::string(zip_strerror(handle_->zip)), shown(entry.name));
   constexpr uint64_t kStep = 1 << 22;
   std::string out;
-  while (out.size() < entry.bytes) {  // what the archive claims is believed as far as bytes arrive
+  while (out.size() < entry.bytes) {  // allocates only as bytes arrive, whatever size the archive claims
     size_t used = out.size();
     out.resize(used + std::min(kStep, entry.bytes - used));
     zip_int64_t n = zip_fread(file.get(), out.data() + used, out.size() - used);
@@ -137,7 +137,7 @@ Result<std::string> ZipArchive::read(const ZipEntry& entry) const {
     if (n == 0) return error("the entry ends early", shown(entry.name));
   }
   char more;
-  zip_int64_t rest = zip_fread(file.get(), &more, 1);  // the checksum is held against the data here
+  zip_int64_t rest = zip_fread(file.get(), &more, 1);  // this read verifies the checksum
   if (rest < 0) return error("the entry is corrupt: " + std::string(zip_file_strerror(file.get())), shown(entry.name));
   if (rest > 0) return error("the entry is longer than the directory says", shown(entry.name));
   return out;
