@@ -8,7 +8,7 @@ namespace sg {
 namespace {
 
 constexpr size_t kMostCalls = 8192;
-constexpr size_t kMostWords = 128;  // of one call
+constexpr size_t kMostWords = 128;  // per call
 
 }  // namespace
 
@@ -39,12 +39,12 @@ bool AlikeCalls::describe(const Graph& graph, const Node& node) {
   return true;
 }
 
-// An argument is told by its kind and keyword, what it is, and what it holds.
+// Encodes an argument by kind, keyword and contents; a value by its type.
 bool AlikeCalls::describe(const Graph& graph, const Arg& arg) {
   if (last_.size() >= kMostWords) return false;
   last_.push_back(Word{arg.key().index} << 32 | static_cast<Word>(arg.kind()));
   if (arg.is(ArgKind::value)) {
-    if (arg.as_value().index >= graph.value_id_limit()) return false;  // the rule says what is wrong
+    if (arg.as_value().index >= graph.value_id_limit()) return false;  // left to the rule
     const TypeId type = graph.value(arg.as_value()).type;
     last_.push_back(type.index);
     return graph.pool().types[type].kind == TypeKind::tensor;

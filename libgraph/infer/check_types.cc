@@ -7,11 +7,11 @@
 namespace sg {
 namespace {
 
-// Two are of TorchTitan's graph chunking, which copies a region's nodes and edits their recorded types. An "offset" is
-// one that the record lacks, anywhere in a program that was chunked: the parts of a tensor split before that pass lose
-// theirs too. "symbols" are those of a copy, or of a node that takes the result of one. The others are of all that traces
-// with PyTorch's fake tensors: an "axis" of one entry, "layout", and on the CPU "statistics" of low-precision data beside
-// parameters in f32.
+// "offset" and "symbols" come from TorchTitan's graph chunking, which copies a region's nodes and edits their recorded
+// types. "offset": the record lacks the offset; possible anywhere in a chunked program, as the parts of a tensor split
+// before that pass lose theirs too. "symbols": a copy, or a node that takes the result of one. The others can appear in
+// anything traced with PyTorch's fake tensors: an "axis" of one entry, "layout", and on CPUs "statistics" of
+// low-precision data with parameters in f32.
 constexpr std::string_view kNorms =
     "aten.native_layer_norm.default,aten.native_group_norm.default,aten.native_batch_norm.default,"
     "aten._native_batch_norm_legit.default,aten._native_batch_norm_legit.no_stats";
@@ -49,7 +49,7 @@ bool differ_in_symbols_only(const ExprPool& exprs, const std::vector<Expr>& a, c
                                             [&](Expr x, Expr y) { return x == y || !both_constant(exprs, x, y); });
 }
 
-// Of numbers; the step of an axis with one entry says nothing.
+// For numbers only; the stride of an axis with one entry does not matter.
 bool in_row_order(const ExprPool& exprs, const Type& t) {
   int64_t step = 1;
   for (size_t d = t.shape.size(); d-- > 0;) {
@@ -88,7 +88,7 @@ std::string_view kind_of(const ExprPool& exprs, const TypeDisagreement& d) {
 
 std::string count_text(uint32_t n) { return std::to_string(n) + (n == 1 ? " result" : " results"); }
 
-// The first result that has a type, else the first: where an entry about the whole node stands.
+// The first result with a recorded type, else the first: where entries about the whole node are attached.
 uint32_t first_recorded(const Graph& graph, const Node& node) {
   for (uint32_t i = 0; i < node.result_count; ++i)
     if (graph.type(node.result(i)).kind != TypeKind::unknown) return i;
@@ -103,7 +103,7 @@ TypeChecker::TypeChecker(const Program& program)
     if (is_chunk_copy(program.graph, n)) was_chunked_ = true;
 }
 
-// A copy that a pass made for chunking, and not the user's model.
+// Whether a chunking pass, not the user's model, made this copy.
 bool TypeChecker::is_chunk_copy(const Graph& graph, NodeId n) const {
   return graph_producer_ && graph.meta(n).chunk.producer == graph_producer_;
 }

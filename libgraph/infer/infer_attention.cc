@@ -1,4 +1,4 @@
-// Fused attention. Tensors are [batch, heads, length, width]; the results' strides go by kernel.
+// Fused attention. Tensors are [batch, heads, length, width]; the strides of results depend on the kernel.
 #include <algorithm>
 
 #include "libgraph/infer/infer_rules.h"
@@ -35,7 +35,7 @@ Result<Attention> attention_of(InferCall& c) {
   return a;
 }
 
-// Strides of a [batch, heads, length, width] tensor that lies in memory as [batch, length, heads, width].
+// Strides of a [batch, heads, length, width] tensor stored as [batch, length, heads, width].
 Exprs heads_inside(InferCall& c, const Exprs& shape) {
   Exprs stride = c.sizes.contiguous({shape[0], shape[2], shape[1], shape[3]});
   std::swap(stride[1], stride[2]);
@@ -46,8 +46,8 @@ Status give_heads_inside(InferCall& c, const Type& like, const Exprs& shape) {
   return c.give(like.dtype, shape, heads_inside(c, shape), like);
 }
 
-// What a backward op is given of the forward run: the output's shape, and a logarithm a row. Some kernels fill up the
-// rows.
+// Checks what a backward op receives from the forward: the output's shape, and one logsumexp per row. Some kernels pad
+// the rows.
 Status expect_forward(InferCall& c, const Attention& a) {
   for (std::string_view name : {"grad_out", "grad_out_", "out"})
     if (c.op.param_index(name) >= 0) SG_TRY(c.expect_shape(name, a.out_shape));
@@ -64,8 +64,8 @@ Status expect_forward(InferCall& c, const Attention& a) {
   return ok_status();
 }
 
-// Whether a type is recorded, with these strides over the shape. A kernel that PyTorch picks by the device and the
-// masks has strides of its own; what is recorded says which it was.
+// Whether the recorded type has these strides. PyTorch picks a kernel, each with strides of its own, by device and
+// masks; only the record tells which.
 bool is_recorded(const InferCall& c, const Exprs& shape, const Exprs& stride) {
   if (c.node.result_count != 1) return false;
   const Type& recorded = c.graph.type(c.node.result(0));
@@ -91,7 +91,7 @@ Status give_matching(InferCall& c, const Attention& a) {
 Status flash_attention_cpu(InferCall& c) {
   SG_ASSIGN(Attention a, attention_of(c));
   SG_TRY(
-      c.give(a.query->dtype, a.out_shape, c.sizes.preserved(*a.query), *a.query));  // like the query, which is as wide
+      c.give(a.query->dtype, a.out_shape, c.sizes.preserved(*a.query), *a.query));  // laid out like the query
   Exprs shape{a.query->shape[0], a.query->shape[1], a.query->shape[2]};
   Exprs stride = c.sizes.contiguous({shape[0], shape[2], shape[1]});
   std::swap(stride[1], stride[2]);
@@ -201,8 +201,8 @@ Status flex_attention_backward(InferCall& c) {
   SG_TRY(expect_forward(c, a));
   for (const Type* t : {a.query, a.key, a.value})
     SG_TRY(c.give(t->dtype, t->shape, c.sizes.in_order_of(*t, t->shape), *t));
-  // Gradients of what score_mod captured: None for index tensors; a captured float tensor has a gradient of its type,
-  // or None where nobody asks for it, which the record says.
+  // Gradients of the tensors that score_mod captured: None for index tensors; for float tensors their own type, or None
+  // where not needed, as recorded.
   Type list;
   list.kind = TypeKind::list;
   SG_ASSIGN(std::vector<const Type*> captured, c.tensors("score_mod_other_buffers"));

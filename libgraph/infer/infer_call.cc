@@ -8,7 +8,7 @@
 namespace sg {
 namespace {
 
-// Defaults of the schemas that rules ask for as numbers: "0", "-1", "[]", "True", "i64".
+// Schema defaults that rules need as numbers: "0", "-1", "[]", "True", "i64".
 std::optional<int64_t> number_of(std::string_view text) {
   if (text == "True" || text == "False") return text == "True";
   int64_t value = 0;
@@ -17,7 +17,7 @@ std::optional<int64_t> number_of(std::string_view text) {
   return value;
 }
 
-// Rank of an element type in the promotion order; complex, then floating, then integral, then bool.
+// An element type's category in promotion: complex, then floating, then integral, then bool.
 int category(DType t) { return is_complex(t) ? 3 : is_floating(t) ? 2 : t == DType::boolean ? 0 : 1; }
 
 std::string print_shape(const Pool& pool, const Exprs& shape) {
@@ -43,7 +43,7 @@ DType promote(DType a, DType b) {
   if (category(a) == 2) return dtype_bytes(a) == dtype_bytes(b) && dtype_bytes(a) == 2 ? DType::f32 : a;
   bool a_signed = a >= DType::i64 && a <= DType::i8, b_signed = b >= DType::i64 && b <= DType::i8;
   if (a_signed == b_signed || (a_signed && dtype_bytes(a) > dtype_bytes(b))) return a;
-  // An unsigned type at least as wide as the signed one: the next wider signed type.
+  // The unsigned type is at least as wide: the next wider signed type.
   return dtype_bytes(a) == 1 ? DType::i16 : dtype_bytes(a) == 2 ? DType::i32 : DType::i64;
 }
 
@@ -234,7 +234,7 @@ Status InferCall::expect_broadcast(std::string_view name, const Exprs& shape) co
 }
 
 bool InferCall::may_equal(Expr a, Expr b) const {
-  if (pool.exprs.is_invalid(a) || pool.exprs.is_invalid(b)) return false;  // no number: it overflowed
+  if (pool.exprs.is_invalid(a) || pool.exprs.is_invalid(b)) return false;  // overflowed: no number
   auto x = pool.exprs.constant_value(a), y = pool.exprs.constant_value(b);
   return !x || !y || *x == *y;
 }

@@ -1,4 +1,4 @@
-// Collectives and the flat buffers around them. Results are row-major; the ranks lie along the first dimension.
+// Collectives and the flat buffers around them. Results are row-major; ranks are along the first dimension.
 #include <algorithm>
 
 #include "libgraph/infer/infer_rules.h"
@@ -48,7 +48,7 @@ Status give_out(InferCall& c, Scale scale) {
   return c.give(*out);
 }
 
-// All elements of a list of tensors, one after the other.
+// The total number of elements of a list of tensors.
 Result<Expr> total(InferCall& c, const std::vector<const Type*>& list) {
   if (list.empty()) return c.fail("needs at least one tensor");
   Expr sum = c.sizes.number(0);
@@ -108,8 +108,8 @@ Status all_to_all(InferCall& c) {
   for (const Exprs& splits : {received, sent})
     for (Expr rows : splits)
       if (c.sizes.constant(rows).value_or(0) < 0) return c.fail("a part cannot have a negative size");
-  // Whether the parts are the input is held where they are sent: graph chunking leaves the size of the whole in the
-  // record.
+  // Whether the parts sent add up to the input is checked when sending: graph chunking leaves the size of the whole in
+  // the record.
   Exprs shape = input->shape;
   if (!received.empty()) shape[0] = c.sizes.exprs().sum(received);
   return c.give_contiguous(input->dtype, std::move(shape), *input);

@@ -1,4 +1,4 @@
-// The table of what ops want of their arguments beyond what types can say, and what holds a call to it.
+// The table of requirements that ops have on their arguments beyond types, and the check of a call against it.
 #include "libgraph/infer/infer_expect.h"
 
 #include <algorithm>
@@ -8,15 +8,15 @@
 namespace sg::infer {
 namespace {
 
-// `ops`: names, with overload or without (then of all overloads). `wants`: clauses parted by `;`, each a word and what
-// it speaks of. Arguments that are left out want nothing.
+// `ops`: names; without an overload a name stands for all of them. `wants`: clauses separated by `;`, each a word and
+// its operands. Omitted arguments are not checked.
 //
 //   float NAMES      floating element types             inexact NAMES   floating or complex ones
 //   real NAMES       all but complex ones               whole NAMES     integers
 //   index NAMES      i64 or i32                         mask NAMES      bool or floating
 //   same NAMES       one element type for all
 //   word NAME W...   one of these strings
-//   range NAME A B   a whole number from A to B
+//   range NAME A B   an integer from A to B
 //   part NAME        a number from 0 to 1
 struct Expectation {
   std::string_view ops, wants;
@@ -169,7 +169,7 @@ constexpr Expectation kExpectations[] = {
     {"_c10d_functional.all_gather_into_tensor_out _c10d_functional.reduce_scatter_tensor_out", "same input out"},
 };
 
-// Cuts the first word off; empty when there is none.
+// Removes and returns the first word; empty if there is none.
 constexpr std::string_view next_word(std::string_view* text, char separator = ' ') {
   while (!text->empty() && text->front() == ' ') text->remove_prefix(1);
   size_t end = std::min(text->find(separator), text->size());
@@ -188,7 +188,7 @@ int64_t number_of(std::string_view word) {
   return n;
 }
 
-// A typo in the table would check less, without a word.
+// Guards against typos in the table, which would silently check less.
 constexpr bool is_clause(std::string_view clause) {
   constexpr std::array kinds = {"float", "inexact", "real", "whole", "index", "mask", "same", "word", "range", "part"};
   const std::string_view kind = next_word(&clause), name = next_word(&clause);
@@ -206,7 +206,7 @@ constexpr bool is_well_formed(const Expectation& e) {
 }
 static_assert(std::ranges::all_of(kExpectations, is_well_formed));
 
-// The clauses for an op; empty when it has no row.
+// The clauses of an op; empty if it has no row.
 std::string_view wants_of(const OpInfo& op) {
   static const std::unordered_map<std::string_view, std::string_view> by_name = [] {
     std::unordered_map<std::string_view, std::string_view> out;

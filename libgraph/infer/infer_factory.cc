@@ -1,4 +1,4 @@
-// Tensors from sizes alone.
+// Tensors created from sizes alone.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +14,7 @@ Status give_new(InferCall& c, DType dtype, Exprs shape) {
   return c.give(c.make(dtype, std::move(shape), std::move(stride), device_of(c)));
 }
 
-// The element type of a tensor made from a number.
+// The element type of a tensor created from a number.
 DType number_dtype(const InferCall& c, std::string_view name) {
   const Arg* arg = c.find(name);
   if (arg == nullptr) return DType::i64;
@@ -24,7 +24,7 @@ DType number_dtype(const InferCall& c, std::string_view name) {
   return arg->is(ArgKind::complex) ? DType::c64 : DType::i64;
 }
 
-// A bound of arange as a float; integers and known sizes included.
+// A bound of arange as a float; also for integers and known sizes.
 std::optional<double> as_double(const InferCall& c, std::string_view name, double otherwise) {
   const Arg* arg = c.find(name);
   if (arg == nullptr) return otherwise;
@@ -99,7 +99,7 @@ Status arange(InferCall& c) {
   if (c.sizes.is(step, 0)) return c.fail("the step is 0");
   ExprPool& e = c.sizes.exprs();
   Expr count = e.sub(end, start);
-  if (!c.sizes.is(step, 1)) count = e.neg(e.floordiv(e.neg(count), step));  // rounded up
+  if (!c.sizes.is(step, 1)) count = e.neg(e.floordiv(e.neg(count), step));  // rounds up
   return give_new(c, dtype, {count});
 }
 

@@ -1,5 +1,5 @@
-// Fourier transforms, with the strides that PyTorch's CPU library gives: the axes that are not transformed in the order
-// of the input's strides, then the transformed ones likewise (the halved one last).
+// Fourier transforms, with the strides of PyTorch's CPU library: first the untransformed axes in the order of the
+// input's strides, then the transformed ones likewise (the halved one last).
 #include <algorithm>
 
 #include "libgraph/infer/infer_rules.h"
@@ -21,7 +21,7 @@ Result<std::vector<size_t>> transformed(InferCall& c, const Type& self) {
   return dims;
 }
 
-// `last`: the transformed axes' end that keeps its place whatever the strides.
+// `last`: how many transformed axes at the end keep their place, whatever their strides.
 Exprs laid_out(InferCall& c, const Exprs& shape, const Exprs& input_stride, std::vector<size_t> dims,
                std::ptrdiff_t last) {
   for (Expr size : shape)
@@ -29,7 +29,7 @@ Exprs laid_out(InferCall& c, const Exprs& shape, const Exprs& input_stride, std:
   std::vector<size_t> order;
   for (size_t i = 0; i < shape.size(); ++i)
     if (std::find(dims.begin(), dims.end(), i) == dims.end()) order.push_back(i);
-  // An insertion sort: where sizes are unknown the comparison is no order that std::sort could take.
+  // Insertion sort: with unknown sizes the comparison is no strict weak order, which std::sort needs.
   auto by_stride = [&](auto begin, auto end) {
     for (auto at = begin; at != end; ++at)
       for (auto it = at; it != begin && c.sizes.compare(input_stride[*it], input_stride[*(it - 1)]) > 0; --it)

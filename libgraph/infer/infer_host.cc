@@ -1,4 +1,4 @@
-// Numbers on the host: sizes, arithmetic on them, values read from the device; and calls of nested graphs.
+// Numbers on the host: sizes, size arithmetic, values read from the device; and calls of nested graphs.
 #include <algorithm>
 #include <cmath>
 
@@ -13,13 +13,13 @@ Type scalar(TypeKind kind) {
   return t;
 }
 
-// An operand of size arithmetic: an expression, or one that is no known integer (`floating` says which).
+// An operand of size arithmetic: an expression, or else a float (`floating`) or an unknown integer.
 struct Number {
   std::optional<Expr> value;
   bool floating = false;
 };
 
-// The record's symbol for a number that no expression says, which whoever runs the node has the value of.
+// The recorded type, if it is a data symbol: a number that no expression gives, known only when the node runs.
 const Type* recorded_symbol(InferCall& c) {
   const Type* type = c.node.result_count == 1 ? &c.graph.type(c.node.result(0)) : nullptr;
   if (type == nullptr || type->kind != TypeKind::integer || !type->has_value) return nullptr;
@@ -62,7 +62,7 @@ bool is_boolean(InferCall& c, std::string_view name) {
   return type != nullptr ? type->kind == TypeKind::boolean : arg != nullptr && arg->is(ArgKind::boolean);
 }
 
-// The node that makes the number, where it is that op with two arguments.
+// The node that makes the number, if it is this op with `arity` arguments.
 const Node* made_by(InferCall& c, const Arg& arg, std::string_view op, size_t arity) {
   NodeId def = arg.is(ArgKind::value) ? c.graph.value(arg.as_value()).def : NodeId();
   bool is_it = def && c.graph.op_name(def) == op && c.graph.node(def).args.size() == arity;
@@ -73,7 +73,7 @@ struct Ratio {
   Expr above, below;
 };
 
-// 0.75 is 3 / 4: of factors that a size's product with is exact in floats.
+// 0.75 becomes 3 / 4; only factors whose product with a size is exact in floats.
 std::optional<Ratio> as_ratio(InferCall& c, double factor) {
   constexpr double kLargest = 1 << 16;
   double below = 1;
@@ -82,7 +82,7 @@ std::optional<Ratio> as_ratio(InferCall& c, double factor) {
   return Ratio{c.sizes.number(static_cast<int64_t>(factor)), c.sizes.number(static_cast<int64_t>(below))};
 }
 
-// a / b of sizes, and a * 0.5.
+// a / b for sizes, or a * 0.5.
 std::optional<Ratio> ratio_of(InferCall& c, const Arg& arg) {
   if (const Node* quotient = made_by(c, arg, "python.truediv", 2)) {
     auto a = number(c, quotient->args[0]), b = number(c, quotient->args[1]);
@@ -99,7 +99,7 @@ std::optional<Ratio> ratio_of(InferCall& c, const Arg& arg) {
   return Ratio{c.sizes.exprs().mul(*whole->value, ratio->above), ratio->below};
 }
 
-// math.ceil(a / b) and its kin, without a float. Truncation is floor where neither is negative.
+// math.ceil(a / b) and the like, without floats. Truncation equals floor if neither operand is negative.
 std::optional<Expr> rounded_ratio(InferCall& c) {
   const Arg* arg = c.find("a");
   auto ratio = arg != nullptr ? ratio_of(c, *arg) : std::nullopt;
@@ -181,7 +181,7 @@ Status size_not(InferCall& c) {
   return c.give(scalar(TypeKind::boolean));
 }
 
-// One of two numbers, by a bool that the graph knows when it runs.
+// One of two numbers, chosen by a bool known only at run time.
 Status size_choice(InferCall& c) {
   SG_TRY(number(c, "b"));
   SG_ASSIGN(Number t, number(c, "t"));
@@ -215,7 +215,7 @@ Status size_abs(InferCall& c) {
   return c.give_integer(c.sizes.exprs().max(*a.value, c.sizes.exprs().neg(*a.value)));
 }
 
-// floor, ceil and their kin: whole numbers stay as they are.
+// floor, ceil and the like: integers stay as they are.
 Status size_whole(InferCall& c) {
   SG_ASSIGN(Number a, number(c, "a"));
   if (a.value) return c.give_integer(*a.value);
@@ -224,7 +224,7 @@ Status size_whole(InferCall& c) {
   return give_whole(c);
 }
 
-// To a whole number, or to so many digits, which leaves a float a float.
+// Rounds to an integer; with ndigits a float stays a float.
 Status size_round(InferCall& c) {
   if (!c.given("ndigits")) return size_whole(c);
   SG_ASSIGN(Number a, number(c, "a"));
@@ -255,7 +255,7 @@ Status sym_storage_offset(InferCall& c) {
   return c.give_integer(self->offset);
 }
 
-// The recorded symbol is the definition of the number, so a recorded type of the right kind is the answer.
+// The recorded symbol defines the number, so a recorded type of the right kind is taken as it is.
 Status local_scalar(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   TypeKind kind = self->dtype == DType::boolean ? TypeKind::boolean
@@ -283,7 +283,7 @@ Status getitem(InferCall& c) {
   return c.give(c.pool.types[list->elements[static_cast<size_t>(index < 0 ? index + size : index)]]);
 }
 
-// The types of the body's outputs. The body is closed: its types speak of the same symbols as the caller's.
+// The types of the body's outputs. The body is closed: its types use the same symbols as the caller's.
 Status call(InferCall& c) {
   const Arg* body = c.find("body");
   if (body == nullptr || !body->is(ArgKind::graph) || body->as_graph().index >= c.program.nested.size())

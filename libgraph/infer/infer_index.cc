@@ -1,4 +1,4 @@
-// Indexing, gathering, joining and padding.
+// Indexing, gathering, concatenating and padding.
 #include <algorithm>
 
 #include "libgraph/infer/infer_layout.h"
@@ -7,11 +7,11 @@
 namespace sg::infer {
 namespace {
 
-// What tensor[indices] does to the dimensions: those that are indexed collapse into the indices' broadcast shape, which
-// stands where they stood if they are neighbours, else in front.
+// The effect of tensor[indices] on dimensions: the indexed ones collapse into the indices' broadcast shape, placed
+// where they were if they are adjacent, else first.
 struct Indexing {
   Exprs shape;
-  Type source;  // `self` restrided to the result: 0 along the indices' dimensions
+  Type source;  // `self`, restrided to the result; stride 0 along the indices' dimensions
 };
 
 bool is_mask(const Type& t) { return t.dtype == DType::boolean || t.dtype == DType::u8; }
@@ -74,7 +74,7 @@ Result<Exprs> joined_shape(InferCall& c, const std::vector<const Type*>& tensors
   return shape;
 }
 
-// The tensors to join, None and PyTorch's legacy empty vectors left out, and their common element type.
+// The tensors to concatenate, without None and PyTorch's legacy empty vectors, and their common element type.
 Result<std::vector<const Type*>> to_join(InferCall& c, DType* dtype) {
   SG_ASSIGN(std::vector<const Type*> all, c.tensors("tensors"));
   std::vector<const Type*> tensors;
@@ -91,11 +91,11 @@ Result<std::vector<const Type*>> to_join(InferCall& c, DType* dtype) {
   return tensors;
 }
 
-// A number counts as a vector of one.
+// A scalar counts as a vector of one.
 Exprs at_least_vector(InferCall& c, const Type& t) { return t.shape.empty() ? Exprs{c.sizes.number(1)} : t.shape; }
 
-// One index an element along `dim`: as many dimensions everywhere, and the index within the other tensors but along
-// `dim`, where only its values say what is reached. `src`: what is scattered, empty for none.
+// Each index addresses one element along `dim`. All tensors have equal ranks; the index must fit into the others,
+// except along `dim` of `self`, where its values decide. `src`: the scattered tensor's name; empty for none.
 Status expect_scatter(InferCall& c, const Type& self, int64_t dim, std::string_view src) {
   SG_ASSIGN(const Type* index, c.tensor("index"));
   Exprs into = at_least_vector(c, self), at = at_least_vector(c, *index);
@@ -126,7 +126,7 @@ Status scattered(InferCall& c, bool written) {
   return written ? c.give(*self) : c.give_contiguous(self->dtype, self->shape, *self);
 }
 
-// A vector of indices along one dimension, and a source with as many slices as it has elements.
+// A vector of indices along one dimension, and a source with as many slices as there are indices.
 Status expect_slices(InferCall& c, const Type& self) {
   SG_ASSIGN(const Type* index, c.tensor("index"));
   SG_ASSIGN(size_t dim, c.dim("dim", self.shape.size()));
@@ -140,7 +140,7 @@ Status expect_slices(InferCall& c, const Type& self) {
   return fits ? ok_status() : Status(c.fail("'source' does not have the shape of what is indexed"));
 }
 
-// What is put broadcasts to what the indices pick; how much a mask picks only the data says.
+// The values must broadcast to what the indices select; how much a mask selects depends on the data.
 Status expect_put(InferCall& c, const Type& self) {
   SG_ASSIGN(std::vector<const Type*> indices, c.tensors("indices"));
   if (indices.size() > self.shape.size()) return c.fail("more indices than dimensions");
@@ -305,7 +305,7 @@ Status flip(InferCall& c) {
   return c.give(self->dtype, self->shape, c.sizes.preserved(*self), *self);
 }
 
-// Everything in a row, or as many shifts as dimensions; shifts of one dimension add up.
+// Either one shift of the flattened tensor, or one per dim; shifts of the same dim add up.
 Status roll(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(Exprs shifts, c.size_list("shifts"));
@@ -328,7 +328,7 @@ Status tril(InferCall& c) {
   return c.give_contiguous(self->dtype, self->shape, *self);
 }
 
-constexpr int64_t kMostPadding = int64_t{1} << 48;  // what is added and taken away cannot overflow
+constexpr int64_t kMostPadding = int64_t{1} << 48;  // so that sums cannot overflow
 
 Status constant_pad(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
@@ -343,7 +343,7 @@ Status constant_pad(InferCall& c) {
       return c.fail("'pad' is out of range");
     size = c.sizes.exprs().add(size, c.sizes.exprs().add(pad[2 * i], pad[2 * i + 1]));
   }
-  // Where nothing is added it is a copy of what is left of `self`.
+  // Without added elements this is a copy of the remaining part of `self`.
   bool copies = std::all_of(pad.begin(), pad.end(), [&](Expr e) { return c.sizes.constant(e).value_or(1) <= 0; });
   Type left = *self;
   left.shape = shape;
@@ -365,7 +365,7 @@ Status diff(InferCall& c) {
     bool fits = extra->shape.size() == shape.size();
     for (size_t d = 0; fits && d < shape.size(); ++d) fits = d == dim || c.may_equal(extra->shape[d], shape[d]);
     if (!fits) return c.fail("what is joined differs in dimensions that are not joined");
-    if (c.sizes.is(order, 0)) continue;  // PyTorch joins nothing then
+    if (c.sizes.is(order, 0)) continue;  // PyTorch concatenates nothing in this case
     shape[dim] = c.sizes.exprs().add(shape[dim], extra->shape[dim]);
   }
   shape[dim] = c.sizes.exprs().sub(shape[dim], order);

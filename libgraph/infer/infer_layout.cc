@@ -5,11 +5,11 @@ namespace sg {
 bool is_channels_last(Sizes& sizes, const Type& t) {
   size_t rank = t.shape.size();
   if ((rank != 4 && rank != 5) || sizes.is(t.stride[1], 0)) return false;
-  std::vector<size_t> order{1};  // from the innermost axis out
+  std::vector<size_t> order{1};  // innermost first
   for (size_t axis = rank - 1; axis >= 2; --axis) order.push_back(axis);
   order.push_back(0);
   Expr least = sizes.number(0);
-  for (size_t axis : order) {  // where only sizes of 1 would tell, the answer is no
+  for (size_t axis : order) {  // no if only sizes of 1 could tell
     if (sizes.is(t.shape[axis], 0) || (axis == 0 && sizes.same(least, t.stride[1]))) return false;
     if (!sizes.same(t.stride[axis], least) && sizes.compare(t.stride[axis], least) <= 0) return false;
     least = t.stride[axis];

@@ -1,5 +1,5 @@
-// Systems of equations and decompositions of matrices. PyTorch's CPU library wants matrices by columns, and so are most
-// results: "by columns" below is what its library calls Fortran order.
+// Linear systems and matrix decompositions. PyTorch's CPU library wants matrices by columns (Fortran order), and most
+// results are stored that way.
 #include <algorithm>
 
 #include "libgraph/infer/infer_rules.h"
@@ -12,7 +12,7 @@ bool unequal(const InferCall& c, Expr a, Expr b) { return !c.may_equal(a, b); }
 Expr rows_of(const Type& t) { return t.shape[t.shape.size() - 2]; }
 Expr columns_of(const Type& t) { return t.shape.back(); }
 
-// A matrix or a batch of them.
+// A matrix or a batch of matrices.
 Result<const Type*> matrices(InferCall& c, std::string_view name) {
   SG_ASSIGN(const Type* t, c.tensor(name));
   if (t->shape.size() < 2) return c.fail("'" + std::string(name) + "' needs at least 2 dimensions");
@@ -47,7 +47,7 @@ Expr least_of(InferCall& c, Expr a, Expr b) { return a == b ? a : c.sizes.exprs(
 Status give_by_columns(InferCall& c, DType dtype, Exprs shape, const Type& like) {
   const size_t n = shape.size();
   if (n < 2) return c.give_contiguous(dtype, std::move(shape), like);
-  std::swap(shape[n - 1], shape[n - 2]);  // as it lies
+  std::swap(shape[n - 1], shape[n - 2]);  // the storage order
   Exprs stride = c.sizes.contiguous(shape);
   std::swap(shape[n - 1], shape[n - 2]), std::swap(stride[n - 1], stride[n - 2]);
   return c.give(dtype, std::move(shape), std::move(stride), like);
@@ -60,14 +60,14 @@ Status give_pivots(InferCall& c, const Type& of) {
 }
 Status give_infos(InferCall& c, const Type& of) { return c.give_contiguous(DType::i32, batch_of(of), of); }
 
-// The batch sizes that matrices and right sides broadcast to.
+// The batch sizes that matrices and right-hand sides broadcast to.
 Result<Exprs> common_batch(InferCall& c, const Type& a, const Exprs& of_right) {
   auto batch = c.sizes.broadcast(batch_of(a), of_right);
   if (!batch) return c.fail("the batch sizes do not broadcast");
   return *batch;
 }
 
-// Right sides of a square system: as many rows (columns, where they stand on the left) as the matrix has.
+// Right-hand sides of a square system need as many rows as the matrix (as many columns, if they are on its left).
 Status give_solution(InferCall& c, const Type& a, const Type& b, bool left) {
   if (unequal(c, left ? rows_of(b) : columns_of(b), rows_of(a)))
     return c.fail("the right side does not fit the matrix");
@@ -83,7 +83,7 @@ Status expect_pivots(InferCall& c, std::string_view name, const Type& of) {
   return c.expect_shape(name, with(batch_of(of), {least_of(c, rows_of(of), columns_of(of))}));
 }
 
-// L, U and P, which lie in rows.
+// P, L and U, which are row-major.
 Status give_factors(InferCall& c, const Type& a, bool permutation, bool factors) {
   const Expr m = rows_of(a), n = columns_of(a), k = least_of(c, m, n);
   SG_TRY(permutation ? c.give_contiguous(a.dtype, with(batch_of(a), {m, m}), a) : give_nothing(c, a));
@@ -95,7 +95,7 @@ Status give_factors(InferCall& c, const Type& a, bool permutation, bool factors)
   return c.give_contiguous(a.dtype, with(batch_of(a), {k, n}), a);
 }
 
-// Vectors of reflections and their factors, at most as many as the vectors are long.
+// Reflection vectors and their factors (tau): at most as many factors as a vector has elements.
 Status expect_reflections(InferCall& c, const Type& vectors, std::string_view tau_name) {
   SG_ASSIGN(const Type* tau, c.tensor(tau_name));
   const std::string name(tau_name);
@@ -241,7 +241,8 @@ Status lu_solve(InferCall& c) {
 
 namespace {
 
-// One right side for each matrix, as PyTorch tells it: a vector, or the matrices' own batch with one dimension more.
+// Whether each matrix has a single right-hand side vector, by PyTorch's criterion: `b` is a vector, or the shape of the
+// matrices' batch plus one dimension.
 bool is_vector(InferCall& c, const Type& a, const Type& b) {
   if (b.shape.size() == 1) return true;
   return a.shape.size() == b.shape.size() + 1 &&

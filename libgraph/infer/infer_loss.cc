@@ -1,4 +1,4 @@
-// Losses of sequences (CTC) and of margins between classes.
+// Sequence losses (CTC) and margin losses between classes.
 #include "libgraph/infer/infer_rules.h"
 
 namespace sg::infer {
@@ -6,11 +6,11 @@ namespace {
 
 constexpr int64_t kLongest = int64_t{1} << 40;
 
-// [time, batch, classes], a sequence of labels for each entry, and how long both are: a list of numbers, or a tensor.
+// Scores [time, batch, classes], a sequence of labels per entry, and the lengths of both: lists of numbers, or tensors.
 struct Sequences {
   const Type* scores = nullptr;
   Expr batch, time;
-  std::vector<int64_t> lengths;  // of the labels, where they are a list
+  std::vector<int64_t> lengths;  // of the labels, if given as a list
   bool known = false;
 };
 
@@ -52,7 +52,7 @@ Result<Sequences> sequences(InferCall& c) {
   return s;
 }
 
-// Samples of classes: a row each, or one row (or one number) by itself.
+// Scores per class: one row per sample, or a single row (or scalar).
 Result<const Type*> samples(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   if (self->shape.size() > 2) return c.fail("'self' has more than two dimensions");
@@ -68,7 +68,7 @@ Status expect_gradient(InferCall& c, const Type& self) {
 
 }  // namespace
 
-// The loss of each entry, and the forward variables: two a label and one, as many as the longest sequence has.
+// The loss of each entry, and the forward variables: for the longest label sequence, two per label plus one.
 Status ctc_loss(InferCall& c) {
   SG_ASSIGN(Sequences s, sequences(c));
   SG_TRY(c.give_contiguous(s.scores->dtype, {s.batch}, *s.scores));

@@ -27,7 +27,7 @@ Status product(InferCall& c, std::string_view left, std::string_view right, size
   return c.give_contiguous(a->dtype, std::move(shape), *a);
 }
 
-// One number for every spatial dimension, or one each.
+// One number per spatial dimension, or one for all.
 Result<Exprs> spatial(InferCall& c, std::string_view name, size_t rank) {
   SG_ASSIGN(Exprs list, c.size_list(name));
   if (list.size() == 1) list.assign(rank, list[0]);
@@ -39,7 +39,7 @@ struct ConvolutionWindow {
   Expr kernel, stride, padding, dilation;
 };
 
-// How many positions a window has: (size + 2*padding - dilation*(kernel - 1) - 1) // stride + 1.
+// The number of window positions: (size + 2*padding - dilation*(kernel - 1) - 1) // stride + 1.
 Expr window_count(InferCall& c, Expr size, const ConvolutionWindow& w) {
   ExprPool& e = c.sizes.exprs();
   Expr one = c.sizes.number(1);
@@ -48,15 +48,15 @@ Expr window_count(InferCall& c, Expr size, const ConvolutionWindow& w) {
   return e.add(e.floordiv(span, w.stride), one);
 }
 
-// A convolution's results are channels-last when its input or its weight is, and contiguous otherwise.
+// A convolution's results are channels-last if its input or its weight is, else contiguous.
 Exprs convolution_strides(InferCall& c, const Type& input, const Type& weight, const Exprs& shape) {
   bool last = is_channels_last(c.sizes, input) || is_channels_last(c.sizes, weight);
   return last ? c.sizes.channels_last(shape) : c.sizes.contiguous(shape);
 }
 
-constexpr int64_t kMostSpatial = int64_t{1} << 40;  // of what a window's numbers may be: their products have room
+constexpr int64_t kMostSpatial = int64_t{1} << 40;  // limit for a window's numbers, so that products cannot overflow
 
-// One number a spatial dimension, or one for all, each within [least, kMostSpatial].
+// One number per spatial dimension, or one for all, each within [least, kMostSpatial].
 Result<Exprs> window_numbers(InferCall& c, std::string_view name, size_t rank, int64_t least) {
   SG_ASSIGN(Exprs list, spatial(c, name, rank));
   for (Expr e : list)
@@ -71,7 +71,7 @@ Result<Exprs> window_numbers(InferCall& c, std::string_view name, size_t rank, i
 Status mm(InferCall& c) { return product(c, "self", "mat2", 2); }
 Status bmm(InferCall& c) { return product(c, "self", "mat2", 3); }
 
-// Of bytes, summed up in 32 bits.
+// Products of i8, accumulated in i32.
 Status int_mm(InferCall& c) {
   SG_TRY(mm(c));
   if (c.results[0].dtype != DType::i8) return c.fail("'self' and 'mat2' have to be i8");
@@ -86,7 +86,7 @@ Status addmm(InferCall& c) {
   return c.expect_broadcast("self", c.results[0].shape);
 }
 
-// The product is added to `self`, which stays where it is.
+// The product is added to `self` in place.
 Status addmm_written(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_TRY(product(c, "mat1", "mat2", 2));
@@ -150,8 +150,8 @@ Status linear(InferCall& c) {
   return c.give_contiguous(input->dtype, std::move(shape), *input);
 }
 
-// Scales may be one for all, one a row or column, or one a block, whose sizes are the hardware's: a kernel says which
-// it takes, no type hangs on them.
+// Scales may be per tensor, per row or column, or per block of hardware-dependent size: the kernel checks them, as no
+// type depends on them.
 Status scaled_mm(InferCall& c) {
   SG_ASSIGN(const Type* a, matrix(c, "self", 2));
   SG_ASSIGN(const Type* b, matrix(c, "mat2", 2));
@@ -182,7 +182,7 @@ Status grouped_mm(InferCall& c) {
   shape.push_back(b->shape[right - 1]);
   DType dtype = c.dtype("out_dtype").value_or(a->dtype);
   if (!is_floating(dtype)) return c.fail("'out_dtype' has to be a floating element type");
-  // Rows of the result begin on multiples of 16 bytes, as the grouped kernels want them.
+  // Rows of the result start at multiples of 16 bytes, as the grouped kernels require.
   Exprs padded = shape;
   int64_t unit = std::max(1, 16 / std::max(1, dtype_bytes(dtype)));
   if (auto width = c.sizes.constant(shape.back())) {
@@ -195,11 +195,11 @@ Status grouped_mm(InferCall& c) {
 
 namespace {
 
-// What the arguments say of each spatial dimension; conv2d and its kin leave out what aten.convolution says in full.
+// The arguments per spatial dimension; conv2d and the like omit some that aten.convolution has.
 struct Windows {
   Exprs stride, padding, dilation, output_padding;
   bool transposed = false;
-  bool same = false;  // padded so that the size stays; then `padding` says nothing
+  bool same = false;  // padded to keep the size; `padding` is unused then
 };
 
 Result<Windows> windows_of(InferCall& c, size_t axes) {
@@ -228,7 +228,7 @@ Result<Windows> windows_of(InferCall& c, size_t axes) {
   return w;
 }
 
-// The output of a convolution, and what its arguments have to be for it.
+// Checks the arguments of a convolution and computes its output shape.
 Result<Exprs> convolved_shape(InferCall& c, const Type& input, const Type& weight) {
   size_t rank = input.shape.size();
   if (rank < 3 || rank > 5 || weight.shape.size() != rank)
@@ -259,7 +259,7 @@ Result<Exprs> convolved_shape(InferCall& c, const Type& input, const Type& weigh
   return shape;
 }
 
-// conv2d and its kin take one image without a batch: as a batch of it.
+// A single image, which conv2d and the like accept, as a batch of one.
 Type as_batch(InferCall& c, const Type& image) {
   Type t = image;
   t.shape.insert(t.shape.begin(), c.sizes.number(1));

@@ -7,8 +7,8 @@
 namespace sg::infer {
 namespace {
 
-// The type in which statistics of low-precision data are kept. On the CPU they are as exact as the parameters and the
-// running statistics; where there are none, they are stored as the input is.
+// The element type in which statistics of low-precision data are kept. On CPUs it is f32 if a parameter or running
+// statistic is f32, else the input's type.
 Result<DType> statistics(InferCall& c, const Type& input) {
   if (input.dtype != DType::bf16 && input.dtype != DType::f16) return input.dtype;
   if (c.pool.strings[input.device].substr(0, 3) != "cpu") return DType::f32;
@@ -24,8 +24,8 @@ Status give_or_none(InferCall& c, bool wanted, DType dtype, const Exprs& shape, 
   return wanted ? c.give_contiguous(dtype, shape, like) : c.give_none();
 }
 
-// The gradient of a normalised input as tracing has it: (rstd / N) * (grad - ...), element by element; of dense copies
-// in f32 where that is wider.
+// The gradient of a normalized input as traced: (rstd / N) * (grad - ...), element by element; for two-byte types
+// computed on contiguous f32 copies.
 Status give_gradient(InferCall& c, bool wanted, const Type& input) {
   if (!wanted) return c.give_none();
   if (dtype_bytes(input.dtype) == 2) return c.give_contiguous(input.dtype, input.shape, input);
@@ -34,7 +34,7 @@ Status give_gradient(InferCall& c, bool wanted, const Type& input) {
   return c.give(input.dtype, input.shape, c.sizes.elementwise(input.shape, {rstd, grad, &input}), input);
 }
 
-// Leading dimensions of `input`, and 1 for each normalised one.
+// The leading dimensions of `input`, and 1 for each normalized one.
 Result<Exprs> statistics_shape(InferCall& c, const Type& input) {
   SG_ASSIGN(Exprs normalized, c.size_list("normalized_shape"));
   if (normalized.size() > input.shape.size()) return c.fail("more normalised dimensions than there are");
@@ -47,16 +47,16 @@ Result<Exprs> statistics_shape(InferCall& c, const Type& input) {
   return shape;
 }
 
-// Scale and shift have the normalised shape.
+// Weight and bias have the normalized shape.
 Status expect_affine(InferCall& c) {
   SG_ASSIGN(Exprs normalized, c.size_list("normalized_shape"));
   SG_TRY(c.expect_shape("weight", normalized));
   return c.op.param_index("bias") < 0 ? ok_status() : c.expect_shape("bias", normalized);
 }
 
-// What a norm over channels has one of a channel.
+// Checks the tensors that have one element per channel.
 Status expect_channels(InferCall& c, Expr channels) {
-  bool evaluates = false;  // then nothing was saved, and nothing of it is read
+  bool evaluates = false;  // then nothing saved is read
   if (c.op.param_index("train") >= 0) {
     SG_ASSIGN(bool train, c.boolean("train"));
     evaluates = !train;
@@ -67,7 +67,7 @@ Status expect_channels(InferCall& c, Expr channels) {
   return ok_status();
 }
 
-// N, C, HxW and group say what the input is.
+// Checks N, C, HxW and group against the input.
 Status expect_groups(InferCall& c, const Type& input) {
   SG_ASSIGN(Expr batch, c.size("N"));
   SG_ASSIGN(Expr channels, c.size("C"));
@@ -91,7 +91,7 @@ Status expect_groups(InferCall& c, const Type& input) {
   return ok_status();
 }
 
-// One class a row; a weight a class.
+// One target per row; one weight per class.
 Status expect_targets(InferCall& c, const Type& self) {
   if (self.shape.empty() || self.shape.size() > 2)
     return c.fail("needs a dimension of classes, and one of samples at most");
@@ -102,7 +102,7 @@ Status expect_targets(InferCall& c, const Type& self) {
   return c.expect_shape("weight", {self.shape[axis]});
 }
 
-// A tensor of that shape; a vector of one will do for a number.
+// A tensor of this shape; a vector of one element is accepted for a scalar.
 Status expect_number_or(InferCall& c, std::string_view name, const Exprs& shape) {
   SG_ASSIGN(const Type* t, c.tensor(name));
   if (shape.empty() && t->shape.size() == 1 && c.sizes.is(t->shape[0], 1)) return ok_status();
@@ -142,7 +142,7 @@ Status softmax_backward(InferCall& c) {
   DType dtype = c.dtype("input_dtype").value_or(grad->dtype);
   if (!is_floating(dtype)) return c.fail("needs a floating element type");
   if (!c.op.name.starts_with("aten._log_softmax")) return c.give_contiguous(dtype, grad->shape, *grad);
-  SG_ASSIGN(const Type* output, c.tensor("output"));  // grad - exp(output) * sum, when it is traced
+  SG_ASSIGN(const Type* output, c.tensor("output"));  // traced as grad - exp(output) * sum
   return c.give(dtype, grad->shape, c.sizes.elementwise(grad->shape, {grad, output}), *grad);
 }
 
@@ -251,7 +251,7 @@ Status batch_norm(InferCall& c) {
   return c.give_contiguous(dtype, {input->shape[1]}, *input);
 }
 
-// Outside training the statistics are not computed: two empty tensors.
+// Outside of training no statistics are computed: two empty tensors.
 Status batch_norm_eval(InferCall& c) {
   SG_ASSIGN(const Type* input, with_channels(c, 2));
   if (!c.given("running_mean") || !c.given("running_var"))
@@ -262,7 +262,7 @@ Status batch_norm_eval(InferCall& c) {
   return c.give_contiguous(input->dtype, {c.sizes.number(0)}, *input);
 }
 
-// What becomes of the input alone.
+// Only the normalized output, without statistics.
 Status batch_norm_output(InferCall& c) {
   SG_TRY(batch_norm(c));
   c.results.resize(1);
@@ -296,7 +296,7 @@ Status batch_norm_backward(InferCall& c) {
   SG_ASSIGN(bool train, c.boolean("train"));
   SG_ASSIGN(std::vector<int64_t> mask, mask_of(c, 3));
   DType dtype = weight != nullptr ? weight->dtype : input->dtype;
-  std::vector<const Type*> layout{grad};  // as it is traced: (grad_out - ... input ...) * scale
+  std::vector<const Type*> layout{grad};  // traced as (grad_out - ... input ...) * scale
   if (train) layout.push_back(input);
   Exprs stride = c.sizes.elementwise(input->shape, layout);
   SG_TRY(mask[0] != 0 ? c.give(input->dtype, input->shape, std::move(stride), *input) : c.give_none());
@@ -322,7 +322,7 @@ Status nll_loss_backward(InferCall& c) {
   return c.give_contiguous(self->dtype, self->shape, *self);
 }
 
-// Log-softmax and nll_loss_forward in one: their log-probabilities, of f32 where `self` is a half, are in no memory.
+// Log-softmax and nll_loss_forward in one: the log-probabilities (f32 for half-precision `self`) are never in memory.
 Status folded_cross_entropy(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   if (self->shape.size() != 2) return c.fail("needs rows of classes");
@@ -351,12 +351,12 @@ Status cross_entropy(InferCall& c) {
   if (self->shape.empty()) return c.fail("needs a dimension of classes");
   Exprs rows = self->shape;
   rows.erase(rows.size() == 1 ? rows.begin() : rows.begin() + 1);
-  SG_TRY(c.expect_shape("target", is_floating(target->dtype) ? self->shape : rows));  // probabilities, or classes
+  SG_TRY(c.expect_shape("target", is_floating(target->dtype) ? self->shape : rows));  // probabilities, or class indices
   SG_TRY(c.expect_shape("weight", {self->shape[self->shape.size() == 1 ? 0 : 1]}));
   return reduced_loss(c, *self, rows);
 }
 
-// A number among floats does not widen them.
+// A zero-dimensional operand does not widen a float tensor.
 static DType type_of_pairs(const Type& self, const Type& target) {
   const bool floats = is_floating(self.dtype) && is_floating(target.dtype);
   if (floats && self.shape.empty() != target.shape.empty()) return self.shape.empty() ? target.dtype : self.dtype;
@@ -383,7 +383,7 @@ Status elementwise_loss(InferCall& c) {
   return loss_of_pairs(c, type_of_pairs(*self, *target));
 }
 
-// (1 - target) * self ..., when it is traced: the target decides on the type and on the order in memory.
+// Traced as (1 - target) * self ...: the target determines element type and memory order.
 Status bce_with_logits(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(const Type* target, c.tensor("target"));

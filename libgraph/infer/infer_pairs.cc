@@ -1,4 +1,4 @@
-// Losses of two tensors element by element, gates, weight norm, and distances between rows.
+// Elementwise losses of two tensors, gates, weight norm, and distances between rows.
 #include <algorithm>
 
 #include "libgraph/infer/infer_rules.h"
@@ -21,20 +21,20 @@ Status expect_floating(const InferCall& c, const Type& t) {
 
 Status pair_loss_backward(InferCall& c) {
   SG_TRY(mse_loss_backward(c));
-  if (c.op.name.starts_with("aten.soft_margin")) {  // -target * ..., when it is traced
+  if (c.op.name.starts_with("aten.soft_margin")) {  // traced as -target * ...
     SG_ASSIGN(const Type* self, c.tensor("self"));
     SG_ASSIGN(const Type* target, c.tensor("target"));
     c.results[0].stride = c.sizes.elementwise(c.results[0].shape, {target, self});
   }
   if (c.op.param_index("weight") < 0) return ok_status();
-  SG_ASSIGN(const Type* self, c.tensor("self"));  // of binary cross entropy: grad * ...
+  SG_ASSIGN(const Type* self, c.tensor("self"));  // binary cross entropy: grad * ...
   SG_ASSIGN(const Type* target, c.tensor("target"));
   SG_ASSIGN(const Type* grad, c.tensor("grad_output"));
   c.results[0].stride = c.sizes.elementwise(c.results[0].shape, {grad, self, target});
   return c.expect_broadcast("weight", c.results[0].shape);
 }
 
-// Classes along axis 1 of [batch, classes, height, width]; one target a place.
+// Classes are along axis 1 of [batch, classes, height, width]; one target per pixel.
 static Result<Exprs> places_of(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   if (self->shape.size() != 4) return c.fail("needs 4 dimensions");
@@ -65,7 +65,7 @@ Status nll_loss2d_backward(InferCall& c) {
 
 // --- activations ---
 
-// The second result is what the gradient can be computed from: exp(-|x|) on CPU, nothing elsewhere.
+// The second result is kept for the gradient: exp(-|x|) on CPUs, empty elsewhere.
 Status log_sigmoid_forward(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   Exprs stride = c.sizes.elementwise(self->shape, {self});
@@ -120,7 +120,7 @@ Status glu_backward(InferCall& c) {
 
 // --- weight norm ---
 
-// One norm for each position of the first or last axis.
+// One norm per position of the first or last axis.
 static Status expect_norms(InferCall& c, const Type& v, std::initializer_list<std::string_view> names) {
   size_t rank = v.shape.size();
   SG_TRY(expect_floating(c, v));
@@ -154,7 +154,7 @@ Status weight_norm_backward(InferCall& c) {
 
 // --- distances ---
 
-// Rows [.., n, width] and [.., m, width]: [.., n, m], batches broadcast.
+// For rows [.., n, width] and [.., m, width]: [.., n, m] with the batches broadcast.
 static Result<Exprs> distance_shape(InferCall& c, bool of_rows) {
   SG_ASSIGN(const Type* a, c.tensor("x1"));
   SG_ASSIGN(const Type* b, c.tensor("x2"));

@@ -4,7 +4,7 @@
 
 namespace sg::infer {
 
-// 2 for "aten.max_pool2d_with_indices.default".
+// The number of spatial axes: 2 for "aten.max_pool2d_with_indices.default".
 size_t axes_of(const InferCall& c) {
   for (size_t i = 1; i < c.op.name.size(); ++i)
     if (c.op.name[i] == 'd' && c.op.name[i - 1] >= '1' && c.op.name[i - 1] <= '3')

@@ -1,4 +1,4 @@
-// Elementwise ops: promotion of element types, broadcasting, and the strides that PyTorch's iterator gives results.
+// Elementwise ops: type promotion, broadcasting, and the strides that PyTorch's iterator gives results.
 #include <algorithm>
 
 #include "libgraph/infer/infer_layout.h"
@@ -7,8 +7,8 @@
 namespace sg::infer {
 namespace {
 
-// What takes part in an elementwise op. Element types promote in three classes: tensors with dimensions count first,
-// tensors without next, plain numbers last; a lower class matters only if its kind of number is a higher one.
+// Operands of an elementwise op. Types promote in three classes: tensors with dimensions first, zero-dimensional
+// tensors next, plain numbers last; a lower class matters only if its category (bool, int, float, complex) is higher.
 struct Operands {
   std::vector<const Type*> tensors;
   DType dimensional = DType::none, scalar = DType::none, number = DType::none;
@@ -43,7 +43,7 @@ StrId Operands::device() const {
   return tensors[0]->device;
 }
 
-// The element type that a plain number has in promotion; none when the argument is no number.
+// The element type of a plain number in promotion; none if the argument is no number.
 DType number_type(const InferCall& c, const Arg& arg) {
   switch (arg.kind()) {
     case ArgKind::boolean: return DType::boolean;
@@ -60,7 +60,7 @@ DType number_type(const InferCall& c, const Arg& arg) {
   return type->kind == TypeKind::boolean ? DType::boolean : DType::none;
 }
 
-// Scalars that scale a term or set a constant and leave the element type alone.
+// False for scalars that scale a term or set a constant, which do not affect the element type.
 bool promotes(const Param& p) {
   return p.name != "alpha" && p.name != "value" && p.name != "weight" && p.name != "condition" && p.name != "mask";
 }
@@ -105,7 +105,8 @@ Result<Exprs> common_shape(const InferCall& c, const std::vector<const Type*>& t
 
 Status give_elementwise(InferCall& c, const Operands& operands, DType dtype) {
   SG_ASSIGN(Exprs shape, common_shape(c, operands.tensors));
-  // A number in the place of a second tensor is one of no dimensions to PyTorch. It shows in axes of size 0 or 1.
+  // PyTorch treats a number in place of a second tensor as a zero-dimensional one, which affects strides of axes of
+  // size 0 or 1.
   std::vector<const Type*> laid_out = operands.tensors;
   const Type number;
   if (operands.other_is_number &&
@@ -156,14 +157,14 @@ Status pointwise_tensors(InferCall& c) {
   return give_elementwise(c, operands, operands.result());
 }
 
-// The number comes first, as a tensor of no dimensions: it shows in axes of size 0 or 1, as that of `other` does.
+// The number comes first, as a zero-dimensional tensor, and affects strides as that of `other` does.
 Status pointwise_of_number(InferCall& c) {
   SG_ASSIGN(Operands operands, operands_of(c));
   operands.other_is_number = true;
   return give_elementwise(c, operands, operands.result());
 }
 
-// The result is `out`, which has the shape already: PyTorch would resize it.
+// The result is `out`, which must have the right shape; PyTorch would resize it.
 Status pointwise_out(InferCall& c) {
   SG_ASSIGN(Operands operands, operands_of(c));
   SG_ASSIGN(const Type* out, c.tensor("out"));
@@ -179,14 +180,14 @@ Status pointwise_float(InferCall& c) {
   return give_elementwise(c, operands, floated(operands.result()));
 }
 
-// What tracing computes as where(self > 0, ...) and the like: the last operand decides on the order in memory.
+// Traced as where(self > 0, ...) or similar: the last operand determines the memory order.
 Status pointwise_last_first(InferCall& c) {
   SG_ASSIGN(Operands operands, operands_of(c, false));
   std::reverse(operands.tensors.begin(), operands.tensors.end());
   return give_elementwise(c, operands, operands.result());
 }
 
-// PyTorch asks for the sign first: the other operand decides on the order in memory.
+// PyTorch tests the sign first, so `other` determines the memory order.
 Status copysign(InferCall& c) {
   SG_ASSIGN(Operands operands, operands_of(c));
   std::reverse(operands.tensors.begin(), operands.tensors.end());
@@ -211,7 +212,7 @@ Status compare(InferCall& c) {
 Status div_mode(InferCall& c) {
   SG_ASSIGN(Operands operands, operands_of(c));
   DType dtype = c.given("rounding_mode") ? operands.result() : floated(operands.result());
-  operands.other_is_number = false;  // PyTorch traces it as what it does to one tensor
+  operands.other_is_number = false;  // PyTorch traces this as an op on one tensor
   return give_elementwise(c, operands, dtype);
 }
 
@@ -256,8 +257,7 @@ Status like_first_preserve(InferCall& c) {
   return c.give(self->dtype, self->shape, c.sizes.preserved(*self), *self);
 }
 
-// A copy of the argument's storage as it lies, written over: strides and offset are its own.
-// A new tensor that lies as `self` does in its storage; dense where elements of self share memory.
+// A new tensor with the strides and offset of `self`; dense if elements of `self` share memory.
 Status copy(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   bool shares = false;
@@ -277,7 +277,7 @@ Status same_written(InferCall& c) { return same(c); }
 
 Status conj(InferCall& c) { return same(c); }
 
-// Drawn slopes go to `noise`, an element for each of the input.
+// The random slopes go to `noise`, one per element of the input.
 Status rrelu(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_TRY(c.expect_shape("noise", self->shape));
@@ -366,7 +366,7 @@ Status bucketize(InferCall& c) {
   return c.give_contiguous(narrow ? DType::i32 : DType::i64, self->shape, *self);
 }
 
-// A sequence for all values, or one a row of values; the sorter says its order.
+// One sorted sequence for all values, or one per row of values; `sorter` gives its order.
 Status searchsorted(InferCall& c) {
   SG_ASSIGN(const Type* sequence, c.tensor("sorted_sequence"));
   SG_ASSIGN(const Type* self, c.tensor("self"));

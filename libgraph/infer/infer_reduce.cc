@@ -1,4 +1,4 @@
-// Reductions, scans and sorts. Reduced results are row-major, whatever the strides of what they reduce.
+// Reductions, scans and sorts. Reduced results are row-major, whatever the strides of the input.
 #include <algorithm>
 
 #include "libgraph/infer/infer_rules.h"
@@ -6,7 +6,7 @@
 namespace sg::infer {
 namespace {
 
-// The shape after reducing the dimensions that `dim` names (all when it names none).
+// The shape after reducing the dimensions in `dim` (all, if it is absent).
 Result<Exprs> reduced_shape(InferCall& c, const Type& self) {
   size_t rank = self.shape.size();
   std::vector<bool> reduced(std::max<size_t>(rank, 1), !c.given("dim"));
@@ -39,7 +39,7 @@ Status reduced(InferCall& c, DType dtype) {
 
 DType summed(DType t) { return is_floating(t) || is_complex(t) ? t : DType::i64; }
 
-// Values and indices of the shape of `self`, with the given strides.
+// Values and indices of this shape, with the given strides.
 Status values_and_indices(InferCall& c, const Type& self, const Exprs& shape, const Exprs& stride) {
   SG_TRY(c.give(self.dtype, shape, stride, self));
   return c.give(DType::i64, shape, stride, self);
@@ -92,7 +92,7 @@ Status max_dim(InferCall& c) {
   return argmax(c);
 }
 
-// Along the last axis, where none is named.
+// Along the last axis by default.
 Status mode(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   size_t rank = self->shape.size(), axis = rank == 0 ? 0 : rank - 1;

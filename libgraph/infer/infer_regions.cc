@@ -1,12 +1,13 @@
-// Regions of images: a row an image's number and a box, sampled in bins. Which boxes stay: nms in infer_search.cc.
+// Regions of images: each row has an image index and a box, which is sampled in bins. Box selection: nms in
+// infer_search.cc.
 #include "libgraph/infer/infer_rules.h"
 
 namespace sg::infer {
 namespace {
 
-constexpr int64_t kMostBins = int64_t{1} << 20;  // along an axis: products of two have room
+constexpr int64_t kMostBins = int64_t{1} << 20;  // along an axis, so that products of two cannot overflow
 
-// [regions, channels, bins down, bins across]
+// [regions, channels, vertical bins, horizontal bins]
 Result<Exprs> regions_shape(const InferCall& c, Expr channels) {
   SG_ASSIGN(const Type* rois, c.tensor("rois"));
   if (rois->shape.size() != 2 || !c.may_equal(rois->shape[1], c.sizes.number(5)))

@@ -1,5 +1,5 @@
-// Ops whose result is as large as what they find. PyTorch makes a symbol for that number when it traces, and only the
-// recorded type says which one: the rules take it from there, and give an unknown type where nothing is recorded.
+// Ops whose result size depends on what they find. PyTorch makes a symbol for that size when it traces, and only the
+// recorded type names it: the rules take it from there, and give an unknown type if nothing is recorded.
 #include <optional>
 
 #include "libgraph/infer/infer_rules.h"
@@ -7,7 +7,7 @@
 namespace sg::infer {
 namespace {
 
-// The recorded size of one dimension of a result. None where no type is recorded; fails for one of another rank.
+// The recorded size of one dimension of a result; none if no type is recorded. Fails if the recorded rank differs.
 Result<std::optional<Expr>> recorded_size(const InferCall& c, uint32_t result, size_t dim, size_t rank) {
   if (result >= c.node.result_count) return c.fail("a result is missing");
   const Type& type = c.graph.type(c.node.result(result));
@@ -22,7 +22,7 @@ Status give_unknown(InferCall& c) {
   return ok_status();
 }
 
-// A vector as long as what is found.
+// A vector with one element per match.
 Status give_found(InferCall& c, DType dtype, const Type& like) {
   SG_ASSIGN(std::optional<Expr> found, recorded_size(c, 0, 0, 1));
   return found ? c.give_contiguous(dtype, {*found}, like) : give_unknown(c);
@@ -30,7 +30,7 @@ Status give_found(InferCall& c, DType dtype, const Type& like) {
 
 }  // namespace
 
-// A row an element that is not 0, laid out column by column.
+// One row per nonzero element, stored by columns.
 Status nonzero(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(std::optional<Expr> found, recorded_size(c, 0, 0, 2));
@@ -47,7 +47,7 @@ Status masked_select(InferCall& c) {
   return give_found(c, self->dtype, *self);
 }
 
-// The places of the boxes that stay, each with a score.
+// The indices of the boxes that are kept; each box has a score.
 Status nms(InferCall& c) {
   SG_ASSIGN(const Type* boxes, c.tensor("dets"));
   if (boxes->shape.size() != 2 || !c.may_equal(boxes->shape[1], c.sizes.number(4)))
@@ -56,7 +56,7 @@ Status nms(InferCall& c) {
   return give_found(c, DType::i64, *boxes);
 }
 
-// As many elements as the repeats add up to: a size that is given, or that only the run knows.
+// The result's length is the sum of the repeats: given, or known only at run time.
 Status repeat_interleave(InferCall& c) {
   SG_ASSIGN(const Type* repeats, c.tensor("repeats"));
   if (!c.given("output_size")) return give_found(c, repeats->dtype, *repeats);
@@ -64,7 +64,7 @@ Status repeat_interleave(InferCall& c) {
   return c.give_contiguous(repeats->dtype, {size}, *repeats);
 }
 
-// The elements of the source take the places of the mask, in order: it has to have as many, which only the run knows.
+// Source elements fill the masked positions in order; whether there are enough is known only at run time.
 Status masked_scatter(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(const Type* mask, c.tensor("mask"));
@@ -74,7 +74,7 @@ Status masked_scatter(InferCall& c) {
   return c.give_contiguous(self->dtype, *shape, *self);
 }
 
-// Of the source: what came to the places of the mask, in order, and zeros for the elements that none was left for.
+// The gradient of the source: the gradients at masked positions in order, then zeros for unused source elements.
 Status masked_scatter_backward(InferCall& c) {
   SG_ASSIGN(const Type* grad, c.tensor("grad_output"));
   SG_ASSIGN(const Type* mask, c.tensor("mask"));
@@ -83,7 +83,7 @@ Status masked_scatter_backward(InferCall& c) {
   return c.give_contiguous(grad->dtype, sizes, *grad);
 }
 
-// The values; where each element went; how often each value occurs. What is not asked for is empty.
+// The values, the index of each element's value, and the counts. What is not requested is empty.
 Status unique2(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   bool inverse = false, counts = false;
@@ -101,7 +101,7 @@ Status unique2(InferCall& c) {
   return c.give_contiguous(DType::i64, counts ? Exprs{*found} : none, *self);
 }
 
-// The same for runs of equal elements, or, along an axis, of equal slices.
+// The same for runs of equal elements or, along an axis, of equal slices.
 Status unique_consecutive(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   bool inverse = false, counts = false, flat = !c.given("dim");
@@ -137,7 +137,7 @@ Status bincount(InferCall& c) {
 
 namespace {
 
-// 0 + ... + min(j, columns) + ... for j up to `rows`; 0 for none.
+// Sum of min(j, columns) for j = 1 ... rows; 0 if rows <= 0.
 int64_t triangle(int64_t rows, int64_t columns) {
   if (rows <= 0) return 0;
   if (rows <= columns) return rows * (rows + 1) / 2;
@@ -146,7 +146,7 @@ int64_t triangle(int64_t rows, int64_t columns) {
 
 }  // namespace
 
-// Row r of the lower triangle has r + offset + 1 columns, as far as there are so many.
+// Row r of the lower triangle has r + offset + 1 columns, clamped to the matrix.
 Status tril_indices(InferCall& c) {
   SG_ASSIGN(int64_t rows, c.integer("row"));
   SG_ASSIGN(int64_t columns, c.integer("col"));
@@ -154,7 +154,7 @@ Status tril_indices(InferCall& c) {
   if (c.given("offset")) {
     SG_ASSIGN(offset, c.integer("offset"));
   }
-  constexpr int64_t kMost = int64_t{1} << 30;  // the result has rows * columns elements: no memory holds more
+  constexpr int64_t kMost = int64_t{1} << 30;  // bounds rows * columns, the number of elements, to what memory can hold
   if (rows < 0 || columns < 0) return c.fail("a negative size");
   if (rows > kMost || columns > kMost || offset > kMost || offset < -kMost) return c.fail("the matrix is too large");
   int64_t count = triangle(rows + offset, columns) - triangle(offset, columns);
@@ -164,8 +164,8 @@ Status tril_indices(InferCall& c) {
   return c.give(c.make(c.dtype("dtype").value_or(DType::i64), std::move(shape), std::move(stride), device));
 }
 
-// Gathers along one dimension and keeps this rank's part of another. How many ranks there are stands in the job, not in
-// the node: the recorded size of the gathered dimension says it.
+// Gathers along one dimension and keeps this rank's part of another. The number of ranks is known to the job, not to
+// the node: the recorded size of the gathered dimension implies it.
 Status shard_dim_alltoall(InferCall& c) {
   SG_ASSIGN(const Type* input, c.tensor("input"));
   SG_ASSIGN(size_t gathered, c.dim("gather_dim", input->shape.size()));

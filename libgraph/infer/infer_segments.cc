@@ -1,10 +1,10 @@
-// Reductions of segments along an axis, whose lengths or offsets are data.
+// Segmented reductions along an axis; the segments' lengths or offsets are data.
 #include "libgraph/infer/infer_rules.h"
 
 namespace sg::infer {
 namespace {
 
-// The shape of what is reduced, given the lengths or offsets: their last axis is the one that is cut into segments.
+// The reduced shape, given lengths or offsets: their last axis is the segmented one.
 Result<Exprs> segmented_shape(InferCall& c, const Type& data) {
   const bool by_length = c.given("lengths");
   if (!by_length && !c.given("offsets")) return c.fail("needs 'lengths' or 'offsets'");

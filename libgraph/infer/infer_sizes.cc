@@ -1,4 +1,4 @@
-// Sizes: what is known of numbers that stand for sizes. Their strides: infer_strides.cc.
+// Sizes: facts about numbers that stand for sizes. Strides: infer_strides.cc.
 #include "libgraph/infer/infer_sizes.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@ namespace sg {
 namespace {
 
 constexpr int kMaxDepth = 32;  // of nested floordiv, mod, min, max that bounds and rewriting look into
-// Of guards that are solved: longer ones, and solutions that need others further on than this, are left aside.
+// Limits on solving guards: longer ones are skipped, as are solutions that need more rounds of substitution.
 constexpr size_t kMaxSolvedTerms = 64;
 constexpr int kMaxRounds = 16;
 
@@ -25,7 +25,7 @@ Bound checked_mul(Bound a, Bound b) {
   return product;
 }
 
-// One number for an unordered pair of expressions.
+// A single number for an unordered pair of expressions.
 uint64_t pair_of(Expr a, Expr b) { return (uint64_t{std::min(a.index, b.index)} << 32) | std::max(a.index, b.index); }
 
 }  // namespace
@@ -42,7 +42,7 @@ const Symbol* Sizes::symbol(StrId name) { return program_ == nullptr ? nullptr :
 Bound Sizes::symbol_bound(StrId name, bool is_upper) {
   const Symbol* s = symbol(name);
   if (is_upper) return s == nullptr ? std::nullopt : s->max;
-  // A number from the data that is used as a size is at least 0, as PyTorch assumes when it is.
+  // A data-dependent number used as a size is at least 0, as PyTorch assumes.
   if (s == nullptr || !s->min) return 0;
   return std::max<int64_t>(*s->min, 0);
 }
@@ -65,7 +65,7 @@ Bound Sizes::atom_bound(const Atom& atom, bool is_upper, int depth) {
     case AtomKind::min:
     case AtomKind::max: break;
   }
-  // max: the best lower bound counts, every upper bound is needed; min the other way round.
+  // For max, any lower bound will do (the best counts), but every upper bound is needed; for min the reverse.
   bool any_will_do = (atom.kind == AtomKind::max) != is_upper;
   Bound best;
   for (Expr operand : operands) {
@@ -89,7 +89,7 @@ Bound Sizes::bound(Expr e, bool is_upper, int depth) {
     for (const Factor& factor : term.factors) {
       const Atom atom = exprs_.atom(factor.atom);
       Bound low = atom_bound(atom, false, depth);
-      if (!low || *low < 0) return std::nullopt;  // signs would have to be told apart
+      if (!low || *low < 0) return std::nullopt;  // would need a case distinction by signs
       Bound value = factor_upper ? atom_bound(atom, true, depth) : low;
       if (factor.power > 64 && value && *value > 1) return std::nullopt;
       for (uint32_t i = 0; i < std::min(factor.power, 64u); ++i) product = checked_mul(product, value);
@@ -149,7 +149,7 @@ Expr Sizes::solved(Expr e) {
   return e;
 }
 
-// u0 + u1 == 20 says what u0 is: each equality, with what those before it say put in, gives one of its symbols.
+// u0 + u1 == 20 determines u0: each equality, after substituting earlier solutions, gives one of its symbols.
 void Sizes::solve() {
   if (solved_all_ || program_ == nullptr) return;
   solved_all_ = true;
@@ -203,13 +203,13 @@ int Sizes::compare(Expr a, Expr b) {
   return is_multiple(b, a) ? -1 : compare_at_capture(a, b);
 }
 
-// What PyTorch does with sizes of inputs: it compares their numbers, and guards.
+// As PyTorch does with sizes of inputs: compares their values at capture (and PyTorch guards on it).
 int Sizes::compare_at_capture(Expr a, Expr b) {
   Bound x = at_capture(a), y = at_capture(b);
   return !x || !y || *x == *y ? 0 : *x < *y ? -1 : 1;
 }
 
-// None where a number that only the data decides has a part in it.
+// The value at capture; none if it depends on data.
 Bound Sizes::at_capture(Expr e) {
   return exprs_.evaluate(e, [&](StrId name) -> Bound {
     const Symbol* s = symbol(name);
@@ -220,14 +220,14 @@ Bound Sizes::at_capture(Expr e) {
 Expr Sizes::at_least_one(Expr e) {
   if (auto value = constant(e)) return *value >= 1 ? e : number(1);
   if (auto it = at_least_one_.find(e); it != at_least_one_.end()) return it->second;
-  // PyTorch simplifies the maximum away only for sizes that had a value at capture, whatever their range.
+  // PyTorch drops the maximum only for sizes that had a value at capture, whatever their range.
   bool positive = lower(e).value_or(0) >= 1 && !has_unbacked(e);
   Expr result = positive ? e : exprs_.max(number(1), e);
   at_least_one_.emplace(e, result);
   return result;
 }
 
-// Whether a symbol had no value at capture: PyTorch then assumes nothing about it.
+// Whether a symbol had no value at capture: PyTorch assumes nothing about such a symbol.
 bool Sizes::has_unbacked(Expr e) {
   std::vector<StrId> names;
   exprs_.collect_symbols(e, &names);
@@ -259,7 +259,7 @@ std::optional<Exprs> Sizes::broadcast(const Exprs& a, const Exprs& b) {
     Expr x = a[a.size() - 1 - i], y = b[b.size() - 1 - i];
     auto x_known = constant(x), y_known = constant(y);
     if (x_known && y_known && *x_known != *y_known && *x_known != 1 && *y_known != 1) return std::nullopt;
-    size = is(x, 1) ? y : x;  // sizes that may be equal have to be: the first one's spelling stays
+    size = is(x, 1) ? y : x;  // sizes that may be equal must be: the first one's spelling is kept
   }
   return shape;
 }

@@ -1,4 +1,4 @@
-// Views of a part: slices, splits, diagonals and windows; their copies, gradients, and tensors with a part replaced.
+// Views of a part: slices, splits, diagonals and windows; their copies and gradients, and tensors with a part replaced.
 #include <algorithm>
 
 #include "libgraph/infer/infer_rules.h"
@@ -7,7 +7,7 @@
 namespace sg::infer {
 namespace {
 
-// A bound of a slice as a distance from the beginning, within [0, size] where that is known.
+// A slice bound as a distance from the start, clamped to [0, size] as far as that is known.
 Expr slice_bound(InferCall& c, Expr bound, Expr size) {
   auto value = c.sizes.constant(bound), limit = c.sizes.constant(size);
   if (value && *value < 0) {
@@ -21,7 +21,7 @@ Expr slice_bound(InferCall& c, Expr bound, Expr size) {
   return value ? c.sizes.exprs().min(bound, size) : bound;
 }
 
-// Elements begin, begin + step, ... below end of one dimension.
+// The elements begin, begin + step, ... before `end` of one dimension.
 Result<Type> sliced(InferCall& c, const Type& self, size_t dim, Expr begin, Expr end, Expr step) {
   ExprPool& e = c.sizes.exprs();
   if (c.sizes.constant(step).value_or(1) <= 0) return c.fail("the step of a slice has to be positive");
@@ -36,7 +36,7 @@ Result<Type> sliced(InferCall& c, const Type& self, size_t dim, Expr begin, Expr
   return t;
 }
 
-// The slice of a tensor that the arguments ask for.
+// The slice that the arguments describe.
 Result<Type> slice_of(InferCall& c, const Type& self) {
   if (self.shape.empty()) return c.fail("needs at least 1 dimensions");
   SG_ASSIGN(size_t dim, c.dim("dim", self.shape.size()));
@@ -55,7 +55,7 @@ Result<Type> slice_of(InferCall& c, const Type& self) {
   return part;
 }
 
-// The part of a tensor at the index that the arguments ask for, without the dimension.
+// The part at the given index, without the indexed dimension.
 Result<Type> selected(InferCall& c, const Type& self) {
   if (self.shape.empty()) return c.fail("needs at least 1 dimensions");
   SG_ASSIGN(size_t dim, c.dim("dim", self.shape.size()));
@@ -71,7 +71,7 @@ Result<Type> selected(InferCall& c, const Type& self) {
   return t;
 }
 
-// A contiguous tensor of the recorded sizes, as the gradients of views are.
+// A contiguous tensor of the given sizes, like all gradients of views.
 Result<Type> whole_gradient(InferCall& c) {
   SG_ASSIGN(const Type* grad, c.tensor("grad_output"));
   SG_ASSIGN(Exprs shape, c.size_list("input_sizes"));
@@ -81,7 +81,7 @@ Result<Type> whole_gradient(InferCall& c) {
   return c.make(grad->dtype, std::move(shape), std::move(stride), grad->device);
 }
 
-// A copy that lies as `self` does, gaps and offset included; dense where elements of `self` share a place.
+// A copy with the strides and offset of `self`; dense if elements of `self` share memory.
 Status give_clone(InferCall& c, const Type& self) {
   bool shares = false;
   for (size_t i = 0; i < self.shape.size(); ++i)
@@ -90,13 +90,13 @@ Status give_clone(InferCall& c, const Type& self) {
   return c.give(self);
 }
 
-// A copy of `self` in which `part` is replaced by `src`.
+// A copy of `self` with `part` replaced by `src`.
 Status replaced(InferCall& c, const Type& self, const Type& part) {
   SG_TRY(c.expect_shape("src", part.shape));
   return c.give(self.dtype, self.shape, c.sizes.preserved(self), self);
 }
 
-// Consecutive parts of one dimension; as views, or as fresh tensors.
+// Consecutive parts of one dimension, as views or as new tensors.
 Status parts(InferCall& c, const Type& self, size_t dim, const Exprs& lengths, bool fresh = false) {
   Expr begin = c.sizes.number(0);
   ExprPool& e = c.sizes.exprs();
@@ -119,7 +119,7 @@ Status split_evenly(InferCall& c, const Type& self, size_t dim, Expr length) {
   auto size = c.sizes.constant(self.shape[dim]), step = c.sizes.constant(length);
   if (size && *size < 0) return c.fail("a negative size");
   if (step && *step < (size == 0 ? 0 : 1)) return c.fail("the length of a part has to be positive");
-  uint64_t count = c.node.result_count;  // when the sizes are symbolic the node says how many
+  uint64_t count = c.node.result_count;  // for symbolic sizes the node's result count decides
   if (size && step) count = *size == 0 ? 1 : static_cast<uint64_t>((*size - 1) / *step + 1);
   if (count == 0 || count > c.node.result_count) return c.fail("has " + std::to_string(count) + " parts");
   Exprs lengths(count, length);
@@ -188,7 +188,7 @@ Status unfold(InferCall& c) {
   SG_ASSIGN(Expr size, c.size("size"));
   SG_ASSIGN(Expr step, c.size("step"));
   if (c.sizes.constant(step).value_or(1) <= 0) return c.fail("the step has to be positive");
-  if (self->shape.empty()) {  // one element: a window of it, or of nothing
+  if (self->shape.empty()) {  // one element: the window contains it, or nothing
     if (c.is_outside(size, 0, 1)) return c.fail("a window of a number has at most one element");
     Type t = *self;
     t.shape.push_back(size);
@@ -270,7 +270,7 @@ Status select_scatter(InferCall& c) {
   return give_clone(c, *self);
 }
 
-// Sizes, strides and offset speak of the memory of the result, which keeps the strides of `self`.
+// Sizes, strides and offset refer to the memory of the result, which keeps the strides of `self`.
 Status as_strided_scatter(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_TRY(as_strided(c));
@@ -286,15 +286,15 @@ Status slice_backward(InferCall& c) {
   return c.give(std::move(whole));
 }
 
-// Windows of `size` elements, `step` apart, lie along `dim`; what they hold is the last dimension of the gradient. Along
-// the others that is broadcast.
+// Windows of `size` elements, `step` apart along `dim`; the gradient's last dimension is within the window. Its other
+// dimensions may broadcast.
 Status unfold_backward(InferCall& c) {
   SG_ASSIGN(const Type* grad, c.tensor("grad_in"));
   SG_ASSIGN(Exprs shape, c.size_list("input_sizes"));
   SG_ASSIGN(size_t dim, c.dim("dim", shape.size()));
   SG_ASSIGN(int64_t size, c.integer("size"));
   SG_ASSIGN(int64_t step, c.integer("step"));
-  if (shape.empty()) {  // a number is its only window
+  if (shape.empty()) {  // a scalar is its only window
     if (size != 1) return c.fail("the windows do not fit");
     SG_TRY(c.expect_shape("grad_in", {c.sizes.number(1)}));
     return c.give_contiguous(grad->dtype, shape, *grad);
@@ -318,7 +318,7 @@ Status select_backward(InferCall& c) {
   return c.give(std::move(whole));
 }
 
-// Like split_with_sizes_copy, into tensors that are there.
+// Like split_with_sizes_copy, but into existing tensors.
 Status split_with_sizes_copy_out(InferCall& c) {
   SG_TRY(split_with_sizes_copy(c));
   std::vector<Type> parts = std::move(c.results);

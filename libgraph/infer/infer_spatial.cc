@@ -1,4 +1,4 @@
-// Planes of channels: padding, resampling, grids, channels that become places. Windows: infer_windows.cc.
+// Planes of channels: padding, resampling, grids, shuffling between channels and pixels. Windows: infer_windows.cc.
 #include <cmath>
 
 #include "libgraph/infer/infer_layout.h"
@@ -9,9 +9,9 @@ namespace sg::infer {
 namespace {
 
 enum class PadMode { reflect, replicate, circular };
-constexpr int64_t kMostPlanePadding = int64_t{1} << 61;  // twice this and a size have no overflow
+constexpr int64_t kMostPlanePadding = int64_t{1} << 61;  // twice this plus a size cannot overflow
 
-// `padding`: before and after each of the last axes, the last one first.
+// `padding`: before and after each of the last axes, starting with the last one.
 Result<Exprs> padded_shape(InferCall& c, const Type& self, const Exprs& padding, PadMode mode) {
   size_t rank = self.shape.size();
   bool reflects = mode == PadMode::reflect;
@@ -43,7 +43,7 @@ Result<Exprs> padded_shape(InferCall& c, const Type& self) {
   return padded_shape(c, self, padding, reflects ? PadMode::reflect : PadMode::replicate);
 }
 
-// floor(size * scale), for a scale that is a number of the host.
+// floor(size * scale), for a scale that is a number on the host.
 Result<Expr> scaled(InferCall& c, Expr size, const Arg& scale) {
   auto known = c.sizes.constant(size);
   double factor = scale.is(ArgKind::floating)  ? scale.as_float()
@@ -59,7 +59,7 @@ Result<Expr> scaled(InferCall& c, Expr size, const Arg& scale) {
   return c.sizes.exprs().mul(size, c.sizes.number(static_cast<int64_t>(factor)));
 }
 
-// The spatial sizes that an upsampling op gives: output_size, or the input's times the scales.
+// The output sizes of an upsampling op: output_size, or the input's sizes times the scales.
 Result<Exprs> upsampled_sizes(InferCall& c, const Exprs& input_sizes) {
   size_t axes = axes_of(c);
   if (c.given("output_size")) return each_axis(c, "output_size", axes);
@@ -116,7 +116,7 @@ Status plane_pad(InferCall& c) {
   return c.give(self->dtype, shape, plane_strides(c, *self, shape), *self);
 }
 
-// By a value, or from within the last one to three axes.
+// Constant padding, or padding of the last one to three axes from within.
 Status pad(InferCall& c) {
   std::string_view mode = c.text("mode");
   if (mode.empty() || mode == "constant") return constant_pad(c);
@@ -176,7 +176,7 @@ Status grid_sampler_backward(InferCall& c) {
   return c.give_contiguous(grid->dtype, grid->shape, *grid);
 }
 
-// --- channels and places ---
+// --- channels and pixels ---
 
 Status pixel_shuffle(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));

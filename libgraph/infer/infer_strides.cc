@@ -1,4 +1,4 @@
-// Sizes: strides as PyTorch chooses them for results, and those of views.
+// Sizes: the strides PyTorch chooses for results, and those of views.
 #include <algorithm>
 
 #include "libgraph/infer/infer_sizes.h"
@@ -26,7 +26,7 @@ bool Sizes::is_contiguous(const Type& t) {
   return true;
 }
 
-// Dimensions from the smallest stride to the largest; equal or unknown ones keep their order from the right.
+// Dimensions by ascending stride; equal or incomparable ones keep their order from the right.
 std::vector<size_t> Sizes::by_stride(const Type& t) {
   std::vector<size_t> order;
   for (size_t i = t.shape.size(); i-- > 0;) {
@@ -39,7 +39,7 @@ std::vector<size_t> Sizes::by_stride(const Type& t) {
 
 bool Sizes::is_dense(const Type& t) {
   if (is_contiguous(t)) return true;
-  Type counted = t;  // without the dimensions of size 1, whose strides mean nothing
+  Type counted = t;  // without dimensions of size 1, whose strides do not matter
   counted.shape.clear(), counted.stride.clear();
   for (size_t i = 0; i < t.shape.size(); ++i) {
     if (is(t.shape[i], 1)) continue;
@@ -65,7 +65,7 @@ Exprs Sizes::in_order_of(const Type& like, const Exprs& shape, bool empty_as_one
   return stride;
 }
 
-// Whether dimension a has to come further out than b: 1 yes, -1 no, 0 the operands do not say.
+// Whether dimension a is outside b: 1 yes, -1 no, 0 the operands do not determine it.
 int Sizes::order(size_t a, size_t b, const Exprs& shape, const std::vector<Exprs>& strides) {
   for (const Exprs& stride : strides) {
     if (is(stride[a], 0) || is(stride[b], 0)) continue;
@@ -79,7 +79,7 @@ int Sizes::order(size_t a, size_t b, const Exprs& shape, const std::vector<Exprs
 bool Sizes::is_dense_channels_last(const Type& t) {
   const size_t rank = t.shape.size();
   if (rank != 4 && rank != 5) return false;
-  std::vector<size_t> order{1};  // from the innermost axis out
+  std::vector<size_t> order{1};  // innermost first
   for (size_t axis = rank - 1; axis >= 2; --axis) order.push_back(axis);
   order.push_back(0);
   Expr step = number(1);
@@ -115,7 +115,7 @@ Exprs Sizes::elementwise(const Exprs& shape, const std::vector<const Type*>& ope
   std::vector<Exprs> strides;
   for (const Type* t : operands)
     if (auto expanded = expand_strides(*t, shape)) strides.push_back(std::move(*expanded));
-  // Insertion sort from the innermost dimension; the comparison is not transitive, so the algorithm is part of the
+  // Insertion sort from the innermost dimension. The comparison is not transitive, so the algorithm is part of the
   // rule.
   std::vector<size_t> perm;
   for (size_t i = shape.size(); i-- > 0;) perm.push_back(i);
@@ -154,14 +154,14 @@ std::optional<Exprs> Sizes::view_strides(const Type& t, const Exprs& shape) {
   if (always) return always;
   auto implied = view_strides_where(t, shape, [&](Expr a, Expr b) { return same(a, b) || implied_equal(a, b); });
   if (implied) return implied;
-  // What was so at capture, by guards that nobody wrote down.
+  // What held at capture, by guards that were not recorded.
   return view_strides_where(t, shape, [&](Expr a, Expr b) {
     auto x = at_capture(a), y = at_capture(b);
     return same(a, b) || (x && x == y);
   });
 }
 
-// From the last axis on, axes of `t` that lie behind one another in memory are one stretch, which is dealt out to axes
+// From the last axis on, axes of `t` that are adjacent in memory form one run, whose elements are distributed over axes
 // of the view.
 template <typename IsSame>
 std::optional<Exprs> Sizes::view_strides_where(const Type& t, const Exprs& shape, IsSame&& is_same) {
@@ -172,7 +172,7 @@ std::optional<Exprs> Sizes::view_strides_where(const Type& t, const Exprs& shape
   const bool is_symbolic = std::ranges::any_of(shape, [&](Expr s) { return !constant(s); });
   if (is_symbolic && is_contiguous(t)) return contiguous(shape);
   Exprs stride(shape.size(), number(1));
-  size_t view = shape.size();  // the view's dimensions from here on have their stride
+  size_t view = shape.size();  // view dimensions from here on have their strides
   Expr base = t.stride.back(), seen = number(1), placed = number(1);
   for (size_t dim = t.shape.size(); dim-- > 0;) {
     seen = exprs_.mul(seen, t.shape[dim]);
@@ -190,7 +190,7 @@ std::optional<Exprs> Sizes::view_strides_where(const Type& t, const Exprs& shape
     seen = placed = number(1);
   }
   if (view != 0) return std::nullopt;
-  // Leading dimensions that stay as they are keep their strides, those of size 1 too.
+  // Leading dimensions that are unchanged keep their strides, including those of size 1.
   for (size_t i = 0; !is_contiguous(t) && i < std::min(shape.size(), t.shape.size()) && t.shape[i] == shape[i]; ++i)
     stride[i] = t.stride[i];
   return stride;

@@ -5,7 +5,7 @@
 namespace sg::infer {
 namespace {
 
-// The element type changes from `from` to `to` bytes an element.
+// A view with another element type; `from` and `to` are bytes per element.
 Result<Type> retyped(InferCall& c, const Type& self, DType dtype, int from, int to) {
   ExprPool& e = c.sizes.exprs();
   Type t = self;
@@ -37,7 +37,7 @@ Result<Type> retyped(InferCall& c, const Type& self, DType dtype, int from, int 
 DType complex_of(DType t) { return t == DType::f64 ? DType::c128 : t == DType::f32 ? DType::c64 : DType::c32; }
 DType part_of(DType t) { return t == DType::c128 ? DType::f64 : t == DType::c64 ? DType::f32 : DType::f16; }
 
-// The real (0) or imaginary (1) numbers of a complex tensor.
+// The real (0) or imaginary (1) parts of a complex tensor.
 Status component(InferCall& c, int64_t which) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   if (!is_complex(self->dtype)) return which == 0 ? c.give(*self) : Status(c.fail("needs a complex tensor"));

@@ -1,4 +1,4 @@
-// Views under another shape or order: the same storage, every element of it; and the copies of such views.
+// Views with another shape or order of the whole storage, and copies of such views.
 #include <algorithm>
 
 #include "libgraph/infer/infer_rules.h"
@@ -14,7 +14,7 @@ Status give_view(InferCall& c, const Type& self, Exprs shape, Exprs stride) {
   return c.give(std::move(t));
 }
 
-// A shape with -1 for the one size that follows from the number of elements.
+// A shape in which -1 stands for the one size that follows from the number of elements.
 Result<Exprs> complete_shape(InferCall& c, const Type& self, Exprs shape) {
   ExprPool& e = c.sizes.exprs();
   Expr known = c.sizes.number(1);
@@ -65,7 +65,7 @@ std::vector<size_t> identity(size_t rank) {
   return dims;
 }
 
-// `self` without the dimensions that are marked and of size 1.
+// `self` without the marked dimensions of size 1.
 Status without(InferCall& c, const Type& self, const std::vector<bool>& marked) {
   Exprs shape, stride;
   for (size_t i = 0; i < self.shape.size(); ++i) {
@@ -93,7 +93,7 @@ Status expanded(InferCall& c, const Type& self, const Exprs& wanted) {
   Exprs shape = wanted, stride(wanted.size(), c.sizes.number(0));
   for (size_t i = wanted.size(); i-- > 0;) {
     if (i < added) {
-      if (self.shape.empty()) continue;  // a number is repeated along every axis, those of size 1 too
+      if (self.shape.empty()) continue;  // a scalar repeats along every axis, including those of size 1
       if (c.sizes.is(shape[i], -1)) return c.fail("-1 for a dimension that the tensor does not have");
       if (!c.sizes.is(shape[i], 1)) continue;
       stride[i] = i + 1 == wanted.size() ? c.sizes.number(1) : c.sizes.exprs().mul(shape[i + 1], stride[i + 1]);

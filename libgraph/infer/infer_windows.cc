@@ -1,4 +1,4 @@
-// What a window makes of planes of channels: pooling and its inverse, windows as columns.
+// Windows over planes of channels: pooling and its inverse, windows as columns.
 #include <algorithm>
 
 #include "libgraph/infer/infer_layout.h"
@@ -8,7 +8,7 @@
 namespace sg::infer {
 namespace {
 
-constexpr int64_t kMostWindow = int64_t{1} << 30;  // of what a window's numbers may be: their products have room
+constexpr int64_t kMostWindow = int64_t{1} << 30;  // limit for a window's numbers, so that products cannot overflow
 
 struct Window {
   Exprs kernel, stride, padding, dilation;
@@ -40,7 +40,7 @@ Result<Window> window(InferCall& c, size_t axes) {
   return w;
 }
 
-// How many positions a window has along axis i of that size.
+// The number of window positions along axis i of this size.
 Expr window_count(InferCall& c, Expr size, const Window& w, size_t i, bool ceil_mode) {
   ExprPool& e = c.sizes.exprs();
   Expr one = c.sizes.number(1);
@@ -48,7 +48,7 @@ Expr window_count(InferCall& c, Expr size, const Window& w, size_t i, bool ceil_
   span = e.sub(e.sub(span, e.mul(w.dilation[i], e.sub(w.kernel[i], one))), one);
   if (!ceil_mode) return e.add(e.floordiv(span, w.stride[i]), one);
   Expr count = e.add(e.floordiv(e.add(span, e.sub(w.stride[i], one)), w.stride[i]), one);
-  Expr start = e.mul(e.sub(count, one), w.stride[i]);  // of the last window: it has to begin inside
+  Expr start = e.mul(e.sub(count, one), w.stride[i]);  // the last window has to start inside
   auto last = c.sizes.constant(start), limit = c.sizes.constant(e.add(size, w.padding[i]));
   return last && limit && *last >= *limit ? e.sub(count, one) : count;
 }
@@ -74,15 +74,15 @@ Result<Exprs> pooled_shape(InferCall& c, const Type& self) {
   return shape;
 }
 
-// Keeps the memory format of batched planes whatever their axes are.
+// Batched planes keep their memory format, whatever their number of axes.
 Exprs max_pool_strides(InferCall& c, const Type& like, const Exprs& shape) {
   return is_batched(c, like) ? in_format_of(c, like, shape) : c.sizes.contiguous(shape);
 }
 
-// What im2col makes of [channels, height, width]: [channels * window, positions].
+// The result of im2col on [channels, height, width]: [channels * window, positions].
 struct Columns {
   Exprs shape;
-  Exprs parts;  // channels, rows of the window, columns of it, rows of positions, columns of them
+  Exprs parts;  // channels, window rows, window columns, rows of positions, columns of positions
 };
 
 Result<Columns> columns_of(InferCall& c, Expr channels, Expr height, Expr width) {
@@ -168,7 +168,7 @@ Status max_unpool(InferCall& c) {
 
 // --- windows as columns ---
 
-// PyTorch picks [batch, channels, window rows, rows, window columns, columns] and reshapes it: a view where it can be.
+// PyTorch selects [batch, channels, window rows, rows, window columns, columns] and reshapes it: a view if possible.
 Status im2col(InferCall& c) {
   SG_ASSIGN(const Type* self, planes(c, "self"));
   size_t rank = self->shape.size();
