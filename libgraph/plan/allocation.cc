@@ -9,7 +9,7 @@
 namespace sg {
 namespace {
 
-// Bytes handed out while each node runs, and behind it.
+// Bytes allocated while each node runs, and after it.
 struct Course {
   std::vector<int64_t> during, behind;
 };
@@ -25,7 +25,7 @@ Course exact_course(const Liveness& live) {
   return out;
 }
 
-// The blocks of one graph, as its nodes run. A body's results become the call's.
+// Runs one graph on the allocator, node by node. The results of a body become those of the call.
 class Blocks {
  public:
   Blocks(const Liveness& outermost, CachingAllocator* allocator) : outermost_(outermost), allocator_(*allocator) {}
@@ -38,11 +38,11 @@ class Blocks {
 
  private:
   static constexpr CachingAllocator::Block kNone = 0xFFFFFFFFu;
-  using Held = std::vector<CachingAllocator::Block>;  // by Liveness::storages
+  using Held = std::vector<CachingAllocator::Block>;  // indexed like Liveness::storages
 
   bool needs_block(const LiveStorage& s) const { return !s.is_host && s.bytes_known && s.bytes > 0; }
 
-  // `results`: storages of the graph that outlive it. Returns their blocks.
+  // Runs a graph; returns the blocks of `results`, storages that outlive it.
   Held run_graph(const Liveness& live, const std::vector<StorageId>& results, Course* course) {
     std::vector<std::vector<uint32_t>> ends(live.schedule.size());
     for (uint32_t i = 0; i < live.storages.size(); ++i)
@@ -56,7 +56,7 @@ class Blocks {
           held[next] = allocator_.allocate(live.storages[next].bytes);
       if (course != nullptr) course->during.push_back(std::max(allocator_.allocated_bytes(), body_peak_));
       body_peak_ = course != nullptr ? 0 : std::max(body_peak_, allocator_.allocated_bytes());
-      // Outputs of the step stay.
+      // Outputs of the step are kept.
       for (uint32_t i : ends[at])
         if (held[i] != kNone && !(course != nullptr && live.storages[i].is_output))
           allocator_.free(held[i]), held[i] = kNone;
@@ -69,14 +69,14 @@ class Blocks {
 
   void run_body(const Liveness& live, const CallSite& call, Held* held) {
     std::vector<StorageId> results;
-    for (const CallSite::Result& r : call.results) results.push_back(r.in_body);  // each one storage of the body's own
+    for (const CallSite::Result& r : call.results) results.push_back(r.in_body);  // distinct storages of the body
     const Held blocks = run_graph(*outermost_.bodies[call.body.index], results, nullptr);
     for (size_t i = 0; i < blocks.size(); ++i) (*held)[live.index_of[call.results[i].storage.index]] = blocks[i];
   }
 
   const Liveness& outermost_;
   CachingAllocator& allocator_;
-  int64_t body_peak_ = 0;  // of the bodies since the last node of the outermost graph
+  int64_t body_peak_ = 0;  // peak of the bodies since the last node of the outermost graph
 };
 
 std::vector<PhaseSpan> timeline_of(const Graph& graph, const Liveness& live, const Course& course) {
@@ -98,7 +98,7 @@ std::vector<PhaseSpan> timeline_of(const Graph& graph, const Liveness& live, con
   return out;
 }
 
-// Sums stay far from where 63 bits end: a graph of a valid job may name any size.
+// Keeps sums well below 63 bits: a graph of a valid job may contain any size.
 bool is_countable(const Liveness& live) {
   double sum = 0;
   for (const LiveStorage& s : live.storages) sum += static_cast<double>(s.bytes);

@@ -10,7 +10,7 @@ constexpr int64_t kLeastBlock = 512;
 constexpr int64_t kSmallRequest = kMiB;  // up to here: from small segments
 constexpr int64_t kSmallSegment = 2 * kMiB;
 constexpr int64_t kMiddleSegment = 20 * kMiB;
-constexpr int64_t kOwnSegment = 10 * kMiB;  // from here on: a segment of its own
+constexpr int64_t kOwnSegment = 10 * kMiB;  // from here on: a separate segment
 constexpr int64_t kSegmentStep = 2 * kMiB;
 
 int64_t round_up(int64_t bytes, int64_t step) { return (bytes + step - 1) / step * step; }
@@ -75,7 +75,7 @@ uint32_t CachingAllocator::take_free(int64_t bytes, bool is_small) {
   return piece;
 }
 
-// The first `bytes` of a piece stay it; the rest becomes free.
+// Keeps the first `bytes` in `piece`; the rest becomes a free piece.
 void CachingAllocator::split(uint32_t piece, int64_t bytes) {
   const Piece whole = pieces_[piece];
   const uint32_t rest = new_piece({whole.bytes - bytes, piece, whole.next, whole.is_small, true});
@@ -85,7 +85,7 @@ void CachingAllocator::split(uint32_t piece, int64_t bytes) {
   pool_of(whole).insert({pieces_[rest].bytes, rest});
 }
 
-// `piece` itself is in no pool.
+// REQUIRES: `piece` is in no pool
 void CachingAllocator::absorb_next(uint32_t piece) {
   const uint32_t next = pieces_[piece].next;
   if (pieces_[next].is_free) pool_of(pieces_[next]).erase({pieces_[next].bytes, next});

@@ -86,7 +86,7 @@ class Analysis {
     return *known;
   }
 
-  // A view of a valid job reaches no further than what it is a view of, but nothing here rests on that.
+  // Views of a valid job stay within their base, but nothing here relies on that.
   void measure_views() {
     for (NodeId n : out_.schedule) {
       const Node& node = graph_.node(n);
@@ -114,7 +114,7 @@ class Analysis {
     }
   }
 
-  // Results that lie in memory of the body: its outputs, where their sizes are known.
+  // Ties results of the call to memory of the body: its outputs, if their sizes are known.
   void tie_results(CallSite* call, const Liveness& body) {
     const Node& node = graph_.node(call->node);
     const std::vector<Output>& outputs = bodies_.program.nested[call->body.index]->graph.outputs();
@@ -138,14 +138,15 @@ class Analysis {
     for (uint32_t i = 0; i < out_.schedule.size(); ++i) {
       NodeId n = out_.schedule[i];
       for_operands(graph_, n, [&](ValueId v) { extend(alias_.storage_of(v), i); });
-      const Node& node = graph_.node(n);  // a result that lies in older memory needs it here
+      const Node& node = graph_.node(n);  // a result in older memory extends its life
       for (uint32_t r = 0; r < node.result_count; ++r) extend(alias_.storage_of(node.result(r)), i);
     }
     for (LiveStorage& live : out_.storages)
       if (live.is_output) live.last_position = last_position();
   }
 
-  // A collective or a transfer may run until it is waited for: nobody else may have what it reads and writes till then.
+  // A collective or a transfer may run until its wait: until then no other storage may use the memory it reads and
+  // writes.
   void extend_over_flights() {
     std::vector<uint32_t> landing(graph_.node_id_limit(), 0);  // by launch: position of its last wait
     std::vector<bool> waited(graph_.value_id_limit(), false);
@@ -161,7 +162,7 @@ class Analysis {
         const Node& node = graph_.node(launch);
         if (graph_.value(v).def == launch) waited[v.index] = true;
         else
-          for (uint32_t r = 0; r < node.result_count; ++r) waited[node.result(r).index] = true;  // a view of some
+          for (uint32_t r = 0; r < node.result_count; ++r) waited[node.result(r).index] = true;  // view of a result
       });
     }
     for (NodeId n : out_.schedule) {
@@ -177,7 +178,7 @@ class Analysis {
     }
   }
 
-  // Of a wait: what it waits for. What comes behind that it only keeps alive.
+  // Whether a wait waits for v; its other arguments it only keeps alive.
   bool is_first_argument(NodeId n, ValueId v) const {
     const std::vector<Arg>& args = graph_.node(n).args;
     return !args.empty() && args[0].is(ArgKind::value) && args[0].as_value() == v;
@@ -205,7 +206,7 @@ class Analysis {
     for (LiveStorage& live : out_.storages) {
       const OpInfo* op = graph_.op_info(live.def);
       if (!op || !reuses_in_place(*op) || !live.bytes_known || live.bytes == 0) continue;
-      for (bool whole : {true, false})  // rather what it fills
+      for (bool whole : {true, false})  // prefer an argument of equal size
         for_operands(graph_, live.def, [&](ValueId v) {
           if (live.takes_over.is_none()) take_over(&live, v, whole);
         });
@@ -229,7 +230,7 @@ class Analysis {
     taken_[out_.index_of[dying->storage.index]] = true;
   }
 
-  // Rather than writing it, or as part of a body.
+  // Reads it itself: does not write it, nor read it in a body.
   bool reads_directly(NodeId n, StorageId s) const {
     auto reads = alias_.reads(n);
     return std::binary_search(reads.begin(), reads.end(), s);
@@ -251,7 +252,7 @@ class Analysis {
     Wide live = 0;
     for (size_t i = 0; i < count; ++i) {
       live += begins[i];
-      // What a body needs beyond the results of the call, which it has among its own outputs.
+      // What a body needs beyond the call's results, which are among its own outputs.
       call_bytes_[i] = std::max<int64_t>(call_bytes_[i] - begins[i], 0);
       Wide now = std::max<Wide>(live - saved[i], 0) + call_bytes_[i];
       out_.live_bytes[i] = static_cast<int64_t>(std::min<Wide>(now, INT64_MAX));
@@ -304,7 +305,7 @@ class Analysis {
   AliasAnalysis alias_;
   Liveness out_;
   std::vector<uint32_t> position_;                                 // by node
-  std::vector<std::optional<std::optional<int64_t>>> type_bytes_;  // by type; what was asked for so far
+  std::vector<std::optional<std::optional<int64_t>>> type_bytes_;  // by type; those requested so far
   std::vector<bool> taken_;                                        // by out_.storages: a result takes its memory over
   std::vector<int64_t> call_bytes_;                                // by position
 };

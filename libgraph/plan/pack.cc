@@ -15,12 +15,12 @@ namespace {
 __extension__ typedef __int128 Wide;  // bytes times steps
 
 constexpr int64_t kMaxTotalBytes = int64_t{1} << 62;
-constexpr size_t kWorkOfPlacement = 400;  // of first fit, in elementary steps, where there are few holes
+constexpr size_t kWorkOfPlacement = 400;  // elementary steps of one first fit when there are few holes
 
 int64_t align_up(int64_t x, int64_t alignment) { return (x + alignment - 1) / alignment * alignment; }
 
-// Steps at which something begins after something ended: between them nothing changes but for what is added, so that
-// two rectangles meet in the renumbered steps exactly when they met before.
+// Merges steps: a new one starts only where something begins after something ended, as in between items are only added.
+// Two rectangles overlap in the new steps exactly if they did in the old.
 void renumber_steps(PackInput* input) {
   std::vector<uint8_t> begins(input->steps, 0), ends(input->steps, 0);
   for (const PackRect& r : input->rects) begins[r.first] = ends[r.last] = 1;
@@ -60,7 +60,7 @@ class Packer {
     int64_t bytes = 0;  // the item's extent
     Wide area = 0;
     uint32_t first = 0, last = 0;
-    int64_t crowd = 0;  // the largest sum in use while it is
+    int64_t crowd = 0;  // the largest total in use during its life
   };
   using Order = std::vector<uint32_t>;
 
@@ -105,7 +105,7 @@ class Packer {
     add_crowds(in_use);
   }
 
-  // By step. Within an item, rectangles may overlap (a result in the memory that it takes over): their union counts.
+  // Bytes in use by step. Rectangles of one item may overlap (a result that takes over memory): their union counts.
   std::vector<int64_t> sum_in_use() const {
     std::vector<int64_t> change(input_.steps + 1, 0);
     for (const PackItem& item : input_.items) {
@@ -137,7 +137,7 @@ class Packer {
     }
   }
 
-  void add_crowds(const std::vector<int64_t>& in_use) {  // the largest of a range, by a table of powers of two
+  void add_crowds(const std::vector<int64_t>& in_use) {  // range maximum, by a table of powers of two
     std::vector<std::vector<int64_t>> table{in_use};
     for (uint32_t width = 1; 2 * width <= input_.steps; width *= 2) {
       const std::vector<int64_t>& half = table.back();
@@ -170,7 +170,7 @@ class Packer {
     try_order(sorted([](auto& a, auto& b) { return a.first != b.first ? a.first < b.first : a.bytes > b.bytes; }));
   }
 
-  // Down to 1.0005 of the lower bound; the nearer it is, the less work the rest is worth.
+  // Stops at 1.0005 of the lower bound; the closer the result, the less work the rest is worth.
   bool may_go_on(size_t work) const {
     int64_t lost = best_.bytes - best_.lower_bound;
     size_t limit = options_.work;
@@ -179,7 +179,7 @@ class Packer {
     return lost > best_.lower_bound / 2000 && work_ + work <= limit;
   }
 
-  // The best so far, where this order is better.
+  // Places the items in this order and keeps the result if it is better.
   void try_order(const Order& order) {
     bool is_first = best_.places.empty();
     if (!is_first && !may_go_on(order.size() * kWorkOfPlacement)) return;
@@ -206,7 +206,7 @@ class Packer {
     best_order_ = order;
   }
 
-  // Items that rather lie low get the first places, where the rest still fits.
+  // Gives items marked `low` the first places if the rest still fits.
   void lower_some() {
     Order order(input_.items.size());
     std::iota(order.begin(), order.end(), 0);
@@ -218,7 +218,7 @@ class Packer {
     if (auto bytes = place_all(order, best_.bytes)) keep(order, *bytes);
   }
 
-  // The end of the last item; none as soon as one ends above `limit`, or the work is used up.
+  // The end of the highest item; none once an item ends above `limit` or the work is used up.
   std::optional<int64_t> place_all(const Order& order, int64_t limit) {
     occupancy_.clear();
     fit_work_ = 0;
@@ -243,7 +243,7 @@ class Packer {
       ends_.push_back(lists_.size());
     }
     int64_t place = 0;
-    // Round and round, until all lists in a row leave the item where it is.
+    // Cycles through the lists until all in a row leave the item where it is.
     size_t settled = 0, list = 0;
     for (uint32_t i = 0; settled < lists_.size();) {
       while (list >= ends_[i]) ++i;
@@ -256,8 +256,7 @@ class Packer {
     return place;
   }
 
-  // --- search: valleys filled by rules, half of them drawn anew, half of them one of the best with some keys changed
-  // ---
+  // --- search: valleys filled by rules; half of the rules are new, half are mutations of an elite ---
 
   struct Elite {
     ValleyFill::Outcome outcome;
@@ -292,7 +291,7 @@ class Packer {
     }
   }
 
-  // One of them is the best there is, as long as items are single rectangles: there is nothing to draw.
+  // For single rectangles one of all orders is optimal, so no random search is needed.
   void try_all_orders() {
     Order order(input_.items.size());
     std::iota(order.begin(), order.end(), 0);
@@ -300,7 +299,7 @@ class Packer {
     while (may_go_on(0) && std::next_permutation(order.begin(), order.end()));
   }
 
-  // What was drawn anew competes with the worst of the elites, what was changed with its parent only: they stay apart.
+  // New rules compete with the worst elite, mutations only with their parent: this keeps the elites diverse.
   void admit(Elite elite, bool is_new, size_t parent) {
     if (is_new && elites_.size() < kElites) {
       elites_.push_back(std::move(elite));
@@ -313,7 +312,7 @@ class Packer {
                      [](const Elite& a, const Elite& b) { return a.outcome < b.outcome; });
   }
 
-  // Moves one of the items that end highest to an earlier turn. Valleys know little of items of several rectangles.
+  // Moves one of the highest items to an earlier turn. Valley filling knows little about items of several rectangles.
   void change_order() {
     std::vector<uint32_t> top;
     for (uint32_t turn = 1; turn < best_order_.size(); ++turn)
@@ -325,17 +324,17 @@ class Packer {
     if (auto bytes = place_all(order, best_.bytes)) keep(order, *bytes);
   }
 
-  // Those fill the holes that the large ones leave; 8192 of them are not more than all there is.
+  // Small items fill the holes that large ones leave; 8192 of them are no more than the lower bound.
   bool is_small(uint32_t i) const { return traits_[i].bytes < 64 || traits_[i].bytes < best_.lower_bound / 8192; }
 
-  // First fit in the order of places puts nothing higher than it was (items of one rectangle, at least).
+  // First fit in the order of places moves nothing up (for items of one rectangle).
   static Order order_by_place(const std::vector<int64_t>& places, Order large, const Order& small) {
     std::stable_sort(large.begin(), large.end(), [&](uint32_t a, uint32_t b) { return places[a] < places[b]; });
     large.insert(large.end(), small.begin(), small.end());
     return large;
   }
 
-  // Long and large items first, how much of each is drawn; sometimes those in use when most is.
+  // Long and large items first, with random weights; sometimes also those in use at the peak.
   ValleyRules new_rules(uint32_t turn) {
     static constexpr int64_t kFirst[kFirstTurns][2] = {{64, 1}, {0, 64}, {64, 64}, {20, 64}};
     static constexpr int64_t kNoise[] = {7000, 23000, 59000};
@@ -369,7 +368,7 @@ class Packer {
 
   int64_t draw(uint64_t below) { return static_cast<int64_t>(random_.below(below)); }
 
-  static constexpr size_t kFewItems = 7;  // 5040 orders, some milliseconds
+  static constexpr size_t kFewItems = 7;  // 5040 orders: a few milliseconds
   static constexpr uint32_t kFirstTurns = 4;
   static constexpr size_t kElites = 8;
 
@@ -380,11 +379,11 @@ class Packer {
   Packing best_;
   Order best_order_;
   std::vector<Elite> elites_;       // best first
-  size_t work_ = 0, fit_work_ = 0;  // of all; of the order at hand
+  size_t work_ = 0, fit_work_ = 0;  // of all orders; of the current one
   PackRandom random_;
-  std::vector<int64_t> places_;  // of the order at hand, as those that follow
+  std::vector<int64_t> places_;  // of the current order, as the fields below
   std::vector<Stretches::View> lists_;
-  std::vector<size_t> ends_;  // by rectangle: where its lists end
+  std::vector<size_t> ends_;  // by rectangle: the end of its lists
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace sg {
 namespace {
 
-constexpr size_t kMostRects = size_t{1} << 16;  // of one input, 24 bytes each: more are packed in one order or two
+constexpr size_t kMostRects = size_t{1} << 16;  // of one input, 24 bytes each; larger inputs get only one or two orders
 constexpr size_t kMostInputs = 32;
 
 class Packings {
@@ -19,7 +19,7 @@ class Packings {
     for (const Entry& e : latest_)
       if (e.options == options && *e.input == input) return e.packing;
     auto kept = std::make_shared<const PackInput>(std::move(input));
-    // Run by whoever is first to ask for it, outside the lock.
+    // Runs in the first thread that asks for it, outside the lock.
     auto packing = std::async(std::launch::deferred, [kept, options] { return pack(*kept, options); }).share();
     latest_.push_back({kept, options, packing});
     if (latest_.size() > kMostInputs) latest_.pop_front();

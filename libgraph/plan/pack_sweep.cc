@@ -9,7 +9,7 @@
 namespace sg {
 namespace {
 
-// Free bytes as disjoint holes, no two of which touch; above the highest byte in use all is free.
+// Free bytes as disjoint, non-adjacent holes; everything above the highest used byte is free.
 class Holes {
  public:
   int64_t take(int64_t bytes) {
@@ -53,8 +53,8 @@ class Holes {
   }
 
   int64_t end_ = 0;
-  std::map<int64_t, int64_t> by_place_;             // bytes
-  std::set<std::pair<int64_t, int64_t>> by_bytes_;  // bytes, place
+  std::map<int64_t, int64_t> by_place_;             // place -> bytes
+  std::set<std::pair<int64_t, int64_t>> by_bytes_;  // (bytes, place)
 };
 
 struct Event {
@@ -85,7 +85,7 @@ std::vector<int64_t> sweep_places(const PackInput& input, SweepFrom from) {
     events.push_back({first, i, true});
     events.push_back({last, i, false});
   }
-  // Within a step all that begins comes before what ends; the largest first.
+  // Within a step, beginnings come before ends; the largest first.
   std::sort(events.begin(), events.end(), [&](const Event& a, const Event& b) {
     if (a.step != b.step) return a.step < b.step;
     if (a.begins != b.begins) return a.begins;

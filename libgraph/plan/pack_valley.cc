@@ -105,8 +105,8 @@ void ValleyFill::place(uint32_t rank, size_t segment) {
   merge_around(segment, segment + pieces_.size());
 }
 
-// The item's own skyline: at each of its steps the end of its highest rectangle there. What lies under a rectangle that
-// begins further up is lost here, and found again by first fit.
+// The item's skyline: at each of its steps, the end of its highest rectangle. Space under a rectangle that starts
+// higher up is lost here; first fit recovers it.
 void ValleyFill::outline(const Member& m, int64_t at, int64_t ground) {
   const PackItem& item = input_.items[m.item];
   const PackRect* rects = input_.rects.data() + item.rect_begin;
@@ -128,7 +128,7 @@ void ValleyFill::outline(const Member& m, int64_t at, int64_t ground) {
   work_ += cuts_.size() * item.rect_count;
 }
 
-// Joins neighbours of equal height from the one before `begin` to the one after `end`.
+// Merges neighbours of equal height, from the one before `begin` to the one after `end`.
 void ValleyFill::merge_around(size_t begin, size_t end) {
   begin = begin == 0 ? 0 : begin - 1;
   end = std::min(end + 1, skyline_.size());

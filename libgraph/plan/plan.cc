@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kNoItem = 0xFFFFFFFFu;
 
-// What is placed together: an item of the packing, and the distance of each storage from its begin.
+// Plans one graph: forms packing items of storages with fixed distances, and reads their places back.
 class Planner {
  public:
   Planner(const Liveness& live, const std::vector<MemoryPlan>& bodies, const std::vector<int64_t>& scratch,
@@ -32,7 +32,7 @@ class Planner {
  private:
   struct Place {
     uint32_t item = kNoItem;
-    int64_t at = 0;  // bytes into the item
+    int64_t at = 0;  // byte offset into the item
   };
   struct ItemRect {
     uint32_t item;
@@ -46,7 +46,7 @@ class Planner {
     return place;
   }
 
-  // The body's whole arena while the call runs; its results stay at their distance after that.
+  // A call's frame: the body's whole arena while the call runs; its results keep their offsets in it afterwards.
   void make_frames() {
     frames_.resize(live_.calls.size());
     for (size_t c = 0; c < live_.calls.size(); ++c) {
@@ -84,7 +84,7 @@ class Planner {
       if (scratch_[i] > 0) scratch_place_[i] = new_item(i, i, scratch_[i], kPlanAlignment);
   }
 
-  // Rectangles by item, those that go on at the same place as one.
+  // Groups the rectangles by item and merges consecutive ones at the same place.
   void fill_input() {
     std::stable_sort(rects_.begin(), rects_.end(),
                      [](const ItemRect& a, const ItemRect& b) { return a.item < b.item; });
@@ -125,7 +125,7 @@ class Planner {
       if (scratch_place_[i].item != kNoItem) out_.scratch_offsets[i] = offset(scratch_place_[i]);
   }
 
-  // What lies on the host: no part of anything else, and nothing takes its place over.
+  // Packs host storages separately: they share no items, and nothing takes over their memory.
   void place_host() {
     PackInput input;
     std::vector<uint32_t> storages;  // by item
@@ -168,7 +168,7 @@ class Planner {
   const std::vector<MemoryPlan>& bodies_;
   const std::vector<int64_t>& scratch_;
   const PackOptions& packing_;
-  bool is_body_;  // its outputs outlive its frame: at an edge of it, calls in a row fit best
+  bool is_body_;  // its outputs outlive its frame: at an edge of it, consecutive calls fit best
   PackInput input_;
   std::vector<ItemRect> rects_;
   std::vector<Place> place_of_;       // by live_.storages
@@ -177,7 +177,7 @@ class Planner {
   MemoryPlan out_;
 };
 
-// Bodies before those that call them. Calls never go in circles: recursive ones are in no list of calls.
+// Plans bodies before their callers. Calls cannot be cyclic: recursive ones are not in the list of calls.
 class BodyPlans {
  public:
   BodyPlans(const Liveness& live, const PlanOptions& options)
@@ -188,7 +188,7 @@ class BodyPlans {
       uint32_t b = call.body.index;
       if (done_[b]) continue;
       done_[b] = true;
-      plan_callees(*live_.bodies[b]);  // as deep as liveness went: 64
+      plan_callees(*live_.bodies[b]);  // depth is bounded by liveness: 64
       plans_[b] = Planner(*live_.bodies[b], plans_, scratch_of(b), options_.packing, true).run();
     }
   }

@@ -46,7 +46,7 @@ class Reporter {
     if (id.is_none()) return {};
     const Source& source = graph_.pool().sources[id];
     std::string file(graph_.pool().strings[source.file]);
-    if (auto slash = file.rfind('/'); slash != std::string::npos) file.erase(0, slash + 1);  // people know their files
+    if (auto slash = file.rfind('/'); slash != std::string::npos) file.erase(0, slash + 1);  // the file name suffices
     return file + ":" + std::to_string(source.line);
   }
 
@@ -90,7 +90,7 @@ class Reporter {
     }
   }
 
-  // A size that has no value at the top of its range.
+  // The symbol's value, else the top of its range.
   std::optional<int64_t> at_most(StrId symbol) const {
     if (auto value = values_(symbol)) return value;
     if (!facts_) return std::nullopt;
@@ -100,11 +100,11 @@ class Reporter {
 
   void add_pool() {
     SizeValues most = [this](StrId symbol) { return at_most(symbol); };
-    std::vector<Wide> change(live_.schedule.size() + 1, 0);  // what begins less what has ended, by position
+    std::vector<Wide> change(live_.schedule.size() + 1, 0);  // by position: begins minus ends
     for (StorageId id : plan_.pooled) {
       const LiveStorage& s = *live_.find(id);
       TypeKind kind = graph_.type(s.owner).kind;
-      if (kind != TypeKind::tensor && kind != TypeKind::list) continue;  // no memory of the run's
+      if (kind != TypeKind::tensor && kind != TypeKind::list) continue;  // uses no memory of the run
       auto bytes = storage_bytes(graph_.pool(), graph_.type(s.owner), most);
       PooledOwner pooled{owner_of(s), bytes.has_value()};
       pooled.owner.bytes = bytes.value_or(0);
