@@ -13,18 +13,18 @@ bool goes_round_twice(CollectivePattern kind) {
   return kind == CollectivePattern::all_reduce || kind == CollectivePattern::all_to_all;
 }
 
-// Steps of the ring.
+// Number of steps of the ring.
 double steps_of(CollectivePattern kind, double ranks) { return goes_round_twice(kind) ? 2 * (ranks - 1) : ranks - 1; }
 
-// Of them: from node to node.
+// How many of the steps cross nodes.
 double hops_between(CollectivePattern kind, double nodes) {
   if (nodes <= 1) return 0;
   if (kind == CollectivePattern::all_reduce) return 2 * nodes;
   return kind == CollectivePattern::point_to_point ? 1 : nodes - 1;
 }
 
-// Of its bandwidth, what the whole message takes: each step moves an n-th of it, but a broadcast's pieces follow each
-// other through all links.
+// The message's share of the bus bandwidth: each step moves 1/ranks of the message, but the pieces of a broadcast
+// stream through all links.
 double share_of_bus(CollectivePattern kind, double ranks) {
   return kind == CollectivePattern::broadcast ? 1 : ranks / steps_of(kind, ranks);
 }
@@ -38,7 +38,7 @@ double simple_time_us(const Machine::Network& network, CollectivePattern kind, d
          bytes / (bus * share_of_bus(ring, ranks)) * 1e-3;
 }
 
-// Shares for peers within the node and beyond leave at the same time.
+// Shares for peers within and beyond the node are sent concurrently.
 double exchange_time_us(const Machine::Network& network, double bytes, double ranks, double nodes) {
   const auto& x = network.exchange;
   if (x.within_gbps <= 0 || (nodes > 1 && x.between_gbps <= 0)) return std::numeric_limits<double>::infinity();
@@ -69,7 +69,7 @@ double ll_time_us(const Machine::Network& network, CollectivePattern kind, doubl
   double steps = steps_of(kind, ranks), between = hops_between(kind, nodes);
   double hop = nodes > 1 ? std::max(ll.hop_one_node_us, ll.hop_within_us) : ll.hop_one_node_us;
   double latency_us = ll.base_us + (steps - between) * hop + between * ll.hop_between_us;
-  return bytes / kGiB / (bus * share_of_bus(kind, ranks)) * 1e6 + latency_us;  // the model counts GiB against GB/s
+  return bytes / kGiB / (bus * share_of_bus(kind, ranks)) * 1e6 + latency_us;  // the model divides GiB by GB/s
 }
 
 double collective_time_us(const Machine::Network& network, CollectivePattern kind, double bytes, double ranks,

@@ -34,7 +34,7 @@ constexpr std::string_view kLaunches = "(host: launches)";
 
 std::vector<PathRow> critical_rows(const Job& job, const ProgramTimeline& timeline) {
   std::map<std::tuple<Resource, std::string_view, std::string>, PathRow> rows;
-  double until = 0;  // nothing on the path runs before: the host launches
+  double until = 0;  // gaps on the path are the host launching
   for (uint32_t i : critical_path(timeline)) {
     const SimEvent& e = timeline.events[i];
     if (e.begin_us > until) {

@@ -19,7 +19,7 @@ namespace {
   {                                                                   \
 #path, [](Machine & m) -> double& { return m.path; }, about, true \
   }
-// Of machines that were described before there was the key.
+// For keys that older machine descriptions lack.
 #define SG_KEY_OR_NONE(path, about)                                         \
   {                                                                         \
 #path, [](Machine & m) -> double& { return m.path; }, about, true, true \

@@ -1,4 +1,4 @@
-// The YAML form of a machine, read by yaml-cpp; the one file of libgraph that includes it.
+// The YAML form of a machine, read with yaml-cpp; the only file of libgraph that includes it.
 #include <yaml-cpp/yaml.h>
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace sg {
 namespace {
 
 constexpr size_t kMaxDepth = 8, kMostBases = 8;
-constexpr size_t kMostEntries = 1000;  // with those that aliases repeat
+constexpr size_t kMostEntries = 1000;  // including those that aliases repeat
 
 class Reader {
  public:
@@ -39,7 +39,7 @@ class Reader {
     problems_->error("machine", message, std::move(where), hint);
   }
 
-  // A file's base is found from where the file lies.
+  // A file's base is relative to the file's folder.
   std::string beside(const std::string& name) const {
     const size_t slash = file_.rfind('/');
     return !is_machine_file(name) || name[0] == '/' || slash == std::string::npos ? name
@@ -113,7 +113,7 @@ class Reader {
 
   std::string file_;
   std::string_view text_;
-  size_t above_;  // machines that have this one for a base
+  size_t above_;  // machines that have this one as a base
   Diagnostics* problems_;
   std::set<std::string> given_;
   size_t entries_ = 0;
@@ -127,7 +127,7 @@ Result<Machine> parse_machine(std::string_view text, const std::string& file, si
   try {
     Machine machine = Reader(file, text, above, &problems).read(YAML::Load(std::string(text)));
     if (!problems.has_errors()) return machine;
-  } catch (const YAML::Exception& e) {  // the library's only way to say that a text is no YAML
+  } catch (const YAML::Exception& e) {  // how the library reports that a text is not YAML
     Location where{file, static_cast<uint32_t>(e.mark.line + 1), static_cast<uint32_t>(e.mark.column + 1), {}, {}};
     return Error{ErrorKind::unreadable, "no YAML: " + e.msg, std::move(where), {}};
   }

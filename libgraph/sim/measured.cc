@@ -14,7 +14,7 @@ namespace sg {
 namespace {
 
 constexpr int64_t kNodeTrack = 1;  // of `sg-run --profile`
-constexpr double kTick = 1e-3;     // us: what clocks tell apart; an event that begins so near another's end follows it
+constexpr double kTick = 1e-3;     // us: clock resolution; an event this close after another's end follows it
 
 std::string_view string_at(simdjson::dom::object o, std::string_view key) {
   std::string_view out;
@@ -30,8 +30,8 @@ bool is_free(const OpInfo& op) {
   return op.has(kView) || op.has(kSize) || op.has(kAssert) || op.has(kWait) || op.has(kHigherOrder);
 }
 
-// One rank's nodes in the order in which they began; the outermost ones that begin a step, and how long steps are
-// together.
+// The number of steps in one rank's nodes, ordered by start, and their total length. A step begins where the first
+// outermost node recurs.
 struct Steps {
   size_t count = 0;
   double length_us = 0;
@@ -42,7 +42,7 @@ Steps steps_of(const std::vector<const TraceEvent*>& nodes) {
   std::string_view first;
   double begin = 0, end = -1;
   for (const TraceEvent* e : nodes) {
-    if (e->begin_us < end && e->end_us() <= end) continue;  // in the body of a call; clocks of devices overlap a little
+    if (e->begin_us < end && e->end_us() <= end) continue;  // in a call's body; device clocks may overlap slightly
     std::string_view node = e->text("node").value_or("");
     if (out.count == 0) first = node;
     if (node == first) {
@@ -91,7 +91,7 @@ std::vector<double> own_times(std::vector<TraceEvent>* events) {
   std::ranges::stable_sort(
       *events, {}, [](const TraceEvent& e) { return std::tuple(e.process, e.track, e.begin_us, -e.length_us); });
   std::vector<double> own;
-  std::vector<size_t> open;  // events that the current one lies in
+  std::vector<size_t> open;  // events that enclose the current one
   for (size_t i = 0; i < events->size(); ++i) {
     const TraceEvent& e = (*events)[i];
     auto holds = [&](const TraceEvent& outer) {
@@ -128,9 +128,9 @@ MeasuredStep measure_run(std::vector<TraceEvent> events) {
   std::map<int64_t, std::vector<const TraceEvent*>> nodes;  // by rank
   for (size_t i = 0; i < events.size(); ++i) {
     const TraceEvent& e = events[i];
-    if (e.category == "copy") continue;  // within its node
+    if (e.category == "copy") continue;  // part of its node
     const OpInfo* op = find_op(e.name);
-    if (e.track != kNodeTrack) {  // of a group: from launch to wait
+    if (e.track != kNodeTrack) {  // a group's track: from launch to wait
       std::string kind(op ? communication_kind(op->name) : e.name);
       MeasuredStep::Part &way = out.under_way[kind], &exposed = out.exposed[kind];
       way.us += e.length_us, ++way.count;

@@ -1,4 +1,4 @@
-// PyTorch's profiler: which kernels ran for which op, and what of the communication nothing else ran beside.
+// PyTorch profiler traces: which kernels ran for which op, and how much communication ran with no other kernel.
 #include <algorithm>
 #include <set>
 #include <unordered_map>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kCopies = "copy";
 
-// "aten::mm" -> a row of the table with that name, of any overload.
+// "aten::mm" -> a row of the op table with that name and any overload.
 const OpInfo* op_named(std::string_view name) {
   static const auto kByBase = [] {
     std::unordered_map<std::string, const OpInfo*> out;
@@ -25,7 +25,8 @@ const OpInfo* op_named(std::string_view name) {
   return it == kByBase.end() ? nullptr : it->second;
 }
 
-// Ops that only the profiler shows: what composite ones call. By a part of their name; backward ones end in it.
+// Inner ops of composite ones, which appear only in profiles: matched by a part of the name, for backward ones by its
+// end.
 struct Inner {
   std::string_view part, kind;
 };
@@ -60,7 +61,7 @@ struct Span {
   double begin, end;
 };
 
-// Sorted and joined.
+// Sorts spans and merges overlapping ones.
 std::vector<Span> joined(std::vector<Span> spans) {
   std::ranges::sort(spans, {}, &Span::begin);
   std::vector<Span> out;
@@ -71,7 +72,7 @@ std::vector<Span> joined(std::vector<Span> spans) {
   return out;
 }
 
-// Of `s`, what lies in none of `busy`.
+// The length of the parts of `s` outside all `busy` spans.
 double outside(const Span& s, const std::vector<Span>& busy) {
   double left = s.end - s.begin;
   for (auto b = std::ranges::lower_bound(busy, s.begin, {}, &Span::end); b != busy.end() && b->begin < s.end; ++b)
@@ -98,7 +99,7 @@ class Kineto {
     return e.category == "kernel" || e.category == "gpu_memcpy" || e.category == "gpu_memset";
   }
 
-  // By ProfilerStep#N; without marks all of it is one step.
+  // Finds steps by ProfilerStep#N; without such marks the whole trace is one step.
   void find_steps() {
     std::set<std::string_view> names;
     double first = 0, last = 0;
@@ -124,7 +125,7 @@ class Kineto {
   }
 
   void add_kernels() {
-    std::unordered_map<int64_t, std::string_view> op_of, op_of_launch;  // by external id, by correlation
+    std::unordered_map<int64_t, std::string_view> op_of, op_of_launch;  // by external id; by correlation
     for (const TraceEvent& e : events_)
       if (auto id = e.number("External id"); id && e.category == "cpu_op") op_of.emplace(*id, e.name);
     for (const TraceEvent& e : events_) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kUnknownRows = 3;
 constexpr int kFitRounds = 12;
-constexpr double kMostChange = 1e4;  // of one number, from where it began
+constexpr double kMostChange = 1e4;  // of a number, from its initial value
 
 using Times = std::map<std::string, double, std::less<>>;
 
@@ -126,13 +126,13 @@ void write_residuals(JsonWriter* json, const MeasuredStep& measured, const Progr
 
 namespace {
 
-// Numbers of the machine that change together: rates, which the time goes down with, and times; and the kinds that they
-// decide.
+// Machine parameters that are fitted together: rates, which shorten times, and times; and the kinds of ops they
+// determine.
 struct Knob {
   std::vector<double*> rates, times;
   bool of_compute = true;
   std::vector<std::string> kinds;
-  double changed = 1;  // so far
+  double changed = 1;  // total factor so far
 };
 
 std::vector<Knob> knobs_of(Machine* machine, const MeasuredStep& measured) {
@@ -191,7 +191,7 @@ Result<Machine> fit_machine(const Machine& start, const MeasuredStep& measured, 
         auto at = times.find(k);
         return at == times.end() ? 0 : at->second;
       });
-      if (have > 0) turn(&knob, have / want);  // else the graph has none of it
+      if (have > 0) turn(&knob, have / want);  // else the graph has no such ops
     }
   }
   return machine;

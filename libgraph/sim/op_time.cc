@@ -10,11 +10,11 @@ namespace {
 
 struct Tile {
   double rows, columns;
-  double efficiency;  // of the largest one's
+  double efficiency;  // relative to the largest tile
 };
 constexpr Tile kTiles[] = {{256, 128, 1.0}, {128, 128, 0.95}, {64, 64, 0.6}};
 
-// How full the machine is while `batch` products of rows x columns run: 1 when all waves are whole.
+// Utilization while `batch` products of rows x columns run: 1 if all waves are full and tiles are most efficient.
 double filling(const Machine& machine, double batch, double rows, double columns) {
   double best = 0, useful = batch * rows * columns;
   if (useful <= 0 || machine.device.multiprocessors <= 0) return 1;
@@ -30,7 +30,8 @@ struct Product {
   double batch = 1, rows = 0, columns = 0;
 };
 
-// The result of a product as matrices; those of a grouped one take equal shares of the rows (of the inner axis: none).
+// A product's result as a batch of matrices. For a grouped one, groups get equal shares of the rows (of a split inner
+// axis: no share).
 Product product_of(const CostCall& call) {
   const Type* out = call.result(0);
   if (!out || out->shape.size() < 2) return {1, call.elements(out), 1};
@@ -46,7 +47,7 @@ Product product_of(const CostCall& call) {
   return p;
 }
 
-// The dtype in which a contraction multiplies: that of its first tensor argument.
+// The dtype of a contraction's multiplications: that of its first tensor argument.
 DType product_dtype(const CostCall& call) {
   for (const Arg& a : call.node.args)
     if (a.is(ArgKind::value) && call.graph.type(a.as_value()).kind == TypeKind::tensor)
@@ -54,7 +55,7 @@ DType product_dtype(const CostCall& call) {
   return DType::f32;
 }
 
-// What of the peak it reaches.
+// The fraction of peak flops that a contraction reaches.
 double contraction_efficiency(const Machine& machine, const CostCall& call) {
   Machine::Efficiency e = machine.efficiency;
   OpKind kind = op_kind(&call.op);

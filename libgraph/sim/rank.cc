@@ -14,7 +14,7 @@ SimRank::SimRank(const Job& job, const Program& program, const SymbolValues& val
       launches_(costs_.group_count()),
       settled_(costs_.group_count()) {}
 
-// Of a launch.
+// The kind of a launched collective.
 std::string SimRank::kind_of(uint32_t op) const {
   const StepOrigin& origin = costs_.origin(op);
   return std::string(communication_kind(origin.graph->op_name(origin.node)));
@@ -43,7 +43,7 @@ void SimRank::wait_for(const StepOp& op) {
   }
 }
 
-// Compute cannot go on before `until_us`: what the host had not launched by then anyhow is the host's part.
+// Blocks compute until `until_us`; the part in which the host had not launched yet anyway is accounted to the host.
 void SimRank::hold(double until_us, double* account, uint32_t event) {
   const double from_us = streams_.compute_us;
   if (until_us <= from_us) return;

@@ -90,10 +90,10 @@ void write_path(JsonWriter* json, const Job& job, const ProgramTimeline& t, size
   json->end_array();
 }
 
-// Beyond the ranks, devices and processes that a profiler numbers.
+// Above all rank, device and process numbers that profilers use.
 constexpr size_t kFirstProcess = 1'000'000'000;
 
-// Tracks of a program: compute, host, copies out and in, then the groups.
+// Tracks of a program: compute, host, copies out and in, then one per group.
 constexpr size_t kGroupTrack = 5;
 
 size_t track_of(const SimEvent& e) {

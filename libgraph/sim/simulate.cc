@@ -19,7 +19,7 @@ class Simulator {
     for (bool moved = true; moved;) {
       moved = false;
       for (auto& rank : ranks_) moved |= rank->advance();
-      for (uint32_t g = 0; g <= job_.groups.size(); ++g) moved |= settle(g);  // the last: undeclared ones
+      for (uint32_t g = 0; g <= job_.groups.size(); ++g) moved |= settle(g);  // the last index: undeclared groups
     }
     Simulation out;
     for (auto& rank : ranks_) {
@@ -50,7 +50,7 @@ class Simulator {
            });
   }
 
-  // Gives a begin and an end to what all ranks of a group have come to.
+  // Sets begin and end of the calls that all ranks of a group have reached.
   bool settle(uint32_t g) {
     bool any = false;
     for (bool moved = true; moved;) {
@@ -79,7 +79,7 @@ class Simulator {
   const Job& job_;
   const SimOptions& options_;
   std::vector<std::unique_ptr<SimRank>> ranks_;
-  std::vector<std::vector<std::vector<size_t>>> peers_;  // [program][group]: programs of the same communicator
+  std::vector<std::vector<std::vector<size_t>>> peers_;  // [program][group]: programs with the same communicator
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ void for_each_value(const Arg& arg, const Fn& fn) {
 
 }  // namespace
 
-// Walks the schedule once. What is under way behind a value is a list of operations: collectives, and copies.
+// Walks the schedule once. Per value it tracks the collectives and copies in flight that the value depends on.
 class StepCostsBuilder {
  public:
   StepCostsBuilder(StepCosts* out, const Job& job, const Program& program, const SymbolValues& values,
@@ -57,13 +57,13 @@ class StepCostsBuilder {
   }
 
  private:
-  using Flight = std::vector<uint32_t>;  // operations under way
+  using Flight = std::vector<uint32_t>;  // operations in flight
   struct Frame {
     const Graph* graph;
-    std::vector<Flight> behind;  // by ValueId: what has to be over before it is there
+    std::vector<Flight> behind;  // by ValueId: what must finish before the value exists
     explicit Frame(const Graph& g) : graph(&g), behind(g.value_id_limit()) {}
   };
-  // Of a communicator: its ranks, and the hosts they are on.
+  // A communicator's ranks, and the nodes that they are on.
   struct Extent {
     double ranks = 1, nodes = 1;
   };
@@ -105,7 +105,7 @@ class StepCostsBuilder {
       give(frame, n, {emit(step, origin, taken)});
     } else {
       compute(graph, n, &step);
-      if (step.us == 0) step.kind = StepOp::Kind::wait;  // nothing runs, but what it takes has to be there
+      if (step.us == 0) step.kind = StepOp::Kind::wait;  // nothing runs, but its operands must be there
       if (step.us != 0 || !taken.empty()) emit(step, origin, taken);
     }
   }
@@ -163,9 +163,9 @@ class StepCostsBuilder {
     step->group = c.group.index < job_.groups.size() ? c.group.index : static_cast<uint32_t>(job_.groups.size());
     const CollectivePattern kind = collective_kind(c.kind);
     const Extent& extent = extents_[step->group];
-    double bytes = c.payload_bytes;  // of the whole: comm_time.h
+    double bytes = c.payload_bytes;  // of the whole tensor, see comm_time.h
     if (kind == CollectivePattern::all_gather) bytes += c.wire_bytes;
-    // The time is that of equal parts, of which one stays.
+    // The model assumes equal parts, one of which stays on the rank.
     if (kind == CollectivePattern::all_to_all && extent.ranks > 1)
       bytes = c.wire_bytes * extent.ranks / (extent.ranks - 1);
     step->us = collective_time_us(options_.machine.network, kind, bytes, extent.ranks, extent.nodes);
