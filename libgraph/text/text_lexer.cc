@@ -18,7 +18,7 @@ int hex_digit(char c) {
   return -1;
 }
 
-// The number of `count` hex digits; -1 = not that many.
+// The number in `count` hex digits; -1 = too few digits.
 int64_t hex_number(const char* at, const char* end, int count) {
   if (end - at < count) return -1;
   int64_t value = 0;
@@ -101,7 +101,7 @@ bool TextLexer::string(std::string_view* out) {
   if (peek() != '"') return expected("a string in double quotes");
   const char* begin = ++cursor_;
   while (cursor_ < end_ && *cursor_ != '"' && *cursor_ != '\\') ++cursor_;
-  if (cursor_ < end_ && *cursor_ == '"') {  // nothing escaped: a view of the text itself
+  if (cursor_ < end_ && *cursor_ == '"') {  // nothing escaped: a view into the text
     *out = {begin, static_cast<size_t>(cursor_++ - begin)};
     return true;
   }
@@ -186,7 +186,7 @@ bool TextLexer::number_is_float() {
   if (at < end_ && is_letter(*at)) return true;
   while (at < end_ && is_digit(*at)) ++at;
   if (at == end_) return false;
-  if (*at == '.') return at + 1 == end_ || at[1] != '.';  // `0..3` is a run of ranks
+  if (*at == '.') return at + 1 == end_ || at[1] != '.';  // `0..3` is a range of ranks
   return *at == 'e' || *at == 'E';
 }
 
@@ -226,7 +226,7 @@ bool TextLexer::json(std::string* out) {
   return true;
 }
 
-// --- expressions: operands and operators in turn, so that the end is found without knowing what follows ---
+// --- expressions: operands and operators alternate, so the end is found without knowing what follows ---
 
 bool TextLexer::balanced(const char** at) {
   int depth = 0;

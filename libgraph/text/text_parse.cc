@@ -232,7 +232,7 @@ bool TextParser::graph_line() {
     expressions_.clear(), symbols_.clear();
     in_nested_ = false;
   }
-  if (!program_) program_ = &job_.add_program();  // after an error: a place for what follows
+  if (!program_) program_ = &job_.add_program();  // after an error: gives the following lines a place
   if (!ok) program_->nested.push_back(std::make_unique<Nested>(Nested{StringTable::kEmpty, Graph(&pool_)}));
   begin_graph(in_nested_ ? &program_->nested.back()->graph : &program_->graph);
   return ok;

@@ -28,7 +28,7 @@ bool TextParser::arguments(PendingNode* node) {
   return lexer_.expect(')', "or `,` after an argument");
 }
 
-// Takes `key=` when it comes next; none = it does not.
+// Takes `key=` if it comes next; else returns none.
 StrId TextParser::take_key() {
   const char* before = lexer_.cursor();
   std::string_view key;
@@ -110,7 +110,7 @@ bool TextParser::dict(Arg* out, int depth) {
   return true;
 }
 
-// A number stands alone unless an operator follows: then it begins an expression.
+// A number is a plain argument, unless an operator follows: then it begins an expression.
 bool TextParser::number_argument(Arg* out) {
   const char* begin = lexer_.cursor();
   const char* digits = begin + (*begin == '-');

@@ -150,7 +150,7 @@ bool TextParser::sharding(Sharding* s) {
   if (lexer_.at_end() || is_metadata_word(lexer_.peek_word())) {
     const char* before = lexer_.cursor();
     lexer_.word();
-    char next = lexer_.peek();  // an axis may be called like a keyword: then a placement follows
+    char next = lexer_.peek();  // an axis may have the name of a keyword: then a placement follows
     lexer_.back_to(before);
     bool is_axis = next == 'S' || next == 'R' || next == 'P';
     if (lexer_.at_end() || !is_axis) return true;
@@ -196,7 +196,7 @@ bool TextParser::word_list(std::string_view what, std::vector<StrId>* out) {
   return lexer_.expect(']', "or `,` after the " + std::string(what));
 }
 
-// In any order; kept sorted by key, as the IR wants it.
+// Keys may come in any order; they are stored sorted, as the IR requires.
 bool TextParser::key_values(std::vector<KeyValue>* out) {
   const char* at = (lexer_.peek(), lexer_.cursor());
   if (!lexer_.expect('{', "before keys and values")) return false;

@@ -188,7 +188,7 @@ bool TextParser::output_line(OutputKind kind) {
   return true;
 }
 
-// `of %input`, or `of "name"` for something that is no input; a file may hold both.
+// `of %input`, or `of "name"` for anything that is no input; a file may contain both.
 bool TextParser::output_owner(Output* output) {
   const char* at = (lexer_.peek(), lexer_.cursor());
   bool is_name = at != lexer_.end() && *at == '"';
@@ -248,7 +248,7 @@ bool TextParser::node_op(PendingNode* node) {
     std::string full(name);
     if (gets_default_overload(name)) full += ".default";
     op = ops_.try_emplace(name, pool_.op(full)).first;
-    if (!pool_.ops[*op].info && full.size() != name.size()) {  // often a forgotten overload
+    if (!pool_.ops[*op].info && full.size() != name.size()) {  // probably a missing overload
       for (const OpInfo& info : all_ops()) {
         if (!info.name.starts_with(name) || info.name[name.size()] != '.') continue;
         lexer_.warning_at(at, "parse-op", "no op is called " + full, "did you mean `" + std::string(info.name) + "`?");
@@ -260,7 +260,7 @@ bool TextParser::node_op(PendingNode* node) {
   return true;
 }
 
-// Without a `:` the types are left to inference: one unknown result a name, none for an op that never has one.
+// Without a `:` types are inferred: one unknown result per name, none for an op that never has results.
 bool TextParser::node_types(PendingNode* node) {
   auto& types = node->types;
   if (!lexer_.take(':')) {
@@ -296,7 +296,7 @@ bool TextParser::finish_node(PendingNode* node) {
   Node& made = node->node;
   made.phase = phase_, made.module = module_, made.source = source_;
   if (node->has_meta) made.meta = pool_.metas.intern(std::move(node->meta));
-  made.args.assign(std::move_iterator(node->args.begin()), std::move_iterator(node->args.end()));  // no spare room
+  made.args.assign(std::move_iterator(node->args.begin()), std::move_iterator(node->args.end()));  // exact capacity
   result_names_.clear();
   for (const ResultName& r : node->names) {
     if (!define(r.name, r.at, {})) return false;
@@ -305,7 +305,7 @@ bool TextParser::finish_node(PendingNode* node) {
   bool has_results = !node->types.empty();
   if (!has_results) made.label = result_names_[0], result_names_.clear();
   NodeId n = graph_->append_exact(std::move(made), result_names_, node->types);
-  if (n.is_none())  // after an error in a header, names may be of the graph before it
+  if (n.is_none())  // after an error in a header, names may belong to the previous graph
     return lexer_.error_at(node->names[0].at, "parse-names", "a name of this node is taken",
                            "fix the errors above first");
   for (uint32_t i = 0; i < node->names.size(); ++i) {
@@ -315,7 +315,7 @@ bool TextParser::finish_node(PendingNode* node) {
   }
   if (node->label && node->label != graph_->node(n).label) {
     if (NameSlot* s = slot(node->label); s && s->node == n && has_results) {
-      graph_->relabel(n, pool_.strings[node->label]);  // the name of another of its own results
+      graph_->relabel(n, pool_.strings[node->label]);  // the name of another of its results
     } else {
       if (!define(node->label, node->label_at, {0, 0, ValueId(), n, false})) return false;
       graph_->relabel(n, pool_.strings[node->label]);
@@ -326,7 +326,7 @@ bool TextParser::finish_node(PendingNode* node) {
   return true;
 }
 
-// Uses of a broken line's results are no errors of their own.
+// Defines the results of a broken line, so that their uses are not reported as errors.
 void TextParser::break_names(const PendingNode& node) {
   for (const ResultName& r : node.names) {
     if (slot(r.name)) continue;

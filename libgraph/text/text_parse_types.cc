@@ -85,7 +85,7 @@ bool TextParser::tensor_details(Type* t) {
   return true;
 }
 
-// Does a value follow `int`, `float` or `bool`? Metadata may follow too.
+// Whether a value follows `int`, `float` or `bool`. Metadata may follow too.
 bool TextParser::starts_value() {
   char c = lexer_.peek();
   if (is_digit(c) || c == '-' || c == '(') return true;
@@ -138,7 +138,7 @@ bool TextParser::exprs(std::vector<Expr>* out) {
   return lexer_.expect(']', "or `,` after a size");
 }
 
-// Most sizes are small numbers, and the same few expressions come again and again.
+// Fast paths: most sizes are small numbers, and a few expressions recur.
 bool TextParser::expr(Expr* out) {
   const char* at = (lexer_.peek(), lexer_.cursor());
   int64_t value;
@@ -175,7 +175,7 @@ bool TextParser::expr(Expr* out) {
   return true;
 }
 
-// A warning only: the verifier refuses undeclared symbols, but it cannot point into the text.
+// Only a warning: the verifier refuses undeclared symbols, but cannot point into the text.
 void TextParser::check_symbols(Expr e, std::string_view text) {
   std::vector<StrId> mentioned;
   pool_.exprs.collect_symbols(e, &mentioned);
@@ -184,7 +184,7 @@ void TextParser::check_symbols(Expr e, std::string_view text) {
     std::string_view name = pool_.strings[symbol];
     size_t offset = text.find(name);
     std::string hint;
-    if (++undeclared_ <= kMostHints) {  // each looks at every symbol
+    if (++undeclared_ <= kMostHints) {  // each compares with every symbol
       Nearest nearest(name);
       for (const Symbol& s : program_->symbols) nearest.offer(pool_.strings[s.name]);
       hint = nearest.hint();

@@ -11,9 +11,9 @@ namespace sg::text {
 
 namespace {
 
-constexpr size_t kBytesOfNode = 128;  // a guess: growing later costs a copy
+constexpr size_t kBytesOfNode = 128;  // an estimate: growing the buffer later costs a copy
 
-// Counts the devices of a type's tensors, `weight` times; lists of lists are walked to the depth a type can have.
+// Counts the devices of a type's tensors, `weight` times each; walks nested lists to the maximum depth of types.
 void count_devices(const Pool& pool, TypeId type, uint64_t weight, int depth, std::vector<uint64_t>* by_string) {
   const Type& t = pool.types[type];
   if (t.kind == TypeKind::tensor && t.device) {
@@ -74,7 +74,7 @@ std::string TextPrinter::arg_alone(const Program& program, const Graph& graph, c
   return captured([&] { argument(program, graph, arg); });
 }
 
-// What the writers of lines write, without the indentation and the line's end.
+// What a line writer writes, without indentation and line end.
 template <class Write>
 std::string TextPrinter::line_alone(const Write& write) {
   std::string line = captured(write);
@@ -150,7 +150,7 @@ void TextPrinter::group(const Group& group) {
   put('\n');
 }
 
-// One name for all ranks of the part is written once.
+// A name that all ranks of the part share is written once.
 void TextPrinter::group_part(const GroupPart& part) {
   put(" ["), ranks(part.ranks), put(']');
   if (part.aliases.empty()) return;
@@ -241,7 +241,7 @@ void TextPrinter::graph(const Program& program, const Graph& graph) {
   for (const Output& o : graph.outputs()) output(graph, o);
 }
 
-// The lines that say what holds from here on: a block for phase and module, `at` for the source line.
+// Lines that hold for what follows: a block line for phase and module, an `at` line for the source line.
 void TextPrinter::context(const Node& node) {
   if (node.phase != phase_ || node.module != module_) {
     phase_ = node.phase, module_ = node.module, source_ = SourceId(), in_block_ = true;
@@ -275,7 +275,7 @@ void TextPrinter::output(const Graph& graph, const Output& output) {
   if (output.attribute) put(" attribute "), word(output.attribute);
   sharding(output.sharding);
   extra(output.extra);
-  if (output.of && graph.value(output.of).def.is_none()) {  // for people: %arg7_1 says little
+  if (output.of && graph.value(output.of).def.is_none()) {  // a comment for readers: %arg7_1 says little
     StrId fqn = graph.inputs()[graph.value(output.of).index].fqn;
     if (fqn) put("  # "), append_quoted(text_of(fqn), &out_);
   }
@@ -311,7 +311,7 @@ void TextPrinter::node_types(const Graph& graph, const Node& node) {
   }
 }
 
-// --- small pieces ---
+// --- helpers ---
 
 void TextPrinter::number(int64_t v) {
   char digits[24];

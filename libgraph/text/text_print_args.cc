@@ -48,7 +48,7 @@ void TextPrinter::items(const Program& program, const Graph& graph, const Arg& a
   put(end);
 }
 
-// A bare expression must not read as a number, as a word that means something by itself, or as a device.
+// A bare expression must not read as a number, a word with a meaning of its own, or a device.
 void TextPrinter::expression_argument(const Arg& arg) {
   Expr e = arg.as_expr();
   std::string text = captured([&] { expr(e); });
@@ -62,7 +62,7 @@ void TextPrinter::expression_argument(const Arg& arg) {
   if (wrap) put(')');
 }
 
-// Under the keywords dtype, device, layout and memory_format the kind is clear: `device=cpu`.
+// The keywords dtype, device, layout and memory_format imply the kind: `device=cpu`.
 void TextPrinter::text_argument(const Arg& arg) {
   std::string_view kind = name_of(arg.kind()), s = text_of(arg.as_text());
   bool may_be_bare = arg.is(ArgKind::device) || arg.is(ArgKind::layout) || arg.is(ArgKind::memory_format);

@@ -44,7 +44,7 @@ void TextPrinter::type(const Type& t) {
     case TypeKind::list: {
       put("list(");
       for (size_t i = 0; i < t.elements.size(); ++i) {
-        std::string element = type_text(t.elements[i]);  // a copy: spelling it may move the cache
+        std::string element = type_text(t.elements[i]);  // a copy: nested calls may move the cache
         if (i) put(", ");
         put(element);
       }
@@ -75,7 +75,7 @@ void TextPrinter::node_metadata(const Graph& graph, const Node& node) {
   StrId usual = node.result_count ? graph.value(node.first_result).name : node.label;
   if (node.label != usual) put(" label "), word(node.label);
   if (node.meta != Pool::kDefaultMeta) put(meta_text(node.meta));
-  if (out_.size() != begin) out_.insert(begin, 1, ' ');  // two blanks set metadata apart from the type
+  if (out_.size() != begin) out_.insert(begin, 1, ' ');  // two spaces separate metadata from the type
 }
 
 const std::string& TextPrinter::meta_text(MetaId id) {
@@ -163,7 +163,7 @@ void TextPrinter::key_values(const std::vector<KeyValue>& list) {
   put('}');
 }
 
-// What is no compact JSON (only a program that skips the writers makes it) still survives, as a string.
+// Text that is no compact JSON (only programs that bypass the writers produce it) is kept as a string.
 void TextPrinter::json(StrId json) {
   std::string_view text = text_of(json);
   if (is_compact_json(text)) return put(text);

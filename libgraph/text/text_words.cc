@@ -91,7 +91,7 @@ void append_quoted(std::string_view s, std::string* out) {
 
 namespace {
 
-// Copies JSON token by token; bounded depth, no recursion into anything but containers.
+// Copies JSON token by token; recursion only into containers, with bounded depth.
 class JsonCopy {
  public:
   JsonCopy(std::string_view text, std::string* out) : text_(text), out_(out) {}
