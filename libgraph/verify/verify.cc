@@ -14,10 +14,10 @@ struct Rule {
   VerifyRule doc;
   Scope scope;
   void (*whole)(Check&);
-  void (*node)(Check&, NodeId);  // scope node, and ids of nodes
+  void (*node)(Check&, NodeId);  // for scope node, and for node ids
 };
 
-// In the order in which they run within their scope. One name may have a part for nodes and one for the rest.
+// In the order in which they run within their scope. A rule may have one row for nodes and one for the rest.
 constexpr Rule kRules[] = {
     {{"world", "the world has ranks, and each rank at most one program"}, Scope::job, check_world, nullptr},
     {{"group", "groups name ranks of the world, once, and no two groups are the same"},
@@ -125,7 +125,7 @@ void run_program(Check& c, const Program& program) {
   for_each_graph(c, program, [&] {
     run_whole(c, Scope::graph);
     for (NodeId n : c.graph->nodes()) {
-      bool arguments_fit = true;  // where they do not, no rule of the op's has anything else to say
+      bool arguments_fit = true;  // if not, the op's other rules have nothing to add
       for (const Rule& rule : kRules) {
         if (rule.scope != Scope::node) continue;
         if (rule.node == check_inferred && (!c.options.types || !arguments_fit)) continue;
@@ -138,8 +138,8 @@ void run_program(Check& c, const Program& program) {
   });
 }
 
-// Each thread takes a run of programs, on a copy of its own: the rules intern into the pool. The findings come together
-// in the order of the programs.
+// Each thread checks a contiguous range of programs on its own copy, as rules intern into the pool. Findings are merged
+// in program order.
 void run_programs(Check& c, const Job& job, const VerifyOptions& options, Diagnostics* findings) {
   size_t count = job.programs.size(), parts = std::min(count, options.threads);
   if (parts <= 1) {
@@ -292,7 +292,7 @@ const std::vector<StrId>& Check::symbols_of(TypeId t) {
   return type_symbols_[t.index] = std::move(found);
 }
 
-// --- shared by the rules ---
+// --- helpers of the rules ---
 
 std::vector<const Arg*> args_by_param(const Pool& pool, const Node& node, const OpInfo& info) {
   std::vector<const Arg*> out(info.params.size());

@@ -1,4 +1,4 @@
-// Rules about arguments: what an op takes by its schema.
+// Rules about arguments: what an op accepts by its schema.
 #include "libgraph/verify/verify_rules.h"
 
 namespace sg {
@@ -12,7 +12,7 @@ std::string_view kind_word(ParamKind k) {
   return kWords[static_cast<size_t>(k)];
 }
 
-// Whether a value may stand for a parameter, by the kind of its type.
+// Whether a value may be passed for a parameter, by the kind of its type.
 bool value_fits(TypeKind t, ParamKind k) {
   bool number = t == TypeKind::integer || t == TypeKind::floating || t == TypeKind::boolean;
   switch (k) {
@@ -31,7 +31,7 @@ bool arg_fits(const Check& c, const Arg& a, ParamKind k, bool optional);
 
 bool items_fit(const Check& c, const Arg& a, ParamKind k) {
   for (const Arg& item : a.items())
-    if (!arg_fits(c, item, k, k == ParamKind::tensor)) return false;  // lists of optional tensors hold none
+    if (!arg_fits(c, item, k, k == ParamKind::tensor)) return false;  // lists of optional tensors may contain None
   return true;
 }
 
@@ -67,7 +67,7 @@ bool arg_fits(const Check& c, const Arg& a, ParamKind k, bool optional) {
 
 std::string schema_hint(const OpInfo& info) { return "the op is " + std::string(info.name) + std::string(info.schema); }
 
-// Which argument stands for which parameter; reports what stands for none.
+// Maps parameters to arguments; reports arguments that match no parameter.
 std::vector<const Arg*> match_args(Check& c, NodeId n, const OpInfo& info, bool* fine) {
   const Node& node = c.graph->node(n);
   std::vector<const Arg*> given(info.params.size());

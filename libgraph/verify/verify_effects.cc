@@ -1,4 +1,4 @@
-// Rules about what nodes do besides computing: writes, collectives in flight, random numbers, groups.
+// Rules about effects: writes, collectives in flight, random numbers, groups.
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
@@ -11,7 +11,7 @@
 namespace sg {
 namespace {
 
-// Several elements at one address: the result of a write would depend on the order of the elements.
+// Several elements share an address, so the result of a write would depend on their order.
 bool overlaps_itself(const Check& c, const Type& t) {
   if (t.kind != TypeKind::tensor || t.shape.size() != t.stride.size()) return false;
   for (size_t i = 0; i < t.shape.size(); ++i)
@@ -29,7 +29,7 @@ std::string_view wait_for(const OpInfo* info) {
   return starts_transfer(info) ? "sg.wait" : "_c10d_functional.wait_tensor";
 }
 
-// Calls fn with each value that an op of the table says it writes.
+// Calls fn with each value that an op of the op table writes.
 template <class Fn>
 void for_each_written(const Check& c, NodeId n, const Fn& fn) {
   const OpInfo* info = c.graph->op_info(n);
@@ -43,7 +43,7 @@ void for_each_written(const Check& c, NodeId n, const Fn& fn) {
   }
 }
 
-// Whether any node of the graph writes, communicates or calls: if none does, nobody needs to know what aliases what.
+// Whether any node writes, communicates or calls: if none does, aliasing does not matter.
 bool has_effects(const Graph& g) {
   for (NodeId n : g.nodes()) {
     const OpInfo* info = g.op_info(n);
@@ -88,9 +88,9 @@ void check_writes(Check& c) {
 
 namespace {
 
-// Walks the nodes of a graph in order and knows which collectives and transfers have been launched and not waited for.
-// Storages tell values of one memory; of two parts of one storage nobody knows whether they overlap, so only a view of
-// the result, and what has the very type of the result or the input, counts as the same elements.
+// Walks a graph's nodes in order and tracks collectives and transfers that were launched and not waited for. Whether
+// two parts of one storage overlap is unknown, so only a view of the result, or a value with exactly the type of the
+// result or input, counts as the same elements.
 class Flight {
  public:
   explicit Flight(Check& c) : c_(c), alias_(c.aliases()) {}
@@ -98,7 +98,7 @@ class Flight {
   void visit(NodeId n) {
     const OpInfo* info = c_.graph->op_info(n);
     if (info && info->has(kWait)) return land(n);
-    // A body may wait for what it is given; sizes may be read, and views taken, before the wait.
+    // A body may wait for its inputs; before the wait, sizes may be read and views taken.
     bool waits_inside = alias_.effects(n) & kEffectWait;
     if (info && !waits_inside && !info->has(kSize) && !info->has(kView)) check_uses(n);
     if (waits_inside) land(n);
@@ -145,7 +145,7 @@ class Flight {
               "write after the wait for " + c_.label(it->second.launch) + ", or send a copy");
     };
     for_each_written(c_, n, check_write);
-    if (const OpInfo* info = c_.graph->op_info(n); info && info->has(kHigherOrder))  // what its body writes
+    if (const OpInfo* info = c_.graph->op_info(n); info && info->has(kHigherOrder))  // written by its body
       for_operands(*c_.graph, n, [&](ValueId v) {
         if (StorageId s = alias_.storage_of(v); s && std::ranges::binary_search(alias_.writes(n), s)) check_write(v);
       });
@@ -160,13 +160,13 @@ class Flight {
       StorageId s = alias_.storage_of(node.result(i));
       if (!s || !alias_.storage(s).certain) continue;
       results_[s.index] = {n, node.result(i)};
-      sent_.erase(s.index);  // a buffer for the result is no input
+      sent_.erase(s.index);  // a result buffer is no input
     }
   }
 
   void land(NodeId n) {
     const OpInfo* info = c_.graph->op_info(n);
-    ValueId waited;  // what a wait waits for; what comes behind that it only keeps alive
+    ValueId waited;  // what a wait waits for; it only keeps later operands alive
     for_operands(*c_.graph, n, [&](ValueId v) {
       if (waited.is_none()) waited = v;
       if (info && info->has(kWait) && v != waited) return;
@@ -187,7 +187,7 @@ class Flight {
   Check& c_;
   const AliasAnalysis& alias_;
   std::unordered_map<uint32_t, Sent> results_, sent_;  // by storage
-  std::unordered_set<uint32_t> landed_;                // launches of which a result was waited for
+  std::unordered_set<uint32_t> landed_;                // launches with a result that was waited for
 };
 
 }  // namespace
@@ -231,10 +231,10 @@ void check_random(Check& c, NodeId n) {
 
 namespace {
 
-// The name of what a node is a copy or chunk of, over all steps; its own label when it is an original. The original
-// itself may be gone, its name stays.
+// The name of what a node is a copy or chunk of, over all steps; for an original its own label. The original itself may
+// be gone; its name remains.
 StrId original_of(const Graph& g, NodeId n) {
-  constexpr int kMaxSteps = 32;  // copies of copies; the end of a circle is as good a name as any
+  constexpr int kMaxSteps = 32;  // copies of copies; any end will do if there is a cycle
   StrId name = g.node(n).label;
   for (int step = 0; n && step < kMaxSteps; ++step) {
     const NodeMeta& m = g.meta(n);
@@ -282,14 +282,14 @@ std::string group_text(const Check& c, const Group& g) {
   return "@" + std::string(c.str(g.axis)) + (g.ordinal ? ":" + std::to_string(g.ordinal) : "");
 }
 
-// The first rank of the program that is in no part of the group; none = all are in one.
+// The first rank of the program that is in no part of the group; none if all are.
 std::optional<uint32_t> rank_outside(const Check& c, const Group& g) {
   std::vector<uint32_t> members;
   for (const GroupPart& part : g.parts) members.insert(members.end(), part.ranks.begin(), part.ranks.end());
   std::sort(members.begin(), members.end());
   if (c.program->ranks.empty()) {
     for (uint32_t r = 0; r < c.job.world; ++r)
-      if (r >= members.size() || members[r] != r) return r;  // stops at the first gap: never past the members
+      if (r >= members.size() || members[r] != r) return r;  // stops at the first gap, within the members
     return std::nullopt;
   }
   for (uint32_t r : c.program->ranks)
@@ -297,7 +297,7 @@ std::optional<uint32_t> rank_outside(const Check& c, const Group& g) {
   return std::nullopt;
 }
 
-// How many ranks the group has wherever this program runs it; none when that differs from rank to rank.
+// The group's size for the ranks of this program; none if it differs between ranks.
 std::optional<size_t> size_for_program(const Check& c, const Group& g) {
   std::optional<size_t> size;
   for (const GroupPart& part : g.parts) {

@@ -1,10 +1,10 @@
-// Rule `index`: every index names something that exists. All other rules, and everything after them, rely on it.
+// Rule `index`: every index refers to something that exists. All other rules, and everything after them, rely on it.
 #include "libgraph/verify/verify_rules.h"
 
 namespace sg {
 namespace {
 
-constexpr uint32_t kMaxTypeDepth = 32;  // lists of lists of ...: bounds every recursion over types
+constexpr uint32_t kMaxTypeDepth = 32;  // nested lists: bounds all recursion over types
 constexpr size_t kMaxArgDepth = 64;
 
 bool known(const Check& c, StrId s) { return s.index < c.pool.strings.size(); }
@@ -46,7 +46,7 @@ void ids_of_types(Check& c) {
     const Type& t = c.pool.types[TypeId(i)];
     bool fine = type_known(c, t);
     for (TypeId e : t.elements) {
-      if (e.index >= i) fine = false;  // an element is interned before its list, so there is no circle
+      if (e.index >= i) fine = false;  // elements are interned before their list, which excludes cycles
       else depth[i] = std::max(depth[i], depth[e.index] + 1);
     }
     if (!fine) c.fail("type " + std::to_string(i) + " refers to something that is not in the job");
@@ -66,7 +66,7 @@ bool meta_known(const Check& c, const NodeMeta& m) {
          (!m.binds || all_known(c, *m.binds)) && keys_known(c, m.extra);
 }
 
-// A value that the graph has now: the result of a node that is alive, or an input.
+// Whether the graph has this value: an input, or a result of a live node.
 bool value_alive(const Graph& g, ValueId v) {
   if (v.index >= g.value_id_limit()) return false;
   const Value& value = g.value(v);

@@ -1,4 +1,4 @@
-// Rules about the job as a whole: ranks, groups, meshes, provenance, keys, and how nested graphs contain each other.
+// Rules about the job as a whole: ranks, groups, meshes, provenance, keys, and nesting of graphs.
 #include <algorithm>
 #include <unordered_set>
 
@@ -171,8 +171,8 @@ void check_node_keys(Check& c, NodeId n) {
 
 namespace {
 
-// What plans, simulates or runs a step goes into each call: no deeper than this (kMaxCallDepth, kMaxFrames), and not
-// for longer than anybody waits.
+// Planning, simulating and running a step descend into every call: limits the depth (kMaxCallDepth, kMaxFrames) and the
+// total work.
 constexpr size_t kMaxCallDepth = 63;
 constexpr uint64_t kMaxNodesWithCalls = uint64_t{1} << 26;
 
@@ -192,8 +192,8 @@ std::vector<std::vector<uint32_t>> graphs_within(const Program& p) {
   return out;
 }
 
-// The first graph that contains itself, by a depth-first walk with its own stack; none = kNoneIndex, and all are in
-// `inner_first`.
+// The first graph that contains itself, found by an iterative depth-first walk. If none does: kNoneIndex, and all
+// graphs are in `inner_first`.
 uint32_t find_recursion(const std::vector<std::vector<uint32_t>>& within, std::vector<uint32_t>* inner_first) {
   enum : uint8_t { unseen, open, done };
   std::vector<uint8_t> state(within.size(), unseen);
@@ -220,10 +220,10 @@ uint32_t find_recursion(const std::vector<std::vector<uint32_t>>& within, std::v
   return NestedId::kNoneIndex;
 }
 
-// A graph with all that its calls run.
+// The extent of a graph including everything its calls run.
 struct Extent {
-  size_t depth = 0;    // of calls in calls
-  uint64_t nodes = 0;  // at the most kMaxNodesWithCalls + 1
+  size_t depth = 0;    // of nested calls
+  uint64_t nodes = 0;  // at most kMaxNodesWithCalls + 1
 };
 
 Extent extent_of(const Graph& graph, const std::vector<uint32_t>& inside, const std::vector<Extent>& known) {
@@ -252,7 +252,7 @@ void check_extent(Check& c, const std::vector<std::vector<uint32_t>>& within,
 
 namespace {
 
-// What an op of the table that a name nearly spells is called; empty when nothing is near.
+// A hint for an unknown op name: its overloads or a similar op; empty if there is none.
 std::string hint_for_op(std::string_view name) {
   std::string_view packet = name.ends_with(".default") ? name.substr(0, name.size() - 8) : name;
   std::string overloads;
@@ -271,7 +271,7 @@ NodeId first_of(const Graph& graph, OpId op) {
   return {};
 }
 
-// "%n, in the graph of rank 0": the first node of that op; empty when there is none.
+// "%n": the first node with this op; empty if there is none.
 std::string first_use(const Job& job, OpId op) {
   for (const auto& program : job.programs) {
     if (NodeId n = first_of(program->graph, op)) return "%" + std::string(program->graph.label(n));
@@ -283,7 +283,7 @@ std::string first_use(const Job& job, OpId op) {
 
 }  // namespace
 
-// A table has few ops and a job few unknown ones: each is looked for once.
+// Limits the search: a job should have few unknown ops, and each is searched once.
 void check_op_names(Check& c) {
   constexpr size_t kMaxLooked = 64, kMaxName = 128;
   size_t looked = 0;

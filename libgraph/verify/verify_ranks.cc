@@ -1,5 +1,5 @@
-// Rules across ranks: that all members of a group call the same collectives in the same order, and that no ranks wait
-// for each other in a circle. Both are what hangs a job on a cluster, and both can be seen here before it starts.
+// Rules across ranks: all members of a group call the same collectives in the same order, and ranks do not wait for
+// each other in a cycle. Either would hang the job on a cluster; both can be detected before it starts.
 #include <algorithm>
 #include <deque>
 #include <optional>
@@ -17,7 +17,7 @@ using Event = CollectiveEvent;
 using Sequence = CollectiveSequence;
 using Call = CollectiveFacts;
 
-// Which program each rank runs; asked for ranks that groups name.
+// The program of each rank; only for ranks that groups name.
 class RankMap {
  public:
   explicit RankMap(const Job& job) {
@@ -31,7 +31,7 @@ class RankMap {
     auto it = program_.find(rank);
     return it == program_.end() ? std::nullopt : std::optional<uint32_t>(it->second);
   }
-  // One a rank of the part; empty when the job does not hold all of them.
+  // The programs of the part's ranks; empty if the job lacks any of them.
   std::vector<uint32_t> programs_of(const GroupPart& part) const {
     std::vector<uint32_t> out;
     for (uint32_t r : part.ranks) {
@@ -59,7 +59,7 @@ std::string ranks_text(const Program& p) {
 
 struct Ranks {
   std::vector<Sequence> sequences;  // by program
-  bool complete = true;             // false: a limit was met
+  bool complete = true;             // false: a limit was reached
 };
 
 Ranks sequences_of(const Job& job, size_t max_events) {
@@ -84,7 +84,7 @@ void stand_at(Check& c, uint32_t program, const Event& e) {
   c.graph = e.graph;
 }
 
-// Program `b` against program `a`, both members of group `g`. True when all calls match.
+// Compares program `b` with program `a`, both members of group `g`. True if all calls match.
 bool compare_programs(Check& c, const Ranks& ranks, uint32_t g, uint32_t a, uint32_t b) {
   const Sequence &left = ranks.sequences[a], &right = ranks.sequences[b];
   const std::vector<size_t>&first = left.of_group(g), &second = right.of_group(g);
@@ -112,8 +112,7 @@ bool compare_programs(Check& c, const Ranks& ranks, uint32_t g, uint32_t a, uint
   return false;
 }
 
-// What rank i sends to j must be what j expects from i, as far as both are numbers. Sets the budget to 0 when it is
-// met.
+// What rank i sends to j must be what j expects from i, where both are numbers. Sets the budget to 0 when it runs out.
 void compare_splits(Check& c, const Ranks& ranks, uint32_t g, const GroupPart& part,
                     const std::vector<uint32_t>& programs, size_t* budget) {
   size_t n = part.ranks.size();
@@ -214,7 +213,7 @@ class Simulation {
 
   const std::vector<Member>& members() const { return members_; }
 
-  // A member of the part that has not made the call for which `m` waits.
+  // A member of the part that has not yet made the call that `m` waits for.
   const Member* missing(const Member& m) const {
     const Event& wanted = m.event();
     for (uint32_t r : job_.groups[wanted.group].part_of(m.rank)->ranks) {
@@ -229,8 +228,8 @@ class Simulation {
 
  private:
   struct Part {
-    uint32_t size = 0;                                            // 0 = not all of its ranks are here: nobody waits
-    std::vector<uint32_t> made;                                   // by call: how many members launched it
+    uint32_t size = 0;                                            // 0 = the job lacks some ranks: waits do not block
+    std::vector<uint32_t> made;                                   // by call: how many members have launched it
     std::unordered_map<uint32_t, std::vector<uint32_t>> waiting;  // by call
   };
   uint64_t key(uint32_t group, uint32_t rank) const { return uint64_t{group} << 32 | rank; }
@@ -279,7 +278,7 @@ class Simulation {
 void check_deadlock(Check& c) {
   if (c.job.programs.size() < 2 || c.found_in_rule("collective-order")) return;
   Ranks ranks = sequences_of(c.job, c.options.max_rank_events);
-  if (!ranks.complete) return;  // collective-order has said so
+  if (!ranks.complete) return;  // reported by collective-order
   Simulation simulation(c.job, ranks);
   if (simulation.events() > c.options.max_rank_events) return warn_incomplete(c);
   simulation.run();
@@ -294,7 +293,7 @@ void check_deadlock(Check& c) {
                std::to_string(other->rank) + " waits at %" + std::string(there.graph->label(there.node)) +
                " for group " + group_text(c, there.group) + " before it joins",
            "launch the collectives of both groups before the first wait, or in the same order on all ranks");
-    break;  // the others are parts of the same circle
+    break;  // the others are part of the same cycle
   }
   c.leave();
 }

@@ -1,4 +1,4 @@
-// Rules about one graph's shape: results, order, names, links, inputs, outputs, metadata.
+// Rules about the structure of one graph: results, order, names, links, inputs, outputs, metadata.
 #include "libgraph/constant_data.h"
 #include "libgraph/expr/sizes.h"
 #include "libgraph/verify/verify_rules.h"
@@ -6,7 +6,7 @@
 namespace sg {
 namespace {
 
-// Valid UTF-8 without control characters: what a person can read and a terminal can show.
+// Valid UTF-8 without control characters: readable on a terminal.
 bool is_printable(std::string_view s) {
   for (size_t i = 0; i < s.size();) {
     auto byte = [&](size_t k) { return static_cast<uint8_t>(s[k]); };
@@ -29,7 +29,7 @@ bool is_printable(std::string_view s) {
   return true;
 }
 
-// Names of one graph: `names` marks those taken in this graph, `texts` those found printable (once for the job).
+// Checks a name: `names` marks those taken in this graph, `texts` those checked to be printable (once per job).
 void check_name(Check& c, StrId name, ValueId v, NodeId n) {
   auto fail = [&](std::string message, std::string hint) {
     if (n) c.fail(n, std::move(message), std::move(hint));
@@ -113,7 +113,7 @@ bool is_tensor_kind(InputKind k) {
          k == InputKind::tangent || k == InputKind::constant;
 }
 
-// Of ranks that lie at no equal steps there is no mesh: then the groups of the axis tell them (librun/shard.h).
+// A set of ranks without a regular stride has no mesh: then the groups of the axis define it (librun/shard.h).
 bool has_axis(const Job& job, StrId axis) {
   for (const Mesh& m : job.meshes)
     if (std::find(m.axes.begin(), m.axes.end(), axis) != m.axes.end()) return true;
@@ -142,7 +142,7 @@ void check_sharding(Check& c, const Sharding& s, const Type& type, std::string_v
 
 bool has_text(const Check& c, StrId s) { return s && !c.str(s).empty(); }
 
-// A constant that travels in the graph has as many bytes as its type needs.
+// A constant stored in the graph must have as many bytes as its type needs.
 void check_held(Check& c, const Input& input, const Type& type, size_t index) {
   if (!input.digest || !held_digits(c.str(input.digest))) return;
   const std::optional<std::string> bytes = held_bytes(c.str(input.digest));

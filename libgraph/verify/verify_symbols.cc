@@ -1,4 +1,4 @@
-// Rules about symbolic sizes: declarations, guards, where symbols may stand and where they are bound.
+// Rules about symbolic sizes: declarations, guards, where symbols may occur and where they are defined.
 #include <optional>
 #include <unordered_set>
 
@@ -28,7 +28,7 @@ std::string guard_text(const Check& c, const Guard& g) {
          c.pool.exprs.print(g.right);
 }
 
-// Calls fn for each symbol of `e`, once.
+// Calls fn once for each symbol of `e`.
 template <class Fn>
 void for_each_symbol(Check& c, Expr e, const Fn& fn) {
   if (c.pool.exprs.is_constant(e)) return;
@@ -42,7 +42,7 @@ std::string declare_hint(const Check& c, StrId s) {
   return "add `symbol " + std::string(c.str(s)) + " input [2, inf]` (or `data`) to the graph's head";
 }
 
-// Types are looked at once a program: equal types have equal symbols.
+// Each type is checked once per program: equal types have equal symbols.
 void check_type_scope(Check& c, ValueId v) {
   TypeId t = c.graph->value(v).type;
   if (!c.type_scope.first(t.index, c.program_round)) return;
@@ -51,7 +51,7 @@ void check_type_scope(Check& c, ValueId v) {
   const Type& type = c.pool.types[t];
   auto is_negative = [&](Expr e) {
     return c.facts().quick_range(e).min < 0 && c.facts().range(e).max < 0;
-  };  // most sizes pass the first
+  };  // most sizes pass the quick check
   for (size_t i = 0; i < type.shape.size(); ++i)
     if (!c.pool.exprs.is_constant(type.shape[i]) && is_negative(type.shape[i]))
       c.fail(
@@ -74,7 +74,7 @@ void check_symbols(Check& c) {
 
 namespace {
 
-// Whether guard `i` says something that can be compared at all.
+// Whether both sides of guard `i` are valid and all its symbols are declared.
 bool check_guard_scope(Check& c, size_t i) {
   const Guard& g = c.program->guards[i];
   if (c.pool.exprs.is_invalid(g.left) || c.pool.exprs.is_invalid(g.right)) {

@@ -1,4 +1,4 @@
-// Rules about types: what a type may be, what an op gives, and what a call hands over.
+// Rules about types: valid types, results of ops, and arguments and results of calls.
 #include <algorithm>
 #include <optional>
 
@@ -8,7 +8,7 @@
 namespace sg {
 namespace {
 
-// Why a tensor type cannot be; empty when it can.
+// Why a tensor type is invalid; empty if it is valid.
 std::string tensor_fault(const Check& c, const Type& t) {
   if (t.dtype == DType::none) return "the tensor has no element type";
   if (t.shape.size() != t.stride.size())
@@ -40,7 +40,7 @@ std::string type_fault(const Check& c, const Type& t) {
   return {};
 }
 
-// Each type is looked at once in the job, lists through their elements.
+// Each type is checked once per job; lists through their elements.
 void check_type(Check& c, TypeId t, ValueId v) {
   if (!c.types.first(t.index, 1)) return;
   const Type& type = c.pool.types[t];
@@ -60,11 +60,11 @@ void check_result_types(Check& c, NodeId n) {
   for (uint32_t i = 0; i < node.result_count; ++i) check_type(c, c.graph->value(node.result(i)).type, node.result(i));
 }
 
-// --- what an op gives ---
+// --- results of ops ---
 
 namespace {
 
-// With numbers in the symbols' places. None: one of them has none, or there is no such number (a division by 0).
+// Compares with numbers for the symbols. Unknown if a symbol has no number or an expression no value (division by 0).
 template <typename NumberOf>
 Answer agree(const ExprPool& exprs, Expr a, Expr b, NumberOf&& number_of) {
   auto x = exprs.evaluate(a, number_of), y = exprs.evaluate(b, number_of);
@@ -77,20 +77,20 @@ std::optional<int64_t> hint_of(const Check& c, StrId name) {
   return symbol ? symbol->hint : std::nullopt;
 }
 
-// Whether the sizes were the same at capture, where a source says what they were (hints). Texts do not: there they have
-// to be the same for each of some numbers within the symbols' ranges, apart from what equal guards tie together.
-// Numbers that leave a tensor of `shape` without elements say nothing of its strides.
+// Whether the sizes were equal at capture, if the source has values from then (hints). Text has none: there the sizes
+// must be equal for several sample values within the symbols' ranges, up to what equality guards imply. Samples that
+// make a tensor of `shape` empty are skipped, as they say nothing about its strides.
 bool agree_at_capture(Check& c, Expr a, Expr b, const std::vector<Expr>& shape) {
   ExprPool& exprs = c.pool.exprs;
   Answer told = agree(exprs, a, b, [&](StrId name) { return hint_of(c, name); });
   if (told != Answer::unknown) return told == Answer::yes;
-  constexpr int64_t kSteps[] = {0, 1, 6, 13, 62, 126, 253, 1022};  // above the least: odd, even, powers of two
+  constexpr int64_t kSteps[] = {0, 1, 6, 13, 62, 126, 253, 1022};  // above the minimum: odd, even, near powers of two
   a = c.facts().simplify(a, true), b = c.facts().simplify(b, true);
   std::vector<StrId> names;
   for (Expr e : {a, b}) exprs.collect_symbols(e, &names);
   size_t count = 0;
   for (size_t i = 0; i < std::size(kSteps); ++i) {
-    auto sample = [&](StrId name) -> std::optional<int64_t> {  // symbols take different numbers
+    auto sample = [&](StrId name) -> std::optional<int64_t> {  // symbols take different values
       const Symbol* symbol = c.symbol(name);
       if (!symbol || !symbol->min) return std::nullopt;
       auto position = static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
@@ -105,9 +105,9 @@ bool agree_at_capture(Check& c, Expr a, Expr b, const std::vector<Expr>& shape) 
   return count > 2;
 }
 
-// Equal, or equal wherever the guards hold: captures write 256 for u0 + u1 where a guard says so. What the guards leave
-// open passes where it was so at capture: PyTorch finds s0//(s0//2) to be 2 by ways of its own. A run, which has
-// numbers, asks again.
+// Equal, or equal wherever the guards hold: captures write 256 for u0 + u1 if a guard says so. What guards leave open
+// passes if it held at capture: PyTorch derives s0//(s0//2) == 2 by means of its own. A run, which has numbers, checks
+// again.
 bool same_size(Check& c, Expr a, Expr b, const std::vector<Expr>& shape = {}) {
   if (a == b) return true;
   if (c.pool.exprs.is_constant(a) && c.pool.exprs.is_constant(b)) return false;
@@ -127,7 +127,7 @@ bool same_sizes(Check& c, const std::vector<Expr>& a, const std::vector<Expr>& b
 
 namespace {
 
-// max(1, n) for n, where n is a size of the tensor: strides matter only where no size is 0.
+// Replaces max(1, n) by n where n is a size of the tensor: strides matter only if no size is 0.
 Expr without_guards(ExprPool& exprs, Expr stride, const std::vector<Expr>& shape) {
   if (exprs.is_constant(stride) || exprs.is_invalid(stride)) return stride;
   auto guarded = [&](const Factor& f) -> Expr {
@@ -143,7 +143,7 @@ Expr without_guards(ExprPool& exprs, Expr stride, const std::vector<Expr>& shape
     for (const Factor& f : term.factors) {
       Expr size = guarded(f);
       if (!size || std::find(shape.begin(), shape.end(), size) == shape.end()) continue;
-      if (exprs.terms(stride).size() != 1) return stride;  // strides are products; nothing else is worth the work
+      if (exprs.terms(stride).size() != 1) return stride;  // strides are products; anything else is not handled
       Expr rest = exprs.floordiv(out, exprs.pow(exprs.max(exprs.constant(1), size), f.power));
       out = exprs.mul(rest, exprs.pow(size, f.power));
     }
@@ -155,8 +155,8 @@ bool same_stride(Check& c, Expr a, Expr b, const std::vector<Expr>& shape) {
   return same_size(c, without_guards(c.pool.exprs, a, shape), without_guards(c.pool.exprs, b, shape), shape);
 }
 
-// The strides that matter: a dimension of one element is never stepped along (nor does PyTorch look at the stride of
-// one that had one at capture), a tensor without elements not at all.
+// Compares the strides that matter: not those of dimensions with one element (nor, as in PyTorch, with one at capture),
+// and none of tensors without elements.
 // REQUIRES: the shapes are the same
 bool same_strides(Check& c, const Type& a, const Type& b) {
   if (a.stride.size() != b.stride.size() || a.shape.size() != a.stride.size()) return false;
@@ -193,7 +193,7 @@ std::string shape_text(const Check& c, const std::vector<Expr>& list) {
   return out + "]";
 }
 
-// What differs first, in words.
+// The first difference, in words.
 std::string difference(Check& c, const Type& recorded, const Type& inferred) {
   if (recorded.kind != inferred.kind) return "another kind of type than the op gives";
   if (recorded.kind != TypeKind::tensor) return "another value than the op gives";
@@ -226,8 +226,8 @@ bool same_place(Check& c, const Type& a, const Type& b) {
   return same_size(c, a.offset, b.offset) && same_strides(c, a, b);
 }
 
-// What a functional collective gives lies in rows or as its input does, by the version of PyTorch and by whether the
-// graph was traced with fake tensors.
+// Results of functional collectives are row-major or laid out like the input, depending on the version of PyTorch and
+// on whether the graph was traced with fake tensors.
 bool lies_in_rows(Check& c, NodeId n, const Type& recorded) {
   const OpInfo* op = c.graph->op_info(n);
   if (!op->has(kCollective) || op->has(kWait) || op->writes() || recorded.kind != TypeKind::tensor) return false;
@@ -241,15 +241,15 @@ bool lies_in_rows(Check& c, NodeId n, const Type& recorded) {
 
 }  // namespace
 
-// The type checker finds what differs by a letter; equal by the guards, or known to be the recorder's fault, is no
-// finding.
+// The type checker finds types that differ at all; those that are equal by the guards, or known errors of the recorder,
+// are not reported.
 void check_inferred(Check& c, NodeId n) {
   std::vector<TypeDisagreement> found;
   c.type_checker().check(*c.graph, n, &found);
   const Node& node = c.graph->node(n);
   for (const TypeDisagreement& d : found) {
     if (!d.reason.empty()) {
-      // Of an unknown argument, what made it has been reported, or has no rule.
+      // If an argument's type is unknown, its maker was reported or has no rule.
       if (!takes_unknown_type(c, node)) c.fail(n, d.reason, d.hint);
       continue;
     }
