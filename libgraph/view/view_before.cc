@@ -7,9 +7,9 @@
 namespace sg {
 namespace {
 
-constexpr size_t kPoints = 1000;  // of a curve: more than a page has pixels for
+constexpr size_t kPoints = 1000;  // per curve: more than the pixels of a page
 
-// When each node of the main graph is under way: at its own end, else at that of the one before.
+// The time of each node of the main graph: its own end, or the latest end before it.
 std::vector<double> clock_of(const ViewGraph& view, const ProgramTimeline& timeline) {
   std::vector<double> end(view.nodes.size(), 0);
   for (const SimEvent& e : timeline.events) {
@@ -21,7 +21,7 @@ std::vector<double> clock_of(const ViewGraph& view, const ProgramTimeline& timel
   return end;
 }
 
-// The largest of each stretch of time that a point stands for; what no node falls into goes on from before.
+// The maximum over the stretch of time of each point; points without a node repeat the previous one.
 std::vector<int64_t> curve_of(const Liveness& live, const std::vector<double>& clock, double makespan_us) {
   std::vector<int64_t> out(std::min(kPoints, std::max<size_t>(1, clock.size())), -1);
   const double last = static_cast<double>(out.size() - 1);

@@ -34,7 +34,7 @@ void write_changes(JsonWriter* json, const ViewGraph& view, const GraphDiff& dif
         .end_object();
   json->end_array();
 
-  // What is gone stands behind the nearest node before it that is still there.
+  // Removed nodes are placed after the nearest preceding node that still exists.
   std::vector<int64_t> place(diff.side_a.node_count(), 0);
   for (size_t p = 0, behind = 0; p < place.size(); ++p) {
     if (uint32_t partner = diff.match.nodes[0][p]; partner != GraphMatch::kNone) behind = partner + 1;

@@ -20,7 +20,7 @@ std::string quoted(std::string_view s) {
   return out + "\"";
 }
 
-// A module and what lies below it.
+// A module and its submodules.
 struct Cluster {
   std::map<std::string, Cluster> parts;
   std::vector<size_t> nodes;

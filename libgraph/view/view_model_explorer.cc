@@ -8,7 +8,7 @@
 namespace sg {
 namespace {
 
-// "layers.0.mlp" -> "layers/0/mlp": Model Explorer folds by slashes.
+// "layers.0.mlp" -> "layers/0/mlp": Model Explorer groups by slashes.
 std::string namespace_of(const Graph& graph, const Node& node) {
   std::string out = node.module.is_none() ? "" : std::string(graph.pool().strings[node.module]);
   for (char& c : out)

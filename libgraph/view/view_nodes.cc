@@ -39,7 +39,7 @@ void write_column(JsonWriter* json, std::string_view key, size_t n, const std::f
 
 namespace {
 
-// Arguments of all nodes as one list, and where each node's begin.
+// The makers of all nodes' arguments as one list, and where each node's part begins.
 void write_edges(JsonWriter* json, const ViewGraph& view) {
   std::vector<int64_t> begin{0}, makers;
   for (NodeId n : view.nodes) {
@@ -50,7 +50,7 @@ void write_edges(JsonWriter* json, const ViewGraph& view) {
   write_column(json, "args", makers.size(), [&](size_t i) { return makers[i]; });
 }
 
-// The bodies that a node runs, for those that run one: [position, index of the body].
+// The bodies that nodes run: [position, index of the body].
 void write_bodies(JsonWriter* json, const ViewGraph& view) {
   json->key("bodies").begin_array();
   for (size_t i = 0; i < view.nodes.size(); ++i)

@@ -47,8 +47,8 @@ const char* color_of(const SimEvent& e) {
   return e.graph->node(e.node).phase == Phase::forward ? "#2563eb" : "#7c3aed";
 }
 
-// Events of one colour on one lane that are closer together than a third of a pixel are one bar: a picture, not a
-// record.
+// Events of one colour on one lane that are less than a third of a pixel apart become one bar: the picture is
+// approximate.
 class Lanes {
  public:
   Lanes(const Job& job, const ProgramTimeline& t) : scale_(kWidth / std::max(t.makespan_us, 1e-9)) {
@@ -94,7 +94,7 @@ class Lanes {
   std::string bars_;
 };
 
-// When each node of the main graph is under way: the end of its event, else that of the node before it.
+// The time of each node of the main graph: the end of its event, else that of the node before it.
 std::vector<double> times_of(const ViewGraph& view, const ProgramTimeline& t) {
   std::vector<double> out(view.nodes.size(), -1);
   for (const SimEvent& e : t.events)

@@ -8,7 +8,7 @@
 namespace sg {
 namespace {
 
-// The lane of the timeline that an event lies on; the page has those that occur.
+// The timeline lane of an event; the page shows the lanes that occur.
 std::string lane_of(const Job& job, const SimEvent& e) {
   if (e.resource != Resource::communicator) return std::string(resource_name(e.resource));
   return e.group.is_none() ? "group ?" : "group @" + group_name(job, e.group);
