@@ -1,4 +1,4 @@
-// The life of a tool: streams, options, run, messages, exit code; and what happens when we have a bug.
+// The life of a tool: streams, options, run, messages, exit code; and the handling of internal errors.
 #include "tools/cli.h"
 
 #include <unistd.h>
@@ -18,7 +18,7 @@
 namespace sg::cli {
 namespace {
 
-// --help and --version win over everything else on the line, mistakes included.
+// --help and --version take precedence over everything else on the line, including mistakes.
 std::optional<std::string> answer(const Tool& tool, const std::vector<std::string>& words) {
   if (!words.empty() && words[0] == "--complete") return completion_answer(tool, {words.begin() + 1, words.end()});
   for (const std::string& word : words) {
@@ -33,7 +33,7 @@ std::optional<std::string> answer(const Tool& tool, const std::vector<std::strin
   return std::nullopt;
 }
 
-// The format of messages must be known before the options are: a usage error is a message too.
+// The message format must be known before options are parsed: usage errors are messages too.
 void set_format_early(const std::vector<std::string>& words, Reporter& report) {
   constexpr std::string_view kName = "--error-format";
   for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
@@ -55,7 +55,8 @@ std::string bundle_text(const Tool& tool, const std::vector<std::string>& words,
   return out;
 }
 
-// Writes what we need to know about a bug of ours to a file; says where, or nothing when no folder can be written.
+// Writes the information needed to report an internal error to a file. Returns its path; empty if no folder is
+// writable.
 std::string write_bundle(const Tool& tool, const std::vector<std::string>& words, const std::string& what) {
   std::string text = bundle_text(tool, words, what);
   std::string name = std::string(tool.name) + "-bug-" + std::to_string(::getpid()) + ".txt";
@@ -85,7 +86,7 @@ Result<int> guarded_run(const Tool& tool, const Args& args) {
   }
 }
 
-// To standard output: what was asked for instead of a run.
+// Writes to standard output what was requested instead of a run.
 int say_or_fail(const std::string& text, Reporter& report) {
   Status written = write_whole("-", text);
   if (!written.ok()) report.error(written.error());

@@ -8,7 +8,7 @@
 namespace sg::cli {
 namespace {
 
-constexpr std::string_view kList = ",...";  // of an argument that is a list with commas
+constexpr std::string_view kList = ",...";  // of an argument that is a comma-separated list
 
 bool is_capital(char c) { return c >= 'A' && c <= 'Z'; }
 
@@ -38,7 +38,7 @@ const Option* option_lettered(const Tool& tool, char letter) {
   return option_where(tool, [&](const Option& o) { return o.letter == letter; });
 }
 
-// "[GRAPH]", "GRAPH NODE", "[SOURCE]...": what the operand at `index` is called; empty = there is none.
+// "[GRAPH]", "GRAPH NODE", "[SOURCE]...": the name of the operand at `index`; empty = there is none.
 std::string operand_kind(const Tool& tool, size_t index) {
   if (index >= tool.max_operands) return {};
   std::string last;
@@ -54,7 +54,7 @@ std::string operand_kind(const Tool& tool, size_t index) {
   return last;
 }
 
-// Walks the words as the parser does, and finds out what the one under the cursor is.
+// Walks the words as the parser does, to determine what the word under the cursor is.
 class Scan {
  public:
   Scan(const Tool& tool, std::vector<std::string> words, size_t at, const std::string& graph) : tool_(tool) {
@@ -101,7 +101,7 @@ class Scan {
     }
   }
 
-  // An option, perhaps with its value: in the word itself or in the next.
+  // An option, possibly with its value, in the same word or in the next.
   void option_word(const std::string& word, size_t* i) {
     const bool here = *i == line_.at;
     if (word.starts_with("--")) {
@@ -160,7 +160,7 @@ class Scan {
   void offer_value(const Option& o) {
     std::string_view argument = o.argument;
     if (argument.empty()) return;
-    if (argument.ends_with(kList)) {  // what stands before the last comma is settled
+    if (argument.ends_with(kList)) {  // what precedes the last comma is fixed
       argument.remove_suffix(kList.size());
       const size_t comma = typed_.rfind(',') + 1;  // npos + 1 = 0
       prefix_ += typed_.substr(0, comma);
@@ -169,7 +169,7 @@ class Scan {
     for (std::string_view one : split(argument, '|')) offer_alternative(one, o.fallback);
   }
 
-  // `strict`, `seed:N`, `op=OP`, `FILE`, `SYMBOL=N`, `PATTERN[:OP]`.
+  // Alternatives such as `strict`, `seed:N`, `op=OP`, `FILE`, `SYMBOL=N`, `PATTERN[:OP]`.
   void offer_alternative(std::string_view one, std::string_view fallback) {
     const size_t begin = static_cast<size_t>(std::find_if(one.begin(), one.end(), is_capital) - one.begin());
     const std::string word(one.substr(0, begin));
@@ -203,7 +203,7 @@ class Scan {
   const Option* value_of_ = nullptr;  // the cursor is in a value of this option
   bool is_option_ = false;
   size_t operand_ = 0;
-  std::string prefix_, typed_;  // of a value: what stands before it in the word; its beginning
+  std::string prefix_, typed_;  // of a value: the part of the word before it; what has been typed of it
   std::set<std::string_view> given_;
   Completion out_;
 };

@@ -1,4 +1,4 @@
-// Values that stand in the graph on the line.
+// Completion of values from the graph on the command line.
 #include <sys/stat.h>
 
 #include <cstdlib>
@@ -14,9 +14,9 @@ namespace sg::cli {
 namespace {
 
 constexpr int64_t kMaxCompletedBytes = int64_t{256} << 20;
-constexpr size_t kMaxCandidates = 5000;  // a shell takes long for more
+constexpr size_t kMaxCandidates = 5000;  // shells are slow with more
 
-// As the shell would have it: `~/step.sg`; of a rank pattern the first.
+// The path as the shell would expand it: `~/step.sg`; for a rank pattern the first file.
 std::string path_of(const std::string& operand) {
   const char* home = std::getenv("HOME");
   std::string path = operand.starts_with("~/") && home != nullptr ? home + operand.substr(1) : operand;
@@ -42,7 +42,7 @@ void for_each_graph(const Job& job, const Fn& fn) {
   }
 }
 
-using Words = std::map<std::string, std::string>;  // with what is said of each
+using Words = std::map<std::string, std::string>;  // word -> description
 
 Words nodes_of(const Job& job, std::string_view typed) {
   Words out;
@@ -54,7 +54,7 @@ Words nodes_of(const Job& job, std::string_view typed) {
   return out;
 }
 
-// Patterns of numbered modules, each prefix of a name a module; when digits are typed, the modules themselves too.
+// Patterns of numbered modules; every prefix of a name is a module. Once digits are typed, also the modules themselves.
 Words modules_of(const Job& job, std::string_view typed) {
   std::map<std::string, size_t> counts;
   for_each_graph(job, [&](const Graph& graph) {
@@ -100,7 +100,7 @@ bool offer_from_graph(const ValueRequest& request) {
   if (kind != "NODE" && kind != "PATTERN" && kind != "OP" && kind != "SYMBOL") return false;
   std::optional<Job> job = graph_on(request.line);
   if (!job) return true;
-  const bool percent = kind == "NODE" && request.typed.starts_with('%');  // as the text form writes it
+  const bool percent = kind == "NODE" && request.typed.starts_with('%');  // as in the text form
   const size_t before = request.out->candidates.size();
   const Words words = kind == "NODE"      ? nodes_of(*job, std::string_view(request.typed).substr(percent))
                       : kind == "PATTERN" ? modules_of(*job, request.typed)

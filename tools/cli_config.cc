@@ -1,4 +1,4 @@
-// --print-config: what a tool works with, and who said so.
+// --print-config: the settings of a tool, and where each comes from.
 #include <algorithm>
 #include <cstdlib>
 
@@ -8,7 +8,7 @@
 namespace sg::cli {
 namespace {
 
-// What of the environment the suite looks at, beside the ranks that launchers tell; options go before it.
+// The environment variables that the tools read, besides the launchers' rank variables; options take precedence.
 constexpr std::string_view kEnvironment[] = {"NO_COLOR",        "TERM",           "COLUMNS",          "TMPDIR",
                                              "STEPGRAPH_CACHE", "XDG_CACHE_HOME", "STEPGRAPH_PYTHON", "SG_CUDA_CACHE",
                                              "SG_CUDA_SHARE",   "SG_CUDA_SPLIT"};

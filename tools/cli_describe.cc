@@ -1,4 +1,4 @@
-// What is said about a job: one line, a page, or JSON.
+// Descriptions of a job: one line, a page, or JSON.
 #include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/merge.h"

@@ -51,10 +51,10 @@ Status check_options(const Args& args) {
 
 struct Cost {
   Stats stats;
-  std::optional<StepTime> time;  // none: no machine, or sizes that nothing bounds
+  std::optional<StepTime> time;  // none: no machine, or unbounded sizes
 };
 
-// Sizes as sg-stat takes them: assumed where every symbol is bounded, else what has no number counts as unknown.
+// Sizes as in sg-stat: assumed if every symbol is bounded; else those without a number count as unknown.
 Cost cost_of(const Job& job, const std::optional<Machine>& machine) {
   Cost out;
   StatOptions options;
@@ -83,7 +83,7 @@ Result<std::vector<CostRow>> costs_of(const Args& args, const Job& a, const Job&
   return rows;
 }
 
-// Only a terminal gets colours by itself, and only from a report that goes to standard output.
+// Whether to use colours. By default only on a terminal, and only for reports on standard output.
 bool wants_color(const Args& args) {
   std::string when = args.text("color");
   if (when == "always") return true;
@@ -102,10 +102,10 @@ size_t columns() {
   return n >= 40 && n <= 10000 ? static_cast<size_t>(n) : 160;
 }
 
-// By name: the line of a text that defines it, where one line alone does. Empty for anything but a text in a file.
+// By name: the line of the text that defines it, if only one does. Empty for anything but a text in a file.
 std::map<std::string, size_t> lines_of_text(const std::string& path) {
   std::map<std::string, size_t> out;
-  if (!is_plain_file(path)) return out;  // a pipe gives its text once, and has given it
+  if (!is_plain_file(path)) return out;  // a pipe can be read only once, and was
   std::ifstream file(path);
   std::string line;
   for (size_t number = 1; std::getline(file, line); ++number) {

@@ -1,4 +1,4 @@
-// --help, --help-all, --version and the usage lines, all from the tables.
+// --help, --help-all, --version and the usage lines, all generated from the tables.
 #include <algorithm>
 
 #include "libgraph/binary/binary.h"
@@ -7,7 +7,7 @@
 namespace sg::cli {
 namespace {
 
-constexpr size_t kInHelp = 8;  // this many common options stand in --help, the rest in --help-all
+constexpr size_t kInHelp = 8;  // common options shown in --help; the rest is in --help-all
 constexpr size_t kHelpColumn = 30;
 
 std::string usage_line(const Tool& tool) {

@@ -1,4 +1,4 @@
-// --help-json: what programs want to know of a tool, from the same tables as --help.
+// --help-json: a description of a tool for programs, from the same tables as --help.
 #include "libgraph/json.h"
 #include "tools/cli.h"
 

@@ -1,4 +1,4 @@
-// Reading bytes: files, streams, rank patterns.
+// Reads bytes: files, streams, rank patterns.
 #include "tools/cli_input.h"
 
 #include <dirent.h>
@@ -18,8 +18,8 @@
 namespace sg::cli {
 namespace {
 
-constexpr size_t kMaxInputBytes = size_t{8} << 30;  // a text of the largest binary (2 GiB) fits
-constexpr size_t kFirstRead = size_t{1} << 16;      // enough to know the form
+constexpr size_t kMaxInputBytes = size_t{8} << 30;  // the text of the largest binary (2 GiB) fits
+constexpr size_t kFirstRead = size_t{1} << 16;      // enough to detect the format
 constexpr std::string_view kPlaceholder = "{r}";
 
 Error unreadable(const std::string& name, std::string message, std::string hint = {}) {
@@ -54,7 +54,7 @@ Result<bool> read_up_to(int fd, const std::string& name, size_t limit, std::stri
       data->resize(used);
       return true;
     }
-    step = std::max(kFirstRead, used / 2);  // grow by half: linear time on a stream of unknown length
+    step = std::max(kFirstRead, used / 2);  // grow by half: linear time for streams of unknown length
   }
   data->resize(used);
   return false;
@@ -68,7 +68,7 @@ Result<int> open_input(const std::string& operand) {
   return unreadable(operand, std::string("cannot open: ") + std::strerror(errno));
 }
 
-// Skips blanks and comments: what the text form allows before its first word.
+// Skips blanks and comments, as the text form allows before its first word.
 std::string_view first_word(std::string_view s) {
   for (;;) {
     size_t i = s.find_first_not_of(" \t\r\n");
@@ -82,7 +82,7 @@ std::string_view first_word(std::string_view s) {
   return s.substr(0, s.find_first_of(" \t\r\n"));
 }
 
-// The rank a folder entry stands for in `part`, one component of a pattern: "rank3" in "rank{r}".
+// The rank that a folder entry has in `part`, one component of a pattern: 3 for "rank3" in "rank{r}".
 std::optional<uint32_t> rank_in(std::string_view part, std::string_view entry) {
   size_t at = part.find(kPlaceholder);
   size_t digits_end = entry.find_first_not_of("0123456789", std::min(at, entry.size()));
@@ -94,7 +94,7 @@ std::optional<uint32_t> rank_in(std::string_view part, std::string_view entry) {
   return rank;
 }
 
-// Ranks whose file exists, sorted.
+// The ranks whose files exist, sorted.
 Result<std::vector<uint32_t>> ranks_present(const std::string& pattern) {
   size_t at = pattern.find(kPlaceholder);
   size_t begin = pattern.rfind('/', at) == std::string::npos ? 0 : pattern.rfind('/', at) + 1;

@@ -1,4 +1,4 @@
-// Writing jobs: where to, in which form, and what is said about it.
+// Writes jobs: where to, in which form, and what is reported about it.
 #include "tools/cli_job.h"
 
 #include <unistd.h>
@@ -28,10 +28,10 @@ Result<std::string> bytes_of(bool as_text, const Job& job) {
   return write_binary(job);
 }
 
-// --dry-run: written aside and taken back, so that what would fail fails now.
+// --dry-run: writes a temporary file and removes it, so that errors show up now.
 Status try_to_write(const std::string& path, std::string_view bytes) {
   namespace fs = std::filesystem;
-  std::error_code ignored;  // what cannot be looked at cannot be opened either
+  std::error_code ignored;  // what cannot be examined cannot be opened either
   const fs::path folder = fs::path(path).parent_path();
   const bool is_new_folder = !folder.empty() && !fs::exists(folder, ignored);
   const bool is_special = fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
@@ -41,7 +41,7 @@ Status try_to_write(const std::string& path, std::string_view bytes) {
   return file.close();
 }
 
-// All files are complete before the first one is put in its place, and all are in their places before one is kept.
+// Completes all files before placing the first, and places all before keeping any.
 Status write_exploded(const Job& job, const std::string& pattern, const JobWriter& form, bool is_dry) {
   std::vector<OutputFile> files;
   for (uint32_t rank : ranks_held(job)) {
@@ -60,7 +60,7 @@ Status write_exploded(const Job& job, const std::string& pattern, const JobWrite
   return ok_status();
 }
 
-// Of a report there is one, whatever the ranks.
+// Refuses a rank pattern as output: a report is a single file for all ranks.
 Status refuse_pattern(const Args& args) {
   if (!is_rank_pattern(output_of(args))) return ok_status();
   return Error{ErrorKind::usage,
@@ -156,7 +156,7 @@ Status write_form(const Args& args, const Job& job, const JobWriter& form) {
 
 Status write_text(const Args& args, std::string_view text) {
   SG_TRY(refuse_pattern(args));
-  const bool is_answer = output_of(args) == "-";  // somebody reads it: nothing is changed by it
+  const bool is_answer = output_of(args) == "-";  // read by someone: changes nothing, so --dry-run writes it too
   SG_TRY(is_answer ? write_whole("-", text) : write_output(args, output_of(args), text));
   args.report().phase("write", output_of(args) + ", " + plural(text.size(), "byte"));
   return ok_status();

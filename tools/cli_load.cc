@@ -1,4 +1,4 @@
-// Reading jobs: by content, from one file or a rank set, with findings placed in the text they came from.
+// Reads jobs: by content, from one file or a rank set, with findings located in the text they came from.
 #include <algorithm>
 #include <optional>
 
@@ -38,16 +38,16 @@ Error not_a_graph(const Bytes& bytes) {
           "a .sg file is written by sg-import or sg-parse; the text form begins with `sg 1.0 job \"NAME\" world N`"};
 }
 
-// One file of an operand. Made on any thread; what is to be said waits until all are there.
+// One file of an operand, loaded on any thread; its messages are held back until all files are loaded.
 struct LoadedFile {
   std::string name;
   Result<Job> job = Error();
   Diagnostics said = Diagnostics(kMaxErrors);
-  std::string text;  // empty when it was binary
+  std::string text;  // empty for a binary file
   size_t bytes = 0;
 };
 
-// A text has no seal: one that was cut between two lines is a smaller graph. What then is missing are its last lines.
+// A text has no seal: cut between two lines, it is a smaller graph that lacks its last lines.
 void warn_of_a_cut(const Bytes& bytes, const Job& job, Diagnostics* said) {
   const std::string hint = "a text that ends early is not told from a smaller graph; the binary form has a seal";
   if (!bytes.data.ends_with('\n'))
@@ -83,8 +83,8 @@ LoadedFile load_file(const std::string& file) {
   return out;
 }
 
-// The jobs of the files that could be read. Without --best-effort the first that could not is an error; with it, each
-// is a warning as long as one is left.
+// Collects the jobs of all readable files. Without --best-effort the first unreadable one is an error; with it, each is
+// a warning as long as at least one file is left.
 Result<std::vector<LoadedFile>> load_files(const std::vector<std::string>& files, const LoadOptions& options,
                                            Diagnostics* said) {
   std::vector<LoadedFile> all(files.size()), out;
@@ -140,7 +140,7 @@ Diagnostics check_loaded(const Loaded& loaded, size_t max_errors, size_t threads
     if (d.where.file.empty()) d.where.file = loaded.file;
   Diagnostics out(max_errors);
   for (Diagnostic& d : list) out.add(std::move(d));
-  for (size_t i = 0; i < found.hidden(); ++i) out.error({}, {});  // counted, not kept
+  for (size_t i = 0; i < found.hidden(); ++i) out.error({}, {});  // counted, but not kept
   return out;
 }
 

@@ -1,4 +1,4 @@
-// --help-man and --help-markdown: the tables of --help as a manual page, and as a section of docs/tools.md.
+// --help-man and --help-markdown: the tables of --help as a manual page and as a section of docs/tools.md.
 #include <algorithm>
 
 #include "tools/cli.h"
@@ -46,7 +46,7 @@ std::string roff(std::string_view text) {
 
 std::string bold(std::string_view text) { return "\\fB" + roff(text) + "\\fR"; }
 
-// Names in capitals in italics, words that are typed in bold.
+// Capitalized names in italics, literal words in bold.
 std::string roff_argument(std::string_view argument) {
   std::string out;
   for (size_t begin = 0; begin < argument.size();) {

@@ -1,4 +1,4 @@
-// The option parser: words in, Args out, or a usage error with the nearest match.
+// The option parser: turns words into Args, or a usage error with the nearest match.
 #include <algorithm>
 #include <cassert>
 #include <charconv>
@@ -83,13 +83,13 @@ Status check_value(const Option& o, const std::string& value) {
   return usage(name + " takes one of " + std::string(o.argument) + ", not `" + value + "`", hint);
 }
 
-// Walks the words; `values` and `operands` are what it fills.
+// Walks the words and fills `values` and `operands`.
 class Parser {
  public:
   Parser(const Tool& tool, std::span<const std::string> words) : tool_(tool), words_(words) {}
 
   std::map<std::string, std::vector<std::string>, std::less<>> values;
-  std::map<std::string, size_t, std::less<>> word_of;  // by option: the word that its last value is of
+  std::map<std::string, size_t, std::less<>> word_of;  // by option: the word that holds its last value
   std::vector<std::string> operands;
 
   Status parse() {
@@ -163,7 +163,7 @@ class Parser {
   size_t next_ = 0;
 };
 
-// A table with two options of one name or letter is a bug of ours; debug builds find it at start.
+// Two options with the same name or letter are a bug in the table; debug builds detect it at startup.
 [[maybe_unused]] bool table_is_sound(const Tool& tool) {
   for (const Option& o : tool.options)
     if (find_option(tool, o.name) != &o || (o.letter != 0 && find_letter(tool, o.letter) != &o)) return false;
@@ -174,7 +174,7 @@ class Parser {
 
 }  // namespace
 
-// Empty when any text is allowed: no `|`, an alternative in capitals that stands for something else, or a list.
+// The allowed values; empty if any text is allowed: no `|`, an alternative in capitals (a placeholder), or a list.
 std::vector<std::string_view> choices_of(const Option& o) {
   std::vector<std::string_view> out;
   bool names_text = std::any_of(o.argument.begin(), o.argument.end(), [](char c) { return c >= 'A' && c <= 'Z'; });

@@ -27,13 +27,13 @@ void handle_ends(void (*handler)(int number)) {
 }
 
 void install_signal_handlers() {
-  std::signal(SIGPIPE, remove_outputs_and_die);  // also where the caller ignored it: `| head` is no error
-  std::signal(SIGXFSZ, SIG_IGN);                 // a file that may not grow (ulimit -f) is an error of its write
+  std::signal(SIGPIPE, remove_outputs_and_die);  // even if the caller ignored it: `| head` is no error
+  std::signal(SIGXFSZ, SIG_IGN);                 // exceeding a file size limit (ulimit -f) becomes a write error
   handle_ends(remove_outputs_and_die);
 }
 
 void guard_standard_streams() {
-  // The wrong direction on purpose: reading a closed input or writing a closed output still fails.
+  // Deliberately the wrong direction: reading a closed input or writing a closed output still fails.
   for (int fd = 0; fd <= STDERR_FILENO; ++fd)
     if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) std::_Exit(5);
 }

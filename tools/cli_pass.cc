@@ -22,7 +22,8 @@ Stage stage_of(const PassInfo& pass, const Args& args) {
   return out;
 }
 
-// What is needed to see a bug again, beside where the user works, and how. What earlier failures have left stays.
+// Saves what is needed to reproduce an internal error in the current folder, and says how. Files of earlier failures
+// are kept.
 void keep_failure(const FailedStage& failed, Error* error) {
   const std::string name = "sg-" + std::string(failed.rest[0].pass->name) + "-failed";
   std::string file = name + ".sg";
@@ -40,13 +41,13 @@ std::string nodes_text(const StageReport& report) {
 void say(const Args& args, const StageReport& report) {
   args.report().phase(report.name, report.change.summary, report.seconds);
   args.report().phase("verify", "what sg-" + report.name + " left");
-  if (args.has("json")) return;  // all of it is in the document
+  if (args.has("json")) return;  // the document has all of it
   const std::string& plan = report.change.plan;
   if (!plan.empty()) args.report().line(plan.substr(0, plan.size() - 1));
   args.report().line("sg-" + report.name + ": " + report.change.summary + " (" + nodes_text(report) + ")");
 }
 
-// One object a stage. No times: equal work gives equal bytes.
+// One object per stage. Without times, so that equal work gives equal bytes.
 std::string stages_json(const std::vector<StageReport>& reports) {
   JsonWriter json;
   json.begin_array();
@@ -94,7 +95,7 @@ Result<Stage> parse_stage(const std::string& text) {
   if (!args.ok())
     return Error{args.error().kind, "the stage `" + text + "`: " + args.error().message, {}, args.error().hint};
   Stage stage = stage_of(*pass, *args);
-  size_t own = 0;  // values of options of the pass; given() has one entry a value
+  size_t own = 0;  // number of values of the pass's own options; given() has one entry per value
   for (const auto& [name, values] : stage.options.values()) own += values.size();
   if (!args->operands().empty() || args->given().size() != own)
     return Error{ErrorKind::usage,

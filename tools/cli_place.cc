@@ -1,4 +1,5 @@
-// A finding's path ("graph mask of rank 0 1, node %x", "graph rank *, guard 3", "group 1") against the lines of a text.
+// Maps the path of a finding ("graph mask of rank 0 1, node %x", "graph rank *, guard 3", "group 1") to a line of a
+// text.
 #include "tools/cli_place.h"
 
 #include <algorithm>
@@ -11,13 +12,13 @@
 namespace sg::cli {
 namespace {
 
-constexpr size_t kMaxPlaced = 1000;  // findings that are looked up; nobody reads more
+constexpr size_t kMaxPlaced = 1000;  // findings that are located; nobody reads more
 constexpr std::string_view kBlank = " \t\r";
 
 struct Place {
   std::string_view kind;         // "node", "input", "guard", "group"...; empty = the graph itself
-  std::string_view label;        // of a node
-  size_t index = 0;              // of anything else
+  std::string_view label;        // for nodes
+  size_t index = 0;              // for anything else
   bool in_graph = false;         // false: a line of the header
   std::string_view nested;       // the nested graph; empty = the rank's main graph
   std::optional<uint32_t> rank;  // the first rank of the graph; none = every rank
@@ -68,7 +69,7 @@ std::string_view first_word(std::string_view line) {
   return line.substr(0, line.find_first_of(" \t\r\n#"));
 }
 
-// What a line counts as, in the words of a finding.
+// The kind of a line, in terms of findings.
 std::string_view item_kind(std::string_view word) {
   for (std::string_view k : {"input", "param", "buffer", "state", "tangent", "constant", "opaque"})
     if (word == k) return "input";
@@ -79,7 +80,7 @@ std::string_view item_kind(std::string_view word) {
   return {};
 }
 
-// The name behind `%` at `at`, bare or quoted; empty when it is written with escapes.
+// The name after the `%` at `at`, bare or quoted; empty if it contains escapes.
 std::string_view name_at(std::string_view line, size_t at) {
   std::string_view rest = line.substr(at + 1);
   if (rest.substr(0, 1) != "\"") return rest.substr(0, rest.find_first_of(" ,=:\t#"));
@@ -98,7 +99,7 @@ std::string_view label_word(std::string_view line) {
 
 struct Head {
   std::string_view nested;
-  std::vector<std::pair<uint32_t, uint32_t>> runs;  // of ranks; empty = every rank
+  std::vector<std::pair<uint32_t, uint32_t>> runs;  // ranges of ranks; empty = every rank
   bool holds(const Place& place) const {
     if (place.nested != nested) return false;
     if (runs.empty() || !place.rank) return true;
@@ -107,7 +108,7 @@ struct Head {
   }
 };
 
-// `graph rank 0 2..5 nested "mask"`
+// Parses `graph rank 0 2..5 nested "mask"`.
 Head parse_head(std::string_view line) {
   Head out;
   std::string_view before;
@@ -129,7 +130,7 @@ Head parse_head(std::string_view line) {
   return out;
 }
 
-// One walk over one text. Findings wait by what they are about in the graph at hand.
+// One walk over one text. Findings wait in tables, keyed by what they refer to in the current graph.
 class Walk {
  public:
   explicit Walk(const SourceText& source) : source_(source) {}
@@ -206,7 +207,7 @@ class Walk {
   uint32_t number_ = 0;
 };
 
-// The text whose graph a place is in; a header line stands in every text of a rank set: the first counts.
+// The text that contains a place's graph; header lines are in every text of a rank set, so the first is used.
 size_t text_of(const std::vector<SourceText>& texts, const Place& place) {
   for (size_t i = 0; place.rank && i < texts.size(); ++i)
     if (texts[i].ranks.empty() || std::binary_search(texts[i].ranks.begin(), texts[i].ranks.end(), *place.rank))
@@ -220,7 +221,7 @@ void place_in_texts(const std::vector<SourceText>& texts, std::vector<Diagnostic
   if (texts.empty()) return;
   std::vector<Walk> walks(texts.begin(), texts.end());
   size_t placed = 0;
-  std::vector<std::string> paths;  // what the places point into: stays while `where` is written
+  std::vector<std::string> paths;  // must outlive the places, which point into them while `where` is overwritten
   paths.reserve(findings->size());
   for (Diagnostic& d : *findings) {
     if (d.where.line != 0 || ++placed > kMaxPlaced) continue;

@@ -1,4 +1,4 @@
-// The Reporter, and its format for people; the machine formats are in cli_report_machine.cc.
+// The Reporter and its human-readable format; the machine formats are in cli_report_machine.cc.
 #include "tools/cli_report.h"
 
 #include <unistd.h>
@@ -11,10 +11,10 @@ namespace sg::cli {
 namespace {
 
 constexpr size_t kExcerptColumns = 100;  // of a source line; longer ones are cut around the caret
-// Of a message's line; longer ones, of a name or a list without end, lose their middle.
+// Of a message line; longer ones (endless names or lists) lose their middle.
 constexpr size_t kLineBytes = 1000;
 
-// A message that cannot be written has nowhere else to go: failures are ignored.
+// Failures are ignored: there is nowhere else to report them.
 void write_stderr(std::string_view text) {
   while (!text.empty()) {
     ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
@@ -52,7 +52,7 @@ std::string visible(std::string_view s) {
 
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
 
-// A line of a message as it is shown: what is wrong stands at its end.
+// A message line as shown; its end is kept, as it says what is wrong.
 std::string shown(std::string_view s) {
   if (s.size() <= kLineBytes) return visible(s);
   size_t head = kLineBytes * 2 / 3, tail = s.size() - kLineBytes / 4;
@@ -61,7 +61,7 @@ std::string shown(std::string_view s) {
   return visible(s.substr(0, head)) + " [... " + std::to_string(tail - head) + " bytes ...] " + visible(s.substr(tail));
 }
 
-// Start and end of the part of `line` that is shown: kExcerptColumns bytes around `at`, no character cut in two.
+// The begin and end of the shown part of `line`: kExcerptColumns bytes around `at`, at character boundaries.
 std::pair<size_t, size_t> excerpt(std::string_view line, size_t at) {
   if (line.size() <= kExcerptColumns) return {0, line.size()};
   size_t begin = std::min(at > kExcerptColumns / 2 ? at - kExcerptColumns / 2 : 0, line.size() - kExcerptColumns);
@@ -102,7 +102,7 @@ std::string as_text(const std::string& tool, const Diagnostic& d, bool color) {
   std::string out = tool + ": ";
   std::string where = shown(print_location(d.where));
   if (!where.empty()) out += where + ": ";
-  // What stands below the first line is indented, so that it never looks like a message; other line breaks are \x0a.
+  // Lines after the first are indented, so that they never look like messages; other line breaks become \x0a.
   size_t end = std::min(d.message.find("\n  "), d.message.size());
   out += severity_word(d.severity, color) + " " + shown(d.message.substr(0, end));
   if (!d.rule.empty()) out += " [" + d.rule + "]";

@@ -1,4 +1,4 @@
-// Messages for machines: JSON, SARIF 2.1.0 and GitHub workflow commands.
+// Machine-readable messages: JSON, SARIF 2.1.0 and GitHub workflow commands.
 #include <set>
 
 #include "libgraph/json.h"
@@ -12,7 +12,7 @@ std::string_view level(Severity severity) {
   return severity == Severity::error ? "error" : severity == Severity::warning ? "warning" : "note";
 }
 
-// What a workflow command cannot hold as it is; in a property also `:` and `,`.
+// Escapes text for a workflow command; in a property also `:` and `,`.
 std::string escape_github(std::string_view s, bool property) {
   static constexpr char kHex[] = "0123456789ABCDEF";
   std::string out;
@@ -51,12 +51,12 @@ void write_sarif_region(JsonWriter& json, const Location& where) {
   json.end_object();
 }
 
-// Whether a place is in a file: not on the command line (`--set a=1`), nor in a stream (`<stdin>`).
+// Whether a place is in a file: neither on the command line (`--set a=1`) nor in a stream (`<stdin>`).
 bool is_in_file(const Location& where) {
   return !where.file.empty() && !where.file.starts_with("--") && !where.file.starts_with('<');
 }
 
-// The message with a place that those who read annotations could not find.
+// The message, with its place if readers of annotations could not find it otherwise.
 std::string with_place(const Diagnostic& d) {
   return is_in_file(d.where) || d.where.file.empty() ? d.message : d.where.file + ": " + d.message;
 }

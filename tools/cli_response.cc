@@ -1,6 +1,6 @@
 // Response files: `@FILE` on a command line stands for the words in FILE.
 //
-// What a file holds is not looked into again: a word @x in it is the word @x.
+// Not recursive: a word @x inside a file is the literal word @x.
 #include "tools/cli.h"
 #include "tools/cli_input.h"
 #include "tools/cli_words.h"

@@ -1,4 +1,4 @@
-// The shells' side of completions: their lines in, their forms of an answer out, and the scripts that ask.
+// The shell side of completion: parses the shells' lines, formats answers, and contains the scripts.
 #include <algorithm>
 #include <charconv>
 
@@ -9,7 +9,7 @@ namespace {
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n'; }
 
-// --- scripts: the same for every tool but for its name ---
+// --- scripts: the same for every tool, apart from its name ---
 
 constexpr std::string_view kBash = R"(_stepgraph_complete() {
   local lines
@@ -55,7 +55,7 @@ else
 fi
 )";
 
-// fish shows its completions no words behind the cursor.
+// fish gives completions no words after the cursor.
 constexpr std::string_view kFish = R"(function __stepgraph_complete
   set -l before (commandline -opc)
   set -l current (commandline -ct)
@@ -93,7 +93,7 @@ std::string flags_of(const Completion& completion) {
   return out + "\n";
 }
 
-// What readline puts behind the last character that breaks words for it, as it has to be typed.
+// What readline inserts after its last word-breaking character, escaped as it has to be typed.
 std::string readline_form(const std::string& text, size_t settled, char quote) {
   std::string out;
   for (char c : text.substr(std::min(settled, text.size()))) {
@@ -129,7 +129,7 @@ std::string fish_answer(const Completion& completion) {
   return out;
 }
 
-// As fish takes them, but for the prefix of files: our own tools want it too.
+// As for fish, plus the prefix for files, which the tools themselves need.
 std::string words_answer(const Completion& completion) {
   return fish_answer(completion) + "\t" + completion.prefix + "\n";
 }
@@ -153,7 +153,7 @@ ShellLine split_shell_line(std::string_view line, size_t point) {
     word.clear();
     inside = false;
   };
-  auto at_point = [&] {  // what stands behind the cursor is another word
+  auto at_point = [&] {  // what follows the cursor is another word
     out.quote = quote;
     out.at = out.words.size();
     inside = true;
@@ -214,7 +214,7 @@ std::string completion_answer(const Tool& tool, const std::vector<std::string>& 
   if (shell == "zsh") return zsh_answer(complete(tool, std::move(behind), at));
   if (shell == "words") return words_answer(complete(tool, std::move(behind), at));
   if (shell != "fish") return {};
-  const ShellLine current = split_shell_line(behind[at], behind[at].size());  // it comes as it was typed
+  const ShellLine current = split_shell_line(behind[at], behind[at].size());  // as it was typed
   behind[at] = current.words[current.at];
   return fish_answer(complete(tool, std::move(behind), at));
 }

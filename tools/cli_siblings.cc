@@ -11,7 +11,7 @@ namespace {
 
 std::string path_of(std::string_view command) { return folder_of_this() + "sg-" + std::string(command); }
 
-// For the shell that popen starts.
+// Quotes a word for the shell that popen starts.
 std::string quoted(const std::string& s) {
   std::string out = "'";
   for (char c : s) c == '\'' ? void(out += "'\\''") : void(out += c);

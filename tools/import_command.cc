@@ -23,7 +23,7 @@ Result<int> write_listing(const Args& args, const Listing& listing) {
   return 0;
 }
 
-// Where the tensors go: --data, else beside the output, under its name. Empty = nowhere.
+// The file for the tensors: --data, else beside the output, with its name. Empty = nowhere.
 std::string data_place(const Args& args) {
   if (args.has("data")) return args.text("data");
   std::string path = output_of(args);
@@ -35,8 +35,7 @@ std::string data_place(const Args& args) {
   return path + ".safetensors";
 }
 
-// Where the tensors go may not be what was read; and a file beside the output that nobody named is replaced only when
-// an import made it.
+// The tensor file must not be a source; an unnamed file beside the output is replaced only if an import wrote it.
 Status check_data_place(const Args& args, const std::string& place) {
   for (const std::string& source : args.operands())
     if (is_same_file(place, source)) return Error{ErrorKind::usage, "--data " + place + " would replace the source"};
@@ -51,7 +50,7 @@ Status check_data_place(const Args& args, const std::string& place) {
                "--data FILE says where they go"};
 }
 
-// The graph and its tensors: both are complete before either is put in its place.
+// Writes the graph and its tensors; both are complete before either is placed.
 Status write_all(const Args& args, const Job& job, const Imported& imported, WriteAhead* ahead) {
   std::string place = data_place(args);
   if (imported.tensors.empty() || place.empty()) {
@@ -70,7 +69,7 @@ Status write_all(const Args& args, const Job& job, const Imported& imported, Wri
   return ok_status();
 }
 
-// What --list and --check print instead of a graph; the exit code.
+// Prints the report of --list or --check instead of a graph; returns the exit code.
 Result<int> report(const Args& args, const Job& job, const std::string& name) {
   TypeReport types;
   if (args.has("check")) types = type_report(job, name);

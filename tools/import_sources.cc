@@ -12,7 +12,7 @@
 namespace sg::cli {
 namespace {
 
-// Takes the files' bytes.
+// Moves the files' bytes out.
 std::vector<CaptureFile> ranks_of(Sources* sources) {
   std::vector<CaptureFile> ranks;
   for (SourceFile& file : sources->files) ranks.push_back({std::move(file.name), std::move(file.bytes)});
@@ -75,7 +75,7 @@ SourceKind asked_for(const Args& args, SourceKind found) {
   return args.has("from") ? source_kind_named(args.text("from")).value_or(SourceKind::unknown) : found;
 }
 
-// Whether the kind is read at all, and read from this.
+// Whether this version reads the kind, and reads it from a file or folder such as this.
 Status check_kind(const SourceFile& file) {
   Location where{file.name};
   if (file.kind == SourceKind::unknown)
@@ -112,7 +112,7 @@ Result<SourceFile> read_file(const Args& args, const std::string& name) {
   return file;
 }
 
-// All of one kind, and no more than it may be made of.
+// All files must be of one kind, and no more than it allows.
 Status check_together(const std::vector<SourceFile>& files) {
   const SourceFile& first = files[0];
   for (size_t i = 1; i < files.size(); ++i) {
@@ -127,7 +127,7 @@ Status check_together(const std::vector<SourceFile>& files) {
   return ok_status();
 }
 
-// A folder that one capture was written to stands for it, or for those of its ranks.
+// The capture, or the rank pattern of captures, in a folder that holds exactly one.
 std::string capture_of(const std::string& operand) {
   if (!is_folder(operand)) return operand;
   std::string folder = operand.substr(0, operand.find_last_not_of('/') + 1);

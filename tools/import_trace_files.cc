@@ -8,8 +8,8 @@
 namespace sg::cli {
 namespace {
 
-// A folder's files with graphs; ranks have folders of their own in some. Links are passed over, so that nothing outside
-// of the folder is read and none is read twice; so are pipes and devices.
+// Collects a folder's graph files; in some, ranks have subfolders. Links are skipped, so that nothing outside the
+// folder is read and nothing twice; so are pipes and devices.
 constexpr int kMaxFolderDepth = 3;
 constexpr size_t kMaxFolderFiles = 100000;
 
@@ -28,8 +28,7 @@ Status collect(const std::string& root, const std::string& inside, int depth, st
   return ok_status();
 }
 
-// The logs that lie in the folder itself: it is the one that TORCH_TRACE names; or the copy of its log that tlparse
-// puts there.
+// Collects the logs in the folder itself, if it is the one that TORCH_TRACE names, or tlparse's copy of a log.
 Status collect_logs(const std::string& root, std::vector<TraceFile>* out) {
   SG_ASSIGN(std::vector<std::string> entries, entries_of(root));
   for (const std::string& entry : entries) {
@@ -42,7 +41,7 @@ Status collect_logs(const std::string& root, std::vector<TraceFile>* out) {
   return ok_status();
 }
 
-// The logs, and what they point into.
+// The logs, and the files they refer to.
 struct Traces {
   std::vector<std::vector<TraceFile>> folders;
   std::vector<TraceLog> logs;

@@ -64,7 +64,7 @@ Result<std::string> node_report(const Job& job, std::string name) {
 
 namespace {
 
-// "read 0.012 s, " for what took since `from`, which becomes now.
+// "read 0.012 s": the time since `from`, which is then reset to now.
 std::string lap(std::string_view name, std::chrono::steady_clock::time_point* from) {
   auto now = std::chrono::steady_clock::now();
   char seconds[32];
@@ -90,7 +90,7 @@ Verdict judge(const std::string& operand, const LoadOptions& options, size_t max
   JsonWriter json;
   json.begin_object().member("file", operand).member("verdict", word);
   out.json = json.member("findings", findings.error_count()).end_object().take();
-  // What was said while reading stands apart from the cap on findings.
+  // Messages from reading do not count against the cap on findings.
   Diagnostics said(out.said.max_errors() + max_findings);
   said.add(out.said);
   said.add(findings);

@@ -14,7 +14,7 @@
 namespace sg::cli {
 namespace {
 
-// What this process was started with; arguments end with a zero byte each.
+// The command line of this process; arguments are NUL-terminated.
 std::vector<std::string> own_words() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::vector<std::string> out;
@@ -36,14 +36,14 @@ Error become_mpirun(uint32_t world) {
       ErrorKind::missing, "mpirun does not start", {}, "install it (Debian: openmpi-bin), or use --comm local"};
 }
 
-// Whether MPI started this process. Slurm's own PMI sets the variable of MPICH, too.
+// Whether MPI started this process. Slurm's own PMI also sets MPICH's variable.
 bool is_of_mpirun() {
   return std::getenv("OMPI_COMM_WORLD_RANK") || (std::getenv("PMI_RANK") && !std::getenv("SLURM_PROCID"));
 }
 
 double timeout_of(const Args& args) { return static_cast<double>(args.number("timeout", 600)); }
 
-// How processes with a GPU each find each other: as they were started, unless --rendezvous says otherwise.
+// How processes with one GPU each find each other: by their launcher, unless --rendezvous says otherwise.
 Result<std::vector<std::unique_ptr<Communicator>>> meet_for_nccl(const Args& args, const Job& job) {
   const meet::GetEnv env_word = [](const char* name) { return std::getenv(name); };
   SG_ASSIGN(std::optional<LaunchEnv> env, detect_launch(env_word));

@@ -67,7 +67,7 @@ Numerics numerics_of(const std::string& word) {
   return word == "strict" ? Numerics::strict : word == "f64" ? Numerics::f64 : Numerics::fast;
 }
 
-// None when the option is not given.
+// None if the option is not given.
 Result<std::optional<double>> number_option(const Args& args, std::string_view name) {
   if (!args.has(name)) return std::optional<double>();
   std::string text = args.text(name);
@@ -79,7 +79,7 @@ Result<std::optional<double>> number_option(const Args& args, std::string_view n
   return std::optional<double>(number);
 }
 
-// --data, or the folder of the graph; that of a pipe is nowhere.
+// --data, or the folder of the graph; none for a pipe.
 Result<std::string> constants_place(const Args& args) {
   if (args.has("data")) {
     const std::string first = data_file_name(args.text("data"), 0, 0);
@@ -107,7 +107,7 @@ Status files_options(const Args& args, SessionOptions* options) {
   return ok_status();
 }
 
-// What is written may not be what is read, nor a file twice.
+// Refuses to write a file that the run reads.
 Status check_files(const Args& args) {
   for (std::string_view written : {"outputs", "dump-nodes", "profile"}) {
     if (!args.has(written)) continue;
@@ -147,7 +147,7 @@ Status numbers_options(const Args& args, SessionOptions* options) {
   return ok_status();
 }
 
-// Ranks speak from their own threads, and those of different programs say much the same.
+// Reports each line once: ranks report from their own threads, often with the same words.
 std::function<void(const std::string&)> said_once(const Args& args) {
   struct Said {
     std::mutex lock;
@@ -187,7 +187,7 @@ Result<SessionOptions> session_options(const Args& args, uint32_t ranks) {
   options.rank.numerics = numerics_of(args.text("numerics"));
   options.rank.seed = static_cast<uint64_t>(args.number("seed", 0));
   int64_t cores = std::max(1u, std::thread::hardware_concurrency());
-  // More than a few a core only wait for each other; bits depend on neither.
+  // More than a few threads per core only wait for each other; results do not depend on the number.
   int64_t threads = std::min(args.number("threads", 0), 8 * cores);
   options.rank.threads = static_cast<int>(std::max<int64_t>(1, (threads > 0 ? threads : cores) / std::max(ranks, 1u)));
   if (args.has("memory-limit")) {

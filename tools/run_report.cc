@@ -29,7 +29,7 @@ double median(std::vector<double> list) {
   return list.empty() ? 0 : list[list.size() / 2];
 }
 
-// Memory of the rank that needs most.
+// The rank that needs the most memory.
 const RankReport* largest(const SessionReport& report) {
   auto it =
       std::ranges::max_element(report.ranks, {}, [](const RankReport& r) { return r.arena_bytes + r.pool_bytes; });
@@ -42,7 +42,7 @@ int64_t tokens_of(const SessionReport& report) {
   return total;
 }
 
-// "%x = aten.add.Tensor (layers.0.mlp; model.py:12), %x in the first graph: values"
+// "%x = aten.add.Tensor (layers.0.mlp; model.py:12), against %y: values"
 std::string difference_text(const RunDifference& d) {
   std::string where = d.module + (d.module.empty() || d.place.empty() ? "" : "; ") + d.place;
   return "%" + d.name + " = " + d.op + (where.empty() ? "" : " (" + where + ")") +
@@ -166,8 +166,7 @@ Status require_all_ranks(const Job& job) {
 
 namespace {
 
-// The sizes that a run with these options would have: bound, of the files, of the capture. What the data decides has
-// none.
+// The sizes that a run with these options would have: bound, from files, or captured. Data-dependent sizes have none.
 Result<SymbolValues> planned_sizes(const Args& args, const Job& job, const Program& program,
                                    std::span<const SizeBinding> bindings) {
   const uint32_t rank = program.ranks.empty() ? 0 : program.ranks[0];
@@ -180,7 +179,7 @@ Result<SymbolValues> planned_sizes(const Args& args, const Job& job, const Progr
   return std::move(inputs.symbols);
 }
 
-// What is counted in a tensor has a bound once the sizes of the inputs are known.
+// Counts of elements in a tensor are bounded once the input sizes are known.
 void bound_counts(const Program& program, const SymbolValues& sizes, const std::vector<Count>& counts, Facts* facts) {
   std::vector<Facts::Bound> known;
   for (const Symbol& s : program.symbols)

@@ -1,7 +1,7 @@
 // sg-check: is this a valid graph?
 //
-// Several arguments are checked one by one, each with its verdict; only the ranks of one job are held against each
-// other. Exit 1 when one has a finding, 3 when one cannot be read at all.
+// Several operands are checked independently, each with its own verdict; only ranks of one job are compared with each
+// other. Exit 1 if any has a finding, 3 if one cannot be read at all.
 #include <algorithm>
 
 #include "tools/cli_job.h"

@@ -1,6 +1,7 @@
 // sg-diff: what changed from one graph to another.
 //
-// Matches by content and position, never by names; says what edits amount to; exit 0 same, 1 differs, 2 any trouble.
+// Matches by content and position, never by names, and explains what edits amount to. Exit 0: same, 1: differs, 2: any
+// error.
 
 #include <new>
 
@@ -24,7 +25,7 @@ constexpr Option kOptions[] = {
     {"no-cost", 0, "", "omit the comparison of flops, bytes, communication, memory and time"},
 };
 
-// Whatever stands in the way is exit 2, as in diff(1): unreadable input and too little memory included.
+// As in diff(1), every failure is exit 2, including unreadable input and lack of memory.
 Result<int> run(const Args& args) {
   try {
     Result<int> code = diff_operands(args);

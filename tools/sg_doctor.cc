@@ -1,4 +1,4 @@
-// sg-doctor: what of Stepgraph works on this machine.
+// sg-doctor: which parts of Stepgraph work on this machine.
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
 #include "tools/cli_job.h"

@@ -1,4 +1,4 @@
-// sg-explain: who made a node and why, from what, for whom, how long it lives, which collectives it feeds.
+// sg-explain: what made a node and why, its operands and users, its lifetime, the collectives it feeds.
 #include "libgraph/node_story.h"
 #include "libpasses/replay.h"
 #include "tools/cli_job.h"

@@ -1,6 +1,7 @@
-// sg-import: what PyTorch recorded or exported, to a graph file. import_sources.cc lists the sources.
+// sg-import: what PyTorch recorded or exported, as a graph file. import_sources.cc lists the sources.
 //
-// One capture is one rank; several, or a rank pattern, are a rank set and become one job: proven SPMD, or kept apart.
+// One capture is one rank; several, or a rank pattern, are a rank set and become one job: proven SPMD, or kept
+// separate.
 #include "tools/import_command.h"
 
 using namespace sg;

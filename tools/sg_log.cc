@@ -1,4 +1,4 @@
-// sg-log: how a graph came to be, and whether it comes to be so again.
+// sg-log: how a graph was made, and whether the same steps make it again.
 #include "libgraph/binary/binary.h"
 #include "libgraph/human.h"
 #include "libgraph/json.h"
@@ -46,7 +46,7 @@ std::string as_json(const Args& args, const Job& job, const std::vector<HistoryS
   return json.end_array().end_object().take() + "\n";
 }
 
-// Names in a file are not commands until they are known to be ours: passes, and the import that a history begins with.
+// Names in a file are not run unless they are known tools: passes, and the import that a history begins with.
 Status check_script(const std::vector<HistoryStep>& history) {
   if (history.empty())
     return Error{ErrorKind::cannot_apply,
@@ -58,7 +58,7 @@ Status check_script(const std::vector<HistoryStep>& history) {
   return ok_status();
 }
 
-// `"$@"`: the sources of the first step, which no graph remembers.
+// `"$@"`: the sources of the first step, which the graph does not record.
 std::string as_script(const std::vector<HistoryStep>& history, const std::string& digest) {
   std::string out = "#!/bin/sh\n# usage: sh replay.sh SOURCE... > again.sg\n# makes " + digest + "\nset -e\n";
   for (size_t i = 0; i < history.size(); ++i)

@@ -1,7 +1,7 @@
-// sg-parse: a text to a graph file.
+// sg-parse: a text as a graph file.
 //
-// Reports every error of the text with line, column and a hint, and writes nothing then. A binary graph is read too,
-// and written anew.
+// Reports every error of the text with line, column and a hint; with errors, writes nothing. Also reads a binary graph
+// and rewrites it.
 #include "tools/cli_job.h"
 
 using namespace sg;

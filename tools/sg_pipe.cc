@@ -1,4 +1,4 @@
-// sg-pipe: passes one after the other in one process, with what one needs to find the pass that went wrong.
+// sg-pipe: several passes in one process, with the means to find the pass that went wrong.
 #include <algorithm>
 #include <regex>
 
@@ -93,7 +93,7 @@ Result<int> run(const Args& args) {
   return run_stages(args, std::move(job), std::move(bundled.stages), std::move(options));
 }
 
-// STAGE: a pass, then its options, inside one word. PASS: a name.
+// STAGE: a pass and its options in one word. PASS: a name.
 void complete_stage(const ValueRequest& request) {
   const ShellLine inside = split_shell_line(request.typed, request.typed.size());
   if (request.kind == "PASS" || inside.at == 0) {
@@ -110,7 +110,7 @@ void complete_stage(const ValueRequest& request) {
     auto is_named = [&](const Option& o) { return "--" + std::string(o.name) == c.text; };
     if (std::ranges::none_of(common_options(), is_named)) request.offer(before + c.text, c.help);
   }
-  request.out->open = true;  // the stage may go on
+  request.out->open = true;  // the stage may continue
 }
 
 constexpr Tool kTool = {

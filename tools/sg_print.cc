@@ -1,7 +1,7 @@
 // sg-print: a graph as text.
 //
-// The whole job, or one rank's program, or one node with its users. Always text; writes what sg-parse reads back to the
-// same bytes (not with --node).
+// The whole job, one rank's program, or one node with its users. sg-parse reads the text back to the same bytes (except
+// with --node).
 #include "libgraph/merge.h"
 #include "libgraph/text/text.h"
 #include "tools/cli_job.h"

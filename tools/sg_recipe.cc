@@ -1,4 +1,4 @@
-// sg-recipe: a YAML recipe of inputs, stages and what has to hold: check, plan, run, expect, lock, verify, bisect.
+// sg-recipe: a YAML recipe of inputs, stages and checks: check, plan, run, expect, lock, verify, bisect.
 #include "tools/cli_complete.h"
 #include "tools/cli_job.h"
 #include "tools/recipe/commands.h"

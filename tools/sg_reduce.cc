@@ -1,6 +1,6 @@
-// sg-reduce: a failing job to a small one that still fails.
+// sg-reduce: shrinks a failing job to a small one that still fails.
 //
-// Takes nodes, outputs and metadata away for as long as a command says that what is left still shows the failure.
+// Removes nodes, outputs and metadata as long as a command says that the rest still fails.
 #include "tools/cli.h"
 #include "tools/reduce/commands.h"
 

@@ -1,6 +1,6 @@
 // sg-sim: how long a step takes on a machine, and what it waits for.
 //
-// A simulated timeline: compute, communicators, copies and the host, with the critical path. Nothing is run.
+// A simulated timeline of compute, communicators, copies and the host, with the critical path. Nothing is run.
 #include "libgraph/expr/assume.h"
 #include "libgraph/sim/measured.h"
 #include "libgraph/sim/report.h"
@@ -62,7 +62,7 @@ Result<std::optional<MeasuredTrace>> read_measured(const Args& args) {
   return std::optional<MeasuredTrace>(std::move(trace));
 }
 
-// --calibrate --measured: the machine on which the simulated step is the measured one.
+// --calibrate --measured: fits the machine so that the simulated step matches the measured one.
 Result<int> write_fitted(const Args& args, const Job& job, const std::vector<SymbolValues>& values, SimOptions options,
                          const MeasuredStep& measured) {
   auto on = [&](const Machine& machine) -> Result<ProgramTimeline> {

@@ -1,7 +1,7 @@
 // sg-stat: what a graph consists of, and what a step of it costs.
 //
-// Counts, parameters, flops, bytes moved, live memory, communication; a table by phase, module or op. Sizes that only
-// the data decides take a number by --assume.
+// Counts, parameters, flops, bytes moved, live memory, communication; a table by phase, module or op. --assume gives
+// numbers to data-dependent sizes.
 #include "libgraph/stat_text.h"
 #include "tools/cli_job.h"
 #include "tools/cli_sizes.h"

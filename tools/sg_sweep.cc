@@ -1,4 +1,4 @@
-// sg-sweep: a recipe at many points: options over a grid, and a search between the best; time against peak memory.
+// sg-sweep: a recipe at many points: a grid over options and a search between the best; time against peak memory.
 #include "tools/cli_complete.h"
 #include "tools/cli_job.h"
 #include "tools/recipe/complete.h"

@@ -13,9 +13,9 @@
 namespace sg::cli {
 namespace {
 
-constexpr double kNever = 1e-3;  // of the low-latency protocol, which threads do not have
+constexpr double kNever = 1e-3;  // for the low-latency protocol, which threads do not have
 
-// The middle one of the repeats, and how far the others lie from it.
+// The median of the repeats, and their range.
 struct Figure {
   double value = 0, lowest = 0, highest = 0;
 };
@@ -29,7 +29,7 @@ Figure figure_of(Samples samples) {
   return {middle, samples.front(), samples.back()};
 }
 
-// Rounded to what the measurement can mean.
+// Rounded to the precision of the measurement.
 double three_digits(double value) {
   if (!(value > 0)) return 0;
   double unit = std::pow(10.0, std::floor(std::log10(value)) - 2);
@@ -88,7 +88,7 @@ class Calibration {
       if (k.path == key) k.field(machine_) = three_digits(value);
   }
 
-  // What large products reach is the peak; of the others, their share of it.
+  // The rate of large products is the peak; other ops get their share of it.
   void set_efficiencies() {
     give("efficiency.matmul", 1);
     give("efficiency.memory", 1);
@@ -102,7 +102,7 @@ class Calibration {
     set("efficiency.irregular", p, [&](double s) { return p.bytes / s / (machine_.device.memory_gbps * 1e9); });
   }
 
-  // Of comm_time.cc: a start, and a ring's bandwidth for large messages; all to all directly.
+  // Parameters of comm_time.cc: base time and ring bandwidth for large messages; all to all is measured directly.
   void set_network() {
     const ProbeTimes &ring = *probes_["all_reduce"], &direct = *probes_["all_to_all"];
     auto each_us = [](const ProbeTimes& p) { return [n = p.nodes](double s) { return s / n * 1e6; }; };

@@ -1,4 +1,4 @@
-// stepgraph: the front of the suite. `stepgraph print G` is `sg-print G`, run from beside this program.
+// stepgraph: the front of the suite. `stepgraph print G` runs `sg-print G` from the same folder.
 #include "libgraph/nearest.h"
 #include "tools/cli_job.h"
 #include "tools/cli_siblings.h"

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kShells[] = {"bash", "zsh", "fish"};
 
-// By the tool itself: fish's form of an answer has all that a Completion has.
+// Asks the tool itself; the `words` answer has everything that a Completion has.
 void complete_by_sibling(const std::string& command, const ValueRequest& request) {
   const TypedLine& line = request.line;
   size_t first = 0;

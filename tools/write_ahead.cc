@@ -7,7 +7,7 @@
 namespace sg::cli {
 namespace {
 
-constexpr size_t kLeastNodes = 2000;  // a millisecond of writing: a thread costs a tenth of it
+constexpr size_t kLeastNodes = 2000;  // takes a millisecond to write; a thread costs a tenth of that
 
 size_t node_count(const Job& job) {
   size_t count = 0;
@@ -23,7 +23,7 @@ WriteAhead::WriteAhead(const Job& job, size_t threads) {
   try {
     bytes_ = std::async(std::launch::async, [this, &job] { return write_binary(job, *pool_); });
   } catch (const std::system_error&) {
-    pool_.reset();  // no thread: the bytes are made when they are needed
+    pool_.reset();  // no thread: the bytes are made on demand
   }
 }
 

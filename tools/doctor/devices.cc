@@ -1,4 +1,4 @@
-// What runs ranks beyond this process: MPI, GPUs, NCCL. Libraries are opened by name, nothing is linked with them.
+// What runs ranks outside this process: MPI, GPUs, NCCL. Libraries are opened by name; nothing is linked with them.
 #include <dlfcn.h>
 
 #include <optional>
@@ -12,7 +12,7 @@
 namespace sg::doctor {
 namespace {
 
-// What is wrong with a plugin; nothing = it loads.
+// The problem with a plugin; none if it loads.
 std::optional<Finding> trouble_with(const char* kind, const char* name, const char* abi) {
   Result<Plugin> plugin = Plugin::load(kind, name, abi, std::string("the plugin '") + name + "'", "");
   if (plugin.ok()) return {};
@@ -25,7 +25,7 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// The driver's functions by hand: its header is not needed for these five.
+// Driver functions are looked up by hand: these five do not justify its header.
 struct Driver {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   template <class Function>

@@ -1,4 +1,4 @@
-// The machine: processor, memory, room for files.
+// The machine: processor, memory, disk space.
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@
 namespace sg::doctor {
 namespace {
 
-// The text behind `key` and a colon in a file of such lines; empty when there is none.
+// The text after `key` and a colon in a file of such lines; empty if there is none.
 std::string field_of(const char* path, std::string_view key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -36,7 +36,7 @@ std::string first_word_in(const char* path) {
   return word;
 }
 
-// Of this process's control group (version 2): how many cores' time it may use, how much memory.
+// Limits of this process's control group (version 2): the number of cores it may use, and the memory.
 std::optional<double> cores_allowed() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");
   std::string quota;
@@ -101,7 +101,7 @@ Finding look_at_cache() {
     out.remedy = "set HOME, or STEPGRAPH_CACHE to a folder";
     return out;
   }
-  std::string at = folder;  // the part of the path that is there
+  std::string at = folder;  // the part of the path that exists
   while (at.size() > 1 && ::access(at.c_str(), F_OK) != 0) {
     const size_t slash = at.rfind('/');
     at = slash == at.npos ? "." : at.substr(0, std::max<size_t>(slash, 1));

@@ -1,4 +1,4 @@
-// Programs: our own tools, their manuals, a Python with PyTorch.
+// Programs: the other tools, their manuals, a Python with PyTorch.
 #include <sys/wait.h>
 #include <unistd.h>
 

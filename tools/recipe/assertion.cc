@@ -60,7 +60,7 @@ const Metric* find_metric(std::string_view name) {
 struct Suffix {
   std::string_view text;
   double factor;
-  Unit unit;  // that it belongs to; count: flops too
+  Unit unit;  // its unit; count: also for flops
 };
 constexpr Suffix kSuffixes[] = {
     {"KiB", 1024.0, Unit::bytes},
@@ -94,7 +94,7 @@ std::string_view units_of(Unit unit) {
   return "";
 }
 
-// None: no number, or one of another kind.
+// None: not a number, or with a unit of another kind.
 std::optional<double> parse_bound(std::string_view text, Unit wanted) {
   double value = 0;
   auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -143,7 +143,7 @@ std::string human(double value, Unit unit) {
   return "?";
 }
 
-// "aten.copy_" names "aten.copy_.default" too; "aten.*" all that begin so.
+// "aten.copy_" also matches "aten.copy_.default"; "aten.*" matches everything with that prefix.
 bool op_matches(std::string_view pattern, std::string_view op) {
   if (!pattern.empty() && pattern.back() == '*') return op.starts_with(pattern.substr(0, pattern.size() - 1));
   return op == pattern || (op.starts_with(pattern) && op.size() > pattern.size() && op[pattern.size()] == '.');
@@ -211,7 +211,7 @@ Result<Assertion> parse_assertion(const Word& word) {
 
 namespace {
 
-// What keeps a metric of a program from being known; empty = nothing.
+// Why a metric of a program is unknown; empty = it is known.
 std::string unknown_part(const Metric& metric, const ProgramStats& stats, const ProgramTimeline* timeline) {
   if (metric.of_time) return timeline->unknown == 0 ? "" : plural(timeline->unknown, "node") + " of unknown cost";
   if (metric.unit == Unit::bytes && stats.memory.unknown_sizes != 0)

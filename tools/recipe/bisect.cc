@@ -15,15 +15,15 @@
 namespace sg::recipe {
 namespace {
 
-constexpr int kRankFailed = 6;                                         // of sg-run
+constexpr int kRankFailed = 6;                                         // exit code of sg-run
 constexpr int kCannotTell = 125, kNotRunnable = 126, kNotFound = 127;  // of the command; of the shell
 
-// What is found.
+// The result of a bisection.
 struct Guilt {
   const Step& step;
-  std::string good;                  // the one before it
+  std::string good;                  // the step before it
   std::vector<std::string> options;  // each: without it the result is good
-  std::optional<Narrowed> nodes;     // none: it is no pass
+  std::optional<Narrowed> nodes;     // none: not a pass
 };
 
 std::string first_line(const Guilt& g) {
@@ -76,7 +76,7 @@ class Bisection {
     SG_TRY(require(chain_.back(), Answer::bad));
     SG_ASSIGN(size_t first_bad, search());
     Guilt guilt{steps_[chain_[first_bad]], steps_[chain_[first_bad - 1]].name, {}, {}};
-    args_.report().note(first_line(guilt));  // what follows may take a while
+    args_.report().note(first_line(guilt));  // the rest may take a while
     SG_ASSIGN(guilt.options, guilty_options(chain_[first_bad]));
     if (guilt.step.kind == StepKind::pass) {
       SG_ASSIGN(guilt.nodes, guilty_nodes(chain_[first_bad]));
@@ -95,7 +95,7 @@ class Bisection {
     return Error{ErrorKind::usage, "the recipe has no stage or input `" + name + "`", {}, nearest.hint()};
   }
 
-  // From good to bad, both included.
+  // The steps from good to bad, both included.
   Status find_chain() {
     const std::vector<std::string>& words = args_.operands();
     uint32_t bad = static_cast<uint32_t>(steps_.size() - 1), good = Step::kNone;
@@ -134,7 +134,8 @@ class Bisection {
     return done.code == 0 ? Answer::bad : done.code == kCannotTell ? Answer::unknown : Answer::good;
   }
 
-  // On the inputs of the bad stage's own run; made-up ones when it has none. Good = the bits of the good one.
+  // Runs with the inputs of the last stage's own run, or made-up ones if it has none. Good = bitwise equal to the good
+  // step.
   Result<Answer> judge_by_run(const std::string& bytes) {
     if (!reference_) {
       SG_ASSIGN(TempFolder folder, TempFolder::make("sg-recipe"));
@@ -173,7 +174,7 @@ class Bisection {
                  "bisection needs a good one and a bad one"};
   }
 
-  // Position in the chain of the first bad one. One that nobody can judge is taken for its neighbour.
+  // The position of the first bad step in the chain. For a step that cannot be judged, a neighbour is judged.
   Result<size_t> search() {
     size_t good = 0, bad = chain_.size() - 1;
     while (bad - good > 1) {
@@ -223,7 +224,7 @@ class Bisection {
   const std::vector<Step>& steps_;
   std::vector<uint32_t> chain_;
   std::vector<StepResult> results_;
-  std::optional<TempFolder> reference_;  // what the good one gave
+  std::optional<TempFolder> reference_;  // results of the good step
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kKeptShare = 0.9;  // of the limit, after a trim: the next run has room
+constexpr double kKeptShare = 0.9;  // of the limit, after trimming: leaves room for the next run
 
 }  // namespace
 
@@ -39,12 +39,12 @@ std::optional<std::string> Cache::read(const std::string& path) {
   if (folder_.empty()) return std::nullopt;
   Result<std::string> bytes = read_regular_file(path);
   if (!bytes.ok()) return std::nullopt;
-  std::error_code ignored;  // the time of use only orders what is removed first
+  std::error_code ignored;  // the time of use only determines the order of removal
   fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
   return std::move(*bytes);
 }
 
-// A cache that does not take it is a slower one.
+// Failures are ignored: without the entry, the next run is just slower.
 void Cache::write(const std::string& path, std::string_view bytes) {
   if (folder_.empty()) return;
   Result<OutputFile> file = OutputFile::open(path, true);
@@ -55,7 +55,7 @@ std::optional<std::string> Cache::graph(const std::string& key) {
   std::string file = path(key, ".sg");
   std::optional<std::string> bytes = read(file);
   if (!bytes || unseal(*bytes, file).ok()) return bytes;
-  std::error_code ignored;  // another runner may have mended it
+  std::error_code ignored;  // another runner may have repaired it
   fs::remove(file, ignored);
   return std::nullopt;
 }
@@ -78,7 +78,7 @@ void Cache::trim() {
   std::error_code problem;
   for (fs::recursive_directory_iterator at(folder_ + "/v1", problem), end; !problem && at != end;
        at.increment(problem)) {
-    std::error_code gone;  // another runner trims as well
+    std::error_code gone;  // another runner may trim too
     if (!at->is_regular_file(gone) || gone) continue;
     Entry e{at->last_write_time(gone), at->file_size(gone), at->path()};
     if (gone) continue;

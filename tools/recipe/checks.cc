@@ -16,7 +16,7 @@
 namespace sg::recipe {
 namespace {
 
-constexpr size_t kShownLines = 30;   // of what a tool said
+constexpr size_t kShownLines = 30;   // of a tool's messages
 constexpr size_t kShownOfDiff = 60;  // lines of a golden's diff
 
 Diagnostic finding(const Location& where, std::string rule, std::string message, std::string hint = {}) {
@@ -34,7 +34,7 @@ std::string first_lines(const std::string& text, size_t lines) {
   return at == std::string::npos || at + 1 >= text.size() ? text : text.substr(0, at) + "\n...";
 }
 
-// The last ones, as what a tool says last is what it fails of.
+// The last lines, where a tool says why it failed.
 std::string last_lines(const std::string& text) {
   size_t at = text.size();
   for (size_t i = 0; i < kShownLines && at != std::string::npos; ++i)
@@ -42,14 +42,14 @@ std::string last_lines(const std::string& text) {
   return at == std::string::npos ? text : "..." + text.substr(at);
 }
 
-// What a tool said, below the line that says that it failed.
+// A tool's messages, shown below the line that reports its failure.
 std::string said_by(const Finished& done) {
-  std::string text = done.errors + (done.code == 1 ? done.output : "");  // 1 = it ran, and says what differs
+  std::string text = done.errors + (done.code == 1 ? done.output : "");  // 1 = it ran, and its output says what differs
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text.empty() ? "" : indented("\n" + last_lines(text));
 }
 
-// sg-run on these bytes: none = it held, else what it said.
+// Runs sg-run on these bytes: none = passed, else a finding with its messages.
 std::optional<Diagnostic> run_fails(const RunCheck& check, const std::vector<std::string>& more, std::string_view graph,
                                     const std::string& what) {
   std::vector<std::string> words = {cli::folder_of_this() + "sg-run", "-"};
@@ -73,7 +73,7 @@ std::optional<Diagnostic> bitwise_fails(const RunCheck& check, const GraphBytes&
   return run_fails(check, {"--expect", values, "--bitwise"}, graph.bytes, "the results differ from the reference's");
 }
 
-// The job has another number of ranks than the recipe says.
+// A finding if the job's number of ranks is not the recipe's.
 std::optional<Diagnostic> other_world(const RunCheck& check, std::string_view sealed) {
   if (check.ranks == 0) return std::nullopt;
   Result<Job> job = read_binary(sealed, "the result");
@@ -83,7 +83,7 @@ std::optional<Diagnostic> other_world(const RunCheck& check, std::string_view se
   return finding(check.where, "run", has + ", the recipe says " + std::to_string(check.ranks));
 }
 
-// What is wrong with it line by line, then what that comes to.
+// The errors in a golden line by line, then the summary.
 std::vector<Diagnostic> unreadable_golden(const Step& step, const Error& error, const Diagnostics& said) {
   std::vector<Diagnostic> out;
   for (const Diagnostic& d : said.list())

@@ -37,7 +37,7 @@ Result<int> check(const Args& args, Session* session) {
 // What is known without running anything: a step's key needs the digest of its input.
 struct Forecast {
   bool known = false, cached = false;
-  std::string digest;  // of the result, when cached
+  std::string digest;  // of the result, if cached
   std::string why;
 };
 
@@ -103,7 +103,7 @@ Result<int> plan(const Args& args, Session* session) {
   return 0;
 }
 
-// `same`: whether they are those of the lock, where that was asked.
+// `same`: whether the results equal those of the lock, if that was checked.
 std::string results_json(const Plan& plan, const std::vector<StepResult>& results, std::optional<bool> same = {}) {
   JsonWriter json;
   json.begin_object().member("schema", "sg-recipe-run").member("version", 1);
@@ -123,7 +123,7 @@ std::string results_json(const Plan& plan, const std::vector<StepResult>& result
   return json.end_array().end_object().take();
 }
 
-// --json: on standard output or in -o FILE. REQUIRES: the command writes nothing else there
+// Writes --json to standard output or -o FILE. REQUIRES: the command writes nothing else there
 Status write_results(const Args& args, const Session& session, const std::vector<StepResult>& results,
                      std::optional<bool> same = {}) {
   return args.has("json") ? cli::write_text(args, results_json(session.plan, results, same) + "\n") : ok_status();
@@ -150,7 +150,7 @@ Result<std::string> lock_file(const Session& session) {
   return session.file + ".lock";
 }
 
-// A line a result; behind it, as comments, what it was made of.
+// One line per result, followed by comments with what it was made of.
 std::string lock_text(const Plan& plan, const std::vector<StepResult>& results) {
   std::string out = "# sg-recipe lock 1: the digest of each result, and what it was made of\n";
   for (size_t i = 0; i < results.size(); ++i) {
@@ -176,7 +176,7 @@ Result<int> lock(const Args& args, Session* session) {
 }
 
 struct Locked {
-  std::string digest, parts;  // as Key::text has them; a lock of an older version has none
+  std::string digest, parts;  // in the form of Key::text; empty in locks of older versions
 };
 
 Result<std::map<std::string, Locked>> read_lock(const std::string& file) {
@@ -196,14 +196,14 @@ Result<std::map<std::string, Locked>> read_lock(const std::string& file) {
   return out;
 }
 
-// Why a result is not the one of the lock, though what it reads is.
+// Why a result differs from the lock's.
 std::string why_other(const Locked& locked, const StepResult& now) {
   if (locked.parts.empty()) return "";
   const std::string changed = what_changed(parts_of(locked.parts), now.key);
   return ": " + (changed.empty() ? "made of the same, by the same tools" : changed);
 }
 
-// What differs is told where it begins; results that are made of it are named in one line.
+// Reports where a difference begins; results that follow from it are listed in one line.
 Result<int> verify(const Args& args, Session* session) {
   SG_ASSIGN(const std::string file, lock_file(*session));
   SG_ASSIGN(auto locked, read_lock(file));
@@ -268,7 +268,7 @@ Result<int> run_command(const Args& args) {
   if (args.operands().size() > 2 && word != "bisect")
     return Error{ErrorKind::usage, "`" + word + "` takes one recipe", {}, {}};
   Result<Session> session = open_session(args);
-  if (!session.ok()) {  // what `check` is asked is whether the recipe is right
+  if (!session.ok()) {  // `check` answers whether the recipe is valid
     if (word == "check" && session.error().kind == ErrorKind::unreadable) session.error().kind = ErrorKind::negative;
     return session.error();
   }

@@ -46,15 +46,15 @@ std::string last_name(const Step& step) {
   return std::filesystem::absolute(step.where.file).string() + " " + step.name;
 }
 
-// What the threads share: who runs what, and what is known.
+// State shared by the threads: which steps are taken, and their results.
 struct Executor::Shared {
   std::mutex mutex;
   std::condition_variable moved;
   std::vector<StepResult> results;
   std::vector<bool> taken, wanted;
-  std::vector<size_t> readers;  // of each step: those that are not done
+  std::vector<size_t> readers;  // by step: readers that are not done
   std::set<std::string> keys_under_way;
-  std::map<std::string, std::weak_ptr<const std::string>> made;  // by key, while somebody holds it
+  std::map<std::string, std::weak_ptr<const std::string>> made;  // by key, while in use
 };
 
 Executor::Executor(const Plan& plan, Cache* cache, ExecuteOptions options,
@@ -68,7 +68,7 @@ std::vector<StepResult> Executor::run(const std::vector<uint32_t>& wanted) {
   shared.wanted.assign(plan_.steps.size(), wanted.empty());
   for (uint32_t w : wanted) shared.wanted[w] = true;
   shared.readers.resize(plan_.steps.size());
-  for (size_t i = plan_.steps.size(); i-- > 0;) {  // what is read stands before its readers
+  for (size_t i = plan_.steps.size(); i-- > 0;) {  // steps precede their readers
     if (!shared.wanted[i]) continue;
     for (uint32_t read : read_by(plan_.steps[i])) {
       shared.wanted[read] = true;
@@ -111,10 +111,10 @@ void Executor::work(Shared* shared) {
   }
 }
 
-// The results that a step reads, kept alive while it does.
+// The results that a step reads, kept alive for it.
 struct Executor::Needs {
   StepResult input;
-  std::vector<StepResult> references;  // by run; one without bytes = not asked for, or not there
+  std::vector<StepResult> references;  // by run; without bytes = not requested, or not made
 };
 
 Executor::Needs Executor::needs_of(const Step& step, Shared* shared) {
@@ -152,19 +152,19 @@ StepResult Executor::outcome(const Step& step, Shared* shared) {
     Status made = make_once(step, needs.input, shared, &out);
     if (made.ok()) made = settle(step, needs, &out);
     if (!made.ok()) out.error = made.error();
-    if (out.error && out.error->where.file.empty()) {  // a pass knows of the graph, and not of the recipe
+    if (out.error && out.error->where.file.empty()) {  // a pass knows the graph, but not the recipe
       std::string path = std::move(out.error->where.path);
       out.error->where = step.where;
       out.error->where.path = std::move(path);
     }
-  } catch (const std::bad_alloc&) {  // on a thread of ours nobody else would
+  } catch (const std::bad_alloc&) {  // nothing else would catch it on a worker thread
     out.error = Error{ErrorKind::missing, "out of memory", step.where, {}};
   }
   if (out.error && !has_graph(out.state)) out.state = StepState::failed;
   return out;
 }
 
-// Of several steps with one key the first makes the graph, and the others find it.
+// Of several steps with equal keys, the first makes the graph and the others find it.
 Status Executor::make_once(const Step& step, const StepResult& input, Shared* shared, StepResult* out) {
   SG_ASSIGN(out->key, key_of(step, input.digest));
   const std::string& key = out->key.digest;
@@ -187,7 +187,7 @@ Status Executor::make_once(const Step& step, const StepResult& input, Shared* sh
   return ok_status();
 }
 
-// What has to hold, and the files that the recipe names.
+// Runs the checks, and writes the files that the recipe names.
 Status Executor::settle(const Step& step, const Needs& needs, StepResult* out) {
   if (options_.checks) {
     std::vector<std::optional<GraphBytes>> references;
@@ -232,7 +232,7 @@ Status Executor::make(const Step& step, const StepResult& input, StepResult* out
   return ok_status();
 }
 
-// A graph that is there is read by sg-parse: texts, rank patterns and the verifier included.
+// Existing graphs are read by sg-parse, which handles texts, rank patterns and verification.
 Result<std::string> Executor::read_input(const Step& step, StepResult* out) {
   std::string tool = step.kind == StepKind::import ? "sg-import" : "sg-parse";
   std::vector<std::string> words = {cli::folder_of_this() + tool};

@@ -39,7 +39,7 @@ class Substitution {
   }
 
  private:
-  // `*at` is at the dollar; afterwards at the last character of the reference.
+  // Expects `*at` on the dollar; leaves it on the last character of the reference.
   std::string value_at(const Word& word, size_t* at) {
     const std::string& s = word.text;
     bool braced = *at + 1 < s.size() && s[*at + 1] == '{';
@@ -135,7 +135,7 @@ class Expander {
     }
   }
 
-  // An option of a stage: set, a flag, or with `-` left out.
+  // An override of a stage's option: a value, a flag, or `-` to remove it.
   struct Override {
     std::string stage, option;
     Word value;

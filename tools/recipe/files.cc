@@ -15,7 +15,7 @@ namespace sg::recipe {
 Result<std::string> read_regular_file(const std::string& path) {
   struct stat info;
   const bool exists = ::stat(path.c_str(), &info) == 0;
-  if (exists && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))  // which would be waited for, or has no end
+  if (exists && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode))  // reading could block or never end
     return Error{ErrorKind::unreadable,
                  "not a regular file",
                  {path, 0, 0, {}, {}},

@@ -14,7 +14,7 @@
 namespace sg::recipe {
 namespace {
 
-// A word as a shell would need it, so that no two lists of options look alike.
+// Quotes a word as a shell needs it, so that different lists of options have different texts.
 std::string quoted(const std::string& word) {
   if (!word.empty() && word.find_first_of(" '\t\n") == std::string::npos) return word;
   std::string out = "'";
@@ -22,7 +22,7 @@ std::string quoted(const std::string& word) {
   return out + "'";
 }
 
-// Of a machine's file what it comes to as well: it may take most of its numbers from another.
+// For a machine file also the resulting machine, as it may take most of its numbers from another file.
 Result<std::string> digest_of(const OptionValue& option) {
   SG_ASSIGN(std::string digest, digest_of_files(option.path()));
   if (option.name != "machine") return digest;
@@ -30,7 +30,7 @@ Result<std::string> digest_of(const OptionValue& option) {
   return hex(sha256(digest + machine_yaml(machine)));
 }
 
-// In the place of a file's name stands what it holds.
+// The options as text, with file names replaced by digests of the files.
 Result<std::string> options_text(const OptionValues& options) {
   std::string out;
   for (const OptionValue& o : options) {
@@ -72,8 +72,8 @@ std::map<std::string, std::string> parts_of(const std::string& text) {
   return out;
 }
 
-// A file's bytes; of a folder (of traces) the names of all that lies in it, and the bytes of its files: what is neither
-// a file nor a folder nobody reads.
+// A file's bytes; for a folder (of traces) the names of all entries and the bytes of its files. Entries that are
+// neither files nor folders are never read.
 Status add_digest(const std::string& path, int depth, Sha256* all) {
   constexpr int kMostFolders = 8;
   if (!cli::is_folder(path)) {

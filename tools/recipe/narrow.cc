@@ -29,7 +29,7 @@ class Narrowing {
   }
 
  private:
-  // The stage may touch the parts [begin, end) of its input, and no others.
+  // Judges the result of the stage when it may change only the parts [begin, end) of its input.
   Result<Answer> ask(size_t begin, size_t end) {
     SG_ASSIGN(Job job, read_binary(input_, stage_.name));
     freeze_all_but(&job, begin, end);
@@ -81,7 +81,7 @@ Result<Narrowed> narrow_to_nodes(const Step& stage, const std::string& input, Ca
   return Narrowing(stage, input, cache, options).run();
 }
 
-// A plan of two steps: the graph as a file, and the stage on it.
+// Runs a plan of two steps: the graph as a file, and the stage on it.
 Result<std::string> run_stage(const Step& stage, const std::string& input, Cache* cache, bool pipes) {
   SG_ASSIGN(TempFolder folder, TempFolder::make("sg-recipe"));
   SG_TRY(cli::write_whole(folder.file("graph.sg"), input));
@@ -91,8 +91,8 @@ Result<std::string> run_stage(const Step& stage, const std::string& input, Cache
   plan.steps[0].where = stage.where;
   plan.steps[1] = stage;
   plan.steps[1].from = 0;
-  plan.steps[1].name += " (bisect)";  // `plan` says what has changed since the stage itself ran
-  plan.steps[1].runs.clear();         // they speak of steps of another plan
+  plan.steps[1].name += " (bisect)";  // keeps `plan`'s record of the stage itself
+  plan.steps[1].runs.clear();         // they refer to steps of another plan
   ExecuteOptions options{.pipes = pipes, .checks = false, .outputs = false, .keep_graphs = true};
   Executor executor(plan, cache, options, [](size_t, const StepResult&) {});
   std::vector<StepResult> results = executor.run({1});

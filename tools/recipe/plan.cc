@@ -117,7 +117,7 @@ class Planner {
           nearest.hint().empty() ? "stages are " + all : nearest.hint());
   }
 
-  // A stage or input that stands before; "input" is the only one.
+  // An earlier stage or input; "input" also refers to the only input.
   uint32_t resolve(const Word& name) {
     auto at = known_.find(name.text);
     if (at != known_.end()) return at->second;
@@ -180,7 +180,7 @@ class Planner {
     }
   }
 
-  // Nothing is written over what is read, nor twice.
+  // No step writes a file that another one reads or writes.
   void refuse_equal_outputs() {
     std::map<std::string, const Step*> users;
     for (const Step& s : plan_.steps) {
@@ -218,7 +218,7 @@ bool is_about_comparing(const OptionValue& option) {
 }
 
 void check_values(const Plan& plan, Diagnostics* problems) {
-  std::set<std::string> said;  // the variants of a matrix have most stages in common
+  std::set<std::string> said;  // variants of a matrix share most stages
   auto say = [&](const Location& where, const std::string& what, const Error& error) {
     const std::string at = print_location(error.where);
     const std::string message = what + ": " + (at.empty() ? "" : at + ": ") + error.message;

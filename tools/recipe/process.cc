@@ -21,7 +21,7 @@ constexpr size_t kMaxSaid = 4000;  // bytes of a tool's messages that are passed
 
 Error failed(const std::string& what) { return {ErrorKind::missing, what + ": " + std::strerror(errno), {}, {}}; }
 
-// Programs that run, so that a signal which ends this one ends them before their folders are removed.
+// Running children: a signal that ends this process kills them before their folders are removed.
 constexpr size_t kMostRunning = 256;
 std::atomic<pid_t> running[kMostRunning];
 
@@ -52,7 +52,7 @@ class Registered {
   }
 
  private:
-  std::atomic<pid_t>* slot_ = nullptr;  // null: more run than there are slots
+  std::atomic<pid_t>* slot_ = nullptr;  // null: more children than slots
 };
 
 struct Pipe {
@@ -65,8 +65,8 @@ struct Pipe {
   ~Pipe() { close(0), close(1); }
 };
 
-// Between fork and exec of a program with threads: system calls only. The signal comes when the thread that forked
-// ends, and that one waits for the child.
+// Runs between fork and exec in a multithreaded program: system calls only. PDEATHSIG fires when the forking thread
+// ends; that thread waits for the child.
 [[noreturn]] void become(char* const* arguments, const Pipe& in, const Pipe& out, const Pipe& err, int file) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::dup2(in.ends[0], STDIN_FILENO);
@@ -76,8 +76,8 @@ struct Pipe {
   ::_exit(127);
 }
 
-// For the time of its life a reader that goes away is EPIPE for what this thread writes, and no signal. All others, and
-// the program's own output, end by it as ever.
+// While it lives, this thread's writes to a closed pipe fail with EPIPE instead of raising SIGPIPE. Other threads, and
+// the program's own output, keep the signal.
 class NoPipeSignal {
  public:
   NoPipeSignal() {
@@ -97,7 +97,7 @@ class NoPipeSignal {
   sigset_t pipe_, before_;
 };
 
-// Feeds and drains until both outputs are closed: neither side waits for the other.
+// Feeds and drains until both outputs are closed, so that neither side can deadlock.
 void exchange(std::string_view input, Pipe* in, Pipe* out, Pipe* err, Finished* done) {
   const NoPipeSignal no_signal;
   ::fcntl(in->ends[1], F_SETFL, O_NONBLOCK);
@@ -109,7 +109,7 @@ void exchange(std::string_view input, Pipe* in, Pipe* out, Pipe* err, Finished* 
     if (wanted[0].revents != 0) {
       ssize_t n = ::write(in->ends[1], input.data(), input.size());
       if (n > 0) input.remove_prefix(static_cast<size_t>(n));
-      if (input.empty() || (n < 0 && errno != EAGAIN)) in->close(1);  // a reader that has enough is no mistake
+      if (input.empty() || (n < 0 && errno != EAGAIN)) in->close(1);  // a reader may stop early
     }
     for (int i : {1, 2}) {
       if (wanted[i].revents == 0) continue;
@@ -139,7 +139,7 @@ Result<Finished> run_process(const std::vector<std::string>& words, std::string_
   in.close(0), out.close(1), err.close(1);
   Finished done;
   exchange(input, &in, &out, &err, &done);
-  registered.leave();  // from here on its number may be another's
+  registered.leave();  // from here on the pid may be reused
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }

@@ -17,7 +17,7 @@ constexpr std::string_view kStageKeys[] = {"name", "from", "expect", "ignore", "
 const std::string kOptionsHint =
     "options stand in braces after the colon, as in `- offload: {budget: 1GiB, all: true}`, or below and further in";
 const std::string kQuotesHint = "in braces a text with ${NAME} stands in quotes: `{policy: \"${NAME}\"}`";
-constexpr size_t kMaxIncludes = 64;  // of all files together
+constexpr size_t kMaxIncludes = 64;  // over all files
 constexpr size_t kMaxTextBytes = 4 << 20;
 constexpr size_t kMaxStages = 1000;
 
@@ -50,7 +50,7 @@ class RecipeReader {
     YamlReader yaml(file, *text, &problems_);
     try {
       read_top(&yaml, YAML::Load(*text), depth);
-    } catch (const YAML::Exception& e) {  // the library's only way to say that a text is no YAML
+    } catch (const YAML::Exception& e) {  // how the library reports that a text is not YAML
       problems_.error("yaml", e.msg,
                       {file, static_cast<uint32_t>(e.mark.line + 1), static_cast<uint32_t>(e.mark.column + 1), {}, {}},
                       hint_for(e, *text));
@@ -66,7 +66,7 @@ class RecipeReader {
     return is_cut && is_near ? kQuotesHint : "";
   }
 
-  // Standard input is only read as the recipe itself: what is included is a file.
+  // Only the recipe itself may come from standard input; includes are files.
   Result<std::string> text_of(const std::string& file) const {
     const bool is_stdin = file == kStdin && open_.size() == 1;
     Result<std::string> text = read_whole_file(is_stdin ? "/dev/stdin" : file, kMaxTextBytes);
@@ -91,7 +91,7 @@ class RecipeReader {
     });
   }
 
-  // What an included recipe has comes before what stands behind the include.
+  // The contents of an included recipe precede what follows the include.
   void include(YamlReader* yaml, const YAML::Node& value, size_t depth) {
     for (const Word& w : yaml->words(value, "`include`")) {
       if (w.empty()) continue;
@@ -99,7 +99,7 @@ class RecipeReader {
     }
   }
 
-  // The file that includes has the last word about a parameter, and about an axis.
+  // The including file overrides parameters and axes.
   void read_parameters(YamlReader* yaml, const YAML::Node& map) {
     yaml->each(map, "`parameters`", [&](const Word& key, const YAML::Node& value) {
       Word w = yaml->word(value, "a parameter");
@@ -188,7 +188,7 @@ class RecipeReader {
     stage->runs.push_back(std::move(run));
   }
 
-  // "clean", "clean:2"; names that are given are distinct.
+  // Names stages "clean", "clean:2", ...; explicit names must be unique.
   void name_stages() {
     std::map<std::string, Location> taken;
     for (const InputSpec& i : recipe_.inputs)
@@ -208,7 +208,7 @@ class RecipeReader {
 
   Recipe& recipe_;
   Diagnostics& problems_;
-  std::vector<std::string> open_;  // files that are being read
+  std::vector<std::string> open_;  // files being read
   size_t files_read_ = 0;
 };
 

@@ -67,7 +67,7 @@ class Writer {
     json_.end_object().end_object();
   }
 
-  // Options of a tool, as properties of an object that has no others but `own`.
+  // The options of a tool, as properties of an object.
   void options(const std::vector<OptionRow>& rows) {
     for (const OptionRow& row : rows) {
       json_.key(row.name).begin_object();

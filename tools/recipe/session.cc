@@ -35,7 +35,7 @@ void tell(const cli::Args& args, const Step& step, const StepResult& r) {
   }
 }
 
-// The variants of a matrix make the same mistakes.
+// Each problem once: variants of a matrix repeat the same mistakes.
 Diagnostics each_once(const Diagnostics& problems) {
   Diagnostics out(kShownMistakes);
   std::set<std::string> said;

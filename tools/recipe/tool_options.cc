@@ -11,7 +11,7 @@
 namespace sg::recipe {
 namespace {
 
-// JSON is YAML, and the library that reads recipes is here.
+// Parses JSON with the YAML library, which recipes need anyway: JSON is YAML.
 std::vector<OptionRow> rows_of(const std::string& json) {
   std::vector<OptionRow> out;
   for (const YAML::Node& o : YAML::Load(json)["options"]) {
@@ -22,7 +22,7 @@ std::vector<OptionRow> rows_of(const std::string& json) {
   return out;
 }
 
-// What a recipe has its own words for, or no use.
+// Options that recipes express in another way, or have no use for.
 bool is_left_out(std::string_view tool, std::string_view option) {
   constexpr std::pair<std::string_view, std::string_view> kLeftOut[] = {
       {"run", "outputs"},   {"run", "dump-nodes"}, {"run", "nodes"},    {"run", "profile"}, {"run", "plan"},
@@ -34,7 +34,7 @@ bool is_whole_number(std::string_view s) {
   return !s.empty() && s.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// The words of `a|b`, all of them plain; else none, and any text may stand there.
+// The alternatives of `a|b` if all are plain words; else none: any text is allowed.
 std::vector<std::string_view> choices_of(std::string_view argument) {
   std::vector<std::string_view> out;
   if (argument.find('|') == std::string_view::npos) return out;

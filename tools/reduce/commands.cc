@@ -15,15 +15,15 @@ namespace {
 
 using cli::Args;
 
-constexpr int kTrials = 3;        // of the whole job, to see whether the failure always shows
-constexpr double kMissed = 0.01;  // how often a candidate that fails may be taken for one that does not
+constexpr int kTrials = 3;        // on the whole job, to see whether the failure is reproducible
+constexpr double kMissed = 0.01;  // accepted rate of failing candidates taken for passing ones
 
 void stop(int number) {
   stop_probing();
-  std::signal(number, SIG_DFL);  // the second time ends it at once
+  std::signal(number, SIG_DFL);  // a second signal ends the tool at once
 }
 
-// Where a candidate lies, a file for each of those asked about at once.
+// The file of a candidate: one per candidate tested concurrently.
 std::string file_in(const TempFolder& folder, size_t slot) {
   return folder.file("candidate-" + std::to_string(slot) + ".sg");
 }
@@ -34,9 +34,9 @@ Result<Answer> ask_about(const Job& job, const std::string& path, const ProbeOpt
   return probe(options, path);
 }
 
-// How often a candidate is asked about, from how often the whole job fails.
+// The number of attempts per candidate, from how often the whole job fails.
 Result<int> attempts_for(const Args& args, const Job& job, const TempFolder& folder, const ProbeOptions& options) {
-  int yes = 0, late = 0, skipped = 0;  // a question that is skipped says nothing of how often it fails
+  int yes = 0, late = 0, skipped = 0;  // a skipped attempt says nothing about the failure rate
   for (int i = 0; i < kTrials; ++i) {
     SG_ASSIGN(Answer answer, ask_about(job, file_in(folder, 0), options));
     yes += answer == Answer::yes, late += answer == Answer::late, skipped += answer == Answer::skip;

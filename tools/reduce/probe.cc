@@ -16,12 +16,12 @@ namespace {
 
 constexpr int kSkip = 125, kNotRunnable = 126, kNotFound = 127;  // of the shell
 constexpr size_t kMaxRunning = 64;
-constexpr size_t kMaxLine = 4096;  // longer ones are searched in pieces
+constexpr size_t kMaxLine = 4096;  // longer lines are searched in pieces
 
 std::atomic<bool> stopped{false};
-std::atomic<pid_t> running[kMaxRunning];  // process groups; 0 = a free place
+std::atomic<pid_t> running[kMaxRunning];  // process groups; 0 = a free slot
 
-// A place in `running` for as long as the child is there.
+// A slot in `running` while the child exists.
 class Registered {
  public:
   explicit Registered(pid_t group) {
@@ -40,7 +40,7 @@ class Registered {
   std::atomic<pid_t>* place_ = nullptr;
 };
 
-// Between fork and exec of a program with threads: system calls only.
+// Runs between fork and exec in a multithreaded program: system calls only.
 [[noreturn]] void become(char* const* words, bool show, int kept) {
   ::setpgid(0, 0);
   int nothing = ::open("/dev/null", O_RDWR);
@@ -66,11 +66,11 @@ bool wait_for(pid_t child, double seconds, int* status) {
   if (found <= 0) ::kill(-child, SIGKILL);
   while (::waitpid(child, status, 0) < 0 && errno == EINTR) {
   }
-  ::kill(-child, SIGKILL);  // what it left behind
+  ::kill(-child, SIGKILL);  // kill what it left running
   return found > 0;
 }
 
-// What a command prints, where somebody asks: in a file without a name.
+// What a command prints, if needed: in an anonymous file.
 class Printed {
  public:
   explicit Printed(bool show) : show_(show) {}
@@ -97,7 +97,7 @@ class Printed {
     for (ssize_t n; (n = ::read(fd_, part, sizeof part)) > 0;) {
       if (show_) {
         [[maybe_unused]] ssize_t shown =
-            ::write(STDERR_FILENO, part, static_cast<size_t>(n));  // who reads may have gone
+            ::write(STDERR_FILENO, part, static_cast<size_t>(n));  // the reader may be gone
       }
       for (char c : std::string_view(part, static_cast<size_t>(n))) {
         if (c == '\n' || line.size() == kMaxLine) end_line();
@@ -123,7 +123,7 @@ Result<Answer> ask_once(const ProbeOptions& options, const std::string& candidat
   if (child == 0) become(const_cast<char* const*>(words), options.show, printed.fd());
   if (child < 0)
     return Error{ErrorKind::missing, std::string("cannot start a process: ") + std::strerror(errno), {}, {}};
-  ::setpgid(child, child);  // whoever comes first
+  ::setpgid(child, child);  // parent and child both do this, to avoid a race
   Registered registered(child);
   int status = 0;
   bool ended = wait_for(child, options.timeout_seconds, &status);

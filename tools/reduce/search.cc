@@ -19,7 +19,7 @@ class Search {
     SG_TRY(reduce_all());
     if (!options_.keep_metadata) {
       SG_TRY(simplify());
-      SG_TRY(reduce_all());  // what only metadata held in place
+      SG_TRY(reduce_all());  // parts that only metadata kept alive
     }
     out_.complete = !stopped_;
     return std::move(out_);
@@ -28,7 +28,8 @@ class Search {
  private:
   using Make = std::function<Job(size_t)>;
 
-  // Asks about candidates [0, count): the first with a yes becomes the job. Its number; none = there is none.
+  // Tests candidates [0, count) concurrently: the first yes becomes the job. Returns its index; none = no candidate
+  // passed.
   Result<std::optional<size_t>> first_of(size_t count, const Make& make) {
     std::vector<Result<Answer>> answers(count, Answer::no);
     std::vector<std::optional<Job>> jobs(count);
@@ -55,7 +56,7 @@ class Search {
     return found;
   }
 
-  // Until no part of any kind can go alone.
+  // Until no single part of any kind can be removed.
   Status reduce_all() {
     for (bool moved = true; moved && !stopped_;) {
       moved = false;
@@ -67,7 +68,7 @@ class Search {
     return ok_status();
   }
 
-  // True = some of them are gone.
+  // True = some parts were removed.
   Result<bool> reduce(Part part) {
     bool fewer = false;
     size_t begun_with = count_parts(out_.job, part);
@@ -79,7 +80,7 @@ class Search {
     return fewer;
   }
 
-  // Takes pieces of `chunk` parts away, from the end to the beginning.
+  // Tries to remove pieces of `chunk` parts, from the end to the beginning.
   Result<bool> sweep(Part part, size_t chunk) {
     bool fewer = false;
     size_t end = count_parts(out_.job, part);
@@ -89,7 +90,7 @@ class Search {
       auto make = [&](size_t i) { return without_parts(out_.job, part, begin_of(i), end - i * chunk); };
       SG_ASSIGN(std::optional<size_t> found, first_of(pieces, make));
       fewer = fewer || found;
-      // What stood behind the piece has been asked about: go on before it.
+      // Pieces after this one have been tested: continue before it.
       end = begin_of(found ? *found : pieces - 1);
       end = std::min(end, count_parts(out_.job, part));
     }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kMaxValues = 1000;
 
-// A number and the unit behind it.
+// A number and its unit.
 struct Quantity {
   double number = 0;
   std::string unit;

@@ -20,9 +20,9 @@ namespace {
 using cli::Args;
 
 constexpr size_t kMaxPoints = 10'000;
-constexpr size_t kMaxReasons = 8;  // why points failed, in the report
+constexpr size_t kMaxReasons = 8;  // shown in the report, for points that failed
 
-// What was asked for, put together.
+// Everything a sweep needs, from the command line and the recipe.
 struct Sweep {
   recipe::Recipe recipe;
   std::vector<Axis> axes;
@@ -32,7 +32,7 @@ struct Sweep {
   std::string points_file, about;
 };
 
-// What an axis STAGE.OPTION is; null = it is a parameter, or a mistake that is told later.
+// The option that an axis STAGE.OPTION names; null = a parameter, or a mistake that is reported later.
 const PassOption* option_of(const recipe::Recipe& recipe, const std::string& axis) {
   const size_t dot = axis.rfind('.');
   if (dot == axis.npos) return nullptr;
@@ -51,7 +51,7 @@ bool takes_whole_numbers(const PassOption& option) {
 
 bool is_whole_number(const std::string& s) { return !s.empty() && s.find_first_not_of("0123456789") == s.npos; }
 
-// Those of the recipe's matrix that nothing else says, then those of --over.
+// The axes of the recipe's matrix that neither --set nor --over overrides, then those of --over.
 Result<std::vector<Axis>> axes_of(const Args& args, const recipe::Recipe& recipe) {
   std::vector<Axis> out, over;
   std::set<std::string> named;
@@ -97,14 +97,14 @@ std::vector<Point> grid_of(const std::vector<Axis>& axes) {
   return out;
 }
 
-// What is told of a recipe: mistakes, all of them; the Error then sums up.
+// Reports the problems of a recipe; returns a summary if any is an error.
 Status report(const Args& args, const Diagnostics& problems) {
   args.report().add(problems);
   if (!problems.has_errors()) return ok_status();
   return Error{ErrorKind::unreadable, args.operands()[0] + " has " + plural(problems.error_count(), "mistake"), {}, {}};
 }
 
-// The recipe's own, with parameters as --set has them.
+// The recipe's machine, after applying --set.
 std::string machine_of(const Args& args, const recipe::Recipe& recipe) {
   Diagnostics problems;
   std::vector<recipe::Variant> variants = recipe::expand(recipe, args.all("set"), &problems);
@@ -149,7 +149,7 @@ Result<Sweep> read_sweep(const Args& args) {
   return out;
 }
 
-// What is said of every point alike is said once: mistakes by their place, warnings of the first point.
+// Reports common to all points only once: mistakes by place, warnings only of the first point.
 Diagnostics said_once(const Diagnostics& problems, const std::string& first_point) {
   Diagnostics out(50);
   std::set<std::string> said;
@@ -167,7 +167,7 @@ std::string line_of(const Point& p) {
   return out + time_text(p.step_seconds) + "  " + human_bytes(p.peak_bytes);
 }
 
-// The fastest that fits; null = none.
+// The fastest point that fits; null = none.
 const Point* best_of(const std::vector<Point>& points, std::optional<double> limit) {
   const Point* best = nullptr;
   for (const Point* p : front_of(points))
@@ -184,7 +184,7 @@ std::string command_of(const Args& args, const Point& p) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-// Points that failed of one thing are told together.
+// Groups failed points by reason.
 std::string failures_text(const std::vector<Point>& points) {
   std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
   for (const Point& p : points) {
@@ -252,7 +252,7 @@ Status write_plot(const Args& args, const Sweep& sweep, const std::vector<Point>
   return cli::write_output(args, file, file.ends_with(".svg") ? plot_svg(points, options) : plot_html(points, options));
 }
 
-// 0; 1 when nothing fits; else what kept points from being known, other than what a pass will never do.
+// 0; 1 if nothing fits; else the code of the first failure that is not final (one that a pass will always have).
 int exit_code_of(const Sweep& sweep, const std::vector<Point>& points) {
   const Error* first = nullptr;
   for (const Point& p : points) {

@@ -14,7 +14,7 @@ using recipe::Key;
 using recipe::Plan;
 using recipe::Step;
 
-// What the recipe would write or compare with is one graph's; points are many.
+// Files that the recipe writes or compares with belong to a single graph; a sweep has many points.
 void forget_files(recipe::Recipe* recipe) {
   for (recipe::StageSpec& s : recipe->stages) {
     s.output = s.expect = s.ignore = {};
@@ -27,7 +27,7 @@ std::string text_of(const recipe::OptionValues& options) {
   return out;
 }
 
-// What a step does, with the steps that it reads by number: equal words, equal work.
+// A step's work as text, with the steps it reads by number: equal text, equal work.
 std::string words_of(const Step& step) {
   std::string out = step.tool + "\n" + step.source + "\n" + text_of(step.options) + "\n" + std::to_string(step.from);
   for (const recipe::Assertion& a : step.asserts) out += "\n" + a.word.text;
@@ -35,7 +35,7 @@ std::string words_of(const Step& step) {
   return out + "\n" + step.machine;
 }
 
-// Steps that do the same are one: later ones are read from the first, and are not wanted any more.
+// Merges steps that do the same: readers of later ones read the first, and the later ones are no longer needed.
 std::vector<uint32_t> merge_equal_steps(Plan* plan) {
   std::map<std::string, uint32_t> first;
   std::vector<uint32_t> stands_for;
@@ -49,7 +49,7 @@ std::vector<uint32_t> merge_equal_steps(Plan* plan) {
   return stands_for;
 }
 
-// What is told of `--set a=1`, told of the axis that the user gave: `--over a`.
+// Attributes a problem with `--set a=1` to the axis that the user gave: `--over a`.
 Diagnostic as_axis(Diagnostic d, const Point& point) {
   constexpr std::string_view kSet = "--set ";
   if (!d.where.file.starts_with(kSet)) return d;
@@ -61,18 +61,18 @@ Diagnostic as_axis(Diagnostic d, const Point& point) {
 
 }  // namespace
 
-// One batch of points, under way.
+// A batch of points being evaluated.
 struct Evaluator::Work {
   std::vector<Point>* points;
   Plan plan;
-  std::vector<uint32_t> last;  // of each point: the step whose result is scored
+  std::vector<uint32_t> last;  // by point: the step whose result is scored
   std::vector<bool> done;
-  std::mutex mutex;                          // of all that follows, and of the points
+  std::mutex mutex;                          // guards everything below, and the points
   std::map<uint32_t, Result<Score>> scores;  // by step
-  std::map<uint32_t, Error> failures;        // by step: it failed, or does not hold
+  std::map<uint32_t, Error> failures;        // by step: it failed, or a check did
   Status written = ok_status();
 
-  // The first step on the way to a point's that failed.
+  // The first failed step on the way to a point's result.
   const Error* failure_of(size_t point) const {
     const Error* out = nullptr;
     for (uint32_t s = last[point]; s != Step::kNone; s = plan.steps[s].from)
@@ -88,7 +88,7 @@ Plan Evaluator::plan_of(const std::vector<Point>& points, std::vector<uint32_t>*
   return plan;
 }
 
-// Values of axes are given to the recipe as --set gives them.
+// Passes the axes' values to the recipe in the same way as --set.
 Plan Evaluator::plan_as_set(const std::vector<Point>& points, std::vector<uint32_t>* last, Diagnostics* problems) {
   std::vector<recipe::Variant> variants;
   for (const Point& p : points) {
@@ -123,7 +123,7 @@ Plan Evaluator::plan_as_set(const std::vector<Point>& points, std::vector<uint32
   return plan;
 }
 
-// Of each point, from what its steps are made of: no graph is needed for it.
+// The key of each point, from what its steps are made of; needs no graph.
 Status Evaluator::find_keys(const std::vector<uint32_t>& stands_for, Work* work) {
   SG_ASSIGN(const std::string scoring, scoring_.key());
   std::vector<std::string> keys;
@@ -143,7 +143,7 @@ Status Evaluator::find_keys(const std::vector<uint32_t>& stands_for, Work* work)
   return ok_status();
 }
 
-// The point is known: by its score, or by what failed. REQUIRES: work->mutex is held
+// The point is settled, by its score or by a failure. REQUIRES: work->mutex is held
 void Evaluator::finish(size_t index, Work* work) {
   if (work->done[index]) return;
   Point& point = (*work->points)[index];
@@ -191,7 +191,7 @@ Status Evaluator::evaluate(std::vector<Point>* points, Diagnostics* problems) {
   if (wanted.empty()) return ok_status();
   std::set<uint32_t> scored(wanted.begin(), wanted.end());
   recipe::ExecuteOptions options;
-  options.threads = scoring_.runs ? 1 : options_.threads;  // what is timed has the machine for itself
+  options.threads = scoring_.runs ? 1 : options_.threads;  // timed runs need the machine for themselves
   options.checks = options_.checks;
   options.outputs = false;
   options.examine = [&](size_t step, const recipe::StepResult& result) {
@@ -207,7 +207,7 @@ Status Evaluator::evaluate(std::vector<Point>* points, Diagnostics* problems) {
     if (result.error) {
       Error error = *result.error;
       error.message = work.plan.steps[step].tool + ": " + error.message;
-      error.where.path.clear();  // the node differs from point to point
+      error.where.path.clear();  // the node differs between points
       work.failures.emplace(at, std::move(error));
     } else if (!result.failed_checks.empty()) {
       const Diagnostic& d = result.failed_checks[0];

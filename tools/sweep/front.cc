@@ -26,7 +26,7 @@ std::optional<Point> between(const Point& a, const Point& b, const std::vector<A
     if (std::optional<std::string> middle = middle_of(a.values[i].second, b.values[i].second, axes[i].whole)) {
       out.values[i].second = *middle;
       differs = true;
-    }  // 1 and 2 have nothing between them, and another axis may
+    }  // no middle (such as between 1 and 2): another axis may have one
   }
   if (!differs) return {};
   return out;
@@ -40,7 +40,7 @@ bool differ_in_numbers(const Point& a, const Point& b) {
   return true;
 }
 
-// The failed point that differs from `p` in one number alone, the nearest of them; null = none.
+// The nearest failed point that differs from `p` in a single number; null = none.
 const Point* failed_beside(const Point& p, const std::vector<Point>& points) {
   const Point* out = nullptr;
   double nearest = 0;

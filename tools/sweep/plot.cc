@@ -11,7 +11,7 @@ namespace sg::sweep {
 namespace {
 
 constexpr double kWidth = 960, kHeight = 560, kLeft = 92, kRight = 28, kTop = 64, kBottom = 62;
-constexpr double kLetter = 7.2;  // of a label, about
+constexpr double kLetter = 7.2;  // approximate width of a letter in a label
 
 constexpr std::string_view kStyle = R"(<style>
   .plot { --ink: #1b1f24; --soft: #667085; --line: #d0d5dd; --back: #ffffff }
@@ -46,11 +46,11 @@ std::string number(double value) {
   return text;
 }
 
-// Values of one axis of the picture, from the least to the largest; round numbers on it.
+// An axis of the picture: the range of values, with ticks at round numbers.
 struct Scale {
-  double low = 0, high = 1, unit = 1;  // `unit`: what one on the axis is, in seconds or bytes
+  double low = 0, high = 1, unit = 1;  // `unit`: one on the axis, in seconds or bytes
   std::string name;
-  double from = 0, to = 1;  // on the page
+  double from = 0, to = 1;  // position on the page
 
   double at(double value) const { return from + (value / unit - low) / (high - low) * (to - from); }
 
@@ -161,7 +161,7 @@ class Picture {
     text(x + 6, kTop + 14, "limit-text", "start", "limit " + human_bytes(*options_.limit_bytes));
   }
 
-  // From one point to the next nothing is better than the slower of the two.
+  // Between two neighbouring points of the front, the slower one is the best known.
   void steps(const std::vector<const Point*>& front) {
     if (front.empty()) return;
     std::string path;
@@ -185,7 +185,8 @@ class Picture {
         escaped(p.name() + ": " + time_text(p.step_seconds) + ", " + human_bytes(p.peak_bytes)) + "</title></circle>\n";
   }
 
-  // Where there is room: above, below, to the right, to the left; else not at all, as the table and the tip have it.
+  // Places a label where there is room: above right, right, below right, below left, left; else omits it, as the table
+  // and the tooltip have it.
   void label(const Point& p) {
     const std::string words = p.name();
     const double x = x_.at(p.peak_bytes), y = y_.at(p.step_seconds),

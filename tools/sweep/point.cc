@@ -92,7 +92,7 @@ Result<std::map<std::string, Point>> read_points(const std::string& file) {
   simdjson::dom::parser parser;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
-    if (end == text.npos) break;  // somebody was killed here
+    if (end == text.npos) break;  // a writer was killed here
     simdjson::dom::element line;
     if (parser.parse(text.data() + begin, end - begin, true).get(line) == simdjson::SUCCESS)
       if (std::optional<Point> point = point_of(line)) out[point->key] = std::move(*point);
@@ -101,7 +101,7 @@ Result<std::map<std::string, Point>> read_points(const std::string& file) {
   return out;
 }
 
-// What does not end with a line's end was cut short: the next point begins a line of its own.
+// A last line without a newline was cut short: starts a new line for the next point.
 Result<PointFile> PointFile::open(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (fd < 0) return failed(path, "write");

@@ -41,7 +41,7 @@ Result<Score> simulated(const Scoring& scoring, std::string_view sealed, const s
   return out;
 }
 
-// Of the steps but the first, when there are more.
+// The median step, without the first one if there are more.
 double median(std::vector<double> seconds) {
   if (seconds.size() > 1) seconds.erase(seconds.begin());
   if (seconds.empty()) return 0;

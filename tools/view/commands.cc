@@ -27,7 +27,7 @@ std::string escaped_title(std::string_view s) {
   return out;
 }
 
-// The data cannot end the script element that it lies in: no `<` is left of it.
+// Escapes `<`, so that the data cannot end the script element that contains it.
 std::string escaped_data(std::string_view json) {
   std::string out;
   out.reserve(json.size() + json.size() / 64);
@@ -89,7 +89,7 @@ struct Timed {
   Simulation simulation;
 };
 
-// A symbol without a number: what depends on it counts as nothing, and the page says so.
+// What depends on a symbol without a number counts as nothing, and the page says so.
 Result<Timed> time_job(const Args& args, const Job& job, const SimOptions& sim) {
   SG_ASSIGN(auto assumed, assumed_values_if_known(args, job));
   Timed out;
