@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "librun/cpu/gemm_prefetch.h"
-
 namespace sg::cpu {
 namespace {
 
@@ -29,24 +27,42 @@ void pack_panel(const TileKernels<P>& kernels, const MatrixView& b, int64_t k, i
     for (int64_t i = 0; i < packed_depth<P>(k); ++i) std::fill(to + i * width + columns, to + (i + 1) * width, P{});
 }
 
-// B as it lies, where packing it for one tile of rows would cost more than it saves. Null: it has to be packed.
+// B as it lies, where tiles can read it so. Null: it has to be packed.
 template <class P>
-const P* unpacked(const MatrixView& b, int64_t tiles, int64_t columns, int64_t width) {
+const P* as_it_lies(const MatrixView& b, int64_t columns, int64_t width) {
   if constexpr (Packing<P>::kDepth == 1)
-    if (tiles == 1 && columns == width && b.column_step == 1 && b.dtype == kTileType<P>)
-      return reinterpret_cast<const P*>(b.data);
+    if (columns == width && b.column_step == 1 && b.dtype == kTileType<P>) return reinterpret_cast<const P*>(b.data);
   return nullptr;
 }
 
-// The lines of C that a tile will write, behind those that are there.
-template <class P>
-void take_sums(const Tile<P>& tile, int64_t rows, int64_t columns, Ahead* to) {
-  for (int64_t r = 0; r < rows; ++r) {
-    const auto* line = reinterpret_cast<const std::byte*>(tile.c + r * tile.c_step);
-    const auto* end = reinterpret_cast<const std::byte*>(tile.c + r * tile.c_step + columns);
-    for (; line < end && to->count < Ahead::kMost; line += kCacheLine) to->lines[to->count++] = line;
+// A panel of B that comes after another, brought nearer by the tiles of that one.
+class NextPanel {
+ public:
+  NextPanel() = default;
+  NextPanel(const MatrixView& b, int64_t k, int64_t columns, int64_t tiles) {
+    if (k == 0 || tiles == 0) return;
+    if (b.column_step != 1 && b.row_step != 1) return;  // one element a line: not worth it
+    const bool rows = b.column_step == 1;
+    const int64_t size = dtype_bytes(b.dtype), pair = 2 * kCacheLine;
+    data_ = b.data;
+    step_ = (rows ? b.row_step : b.column_step) * size;
+    pairs_ = ((rows ? columns : k) * size + pair - 1) / pair;
+    of_tile_ = ((rows ? k : columns) * pairs_ + tiles - 1) / tiles;
   }
-}
+  // What tile t of `k` elements brings.
+  Ahead of(int64_t t, int64_t k) const {
+    if (!data_) return {};
+    const int64_t first = t * of_tile_, run = first / pairs_, pair = first % pairs_;
+    return {data_ + run * step_ + pair * 2 * kCacheLine, pairs_, pairs_ - pair, step_ - pairs_ * 2 * kCacheLine,
+            std::max<int64_t>(1, k / of_tile_)};
+  }
+
+ private:
+  const std::byte* data_ = nullptr;
+  int64_t step_ = 0;     // bytes from run to run: rows, or columns
+  int64_t pairs_ = 1;    // of lines in a run
+  int64_t of_tile_ = 1;  // pairs that a tile brings
+};
 
 }  // namespace
 
@@ -69,30 +85,26 @@ void multiply_packed(const TileKernels<P>& kernels, const P* a, int64_t rows, co
     for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += kSumBlock, block += rows * kRow, now = start.later) {
       int64_t length = std::min(kSumBlock, k - k0);
       MatrixView part = b.at(k0, j);
-      const P* direct = unpacked<P>(part, tiles, count, width);
-      if (!direct) pack_panel(kernels, part, length, count, panel);
-      Prefetch next;
-      if (k0 + kSumBlock < k) next = Prefetch(b.at(k0 + kSumBlock, j), std::min(kSumBlock, k - k0 - kSumBlock), count);
+      const P* lies = as_it_lies<P>(part, count, width);
+      if (!lies) pack_panel(kernels, part, length, count, panel);
+      NextPanel next;
+      if (k0 + kSumBlock < k) next = {b.at(k0 + kSumBlock, j), std::min(kSumBlock, k - k0 - kSumBlock), count, tiles};
       else if (j + width < columns)
-        next = Prefetch(b.at(0, j + width), std::min(kSumBlock, k), std::min(width, columns - j - width));
+        next = {b.at(0, j + width), std::min(kSumBlock, k), std::min(width, columns - j - width), tiles};
       for (int64_t t = 0, i = 0; t < tiles; ++t) {
         int64_t tile_rows = rows / tiles + (t < rows % tiles);
-        Ahead ahead;
+        const bool reads_b = lies && t == 0;  // and packs it by the way, if other tiles follow
         Tile<P> tile{block + i * kRow,
-                     direct ? direct : panel,
-                     direct ? part.row_step : width,
+                     reads_b ? lies : panel,
+                     reads_b ? part.row_step : width,
                      packed_depth<P>(length),
                      c + i * c_step + j,
                      c_step,
                      now,
-                     &ahead};
-        next.take(next.lines() / tiles + 1, &ahead);
-        if (!padded && count < width) {
-          run_edge_tile(kernels, tile, tile_rows, count);
-        } else {
-          take_sums(tile, tile_rows, width, &ahead);
-          kernels.run[tile_rows - 1](tile);
-        }
+                     next.of(t, packed_depth<P>(length)),
+                     panel};
+        if (!padded && count < width) run_edge_tile(kernels, tile, tile_rows, count);
+        else (reads_b && tiles > 1 ? kernels.run_copying : kernels.run)[tile_rows - 1](tile);
         i += tile_rows;
       }
     }

@@ -12,8 +12,6 @@
 
 namespace sg::cpu {
 
-inline constexpr int64_t kCacheLine = 64;
-
 class Prefetch {
  public:
   Prefetch() = default;
@@ -43,14 +41,6 @@ class Prefetch {
       return issue_and_copy(lines);
     for (; lines > 0 && runs_ > 0; --lines) next_line();
   }
-  // The next lines, for a tile to issue. REQUIRES: no copy
-  void take(int64_t lines, Ahead* to) {
-    to->count = 0;
-    for (; lines > 0 && runs_ > 0 && to->count < Ahead::kMost; --lines) {
-      to->lines[to->count++] = line_;
-      advance();
-    }
-  }
   void finish() {  // the copy
     while (uncopied_ > 0) copy_row();
   }
@@ -62,9 +52,6 @@ class Prefetch {
 
   void next_line() {
     __builtin_prefetch(line_, 0, 2);
-    advance();
-  }
-  void advance() {
     line_ += kCacheLine;
     if (line_ < run_ + run_bytes_ + kCacheLine - 1) return;
     line_ = run_ += step_bytes_;

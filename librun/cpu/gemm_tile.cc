@@ -178,6 +178,7 @@ struct Pairs {
   SG_TILE_OP __m512bh load(const P* p) { return (__m512bh)_mm512_loadu_si512(p); }
   SG_TILE_OP __m512bh spread(P x) { return (__m512bh)_mm512_set1_epi32(__builtin_bit_cast(int, x)); }
   SG_TILE_OP V load(const T* p) { return _mm512_loadu_ps(p); }
+  SG_TILE_OP void store(P* p, __m512bh v) { _mm512_storeu_si512(p, (__m512i)v); }
   SG_TILE_OP void store(T* p, V v) { _mm512_storeu_ps(p, v); }
   SG_TILE_OP V zero() { return _mm512_setzero_ps(); }
   SG_TILE_OP V add(V a, V b) { return _mm512_add_ps(a, b); }

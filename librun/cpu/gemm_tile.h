@@ -50,13 +50,16 @@ enum class TileStart : uint8_t {
   chain,  // C = C + A B, C being where the chains start
 };
 
-// Cache lines that a tile prefetches while it computes, evenly: all at once they would keep its own loads from the fill
-// buffers of the first cache level.
+inline constexpr int64_t kCacheLine = 64;
+
+// What a tile prefetches besides its sums while it computes, two cache lines at a time and evenly: all at once they would
+// keep its own loads from the fill buffers of the first cache level.
 struct Ahead {
-  static constexpr int64_t kStep = 4;  // k from one line to the next
-  static constexpr int64_t kMost = kSumBlock / kStep;
-  int64_t count = 0;
-  const std::byte* lines[kMost];
+  const std::byte* at = nullptr;   // null: nothing
+  int64_t pairs = 1;               // of lines, side by side in a run
+  int64_t left = 1;                // of them from `at` on
+  int64_t gap = 0;                 // bytes from the end of a run's last pair to the next run
+  int64_t every = kSumBlock / 16;  // k from one pair to the next
 };
 
 template <class P>
@@ -68,7 +71,8 @@ struct Tile {
   typename Packing<P>::Sum* c;  // [rows, columns]
   int64_t c_step;
   TileStart start;
-  const Ahead* ahead = nullptr;
+  Ahead ahead;
+  P* copy = nullptr;  // run_copying: where the rows of b go, side by side
 };
 
 // The same of a B whose rows lie anywhere, its sums of `chain` k being added up in order.
@@ -91,9 +95,10 @@ template <class P>
 struct TileKernels {
   using Run = void (*)(const Tile<P>& tile);
   using Gather = void (*)(const GatherTile<P>& tile);
-  int rows, columns;            // of a full tile; all tiles have full width
-  Run run[kMaxTileRows];        // [rows - 1]
-  Gather gather[kMaxTileRows];  // [rows - 1]
+  int rows, columns;              // of a full tile; all tiles have full width
+  Run run[kMaxTileRows];          // [rows - 1]
+  Run run_copying[kMaxTileRows];  // the same, and packs b for the tiles that follow
+  Gather gather[kMaxTileRows];    // [rows - 1]
   void (*transpose)(const P* from, int64_t from_step, P* to, int64_t to_step);  // 16 x 16
 };
 
