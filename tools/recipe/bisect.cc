@@ -174,7 +174,7 @@ class Bisection {
                  "bisection needs a good one and a bad one"};
   }
 
-  // The position of the first bad step in the chain. For a step that cannot be judged, a neighbour is judged.
+  // The position of the first bad step in the chain. In place of a step that cannot be judged, the next ones are tried.
   Result<size_t> search() {
     size_t good = 0, bad = chain_.size() - 1;
     while (bad - good > 1) {

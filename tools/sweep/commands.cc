@@ -252,7 +252,8 @@ Status write_plot(const Args& args, const Sweep& sweep, const std::vector<Point>
   return cli::write_output(args, file, file.ends_with(".svg") ? plot_svg(points, options) : plot_html(points, options));
 }
 
-// 0; 1 if nothing fits; else the code of the first failure that is not final (one that a pass will always have).
+// The code of the first failure that is not final; of the first failure at all if nothing was measured; else 0, or 1 if
+// no point fits.
 int exit_code_of(const Sweep& sweep, const std::vector<Point>& points) {
   const Error* first = nullptr;
   for (const Point& p : points) {
