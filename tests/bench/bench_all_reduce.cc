@@ -1,5 +1,5 @@
-// bench_all_reduce RANKS: all_reduce of f32 among ranks as threads of this process; one line "BYTES MICROSECONDS" a
-// size: the median over rounds of the slowest rank's time.
+// bench_all_reduce RANKS: all_reduce of f32 among ranks that are threads of this process. One line "BYTES MICROSECONDS"
+// per size: the median over rounds of the slowest rank's time.
 #include <algorithm>
 #include <atomic>
 #include <chrono>

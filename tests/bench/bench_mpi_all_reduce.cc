@@ -1,4 +1,4 @@
-// bench_mpi_all_reduce: MPI's own MPI_Allreduce of f32, measured as bench_all_reduce measures ours.
+// bench_mpi_all_reduce: MPI_Allreduce of f32, measured as bench_all_reduce measures Stepgraph's all_reduce.
 #include <mpi.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// GFLOP/s of matrix products, side by side with what the machine's multiply-add units can do, and with oneDNN where the
-// build found it.
+// GFLOP/s of matrix products, next to the peak of the machine's multiply-add units, and to oneDNN if the build found
+// it.
 //
 //   build/bin/gemm_rates [THREADS]...     default: 1 2
 #include <immintrin.h>
@@ -24,7 +24,7 @@ using namespace sg;
 
 namespace {
 
-double seconds_of(const std::function<void()>& work) {  // the median of several
+double seconds_of(const std::function<void()>& work) {  // the median of several runs
   work();
   std::vector<double> times;
   double total = 0;
@@ -76,7 +76,7 @@ struct Shape {
   bool a_transposed, b_transposed;
 };
 
-// What a training step of GPT-2 at 256 tokens multiplies (x W^T, dy W, dy^T x), squares, and thin products.
+// The products of a training step of GPT-2 at 256 tokens (x W^T, dy W, dy^T x), square ones, and thin ones.
 constexpr Shape kShapes[] = {
     {256, 256, 256, false, false},    {512, 512, 512, false, false},  {1024, 1024, 1024, false, false},
     {2048, 2048, 2048, false, false}, {256, 2304, 768, false, false}, {256, 768, 3072, false, false},

@@ -1,4 +1,4 @@
-// sg-probe: a tool that fails on purpose, for run_cli_tests.py: what no real tool can be made to do from outside.
+// sg-probe: a tool that fails on purpose, for run_cli_tests.py: the failures that no real tool can be made to show.
 //
 //     sg-probe throw | bad-alloc | bug | half -o FILE      (half: writes half of FILE, says so, and waits to be killed)
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// write_sample FILE CORPUS: for a release, writes its sample file and refreshes the corpus of the binary fuzzer.
+// write_sample FILE CORPUS: writes the sample file of a release, and refreshes the corpus of the binary fuzzer.
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -16,7 +16,7 @@ bool write(const std::string& path, const std::string& bytes) {
   return out.good();
 }
 
-// What lies below the seal, where the fuzzer enters.
+// The bytes below the seal, where the fuzzer enters.
 std::string body_of(const sg::Job& job) {
   std::string bytes = sg::write_binary(job).value();
   bytes.resize(bytes.size() - sg::kTrailerBytes);

@@ -17,11 +17,11 @@
 namespace sg::test {
 namespace {
 
-// The data of a vector, piece by piece.
+// The data of a vector, taken piece by piece.
 class Pieces {
  public:
   explicit Pieces(std::string_view data) : rest_(data) {}
-  const char* take(int64_t bytes) {  // null where the vector is too short
+  const char* take(int64_t bytes) {  // null if the vector is too short
     auto n = static_cast<size_t>(bytes);
     if (n > rest_.size()) return nullptr;
     const char* at = rest_.data();
@@ -45,8 +45,8 @@ std::string type_text(const Pool& pool, const Type& t) {
          pool.exprs.print(t.offset);
 }
 
-// The steps of a recurrence add up what each of them rounds, which depends on the order of the sums and so on the
-// processor: PyTorch's own error, taken on one, may be a lucky one.
+// The steps of a recurrence accumulate rounding errors, which depend on the order of the sums and so on the processor:
+// PyTorch's own error, measured on one processor, may be small by luck.
 double room_for(const Vector& v, double bound) {
   constexpr std::string_view kRecurrences[] = {"aten.rnn_", "aten.lstm.", "aten.gru."};
   auto begins = [&](std::string_view name) { return v.op.starts_with(name); };
@@ -81,7 +81,7 @@ class VectorRun {
   std::optional<RankRun> run_;
   std::vector<std::vector<std::byte>> memory_;  // of the inputs
   std::vector<Tensor> inputs_;
-  std::vector<std::byte> first_input_;  // as it was, contiguous
+  std::vector<std::byte> first_input_;  // before the run, contiguous
 };
 
 Outcome VectorRun::run(const Manner& manner) {
@@ -93,7 +93,7 @@ Outcome VectorRun::run(const Manner& manner) {
   expand_composites(job_->programs[0].get(), false, &tally);
   if (Outcome types = check_types(); types.fault != Fault::none) return types;
   VerifyOptions options;
-  options.types = false;  // looked at more closely above
+  options.types = false;  // checked more closely above
   verify(*job_, options, &findings);
   if (findings.has_errors()) return {Fault::refused, findings.as_error(ErrorKind::unreadable).message};
   return execute(manner);
@@ -135,7 +135,7 @@ Status VectorRun::read_inputs() {
   return ok_status();
 }
 
-// The second is compared, over results that were spoiled: a kernel finds its call as it left it.
+// Checks the second step, run over spoiled results: a kernel must leave its call as it found it.
 Status VectorRun::run_two_steps() {
   const std::vector<std::vector<std::byte>> given = memory_;
   SG_TRY(run_->run_step(0));
@@ -144,7 +144,7 @@ Status VectorRun::run_two_steps() {
       if (Tensor t = run_->tensor(output.value); t.elements() > 0)
         std::memset(t.data, 0xaa, static_cast<size_t>(extent_bytes(t)));
   for (size_t i = 0; i < given.size(); ++i) std::ranges::copy(given[i], memory_[i].begin());
-  SG_TRY(give_inputs());  // again: a device has its own copies
+  SG_TRY(give_inputs());  // a device has its own copies
   return run_->run_step(0);
 }
 
@@ -166,7 +166,7 @@ Outcome VectorRun::execute(const Manner& manner) {
   const bool lacks =
       !done.ok() && manner.backends && done.error().message.find("the CUDA backend") != std::string::npos;
   if (lacks)
-    return {Fault::no_kernel, done.error().message};  // an op that it has, for types or options that it has not
+    return {Fault::no_kernel, done.error().message};  // a known op, but not for these types or options
   if (!done.ok()) return {Fault::refused, done.error().message};
   return check_results();
 }
@@ -280,7 +280,7 @@ bool VectorRun::same_choice(int axis, const Tensor& got, const char* expected) {
   return true;
 }
 
-// For each element the sign or phase that its line is turned by to fit what is expected: 1 where nothing is turned.
+// For each element, the sign or phase that turns its line to fit the expected one; 1 if nothing is turned.
 std::vector<std::complex<double>> turns(const Check& c, const Tensor& got, const char* expected) {
   const auto count = static_cast<size_t>(got.elements());
   std::vector<std::complex<double>> out(count, 1);

@@ -1,9 +1,9 @@
 // run_vectors [--backend NAME] [--every N] [--listed FILE]... [--ops TEXT] [--show N] [--print] FOLDER: every vector of
-// FOLDER/*.sgv.gz through the type rules and the kernels. Exit 0: all are as PyTorch has them, but for those in the
-// file of what is listed; nothing listed is right.
+// FOLDER/*.sgv.gz through the type rules and the kernels. Exit 0: all agree with PyTorch except those that FILE lists,
+// and none of the listed ones agrees.
 //
-// --backend cuda runs them there, and counts the ops that it has no kernel for; --every N takes each N-th vector.
-// A line of that file is "OP DTYPE KIND reason": KIND is type, refused or value. --print shows the texts of what
+// --backend cuda runs them on CUDA, and counts the ops without a kernel there; --every N takes each N-th vector. A line
+// of FILE is "OP DTYPE KIND reason": KIND is type, refused or value. --print shows the texts of the vectors that
 // failed.
 #include <unistd.h>
 
@@ -27,7 +27,7 @@ using namespace sg::test;
 
 namespace {
 
-std::string_view g_now;  // the vector that runs, for the last words of a crash
+std::string_view g_now;  // the vector that runs, for the message of a crash
 
 void last_words(int signal_number) {
   const char head[] = "run_vectors: crashed in:\n";
@@ -83,7 +83,7 @@ struct Totals {
     if (options.print) std::printf("%.*s", static_cast<int>(v.text.size()), v.text.data());
   }
 
-  size_t stale(bool all) {  // what is listed and met no failure
+  size_t stale(bool all) {  // listed keys without a failure
     size_t n = 0;
     for (const std::string& key : listed)
       if (all && met.count(key) == 0) std::printf("FAIL %s: is listed, and right\n", key.c_str()), ++n;
@@ -103,7 +103,7 @@ bool run_file(const std::filesystem::path& path, const Options& options, Backend
     if (v.op.find(options.ops) == std::string_view::npos) continue;
     if (++turn % options.every != 0) continue;
     g_now = v.text;
-    Manner manner{turn % 4 == 0 ? 2 : 1, turn % 16 == 0, backends};  // plans are searched for: the slowest part
+    Manner manner{turn % 4 == 0 ? 2 : 1, turn % 16 == 0, backends};  // planning is the slowest part
     totals->note(v, run_vector(v, manner), options);
   }
   return true;

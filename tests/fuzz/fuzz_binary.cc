@@ -1,5 +1,5 @@
-// libFuzzer entry of the binary form, below the seal: any bytes give an error or a job that can be written, and whose
-// bytes read back to themselves.
+// libFuzzer entry of the binary form, below the seal: any bytes give an error, or a job that can be written and whose
+// bytes read back as the same job.
 #include <cstdint>
 #include <cstdlib>
 #include <string>

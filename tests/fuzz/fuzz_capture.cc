@@ -1,5 +1,5 @@
-// Any bytes are a capture or an error: no crash, hang or leak. A NUL byte, which JSON cannot hold, parts the files of a
-// rank set; a first byte `*` asks for one capture that stands for all ranks.
+// Any bytes give a capture or an error: no crash, hang or leak. A NUL byte, which JSON cannot hold, separates the files
+// of a rank set; a first byte `*` asks for one capture that stands for all ranks.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

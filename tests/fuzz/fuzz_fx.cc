@@ -1,5 +1,5 @@
-// Any bytes are a text that FX prints, or an error: no crash, hang or leak. A NUL byte parts the texts of several
-// ranks; a first byte `*` asks for one text that stands for all ranks.
+// Any bytes give an FX graph text or an error: no crash, hang or leak. A NUL byte separates the texts of several ranks;
+// a first byte `*` asks for one text that stands for all ranks.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

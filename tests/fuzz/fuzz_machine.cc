@@ -1,4 +1,5 @@
-// Any bytes are a machine's YAML or an error that says where, and what is read is written and read again as the same.
+// Any bytes give a machine's YAML or an error with a place; what is read can be written and read again as the same
+// machine.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -9,13 +10,13 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  if (bytes.find('/') != std::string_view::npos) return 0;  // a base elsewhere is another file
+  if (bytes.find('/') != std::string_view::npos) return 0;  // a base in another folder is another file
   auto machine = sg::parse_machine(bytes, "fuzz");
   if (!machine.ok()) {
     if (machine.error().message.empty() || machine.error().where.file.empty()) std::abort();
     return 0;
   }
-  machine->name = "read", machine->about = "a word";  // which are written as they are
+  machine->name = "read", machine->about = "a word";  // these are written unquoted
   auto again = sg::parse_machine(sg::machine_yaml(*machine), "written");
   if (!again.ok()) std::abort();
   for (const sg::MachineKey& key : sg::machine_keys())

@@ -1,5 +1,5 @@
-// Any bytes are an exported program or an error: no crash, hang or leak. The JSON is entered directly, below zip and
-// its checksums; what begins as a zip goes through the archive.
+// Any bytes give an exported program or an error: no crash, hang or leak. JSON enters directly, below the zip and its
+// checksums; bytes that begin as a zip go through the archive.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

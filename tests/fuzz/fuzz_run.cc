@@ -1,5 +1,5 @@
-// Any graph that the verifier lets pass runs, or fails with an error: no crash, no hang, nothing read or written beyond
-// a tensor. Inputs are texts of graphs; they change by edits of the graph (tests/support/random_edit.h), not of bytes.
+// Any graph that the verifier accepts runs or fails with an error: no crash, no hang, no access beyond a tensor. Inputs
+// are texts of graphs, mutated by edits of the graph (tests/support/random_edit.h), not of bytes.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Any bytes are a safetensors file or an error, and what is read lies within them and writes back to the same tensors.
+// Any bytes give a safetensors file or an error; the tensors read lie within the bytes, and are written back unchanged.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

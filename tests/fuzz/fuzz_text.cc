@@ -1,4 +1,4 @@
-// Any bytes as text: refused with errors that have a place, or a job whose printed text parses to the same text again.
+// Any bytes as text give errors that have a place, or a job whose printed text parses to the same text again.
 
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Any bytes are a TORCH_TRACE log, or an error: no crash, hang or leak. A first byte `!` with a letter behind it
-// chooses the compilation "0/0" or "1/0".
+// Any bytes give a TORCH_TRACE log or an error: no crash, hang or leak. A first byte `!` followed by a letter selects
+// the compilation "0/0" or "1/0".
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

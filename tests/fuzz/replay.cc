@@ -1,6 +1,5 @@
-// A main for a fuzz target where libFuzzer is absent: every file of the corpus as it is, and so many blind mutations of
-// them from a fixed seed. It keeps past findings fixed with any compiler and under any sanitizer; it finds little that
-// is new.
+// A main for a fuzz target without libFuzzer: runs every file of the corpus as it is, then blind mutations of them from
+// a fixed seed. It keeps past findings fixed with any compiler and under any sanitizer; it finds little that is new.
 //
 //   replay_FORM FOLDER [MUTATIONS [SEED]]
 #include <algorithm>
@@ -35,7 +34,7 @@ std::vector<std::string> read_corpus(const char* folder) {
   return corpus;
 }
 
-// A byte changed, a piece dropped, a piece of another input put in: what needs no knowledge of the form.
+// Changes a byte, drops a piece, or inserts a piece of another input: needs no knowledge of the form.
 void mutate_bytes(std::string& bytes, const std::vector<std::string>& corpus, sg::test::Rng& rng) {
   const std::string& other = corpus[rng.below(corpus.size())];
   size_t at = rng.below(bytes.size() + 1), length = rng.below(16);
@@ -64,10 +63,10 @@ void mutate(std::string& bytes, const std::vector<std::string>& corpus, sg::test
   for (uint64_t edits = 1 + rng.below(4); edits > 0; --edits) mutate_bytes(bytes, corpus, rng);
 }
 
-// The input is written aside first, so that it is at hand after a crash, and taken away at the end.
+// The input is written to a file first, so that it is there after a crash; the file is removed at the end.
 void enter(const std::string& bytes, const char* kept) {
   std::ofstream(kept, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size()));
-  std::vector<uint8_t> exact(bytes.begin(), bytes.end());  // no terminating NUL behind the end
+  std::vector<uint8_t> exact(bytes.begin(), bytes.end());  // no terminating NUL past the end
   LLVMFuzzerTestOneInput(exact.data(), exact.size());
 }
 

@@ -3,8 +3,8 @@
 //   script SEED STEPS   random collectives against their definitions: the same bits as every other communicator
 //   agree               ranks whose jobs differ find out
 //   stop                rank 1 stops itself (SIGSTOP) before a collective
-//   endless             rank 1 stays in one node for ever
-//   deadlock            rank 1 waits for another collective than the rest
+//   endless             rank 1 stays in one node forever
+//   deadlock            rank 1 waits for a different collective than the others
 //   kill                rank 1 dies by SIGKILL
 //   fail                rank 1 fails with an error of its own
 //   mismatch            ranks send other sizes than their peers expect
@@ -84,7 +84,7 @@ Status misbehave(Communicator& comm, std::string_view mode) {
   if (guilty && mode == "kill") raise(SIGKILL);
   if (guilty && mode == "fail") return Error{ErrorKind::cannot_apply, "index 9 is out of range", {}, {}};
   while (guilty && mode == "endless") std::this_thread::sleep_for(std::chrono::seconds(1));
-  // Two groups of the same ranks: rank 1 goes to the one, all others to the other.
+  // Two groups of the same ranks: rank 1 uses one, all others the other.
   SG_TRY(all_reduce(comm, "second", guilty && mode == "deadlock" ? 1 : 0));
   return comm.drain();
 }

@@ -1,5 +1,5 @@
-// compare_oracle OURS EXPECTED ORACLE [--all]: three safetensors files of one rank's values, by name. Exits 1 when a
-// tensor of ours is not within twice PyTorch's own error, 3 when a file is unreadable, 2 on wrong usage.
+// compare_oracle OURS EXPECTED ORACLE [--all]: three safetensors files of one rank's values, by name. Exits 1 if a
+// tensor of OURS is not within twice PyTorch's own error, 3 if a file is unreadable, 2 on wrong usage.
 #include <cstdio>
 #include <cstring>
 

@@ -1,14 +1,15 @@
-// check_axis_rules [--ops TEXT] [--keep] VECTORS MODULES: the axis rules against whole runs, and against themselves
-// made wrong.
+// check_axis_rules [--ops TEXT] [--keep] VECTORS MODULES: the axis rules against whole runs, and against mutants of
+// themselves.
 //
-// Calls     Every conformance vector of an op that an axis rule knows, as a module of one node: in 2 or 3 chunks of its
-//           first axis, and of its second (of elementwise ops, which share a rule, some). It is refused, or it gives what the
-//           whole call gives.
+// Calls     Every conformance vector of an op that has an axis rule, as a module of one node: in 2 or 3 chunks of its
+//                     first axis, and of its second (for elementwise ops, which share a rule, a sample). It must be
+//           refused or give
+//           what the whole call gives.
 // Modules   The graphs of MODULES/*.txt: modules whose nodes need each other's states. Those named refused-* must be
 //           refused.
 // Mutants   Each rule made wrong on purpose, in one way at a time, for each op: it must show somewhere, as a refusal,
 //           as a finding of the verifier or the type rules, or in the values. A mutant that does not is a failure.
-// Prints a table, a line a rule. Exit 0: calls and modules are right, every rule was tried, and every mutant was
+// Prints a table, a line per rule. Exit 0: calls and modules are right, every rule was tried, and every mutant was
 // caught.
 #include <algorithm>
 #include <cstdio>
@@ -31,7 +32,7 @@ using namespace sg;
 
 namespace {
 
-// --- ways to be wrong: false where there is nothing to do wrong ---
+// --- mutations: false if there is nothing to change ---
 
 AxisState partial_state() {
   AxisState out;
@@ -201,7 +202,7 @@ Job parse_case(const Case& one, bool whole_graph_is_module) {
 bool same_results(const Job& whole, const Job& chunked, std::string* said) {
   SessionOptions options;
   options.init_seed = 7;
-  options.rank.use_arena = false;  // memory is not what is tested here, and planning it takes most of the time
+  options.rank.use_arena = false;  // memory is not under test, and planning it takes most of the time
   auto report = run_compared(whole, make_local_communicators(whole), chunked, options);
   if (!report.ok()) return *said = report.error().message, false;
   for (const RankReport& rank : report->ranks)
@@ -211,7 +212,7 @@ bool same_results(const Job& whole, const Job& chunked, std::string* said) {
   return report->passed();
 }
 
-// `used`: whether the tampering found something to do.
+// `used`: whether the mutation found something to change.
 Outcome attempt(const Case& one, bool is_call, const std::function<void(AxisCall&)>& tamper, std::string* said) {
   const Job whole = parse_case(one, is_call);
   Job chunked = parse_case(one, is_call);
@@ -226,13 +227,13 @@ Outcome attempt(const Case& one, bool is_call, const std::function<void(AxisCall
   auto change = chunk(&chunked, options, context);
   if (!change.ok()) return *said = change.error().message, Outcome::refused;
   Diagnostics findings;
-  auto written = parse_text(print_text(chunked), one.name, &findings);  // as a tool hands it on
+  auto written = parse_text(print_text(chunked), one.name, &findings);  // as written and read between tools
   if (written.ok()) verify(*written, {}, &findings);
   if (findings.has_errors()) return *said = findings.as_error(ErrorKind::unreadable).message, Outcome::invalid;
   return same_results(whole, *written, said) ? Outcome::equal : Outcome::differs;
 }
 
-// --- all of them ---
+// --- all cases ---
 
 struct Row {
   size_t calls = 0, refused = 0, mutants = 0;
@@ -269,7 +270,7 @@ struct Checker {
       return;
     }
     const bool is_undefined = one.name.starts_with("aten.empty") || one.name.starts_with("aten.new_empty");
-    if (is_undefined && outcome == Outcome::differs) return;  // what was in memory, which is no result
+    if (is_undefined && outcome == Outcome::differs) return;  // uninitialized memory is no result
     std::string whole_said;
     if (is_call && outcome == Outcome::differs &&
         !same_results(parse_case(one, true), parse_case(one, true), &whole_said))
@@ -281,7 +282,7 @@ struct Checker {
     for (const std::string& op : ops) accepted[op].emplace_back(one, is_call);
   }
 
-  // Whether the op's rule, wrong in one way, shows in any case; none when there is nothing to do wrong.
+  // How a mutant of the op's rule is caught by its cases; none if there is nothing to change.
   std::optional<Outcome> catch_mutant(const std::string& op, const Mutation& mutation,
                                       const std::vector<std::pair<Case, bool>>& cases) {
     bool any = false;
@@ -298,7 +299,7 @@ struct Checker {
     return any ? std::optional(Outcome::equal) : std::nullopt;
   }
 
-  // Calls of the op, a few, and modules that hold it; those that must be refused among them.
+  // Some calls of the op, and the modules that hold it, those that must be refused included.
   std::vector<std::pair<Case, bool>> cases_of(const std::string& op) {
     constexpr size_t kMostCalls = 4;
     std::vector<std::pair<Case, bool>> out;

@@ -1,8 +1,8 @@
-// libcublasLt.so.13 for tests: the calls that librun/cuda/lt.cc makes, each product as its definition says.
-//   SG_STUB_LT=none     there is no algorithm for any product
-//   SG_STUB_LT=refuses  there is one, which does not take the product after all
-//   SG_STUB_LT=fails    it fails when it runs
-//   SG_STUB_LT=no_bias  there is no algorithm that adds a bias
+// libcublasLt.so.13 for tests: the calls that librun/cuda/lt.cc makes, each product computed from its definition.
+//   SG_STUB_LT=none     no algorithm for any product
+//   SG_STUB_LT=refuses  an algorithm is found, and then refuses the product
+//   SG_STUB_LT=fails    the algorithm fails when it runs
+//   SG_STUB_LT=no_bias  no algorithm adds a bias
 #include <cublasLt.h>
 #include <cuda.h>
 
@@ -91,7 +91,7 @@ struct Work {
   }
 };
 
-// What an algorithm was asked for with: it counts on pointers that are aligned so.
+// What an algorithm was requested with: it relies on pointers of this alignment.
 struct Preference {
   uint32_t aligned[4] = {256, 256, 256, 256};  // A, B, C, D
 };
@@ -111,7 +111,7 @@ size_t size_of(cublasLtMatmulDescAttributes_t which) {
   }
 }
 
-// Float8 is multiplied where rows of the one and columns of the other lie side by side, and in units of 16.
+// Float8 needs the contracted dimension to be contiguous in both factors, and sizes in units of 16.
 bool is_float8(cudaDataType_t type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
 bool takes_float8(const Description& d, const Layout& a, const Layout& b, const Layout& out) {
   if (!is_float8(a.type) && !is_float8(b.type)) return true;
@@ -247,7 +247,7 @@ STUB cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, con
   cuLaunchHostFunc(
       reinterpret_cast<CUstream>(stream),
       [](void* data) {
-        static_cast<Work*>(data)->run();  // kept: a recorded launch comes again
+        static_cast<Work*>(data)->run();  // kept: a recorded launch runs again
       },
       work);
   return CUBLAS_STATUS_SUCCESS;

@@ -1,26 +1,26 @@
-// libcuda.so.1 for tests: the driver calls that the CUDA backend makes, on memory of the host.
+// libcuda.so.1 for tests: the driver calls that the CUDA backend makes, on host memory.
 //
-// A stream is a thread that works on a queue, so that what is asynchronous on a device is so here: whoever forgets to
-// wait for an event reads what is not there yet. Kernels are the host's copies of the same bodies
+// A stream is a thread that works on a queue, so that what is asynchronous on a device is asynchronous here: without a
+// wait for the event, the data read is not there yet. Kernels are host builds of the same bodies
 // (librun/cuda/kernels/block.h).
-//   SG_STUB_DEVICES=N        how many devices there are (1)
-//   SG_STUB_ARCHITECTURE=75  which GPU it is (90)
+//   SG_STUB_DEVICES=N        the number of devices (1)
+//   SG_STUB_ARCHITECTURE=75  the GPU's architecture (90)
 //   SG_STUB_FAIL=NAME:N      the N-th call of that function fails
-//   SG_STUB_MEMORY=BYTES     what a device has
-//   SG_STUB_SLOW=NAME:MS     that kernel takes so much longer; memcpy: copies to the host and back; cuInit
-//   SG_STUB_KERNELS=FILE     the name of each kernel that is launched
-//   SG_STUB_LAUNCHES=FILE    each launch: the kernel's name, and how many blocks
-//   SG_STUB_TRANSFERS=FILE   each copy between host and device: "up BYTES" or "down BYTES"
+//   SG_STUB_MEMORY=BYTES     the memory of a device
+//   SG_STUB_SLOW=NAME:MS     that kernel takes so much longer; memcpy: copies to and from the host; cuInit
+//   SG_STUB_KERNELS=FILE     logs the name of each kernel launched
+//   SG_STUB_LAUNCHES=FILE    logs each launch: the kernel's name and the number of blocks
+//   SG_STUB_TRANSFERS=FILE   logs each copy between host and device: "up BYTES" or "down BYTES"
 //   SG_STUB_BLOCKS=down      blocks of a launch run from last to first
-//   SG_STUB_LOADING=FILE     CUDA_MODULE_LOADING, as cuInit finds it
-//   SG_STUB_GUARD=1          the host cannot touch the device's memory (guard.h)
-//   SG_STUB_CAPTURES=FILE    a line for each recorded graph: how many launches it holds
-// A call needs the context of a device as the thread's current one, and that of the stream that it is about; what is
-// freed or destroyed without one ends the process, as nobody reads what those calls return (context.h).
-// Copies are between memory that was handed out, that of a device by its own streams, and their sides lie apart. One from
-// or to memory of the host that is not pinned is waited for in the call, and so is all before it, as on a device.
-// Modules are the kernels that are built in, or libraries of the stand-in of NVRTC. While a stream is recorded, calls
-// that would wait for it, or copy what the host may change, end the recording with an error, as the driver does.
+//   SG_STUB_LOADING=FILE     logs CUDA_MODULE_LOADING, as cuInit finds it
+//   SG_STUB_GUARD=1          the host cannot access device memory (guard.h)
+//   SG_STUB_CAPTURES=FILE    logs each recorded graph: its number of launches
+// A call needs the context of a device as the thread's current one, and that of the stream it refers to; freeing or
+// destroying without a context ends the process, as nobody reads what those calls return (context.h).
+// Copies are between allocated blocks, those of a device by its own streams, and must not overlap. A copy from or to
+// host memory that is not pinned is synchronous, and waits for all before it, as on a device.
+// Modules are the built-in kernels, or libraries of the NVRTC stub. While a stream is recorded, calls that would wait
+// for it, or copy what the host may change, end the recording with an error, as the driver does.
 // With SG_LANE_KERNELS a block is not a loop over lanes: see lanes.h.
 #define SG_HOST_KERNELS
 #ifdef SG_LANE_KERNELS
@@ -53,7 +53,7 @@ using stub::Event;
 using stub::Mark;
 using stub::Stream;
 
-// Those of this thread, which is one rank and has a device to itself.
+// The streams of this thread, which is one rank with a device of its own.
 thread_local std::vector<Stream*> own_streams;
 
 Stream* stream_of(CUstream s) { return reinterpret_cast<Stream*>(s); }
@@ -78,7 +78,7 @@ bool fails(const char* name) {
   if ((thing)->context == 0 || (thing)->context != stub_current_context()) return CUDA_ERROR_INVALID_CONTEXT
 #define ENDS_IN_A_CONTEXT \
   if (stub_current_context() == 0) ended_without_context(__func__)
-// What waits for a stream, or reads what may have changed by the time of a launch, is no part of a recording.
+// A call that waits for a stream, or reads what may have changed by the time of a launch, cannot be recorded.
 #define NOT_RECORDED(stream)                      \
   if (stream_of(stream)->is_recorded()) {         \
     stream_of(stream)->spoil();                   \
@@ -90,7 +90,7 @@ void note_transfer(const char* direction, size_t bytes) {
     if (std::FILE* f = std::fopen(file, "a")) std::fprintf(f, "%s %zu\n", direction, bytes), std::fclose(f);
 }
 
-// How much longer a kernel takes than it does.
+// The delay added to a kernel.
 std::chrono::milliseconds delay_of(const char* kernel) {
   static const char* rule = std::getenv("SG_STUB_SLOW");
   const std::string text(rule ? rule : "");
@@ -104,7 +104,7 @@ std::chrono::milliseconds delay_of(const char* kernel) {
 std::mutex memory_mutex;
 struct Block {
   size_t bytes = 0;
-  uintptr_t device = 0;  // the context; 0: of the host, pinned
+  uintptr_t device = 0;  // the context; 0: pinned host memory
 };
 std::map<const unsigned char*, Block> memory;
 size_t in_use = 0;
@@ -117,7 +117,7 @@ size_t memory_size() {
 CUresult allocate(void** out, size_t bytes, bool counts) {
   std::lock_guard guard(memory_mutex);
   if (counts && in_use + bytes > memory_size()) return CUDA_ERROR_OUT_OF_MEMORY;
-  // What a device hands out is not zero. Its end is where it was asked to be, so that sanitizers see who passes it.
+  // Device memory is not zeroed. It ends where it was asked to end, so that sanitizers see accesses past it.
   Guard* own = counts ? Guard::find() : nullptr;
   void* block = own ? own->take(bytes) : nullptr;
   if (!own && posix_memalign(&block, 512, std::max<size_t>(bytes, 1)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -140,8 +140,8 @@ CUresult release(void* block) {
   return CUDA_SUCCESS;
 }
 
-// Whether a copy in a stream of `context` may read or write so many bytes there: that device's, or pinned ones of the
-// host, which have the same address on a device.
+// Whether a copy in a stream of `context` may access these bytes: device memory of the context, or pinned host memory,
+// which has the same address on a device.
 bool is_held(const void* at, size_t bytes, uintptr_t context) {
   if (bytes == 0) return true;
   std::lock_guard guard(memory_mutex);
@@ -185,7 +185,8 @@ STUB cuDeviceGetName(char* name, int length, CUdevice) {
   std::snprintf(name, static_cast<size_t>(length), "stand-in for a GPU (on the host)");
   return CUDA_SUCCESS;
 }
-// SG_STUB_FIRST_DEVICE: which of the machine's devices this process sees first, as CUDA_VISIBLE_DEVICES does it.
+// SG_STUB_FIRST_DEVICE: which of the machine's devices is the first that this process sees, as with
+// CUDA_VISIBLE_DEVICES.
 STUB cuDeviceGetUuid_v2(CUuuid* id, CUdevice device) {
   FAIL_IF_ASKED(CUDA_ERROR_INVALID_DEVICE);
   const char* first = std::getenv("SG_STUB_FIRST_DEVICE");
@@ -287,7 +288,7 @@ STUB cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstre
   return CUDA_SUCCESS;
 }
 
-// One that waits for the default stream would wait for whatever a library does there.
+// A stream that waits for the default stream would wait for whatever a library does there.
 STUB cuStreamCreate(CUstream* stream, unsigned flags) {
   IN_A_CONTEXT;
   if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
@@ -407,7 +408,7 @@ namespace {
 
 using Kernels = std::vector<HostKernel>;
 
-// A library that the stand-in of NVRTC made: ELF, as the driver's own code is.
+// A library made by the NVRTC stub: ELF, like the driver's own code.
 const Kernels* load_library(const void* image) {
   uint64_t size;
   std::memcpy(&size, static_cast<const char*>(image) + 8, sizeof size);
@@ -428,7 +429,7 @@ STUB cuModuleLoadData(CUmodule* module, const void* image) {
     *module = reinterpret_cast<CUmodule>(const_cast<Kernels*>(load_library(image)));
     return *module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
   }
-  constexpr unsigned kFatbin = 0xBA55ED50;  // what nvcc begins such a file with
+  constexpr unsigned kFatbin = 0xBA55ED50;  // the magic number of a file from nvcc
   unsigned magic;
   std::memcpy(&magic, image, sizeof magic);
   if (magic != kFatbin) return CUDA_ERROR_INVALID_IMAGE;

@@ -1,25 +1,25 @@
 // libnccl.so.2 for tests: NCCL's calls over shared memory, between threads and between processes.
 //
-// Everything is made of messages through one mailbox a pair of ranks, moved by the stream's thread when the stream
-// comes to them. Sums begin with the rank's own input, so their order is not that of the ranks: as little to be relied
-// on as NCCL's.
+// Everything is made of messages through one mailbox per pair of ranks, moved by the stream's thread when the stream
+// gets to them. Sums begin with the rank's own input, so their order is not that of the ranks: as with NCCL, nothing
+// can rely on it.
 //   SG_FAKE_NCCL=die:R:N     rank R ends its process at its N-th collective
 //   SG_FAKE_NCCL=hang:R:N    rank R never starts its N-th collective
 //   SG_FAKE_NCCL=stuck:R:N   rank R's N-th collective is never issued
 //   SG_FAKE_NCCL=error:R:N   rank R's communicator is in error from its N-th collective on
 //   SG_FAKE_NCCL=refuse:R:N  rank R's N-th collective returns an error at once
-//   SG_FAKE_NCCL=init:R:1    rank R's communicator does not come to be
-//   SG_FAKE_NCCL=absent:R:1  rank R never comes to the others' communicator
-//   SG_FAKE_NCCL=id:0:1      there is no unique id
-//   SG_FAKE_NCCL=split:R:N   rank R's N-th split is in error when it is under way
-//   SG_FAKE_NCCL=apart:R:N   rank R never comes to the others' N-th split
-//   SG_FAKE_NCCL_FAIL=F:N    the N-th call of the function F, of those of a process, fails
-//   SG_FAKE_NCCL_LOG=FILE    a line for each unique id, each rank that meets by one, each split, each rank it has made
-// As NCCL does, it issues what it is asked for by and by, while it is asked how far it is, and takes nothing else for
-// that communicator meanwhile. It runs what one communicator has launched one after the other, whatever the streams, and
-// so what those have launched that share resources (splitShare); a split is under way on what is split, and says where
-// the new one is when it has ended. What NCCL forbids ends the process: to split what is at work, to end what was split
-// before what was split off. With SG_FAKE_NCCL_OLD it is a library that cannot split.
+//   SG_FAKE_NCCL=init:R:1    the creation of rank R's communicator fails
+//   SG_FAKE_NCCL=absent:R:1  rank R never joins the communicator of the others
+//   SG_FAKE_NCCL=id:0:1      no unique id can be had
+//   SG_FAKE_NCCL=split:R:N   rank R's N-th split is in error while it is under way
+//   SG_FAKE_NCCL=apart:R:N   rank R never joins the N-th split of the others
+//   SG_FAKE_NCCL_FAIL=F:N    the N-th call of the function F in a process fails
+//   SG_FAKE_NCCL_LOG=FILE    logs each unique id, each rank that joins with one, each split, each rank made by a split
+// Like NCCL, it issues a request gradually, while it is polled for its state, and accepts no other for that
+// communicator meanwhile. It runs the launches of one communicator one after the other, whatever the streams, and so
+// those of communicators that share resources (splitShare). A split is under way on the parent, and stores the new
+// communicator when it has ended. What NCCL forbids ends the process: to split a communicator that is at work, to
+// destroy a parent before its children. With SG_FAKE_NCCL_OLD the library cannot split.
 #include <cuda.h>
 #include <nccl.h>
 
@@ -90,7 +90,7 @@ void enqueue(CUstream stream, std::function<void()> fn) {
       held);
 }
 
-// Faults that the rule asks for; false: nothing is to be started.
+// Applies the faults of the rule; false: nothing is to be started.
 bool begins(ncclComm* comm) {
   static const char* rule = std::getenv("SG_FAKE_NCCL");
   if (!rule) return true;
@@ -109,9 +109,9 @@ bool begins(ncclComm* comm) {
 void start(ncclComm* comm, CUstream stream, std::vector<Transfer> transfers, std::function<void()> after = {}) {
   const uint64_t turn = comm->turns->given++;
   ++comm->under_way;
-  if (!begins(comm)) {  // never comes to its end, unless it is aborted
+  if (!begins(comm)) {  // does not end unless it is aborted
     enqueue(stream, [comm] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it was issued well
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it was issued normally
       if (comm->breaks) comm->failed = true;
       while (!comm->aborted) rest_a_moment();
     });
@@ -134,7 +134,7 @@ ncclResult_t issue(ncclComm* comm, CUstream stream, std::vector<Transfer> transf
 
 unsigned char* bytes_of(const void* p) { return static_cast<unsigned char*>(const_cast<void*>(p)); }
 
-// Gives everybody `bytes` of the input (at `step` apart for each peer, 0 = the same), and gets theirs into `parts`.
+// Sends `bytes` of the input to every peer (`step` apart for each; 0: the same), and receives theirs into `parts`.
 std::vector<Transfer> all_pairs(ncclComm* comm, const void* input, size_t bytes, size_t step, unsigned char* parts) {
   std::vector<Transfer> out;
   for (int peer = 0; peer < comm->ranks; ++peer) {
@@ -182,7 +182,7 @@ STUB ncclGetUniqueId(ncclUniqueId* id) {
   return stub::make_region(id->internal) ? ncclSuccess : ncclSystemError;
 }
 
-// Null: its memory is not there.
+// Null if its memory is missing.
 static ncclComm* new_comm(const std::string& name, int rank, int ranks) {
   auto comm = std::make_unique<ncclComm>();
   comm->name = name;
@@ -210,7 +210,7 @@ STUB ncclCommInitRankConfig(ncclComm_t* out, int ranks, ncclUniqueId id, int ran
 }
 
 #ifndef SG_FAKE_NCCL_OLD
-// Whether the rule is for that rank, and for this call of it.
+// Whether the rule is for that rank and that call of it.
 static bool is_rule(const char* what, int rank, int call) {
   const char* colon = rule_is(what, rank) ? std::strrchr(std::getenv("SG_FAKE_NCCL"), ':') : nullptr;
   return colon && std::atoi(colon + 1) == call;
@@ -235,7 +235,7 @@ STUB ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* out, ncclCon
   return ncclInProgress;
 }
 
-// What all ranks have said is looked at: whether the new one is there.
+// Whether the split is done: all ranks have given their colors and the new communicator exists.
 static bool has_split(ncclComm* comm) {
   stub::Split& split = comm->region->splits[comm->splits - 1];
   if (split.here < static_cast<uint32_t>(comm->ranks)) return false;
@@ -284,10 +284,10 @@ static void leave_family(ncclComm* comm) {
 }
 STUB ncclCommAbort(ncclComm_t comm) {
   leave_family(comm);
-  shm_unlink(comm->name.c_str());  // where not all have come
+  shm_unlink(comm->name.c_str());  // if not all have joined
   comm->aborted = true;
   return ncclSuccess;
-}  // kept: the stream may still look at it
+}  // not freed: the stream may still look at it
 STUB ncclCommFinalize(ncclComm_t) {
   FAIL_IF_ASKED;
   return ncclSuccess;

@@ -12,7 +12,7 @@
 #error "lanes change their stacks by code for x86-64"
 #endif
 
-// Keeps what a call has to keep, notes in *from where the stack ends, and goes on with the stack `to`.
+// Saves the registers that a call must preserve, stores the stack pointer in *from, and continues on the stack `to`.
 extern "C" void sg_change_stack(void** from, void* to);
 asm(R"(
   .text
@@ -43,11 +43,11 @@ namespace {
 
 constexpr unsigned kCount = 256, kWarp = 32, kWarpCount = kCount / kWarp;
 constexpr size_t kStackBytes = size_t{64} << 10;
-constexpr size_t kKept = 6;  // registers that a change of stacks keeps
+constexpr size_t kKept = 6;  // registers saved by a change of stacks
 
 enum class State : uint8_t { runs, meets_warp, meets_block, ended };
 
-// A copy to shared memory that nobody has waited for: `there` bytes, and zeros up to `bytes`.
+// A copy to shared memory that has not been waited for: `there` bytes, then zeros up to `bytes`.
 struct Copy {
   void* to;
   const void* from;
@@ -65,7 +65,7 @@ struct Lane {
   std::vector<Copy> copies = {};
 };
 
-// What the lanes of a warp hold out to each other. Those of this exchange and of the last one: a lane may be one ahead.
+// What the lanes of a warp exchange: the values of this exchange and of the last one, as a lane may be one ahead.
 template <class T>
 struct Exchange {
   T held[2][kWarp];
@@ -101,7 +101,7 @@ class Team {
     }
   }
 
-  // --- by the lane that runs ---
+  // --- called by the running lane ---
 
   void meet(State where) {
     lanes_[now_].state = where;
@@ -132,7 +132,7 @@ class Team {
   static void enter();
 
   void begin(unsigned lane) {
-    auto* top = reinterpret_cast<void**>(stacks_ + (lane + 1) * kStackBytes) - 2;  // as a call leaves it
+    auto* top = reinterpret_cast<void**>(stacks_ + (lane + 1) * kStackBytes) - 2;  // as after a call
     *top = reinterpret_cast<void*>(&Team::enter);
     for (size_t i = 1; i <= kKept; ++i) top[-static_cast<ptrdiff_t>(i)] = nullptr;
     lanes_[lane] = {top - kKept, State::runs, {}};
@@ -207,9 +207,10 @@ void run_block(int64_t index, int64_t blocks, const char* kernel, const std::fun
 void meet_block() { team().meet(State::meets_block); }
 unsigned from_lane(unsigned mine, unsigned lane) { return team().word_of(mine, lane); }
 
-// Where PTX has the numbers of m16n8k16: those of `a` in row r and column k are held by lane 4 (r % 8) + k % 8 / 2, in
-// register (r >= 8) + 2 (k >= 8); those of `b` in row k and column n by lane 4 n + k % 8 / 2, in register k >= 8; of two
-// in a register the one at even k is the lower. A lane's c are of rows lane / 4 and 8 more, columns 2 (lane % 4) on.
+// Register layout of m16n8k16 in PTX: the element of `a` in row r and column k is held by lane 4 (r % 8) + k % 8 / 2,
+// in register (r >= 8) + 2 (k >= 8); that of `b` in row k and column n by lane 4 n + k % 8 / 2, in register k >= 8; of
+// the two in a register, the one at even k is the lower. A lane's c are in rows lane / 4 and 8 more, columns from 2
+// (lane % 4).
 void mma_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   const unsigned lane = threadIdx.x % kWarp;
   const Fragments* all = team().fragments({{a[0], a[1], a[2], a[3]}, {b0, b1}});
@@ -223,9 +224,9 @@ void mma_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1
   }
 }
 
-// Where PTX has what ldmatrix reads: row r of matrix j begins where lane 8 j + r says. A lane gets, of each matrix, the
-// numbers of row lane / 4 in columns 2 (lane % 4) on; of one that is turned, those of column lane / 4 in rows 2 (lane % 4)
-// on.
+// What ldmatrix reads in PTX: row r of matrix j begins at the address of lane 8 j + r. A lane gets, of each matrix, the
+// elements of row lane / 4 in columns from 2 (lane % 4); of a transposed one, those of column lane / 4 in rows from 2
+// (lane % 4).
 void load_matrices(const uint16_t* row, bool turned, uint32_t (&out)[4]) {
   if (reinterpret_cast<uintptr_t>(row) % 16 != 0)
     std::fputs("a row of ldmatrix is not aligned\n", stderr), std::abort();

@@ -1,7 +1,7 @@
 // libnvrtc.so.13 for tests: generated text is compiled by the host's compiler, with the headers that NVRTC would get.
 //
-//   SG_STUB_NVRTC=1       it is there; else it says that it has no version, and chains are interpreted
-//   SG_STUB_NVRTC_KEEP=D  texts and headers stay in folders of D: for the real NVRTC, and nvcc
+//   SG_STUB_NVRTC=1       it works; otherwise it reports no version, and chains are interpreted
+//   SG_STUB_NVRTC_KEEP=D  texts and headers stay in folders of D, for the real NVRTC and nvcc
 //   SG_STUB_NVRTC_FAIL=1  no text compiles
 #include <nvrtc.h>
 
