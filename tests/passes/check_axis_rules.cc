@@ -282,7 +282,7 @@ struct Checker {
     for (const std::string& op : ops) accepted[op].emplace_back(one, is_call);
   }
 
-  // How a mutant of the op's rule is caught by its cases; none if there is nothing to change.
+  // How some case catches the op's mutant (equal: none does); none if there is nothing to change.
   std::optional<Outcome> catch_mutant(const std::string& op, const Mutation& mutation,
                                       const std::vector<std::pair<Case, bool>>& cases) {
     bool any = false;

@@ -41,7 +41,7 @@ Bytes random_bytes(Rng& rng, DType dtype, int64_t elements) {
   return out;
 }
 
-// One element, spelled out: the definition in comm.h.
+// One element from the definition in comm.h.
 template <class T>
 T reduce_naively(const Reduction& r, std::span<const T> x) {
   auto n = static_cast<double>(x.size());
@@ -183,7 +183,7 @@ ScriptStep random_step(Rng& rng, const Job& job, int64_t most) {
   return s;
 }
 
-// Cuts a random order of some of the ranks into parts.
+// Cuts a random order of some ranks into parts.
 void add_family(Rng& rng, Job& job, const std::string& axis) {
   std::vector<uint32_t> order(job.world);
   std::iota(order.begin(), order.end(), 0);
@@ -224,7 +224,7 @@ bool same_elements(const Bytes& a, const Bytes& b, DType dtype) {
   return same;
 }
 
-// The rank's side of one step, from launch to wait.
+// A rank's side of one step, from launch to wait.
 struct Playing {
   const ScriptStep* step;
   size_t position;
@@ -256,7 +256,7 @@ Status launch(Communicator& comm, Playing& p) {
 std::string finish(Communicator& comm, Playing& p) {
   if (Status s = comm.wait(p.ticket); !s.ok()) return s.error().message;
   const ScriptStep& s = *p.step;
-  // The input is the rank's again: whoever still reads it will show.
+  // The input belongs to the rank again: a late reader gives wrong results.
   std::fill(p.input.begin(), p.input.end(), std::byte{0x77});
   if (same_elements(p.output, s.outputs[p.position], s.dtype)) return {};
   return s.label + " on rank " + std::to_string(comm.rank()) + ": wrong " + std::string(collective_name(s.call.kind)) +
@@ -288,8 +288,8 @@ Script random_script(uint64_t seed, uint32_t world, size_t steps, bool large) {
   return out;
 }
 
-// A rank waits only when all its steps up to some step are launched: then every rank gets on, as the earliest step that
-// anybody waits for is one that all its members come to. Between two waits, groups overtake each other.
+// A rank waits only when it has launched all its steps up to some step. So every rank makes progress: the earliest step
+// that anyone waits for is one that all its members reach. Between two waits, groups overtake each other.
 std::string play(const Script& script, Communicator& comm, uint64_t order_seed) {
   Rng rng(order_seed * 97 + comm.rank());
   std::vector<std::unique_ptr<Playing>> to_come, launched;

@@ -1,9 +1,9 @@
-// compare_imports CAPTURE TEXT: does an FX text give the graph of the capture of the same step?
+// compare_imports CAPTURE TEXT: whether an FX text gives the graph of the capture of the same step.
 //
-// Inputs, nodes (name, op, arguments, element types, shapes, devices, phase, module), nested graphs and outputs one by
-// one, in order. Strides are counted, for text may lack them, and offsets, which it always lacks: the last line says
-// how many differ. `--strides`: they must be equal too. `--ports`: so must the kinds of inputs and outputs. Exit 0
-// equal, 1 not.
+// Compares inputs, nodes (name, op, arguments, element types, shapes, devices, phase, module), nested graphs and
+// outputs one by one, in order. Differences of strides, which text may lack, and of offsets, which it always lacks, are
+// only counted, on the last line. `--strides`: strides must be equal too. `--ports`: so must the kinds of inputs and
+// outputs. Exit 0: equal, 1: not.
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -47,7 +47,7 @@ struct Side {
     return out;
   }
 
-  // The name that its producer gives the group.
+  // The name that its producer gave the group.
   std::string group(GroupId id) const {
     for (const GroupPart& part : job->groups[id.index].parts)
       for (const GroupPart::Alias& alias : part.aliases) return std::string(pool().strings[alias.name]);
@@ -83,7 +83,7 @@ struct Side {
     return out;
   }
 
-  // Text cuts what is longer.
+  // The text form cuts longer names.
   std::string module(StrId id) const {
     if (!id) return "-";
     std::string out(pool().strings[id]);
@@ -143,7 +143,7 @@ struct Comparison {
       if (m.is_none()) break;
       text(a.node(n), b.node(m));
       const Node &x = a.graph->node(n), &y = b.graph->node(m);
-      // A node without a source line may be of either phase: text says it of the line only.
+      // Without a source line a node's phase is unknown: text states it with the line only.
       if (x.source && y.source)
         text(std::string(a.graph->label(n)) + " " + std::string(name_of(x.phase)),
              std::string(b.graph->label(m)) + " " + std::string(name_of(y.phase)));

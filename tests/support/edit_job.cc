@@ -1,5 +1,5 @@
-// edit_job NODES PERCENT SEED A B: a random graph of about NODES nodes in layers, and the same with PERCENT of its
-// nodes edited; what benchmarks of sg-diff compare.
+// edit_job NODES PERCENT SEED A B: a random graph of about NODES nodes in layers, and a copy with PERCENT of its nodes
+// edited: what the benchmarks of sg-diff compare.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>

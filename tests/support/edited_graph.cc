@@ -23,7 +23,7 @@ std::string random_op(Rng& rng) {
 
 double random_literal(Rng& rng) { return static_cast<double>(rng.between(1, 40)) / 8; }
 
-// An operand that stands before `position`: mostly something recent.
+// An operand defined before `position`: mostly a recent one.
 uint32_t random_operand(const GraphSketch& s, size_t position, Rng& rng) {
   if (position == 0 || rng.percent(15)) return GraphSketch::kInput | static_cast<uint32_t>(rng.below(s.inputs.size()));
   size_t reach = rng.percent(80) ? std::min<size_t>(position, 8) : std::min<size_t>(position, 200);
@@ -51,7 +51,7 @@ void use_what_is_unused(GraphSketch* s) {
     if (!used[n.identity]) s->outputs.push_back(n.identity);
 }
 
-// As far as operands and users allow.
+// Moves a node within the range that its operands and users allow.
 bool move_node(GraphSketch* s, size_t from, Rng& rng) {
   GraphSketch::Node node = s->nodes[from];
   size_t low = from, high = from;
@@ -143,7 +143,7 @@ Job GraphSketch::job() const {
 
 GraphSketch random_sketch(Rng& rng, size_t layers, size_t layer_nodes, size_t inputs_of_layer) {
   GraphSketch t =
-      random_small_sketch(rng, layer_nodes, inputs_of_layer + 1);  // input 0: what comes from the layer before
+      random_small_sketch(rng, layer_nodes, inputs_of_layer + 1);  // input 0: the output of the layer before
   GraphSketch s;
   s.inputs = {""};
   s.layer_nodes = static_cast<uint32_t>(layer_nodes);
@@ -210,7 +210,7 @@ bool plant(GraphSketch* s, Planted kind, Rng& rng) {
     }
     case Planted::remove: {
       uint32_t identity = n.identity, to = n.operands[0];
-      if (has_neighbour_with(*s, at, n.op)) return false;  // which of the two is gone cannot be told
+      if (has_neighbour_with(*s, at, n.op)) return false;  // which of the two was removed is ambiguous
       if (to & GraphSketch::kInput && std::count(s->outputs.begin(), s->outputs.end(), identity)) return false;
       s->nodes.erase(s->nodes.begin() + static_cast<ptrdiff_t>(at));
       replace(s, identity, to);

@@ -1,8 +1,7 @@
-// hostile_rounds SECONDS SEED [--ops PREFIX] [TEXT...]: random edits of graphs, verified and run, until the time is
-// over.
+// hostile_rounds SECONDS SEED [--ops PREFIX] [TEXT...]: random edits of graphs, verified and run, until the time is up.
 //
-// What fuzz/fuzz_run.cc does, for builds without libFuzzer: no coverage leads it, but every op of the table is called
-// in turn. The graph at hand is written to hostile_<SEED>.txt before it runs, so a crash leaves its input behind.
+// Like fuzz/fuzz_run.cc, for builds without libFuzzer: no coverage guides it, but every op of the table is called in
+// turn. The graph is written to hostile_<SEED>.txt before it runs, so a crash leaves its input behind.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -50,7 +49,7 @@ int main(int argc, char** argv) {
   std::vector<const OpInfo*> ops;
   for (const OpInfo& op : all_ops())
     if (op.name.starts_with(prefix) && !op.has(kHigherOrder)) ops.push_back(&op);
-  std::map<std::string_view, std::pair<int, int>> taken;  // calls that the rule took, and runs of them
+  std::map<std::string_view, std::pair<int, int>> taken;  // calls that the rule accepted, and runs of them
   int counts[4] = {};
   for (uint64_t round = 0; std::chrono::steady_clock::now() < end; ++round) {
     test::Rng rng(static_cast<uint64_t>(std::atoll(seed.c_str())) * 1000003 + round);

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kMostElements = 1 << 14, kMostInputElements = 1 << 18;
 constexpr uint32_t kMostRanks = 4;
 
-// Elements of a tensor type, symbols counted by their hint; many when that is no small number.
+// Elements of a tensor type, symbols replaced by their hints; a large number if that is not a small one.
 int64_t elements_of(const Program& program, const Pool& pool, const Type& t) {
   int64_t count = 1;
   for (Expr e : t.shape) {
@@ -73,7 +73,7 @@ HostileReport run_hostile(Job& job, uint64_t seed, bool use_arena) {
     const Error& error = report.error();
     return {HostileOutcome::failed, error.message, error.kind == ErrorKind::internal || error.message.empty()};
   } catch (const std::bad_alloc&) {
-    return {HostileOutcome::failed, "no memory"};  // the tools say it so, with exit code 5
+    return {HostileOutcome::failed, "no memory"};  // the tools report this with exit code 5
   }
 }
 

@@ -47,7 +47,7 @@ Status draw(std::string_view op, std::vector<Argument> arguments, std::vector<Te
   if (stream.recorded == DType::none && !c.results.empty()) c.random.recorded = c.results[0].dtype;
   const std::vector<ParamValue> bound = c.params();
   Status status = kernel(c);
-  // A run binds a call once and makes it in every step, so a kernel leaves it as it was.
+  // A run binds a call once and repeats it in every step, so a kernel must leave it unchanged.
   for (size_t i = 0; i < bound.size(); ++i)
     if (!same_view(c.params()[i].tensor, bound[i].tensor) ||
         !std::ranges::equal(c.params()[i].tensors, bound[i].tensors, same_view))

@@ -1,11 +1,10 @@
-// kernel_probe FILE: runs kernels for a program of another language: tests/numeric/check_kernels.py, beside PyTorch.
+// kernel_probe FILE: runs kernels for a program in another language, tests/numeric/check_kernels.py, next to PyTorch.
 //
-// FILE is mapped and shared: tensors are places in it. Standard input has words, one request after the other:
+// FILE is mapped and shared: tensors are offsets in it. Standard input has words, one request after the other:
 //     call OP THREADS NUMERICS  {arg NAME VALUE}  {res VALUE}  go
 //     VALUE   tensor DTYPE OFFSET CONJUGATE RANK SIZES STRIDES | int I | float F | bool B | complex RE IM | text T
 //             | dtype D | ints N I... | tensors N VALUE... | values N VALUE... | none
-// The answer is one line: "ok" and what became known only now (tensors that were allocated, numbers), or "error
-// MESSAGE".
+// The answer is one line: "ok" and what the call determined (tensors that were allocated, numbers), or "error MESSAGE".
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -24,7 +23,7 @@ using namespace sg;
 namespace {
 
 std::byte* g_memory;
-int64_t g_size, g_free;  // where results whose size the data decides may be put
+int64_t g_size, g_free;  // where results of data-dependent size may be put
 
 template <class T>
 T word() {
@@ -51,7 +50,7 @@ ParamValue scalar(Scalar s) {
   return p;
 }
 
-double real() { return std::stod(word<std::string>()); }  // "inf" and "nan" too
+double real() { return std::stod(word<std::string>()); }  // accepts "inf" and "nan" too
 
 ParamValue read_value(std::map<std::string, std::string>* texts) {
   std::string kind = word<std::string>();

@@ -1,8 +1,8 @@
-// make_job: writes a random job for benchmarks and CLI tests, or reads a binary one and does nothing with it.
+// make_job: writes a random job for benchmarks and CLI tests, or only reads a binary one.
 //
 //   make_job --nodes N --seed S [--world W] [--plain] [--bare] [--text] [--inputs FILE] -o FILE
 //       --plain: no opaque ops, no odd names; --bare: no metadata, no undefined memory
-//   make_job --read FILE                     for the resident memory of a read job
+//   make_job --read FILE                     for the resident memory of a job that was read
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

@@ -1,4 +1,4 @@
-// plan_job: plans the memory of each program of binary jobs, for benchmarks; a line a program.
+// plan_job: plans the memory of each program of binary jobs, for benchmarks; a line per program.
 //
 //   plan_job [--runs K] [--work N] FILE...     nodes, pieces of memory, planned and lower bound bytes,
 //                                              ms for liveness and for the plan (median of K)

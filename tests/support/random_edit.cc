@@ -72,7 +72,7 @@ class Editor {
     if (!unused.empty()) graph_.erase(rng_.pick(unused));
   }
 
-  // Types of all results from their arguments; those that the rules refuse stay unknown.
+  // Infers the types of all results from their arguments; types that the rules refuse stay unknown.
   void infer_again() {
     for (NodeId n : graph_.nodes()) {
       if (keeps_types(n)) continue;
@@ -83,13 +83,13 @@ class Editor {
   }
 
  private:
-  // What it gives stands in the record alone.
+  // Results whose types only the record states.
   bool keeps_types(NodeId n) const {
     const OpInfo* op = graph_.op_info(n);
     return op == nullptr || op->has(kBindsSymbol) || op->name == "_dtensor.shard_dim_alltoall";
   }
 
-  // --- what there is to take ---
+  // --- picking existing values ---
 
   std::vector<ValueId> tensors() const {
     std::vector<ValueId> out;
@@ -130,7 +130,7 @@ class Editor {
     else *place = size();
   }
 
-  // Gaps, turned axes and expanded ones.
+  // Gaps, permuted axes and expanded ones.
   void change_strides(Type* t) {
     if (t->stride.empty()) return;
     size_t at = rng_.below(t->stride.size());
@@ -147,7 +147,7 @@ class Editor {
 
   ValueId new_input() {
     Input input;
-    input.kind = InputKind::buffer;  // may be written
+    input.kind = InputKind::buffer;  // so that it may be written
     input.fqn = pool_.strings.intern(pool_.strings.str(graph_.fresh_name("b")));
     return graph_.add_input("b", pool_.types.intern(random_type()), input);
   }
@@ -158,7 +158,7 @@ class Editor {
     return Arg::value(rng_.pick(known));
   }
 
-  // --- arguments by the schema ---
+  // --- arguments from the schema ---
 
   Arg number() { return Arg::integer(rng_.percent(70) ? rng_.pick(kNumbers) % 6 : rng_.pick(kNumbers)); }
 
@@ -252,7 +252,7 @@ class Editor {
     return true;
   }
 
-  // --- edits of what is there ---
+  // --- edits of existing nodes ---
 
   template <class Fn>
   void change_node(const Fn& change) {
@@ -277,7 +277,7 @@ class Editor {
     graph_.set_type(v, pool_.types.intern(std::move(t)));
   }
 
-  // Values that are there before the node.
+  // Swaps two operands, or replaces one by another value defined before the node.
   void swap_operands() {
     change_node([&](NodeId n, std::vector<Arg>* args) {
       if (rng_.percent(50) && args->size() > 1) {
@@ -302,7 +302,7 @@ class Editor {
     });
   }
 
-  // Another op of the same family: its neighbour in the table.
+  // Renames to another op of the same family: its neighbour in the table.
   void rename_op() {
     std::vector<NodeId> nodes;
     for (NodeId n : graph_.nodes()) nodes.push_back(n);

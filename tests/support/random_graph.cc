@@ -126,7 +126,7 @@ Input GraphBuilder::sharded_parameter(StrId fqn, const std::vector<Expr>& shape)
   return input;
 }
 
-// The kinds that are no parameters: tokens, a buffer, optimizer state, a tangent, a constant, opaque ones.
+// The input kinds besides parameters: tokens, a buffer, optimizer state, a tangent, a constant, opaque ones.
 void GraphBuilder::add_data_inputs() {
   Expr n = pool_.exprs.constant(4);
   auto add = [&](std::string_view name, InputKind kind, TypeId t, Input input = {}) {
@@ -220,7 +220,7 @@ NodeId GraphBuilder::emit_node(std::string_view op, std::vector<Arg> args, const
   return n;
 }
 
-// The next nodes come from another line, perhaps another module; the phase only goes on.
+// Puts the next nodes on another source line, perhaps in another module; the phase only advances.
 void GraphBuilder::move_context() {
   bool done_half = graph_.node_count() * 2 > options_.nodes, done_most = graph_.node_count() * 10 > options_.nodes * 9;
   phase_ = done_most ? Phase::optimizer : done_half ? Phase::backward : Phase::forward;
@@ -270,7 +270,7 @@ void GraphBuilder::fill_chunk_meta(NodeMeta* meta, uint32_t result_count) {
     meta->result_chunks.push_back({static_cast<int32_t>(i), own_.percent(50) ? pool_.str("mm_1") : StrId()});
 }
 
-// Any argument that is no value, group or nested graph.
+// Any argument that is not a value, group or nested graph.
 Arg GraphBuilder::random_literal(int depth) {
   constexpr double kFloats[] = {
       0.1, -0.0, 1e308, 5e-324, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()};

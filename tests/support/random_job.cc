@@ -52,11 +52,11 @@ void add_groups(Job& job, Rng& rng) {
   job.meshes.push_back({StringTable::kEmpty, {pool.str("fsdp"), pool.str("tp")}, {job.world / inner, inner}});
   if (rng.percent(50)) job.meshes.push_back({pool.str("sparse"), {pool.str("ep")}, {job.world}});
   job.groups.push_back(family(job, "ep", job.world, 1, 0, rng));
-  if (rng.percent(50)) job.groups.push_back(family(job, "ep", job.world, 1, 1, rng));  // told apart by its ordinal
+  if (rng.percent(50)) job.groups.push_back(family(job, "ep", job.world, 1, 1, rng));  // distinguished by its ordinal
   if (inner == 1) return;
   job.groups.push_back(family(job, "tp", inner, 1, 0, rng));
   job.groups.push_back(family(job, "batch/loss/fsdp", job.world / inner, inner, 0, rng));
-  if (rng.percent(30)) {  // one that not all ranks are in
+  if (rng.percent(30)) {  // a family without some of the ranks
     Group partial = family(job, "odd axis", inner, 1, 0, rng);
     partial.parts.resize(1);
     job.groups.push_back(std::move(partial));
@@ -76,7 +76,7 @@ void add_nested(Job& job, Program& program, Rng& shape, Rng& own, const RandomJo
   }
 }
 
-// Which ranks share a program: all, each alone, or neighbours in pairs; sometimes the job holds only some of them.
+// Which ranks share a program: all, none, or neighbours in pairs; sometimes the job holds only some of them.
 std::vector<std::vector<uint32_t>> rank_sets(const Job& job, const RandomJobOptions& options, Rng& rng) {
   if (!options.ranks_apart || job.world == 1 || rng.percent(50)) return {{}};
   uint32_t share = job.world >= 4 && rng.percent(50) ? 2 : 1;

@@ -1,4 +1,4 @@
-// The steps of GraphBuilder: each adds a few nodes with types as PyTorch would give them.
+// The steps of GraphBuilder: each adds a few nodes with types as PyTorch gives them.
 #include <algorithm>
 #include <optional>
 
@@ -179,7 +179,7 @@ void GraphBuilder::cast() {
             true, true);
 }
 
-// x^T x of a matrix: the inner size is whatever the outer size of x is.
+// x^T x of a matrix: the inner size is the outer size of x.
 void GraphBuilder::product() {
   Entry e = pick_dense(2);
   const Type t = type(e.value);
@@ -210,7 +210,7 @@ void GraphBuilder::reduce() {
       Arg::list({Arg::integer(shape_.percent(20) && !keep ? dim - static_cast<int64_t>(shape.size()) - 1 : dim)})};
   if (keep) args.push_back(Arg::boolean(true));
   ValueId v = emit(shape_.pick(kOps), std::move(args), dense_type(DType::f32, shape));
-  if (!keep) add_entry(v, true, true);  // sizes of 1 make strides ambiguous: not for every op
+  if (!keep) add_entry(v, true, true);  // sizes of 1 make strides ambiguous, which not every op allows
 }
 
 // --- creation ---
@@ -371,7 +371,7 @@ void GraphBuilder::copy_contiguous() {
 // --- writes and random numbers ---
 
 void GraphBuilder::write_in_place() {
-  if (!pending_.empty()) return wait_one();  // no write to what a collective may be reading
+  if (!pending_.empty()) return wait_one();  // no write to what a pending collective may be reading
   Entry e = pick_writable();
   const Type t = type(e.value);
   Arg self = Arg::value(e.value);
@@ -389,7 +389,7 @@ void GraphBuilder::write_in_place() {
   }
 }
 
-// A write that is read later only through the other view of the same storage.
+// A write whose effect is read only through the other view of the same storage.
 void GraphBuilder::write_slice() {
   Entry e = fresh_entry();
   Type t = type(e.value);
@@ -437,7 +437,7 @@ void GraphBuilder::read_size() {
       true, true);
 }
 
-// Reads numbers from a vector of counts: each becomes a symbol, which sizes a tensor and is bounded by guards.
+// Reads numbers from a vector of counts: each becomes a symbol that sizes a tensor and is bounded by guards.
 void GraphBuilder::read_data() {
   if (counts_.empty() || &graph_ != &program_.graph) return gather_rows();
   ValueId counts = shape_.pick(counts_);
@@ -475,7 +475,7 @@ void GraphBuilder::read_data() {
   add_entry(rows, true, true);
 }
 
-// --- ops without a row, nested graphs ---
+// --- unknown ops, nested graphs ---
 
 void GraphBuilder::mystery() {
   constexpr std::string_view kOps[] = {"mylib.mystery.default", "mylib.mystery.out", "vendor::kernel<4>", "f"};
@@ -564,7 +564,7 @@ void GraphBuilder::gather() {
          dense_type(t.dtype, t.shape));
 }
 
-// A bucketed gather: each rank sends its own part of a buffer, into that buffer.
+// A bucketed gather: each rank sends its own part of a buffer, and receives into that buffer.
 void GraphBuilder::gather_out() {
   GroupId g = usable_group();
   if (!g) return pointwise_unary();

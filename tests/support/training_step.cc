@@ -52,7 +52,7 @@ class StepWriter {
     return name;
   }
 
-  // A recent value more often than an old one.
+  // A forward value, most often a recent one.
   const Tensor& pick_forward() {
     const size_t back =
         std::min<size_t>(rng_.below(4) == 0 ? rng_.below(forward_.size()) : rng_.below(2), forward_.size() - 1);
@@ -81,7 +81,7 @@ class StepWriter {
     forward_.push_back(view);
   }
 
-  // The gradient so far, of the width of `v`, and something of `v` in it.
+  // Combines the gradient so far, brought to the width of `v`, with `v`.
   void add_backward(const Tensor& v) {
     const std::string n = std::to_string(steps_++);
     if (gradient_.name.empty()) {
@@ -89,7 +89,7 @@ class StepWriter {
       add(gradient_.name, "aten.neg(" + v.name + ")", type(kRows, v.width));
       return;
     }
-    if (rng_.percent(20)) return;  // not needed in the backward
+    if (rng_.percent(20)) return;  // not used in the backward
     if (gradient_.width != v.width) {
       const Tensor turned{"%t" + n, v.width};
       add(turned.name, "aten.mm(" + gradient_.name + ", " + weight(gradient_.width, v.width) + ")",

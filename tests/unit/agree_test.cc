@@ -27,7 +27,7 @@ const std::string kFirst = kHead + R"(
   output %b
 )";
 
-// What ranks 0 and 1 answer, each with a job and a number for s0 of its own.
+// The answers of ranks 0 and 1, each with its own job and its own value of s0.
 std::string agree(const std::string& first, const std::string& second, int64_t s0_first, int64_t s0_second,
                   std::string settings = "seed 0") {
   Job jobs[] = {parse(first), parse(second)};

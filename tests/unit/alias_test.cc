@@ -106,7 +106,7 @@ TEST_CASE("what strides cannot decide may alias, and numbers decide it") {
   CHECK(h.same("r", "x"));
 }
 
-// Ranks share the pool, and ask at once.
+// Ranks share the pool and query concurrently.
 TEST_CASE("what numbers decide adds no expression to the pool") {
   SizeValues six = [](StrId) -> std::optional<int64_t> { return 6; };
   const AliasOptions options[] = {{}, {&six}};
@@ -222,7 +222,7 @@ graph rank * nested "again"
 
 namespace {
 
-// Every offset that an index of `shape` reaches, in row-major order of the index.
+// The offsets of all indices of `shape`, in row-major order.
 std::vector<int64_t> offsets(const std::vector<int64_t>& shape, const std::vector<int64_t>& stride) {
   std::vector<int64_t> out{0};
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -234,7 +234,8 @@ std::vector<int64_t> offsets(const std::vector<int64_t>& shape, const std::vecto
   return out;
 }
 
-// Whether some strides give `shape` the same row-major offsets: each must be the distance of the first two along it.
+// Whether some strides give `shape` the same row-major offsets; each must be the distance of the first two along its
+// axis.
 bool viewable(const std::vector<int64_t>& all, const std::vector<int64_t>& shape) {
   std::vector<int64_t> stride(shape.size(), 1);
   int64_t inner = 1;

@@ -20,7 +20,7 @@ std::vector<int64_t> sizes(int64_t rows, int64_t chunks) {
   return out;
 }
 
-// A head of `rows` tokens, as bf16 graphs have it.
+// A head of `rows` tokens, as in bf16 graphs.
 Job head(int64_t rows, int64_t width, int64_t classes, bool bias) {
   const std::string n = std::to_string(rows), c = std::to_string(width), v = std::to_string(classes);
   Job out = parse(("sg 1.0 job \"t\" world 1\ngraph rank *\n  param %w : bf16[" + c + ", " + v +
@@ -96,7 +96,7 @@ TEST_CASE("auto chunk: what is small is no amplifier, and a graph without one st
   CHECK(change->summary.find("no forward node") != std::string::npos);
 }
 
-// What `%away` is chunked along is another axis of it than the product contracts.
+// `%away` is chunked along an axis that the product does not contract.
 TEST_CASE("auto chunk: what one node takes whole is not cut for another") {
   Job job = parse(R"(sg 1.0 job "j" world 1
 graph rank *

@@ -12,7 +12,7 @@ using sg::test::parse;
 
 namespace {
 
-// Chunks module `m` of a graph whose nodes are `body`: the graph as text, or the message of a refusal.
+// Chunks module `m` of a graph whose nodes are `body`: the resulting text, or the message of a refusal.
 struct Chunked {
   std::string text, refusal;
 };

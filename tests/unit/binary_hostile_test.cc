@@ -1,4 +1,4 @@
-// Files that no writer of ours makes, built with the generated code: each must be refused at its place.
+// Files that Stepgraph's writer never makes, built with the generated code: each must be refused with its place.
 #include <catch2/catch.hpp>
 #include <functional>
 
@@ -62,7 +62,7 @@ struct FileParts {
 };
 
 struct Case {
-  std::string name, path, message;  // of the error; the message is a part of it
+  std::string name, path, message;  // of the error; the actual message contains this one
   std::function<void(FileParts&)> break_it;
 };
 
@@ -188,7 +188,7 @@ TEST_CASE("a newer minor version is read, and named when something in it is not 
   CHECK(job.error().hint == "the file's schema is 1.7, newer than our 1.0: a newer stepgraph may read it");
 }
 
-// A few kilobytes that stand for 2^28 arguments, or for a gigabyte of ranks: found without expanding them.
+// A few kilobytes that stand for 2^28 arguments or a gigabyte of ranks: refused without expanding them.
 TEST_CASE("tables and vectors that are used twice are refused") {
   FileParts nested;
   Offset<fb::Arg> arg = fb::CreateArg(nested.builder);

@@ -35,7 +35,7 @@ std::string sealed_again(std::string body) {
   return body;
 }
 
-// The invariants that the rest of the library takes for granted in a job that was read.
+// Checks the invariants that the rest of the library relies on in a job that was read.
 void use_everything(const Job& job) {
   for (const auto& program : job.programs) {
     const Graph& g = program->graph;
@@ -51,7 +51,7 @@ void use_everything(const Job& job) {
   }
 }
 
-// Whatever the bytes, there is an error or a job that can be used, written, and read again.
+// Any bytes give an error, or a job that can be used, written, and read again.
 void survives(const std::string& body) {
   Result<Job> job = read_unsealed(body, "hostile.sg");
   if (!job.ok()) {
@@ -146,7 +146,7 @@ TEST_CASE("every truncation of a file names the tool that wrote it") {
     REQUIRE(!job.ok());
     CHECK(job.error().kind == ErrorKind::unreadable);
     CHECK(job.error().where.offset == size);
-    if (size >= 150) {  // the front is there
+    if (size >= 150) {  // long enough for the front
       CHECK(job.error().message == "the stream from sg-import ended early (" + std::to_string(size) +
                                        " of ? bytes): the command before this one failed or was killed");
     }
@@ -187,7 +187,7 @@ TEST_CASE("below the seal, random changes to a random job give an error or a job
         for (size_t i = 0; i < 4; ++i) changed[at + i] = static_cast<char>(word >> (8 * i));
       }
       survives(changed);
-      if (round == 0) survives("x" + changed);  // not aligned, not ours
+      if (round == 0) survives("x" + changed);  // not aligned, wrong magic
     }
   }
 }
@@ -205,7 +205,7 @@ TEST_CASE("a newer major version is refused with both versions, a newer minor is
   FilePrefix prefix = read_prefix(body);
   CHECK((prefix.has_version && prefix.major == kSchemaMajor && prefix.minor == kSchemaMinor));
   CHECK(prefix.tool == "sg-import");
-  // Find the field of the major version: the only byte of the front that changes what the prefix says about it.
+  // Find the field of the major version: the only byte of the front that changes the major version of the prefix.
   size_t major_at = 0;
   for (size_t at = 8; at < 120 && major_at == 0; ++at) {
     std::string changed = body;

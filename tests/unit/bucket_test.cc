@@ -70,7 +70,7 @@ TEST_CASE("programs that differ elsewhere are bucketed alike, and the ranks agre
 }
 
 TEST_CASE("the verifier catches a schedule that one rank does not follow") {
-  // By size, so that buckets differ in size: 3 gathers, then 1.
+  // By size, so that the buckets differ: 3 gathers, then 1.
   Job job = two_programs(2);
   REQUIRE(run(&job, {.plan = BucketPlanKind::by_size, .size_bytes = 192, .prefetch = 1}).ok());
   REQUIRE(launches(job.programs[1]->graph) == 2);
@@ -79,7 +79,7 @@ TEST_CASE("the verifier catches a schedule that one rank does not follow") {
   std::vector<NodeId> gathers;
   for (NodeId n : graph.nodes())
     if (graph.op_info(n)->has(kCollective)) gathers.push_back(n);
-  // Each of the two is free to go first; not on one rank alone.
+  // Either may go first, but not on one rank alone.
   graph.move_before(gathers[1], graph.first());
   CHECK(findings(job) > 0);
   graph.move_after(gathers[1], gathers[0]);
@@ -88,7 +88,7 @@ TEST_CASE("the verifier catches a schedule that one rank does not follow") {
 
 TEST_CASE("a collective that ranks do not share stays alone") {
   Job job = two_programs(2);
-  // Rank 1 calls its parameter otherwise: nothing says that it is the same one.
+  // Rank 1 has another name for its parameter: nothing shows that it is the same one.
   Pool& pool = *job.pool;
   job.programs[1]->graph.mutable_input(1).fqn = pool.str("layers.7.b.weight");
   Job before(job);
@@ -131,7 +131,7 @@ TEST_CASE("a bucket is known by the modules of what it still gathers") {
   const std::vector<std::string> both = {"norm", "head"};
   REQUIRE(plan.buckets.size() == 2);
   CHECK(plan.modules(plan.buckets[1]) == both);
-  const std::optional<Plan> kept = with_one_kept(members, plan);  // the head stays from the forward
+  const std::optional<Plan> kept = with_one_kept(members, plan);  // the head is kept from the forward
   REQUIRE(kept);
   REQUIRE(kept->buckets.size() == 2);
   CHECK(kept->modules(kept->buckets[0]) == both);

@@ -45,7 +45,7 @@ TEST_CASE("blocks and segments of single requests") {
     CHECK(CachingAllocator::rounded(c.bytes) == c.block);
     CHECK(allocator.reserved_bytes() == c.segment);
     CHECK(allocator.segment_count() == 1);
-    // What is left of the segment is split off where that is worth it.
+    // The rest of the segment is split off if it is large enough.
     const bool is_small = c.block <= kMiB;
     const bool splits = is_small || c.segment - c.block > kMiB;
     CHECK(allocator.allocated_bytes() == (splits ? c.block : c.segment));
@@ -69,13 +69,13 @@ TEST_CASE("the smallest free block that fits is taken, and neighbours become one
   const auto a = allocator.allocate(4 * kMiB), b = allocator.allocate(4 * kMiB), c = allocator.allocate(8 * kMiB);
   CHECK(allocator.segment_count() == 1);
   allocator.free(a);
-  allocator.free(c);                         // with the 4 MiB behind it: 12 MiB
+  allocator.free(c);                         // merges with the 4 MiB after it: 12 MiB
   CHECK(allocator.allocate(3 * kMiB) == a);  // rather than from the 12
   allocator.free(a);
   allocator.free(b);
   CHECK(allocator.allocated_bytes() == 0);
   allocator.allocate(9 * kMiB);
-  allocator.allocate(9 * kMiB);  // 18 of the 20 that have become one
+  allocator.allocate(9 * kMiB);  // 18 of the 20 that were merged
   CHECK(allocator.segment_count() == 1);
   CHECK(allocator.reserved_bytes() == 20 * kMiB);
   CHECK(allocator.most_allocated_bytes() == 18 * kMiB);
@@ -116,7 +116,7 @@ TEST_CASE("whatever is asked for and given back: sums agree, and all can be had 
     }
     for (auto& [block, bytes] : held) allocator.free(block);
     CHECK(allocator.allocated_bytes() == 0);
-    // Everything is free: the same segments serve once more.
+    // Everything is free: the same segments are reused.
     const int64_t reserved = allocator.reserved_bytes();
     allocator.allocate(1);
     CHECK(allocator.reserved_bytes() == std::max(reserved, 2 * kMiB));

@@ -102,7 +102,7 @@ std::string getitem(std::string_view name, int index, std::string_view more = ""
   return node(name, "python.getitem", R"([{"ref":"split"},)" + std::to_string(index) + "]", more);
 }
 
-// A symbol that the capture does not declare, and that no value has: nothing is known of it but what the guards say.
+// A symbol that the capture does not declare, and that no value has: only the guards mention it.
 bool only_guards_name(const Job& job, const Symbol& symbol) {
   RangeInference ranges = infer_ranges(job);
   bool named = false;
@@ -222,7 +222,7 @@ TEST_CASE("nodes without a type have the results that their users and the op tab
                         R"({"name":"check","op":"aten._assert_async.msg","args":[{"ref":"x"},"m"],"type":null},)" +
                         R"({"name":"empty","op":"my.op","args":[],"type":[]})"));
   const Graph& graph = graph_of(job);
-  CHECK(graph.node(graph.find_node("split")).result_count == 3);  // as many as there are sizes
+  CHECK(graph.node(graph.find_node("split")).result_count == 3);  // one per size
   CHECK(graph.name(graph.node(graph.find_node("split")).result(1)) == "b");
   CHECK(graph.node(graph.find_node("used")).result_count == 1);
   CHECK(graph.node(graph.find_node("unused")).result_count == 0);
@@ -293,10 +293,10 @@ TEST_CASE("metadata arrives in its fields") {
   CHECK(graph.meta(f).recompute == Recompute::must_save);
   CHECK(graph.meta(f).ep_role == EpRole::dispatch);
   CHECK(graph.meta(f).ep_step == EpStep::token_exchange);
-  CHECK(graph.meta(f).extra.empty());  // `seq` of a forward node only serves the links
+  CHECK(graph.meta(f).extra.empty());  // the `seq` of a forward node only serves the links
   CHECK(graph.node(b).forward == f);
   CHECK(graph.meta(b).ep_role == EpRole::compute);
-  CHECK(graph.meta(b).ep_step == EpStep::none);  // another region's step: kept as it is
+  CHECK(graph.meta(b).ep_step == EpStep::none);  // a step of another region is kept
   CHECK(node_extra(job, "b", "custom.EP_token_exchange") == R"("combine")");
   CHECK(graph.meta(b).recompute_region == 3);
   CHECK(graph.meta(b).collective.direction == BucketDirection::backward);
@@ -445,7 +445,7 @@ TEST_CASE("groups of one axis that share ranks are families of their own") {
 TEST_CASE("one capture stands for all ranks when the mesh tells their groups") {
   struct Case {
     std::string_view ranks, mesh;
-    std::vector<std::vector<uint32_t>> parts;  // none = it does not follow
+    std::vector<std::vector<uint32_t>> parts;  // none: they do not follow
   };
   const std::string_view kMesh = R"({"axes":["dp","tp"],"shape":[2,2],"sparse_axes":["a","b"],"sparse_shape":[4,1]})";
   const Case kCases[] = {{"[0,2]", kMesh, {{0, 2}, {1, 3}}},
@@ -497,7 +497,7 @@ TEST_CASE("one capture for all ranks warns of its own rank's number") {
   CHECK(says(notes, "that of rank 1 stands for all"));
 }
 
-// --- what is wrong is said, with its place ---
+// --- errors and their places ---
 
 TEST_CASE("malformed captures are refused with file, path and offset") {
   struct Case {
@@ -571,7 +571,7 @@ TEST_CASE("a key that occurs twice is met again among few and among many") {
 TEST_CASE("text that is no JSON is refused where it stops being it") {
   const std::string good = capture(node("a", "aten.neg.default", R"([{"ref":"x"},"é\n",-1.5e3,true])"));
   REQUIRE(import(good).ok());
-  // Every truncation: an error at or before its end.
+  // Every truncation gives an error at or before its end.
   for (size_t n = 0; n < good.size(); ++n) {
     auto job = import(good.substr(0, n));
     REQUIRE(!job.ok());

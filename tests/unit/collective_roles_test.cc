@@ -122,10 +122,10 @@ TEST_CASE("a reduction ends as gradients and nothing else") {
     return launches_of(two_ranks(text)).size();
   };
   CHECK(with("") == 1);
-  CHECK(with("%s = aten.neg(%f)") == 0);  // nobody uses it, but it is no gradient
+  CHECK(with("%s = aten.neg(%f)") == 0);  // unused, but not a gradient
   CHECK(with("%s = aten.neg(%f)\n  output %s") == 1);
   CHECK(with("%s = aten.item(%f)") == 0);
-  CHECK(with("%s = aten.mul_.Tensor(%x, 2.0)") == 1);  // not what it reads behind the launch
+  CHECK(with("%s = aten.mul_.Tensor(%x, 2.0)") == 1);  // %x is not read after the launch
   Job job = two_ranks([&] {
     std::string t = kStep;
     t.replace(t.find("{}"), 2, "");
@@ -158,7 +158,7 @@ TEST_CASE("sums of reductions may be written in place while all writers belong t
   CHECK(with("%o = aten.alias(%v)\n    %m = aten.add_.Tensor(%o, %u)") == Words{"r", "q"});
   // Another reader of the memory that is written: moving the sum would change what it reads.
   CHECK(with("%o = aten.neg(%v)\n    %i = aten.item(%o)\n    %m = aten.add_.Tensor(%v, %u)").empty());
-  // Into memory that is no reduction's.
+  // Into memory that is not of a reduction.
   CHECK(with("%m = aten.add_.Tensor(%y, %u)").empty());
 }
 

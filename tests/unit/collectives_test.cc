@@ -25,7 +25,7 @@ ParamValue text(std::string_view t) {
   return p;
 }
 
-// Launches the op on one rank and waits for all its results.
+// Launches the op on one rank, and waits for all its results.
 Status run_op(Communicator& comm, std::string_view op, std::vector<Argument> arguments, std::vector<Tensor> results) {
   KernelContext context;
   const OpInfo& info = *find_op(op);
@@ -41,7 +41,7 @@ Status run_op(Communicator& comm, std::string_view op, std::vector<Argument> arg
   return ok_status();
 }
 
-// Runs fn on each rank, one thread each, and gives what each returned: "" or what is wrong.
+// Runs fn on each rank, one thread each, and returns their answers: "" or what is wrong.
 std::vector<std::string> on_ranks(uint32_t world, const std::function<std::string(Communicator&)>& fn) {
   std::vector<std::string> out(world);
   auto job = job_of(world);
@@ -152,11 +152,11 @@ TEST_CASE("guarded, a result is of no use before its wait, and nobody may touch 
     for (int64_t i = 0; i < 4; ++i) CHECK(out->at(i) != out->at(i));  // NaN
     CHECK(finish_collective(*comms[0], launched).ok());
     CHECK(out->values() == in.values());
-    out->at(1) = 0;  // after the wait: as one likes
+    out->at(1) = 0;  // after the wait it may be written
   }
   Tensor half = shared.tensor();
   half.shape[0] = 4;
-  Launched in_place = launch(half, half);  // what is sent may be read, also in the result's place
+  Launched in_place = launch(half, half);  // the input may be read, also in the place of the result
   CHECK(shared.values() == std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8});
   CHECK(finish_collective(*comms[0], in_place).ok());
   for (Buffer<float>* written : {&in, &plain}) {
@@ -183,7 +183,7 @@ TEST_CASE("conjugated tensors are sent as what they mean", "[collectives]") {
 
 TEST_CASE("from shards along one axis to shards along another", "[collectives]") {
   CHECK(on_ranks(2, [](Communicator& comm) {
-          // The whole is [[0 1 2 3], [4 5 6 7]]: by rows before, by columns after.
+          // The whole is [[0 1 2 3], [4 5 6 7]]: split by rows before, by columns after.
           float r = static_cast<float>(comm.rank());
           Buffer<float> in({1, 4}, {4 * r, 4 * r + 1, 4 * r + 2, 4 * r + 3}), out({2, 2});
           Status s = run_op(comm, "_dtensor.shard_dim_alltoall.default",

@@ -39,7 +39,7 @@ std::vector<std::string> play_all(const Script& script, uint64_t seed, int threa
   return wrong;
 }
 
-// What ranks find wrong: the assertions of the test framework belong to one thread.
+// Collects what ranks find wrong: the assertions of the test framework belong to one thread.
 class Findings {
  public:
   void expect(bool ok, const std::string& what) {
@@ -228,7 +228,7 @@ TEST_CASE("no rank leaves while others still read its memory", "[comm]") {
       auto ticket = comm.launch(call_of(CollectiveKind::all_reduce, in, out, "big"));
       if (comm.rank() == static_cast<uint32_t>(round % 3)) comm.abort({ErrorKind::rank_failed, "enough", {}, {}});
       if (ticket.ok()) (void)comm.wait(*ticket).ok();
-      // `in` and `out` go away here; the sanitizers see who touches them later.
+      // `in` and `out` are destroyed here; the sanitizers report later accesses.
     });
 }
 

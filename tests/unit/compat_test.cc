@@ -1,4 +1,4 @@
-// Every released schema has a file written with it in schema/compat, and every later reader must load it.
+// For every released schema, schema/compat has a file written with it, which every later reader must load.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -53,7 +53,7 @@ TEST_CASE("a file of every released schema loads and says what it said") {
   }
 }
 
-// While schema 1.0 is the newest one, equal jobs must give the very bytes that were released.
+// While schema 1.0 is the newest one, equal jobs must give exactly the bytes that were released.
 TEST_CASE("the sample of the newest schema is written byte for byte as released") {
   std::string version = "v" + std::to_string(kSchemaMajor) + "." + std::to_string(kSchemaMinor);
   CHECK(contents(kFolder / (version + ".sg")) == write_binary(test::sample_job()).value());

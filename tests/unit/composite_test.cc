@@ -1,4 +1,4 @@
-// Composite operators: what takes their place, what is kept whole and why, and that nothing else of the graph changes.
+// Composite operators: what replaces them, which are kept and why, and that nothing else of the graph changes.
 #include <catch2/catch.hpp>
 
 #include "libgraph/composite/composite.h"
@@ -228,7 +228,7 @@ TEST_CASE("composite: who draws by one seed draws the same") {
   auto stream = [&](std::string_view name) { return e.graph().meta(e.graph().find_node(name)).random.stream; };
   CHECK(stream("a") == stream("c"));
   CHECK(stream("a") != stream("b"));
-  CHECK(stream("b") != stream("d"));  // other numbers by the same seed
+  CHECK(stream("b") != stream("d"));  // other numbers from the same seed
   const NodeMeta& again = e.graph().meta(e.graph().find_node("c"));
   CHECK(again.copy.kind == CopyKind::remat);
   CHECK(e.job.pool->strings[again.copy.of] == "a");
@@ -255,7 +255,8 @@ TEST_CASE("composite: an index that a mask rules out") {
   CHECK(is_valid(e));
 }
 
-// PyTorch's own decompositions, but that the statistics are written: cuDNN does, though the schema does not say so.
+// PyTorch's own decompositions, except that the statistics are written: cuDNN does so, though the schema does not say
+// it.
 TEST_CASE("composite: batch norms of cuDNN") {
   Expanded e = expand(R"(  input %x : f32[4, 3, 5, 5]
   input %g : f32[4, 3, 5, 5]

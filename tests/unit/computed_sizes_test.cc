@@ -1,4 +1,4 @@
-// Sizes made of floats: which calls get a symbol, and where it is bound.
+// Sizes computed with floats: which calls get a symbol, and where it is bound.
 #include <catch2/catch.hpp>
 
 #include "libgraph/import/computed_sizes.h"
@@ -19,8 +19,8 @@ TEST_CASE("calls that make whole numbers of floats get symbols") {
       {Spelling::annotation, "Max(FloorToInt(0.7*ToFloat(s0)), RoundToInt(0.5*ToFloat(s0)))", "Max(made1, made2)"},
       {Spelling::annotation, "TruncToInt(0.3*ToFloat(TruncToInt(0.9*ToFloat(s0))))", "made3"},
       {Spelling::annotation, "LShift(1, s0)*2", "made4*2"},
-      {Spelling::annotation, "TruncToInt(0.9*ToFloat(s0))//2", "made0//2"},  // of one text the same
-      // What the rules know as divisions stays for them.
+      {Spelling::annotation, "TruncToInt(0.9*ToFloat(s0))//2", "made0//2"},  // equal texts share one
+      // Divisions that the rules know are left to them.
       {Spelling::annotation, "CeilToInt(IntTrueDiv(s0, 3))", "CeilToInt(IntTrueDiv(s0, 3))"},
       {Spelling::annotation, "FloorToInt(0.75*ToFloat(s0))", "FloorToInt(0.75*ToFloat(s0))"},
       {Spelling::plain, "CeilToInt(IntTrueDiv(s0, 3))", "made5"},
@@ -28,7 +28,7 @@ TEST_CASE("calls that make whole numbers of floats get symbols") {
        "Add(Integer(1), Symbol('made6'))"},
       {Spelling::constructors, "CeilToInt(IntTrueDiv(Symbol('s0'), Integer(2)))",
        "CeilToInt(IntTrueDiv(Symbol('s0'), Integer(2)))"},
-      // No such call, and calls without an end.
+      // An unknown call, and calls without an end.
       {Spelling::annotation, "MyTruncToInt(s0)", "MyTruncToInt(s0)"},
       {Spelling::annotation, "TruncToInt(0.9*ToFloat(s0)", "TruncToInt(0.9*ToFloat(s0)"},
       {Spelling::annotation, "TruncToInt(", "TruncToInt("},

@@ -1,4 +1,4 @@
-// What is no difference, and how a difference is told.
+// What does not count as a difference, and how differences are reported.
 #include <algorithm>
 #include <catch2/catch.hpp>
 
@@ -35,7 +35,7 @@ void rename_all(Graph* graph) {
   }
 }
 
-// Nodes to random places that the order allows.
+// Moves nodes to random places that the order allows.
 size_t permute(const Program& program, Graph* graph, uint64_t seed) {
   test::Rng rng(seed);
   OrderFacts facts(program, *graph);
@@ -138,7 +138,7 @@ TEST_CASE("diff: symbols correspond by what they size") {
   DiffOptions names;
   names.ignore_name = true;
   CHECK(told(text("s0", "s1", "32"), text("u9", "a", "32"), names).empty());
-  CHECK(told(text("s0", "s1", "32"), text("s1", "s0", "32"), names).empty());  // both renamed, into each other
+  CHECK(told(text("s0", "s1", "32"), text("s1", "s0", "32"), names).empty());  // swapped
   CHECK_FALSE(told(text("s0", "s1", "32"), text("s1", "s0", "32")).empty());
   CHECK_THAT(told(text("s0", "s1", "32"), text("s0", "s1", "48")),
              Catch::Contains("symbol changed  s0  max: 32 -> 48"));
@@ -195,7 +195,7 @@ TEST_CASE("diff: copies, dead nodes and in-place forms are explained") {
   std::string text = told(a, b);
   CHECK_THAT(text, Catch::Contains("1 node recomputes 1 node") && Catch::Contains("1 dead node gone") &&
                        Catch::Contains("1 in-place write made functional"));
-  CHECK(text.find("@@") == std::string::npos);  // nothing is left to be shown
+  CHECK(text.find("@@") == std::string::npos);  // nothing is left to show
 }
 
 TEST_CASE("diff: symbols that became numbers are one thing, in both directions") {
@@ -219,7 +219,7 @@ TEST_CASE("diff: symbols that became numbers are one thing, in both directions")
     CHECK(report.find("guard") == std::string::npos);
     CHECK(report.find("input changed") == std::string::npos);
   }
-  std::string other = told(dynamic, text("8", false, "aten.tanh"));  // what else changed is shown, by itself
+  std::string other = told(dynamic, text("8", false, "aten.tanh"));  // other changes are shown, alone
   CHECK_THAT(other, Catch::Contains("u0 = 8 (3 nodes)") && Catch::Contains("+   %y = aten.tanh"));
   std::string smaller = told(dynamic, text("80", false, "aten.relu"));  // the guard does not hold for it
   CHECK_THAT(smaller, Catch::Contains("guard removed"));
@@ -274,7 +274,7 @@ TEST_CASE("diff: views of one memory, taken in other steps") {
                  !Catch::Contains("@@"));
   CHECK_THAT(told(one, steps), Catch::Contains("1 step in between new") && !Catch::Contains("@@"));
   std::string other =
-      with("  %v = aten.as_strided(%w, [2, 4, 2], [2, 4, 1]) : f32[2, 4, 2] stride [2, 4, 1]\n");  // of another memory
+      with("  %v = aten.as_strided(%w, [2, 4, 2], [2, 4, 1]) : f32[2, 4, 2] stride [2, 4, 1]\n");  // of other memory
   CHECK_THAT(told(steps, other), !Catch::Contains("another way") && Catch::Contains("@@"));
 }
 
@@ -387,7 +387,7 @@ TEST_CASE("diff: chunks without metadata are told by what they do") {
                Catch::Contains("split into 2 chunks (forward): 2 nodes became 4, 2 boundary nodes  [layers.0.mlp]") &&
                    !Catch::Contains("@@"));
   CHECK_THAT(told(whole, cut("aten.tanh", 4)),
-             Catch::Contains("@@") && Catch::Contains("+   %r1 = aten.tanh"));  // not the same to both pieces
+             Catch::Contains("@@") && Catch::Contains("+   %r1 = aten.tanh"));  // not the same for both pieces
 }
 
 TEST_CASE("diff: planted edits of types, inputs, outputs, symbols, guards and groups are each told once") {
@@ -461,9 +461,9 @@ TEST_CASE("diff: what a source does not know of its ports, sizes and groups") {
     JobDiff plain = diff_jobs(a, b);
     CHECK(count_edits(plain.programs.at(0).graphs[0]).added == 0);
     for (const ItemEdit& item : plain.programs[0].graphs[0].items)
-      CHECK(item.kind == EditKind::changed);  // never gone and new
+      CHECK(item.kind == EditKind::changed);  // never removed and added
   }
-  // What both sides say is compared; so is who is in a group, and what is returned.
+  // What both sides state is compared, as are the members of groups, and the outputs.
   auto differs = [&](std::string from, std::string to) {
     std::string other = bare;
     other.replace(other.find(from), from.size(), to);
@@ -634,7 +634,7 @@ TEST_CASE("diff: sizes that follow from the inputs are one thing, other numbers 
       told(text(1, 2, "0"), text(2, 2, "0")),
       Catch::Contains("5 nodes of other sizes, as inputs and groups have them: 1 -> 2") && !Catch::Contains("@@"));
   CHECK_THAT(told(text(3, 2, "0"), text(6, 2, "0")), Catch::Contains("3 -> 6") && !Catch::Contains("@@"));
-  // A number that is no size, and sizes that do not follow.
+  // A number that is not a size, and sizes that do not follow.
   CHECK_THAT(told(text(1, 2, "1"), text(2, 2, "2")), Catch::Contains("+   %m = aten.cumsum(%x, 2)"));
   CHECK_THAT(told(text(3, 2, "0"), text(6, 1, "0")), Catch::Contains("aten.split_with_sizes(%e, [1, 5], 1)"));
   CHECK_THAT(told(text(3, 2, "0"), text(3, 1, "0")), !Catch::Contains("resized") && Catch::Contains("[1, 5]"));

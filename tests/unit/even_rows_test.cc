@@ -9,7 +9,7 @@ using sg::test::parse_programs;
 
 namespace {
 
-// A head of V classes, with one node and one output more.
+// A head of V classes, with one more node and one more output.
 std::string head(const std::string& classes, const std::string& more, const std::string& last) {
   std::string out = R"(graph rank *
   input %h : bf16[9, 32]
@@ -44,16 +44,16 @@ TEST_CASE("rows of a vocabulary begin at multiples of 128 bytes") {
   CHECK(step(*even, "dt", 0) == 1);
   CHECK(step(*even, "dt", 1) == 50304);
   CHECK(step(*even, "de", 0) == 32);
-  CHECK(step(job, "x", 0) == 50257);  // the job itself is as it was
+  CHECK(step(job, "x", 0) == 50257);  // the job itself is unchanged
 }
 
 TEST_CASE("rows that others see stay where they are") {
-  CHECK(!with_even_rows(parse_programs(head("50304", "", "dh"))));  // even as they are
+  CHECK(!with_even_rows(parse_programs(head("50304", "", "dh"))));  // already even
   CHECK(!with_even_rows(parse_programs(head("1001", "", "dh"))));   // short
   const auto read = with_even_rows(parse_programs(head("50257", "  %other = aten.neg(%x) : bf16[9, V]\n", "other")));
-  REQUIRE(read);  // the gradient alone
+  REQUIRE(read);  // only the gradient
   CHECK(step(*read, "x", 0) == 50257);
   CHECK(step(*read, "dx", 0) == 50304);
   const std::string turned = "  %other = aten.neg(%dt) : bf16[V, 9] stride [1, V]\n";
-  CHECK(!with_even_rows(parse_programs(head("50257", turned, "x"))));  // an output, and a transpose that others read
+  CHECK(!with_even_rows(parse_programs(head("50257", turned, "x"))));  // an output, and a transpose with other readers
 }

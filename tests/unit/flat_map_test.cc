@@ -54,7 +54,7 @@ TEST_CASE("a map keeps the first value of a key") {
 TEST_CASE("random insertions and erasures give what std::map gives") {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     Rng rng(seed);
-    uint32_t limit = seed % 2 ? 40 : 2000;  // crowded tables meet more displaced entries
+    uint32_t limit = seed % 2 ? 40 : 2000;  // crowded tables have more displaced entries
     FlatMap<StrId, uint32_t> map;
     std::map<uint32_t, uint32_t> model;
     for (uint32_t step = 0; step < 4000; ++step) {

@@ -1,4 +1,4 @@
-// The transform of several lines at once against sums by definition, over lengths of all kinds.
+// The transform of several lines at once, of lengths of all kinds, against the defining sums.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -30,7 +30,7 @@ Numbers random_numbers(int64_t n, uint32_t seed) {
   return x;
 }
 
-// Of line 0 of `lanes`.
+// Runs the plan over `lanes` lines; returns line `line`.
 Numbers transformed(const FourierPlan& plan, Numbers x, int lanes, int line = 0) {
   Numbers work(plan.work_length() * lanes), out(plan.length());
   SplitLines y = plan.run(x.lines(), work.lines(), lanes);
@@ -112,7 +112,7 @@ using Axis = void (*)(KernelCall&, const Tensor&, const Tensor&, int, bool, doub
 
 Numbers along_axis(Axis axis, const Numbers& x, bool forward, double scale) {
   const auto n = static_cast<int64_t>(x.re.size());
-  test::Buffer<C128> from({n, 3}), to({n, 3}, {}, {1, n});  // three lines, of which the second is looked at
+  test::Buffer<C128> from({n, 3}), to({n, 3}, {}, {1, n});  // three lines, of which the second is checked
   for (int64_t k = 0; k < n; ++k)
     from.at(3 * k + 1) = C128(x.re[static_cast<size_t>(k)], x.im[static_cast<size_t>(k)]),
                     from.at(3 * k) = C128(1e9, 0);

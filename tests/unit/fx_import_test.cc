@@ -1,4 +1,4 @@
-// FX text and TORCH_TRACE logs: what the grammar reads, what it refuses and where, and what mutated bytes do.
+// FX text and TORCH_TRACE logs: what the grammar reads, what it refuses and where, and mutated bytes.
 #include <catch2/catch.hpp>
 #include <ctime>
 
@@ -28,7 +28,7 @@ Job import_ok(std::string text, const ImportOptions& options = {}) {
   return std::move(job).value();
 }
 
-// "3:5: message", the error of a text that cannot be read.
+// The error of an unreadable text, as "3:5: message".
 std::string refused(std::string text) {
   Result<Job> job = import(std::move(text));
   if (job.ok()) return "imported";
@@ -175,7 +175,7 @@ TEST_CASE("fx: a forward and its backward are joined at what is saved") {
   CHECK(graph.outputs()[0].kind == OutputKind::loss);
   CHECK(graph.outputs()[2].kind == OutputKind::gradient);
   CHECK(graph.outputs()[2].of == graph.inputs()[1].value);
-  // The backward's `mm` is another node than the forward's.
+  // The backward's `mm` is a different node from the forward's.
   CHECK(graph.op_name(graph.find_node("mm")) == "aten.mm.default");
   CHECK(graph.op_name(graph.find_node("mm_again")) == "aten.mul.Tensor");
   CHECK(node(graph, "mm_again").args[1].as_value() == graph.find_value("relu"));
@@ -218,7 +218,7 @@ TEST_CASE("fx: symbolic sizes") {
 }
 
 TEST_CASE("fx: offsets and the order of strides behind symbolic sizes") {
-  // t[1] of a stack, as nn.MultiheadAttention takes q, k and v: text says its strides and not where it begins.
+  // t[1] of a stack, as nn.MultiheadAttention takes q, k and v: text states its strides, but not its offset.
   Job job = import_ok(R"fx(class G(torch.nn.Module):
     def forward(self, s0: "Sym(s0)", s1: "Sym(s1)", x: "f32[3, s0, s1, 8][8*s0*s1, 8*s1, 8, 1]cpu"):
         select: "f32[s0, s1, 8][8*s1, 8, 1]cpu" = torch.ops.aten.select.int(x, 0, 1);  x = None
@@ -235,7 +235,7 @@ TEST_CASE("fx: offsets and the order of strides behind symbolic sizes") {
 }
 
 TEST_CASE("fx: what else prints graphs") {
-  // graph_module.code; a log of TORCH_LOGS; a terminal's colours; inputs that PyTorch unpacks.
+  // graph_module.code; a log of TORCH_LOGS; terminal colors; inputs that PyTorch unpacks.
   CHECK(
       refused("\n\n\ndef forward(self, x):\n    relu = torch.ops.aten.relu.default(x);  x = None\n    return relu\n") ==
       "imported");
@@ -374,7 +374,7 @@ TEST_CASE("trace: choosing and joining") {
   REQUIRE(chosen.ok());
   CHECK(chosen->programs[0]->nested.size() == 2);
 
-  // A log a rank; an error in a payload has its line in the log.
+  // One log per rank; an error in a payload has its line in the log.
   auto of_rank = [](std::string text, int rank) {
     for (size_t at = 0; (at = text.find("\"frame_id\"", at)) != std::string::npos; at += 24)
       text.insert(at, "\"rank\": " + std::to_string(rank) + ", ");
@@ -386,7 +386,7 @@ TEST_CASE("trace: choosing and joining") {
   CHECK(std::ranges::any_of(told.list(), [](const Diagnostic& d) { return d.message.starts_with("no rank's graph"); }));
   CHECK(ranks->world == 2);
   CHECK(ranks->is_spmd());
-  // Two runs of one process are no job of two ranks, however equal.
+  // Two runs of one process are not a job of two ranks, even if equal.
   Result<Job> runs = import_trace_of({half, half});
   REQUIRE_FALSE(runs.ok());
   CHECK(runs.error().message == "2 logs, and this one is of a process of its own: it names no rank");
@@ -440,7 +440,7 @@ TEST_CASE("trace: what symbols stand for") {
   REQUIRE_FALSE(told.list().empty());
   CHECK(told.list()[0].message.find("1 guard in words that can be read") !=
         std::string::npos);  // of sizes, not of floats
-  // A number of the model's is no input; a keyword argument is called as the caller calls it.
+  // A number of the model is not an input; a keyword argument has the name that the caller uses.
   REQUIRE(program.graph.inputs().size() == 3);
   CHECK(job->pool->strings[program.graph.inputs()[2].fqn] == "ids");
   CHECK(node(program.graph, "arg2_1").args[1].as_float() == 0.25);
@@ -479,7 +479,7 @@ TEST_CASE("trace: versions that describe no ports, by place") {
   CHECK(graph.outputs()[0].kind == OutputKind::loss);
   CHECK(graph.outputs()[1].kind == OutputKind::gradient);
   CHECK(graph.outputs()[1].of == graph.inputs()[0].value);
-  // Inputs of other types than Dynamo tells have no names.
+  // Inputs whose types differ from those of Dynamo have no names.
   std::string other(kDynamo);
   other.replace(other.find("f32[2, 8]"), 9, "f32[2, 9]");
   Result<Job> nameless = imported(other);
@@ -505,7 +505,7 @@ TEST_CASE("trace: a number beside other results is the loss where one tangent is
   const auto& outputs = job->programs[0]->graph.outputs();
   CHECK(outputs[0].kind == OutputKind::other);
   CHECK(outputs[1].kind == OutputKind::loss);
-  std::string detached = both;  // a number that no gradient is taken of
+  std::string detached = both;  // a number without a gradient
   for (size_t at; (at = detached.find("tangents_1: \"f32[]\"")) != std::string::npos;)
     detached.replace(at, 19, "tangents_1: \"f32[1]\"");
   Result<Job> other = import_trace_of({event("aot_joint_graph", detached)});
@@ -539,7 +539,7 @@ TEST_CASE("trace: a tlparse folder") {
   CHECK_FALSE(is_trace_graph_file("-_0_0_0/inductor_output_code_abc_7.html"));
 }
 
-// --- hostile ---
+// --- hostile input ---
 
 TEST_CASE("fx: any change of bytes is a graph or an error") {
   const std::vector<std::string> seeds = {

@@ -20,7 +20,7 @@ using test::kLinearSeconds;
 using test::Rng;
 using test::seconds_since;
 
-// What a Graph must do, in the plainest words: lists and searches.
+// What a Graph must do, as plain lists and searches.
 struct Model {
   struct ModelNode {
     NodeId id;
@@ -51,7 +51,7 @@ struct Model {
   }
 };
 
-// Random operations on a Graph and its Model at once.
+// Applies random operations to a Graph and its Model.
 class Pair {
  public:
   explicit Pair(uint64_t seed) : rng_(seed), graph_(job_.add_program().graph) {
@@ -62,7 +62,7 @@ class Pair {
     switch (rng_.below(12)) {
       case 0:
       case 1: return insert(random_position());
-      case 2: return insert(graph_.first());  // at the front, again and again
+      case 2: return insert(graph_.first());  // always at the front
       case 3: return insert(spot_ && graph_.alive(spot_) ? spot_ : spot_ = random_position());
       case 4: return erase();
       case 5:
@@ -126,7 +126,7 @@ class Pair {
   NodeId random_position() { return rng_.percent(10) ? NodeId() : random_node(); }
   ValueId random_value() { return rng_.pick(model_.values()); }
 
-  // Values, some of them inside lists, with literals between: what the uses must be found in.
+  // Values, some of them inside lists, among literals: where uses must be found.
   std::vector<Arg> random_args(std::vector<ValueId>* flat) {
     std::vector<Arg> args;
     for (uint64_t i = rng_.below(4); i-- > 0;) {
@@ -269,7 +269,7 @@ NodeId append(Graph& graph, std::vector<Arg> args = {}, size_t results = 1) {
   return graph.append(spec);
 }
 
-// Everything that a graph says, to compare two of them.
+// The whole content of a graph as text, for comparisons.
 std::string snapshot(const Graph& graph) {
   std::string out;
   for (const Input& in : graph.inputs()) out += std::string(graph.name(in.value)) + " ";
@@ -398,8 +398,8 @@ TEST_CASE("half a million insertions at one place keep the order in near-linear 
   spec.op = graph.pool().op("f");
   NodeId front = graph.append(spec), last = graph.append(spec);
   auto start = std::clock();
-  for (int i = 0; i < 250'000; ++i) graph.insert_before(last, spec);  // each after the one before
-  for (int i = 0; i < 250'000; ++i) graph.insert_after(front, spec);  // each before the one before
+  for (int i = 0; i < 250'000; ++i) graph.insert_before(last, spec);  // each after the previous one
+  for (int i = 0; i < 250'000; ++i) graph.insert_after(front, spec);  // each before the previous one
   CHECK(seconds_since(start) < kLinearSeconds);
   bool ordered = true;
   for (NodeId n : graph.nodes()) ordered &= !graph.next(n) || graph.before(n, graph.next(n));

@@ -1,6 +1,5 @@
-// Graphs from a hostile hand: what the type rules find (a table of calls, each with the reason that is given), what
-// only a run can find, and random calls of every op, which may fail but never fault. Runs under the sanitizers of `make
-// asan`.
+// Hostile graphs: what the type rules find (a table of calls, each with the reason given), what only a run can find,
+// and random calls of every op, which may fail but never fault. Runs under the sanitizers of `make asan`.
 #include <catch2/catch.hpp>
 
 #include <string>
@@ -17,9 +16,9 @@ namespace sg {
 namespace {
 
 struct Case {
-  std::string_view inputs;   // types, parted by `;`; they are %a, %b, ...
+  std::string_view inputs;   // types, separated by `;`; they are %a, %b, ...
   std::string_view call;     // "%y = aten...": the node
-  std::string_view finding;  // what the message has; empty = there is none
+  std::string_view finding;  // part of the message; empty: no finding
 };
 
 using test::parse;
@@ -35,7 +34,7 @@ std::string text_of(const Case& c) {
   return text + "  " + std::string(c.call) + "\n  output %a\n";
 }
 
-// The first error of the verifier; empty when there is none.
+// The first error of the verifier; empty if there is none.
 std::string finding_of(const Job& job) {
   Diagnostics findings;
   verify(job, {}, &findings);
@@ -317,7 +316,7 @@ TEST_CASE("hostile: systems of equations, decompositions and segments") {
   });
 }
 
-// What only a run knows: two symbols that turn out different, indices, views of a caller's memory.
+// What only a run knows: two symbols that differ, indices, views of a caller's memory.
 TEST_CASE("hostile: sizes of the run are held against the rules") {
   auto run = [](const std::string& body) {
     Job job = parse("sg 1.0\ngraph rank *\n" + body);
@@ -355,7 +354,7 @@ TEST_CASE("hostile: regions of images that are not there, and larger than any im
   CHECK(test::run_hostile(job, 1, false).message.find("a region is too large") != std::string::npos);
 }
 
-// PyTorch lays nonzero out column by column; who takes a column of it gets that one.
+// PyTorch stores the result of nonzero column by column; selecting a column must give that column.
 TEST_CASE("hostile: results whose size the data decides lie as their type says") {
   Job job = parse(
       "sg 1.0\ngraph rank *\n  symbol u data [0, 64]\n  input %x : f32[2, 9]\n  %o = aten.ones_like(%x)\n"
@@ -366,7 +365,7 @@ TEST_CASE("hostile: results whose size the data decides lie as their type says")
   CHECK(report.outcome == test::HostileOutcome::ran);
 }
 
-// One line that says which matrix, as PyTorch's own error does; results that nobody checks are numbers all the same.
+// The error names the matrix in one line, as PyTorch's does; results that nothing checks are still numbers.
 TEST_CASE("hostile: matrices that have no decomposition") {
   auto run = [](const std::string& body) {
     Job job = parse("sg 1.0\ngraph rank *\n" + body);

@@ -1,4 +1,4 @@
-// Inference rules: known answers of PyTorch as a table, errors instead of crashes, and any arguments for every row.
+// Inference rules: known answers of PyTorch as a table, errors instead of crashes, and any arguments for every op.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -105,7 +105,7 @@ TEST_CASE("infer: losses of a narrow type against targets of a wide one") {
   CHECK(w.gives("aten.mse_loss_backward.default",
                 {w.tensor({f32, {}}), w.tensor({bf16, {"4"}}), w.tensor({f32, {"4"}}), Arg::integer(1)},
                 {{f32, {"4"}}}));
-  const char* logits = "aten.binary_cross_entropy_with_logits.default";  // 1 - target, and on with that
+  const char* logits = "aten.binary_cross_entropy_with_logits.default";  // computes with 1 - target
   CHECK(w.gives(logits, {w.tensor({bf16, {"4"}}), w.tensor({f32, {"4"}})}, {{f32, {}}}));
   CHECK(w.gives(logits, {w.tensor({f32, {"4"}}), w.tensor({bf16, {"4"}})}, {{bf16, {}}}));
 }
@@ -119,7 +119,7 @@ TEST_CASE("infer: sizes that only the data knows") {
                 {{f32, {"u0", "2", "2"}}}));
 }
 
-// The types that PyTorch 2.15 gives to fake tensors, where the recorded symbol is u0.
+// The types that PyTorch 2.15 gives to fake tensors; the recorded symbol is u0.
 TEST_CASE("infer: ops that give what they find take its number from the record") {
   World w;
   auto gives = [&](std::string_view op, std::vector<Arg> args, const std::vector<T>& wanted) {
@@ -267,7 +267,7 @@ TEST_CASE("infer: reductions, products, indexing, collectives") {
           .ok());
 }
 
-// Strides that PyTorch 2.15 gives on the CPU.
+// The strides that PyTorch 2.15 gives on the CPU.
 TEST_CASE("infer: a convolution is channels-last when its input or its weight is") {
   World w;
   auto rest = [&](int64_t spatial) {
@@ -292,7 +292,7 @@ TEST_CASE("infer: a convolution is channels-last when its input or its weight is
   CHECK(forward(image, weight, out));
   CHECK(forward(last, weight, out_last));
   CHECK(forward(image, weight_last, out_last));
-  CHECK(forward({f32, {"2", "8", "5", "5"}, {"200", "25", "1", "5"}}, weight, out));  // its last axes exchanged
+  CHECK(forward({f32, {"2", "8", "5", "5"}, {"200", "25", "1", "5"}}, weight, out));  // last axes swapped
   CHECK(forward({f32, {"2", "1", "5", "5"}}, {f32, {"6", "1", "2", "2"}}, out));      // one channel: both would fit
   CHECK(forward({f32, {"2", "8", "9"}, {"72", "1", "8"}}, {f32, {"6", "8", "2"}}, {f32, {"2", "6", "8"}}));
   CHECK(forward({f32, {"s0", "8", "5", "5"}, {"200", "1", "40", "8"}}, weight,
@@ -309,7 +309,7 @@ TEST_CASE("infer: a convolution is channels-last when its input or its weight is
                   .ok());
 }
 
-// What PyTorch's library works on lies by columns, and so do most results; batches broadcast.
+// PyTorch's library works on columns, so most results are column-major; batches broadcast.
 TEST_CASE("infer: systems of equations and decompositions") {
   World w;
   constexpr DType c64 = DType::c64;
@@ -350,7 +350,7 @@ TEST_CASE("infer: bad calls are errors") {
   CHECK_FALSE(w.infer("aten.atan2.out", {Arg::integer(1), Arg::integer(2), out}).ok());
 }
 
-// Every row of the table under arguments of any kind: an answer or an error, and never a negative size.
+// Every op with arguments of any kind gives an answer or an error, and never a negative size.
 TEST_CASE("infer: any arguments, every op") {
   std::mt19937 random(12345);
   auto below = [&](uint32_t n) { return static_cast<int64_t>(random() % n); };
@@ -389,7 +389,7 @@ TEST_CASE("infer: any arguments, every op") {
     };
     for (const OpInfo& op : all_ops()) {
       std::vector<Arg> args;
-      // Mostly arguments of the right kind, so that rules get past their first question.
+      // Mostly arguments of the right kind, so that rules get past their first check.
       for (const Param& p : op.params) {
         bool fits = below(4) != 0;
         if (fits && p.kind == ParamKind::tensor) args.push_back(values[static_cast<size_t>(below(30))]);
@@ -446,13 +446,13 @@ TEST_CASE("infer: a call is alike only to one of the same op, literals, keywords
   NodeId recorded = w.node("aten.sum.dim_IntList", {x, list(1), keyed("keepdim")});
   w.graph.set_type(w.graph.node(recorded).result(0), w.pool.types.intern(w.type({f32, {"2", "1"}})));
   CHECK_FALSE(is_known(recorded));
-  for (int i = 0; i < 2; ++i) {  // of a number from a node nothing is known
+  for (int i = 0; i < 2; ++i) {  // a number from a node is unknown
     CHECK_FALSE(is_known(w.node("aten.mul.Tensor", {x, number})));
     calls.add_last();
   }
 }
 
-// What the checker keeps of earlier calls changes no verdict: one that begins anew with each node says the same.
+// What the checker keeps of earlier calls changes no verdict: a new checker for each node agrees.
 TEST_CASE("infer: types are checked alike with and without a memory") {
   size_t wrong = 0;
   for (uint64_t seed = 0; seed < 40; ++seed) {
@@ -460,7 +460,7 @@ TEST_CASE("infer: types are checked alike with and without a memory") {
     test::Rng rng(seed);
     for (auto& program : job.programs) {
       Graph& graph = program->graph;
-      for (NodeId n : graph.nodes())  // one in eight results with the type of another value
+      for (NodeId n : graph.nodes())  // one node in eight gets the type of another value
         if (const Node& node = graph.node(n); node.result_count > 0 && rng.below(8) == 0)
           graph.set_type(node.result(0),
                          graph.value(ValueId(static_cast<uint32_t>(rng.below(node.result(0).index + 1)))).type);

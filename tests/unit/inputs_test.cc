@@ -80,7 +80,7 @@ TEST_CASE("inputs are taken by name or FQN, without a copy where strides allow")
   CHECK(set->tensors[2].as<int64_t>()[0] == 7);
   CHECK(set->tensors[3].dim(0) == 4);
   CHECK(set->tensors[5].is_none());
-  CHECK(set->memory.bytes() == 24);  // %wt alone
+  CHECK(set->memory.bytes() == 24);  // only %wt
   const Tensor& wt = set->tensors[1];
   CHECK((wt.step(0) == 1 && wt.step(1) == 3));
   for (int64_t i = 0; i < 3; ++i)
@@ -163,7 +163,7 @@ TEST_CASE("tensors that the graph has no input for are passed over where that is
 TEST_CASE("what the file says that the model calls a tensor counts more than its name in another graph") {
   Values values;
   auto all = values.all();
-  all[0].name = "x", all[3].name = "w";  // as another graph of the same model has them
+  all[0].name = "x", all[3].name = "w";  // as in another graph of the same model
   TempFolder folder;
   const std::string file = folder.file("inputs.safetensors");
   Job job = parse(kInputGraph);
@@ -252,7 +252,7 @@ graph rank *
   auto fits = given(4, same);
   REQUIRE(fits.ok());
   CHECK(fits->tensors[0].as<float>()[4] == 4);
-  auto larger = given(6, same);  // no shape says what `apart` is: it is 4, as in the capture
+  auto larger = given(6, same);  // no shape determines `apart`: it is 4, as in the capture
   REQUIRE(!larger.ok());
   CHECK(larger.error().kind == ErrorKind::cannot_apply);
   CHECK(larger.error().message == "input `x` (%x): its strides [4, 1] put elements that differ in one place");
@@ -360,7 +360,7 @@ TEST_CASE("names of data files hold the rank and the step") {
 
 namespace {
 
-// sha256 of 65 floats, 0 to 64: one more than a graph holds.
+// sha256 of the 65 floats 0 to 64: one more than a graph holds.
 std::string constants_graph(const std::string& digest) {
   return R"(sg 1.0 job "t" world 1
 
@@ -417,14 +417,14 @@ TEST_CASE("a large constant is found by its digest among the files of a folder")
 
   std::ofstream(folder.file("a.safetensors")) << "no tensors";
   write("b.safetensors", {{"one", DType::f32, {65}, {}, other.data()}, {"two", DType::f32, {5, 13}, {}, large.data()}});
-  CHECK(!load_inputs(job, 0, source).ok());  // its bytes in another shape are another tensor
+  CHECK(!load_inputs(job, 0, source).ok());  // the same bytes in another shape are another tensor
 
   write("c.safetensors", {{"one", DType::f32, {65}, {}, other.data()}, {"two", DType::f32, {65}, {}, large.data()}});
   set = load_inputs(job, 0, source);
   REQUIRE(set.ok());
   CHECK(set->tensors[2].as<float>()[64] == 64);
 
-  // Of a file by its own name, that it cannot be read is an error.
+  // A file that is itself named must be readable.
   set = load_inputs(job, 0, {.files = {inputs}, .constants = folder.file("a.safetensors")});
   REQUIRE(!set.ok());
   CHECK(set.error().where.file == folder.file("a.safetensors"));

@@ -1,4 +1,4 @@
-// Attention against its definition in double, and against itself on other numbers of threads.
+// Attention against its definition in double, and against itself with other numbers of threads.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -20,14 +20,14 @@ struct AttentionSizes {
   int64_t batch, heads, key_heads, length, keys, width, value_width;
 };
 
-// One attention by its definition, going forward and backward. Tensors in logical order.
+// One attention from its definition, forward and backward. Tensors in logical order.
 struct AttentionOracle {
   AttentionSizes s;
   bool causal;
   double scale;
-  std::vector<double> q, k, v, mask, grad;  // mask: added; empty = none
+  std::vector<double> q, k, v, mask, grad;  // mask: added; empty: none
   std::vector<double> out, lse, dq, dk, dv, dmask;
-  std::vector<double> factors = {};  // of the weights, as dropout leaves them; empty = all 1
+  std::vector<double> factors = {};  // of the weights, from dropout; empty: all 1
 
   double& at(std::vector<double>& t, int64_t b, int64_t h, int64_t i, int64_t j, int64_t heads, int64_t length,
              int64_t width) {
@@ -118,7 +118,7 @@ void check(Rng& rng, AttentionSizes s, bool causal, Mask kind, int threads) {
   if (kind != Mask::none) {
     oracle.mask.resize(static_cast<size_t>(s.batch * s.heads * s.length * s.keys));
     for (int64_t i = 0; i < flags.tensor().elements(); ++i)
-      flags.at(i) = rng.below(3) > 0 && i / s.keys % 7 != 3;  // some rows see nothing
+      flags.at(i) = rng.below(3) > 0 && i / s.keys % 7 != 3;  // some rows attend to nothing
     for (int64_t i = 0; i < added.tensor().elements(); ++i)
       added.at(i) = T(static_cast<Compute<T>>(rng.below(8) == 0 ? -kInfinity : static_cast<double>(rng.below(9)) / 4));
     for (size_t i = 0; i < oracle.mask.size(); ++i) {
@@ -233,7 +233,7 @@ TEST_CASE("attention: what the CUDA ops return beside the output") {
   CHECK(relative_error(dbias, oracle.dmask) < 5e-6);
 }
 
-// The weights that are dropped are those that a dropout node of the same stream drops of a tensor of ones.
+// The weights dropped are those that a dropout node of the same stream drops from a tensor of ones.
 template <class T>
 void check_dropout(const std::string& kind, double p, int threads) {
   CAPTURE(kind, p, threads);

@@ -37,7 +37,7 @@ int64_t product(const std::vector<int64_t>& sizes) {
   return n;
 }
 
-// Calls fn(input element, weight element, output element) for every product in the convolution, by its definition.
+// Calls fn(input element, weight element, output element) for every product of the convolution, from its definition.
 template <class Fn>
 void for_products(const Shape& s, const Fn& fn) {
   std::vector<int64_t> out = s.out();
@@ -190,7 +190,7 @@ TEST_CASE("convolution: channels by themselves") {
   for (int i = 0; i < 40; ++i) {
     Shape s = random_shape(rng);
     (s.transposed ? s.out_channels : s.in_channels) = 1;
-    if (i % 4 == 0) s.groups = rng.between(15, 40);  // 16 go together
+    if (i % 4 == 0) s.groups = rng.between(15, 40);  // 16 are computed together
     check<float>(rng, s, 1 + i % 4, 3e-6);
     check<double>(rng, s, 1 + i % 3, 1e-14);
     check<BF16>(rng, s, 2, 8e-3);
@@ -199,11 +199,11 @@ TEST_CASE("convolution: channels by themselves") {
                3e-6);  // one place of a stride
 }
 
-// Short lines are gone over all at once, with what lies between them: an infinity there must not reach other elements.
+// Short lines are computed all at once, with the gaps between them: an infinity there must not reach other elements.
 TEST_CASE("convolution: channels by themselves, an infinity reaches what PyTorch says it does") {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> x(2 * 4 * 4), w(9, 1), dy(2 * 4 * 4, 1);
-  x[3] = inf;  // the end of entry 0's first line, which the window's last column alone sees from the left
+  x[3] = inf;  // the end of entry 0's first line; only the window's last column reaches it from the left
   w[2] = inf;  // above and to the right
   auto tensor = [](std::vector<float>& v, std::initializer_list<int64_t> shape) {
     return make_tensor(reinterpret_cast<std::byte*>(v.data()), DType::f32, std::vector<int64_t>(shape));
@@ -224,9 +224,10 @@ TEST_CASE("convolution: channels by themselves, an infinity reaches what PyTorch
   REQUIRE(test::call("aten.convolution_backward.default", args,
                      {tensor(dx, {2, 1, 4, 4}), tensor(dw, {1, 1, 3, 3}), grad_bias}, 1)
               .ok());
-  // dw: the first column sees x one place to the left, of which the infinity is no one's; the first row none of line 0.
+  // dw: the first column sees x one place to the left, and no place is right of the infinity; the last row never sees
+  // line 0.
   for (size_t k = 0; k < 9; ++k) CHECK(std::isinf(dw[k]) == (k % 3 != 0 && k / 3 != 2));
-  // dx: the weight's last column reaches all but a line's first place, its first row all but the last line.
+  // dx: the weight's last column reaches all but the first place of a line, its first row all but the last line.
   for (size_t i = 0; i < 32; ++i) CHECK(std::isinf(dx[i]) == (i % 4 != 0 && i / 4 % 4 != 3));
 }
 
@@ -250,7 +251,7 @@ TEST_CASE("convolution: strides beyond the window, taps far apart, entries of fe
   }
 }
 
-// Many channels, and lines of few places: these are rows of a product.
+// Many channels and short lines: computed as rows of a product.
 TEST_CASE("convolution: small planes of many channels") {
   Rng rng(7);
   for (bool transposed : {false, true}) {
@@ -266,7 +267,7 @@ TEST_CASE("convolution: small planes of many channels") {
                3e-6);  // blocks of places
 }
 
-// The elements of b whose number along the axis is below `count`.
+// The elements of b whose index along the axis is below `count`.
 template <class T>
 std::vector<T> first_of(Buffer<T>& b, int axis, int64_t count) {
   int64_t step = 1;
@@ -287,7 +288,7 @@ struct Results {
   Buffer<T> y, dx, dw;
 };
 
-// A convolution 3 x 3 of the first channels of its input, and to the first of its output.
+// A 3 x 3 convolution from the first channels of the input to the first channels of the output.
 template <class T>
 Results<T> convolve(Buffer<T>& x, Buffer<T>& w, Buffer<T>& dy, int64_t stride, int64_t in, int64_t out, int threads) {
   auto sizes = [](const Tensor& t) { return std::vector<int64_t>(t.sizes().begin(), t.sizes().end()); };
@@ -309,7 +310,7 @@ Results<T> convolve(Buffer<T>& x, Buffer<T>& w, Buffer<T>& dy, int64_t stride, i
   return r;
 }
 
-// Few channels go by another way than many do.
+// Few channels take another path than many.
 template <class T>
 void check_slices(int64_t in, int64_t out, int64_t stride) {
   CAPTURE(in, out, stride);
@@ -365,7 +366,7 @@ TEST_CASE("convolution: the same bits on every instruction set") {
       }
 }
 
-// Output and both gradients, one behind the other. x, w and dy hold the same numbers whatever T is.
+// Output and both gradients, concatenated. x, w and dy hold the same numbers for every T.
 template <class T>
 std::vector<BF16> all_of(uint64_t seed, const Shape& s, int threads) {
   Rng rng(seed);
@@ -391,7 +392,7 @@ std::vector<BF16> all_of(uint64_t seed, const Shape& s, int threads) {
   return all;
 }
 
-// Where the processor has pairs of bf16; elsewhere numbers are widened, and it is so for another reason.
+// On processors that multiply pairs of bf16; on others numbers are widened, which gives the same.
 TEST_CASE("convolution: bf16 has the bits of f32, rounded") {
   Rng rng(12);
   std::vector<Shape> shapes{{2, 2, 1, 35, 130, {9, 40}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, false},

@@ -36,12 +36,12 @@ TEST_CASE("halves round to nearest even, keep infinities and NaN") {
   CHECK(std::isnan(float(BF16(std::nanf("")))));
   CHECK(float(BF16(3.4e38f)) == INFINITY);
   CHECK(float(F16(65504.0f)) == 65504.0f);
-  CHECK(float(F16(65520.0f)) == INFINITY);  // half way to 2^16
+  CHECK(float(F16(65520.0f)) == INFINITY);  // halfway to 2^16
   CHECK(float(F16(65519.9f)) == 65504.0f);
   CHECK(float(F16(5.9604645e-08f)) == 5.9604645e-08f);  // the smallest subnormal
   CHECK(float(F16(2.9802322e-08f)) == 0.0f);            // half of it: to even
   CHECK(std::signbit(float(F16(-0.0f))));
-  for (uint32_t bits = 0; bits < 65536; ++bits) {  // every number comes back
+  for (uint32_t bits = 0; bits < 65536; ++bits) {  // every value round-trips
     F16 h;
     h.bits = static_cast<uint16_t>(bits);
     if (!std::isnan(float(h))) REQUIRE(F16(float(h)).bits == h.bits);
@@ -63,7 +63,7 @@ TEST_CASE("copies convert as the op does, whatever the strides") {
   for (DType from : types) {
     std::vector<std::byte> source(2100 * 2 * 16), line(2100 * 16), turned(2100 * 16), expected(2100 * 16);
     Tensor in = make_tensor(source.data(), from, numbers.tensor().sizes());
-    in.stride = order.stride;  // element by element of another order in memory
+    in.stride = order.stride;  // another order in memory: element by element
     cpu::copy(team, in, numbers.tensor());
     for (DType to : types) {
       Tensor out = make_tensor(line.data(), to, in.sizes()), want = make_tensor(expected.data(), to, in.sizes());

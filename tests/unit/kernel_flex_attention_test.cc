@@ -1,4 +1,4 @@
-// FlexAttention against its definition: scores changed and masked one by one in C++, the way the nested graphs say.
+// FlexAttention against its definition: scores modified and masked one by one in C++, as the nested graphs do.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -17,7 +17,8 @@ namespace {
 constexpr int64_t kHeads = 2, kKeyHeads = 1, kLength = 120, kKeys = 270, kWidth = 6;
 
 // score' = 2 tanh(score) + table[h, (m + n) % 7] + sum(rows[n % 5]) + rows[n % 5][1];
-// seen where m >= n - 100, both in one document, and m is not 3. `joint` is the gradient of the first by the score.
+// unmasked where m >= n - 100, both are in one document, and m is not 3. `joint` is the derivative of score' by the
+// score.
 const char* kGraphs = R"(sg 1.0 job "flex" world 1
 device cpu
 

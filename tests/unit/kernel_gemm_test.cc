@@ -1,5 +1,5 @@
-// Every product of floats is held, to the bit, against the definitions in gemm_tile.h and gemm_units.h: on every
-// instruction set that the machine has and on its matrix units, for any strides, thread counts and numerics.
+// Every product of floats must match, bit by bit, the definitions in gemm_tile.h and gemm_units.h: on every instruction
+// set of the machine and on its matrix units, for any strides, thread counts and numerics.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ Buffer<T> random_buffer(Rng& rng, std::vector<int64_t> shape) {
   return out;
 }
 
-// One element by the definition: row [k] of a, column [k] of b, n apart.
+// One element from the definition: row [k] of a, column [k] of b, n apart.
 template <class C>
 C chain_sum(const C* row, const C* column, int64_t k, int64_t n, bool strict) {
   C total = 0, sum = 0;
@@ -69,14 +69,14 @@ C chain_sum(const C* row, const C* column, int64_t k, int64_t n, bool strict) {
   return strict || k <= cpu::kSumBlock ? sum : total + sum;
 }
 
-// --- what matrix units do, by gemm_units.h ---
+// --- what matrix units compute, from gemm_units.h ---
 
 float flushed(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
 
-// The numbers of a row or column as parts: [part][k], zeros behind the last k.
+// The numbers of a row or column split into parts: [part][k], zeros after the last k.
 struct Line {
   std::vector<std::vector<float>> parts;
-  int exponent = 0;  // they are those of the numbers times 2^-exponent
+  int exponent = 0;  // the parts are of the numbers times 2^-exponent
   float doubt = 0;
 };
 
@@ -87,7 +87,7 @@ Line bf16_line(const float* from, int64_t k, int64_t step) {
     float rest = from[i * step];
     for (size_t p = 0; p < 3; ++p) {
       float part = p == 2 ? rest : std::bit_cast<float>((std::bit_cast<uint32_t>(rest) + 0x8000u) & 0xFFFF0000u);
-      exact &= (std::bit_cast<uint32_t>(part) & 0xFFFFu) == 0;  // a bf16, the last one too
+      exact &= (std::bit_cast<uint32_t>(part) & 0xFFFFu) == 0;  // every part is a bf16
       line.parts[p][static_cast<size_t>(i)] = flushed(part);
       rest -= part;
     }
@@ -144,7 +144,7 @@ std::vector<Compute<T>> widened(Buffer<T>& buffer) {
   return out;
 }
 
-// An element as this machine sums it up with fast numerics.
+// An element as this machine computes it with fast numerics.
 float fast_sum(const std::vector<float>& row, const std::vector<float>& column) {
   auto k = static_cast<int64_t>(row.size());
   if (cpu::best_units() != cpu::Units::none) return units_sum(cpu::best_units(), row.data(), column.data(), k, 1);
@@ -280,7 +280,7 @@ TEST_CASE("gemm: infinities, NaN and numbers out of range on matrix units are th
     }
 }
 
-// Lines of any scale, and numbers of any scale in a line: what counts is the error beside the sum of |a b|.
+// Lines of any scale, and numbers of any scale in a line: what counts is the error relative to the sum of |a b|.
 TEST_CASE("gemm: matrix units are as exact as multiply-adds, whatever the scale of rows, columns and numbers") {
   Rng rng(9);
   for (cpu::Units on : machine_units())
@@ -350,7 +350,7 @@ TEST_CASE("gemm: pairs of bf16 are multiply-adds to which what is below 2^-126 i
                      cpu::best_isa(),
                      cpu::Units::none,
                      true});
-    int64_t lost = 0;  // sums that have other bits without it
+    int64_t lost = 0;  // sums whose bits differ without flushing
     for (int64_t e = 0; e < m * n; ++e) {
       float sums[2] = {}, plain[2] = {};
       for (int64_t i = 0; i < k; ++i) {
@@ -363,11 +363,11 @@ TEST_CASE("gemm: pairs of bf16 are multiply-adds to which what is below 2^-126 i
       REQUIRE((got == want || (std::isnan(got) && std::isnan(want))));
       lost += want != plain[0] + plain[1] && !std::isnan(want);
     }
-    CHECK((lost > 0) == (lowest < -30));  // at -30 nothing is that small
+    CHECK((lost > 0) == (lowest < -30));  // at -30 nothing is small enough
   }
 }
 
-// Rows of B a multiple of 2 KiB apart are copied on their way; others are not.
+// Rows of B that are a multiple of 2 KiB apart are copied first; others are not.
 TEST_CASE("gemm: how far rows lie apart does not show") {
   Rng rng(21);
   const int64_t k = 900, n = 1000;
@@ -381,7 +381,7 @@ TEST_CASE("gemm: how far rows lie apart does not show") {
   CHECK(multiply(near) == multiply(apart));
 }
 
-// Whoever adds it, and where sums have to be taken again.
+// Whichever code adds it, and where sums are recomputed.
 TEST_CASE("addmm: a row of biases is added last, once") {
   Rng rng(23);
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
@@ -482,7 +482,7 @@ TEST_CASE("matmul broadcasts batches") {
                              {{3, 0}, {0, 2}}}) {
     Buffer<float> a = random_buffer<float>(rng, left), b = random_buffer<float>(rng, right);
     size_t rank = std::max({left.size(), right.size(), size_t{2}});
-    std::vector<int64_t> l(rank, 1), r(rank, 1);  // both with all axes
+    std::vector<int64_t> l(rank, 1), r(rank, 1);  // both padded to the same rank
     std::ranges::copy_backward(left, l.end());
     std::copy(right.begin(), right.end(), r.end() - static_cast<ptrdiff_t>(right.size()) - (right.size() == 1 ? 1 : 0));
     std::vector<int64_t> shape(rank);

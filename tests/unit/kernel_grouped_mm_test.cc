@@ -33,7 +33,7 @@ TEST_CASE("_grouped_mm: groups of rows, empty ones too; rows behind the last are
 
 TEST_CASE("_grouped_mm: few groups that several threads share, one of them without rows") {
   constexpr int64_t kRows = 96, kDepth = 160,
-                    kColumns = 40;  // work for more threads than one, in fewer tasks than they like
+                    kColumns = 40;  // work for several threads, in fewer tasks than they prefer
   Buffer<BF16> a = counting<BF16>({kRows, kDepth}), b = counting<BF16>({3, kDepth, kColumns}), out({kRows, kColumns});
   Buffer<int32_t> offs({3}, {50, 50, kRows});
   REQUIRE(test::call("aten._grouped_mm.default", {{"self", a}, {"mat2", b}, {"offs", offs}}, {out.tensor()}, 4).ok());

@@ -1,4 +1,4 @@
-// Picking and placing by indices: what the ops say of indices that the data gets wrong, and of repeated ones.
+// Gathering and scattering by indices: how the ops treat wrong indices in the data, and repeated ones.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

@@ -13,7 +13,7 @@ using test::Rng;
 
 namespace {
 
-// Windows that may hang over all edges, also far enough to have no element, over planes of two axes or three.
+// Windows that may extend past all edges, even so far that they are empty, over planes of two or three axes.
 work::Window random_window(Rng& rng, int axes) {
   work::Window w;
   w.planes = 1 + rng.below(3);
@@ -27,7 +27,7 @@ work::Window random_window(Rng& rng, int axes) {
   return w;
 }
 
-// Few different numbers, so that several are the largest; now and then one that is none.
+// Few distinct numbers, so that several are the largest; sometimes a NaN.
 template <class T>
 T random_value(Rng& rng) {
   if constexpr (std::is_integral_v<T>) return static_cast<T>(rng.below(9)) - 4;
@@ -75,7 +75,7 @@ void check_maxima(Rng& rng, int axes, int threads) {
     int64_t place;
     const work::Spans spans = spans_at(w, i, false);
     largest_in(w, spans, wide.data() + i / w.plane_out() * w.plane_in(), lowest, &value, &place);
-    if (is_empty(spans)) continue;  // a place beside the plane is no place
+    if (is_empty(spans)) continue;  // an empty window has no place
     CHECK(at.at(i) == place);
     const auto got = static_cast<double>(static_cast<Compute<T>>(y.at(i)));
     CHECK((got == value || (got != got && value != value)));

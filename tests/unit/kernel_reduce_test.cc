@@ -12,7 +12,7 @@ using test::Buffer;
 
 namespace {
 
-// A random shape with strides of a random order of the axes, gaps included.
+// A random shape, with strides from a random order of the axes, gaps included.
 struct Layout {
   std::vector<int64_t> shape, stride;
 };
@@ -37,7 +37,7 @@ int64_t count_of(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-// The number of the output that element `i` of `shape` is reduced into, `axis` being reduced.
+// The index of the output that element `i` of `shape` is reduced into along `axis`.
 int64_t output_of(const std::vector<int64_t>& shape, size_t axis, int64_t i) {
   int64_t inner = count_of({shape.begin() + static_cast<ptrdiff_t>(axis) + 1, shape.end()});
   return i / (inner * shape[axis]) * inner + i % inner;
@@ -155,7 +155,7 @@ TEST_CASE("a row's softmax does not depend on the rows beside it") {
   for (int64_t i = 0; i < 301; ++i) REQUIRE(one.at(i) == all.at(17 * 301 + i));
 }
 
-// The op along axis 1 of [outer, length, inner], and along the last axis of the same values turned: the same bits.
+// The op along axis 1 of [outer, length, inner], and along the last axis of the same values transposed: the same bits.
 template <class T>
 void check_lines(std::string_view op, bool gradient, int64_t length, int64_t inner, int threads) {
   CAPTURE(op, length, inner, threads);
@@ -182,7 +182,7 @@ void check_lines(std::string_view op, bool gradient, int64_t length, int64_t inn
   }
 }
 
-// Short rows that lie one after the other are computed side by side, others one by one: the same bits.
+// Short rows that are adjacent are computed side by side, others one by one: the same bits.
 TEST_CASE("softmax of short rows has the bits of a row by itself") {
   test::Rng rng(7);
   for (int64_t length : {1, 10, 16, 33, 63})

@@ -1,5 +1,5 @@
-// Products of float8 that no vector of PyTorch's CPU is there for: groups, and scales of blocks. Small whole numbers, so
-// that sums are exact and any order of them gives the same bits.
+// Products of float8 for which PyTorch's CPU gives no vectors: groups, and block scales. Small whole numbers, so that
+// sums are exact and any order gives the same bits.
 #include <catch2/catch.hpp>
 #include <functional>
 

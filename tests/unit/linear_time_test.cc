@@ -1,4 +1,4 @@
-// What a hostile file may hold many of costs time in proportion: symbols, nested graphs, layouts of metadata.
+// What a hostile file may hold many of has a linear cost: symbols, nested graphs, layouts of metadata.
 #include <catch2/catch.hpp>
 #include <ctime>
 #include <string>
@@ -15,7 +15,7 @@ namespace {
 using test::kLinearSeconds;
 using test::seconds_since;
 
-// Text -> job -> findings -> bytes -> job -> text: the way of a graph through the tools.
+// Text -> job -> findings -> bytes -> job -> text: the path of a graph through the tools.
 void go_round(const std::string& text) {
   std::clock_t start = std::clock();
   Diagnostics diagnostics;

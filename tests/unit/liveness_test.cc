@@ -49,10 +49,10 @@ TEST_CASE("a pointwise result takes over an argument that dies, when that is leg
   const Case cases[] = {
       {"%d = aten.neg(%c) : f32[16, 16]", true},
       {"%d = aten.add.Tensor(%c, %x) : f32[16, 16]", true},
-      {"%d = aten.add.Tensor(%c, %t) : f32[16, 16]", false},         // reads it in another order too
+      {"%d = aten.add.Tensor(%c, %t) : f32[16, 16]", false},         // also reads it in another order
       {"%d = aten.neg(%t) : f32[16, 16]", false},                    // element i comes from elsewhere
-      {"%d = aten._to_copy(%c, dtype=bf16) : bf16[16, 16]", false},  // other size
-      {"%d = aten.mm(%c, %x) : f32[16, 16]", false},                 // no pointwise op
+      {"%d = aten._to_copy(%c, dtype=bf16) : bf16[16, 16]", false},  // another size
+      {"%d = aten.mm(%c, %x) : f32[16, 16]", false},                 // not a pointwise op
       {"%d = aten.neg(%x) : f32[16, 16]", false},                    // an input is outside
   };
   for (const Case& c : cases) {
@@ -144,7 +144,7 @@ TEST_CASE("liveness of random jobs agrees with counting at each node") {
         }
         if (i == l.peak_position) CHECK(sum == l.lower_bound_bytes);
         largest = std::max(largest, sum);
-        for (const Arg& arg : graph.node(l.schedule[i]).args)  // nothing is used outside of its life
+        for (const Arg& arg : graph.node(l.schedule[i]).args)  // nothing is used outside its lifetime
           arg.walk([&](const Arg& a) {
             if (!a.is(ArgKind::value)) return;
             for (const LiveStorage& s : l.storages)

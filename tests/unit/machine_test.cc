@@ -23,7 +23,7 @@ std::string said(const Result<Machine>& m) {
 
 }  // namespace
 
-// autochunker-and-inductor.md, part G: what PyTorch's estimate says for Hopper with its default links.
+// autochunker-and-inductor.md, part G: PyTorch's estimates for Hopper with its default links.
 TEST_CASE("the low-latency model gives PyTorch's estimates") {
   using K = CollectivePattern;
   struct Case {
@@ -97,7 +97,7 @@ TEST_CASE("a machine's mistakes are told with their place") {
   const std::string loop = write("loop.yaml", "name: x\nbase: loop.yaml\n");
   CHECK(said(find_machine(loop)).find("loop.yaml:2:7: more than eight machines") != std::string::npos);
   write("wrong.yaml", "name: w\nbase: h100-8\nfoo: 1\n");
-  const std::string over = write("over.yaml", "name: x\nbase: wrong.yaml\n");  // beside it, wherever one runs
+  const std::string over = write("over.yaml", "name: x\nbase: wrong.yaml\n");  // found next to it from any folder
   CHECK(said(find_machine(over)).find("wrong.yaml:3:1: a machine has no `foo`") != std::string::npos);
   CHECK(said(parse_machine("name: x\ndevice: {memory_gbps: 1\n", "m.yaml")).find("no YAML") != std::string::npos);
   CHECK(said(parse_machine("base: h100-8\nname: 'x\ndevice: {}\n", "m.yaml")) ==

@@ -1,4 +1,4 @@
-// The matcher against edits that were planted, and against the cheapest match that exists.
+// The matcher against planted edits, and against the cheapest match.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
@@ -30,7 +30,7 @@ struct Pair {
   }
 };
 
-// Every match that the model allows, cut off where it costs as much as the best one known.
+// Searches all matches that the model allows, cutting off those that cost as much as the best one known.
 class Cheapest {
  public:
   explicit Cheapest(const Pair& pair) : a_(pair.side_a), b_(pair.side_b), match_(pair.match) {
@@ -95,7 +95,7 @@ struct Score {
   size_t planted = 0, reported = 0, right = 0;
 };
 
-// Reported against planted, by kind.
+// Counts reported and planted edits by kind.
 void add_scores(const GraphSketch& before, const GraphSketch& after, std::map<std::string, Score>* scores) {
   Job a = before.job(), b = after.job();
   JobDiff diff = diff_jobs(a, b);
@@ -127,8 +127,8 @@ void add_scores(const GraphSketch& before, const GraphSketch& after, std::map<st
   }
 }
 
-// `each`: every kind has to reach it, not only all together: two edits of one node may be told as another two that cost
-// as much.
+// `each`: every kind has to reach the bounds, not only the total: two edits of one node may be reported as another two
+// of the same cost.
 void check_scores(const std::map<std::string, Score>& scores, const char* title, bool each = true) {
   std::printf("%s\n  %-10s %8s %8s %8s %9s %7s\n", title, "kind", "planted", "reported", "right", "precision",
               "recall");
@@ -141,7 +141,7 @@ void check_scores(const std::map<std::string, Score>& scores, const char* title,
     double recall = s.planted ? static_cast<double>(s.right) / static_cast<double>(s.planted) : 1;
     std::printf("  %-10s %8zu %8zu %8zu %9.3f %7.3f\n", kind.c_str(), s.planted, s.reported, s.right, precision,
                 recall);
-    if (s.planted == 0 || (!each && kind != "all")) continue;  // what was reported there counts in the sum
+    if (s.planted == 0 || (!each && kind != "all")) continue;  // what was reported there counts in the total
     INFO(title << ", " << kind);
     CHECK(precision >= 0.95);
     CHECK(recall >= 0.95);

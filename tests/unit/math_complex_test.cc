@@ -1,4 +1,4 @@
-// Elementary functions of complex numbers against the C library's in long double.
+// Elementary functions of complex numbers against the C library in long double.
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -47,7 +47,7 @@ std::string text_of(Wide a) {
   return std::to_string(static_cast<double>(a.real())) + " + " + std::to_string(static_cast<double>(a.imag())) + "i";
 }
 
-// How far from the true value, in units of the last place of its size.
+// The distance from the true value, in units of the last place of its magnitude.
 double distance(math::Complex ours, Wide theirs) {
   const Wide error(ours.re - theirs.real(), ours.im - theirs.imag());
   return static_cast<double>(std::abs(error) / std::abs(theirs) / 0x1p-52L);

@@ -12,10 +12,10 @@ using namespace sg;
 
 namespace {
 
-constexpr uint32_t kBitStep = 9973;  // a prime: visits every exponent and all sorts of mantissas
+constexpr uint32_t kBitStep = 9973;  // a prime: reaches every exponent and many mantissas
 
 // The distance in units of the last place of the float nearest to `truth`; 0 for equal infinities, zeros of the same
-// sign and NaNs, huge when only one is special.
+// sign and NaNs, huge if only one is special.
 double ulps(float got, long double truth) {
   auto nearest = static_cast<float>(truth);
   if (std::isnan(got) || std::isnan(nearest)) return std::isnan(got) == std::isnan(nearest) ? 0 : 1e9;
@@ -26,7 +26,7 @@ double ulps(float got, long double truth) {
   return static_cast<double>(std::fabs(static_cast<long double>(got) - truth) / unit);
 }
 
-// Differences of `tiny` count as none: results so small are products of subnormal numbers.
+// Differences below `tiny` count as none: results so small are products of subnormal numbers.
 template <class Fn, class Truth>
 void check_unary(const char* name, Fn fn, Truth truth, double limit = 0.51, long double tiny = 0) {
   double worst = 0;

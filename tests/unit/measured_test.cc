@@ -30,7 +30,7 @@ std::string trace_of(std::string events) {
   return "{\"schemaVersion\": 1, \"traceEvents\": [\n" + events + "]}\n";
 }
 
-// Two steps of a GPU, as PyTorch's profiler writes them: ops of the CPU, launches, kernels that begin later.
+// Two steps of a GPU, as PyTorch's profiler writes them: CPU ops, launches, kernels that begin later.
 std::string gpu_steps() {
   std::string out;
   for (int step = 0; step < 2; ++step) {
@@ -147,7 +147,7 @@ TEST_CASE("steps whose clocks overlap a little are steps", "[measured]") {
   CHECK(read(trace_of(events)).step().steps == 3);
 }
 
-// Begins and lengths are rounded by themselves: their sum may lie behind the next begin, by less than a clock tells.
+// Begins and lengths are rounded separately: their sum may exceed the next begin, by less than the clock's resolution.
 TEST_CASE("a node that begins where another ends is not within it", "[measured]") {
   const std::string events = event("forward", "aten.mm.default", 0, 1, 2, 28.0001, "{\"node\": \"mm\"}") +
                              event("forward", "aten.add.Tensor", 0, 1, 30, 15, "{\"node\": \"add\"}");
@@ -170,7 +170,7 @@ TEST_CASE("a machine fitted to a profile simulates its times", "[measured]") {
   measured.compute["matmul"] = {900, 1};
   measured.compute["memory"] = {300, 2};
   measured.under_way["all_gather"] = {700, 1};
-  measured.under_way["all_to_all"] = {10, 1};  // which the graph has none of
+  measured.under_way["all_to_all"] = {10, 1};  // the graph has none
   Result<Machine> fitted = fit_machine(*start, measured, on);
   REQUIRE(fitted.ok());
   Result<ProgramTimeline> after = on(*fitted);

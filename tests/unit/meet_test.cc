@@ -33,7 +33,7 @@ GetEnv words(std::map<std::string, std::string> variables) {
   };
 }
 
-// A port that nobody listens on, for a rank 0 that is about to.
+// A free port, for a rank 0 that is about to listen.
 MeetingPlace free_place() {
   auto probe = listen_on(0);
   REQUIRE(probe.ok());
@@ -42,7 +42,7 @@ MeetingPlace free_place() {
 
 using Answers = std::vector<Status>;
 
-// Every rank in a thread of its own, which ends with its communicator.
+// Runs every rank in its own thread, which ends with its communicator.
 Answers act(const MeetingPlace& place, uint32_t world, const std::function<Status(Communicator&)>& part,
             double timeout_s = 30) {
   const std::unique_ptr<Job> job = test::job_of(world);
@@ -240,7 +240,7 @@ TEST_CASE("every rank sees what all are doing", "[meet]") {
     SG_TRY(comm.exchange(""));
     std::this_thread::sleep_for(1s);
     for (const WatchedRank& seen : comm.in_sight())
-      if (seen.heart->alive == 0 || seen.heart->state == Heartbeat::idle ||  // who is ahead waits by now
+      if (seen.heart->alive == 0 || seen.heart->state == Heartbeat::idle ||  // a rank that is ahead waits
           (seen.rank > 0 && static_cast<uint32_t>(seen.heart->place) != 7))
         return Error{ErrorKind::internal, "rank " + std::to_string(seen.rank) + " looks otherwise"};
     SG_TRY(comm.exchange(""));
@@ -440,7 +440,7 @@ TEST_CASE("a port in use and a host without a name are said", "[meet]") {
 TEST_CASE("ranks meet by a file, whatever an earlier run has left in it", "[meet]") {
   const std::string name = "/tmp/sg_meet_test." + std::to_string(getpid());
   const MeetingPlace place{MeetingPlace::Kind::file, "", 0, name};
-  auto other = listen_on(0);  // somebody who took the port of that run, and says nothing
+  auto other = listen_on(0);  // another process took the port of that run, and is silent
   REQUIRE(other.ok());
   REQUIRE(announce(place, {{"127.0.0.1"}, port_of(*other), "stale"}).ok());
   const Answers answers = act(place, 3, [](Communicator& comm) -> Status {
@@ -448,5 +448,5 @@ TEST_CASE("ranks meet by a file, whatever an earlier run has left in it", "[meet
     return ok_status();
   });
   for (const Status& s : answers) CHECK(s.ok());
-  CHECK(access(name.c_str(), F_OK) != 0);  // nothing is left for the next
+  CHECK(access(name.c_str(), F_OK) != 0);  // nothing is left for the next run
 }

@@ -1,4 +1,4 @@
-// Rank sets: taken apart and joined again, over random jobs; and what cannot be joined.
+// Rank sets: split and joined again, over random jobs; and what cannot be joined.
 #include <catch2/catch.hpp>
 
 #include "libgraph/diff/program_compare.h"
@@ -20,7 +20,7 @@ Result<Job> explode_and_merge(const Job& job, Diagnostics* notes) {
   return merge_ranks(std::move(parts), files, notes);
 }
 
-// Both programs carried into one pool, where they can be compared.
+// Translates both programs into one pool, where they can be compared.
 std::optional<std::string> difference(const Job& a, const Program& x, const Job& b, const Program& y) {
   Job both;
   std::vector<GroupId> same_groups;

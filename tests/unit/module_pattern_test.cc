@@ -15,7 +15,7 @@ bool matches(std::string_view pattern, std::string_view module) {
   return p->matches(module);
 }
 
-// Says the language again, by recursion over the text of one alternative.
+// Implements the pattern language again, by recursion over one alternative.
 bool naive(const std::vector<std::string>& pattern, size_t i, const std::vector<std::string>& name, size_t k) {
   if (i == pattern.size()) return true;
   if (pattern[i] == "**") return naive(pattern, i + 1, name, k) || (k < name.size() && naive(pattern, i, name, k + 1));
@@ -142,7 +142,7 @@ TEST_CASE("a name's first number parts it into stack, layer and what is inside")
       {"0.weight", "", 0, "0", "weight"},
       {"7", "", 7, "7", ""},
       {"layers.x1.norm", "", -1, "", ""},
-      {"layers.1234567890.norm", "", -1, "", ""},  // more digits than a number of modules has
+      {"layers.1234567890.norm", "", -1, "", ""},  // more digits than a module number has
       {"a..2", "a.", 2, "a..2", ""},
       {"", "", -1, "", ""},
   };

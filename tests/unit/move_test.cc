@@ -12,7 +12,7 @@ using namespace sg;
 
 namespace {
 
-// A tensor over memory of its own, with gaps behind its rows and a first element that may lie askew.
+// A tensor over its own memory, with gaps after its rows and a first element that may be misaligned.
 struct Held {
   std::vector<std::byte> memory;
   Tensor t;
@@ -23,7 +23,7 @@ Held make_held(DType type, const std::vector<int64_t>& shape, const std::vector<
   Held out;
   out.t = make_tensor(nullptr, type, shape);
   int64_t step = 1;
-  for (size_t i = order.size(); i-- > 0;) {  // the last of `order` lies innermost
+  for (size_t i = order.size(); i-- > 0;) {  // the last of `order` is innermost
     out.t.stride[order[i]] = step;
     step *= shape[order[i]];
     if (i + 1 == order.size()) step += gap;
@@ -35,7 +35,7 @@ Held make_held(DType type, const std::vector<int64_t>& shape, const std::vector<
   return out;
 }
 
-// Element by element, by row-major number: what a move has to come to.
+// The element with this row-major number: the definition of a move.
 std::byte* element(const Tensor& t, int64_t number) {
   int64_t at = 0;
   for (int axis = t.rank - 1; axis >= 0; --axis) at += number % t.dim(axis) * t.step(axis), number /= t.dim(axis);
@@ -76,7 +76,7 @@ TEST_CASE("a move brings every element, and touches nothing else") {
     ++seen[static_cast<size_t>(run(to.t, from.t))];
     REQUIRE(to.memory == expected);
   }
-  for (size_t word : {1, 2, 4, 8, 16}) CHECK(seen[word] > 50);  // all sizes of words came up
+  for (size_t word : {1, 2, 4, 8, 16}) CHECK(seen[word] > 50);  // all word sizes occurred
 }
 
 TEST_CASE("heads that change places with rows move in words of 16 bytes") {

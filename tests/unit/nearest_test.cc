@@ -1,4 +1,4 @@
-// The nearest word: one mistyped is found, another word is not taken for it.
+// The nearest word: a typo is resolved, a different word is not.
 #include "libgraph/nearest.h"
 
 #include <catch2/catch.hpp>

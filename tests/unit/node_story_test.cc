@@ -1,4 +1,4 @@
-// What sg-explain says of nodes agrees with itself, and with the graph.
+// What sg-explain says about nodes is consistent, and agrees with the graph.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
@@ -23,7 +23,7 @@ std::set<std::string> names(const std::vector<StoryValue>& list) {
 }  // namespace
 
 TEST_CASE("node_story: users and makers name each other, memory lasts as long as its users") {
-  for (uint64_t seed = 1; seed <= 4; ++seed) {  // few nodes: each plans the memory of all
+  for (uint64_t seed = 1; seed <= 4; ++seed) {  // few nodes: each story plans the memory of all
     CAPTURE(seed);
     Job job = test::random_job(seed, {.nodes = 20});
     const Program& program = *job.programs[0];
@@ -47,7 +47,7 @@ TEST_CASE("node_story: users and makers name each other, memory lasts as long as
         for (uint32_t r = 0; r < graph.node(n).result_count; ++r)
           named |= from.contains(std::string(graph.name(graph.node(n).result(r))));
         CHECK(named);
-        bool is_single = graph.node(n).result_count == 1;  // else the user may take another result
+        bool is_single = graph.node(n).result_count == 1;  // otherwise the user may take another result
         if (is_single && s.memory && s.memory->place == "arena") CHECK(position.at(user) <= s.memory->last_position);
       }
       if (!s.memory || s.memory->place != "arena") continue;

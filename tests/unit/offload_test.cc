@@ -1,4 +1,4 @@
-// sg-offload: what its header promises, on random graphs; and its choice beside the best of all choices.
+// sg-offload: what its header promises, on random graphs; and its choice next to the best of all choices.
 #include "libpasses/offload/offload.h"
 
 #include <catch2/catch.hpp>
@@ -27,7 +27,7 @@ Liveness live_of(const Job& job, size_t which) {
   return compute_liveness(program, program.graph, [&](StrId s) { return values[which].value(s); });
 }
 
-// As the job will be once its tags are applied, which is what the pass plans for.
+// The job with its tags applied, which is what the pass plans for.
 Job applied(const Job& job) {
   Job out(job);
   Diagnostics notes;
@@ -54,7 +54,7 @@ Change offload(Job* job, const OffloadOptions& options) {
   return std::move(*change);
 }
 
-// Values that went to the host: no node behind the forward may take them, or a view of them, any more.
+// No node after the forward may take a value that went to the host, or a view of it.
 void check_moved_stay_away(const Program& program) {
   const Graph& graph = program.graph;
   const AliasAnalysis alias(program, graph);
@@ -216,9 +216,9 @@ graph rank *
   list[0].first_use = graph.find_node("f"), list[0].ways = {way("e", 3)};
   list[1].first_use = graph.find_node("g"), list[1].ways = {way("e", 3)};
   queue_fetches({{{0, 0}, {1, 0}}, 32, 0, 0}, live, clock, 2, &list);
-  CHECK(list[1].ways[0].fetch_before == graph.find_node("e"));  // 60 - 16 = 44: not before it must
+  CHECK(list[1].ways[0].fetch_before == graph.find_node("e"));  // 60 - 16 = 44: not earlier than needed
   CHECK(list[0].ways[0].fetch_before ==
-        graph.find_node("d"));  // 44 - 16 = 28 lies in %c, before which it has only just left
+        graph.find_node("d"));  // 44 - 16 = 28 is within %c, and it leaves just before that
 }
 
 TEST_CASE("a value that would be back at the peak is fetched later than asked for, others are not") {
@@ -229,12 +229,12 @@ TEST_CASE("a value that would be back at the peak is fetched later than asked fo
   list[1].bytes = 20, list[1].ways = {{{}, {}, 2, 2}, {{}, {}, 1, 2}};
   const OffloadChoice choice = choose_offloads(list, live.live_bytes, {}, false);
   CHECK(choice.taken == std::vector<OffloadChoice::Taken>{
-                            {0, 0}, {1, 0}});  // 50 -> 30 by the second, 40 -> 20 by the first; then 30 stays
+                            {0, 0}, {1, 0}});  // 50 -> 30 by the second, 40 -> 20 by the first: a peak of 30
   live.live_bytes = {10, 20, 90, 20};
   CHECK(choose_offloads(list, live.live_bytes, {}, false).taken == std::vector<OffloadChoice::Taken>{{0, 1}, {1, 0}});
 }
 
-// What greedy misses: a budget spent on one large value where two small ones would have done more.
+// What greedy misses: a budget spent on one large value where two small ones would gain more.
 TEST_CASE("without a budget the choice is the best of all; with one it is near it") {
   std::vector<double> ratios;
   for (uint64_t seed = 1; seed <= 400; ++seed) {
@@ -270,7 +270,7 @@ TEST_CASE("without a budget the choice is the best of all; with one it is near i
     for (const OffloadChoice::Taken& t : choose_offloads(list, live.live_bytes, budget, false).taken)
       taken[t.candidate] = true;
     const int64_t ours = peak_of([&](size_t i) { return taken[i]; });
-    REQUIRE(ours != INT64_MAX);  // the budget holds
+    REQUIRE(ours != INT64_MAX);  // the budget is met
     if (!budget) CHECK(ours == best);
     ratios.push_back(static_cast<double>(ours) / static_cast<double>(best));
   }

@@ -1,4 +1,4 @@
-// The op table as data: every row must be what its traits promise.
+// The op table as data: every row must match its traits.
 #include <catch2/catch.hpp>
 
 #include <algorithm>

@@ -56,7 +56,7 @@ std::vector<double> three_steps(std::string_view dtype, std::string_view options
 }  // namespace
 
 TEST_CASE("updates are those of torch.optim") {
-  // What PyTorch 2.15 on a CPU makes of the same numbers, in f32 and f64.
+  // What PyTorch 2.15 gives on a CPU for the same numbers, in f32 and f64.
   struct Case {
     const char* options;
     std::vector<double> f32, f64;
@@ -150,7 +150,7 @@ graph rank *
         for (size_t i = 0; i < 4; ++i) gradient[i] = static_cast<float>(conjugate && i % 2 == 1 ? -g[i] : g[i]);
         REQUIRE(optimizer->update(values).ok());
       }
-      const auto expected = three_steps<float>("f32", options);  // which is PyTorch's: above
+      const auto expected = three_steps<float>("f32", options);  // equal to PyTorch's: see above
       for (size_t i = 0; i < 4; ++i) CHECK(static_cast<double>(value[i]) == expected[i]);
     }
 }

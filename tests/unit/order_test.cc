@@ -15,8 +15,8 @@ using sg::test::parse;
 
 namespace {
 
-// The rules of order.h said a second time, pair by pair, with nothing taken from the analyses: labels spread over
-// values until nothing changes.
+// The rules of order.h implemented again, pair by pair, without the analyses: labels spread over values until nothing
+// changes.
 class OrderOracle {
  public:
   OrderOracle(const Program& program, const Graph& graph) : program_(program), graph_(graph) {
@@ -29,7 +29,7 @@ class OrderOracle {
     }
   }
 
-  bool conflict(NodeId a, NodeId b) const {  // a stands before b
+  bool conflict(NodeId a, NodeId b) const {  // a comes before b
     for (ValueId v : values(b))
       if (graph_.value(v).def == a) return true;
     std::set<uint32_t> wa = written(a), wb = written(b), ra = read(a), rb = read(b);
@@ -84,7 +84,7 @@ class OrderOracle {
     return out;
   }
 
-  // Which of the op's arguments result i is, or may be, a view of.
+  // The arguments of the op that result i is, or may be, a view of.
   std::vector<ValueId> sources(NodeId n, uint32_t i) const {
     const OpInfo* op = graph_.op_info(n);
     if (op->results.empty()) return {};
@@ -117,8 +117,8 @@ class OrderOracle {
     return out;
   }
 
-  // Reshapes of random jobs are of dense tensors, but for those that follow a transpose: ask the rule under test for
-  // nothing but this.
+  // Reshapes in random jobs are of dense tensors, except after a transpose: this is all that the rule under test is
+  // asked.
   bool copied(NodeId n, ValueId from, ValueId to) const {
     if (!graph_.op_info(n)->has(kMayAlias)) return false;
     AliasAnalysis alias(program_, graph_);
@@ -152,7 +152,7 @@ class OrderOracle {
     const OpInfo* op = graph_.op_info(n);
     if (!op || op->has(kSize)) return {};
     std::vector<ValueId> out;
-    if (op->has(kWait)) {  // the arguments of the collective go on being read
+    if (op->has(kWait)) {  // the arguments of the collective are read until the wait
       NodeId launch = graph_.value(values(n)[0]).def;
       while (launch && graph_.op_info(launch) && graph_.op_info(launch)->has(kView))
         launch = graph_.value(values(launch)[0]).def;

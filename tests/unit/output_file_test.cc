@@ -1,4 +1,4 @@
-// Output files: the old file is there, or the new one, at every moment; what is not kept was never there.
+// Output files: at every moment there is the old file or the new one; a file that is not kept was never there.
 #include <catch2/catch.hpp>
 
 #include <cstdlib>
@@ -80,7 +80,7 @@ TEST_CASE("folders for the time of a run go with their owner, and at a signal") 
   Result<TempFolder> folder = TempFolder::make("sg-test");
   ::unsetenv("TMPDIR");
   REQUIRE(folder.ok());
-  for (int i = 0; i < 500; ++i)  // more than one read of a folder gives
+  for (int i = 0; i < 500; ++i)  // more than one read of a folder returns
     std::ofstream(folder->file("a-name-of-some-length-" + std::to_string(i))) << "x";
   remove_pending_outputs();
   CHECK(std::filesystem::is_empty(where.path()));

@@ -1,4 +1,4 @@
-// sg-overlap: what an order costs, who may stand where, and how good the model's orders are.
+// sg-overlap: what an order costs, which orders are legal, and how good the model's orders are.
 #include "libpasses/overlap/overlap.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ using sg::test::Rng;
 
 namespace {
 
-// A byte takes a microsecond, a message 30 us and more; the host is quick.
+// A byte takes a microsecond, a message at least 30 us; the host is fast.
 Machine slow_machine() {
   Result<Machine> m = parse_machine("name: slow\nbase: h100-8\n", "slow");
   REQUIRE(m.ok());
@@ -48,7 +48,7 @@ std::vector<SymbolValues> values_of(const Job& job) {
   return values.ok() ? std::move(*values) : std::vector<SymbolValues>();
 }
 
-// Another order of the same graph: now and then any ready node, else the one that stands first.
+// Another order of the same graph: sometimes any ready node, otherwise the first ready one.
 Order shuffled(const Precedence& precedence, Rng* rng) {
   std::vector<uint32_t> waits(precedence.size()), ready;
   for (uint32_t i = 0; i < precedence.size(); ++i) {
@@ -98,7 +98,7 @@ Job small_step(uint64_t seed) {
   return parse(text);
 }
 
-// The shortest step of all orders within the memory limit; each order but those that cannot get better is played.
+// The shortest step over all orders within the memory limit; plays every order except those that cannot be better.
 class BruteForce {
  public:
   BruteForce(Step& step, int64_t limit) : step_(step), limit_(limit), waits_(step.precedence.size()) {
@@ -154,7 +154,8 @@ struct Spread {
 
 namespace {
 
-// The clock and `simulate` of a job's own order, and of `rounds` others. How often they were held against each other.
+// Compares the clock with `simulate` for the job's own order and for `rounds` others. Returns the number of
+// comparisons.
 size_t hold_clock(const Job& job, const SimOptions& options, uint64_t seed, int rounds) {
   const std::vector<SymbolValues> values = values_of(job);
   if (values.empty()) return 0;
@@ -178,7 +179,7 @@ size_t hold_clock(const Job& job, const SimOptions& options, uint64_t seed, int 
   return held;
 }
 
-// A step whose calls take what is under way: their bodies wait for it, late and in bodies of their own.
+// A step whose calls take pending collectives: their bodies wait for them, late and in bodies of their own.
 Job step_of_calls(uint64_t seed) {
   Rng rng(seed);
   std::string text = "sg 1.0 job \"calls\" world 2\ngroup @a [0 1]\ngroup @b [0 1]\ndevice cuda:0\ngraph rank *\n";
@@ -292,7 +293,7 @@ TEST_CASE("the clock says of captures what the simulation says, as they are and 
       PassContext context{&notes, true};
       const Result<Change> change = pass(&next, context);
       INFO(path << ", " << name);
-      if (!change.ok()) continue;  // a module that the model lacks, an exchange that is in chunks already
+      if (!change.ok()) continue;  // the model lacks the module, or the exchange is in chunks already
       changed += change->changed;
       with_calls += has_calls(next);
       REQUIRE(hold_clock(next, {*h100, 0, false}, 1, 1) == 2);
@@ -401,7 +402,7 @@ TEST_CASE("the model's orders beside the best of all orders of small steps") {
     const Job job = small_step(seed);
     const std::vector<SymbolValues> values = values_of(job);
     Step step(job, *job.programs[0], values[0], options, OrderScope::job);
-    REQUIRE(step.precedence.size() <= 12);  // of which the last waits cannot move
+    REQUIRE(step.precedence.size() <= 12);  // the last waits among them cannot move
     StepClock clock(step.costs);
     Order own(step.precedence.size());
     std::iota(own.begin(), own.end(), 0);

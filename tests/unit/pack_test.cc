@@ -43,7 +43,7 @@ void check(const PackInput& input, const Packing& packing) {
   }
 }
 
-int64_t most_in_use(const PackInput& input) {  // of items of one rectangle
+int64_t most_in_use(const PackInput& input) {  // of items with one rectangle
   int64_t most = 0;
   for (uint32_t step = 0; step < input.steps; ++step) {
     int64_t sum = 0;
@@ -53,7 +53,7 @@ int64_t most_in_use(const PackInput& input) {  // of items of one rectangle
   return most;
 }
 
-// The best of first fit over every order: some order gives an optimal packing.
+// The best of first fit over all orders: some order gives an optimal packing.
 int64_t optimum(const PackInput& input) {
   std::vector<uint32_t> order(input.items.size());
   std::iota(order.begin(), order.end(), 0);
@@ -107,7 +107,7 @@ TEST_CASE("packing meets the optimum of small cases") {
     CHECK(packing.bytes * 10 <= best * 11);
     above += packing.bytes > best;
   }
-  CHECK(above * 20 <= cases);  // the optimum itself in 95 of 100
+  CHECK(above * 20 <= cases);  // optimal in 95 of 100
 }
 
 TEST_CASE("a handful of items is packed as well as can be") {
@@ -120,7 +120,7 @@ TEST_CASE("a handful of items is packed as well as can be") {
     check(input, packing);
     const int64_t best = optimum(input);
     CHECK(packing.bytes >= best);
-    CHECK(packing.bytes <= best + packing.lower_bound / 200);  // nearer to the bound, not every order is tried
+    CHECK(packing.bytes <= best + packing.lower_bound / 200);  // so near to the bound the search may stop
   }
 }
 
@@ -151,7 +151,7 @@ TEST_CASE("items of several rectangles keep their distance and go around others"
 }
 
 TEST_CASE("a perfect packing that size order misses is found") {
-  PackInput input;  // sums are 8 at every step: the search has to leave no hole
+  PackInput input;  // the sum is 8 at every step: the search must leave no hole
   for (PackRect r : std::vector<PackRect>{
            {0, 1, 0, 3}, {0, 0, 0, 5}, {1, 2, 0, 5}, {2, 4, 0, 3}, {3, 3, 0, 5}, {4, 5, 0, 5}, {5, 5, 0, 3}})
     add_item(&input, {r});
@@ -235,7 +235,7 @@ TEST_CASE("work is bounded where there are very many holes") {
     add_item(&input, {r}, 64);
   }
   PackOptions options;
-  options.work = 100000;  // far less than to look into each hole
+  options.work = 100000;  // far too little to look into each hole
   Packing packing = pack(input, options);
   CHECK(packing.bytes >= packing.lower_bound);
   CHECK(packing.bytes <= packing.lower_bound * 5 / 4);

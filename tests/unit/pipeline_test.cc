@@ -24,7 +24,7 @@ graph rank *
   output %b
 )";
 
-// A pass that leaves a graph that no verifier accepts.
+// A pass that leaves an invalid graph.
 Result<Change> break_order(Job* job, const PassOptions&, PassContext&) {
   Graph& graph = job->programs[0]->graph;
   graph.move_before(graph.last(), graph.first());
@@ -72,7 +72,7 @@ TEST_CASE("a pass that leaves an invalid graph is named, and its input kept") {
   Diagnostics notes;
   std::optional<FailedStage> failed;
   auto reports = run_pipeline(&job, {clean_stage(), {&kBreaker, {}}}, versioned(), &notes, &failed);
-  // One node is left after cleaning: break a graph that has two.
+  // Cleaning leaves one node: break a graph that has two.
   REQUIRE(reports.ok());
   job = parse(kPipelineGraph);
   reports = run_pipeline(&job, {{&kBreaker, {}}, clean_stage()}, versioned(), &notes, &failed);
@@ -112,7 +112,8 @@ TEST_CASE("what a failed stage leaves is one file that is a graph, and its stage
   auto reports = run_pipeline(&again, std::move(taken->stages), versioned(), &notes, &failed);
   REQUIRE_FALSE(reports.ok());
   CHECK(reports.error().message.find("sg-breaker left an invalid graph") == 0);
-  // Without the broken pass in the table it says which one is missing; a graph that is no bundle says so.
+  // Without the broken pass in the table, the error names the missing pass; a graph that is not a bundle is refused as
+  // such.
   again = read_binary(*bundle, "bundle").value();
   CHECK(take_stages(&again).error().message.find("there is no pass `breaker`") != std::string::npos);
   job = parse(kPipelineGraph);
@@ -138,7 +139,7 @@ TEST_CASE("an error in one of several stages names the stage") {
 TEST_CASE("with best effort a stage that cannot be done is left out, and leaves no trace in the graph") {
   Job job = parse(kPipelineGraph), without = parse(kPipelineGraph);
   Diagnostics notes;
-  // Half of the work is done before it fails.
+  // Changes the job before it fails.
   static constexpr PassInfo kHalf = {
       "half", "give up", {}, Results::bitwise, {}, {}, {}, [](Job* broken, const PassOptions&, PassContext&) {
         broken->programs[0]->graph.set_phase(broken->programs[0]->graph.first(), Phase::backward);
@@ -177,7 +178,7 @@ TEST_CASE("a pass behind one that it is meant to precede is warned of") {
   Pool& pool = *job.pool;
   job.provenance.push_back({pool.str("sg-remat"), pool.str("0.1.0"), {}, {}});
   const Stage stage = clean_stage();
-  CHECK(order_warnings(job, std::span(&stage, 1)).empty());  // it has found nothing to do
+  CHECK(order_warnings(job, std::span(&stage, 1)).empty());  // there is nothing to clean
   Graph& graph = job.programs[0]->graph;
   NodeMeta meta = graph.meta(graph.last());
   meta.copy = {CopyKind::remat, pool.str("a")};
@@ -215,7 +216,7 @@ TEST_CASE("a copied node has all that belongs to the first, names of its own, an
   CHECK(graph.outputs()[0].value == graph.node(copy).result(0));
 }
 
-// --- frozen nodes: what a bisection over nodes leans on ---
+// --- frozen nodes: what a bisection over nodes relies on ---
 
 TEST_CASE("a frozen job is valid, and thawed it is what it was") {
   for (uint64_t seed = 0; seed < 40; ++seed) {

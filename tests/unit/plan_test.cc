@@ -32,11 +32,11 @@ int64_t offset(const Job& job, const Planned& p, std::string_view name) {
   return p.plan.offset_of(p.live.storage_of[graph.find_value(name).index]);
 }
 
-// What lies where while node i runs: storages that take one over at this node together with it, a frame with the
-// results of its call.
+// The extents in memory while node i runs. Storages that take over another one at this node have its owner, a frame has
+// the one of its call's results.
 struct Extent {
   int64_t begin, end;
-  uint32_t owner;  // those of one owner may overlap
+  uint32_t owner;  // extents of one owner may overlap
 };
 
 std::vector<Extent> extents_at(const Liveness& live, const MemoryPlan& plan, uint32_t position) {
@@ -135,7 +135,7 @@ TEST_CASE("scalars share a line, larger storages begin one") {
   CHECK(offset(job, p, "b") % 64 == 0);
   CHECK(offset(job, p, "s") % 4 == 0);
   CHECK(p.plan.lower_bound_bytes == 808);
-  CHECK(p.plan.arena_bytes == 848);  // the scalars lie between a and b
+  CHECK(p.plan.arena_bytes == 848);  // the scalars are between a and b
 }
 
 TEST_CASE("a result takes over a part of what dies") {

@@ -1,5 +1,5 @@
 // Pointwise ops over strided, offset, expanded and conjugated tensors, on every instruction set and number of threads:
-// the bits of the contiguous call.
+// the same bits as the contiguous call.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -15,7 +15,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// A tensor laid out in some way, with its memory.
+// A tensor in some layout, with its memory.
 struct Laid {
   Bytes memory;
   Tensor tensor;
@@ -66,7 +66,7 @@ struct Outcome {
   Bytes bytes;
 };
 
-// Runs a case under `shape`, laid out at random if there is an rng.
+// Runs a case with `shape`, in a random layout if there is an rng.
 Outcome run_case(test::PointwiseCase& c, std::vector<int64_t> shape, test::Rng* rng, int threads = 1) {
   std::vector<Laid> held;
   held.reserve(c.arguments.size() + 1);
@@ -169,7 +169,7 @@ TEST_CASE("an argument that overlaps the result in another layout is read first"
   Tensor turned = swap_axes(m.tensor(), 0, 1);
   REQUIRE(test::call("aten.add_.Tensor", {{"self", m}, {"other", turned}}, {m.tensor()}).ok());
   CHECK(m.values() == std::vector<float>{2, 6, 10, 6, 10, 14, 10, 14, 18});
-  // Columns that overlap without a common element: each call copies what lies there at that time.
+  // Columns that overlap without sharing an element: each call copies what is there at that time.
   Tensor to = make_tensor(m.tensor().data, DType::f32, std::vector<int64_t>{3, 1}), from = to;
   to.stride[0] = from.stride[0] = 3;
   from.data += 2 * sizeof(float);

@@ -1,4 +1,4 @@
-// Programs of several calls: the bits of the calls run one by one.
+// Programs of several calls: the same bits as the calls run one by one.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 // A tensor in an arena that does not exist yet: `data` is an offset.
 struct PlannedTensor {
   Tensor tensor;
-  bool readable = true;  // its memory has not been given to another since
+  bool readable = true;  // its memory has not been reused
   bool stored = true;
 };
 
@@ -27,10 +27,10 @@ struct CallStep {
   std::vector<std::pair<std::string, int>> tensors;  // argument names and indices of PlannedTensor
   std::vector<test::Argument> others;
   int result = 0;
-  bool fresh = false;  // in memory of its own
+  bool fresh = false;  // in its own memory
 };
 
-// A random straight line of pointwise calls over one shape, on memory that is reused as a planner would.
+// A random sequence of pointwise calls over one shape, on memory that is reused as a planner would.
 class Chain {
  public:
   explicit Chain(uint64_t seed) : rng_(seed) {
@@ -55,7 +55,7 @@ class Chain {
 
   int new_tensor(DType dtype, bool input) {
     Tensor t = make_tensor(nullptr, dtype, shape_);
-    for (int axis = 0; input && axis < t.rank; ++axis)  // inputs may be broadcast or turned around
+    for (int axis = 0; input && axis < t.rank; ++axis)  // inputs may be broadcast or transposed
       if (rng_.percent(20)) t.shape[static_cast<size_t>(axis)] = 1;
     t = make_tensor(nullptr, dtype, t.sizes());
     if (t.rank >= 2 && rng_.percent(25) && !input) {
@@ -68,7 +68,7 @@ class Chain {
     return static_cast<int>(planned_.size()) - 1;
   }
 
-  // Fresh memory, or that of a tensor that is not needed any more.
+  // Fresh memory, or that of a tensor that is not read again.
   int result_of(DType dtype) {
     for (size_t i = inputs_.size(); i < planned_.size() && rng_.percent(40); ++i) {
       PlannedTensor& p = planned_[i];
@@ -122,7 +122,7 @@ class Chain {
         n.result = result_of(dtype(a));
         break;
       }
-      case 3: {  // in place, of what is no input
+      case 3: {  // in place, not of an input
         auto first = inputs_.size();
         if (planned_.size() == first) return nodes_.pop_back();
         int self = static_cast<int>(first + rng_.below(planned_.size() - first));
@@ -185,7 +185,7 @@ std::vector<std::byte> filled_arena(const Chain& chain, uint64_t seed) {
   return arena;
 }
 
-// Runs in as few programs as fit; the number of them.
+// Runs in as few programs as possible; returns their number.
 int run_fused(Chain& chain, std::byte* arena, Bench& bench) {
   int programs = 1;
   cpu::PointwiseProgram program;
@@ -226,7 +226,7 @@ TEST_CASE("programs have the bits of their calls one by one") {
     ++tried;
     if (programs > 1) continue;
     ++whole;
-    // Again, with some results never written: those in memory of their own that nobody else had.
+    // Once more, with some results never written: those in memory that nothing else uses.
     test::Rng rng(seed);
     for (const CallStep& n : chain.nodes()) {
       PlannedTensor& p = chain.planned()[static_cast<size_t>(n.result)];
@@ -266,7 +266,7 @@ TEST_CASE("a program runs again on other memory") {
   };
   add("aten.add.Tensor", a.tensor(), b.tensor(), sum.tensor(), false);
   add("aten.mul.Tensor", sum.tensor(), sum.tensor(), product.tensor(), true);
-  REQUIRE(program.tensors().size() == 3);  // a, b, product: the sum is not there
+  REQUIRE(program.tensors().size() == 3);  // a, b, product, but not the sum
   test::Buffer<float> other({100});
   for (int64_t i = 0; i < 100; ++i) other.at(i) = 2, b.at(i) = 1;
   program.tensors()[0].data = other.tensor().data;
@@ -286,8 +286,8 @@ TEST_CASE("memory seen in two ways does not fit in one program") {
     return *program.add(c);
   };
   CHECK(neg(square.tensor(), out.tensor()));
-  CHECK_FALSE(neg(swap_axes(out.tensor(), 0, 1), more.tensor()));    // reads what the program writes, turned
-  CHECK_FALSE(neg(out.tensor(), swap_axes(square.tensor(), 0, 1)));  // writes what it reads, turned
+  CHECK_FALSE(neg(swap_axes(out.tensor(), 0, 1), more.tensor()));    // reads what the program writes, transposed
+  CHECK_FALSE(neg(out.tensor(), swap_axes(square.tensor(), 0, 1)));  // writes what it reads, transposed
   CHECK(neg(out.tensor(), square.tensor()));                         // in the memory of what was read: fine
   CHECK(program.calls() == 2);
   CHECK_FALSE(cpu::PointwiseProgram::knows("aten.sum.default"));

@@ -1,4 +1,4 @@
-// Pointwise ops against PyTorch's results, which tests/support/make_pointwise_cases.py wrote.
+// Pointwise ops against PyTorch's results, written by tests/support/make_pointwise_cases.py.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -14,7 +14,8 @@ using namespace sg;
 
 namespace {
 
-// Results that two right implementations may round differently: the rest is held to the bit (NaN to NaN).
+// The tolerance of results that two correct implementations may round differently; others must match in every bit (NaN
+// with NaN).
 double tolerance(const test::PointwiseCase& c) {
   static const std::set<std::string> exact_families = {"neg",
                                                        "sign",
@@ -85,7 +86,7 @@ double tolerance(const test::PointwiseCase& c) {
                                                           family == "mul" || family == "square" || family == "sqrt");
   if (whole || (exact_families.contains(family) && !scaled && !quotient)) return 0;
   switch (c.expected.tensor.dtype) {
-    case DType::bf16: return scaled ? 0x1p-3 : 0x1p-7;  // two units: PyTorch rounds between steps here and there
+    case DType::bf16: return scaled ? 0x1p-3 : 0x1p-7;  // two units: PyTorch sometimes rounds between steps
     case DType::f16: return 0x1p-9;
     case DType::f64: return 1e-13;
     default: return family.starts_with("gelu") ? 2e-5 : 8e-7;
@@ -106,7 +107,7 @@ bool agrees(T got, T want, double rtol) {
            b = static_cast<double>(static_cast<Compute<T>>(want));
     if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
     if (a == b) return true;
-    return std::fabs(a - b) <= rtol * std::max(std::fabs(b), 0.2);  // results of cancellation: to an absolute bound
+    return std::fabs(a - b) <= rtol * std::max(std::fabs(b), 0.2);  // after cancellation: an absolute bound
   }
 }
 
@@ -155,14 +156,14 @@ TEST_CASE("pointwise ops give PyTorch's results") {
   CHECK(ops.size() > 150);
 }
 
-// Blocks whose quotients are small are computed by vectors, others by libm.
+// Blocks with small quotients are computed by vectors, others by libm.
 TEST_CASE("rests of divisions have the bits of libm") {
   test::Rng rng(11);
   for (const int64_t most : {int64_t{3}, int64_t{1} << 27, int64_t{1} << 40}) {
     test::Buffer<float> a({4096}), b({4096}), out({4096});
     for (int64_t i = 0; i < 4096; ++i) {
       b.at(i) = static_cast<float>(rng.below(1 << 20) + 1) / 1024 * (rng.below(2) ? 1.0f : -1.0f);
-      const float near = b.at(i) * static_cast<float>(rng.below(static_cast<uint64_t>(most)));  // of a whole quotient
+      const float near = b.at(i) * static_cast<float>(rng.below(static_cast<uint64_t>(most)));  // a whole quotient
       a.at(i) = rng.below(3) ? near : std::nextafter(near, 0.0f);
     }
     REQUIRE(test::call("aten.fmod.Tensor", {{"self", a}, {"other", b}}, {out.tensor()}).ok());

@@ -9,7 +9,7 @@ using sg::test::parse_programs;
 
 namespace {
 
-// The narrowest float on the way to %NAME of a graph with these lines.
+// The narrowest float that %NAME depends on.
 std::string narrowest(const Job& job, std::string_view name) {
   const Program& program = *job.programs[0];
   AliasAnalysis alias(program, program.graph);

@@ -10,7 +10,7 @@ using sg::test::parse;
 
 namespace {
 
-// Comes to each of its marks at a time that the test says.
+// Reaches each of its marks at a time that the test gives.
 class ScriptedClock : public DeviceClock {
  public:
   explicit ScriptedClock(std::vector<double> times) : script_(std::move(times)) {}
@@ -26,7 +26,7 @@ class ScriptedClock : public DeviceClock {
     REQUIRE(count_ == script_.size());
     return script_;
   }
-  // A span whose marks are the next two.
+  // A span between the next two marks.
   void span(Span::Kind kind, int64_t bytes) {
     const uint64_t begin = mark();
     spans_.push_back({kind, bytes, begin, mark()});
@@ -84,19 +84,19 @@ graph rank *
   const Profile* const all[] = {&profile};
   const std::string text = profile_json(all);
   CHECK(count_of(text, R"("bytes":32,"node":"y")") == 1);
-  CHECK(count_of(text, R"("bytes":4})") == 1);  // asked for by no node
+  CHECK(count_of(text, R"("bytes":4})") == 1);  // requested by no node
   CHECK(count_of(text, R"("fused":3)") == 1);
   CHECK(count_of(text, R"("name":"copies")") == 1);
-  CHECK(count_of(text, R"("name":"group g")") == 1);  // the track of each communicator has a name of its own
+  CHECK(count_of(text, R"("name":"group g")") == 1);  // each communicator's track has its own name
   CHECK(count_of(text, R"("name":"group g:1")") == 1);
   Result<MeasuredTrace> trace = MeasuredTrace::read("t.json", text);
   REQUIRE(trace.ok());
   const MeasuredStep& s = trace->step();
   CHECK(s.step_us == Approx(45).margin(1e-6));
   CHECK(s.compute.at("matmul").us == Approx(28));
-  CHECK(s.under_way.size() == 1);  // copies are no collectives
+  CHECK(s.under_way.size() == 1);  // copies are not collectives
   CHECK(s.under_way.at("all_reduce").us == Approx(40));
-  CHECK(s.exposed.at("all_reduce").us == Approx(17));  // its launch, and what of it the wait waits for
+  CHECK(s.exposed.at("all_reduce").us == Approx(17));  // its launch, and the part that the wait waits for
   CHECK(s.unknown_us.empty());
 }
 
@@ -120,7 +120,7 @@ graph rank *
     if (i == 1) clock.span(DeviceClock::Span::Kind::upload, 2);
     profile.ran(graph, inner, 1);
   }
-  clock.span(DeviceClock::Span::Kind::upload, 3);  // behind it
+  clock.span(DeviceClock::Span::Kind::upload, 3);  // after it
   profile.ran(graph, call, 1);
   REQUIRE(profile.end_step().ok());
   const Profile* const all[] = {&profile};

@@ -1,5 +1,5 @@
-// torch.export archives: expressions, zip bounds, refusals with their place, and mutated bytes. What a program means is
-// held against PyTorch by tests/numeric/run_pt2.py.
+// torch.export archives: expressions, zip bounds, refusals with their places, and mutated bytes.
+// tests/numeric/run_pt2.py compares what programs compute with PyTorch.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -47,7 +47,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text.replace(at, from.size(), to);
 }
 
-// --- a zip writer that lies when told to ---
+// --- a zip writer that can lie ---
 
 uint32_t crc32_of(std::string_view data) {
   uint32_t crc = ~0u;
@@ -107,7 +107,7 @@ std::string program_error(const std::string& json) {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// Whatever comes in: a job that can be judged and written, or an error of the right kind.
+// Any input gives a job that can be checked and written, or an error of the right kind.
 void take(const Result<Job>& job) {
   if (!job.ok()) {
     CHECK(job.error().kind == ErrorKind::unreadable);
@@ -133,7 +133,7 @@ std::string mutated(Rng& rng, std::string bytes) {
   return bytes;
 }
 
-// JSON stays JSON: one token becomes another of the text.
+// Replaces one token by another of the text, so that JSON stays JSON.
 std::string swapped_tokens(Rng& rng, std::string text) {
   auto token = [&](size_t* begin, size_t* end) {
     size_t at = rng.below(text.size());

@@ -35,9 +35,9 @@ TEST_CASE("text is one literal, whatever its bytes") {
   REQUIRE(string_literal("plain") == "\"plain\"");
   REQUIRE(string_literal("a\"b\\c\nd\x01") == "\"a\\\"b\\\\c\\nd\\x01\"");
   REQUIRE(string_literal("\xC3\xA9") == "\"\xC3\xA9\"");
-  REQUIRE(string_literal("\xFF") == "\"\\udcff\"");          // no UTF-8: as Python's surrogateescape
-  REQUIRE(string_literal("\xE2\x80\xAE") == "\"\\u202e\"");  // turns the direction of what follows
-  REQUIRE(string_literal("\xC2\x85") == "\"\\u0085\"");      // a line end to some readers
+  REQUIRE(string_literal("\xFF") == "\"\\udcff\"");          // not UTF-8: as Python's surrogateescape
+  REQUIRE(string_literal("\xE2\x80\xAE") == "\"\\u202e\"");  // changes the direction of the text after it
+  REQUIRE(string_literal("\xC2\x85") == "\"\\u0085\"");      // a line end for some readers
 }
 
 TEST_CASE("floats read back to the same bits") {

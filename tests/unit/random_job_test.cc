@@ -1,4 +1,4 @@
-// The generator itself: equal seeds give equal jobs, the switches switch, and every feature occurs.
+// The generator itself: equal seeds give equal jobs, the options take effect, and every feature occurs.
 #include "tests/support/random_job.h"
 
 #include <catch2/catch.hpp>

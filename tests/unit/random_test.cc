@@ -18,7 +18,7 @@ TEST_CASE("Philox-4x32-10 gives the published vectors") {
 }
 
 TEST_CASE("what one key draws is what it drew when this was written") {
-  // Regression values of ours: a change here changes the numbers of every run with random ops or --init.
+  // Regression values: a change here changes the numbers of every run with random ops or --init.
   const RandomKey key(7, 3, 11, 2);
   CHECK(key.block(5) == work::Words{0xd86edc23u, 0xb56c39ccu, 0xee0593d2u, 0x8940713au});
   CHECK(uniform(key, 6) == 0x1.7ac52p-4);
@@ -73,7 +73,7 @@ TEST_CASE("uniform numbers are below 1 in their own type and evenly spread") {
     CHECK(largest <= 1 - std::ldexp(1.0, -digits));
     CHECK(std::fabs(sum / kCount - 0.5 + std::ldexp(0.5, -digits)) < 0.004);
     CHECK(std::fabs(sum2 / kCount - 1.0 / 3) < 0.006);
-    for (int n : bins) CHECK(std::abs(n - kCount / 16) < 400);  // 5 deviations
+    for (int n : bins) CHECK(std::abs(n - kCount / 16) < 400);  // 5 standard deviations
   }
 }
 

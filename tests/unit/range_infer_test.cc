@@ -36,7 +36,7 @@ std::optional<Job> import(std::vector<std::string> paths, bool spmd) {
   return std::move(job.value());
 }
 
-// An exchange on a group of `world` ranks: symbols sent0.. and received0.., as a capture of it has them.
+// An exchange on a group of `world` ranks: symbols sent0.. and received0.., as in a capture.
 struct Exchanging {
   Job job;
   Program& program = job.add_program();
@@ -163,7 +163,7 @@ TEST_CASE("ranks that run different programs bound each other, exchange by excha
   RangeInference inference = infer_ranges(x.job);
   CHECK(x.range(inference, "a", 0) == "[3, 9]");
   CHECK(x.range(inference, "a", 1) == "[3, 9]");
-  CHECK(x.range(inference, "b", 0) == "[0, inf]");  // what the other rank sends is open
+  CHECK(x.range(inference, "b", 0) == "[0, inf]");  // what the other rank sends is unknown
 }
 
 TEST_CASE("ranks that the job does not hold may send anything") {
@@ -172,7 +172,7 @@ TEST_CASE("ranks that the job does not hold may send anything") {
   x.exchange(x.program, {"a", "4"}, {"3", "4"});
   x.program.ranks = {0};
   CHECK(x.range(infer_ranges(x.job), "a") == "[0, inf]");
-  x.job.groups[0].parts = {{{0}, {}}, {{1}, {}}};  // of the rank's own part all are here
+  x.job.groups[0].parts = {{{0}, {}}, {{1}, {}}};  // all members of the rank's own part are in the job
   CHECK(x.range(infer_ranges(x.job), "a") == "[3, 4]");
 }
 
@@ -220,7 +220,7 @@ TEST_CASE("what captured exchanges receive is bounded") {
     INFO(c.files[0]);
     RangeInference inference = infer_ranges(*job);
     CHECK(print(inference.facts[0].range_of_symbol(job->pool->str(c.received))) == c.range);
-    // That chunk pass left types behind whose symbols no node binds any more: nothing can bound those.
+    // In the last file, a chunk pass left types whose symbols no node binds: nothing can bound those.
     if (c.balanced == nullptr) continue;
     CHECK(inference.unbounded.empty());
     CHECK(values(*job, {}, {c.received}) == c.balanced);

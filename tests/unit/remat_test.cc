@@ -33,7 +33,7 @@ SizeValues sizes_of(const Job& job) {
 
 RematModel model_of(const Job& job) { return RematModel(*job.programs[0], job.programs[0]->graph, sizes_of(job)); }
 
-// What may be recomputed at all.
+// Which nodes may be recomputed.
 std::vector<uint8_t> allowed_of(const RematModel& model) {
   std::vector<uint8_t> out(model.size());
   for (uint32_t at = 0; at < model.size(); ++at) out[at] = model.bar(at) == RematBar::none;
@@ -73,14 +73,14 @@ int64_t lower_bound_of(const Job& job) {
   return compute_liveness(*job.programs[0], job.programs[0]->graph, sizes_of(job)).lower_bound_bytes;
 }
 
-// The model's word against what is built.
+// Compares what the model predicts with what is built.
 void hold_model(const Job& job, uint64_t seed) {
   RematModel model = model_of(job);
   const RematBound bound = model.bound(allowed_of(model));
   Rng rng(seed);
   for (int i = 0; i < 6; ++i) {
     RematDecision decision = random_decision(model, &rng);
-    if (i == 0) decision.recompute.assign(model.size(), 0);  // nothing
+    if (i == 0) decision.recompute.assign(model.size(), 0);  // recompute nothing
     if (i % 2 == 1) add_renewals(model, &rng, &decision);
     const RematOutcome outcome = model.simulate(decision);
     const Job built = applied(job, &model, decision);
@@ -173,8 +173,8 @@ struct RematOracle {
   }
 };
 
-// How far from the optimum, over many small steps: peaks at budget 0, costs at budgets between (of the optimum, or of a
-// hundredth of what recomputing the most costs, as moving a node into the backward costs nothing).
+// The distances from the optimum over many small steps: of peaks at budget 0, of costs at budgets between (relative to
+// the optimum, or to a hundredth of what recomputing the most costs, as moving a node into the backward costs nothing).
 struct Distances {
   std::vector<double> peak, cost;
   static void print(const char* what, const std::vector<double>& list) {
@@ -211,7 +211,7 @@ void measure(const Job& job, RematModel* model, const std::vector<uint8_t>& allo
 }  // namespace
 
 TEST_CASE("what is chosen is near the best of all choices") {
-  // Small graphs are tried out; cut and search, which do it for the others, are held against the same optimum.
+  // Small graphs are solved by trying all choices; cut and search, for the others, are compared with the same optimum.
   Distances tried, searched;
   for (uint64_t seed = 1; seed <= 30; ++seed) {
     const Job job = parse(training_step(seed, {.values = 9 + seed % 3}));
@@ -301,7 +301,7 @@ TEST_CASE("layers are no fence under a target: what crosses them is chosen as we
 
 namespace {
 
-// y = x + tanh(x w), layer by layer, and the way back: what lives through the step are the sums between the layers.
+// y = x + tanh(x w), layer by layer, and the backward: the sums between the layers live through the step.
 std::string chain_of_layers(int count) {
   const std::string type = " : f32[64, 64]\n";
   std::string out = "sg 1.0 world 1\ngraph rank *\n  param %w : f32[64, 64] \"w\"\n  input %x0 : f32[64, 64]\n";
@@ -338,13 +338,13 @@ TEST_CASE("in a long chain of layers only some keep what crosses into the next")
     return planned_peak(*out.programs[0], sizes_of(out));
   };
   CHECK(peak(1) >= 80 * kValue);
-  CHECK(peak(0) <= 20 * kValue);  // not 40, as with every layer's
+  CHECK(peak(0) <= 20 * kValue);  // not 40, as if every layer's were kept
   CHECK(peak(0.1) <= 27 * kValue);
 }
 
 namespace {
 
-// A tower of numbered layers, one without numbers behind it, and a loss of both.
+// A tower of numbered layers, then one without numbers, and a loss of both.
 std::string two_towers() {
   const std::string type = " : f32[64, 64]\n";
   std::string out = "sg 1.0 world 1\ngraph rank *\n  param %w : f32[64, 64] \"w\"\n  input %x : f32[64, 64]\n";

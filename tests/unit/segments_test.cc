@@ -7,7 +7,7 @@ using namespace sg;
 
 namespace {
 
-std::vector<Split> splits(std::string_view text) {  // '.' = nothing splits
+std::vector<Split> splits(std::string_view text) {  // '.': nothing splits
   std::vector<Split> out;
   for (char c : text) out.push_back(c == '.' ? Split::none : c == 'c' ? Split::collective : Split::number);
   return out;

@@ -11,7 +11,7 @@ namespace {
 
 const SizeValues kNoSymbols = [](StrId) -> std::optional<int64_t> { return std::nullopt; };
 
-// A job of one parameter, `sharded` as the text form says it: "f32[2] ... shard [8] fsdp S(0)".
+// A job with one parameter, its sharding in the text form: "f32[2] ... shard [8] fsdp S(0)".
 Job sharded_job(std::string_view type, std::string_view sharding, std::string_view header = "mesh [fsdp 2, tp 2]\n") {
   return parse("sg 1.0 job \"t\" world 4\n" + std::string(header) + "graph rank *\n  param %w : " + std::string(type) +
                " \"w\" shard " + std::string(sharding) + "\n  forward -\n    %x = aten.neg(%w)\n  output %x\n");

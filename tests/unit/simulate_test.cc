@@ -13,7 +13,7 @@ using sg::test::parse;
 
 namespace {
 
-// 1 byte takes 1 us, a kernel 10 us at least; the host takes no time; a gather of any size takes 100 us.
+// 1 byte takes 1 us, a kernel at least 10 us, a gather of any size 100 us; the host takes no time.
 Machine toy() {
   Result<Machine> m = parse_machine("name: toy\nbase: h100-8\n", "toy");
   REQUIRE(m.ok());
@@ -127,7 +127,7 @@ TEST_CASE("copies to and from the host run beside compute until somebody needs t
 
 namespace {
 
-// By `simulate`; by the clock it is the same.
+// From `simulate`; the clock must agree.
 double makespan(std::string_view body) {
   const ProgramTimeline t = timeline(body, toy());
   Job job = parse("sg 1.0 job \"t\" world 2\ngroup @g [0 1]\ngroup @h [0 1]\ndevice cuda:0\n\n" + std::string(body));

@@ -11,7 +11,7 @@ using namespace sg;
 
 namespace {
 
-// A source with a job to put it into; places are (a, b) = line and column.
+// A source, and the job to put it into; places (a, b) are line and column.
 struct Made {
   Job job;
   SourceProgram source;
@@ -57,7 +57,7 @@ struct Made {
   void output(std::string_view name) { source.graph.outputs.push_back({{str(name), {200, 1}}, {}, {}}); }
 
   Status build() { return build_program(source, job, &tally, &job.add_program()); }
-  // The text form, its columns closed up.
+  // The text form, with runs of spaces collapsed.
   std::string text() {
     std::string out;
     for (char c : print_text(job))

@@ -144,7 +144,7 @@ TEST_CASE("contradictions, divisors and ends of 64 bits are survived") {
   CHECK(facts.divisor(s.expr("0")) == 0);
 }
 
-// Every assignment of small numbers that satisfies the guards is tried: no answer may be wrong for any of them.
+// Tries every assignment of small numbers that satisfies the guards: no answer may be wrong for any of them.
 TEST_CASE("answers hold for every assignment") {
   std::mt19937 rng(424242);
   auto pick = [&](int n) { return static_cast<int>(rng() % static_cast<unsigned>(n)); };
@@ -213,7 +213,7 @@ TEST_CASE("answers hold for every assignment") {
       }
     }
   }
-  // The test means something only when the answers are not all unknown.
+  // The test is meaningful only if the answers are not all unknown.
   CHECK(satisfiable > 100);
   CHECK(decided > 2000);
   CHECK(ranged > 500);

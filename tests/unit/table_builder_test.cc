@@ -1,4 +1,4 @@
-// The writer's own search for equal layouts gives the bytes that FlatBuffers gives.
+// TableBuilder's own search for equal layouts gives the same bytes as FlatBuffers.
 #include "libgraph/binary/table_builder.h"
 
 #include <catch2/catch.hpp>

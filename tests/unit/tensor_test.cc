@@ -28,7 +28,7 @@ TEST_CASE("an arena for nothing has an address, from which empty tensors may beg
   CHECK(none->data() != nullptr);
 }
 
-// Where element `i` of a view lies, in elements.
+// The offset of element `i` of a view, in elements.
 static int64_t place_of(const Tensor& t, int64_t i) {
   int64_t offset = 0;
   for (int axis = t.rank - 1; axis >= 0; --axis) offset += i % t.dim(axis) * t.step(axis), i /= t.dim(axis);
@@ -39,7 +39,7 @@ TEST_CASE("a view under another shape has the same elements in the same order") 
   test::Rng rng(3);
   int views = 0, none = 0;
   for (int round = 0; round < 2000; ++round) {
-    // A shape, and two ways to make axes of its factors.
+    // A shape, and two groupings of its factors into axes.
     std::vector<int64_t> factors, shape, other;
     for (uint64_t i = rng.below(5); i > 0; --i) factors.push_back(static_cast<int64_t>(rng.below(4)) + 1);
     auto grouped = [&](std::vector<int64_t>* out) {
@@ -55,7 +55,7 @@ TEST_CASE("a view under another shape has the same elements in the same order") 
       if (rng.percent(20)) t.stride[static_cast<size_t>(axis)] = rng.percent(50) ? 0 : 7;
     if (t.rank > 1 && rng.percent(20)) t = swap_axes(t, 0, t.rank - 1);
     const std::optional<Tensor> view = view_as(t, other);
-    // One exists if each axis of the result takes its elements at one distance.
+    // One exists if the elements along each axis of the result are evenly spaced.
     bool exists = true;
     Tensor want = make_tensor(nullptr, DType::f32, other);
     for (int axis = 0; axis < want.rank; ++axis) {
@@ -101,7 +101,7 @@ TEST_CASE("a row walk meets every element once, in row-major order") {
   }
 }
 
-// They may be the bits of something else, seen as halves: NaNs, quiet ones and others, come through as well.
+// The bits may be of another type seen as halves: NaNs of all kinds are kept too.
 TEMPLATE_TEST_CASE("a pointwise copy of halves keeps every bit", "", BF16, F16) {
   test::Buffer<TestType> all({256, 256}), turned({256, 256}, {}, {1, 256});
   for (int64_t i = 0; i < 65536; ++i) all.at(i).bits = static_cast<uint16_t>(i);

@@ -1,5 +1,5 @@
-// The text form: what is printed parses back to the same job, what is parsed prints back to the same text, and no text
-// whatever makes the parser crash.
+// The text form: a printed job parses back to the same job, a parsed text prints back to the same text, and no text
+// makes the parser crash.
 
 #include <catch2/catch.hpp>
 
@@ -16,7 +16,7 @@
 namespace sg {
 namespace {
 
-// Everything the grammar can say, spelled as the printer spells it.
+// Everything in the grammar, spelled as the printer spells it.
 const char kEverything[] = R"(sg 1.0 job "all \"of\" it" world 4
 producer "torch" "2.15.0"
 producer "odd key" {"a":[1,-2.5e-3,null,true],"b":{}}

@@ -33,7 +33,7 @@ TEST_CASE("many small jobs, one after the other") {
   CHECK(total == 40000);
 }
 
-// So that what it wrote in one loop is in its cache in the next.
+// So what it wrote in one loop is in its cache in the next.
 TEST_CASE("a thread begins with its own part, and takes from others' ends") {
   ThreadTeam team(2);
   std::atomic<int> first_of_worker{-1};

@@ -1,4 +1,4 @@
-// Copies to the host and back: what is live where, what must wait for what, and where it lies in a run.
+// Copies to the host and back: what is live where, what must wait for what, and where it is in a run.
 #include "libgraph/transfer.h"
 
 #include <catch2/catch.hpp>
@@ -65,7 +65,7 @@ TEST_CASE("what is on the host counts there, and the device's place is free from
   CHECK_FALSE(back.is_host);
   CHECK(a.last_position == 3);  // the wait
   CHECK(host.first_position == 1);
-  CHECK(host.last_position == 7);  // the wait for what is read from it
+  CHECK(host.last_position == 7);  // the wait for the copy back
   CHECK(back.first_position == 5);
   CHECK(l.host_bound_bytes == 1024);
   //                                        a     host  b     kept  c     fetch d            back         e, in place

@@ -1,4 +1,4 @@
-// Each rule of the verifier on a job that breaks just that rule, and the whole on random jobs, whole and damaged.
+// Each rule of the verifier on a job that breaks just that rule, and all rules on random jobs, intact and damaged.
 #include "libgraph/verify/verify.h"
 
 #include <catch2/catch.hpp>
@@ -14,7 +14,7 @@
 namespace sg {
 namespace {
 
-// A small valid job with something of everything; the cases below damage it.
+// A small valid job with a bit of everything; the cases below damage it.
 struct Step {
   Job job;
   Pool& pool = *job.pool;
@@ -163,7 +163,7 @@ std::string print(const std::vector<Diagnostic>& list) {
 
 struct Case {
   const char* rule;
-  const char* place;  // part of where it is found, or of the message where the job as a whole is at fault
+  const char* place;  // part of the place of the finding, or of the message if the whole job is at fault
   std::function<void(Step&)> damage;
 };
 
@@ -175,7 +175,7 @@ NodeId add_random(Step& s) {
   return n;
 }
 
-// Below the body that the step calls, `depth` bodies more, each with `calls` of the next.
+// Adds `depth` bodies below the body that the step calls, each with `calls` calls of the next.
 void nest(Step& s, size_t depth, size_t calls) {
   for (size_t i = 1; i <= depth; ++i) {
     s.program->nested.push_back(
@@ -355,7 +355,7 @@ const Case kCases[] = {
        s.add("aten.add_.Scalar", {Arg::value(s.result(view)), Arg::integer(1)}, {s.graph->value(s.fixed).type});
      }},
     {"write", "node %call_1",
-     [](Step& s) {  // the body writes to what it is given
+     [](Step& s) {  // the body writes to its argument
        s.program->nested.push_back(std::make_unique<Nested>(Nested{s.pool.str("writer"), Graph(&s.pool)}));
        Graph* outer = s.graph;
        s.graph = &s.program->nested[1]->graph;
@@ -373,14 +373,14 @@ const Case kCases[] = {
            s.add("aten.tanh.default", {Arg::value(s.result(s.launch))}, {s.graph->value(s.fixed).type}), s.wait);
      }},
     {"wait", "node %tanh_1",
-     [](Step& s) {  // a view of it is no other thing
+     [](Step& s) {  // a view of it is the same thing
        NodeId view = s.add("aten.alias.default", {Arg::value(s.result(s.launch))}, {s.graph->value(s.fixed).type});
        NodeId use = s.add("aten.tanh.default", {Arg::value(s.result(view))}, {s.graph->value(s.fixed).type});
        s.graph->move_before(view, s.wait);
        s.graph->move_before(use, s.wait);
      }},
     {"wait", "node %all_reduce_1",
-     [](Step& s) {  // an output is a view of what nobody waited for
+     [](Step& s) {  // an output is a view of a result that is not waited for
        NodeId sent = s.add("_c10d_functional.all_reduce.default",
                            {Arg::value(s.w), s.text("sum"), Arg::group(GroupId(0))}, {s.graph->value(s.w).type});
        Output out;
@@ -506,7 +506,7 @@ TEST_CASE("each rule finds what breaks it, and nothing else does") {
 
 TEST_CASE("every rule has a case") {
   std::set<std::string_view> with_case = {"inferred-type", "deadlock",
-                                          "op-name"};  // these have test cases of their own
+                                          "op-name"};  // these have their own test cases
   for (const Case& test : kCases) with_case.insert(test.rule);
   for (const VerifyRule& rule : verify_rules()) {
     INFO(rule.name);
@@ -559,7 +559,7 @@ TEST_CASE("sizes that nothing tells apart pass where they were equal at capture"
   CHECK(message("2") == "");
   CHECK(message("s0//(s0//2)", "16") == "");
   CHECK(message("s0//(s0//2)") == "");  // the strides follow it: 8*(s0//(s0//2))
-  CHECK(message("s0//4", "16") == "");  // 2 at capture, and nothing says otherwise
+  CHECK(message("s0//4", "16") == "");  // 2 at capture, and nothing contradicts it
   CHECK(message("s0//3", "16") == "");
   CHECK(message("s0//8", "16").find("but the op gives [s0//2, 2, 8]") != std::string::npos);  // 1 at capture
   CHECK(message("s0 + 1", "16").find("but the op gives") != std::string::npos);               // odd
@@ -567,7 +567,7 @@ TEST_CASE("sizes that nothing tells apart pass where they were equal at capture"
   CHECK(message("2", "17").find("recorded with strides [17, 8, 1], but the op gives [16, 8, 1]") != std::string::npos);
   CHECK(message("2", "2*s0") == "");  // 16 at capture
   CHECK(message("2", "s0").find("recorded with strides [s0, 8, 1]") != std::string::npos);
-  CHECK(message("u0", "16").find("but the op gives") != std::string::npos);  // nothing to hold it by
+  CHECK(message("u0", "16").find("but the op gives") != std::string::npos);  // no value at capture
 }
 
 TEST_CASE("a gradient has its parameter's shape where that was so at capture") {
@@ -588,7 +588,7 @@ graph rank *
     return print(found);
   };
   CHECK(messages("4") == "");
-  CHECK(messages("2*(s0//(s0//2))") == "");  // 4 at capture, which a run asks again
+  CHECK(messages("2*(s0//(s0//2))") == "");  // 4 at capture, which a run checks again
   CHECK(messages("s0").find("the gradient %g does not have the shape of %w") != std::string::npos);
   CHECK(messages("5").find("the gradient %g does not have the shape of %w") != std::string::npos);
 }
@@ -632,9 +632,9 @@ TEST_CASE("an unknown op that is spelt nearly like a known one is warned of, any
 TEST_CASE("uses of a collective's result and memory that are no hazard are none to the verifier") {
   Step step;
   TypeId t = step.graph->value(step.fixed).type;
-  step.add("aten.tanh.default", {Arg::value(step.result(step.launch))}, {t});  // behind the wait, by the old name
+  step.add("aten.tanh.default", {Arg::value(step.result(step.launch))}, {t});  // after the wait, under the old name
   NodeId view = step.add("aten.alias.default", {Arg::value(step.result(step.launch))}, {t});
-  step.graph->move_before(view, step.wait);  // a view before, used behind
+  step.graph->move_before(view, step.wait);  // a view made before, used after
   step.add("aten.tanh.default", {Arg::value(step.result(view))}, {t});
   NodeId copy = step.add("aten.clone.default", {Arg::value(step.fixed)}, {t});
   step.add("aten.add_.Scalar", {Arg::value(step.result(copy)), Arg::integer(1)}, {t});
@@ -691,7 +691,7 @@ TEST_CASE("ranks that do not call the same collectives are found before they han
   struct {
     const char *first, *second;
     int64_t size;
-    const char* rule;  // empty = nothing to find
+    const char* rule;  // empty: no finding
     const char* message;
   } cases[] = {
       {"aAbB", "aAbB", 4, "", ""},

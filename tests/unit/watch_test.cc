@@ -23,7 +23,7 @@ graph rank *
   output %soft
 )";
 
-// What the watch says of results given in the order of the nodes.
+// What the watch reports for results given in the order of the nodes.
 std::string first_found(const char* words, std::initializer_list<std::array<float, 2>> results) {
   Job job = parse(kMasked);
   const Graph& graph = job.programs[0]->graph;
@@ -90,7 +90,7 @@ TEST_CASE("patterns of results: stars, bodies of calls, and those that fit nothi
   auto check = [&](std::string pattern) { return check_dump_patterns(job, std::span(&pattern, 1)).ok(); };
   CHECK(check("so*"));
   CHECK(check("*"));
-  CHECK_FALSE(check("x"));  // an input is no result
+  CHECK_FALSE(check("x"));  // an input is not a result
   CHECK_FALSE(check("sofd"));
   std::string wrong = "socres";
   CHECK(check_dump_patterns(job, std::span(&wrong, 1)).error().hint == "did you mean `scores`?");

@@ -14,7 +14,7 @@ using namespace sg::test;
 
 namespace {
 
-// Two ranks and a clock that the test moves; looks ten times a second.
+// Two ranks and a clock that the test moves; looks ten times per second.
 struct Scene {
   Heartbeat hearts[2];
   Watchdog dog{{{0, &hearts[0]}, {1, &hearts[1]}}, 5};
@@ -23,7 +23,7 @@ struct Scene {
   Scene() {
     for (Heartbeat& h : hearts) h.enter(Heartbeat::running);
   }
-  // What is found within the next seconds, while `each` happens before every look.
+  // What is found within the next `seconds`; `each` runs before every look.
   std::optional<Stuck> pass(
       double seconds, const std::function<void()>& each = [] {}) {
     for (double end = now + seconds; now < end;) {
@@ -146,7 +146,7 @@ TEST_CASE("a rank that never comes is reported, and those that wait for it retur
       own[0]->abort(std::move(error));
     });
     (void)sg::run_ranks(comms, [&](Communicator& comm) -> Status {
-      if (comm.rank() == 1) {  // computes on and on, until the job ends
+      if (comm.rank() == 1) {  // computes until the job ends
         comm.heartbeat().at(NestedId(), job.programs[0]->graph.first());
         while (!comm.failure()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
         return ok_status();

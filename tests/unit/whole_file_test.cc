@@ -1,4 +1,4 @@
-// Files that are read at once: whole, or a reason; and never more of one than it may have.
+// Files that are read at once: whole, or an error; and never more than the limit.
 #include "libgraph/whole_file.h"
 
 #include <catch2/catch.hpp>
