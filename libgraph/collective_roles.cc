@@ -179,7 +179,7 @@ class RoleFinder {
     }
   }
 
-  // By alias class: whether a gradient lies in it.
+  // By alias class: whether it holds a gradient that is an output.
   std::vector<bool> read_by_outputs() const {
     std::vector<bool> out(first_write_.size());
     for (const Output& output : graph_.outputs())

@@ -25,8 +25,8 @@ struct Dim {
   friend bool operator==(const Dim&, const Dim&) = default;
 };
 
-// How elements follow each other in memory: dimensions of size 1 are dropped and dense neighbours merged, so that a [4,
-// 8] and its flat view are equal. No dimension is empty.
+// How elements follow each other in memory: dimensions of size 1 are dropped and dense neighbours merged, so that
+// a [4, 8] and its flat view are equal. No dimension is empty.
 struct Walk {
   std::vector<Dim> dims;
   int64_t begin = 0;  // byte offset into the storage

@@ -44,7 +44,7 @@ void drop_unread_inputs(Graph* graph) {
   }
 }
 
-// Data-dependent symbols that no node defines any more become sizes of inputs.
+// Data-dependent symbols that no remaining node defines become sizes of inputs.
 void free_symbols(Program* program) {
   std::unordered_set<StrId, IdHash> bound;
   auto collect = [&](const Graph& graph) {

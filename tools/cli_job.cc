@@ -28,7 +28,7 @@ Result<std::string> bytes_of(bool as_text, const Job& job) {
   return write_binary(job);
 }
 
-// --dry-run: writes a temporary file and removes it, so that errors show up now.
+// --dry-run: writes a temporary file and removes it, so that errors show up.
 Status try_to_write(const std::string& path, std::string_view bytes) {
   namespace fs = std::filesystem;
   std::error_code ignored;  // what cannot be examined cannot be opened either

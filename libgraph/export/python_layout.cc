@@ -42,7 +42,7 @@ bool takes_permuted(const Graph& graph, const Node& node) {
 }
 
 // Whether an eager kernel may choose other strides. Contractions have their own layout rules, the same in eager mode;
-// copies do what they are told.
+// the arguments of copies determine it.
 bool may_lie_otherwise(const OpInfo& op) {
   constexpr uint32_t kOthers = kContraction | kView | kMayAlias | kCollective | kWait;
   return (op.traits & kOthers) == 0 && op.name != "aten.clone.default" && op.name != "aten._to_copy.default";

@@ -123,8 +123,8 @@ std::string Scope::claim(std::string_view wish) {
 
 namespace {
 
-// The bracket to break the line after: that of the call, before any string literal that could contain brackets. npos =
-// none.
+// The bracket to break the line after: that of the call, before any string literal that could contain brackets.
+// npos = none.
 size_t breaking_bracket(std::string_view code) {
   size_t quote = code.find('"'), assign = code.find(" = ");
   size_t open = code.find_first_of("([{", assign < quote ? assign : 0);

@@ -238,7 +238,7 @@ Status read_weights(const ZipArchive& archive, const Pt2Model& model, const Pt2L
 
 // --- layouts ---
 
-// All lies in one folder, or in none. PyTorch has called the program models/NAME.json, or
+// All entries are in one folder, or in none. The program is models/NAME.json; in older versions of PyTorch,
 // serialized_exported_program.json.
 Result<Pt2Layout> find_layout(const ZipArchive& archive) {
   Pt2Layout out;

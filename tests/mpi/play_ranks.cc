@@ -1,7 +1,7 @@
 // play_ranks MODE: one rank of a test of the mpi communicator; run under mpirun by run_mpi_tests.py.
 //
 //   script SEED STEPS   random collectives against their definitions: the same bits as every other communicator
-//   agree               ranks whose jobs differ find out
+//   agree               ranks detect that their jobs differ
 //   stop                rank 1 stops itself (SIGSTOP) before a collective
 //   endless             rank 1 stays in one node forever
 //   deadlock            rank 1 waits for a different collective than the others

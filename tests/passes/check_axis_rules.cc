@@ -2,9 +2,8 @@
 // themselves.
 //
 // Calls     Every conformance vector of an op that has an axis rule, as a module of one node: in 2 or 3 chunks of its
-//                     first axis, and of its second (for elementwise ops, which share a rule, a sample). It must be
-//           refused or give
-//           what the whole call gives.
+//           first axis, and of its second (for elementwise ops, which share a rule, only for some). It must be refused
+//           or give what the whole call gives.
 // Modules   The graphs of MODULES/*.txt: modules whose nodes need each other's states. Those named refused-* must be
 //           refused.
 // Mutants   Each rule made wrong on purpose, in one way at a time, for each op: it must show somewhere, as a refusal,

@@ -83,7 +83,7 @@ struct Side {
     return out;
   }
 
-  // The text form cuts longer names.
+  // FX text cuts longer names.
   std::string module(StrId id) const {
     if (!id) return "-";
     std::string out(pool().strings[id]);

@@ -143,7 +143,7 @@ TEST_CASE("every shared capture imports with the nodes that the manifest counts,
     CHECK(job->world == world);
     CHECK(job->is_spmd() == (world == 1));
     Diagnostics findings;
-    verify(*job, {.types = false}, &findings);  // recorded against inferred types: sg-import --check
+    verify(*job, {.types = false}, &findings);  // sg-import --check compares recorded with inferred types
     CHECK(findings.error_count() == 0);
     for (NodeId n : program.graph.nodes())
       for (uint32_t i = 0; i < program.graph.node(n).result_count; ++i)

@@ -235,7 +235,7 @@ TEST_CASE("fx: offsets and the order of strides behind symbolic sizes") {
 }
 
 TEST_CASE("fx: what else prints graphs") {
-  // graph_module.code; a log of TORCH_LOGS; terminal colors; inputs that PyTorch unpacks.
+  // graph_module.code; a log of TORCH_LOGS; terminal colours; inputs that PyTorch unpacks.
   CHECK(
       refused("\n\n\ndef forward(self, x):\n    relu = torch.ops.aten.relu.default(x);  x = None\n    return relu\n") ==
       "imported");

@@ -56,5 +56,5 @@ TEST_CASE("a thread begins with its own part, and takes from others' ends") {
     }
   });
   CHECK(thread_of[0] == 0);
-  for (size_t i = 1; i < 8; ++i) CHECK(thread_of[i] == 1);  // while the caller is held up in its first piece
+  for (size_t i = 1; i < 8; ++i) CHECK(thread_of[i] == 1);  // while the caller is blocked in its first piece
 }

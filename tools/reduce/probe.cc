@@ -55,7 +55,7 @@ class Registered {
   ::_exit(127);
 }
 
-// True = it ended by itself.
+// True = it ended on its own.
 bool wait_for(pid_t child, double seconds, int* status) {
   int handle = static_cast<int>(::syscall(SYS_pidfd_open, child, 0));
   int left = static_cast<int>(seconds * 1000);
