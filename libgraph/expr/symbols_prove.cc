@@ -1,3 +1,4 @@
+// Proofs: bounds of expressions by a bounded search over constraints and atoms.
 #include <algorithm>
 #include <cstdlib>
 #include <numeric>

@@ -1,3 +1,4 @@
+// Simplification of expressions under the facts.
 #include "libgraph/expr/symbols_internal.h"
 
 namespace sg {

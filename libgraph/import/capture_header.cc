@@ -1,3 +1,4 @@
+// The header of a capture: format, world, meshes, groups, title, note, producer; and source positions.
 #include <algorithm>
 
 #include "libgraph/import/capture_read.h"

@@ -1,3 +1,4 @@
+// The metadata of a node: `meta` and `custom`, and what folded getitems have besides.
 #include <limits>
 
 #include "libgraph/import/capture_read.h"

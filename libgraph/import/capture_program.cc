@@ -1,3 +1,4 @@
+// One rank's program: symbols, guards, nested graphs, and the main graph.
 #include "libgraph/expr/guard_text.h"
 #include "libgraph/import/capture_read.h"
 

@@ -1,3 +1,4 @@
+// The comments of FX text: annotations, recomputation tags, phase, source line.
 #include <algorithm>
 #include <charconv>
 

@@ -1,3 +1,4 @@
+// Inputs, attributes and outputs of an FX module.
 #include "libgraph/import/fx_module.h"
 
 #include "libgraph/flat_set.h"

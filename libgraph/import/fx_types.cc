@@ -1,3 +1,4 @@
+// The annotations of FX text as types.
 #include <algorithm>
 #include <charconv>
 

@@ -1,3 +1,4 @@
+// A measured step against a simulated one: the residuals, and a machine fitted to the measurement.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// The older job of a comparison: its peak, time, and course of memory.
 #include <algorithm>
 #include <cmath>
 

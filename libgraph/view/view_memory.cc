@@ -1,3 +1,4 @@
+// Live memory: bytes per node, and each piece with its lifetime.
 #include "libgraph/plan/liveness.h"
 #include "libgraph/view/view_columns.h"
 

@@ -1,3 +1,4 @@
+// The simulated timeline: lanes, events, critical path.
 #include <cmath>
 #include <map>
 
