@@ -93,7 +93,7 @@ class Splits {
     bool in_place = state_.info(1, y) && state_.info(1, y)->writes() && !b_.operands(y).empty();
     uint32_t written = in_place ? b_.operands(y)[0] : MatchSide::kNone;
     bool shared =
-        in_place && !is_own_memory_[written];  // a buffer: each chunk's write builds on the previous one's
+        in_place && !is_own_memory_[written];  // a buffer: each chunk's write builds on that of the previous chunk
     for (uint32_t v = b_.first_result[y]; v < b_.first_result[y + 1]; ++v) {
       uint32_t r = split ? 0 : v - b_.first_result[y];
       like_[v] =

@@ -91,7 +91,7 @@ Status give_matching(InferCall& c, const Attention& a) {
 Status flash_attention_cpu(InferCall& c) {
   SG_ASSIGN(Attention a, attention_of(c));
   SG_TRY(
-      c.give(a.query->dtype, a.out_shape, c.sizes.preserved(*a.query), *a.query));  // laid out like the query
+      c.give(a.query->dtype, a.out_shape, c.sizes.preserved(*a.query), *a.query));  // in the memory order of the query
   Exprs shape{a.query->shape[0], a.query->shape[1], a.query->shape[2]};
   Exprs stride = c.sizes.contiguous({shape[0], shape[2], shape[1]});
   std::swap(stride[1], stride[2]);

@@ -166,7 +166,7 @@ Outcome VectorRun::execute(const Manner& manner) {
   const bool lacks =
       !done.ok() && manner.backends && done.error().message.find("the CUDA backend") != std::string::npos;
   if (lacks)
-    return {Fault::no_kernel, done.error().message};  // a known op, but not for these types or options
+    return {Fault::no_kernel, done.error().message};  // the op has a kernel, but not one for these types or options
   if (!done.ok()) return {Fault::refused, done.error().message};
   return check_results();
 }

@@ -506,7 +506,7 @@ TEST_CASE("each rule finds what breaks it, and nothing else does") {
 
 TEST_CASE("every rule has a case") {
   std::set<std::string_view> with_case = {"inferred-type", "deadlock",
-                                          "op-name"};  // these have their own test cases
+                                          "op-name"};  // these have test cases of their own
   for (const Case& test : kCases) with_case.insert(test.rule);
   for (const VerifyRule& rule : verify_rules()) {
     INFO(rule.name);
