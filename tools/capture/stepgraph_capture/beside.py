@@ -4,7 +4,8 @@ that it writes.
 
 Looked for where the function can reach it: in what it closes over, in the globals that it names, in the object whose
 method it is or that is called, in the defaults of its arguments, and in functions of the same kind that it calls; there
-in modules, and in lists, tuples and dicts. Likewise where hooks of the optimizers can reach it.
+in modules, and in lists, tuples and dicts. Likewise where hooks of the optimizers and of
+parameters can reach it.
 """
 
 from __future__ import annotations
@@ -119,17 +120,21 @@ def swapped(places: Mapping[str, Place], given: Dict[str, Tensor]) -> Iterator[N
             place.container[place.key] = before[name]
 
 
-def places_of(functions: Iterable[Callable[..., Any]], known: List[Tensor], model: nn.Module) -> Dict[str, Place]:
-    """Those of tensors that lie in no memory of `known`."""
+def places_of(
+    functions: Iterable[Callable[..., Any]], known: List[Tensor], model: nn.Module
+) -> Tuple[Dict[str, Place], List[Dict[Any, Any]]]:
+    """Those of tensors that lie in no memory of `known`; and the dicts that have the model's parameters as keys."""
     search = _Search(known, model)
     for function in functions:
         search.function(function, "", 0)
-    return search.found
+    return search.found, search.by_parameter
 
 
 class _Search:
     def __init__(self, known: List[Tensor], model: nn.Module) -> None:
         self.found: Dict[str, Place] = {}
+        self.by_parameter: List[Dict[Any, Any]] = []
+        self._parameters = {id(parameter): name for name, parameter in model.named_parameters()}
         self._memory = {compat.memory_of(tensor) for tensor in known if _is_strided(tensor)}
         self._seen = {id(module) for module in model.modules()}
         self._device = next(tensor.device for tensor in known)  # of the losses to come
@@ -179,9 +184,11 @@ class _Search:
             self._seen.add(id(thing))
             if len(thing) > _LONGEST:
                 return
+            if isinstance(thing, dict) and any(id(key) in self._parameters for key in thing):
+                self.by_parameter.append(thing)
             for key, one in list(thing.items() if isinstance(thing, dict) else enumerate(thing)):
                 at = _NOWHERE if isinstance(thing, tuple) else (thing, key)
-                self._thing(one, f"{name}.{key}", at, depth + 1)
+                self._thing(one, f"{name}.{self._parameters.get(id(key), key)}", at, depth + 1)
         elif inspect.isfunction(thing) or inspect.ismethod(thing) or isinstance(thing, functools.partial):
             if _is_the_users(thing):
                 self.function(thing, name, depth + 1)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
-from . import beside, compat, fsdp, inplace, kept, own_step, scalers, sharding, world, wrappers
+from . import beside, by_parameter, compat, fsdp, inplace, kept, own_step, scalers, sharding, world, wrappers
 from .errors import CaptureError
 from .optimizers import Optimizers
 from .recorder import Recorder
@@ -90,6 +90,7 @@ class Step:
             raise CaptureError("no parameter of the model requires a gradient: there is no training step to capture")
         self.beside: Dict[str, beside.Place] = {}  # state that is not the model's, by name
         self.beside_state: List[Slot] = []
+        self._by_parameter: List[Dict[Any, Any]] = []  # dicts of the user's that have parameters as keys
         self.optimizers = Optimizers(optimizer, {id(slot.value): slot.name for slot in self.state})
         self.learn_optimizers()
         if self.optimizers and train_step is None:
@@ -113,7 +114,9 @@ class Step:
         if self.train_step is None:
             return {}
         known = [slot.local for slot in self.tensors] + [*self.optimizers.own_tensors()]
-        return beside.places_of([self.train_step, *self.optimizers.hooks], known, self.model)
+        hooks = [*self.optimizers.hooks, *(hook for slot in self.trainable for hook in compat.hooks_of(slot.value))]
+        places, self._by_parameter = beside.places_of([self.train_step, *hooks], known, self.model)
+        return places
 
     def take_in(self, places: Dict[str, beside.Place]) -> None:
         """These are state of the step."""
@@ -159,11 +162,15 @@ class Step:
         outside = beside.swapped(self.beside, kept_beside)
         with plain as gathers, outside, self.replicas.explicit(recorder), compat.casts_in_forward(), calls:
             if self.train_step is not None:
-                with self.optimizers.running({slot.name: before[slot.name] for slot in self.parameters}, updated, recorder):
+                leaves = {slot.name: before[slot.name] for slot in self.parameters}
+                users = by_parameter.moved([(slot.value, leaves[slot.name]) for slot in self.parameters], self._by_parameter)
+                with users, self.optimizers.running(leaves, updated, recorder):
                     loss, gradients, others = self._by_train_step(args, keywords, before, gathers, recorder)
             else:
-                leaves = [given[id(slot)] for slot in self.trainable]
-                loss, gradients, others = self._by_loss(args, keywords, targets, leaves, recorder)
+                pairs = [(slot.value, given[id(slot)]) for slot in self.trainable]
+                with by_parameter.moved(pairs):
+                    found = self._by_loss(args, keywords, targets, [leaf for _, leaf in pairs], recorder)
+                loss, gradients, others = found
         buffers = [slot.name for slot in self.state if slot.kind == "buffer"]
         rebound = {name: sharding.part(state[name]) for name in buffers if state[name] is not before[name]}
         bound = {name: now for name, now in kept_beside.items() if now is not before_beside[name]}
@@ -205,7 +212,7 @@ class Step:
         """Forward and backward as the user's code mixes them. It may give no loss."""
         assert self.train_step is not None
         leaves = {slot.name: state[slot.name] for slot in self.trainable}
-        backwards = own_step.Backwards(recorder, gathers, self.replicas, leaves, self._bindings)
+        backwards = own_step.Backwards(recorder, gathers, self.replicas, leaves, lambda: self._bindings(state))
         with backwards.watched(), kept.refused(self._own, self._marks):
             found, others = _apart(self.train_step(*args, **keywords))
         loss = None if found is None else sharding.plain(found)
@@ -217,10 +224,14 @@ class Step:
             _check_dense(slot, gradient)
         return loss, gradients, others
 
-    def _bindings(self) -> Iterator[scalers.Place]:
+    def _bindings(self, state: Mapping[str, Tensor]) -> Iterator[scalers.Place]:
         """Where a hook may bind another tensor."""
         yield from ((part._buffers, key) for part in self.model.modules() for key in part._buffers)
-        yield from ((place.container, place.key) for place in self.beside.values() if place.is_there())
+        keys = {id(slot.value): state[slot.name] for slot in self.parameters}  # now, of dicts that have parameters as keys
+        for place in self.beside.values():
+            now = beside.Place(place.name, place.container, keys.get(id(place.key), place.key))
+            if now.is_there():
+                yield now.container, now.key
 
     def _gradients(self, loss: Tensor, parameters: List[Tensor], recorder: Recorder) -> List[Optional[Tensor]]:
         seed = torch.ones_like(loss)

@@ -9,7 +9,7 @@ from typing import Any, Iterator, Tuple
 import torch
 from torch import nn
 
-from . import compat
+from . import compat, sharding
 from .errors import CaptureError
 from .replicas import is_parallel, reduced_parameters
 
@@ -26,17 +26,27 @@ def check(model: nn.Module, is_own: bool) -> None:
             for is_set, reason in _of_data_parallel(module):
                 if is_set:
                     raise CaptureError(f"{_words(name, 'DistributedDataParallel')} {reason}")
+    is_spread = any(map(is_parallel, model.modules())) or any(True for _ in compat.fsdp_groups(model))
     for name, parameter in model.named_parameters():
-        if compat.has_hooks(parameter):
-            raise CaptureError(
-                f"{name} has a hook of its own (register_hook, register_post_accumulate_grad_hook), which what stands for "
-                "it does not run: capture without"
-            )
+        _check_hooks(name, parameter, is_own, is_spread)
     names = {id(module): name for name, module in model.named_modules()}
     for module, group in compat.fsdp_groups(model):
         for is_set, reason in [*([] if is_own else _of_accumulation(group)), *_of_fully_shard(group)]:
             if is_set:
                 raise CaptureError(f"{_words(names.get(id(module), ''), 'fully_shard')} {reason}")
+
+
+def _check_hooks(name: str, parameter: torch.Tensor, is_own: bool, is_spread: bool) -> None:
+    if (is_spread or sharding.is_sharded(parameter)) and compat.hooks_of(parameter):
+        raise CaptureError(
+            f"{name} has a hook of its own (register_hook, register_post_accumulate_grad_hook), of which it is not said "
+            "whether it comes before the ranks' gradients are reduced: capture without"
+        )
+    if not is_own and compat.accumulation_hooks(parameter):
+        raise CaptureError(
+            f"{name} has a hook of its own (register_post_accumulate_grad_hook), which runs behind a backward(): give the "
+            "whole step as train_step="
+        )
 
 
 def _words(name: str, kind: str) -> str:

@@ -5,10 +5,12 @@ The rest of the package calls it `compat.NAME`; the list below says where each i
 
 # flake8: noqa: F401
 from .autograd import (
+    accumulation_hooks,
     autograd_nodes,
     backward_within,
-    has_hooks,
+    gradient_hooks,
     has_reentrant_checkpoint,
+    hooks_of,
     leaves,
     node_sequence_number,
     sequence_number,

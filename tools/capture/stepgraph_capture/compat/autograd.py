@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import Any, Callable, Iterator, Sequence, Set
+from typing import Any, Callable, Iterator, List, Sequence, Set
 
 import torch
 from torch import Tensor
@@ -14,9 +14,18 @@ def sequence_number() -> int:
     return torch.autograd._get_sequence_nr() - 1
 
 
-def has_hooks(tensor: Tensor) -> bool:
-    """Does register_hook() or register_post_accumulate_grad_hook() look at its gradient?"""
-    return bool(tensor._backward_hooks) or bool(getattr(tensor, "_post_accumulate_grad_hooks", None))
+def gradient_hooks(tensor: Tensor) -> List[Callable[..., Any]]:
+    """What register_hook() calls with the tensor's gradient."""
+    return list((tensor._backward_hooks or {}).values())
+
+
+def accumulation_hooks(tensor: Tensor) -> List[Callable[..., Any]]:
+    """What register_post_accumulate_grad_hook() calls behind a backward that adds to the tensor's `.grad`."""
+    return list((getattr(tensor, "_post_accumulate_grad_hooks", None) or {}).values())
+
+
+def hooks_of(tensor: Tensor) -> List[Callable[..., Any]]:
+    return gradient_hooks(tensor) + accumulation_hooks(tensor)
 
 
 def node_sequence_number(node: Any) -> int:

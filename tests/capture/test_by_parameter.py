@@ -1,0 +1,139 @@
+"""What a train_step keeps by parameter: hooks of gradients, and dicts that have parameters as keys."""
+
+import torch
+from stepgraph_capture import CaptureError
+from torch import nn
+from torch.nn import functional as F
+
+from support import CaptureCase
+
+
+class ByParameter(CaptureCase):
+    def setUp(self):
+        super().setUp()
+        self.model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+        self.inputs = {"x": torch.randn(4, 6), "y": torch.tensor([0, 2, 1, 0])}
+
+    def backward(self, x, y):
+        loss = F.cross_entropy(self.model(x), y)
+        loss.backward()
+        return loss.detach()
+
+    def check(self, step, optimizers, buffers=()):
+        hooks = [len(p._backward_hooks or {}) for p in self.model.parameters()]
+        document = self.captured(self.model, None, self.inputs, train_step=step, optimizer=optimizers)
+        self.assertLessEqual(set(buffers), {entry["fqn"] for entry in document["inputs"] if entry["kind"] == "buffer"})
+        self.assertEqual(hooks, [len(p._backward_hooks or {}) for p in self.model.parameters()])
+        self.check_steps(step, self.inputs)
+
+    def test_hooks_of_gradients(self):
+        for parameter in self.model.parameters():
+            parameter.register_hook(lambda gradient: gradient.clamp(-0.01, 0.02) + 0.001)
+        optimizer = torch.optim.Adam(self.model.parameters(), lr=0.01)
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = self.backward(x, y)
+            optimizer.step()
+            return loss
+
+        self.check(step, optimizer)
+
+    def test_hooks_where_the_loss_is_given(self):
+        self.model[0].weight.register_hook(lambda gradient: gradient * 2)
+        self.captured(self.model, F.cross_entropy, (self.inputs["x"],), targets=self.inputs["y"])
+        self.imported()
+        self.backward(**self.inputs)
+        expected = self.values("expected")
+        gradients = [value for value in expected.values() if value.shape == (8, 6)]
+        torch.testing.assert_close(gradients, [self.model[0].weight.grad])
+
+    def test_updates_within_backward(self):
+        """Each parameter has an optimizer of its own, which updates it as soon as its gradient is there."""
+        optimizers = {p: torch.optim.Adam([p], lr=0.05) for p in self.model.parameters()}
+
+        def update(parameter):
+            optimizers[parameter].step()
+            optimizers[parameter].zero_grad()
+
+        for parameter in self.model.parameters():
+            parameter.register_post_accumulate_grad_hook(update)
+        self.check(self.backward, list(optimizers.values()))
+
+    def test_state_of_hooks(self):
+        """They run behind each of two backwards, and remember what they saw."""
+        seen = {p: torch.zeros(()) for p in self.model.parameters()}
+
+        def after(parameter):
+            seen[parameter].add_(parameter.grad.norm())
+            parameter.grad.mul_(1 / (1 + seen[parameter]))
+
+        for parameter in self.model.parameters():
+            parameter.register_post_accumulate_grad_hook(after)
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5)
+
+        def step(x, y):
+            optimizer.zero_grad()
+            total = sum(self.backward(*half) for half in zip(x.chunk(2), y.chunk(2)))
+            optimizer.step()
+            return total
+
+        self.check(step, optimizer, {"seen.0.weight", "seen.2.bias"})
+
+    def test_an_optimizer_by_hand(self):
+        """State in a dict by parameter: written in place, and bound anew."""
+        for in_place in (True, False):
+            with self.subTest(in_place=in_place):
+                momentum = {p: torch.zeros_like(p) for p in self.model.parameters()}
+                keys = list(momentum)
+
+                @torch.no_grad()
+                def update(in_place=in_place, momentum=momentum):
+                    for p in self.model.parameters():
+                        if in_place:
+                            momentum[p].mul_(0.9).add_(p.grad)
+                        else:
+                            momentum[p] = momentum[p] * 0.9 + p.grad
+                        p.sub_(momentum[p], alpha=0.1)
+                        p.grad = None
+
+                def step(x, y, update=update, momentum=momentum):
+                    loss = self.backward(x, y)
+                    update()
+                    return loss
+
+                self.check(step, None, {"momentum.0.weight"})
+                self.assertTrue(all(a is b for a, b in zip(keys, momentum)), "its keys are the model's, in order")
+
+    def test_where_a_scaler_skips(self):
+        average = {p: p.detach().clone() for p in self.model.parameters()}
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5)
+        scaler = torch.amp.GradScaler("cpu", init_scale=3e38, growth_interval=2)
+
+        def follow(*_):
+            for p in self.model.parameters():
+                average[p] = average[p].lerp(p.detach(), 0.1)
+
+        optimizer.register_step_post_hook(follow)
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(self.model(x), y)
+            scaler.scale(loss * 3).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            return loss.detach() + sum(value.abs().sum() for value in average.values())
+
+        self.check(step, optimizer, {"average.0.weight"})
+
+    def test_refused(self):
+        self.model[0].weight.register_post_accumulate_grad_hook(lambda parameter: None)
+        words = r"0.weight has a hook of its own \(register_post_accumulate_grad_hook\), which runs behind a backward"
+        with self.assertRaisesRegex(CaptureError, words):
+            self.captured(self.model, F.cross_entropy, (self.inputs["x"],), targets=self.inputs["y"])
+
+
+if __name__ == "__main__":
+    import unittest
+
+    unittest.main()

@@ -1,0 +1,35 @@
+"""What a user's code keeps by parameter, while other tensors stand for the parameters: hooks of their gradients, and dicts
+that have them as keys (`momentum[p]`, `optimizers[p].step()`).
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
+
+from torch import Tensor
+
+from . import compat
+
+
+@contextmanager
+def moved(pairs: List[Tuple[Tensor, Tensor]], dicts: Sequence[Dict[Any, Any]] = ()) -> Iterator[None]:
+    """pairs: each parameter, and what stands for it, which has its hooks and its place in `dicts` within this."""
+    leaves = {id(parameter): leaf for parameter, leaf in pairs}
+    parameters = {id(leaf): parameter for parameter, leaf in pairs}
+    with ExitStack() as undo:
+        for parameter, leaf in pairs:
+            for hook in compat.gradient_hooks(parameter):
+                undo.callback(leaf.register_hook(hook).remove)
+            for hook in compat.accumulation_hooks(parameter):
+                undo.callback(leaf.register_post_accumulate_grad_hook(hook).remove)
+        for each in dicts:
+            undo.callback(_exchange, each, parameters)
+            _exchange(each, leaves)
+        yield
+
+
+def _exchange(kept: Dict[Any, Any], keys: Dict[int, Tensor]) -> None:
+    items = [(keys.get(id(key), key), value) for key, value in kept.items()]
+    kept.clear()
+    kept.update(items)
