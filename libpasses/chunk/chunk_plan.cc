@@ -45,7 +45,7 @@ std::optional<RefusedRegion> ChunkPlanner::run(const std::vector<std::vector<Nod
   std::ranges::sort(plan_.body, [&](const BodyNode& a, const BodyNode& b) { return graph_.before(a.node, b.node); });
   if (auto refused = find_untouched_region()) return refused;
   if (auto bad = find_memory_conflict(program_, plan_))
-    return RefusedRegion{bad->region, why_not_.at_node(bad->node, "memory", bad->message)};
+    return RefusedRegion{bad->region, why_not_.at_node(bad->node, kMemoryRule, bad->message)};
   find_views_that_may_copy(program_, &plan_);
   return std::nullopt;
 }

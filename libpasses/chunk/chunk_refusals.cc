@@ -8,7 +8,8 @@ Error ChunkRefusals::at_node(NodeId n, std::string_view rule, const std::string&
       ErrorKind::cannot_apply,
       place_of(program_, graph, n) + ": " + std::string(graph.op_name(n)) + " [" + std::string(rule) + "]: " + why,
       {},
-      remedy("chunk a smaller module")};
+      remedy(rule == kMemoryRule ? "run sg-clean first, which replaces writes by new values, or chunk a smaller module"
+                                 : "chunk a smaller module")};
   if (SourceId source = graph.node(n).source; source) {
     out.where.file = graph.pool().strings[graph.pool().sources[source].file];
     out.where.line = graph.pool().sources[source].line;

@@ -8,6 +8,8 @@
 
 namespace sg {
 
+inline constexpr std::string_view kMemoryRule = "memory";  // of writes, which sg-clean may replace
+
 struct RefusedRegion {
   uint32_t region;
   Error error;
