@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "librun/cpu/fill.h"
+
 namespace sg::cpu {
 namespace {
 
@@ -15,6 +17,19 @@ Tensor part_of(const Tensor& t, bool imaginary) {
   return part;
 }
 
+// The part in memory of its own, where products read rows as they lie. Axes that are expanded stay so.
+Tensor gathered(KernelCall& call, const Tensor& part) {
+  Tensor from = part;
+  for (int axis = 0; axis < part.rank; ++axis)
+    if (part.stride[static_cast<size_t>(axis)] == 0) from.shape[static_cast<size_t>(axis)] = 1;
+  Tensor to = call.scratch().tensor(part.dtype, from.sizes());
+  copy(call, to, from);
+  for (int axis = 0; axis < part.rank; ++axis)
+    if (part.stride[static_cast<size_t>(axis)] == 0) to.stride[static_cast<size_t>(axis)] = 0;
+  to.shape = part.shape;
+  return to;
+}
+
 }  // namespace
 
 bool is_complex_product(const Gemm& g) {
@@ -23,20 +38,27 @@ bool is_complex_product(const Gemm& g) {
 }
 
 void gemm_complex(KernelCall& call, const Gemm& g) {
+  if (g.out.elements() == 0) return;
+  const auto parts = [&](const Tensor& t) {
+    return std::array{gathered(call, part_of(t, false)), gathered(call, part_of(t, true))};
+  };
+  const std::array a = parts(g.a), b = parts(g.b);
   const Tensor real = part_of(g.out, false), imaginary = part_of(g.out, true);
-  const std::array a{part_of(g.a, false), part_of(g.a, true)}, b{part_of(g.b, false), part_of(g.b, true)};
+  const Tensor sum = call.scratch().tensor(real.dtype, real.sizes());
   const int64_t sign_a = g.a.conjugate ? -1 : 1, sign_b = g.b.conjugate ? -1 : 1;
-  const auto add = [&](const Tensor& out, int i, int j, int64_t sign, bool first) {
+  const auto add = [&](int i, int j, int64_t sign, bool first) {
     Gemm part = g;
-    part.out = out, part.a = a[static_cast<size_t>(i)], part.b = b[static_cast<size_t>(j)];
+    part.out = sum, part.a = a[static_cast<size_t>(i)], part.b = b[static_cast<size_t>(j)];
     part.alpha = Scalar::integer(sign);
-    if (!first) part.self = out, part.beta = Scalar::integer(1);
+    if (!first) part.self = sum, part.beta = Scalar::integer(1);
     gemm(call, part);
   };
-  add(real, 0, 0, 1, true);
-  add(real, 1, 1, -sign_a * sign_b, false);
-  add(imaginary, 0, 1, sign_b, true);
-  add(imaginary, 1, 0, sign_a, false);
+  add(0, 0, 1, true);
+  add(1, 1, -sign_a * sign_b, false);
+  copy(call, real, sum);
+  add(0, 1, sign_b, true);
+  add(1, 0, sign_a, false);
+  copy(call, imaginary, sum);
 }
 
 }  // namespace sg::cpu
