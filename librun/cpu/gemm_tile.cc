@@ -95,6 +95,24 @@ SG_TARGET void transpose(const float* from, int64_t from_step, float* to, int64_
     for (int j = 0; j < 16; j += 8) transpose8(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
 }
 
+SG_TARGET void transpose4(const double* from, int64_t from_step, double* to, int64_t to_step) {
+  __m256d r[4], s[4];
+  for (int i = 0; i < 4; ++i) r[i] = _mm256_loadu_pd(from + i * from_step);
+  for (int i = 0; i < 4; i += 2) {
+    s[i] = _mm256_unpacklo_pd(r[i], r[i + 1]);
+    s[i + 1] = _mm256_unpackhi_pd(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 2; ++i) {
+    _mm256_storeu_pd(to + i * to_step, _mm256_permute2f128_pd(s[i], s[i + 2], 0x20));
+    _mm256_storeu_pd(to + (i + 2) * to_step, _mm256_permute2f128_pd(s[i], s[i + 2], 0x31));
+  }
+}
+
+SG_TARGET void transpose(const double* from, int64_t from_step, double* to, int64_t to_step) {
+  for (int i = 0; i < 16; i += 4)
+    for (int j = 0; j < 16; j += 4) transpose4(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
+}
+
 }  // namespace avx2
 #undef SG_TARGET
 
@@ -158,6 +176,30 @@ SG_TARGET void transpose(const float* from, int64_t from_step, float* to, int64_
   }
 }
 
+// Two rounds: pairs within registers, then quarters of registers change places.
+SG_TARGET void transpose8(const double* from, int64_t from_step, double* to, int64_t to_step) {
+  __m512d pairs[2][4];
+  for (int i = 0; i < 4; ++i) {
+    __m512d above = _mm512_loadu_pd(from + 2 * i * from_step), below = _mm512_loadu_pd(from + (2 * i + 1) * from_step);
+    pairs[0][i] = _mm512_unpacklo_pd(above, below);
+    pairs[1][i] = _mm512_unpackhi_pd(above, below);
+  }
+  for (int odd = 0; odd < 2; ++odd) {
+    const __m512d* p = pairs[odd];
+    __m512d low01 = _mm512_shuffle_f64x2(p[0], p[1], 0x44), high01 = _mm512_shuffle_f64x2(p[0], p[1], 0xEE);
+    __m512d low23 = _mm512_shuffle_f64x2(p[2], p[3], 0x44), high23 = _mm512_shuffle_f64x2(p[2], p[3], 0xEE);
+    _mm512_storeu_pd(to + odd * to_step, _mm512_shuffle_f64x2(low01, low23, 0x88));
+    _mm512_storeu_pd(to + (odd + 2) * to_step, _mm512_shuffle_f64x2(low01, low23, 0xDD));
+    _mm512_storeu_pd(to + (odd + 4) * to_step, _mm512_shuffle_f64x2(high01, high23, 0x88));
+    _mm512_storeu_pd(to + (odd + 6) * to_step, _mm512_shuffle_f64x2(high01, high23, 0xDD));
+  }
+}
+
+SG_TARGET void transpose(const double* from, int64_t from_step, double* to, int64_t to_step) {
+  for (int i = 0; i < 16; i += 8)
+    for (int j = 0; j < 16; j += 8) transpose8(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
+}
+
 // Moves 32 bits at a time, whatever they are.
 SG_TARGET void transpose_pairs(const Bf16Pair* from, int64_t from_step, Bf16Pair* to, int64_t to_step) {
   transpose(reinterpret_cast<const float*>(from), from_step, reinterpret_cast<float*>(to), to_step);
@@ -201,14 +243,8 @@ const TileKernels<T>& tile_kernels(Isa isa) {
   using Avx2 = std::conditional_t<is_float, avx2::Float, avx2::Double>;
   using Avx512 = std::conditional_t<is_float, avx512::Float, avx512::Double>;
   static const TileKernels<T> of_plain = plain::kernels_of<plain::Simd<T>>(Rows<4>(), transpose_plain<T>);
-  static const TileKernels<T> of_avx2 = avx2::kernels_of<Avx2>(Rows<6>(), [] {
-    if constexpr (is_float) return avx2::transpose;
-    else return transpose_plain<T>;
-  }());
-  static const TileKernels<T> of_avx512 = avx512::kernels_of<Avx512>(Rows<14>(), [] {
-    if constexpr (is_float) return avx512::transpose;
-    else return transpose_plain<T>;
-  }());
+  static const TileKernels<T> of_avx2 = avx2::kernels_of<Avx2>(Rows<6>(), avx2::transpose);
+  static const TileKernels<T> of_avx512 = avx512::kernels_of<Avx512>(Rows<14>(), avx512::transpose);
   return isa == Isa::avx512 ? of_avx512 : isa == Isa::avx2 ? of_avx2 : of_plain;
 }
 
