@@ -1,5 +1,9 @@
 #include "librun/cpu/gemm_pack.h"
 
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
 #include <algorithm>
 #include <type_traits>
 
@@ -10,10 +14,39 @@ namespace {
 
 constexpr int64_t kSide = 16;  // of the square that is transposed at a time
 
+#ifdef __x86_64__
+// The processor's conversions of f16, which compilers do not make of ours; the same bits.
+[[gnu::target("avx512f")]] void convert_wide(const F16* from, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; i += 16) {
+    const __mmask16 mask = count - i < 16 ? static_cast<__mmask16>((1u << (count - i)) - 1) : 0xFFFF;
+    alignas(32) F16 part[16] = {};
+    const F16* at = from + i;
+    if (mask != 0xFFFF) std::copy_n(at, count - i, part), at = part;
+    _mm512_mask_storeu_ps(to + i, mask,
+                          _mm512_maskz_cvtph_ps(mask, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at))));
+  }
+}
+
+[[gnu::target("avx512f")]] void convert_wide(const float* from, int64_t count, F16* to) {
+  for (int64_t i = 0; i < count; i += 16) {
+    const __mmask16 mask = count - i < 16 ? static_cast<__mmask16>((1u << (count - i)) - 1) : 0xFFFF;
+    alignas(32) F16 part[16];
+    F16* at = mask == 0xFFFF ? to + i : part;
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at),
+                        _mm512_maskz_cvtps_ph(mask, _mm512_maskz_loadu_ps(mask, from + i), _MM_FROUND_TO_NEAREST_INT));
+    if (at == part) std::copy_n(part, count - i, to + i);
+  }
+}
+#endif
+
+template <class To, class From>
+constexpr bool kIsHalfOfFloat = (std::is_same_v<To, float> && std::is_same_v<From, F16>) ||
+                                (std::is_same_v<To, F16> && std::is_same_v<From, float>);
+
 // Rows of a panel are short: a call for each would take longer than it copies.
 template <class To, class From>
-SG_CLONES void convert_rows(const From* from, int64_t from_step, int64_t rows, int64_t columns, To* to,
-                            int64_t to_step) {
+SG_CLONES void convert_each_row(const From* from, int64_t from_step, int64_t rows, int64_t columns, To* to,
+                                int64_t to_step) {
   if (columns == kMaxTileColumns) {
     for (int64_t i = 0; i < rows; ++i, from += from_step, to += to_step)
       for (int j = 0; j < kMaxTileColumns; ++j) to[j] = converted<To>(from[j]);
@@ -21,6 +54,18 @@ SG_CLONES void convert_rows(const From* from, int64_t from_step, int64_t rows, i
     for (int64_t i = 0; i < rows; ++i, from += from_step, to += to_step)
       for (int64_t j = 0; j < columns; ++j) to[j] = converted<To>(from[j]);
   }
+}
+
+template <class To, class From>
+void convert_rows(const From* from, int64_t from_step, int64_t rows, int64_t columns, To* to, int64_t to_step) {
+#ifdef __x86_64__
+  if constexpr (kIsHalfOfFloat<To, From>)
+    if (best_isa() == Isa::avx512) {
+      for (int64_t i = 0; i < rows; ++i) convert_wide(from + i * from_step, columns, to + i * to_step);
+      return;
+    }
+#endif
+  convert_each_row(from, from_step, rows, columns, to, to_step);
 }
 
 template <class To, class From>

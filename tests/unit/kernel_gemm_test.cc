@@ -423,6 +423,20 @@ TEST_CASE("mm: threads and row slices give the same bits") {
   }
 }
 
+TEST_CASE("mm: every f16 number is read and written as it is") {
+  constexpr int64_t kCount = 1 << 16, kColumns = 33;  // a whole panel, and one column
+  Buffer<F16> numbers({kCount, 1}), ones({1, kColumns}), out({kCount, kColumns});
+  for (int64_t i = 0; i < kCount; ++i) numbers.at(i).bits = static_cast<uint16_t>(i);
+  for (int64_t j = 0; j < kColumns; ++j) ones.at(j) = F16(1);
+  REQUIRE(test::call("aten.mm.default", {{"self", numbers}, {"mat2", ones}}, {out.tensor()}).ok());
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < kCount * kColumns; ++i) {
+    const float is = out.at(i), was = numbers.at(i / kColumns);
+    wrong += is != was && !(std::isnan(is) && std::isnan(was));
+  }
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("mm: integers wrap around, complex numbers by their definition") {
   Buffer<int8_t> a({1, 3}, {100, 100, 7}), b({3, 1}, {100, 1, 1}), out({1, 1});
   REQUIRE(test::call("aten.mm.default", {{"self", a}, {"mat2", b}}, {out.tensor()}).ok());
