@@ -7,14 +7,14 @@
 namespace sg::infer {
 namespace {
 
-// A slice bound as a distance from the start, clamped to [0, size] as far as that is known.
+// A slice bound as a distance from the start, clamped to [0, size] as far as that is known. What is negative for all
+// values of its symbols counts from the end.
 Expr slice_bound(InferCall& c, Expr bound, Expr size) {
-  auto value = c.sizes.constant(bound), limit = c.sizes.constant(size);
-  if (value && *value < 0) {
+  if (c.sizes.upper(bound).value_or(0) < 0) {
     bound = c.sizes.exprs().add(bound, size);
-    value = c.sizes.constant(bound);
-    if (value && *value < 0) return c.sizes.number(0);
+    if (c.sizes.upper(bound).value_or(1) <= 0) return c.sizes.number(0);
   }
+  auto value = c.sizes.constant(bound), limit = c.sizes.constant(size);
   if (value && limit) return c.sizes.number(std::min(*value, *limit));
   if (value == INT64_MAX) return size;
   if (value && c.sizes.lower(size).value_or(0) >= *value) return bound;

@@ -208,6 +208,13 @@ TEST_CASE("infer: views") {
                 {{f32, {"max(0, u0 - 1)"}}}));
   CHECK(w.gives("aten.slice.Tensor", {w.tensor({f32, {"s0"}}), Arg::integer(0), Arg::integer(0), Arg::integer(-1)},
                 {{f32, {"s0 - 1"}}}));
+  w.program.symbols.back().max = 8;  // s0, of 2 to 8
+  const Arg minus_s0 = Arg::expr(w.exprs({"-s0"})[0]), minus_two_s0 = Arg::expr(w.exprs({"-2*s0"})[0]);
+  CHECK(w.gives("aten.slice.Tensor", {w.tensor({f32, {"s0"}}), Arg::integer(0), minus_s0}, {{f32, {"s0"}}}));
+  CHECK(w.gives("aten.slice.Tensor", {w.tensor({f32, {"s0"}}), Arg::integer(0), minus_two_s0}, {{f32, {"s0"}}}));
+  CHECK(w.gives("aten.slice.Tensor", {w.tensor({f32, {"s0"}}), Arg::integer(0), Arg::integer(-8)}, {{f32, {"s0"}}}));
+  CHECK(w.gives("aten.slice.Tensor", {w.tensor({f32, {"s0"}}), Arg::integer(0), Arg::integer(-2)},
+                {{f32, {"2"}, {"1"}, "s0 - 2"}}));
   CHECK(w.gives("aten.expand.default", {w.tensor({f32, {"3", "1"}}), w.sizes({"2", "-1", "4"})},
                 {{f32, {"2", "3", "4"}, {"0", "1", "0"}}}));
   CHECK(w.gives("aten.reshape.default", {w.tensor({f32, {"3", "2"}, {"1", "3"}}), w.sizes({"6"})}, {{f32, {"6"}}}));
