@@ -131,7 +131,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def _of_the_users_code(error: Exception) -> str:
-    """Its line is what helps. PyTorch's own words may go on for pages, about each backend that an op is not there for."""
+    """The user's line is what helps: PyTorch's message may go on for pages about every backend that lacks an op."""
     from .source import raised_at
     from .symbols import first_line
 

@@ -1,4 +1,4 @@
-"""Words that the user puts on a part of a step: `with annotate(role="dispatch"): ...`.
+"""User annotations on a part of a step: `with annotate(role="dispatch"): ...`.
 
 They become the `custom` of every node traced inside, and of the backward nodes of those.
 """
@@ -18,7 +18,7 @@ _state = threading.local()
 
 
 def current() -> Dict[str, Any]:
-    """What is annotated here; not to be changed."""
+    """The annotations in effect; read-only."""
     return getattr(_state, "custom", {})
 
 

@@ -1,11 +1,10 @@
-"""What a train_step keeps beside the model and writes to: a teacher that follows the model, an average of its weights,
-a queue of what it has seen, a scaler's scale. It is state of the step, as the model's buffers are: inputs of the graph
-that it writes.
+"""State that a train_step keeps outside the model and writes to: a teacher that follows the model, an average of its
+weights, a queue of recent samples, a scaler's scale. Like the model's buffers it becomes inputs of the graph that the
+step writes.
 
-Looked for where the function can reach it: in what it closes over, in the globals that it names, in the object whose
-method it is or that is called, in the defaults of its arguments, and in functions of the same kind that it calls; there
-in modules, and in lists, tuples and dicts. Likewise where hooks of the optimizers and of
-parameters can reach it.
+It is searched for wherever the function can reach: its closure, the globals it names, the object it is a method of (or
+the callable object itself), the defaults of its arguments, and the user's functions that it calls; within these in
+modules, lists, tuples and dicts. Hooks of optimizers and of parameters are searched in the same way.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _LONGEST = 4096  # of lists and dicts; longer ones hold data
 
 
 class _Cell(dict):  # type: ignore[type-arg]
-    """A variable that a function closes over, as a container of one."""
+    """A closure variable as a container with one entry."""
 
     def __init__(self, cell: Any) -> None:
         super().__init__()
@@ -43,7 +42,7 @@ class _Cell(dict):  # type: ignore[type-arg]
 
 @dataclass
 class Place:
-    """Where a tensor is kept."""
+    """The place where a tensor is kept."""
 
     name: str  # ema.module.0.weight, as the function calls it
     container: Union[MutableMapping[Any, Any], List[Any]]
@@ -55,14 +54,14 @@ class Place:
         return self.container[self.key]  # type: ignore[no-any-return]
 
     def is_there(self) -> bool:
-        """A step may empty a list or a dict."""
+        """False if the step has removed the entry from its list or dict."""
         if isinstance(self.container, list):
             return int(self.key) < len(self.container)
         return isinstance(self.container, _Cell) or self.key in self.container
 
 
 class Watched:
-    """The places before a run. What the run writes there is undone, and told."""
+    """The state of places before a run: undoes what the run writes there, and reports it."""
 
     def __init__(self, places: Mapping[str, Place]) -> None:
         self._places = places
@@ -71,7 +70,7 @@ class Watched:
         self._versions = {name: tensor._version for name, tensor in self._before.items()}
 
     def written(self) -> Dict[str, Place]:
-        """All places of the variables in which something was written."""
+        """All places of the variables in which the run wrote something."""
         there = {name: place for name, place in self._places.items() if place.is_there()}
         written = [name for name in there if self._is_written(name)]
         for name in written:
@@ -107,7 +106,7 @@ class Watched:
 
 @contextmanager
 def swapped(places: Mapping[str, Place], given: Dict[str, Tensor]) -> Iterator[None]:
-    """Within it `given` is in these places; behind it `given` is what was put there."""
+    """Puts the tensors `given` in these places; on exit `given` has what the places held last, and they are restored."""
     before = {name: place.tensor for name, place in places.items()}
     try:
         for name, place in places.items():
@@ -123,7 +122,7 @@ def swapped(places: Mapping[str, Place], given: Dict[str, Tensor]) -> Iterator[N
 def places_of(
     functions: Iterable[Callable[..., Any]], known: List[Tensor], model: nn.Module
 ) -> Tuple[Dict[str, Place], List[Dict[Any, Any]]]:
-    """Those of tensors that lie in no memory of `known`; and the dicts that have the model's parameters as keys."""
+    """The places of tensors that share no memory with `known`, and the dicts whose keys are the model's parameters."""
     search = _Search(known, model)
     for function in functions:
         search.function(function, "", 0)
@@ -144,7 +143,7 @@ class _Search:
                     self._scaler(thing, ".".join(filter(None, (path, key))))
 
     def function(self, function: Any, name: str, depth: int) -> None:
-        """What it closes over, the globals that it names, and what it is bound to."""
+        """Searches the closure of a function, the globals it names, and the object it is bound to."""
         if inspect.ismethod(function):
             self._object(function.__self__, name, depth)
             function = function.__func__
@@ -242,7 +241,7 @@ def _defaults_of(function: Any) -> Dict[str, Any]:
 
 
 def _is_strided(tensor: Tensor) -> bool:
-    """In memory that can be read and written: what else there is (sparse ones, those of inference mode) no step writes."""
+    """Whether it has plain memory; no step writes other tensors (sparse ones, those of inference mode)."""
     return tensor.layout == torch.strided and tensor.device.type != "meta" and not tensor.is_inference()
 
 

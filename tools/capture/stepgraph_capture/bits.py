@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def changed(before: Tensor, after: Tensor) -> bool:
-    """Was it written? A NaN is equal to itself here."""
+    """Whether any bit differs; a NaN equals itself."""
     return not torch.equal(_bits(before), _bits(after))
 
 

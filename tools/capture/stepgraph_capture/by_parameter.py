@@ -1,5 +1,5 @@
-"""What a user's code keeps by parameter, while other tensors stand for the parameters: hooks of their gradients, and dicts
-that have them as keys (`momentum[p]`, `optimizers[p].step()`).
+"""What user code attaches to parameters, moved to the tensors that replace them during a step: hooks of gradients, and
+dicts with parameters as keys (`momentum[p]`, `optimizers[p].step()`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from . import compat
 
 @contextmanager
 def moved(pairs: List[Tuple[Tensor, Tensor]], dicts: Sequence[Dict[Any, Any]] = ()) -> Iterator[None]:
-    """pairs: each parameter, and what stands for it, which has its hooks and its place in `dicts` within this."""
+    """pairs: each parameter and its replacement, which takes over its hooks and its keys in `dicts`."""
     leaves = {id(parameter): leaf for parameter, leaf in pairs}
     parameters = {id(leaf): parameter for parameter, leaf in pairs}
     with ExitStack() as undo:

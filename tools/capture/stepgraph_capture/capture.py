@@ -114,7 +114,7 @@ def capture(
 
 @contextmanager
 def _modes_kept(model: nn.Module) -> Iterator[None]:
-    """A step may call model.eval(), and fail before it calls train() again."""
+    """Restores training modes: a step may call model.eval() and fail before it calls train() again."""
     modes = [(module, module.training) for module in model.modules()]
     try:
         yield
@@ -124,8 +124,8 @@ def _modes_kept(model: nn.Module) -> Iterator[None]:
 
 
 def _of_the_second(step: Step) -> values.Answers:
-    """A schedule learns sizes from other ranks in its first step, and may run forward more often in it. And ranks learn
-    whose gradients others have, and what the step writes beside the model."""
+    """Runs the step twice and returns the answers of the second run: a pipeline schedule learns sizes from other ranks in
+    its first step. The first run also tells which gradients other ranks have and which outside state the step writes."""
     beside_it = beside.Watched(step.places_beside())
     with step.replicas.learning() as unused:
         first = values.of_the_model(step)
@@ -144,7 +144,7 @@ def _of_the_second(step: Step) -> values.Answers:
 def _check_first(
     step: Step, updated: List[Slot], of_first: Mapping[str, Tensor], of_second: Mapping[str, Tensor]
 ) -> None:
-    """With the state that a first step makes, as it was then, a step does what that one did."""
+    """Checks that a step from the optimizer state created by the first run, at its initial values, repeats that run."""
     for slot in updated:
         with_none, before = of_first[slot.name], slot.local
         if not values.is_same_update(before, with_none, of_second[slot.name]):
@@ -160,7 +160,7 @@ def _made(folder: str, described: Tuple[Any, ...]) -> Step:
 
 
 def _with_gradients_of_others(step: Step, traced: _Traced, dynamic: symbols.Dynamic, fake: bool) -> _Traced:
-    """Traced again, if other ranks have gradients to average for parameters that this one does not use."""
+    """Traces again if other ranks average gradients of parameters that this rank does not use."""
     missing = [slot.name for slot, found in zip(step.trainable, traced.result.gradients) if found is None]
     used = _used_elsewhere(step, missing)
     if world.on_any_rank(bool(used)):
@@ -170,14 +170,14 @@ def _with_gradients_of_others(step: Step, traced: _Traced, dynamic: symbols.Dyna
 
 
 def _used_elsewhere(step: Step, missing: List[str]) -> Set[str]:
-    """Of the parameters that have no gradient on this rank those that have one on a rank that averages with it."""
+    """The parameters without a gradient on this rank that have one on a rank it averages with."""
     unused = step.replicas.unused(missing)
     of_ranks = world.of_each_rank(unused)
     return {fqn for fqn, ranks in unused.items() if any(fqn not in of_ranks[rank] for rank in ranks)}
 
 
 class _Traced:
-    """The graph, the fake inputs it was traced with, and what the step returned then."""
+    """The graph, the fake inputs it was traced with, and what the step returned."""
 
     def __init__(
         self,
@@ -194,11 +194,12 @@ class _Traced:
 
 
 class _AsksForValues(CaptureError):
-    """The step decides by the value of a tensor, which fake ones do not have."""
+    """The step branches on the value of a tensor; fake tensors have none."""
 
 
 def _trace_somehow(step: Step, dynamic: symbols.Dynamic, fake: bool) -> _Traced:
-    """With fake tensors; where the step asks for values, real ones beside them; at last with the data's numbers."""
+    """Traces with fake tensors; if the step asks for values, with real tensors alongside; as a last resort with the
+    example's numbers in place of data-dependent symbols."""
     has_values = not fake and world.size() == 1
     try:
         with decisions.asking() if has_values else nullcontext():
@@ -312,8 +313,8 @@ def _because(reason: str, error: BaseException) -> str:
 
 
 def _apart(tensor: Tensor, with_value: bool) -> Tensor:
-    """One like it that is no other input and no part of one (`ids` that are also the labels, `tokens[:, 1:]`): in the
-    graph those are two inputs, and no size of either says how far apart the rows of a common tensor lie."""
+    """A copy that shares no memory with another input (`ids` used as labels, `tokens[:, 1:]`): the graph has two
+    separate inputs, and no size of either gives the row stride of a common tensor."""
     return tensor.detach().clone() if with_value else torch.empty_like(tensor, requires_grad=False)
 
 
@@ -335,7 +336,7 @@ def _graphs(module: fx.GraphModule) -> List[fx.Graph]:
 
 
 def _document(step: Step, traced: _Traced, title: str, declared: meshes.Meshes) -> Tuple[Dict[str, Any], List[str]]:
-    """The capture, and a name for each of its outputs that a message can use."""
+    """The capture document, and for each output a name for messages."""
     shapes = computed.Computed(_graphs(traced.module))
     with symbols.words(shapes.in_words):
         return _document_of(step, traced, title, declared, shapes)
@@ -412,7 +413,7 @@ def _outputs(step: Step, traced: _Traced, declared: meshes.Meshes) -> Tuple[List
 
 
 def _add_symbols(document: Dict[str, Any], traced: _Traced, shapes: computed.Computed) -> None:
-    """Declares what the nodes, inputs and guards use."""
+    """Declares the symbols that nodes, inputs and guards use."""
     shape_env = traced.mode.shape_env
     asserted = checks.Checks(traced.module.graph)
     guards, notes = _sayable(compat.guards(shape_env), shapes, shape_env, asserted)
@@ -535,7 +536,7 @@ def _check_same(
 
 
 def _rounding(step: Step, traced: _Traced, placeholders: List[str], after: Dict[str, Tensor]) -> Dict[str, str]:
-    """How far right values may be apart."""
+    """The rounding that correct values may differ by."""
     count = len(next(node for node in traced.module.graph.nodes if node.op == "output").args[0])
     names = [f"out{i}" for i in range(count)] + [f"mutated.{name}" for name in placeholders]
     errors = rounding.of(traced.module, values.given(step), [after.get(name) for name in names])

@@ -1,4 +1,4 @@
-"""What a step takes for granted of numbers with a fraction (`if loss.item() < limit`): nodes that assert it.
+"""Assumptions of a step about non-integer numbers (`if loss.item() < limit`), as nodes that assert them.
 
 Guards are about whole numbers. A number with a fraction has no symbol but the node that reads it, so a condition on it
 is computed by nodes behind the others, and asserted by a last one; sg-run ends there at data for which it does not hold.
@@ -42,11 +42,11 @@ class Checks:
         self._taken = {node.name for node in graph.nodes}
 
     def are_about(self, guard: Any) -> bool:
-        """Is it about a number that has no symbol in the document?"""
+        """Whether it refers to a number that has no symbol in the document."""
         return any(symbol in self._readers for symbol in guard.free_symbols)
 
     def add(self, guard: Any) -> bool:
-        """False where it is not made of comparisons and arithmetic of such numbers alone."""
+        """Returns False if the condition contains more than comparisons and arithmetic on such numbers."""
         before = list(self.nodes)
         condition = self._value(guard)
         if condition is None:

@@ -1,4 +1,4 @@
-"""Sizes that the format's expressions cannot say, such as trunc(0.9 * rows): the node that computes one gives it a
+"""Sizes that the format's expressions cannot express, such as trunc(0.9 * rows): the node that computes one binds a
 symbol.
 
 The capture binds that symbol there, as one that the data decides, and whoever runs it has the number from the node.
@@ -21,7 +21,7 @@ _FURTHEST = 4096  # sizes that are tried, each way, for a guard
 
 
 class Computed:
-    """By expression, the symbol that stands for it; by symbol, the node that binds it."""
+    """Maps each such expression to its symbol, and each symbol to the node that binds it."""
 
     def __init__(self, graphs: Iterable[fx.Graph]) -> None:
         self.symbols: Dict[Any, sympy.Symbol] = {}
@@ -39,7 +39,7 @@ class Computed:
         self._binders[symbol] = node
 
     def in_words(self, expr: Any) -> Any:
-        """The expression, with symbols for what nodes compute, and without floats where whole numbers say as much."""
+        """The expression with symbols in place of what nodes compute, and without floats where integers are exact."""
         expr = expr.xreplace(self.symbols) if self.symbols else expr
         return expr if symbols.text(expr) is not None else expr.replace(_is_rounding, _exact)
 
@@ -47,7 +47,7 @@ class Computed:
         return [str(symbol) for symbol, binder in self._binders.items() if binder is node]
 
     def describe(self, shape_env: Any, symbol: sympy.Symbol) -> Optional[Dict[str, Any]]:
-        """Its entry of `symbols`; None where it is none of these."""
+        """Its entry in `symbols`; None for other symbols."""
         found = [expr for expr, made in self.symbols.items() if made == symbol]
         if not found:
             return None
@@ -60,7 +60,7 @@ def _is_rounding(expr: Any) -> bool:
 
 
 def _exact(expr: Any) -> Any:
-    """math.ceil(a / b) and math.floor(0.5 * a) as divisions of whole numbers; others as they are."""
+    """Rewrites math.ceil(a / b) and math.floor(0.5 * a) as integer divisions; leaves others unchanged."""
     above, below = _ratio(expr.args[0])
     name = type(expr).__name__
     if above is None or (name == "TruncToInt" and not (above.is_nonnegative and below.is_positive)):

@@ -1,4 +1,4 @@
-"""Steps that decide by values: they are traced with the real tensors beside the fake ones.
+"""Steps that branch on tensor values are traced with real tensors alongside the fake ones.
 
 `if mask.all()`, `int(length)` and the like get the answer of the example. The graph then holds one way of several, and
 says so: the number that was asked for is a symbol of the data, and a guard says what it has to be. sg-run looks at it.
@@ -158,7 +158,7 @@ def _pack(rows: Tensor, lengths: Tensor, batch_first: bool) -> Tuple[Tensor, Ten
 
 
 def _pad(rows: Tensor, sizes: Tensor, batch_first: bool, padding: float, total: int) -> Tuple[Tensor, Tensor]:
-    """The way back. `sizes` has memory: it comes from `_pack`."""
+    """The inverse of `_pack`, which has returned `sizes`."""
     numbers: List[int] = compat.real(sizes.tolist)
     batch, steps = numbers[0], []
     for size, rest in zip(numbers, rows.split(numbers)):

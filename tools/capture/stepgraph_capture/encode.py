@@ -101,7 +101,7 @@ def _is_nothing(node: fx.Node) -> bool:
 
 
 def _literal(value: Any) -> Any:
-    """Numbers and words; None when it is neither."""
+    """The encoding of numbers and strings; None for anything else."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
     if isinstance(value, complex):
@@ -145,7 +145,7 @@ class Encoder:
         return found
 
     def reference(self, node: Optional[fx.Node]) -> Any:
-        """How others name this node; None stays None."""
+        """The reference by which other nodes name this one; None stays None."""
         if node is None:
             return None
         return self._values.get(node, {"ref": node.name})
@@ -245,7 +245,7 @@ class Encoder:
 
 
 def _named(value: Any) -> Dict[str, Any]:
-    """What PyTorch has a name for."""
+    """The encoding of dtypes, devices and other things that PyTorch names."""
     for kind, key in ((torch.dtype, "dtype"), (torch.layout, "layout"), (torch.memory_format, "memory_format")):
         if isinstance(value, kind):
             return {key: str(value).replace("torch.", "")}

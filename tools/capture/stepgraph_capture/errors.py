@@ -1,8 +1,8 @@
-"""The exceptions that a user of this package has to know."""
+"""The exceptions that this package raises to its users."""
 
 
 class CaptureError(ValueError):
-    """What cannot be done, with the reason and the remedy in one message."""
+    """Something cannot be captured; the message has the reason and the remedy."""
 
 
 class OutputTypeError(CaptureError, TypeError):

@@ -1,6 +1,6 @@
 """FSDP2 models. `fully_shard` gathers parameters in hooks that move memory by hand, which no tracer can follow. While a
-step runs here its hooks rest, and the same communication is explicit: before a module's forward a gather of each of its
-parameters, in backward a reduce-scatter of each gradient, or what set_requires_gradient_sync() says.
+step is captured these hooks are disabled and the same communication is explicit: a gather of each parameter before its
+module's forward, a reduce-scatter of each gradient in backward, as set_requires_gradient_sync() says.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .shards import Running, Unit
 
 
 class Gathers:
-    """All units of a model while a step runs."""
+    """All FSDP units of a model during a step."""
 
     def __init__(self, units: List[Unit], state: Dict[str, Tensor], recorder: Recorder) -> None:
         self._recorder = recorder
@@ -34,7 +34,7 @@ class Gathers:
 
     @contextmanager
     def shown_whole(self) -> Iterator[None]:
-        """Within it what checkpoints compute again in backward finds what forward gathered."""
+        """Recomputation by checkpoints in backward uses what forward gathered."""
         for one in self._all:
             if one.gathered is not None:
                 one.show(one.gathered)
@@ -45,7 +45,7 @@ class Gathers:
                 one.show(one.kept)
 
     def reduce_the_rest(self) -> None:
-        """Behind a backward: gradients of those before it whose parameters it did not come by."""
+        """After a backward: reduces gradients of earlier backwards whose parameters this one did not reach."""
         with self._recorder.after_backward(), torch.no_grad():
             for one in self._all:
                 waiting = one.take_unreduced()
@@ -66,8 +66,8 @@ class Gathers:
 def explicit(
     model: nn.Module, units: List[Unit], state: Dict[str, Tensor], recorder: Recorder, puts_back: bool
 ) -> Iterator[Gathers]:
-    """Within it `state` is the model's: of a unit's parameters this rank's shards, whole once its modules run; and
-    this rank's shards again behind them, if `puts_back`."""
+    """The model has the tensors of `state`: this rank's shards of a unit's parameters, whole while its modules run, and
+    shards again afterwards if `puts_back`."""
     gathers = Gathers(units, state, recorder)
     settings = [shard.settings.kept() for unit in units for shard in unit.shards]
     with compat.swapped(model, state), compat.fsdp_hooks_at_rest(model, gathers.reduce_the_rest):
@@ -80,7 +80,7 @@ def explicit(
 
 
 def _hooks(unit: Unit, running: List[Running], recorder: Recorder, puts_back: bool) -> List[Callable[[], None]]:
-    """Sets what a unit does around its modules; gives what takes that off again."""
+    """Installs what a unit does around its modules; returns what removes it."""
 
     def before(_: nn.Module, args: Any, kwargs: Any) -> Tuple[Any, Any]:
         for one in running:
@@ -111,7 +111,7 @@ def _hooks(unit: Unit, running: List[Running], recorder: Recorder, puts_back: bo
 def _replace(
     module: nn.Module, name: str, plain: Callable[..., Any], before: Any, after: Any, recorder: Recorder
 ) -> Callable[[], None]:
-    """The method (register_fsdp_forward_method) does what forward does; gives what puts the old one back."""
+    """Makes a method (register_fsdp_forward_method) gather as forward does; returns what restores it."""
     registered = vars(module)[name]
 
     def method(*args: Any, **kwargs: Any) -> Any:

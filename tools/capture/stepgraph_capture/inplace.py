@@ -1,8 +1,9 @@
-"""Collectives of torch.distributed that write in place (all_reduce, all_gather_into_tensor, ...) work through handles
-of this process, which no graph holds. While a step is traced here each is the functional one of the same numbers, and,
-where it is waited for, a copy into the tensors that it was given. What two ranks say to each other is in messages.py.
+"""Collectives of torch.distributed that write in place (all_reduce, all_gather_into_tensor, ...) return handles of this
+process, which a graph cannot hold. While a step is traced each is replaced by the functional collective, followed, where
+it is waited for, by a copy into the tensors it was given. Messages between two ranks are in messages.py.
 
-What nobody waits for is waited for at the end of the step. Calls without a rule stay, and world.py refuses them.
+Collectives that nobody waits for are waited for at the end of the step. Calls without a rule are left for world.py to
+refuse.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Rule = Callable[["_Call"], Optional[Finish]]
 
 
 def functional() -> Any:
-    """A context in which they are so."""
+    """A context in which in-place collectives are traced as functional ones."""
     return _functional() if world.is_distributed() and compat.can_box_work() else nullcontext()
 
 
@@ -58,7 +59,7 @@ def _all_to_all_single(
     handle: Callable[[Finish], Any], output: Tensor, input: Tensor, output_split_sizes: Any = None,
     input_split_sizes: Any = None, group: Any = None, async_op: bool = False,
 ) -> Any:  # fmt: skip
-    """Numbers that only the data knows would be the example's behind this call: the handle takes no symbols."""
+    """The original takes no symbols: data-dependent counts would become those of the example."""
     counts = [*(output_split_sizes or ()), *(input_split_sizes or ()), output.shape[0], input.shape[0]]
     if not any(isinstance(count, torch.SymInt) for count in counts):
         return _exchange_in_place(output, input, output_split_sizes, input_split_sizes, group, async_op)
@@ -74,13 +75,13 @@ def _all_to_all_single(
 
 
 def _batch_isend_irecv(p2p_op_list: List[Any]) -> List[Any]:
-    """One by one, as a backend does that cannot join them: launches wait for nothing."""
+    """Launches the messages one by one, like a backend that cannot batch them; no launch blocks."""
     works = [op.op(op.tensor, op.peer, op.group, op.tag) for op in p2p_op_list]
     return [work for work in works if work is not None]
 
 
 def _into(outputs: Sequence[Tensor], launched: Sequence[Tensor], parts: Any = None) -> Finish:
-    """What is left to do at the wait: each output is what its launch gives, or has `parts` of all of them."""
+    """What remains to do at the wait: copies each launch's result, or `parts` of all results, to its output."""
     if not all(map(compat.is_fake, outputs)):
         line = source.user_line()
         place = f" at {line['file']}:{line['line']}" if line else ""
@@ -121,7 +122,7 @@ class _Functional(TorchDispatchMode):
 
 
 class _Call:
-    """A call by the names of its arguments."""
+    """The arguments of a call by name."""
 
     def __init__(
         self, func: Any, args: Sequence[Any], kwargs: Dict[str, Any], reductions: compat.Reductions
@@ -151,7 +152,7 @@ def _all_reduce(call: _Call) -> Optional[Finish]:
 
 
 def _reduce(call: _Call) -> Optional[Finish]:
-    """The others' tensors are not said to be anything afterwards: they stay as they are."""
+    """On ranks other than the root the tensors are undefined afterwards; here they keep their values."""
     reduction, tensors = call.reduction, call["tensors"]
     if reduction is None:
         return None
@@ -212,7 +213,7 @@ def _reduce_scatter(call: _Call) -> Optional[Finish]:
 
 
 def _all_to_all_base(call: _Call) -> Optional[Finish]:
-    """Rows; without counts as many for each rank."""
+    """Exchanges rows; without counts the same number with every rank."""
     output, tensor = call["output"], call["input"]
     received, sent = list(call["output_split_sizes"]), list(call["input_split_sizes"])
     received = received or [output.shape[0] // call.count] * call.count
@@ -228,7 +229,7 @@ def _all_to_all(call: _Call) -> Optional[Finish]:
 
 
 def _scatter(call: _Call) -> Optional[Finish]:
-    """Only the root sends; all exchange, as one that nobody sends to still takes part."""
+    """Only the root sends, but every rank takes part in the exchange."""
     (output,), root = call["output_tensors"], call["root_rank"]
     size = output.numel()
     received = [size if rank == root else 0 for rank in range(call.count)]
@@ -259,7 +260,7 @@ def _receive(call: _Call) -> Optional[Finish]:
 
 
 def _nothing(_: _Call) -> Optional[Finish]:
-    """Ranks that wait for each other compute what they would without."""
+    """A barrier does not change results."""
     return lambda: None
 
 

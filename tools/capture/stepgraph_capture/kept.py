@@ -1,4 +1,4 @@
-"""Parameters that a train_step has from before it: what the graph's step leaves in .grad is not theirs."""
+"""Parameters that a train_step holds from before the step: gradients of the captured step are not left in their .grad."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .errors import CaptureError
 
 
 class _Gradient(Tensor):
-    """In the .grad of such a parameter: whoever looks at it ends the capture."""
+    """Placed in the .grad of such a parameter: reading it ends the capture with an error."""
 
     fqn: str
 
@@ -28,7 +28,7 @@ class _Gradient(Tensor):
 
 
 def marks(parameters: Mapping[str, Tensor]) -> Dict[str, _Gradient]:
-    """For `refused`; made where nothing is traced."""
+    """The marks for `refused`; must be created outside of tracing."""
     found = {}
     for name, parameter in parameters.items():
         like = torch.zeros((), dtype=parameter.dtype, device=parameter.device).expand(parameter.shape)
@@ -39,7 +39,7 @@ def marks(parameters: Mapping[str, Tensor]) -> Dict[str, _Gradient]:
 
 @contextmanager
 def refused(parameters: Mapping[str, Tensor], marks: Mapping[str, Tensor]) -> Iterator[None]:
-    """Within it nobody reads the gradients of these, which other tensors stand for, and no optimizer updates them."""
+    """Refuses reads of these parameters' gradients, and optimizers that update them: other tensors replace them."""
     ours: Set[int] = {id(parameter) for parameter in parameters.values()}
 
     def check(optimizer: Optimizer, *_: Any) -> None:

@@ -1,6 +1,6 @@
-"""What a model keeps for its next call, outside of parameters and buffers: caches of positions, of masks, of indices.
+"""What a model caches for its next call outside of parameters and buffers: positions, masks, indices.
 
-While a step is traced these fill with fake tensors, which no later run can use. So they go when tracing ends.
+While a step is traced these caches fill with fake tensors, unusable in later runs, so they are removed afterwards.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OF_TORCH = set(vars(nn.Module()))
 
 @contextmanager
 def removed(model: nn.Module) -> Iterator[None]:
-    """At its end attributes that hold fake tensors are as before, or gone. All else stays: hooks, counters, marks.
+    """On exit attributes that hold fake tensors are restored or removed. All else stays: hooks, counters, marks.
     What .lru_cache has taken in since, of functions outside of torch, is forgotten."""
     modules = list(model.modules())
     before = [{name: _copied(value) for name, value in _own(module).items()} for module in modules]

@@ -1,9 +1,9 @@
-"""Optimizers whose step() is part of a train_step. Their state is in the graph as buffers are: inputs that the step
-writes, `optimizer.exp_avg.layers.0.weight`. Meanwhile their parameters are those that stand for the model's.
+"""Optimizers whose step() is part of a train_step. Their state enters the graph like buffers, as inputs that the step
+writes (`optimizer.exp_avg.layers.0.weight`). During the step their parameters are the tensors that replace the model's.
 
-State that an optimizer does not have yet is made by the first run, and the graph begins with the values of its creation,
-so that its step is the first one. What torch.optim counts in Python numbers on a CPU is counted in tensors, as it does
-where its step is to be captured (capturable=True): a number would be that of this one step.
+State that does not exist yet is created by the first run; the graph starts from its initial values, so its first step is
+the optimizer's first. Counts that torch.optim keeps in Python numbers on a CPU are kept in tensors (capturable=True): a
+number would be that of the traced step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .stand_in import StandIn
 
 
 class Optimizers:
-    """All that a train_step calls."""
+    """The optimizers that a train_step calls."""
 
     def __init__(self, given: Any, names: Mapping[int, str]) -> None:
         """names: of the model's parameters, by id."""
@@ -44,37 +44,37 @@ class Optimizers:
 
     @property
     def hooks(self) -> List[Callable[..., Any]]:
-        """Functions of the user's that run with their step()."""
+        """User functions that run before or after their step()."""
         return [hook for one in self._all for hook in compat.hooks_around(one.optimizer)]
 
     @property
     def have_made_state(self) -> bool:
-        """In the last run, which found none."""
+        """Whether the last run created state."""
         return any(one.has_made_state for one in self._all)
 
     def tensors(self) -> Dict[str, Tensor]:
-        """Their state, by the names of slots."""
+        """Their state by slot name."""
         return {name: tensor for one in self._all for name, tensor in one.tensors().items()}
 
     def own_tensors(self) -> Iterator[Tensor]:
-        """What they keep themselves, which no run touches."""
+        """The tensors of their own state, which no run touches."""
         for one in self._all:
             yield from (leaf for leaf in tree_leaves(dict(one.optimizer.state)) if isinstance(leaf, Tensor))
 
     def learn(self) -> None:
-        """The state that the last run made, as it was then."""
+        """Takes over the state that the last run created, at its initial values."""
         for one in self._all:
             one.learn()
 
     def rebound(self, given: Mapping[str, Tensor]) -> Dict[str, Tensor]:
-        """State that is another tensor than was given, by the names of slots."""
+        """State bound to a tensor other than the given one, by slot name."""
         return {name: tensor for one in self._all for name, tensor in one.rebound(given).items()}
 
     @contextmanager
     def running(
         self, leaves: Mapping[str, Tensor], given: Mapping[str, Tensor], recorder: Recorder
     ) -> Iterator[None]:
-        """Within it they update `leaves`, with the state `given` by the names of slots."""
+        """The optimizers update `leaves`, with the state `given` by slot name."""
         self.gradients.clear()
         undo: List[Callable[[], None]] = [
             register_optimizer_step_pre_hook(
@@ -95,7 +95,7 @@ class Optimizers:
     def _begin(
         self, optimizer: Optimizer, args: Any, keywords: Any, leaves: Mapping[str, Tensor], recorder: Recorder
     ) -> Any:
-        """A step() does, however it was called. Gives what it is called with, where a closure is among that."""
+        """Runs before every step(). Returns its arguments, with closures wrapped."""
         groups = {id(group) for one in self._all for group in one.optimizer.param_groups}
         if any(optimizer is one.optimizer for one in self._all):
             self._update(leaves, recorder)
@@ -110,13 +110,13 @@ class Optimizers:
         return None
 
     def _update(self, leaves: Mapping[str, Tensor], recorder: Recorder) -> None:
-        """From here on a step() updates, by the gradients that there are now."""
+        """Marks the start of an update by the current gradients."""
         self.gradients.update({fqn: leaf.grad for fqn, leaf in leaves.items() if leaf.grad is not None})
         self._stepping.enter_context(compat.as_compiled())
         self._stepping.enter_context(recorder.updating())
 
     def _aside(self, closure: Callable[[], Any], leaves: Mapping[str, Tensor], recorder: Recorder) -> Callable[[], Any]:
-        """A closure that a step() calls is forward and backward, and no update."""
+        """Wraps a closure given to step(): its nodes are forward and backward, not part of the update."""
 
         def run() -> Any:
             self._stepping.close()

@@ -1,8 +1,8 @@
-"""A step that calls backward itself, as the user's code mixes it with forward and with the collectives of its own.
+"""A step that calls backward itself and mixes it freely with forward and with its own collectives.
 
-Such a step finds in its model what the job's step does: parameters that are leaves, sharded ones as DTensor, and behind
-each backward gradients in `.grad` that are reduced over the ranks, or not yet, as DistributedDataParallel and
-fully_shard are told.
+Such a step finds in its model what the real job's step does: parameters that are leaves, sharded ones as DTensor, and
+after each backward gradients in `.grad`, reduced over the ranks or not yet, according to the settings of
+DistributedDataParallel and fully_shard.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .replicas import Replicas
 
 
 class Backwards:
-    """What is done around each backward of the step."""
+    """Runs what belongs around each backward of the step."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Backwards:
         self._gathers.check_reduced()
 
     def check_trained(self) -> None:
-        """Gradients and updates may be made without backward, too."""
+        """Refuses a step that trains nothing; gradients and updates may also be made without backward()."""
         leaves = self._leaves.values()
         are_written = any(leaf._version != before for leaf, before in zip(leaves, self._versions))
         if not self._has_run and not are_written and all(leaf.grad is None for leaf in leaves):
@@ -69,7 +69,7 @@ class Backwards:
 def take_gradients(
     leaves: Mapping[str, Tensor], like: Sequence[Tensor], taken: Mapping[str, Tensor]
 ) -> List[Optional[Tensor]]:
-    """What the step left in them, or an optimizer found there: this rank's parts, laid out as `like` are."""
+    """The gradients left in the leaves, or found there by an optimizer: this rank's parts, laid out like `like`."""
     found: List[Optional[Tensor]] = []
     for (fqn, leaf), value in zip(leaves.items(), like):
         gradient = taken.get(fqn) if leaf.grad is None else leaf.grad

@@ -1,4 +1,4 @@
-"""What a capture is at, for who waits: one line of a terminal, which is gone when the capture has ended."""
+"""Progress of a capture: one line on a terminal, erased when the capture ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Say = Optional[Callable[[str], None]]  # takes what begins now, "traces the step
 
 @contextmanager
 def line(stream: TextIO, name: str) -> Iterator[Say]:
-    """Of a terminal alone: a file, or a pipe, gets nothing."""
+    """Only on a terminal: nothing is written to a file or a pipe."""
     if not stream.isatty():
         yield None
         return

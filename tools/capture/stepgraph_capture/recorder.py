@@ -20,7 +20,7 @@ KEY = "stepgraph"  # in Node.meta
 
 @dataclass
 class Origin:
-    """Of one node. A backward node has module, source and custom of the forward node with its number."""
+    """The origin of a node. A backward node takes module, source and annotations from the forward node of its number."""
 
     phase: str
     seq: Optional[int]
@@ -52,7 +52,7 @@ class Recorder:
 
     @contextmanager
     def inside(self, module: str) -> Iterator[None]:
-        """Nodes made here belong to `module`, though its forward does not run."""
+        """Attributes nodes made here to `module`, though its forward does not run."""
         self._modules.append(module)
         try:
             yield
@@ -60,12 +60,12 @@ class Recorder:
             self._modules.pop()
 
     def inside_module(self, module: nn.Module) -> Any:
-        """The same, by the module itself."""
+        """Same as inside(), given the module itself."""
         return self.inside(self._names.get(id(module), ""))
 
     @contextmanager
     def backward(self, roots: Sequence[Any]) -> Iterator[None]:
-        """Nodes made here are of the backward pass that starts at these tensors, or edges of autograd's graph."""
+        """Attributes nodes made here to the backward pass that starts at these tensors or autograd edges."""
         handles = self._watch([getattr(root, "grad_fn", None) or getattr(root, "node", None) for root in roots])
         before, self._backward = self._backward, True
         try:
@@ -77,12 +77,12 @@ class Recorder:
 
     @property
     def in_backward(self) -> bool:
-        """A module that runs now is one whose forward a checkpoint computes again."""
+        """Whether backward runs: a module that runs now is recomputed by a checkpoint."""
         return self._backward
 
     @contextmanager
     def after_backward(self) -> Iterator[None]:
-        """Nodes made here are of the backward pass, after its last autograd node."""
+        """Attributes nodes made here to the backward pass, after its last autograd node."""
         before, self._backward = self._backward, True
         try:
             yield
@@ -91,7 +91,7 @@ class Recorder:
 
     @contextmanager
     def updating(self) -> Iterator[None]:
-        """Nodes made here are an optimizer's."""
+        """Attributes nodes made here to an optimizer."""
         before, self._updates = self._updates, True
         try:
             yield
@@ -122,7 +122,7 @@ class Recorder:
             node.meta[KEY] = self.here()
 
     def here(self) -> Origin:
-        """Of what is being traced now."""
+        """The origin of what is being traced now."""
         line = source.user_line()
         running = self._running[-1] if self._running else None
         if not self._backward:
@@ -138,7 +138,7 @@ class Recorder:
 
 
 def link(graph: fx.Graph) -> None:
-    """Gives each backward node what is known of the first forward node with its autograd number."""
+    """Copies to each backward node the origin of the first forward node with its autograd number."""
     forward: Dict[int, Origin] = {}
     for node in graph.nodes:
         origin = node.meta.get(KEY)
@@ -184,7 +184,7 @@ def origin_of(node: fx.Node) -> Optional[Origin]:
 
 
 def place(origin: Optional[Origin], graph: fx.Graph) -> Optional[str]:
-    """The line of the user's code that an origin is about, for a message; of backward that of the forward node."""
+    """The user's line for an origin, for messages; for a backward node that of its forward node."""
     if origin is None:
         return None
     line = origin.source

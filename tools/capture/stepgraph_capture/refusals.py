@@ -1,4 +1,4 @@
-"""What a traced graph would say wrongly, though it gives the values of this one step: it is refused by name."""
+"""Refuses traced graphs that are right for this one step only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .step import Step
 
 
 def no_state_as_constant(step: Step, graphs: Sequence[fx.Graph], constants: Dict[str, Tensor]) -> None:
-    """A constant that is the model's own parameter would stay as it is while an optimizer trains the parameter."""
+    """A parameter held as a constant would stay unchanged while an optimizer trains it."""
     for name, constant in constants.items():
         slot = step.state_behind(constant)
         if slot is not None:
@@ -24,7 +24,7 @@ def no_state_as_constant(step: Step, graphs: Sequence[fx.Graph], constants: Dict
 
 
 def no_write_to_constant(module: fx.GraphModule) -> None:
-    """What a step writes is given to it, so that the next one finds what was written."""
+    """Whatever a step writes must be an input, or the next step would not see it."""
     for node in module.graph.nodes:
         for kept in compat.written_by(node):
             if kept.op == "get_attr" and isinstance(getattr(module, str(kept.target), None), Tensor):

@@ -1,4 +1,4 @@
-"""Which PyTorch this package is for: asked before any module is imported that counts on more than an older one has."""
+"""The supported PyTorch releases, checked before importing any module that needs a newer one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ OLDEST = (2, 6)
 
 
 def of(version: str) -> Tuple[int, ...]:
-    """Of "2.9.1+cpu" (2, 9)."""
+    """Parses "2.9.1+cpu" to (2, 9)."""
     return tuple(int(part) for part in version.split("+")[0].split(".")[:2])
 
 
 def check(version: str) -> None:
-    """Raises ImportError. `name` lets `python -m` say it in one line."""
+    """Raises ImportError; with `name` the message is one line for `python -m`."""
     if of(version) < OLDEST:
         needed = ".".join(map(str, OLDEST))
         raise ImportError(

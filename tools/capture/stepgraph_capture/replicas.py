@@ -20,7 +20,7 @@ from .recorder import Recorder
 
 
 class Copies:
-    """What one DistributedDataParallel does."""
+    """One DistributedDataParallel module."""
 
     def __init__(self, name: str, parallel: Any) -> None:
         self.name = name  # of the module in the model, "" for the model itself
@@ -33,7 +33,7 @@ class Copies:
         self._broadcasts = False
 
     def name_parameters(self, model: nn.Module) -> None:
-        """Finds their names in the model, whose parameters others stand for while a step runs."""
+        """Looks up parameter names in the model; during a step other tensors replace its parameters."""
         ours = {id(parameter) for parameter in self._parameters}
         self.fqns = {fqn for fqn, parameter in model.named_parameters() if id(parameter) in ours}
 
@@ -46,7 +46,7 @@ class Copies:
         self._broadcasts = bool(self.parallel.require_forward_param_sync)
 
     def averages(self, fqn: str) -> bool:
-        """Does this step average the gradient? Not where each of its forwards ran under no_sync()."""
+        """Whether this step averages the gradient: not if all its forwards ran under no_sync()."""
         return self._averages and fqn in self.fqns
 
     def forward(self, recorder: Recorder, *args: Any, **kwargs: Any) -> Any:
@@ -65,17 +65,17 @@ class Copies:
         return output
 
     def prepare_for_backward(self, *_: Any) -> None:
-        """Also of the reducer's name, as a pipeline's schedule calls that itself before its last backward."""
+        """Named like the reducer's method, which a pipeline schedule calls itself before its last backward."""
         self._averages = self._is_prepared = True
 
     def is_due(self, reached: Set[str]) -> bool:
-        """Does it average behind the backward that reached these parameters? Asked once of each backward."""
+        """Whether it averages after the backward that reached these parameters. Called once per backward."""
         found = self._is_prepared and bool(self.fqns & reached)
         self._is_prepared = self._is_prepared and not found
         return found
 
     def _broadcast_buffers(self, recorder: Recorder) -> None:
-        """Of the group's first rank, into those of the others."""
+        """Broadcasts the buffers of the group's first rank to the others."""
         ignored = self.parallel.parameters_to_ignore
         buffers = [(name, b) for name, b in self.parallel.module.named_buffers() if name not in ignored]
         parts = [sharding.local(buffer) for _, buffer in buffers]
@@ -89,12 +89,12 @@ class Copies:
         return f"{self.name}.module" if self.name else ""
 
     def average(self, gradient: Tensor) -> Tensor:
-        """As DistributedDataParallel does it: divided first, then summed."""
+        """Averages like DistributedDataParallel: divides first, then sums."""
         return compat.all_reduce(gradient / self.group.size(), self.group)
 
 
 class Replicas:
-    """All of them in a model."""
+    """All DistributedDataParallel modules of a model."""
 
     def __init__(self, given: nn.Module) -> None:
         self.given = given
@@ -111,7 +111,7 @@ class Replicas:
 
     @contextmanager
     def explicit(self, recorder: Recorder) -> Iterator[None]:
-        """Within it each forward is plain, and says what is to be averaged."""
+        """Makes each forward plain, and records what must be averaged."""
         reducers = [copies.parallel.reducer for copies in self._copies]
         for copies in self._copies:
             copies.begin()
@@ -135,13 +135,13 @@ class Replicas:
             self._unused = None
 
     def average(self, fqn: str, parameter: Tensor, gradient: Optional[Tensor]) -> Optional[Tensor]:
-        """What this gradient is behind the step."""
+        """The gradient as it is after the step."""
         copies = self._averaging(fqn)
         return gradient if copies is None else self._averaged(copies, fqn, parameter, gradient)
 
     @contextmanager
     def watching(self, leaves: Dict[str, Tensor]) -> Iterator[None]:
-        """Within it is known which of these parameters a backward reaches."""
+        """Tracks which of these parameters each backward reaches."""
         ours = [fqn for copies in self._copies for fqn in copies.fqns]
         hooks = [
             leaves[fqn].register_post_accumulate_grad_hook(lambda _, fqn=fqn: self._reached.add(fqn)) for fqn in ours
@@ -154,7 +154,7 @@ class Replicas:
                 hook.remove()
 
     def average_all(self, leaves: Dict[str, Tensor], recorder: Recorder) -> None:
-        """Behind a backward: the gradients that the leaves have by now, in place of which they get the means."""
+        """After a backward: replaces the leaves' gradients by their means over the ranks."""
         for copies in self._copies:
             if copies.is_due(self._reached):
                 for fqn, leaf in leaves.items():
@@ -169,7 +169,7 @@ class Replicas:
         leaf.grad = None if mine is None else sharding.whole(mine, leaf)
 
     def _averaged(self, copies: Copies, fqn: str, parameter: Tensor, gradient: Optional[Tensor]) -> Optional[Tensor]:
-        """A parameter that only other ranks used counts as one with a gradient of zeros."""
+        """A parameter that only other ranks used counts as having a zero gradient."""
         if gradient is None:
             if not copies.tolerates_unused:
                 raise CaptureError(
@@ -184,7 +184,7 @@ class Replicas:
         return copies.average(gradient)
 
     def unused(self, fqns: List[str]) -> Dict[str, Tuple[int, ...]]:
-        """Of parameters without a gradient, those that wait for one of another rank; with these ranks."""
+        """The parameters without a gradient that another rank may have one for, with those ranks."""
         found = {}
         for fqn in fqns:
             copies = self._averaging(fqn)

@@ -102,14 +102,14 @@ def _error_of(value: Optional[Tensor], wide: Optional[Tensor]) -> Optional[float
 
 @dataclass(eq=False)
 class _Pair:
-    """A tensor in its recorded type, and in double; of one size."""
+    """A tensor in its recorded type and in double, of one size."""
 
     recorded: Tensor
     wide: Tensor
 
 
 def _widened(tensor: Tensor) -> Tensor:
-    """A copy, in double if it holds floats."""
+    """A copy; in double if it is floating point."""
     return tensor.to(_WIDE[tensor.dtype]) if tensor.dtype in _WIDE else tensor.clone()
 
 
@@ -186,7 +186,7 @@ def _scaled_mm(
     out_dtype: Optional[torch.dtype] = None,
     use_fast_accum: bool = False,
 ) -> Tensor:
-    """Scales of blocks do not broadcast: they have no form here."""
+    """Block scales do not broadcast and are not supported here."""
     product = (a * scale_a) @ (b * scale_b)
     product = product if bias is None else product + bias
     return product if scale_result is None else product * scale_result
@@ -197,13 +197,13 @@ _FORMS = {torch.ops.aten._scaled_mm.default: _scaled_mm}
 
 
 def _is_fresh(target: Any) -> bool:
-    """The op's results are no part of its arguments."""
+    """Whether the op's results are not views of its arguments."""
     return isinstance(target, torch._ops.OpOverload) and not any(r.alias_info for r in target._schema.returns)
 
 
 @contextmanager
 def _default_in_double() -> Iterator[None]:
-    """Within it, floats of no type of their own (`torch.zeros(n)`, whole numbers divided) are doubles."""
+    """Makes double the default float type (`torch.zeros(n)`, quotients of integers)."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(_WIDE.get(before, before))
     try:

@@ -1,8 +1,8 @@
-"""torch.amp.GradScaler in a train_step. Its scale, and how many steps it has had that, are state beside the model.
+"""torch.amp.GradScaler in a train_step. Its scale and growth tracker are state outside the model.
 
-Where gradients are not finite it skips the update: by an `if`, of which a graph would hold one way. Here each update is
-made, and what it wrote is what it was before where it is to be skipped. What PyTorch computes in operators of their own
-for scalers is made of plain ones here, which are known in double, too.
+If gradients are not finite PyTorch skips the update by an `if`, of which a graph would hold one branch. Here each update
+runs, and what it wrote is restored by `where` if it should have been skipped. PyTorch's special operators for scalers
+are replaced by plain ones, which can also be run in double.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ def is_on(thing: Any) -> bool:
 
 
 def begun(scaler: Any, device: torch.device) -> None:
-    """It makes its state when it scales the first loss."""
+    """Creates the state that a scaler creates when it scales its first loss."""
     if scaler._scale is None:
         scaler._lazy_init_scale_growth_tracker(torch.device("cpu") if device.type == "meta" else device)
 
 
 @contextmanager
 def without_conditions(bindings: Bindings) -> Iterator[None]:
-    """Within it scalers skip no update. What they know of optimizers meanwhile is forgotten at the end.
+    """Scalers skip no update; what they learn about optimizers meanwhile is forgotten on exit.
 
-    `bindings` tells where the step keeps tensors outside its optimizers: an update may bind others there."""
+    `bindings` lists where the step keeps tensors outside its optimizers: an update may bind other tensors there."""
     used: Dict[int, Tuple[Any, Any]] = {}
 
     def use(scaler: Any) -> None:
@@ -70,8 +70,8 @@ def _check_state(scaler: Any) -> None:
 
 
 def _updated(bindings: Bindings, optimizer: Any, found_inf: List[Tensor], update: Callable[[], Any]) -> Any:
-    """One update, of which nothing is left where an infinity was found. Hooks around it are part of it, unless the scaler
-    leaves it to the optimizer what to skip."""
+    """Runs an update and undoes it if an infinity was found. Hooks around the step() are undone with it, unless the
+    optimizer itself skips (fused ones): PyTorch runs their hooks always."""
     is_skipped = sum(found_inf[1:], found_inf[0]) > 0
     if getattr(optimizer, SKIPS_ITSELF, False):
         with compat.within_hooks(optimizer, partial(_undone, optimizer, is_skipped, None)):
@@ -82,7 +82,7 @@ def _updated(bindings: Bindings, optimizer: Any, found_inf: List[Tensor], update
 
 @contextmanager
 def _undone(optimizer: Any, is_skipped: Tensor, bindings: Optional[Bindings]) -> Iterator[None]:
-    """What is written within it is not, where `is_skipped`; without bindings that is the optimizer's own alone."""
+    """Undoes what is written within it if `is_skipped`; without bindings only the optimizer's own parameters and state."""
     places = [(state, key) for state in optimizer.state.values() for key in state]
     bound = _Bound([*places, *(bindings() if bindings is not None else ())])
     writes = _Writes(optimizer, is_skipped, with_others=bindings is not None)
@@ -93,8 +93,8 @@ def _undone(optimizer: Any, is_skipped: Tensor, bindings: Optional[Bindings]) ->
 
 
 class _Bound:
-    """Tensors by the places where they are kept. Where an update binds another one it is the old one again if the update
-    is to be skipped."""
+    """Tensors by the places that hold them: where an update binds another one, the old value is chosen if the update is to
+    be skipped."""
 
     def __init__(self, places: List[Place]) -> None:
         self._before = [(kept, key, kept[key]) for kept, key in places if isinstance(kept[key], Tensor)]
@@ -126,9 +126,9 @@ def _like(before: Tensor, key: Any, now: Any) -> Tensor:
 
 
 class _Writes(TorchDispatchMode):
-    """What an update writes becomes what it was where the update is to be skipped: a parameter and its state soon after
-    its turn, so that copies of one are in memory at a time. With others: also all else that was there before, as hooks
-    around the optimizer's step() may write to anything."""
+    """Restores what an update writes if the update is to be skipped: a parameter and its state soon after their turn, so
+    that copies of only one parameter are in memory at a time. `with_others`: also any other memory from before the
+    update, as hooks around the optimizer's step() may write to anything."""
 
     supports_higher_order_operators = True
 
@@ -154,7 +154,7 @@ class _Writes(TorchDispatchMode):
         return result
 
     def _whole(self, tensor: Tensor) -> Optional[Tuple[Tensor, int]]:
-        """All that is to be kept of it, and in whose turn; None where nothing is."""
+        """The whole tensor to keep, and whose turn it is; None if it need not be kept."""
         mine = sharding.part(tensor if tensor._base is None else tensor._base)
         memory = compat.memory_of(mine)
         if memory in self._known:
@@ -171,7 +171,7 @@ class _Writes(TorchDispatchMode):
                 self._before[region] = tensor, tensor.clone()
 
     def settle(self) -> None:
-        """The last one first, as regions may overlap."""
+        """Restores the last region first, as regions may overlap."""
         for tensor, before in reversed(self._before.values()):
             tensor.copy_(torch.where(self._is_skipped, before, tensor))
         self._before.clear()
@@ -183,7 +183,7 @@ def _memory_in(tree: Any) -> Set[int]:
 
 
 def _unscale(gradients: List[Tensor], found_inf: Tensor, inverse: Tensor) -> None:
-    """`found_inf` becomes 1 where one of them is not finite, on whatever rank."""
+    """Unscales the gradients, and sets `found_inf` to 1 if one is not finite on any rank."""
     found = [gradient.isfinite().all().logical_not() for gradient in map(sharding.local, gradients)]
     found_inf.masked_fill_(torch.stack(found).any(), 1.0)
     found_inf.copy_(sharding.largest(found_inf, gradients[0]))
@@ -194,7 +194,7 @@ def _unscale(gradients: List[Tensor], found_inf: Tensor, inverse: Tensor) -> Non
 def _follow(
     scale: Tensor, tracker: Tensor, found_inf: Tensor, growth_factor: float, backoff_factor: float, growth_interval: int
 ) -> Tensor:
-    """The scale falls behind a step that was skipped, and rises behind so many ones that were not, if it can."""
+    """Updates the scale: lower after a skipped step, higher after `growth_interval` others in a row, if finite."""
     is_skipped, count = found_inf > 0, tracker + 1
     grows = count == growth_interval
     larger, smaller = ((scale.double() * factor).to(scale.dtype) for factor in (growth_factor, backoff_factor))

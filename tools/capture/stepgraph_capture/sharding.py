@@ -1,4 +1,4 @@
-"""Tensors that are spread over ranks: DTensor."""
+"""DTensors: tensors that are sharded over ranks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def local(tensor: Tensor) -> Tensor:
 
 
 def part(tensor: Tensor) -> Tensor:
-    """The same within a step, where autograd and the tracer follow."""
+    """Same as local(), within a step, followed by autograd and the tracer."""
     return tensor.to_local() if is_sharded(tensor) else tensor
 
 
@@ -40,7 +40,7 @@ def whole(mine: Tensor, like: Tensor) -> Tensor:
 
 
 def leaf(mine: Tensor, like: Tensor) -> Tensor:
-    """The same as a leaf of autograd, where `mine` is one: what is sharded has a `.grad` of its own."""
+    """Same as whole(), as an autograd leaf if `mine` is one: a sharded tensor has a `.grad` of its own."""
     if not is_sharded(like):
         return mine
     return whole(mine.detach(), like).requires_grad_(mine.requires_grad)
@@ -62,12 +62,12 @@ def accumulate(leaf: Tensor, mine: Optional[Tensor]) -> None:
 
 
 def plain(tensor: Tensor) -> Tensor:
-    """The full value of what may be sharded."""
+    """The full value of a tensor that may be sharded."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
 def largest(mine: Tensor, like: Tensor) -> Tensor:
-    """The largest of what the ranks have among which `like` is spread."""
+    """The maximum over the ranks that `like` is sharded over."""
     if not is_sharded(like):
         return mine
     placements = [placement if placement.is_replicate() else Partial("max") for placement in like.placements]
@@ -75,7 +75,7 @@ def largest(mine: Tensor, like: Tensor) -> Tensor:
 
 
 def describe(tensor: Any, meshes: Meshes) -> Dict[str, Any]:
-    """How the capture says that a tensor is sharded; nothing when it is not."""
+    """The capture's description of a sharded tensor; empty for others."""
     if not is_sharded(tensor):
         return {}
     return {

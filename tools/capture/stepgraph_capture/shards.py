@@ -1,5 +1,4 @@
-"""A parameter that fully_shard gathers: what is told of it, and what becomes of it and of its gradients while a step
-runs.
+"""Parameters that fully_shard gathers: their description, and what happens to them and their gradients during a step.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from . import compat, sharding
 
 @dataclass
 class Settings:
-    """Of PyTorch's own, which a step may change between its backwards."""
+    """PyTorch's settings of a group, which a step may change between its backwards."""
 
     group: Any
 
@@ -28,7 +27,7 @@ class Settings:
         return bool(self.group.all_reduce_grads)
 
     def kept(self) -> Callable[[], None]:
-        """Gives what sets them as they are now."""
+        """Returns what restores the current settings."""
         names = ("reduce_grads", "all_reduce_grads", "reshard_after_backward")
         before = {name: getattr(self.group, name) for name in names}
 
@@ -70,7 +69,7 @@ class Unit:
 
 
 class Running:
-    """A shard while a step runs."""
+    """A shard during a step."""
 
     def __init__(self, shard: Shard, kept: Tensor) -> None:
         self.shard = shard
@@ -86,12 +85,12 @@ class Running:
         self.show(self.gathered)
 
     def show(self, tensor: Tensor) -> None:
-        """Lets the model have it."""
+        """Puts the tensor in the model."""
         for module, name in self.shard.places:
             module._parameters[name] = tensor  # type: ignore[assignment]
 
     def is_gathered(self) -> bool:
-        """By way of autograd? Within a reentrant checkpoint forward runs without."""
+        """Whether it was gathered under autograd; a reentrant checkpoint runs forward without."""
         module, name = self.shard.places[0]
         shown = module._parameters[name]
         return shown is self.gathered and shown.requires_grad == self.kept.requires_grad  # type: ignore[union-attr]
@@ -101,14 +100,14 @@ class Running:
         return self._unreduced is not None or self._unshared is not None
 
     def take_unreduced(self) -> Optional[Tensor]:
-        """What is to be reduced now, as no backward came by since the step allowed it."""
+        """The gradient to reduce now, if no backward has reached it since the step allowed reduction."""
         if not self.shard.settings.reduces:
             return None
         found, self._unreduced = self._unreduced, None
         return found
 
     def reduced(self, gradient: Tensor) -> Optional[Tensor]:
-        """This rank's part of the mean; None where the step leaves it to a later backward."""
+        """This rank's part of the mean; None if the step leaves it to a later backward."""
         shard = self.shard
         if shard.reduce_dtype is not None and shard.reduce_dtype != gradient.dtype:
             gradient = gradient.to(shard.reduce_dtype)
@@ -183,7 +182,7 @@ def divisors(divisor: float, dtype: torch.dtype) -> Tuple[float, float]:
 
 
 def _padded(tensor: Tensor, dim: int, rows: int) -> Tensor:
-    """Zeros at the end of `dim`, where a size is not a multiple of the ranks."""
+    """Pads `dim` with zeros to a multiple of the ranks."""
     missing = rows - tensor.shape[dim]
     if missing == 0:
         return tensor

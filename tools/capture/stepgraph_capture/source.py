@@ -35,7 +35,7 @@ def _kind(file: str) -> str:
 
 @lru_cache(maxsize=None)
 def _shown(file: str) -> str:
-    """The path as others know it: from its package or the working folder, and never of this machine."""
+    """The path relative to its package or the working folder, never one of this machine."""
     path = os.path.abspath(file)
     for folder in sorted({os.path.abspath(entry or ".") for entry in sys.path}, key=len, reverse=True):
         if path.startswith(folder + os.sep):

@@ -1,8 +1,8 @@
-"""One optimizer while it works for a captured step: on what stands for the parameters, with state that stands for its
-own. What it changes in itself meanwhile is given back; what the graph would hold of one step alone is refused.
+"""One optimizer during a captured step: it works on the tensors that replace the parameters, with replaced state. Its own
+attributes are restored afterwards; changes that a graph could hold for one step only are refused.
 
-State is by parameter, then by the optimizer's own name for it. `known` is what the graph begins with, from the first
-run on; `running` is that of the current run or the last one.
+State is keyed by parameter, then by the optimizer's name for it. `known` is what the graph starts from; `running` is the
+state of the current or last run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _IN_TENSORS = {"capturable": True, "foreach": False, "fused": False}  # one para
 
 
 class _State(dict):  # type: ignore[type-arg]
-    """Of one parameter; `at_first` is what it was when it was made."""
+    """The state of one parameter; `at_first` has the values at creation."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         super().__init__(given)
@@ -63,16 +63,16 @@ class StandIn:
     # State
 
     def tensors(self) -> Dict[str, Tensor]:
-        """What the graph begins with, by the names of slots."""
+        """The state that the graph starts from, by slot name."""
         return dict(self._slots(self._known))
 
     @property
     def has_made_state(self) -> bool:
-        """In the last run, which found none."""
+        """Whether the last run created state."""
         return not dict(self._slots(self._running)).keys() <= self.tensors().keys()
 
     def learn(self) -> None:
-        """The state that the last run made, as it was then."""
+        """Takes over the state that the last run created, at its initial values."""
         for fqn, state in self._running.items():
             made = {key: value for key, value in state.at_first.items() if key not in self._known.get(fqn, {})}
             if isinstance(self.optimizer, torch.optim.SGD) and "momentum_buffer" in made:
@@ -80,7 +80,7 @@ class StandIn:
             self._known.setdefault(fqn, {}).update(self._initial(made))
 
     def rebound(self, given: Mapping[str, Tensor]) -> Dict[str, Tensor]:
-        """State that is another tensor than was given, by the names of slots."""
+        """State bound to a tensor other than the given one, by slot name."""
         now = dict(self._slots(self._running))
         return {name: sharding.part(now[name]) for name in self.tensors() if now[name] is not given[name]}
 
@@ -99,7 +99,7 @@ class StandIn:
     # A run
 
     def begin(self, leaves: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> Callable[[], None]:
-        """Lets it work on these, with state by the names of slots; gives what lets it work on its own again."""
+        """Makes it work on `leaves`, with state given by slot name; returns what restores it."""
         optimizer = self.optimizer
         attributes, groups = dict(vars(optimizer)), [dict(group) for group in optimizer.param_groups]
         for group in optimizer.param_groups:
@@ -128,7 +128,7 @@ class StandIn:
         return give_back
 
     def check(self, leaves: Mapping[str, Tensor]) -> None:
-        """Behind a run: whether the graph holds all that it did."""
+        """After a run: refuses changes that the graph would not hold."""
         self._check_keys({id(leaf) for leaf in leaves.values()})
         if len(self._places()) != len(self._settings):
             raise CaptureError(f"the step gives {self.name} another group of parameters: add it before")
@@ -160,7 +160,7 @@ class StandIn:
             raise CaptureError(f"{self.name} keeps state of {key}, which is not a parameter of the model")
 
     def _places(self) -> List[Dict[str, Any]]:
-        """Where it keeps settings."""
+        """The dicts that hold its settings."""
         return [vars(self.optimizer), *self.optimizer.param_groups]
 
 
@@ -173,5 +173,5 @@ def _tensors_of(place: Mapping[str, Any]) -> Dict[str, Tensor]:
 
 
 def _numbers_of(place: Mapping[str, Any]) -> Dict[str, Any]:
-    """Schedulers leave marks of their own, with names that begin so."""
+    """Names with an underscore are marks that schedulers leave."""
     return {k: v for k, v in place.items() if isinstance(v, (int, float, tuple)) and not k.startswith("_")}

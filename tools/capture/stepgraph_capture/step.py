@@ -39,7 +39,7 @@ class Slot:
 
     @property
     def local(self) -> Tensor:
-        """What this rank holds of it."""
+        """This rank's part of the value."""
         return sharding.local(self.value)
 
 
@@ -60,7 +60,7 @@ class Result:
 
 
 class Step:
-    """A model, its loss function and one batch; in place of the function perhaps a step that calls backward itself."""
+    """A model, its loss function and one batch; or, in place of the function, a step that calls backward itself."""
 
     def __init__(
         self,
@@ -105,12 +105,12 @@ class Step:
             raise CaptureError("train_step= computes the loss itself: give what it takes in inputs=, and no loss_fn=")
 
     def learn_optimizers(self) -> None:
-        """Their state, of which the first run makes what there is not yet."""
+        """Takes in the optimizers' state; the first run creates what does not exist yet."""
         self.optimizers.learn()
         self.optimizer_state = [Slot(name, "buffer", value) for name, value in self.optimizers.tensors().items()]
 
     def places_beside(self) -> Dict[str, beside.Place]:
-        """Where a train_step keeps tensors that are neither the model's, nor its optimizers', nor inputs."""
+        """The places of tensors that a train_step keeps besides the model, its optimizers and inputs."""
         if self.train_step is None:
             return {}
         known = [slot.local for slot in self.tensors] + [*self.optimizers.own_tensors()]
@@ -119,7 +119,7 @@ class Step:
         return places
 
     def take_in(self, places: Dict[str, beside.Place]) -> None:
-        """These are state of the step."""
+        """Makes these places state of the step."""
         names = {slot.name for slot in self.slots}
         self.beside = {name if name not in names else f"{name}#2": place for name, place in places.items()}
         self.beside_state = [Slot(name, "buffer", place.tensor) for name, place in self.beside.items()]
@@ -134,7 +134,7 @@ class Step:
         return [slot for slot in self.slots if slot.is_tensor]
 
     def state_behind(self, tensor: Tensor) -> Optional[Slot]:
-        """The parameter or buffer that lies in the tensor's memory, or what is kept beside the model."""
+        """The state (parameter, buffer, or kept outside the model) that shares the tensor's memory."""
         memory = compat.memory_of(sharding.local(tensor))
         return next((slot for slot in self.state + self.beside_state if compat.memory_of(slot.local) == memory), None)
 
@@ -209,7 +209,7 @@ class Step:
     def _by_train_step(
         self, args: Any, keywords: Any, state: Mapping[str, Tensor], gathers: fsdp.Gathers, recorder: Recorder
     ) -> _Found:
-        """Forward and backward as the user's code mixes them. It may give no loss."""
+        """Runs the user's train_step, which may return no loss."""
         assert self.train_step is not None
         leaves = {slot.name: state[slot.name] for slot in self.trainable}
         backwards = own_step.Backwards(recorder, gathers, self.replicas, leaves, lambda: self._bindings(state))
@@ -225,7 +225,7 @@ class Step:
         return loss, gradients, others
 
     def _bindings(self, state: Mapping[str, Tensor]) -> Iterator[scalers.Place]:
-        """Where a hook may bind another tensor."""
+        """The places where a hook may bind another tensor."""
         yield from ((part._buffers, key) for part in self.model.modules() for key in part._buffers)
         keys = {id(slot.value): state[slot.name] for slot in self.parameters}  # now, of dicts that have parameters as keys
         for place in self.beside.values():
@@ -247,7 +247,7 @@ class Step:
 
 
 def _apart(found: Any) -> Tuple[Any, Others]:
-    """The loss, and more tensors that are beside it."""
+    """Splits a result into the loss and further tensors."""
     if not isinstance(found, tuple) or len(found) != 2:
         return found, {}
     leaves, _ = pytree.tree_flatten(found[1])
@@ -256,7 +256,7 @@ def _apart(found: Any) -> Tuple[Any, Others]:
 
 
 def _taken(parameters: List[Tensor]) -> List[Optional[Tensor]]:
-    """What backward left in them."""
+    """Takes the gradients out of the parameters' .grad."""
     found = [parameter.grad for parameter in parameters]
     for parameter in parameters:
         parameter.grad = None
@@ -264,7 +264,7 @@ def _taken(parameters: List[Tensor]) -> List[Optional[Tensor]]:
 
 
 def _pulled_back(loss: Tensor, seed: Tensor, parameters: List[Tensor]) -> Sequence[Optional[Tensor]]:
-    """The gradients of the parameters, which are leaves."""
+    """The gradients of the leaves `parameters`."""
     if not compat.has_reentrant_checkpoint(loss):
         # backward() goes to all leaves, and other ranks wait for the collectives that are on the way to any of them.
         ours = {id(parameter) for parameter in parameters}
@@ -308,7 +308,7 @@ def _arguments(inputs: Any, kwargs: Optional[Mapping[str, Any]]) -> Tuple[Tuple[
 
 
 def _state_of(model: nn.Module) -> List[Slot]:
-    """Parameters, then buffers, each once; tied names are kept aside."""
+    """Parameters, then buffers, each once, with their other names in `tied`."""
     slots: Dict[int, Slot] = {}
     lazy = [name for name, tensor in (*model.named_parameters(), *model.named_buffers()) if is_lazy(tensor)]
     if lazy:
@@ -326,7 +326,7 @@ def _state_of(model: nn.Module) -> List[Slot]:
 
 
 def _leaf_names(callee: Callable[..., Any], batch: Tuple[Tuple[Any, ...], Dict[str, Any], Any]) -> List[str]:
-    """`input_ids`, `mask.full`, `targets`: as the signature of what is called has them, then down the structure."""
+    """Names of inputs (`input_ids`, `mask.full`, `targets`): parameter names of the callee, then keys within structures."""
     args, keywords, targets = batch
     parameters = list(inspect.signature(callee).parameters.values())
     positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]

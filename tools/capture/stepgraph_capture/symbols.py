@@ -1,4 +1,4 @@
-"""Symbolic sizes: what the user asks for, and the text of what PyTorch concludes."""
+"""Symbolic sizes: those the user asks for, and PyTorch's conclusions as text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NAME = re.compile(r"(?!(?:Eq|Ne|Lt|Le|Gt|Ge|Mod|Max|Min)\b)\b[A-Za-z_][A-Za-z0-
 
 
 class _Printer(StrPrinter):
-    """Expressions in the words of the capture format."""
+    """Prints expressions in the syntax of the capture format."""
 
     def _print_Relational(self, expr: Any) -> str:
         return f"{_RELATIONS[type(expr).__name__]}({self._print(expr.lhs)},{self._print(expr.rhs)})"
@@ -46,7 +46,7 @@ class _Printer(StrPrinter):
 
 
 def _writable(expr: sympy.Basic) -> bool:
-    """Is it made of what the format has?"""
+    """Whether the format can express it."""
     if isinstance(expr, (sympy.Symbol, sympy.Integer)) or expr in (sympy.true, sympy.false):
         return True
     known = isinstance(expr, (sympy.Add, sympy.Mul, sympy.Pow)) or type(expr).__name__ in {**_RELATIONS, **_FUNCTIONS}
@@ -54,7 +54,7 @@ def _writable(expr: sympy.Basic) -> bool:
 
 
 def text(expr: Any) -> Optional[str]:
-    """The expression as the capture format writes it; None when that has no word for it."""
+    """The expression in the capture format; None if the format cannot express it."""
     expr = sympy.sympify(expr)
     return _Printer().doprint(expr).replace(" ", "") if _writable(expr) else None
 
@@ -64,7 +64,7 @@ _in_words: Callable[[Any], Any] = lambda expr: expr  # noqa: E731
 
 @contextmanager
 def words(in_words: Callable[[Any], Any]) -> Iterator[None]:
-    """Within it, `number` writes an expression as this has it."""
+    """Lets `number` rewrite expressions by this function first."""
     global _in_words
     before, _in_words = _in_words, in_words
     try:
@@ -87,7 +87,7 @@ def number(value: Any) -> Any:
 
 
 class DimensionWish:
-    """One dimension that shall vary; wishes of one name are one symbol."""
+    """A dimension requested to vary; equal names are one symbol."""
 
     def __init__(self, name: Optional[str], low: Optional[int], high: Optional[int]) -> None:
         self.name, self.low, self.high = name, low, high
@@ -149,7 +149,7 @@ def _check_axis(name: str, axis: Any, tensor: Tensor) -> None:
 def fake_inputs(
     fake_mode: Any, tensors: Mapping[str, Tensor], wanted: Dict[str, Dict[int, DimensionWish]]
 ) -> Dict[str, Tensor]:
-    """Fake twins of the tensors that have wishes; dimensions of one name are made equal."""
+    """Fake twins of the tensors with wishes; dimensions of one name are made equal."""
     fakes: Dict[str, Tensor] = {}
     named: Dict[str, Tuple[str, Any]] = {}
     for name, axes in wanted.items():
@@ -176,7 +176,7 @@ def fake_inputs(
 def check_still_dynamic(
     fakes: Mapping[str, Tensor], wanted: Dict[str, Dict[int, DimensionWish]], place_of: Callable[[Any], Optional[str]]
 ) -> None:
-    """A size that the code turned into a constant is not what the user asked for. place_of: the line that did."""
+    """Refuses sizes that the code has turned into constants. place_of: finds the line that did."""
     for name, axes in wanted.items():
         for axis in axes:
             size = fakes[name].shape[axis]
@@ -190,7 +190,7 @@ def check_still_dynamic(
 
 
 def names_of(fakes: Mapping[str, Tensor], wanted: Dict[str, Dict[int, DimensionWish]]) -> Dict[str, str]:
-    """By PyTorch's name of a symbol, the user's. What the format cannot take as a name keeps PyTorch's."""
+    """Maps PyTorch's symbol names to the user's; names that the format does not allow are not mapped."""
     found: Dict[str, str] = {}
     for name, axes in wanted.items():
         for axis, wish in axes.items():
@@ -201,7 +201,7 @@ def names_of(fakes: Mapping[str, Tensor], wanted: Dict[str, Dict[int, DimensionW
 
 
 def rename(document: Dict[str, Any], names: Mapping[str, str]) -> None:
-    """Symbols of a whole capture get these names, unless another symbol has one of them already."""
+    """Renames symbols throughout a capture, unless another symbol already has the name."""
     taken = {symbol["name"] for symbol in document["symbols"]}
     names = {old: new for old, new in names.items() if old in taken and new not in taken}
 

@@ -1,4 +1,4 @@
-"""The numbers of a capture: what goes in, and what PyTorch answers when it runs the user's model, not the graph."""
+"""The values of a capture: the inputs, and PyTorch's results for the user's model (not for the graph)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Answers:
 
 
 def given(step: Step) -> List[Tensor]:
-    """Fresh copies of what the step is given: running it changes nothing of the user's."""
+    """Fresh copies of the step's inputs: a run changes nothing of the user's."""
     copies = []
     for slot in step.tensors:
         copy = slot.local.clone()  # keeps strides
@@ -37,7 +37,7 @@ def given(step: Step) -> List[Tensor]:
 
 
 def of_the_model(step: Step) -> Answers:
-    """PyTorch's own answers: eager forward, loss and autograd."""
+    """PyTorch's own results: eager forward, loss and autograd."""
     tensors = given(step)
     with seeded(), compat.eager_everywhere():
         result = step.run(tensors, Recorder(step.model), is_traced=False)
@@ -45,7 +45,7 @@ def of_the_model(step: Step) -> Answers:
 
 
 def of_the_graph(step: Step, module: fx.GraphModule) -> Answers:
-    """The same of the traced graph, to hold against the model's."""
+    """The results of the traced graph, to compare with the model's."""
     tensors = given(step)
     before = [tensor._version for tensor in tensors]
     with seeded(), torch.no_grad():
@@ -68,7 +68,7 @@ class AsTraced(fx.Interpreter):
 
 
 def as_traced(result: Any, traced: Any) -> Any:
-    """The result, copied where the strides that were traced are others at the example's sizes."""
+    """The result, copied if the traced strides differ at the example's sizes."""
     if isinstance(result, (tuple, list)) and isinstance(traced, (tuple, list)):
         return type(result)(as_traced(one, other) for one, other in zip(result, traced))
     if not isinstance(result, Tensor) or not isinstance(traced, Tensor):
@@ -80,7 +80,7 @@ def as_traced(result: Any, traced: Any) -> Any:
 
 
 class seeded:
-    """Random ops draw the same numbers in each run, and the user's generator is as it was."""
+    """Random ops draw the same numbers in each run; the user's generator is restored."""
 
     def __enter__(self) -> None:
         self._state = torch.random.get_rng_state()
@@ -102,7 +102,7 @@ def check_same(names: Sequence[str], model: Answers, graph: Answers, noise: Sequ
 
 
 def is_same_update(before: Tensor, one: Tensor, other: Tensor) -> bool:
-    """Do both differ from what was before by the same, but for rounding?"""
+    """Whether both updates change the value by the same amount, up to rounding."""
     if one.numel() == 0:
         return True
     wide = torch.complex128 if one.is_complex() else torch.float64

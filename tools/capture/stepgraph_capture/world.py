@@ -33,12 +33,12 @@ def size() -> int:
 
 
 def is_one_for_all() -> bool:
-    """Does one process stand for all ranks (backend "fake")?"""
+    """Whether one process represents all ranks (backend "fake")."""
     return is_distributed() and torch.distributed.get_backend() == "fake"
 
 
 def of_each_rank(value: T) -> List[T]:
-    """What each rank says. All of them have to ask. One process that stands for all says it alone."""
+    """Gathers a value from every rank; all ranks must call. A process that represents all ranks returns its own value."""
     if size() == 1 or is_one_for_all():
         return [value] * size()
     found: List[Any] = [None] * size()
@@ -47,7 +47,7 @@ def of_each_rank(value: T) -> List[T]:
 
 
 def on_any_rank(flag: bool) -> bool:
-    """Whether one of the ranks says so. All of them have to ask."""
+    """Whether it holds on any rank; all ranks must call."""
     return any(of_each_rank(flag))
 
 
@@ -77,7 +77,7 @@ def _kind(error: Exception) -> str:
 
 
 def check_agree(graphs: Iterable[fx.Graph]) -> None:
-    """All ranks of a group launch the same in it, one behind the other; otherwise each would wait for another."""
+    """Checks that all ranks of a group launch the same collectives in the same order; otherwise they would deadlock."""
     of_ranks = of_each_rank(_launches(graphs))
     for ranks in {ranks for launches in of_ranks for ranks, _, _ in launches}:
         sequences = [[(what, where) for group, what, where in of_ranks[rank] if group == ranks] for rank in ranks]
@@ -92,7 +92,7 @@ def check_agree(graphs: Iterable[fx.Graph]) -> None:
 
 
 def check_messages(graphs: Iterable[fx.Graph]) -> None:
-    """What a rank sends another receives. One process that stands for all does not know what they receive."""
+    """Checks that sends and receives match. A process that represents all ranks cannot know the receives."""
     of_ranks = of_each_rank(messages.of_graphs(graphs, rank()))
     if not is_one_for_all():
         messages.check_agree(of_ranks)
@@ -143,7 +143,7 @@ def _told(sequence: List[Tuple[str, str]], at: int) -> str:
 
 @contextmanager
 def message_groups(graphs: Iterable[fx.Graph]) -> Iterator[None]:
-    """Within it PyTorch has the groups by which ranks of these graphs send to each other. All of them have to ask."""
+    """Creates the groups by which ranks of these graphs send to each other; all ranks must call."""
     used = [way for way in map(messages.way_of, group_names(graphs)) if way is not None]
     ways = {way.name: way for of_rank in of_each_rank(used) for way in of_rank}
     groups = [(name, compat.new_group(ways[name].ranks)) for name in sorted(ways)]

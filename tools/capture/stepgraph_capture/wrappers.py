@@ -1,5 +1,5 @@
-"""Wrappers of distributed training, and settings of them, that a graph has no form for. They are refused by name: a
-capture that ignored them would hold other numbers than the job.
+"""Refuses, by name, wrappers of distributed training and their settings that a graph cannot represent: ignoring them would
+give other numbers than the job's.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _words(name: str, kind: str) -> str:
 
 
 def _of_data_parallel(parallel: Any) -> Iterator[Tuple[bool, str]]:
-    """Settings that count here, and whether they are set."""
+    """Unsupported settings: whether each is set, and the reason."""
     yield parallel.mixed_precision is not None, "has mixed_precision: use torch.autocast around capture()"
     yield bool(parallel._delay_all_reduce_params), "has delay_all_reduce_named_params: make it without"
     log = parallel._get_ddp_logging_data() if parallel.logger is not None else {}
@@ -78,7 +78,7 @@ def _of_data_parallel(parallel: Any) -> Iterator[Tuple[bool, str]]:
 
 
 def _hook_of(parallel: Any, log: Any) -> str:
-    """The communication hook's name; "" where gradients are averaged as they are without one."""
+    """The communication hook's name; "" if gradients are averaged as without a hook."""
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
     for hook, state in parallel._comm_hooks:

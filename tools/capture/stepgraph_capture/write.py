@@ -1,4 +1,4 @@
-"""Files of a capture: written aside, then renamed, so that nobody ever reads half of one."""
+"""Writes the files of a capture aside and renames them, so that nobody reads a partial file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LISTS = ("inputs", "nodes", "outputs", "groups", "symbols", "guards")
 
 @contextmanager
 def empty_folders_removed(path: str) -> Iterator[None]:
-    """Where the capture fails, folders that it made for it go again."""
+    """Removes the folders made for a capture that fails."""
     missing = []
     while path and not os.path.exists(path):
         missing.append(path)
@@ -34,7 +34,7 @@ def empty_folders_removed(path: str) -> Iterator[None]:
 
 
 def make_folder(path: str) -> None:
-    """Found out before the minutes of tracing, not after."""
+    """Creates the folder up front: a failure should come before minutes of tracing, not after."""
     try:
         os.makedirs(path, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
@@ -74,7 +74,7 @@ def capture_json(path: str, capture: Mapping[str, Any], compress: bool) -> None:
 
 
 def render(capture: Mapping[str, Any]) -> str:
-    """One input, node or output a line, so that grep and diff work on it."""
+    """Writes one input, node or output per line, for grep and diff."""
     parts = []
     for key, value in capture.items():
         if key in _LISTS and value:
