@@ -1,6 +1,6 @@
-"""All that is private to PyTorch, or differs between 2.6 and the newest, is called from this folder and nowhere else.
+"""The only folder that uses private parts of PyTorch, or parts that differ between 2.6 and the newest release.
 
-The rest of the package calls it `compat.NAME`; the list below says where each is.
+The rest of the package uses `compat.NAME`; the imports below say where each is defined.
 """
 
 # flake8: noqa: F401

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def sequence_number() -> int:
-    """The number of the last autograd node made: that of the op which is being traced."""
+    """The number of the last autograd node created, which is that of the op being traced."""
     return torch.autograd._get_sequence_nr() - 1
 
 
@@ -20,7 +20,7 @@ def gradient_hooks(tensor: Tensor) -> List[Callable[..., Any]]:
 
 
 def accumulation_hooks(tensor: Tensor) -> List[Callable[..., Any]]:
-    """What register_post_accumulate_grad_hook() calls behind a backward that adds to the tensor's `.grad`."""
+    """What register_post_accumulate_grad_hook() calls after a backward has added to the tensor's `.grad`."""
     return list((getattr(tensor, "_post_accumulate_grad_hooks", None) or {}).values())
 
 
@@ -34,8 +34,7 @@ def node_sequence_number(node: Any) -> int:
 
 @contextmanager
 def backward_within(around: Callable[[Sequence[Any]], Any]) -> Iterator[None]:
-    """Within it each backward() that the user's code calls, and each grad() of no further derivative, runs within
-    `around` of what it starts from."""
+    """Runs each backward() of user code, and each grad() without create_graph, within `around(roots)`."""
     original = torch.autograd._engine_run_backward
 
     def run(roots: Sequence[Any], grads: Any, retain_graph: bool, create_graph: bool, *args: Any, **kwargs: Any) -> Any:
@@ -50,7 +49,7 @@ def backward_within(around: Callable[[Sequence[Any]], Any]) -> Iterator[None]:
 
 
 def autograd_nodes(*roots: Any) -> Iterator[Any]:
-    """The nodes that these lead to, each once; leaves, which run nothing, are none of them."""
+    """The nodes reachable from these, each once, without leaves (which run nothing)."""
     seen, waiting = set(), list(roots)
     while waiting:
         node = waiting.pop()
@@ -62,7 +61,7 @@ def autograd_nodes(*roots: Any) -> Iterator[Any]:
 
 
 def leaves(root: Any) -> Iterator[Tensor]:
-    """The tensors whose gradients a backward from `root` makes, each once."""
+    """The tensors that a backward from `root` computes gradients for, each once."""
     seen: Set[int] = set()
     for node in autograd_nodes(root):
         for following, _ in node.next_functions:
@@ -73,7 +72,7 @@ def leaves(root: Any) -> Iterator[Tensor]:
 
 
 def has_reentrant_checkpoint(loss: Tensor) -> bool:
-    """Has a part of the model been run by checkpoint(use_reentrant=True)?"""
+    """Whether part of the model ran under checkpoint(use_reentrant=True)."""
     from torch.utils.checkpoint import CheckpointFunction
 
     kind = getattr(CheckpointFunction, "_backward_cls", None)
@@ -82,7 +81,7 @@ def has_reentrant_checkpoint(loss: Tensor) -> bool:
 
 @contextmanager
 def version_kept(tensors: Sequence[Tensor]) -> Iterator[None]:
-    """Within it, what is written autograd does not hold against those who saved these tensors."""
+    """Lets these tensors be written although autograd has saved them."""
     with ExitStack() as each:
         for tensor in tensors:  # several at once only since 2.7
             each.enter_context(torch.autograd._unsafe_preserve_version_counter(tensor))

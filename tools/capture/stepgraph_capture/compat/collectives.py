@@ -1,4 +1,4 @@
-"""Process groups, meshes, and collectives that a graph holds."""
+"""Process groups, meshes, and the functional collectives that graphs contain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def group_ranks(name: str) -> List[int]:
-    """The ranks of a process group, by the name that functional collectives give it."""
+    """The ranks of a process group, given its name in functional collectives."""
     from torch.distributed import distributed_c10d
 
     return list(torch.distributed.get_process_group_ranks(distributed_c10d._resolve_process_group(name)))
@@ -36,7 +36,7 @@ def launch_broadcast(tensor: Tensor, group: Any, source: int) -> Tensor:
 
 
 def launch_all_to_all(tensor: Tensor, received: Sequence[Any], sent: Sequence[Any], name: str) -> Tensor:
-    """Rows: how many come from each rank, and go to it. The group by its name."""
+    """Exchanges rows: `received` and `sent` are counts per rank, the group is given by name."""
     ops = torch.ops._c10d_functional
     return ops.all_to_all_single(tensor.contiguous(), list(received), list(sent), name)
 
@@ -54,7 +54,7 @@ def all_reduce(tensor: Tensor, group: Any, reduction: str = "sum") -> Tensor:
 
 
 def broadcast(tensor: Tensor, group: Any, source: int = 0) -> Tensor:
-    """What the group's first rank has, or another."""
+    """Broadcasts from the group's first rank, or another."""
     return wait(launch_broadcast(tensor, group, source))
 
 
@@ -68,7 +68,7 @@ def groups_of_this_rank() -> List[Tuple[str, List[int]]]:
 
 
 def root_mesh(mesh: Any) -> Any:
-    """The mesh of which this one is a part, or itself."""
+    """The mesh that this one is a part of, or itself."""
     if hasattr(mesh, "_get_root_mesh"):
         return mesh._get_root_mesh()
     from torch.distributed.device_mesh import _mesh_resources  # until 2.9
@@ -77,12 +77,12 @@ def root_mesh(mesh: Any) -> Any:
 
 
 def new_group(ranks: List[int]) -> Any:
-    """All ranks of the world have to ask, in the same order."""
+    """Must be called by all ranks of the world, in the same order."""
     return torch.distributed.new_group(ranks)
 
 
 def name_group(name: str, group: Any) -> None:
-    """Functional collectives find the group by this name, too."""
+    """Makes functional collectives find the group by this name, too."""
     torch._C._distributed_c10d._register_process_group(name, group)
 
 

@@ -1,4 +1,4 @@
-"""Failures of the tracer that have a cause in the user's code."""
+"""Recognises failures of the tracer that are caused by the user's code."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ def data_dependent_errors() -> Tuple[type, ...]:
 
 
 def is_mixed_up(error: BaseException) -> bool:
-    """Does PyTorch hold a fake tensor for one on "meta"? Below vmap and derivatives of both modes autograd does."""
+    """Whether PyTorch took a fake tensor for one on "meta", as autograd does below vmap and forward-over-reverse."""
     words = "two devices, meta and ", "two different devices meta, "  # by version
     return isinstance(error, RuntimeError) and any(text in str(error) for text in words)
 
 
 def wants_numbers(error: BaseException) -> bool:
-    """Did C++ refuse a symbol where it takes plain sizes only?"""
+    """Whether C++ refused a symbol where it takes plain sizes only."""
     words = "SymInt", "Expected IntList but got GenericList"  # of a size, of a list of sizes
     return isinstance(error, RuntimeError) and any(text in str(error) for text in words)
 
 
 def asks_about_nan(error: BaseException) -> bool:
-    """Was a number of the example that is NaN held against another? sympy, which PyTorch answers by, refuses to."""
+    """Whether an example number that is NaN was compared: sympy, which PyTorch asks, refuses."""
     return isinstance(error, TypeError) and "Invalid NaN comparison" in str(error)
 
 

@@ -1,4 +1,4 @@
-"""Fake tensors: the mode that makes them, what it gets wrong, and the real tensors beside them."""
+"""Fake tensors: the mode that creates them, corrections of its mistakes, and the real tensors alongside."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _same_sizes(fake: Any, real: Any) -> bool:
 
 @contextmanager
 def fakes_of(functions: Dict[Any, Callable[..., Any]]) -> Iterator[None]:
-    """Within it, fake tensors answer these ops by these functions, where PyTorch refuses or has it wrong."""
+    """Uses these functions for the fake results of ops that PyTorch refuses or gets wrong."""
     from torch._subclasses import fake_impls
 
     def implementation(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,7 +89,7 @@ def fakes_of(functions: Dict[Any, Callable[..., Any]]) -> Iterator[None]:
 
 @contextmanager
 def python_twins(functions: Dict[Any, Callable[..., Any]]) -> Iterator[None]:
-    """Within it, these functions stand for composite ops of C++, where tracing asks Python first: with symbols."""
+    """Replaces composite C++ ops by these functions, which accept symbols."""
     key = torch._C.DispatchKey.CompositeImplicitAutograd  # type: ignore[attr-defined]
     functions = {op: function for op, function in functions.items() if key not in op.py_kernels}
     for op, function in functions.items():
@@ -103,7 +103,7 @@ def python_twins(functions: Dict[Any, Callable[..., Any]]) -> Iterator[None]:
 
 
 def real(make: Callable[[], Any]) -> Any:
-    """What `make` gives outside of all modes: a tensor with memory, which C++ may read."""
+    """The result of `make` outside of all modes: a tensor with memory, which C++ may read."""
     from torch.utils._python_dispatch import _disable_current_modes
 
     with _disable_current_modes():
@@ -111,7 +111,7 @@ def real(make: Callable[[], Any]) -> Any:
 
 
 def value_beside(fake: Tensor) -> Tensor:
-    """The real tensor of a fake one, where a mode with values made it."""
+    """The real tensor alongside a fake one, if a mode with values created it."""
     return fake.real_tensor  # type: ignore[attr-defined]
 
 
@@ -129,7 +129,7 @@ def _number(symbolic: Any) -> Any:
 
 
 def _example(size: Any) -> Optional[int]:
-    """The size in the example; None where it has a symbol that nobody knows yet."""
+    """The size in the example; None if a symbol in it is not known yet."""
     if isinstance(size, int):
         return size
     expr = _with_examples(size)
@@ -145,7 +145,7 @@ def _with_examples(symbolic: Any) -> Any:
 
 
 def fake_with_value(fake_mode: Any, tensor: Tensor) -> Tensor:
-    """A fake twin that keeps the tensor beside it, and writes to it where the step does."""
+    """A fake twin with the real tensor alongside; the step's writes go to both."""
     return fake_mode.from_tensor(tensor, static_shapes=True)
 
 

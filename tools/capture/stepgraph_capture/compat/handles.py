@@ -1,4 +1,4 @@
-"""Collectives of torch.distributed that work through handles: of their work, group and reduction."""
+"""The handles of torch.distributed's collectives: work, group and reduction."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 
 
 def can_box_work() -> bool:
-    """Can a collective be answered with a handle that was made here? Not in torch 2.6."""
+    """Whether a collective can return a handle created here; not in torch 2.6."""
     return hasattr(torch.distributed.ProcessGroup, "unbox") and hasattr(torch._C._distributed_c10d, "FakeWork")
 
 
 if torch.distributed.is_available():
 
     class Handle(torch._C._distributed_c10d.Work):
-        """What an asynchronous call gives: `finish` is done once, at the first wait, or where it is asked for more."""
+        """The handle of an asynchronous call; `finish` runs once, at the first wait or other use."""
 
         def __init__(self, finish: Callable[[], None]) -> None:
             super().__init__()
@@ -53,7 +53,7 @@ class Reductions:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Within it, options that torch.distributed makes are known."""
+        """Records the options that torch.distributed creates."""
         from torch.distributed import distributed_c10d
 
         kinds = {name: kind for name, kind in vars(distributed_c10d).items() if name in _OPTIONS_OF_REDUCTIONS}
@@ -70,7 +70,7 @@ class Reductions:
         return options
 
     def name(self, handle: Any) -> Optional[str]:
-        """As functional collectives call it; None of one that they lack."""
+        """The reduction's name in functional collectives; None if they lack it."""
         from torch.distributed._functional_collectives import REDUCE_OP_TO_STR
 
         unbox = getattr(torch.distributed.ReduceOp, "unbox", None)

@@ -1,4 +1,4 @@
-"""What the nodes of a traced graph are."""
+"""Properties of the nodes of a traced graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def results(node: fx.Node) -> Any:
 
 
 def is_answered(node: fx.Node) -> bool:
-    """A question about tensors (`is_same_size`) whose answer Python had while tracing, and that no node asks for."""
+    """Whether it is a query of tensors (`is_same_size`) answered during tracing whose result no node uses."""
     schema = getattr(node.target, "_schema", None)
     return not node.users and schema is not None and [str(r.type) for r in schema.returns] == ["bool"]
 
@@ -42,7 +42,7 @@ def written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> List[T
 
 
 def is_collective(target: Any) -> bool:
-    """One that the graph waits for, or the wait."""
+    """Whether it is a collective or the wait for one."""
     return isinstance(target, torch._ops.OpOverload) and target.namespace == "_c10d_functional"
 
 
@@ -56,7 +56,7 @@ def is_exchange(target: Any) -> bool:
 
 
 def is_random(node: fx.Node) -> bool:
-    """Does it draw numbers? Attention and dropout do not when their probability is 0."""
+    """Whether it draws random numbers; attention and dropout with probability 0 do not."""
     if not isinstance(node.target, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded not in node.target.tags:
         return False
     for position, argument in enumerate(node.target._schema.arguments):
@@ -71,7 +71,7 @@ def is_random(node: fx.Node) -> bool:
 
 
 def written_by(node: fx.Node) -> List[fx.Node]:
-    """Whose memory the node writes to, also by way of views."""
+    """The nodes whose memory it writes to, directly or through views."""
     return [_shown_by(given) for given, alias in _aliased(node) if alias.is_write]
 
 

@@ -1,4 +1,4 @@
-"""Sizes that are symbols: how they may vary, what is known of them, what they were taken for."""
+"""Symbolic sizes: their ranges, what is known about them, and what tracing assumed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.fx.experimental import symbolic_shapes
 
 
 class Dimension:
-    """How one dimension of an input may vary: the lowest and highest size, None where open."""
+    """The range of one dimension of an input; None means unbounded."""
 
     def __init__(self, low: Optional[int], high: Optional[int]) -> None:
         self.low, self.high = low, high
@@ -36,7 +36,7 @@ def fake_with_symbols(fake_mode: Any, tensor: Tensor, name: str, dimensions: Dic
 
 
 class SymbolFacts:
-    """What PyTorch knows of one symbol."""
+    """What PyTorch knows about one symbol."""
 
     def __init__(self, low: Any, high: Any, hint: Any, source: Optional[str]) -> None:
         self.low, self.high, self.hint, self.source = low, high, hint, source
@@ -57,7 +57,7 @@ def symbol_facts(shape_env: Any, symbol: Any) -> SymbolFacts:
 
 
 def guards(shape_env: Any) -> List[Any]:
-    """What tracing took for granted about sizes, as sympy expressions: guards, then checks left for the run."""
+    """What tracing assumed about sizes, as sympy expressions: guards, then run-time checks."""
     found = [guard.expr for guard in shape_env.guards]
     for checks in shape_env.deferred_runtime_asserts.values():
         found += [check.expr for check in checks]
@@ -65,7 +65,7 @@ def guards(shape_env: Any) -> List[Any]:
 
 
 def bounds(shape_env: Any, expr: Any) -> Tuple[Optional[int], Optional[int]]:
-    """The least and the greatest that a whole number can be, None where open."""
+    """The smallest and largest value of an integer; None means unbounded."""
     found = shape_env.bound_sympy(expr)
     low, high = (
         int(end) if getattr(end, "is_Integer", False) and abs(int(end)) < 2**62 else None
@@ -97,7 +97,7 @@ def expression(value: Any) -> Any:
 
 
 def settled_at(size: Any) -> Any:
-    """What was being traced when a size that was a symbol became a number; None where nobody knows."""
+    """What was being traced when a symbolic size became a number; None if unknown."""
     if isinstance(size, int):
         return None
     known = vars(size.node.shape_env).get("settled_here", {})
@@ -108,17 +108,17 @@ def settled_at(size: Any) -> Any:
 
 
 def is_of_data(value: Any) -> bool:
-    """Does the symbolic number depend on what tensors hold?"""
+    """Whether the symbolic number depends on tensor values."""
     return bool(symbolic_shapes.free_unbacked_symbols(value))
 
 
 def example(size: Any) -> Optional[int]:
-    """The size of the example; None where the data decides it, also where tracing took another size in its place."""
+    """The size in the example; None if it depends on data, even if tracing replaced it by another size."""
     if isinstance(size, int) or expression(size).is_Integer:
         return size if isinstance(size, int) else int(expression(size))
     return None if is_of_data(size) or size.node.hint is None else int(size.node.hint)
 
 
 def hint(size: Any) -> int:
-    """The size of the example, whatever symbol it has."""
+    """The size in the example, whatever its symbol."""
     return size if isinstance(size, int) else int(size.node.hint)

@@ -1,4 +1,4 @@
-"""The tracer, and what PyTorch is told for its time."""
+"""The tracer, and PyTorch settings while it runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def trace(function: Callable[..., Any], arguments: Sequence[Tensor], fake_mode: 
 
 @contextmanager
 def without_onednn() -> Iterator[None]:
-    """Recurrent layers that the CPU's library would run whole are made of plain ops without it."""
+    """Disables oneDNN, so that recurrent layers are traced as plain ops."""
     before = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:
@@ -70,7 +70,7 @@ def casts_keep_strides() -> Iterator[None]:
 
 @contextmanager
 def eager_everywhere() -> Iterator[None]:
-    """torch.compile'd parts run as plain Python, and backward on this thread: modes are per thread."""
+    """Runs torch.compile'd parts as plain Python, and backward on this thread, as modes are per thread."""
     from torch._dynamo import config
 
     with torch.compiler.set_stance("force_eager"), config.patch(
@@ -97,7 +97,7 @@ def _conditions_as_python() -> Iterator[None]:
 
 @contextmanager
 def observe_nodes(callback: Callable[[fx.Node], None]) -> Iterator[None]:
-    """Calls `callback` with each FX node at its birth: the only moment when its module and line are on the stack."""
+    """Calls `callback` with each FX node when it is created, the only time its module and line are on the stack."""
     original = fx.Graph.create_node
 
     def create_node(self: fx.Graph, *args: Any, **kwargs: Any) -> fx.Node:
@@ -152,7 +152,7 @@ _UNHEARD = {
 
 @contextmanager
 def without_notices() -> Iterator[None]:
-    """What PyTorch logs meanwhile is in the capture, or in the one line of an error."""
+    """Silences PyTorch's logs: their content is in the capture, or in the error's message."""
     loggers = {logging.getLogger(name): level for name, level in _UNHEARD.items()}
     before = {logger: logger.level for logger in loggers}
     for logger, level in loggers.items():

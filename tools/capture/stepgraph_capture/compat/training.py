@@ -1,4 +1,4 @@
-"""Modules, optimizers and scalers, as a step uses them."""
+"""Modules, optimizers and scalers during a step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 def swapped(module: nn.Module, tensors: Dict[str, Tensor]) -> Any:
     """A context in which `tensors` are the module's parameters and buffers, tied ones included.
 
-    At its end `tensors` holds what the module has under these names then: another object where it was assigned anew.
+    On exit `tensors` holds what the module has under these names: another object if it was reassigned.
     """
     from torch.nn.utils import stateless
 
@@ -44,13 +44,13 @@ def casts_in_forward() -> Iterator[None]:
 
 
 def memory_of(tensor: Tensor) -> int:
-    """Equal for tensors that share memory, also on "meta", where there is none to have an address."""
+    """An identity of the tensor's memory, also on "meta", where there is no address."""
     return tensor.untyped_storage()._cdata
 
 
 @contextmanager
 def as_compiled() -> Iterator[None]:
-    """Within it PyTorch's optimizers take every device for one that their capturable form runs on."""
+    """Makes PyTorch's optimizers accept capturable=True on every device."""
     original = torch.compiler.is_compiling
     torch.compiler.is_compiling = lambda: True  # type: ignore[assignment]
     try:
@@ -60,7 +60,7 @@ def as_compiled() -> Iterator[None]:
 
 
 def kinds_of_scalers() -> Tuple[type, ...]:
-    """Those whose methods `scalers` knows: others may do more."""
+    """The scaler classes that `scalers` understands; subclasses may do more."""
     return torch.amp.GradScaler, torch.cuda.amp.GradScaler, torch.cpu.amp.GradScaler
 
 
@@ -71,9 +71,9 @@ def scalers(
     unscale: Callable[..., None],
     follow: Callable[..., Tensor],
 ) -> Iterator[None]:
-    """Within it `use` is called with each torch.amp.GradScaler that scales a loss. In place of the condition `update` is,
-    with an optimizer, what says for each device whether its gradients are not finite, and what makes its update;
-    `unscale` and `follow` in place of the operators that bring gradients back to their size and change the scale."""
+    """Calls `use` with each torch.amp.GradScaler that scales a loss, and replaces its parts: `update(optimizer, found_inf,
+    make_update)` the conditional update, `unscale` the operator that unscales gradients, `follow` the one that changes
+    the scale."""
     kind = torch.amp.GradScaler
     scale = kind.scale
 
@@ -106,13 +106,13 @@ def scalers(
 
 
 def hooks_around(optimizer: Any) -> List[Callable[..., Any]]:
-    """What PyTorch calls before and behind each of its steps."""
+    """What PyTorch calls before and after each of its steps."""
     return [*optimizer._optimizer_step_pre_hooks.values(), *optimizer._optimizer_step_post_hooks.values()]
 
 
 @contextmanager
 def within_hooks(optimizer: Any, around: Callable[[], Any]) -> Iterator[None]:
-    """Within it a step() of the optimizer runs in the context `around()`, but the hooks before and behind it do not."""
+    """Runs each step() of the optimizer in the context `around()`, but not the hooks before and after it."""
     running = ExitStack()
 
     def begin(*_: Any) -> None:

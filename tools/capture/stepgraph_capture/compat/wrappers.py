@@ -15,7 +15,7 @@ _RELEASE = release.of(torch.__version__)
 
 
 def syncs_buffers(parallel: Any) -> bool:
-    """Does this DistributedDataParallel broadcast buffers before its forward?"""
+    """Whether this DistributedDataParallel broadcasts buffers before its forward."""
     newer = getattr(parallel, "forward_sync_buffers", None)
     return bool(parallel.broadcast_buffers if newer is None else newer)
 
@@ -81,7 +81,7 @@ def fsdp_units(model: nn.Module) -> List[Any]:
 
 
 def _stays(state: Any, all_of_them: Iterable[Any]) -> bool:
-    """Are its parameters whole between forward and backward? Those of the outermost are, unless told otherwise."""
+    """Whether its parameters stay whole between forward and backward, as the outermost unit's do by default."""
     others = [inner for one in all_of_them if one is not state for top in one._modules for inner in top.modules()]
     is_outermost = not any(module is other for module in state._modules for other in others)
     if is_outermost and getattr(state, "_auto_reshard_after_forward", True):
@@ -119,7 +119,7 @@ def _shard_of(param: Any, names: Dict[int, str], group: Any, policy: Any, make: 
 
 
 def fsdp_methods(module: nn.Module) -> List[Tuple[str, Callable[..., Any]]]:
-    """Of a fully_shard module the methods of register_fsdp_forward_method, as they were before."""
+    """The original methods of a fully_shard module that register_fsdp_forward_method has wrapped."""
     found = []
     for name, value in vars(module).items():
         plain = value
@@ -158,7 +158,7 @@ def fsdp_hooks_at_rest(model: nn.Module, finalize: Callable[[], None]) -> Iterat
 
 
 class _Done:
-    """What an asynchronous call of fully_shard gives, with nothing to wait for."""
+    """The handle of an asynchronous fully_shard call with nothing to wait for."""
 
     def wait(self) -> None:
         pass
