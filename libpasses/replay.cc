@@ -30,7 +30,7 @@ bool read_values(std::string_view json, std::vector<std::string>* out) {
   return true;
 }
 
-// As a word for a shell: as it is where it can be.
+// Quotes a word for a shell if needed.
 std::string quoted(const std::string& s) {
   auto is_plain = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) ||

@@ -25,7 +25,7 @@ Arg as_argument(Scalar s) {
 
 }  // namespace
 
-// Not of what is computed in turn, which those who go in order have replaced.
+// Not through computed values, which callers that go in order have replaced already.
 std::optional<Scalar> computed_number(const Graph& graph, NodeId n) {
   return computed_number(graph, n, [&graph](ValueId v) { return number_of(graph, v); });
 }

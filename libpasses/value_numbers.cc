@@ -39,8 +39,8 @@ class NumberBuilder {
     return graph_.node(n).result_count > 0;
   }
 
-  // Memory that is filled later (aten.empty and its views) is not what the call that made it says. Waits complete what
-  // their launch says.
+  // Memory filled later (aten.empty and its views) is not determined by the call that created it. Waits complete what
+  // their launch determines.
   void note_written_classes(NodeId n) {
     const OpInfo* op = graph_.op_info(n);
     if (op != nullptr && op->has(kWait)) return;
@@ -107,7 +107,7 @@ class NumberBuilder {
     return written;
   }
 
-  // A wait completes what its launch says: nobody reads the buffer before, so it changes nothing that was read.
+  // A wait completes its launch: nobody reads the buffer before, so it changes nothing that was read.
   void note_writes(NodeId n) {
     if (const OpInfo* op = graph_.op_info(n); op != nullptr && op->has(kWait)) return;
     for (StorageId s : alias_.writes(n)) last_write_[alias_.storage(s).alias_class] = n;

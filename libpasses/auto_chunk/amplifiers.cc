@@ -11,7 +11,7 @@
 namespace sg {
 namespace {
 
-// By node: whether a product of the forward takes what comes of it. All of a graph without a backward may be either.
+// By node: whether a product in the forward consumes it, directly or not. False for all nodes without a backward.
 std::vector<bool> nodes_before_products(const Graph& graph) {
   std::vector<bool> out(graph.node_id_limit(), false);
   bool has_backward = false;

@@ -17,7 +17,7 @@
 namespace sg {
 namespace {
 
-// What is live at once in a job: the most of any of its programs.
+// Peak live bytes of a job: the maximum over its programs.
 struct Peak {
   int64_t bytes = 0;
   std::string node;
@@ -38,7 +38,7 @@ Peak peak_of(const Job& job) {
   return out;
 }
 
-// An amplifier in each program that has it, planned; the job is rewritten for it.
+// An amplifier planned in each program that has it, and the job rewritten for it.
 struct Prepared {
   Job job;
   std::vector<std::optional<AutoPlan>> plans;  // by program
@@ -99,7 +99,7 @@ class AutoChunker {
     return "the peak of " + human_bytes(double(planned)) + " is at %" + peak_of(job_).node;
   }
 
-  // By label, so that programs of several ranks take the same.
+  // Keyed by label, so that programs of several ranks choose the same.
   std::optional<Next> next_amplifier() {
     std::optional<Next> best;
     for (const auto& program : job_.programs)
@@ -134,7 +134,7 @@ class AutoChunker {
     return ok_status();
   }
 
-  // What the ranks would not agree on: how they cut what they talk about, or the order of their collectives.
+  // Checks that ranks agree: on the chunks of what they communicate, and on the order of collectives.
   std::optional<Error> parted(const Next& next, const Prepared& prepared, Job* trial) const {
     const AutoPlan* first = nullptr;
     bool asks = false, alike = true;
@@ -167,8 +167,8 @@ class AutoChunker {
     return ok_status();
   }
 
-  // Asked for by name of a ratio or a number, or in the way of the peak: an error, but for best effort. Not where
-  // others are in chunks already: then a warning, and the peak that was asked for decides.
+  // A refusal is an error if the amplifier was asked for, unless best effort was given. Without a ratio, if others are
+  // chunked already, it is a warning, and the requested peak decides.
   Status refused(const Next& next, Error error) {
     if (!asked_for(next)) return skip(next, error.message);
     if (!context_.best_effort && (options_.ratio || done_ == 0)) return error;
@@ -176,7 +176,7 @@ class AutoChunker {
     return skip(next, error.message);
   }
 
-  // Without a ratio the largest amplifier is meant; and whatever lives at the peak.
+  // Without a ratio, selects the largest amplifier and any that is live at the peak.
   bool asked_for(const Next& next) const {
     if (options_.ratio) return true;
     if (options_.chunks || options_.rows_per_chunk) return done_ == 0 && found_ == 1;
@@ -202,7 +202,7 @@ class AutoChunker {
     return out;
   }
 
-  // The first axis along which all rules hold, and which is long enough for the chunks; else the longest.
+  // The first axis along which all rules hold and that is long enough for the chunks; else the longest.
   Result<AutoPlan> plan_at_some_axis(std::unique_ptr<Program>* program, NodeId amplifier) {
     const std::vector<AutoCut> cuts = possible_cuts(**program, amplifier);
     std::optional<Error> refusal;  // the one that came furthest
@@ -310,7 +310,7 @@ class AutoChunker {
     return fewest(prepared);
   }
 
-  // How many chunks of --rows-per-chunk there are. Rows may be symbols where all that they can be makes one number.
+  // The number of chunks for --rows-per-chunk. Rows may be symbolic if their whole range gives one number.
   Result<int64_t> chunks_by_rows(const Next& next, const Prepared& prepared) const {
     const int64_t each = *options_.rows_per_chunk;
     const auto chunks_of = [&](int64_t rows) { return std::max<int64_t>(rows, 1) / each + (rows % each > 0 ? 1 : 0); };
@@ -346,8 +346,8 @@ class AutoChunker {
     return out.value_or(1);
   }
 
-  // Twice as many until they are enough, then between. Where they never are, the fewest that come within 1 % of the
-  // least peak; 1 = none lowers it.
+  // Doubles the number of chunks until it suffices, then bisects. If none does, returns the fewest within 1 % of the
+  // lowest peak; 1 = none lowers it.
   Result<int64_t> fewest(const Prepared& prepared) const {
     constexpr int64_t kManyChunks = 64;  // beyond them a doubling must be worth it
     const int64_t before = measured(prepared.job).bytes;
@@ -383,7 +383,7 @@ class AutoChunker {
     return measured(trial.job);
   }
 
-  // A limit is about what is planned; between numbers of chunks what is live at once tells as much, at less cost.
+  // A limit applies to the planned arena; to compare numbers of chunks, peak live bytes tell as much at less cost.
   Peak measured(const Job& job) const {
     Peak out = peak_of(job);
     if (options_.peak_bytes) out.bytes = planned_peak(job);

@@ -1,4 +1,4 @@
-// Reshapes between flat rows, moved behind the elementwise work between them.
+// Moves reshapes between flat rows past the elementwise ops between them.
 #include <algorithm>
 
 #include "libgraph/infer/infer_sizes.h"
@@ -22,7 +22,7 @@ bool is_output(const Graph& graph, ValueId v) {
 
 }  // namespace
 
-// `v`, of the shape of `whole` or broadcast to it, as it meets the flat rows; none when it cannot be told.
+// `v`, of the shape of `whole` or broadcast to it, reshaped to meet the flat rows; none if that is not possible.
 ValueId ChunkRewriter::flattened(ValueId v, const Type& whole, const Type& flat, NodeId before) {
   Sizes sizes(&pool_, &program_);
   const Type type = graph_.type(v);
@@ -68,7 +68,7 @@ bool ChunkRewriter::push_down(NodeId n) {
   Sizes sizes(&pool_, &program_);
   const ValueId flat = graph_.node(n).args[0].as_value(), whole = graph_.node(n).result(0);
   const Type flat_type = graph_.type(flat), whole_type = graph_.type(whole);
-  // Never from whole to flat: what was pushed down would be pushed back.
+  // Never from whole to flat, or a reshape pushed down would be pushed back.
   if (flat_type.shape.size() >= whole_type.shape.size()) return false;
   if (!sizes.is_contiguous(flat_type) || !sizes.is_contiguous(whole_type)) return false;
   const std::vector<NodeId> users = graph_.users(whole);

@@ -23,8 +23,8 @@ Status AutoPlanner::find_place() {
   return check_moves(order, earliest, place, std::max(last + 1, place));
 }
 
-// In the new order stands what stays in front of the place, then the body, what goes behind it, and the rest. Who
-// touches memory that another writes must stay in front of it, or behind.
+// The new order: nodes that stay before the place, the body, nodes that move behind it, the rest. Accesses of memory
+// that another node writes must keep their order relative to the write.
 Status AutoPlanner::check_moves(const std::vector<NodeId>& order, uint32_t first, uint32_t place, uint32_t end) {
   const AliasAnalysis alias(program_, graph_);
   std::vector<bool> is_behind(graph_.node_id_limit(), false);

@@ -118,8 +118,8 @@ std::optional<NodeId> ChunkRewriter::rewrite(NodeId n) {
   return rewrite_write(n);
 }
 
-// A count of rows that a mean divides by is that of all rows, in each chunk; and what is expanded to so many can be
-// made before there are chunks.
+// A row count that a mean divides by is the total count in each chunk; values expanded to that many rows can be
+// computed before the chunks.
 bool ChunkRewriter::take_counts(NodeId n) {
   std::vector<Arg> args = graph_.node(n).args;
   bool taken = false;
@@ -194,7 +194,7 @@ std::optional<NodeId> ChunkRewriter::like(NodeId n) {
   return replace(n, graph_.value(out).def, std::span(&out, 1));
 }
 
-// Of a tensor only the type: it is there before the tensor is.
+// Only the type of the tensor is used, which is known before the tensor exists.
 std::optional<NodeId> ChunkRewriter::fill(NodeId n) {
   const std::string_view op = graph_.op_name(n);
   const Arg* size = find(n, "size");

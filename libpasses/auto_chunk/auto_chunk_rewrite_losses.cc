@@ -1,4 +1,4 @@
-// Losses as sums of rows, their gradients in one buffer, and what is picked from each row by its label.
+// Losses as sums over rows, their gradients in one buffer, and values picked from each row by its label.
 #include "libgraph/op.h"
 #include "libpasses/auto_chunk/auto_chunk_rewrite.h"
 #include "libpasses/axis/axis_rules.h"
@@ -53,7 +53,7 @@ ValueId ChunkRewriter::row_weights(NodeId before, ValueId weight, const Labels& 
               "row_weight", before, before);
 }
 
-// What a mean divides by: how many rows count, or the sum of their weights. The labels alone say it.
+// The divisor of a mean: the number of rows that count, or the sum of their weights. Depends only on the labels.
 ValueId ChunkRewriter::total_weight(NodeId n, ValueId target, int64_t ignored, DType dtype, ValueId row_weight) {
   const std::string name(graph_.label(n));
   if (!row_weight.is_none()) return make("aten.sum.default", {Arg::value(row_weight)}, name + "_weight", n, n);
@@ -96,7 +96,7 @@ std::optional<NodeId> ChunkRewriter::loss(NodeId n) {
   return replace(n, before ? graph_.next(before) : graph_.first(), by);
 }
 
-// A loss that makes its log-probabilities itself stays one: a sum, beside a total that does not wait for it.
+// A loss that computes its log-probabilities itself stays one op: a sum, with the divisor computed separately.
 std::optional<NodeId> ChunkRewriter::folded_loss(NodeId n) {
   const ValueId target = tensor(n, "target"), weight = tensor(n, "weight"), given = graph_.node(n).result(1);
   const auto reduction = integer(n, "reduction"), ignored = integer(n, "ignore_index");
@@ -119,7 +119,7 @@ std::optional<NodeId> ChunkRewriter::folded_loss(NodeId n) {
   return replace(n, before ? graph_.next(before) : graph_.first(), by);
 }
 
-// The log-softmax whose gradient this is, when nothing else takes it.
+// The log-softmax that this is the gradient of, if it has no other user.
 NodeId ChunkRewriter::sole_log_softmax_backward(NodeId n) const {
   const ValueId grad = graph_.node(n).result(0);
   const std::vector<NodeId> users = graph_.users(grad);
@@ -131,8 +131,8 @@ NodeId ChunkRewriter::sole_log_softmax_backward(NodeId n) const {
   return tensor(users[0], "grad_output") == grad && (dim == 1 || dim == 1 - rank) ? users[0] : NodeId();
 }
 
-// Row r of the gradient is -c(r) at its label and 0 elsewhere. Behind log-softmax that is exp(output) * c(r), and -c(r)
-// at the label.
+// Row r of the gradient is -c(r) at its label and 0 elsewhere. Through log-softmax it becomes exp(output) * c(r), minus
+// c(r) at the label.
 std::optional<NodeId> ChunkRewriter::loss_backward(NodeId n) {
   const ValueId self = tensor(n, "self"), target = tensor(n, "target"), weight = tensor(n, "weight"),
                 total = tensor(n, "total_weight");
@@ -187,7 +187,7 @@ std::optional<NodeId> ChunkRewriter::loss_backward(NodeId n) {
 
 // --- elementwise losses ---
 
-// A mean is a sum divided by how many there are; the gradient of one takes the other's.
+// A mean becomes a sum divided by the count; its gradient becomes that of the sum.
 std::optional<NodeId> ChunkRewriter::pair_loss(NodeId n, bool is_backward) {
   const ValueId self = tensor(n, "self"), target = tensor(n, "target"), given = tensor(n, "grad_output");
   const Arg* said = find(n, "reduction");
@@ -231,8 +231,8 @@ void ChunkRewriter::set_reduction(NodeId n, std::vector<Arg>* args, int64_t redu
 
 // --- x[arange(rows), label] ---
 
-// The labels of rows that are numbered 0, 1, 2, ...: as a column, those from the end counted from 0. What lies outside
-// of the classes stays outside, and the kernel says so.
+// The labels of rows numbered 0, 1, 2, ... as a column, negative ones counted from 0. Labels out of range stay out of
+// range, and the kernel reports them.
 ValueId ChunkRewriter::column_of(NodeId n, ValueId self) {
   const Arg* list = find(n, "indices");
   const std::vector<Expr>& shape = graph_.type(self).shape;

@@ -34,8 +34,8 @@ class JobRemat {
            std::vector<RematTags> tags)
       : job_(*job), options_(options), context_(context), sizes_(std::move(sizes)), tags_(std::move(tags)) {}
 
-  // Which nodes are recomputed, on all ranks. Where ranks would part, the first one decides; where that is not enough,
-  // fewer collectives are.
+  // Chooses the nodes to recompute, for all ranks. Where ranks would diverge, the first rank decides; where that is not
+  // enough, fewer collectives are recomputed.
   Status decide() {
     std::vector<bool> kept(job_.groups.size());
     for (;;) {
@@ -76,7 +76,7 @@ class JobRemat {
   }
 
  private:
-  // The next run will not find them by what they cross into: that may be gone, or kept.
+  // A later run cannot find them by what they cross into, which may be gone or kept.
   void keep_borders(size_t i) {
     Graph& graph = job_.programs[i]->graph;
     for (NodeId n : tags_[i].crossing) {
@@ -87,7 +87,7 @@ class JobRemat {
     }
   }
 
-  // `kept`: by group, whose collectives are not recomputed.
+  // `kept`: by group, whether its collectives are kept (not recomputed).
   Status decide(const std::vector<bool>& kept) {
     parts_.clear();
     for (size_t i = 0; i < job_.programs.size(); ++i) {
@@ -145,7 +145,7 @@ class JobRemat {
     return ok_status();
   }
 
-  // What a policy that keeps less would recompute of what is allowed.
+  // What a policy that keeps less would recompute, of the nodes allowed.
   template <class Predicate>
   static std::vector<uint8_t> allowed_by(const RematPart& part, const Predicate& is_kept) {
     std::vector<uint8_t> out = part.allowed;
@@ -154,7 +154,7 @@ class JobRemat {
     return out;
   }
 
-  // As the first program, if that meets the target here too; a budget has none of this program's own, and never grows.
+  // Takes the first program's decision if it meets the target here too; with a budget, if the peak does not grow.
   bool take_alike(const TargetQuestion& question, RematPart* part) const {
     const RematPart& first = parts_[0];
     RematDecision decision = decision_alike(*first.model, first.decision, *part->model, part->open());

@@ -8,7 +8,7 @@
 namespace sg {
 namespace {
 
-// Op, module, and how many such calls stood before.
+// Identifies a call by op, module, and the number of such calls before it.
 using Call = std::tuple<std::string_view, uint32_t, size_t>;
 
 // By position.

@@ -1,5 +1,5 @@
-// What recomputing cannot take away: memory that is not recomputed lives as long as ever, and each node that stays
-// where it is needs what it takes and what it makes.
+// A lower bound of the peak: memory that is not recomputed lives as long as before, and each node that stays in place
+// needs its operands and results.
 #include <algorithm>
 
 #include "libpasses/remat/remat_model.h"
@@ -69,7 +69,7 @@ class RematBoundFinder {
     return change;
   }
 
-  // What the node takes that is not pinned, less what its results may lie in.
+  // Bytes of the node's operands that are not pinned, minus those its results may reuse.
   int64_t extra_at(uint32_t at, std::vector<uint32_t>* taken) const {
     const RematModel::NodeFacts& facts = model_.nodes_[at];
     int64_t bytes = facts.call_bytes;

@@ -11,8 +11,8 @@ namespace {
 constexpr size_t kMostUnitsForStarts = 48;  // so few that the search may begin anew
 constexpr int kStarts = 16;
 
-// "layers.3.mlp" -> "layers.*.mlp", and, as a search by kinds gains from kinds that hold much, "layer2.0.conv1" ->
-// "layer*.*.conv*".
+// "layers.3.mlp" -> "layers.*.mlp". Digits within names count too ("layer2.0.conv1" -> "layer*.*.conv*"), as the search
+// by kinds gains from large kinds.
 std::string without_digits(std::string_view module) {
   std::string out;
   for (char c : module)
@@ -29,7 +29,7 @@ RematChooser::RematChooser(RematModel* model, RematSearch search)
   find_kinds();
 }
 
-// In a small graph what crosses layers is a value as any other.
+// In a small graph values that cross layers are treated like any other.
 bool RematChooser::take_crossing() {
   if (search_.crossing.empty()) return false;
   const std::vector<uint8_t> without = search_.allowed;
@@ -40,7 +40,7 @@ bool RematChooser::take_crossing() {
   return false;
 }
 
-// What anything pulls when all that is allowed is recomputed: the rest does not matter.
+// Units are made of the nodes that are copied when everything allowed is recomputed; others do not matter.
 void RematChooser::find_units() {
   units_.clear();
   pulled_.assign(model_.size(), 0);
@@ -58,7 +58,7 @@ void RematChooser::find_units() {
   }
 }
 
-// The same op with the same results at the same place of modules that differ by numbers.
+// Groups equal ops with equal results at the same place of modules that differ only in numbers.
 void RematChooser::find_kinds() {
   const Graph& graph = model_.graph();
   std::map<std::string, uint32_t> seen, kind_of;
@@ -89,7 +89,7 @@ RematChoice RematChooser::weigh(RematDecision decision) {
   return {std::move(decision), weight.peak_bytes, weight.cost};
 }
 
-// Below the target the cost counts, above it the peak does.
+// Below the target the lower cost wins, above it the lower peak.
 bool RematChooser::is_better(const RematChoice& a, const RematChoice& b, int64_t target) {
   const int64_t x = std::max(a.peak_bytes, target), y = std::max(b.peak_bytes, target);
   return x != y ? x < y : a.cost < b.cost - 1e-9 * std::max(1.0, b.cost);
@@ -137,8 +137,7 @@ const RematChoice& RematChooser::least() {
   return *least_;
 }
 
-// The search from other ends: a step that lowers the peak may take several units at once, and then it has to come from
-// afar.
+// Repeats the search from other starts: lowering the peak may need several units at once, out of reach of single steps.
 void RematChooser::try_starts(RematChoice* best) {
   uint64_t bits = 0;  // of a fixed sequence: equal input, equal choices
   for (int i = 0; i < kStarts && affords(units_.size() * units_.size()); ++i) {

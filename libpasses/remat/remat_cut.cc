@@ -1,4 +1,4 @@
-// Where to cut: which values to keep so that all that the backward needs can be computed from them.
+// Minimum cuts: which values to keep so that everything the backward needs can be computed from them.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -13,7 +13,7 @@ constexpr int kPrices = 8;  // cuts on the way to the price
 constexpr double kLowestPrice = 1.0 / 4096, kHighestPrice = 64;
 constexpr double kScale = 16;  // capacities are whole numbers
 
-// By position: the first node from there on that runs above the target.
+// By position: the first later node that runs above the target.
 std::vector<uint32_t> next_above(const std::vector<int64_t>& live_bytes, int64_t target) {
   std::vector<uint32_t> out(live_bytes.size() + 1, RematModel::kNone);
   for (size_t at = live_bytes.size(); at-- > 0;)
@@ -23,8 +23,8 @@ std::vector<uint32_t> next_above(const std::vector<int64_t>& live_bytes, int64_t
 
 }  // namespace
 
-// Each node is two vertices with what keeping it costs between them. Behind the cut lies what is computed again (the
-// price of which is the edge from the source) and what needs it.
+// Each node is two vertices joined by an edge with the cost of keeping it. Beyond the cut lies what is recomputed (its
+// cost is the edge from the source) and what needs it.
 class RematCut {
  public:
   RematCut(const RematModel& model, const std::vector<uint8_t>& pulled, const std::vector<int64_t>& live_bytes,
@@ -54,7 +54,7 @@ class RematCut {
     net.run(source, sink);
     std::vector<uint8_t> recomputed(model_.size(), 0);
     for (uint32_t at = 0; at < model_.size(); ++at) recomputed[at] = pulled_[at] && net.is_behind(2 * at);
-    // A view that is kept keeps the memory it shows.
+    // Keeping a view keeps the memory it views.
     for (uint32_t at = 0; at < model_.size(); ++at)
       if (const uint32_t maker = model_.maker(at);
           pulled_[at] && maker != RematModel::kNone && net.is_behind(2 * at + 1) && !net.is_behind(2 * at))
@@ -63,7 +63,7 @@ class RematCut {
   }
 
  private:
-  // What lives through no moment above the target is kept for nothing, and so is what stays anyway.
+  // Keeping costs nothing for values that are live at no moment above the target, and for those that stay anyway.
   int64_t keeping(uint32_t at) const {
     const uint32_t maker = model_.maker(at);
     if (maker == RematModel::kNone || model_.is_output(maker) ||
@@ -90,8 +90,7 @@ RematDecision RematChooser::cut(double price, int64_t target) {
   return out;
 }
 
-// The dearest price at which the graph fits, between one at which all that helps is recomputed and one at which nothing
-// is.
+// The highest price of recomputing at which the graph fits, between recomputing all that helps and nothing.
 void RematChooser::cut_to(int64_t target, std::optional<RematChoice>* best) {
   auto fits = [&](double price) {
     RematChoice choice = weigh(cut(price, target));

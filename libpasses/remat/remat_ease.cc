@@ -24,7 +24,7 @@ RematDecision eased(const RematPart& part, std::vector<uint8_t> allowed, size_t 
   return chooser.ease(std::move(decision));
 }
 
-// What was decided for the same nodes on other ranks.
+// The decision for the same nodes on other ranks.
 std::optional<RematDecision> given_by_others(const RematEase& with, const RematPart& part,
                                              const std::vector<uint32_t>& unshards) {
   for (const RematPart& other : with.decided)
@@ -35,9 +35,8 @@ std::optional<RematDecision> given_by_others(const RematEase& with, const RematP
   return decision_alike(*with.decided[0].model, with.decided[0].decision, *part.model, allowed);
 }
 
-// The parameters of the head stay gathered, but where that costs a hundredth of the peak. As the search finds now
-// this and now that by little, what it finds for parameters that are gathered again is another try for those that
-// stay.
+// Keeps the head's parameters gathered unless that costs more than a hundredth of the peak. The search's results vary
+// slightly, so the result with parameters gathered again also serves as a candidate for those that stay.
 void weigh_unshards(const std::vector<uint32_t>& places, size_t threads, RematPart* part) {
   std::vector<uint8_t> allowed = part->allowed;
   for (uint32_t at : places) allowed[at] = 1;

@@ -11,8 +11,8 @@
 namespace sg {
 namespace {
 
-// What a device does while it moves a byte, and what a byte on the wire costs beside one in memory: round figures for
-// today's accelerators. They decide between values, and nothing else rests on them.
+// Operations a device performs in the time it moves a byte, and the cost of a byte on the wire relative to memory:
+// round figures for current accelerators, used only to choose between values.
 constexpr double kFlopsPerByte = 200, kWireBytes = 20;
 
 double cost_of(CostModel* model, const Graph& graph, NodeId n) {
@@ -22,7 +22,7 @@ double cost_of(CostModel* model, const Graph& graph, NodeId n) {
   return op != nullptr && op->has(kCollective) ? time * kWireBytes : time;
 }
 
-// Memory that something writes to, waits left out: what made it does not tell what is in it.
+// Memory that is written to (other than by waits): its contents are not determined by the node that created it.
 std::vector<bool> written_classes(const Graph& graph, const AliasAnalysis& alias) {
   std::vector<bool> out(alias.storages().size() + 1);
   for (NodeId n : graph.nodes()) {
@@ -33,7 +33,7 @@ std::vector<bool> written_classes(const Graph& graph, const AliasAnalysis& alias
   return out;
 }
 
-// A launch on a group whose collectives are kept. A wait goes by its launch.
+// Whether it is a launch on a group whose collectives are kept; a wait follows its launch.
 bool is_kept(const Graph& graph, NodeId n, const std::vector<bool>& kept_groups) {
   return std::ranges::any_of(graph.node(n).args, [&](const Arg& arg) {
     return arg.is(ArgKind::group) && arg.as_group().index < kept_groups.size() && kept_groups[arg.as_group().index];
@@ -53,7 +53,7 @@ RematBar bar_of(const Graph& graph, const AliasAnalysis& alias, const std::vecto
   if (op->has(kSize) || !alias.binds(n).empty()) return RematBar::size;
   if (graph.node(n).result_count == 0) return RematBar::no_result;
   for (uint32_t i = 0; i < graph.node(n).result_count; ++i) {
-    // A view of an input is as good as the input: whether what it shows changes is asked for each copy.
+    // A view of an input counts as the input; whether its contents change is checked for each copy.
     const StorageId s = alias.storage_of(graph.node(n).result(i));
     if (s.is_none() || alias.may_be_input(s)) continue;
     if (!alias.storage(s).certain) return RematBar::shared_memory;
@@ -79,7 +79,7 @@ std::string_view remat_bar_text(RematBar bar) {
   return "";
 }
 
-// What is asked while the model is made. Memory is that of the sizes given; what may be done holds for all sizes.
+// Queries used while building the model. Memory is for the given sizes; what is allowed holds for all sizes.
 struct RematModel::Learner {
   Learner(const Program& program, const Graph& graph, const SizeValues& values)
       : sizes(values),
@@ -195,7 +195,7 @@ void RematModel::add_result(NodeFacts* facts, StorageId s, const AliasAnalysis& 
   results_.push_back(memory);
 }
 
-// Which operands' memory each result could lie in, were they to die here: first those that it fills.
+// The operands whose memory each result could reuse if they died here; operands of equal size first.
 void RematModel::add_reuses(const NodeFacts& facts, const Learner& known) {
   const Liveness& live = known.live;
   for (uint32_t r = facts.results; r < facts.results_end; ++r) {
@@ -218,13 +218,13 @@ void RematModel::add_reuses(const NodeFacts& facts, const Learner& known) {
   }
 }
 
-// A wait goes with what it waits for.
+// A wait is decided together with its launch.
 RematBar RematModel::bar_of_launch(const NodeFacts& wait) const {
   const uint32_t launch = wait.operands == wait.operands_end ? RematModel::kNone : operands_[wait.operands].launch;
   return launch == RematModel::kNone ? RematBar::effect : nodes_[launch].bar;
 }
 
-// What bodies of calls need beyond the results.
+// Memory that bodies of calls need beyond their results.
 void RematModel::add_calls(const Liveness& live) {
   for (const CallSite& call : live.calls) {
     NodeFacts& facts = nodes_[call.position];
@@ -257,7 +257,7 @@ void RematModel::add_uses() {
   }
 }
 
-// What runs look at, close together.
+// Packs the data that runs read.
 void RematModel::find_traits() {
   traits_.resize(nodes_.size());
   for (uint32_t at = 0; at < nodes_.size(); ++at) {
@@ -284,7 +284,7 @@ void RematModel::find_traits() {
   for (const ResultMemory& result : results_) lies_in_.push_back(result.storage);
 }
 
-// Operands that read a copy in some run, and those that show through views what others read.
+// Operands that read a copy in some run, and those that read it through views.
 void RematModel::find_moving() {
   std::vector<uint8_t> is_moving(results_.size(), 0);
   for (uint32_t at = 0; at < nodes_.size(); ++at) {

@@ -29,7 +29,7 @@ std::string why_held(const RematModel& model, const RematBound& bound, const Rem
   return "";
 }
 
-// The node behind the forward that asks for it first.
+// The first node after the forward that needs it.
 std::string asker(const RematModel& model, uint32_t at) {
   const uint32_t later = model.first_later_use(at);
   return later == RematModel::kNone ? std::string() : ", and " + named(model, later) + " needs it";

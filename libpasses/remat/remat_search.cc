@@ -1,4 +1,4 @@
-// What a cut does not see: what is alive at once while a layer is computed again, and what is left below the target.
+// Local search for what cuts do not model: the memory live while a layer is recomputed, and slack below the target.
 #include <algorithm>
 #include <numeric>
 
@@ -23,14 +23,14 @@ std::vector<uint32_t> RematChooser::recomputed_of(const RematDecision& decision,
   return out;
 }
 
-// A choice with another fate for `units`.
+// The choice with `fate` for `units`.
 RematChoice RematChooser::with(const RematChoice& start, std::span<const uint32_t> units, Fate fate) {
   RematDecision decision = start.decision;
   for (uint32_t u : units) set(&decision, u, fate);
   return weigh(std::move(decision));
 }
 
-// Of the same choice, its cost alone.
+// The cost of the same choice only.
 double RematChooser::cost_with(const RematChoice& start, std::span<const uint32_t> units, Fate fate) {
   work_ -= std::min<size_t>(work_, model_.size() + 1);
   RematDecision decision = start.decision;
@@ -55,8 +55,8 @@ std::vector<uint32_t> RematChooser::largest_kinds() const {
   return out;
 }
 
-// Towards the lowest peak: everything recomputed, what policies or a cut say, and then kind by kind the other way
-// round.
+// Looks for the lowest peak: starts from recomputing everything, from policies and from cuts, then reverses the
+// decision kind by kind.
 RematChoice RematChooser::lower(RematChoice best) {
   take_if_better(&best, weigh(cut(0, 0)), 0);
   RematDecision everything = of_bits(0);
@@ -81,7 +81,7 @@ RematChoice RematChooser::lower(RematChoice best) {
   return exchange(std::move(best), 0);
 }
 
-// Values that are kept after all, as long as the graph fits: those first that spare the most for their bytes.
+// Keeps values after all while the graph fits, in order of cost saved per byte.
 RematChoice RematChooser::give_back(RematChoice best, int64_t target) {
   for (int pass = 0; pass < kPasses; ++pass) {
     struct Gain {
@@ -109,7 +109,7 @@ RematChoice RematChooser::give_back(RematChoice best, int64_t target) {
   return best;
 }
 
-// As many of a kind as fit, those of the last layers first: they live the shortest.
+// Keeps as many of a kind as fit, last layers first, whose values live shortest.
 RematChoice RematChooser::give_back_part(const RematChoice& start, const std::vector<uint32_t>& members,
                                          int64_t target) {
   const std::vector<uint32_t> recomputed = recomputed_of(start.decision, members);
@@ -123,7 +123,7 @@ RematChoice RematChooser::give_back_part(const RematChoice& start, const std::ve
   return best;
 }
 
-// Single units the other way round, and two at once where there are few.
+// Reverses single units, and pairs of units if there are few.
 RematChoice RematChooser::exchange(RematChoice best, int64_t target) {
   const uint32_t count = static_cast<uint32_t>(units_.size());
   bool changes = true;
@@ -144,7 +144,7 @@ RematChoice RematChooser::exchange(RematChoice best, int64_t target) {
   return best;
 }
 
-// Only kinds that are computed again right before the peak can help there.
+// Only kinds that are recomputed right before the peak can lower it.
 RematDecision RematChooser::ease(RematDecision decision) {
   for (int round = 0; round < kEaseRounds; ++round) {
     const RematOutcome now = model_.simulate(decision);
@@ -161,8 +161,7 @@ RematDecision RematChooser::ease(RematDecision decision) {
   return decision;
 }
 
-// The peak with each of the kinds kept instead. The tries know nothing of each other: each thread has a model of its
-// own.
+// The peak with each of the kinds kept instead. Trials are independent: each thread has its own model.
 std::vector<int64_t> RematChooser::peaks_without(const RematDecision& decision, const std::vector<uint32_t>& kinds) {
   work_ -= std::min<size_t>(work_, kinds.size() * (model_.size() + 1));
   const size_t shares = std::clamp<size_t>(search_.threads, 1, std::max<size_t>(kinds.size() / 4, 1));
@@ -179,8 +178,7 @@ std::vector<int64_t> RematChooser::peaks_without(const RematDecision& decision, 
   return out;
 }
 
-// By position: copied in the stretch of copies and users up to the peak that belongs to its layer, or before as many
-// nodes.
+// By node: whether it is among the last copies before the peak.
 std::vector<uint8_t> RematChooser::copied_near(const RematOutcome& outcome) const {
   std::vector<uint8_t> out(model_.size(), 0);
   size_t end = 0;
@@ -189,7 +187,7 @@ std::vector<uint8_t> RematChooser::copied_near(const RematOutcome& outcome) cons
   return out;
 }
 
-// A copy that waits long for its next user is computed once more before it, where its memory is what makes the peak.
+// A copy that lives long until its next user is recomputed before that user, if its memory is part of the peak.
 RematChoice RematChooser::renew(RematChoice best, int64_t target) {
   const size_t reserve = work_ / 2;
   for (bool changes = true; changes && best.peak_bytes > target;) {

@@ -1,6 +1,6 @@
-// Runs of the model: where copies stand, what is gone, and when each piece of memory is in use. A search asks hundreds
-// of times, so a run keeps to what a decision can change: operands that never read a copy are looked at once, when it
-// walks the schedule.
+// Simulates a decision: where copies go, what disappears, and when each piece of memory is in use. A search runs this
+// hundreds of times, so a run touches only what a decision can change: operands that never read a copy are visited
+// once, while walking the schedule.
 #include <algorithm>
 
 #include "libpasses/remat/remat_model.h"
@@ -98,7 +98,7 @@ inline void RematModel::ask_for(uint32_t def, uint32_t b) {
   stack_.push_back(def);
 }
 
-// Copies of all that `b` needs and that is not there yet.
+// Creates the copies that `b` needs and that do not exist yet.
 void RematModel::pull(uint32_t b, std::span<const uint32_t> moving) {
   needed_.clear();
   for (uint32_t o : moving) ask_for(operand_def_[o], b);
@@ -125,7 +125,7 @@ void RematModel::pull(uint32_t b, std::span<const uint32_t> moving) {
   }
 }
 
-// A view behind the forward shows what it takes: that may be a copy now.
+// A view after the forward reads its operand, which may be a copy now.
 void RematModel::place_views(uint32_t at) {
   for (uint32_t r = result_begin_[at]; r < result_begin_[at + 1]; ++r)
     if (results_[r].operand != RematModel::kNone) lies_in_[r] = read_piece_[operand_begin_[at] + results_[r].operand];
@@ -139,7 +139,7 @@ inline RematModel::Resolved RematModel::resolve(uint32_t o) const {
                                           : copy_pieces_[copies_[copy].pieces + operand.result]};
 }
 
-// False when what the copy would read is not what the original read.
+// False if the copy would not read what the original read.
 bool RematModel::can_copy(const CopyState& copy) const {
   const NodeFacts& facts = nodes_[copy.node];
   for (uint32_t o = facts.operands; o < facts.operands_end; ++o) {
@@ -182,7 +182,7 @@ bool RematModel::try_copy(uint32_t n, uint32_t b) {
   return true;
 }
 
-// Copies that only a node asked for that could not be copied in the end are not used.
+// Marks the copies in use: not those requested only by nodes that could not be copied in the end.
 void RematModel::mark_used() {
   for (size_t c = copies_.size(); c-- > 0;) {
     if (!copies_[c].is_used) continue;
@@ -196,7 +196,7 @@ void RematModel::mark_used() {
     if (copies_[c].is_used) copy_of_[copies_[c].node] = c;
 }
 
-// Originals that were copied and that nobody uses any more.
+// Finds the originals that disappear: copied, with no users left.
 void RematModel::find_gone() {
   uses_ = all_uses_;
   for (uint32_t o : redirected_) --uses_[operand_def_[o]];
@@ -220,7 +220,7 @@ void RematModel::find_gone() {
 
 // --- memory ---
 
-// The new schedule: when each piece of memory is in use.
+// Builds the new schedule, and when each piece of memory is in use.
 void RematModel::walk() {
   const size_t pieces = bytes_.size();
   first_.assign(pieces, RematModel::kNone);
@@ -292,7 +292,7 @@ inline void RematModel::touch(uint32_t piece, uint32_t time) {
   if (piece != RematModel::kNone) last_[piece] = std::max(last_[piece], time);
 }
 
-// A collective may run until it is waited for; outputs stay; what may be one piece of memory lives together.
+// A collective uses its memory until its wait; outputs stay; pieces that may share memory live together.
 void RematModel::land() {
   const uint32_t end = steps_.empty() ? 0 : static_cast<uint32_t>(steps_.size()) - 1;
   for (uint32_t time : launches_) {
@@ -317,7 +317,7 @@ void RematModel::land() {
   }
 }
 
-// Bytes of results that lie in what dies then.
+// Bytes of results that reuse memory dying at that point.
 int64_t RematModel::reused_at(uint32_t time) {
   const Step& now = steps_[time];
   const NodeFacts& facts = nodes_[now.at];

@@ -41,7 +41,7 @@ Change RematSummary::change() {
   return change;
 }
 
-// The graphs as they are; `known` says which plans have been made.
+// Measures the graphs as they are; `known` tells which plans exist already.
 int64_t RematSummary::most_planned(std::optional<int64_t> RematPart::*known) const {
   int64_t most = 0;
   for (size_t i = 0; i < job_.programs.size(); ++i) {

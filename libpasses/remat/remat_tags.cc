@@ -22,7 +22,7 @@ bool is_called(std::string_view name, std::string_view wanted) {
   return space != std::string_view::npos && packet.substr(space + 1) == wanted;
 }
 
-// Attention in one op: its result is small for what it costs.
+// Fused attention: its result is small relative to its cost.
 bool is_fused_attention(const OpInfo& op) { return op.has(kContraction) && op.has(kRandomIfDropout); }
 
 }  // namespace
@@ -32,8 +32,8 @@ bool is_kept_by_full(const Graph& graph, NodeId n) {
   return op == nullptr || is_fused_attention(*op);
 }
 
-// Costs more to compute again than its memory is worth, as a rule. As PyTorch's own list, which leaves out the
-// attention kernel for CPUs.
+// Usually costs more to recompute than its memory is worth. PyTorch's own list, which lacks the attention kernel for
+// CPUs.
 bool is_kept_by_default(const Graph& graph, NodeId n) {
   const OpInfo* op = graph.op_info(n);
   if (op == nullptr) return true;
@@ -48,7 +48,7 @@ bool is_kept_by_default(const Graph& graph, NodeId n) {
 
 namespace {
 
-// All results together; none = some size has no value.
+// Bytes of all results; none if a size has no value.
 std::optional<int64_t> given_bytes(const Graph& graph, NodeId n, const SizeValues& sizes) {
   int64_t sum = 0;
   for (uint32_t i = 0; i < graph.node(n).result_count; ++i) {
@@ -89,7 +89,7 @@ class Tagger {
     graph_.set_meta(n, std::move(meta));
   }
 
-  // Else there is a target, and a search decides by what it comes to: rules of thumb are none of its business.
+  // Otherwise there is a target, and a search decides by measured peaks instead of rules of thumb.
   bool is_rule() const { return crossing_ == Recompute::must_save; }
 
   bool is_copy(NodeId n) const { return graph_.meta(n).copy.kind == CopyKind::remat; }
@@ -113,7 +113,7 @@ class Tagger {
         layer_[n.index] = INT32_MAX;  // behind all layers
   }
 
-  // The first product behind the last layer, else what follows that layer.
+  // The first product after the last layer, else the first node after that layer.
   void find_head() {
     for (NodeId n = graph_.next(last_layered_); n; n = graph_.next(n)) {
       if (graph_.node(n).phase != Phase::forward) continue;
@@ -149,12 +149,12 @@ class Tagger {
     return Recompute::must_save;
   }
 
-  // In the forward, or by an earlier run no longer there.
+  // In the forward, or moved by an earlier run.
   bool is_recomputed_node(NodeId n) const {
     return graph_.node(n).phase == Phase::forward ? is_recomputed(graph_.meta(n).recompute) : is_copy(n);
   }
 
-  // So that recomputing one layer does not begin in another.
+  // Keeps recomputation of one layer from starting in another.
   std::vector<NodeId> keep_what_crosses_layers() {
     std::vector<NodeId> out;
     for (NodeId n : graph_.nodes()) {
@@ -171,8 +171,7 @@ class Tagger {
 
   bool is_in_head(NodeId n) const { return n == head_ || graph_.before(head_, n); }
 
-  // Gathers of parameters in front of the head, with their waits, casts and views, that nothing else in the forward
-  // reads.
+  // Gathers of parameters before the head, with their waits, casts and views, that nothing else in the forward reads.
   std::vector<NodeId> leave_unshards_of_head() {
     std::vector<NodeId> out;
     const CollectiveRoles roles(program_, graph_);
@@ -187,7 +186,7 @@ class Tagger {
     return out;
   }
 
-  // Adds what is made of the first of `nodes` alone, up to the head; false where something else is made of it.
+  // Adds what is derived from the first of `nodes`, up to the head; false if something else uses it.
   bool leads_to_head(std::vector<NodeId>* nodes) const {
     for (size_t i = 0; i < nodes->size(); ++i) {
       bool is_read = false, leads = true;

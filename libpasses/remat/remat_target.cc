@@ -70,7 +70,7 @@ class TargetFinder {
 
   Result<TargetChoice> find_below() {
     if (kept_peak() <= out_.target_bytes) return take_none();
-    // The plan may need a little more than what is alive at once: then the model is asked for that much less.
+    // A plan may need slightly more than is live at once: the model then gets a target lower by that amount.
     int64_t below = out_.target_bytes;
     for (int i = 0; i < kMostPlans; ++i) {
       std::optional<RematChoice> choice = chooser_.fit(below);

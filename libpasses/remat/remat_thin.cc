@@ -1,4 +1,4 @@
-// Chains of layers: what crosses from one into the next is kept for every n-th layer only.
+// Chains of layers: keeps the values that cross layer boundaries only at every n-th layer.
 #include <algorithm>
 #include <map>
 
@@ -33,8 +33,8 @@ void RematChooser::find_layers() {
   std::ranges::sort(layers_, {}, [](const Layer& layer) { return layer.crossing.front(); });
 }
 
-// What crosses from a layer is kept where its place among them is a multiple of `keep_every`. What is inside of the
-// others is computed twice: on the way to later layers, and again from where the layer's own backward begins.
+// Keeps what leaves a layer if the layer's index is a multiple of `keep_every`. The inside of other layers is computed
+// twice more: on the way to later layers, and when the layer's own backward begins.
 RematChoice RematChooser::thinned(const RematChoice& start, uint32_t keep_every) {
   RematDecision decision = start.decision;
   for (uint32_t i = 0; i < layers_.size(); ++i) {
@@ -50,7 +50,7 @@ RematChoice RematChooser::thinned(const RematChoice& start, uint32_t keep_every)
   return weigh(std::move(decision));
 }
 
-// The distances to try: at the best one, what is kept is about as much as what is computed again at once.
+// The distances to try: at the best, the memory kept is about the memory of what is recomputed at once.
 RematChoice RematChooser::thin(RematChoice best, int64_t target) {
   find_layers();
   const RematChoice start = best;
