@@ -4,7 +4,8 @@ step writes.
 
 It is searched for wherever the function can reach: its closure, the globals it names, the object it is a method of (or
 the callable object itself), the defaults of its arguments, and the user's functions that it calls; within these in
-modules, lists, tuples and dicts. Hooks of optimizers and of parameters are searched in the same way.
+modules, lists, tuples and dicts, and among the attributes of parameters. Hooks of optimizers and of parameters are
+searched in the same way.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from __future__ import annotations
 import functools
 import inspect
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, MutableMapping, Tuple, Union
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, MutableMapping, Optional, Set, Tuple, Union
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +39,9 @@ class _Cell(dict):  # type: ignore[type-arg]
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._cell.cell_contents = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self._cell.cell_contents
 
 
 @dataclass
@@ -119,28 +123,48 @@ def swapped(places: Mapping[str, Place], given: Dict[str, Tensor]) -> Iterator[N
             place.container[place.key] = before[name]
 
 
-def places_of(
-    functions: Iterable[Callable[..., Any]], known: List[Tensor], model: nn.Module
-) -> Tuple[Dict[str, Place], List[Dict[Any, Any]]]:
-    """The places of tensors that share no memory with `known`, and the dicts whose keys are the model's parameters."""
-    search = _Search(known, model)
+@dataclass
+class Found:
+    """What a train_step can reach."""
+
+    places: Dict[str, Place] = field(default_factory=dict)  # by name: of plain tensors, one for each memory
+    tensors: Dict[str, Place] = field(default_factory=dict)  # by name: of all tensors
+    others: Dict[str, Tuple[Place, Any]] = field(default_factory=dict)  # what is no tensor, by name
+    dicts: List[Dict[Any, Any]] = field(default_factory=list)  # of the user's: parameters may be their keys
+    by_parameter: Set[str] = field(default_factory=set)  # names of places that belong to one parameter each
+
+
+def search(functions: Iterable[Callable[..., Any]], known: List[Tensor], model: nn.Module) -> Found:
+    """Tensors that share memory with `known` are left out."""
+    return _found(_Search(known, model), functions)
+
+
+def dicts(functions: Iterable[Callable[..., Any]], model: nn.Module) -> List[Dict[Any, Any]]:
+    """Found.dicts alone; touches no tensor, so it may be called while the step is traced."""
+    return _found(_Search(None, model), functions).dicts
+
+
+def _found(search: _Search, functions: Iterable[Callable[..., Any]]) -> Found:
     for function in functions:
         search.function(function, "", 0)
-    return search.found, search.by_parameter
+    return search.all
 
 
 class _Search:
-    def __init__(self, known: List[Tensor], model: nn.Module) -> None:
-        self.found: Dict[str, Place] = {}
-        self.by_parameter: List[Dict[Any, Any]] = []
+    def __init__(self, known: Optional[List[Tensor]], model: nn.Module) -> None:
+        """known: None for a search that leaves out all tensors."""
+        self.all = Found()
         self._parameters = {id(parameter): name for name, parameter in model.named_parameters()}
-        self._memory = {compat.memory_of(tensor) for tensor in known if _is_strided(tensor)}
+        self._memory = None if known is None else {compat.memory_of(tensor) for tensor in known if is_strided(tensor)}
         self._seen = {id(module) for module in model.modules()}
-        self._device = next(tensor.device for tensor in known)  # of the losses to come
+        self._device = known[0].device if known else None  # of the losses to come
         for path, part in model.named_modules():
             for key, thing in vars(part).items():
                 if scalers.is_on(thing):
                     self._scaler(thing, ".".join(filter(None, (path, key))))
+        for name, parameter in model.named_parameters():
+            for key, thing in list(vars(parameter).items()):
+                self._thing(thing, f"{name}.{key}", (vars(parameter), key), 0, is_by_parameter=True)
 
     def function(self, function: Any, name: str, depth: int) -> None:
         """Searches the closure of a function, the globals it names, and the object it is bound to."""
@@ -170,10 +194,15 @@ class _Search:
                 self._thing(function.__globals__[variable], variable, (function.__globals__, variable), depth)
         return None
 
-    def _thing(self, thing: Any, name: str, at: Tuple[Any, Any], depth: int) -> None:
+    def _thing(
+        self, thing: Any, name: str, at: Tuple[Any, Any], depth: int, is_by_parameter: bool = False
+    ) -> None:
         if isinstance(thing, Tensor):
-            self._tensor(thing, name, at)
-        elif depth > _DEEPEST or id(thing) in self._seen:
+            self._tensor(thing, name, at, is_by_parameter)
+            return
+        if at is not _NOWHERE:
+            self.all.others.setdefault(name, (Place(name, *at), thing))
+        if depth > _DEEPEST or id(thing) in self._seen:
             return
         elif isinstance(thing, nn.Module):
             self._module(thing, name, depth)
@@ -183,26 +212,45 @@ class _Search:
             self._seen.add(id(thing))
             if len(thing) > _LONGEST:
                 return
-            if isinstance(thing, dict) and any(id(key) in self._parameters for key in thing):
-                self.by_parameter.append(thing)
+            if isinstance(thing, dict):
+                self.all.dicts.append(thing)
             for key, one in list(thing.items() if isinstance(thing, dict) else enumerate(thing)):
                 at = _NOWHERE if isinstance(thing, tuple) else (thing, key)
-                self._thing(one, f"{name}.{self._parameters.get(id(key), key)}", at, depth + 1)
+                self._thing(one, f"{name}.{self._part(key)}", at, depth + 1, is_by_parameter or self._is_of_parameter(key))
         elif inspect.isfunction(thing) or inspect.ismethod(thing) or isinstance(thing, functools.partial):
             if _is_the_users(thing):
                 self.function(thing, name, depth + 1)
         elif _is_the_users(type(thing)):
             self._object(thing, name, depth)
 
-    def _tensor(self, tensor: Tensor, name: str, at: Tuple[Any, Any]) -> None:
+    def _part(self, key: Any) -> str:
+        """Of a name, for a key; the tensors among these are not printed, as they may be fake."""
+        if isinstance(key, tuple):
+            return ".".join(map(self._part, key))
+        if self._is_of_parameter(key):
+            return self._parameters[key if type(key) is int else id(key)]
+        return "tensor" if isinstance(key, Tensor) else str(key)
+
+    def _is_of_parameter(self, key: Any) -> bool:
+        """A parameter, its id, or a tuple with one of them."""
+        if isinstance(key, tuple):
+            return any(map(self._is_of_parameter, key))
+        return (key if type(key) is int else id(key)) in self._parameters
+
+    def _tensor(self, tensor: Tensor, name: str, at: Tuple[Any, Any], is_by_parameter: bool = False) -> None:
+        if self._memory is None or at is _NOWHERE:
+            return
+        name = _free(name, self.all.tensors)
+        place = self.all.tensors[name] = Place(name, *at)
+        if is_by_parameter:
+            self.all.by_parameter.add(name)
         is_plain = type(tensor) in (Tensor, nn.Parameter) or sharding.is_sharded(tensor)
-        if at is _NOWHERE or not is_plain or not _is_strided(sharding.local(tensor)):
+        if not is_plain or not is_strided(sharding.local(tensor)):
             return
         memory = compat.memory_of(sharding.local(tensor))
-        if memory in self._memory:
-            return
-        self._memory.add(memory)
-        self.found[_free(name, self.found)] = Place(name, *at)
+        if memory not in self._memory:
+            self._memory.add(memory)
+            self.all.places[name] = place
 
     def _module(self, module: nn.Module, name: str, depth: int) -> None:
         if any(id(part) in self._seen for part in module.modules()):  # the model, or what it is wrapped in
@@ -216,10 +264,14 @@ class _Search:
                         self._tensor(tensor, f"{prefix}.{key}", (kept, key))
 
     def _scaler(self, scaler: Any, name: str) -> None:
+        if self._memory is None:
+            return
         self._seen.add(id(scaler))
         scalers.begun(scaler, self._device)
         for what, key in scalers.NAMES.items():
-            self.found[_free(f"{name}.{what}", self.found)] = Place(name, vars(scaler), key, is_surely_state=True)
+            of_it = _free(f"{name}.{what}", self.all.tensors)
+            place = Place(of_it, vars(scaler), key, is_surely_state=True)
+            self.all.tensors[of_it] = self.all.places[of_it] = place
 
     def _object(self, thing: Any, name: str, depth: int) -> None:
         if id(thing) in self._seen or not hasattr(thing, "__dict__") or isinstance(thing, type):
@@ -240,7 +292,7 @@ def _defaults_of(function: Any) -> Dict[str, Any]:
     return {p.name: p.default for p in parameters if p.default is not p.empty}
 
 
-def _is_strided(tensor: Tensor) -> bool:
+def is_strided(tensor: Tensor) -> bool:
     """Whether it has plain memory; no step writes other tensors (sparse ones, those of inference mode)."""
     return tensor.layout == torch.strided and tensor.device.type != "meta" and not tensor.is_inference()
 

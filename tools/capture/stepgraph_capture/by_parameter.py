@@ -1,11 +1,12 @@
-"""What user code attaches to parameters, moved to the tensors that replace them during a step: hooks of gradients, and
-dicts with parameters as keys (`momentum[p]`, `optimizers[p].step()`).
+"""What user code attaches to parameters, moved to the tensors that replace them during a step and back: hooks of
+gradients, attributes (`p.momentum`), and dicts with parameters or their ids as keys (`momentum[p]`, `state[id(p)]`,
+`state[p, "average"]`).
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Set, Tuple
 
 from torch import Tensor
 
@@ -13,23 +14,43 @@ from . import compat
 
 
 @contextmanager
-def moved(pairs: List[Tuple[Tensor, Tensor]], dicts: Sequence[Dict[Any, Any]] = ()) -> Iterator[None]:
-    """pairs: each parameter and its replacement, which takes over its hooks and its keys in `dicts`."""
-    leaves = {id(parameter): leaf for parameter, leaf in pairs}
-    parameters = {id(leaf): parameter for parameter, leaf in pairs}
+def moved(
+    pairs: List[Tuple[Tensor, Tensor]], dicts: Callable[[], Sequence[Dict[Any, Any]]] = lambda: ()
+) -> Iterator[None]:
+    """pairs: each parameter and its replacement. dicts: finds those that may have them as keys, now."""
     with ExitStack() as undo:
         for parameter, leaf in pairs:
             for hook in compat.gradient_hooks(parameter):
                 undo.callback(leaf.register_hook(hook).remove)
             for hook in compat.accumulation_hooks(parameter):
                 undo.callback(leaf.register_post_accumulate_grad_hook(hook).remove)
-        for each in dicts:
-            undo.callback(_exchange, each, parameters)
-            _exchange(each, leaves)
+        undo.callback(lambda: _exchange(dicts(), [(leaf, parameter) for parameter, leaf in pairs]))
+        _exchange(dicts(), pairs)
+        for parameter, leaf in pairs:
+            undo.callback(_give_attributes, leaf, parameter, set(vars(leaf)))
+            _give_attributes(parameter, leaf, set(vars(leaf)))
         yield
 
 
-def _exchange(kept: Dict[Any, Any], keys: Dict[int, Tensor]) -> None:
-    items = [(keys.get(id(key), key), value) for key, value in kept.items()]
-    kept.clear()
-    kept.update(items)
+def _give_attributes(giver: Tensor, taker: Tensor, but: Set[str]) -> None:
+    """but: what the replacement has of its own."""
+    vars(taker).update({key: value for key, value in vars(giver).items() if key not in but})
+
+
+def _exchange(dicts: Sequence[Dict[Any, Any]], pairs: List[Tuple[Tensor, Tensor]]) -> None:
+    """Makes the second of each pair the key where the first is, and the id of the second where that of the first is."""
+    seconds: Dict[int, Tensor] = {id(first): second for first, second in pairs}
+
+    def exchanged(key: Any) -> Any:
+        if type(key) is tuple:
+            parts = tuple(map(exchanged, key))
+            return key if all(part is was for part, was in zip(parts, key)) else parts
+        if type(key) is int:
+            return id(seconds[key]) if key in seconds else key
+        return seconds.get(id(key), key)
+
+    for each in dicts:
+        items = [(exchanged(key), value) for key, value in each.items()]
+        if any(new is not key for (new, _), key in zip(items, each)):
+            each.clear()
+            each.update(items)

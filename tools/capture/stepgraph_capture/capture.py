@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 import sympy
@@ -82,15 +82,16 @@ def capture(
     folder = os.path.join(out_dir, f"rank{world.rank()}") if world.size() > 1 else out_dir
     say = say or (lambda what: None)
     described = (model, loss_fn, inputs, kwargs, targets, train_step, optimizer)
-    with write.empty_folders_removed(folder), _modes_kept(model):
+    with write.empty_folders_removed(folder), _modes_kept(model), ExitStack() as at_end:
         world.of_each_rank(None)  # all have seen which folders are there, before one is made
         step = world.together(lambda: _made(folder, described))
         answers = None
+        at_end.callback(step.made.forget)
         if train_step is not None and not fake:
             say("runs the step")
             answers = _of_the_second(step)
         elif fake:
-            step.take_in({name: place for name, place in step.places_beside().items() if place.is_surely_state})
+            step.take_in({name: place for name, place in step.reachable().places.items() if place.is_surely_state})
         say("traces the step")
         traced = world.together(lambda: _trace_somehow(step, dynamic, fake))
         if step.optimizers.have_made_state:
@@ -126,15 +127,17 @@ def _modes_kept(model: nn.Module) -> Iterator[None]:
 def _of_the_second(step: Step) -> values.Answers:
     """Runs the step twice and returns the answers of the second run: a pipeline schedule learns sizes from other ranks in
     its first step. The first run also tells which gradients other ranks have and which outside state the step writes."""
-    beside_it = beside.Watched(step.places_beside())
+    beside_it = beside.Watched(step.reachable().places)
     with step.replicas.learning() as unused:
         first = values.of_the_model(step)
+    step.made.look()
     made = step.optimizers.have_made_state
     of_first = {slot.name: tensor.detach() for slot, tensor in zip(step.tensors, first.inputs)}
     step.take_in(world.together(beside_it.written))
     step.learn_optimizers()
     step.replicas.used_elsewhere = _used_elsewhere(step, sorted(unused))
     second = values.of_the_model(step)
+    step.made.look()
     of_second = {slot.name: tensor.detach() for slot, tensor in zip(step.tensors, second.inputs)}
     updated = [slot for slot in step.trainable if made and slot.name not in unused]
     world.together(lambda: _check_first(step, updated, of_first, of_second))
@@ -254,7 +257,7 @@ def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool = False, sett
         return tuple(result.outputs)
 
     try:
-        with watcher.recording(), values.seeded(), leftovers.removed(step.model), compat.fakes_of(
+        with watcher.recording(), values.seeded(), leftovers.removed(step.model), step.made.refused(), compat.fakes_of(
             {**compat.CORRECTED, **decisions.FAKES}
         ), compat.python_twins(twins.TWINS), compat.without_notices(), compat.without_batch_limits(), compat.with_eager_checkpoints():
             module = compat.trace(traced_step, fakes, mode, symbolic=bool(wanted))

@@ -1,4 +1,5 @@
-"""Parameters that a train_step holds from before the step: gradients of the captured step are not left in their .grad."""
+"""Tensors that a step must not read, and marks that refuse it by name. Among them: the .grad of parameters that a
+train_step holds from before the step, as gradients of the captured step are not left there."""
 
 from __future__ import annotations
 
@@ -13,28 +14,32 @@ from torch.utils import _pytree as pytree
 from .errors import CaptureError
 
 
-class _Gradient(Tensor):
-    """Placed in the .grad of such a parameter: reading it ends the capture with an error."""
+class _Mark(Tensor):
+    """Reading it ends the capture with an error."""
 
-    fqn: str
+    words: str
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = next(leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, _Gradient))
-        raise CaptureError(
-            f"the step reads the gradient of {found.fqn} by a parameter kept from before it, where the step that is "
-            "captured leaves none: call model.parameters() in the step"
-        )
+        found = next(leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, _Mark))
+        raise CaptureError(found.words)
 
 
-def marks(parameters: Mapping[str, Tensor]) -> Dict[str, _Gradient]:
-    """The marks for `refused`; must be created outside of tracing."""
-    found = {}
-    for name, parameter in parameters.items():
-        like = torch.zeros((), dtype=parameter.dtype, device=parameter.device).expand(parameter.shape)
-        found[name] = like.as_subclass(_Gradient)  # also of a sharded one, of whose type the mark need not be
-        found[name].fqn = name
+def mark(tensor: Tensor, words: str) -> Tensor:
+    """A mark in place of the tensor; must be created outside of tracing."""
+    like = torch.zeros((), dtype=tensor.dtype, device=tensor.device).expand(tensor.shape)
+    found = like.as_subclass(_Mark)  # also of a sharded tensor, of whose type the mark need not be
+    found.words = words
     return found
+
+
+def marks(parameters: Mapping[str, Tensor]) -> Dict[str, Tensor]:
+    """The marks for `refused`."""
+    words = (
+        "the step reads the gradient of {} by a parameter kept from before it, where the step that is captured leaves "
+        "none: call model.parameters() in the step"
+    )
+    return {name: mark(parameter, words.format(name)) for name, parameter in parameters.items()}
 
 
 @contextmanager

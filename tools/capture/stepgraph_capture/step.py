@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from . import beside, by_parameter, compat, fsdp, inplace, kept, own_step, scalers, sharding, world, wrappers
 from .errors import CaptureError
+from .made import Made
 from .optimizers import Optimizers
 from .recorder import Recorder
 from .replicas import Replicas
@@ -90,7 +91,6 @@ class Step:
             raise CaptureError("no parameter of the model requires a gradient: there is no training step to capture")
         self.beside: Dict[str, beside.Place] = {}  # state that is not the model's, by name
         self.beside_state: List[Slot] = []
-        self._by_parameter: List[Dict[Any, Any]] = []  # dicts of the user's that have parameters as keys
         self.optimizers = Optimizers(optimizer, {id(slot.value): slot.name for slot in self.state})
         self.learn_optimizers()
         if self.optimizers and train_step is None:
@@ -99,6 +99,7 @@ class Step:
             self._check_own()
             self._own = {slot.name: slot.value for slot in self.trainable}
             self._marks = kept.marks(self._own)
+        self.made = Made(self.reachable)
 
     def _check_own(self) -> None:
         if self.loss_fn is not None or self._batch[2] is not None:
@@ -109,14 +110,18 @@ class Step:
         self.optimizers.learn()
         self.optimizer_state = [Slot(name, "buffer", value) for name, value in self.optimizers.tensors().items()]
 
-    def places_beside(self) -> Dict[str, beside.Place]:
-        """The places of tensors that a train_step keeps besides the model, its optimizers and inputs."""
+    def reachable(self) -> beside.Found:
+        """What a train_step keeps besides the model, its optimizers and inputs."""
         if self.train_step is None:
-            return {}
+            return beside.Found()
         known = [slot.local for slot in self.tensors] + [*self.optimizers.own_tensors()]
+        return beside.search(self._functions(), known, self.model)
+
+    def _functions(self) -> List[Callable[..., Any]]:
+        """The user's, which run in a train_step."""
+        assert self.train_step is not None
         hooks = [*self.optimizers.hooks, *(hook for slot in self.trainable for hook in compat.hooks_of(slot.value))]
-        places, self._by_parameter = beside.places_of([self.train_step, *hooks], known, self.model)
-        return places
+        return [self.train_step, *hooks]
 
     def take_in(self, places: Dict[str, beside.Place]) -> None:
         """Makes these places state of the step."""
@@ -163,7 +168,8 @@ class Step:
         with plain as gathers, outside, self.replicas.explicit(recorder), compat.casts_in_forward(), calls:
             if self.train_step is not None:
                 leaves = {slot.name: before[slot.name] for slot in self.parameters}
-                users = by_parameter.moved([(slot.value, leaves[slot.name]) for slot in self.parameters], self._by_parameter)
+                pairs = [(slot.value, leaves[slot.name]) for slot in self.parameters]
+                users = by_parameter.moved(pairs, lambda: beside.dicts(self._functions(), self.model))
                 with users, self.optimizers.running(leaves, updated, recorder):
                     loss, gradients, others = self._by_train_step(args, keywords, before, gathers, recorder)
             else:

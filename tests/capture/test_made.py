@@ -1,0 +1,152 @@
+"""State that a train_step makes when it first runs: refused by name before that, captured after it, and nothing of the
+runs is left behind."""
+
+import torch
+from stepgraph_capture import CaptureError
+from torch import nn
+from torch.nn import functional as F
+
+from support import CaptureCase
+
+
+class Trainer:
+    def __init__(self):
+        self.average, self.state, self.last, self.log = None, None, None, []
+
+
+class Made(CaptureCase):
+    def setUp(self):
+        super().setUp()
+        self.model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+        self.inputs = {"x": torch.randn(4, 6), "y": torch.tensor([0, 2, 1, 0])}
+
+    def backward(self, x, y):
+        self.model.zero_grad()
+        loss = F.cross_entropy(self.model(x), y)
+        loss.backward()
+        return loss.detach()
+
+    def momentum(self, of):
+        """A step with momentum; of: where it keeps that of a parameter, made where it is not there yet."""
+
+        def step(x, y):
+            loss = self.backward(x, y)
+            with torch.no_grad():
+                for name, parameter in self.model.named_parameters():
+                    kept = of(name, parameter)
+                    kept.mul_(0.9).add_(parameter.grad)
+                    parameter.sub_(0.1 * kept)
+            return loss
+
+        return step
+
+    def check(self, step, made, kept):
+        """kept: what the user has of it."""
+        before = repr(kept())
+        with self.assertRaisesRegex(CaptureError, f"the step reads {made}, which its first run makes"):
+            self.captured(self.model, None, self.inputs, train_step=step)
+        self.assertEqual(before, repr(kept()))
+        step(**self.inputs)
+        document = self.captured(self.model, None, self.inputs, train_step=step)
+        self.assertIn(made, {entry["fqn"] for entry in document["inputs"] if entry["kind"] == "buffer"})
+        self.check_steps(step, self.inputs)
+
+    def test_by_parameter(self):
+        kept = {}
+        of = lambda name, p: kept[p] if p in kept else kept.setdefault(p, torch.zeros_like(p))  # noqa: E731
+        self.check(self.momentum(of), "kept.0.weight", lambda: kept)
+
+    def test_by_id(self):
+        kept = {}
+        of = lambda name, p: kept[id(p)] if id(p) in kept else kept.setdefault(id(p), torch.zeros_like(p))  # noqa: E731
+        self.check(self.momentum(of), "kept.0.weight", lambda: kept)
+
+    def test_by_name(self):
+        kept = {}
+        of = lambda name, p: kept[name] if name in kept else kept.setdefault(name, torch.zeros_like(p))  # noqa: E731
+        self.check(self.momentum(of), "kept.0.weight", lambda: kept)
+
+    def test_dict_of_dicts(self):
+        kept = {}
+        of = lambda name, p: kept.setdefault(p, {"m": torch.zeros_like(p)})["m"]  # noqa: E731
+        self.check(self.momentum(of), "kept.0.weight.m", lambda: kept)
+
+    def test_by_tuple(self):
+        kept = {}
+        of = lambda name, p: kept[p, "m"] if (p, "m") in kept else kept.setdefault((p, "m"), torch.zeros_like(p))  # noqa: E731
+        self.check(self.momentum(of), "kept.0.weight.m", lambda: kept)
+
+    def test_attribute_of_a_parameter(self):
+        def of(name, parameter):
+            if not hasattr(parameter, "momentum"):
+                parameter.momentum = torch.zeros_like(parameter)
+            return parameter.momentum
+
+        self.check(self.momentum(of), "0.weight.momentum", lambda: [vars(p) for p in self.model.parameters()])
+
+    def test_dict_made_as_a_whole(self):
+        trainer = Trainer()
+
+        def of(name, parameter):
+            if trainer.state is None:
+                trainer.state = {p: torch.zeros_like(p) for p in self.model.parameters()}
+            return trainer.state[parameter]
+
+        self.check(self.momentum(of), "trainer.state.0.weight", lambda: vars(trainer))
+
+    def test_attribute_bound_anew(self):
+        trainer = Trainer()
+
+        def step(x, y):
+            loss = self.backward(x, y)
+            trainer.average = loss if trainer.average is None else 0.9 * trainer.average + 0.1 * loss
+            return loss + trainer.average
+
+        self.check(step, "trainer.average", lambda: vars(trainer))
+
+    def test_variable_of_a_closure(self):
+        average = None
+
+        def step(x, y):
+            nonlocal average
+            loss = self.backward(x, y)
+            average = loss if average is None else 0.9 * average + 0.1 * loss
+            return loss + average
+
+        self.check(step, "average", lambda: average)
+
+    def test_number_of_it(self):
+        trainer = Trainer()
+
+        def step(x, y):
+            loss = self.backward(x, y)
+            factor = 1.0 if trainer.last is None else trainer.last.item()
+            trainer.last = loss
+            return loss * factor
+
+        with self.assertRaisesRegex(CaptureError, "the step reads trainer.last, which its first run makes"):
+            self.captured(self.model, None, self.inputs, train_step=step)
+        self.assertIsNone(trainer.last)
+
+    def test_what_is_never_read_is_no_state(self):
+        trainer, seen = Trainer(), {}
+
+        def step(x, y):
+            loss = self.backward(x, y)
+            trainer.last = loss
+            trainer.log.append(loss)
+            for parameter in self.model.parameters():
+                seen[parameter] = parameter.grad.clone()
+            seen.setdefault("mask", torch.tensor([1.0, 0.0, 2.0]))
+            return loss * seen["mask"].sum()
+
+        self.captured(self.model, None, self.inputs, train_step=step)
+        self.assertEqual([trainer.last, trainer.log, seen], [None, [], {}])
+        self.check_steps(step, self.inputs)
+
+    def test_without_a_run(self):
+        kept = {}
+        of = lambda name, p: kept[p] if p in kept else kept.setdefault(p, torch.zeros_like(p))  # noqa: E731
+        with self.assertRaisesRegex(CaptureError, r"the step makes kept\.0\.bias, and with fake=True"):
+            self.captured(self.model, None, self.inputs, train_step=self.momentum(of), fake=True)
+        self.assertEqual(kept, {})

@@ -1,0 +1,114 @@
+"""State that a train_step makes when it first runs: `if p not in momentum: momentum[p] = torch.zeros_like(p)`. Its values
+at creation are unknown, so a graph could only be that of the first step for ever; a step that reads it is refused by
+name. What a step makes and never reads (the last loss), or makes once and never changes (a mask), is no state.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Callable, Dict, Iterator, Set, Tuple
+
+from torch import Tensor
+
+from . import compat, kept, sharding
+from .beside import Found, Place, is_strided
+from .bits import changed
+from .errors import CaptureError
+
+
+class Made:
+    """Follows what runs of a step put where no tensor was."""
+
+    def __init__(self, search: Callable[[], Found]) -> None:
+        self._search = search
+        self._before = search()
+        self._last: Dict[str, Tuple[Tensor, int, Tensor]] = {}  # after the last run: the tensor, its version, its numbers
+        self._runs = 0
+        self._state: Set[str] = set()  # names of the places
+
+    def look(self) -> None:
+        """To be called after each run. State is what a run finds and changes."""
+        now = {name: place for name, place in self._places(self._search()).items() if _has_numbers(place.tensor)}
+        self._runs += 1
+        if self._runs > 1:
+            self._state |= {name for name, place in now.items() if self._is_changed(name, place.tensor)}
+        self._last = {
+            name: (place.tensor, place.tensor._version, sharding.local(place.tensor).detach().clone())
+            for name, place in now.items()
+        }
+
+    @contextmanager
+    def refused(self) -> Iterator[None]:
+        """Refuses reads of this state; on exit all is as it was."""
+        before = self._search()
+        places = {name: place for name, place in self._places(before).items() if name in self._state}
+        marks = {name: kept.mark(place.tensor, _WORDS.format(name)) for name, place in places.items()}
+        was = {name: place.tensor for name, place in self._places(before).items()}
+        try:
+            for name, place in places.items():
+                place.container[place.key] = marks[name]
+            yield
+            if self._runs == 0:
+                self._check_untold()
+        finally:
+            self._restore(before, was)
+
+    def forget(self) -> None:
+        """Removes what the runs made."""
+        self._restore(self._before, {})
+
+    def _places(self, found: Found) -> Dict[str, Place]:
+        """Those that were made."""
+        return {name: place for name, place in found.tensors.items() if name not in self._before.tensors}
+
+    def _is_changed(self, name: str, tensor: Tensor) -> bool:
+        if name not in self._last:
+            return True
+        was, version, numbers = self._last[name]
+        return tensor is not was or tensor._version != version or changed(numbers, sharding.local(tensor))
+
+    def _check_untold(self) -> None:
+        """Of a step that was never run: what it made for a parameter can be nothing but state."""
+        now = self._search()
+        made = sorted(name for name in self._places(now) if name in now.by_parameter)
+        if made:
+            raise CaptureError(_WORDS_WHEN_FAKE.format(made[0]))
+
+    def _restore(self, before: Found, was: Dict[str, Tensor]) -> None:
+        """was: tensors in places that were made, by name."""
+        now = self._search()
+        for name, place in reversed(list(self._places(now).items())):  # lists from their end
+            if name in was:
+                place.container[place.key] = was[name]
+            else:
+                _undo(name, now, before)
+
+
+def _has_numbers(tensor: Tensor) -> bool:
+    return not compat.is_fake(tensor) and is_strided(sharding.local(tensor))
+
+
+def _undo(name: str, now: Found, before: Found) -> None:
+    """Puts back what was in this place, or where the container was made that it is in."""
+    parts = name.split(".")
+    for i in range(1, len(parts) + 1):
+        outer = ".".join(parts[:i])
+        place, thing = now.others.get(outer, (now.tensors.get(outer), None))
+        had, was = before.others.get(outer, (None, None))
+        if place is None or (had is not None and thing is was and thing is not None):
+            continue
+        if had is not None:
+            place.container[place.key] = was
+        elif place.is_there():
+            del place.container[place.key]
+        return
+
+
+_WORDS = (
+    "the step reads {0}, which its first run makes: the graph would be that of a first step for ever. Let it make a step "
+    "before, so that {0} is there"
+)
+_WORDS_WHEN_FAKE = (
+    "the step makes {0}, and with fake=True no step is run that would tell what becomes of it: capture a smaller model "
+    "without fake=True"
+)
