@@ -7,8 +7,13 @@ compiled, and compiled with CUDA graphs; sg-run runs the capture. Both in turns,
 in bf16 that the step's products take. Ours is timed twice: behind sg-clean --fold-losses, and behind sg-remat as well. Without a torch only the stored captures of GPT-2 are timed, and without one that sees the
 GPU only ours; both are said. With --seconds each case has its share of what is left of them: ours is timed once at least, what there is no
 time for is said. SG_BENCH_SIZE=small is for trying the script out.
+
+With --profiles PyTorch is left out: each step is timed once and profiled once, what took the most time is printed, and DIR has the profiles
+(MODEL.profile.json.gz) and what --explain says (MODEL.explain).
 """
 import argparse
+import collections
+import gzip
 import json
 import os
 import statistics
@@ -29,6 +34,7 @@ CASES = [('GPT-2 124M 32 x 1024 bf16', 'gpt2', False, 32768, 'shape/gpt2-124m-b3
 ATTENTION = 'aten._scaled_dot_product_flash_attention_for_cpu.default'  # as a capture on the processor has it
 MODES = ('eager', 'compile', 'graphs')
 WARM_UP, STEPS = 3, 10
+PROFILED, MOST = 3, 16    # steps; lines of a profile
 PEAK_BF16 = {'H100': 989e12, 'H200': 989e12}    # a second, dense
 
 
@@ -106,6 +112,36 @@ class Bench:
             until = max(until, end)
         return works / (until - slices[0][0])
 
+    def profiled(self, title, model, optimizer, rows, stored):
+        """Ours alone, once."""
+        print(title, flush=True)
+        graph, problem = self.graph(model, stored)
+        once = self.ours(graph, optimizer) if graph else problem
+        if isinstance(once, str):
+            print(f'  NOT RUN: {once}')
+            self.failed += 1
+            return
+        self.line('sg-run', [once], rows, once['memory'])
+        path = os.path.join(self.folder, 'profile.json')
+        status, out, err = run([self.tool('sg-run'), graph, '--init', 'seed:0', '--backend', 'cuda', '--steps', str(PROFILED), '--explain', '--profile', path])
+        with open(os.path.join(self.args.profiles, f'{model}.explain'), 'w', encoding='utf-8') as f:
+            f.write(out + err)
+        if status != 0:
+            print(f'  NOT PROFILED: exit {status}: {err.strip()[-300:]}')
+            self.failed += 1
+            return
+        with open(path, 'rb') as f:
+            profile = f.read()
+        with gzip.open(os.path.join(self.args.profiles, f'{model}.profile.json.gz'), 'wb') as f:
+            f.write(profile)
+        of_ops = collections.defaultdict(list)
+        for event in json.loads(profile)['traceEvents']:
+            if event['ph'] == 'X' and event['cat'] != 'step':
+                of_ops[event['cat'], event['name']].append(event['dur'])
+        for (phase, name), times in sorted(of_ops.items(), key=lambda item: -sum(item[1]))[:MOST]:
+            print(f'  {sum(times) / PROFILED / 1e3:9.2f} ms a step  {len(times) // PROFILED:5} x  {phase:9} {name}')
+        print(f'  {sum(map(sum, of_ops.values())) / PROFILED / 1e3:9.2f} ms a step  all', flush=True)
+
     def flops(self, graph):
         status, out, _ = run([self.tool('sg-stat'), graph, '--json'])
         return json.loads(out)['flops'] if status == 0 else None
@@ -179,12 +215,17 @@ def main():
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--seconds', type=float, default=0, help='for all cases together; 0 = as long as it takes')
     parser.add_argument('--only', default='', help='cases whose title contains this')
+    parser.add_argument('--profiles', default='', metavar='DIR', help='profiles of ours alone, instead')
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(args, folder)
         cases = [case for case in CASES if args.only in case[0]]
+        if args.profiles:
+            cases = [case for case in cases if not case[2]]    # an update is in no profile
         for i, case in enumerate(cases):
-            if bench.share(len(cases) - i):
+            if args.profiles:
+                bench.profiled(*case)
+            elif bench.share(len(cases) - i):
                 bench.case(*case)
             else:
                 print(f'{case[0]}\n  NOT RUN: no time is left')

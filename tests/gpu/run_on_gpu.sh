@@ -2,13 +2,16 @@
 # Everything that needs a GPU, in one go.
 #
 #   tests/gpu/run_on_gpu.sh pack FILE.tar.xz            here: a bundle of what was built, the tests and the captures (relocatable, <= 40 MiB)
+#   tests/gpu/run_on_gpu.sh pack-build FILE.tar.xz      here: without tests and scripts, for a machine that this checkout travels to as well
 #   tests/gpu/run_on_gpu.sh [--python PY] [--out DIR] [--parts A,B] [--seconds S]   there: from an unpacked bundle, or a checkout, which it builds first
+#   SG_BUILD=BUNDLE/stepgraph/tree/build tests/gpu/run_on_gpu.sh ...                                there: from such a checkout
 #   tests/gpu/run_on_gpu.sh --dry-run STUB [--out DIR]  anywhere: the same steps with the stand-ins in folder STUB, in short
 #
 # Writes DIR/h200.md, h100.md or gpu.md by the GPU's name (default DIR: docs/results): the machine, each part with its commands and outcome,
 # and what was not run and why. A dry run writes DIR/dry-run.md, and no other file. Each part has a time limit; together they are 30 minutes.
 # --parts runs some of them, where a call may not last so long, and writes DIR/h100-A-B.md: cases (420 s), captures (300), sanitizers (400),
-# nccl (150), bench (540). --seconds scales the limits of these parts so that they are S together.
+# nccl (150), bench (540); and, when asked for by name, profiles (150) of our steps alone, whose files are in DIR/profiles.tar.gz. --seconds
+# scales the limits of these parts so that they are S together. All that a part prints is in DIR/h100-A-B.log; the report has its end.
 # docs/design/013-cuda.md has the calls for a machine that is lent for a quarter of an hour.
 # PY is a Python with torch: its CUDA libraries (cuBLASLt, NVRTC, NCCL) are used where the machine has no others. Exit 0: every part that ran
 # has passed.
@@ -16,11 +19,12 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 traces=$root/../shared/traces
+[ -z "${SG_BUILD:-}" ] || [ -e "$traces" ] || traces=$SG_BUILD/../../shared/traces   # of a bundle
 most_kib=40960
 build=${SG_BUILD:-$root/build}
 
 pack() {
-  local out=$1 folder
+  local out=$1 with_tests=$2 folder
   folder=$(mktemp -d)
   local to=$folder/stepgraph/tree
   mkdir -p "$to/build/bin" "$to/build/lib" "$to/build/tests" "$folder/stepgraph/shared/traces"
@@ -36,11 +40,13 @@ pack() {
   ldd "$to"/build/bin/* "$to/build/lib/stepgraph/libsg_backend_cuda.so" "$to/build/tests/run_vectors" |
     awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
     grep -vE '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so' | xargs -r cp -L -t "$to/build/lib/carried" || return 1
-  mkdir -p "$to/tests/conformance"
-  cp -r "$root"/tests/{gpu,numeric,bench} "$root/tests/harness.py" "$to/tests/"
-  mkdir -p "$to/tools"
-  cp -r "$root/tools/capture" "$to/tools/"
-  cp -r "$root"/tests/conformance/{vectors,listed.txt} "$to/tests/conformance/"
+  if [ "$with_tests" = yes ]; then
+    mkdir -p "$to/tests/conformance"
+    cp -r "$root"/tests/{gpu,numeric,bench} "$root/tests/harness.py" "$to/tests/"
+    mkdir -p "$to/tools"
+    cp -r "$root/tools/capture" "$to/tools/"
+    cp -r "$root"/tests/conformance/{vectors,listed.txt} "$to/tests/conformance/"
+  fi
   for part in single multi shape/gpt2-124m-b4t64 shape/gpt2-124m-b32t1024-amp shape/llama3-1b-b2t8192-bf16; do
     [ -e "$traces/$part" ] || continue
     mkdir -p "$folder/stepgraph/shared/traces/$(dirname "$part")"
@@ -59,10 +65,10 @@ pack() {
   [ "$size" -le "$most_kib" ] || { echo "the bundle is larger than $most_kib KiB" >&2; return 1; }
 }
 
-if [ "${1:-}" = pack ]; then
-  pack "${2:?the name of the bundle}"
-  exit
-fi
+case ${1:-} in
+  pack) pack "${2:?the name of the bundle}" yes; exit ;;
+  pack-build) pack "${2:?the name of the bundle}" no; exit ;;
+esac
 
 python=python3 out=$root/docs/results stub= parts= seconds=0
 while [ $# -gt 0 ]; do
@@ -72,11 +78,11 @@ while [ $# -gt 0 ]; do
     --parts) parts=$2; shift 2 ;;
     --seconds) seconds=$2; shift 2 ;;
     --dry-run) stub=$(cd "$2" && pwd) || exit 2; shift 2 ;;
-    *) sed -n '2,14p' "$0" | cut -c3-; exit 2 ;;
+    *) sed -n '2,16p' "$0" | cut -c3-; exit 2 ;;
   esac
 done
-wants() { [ -z "$parts" ] || [[ ",$parts," = *",$1,"* ]]; }
-declare -A limits=([cases]=420 [captures]=300 [sanitizers]=400 [nccl]=150 [bench]=540)
+wants() { { [ -z "$parts" ] && [ "$1" != profiles ]; } || [[ ",$parts," = *",$1,"* ]]; }
+declare -A limits=([cases]=420 [captures]=300 [sanitizers]=400 [nccl]=150 [bench]=540 [profiles]=150)
 together=0
 for part in ${parts//,/ }; do
   [ -n "${limits[$part]:-}" ] || { echo "there is no part '$part'" >&2; exit 2; }
@@ -118,6 +124,8 @@ else
   case $name in *H200*) report=$out/h200.md ;; *H100*) report=$out/h100.md ;; *) report=$out/gpu.md ;; esac
 fi
 [ -z "$parts" ] || report=${report%.md}-${parts//,/-}.md
+log=/dev/null
+[ -n "$stub" ] || { log=${report%.md}.log; : > "$log"; }
 if [ -z "$name" ]; then
   echo "NOT RUN: this machine has no GPU that nvidia-smi sees." >&2
   exit 5
@@ -134,7 +142,7 @@ part() {
   say; say "## $title"; say; say '```'
   say "\$ $*"
   local begin=$SECONDS
-  timeout -k 5 "$limit" "$@" 2>&1 | tail -n 60 | tee -a "$report"
+  timeout -k 5 "$limit" "$@" 2>&1 | tee -a "$log" | tail -n 60 | tee -a "$report"
   local status=${PIPESTATUS[0]}
   say '```'
   case $status in
@@ -208,6 +216,11 @@ elif [ -n "$stub" ]; then
   SG_BENCH_SIZE=small part "The benchmark, in small" 240 "${bench[@]}" --rounds 1
 else
   part "Beside PyTorch" 540 "${bench[@]}" --seconds "$(scaled 520)"
+fi
+if wants profiles; then
+  profiles=$(mktemp -d)
+  part "Where our time goes" 150 "${bench[@]}" --profiles "$profiles"
+  tar -C "$profiles" -czf "$out/profiles.tar.gz" . && rm -r "$profiles"
 fi
 say
 say "Took $SECONDS seconds."
