@@ -1,5 +1,5 @@
 """State that a train_step makes when it first runs: refused by name before that, captured after it, and nothing of the
-runs is left behind."""
+runs is left behind. Python numbers that it counts in."""
 
 import torch
 from stepgraph_capture import CaptureError
@@ -143,6 +143,32 @@ class Made(CaptureCase):
         self.captured(self.model, None, self.inputs, train_step=step)
         self.assertEqual([trainer.last, trainer.log, seen], [None, [], {}])
         self.check_steps(step, self.inputs)
+
+    def test_numbers(self):
+        """A step that goes by a number it changes is refused, which the message names; the user's is as it was."""
+        trainer = Trainer()
+        trainer.steps = 0
+
+        def step(x, y):
+            trainer.steps += 1
+            return self.backward(x, y) / trainer.steps
+
+        with self.assertRaisesRegex(CaptureError, r"It changes trainer\.steps, and a graph holds"):
+            self.captured(self.model, None, self.inputs, train_step=step)
+        self.assertEqual(trainer.steps, 0)
+
+    def test_flag(self):
+        """It says that the state is there, which the capture removes again."""
+        trainer = Trainer()
+        trainer.has_begun = False
+
+        def of(name, parameter):
+            if not trainer.has_begun:
+                trainer.state = {name: torch.zeros_like(p) for name, p in self.model.named_parameters()}
+                trainer.has_begun = True
+            return trainer.state[name]
+
+        self.check(self.momentum(of), "trainer.state.0.weight", lambda: vars(trainer))
 
     def test_without_a_run(self):
         kept = {}

@@ -508,10 +508,10 @@ def _write_values(
     model = answers or values.of_the_model(step)
     graph = values.of_the_graph(step, traced.module)
     try:
-        world.together(lambda: _check_same(names, placeholders, model, graph))
+        world.together(lambda: _check_same(step, names, model, graph))
     except CaptureError:  # on all ranks; the gradient of a bias before a batch norm is nothing but rounding
         noise = rounding.of(traced.module, values.given(step), [*graph.outputs, *graph.inputs])
-        world.together(lambda: _check_same(names, placeholders, model, graph, noise))
+        world.together(lambda: _check_same(step, names, model, graph, noise))
     after = {f"out{i}": value for i, value in enumerate(model.outputs) if value is not None}
     for name, left, is_written in zip(placeholders, model.inputs, graph.written):
         if is_written or values.changed(before[name], left):
@@ -525,17 +525,19 @@ def _write_values(
 
 
 def _check_same(
-    names: List[str],
-    placeholders: List[str],
-    model: values.Answers,
-    graph: values.Answers,
-    noise: Sequence[Optional[float]] = (),
+    step: Step, names: List[str], model: values.Answers, graph: values.Answers, noise: Sequence[Optional[float]] = ()
 ) -> None:
     noise = noise or [None] * (len(model.outputs) + len(model.inputs))
-    values.check_same(names, model, graph, noise)
-    for name, left, right, moved in zip(placeholders, model.inputs, graph.inputs, noise[len(model.outputs) :]):
-        if values.changed(left, right):
-            values.check_close(f"{name} after the step", left, right, moved)
+    try:
+        values.check_same(names, model, graph, noise)
+        for slot, left, right, moved in zip(step.tensors, model.inputs, graph.inputs, noise[len(model.outputs) :]):
+            if values.changed(left, right):
+                values.check_close(f"{slot.name} after the step", left, right, moved)
+    except CaptureError as error:
+        if not step.made.counted:
+            raise
+        counts = ", ".join(step.made.counted)
+        raise CaptureError(f"{error}. It changes {counts}, and a graph holds the numbers of one step") from error
 
 
 def _rounding(step: Step, traced: _Traced, placeholders: List[str], after: Dict[str, Tensor]) -> Dict[str, str]:

@@ -1,12 +1,13 @@
 """State that a train_step makes when it first runs: `if p not in momentum: momentum[p] = torch.zeros_like(p)`. Its values
 at creation are unknown, so a graph could only be that of the first step for ever; a step that reads it is refused by
-name. What a step makes and never reads (the last loss), or makes once and never changes (a mask), is no state.
+name. What a step makes and never reads (the last loss), or makes once and never changes (a mask), is no state. Python
+numbers that it counts in (`self.steps += 1`) are known by name, for messages.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Callable, Dict, Iterator, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from torch import Tensor
 
@@ -25,10 +26,13 @@ class Made:
         self._last: Dict[str, Tuple[Tensor, int, Tensor]] = {}  # after the last run: the tensor, its version, its numbers
         self._runs = 0
         self._state: Set[str] = set()  # names of the places
+        self.counted: List[str] = []  # Python numbers that a run has changed
 
     def look(self) -> None:
         """To be called after each run. State is what a run finds and changes."""
-        now = {name: place for name, place in self._places(self._search()).items() if _has_numbers(place.tensor)}
+        found = self._search()
+        now = {name: place for name, place in self._places(found).items() if _has_numbers(place.tensor)}
+        self.counted = [name for name, (_, was) in self._before.others.items() if _is_counted(was, found.others.get(name))]
         self._runs += 1
         if self._runs > 1:
             self._state |= {name for name, place in now.items() if self._is_changed(name, place.tensor)}
@@ -54,8 +58,12 @@ class Made:
             self._restore(before, was)
 
     def forget(self) -> None:
-        """Removes what the runs made."""
+        """Removes what the runs made, and sets numbers back."""
         self._restore(self._before, {})
+        found = self._search()
+        for name, (place, was) in self._before.others.items():
+            if _is_counted(was, found.others.get(name)):
+                place.container[place.key] = was
 
     def _places(self, found: Found) -> Dict[str, Place]:
         """Those that were made."""
@@ -82,6 +90,11 @@ class Made:
                 place.container[place.key] = was[name]
             else:
                 _undo(name, now, before)
+
+
+def _is_counted(was: Any, now: Optional[Tuple[Place, Any]]) -> bool:
+    """now: what is in the same place, if it is no tensor."""
+    return isinstance(was, (int, float)) and now is not None and isinstance(now[1], (int, float)) and now[1] != was
 
 
 def _has_numbers(tensor: Tensor) -> bool:
