@@ -5,6 +5,7 @@ import torch
 from stepgraph_capture import CaptureError
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.weak import WeakIdKeyDictionary
 
 from support import CaptureCase
 
@@ -40,10 +41,10 @@ class Made(CaptureCase):
 
         return step
 
-    def check(self, step, made, kept):
+    def check(self, step, made, kept, refusal=""):
         """kept: what the user has of it."""
         before = repr(kept())
-        with self.assertRaisesRegex(CaptureError, f"the step reads {made}, which its first run makes"):
+        with self.assertRaisesRegex(CaptureError, refusal or f"the step reads {made}, which its first run makes"):
             self.captured(self.model, None, self.inputs, train_step=step)
         self.assertEqual(before, repr(kept()))
         step(**self.inputs)
@@ -151,11 +152,36 @@ class Made(CaptureCase):
 
         def step(x, y):
             trainer.steps += 1
-            return self.backward(x, y) / trainer.steps
+            return self.backward(x, y) / max(trainer.steps, least)
 
-        with self.assertRaisesRegex(CaptureError, r"It changes trainer\.steps, and a graph holds"):
+        refusals = {1: r"the first step, which changes trainer\.steps, has another loss", 2: r"It changes trainer\.steps, and a"}
+        for least, refusal in refusals.items():
+            with self.assertRaisesRegex(CaptureError, refusal):
+                self.captured(self.model, None, self.inputs, train_step=step)
+            self.assertEqual(trainer.steps, 0)
+
+    def test_sets(self):
+        """Which parameters have begun decides what a step does, so that the first one is another than later ones."""
+        begun, kept = set(), {p: torch.zeros_like(p) for p in self.model.parameters()}
+
+        def of(name, parameter):
+            if parameter not in begun:
+                kept[parameter].fill_(0.5)
+            begun.add(parameter)
+            return kept[parameter]
+
+        step = self.momentum(of)
+        with self.assertRaisesRegex(CaptureError, "the first step, which changes begun, updates 0.weight in another way"):
             self.captured(self.model, None, self.inputs, train_step=step)
-        self.assertEqual(trainer.steps, 0)
+        self.assertEqual([begun, float(kept[self.model[0].weight].abs().max())], [set(), 0])
+        step(**self.inputs)
+        self.captured(self.model, None, self.inputs, train_step=step)
+        self.check_steps(step, self.inputs)
+
+    def test_weak_dict(self):
+        kept = WeakIdKeyDictionary()
+        of = lambda name, p: kept[p] if p in kept else kept.setdefault(p, torch.zeros_like(p))  # noqa: E731
+        self.check(self.momentum(of), "kept.0.weight", lambda: dict(kept))
 
     def test_flag(self):
         """It says that the state is there, which the capture removes again."""
@@ -168,7 +194,8 @@ class Made(CaptureCase):
                 trainer.has_begun = True
             return trainer.state[name]
 
-        self.check(self.momentum(of), "trainer.state.0.weight", lambda: vars(trainer))
+        refusal = "the first step, which changes trainer.has_begun, updates 0.weight in another way"
+        self.check(self.momentum(of), "trainer.state.0.weight", lambda: vars(trainer), refusal)
 
     def test_without_a_run(self):
         kept = {}

@@ -15,15 +15,18 @@ import inspect
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, MutableMapping, Optional, Set, Tuple, Union
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.utils.weak import WeakIdKeyDictionary
 
 from . import compat, scalers, sharding
 from .bits import changed
 from .errors import CaptureError
 
 _DEEPEST = 4  # an object in an object, and so on
+_DICTS = (dict, WeakKeyDictionary, WeakIdKeyDictionary)
 _LONGEST = 4096  # of lists and dicts; longer ones hold data
 
 
@@ -130,7 +133,7 @@ class Found:
     places: Dict[str, Place] = field(default_factory=dict)  # by name: of plain tensors, one for each memory
     tensors: Dict[str, Place] = field(default_factory=dict)  # by name: of all tensors
     others: Dict[str, Tuple[Place, Any]] = field(default_factory=dict)  # what is no tensor, by name
-    dicts: List[Dict[Any, Any]] = field(default_factory=list)  # of the user's: parameters may be their keys
+    dicts: List[Any] = field(default_factory=list)  # of the user's, and sets: parameters may be their keys
     by_parameter: Set[str] = field(default_factory=set)  # names of places that belong to one parameter each
 
 
@@ -139,7 +142,7 @@ def search(functions: Iterable[Callable[..., Any]], known: List[Tensor], model: 
     return _found(_Search(known, model), functions)
 
 
-def dicts(functions: Iterable[Callable[..., Any]], model: nn.Module) -> List[Dict[Any, Any]]:
+def dicts(functions: Iterable[Callable[..., Any]], model: nn.Module) -> List[Any]:
     """Found.dicts alone; touches no tensor, so it may be called while the step is traced."""
     return _found(_Search(None, model), functions).dicts
 
@@ -201,20 +204,22 @@ class _Search:
             self._tensor(thing, name, at, is_by_parameter)
             return
         if at is not _NOWHERE:
-            self.all.others.setdefault(name, (Place(name, *at), thing))
+            self.all.others.setdefault(name, (Place(name, *at), frozenset(thing) if type(thing) is set else thing))
         if depth > _DEEPEST or id(thing) in self._seen:
             return
         elif isinstance(thing, nn.Module):
             self._module(thing, name, depth)
         elif scalers.is_on(thing):
             self._scaler(thing, name)
-        elif isinstance(thing, (dict, list, tuple)):
+        elif type(thing) is set:
+            self.all.dicts.append(thing)
+        elif isinstance(thing, (*_DICTS, list, tuple)):
             self._seen.add(id(thing))
             if len(thing) > _LONGEST:
                 return
-            if isinstance(thing, dict):
+            if isinstance(thing, _DICTS):
                 self.all.dicts.append(thing)
-            for key, one in list(thing.items() if isinstance(thing, dict) else enumerate(thing)):
+            for key, one in list(thing.items() if isinstance(thing, _DICTS) else enumerate(thing)):
                 at = _NOWHERE if isinstance(thing, tuple) else (thing, key)
                 self._thing(one, f"{name}.{self._part(key)}", at, depth + 1, is_by_parameter or self._is_of_parameter(key))
         elif inspect.isfunction(thing) or inspect.ismethod(thing) or isinstance(thing, functools.partial):

@@ -1,5 +1,5 @@
 """What user code attaches to parameters, moved to the tensors that replace them during a step and back: hooks of
-gradients, attributes (`p.momentum`), and dicts with parameters or their ids as keys (`momentum[p]`, `state[id(p)]`,
+gradients, attributes (`p.momentum`), and dicts and sets with parameters or their ids as keys (`momentum[p]`, `state[id(p)]`,
 `state[p, "average"]`).
 """
 
@@ -15,9 +15,9 @@ from . import compat
 
 @contextmanager
 def moved(
-    pairs: List[Tuple[Tensor, Tensor]], dicts: Callable[[], Sequence[Dict[Any, Any]]] = lambda: ()
+    pairs: List[Tuple[Tensor, Tensor]], dicts: Callable[[], Sequence[Any]] = lambda: ()
 ) -> Iterator[None]:
-    """pairs: each parameter and its replacement. dicts: finds those that may have them as keys, now."""
+    """pairs: each parameter and its replacement. dicts: finds the dicts and sets that may have them as keys, now."""
     with ExitStack() as undo:
         for parameter, leaf in pairs:
             for hook in compat.gradient_hooks(parameter):
@@ -27,9 +27,13 @@ def moved(
         undo.callback(lambda: _exchange(dicts(), [(leaf, parameter) for parameter, leaf in pairs]))
         _exchange(dicts(), pairs)
         for parameter, leaf in pairs:
-            undo.callback(_give_attributes, leaf, parameter, set(vars(leaf)))
-            _give_attributes(parameter, leaf, set(vars(leaf)))
+            own = {*vars(leaf), *_OF_SHARDED}
+            undo.callback(_give_attributes, leaf, parameter, own)
+            _give_attributes(parameter, leaf, own)
         yield
+
+
+_OF_SHARDED = ("_local_tensor", "_spec")  # what a DTensor consists of
 
 
 def _give_attributes(giver: Tensor, taker: Tensor, but: Set[str]) -> None:
@@ -37,7 +41,7 @@ def _give_attributes(giver: Tensor, taker: Tensor, but: Set[str]) -> None:
     vars(taker).update({key: value for key, value in vars(giver).items() if key not in but})
 
 
-def _exchange(dicts: Sequence[Dict[Any, Any]], pairs: List[Tuple[Tensor, Tensor]]) -> None:
+def _exchange(dicts: Sequence[Any], pairs: List[Tuple[Tensor, Tensor]]) -> None:
     """Makes the second of each pair the key where the first is, and the id of the second where that of the first is."""
     seconds: Dict[int, Tensor] = {id(first): second for first, second in pairs}
 
@@ -50,7 +54,10 @@ def _exchange(dicts: Sequence[Dict[Any, Any]], pairs: List[Tuple[Tensor, Tensor]
         return seconds.get(id(key), key)
 
     for each in dicts:
-        items = [(exchanged(key), value) for key, value in each.items()]
-        if any(new is not key for (new, _), key in zip(items, each)):
-            each.clear()
-            each.update(items)
+        keys = list(each)
+        exchanged_keys = list(map(exchanged, keys))
+        if all(new is key for new, key in zip(exchanged_keys, keys)):
+            continue
+        items = exchanged_keys if isinstance(each, set) else [(new, each[key]) for new, key in zip(exchanged_keys, keys)]
+        each.clear()
+        each.update(items)

@@ -139,22 +139,42 @@ def _of_the_second(step: Step) -> values.Answers:
     second = values.of_the_model(step)
     step.made.look()
     of_second = {slot.name: tensor.detach() for slot, tensor in zip(step.tensors, second.inputs)}
-    updated = [slot for slot in step.trainable if made and slot.name not in unused]
+    updated = [slot for slot in step.trainable if (made or step.made.counted) and slot.name not in unused]
     world.together(lambda: _check_first(step, updated, of_first, of_second))
+    if step.made.counted:
+        world.together(lambda: _check_counted(step, first, second))
     return second
 
 
 def _check_first(
     step: Step, updated: List[Slot], of_first: Mapping[str, Tensor], of_second: Mapping[str, Tensor]
 ) -> None:
-    """Checks that a step from the optimizer state created by the first run, at its initial values, repeats that run."""
+    """Checks that the second run, with what the first one counted, and the optimizer state that it made at its initial
+    values, repeats the first one."""
     for slot in updated:
-        with_none, before = of_first[slot.name], slot.local
-        if not values.is_same_update(before, with_none, of_second[slot.name]):
+        if not values.is_same_update(slot.local, of_first[slot.name], of_second[slot.name]):
+            raise CaptureError(f"{_first_step(step)} updates {slot.name} in another way than later ones: {_BEFORE}")
+
+
+def _check_counted(step: Step, first: values.Answers, second: values.Answers) -> None:
+    """The same of the loss and the gradients, but for gradients that are nothing but rounding."""
+    pairs = zip(first.outputs[: 1 + len(step.trainable)], second.outputs)
+    both = [(a.detach(), b.detach()) for a, b in pairs if a is not None and b is not None and a.shape == b.shape]
+    sizes = [float(one.abs().max()) if one.numel() else 0.0 for one, _ in both]
+    for (one, other), size in zip(both, sizes):
+        if size > 1e-6 * max(sizes) and not values.is_same_update(torch.zeros_like(one), one, other):
             raise CaptureError(
-                f"the first step of {step.optimizers.names}, which makes its state, updates {slot.name} in another way "
-                "than later ones: let it make a step before"
+                f"{_first_step(step)} has another loss or gradients than later ones: {_BEFORE}, if only the first does"
             )
+
+
+def _first_step(step: Step) -> str:
+    if step.made.counted:
+        return f"the first step, which changes {', '.join(step.made.counted)},"
+    return f"the first step of {step.optimizers.names}, which makes its state,"
+
+
+_BEFORE = "let it make a step before"
 
 
 def _made(folder: str, described: Tuple[Any, ...]) -> Step:

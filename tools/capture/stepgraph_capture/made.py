@@ -26,7 +26,7 @@ class Made:
         self._last: Dict[str, Tuple[Tensor, int, Tensor]] = {}  # after the last run: the tensor, its version, its numbers
         self._runs = 0
         self._state: Set[str] = set()  # names of the places
-        self.counted: List[str] = []  # Python numbers that a run has changed
+        self.counted: List[str] = []  # Python numbers, flags and sets that a run has changed
 
     def look(self) -> None:
         """To be called after each run. State is what a run finds and changes."""
@@ -58,12 +58,16 @@ class Made:
             self._restore(before, was)
 
     def forget(self) -> None:
-        """Removes what the runs made, and sets numbers back."""
+        """Removes what the runs made, and sets numbers and sets back."""
         self._restore(self._before, {})
         found = self._search()
         for name, (place, was) in self._before.others.items():
             if _is_counted(was, found.others.get(name)):
-                place.container[place.key] = was
+                if isinstance(was, frozenset):
+                    place.container[place.key].clear()
+                    place.container[place.key].update(was)
+                else:
+                    place.container[place.key] = was
 
     def _places(self, found: Found) -> Dict[str, Place]:
         """Those that were made."""
@@ -94,7 +98,8 @@ class Made:
 
 def _is_counted(was: Any, now: Optional[Tuple[Place, Any]]) -> bool:
     """now: what is in the same place, if it is no tensor."""
-    return isinstance(was, (int, float)) and now is not None and isinstance(now[1], (int, float)) and now[1] != was
+    kinds = (int, float, frozenset)
+    return isinstance(was, kinds) and now is not None and isinstance(now[1], kinds) and now[1] != was
 
 
 def _has_numbers(tensor: Tensor) -> bool:
