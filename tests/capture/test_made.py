@@ -15,6 +15,13 @@ class Trainer:
         self.average, self.state, self.last, self.log = None, None, None, []
 
 
+class Slotted:
+    __slots__ = ("count", "average")
+
+    def __init__(self):
+        self.count = 0
+
+
 class Made(CaptureCase):
     def setUp(self):
         super().setUp()
@@ -94,6 +101,17 @@ class Made(CaptureCase):
             return trainer.state[parameter]
 
         self.check(self.momentum(of), "trainer.state.0.weight", lambda: vars(trainer))
+
+    def test_slots(self):
+        slotted = Slotted()
+
+        def step(x, y):
+            loss = self.backward(x, y)
+            slotted.average = 0.9 * slotted.average + 0.1 * loss if hasattr(slotted, "average") else loss
+            slotted.count += 1
+            return loss + slotted.average
+
+        self.check(step, "slotted.average", lambda: [slotted.count, getattr(slotted, "average", None)])
 
     def test_attribute_bound_anew(self):
         trainer = Trainer()

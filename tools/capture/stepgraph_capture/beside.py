@@ -47,6 +47,28 @@ class _Cell(dict):  # type: ignore[type-arg]
         del self._cell.cell_contents
 
 
+class _Slots(dict):  # type: ignore[type-arg]
+    """The __slots__ of an object as a container."""
+
+    def __init__(self, thing: Any) -> None:
+        names = (getattr(kind, "__slots__", ()) for kind in type(thing).__mro__)
+        slots = [name for some in names for name in ((some,) if isinstance(some, str) else some)]
+        super().__init__({s: getattr(thing, s) for s in slots if not s.startswith("__") and hasattr(thing, s)})
+        self._thing = thing
+
+    def __getitem__(self, key: Any) -> Any:
+        return getattr(self._thing, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        setattr(self._thing, key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        delattr(self._thing, key)
+
+    def __contains__(self, key: Any) -> bool:
+        return hasattr(self._thing, key)
+
+
 @dataclass
 class Place:
     """The place where a tensor is kept."""
@@ -279,13 +301,14 @@ class _Search:
             self.all.tensors[of_it] = self.all.places[of_it] = place
 
     def _object(self, thing: Any, name: str, depth: int) -> None:
-        if id(thing) in self._seen or not hasattr(thing, "__dict__") or isinstance(thing, type):
+        if id(thing) in self._seen or isinstance(thing, type):
             return
         if isinstance(thing, nn.Module):
             return self._module(thing, name, depth)
         self._seen.add(id(thing))
-        for key, one in list(vars(thing).items()):
-            self._thing(one, ".".join(filter(None, (name, key))), (vars(thing), key), depth + 1)
+        for kept in (getattr(thing, "__dict__", {}), _Slots(thing)):
+            for key, one in list(kept.items()):
+                self._thing(one, ".".join(filter(None, (name, key))), (kept, key), depth + 1)
         return None
 
 
