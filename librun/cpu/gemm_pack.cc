@@ -4,7 +4,6 @@
 #include <immintrin.h>
 #endif
 
-#include <algorithm>
 #include <type_traits>
 
 #include "librun/cpu/isa.h"
@@ -16,34 +15,33 @@ constexpr int64_t kSide = 16;  // of the square that is transposed at a time
 
 #ifdef __x86_64__
 // The processor's conversions of f16, which compilers do not make of ours; the same bits.
-[[gnu::target("avx512f")]] void convert_wide(const F16* from, int64_t count, float* to) {
+#define SG_TARGET_WIDE [[gnu::target("avx512f,avx512bw,avx512vl")]]
+
+__mmask16 first_of_16(int64_t count) { return count < 16 ? static_cast<__mmask16>((1u << count) - 1) : 0xFFFF; }
+
+SG_TARGET_WIDE void convert_wide(const F16* from, int64_t count, float* to) {
   for (int64_t i = 0; i < count; i += 16) {
-    const __mmask16 mask = count - i < 16 ? static_cast<__mmask16>((1u << (count - i)) - 1) : 0xFFFF;
-    alignas(32) F16 part[16] = {};
-    const F16* at = from + i;
-    if (mask != 0xFFFF) std::copy_n(at, count - i, part), at = part;
-    _mm512_mask_storeu_ps(to + i, mask,
-                          _mm512_maskz_cvtph_ps(mask, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at))));
+    const __mmask16 mask = first_of_16(count - i);
+    _mm512_mask_storeu_ps(to + i, mask, _mm512_maskz_cvtph_ps(mask, _mm256_maskz_loadu_epi16(mask, from + i)));
   }
 }
 
-[[gnu::target("avx512f")]] void convert_wide(const float* from, int64_t count, F16* to) {
+SG_TARGET_WIDE void convert_wide(const float* from, int64_t count, F16* to) {
   for (int64_t i = 0; i < count; i += 16) {
-    const __mmask16 mask = count - i < 16 ? static_cast<__mmask16>((1u << (count - i)) - 1) : 0xFFFF;
-    alignas(32) F16 part[16];
-    F16* at = mask == 0xFFFF ? to + i : part;
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at),
-                        _mm512_maskz_cvtps_ph(mask, _mm512_maskz_loadu_ps(mask, from + i), _MM_FROUND_TO_NEAREST_INT));
-    if (at == part) std::copy_n(part, count - i, to + i);
+    const __mmask16 mask = first_of_16(count - i);
+    const __m512 part = _mm512_maskz_loadu_ps(mask, from + i);
+    _mm256_mask_storeu_epi16(to + i, mask, _mm512_maskz_cvtps_ph(mask, part, _MM_FROUND_TO_NEAREST_INT));
   }
 }
+
+#undef SG_TARGET_WIDE
 #endif
 
 template <class To, class From>
 constexpr bool kIsHalfOfFloat = (std::is_same_v<To, float> && std::is_same_v<From, F16>) ||
                                 (std::is_same_v<To, F16> && std::is_same_v<From, float>);
 
-// Rows of a panel are short: a call for each would take longer than it copies.
+// All rows in one call, which finds its clone once: rows of a panel are short.
 template <class To, class From>
 SG_CLONES void convert_each_row(const From* from, int64_t from_step, int64_t rows, int64_t columns, To* to,
                                 int64_t to_step) {
