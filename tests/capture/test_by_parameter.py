@@ -48,6 +48,22 @@ class ByParameter(CaptureCase):
         gradients = [value for value in expected.values() if value.shape == (8, 6)]
         torch.testing.assert_close(gradients, [self.model[0].weight.grad])
 
+    def test_attributes_where_the_loss_is_given(self):
+        """A model reads what is attached to its parameters; what it attaches itself is not left there."""
+
+        class Scaled(nn.Linear):
+            def forward(self, x):
+                if not hasattr(self.weight, "mean"):
+                    self.weight.mean = self.weight.mean().detach()
+                return super().forward(x) * self.weight.scale
+
+        model = Scaled(6, 3)
+        model.weight.scale = 2.0
+        before = dict(vars(model.weight))
+        self.captured(model, F.cross_entropy, (self.inputs["x"],), targets=self.inputs["y"])
+        self.assertEqual(before, vars(model.weight))
+        self.imported()
+
     def test_updates_within_backward(self):
         """Each parameter has an optimizer of its own, which updates it as soon as its gradient is there."""
         optimizers = {p: torch.optim.Adam([p], lr=0.05) for p in self.model.parameters()}

@@ -60,10 +60,10 @@ class _Slots(dict):  # type: ignore[type-arg]
         return getattr(self._thing, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        setattr(self._thing, key, value)
+        object.__setattr__(self._thing, key, value)  # also of a frozen one
 
     def __delitem__(self, key: Any) -> None:
-        delattr(self._thing, key)
+        object.__delattr__(self._thing, key)
 
     def __contains__(self, key: Any) -> bool:
         return hasattr(self._thing, key)

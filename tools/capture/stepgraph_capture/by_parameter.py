@@ -6,7 +6,7 @@ gradients, attributes (`p.momentum`), and dicts and sets with parameters or thei
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from torch import Tensor
 
@@ -15,20 +15,23 @@ from . import compat
 
 @contextmanager
 def moved(
-    pairs: List[Tuple[Tensor, Tensor]], dicts: Callable[[], Sequence[Any]] = lambda: ()
+    pairs: List[Tuple[Tensor, Tensor]], dicts: Optional[Callable[[], Sequence[Any]]] = None
 ) -> Iterator[None]:
-    """pairs: each parameter and its replacement. dicts: finds the dicts and sets that may have them as keys, now."""
+    """pairs: each parameter and its replacement. dicts: finds the dicts and sets that may have them as keys, now; without
+    it nothing that the step attaches stays."""
     with ExitStack() as undo:
         for parameter, leaf in pairs:
             for hook in compat.gradient_hooks(parameter):
                 undo.callback(leaf.register_hook(hook).remove)
             for hook in compat.accumulation_hooks(parameter):
                 undo.callback(leaf.register_post_accumulate_grad_hook(hook).remove)
-        undo.callback(lambda: _exchange(dicts(), [(leaf, parameter) for parameter, leaf in pairs]))
-        _exchange(dicts(), pairs)
+        if dicts is not None:
+            undo.callback(lambda: _exchange(dicts(), [(leaf, parameter) for parameter, leaf in pairs]))
+            _exchange(dicts(), pairs)
         for parameter, leaf in pairs:
             own = {*vars(leaf), *_OF_SHARDED}
-            undo.callback(_give_attributes, leaf, parameter, own)
+            if dicts is not None:
+                undo.callback(_give_attributes, leaf, parameter, own)
             _give_attributes(parameter, leaf, own)
         yield
 
