@@ -112,14 +112,21 @@ class Bench:
             until = max(until, end)
         return works / (until - slices[0][0])
 
-    def profiled(self, title, model, optimizer, rows, stored):
-        """Ours alone, once."""
+    def begun(self, title, model, optimizer, stored):
+        """The graph of a case and its first run of ours; what did not run is said, and there is no graph."""
         print(title, flush=True)
         graph, problem = self.graph(model, stored)
-        once = self.ours(graph, optimizer) if graph else problem
-        if isinstance(once, str):
-            print(f'  NOT RUN: {once}')
+        first = self.ours(graph, optimizer) if graph else problem
+        if isinstance(first, str):
+            print(f'  NOT RUN: {first}')
             self.failed += 1
+            return None, None
+        return graph, first
+
+    def profiled(self, title, model, optimizer, rows, stored):
+        """Ours alone, once."""
+        graph, once = self.begun(title, model, optimizer, stored)
+        if not graph:
             return
         self.line('sg-run', [once], rows, once['memory'])
         path = os.path.join(self.folder, 'profile.json')
@@ -163,12 +170,8 @@ class Bench:
         return time.monotonic() < self.until
 
     def case(self, title, model, optimizer, rows, stored):
-        print(title, flush=True)
-        graph, problem = self.graph(model, stored)
-        first = self.ours(graph, optimizer) if graph else problem
-        if isinstance(first, str):
-            print(f'  NOT RUN: {first}')
-            self.failed += 1
+        graph, _ = self.begun(title, model, optimizer, stored)
+        if not graph:
             return
         lean = self.lean(graph)
         mine, leaner, theirs = [], [], {mode: [] for mode in MODES}

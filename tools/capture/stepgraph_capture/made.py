@@ -1,7 +1,8 @@
 """State that a train_step makes when it first runs: `if p not in momentum: momentum[p] = torch.zeros_like(p)`. Its values
 at creation are unknown, so a graph could only be that of the first step for ever; a step that reads it is refused by
-name. What a step makes and never reads (the last loss), or makes once and never changes (a mask), is no state. Python
-numbers that it counts in (`self.steps += 1`) are known by name, for messages.
+name. What a step makes and never reads (the last loss), or makes once and never changes (a mask), is no state. What it
+counts in (`self.steps += 1`, a flag, a set) is known by name, for checks of the step and for messages. In the end all
+of that is as it was before the runs.
 """
 
 from __future__ import annotations
