@@ -78,7 +78,7 @@ while [ $# -gt 0 ]; do
     --parts) parts=$2; shift 2 ;;
     --seconds) seconds=$2; shift 2 ;;
     --dry-run) stub=$(cd "$2" && pwd) || exit 2; shift 2 ;;
-    *) sed -n '2,16p' "$0" | cut -c3-; exit 2 ;;
+    *) sed -n '2,17p' "$0" | cut -c3-; exit 2 ;;
   esac
 done
 wants() { { [ -z "$parts" ] && [ "$1" != profiles ]; } || [[ ",$parts," = *",$1,"* ]]; }
