@@ -114,7 +114,8 @@ class Command(CaptureCase):
         os.close(terminal)
         self.assertEqual(process.wait(), 0, seen)
         lines = [line.split(b" (at ")[0] for line in seen.split(b"\r\033[K")]
-        phases = (b"traces the step", b"describes the graph", b"holds the graph against the model", b"writes the capture")
+        phases = (b"runs the model", b"traces the step", b"describes the graph", b"holds the graph against the model",
+                  b"writes the capture")
         self.assertEqual(lines[1:-1], [b"stepgraph_capture: " + phase for phase in phases])
         self.assertEqual(lines[-1].strip(), f"stepgraph_capture: wrote {self.folder}/step.json".encode())
 

@@ -1,24 +1,26 @@
-"""State that a train_step keeps outside the model and writes to: a teacher that follows the model, an average of its
-weights, a queue of recent samples, a scaler's scale. Like the model's buffers it becomes inputs of the graph that the
+"""State beside the model's parameters and buffers that a step writes to: a teacher that follows the model, an average of
+its weights, a queue of recent samples, a scaler's scale. Like the model's buffers it becomes inputs of the graph that the
 step writes.
 
-It is searched for wherever the function can reach: its closure, the globals it names, the object it is a method of (or
-the callable object itself), the defaults of its arguments, and the user's functions that it calls; within these in
-modules, lists, tuples and dicts, and among the attributes of parameters. Hooks of optimizers and of parameters are
-searched in the same way.
+It is searched for among the attributes of the model's modules and parameters; of a train_step wherever the function can
+reach, too: its closure, the globals it names, the object it is a method of (or the callable object itself), the defaults
+of its arguments, and the user's functions that it calls; within these in modules, lists, tuples and dicts. Hooks of
+optimizers and of parameters are searched in the same way.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, MutableMapping, Optional, Set, Tuple, Union
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
 from torch.utils.weak import WeakIdKeyDictionary
 
 from . import compat, scalers, sharding
@@ -77,6 +79,12 @@ class Place:
     container: Union[MutableMapping[Any, Any], List[Any]]
     key: Any
     is_surely_state: bool = False  # no run has to write it
+    attribute: str = ""  # of the model, that it is in or is: blocks.0.running
+
+    @property
+    def variable(self) -> str:
+        """What it is a part of, as the function calls that."""
+        return self.attribute or self.name.partition(".")[0]
 
     @property
     def tensor(self) -> Tensor:
@@ -97,32 +105,44 @@ class Watched:
         self._before = {name: place.tensor for name, place in places.items()}
         self._numbers = {name: sharding.local(tensor).clone() for name, tensor in self._before.items()}
         self._versions = {name: tensor._version for name, tensor in self._before.items()}
+        self._uses = _Uses({id(place.tensor) for place in places.values() if place.attribute})
+
+    def running(self) -> Any:
+        """A context for the run: what it uses of the model's attributes is noted."""
+        return self._uses if self._uses.ids else nullcontext()
 
     def written(self) -> Dict[str, Place]:
-        """All places of the variables in which the run wrote something."""
+        """All places of the variables in which the run wrote something. An attribute of the model that was only
+        assigned anew, and not used before (the last hidden states), is none."""
         there = {name: place for name, place in self._places.items() if place.is_there()}
-        written = [name for name in there if self._is_written(name)]
+        written = [name for name in there if self._is_replaced(name) or self._is_changed(name)]
+        state = [name for name in written if self._is_used(name) or self._is_changed(name)]
         for name in written:
             self._undo(name)
-        for name in written:
+        for name in state:
             self._check_untrained(name)
-        variables = {name.partition(".")[0] for name in written}
-        return {
-            name: place
-            for name, place in there.items()
-            if name.partition(".")[0] in variables or place.is_surely_state
-        }
+        variables = {there[name].variable for name in state}
+        return {name: place for name, place in there.items() if place.variable in variables or place.is_surely_state}
 
-    def _is_written(self, name: str) -> bool:
-        place, tensor = self._places[name], self._before[name]
-        if place.container[place.key] is not tensor or tensor._version != self._versions[name]:
+    def _is_replaced(self, name: str) -> bool:
+        place = self._places[name]
+        return place.container[place.key] is not self._before[name]
+
+    def _is_changed(self, name: str) -> bool:
+        tensor = self._before[name]
+        if tensor._version != self._versions[name]:
             return True
         return changed(self._numbers[name], sharding.local(tensor))  # by way of .data, which counts no versions
+
+    def _is_used(self, name: str) -> bool:
+        return not self._places[name].attribute or id(self._before[name]) in self._uses.found
 
     def _undo(self, name: str) -> None:
         place, tensor = self._places[name], self._before[name]
         place.container[place.key] = tensor
-        sharding.local(tensor).copy_(self._numbers[name])
+        if self._is_changed(name):
+            with torch.no_grad():
+                sharding.local(tensor).copy_(self._numbers[name])
 
     def _check_untrained(self, name: str) -> None:
         tensor = self._before[name]
@@ -131,6 +151,26 @@ class Watched:
                 f"the train_step trains {name}, which is beside the model: make both parts of one module, and give "
                 "that to capture"
             )
+
+
+class _Uses(TorchFunctionMode):
+    """Notes which of some tensors torch functions are called with, but for their types and sizes."""
+
+    def __init__(self, ids: Set[int]) -> None:
+        super().__init__()
+        self.ids, self.found = ids, set[int]()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func not in _NO_USE:
+            given = (id(leaf) for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor))
+            self.found.update(self.ids.intersection(given))
+        return func(*args, **(kwargs or {}))
+
+
+_NO_USE = {
+    *(getattr(Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim", "layout", "requires_grad", "is_leaf")),
+    *(Tensor.size, Tensor.dim, Tensor.numel, Tensor.stride, Tensor.is_contiguous, Tensor.is_floating_point),
+}
 
 
 @contextmanager
@@ -150,7 +190,7 @@ def swapped(places: Mapping[str, Place], given: Dict[str, Tensor]) -> Iterator[N
 
 @dataclass
 class Found:
-    """What a train_step can reach."""
+    """What a step can reach."""
 
     places: Dict[str, Place] = field(default_factory=dict)  # by name: of plain tensors, one for each memory
     tensors: Dict[str, Place] = field(default_factory=dict)  # by name: of all tensors
@@ -160,7 +200,7 @@ class Found:
 
 
 def search(functions: Iterable[Callable[..., Any]], known: List[Tensor], model: nn.Module) -> Found:
-    """Tensors that share memory with `known` are left out."""
+    """Of a step that calls these functions, or the model alone. Tensors that share memory with `known` are left out."""
     return _found(_Search(known, model), functions)
 
 
@@ -183,13 +223,21 @@ class _Search:
         self._memory = None if known is None else {compat.memory_of(tensor) for tensor in known if is_strided(tensor)}
         self._seen = {id(module) for module in model.modules()}
         self._device = known[0].device if known else None  # of the losses to come
+        self._attribute = ""  # of the model, that is searched
         for path, part in model.named_modules():
-            for key, thing in vars(part).items():
-                if scalers.is_on(thing):
-                    self._scaler(thing, ".".join(filter(None, (path, key))))
+            self._attributes(part, path)
+        self._attribute = ""
         for name, parameter in model.named_parameters():
             for key, thing in list(vars(parameter).items()):
                 self._thing(thing, f"{name}.{key}", (vars(parameter), key), 0, is_by_parameter=True)
+
+    def _attributes(self, part: nn.Module, path: str) -> None:
+        """Those of one of the model's modules, and buffers that it has no tensor for yet."""
+        own = {key: thing for key, thing in vars(part).items() if key not in OF_MODULES}
+        for kept, there in ((vars(part), own), (part._buffers, part._buffers)):
+            for key, thing in list(there.items()):
+                self._attribute = ".".join(filter(None, (path, key)))
+                self._thing(thing, self._attribute, (kept, key), 0)
 
     def function(self, function: Any, name: str, depth: int) -> None:
         """Searches the closure of a function, the globals it names, and the object it is bound to."""
@@ -245,7 +293,7 @@ class _Search:
                 at = _NOWHERE if isinstance(thing, tuple) else (thing, key)
                 self._thing(one, f"{name}.{self._part(key)}", at, depth + 1, is_by_parameter or self._is_of_parameter(key))
         elif inspect.isfunction(thing) or inspect.ismethod(thing) or isinstance(thing, functools.partial):
-            if _is_the_users(thing):
+            if _is_the_users(thing) and not self._attribute:
                 self.function(thing, name, depth + 1)
         elif _is_the_users(type(thing)):
             self._object(thing, name, depth)
@@ -268,7 +316,7 @@ class _Search:
         if self._memory is None or at is _NOWHERE:
             return
         name = _free(name, self.all.tensors)
-        place = self.all.tensors[name] = Place(name, *at)
+        place = self.all.tensors[name] = Place(name, *at, attribute=self._attribute)
         if is_by_parameter:
             self.all.by_parameter.add(name)
         is_plain = type(tensor) in (Tensor, nn.Parameter) or sharding.is_sharded(tensor)
@@ -311,6 +359,8 @@ class _Search:
                 self._thing(one, ".".join(filter(None, (name, key))), (kept, key), depth + 1)
         return None
 
+
+OF_MODULES = set(vars(nn.Module()))  # the attributes that every module has
 
 _NOWHERE: Tuple[Any, Any] = (None, None)  # of an argument that is bound, in a tuple: no run finds another there
 

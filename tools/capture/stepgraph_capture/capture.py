@@ -87,10 +87,10 @@ def capture(
         step = world.together(lambda: _made(folder, described))
         answers = None
         at_end.callback(step.made.forget)
-        if train_step is not None and not fake:
-            say("runs the step")
-            answers = _of_the_second(step)
-        elif fake:
+        if not fake:
+            say("runs the model" if train_step is None else "runs the step")
+            answers = _of_the_model(step, dynamic) if train_step is None else _of_the_second(step)
+        else:
             step.take_in({name: place for name, place in step.reachable().places.items() if place.is_surely_state})
         say("traces the step")
         traced = world.together(lambda: _trace_somehow(step, dynamic, fake))
@@ -124,11 +124,32 @@ def _modes_kept(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
+def _of_the_model(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
+    """Runs the model, its loss and backward. If the first run tells of state besides buffers, which the model keeps in
+    its attributes, or made or counted something, it runs a second time and gives those answers."""
+    beside_it = beside.Watched(step.reachable().places)
+    try:
+        with beside_it.running():
+            first = values.of_the_model(step)
+    except Exception:
+        _trace_somehow(step, dynamic, fake=False)  # where it is refused, that says more
+        raise
+    step.made.look()
+    step.take_in(world.together(beside_it.written))
+    if not world.on_any_rank(bool(step.beside) or step.made.has_made or bool(step.made.counted)):
+        return first
+    second = values.of_the_model(step)
+    step.made.look()
+    if step.made.counted:
+        world.together(lambda: _check_counted(step, first, second))
+    return second
+
+
 def _of_the_second(step: Step) -> values.Answers:
     """Runs the step twice and returns the answers of the second run: a pipeline schedule learns sizes from other ranks in
     its first step. The first run also tells which gradients other ranks have and which outside state the step writes."""
     beside_it = beside.Watched(step.reachable().places)
-    with step.replicas.learning() as unused:
+    with step.replicas.learning() as unused, beside_it.running():
         first = values.of_the_model(step)
     step.made.look()
     made = step.optimizers.have_made_state
@@ -153,7 +174,7 @@ def _check_first(
     values, repeats the first one."""
     for slot in updated:
         if not values.is_same_update(slot.local, of_first[slot.name], of_second[slot.name]):
-            raise CaptureError(f"{_first_step(step)} updates {slot.name} in another way than later ones: {_BEFORE}")
+            raise CaptureError(f"{_first_step(step)} updates {slot.name} in another way than later ones: {_before(step)}")
 
 
 def _check_counted(step: Step, first: values.Answers, second: values.Answers) -> None:
@@ -164,17 +185,19 @@ def _check_counted(step: Step, first: values.Answers, second: values.Answers) ->
     for (one, other), size in zip(both, sizes):
         if size > 1e-6 * max(sizes) and not values.is_same_update(torch.zeros_like(one), one, other):
             raise CaptureError(
-                f"{_first_step(step)} has another loss or gradients than later ones: {_BEFORE}, if only the first does"
+                f"{_first_step(step)} has another loss or gradients than later ones: {_before(step)}, if only the first does"
             )
 
 
 def _first_step(step: Step) -> str:
     if step.made.counted:
-        return f"the first step, which changes {', '.join(step.made.counted)},"
+        what = "run of the model" if step.train_step is None else "step"
+        return f"the first {what}, which changes {', '.join(step.made.counted)},"
     return f"the first step of {step.optimizers.names}, which makes its state,"
 
 
-_BEFORE = "let it make a step before"
+def _before(step: Step) -> str:
+    return "run it once before" if step.train_step is None else "let it make a step before"
 
 
 def _made(folder: str, described: Tuple[Any, ...]) -> Step:
@@ -210,9 +233,11 @@ class _Traced:
         result: Result,
         names: Dict[str, str],
         answers: Dict[Any, int],
+        replaced: List[Tuple[str, Tensor]],
     ) -> None:
         self.module, self.fakes, self.mode, self.result, self.names = module, fakes, mode, result, names
         self.answers = answers  # what symbols of the data have to be
+        self.replaced = replaced  # attributes of the model to which the step assigned other tensors
         self.encoder = Encoder(module)
 
 
@@ -277,7 +302,7 @@ def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool = False, sett
         return tuple(result.outputs)
 
     try:
-        with watcher.recording(), values.seeded(), leftovers.removed(step.model), step.made.refused(), compat.fakes_of(
+        with watcher.recording(), values.seeded(), leftovers.removed(step.model) as replaced, step.made.refused(), compat.fakes_of(
             {**compat.CORRECTED, **decisions.FAKES}
         ), compat.python_twins(twins.TWINS), compat.without_notices(), compat.without_batch_limits(), compat.with_eager_checkpoints():
             module = compat.trace(traced_step, fakes, mode, symbolic=bool(wanted))
@@ -301,7 +326,7 @@ def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool = False, sett
         recorder.link(graph)
     if step.train_step is not None:
         recorder.tell_optimizer(module.graph)
-    return _Traced(module, fakes, mode, results[0], symbols.names_of(with_symbols, wanted), answers)
+    return _Traced(module, fakes, mode, results[0], symbols.names_of(with_symbols, wanted), answers, replaced)
 
 
 def _unsupported(words: str) -> str:
@@ -371,6 +396,7 @@ def _document_of(
     encoder = traced.encoder
     nodes = encoder.nodes(shapes.bound_by)
     refusals.no_state_as_constant(step, _graphs(traced.module), encoder.constants)
+    refusals.none_replaced(traced.replaced, encoder.constants)
     refusals.no_write_to_constant(traced.module)
     refusals.no_draws_again(_graphs(traced.module))
     outputs, names = _outputs(step, traced, declared)

@@ -1,6 +1,6 @@
-"""What a model caches for its next call outside of parameters and buffers: positions, masks, indices.
-
-While a step is traced these caches fill with fake tensors, unusable in later runs, so they are removed afterwards.
+"""What a model caches for its next call, among attributes or buffers that it registers as it runs: positions, masks,
+indices. While a step is traced these caches fill with fake tensors, unusable in later runs, so they are removed
+afterwards.
 """
 
 from __future__ import annotations
@@ -14,22 +14,25 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from . import compat
-
-_OF_TORCH = set(vars(nn.Module()))
+from .beside import OF_MODULES
 
 
 @contextmanager
-def removed(model: nn.Module) -> Iterator[None]:
-    """On exit attributes that hold fake tensors are restored or removed. All else stays: hooks, counters, marks.
-    What .lru_cache has taken in since, of functions outside of torch, is forgotten."""
-    modules = list(model.modules())
-    before = [{name: _copied(value) for name, value in _own(module).items()} for module in modules]
+def removed(model: nn.Module) -> Iterator[List[Tuple[str, Tensor]]]:
+    """On exit attributes that hold fake tensors are restored or removed; what else has changed stays. What .lru_cache
+    has taken in since, of functions outside of torch, is forgotten.
+
+    Yields a list that has, after the exit, the attributes' names and tensors that fake ones had replaced."""
+    kept = [(path, each) for path, module in model.named_modules() for each in (vars(module), module._buffers)]
+    before = [{name: _copied(value) for name, value in _own(each).items()} for _, each in kept]
     filled = {id(cache): cache.cache_info().currsize for cache in _caches()}
+    replaced: List[Tuple[str, Tensor]] = []
     try:
-        yield
+        yield replaced
     finally:
-        for module, known in zip(modules, before):
-            _restore(module, known)
+        for (path, each), known in zip(kept, before):
+            for name, tensor in _restore(each, known):
+                replaced.append((".".join(filter(None, (path, name))), tensor))
         for cache in _caches():
             if cache.cache_info().currsize > filled.get(id(cache), 0):
                 cache.cache_clear()
@@ -42,8 +45,8 @@ def _caches() -> List[Any]:
     return [cache for cache in found if not (getattr(cache, "__module__", None) or "torch").startswith(ours)]
 
 
-def _own(module: nn.Module) -> Dict[str, Any]:
-    return {name: value for name, value in vars(module).items() if name not in _OF_TORCH}
+def _own(attributes: Dict[str, Any]) -> Dict[str, Any]:
+    return {name: value for name, value in attributes.items() if name not in OF_MODULES}
 
 
 def _copied(value: Any) -> Tuple[Any, Any]:
@@ -51,20 +54,24 @@ def _copied(value: Any) -> Tuple[Any, Any]:
     return value, (value.copy() if type(value) in (dict, list, set) else None)
 
 
-def _restore(module: nn.Module, known: Dict[str, Tuple[Any, Any]]) -> None:
-    for name, value in _own(module).items():
-        if not _has_fakes(value):
+def _restore(attributes: Dict[str, Any], known: Dict[str, Tuple[Any, Any]]) -> Iterator[Tuple[str, Tensor]]:
+    """Yields what had been replaced, by its attribute."""
+    for name, value in _own(attributes).items():
+        now = _tensors(value)
+        if not any(map(compat.is_fake, now)):
             continue
         if name not in known:
-            del vars(module)[name]
-        else:
-            was, content = known[name]
-            if content is not None:
-                was.clear()
-                was.extend(content) if isinstance(was, list) else was.update(content)
-            vars(module)[name] = was
+            del attributes[name]
+            continue
+        was, content = known[name]
+        before = _tensors(was if content is None else content)
+        if content is not None:
+            was.clear()
+            was.extend(content) if isinstance(was, list) else was.update(content)
+        attributes[name] = was
+        yield from ((name, tensor) for tensor in before if all(tensor is not one for one in now))
 
 
-def _has_fakes(value: Any) -> bool:
+def _tensors(value: Any) -> List[Tensor]:
     leaves: List[Any] = list(value) if isinstance(value, set) else pytree.tree_leaves(value)
-    return any(isinstance(leaf, Tensor) and compat.is_fake(leaf) for leaf in leaves)
+    return [leaf for leaf in leaves if isinstance(leaf, Tensor)]

@@ -1,8 +1,8 @@
-"""State that a train_step makes when it first runs: `if p not in momentum: momentum[p] = torch.zeros_like(p)`. Its values
-at creation are unknown, so a graph could only be that of the first step for ever; a step that reads it is refused by
-name. What a step makes and never reads (the last loss), or makes once and never changes (a mask), is no state. What it
-counts in (`self.steps += 1`, a flag, a set) is known by name, for checks of the step and for messages. In the end all
-of that is as it was before the runs.
+"""State that a step makes when it first runs: `if p not in momentum: momentum[p] = torch.zeros_like(p)`, or a model:
+`self.register_buffer("running", ...)`. Its values at creation are unknown, so a graph could only be that of the first step
+for ever; a step that reads it is refused by name. What a step makes and never reads (the last loss), or makes once and
+never changes (a mask), is no state. What it counts in (`self.steps += 1`, a flag, a set) is known by name, for checks of
+the step and for messages. In the end all of that is as it was before the runs.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from .errors import CaptureError
 class Made:
     """Follows what runs of a step put where no tensor was."""
 
-    def __init__(self, search: Callable[[], Found]) -> None:
-        self._search = search
+    def __init__(self, search: Callable[[], Found], whose: str) -> None:
+        """whose: "step", or "model" where it is captured without one."""
+        self._search, self._whose = search, whose
         self._before = search()
         self._last: Dict[str, Tuple[Tensor, int, Tensor]] = {}  # after the last run: the tensor, its version, its numbers
         self._runs = 0
@@ -42,16 +43,27 @@ class Made:
             for name, place in now.items()
         }
 
+    @property
+    def has_made(self) -> bool:
+        return bool(self._last)
+
     @contextmanager
     def refused(self) -> Iterator[None]:
-        """Refuses reads of this state; on exit all is as it was."""
+        """For a tracing: refuses reads of this state, and removes what the model caches, so that it is computed in the
+        graph, for any sizes. On exit all else is as it was."""
         before = self._search()
-        places = {name: place for name, place in self._places(before).items() if name in self._state}
-        marks = {name: kept.mark(place.tensor, _WORDS.format(name)) for name, place in places.items()}
-        was = {name: place.tensor for name, place in self._places(before).items()}
+        made = self._places(before)
+        words = _WORDS.format(f"the {self._whose} reads {{0}}", _LATER[self._whose])
+        marks = {name: kept.mark(place.tensor, words.format(name)) for name, place in made.items() if name in self._state}
+        if not marks:
+            for name in [name for name, place in made.items() if place.attribute]:
+                _undo(name, before, self._before)
+            before = self._search()
+            made = self._places(before)
+        was = {name: place.tensor for name, place in made.items()}
         try:
-            for name, place in places.items():
-                place.container[place.key] = marks[name]
+            for name, mark in marks.items():
+                made[name].container[made[name].key] = mark
             yield
             if self._runs == 0:
                 self._check_untold()
@@ -123,10 +135,8 @@ def _undo(name: str, now: Found, before: Found) -> None:
         return
 
 
-_WORDS = (
-    "the step reads {0}, which its first run makes: the graph would be that of a first step for ever. Let it make a step "
-    "before, so that {0} is there"
-)
+_WORDS = "{0}, which its first run makes: the graph would be that of a first step for ever. {1}, so that {{0}} is there"
+_LATER = {"step": "Let it make a step before", "model": "Run it once before"}
 _WORDS_WHEN_FAKE = (
     "the step makes {0}, and with fake=True no step is run that would tell what becomes of it: capture a smaller model "
     "without fake=True"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Dict, Sequence
+from typing import Dict, Sequence, Tuple
 
 from torch import Tensor, fx
 
-from . import compat
+from . import beside, compat
 from .errors import CaptureError
 from .recorder import origin_of
 from .step import Step
@@ -20,6 +20,17 @@ def no_state_as_constant(step: Step, graphs: Sequence[fx.Graph], constants: Dict
             raise CaptureError(
                 f"the step reads the {slot.kind} {slot.name}{_where(graphs, name)} by a tensor kept from before it, "
                 "which a graph would hold as a constant that no optimizer changes: read it from its module in each step"
+            )
+
+
+def none_replaced(replaced: Sequence[Tuple[str, Tensor]], constants: Dict[str, Tensor]) -> None:
+    """A constant in whose place the step puts another tensor is state. Runs tell of it; without them it is seen here."""
+    held = {compat.memory_of(constant) for constant in constants.values() if beside.is_strided(constant)}
+    for name, tensor in replaced:
+        if not compat.is_fake(tensor) and beside.is_strided(tensor) and compat.memory_of(tensor) in held:
+            raise CaptureError(
+                f"the step reads {name} of the model and assigns another tensor to it: make it a buffer, or capture "
+                "without fake=True, so that what the model keeps is found"
             )
 
 

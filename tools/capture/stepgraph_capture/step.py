@@ -99,7 +99,7 @@ class Step:
             self._check_own()
             self._own = {slot.name: slot.value for slot in self.trainable}
             self._marks = kept.marks(self._own)
-        self.made = Made(self.reachable)
+        self.made = Made(self.reachable, "model" if train_step is None else "step")
 
     def _check_own(self) -> None:
         if self.loss_fn is not None or self._batch[2] is not None:
@@ -111,15 +111,14 @@ class Step:
         self.optimizer_state = [Slot(name, "buffer", value) for name, value in self.optimizers.tensors().items()]
 
     def reachable(self) -> beside.Found:
-        """What a train_step keeps besides the model, its optimizers and inputs."""
-        if self.train_step is None:
-            return beside.Found()
+        """What a step keeps besides the model's parameters and buffers, its optimizers and inputs."""
         known = [slot.local for slot in self.tensors] + [*self.optimizers.own_tensors()]
         return beside.search(self._functions(), known, self.model)
 
     def _functions(self) -> List[Callable[..., Any]]:
         """The user's, which run in a train_step."""
-        assert self.train_step is not None
+        if self.train_step is None:
+            return []
         hooks = [*self.optimizers.hooks, *(hook for slot in self.trainable for hook in compat.hooks_of(slot.value))]
         return [self.train_step, *hooks]
 

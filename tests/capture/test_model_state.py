@@ -1,0 +1,182 @@
+"""What a model keeps among its attributes, or registers as it runs: caches are computed in the graph, state is an input
+that the graph writes, and neither is left behind."""
+
+import torch
+from stepgraph_capture import CaptureError
+from torch import nn
+
+from support import CaptureCase
+
+
+class Centred(nn.Module):
+    """keep(model, mean): what this batch is centred by."""
+
+    def __init__(self, keep, **attributes):
+        super().__init__()
+        self.linear, self.keep = nn.Linear(4, 4), keep
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+    def forward(self, x):
+        return (self.linear(x) - self.keep(self, x.mean(0).detach())).square().mean()
+
+
+def assigned(model, mean):
+    model.running = 0.9 * model.running + 0.1 * mean
+    return model.running
+
+
+def written(model, mean):
+    return model.running.mul_(0.9).add_(mean, alpha=0.1)
+
+
+def in_list(model, mean):
+    model.means[0] = 0.9 * model.means[0] + 0.1 * mean
+    return model.means[0]
+
+
+def in_dict(model, mean):
+    model.means["x"] = 0.9 * model.means["x"] + 0.1 * mean
+    return model.means["x"]
+
+
+def registered_state(model, mean):
+    if not hasattr(model, "running"):
+        model.register_buffer("running", torch.zeros(4))
+    return assigned(model, mean)
+
+
+def declared_state(model, mean):
+    if model.running is None:
+        model.running = torch.zeros(4)
+    return assigned(model, mean)
+
+
+def registered_cache(model, mean):
+    if not hasattr(model, "offsets"):
+        model.register_buffer("offsets", torch.arange(4.0), persistent=False)
+    return model.offsets
+
+
+def cache_by_size(model, mean):
+    if len(mean) not in model.cache:
+        model.cache[len(mean)] = torch.arange(4.0)
+    return model.cache[len(mean)]
+
+
+def declared_cache(model, mean):
+    if model.offsets is None:
+        model.offsets = torch.arange(4.0)
+    return model.offsets
+
+
+class ModelState(CaptureCase):
+    def setUp(self):
+        super().setUp()
+        self.x = torch.randn(3, 4)
+
+    def buffers(self, document):
+        return {entry["fqn"] for entry in document["inputs"] if entry["kind"] == "buffer"}
+
+    def check_state(self, model, name):
+        document = self.captured(model, None, (self.x,))
+        self.assertEqual(self.buffers(document), {name})
+        self.check_steps(model, {"x": self.x})
+
+    def check_cache(self, model):
+        before = {**vars(model), **model._buffers}
+        document = self.captured(model, None, (self.x,))
+        self.assertEqual(self.buffers(document), set())
+        self.assertNotIn("constant", {entry["kind"] for entry in document["inputs"]})
+        self.assertEqual({**vars(model), **model._buffers}.keys(), before.keys())
+        self.assertIsNone(getattr(model, "offsets", None))
+        self.imported()
+        model(self.x)  # as good as new
+
+    def test_attribute_assigned(self):
+        self.check_state(Centred(assigned, running=torch.zeros(4)), "running")
+
+    def test_attribute_written(self):
+        self.check_state(Centred(written, running=torch.zeros(4)), "running")
+
+    def test_attribute_in_a_list(self):
+        self.check_state(Centred(in_list, means=[torch.zeros(4)]), "means.0")
+
+    def test_attribute_in_a_dict(self):
+        self.check_state(Centred(in_dict, means={"x": torch.zeros(4)}), "means.x")
+
+    def test_attribute_in_a_step(self):
+        model = Centred(assigned, running=torch.zeros(4))
+
+        def step(x):
+            loss = model(x)
+            loss.backward()
+            model.zero_grad()
+            return loss
+
+        document = self.captured(model, None, (self.x,), train_step=step)
+        self.assertEqual(self.buffers(document), {"running"})
+        self.check_steps(step, {"x": self.x})
+
+    def test_made_by_the_first_run(self):
+        for keep, attributes in ((registered_state, {}), (declared_state, {"running": None})):
+            with self.subTest(keep.__name__):
+                model = Centred(keep, **attributes)
+                with self.assertRaisesRegex(CaptureError, "the model reads running, which its first run makes.*Run it once"):
+                    self.captured(model, None, (self.x,))
+                self.assertIsNone(getattr(model, "running", None))
+                model(self.x)
+                self.check_state(model, "running")
+
+    def test_cache_that_is_registered(self):
+        self.check_cache(Centred(registered_cache))
+
+    def test_cache_that_is_declared(self):
+        model = Centred(declared_cache)
+        model.register_buffer("offsets", None, persistent=False)
+        self.check_cache(model)
+
+    def test_cache_in_a_dict(self):
+        model = Centred(cache_by_size, cache={})
+        self.check_cache(model)
+
+    def test_last_values_are_no_state(self):
+        def keep(model, mean):
+            model.last = mean
+            return mean
+
+        model = Centred(keep)
+        for name in ("before", "after"):
+            with self.subTest(f"the capture {name} its first run"):
+                self.assertEqual(self.buffers(self.captured(model, None, (self.x,))), set())
+                model(self.x)
+
+    def test_weight_made_of_two(self):
+        model = nn.Sequential(nn.utils.weight_norm(nn.Linear(4, 2)))  # assigns `weight` before each run
+        self.captured(model, lambda y: y.square().mean(), (self.x,))
+        self.imported()
+
+    def test_count(self):
+        def keep(model, mean):
+            model.runs += 1
+            return float(model.runs)
+
+        model = Centred(keep, runs=0)
+        with self.assertRaisesRegex(CaptureError, "first run of the model, which changes runs, has another loss"):
+            self.captured(model, None, (self.x,))
+        self.assertEqual(model.runs, 0)
+
+    def test_count_that_nothing_reads(self):
+        def keep(model, mean):
+            model.runs += 1
+            return mean
+
+        model = Centred(keep, runs=5)
+        self.captured(model, None, (self.x,))
+        self.assertEqual(model.runs, 5)
+
+    def test_without_a_run(self):
+        model = Centred(assigned, running=torch.zeros(4))
+        with self.assertRaisesRegex(CaptureError, "reads running of the model and assigns another tensor to it: make it a buffer"):
+            self.captured(model, None, (self.x,), fake=True)
+        self.assertTrue(torch.equal(model.running, torch.zeros(4)))
