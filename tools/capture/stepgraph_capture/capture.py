@@ -89,7 +89,7 @@ def capture(
         at_end.callback(step.made.forget)
         if not fake:
             say("runs the model" if train_step is None else "runs the step")
-            answers = _of_the_model(step, dynamic) if train_step is None else _of_the_second(step)
+            answers = _of_runs(step, dynamic)
         else:
             step.take_in({name: place for name, place in step.reachable().places.items() if place.is_surely_state})
         say("traces the step")
@@ -124,39 +124,22 @@ def _modes_kept(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def _of_the_model(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
-    """Runs the model, its loss and backward. If the first run tells of state besides buffers, which the model keeps in
-    its attributes, or made or counted something, it runs a second time and gives those answers."""
-    beside_it = beside.Watched(step.reachable().places)
-    try:
-        with beside_it.running():
-            first = values.of_the_model(step)
-    except Exception:
-        _trace_somehow(step, dynamic, fake=False)  # where it is refused, that says more
-        raise
-    step.made.look()
-    step.take_in(world.together(beside_it.written))
-    if not world.on_any_rank(bool(step.beside) or step.made.has_made or bool(step.made.counted)):
-        return first
-    second = values.of_the_model(step)
-    step.made.look()
-    if step.made.counted:
-        world.together(lambda: _check_counted(step, first, second))
-    return second
-
-
-def _of_the_second(step: Step) -> values.Answers:
-    """Runs the step twice and returns the answers of the second run: a pipeline schedule learns sizes from other ranks in
-    its first step. The first run also tells which gradients other ranks have and which outside state the step writes."""
+def _of_runs(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
+    """Runs the step. The first run tells which gradients other ranks have, what state it writes besides parameters and
+    buffers, and what it makes or counts; if it tells of any, the answers are those of a second run. A train_step always
+    runs twice: a pipeline schedule learns sizes from other ranks in its first step."""
     beside_it = beside.Watched(step.reachable().places)
     with step.replicas.learning() as unused, beside_it.running():
-        first = values.of_the_model(step)
+        first = _first_run(step, dynamic)
     step.made.look()
     made = step.optimizers.have_made_state
     of_first = {slot.name: tensor.detach() for slot, tensor in zip(step.tensors, first.inputs)}
     step.take_in(world.together(beside_it.written))
     step.learn_optimizers()
     step.replicas.used_elsewhere = _used_elsewhere(step, sorted(unused))
+    tells = bool(step.train_step or unused or step.beside or step.made.has_made or step.made.counted)
+    if not world.on_any_rank(tells):
+        return first
     second = values.of_the_model(step)
     step.made.look()
     of_second = {slot.name: tensor.detach() for slot, tensor in zip(step.tensors, second.inputs)}
@@ -165,6 +148,15 @@ def _of_the_second(step: Step) -> values.Answers:
     if step.made.counted:
         world.together(lambda: _check_counted(step, first, second))
     return second
+
+
+def _first_run(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
+    try:
+        return values.of_the_model(step)
+    except Exception:
+        if step.train_step is None:
+            _trace_somehow(step, dynamic, fake=False)  # where that is refused, it says more
+        raise
 
 
 def _check_first(
