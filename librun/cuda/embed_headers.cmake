@@ -18,7 +18,7 @@ string(APPEND text "      {\"cstdint\",\n       \"using int8_t = signed char; us
 string(APPEND text "       \"using int32_t = int; using uint32_t = unsigned; using int64_t = long; using uint64_t = unsigned long;\\n\"\n")
 string(APPEND text "       \"using uintptr_t = unsigned long;\\n#define INT64_MIN (-9223372036854775807l - 1)\\n\"},\n")
 string(APPEND text "      {\"cmath\",\n       \"#define __builtin_nan(x) __longlong_as_double(0x7ff8000000000000ll)\\n\"\n")
-string(APPEND text "       \"#define __builtin_inf() __longlong_as_double(0x7ff0000000000000ll)\\n#define __builtin_sqrt ::sqrt\\n\"\n")
+string(APPEND text "       \"#define __builtin_inf() __longlong_as_double(0x7ff0000000000000ll)\\n#define __builtin_sqrt ::sqrt\\n#define __builtin_sqrtf ::sqrtf\\n\"\n")
 string(APPEND text "       \"#define __builtin_fabs ::fabs\\n#define __builtin_fabsf ::fabsf\\n#pragma nv_diag_suppress 161\\n\"},\n")
 string(APPEND text "  };\n  return list;\n}\n\n}  // namespace sg::cuda\n")
 file(WRITE ${OUT} "${text}")

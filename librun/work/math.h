@@ -339,12 +339,13 @@ SG_INLINE T pow(T x, T y) {
 }
 template <class T>
 SG_INLINE T sqrt(T x) {
-  return static_cast<T>(__builtin_sqrt(static_cast<double>(x)));  // rounding a root twice is rounding it once
+  return sizeof(T) == 4 ? static_cast<T>(__builtin_sqrtf(static_cast<float>(x)))
+                        : static_cast<T>(__builtin_sqrt(static_cast<double>(x)));
 }
 template <class T>
 SG_INLINE T rsqrt(T x) {
-  return T(1) / __builtin_sqrt(x);
-}  // two roundings, as PyTorch has them: its bits
+  return T(1) / math::sqrt(x);  // both are rounded to T, as in PyTorch: its bits
+}
 
 // Any argument; these do not vectorise (see sin_small).
 float sin(float x);

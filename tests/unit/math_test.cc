@@ -72,7 +72,13 @@ TEST_CASE("float functions are correctly rounded but for ties too close to call"
   CHECK_WIDE(asin, asinl(x));
   CHECK_WIDE(acos, acosl(x));
   CHECK_WIDE(atan, atanl(x));
-  check_unary("rsqrt", math::rsqrt<float>, [](long double x) { return 1 / sqrtl(x); });
+}
+
+// PyTorch rounds the root and the quotient. These are four of its results, each next to the correctly rounded one.
+TEST_CASE("rsqrt has PyTorch's bits") {
+  constexpr std::pair<uint32_t, uint32_t> kTheirs[] = {
+      {0x40f2712e, 0x3eba0312}, {0x40fff46b, 0x3eb5090b}, {0x40b63e23, 0x3ed68bb5}, {0x408c68b0, 0x3ef46d14}};
+  for (auto [x, root] : kTheirs) CHECK(std::bit_cast<uint32_t>(math::rsqrt(std::bit_cast<float>(x))) == root);
 }
 
 TEST_CASE("what is computed in float is within few ulp, in the tails too") {
@@ -86,6 +92,8 @@ TEST_CASE("what is computed in float is within few ulp, in the tails too") {
       [](long double x) { return log1pl(std::fabs(x) <= 1 ? std::fabs(x) : 1.0L); }, 2);
   check_unary(
       "tanh_float", [](float x) { return math::tanh_float(x); }, [](long double x) { return tanhl(x); }, 1.6);
+  check_unary(
+      "rsqrt", math::rsqrt<float>, [](long double x) { return 1 / sqrtl(x); }, 1.5);
   check_unary("sigmoid", math::sigmoid<float>, sigmoid, 2.5);
   check_unary(
       "silu", math::silu<float>, [&](long double x) { return x * sigmoid(x); }, 3, kTiny);
