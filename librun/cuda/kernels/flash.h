@@ -10,9 +10,9 @@
 #pragma once
 
 #include "librun/cuda/kernels/async.h"
+#include "librun/cuda/kernels/exp2.h"
 #include "librun/cuda/kernels/raw.h"
 #include "librun/cuda/kernels/tile.h"
-#include "librun/work/math.h"
 
 namespace sg::cuda {
 
@@ -46,22 +46,24 @@ struct FlashArgs {
 // Rows that a block owns, for 16 or 32 a warp.
 constexpr int flash_rows(int tiles) { return tiles * kTileRows * kWarps; }
 
-inline constexpr float kLog2E = 1.44269504f;
 SG_FN float flash_infinity() { return static_cast<float>(math::infinity()); }
 
 SG_FN uint16_t* flash_row(const FlashTensor& t, int64_t batch, int64_t head, int64_t row) {
   return t.data + batch * t.batch + head * t.head + row * t.row;
 }
 
-// Which tile of rows of which head a block has.
+// Which tiles of causal attention have most to do: the last ones of queries, the first ones of keys.
+enum class Heaviest { first, last };
+
+// Which tile of rows of which head a block has. The heaviest tiles of all heads start first, so that no multiprocessor
+// is left with a long one in the end.
 struct FlashPlace {
   int64_t batch, head, first;
-  SG_FN FlashPlace(int64_t block, int64_t heads, int64_t rows, int64_t own) {
-    const int64_t tiles = (rows + own - 1) / own;
-    // The last tiles of causal attention have most to do: they come first.
-    first = (tiles - 1 - block % tiles) * own;
-    head = block / tiles % heads;
-    batch = block / tiles / heads;
+  SG_FN FlashPlace(int64_t block, int64_t batches, int64_t heads, int64_t rows, int64_t own, Heaviest heaviest) {
+    const int64_t tiles = (rows + own - 1) / own, tile = block / (batches * heads);
+    first = (heaviest == Heaviest::first ? tile : tiles - 1 - tile) * own;
+    head = block % heads;
+    batch = block / heads % batches;
   }
 };
 
@@ -124,16 +126,6 @@ SG_FN bool flash_sees(const FlashArgs& args, int64_t first, int rows, int64_t k)
   return first < args.queries && (!args.causal || k < first + rows);
 }
 
-// The device's own, to 2 ulp: less than what rounding to bf16 leaves.
-SG_FN float flash_exp2(float x) {
-#ifdef __CUDACC__
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#else
-  return math::exp(x * 0.693147181f);
-#endif
-}
 SG_FN float flash_multiply_add(float x, float by, float y) {
 #ifdef __CUDACC__
   return __fmaf_rn(x, by, y);
@@ -199,8 +191,8 @@ struct FlashScores {
 
   // e^(score - line), of a line as it is below; nothing has a weight behind one of a row that sees nothing.
   SG_FN float weight(float score, float line) const {
-    if constexpr (kMasked) return flash_exp2((score - line) * kLog2E);
-    return flash_exp2(flash_multiply_add(score, args.scale * kLog2E, -line));
+    if constexpr (kMasked) return exp2_near((score - line) * kLog2E);
+    return exp2_near(flash_multiply_add(score, args.scale * kLog2E, -line));
   }
   SG_FN float line_of_score(float most) const {
     if (most == -flash_infinity()) return 0;

@@ -73,7 +73,7 @@ template <int D, int kStep, bool kMasked>
 SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
   using Stage = FlashQueries<D, kStep>;
   SG_SHARED(Stage, stages, 2);
-  const FlashPlace at(block.index(), args.heads / args.group, args.keys, flash_rows(1));
+  const FlashPlace at(block.index(), args.batches, args.heads / args.group, args.keys, flash_rows(1), Heaviest::first);
   const int64_t begin = args.causal ? at.first / kStep * kStep : 0, end_head = (at.head + 1) * args.group;
   auto load = [&](int64_t head, int64_t q, Stage& to) {
     const int64_t line = (at.batch * args.heads + head) * args.queries;
@@ -151,7 +151,7 @@ SG_FN void flash_backward_queries(Block& block, const FlashArgs& args) {
   constexpr int kStage = kStep * (D + 8);
   SG_SHARED(uint16_t, keys, 2 * kStage);
   SG_SHARED(uint16_t, values, 2 * kStage);
-  const FlashPlace at(block.index(), args.heads, args.queries, flash_rows(R));
+  const FlashPlace at(block.index(), args.batches, args.heads, args.queries, flash_rows(R), Heaviest::last);
   const int64_t key_head = at.head / args.group, last = at.first + flash_rows(R);
   const int64_t end = args.causal && last < args.keys ? last : args.keys;
   const FlashScores<kMasked> scores(args, at.batch, at.head);

@@ -17,7 +17,7 @@ SG_FN void flash_forward(Block& block, const FlashArgs& args) {
   constexpr int kStage = kKeys * (D + 8);
   SG_SHARED(uint16_t, keys, 2 * kStage);
   SG_SHARED(uint16_t, values, 2 * kStage);
-  const FlashPlace at(block.index(), args.heads, args.queries, flash_rows(R));
+  const FlashPlace at(block.index(), args.batches, args.heads, args.queries, flash_rows(R), Heaviest::last);
   const int64_t key_head = at.head / args.group, last = at.first + flash_rows(R);
   const int64_t end = args.causal && last < args.keys ? last : args.keys;
   const FlashScores<kMasked> scores(args, at.batch, at.head);
@@ -53,7 +53,8 @@ SG_FN void flash_forward(Block& block, const FlashArgs& args) {
       bool moves = false;
       each_row_kept<R>([&](int row) {
         line.at(row) = scores.line_of_score(most.at(row));
-        factor.at(row) = scores.weight(s.most.at(row), line.at(row));
+        // The weight of the largest score is 1 but for rounding: exactly 1 where it stays the largest.
+        factor.at(row) = most.at(row) == s.most.at(row) ? 1.0f : scores.weight(s.most.at(row), line.at(row));
         s.sum.at(row) *= factor.at(row);
         moves |= factor.at(row) != 1;
       });
