@@ -31,10 +31,12 @@ size_t mapped_bytes(int64_t bytes) { return static_cast<size_t>(std::max<int64_t
 
 }  // namespace
 
+int64_t available_memory() { return meminfo("MemAvailable:"); }
+
 Status require_memory(int64_t bytes) {
   constexpr int64_t kSmall = int64_t{1} << 28;
   if (bytes < kSmall) return ok_status();
-  const int64_t available = meminfo("MemAvailable:"), swap = meminfo("SwapFree:");
+  const int64_t available = available_memory(), swap = meminfo("SwapFree:");
   if (available < 0 || bytes <= available + std::max<int64_t>(swap, 0)) return ok_status();
   return Error{ErrorKind::missing,
                human_bytes(static_cast<double>(bytes)) + " are needed, and the machine has " +

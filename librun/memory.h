@@ -15,6 +15,8 @@ namespace sg {
 // `missing` when the machine has not so much memory left, as the kernel counts it. A mapping alone would succeed, and
 // the run would be ended by the system later, with nothing said. Unknown counts as enough.
 Status require_memory(int64_t bytes);
+// What it has left, without swap; -1 = unknown.
+int64_t available_memory();
 
 // Memory that is not the process's own: a device's. `take` gives null when there is none left.
 class MemorySource {

@@ -190,8 +190,8 @@ std::vector<std::string> CudaBackend::explain() const {
     out.push_back("gradients of losses that the softmax before them makes itself: " + std::to_string(pairs_));
   if (const size_t nodes = dense_attention_.size(); nodes > 0)
     out.push_back("attention with its scores in memory, a part of them at a time: " + plural(nodes, "node"));
-  if (const size_t kinds = lt_->refused(); kinds > 0)
-    out.push_back("products that cuBLASLt has no algorithm for: " + plural(kinds, "kind"));
+  if (std::string refused = lt_->refused(); !refused.empty())
+    out.push_back("products that cuBLASLt has no algorithm for: " + refused);
   if (!communicators_.empty()) out.push_back(communicators_);
   return out;
 }

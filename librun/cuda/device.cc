@@ -72,6 +72,7 @@ CachedMemory::~CachedMemory() {
 std::byte* CachedMemory::allocate(int64_t bytes) {
   auto size = static_cast<size_t>(bytes);
   if (on_host_) {
+    if (!require_memory(bytes).ok()) return nullptr;  // pinned pages are taken at once
     void* memory = nullptr;
     const unsigned flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
     return driver_.cuMemHostAlloc(&memory, size, flags) == CUDA_SUCCESS ? static_cast<std::byte*>(memory) : nullptr;
@@ -121,6 +122,7 @@ void CachedMemory::give(std::byte* memory) {
 }
 
 int64_t CachedMemory::free_bytes() const {
+  if (on_host_) return std::max<int64_t>(available_memory(), 0);
   size_t left = 0, total = 0;
   return driver_.cuMemGetInfo_v2(&left, &total) == CUDA_SUCCESS ? static_cast<int64_t>(left) : 0;
 }

@@ -7,6 +7,8 @@
 #include <optional>
 #include <type_traits>
 
+#include "libgraph/human.h"
+
 namespace sg::cuda {
 
 struct Lt::Functions {
@@ -176,6 +178,7 @@ struct Lt::Call {
             aligned[2],
             aligned[3],
             !product.bias.is_none(),
+            alignment(product.bias),  // told by its address
             is_scaled(),
             product.scales_each,
             product.fast_sums};
@@ -252,6 +255,7 @@ Result<Lt::Choice*> Lt::choose(const Call& call) {
   const cublasStatus_t status = lt_.cublasLtMatmulAlgoGetHeuristic(
       handle_, call.description.get(), call.layout_a.get(), call.layout_b.get(), call.layout_out.get(),
       call.layout_out.get(), preference.get(), 1, &found, &count);
+  if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED && !complaint_) complaint_ = status;
   if (status == CUBLAS_STATUS_SUCCESS && count > 0 && found.state == CUBLAS_STATUS_SUCCESS) choice = found.algo;
   return &choice;
 }
@@ -270,8 +274,12 @@ Result<bool> Lt::run(const Call& call, const cublasLtMatmulAlgo_t& algorithm) co
   return true;
 }
 
-size_t Lt::refused() const {
-  return static_cast<size_t>(std::ranges::count_if(chosen_, [](const auto& kind) { return !kind.second; }));
+std::string Lt::refused() const {
+  const auto kinds = std::ranges::count_if(chosen_, [](const auto& kind) { return !kind.second; });
+  if (kinds == 0) return "";
+  std::string out = plural(static_cast<size_t>(kinds), "kind");
+  if (complaint_) out += " (asked for one, it answered with status " + std::to_string(*complaint_) + ")";
+  return out;
 }
 
 Result<bool> Lt::multiply(const Product& product) {

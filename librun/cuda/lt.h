@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "librun/cuda/device.h"
@@ -44,8 +45,9 @@ class Lt {
 
   // False: strides or types that cuBLASLt does not take, or it has no algorithm for them, and nothing has been done.
   Result<bool> multiply(const Product& product);
-  // How many kinds of products, by what an algorithm is chosen by, the library has had none for.
-  size_t refused() const;
+  // How many kinds of products, by what an algorithm is chosen by, the library has had none for; empty = none. A status
+  // that does not just say so, which hints at a call that is wrong, is told.
+  std::string refused() const;
 
  private:
   struct Functions;
@@ -65,6 +67,7 @@ class Lt {
   cublasLtHandle_t handle_ = nullptr;
   std::byte* workspace_ = nullptr;
   std::map<Key, Choice> chosen_;
+  std::optional<int> complaint_;  // the first status of that kind
 };
 
 }  // namespace sg::cuda

@@ -172,8 +172,32 @@ SG_FN C read_imaginary(const View& v, int64_t offset) {
   return v.conjugate ? -im : im;
 }
 
+template <class Word>
+SG_FN void copy_word(const View& to, int64_t to_offset, const View& from, int64_t from_offset) {
+  at<Word>(to, to_offset) = at<Word>(from, from_offset);
+}
+
+// One element between views of one type: its bits, of a NaN as well.
+SG_FN void copy_bits(const View& to, int64_t to_offset, const View& from, int64_t from_offset) {
+  switch (to.element) {
+    case Element::f64:
+    case Element::i64:
+    case Element::c64: return copy_word<uint64_t>(to, to_offset, from, from_offset);
+    case Element::f32:
+    case Element::i32: return copy_word<uint32_t>(to, to_offset, from, from_offset);
+    case Element::f16:
+    case Element::bf16:
+    case Element::i16: return copy_word<uint16_t>(to, to_offset, from, from_offset);
+    case Element::c128:
+      copy_word<uint64_t>(to, 2 * to_offset, from, 2 * from_offset);
+      return copy_word<uint64_t>(to, 2 * to_offset + 1, from, 2 * from_offset + 1);
+    default: return copy_word<uint8_t>(to, to_offset, from, from_offset);
+  }
+}
+
 // One element from view to view, converted.
 SG_FN void copy_element(const View& to, int64_t to_offset, const View& from, int64_t from_offset) {
+  if (from.element == to.element && from.conjugate == to.conjugate) return copy_bits(to, to_offset, from, from_offset);
   if (is_complex(from.element) && is_complex(to.element)) {
     double re = read<double>(from, from_offset), im = read_imaginary<double>(from, from_offset);
     if (to.conjugate) im = -im;
