@@ -95,12 +95,28 @@ CrossEntropyArgs cross_entropy_args(const KernelCall& call) {
 
 int64_t row_blocks(int64_t rows) { return std::min<int64_t>(rows, 1 << 16); }
 
+bool has_runs(const View& rows) {
+  for (int axis = 0; axis + 1 < rows.axes; ++axis)
+    if (rows.stride[axis] % kRun != 0) return false;
+  return rows.axes > 0 && rows.stride[rows.axes - 1] == 1 && reinterpret_cast<uintptr_t>(rows.data) % 16 == 0;
+}
+
+// `gradient`: backward's; in forward the scores once more.
+void launch_cross_entropy(KernelCall& call, const std::string& kernel, const CrossEntropyArgs& args, const View& scores,
+                          const View& gradient) {
+  constexpr int64_t kLongRow = 1024;
+  const bool by_runs = (scores.element == Element::bf16 || scores.element == Element::f16) &&
+                       gradient.element == scores.element && args.loss.classes >= kLongRow && has_runs(scores) &&
+                       has_runs(gradient);
+  device_of(call).launch((kernel + (by_runs ? "_by_runs" : "")).c_str(), row_blocks(args.loss.count), args);
+}
+
 Status cross_entropy(KernelCall& call) {
   CrossEntropyArgs args = cross_entropy_args(call);
   const Tensor picked = backend_of(call).scratch(DType::f64, std::array{args.loss.count});
   args.log_sums = call.result(2).as<double>();
   args.picked = picked.as<double>();
-  if (args.loss.count > 0) device_of(call).launch("cross_entropy_rows", row_blocks(args.loss.count), args);
+  launch_cross_entropy(call, "cross_entropy_rows", args, args.from, args.from);
   Tensor scores = picked;  // the same for all classes: [rows, classes]
   scores.rank = 2;
   scores.shape[1] = args.loss.classes, scores.stride[1] = 0;
@@ -116,7 +132,7 @@ Status cross_entropy_backward(KernelCall& call) {
   args.log_sums = in_rows(call, call.tensor("log_sum")).as<double>();
   args.loss.gradient = Device::view(call.tensor("grad_output"));
   args.loss.total = Device::view(call.tensor("total_weight"));
-  if (args.loss.count > 0) device_of(call).launch("cross_entropy_backward_rows", row_blocks(args.loss.count), args);
+  launch_cross_entropy(call, "cross_entropy_backward_rows", args, args.from, args.to);
   return ok_status();
 }
 

@@ -1,4 +1,6 @@
-"""Cases of run_gpu_tests.py: cross entropy without log-probabilities in memory (sg-clean --fold-losses) has the bits of the ops apart."""
+"""Cases of run_gpu_tests.py: cross entropy without log-probabilities in memory (sg-clean --fold-losses) has the bits of the ops apart,
+but for long rows of bf16 and f16, whose exponentials are the device's own."""
+import math
 import os
 import random
 import struct
@@ -46,6 +48,16 @@ graph rank *
   output %de
 '''
 
+LONG = '''sg 1.0
+graph rank *
+  input %x : TYPE[5, 4104] "x"
+  input %t : i64[5] "t"
+  input %w : f32[4104] "w"
+  input %g : f32[GRAD] "g"
+  %loss, %total, %sums = sg.cross_entropy(%x, %t, WEIGHT, REDUCTION, 3)
+  %dx = sg.cross_entropy_backward(%x, %sums, %g, %t, WEIGHT, REDUCTION, 3, %total, dtype=TYPE)
+'''
+
 
 class LossCases:
     def __init__(self, tests, at):
@@ -60,12 +72,28 @@ class LossCases:
         numbers = lambda *shape: ('BF16', shape, self.words['bf16']([self.rng.gauss(0, 1) for _ in range(count(shape))]))
         inputs = {'h': numbers(9, 32), 'e': numbers(4099, 32), 't': ('I64', (9,), struct.pack('<9q', *(self.rng.randrange(4099) for _ in range(9))))}
         self.tests.against_processor('a head whose rows begin evenly', self.at, HEAD, inputs, ['--rtol', '2e-2', '--atol', '1e-4'],
-                                     kernels={'cross_entropy_rows': 1, 'cross_entropy_backward_rows': 1, 'matmul_elements': 0})
+                                     kernels={'cross_entropy_rows_by_runs': 1, 'cross_entropy_backward_rows_by_runs': 1, 'matmul_elements': 0})
+        for dtype, reduction, weight in (('bf16', 1, 'none'), ('f16', 0, '%w'), ('bf16', 2, '%w')):
+            self.long(dtype, reduction, weight)
         text, inputs = self.step('bf16', 1, 'none', targets=[CLASSES] + [0] * (ROWS - 1))
         self.fold(text)
         with open(self.at('folded.txt'), encoding='utf-8') as f:
             self.tests.refused_by_device('a folded loss of a class that is none', self.at, f.read(), inputs,
                                          r'%loss = sg.cross_entropy: index 700 is out of range for size 700')
+
+    def long(self, dtype, reduction, weight):
+        """Scores far apart and among them infinity: what takes part is next to the largest."""
+        scores = [self.rng.gauss(0, 6) for _ in range(5 * 4104)]
+        scores[7], scores[4104:2 * 4104] = -math.inf, [-math.inf] * 4103 + [1.0]  # a row of one class
+        numbers = lambda kind, *shape: (kind.upper(), shape, self.words[kind]([self.rng.uniform(0.5, 3) for _ in range(count(shape))]))
+        text = (LONG.replace('GRAD', '5' if reduction == 0 else '').replace('TYPE', dtype).replace('WEIGHT', weight)
+                .replace('REDUCTION', str(reduction)))
+        inputs = {'x': (dtype.upper(), (5, 4104), self.words[dtype](scores)), 't': ('I64', (5,), struct.pack('<5q', 4103, 4103, 3, 0, 2000)),
+                  'w': numbers('f32', 4104), 'g': numbers('f32', *((5,) if reduction == 0 else ()))}
+        for outputs, tolerance in ((('loss', 'total', 'sums'), '1e-6'), (('dx',), '4e-3')):  # dx is rounded to 8 bits or 11
+            self.tests.against_processor(f'{outputs[0]} of long rows of {dtype}, reduction {reduction}, weight {weight}', self.at,
+                                         text + ''.join(f'  output %{name}\n' for name in outputs), inputs,
+                                         ['--rtol', tolerance, '--atol', '1e-6'], kernels={'cross_entropy_rows_by_runs': 1})
 
     def step(self, dtype, reduction, weight, targets=None):
         half = dtype in ('bf16', 'f16')

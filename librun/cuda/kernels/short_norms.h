@@ -6,15 +6,9 @@
 #pragma once
 
 #include "librun/cuda/kernels/norms.h"
+#include "librun/cuda/kernels/runs.h"
 
 namespace sg::cuda {
-
-inline constexpr int kRun = 8;
-
-template <class Raw>
-struct alignas(16) Run {
-  Raw x[kRun];
-};
 
 // What a lane has of a row: of every kRun * kWarpLanes numbers a run, as it lies in memory.
 template <class Raw, int C>
@@ -28,7 +22,7 @@ SG_FN int run_at(int lane, int c) { return (c * kWarpLanes + lane) * kRun; }
 
 template <class Raw>
 SG_FN Run<Raw> run_of(const View& v, int64_t at) {
-  return *reinterpret_cast<const Run<Raw>*>(reinterpret_cast<const Raw*>(v.data) + at);
+  return load_run(reinterpret_cast<const Raw*>(v.data) + at);
 }
 template <class Raw, int C>
 SG_FN RowRuns<Raw, C> load_runs(const View& v, int64_t row, const NormArgs& args, int lane) {
@@ -40,8 +34,8 @@ SG_FN RowRuns<Raw, C> load_runs(const View& v, int64_t row, const NormArgs& args
   return out;
 }
 template <class Raw>
-SG_FN void store_run(const View& v, int64_t at, const Run<Raw>& run) {
-  *reinterpret_cast<Run<Raw>*>(reinterpret_cast<Raw*>(v.data) + at) = run;
+SG_FN void put_run(const View& v, int64_t at, const Run<Raw>& run) {
+  store_run(reinterpret_cast<Raw*>(v.data) + at, run);
 }
 
 // What the weights or biases of a run are, `none` where there are no such.
@@ -102,7 +96,7 @@ SG_FN void short_norm_row(const Warp& team, const NormArgs& args, int64_t row) {
             const double y = (x(c, i) - mean) * rstd * weight[i] + bias[i];
             out.x[i] = stored_as<Raw>(static_cast<float>(y));
           }
-          store_run(args.to, row * args.length + at, out);
+          put_run(args.to, row * args.length + at, out);
         });
         if (lane == 0 && args.mean.data) write<double>(args.mean, row, mean);
         if (lane == 0 && args.rstd.data) write<double>(args.rstd, row, rstd);
@@ -140,7 +134,7 @@ SG_FN void short_norm_backward_row(const Warp& team, const NormArgs& args, int64
             const double y = (g(c, i) * weight[i] - (a + (x(c, i) - mean) * rstd * b)) * rstd;
             out.x[i] = stored_as<Raw>(static_cast<float>(y));
           }
-          store_run(args.to, row * args.length + at, out);
+          put_run(args.to, row * args.length + at, out);
         });
       },
       runs, slopes);

@@ -1,0 +1,24 @@
+// Runs: 8 numbers of a row side by side, from a multiple of 16 bytes on, which a lane reads and writes at once.
+#pragma once
+
+#include "librun/cuda/kernels/raw.h"
+
+namespace sg::cuda {
+
+inline constexpr int kRun = 8;
+
+template <class Raw>
+struct alignas(16) Run {
+  Raw x[kRun];
+};
+
+template <class Raw>
+SG_FN Run<Raw> load_run(const Raw* at) {
+  return *reinterpret_cast<const Run<Raw>*>(at);
+}
+template <class Raw>
+SG_FN void store_run(Raw* at, const Run<Raw>& run) {
+  *reinterpret_cast<Run<Raw>*>(at) = run;
+}
+
+}  // namespace sg::cuda
