@@ -149,20 +149,20 @@ int64_t flash_blocks(const FlashArgs& args, int64_t heads, int64_t rows, int til
   return args.batches * heads * ((rows + flash_rows(tiles) - 1) / flash_rows(tiles));
 }
 
-std::string flash_name(std::string_view kernel, const FlashArgs& args, bool is_wide = false) {
+std::string flash_name(std::string_view kernel, const FlashArgs& args, bool is_wide) {
   return std::string(kernel) + (args.depth <= 64 ? "_64" : "_128") +
          (args.mask.data ? "_masked"
           : is_wide      ? "_wide"
                          : "");
 }
 
-// 32 queries a warp meet a key once, not twice: where there are blocks enough for every multiprocessor.
-void launch_over_queries(Device& device, std::string_view kernel, const FlashArgs& args) {
+// Over `rows` of so many heads. 32 rows a warp meet what the other side brings once, not twice: where there are blocks
+// enough for every multiprocessor, up to the depth that leaves registers for them.
+void launch_flash(Device& device, std::string_view kernel, const FlashArgs& args, int64_t heads, int64_t rows,
+                  int wide_depth) {
   constexpr int64_t kManyBlocks = 256;
-  const bool is_wide =
-      args.depth <= 64 && !args.mask.data && flash_blocks(args, args.heads, args.queries, 2) >= kManyBlocks;
-  device.launch(flash_name(kernel, args, is_wide).c_str(),
-                flash_blocks(args, args.heads, args.queries, is_wide ? 2 : 1), args);
+  const bool is_wide = args.depth <= wide_depth && !args.mask.data && flash_blocks(args, heads, rows, 2) >= kManyBlocks;
+  device.launch(flash_name(kernel, args, is_wide).c_str(), flash_blocks(args, heads, rows, is_wide ? 2 : 1), args);
 }
 
 // False: not for these, and nothing has been done.
@@ -176,7 +176,7 @@ bool flash_forward(KernelCall& call, const cpu::Attention& a, const cpu::Attenti
     sums = backend_of(call).scratch(DType::f32, std::array{args->batches, args->heads, args->queries});
     args->sums = sums.as<float>();
   }
-  launch_over_queries(device_of(call), "flash_forward", *args);
+  launch_flash(device_of(call), "flash_forward", *args, args->heads, args->queries, 128);
   if (!sums.is_none()) {
     Tensor to = first_three(result.logsumexp);
     to.shape[2] = args->queries;  // there may be room for more
@@ -220,12 +220,11 @@ bool flash_backward(KernelCall& call, const cpu::Attention& a, const cpu::Attent
   if (!key->wanted.is_none() || !value->wanted.is_none()) {
     if (!key->wanted.is_none()) args->grad_key = *flash_tensor(key->written, a.batch());
     if (!value->wanted.is_none()) args->grad_value = *flash_tensor(value->written, a.batch());
-    device.launch(flash_name("flash_backward_keys", *args).c_str(),
-                  flash_blocks(*args, args->heads / args->group, args->keys, 1), *args);
+    launch_flash(device, "flash_backward_keys", *args, args->heads / args->group, args->keys, 64);
   }
   if (!query->wanted.is_none()) {
     args->grad_query = *flash_tensor(query->written, a.batch());
-    launch_over_queries(device, "flash_backward_queries", *args);
+    launch_flash(device, "flash_backward_queries", *args, args->heads, args->queries, 64);
   }
   for (const FlashGradient* one : {&*query, &*key, &*value})
     if (!one->wanted.is_none() && one->written.data != one->wanted.data)

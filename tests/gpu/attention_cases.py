@@ -40,16 +40,18 @@ graph rank *
 # With a mask, of booleans or of numbers that are added, as large as numbers go among them.
 MASKED = GRAPH.replace('"g"\n', '"g"\n  input %m : MASK "m"\n').replace('scale=0.2)', 'scale=0.2, attn_mask=%m)')
 
-# batch, heads, key heads, queries, keys, depth, causal; the kernels over the queries, and over the keys
+# batch, heads, key heads, queries, keys, depth, causal; the kernels forward, and backward over the queries and over the keys
 CASES = (
-    (2, 4, 4, 150, 150, 64, 'true', '64', '64'),        # more rows than a block has; rows that are cut off
-    (2, 4, 4, 150, 70, 128, 'false', '128', '128'),
-    (1, 2, 2, 70, 300, 128, 'true', '128', '128'),      # keys that no query sees
-    (2, 4, 4, 150, 90, 40, 'true', '64', '64'),         # a depth that is filled up
-    (1, 2, 2, 50, 200, 34, 'false', '64', '64'),        # and one whose rows begin at no multiple of 16 bytes
-    (1, 4, 2, 100, 100, 64, 'true', '64', '64'),        # heads that share keys
-    (1, 256, 256, 40, 150, 64, 'true', '64_wide', '64'),  # blocks enough for 32 queries a warp
-    (2, 128, 64, 300, 33, 64, 'false', '64_wide', '64'),
+    (2, 4, 4, 150, 150, 64, 'true', '64', '64', '64'),        # more rows than a block has; rows that are cut off
+    (2, 4, 4, 150, 70, 128, 'false', '128', '128', '128'),
+    (1, 2, 2, 70, 300, 128, 'true', '128', '128', '128'),      # keys that no query sees
+    (2, 4, 4, 150, 90, 40, 'true', '64', '64', '64'),         # a depth that is filled up
+    (1, 2, 2, 50, 200, 34, 'false', '64', '64', '64'),        # and one whose rows begin at no multiple of 16 bytes
+    (1, 4, 2, 100, 100, 64, 'true', '64', '64', '64'),        # heads that share keys
+    (1, 256, 256, 40, 150, 64, 'true', '64_wide', '64_wide', '64_wide'),  # blocks enough for 32 rows a warp
+    (2, 128, 64, 300, 33, 64, 'false', '64_wide', '64_wide', '64'),
+    (1, 128, 128, 70, 290, 64, 'true', '64', '64', '64_wide'),  # of keys alone, some of which no query sees
+    (1, 256, 128, 150, 90, 72, 'true', '128_wide', '128', '128'),
 )
 # depth, causal, type and shape of the mask, which broadcasts to 2, 4, 150, 90
 MASKS = (
@@ -58,7 +60,7 @@ MASKS = (
     (40, 'false', 'bf16', (1, 4, 150, 90)),
 )
 LANES = (0, 2, 4, 5)  # for each lane alone is slow
-WIDE_LANES = (1, 256, 256, 40, 70, 64, 'true', '64_wide', '64')
+WIDE_LANES = ((1, 256, 256, 40, 70, 64, 'true', '64_wide', '64_wide', '64_wide'), (1, 256, 256, 20, 70, 128, 'true', '128_wide', '128', '128'))
 
 
 class AttentionCases:
@@ -77,7 +79,8 @@ class AttentionCases:
     def run_lanes(self):
         for i in LANES:
             self.held(*CASES[i])
-        self.held(*WIDE_LANES)
+        for case in WIDE_LANES:
+            self.held(*case)
         self.masked(*MASKS[0])
 
     def noise(self, *shape):
@@ -92,10 +95,10 @@ class AttentionCases:
             graph = graph.replace(word, str(size))
         self.tests.against_processor(name, self.at, graph, tensors, ['--rtol', '0.02', '--atol', '0.04'], kernels=kernels)
 
-    def held(self, batch, heads, shared, queries, keys, depth, causal, over_queries, over_keys):
+    def held(self, batch, heads, shared, queries, keys, depth, causal, forward, over_queries, over_keys):
         sizes = {'BATCH': batch, 'HEADS': heads, 'SHARED': shared, 'QUERIES': queries, 'KEYS': keys, 'DEPTH': depth, 'CAUSAL': causal}
         tensors = {name: self.noise(batch, shared if name in 'kv' else heads, keys if name in 'kv' else queries, depth) for name in 'qkvg'}
-        kernels = {'flash_forward_' + over_queries: 1, 'flash_delta': 1, 'flash_backward_keys_' + over_keys: 1,
+        kernels = {'flash_forward_' + forward: 1, 'flash_delta': 1, 'flash_backward_keys_' + over_keys: 1,
                    'flash_backward_queries_' + over_queries: 1}
         self.compare(f'attention, {heads} heads on {shared}, {queries} x {keys}, depth {depth}', GRAPH, sizes, tensors, kernels)
 

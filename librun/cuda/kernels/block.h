@@ -27,6 +27,7 @@
 #define SG_FN __device__ __forceinline__
 #define SG_UNROLL _Pragma("unroll")  // so that arrays of a lane are registers
 #define SG_UNROLL_BY_8 _Pragma("unroll 8")
+#define SG_ONE_BY_ONE _Pragma("unroll 1")  // so that they are few
 #else
 #include <array>
 #include <cstdlib>
@@ -36,6 +37,7 @@
 #define SG_FN inline
 #define SG_UNROLL
 #define SG_UNROLL_BY_8
+#define SG_ONE_BY_ONE
 #endif
 
 #if defined(__CUDACC__) || defined(SG_LANE_KERNELS)

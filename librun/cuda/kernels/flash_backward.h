@@ -56,38 +56,41 @@ SG_KERNEL(flash_delta, FlashArgs) {
 
 // --- of keys and values ---
 
-template <int D>
+template <int D, int R>
 struct FlashKeys {
-  LeftTile<1> key[D / 16], value[D / 16];
-  Tile<1, D / 8> grad_key, grad_value;
+  LeftTile<R> key[D / 16], value[D / 16];
+  Tile<R, D / 8> grad_key, grad_value;
 };
 
-// A run of queries in shared memory.
-template <int D, int kStep>
+// A stage of queries in shared memory.
+template <int D, int kStage>
 struct FlashQueries {
-  uint16_t queries[kStep * (D + 8)], grads[kStep * (D + 8)];
-  float sums[kStep], delta[kStep];
+  uint16_t queries[kStage * (D + 8)], grads[kStage * (D + 8)];
+  float sums[kStage], delta[kStage];
 };
 
-template <int D, int kStep, bool kMasked>
+// Of a stage of queries a warp takes kStep at a time: what it makes of them lies in registers beside its keys.
+template <int D, int R, int kStage, int kStep, bool kMasked>
 SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
-  using Stage = FlashQueries<D, kStep>;
+  using Stage = FlashQueries<D, kStage>;
   SG_SHARED(Stage, stages, 2);
-  const FlashPlace at(block.index(), args.batches, args.heads / args.group, args.keys, flash_rows(1), Heaviest::first);
-  const int64_t begin = args.causal ? at.first / kStep * kStep : 0, end_head = (at.head + 1) * args.group;
+  const FlashPlace at(block.index(), args.batches, args.heads / args.group, args.keys, flash_rows(R), Heaviest::first);
+  // 32 bits: every register counts.
+  const int begin = args.causal ? static_cast<int>(at.first / kStage * kStage) : 0;
+  const int end_head = static_cast<int>((at.head + 1) * args.group);
   auto load = [&](int64_t head, int64_t q, Stage& to) {
     const int64_t line = (at.batch * args.heads + head) * args.queries;
-    flash_load<D>(block, args, args.query, at.batch, head, q, kStep, args.queries, to.queries);
-    flash_load<D>(block, args, args.grad_out, at.batch, head, q, kStep, args.queries, to.grads);
-    flash_load_line(block, args.sums + line, q, kStep, args.queries, to.sums);
-    flash_load_line(block, args.delta + line, q, kStep, args.queries, to.delta);
+    flash_load<D>(block, args, args.query, at.batch, head, q, kStage, args.queries, to.queries);
+    flash_load<D>(block, args, args.grad_out, at.batch, head, q, kStage, args.queries, to.grads);
+    flash_load_line(block, args.sums + line, q, kStage, args.queries, to.sums);
+    flash_load_line(block, args.delta + line, q, kStage, args.queries, to.delta);
   };
-  int64_t head = at.head * args.group, q = begin;
+  int head = static_cast<int>(at.head * args.group), q = begin;
   if (q < args.queries) load(head, q, stages[0]);
   else head = end_head;
-  Warps<FlashKeys<D>> state;
-  block.warps(state, [&](int warp, FlashKeys<D>& s) {
-    const int64_t first = at.first + warp * kTileRows;
+  Warps<FlashKeys<D, R>> state;
+  block.warps(state, [&](int warp, FlashKeys<D, R>& s) {
+    const int64_t first = at.first + warp * kTileRows * R;
     flash_left_all(args, args.key, at.batch, at.head, first, args.keys, s.key);
     flash_left_all(args, args.value, at.batch, at.head, first, args.keys, s.value);
     s.grad_key.fill(0);
@@ -97,45 +100,52 @@ SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
     wait_for_copies();
     block.sync();  // this stage is there, and all have done with the other
     const FlashScores<kMasked> scores(args, at.batch, head);
-    const int64_t now = q;
-    q += kStep;
+    const int now = q;
+    q += kStage;
     if (q >= args.queries) q = begin, ++head;
     if (head < end_head) load(head, q, stages[stage ^ 1]);
-    block.warps(state, [&](int warp, FlashKeys<D>& s) {
-      const Stage& x = stages[stage];
-      const int64_t first = at.first + warp * kTileRows;
-      if (first >= args.keys || !flash_sees(args, now, kStep, first)) return;
-      // Keys down, queries across. Queries that are not there have no gradient and add nothing.
-      Tile<1, kStep / 8> weights, slopes;
-      weights.fill(0);
-      SG_UNROLL for (int d = 0; d < D / 16; ++d)
-          multiply_tile<Lies::straight>(weights, s.key[d], x.queries, D + 8, 16 * d);
-      if (!scores.are_products(now, first, kTileRows))
-        scores.take_products(weights, [&](int row, int column) { return FlashPair{now + column, first + row}; });
-      weights.each([&](int, int column, float& y) { y = scores.weight(y, scores.line_of_logarithm(x.sums[column])); });
-      SG_UNROLL for (int i = 0; i < kStep / 16; ++i)
-          multiply_tile<Lies::turned>(s.grad_value, weights.left(i), x.grads, D + 8, 16 * i);
-      slopes.fill(0);
-      SG_UNROLL for (int d = 0; d < D / 16; ++d)
-          multiply_tile<Lies::straight>(slopes, s.value[d], x.grads, D + 8, 16 * d);
-      slopes.each([&](int, int column, float& y) { y -= x.delta[column]; });
-      times(slopes, weights);
-      SG_UNROLL for (int i = 0; i < kStep / 16; ++i)
-          multiply_tile<Lies::turned>(s.grad_key, slopes.left(i), x.queries, D + 8, 16 * i);
+    block.warps(state, [&](int warp, FlashKeys<D, R>& s) {
+      const int64_t first = at.first + warp * kTileRows * R;
+      if (first >= args.keys) return;
+      SG_ONE_BY_ONE for (int part = 0; part < kStage; part += kStep) {
+        const int64_t query = now + part;
+        if (!flash_sees(args, query, kStep, first)) continue;
+        const uint16_t* const queries = stages[stage].queries + part * (D + 8);
+        const uint16_t* const grads = stages[stage].grads + part * (D + 8);
+        const float *const sums = stages[stage].sums + part, *const delta = stages[stage].delta + part;
+        // Keys down, queries across. Queries that are not there have no gradient and add nothing.
+        Tile<R, kStep / 8> weights, slopes;
+        weights.fill(0);
+        SG_UNROLL for (int d = 0; d < D / 16; ++d)
+            multiply_tile<Lies::straight>(weights, s.key[d], queries, D + 8, 16 * d);
+        if (!scores.are_products(query, first, kTileRows * R))
+          scores.take_products(weights, [&](int row, int column) { return FlashPair{query + column, first + row}; });
+        weights.each([&](int, int column, float& y) { y = scores.weight(y, scores.line_of_logarithm(sums[column])); });
+        SG_UNROLL for (int i = 0; i < kStep / 16; ++i)
+            multiply_tile<Lies::turned>(s.grad_value, weights.left(i), grads, D + 8, 16 * i);
+        slopes.fill(0);
+        SG_UNROLL for (int d = 0; d < D / 16; ++d)
+            multiply_tile<Lies::straight>(slopes, s.value[d], grads, D + 8, 16 * d);
+        slopes.each([&](int, int column, float& y) { y -= delta[column]; });
+        times(slopes, weights);
+        SG_UNROLL for (int i = 0; i < kStep / 16; ++i)
+            multiply_tile<Lies::turned>(s.grad_key, slopes.left(i), queries, D + 8, 16 * i);
+      }
     });
   }
-  block.warps(state, [&](int warp, FlashKeys<D>& s) {
-    const int64_t first = at.first + warp * kTileRows;
+  block.warps(state, [&](int warp, FlashKeys<D, R>& s) {
+    const int64_t first = at.first + warp * kTileRows * R;
     s.grad_key.each([&](int, int, float& y) { y *= args.scale; });
     if (args.grad_key.data) flash_store(args, args.grad_key, at.batch, at.head, first, args.keys, s.grad_key);
     if (args.grad_value.data) flash_store(args, args.grad_value, at.batch, at.head, first, args.keys, s.grad_value);
   });
 }
 
-SG_KERNEL(flash_backward_keys_64, FlashArgs) { flash_backward_keys<64, 64, false>(block, args); }
-SG_KERNEL(flash_backward_keys_64_masked, FlashArgs) { flash_backward_keys<64, 64, true>(block, args); }
-SG_KERNEL(flash_backward_keys_128, FlashArgs) { flash_backward_keys<128, 32, false>(block, args); }
-SG_KERNEL(flash_backward_keys_128_masked, FlashArgs) { flash_backward_keys<128, 32, true>(block, args); }
+SG_KERNEL(flash_backward_keys_64, FlashArgs) { flash_backward_keys<64, 1, 64, 64, false>(block, args); }
+SG_KERNEL(flash_backward_keys_64_wide, FlashArgs) { flash_backward_keys<64, 2, 64, 16, false>(block, args); }
+SG_KERNEL(flash_backward_keys_64_masked, FlashArgs) { flash_backward_keys<64, 1, 64, 64, true>(block, args); }
+SG_KERNEL(flash_backward_keys_128, FlashArgs) { flash_backward_keys<128, 1, 32, 16, false>(block, args); }
+SG_KERNEL(flash_backward_keys_128_masked, FlashArgs) { flash_backward_keys<128, 1, 32, 16, true>(block, args); }
 
 // --- of queries ---
 

@@ -12,7 +12,8 @@ struct FlashForward {
   RowNumbers<R> most, sum;  // of a row: its largest score; what its weights come to, each lane's own part of it
 };
 
-template <int D, int R, int kKeys, bool kMasked>
+// Of a stage of keys a warp takes kStep at a time: what it makes of them lies in registers beside its queries.
+template <int D, int R, int kKeys, int kStep, bool kMasked>
 SG_FN void flash_forward(Block& block, const FlashArgs& args) {
   constexpr int kStage = kKeys * (D + 8);
   SG_SHARED(uint16_t, keys, 2 * kStage);
@@ -40,30 +41,34 @@ SG_FN void flash_forward(Block& block, const FlashArgs& args) {
     if (k + kKeys < end) load(k + kKeys, stage ^ 1);
     block.warps(state, [&](int warp, FlashForward<D, R>& s) {
       const int64_t first = at.first + warp * kTileRows * R;
-      if (!flash_sees(args, first, kTileRows * R, k)) return;
-      Tile<R, kKeys / 8> weights;
-      weights.fill(0);
-      SG_UNROLL for (int d = 0; d < D / 16; ++d)
-          multiply_tile<Lies::straight>(weights, s.query[d], keys + stage * kStage, D + 8, 16 * d);
-      if (!scores.are_products(first, k, kKeys))
-        scores.take_products(weights, [&](int row, int column) { return FlashPair{first + row, k + column}; });
-      RowNumbers<R> most = s.most, line, factor;
-      fold_columns(most, weights, FlashLarger());
-      join_lanes(most, FlashLarger());
-      bool moves = false;
-      each_row_kept<R>([&](int row) {
-        line.at(row) = scores.line_of_score(most.at(row));
-        // The weight of the largest score is 1 but for rounding: exactly 1 where it stays the largest.
-        factor.at(row) = most.at(row) == s.most.at(row) ? 1.0f : scores.weight(s.most.at(row), line.at(row));
-        s.sum.at(row) *= factor.at(row);
-        moves |= factor.at(row) != 1;
-      });
-      s.most = most;
-      weights.each([&](int row, int, float& x) { x = scores.weight(x, line.at(row)); });
-      fold_columns(s.sum, weights, FlashSum());
-      if (holds_for_any(moves)) s.out.each([&](int row, int, float& x) { x *= factor.at(row); });
-      SG_UNROLL for (int i = 0; i < kKeys / 16; ++i)
-          multiply_tile<Lies::turned>(s.out, weights.left(i), values + stage * kStage, D + 8, 16 * i);
+      SG_ONE_BY_ONE for (int part = 0; part < kKeys; part += kStep) {
+        const int64_t key = k + part;
+        if (!flash_sees(args, first, kTileRows * R, key)) return;
+        const int from = stage * kStage + part * (D + 8);
+        Tile<R, kStep / 8> weights;
+        weights.fill(0);
+        SG_UNROLL for (int d = 0; d < D / 16; ++d)
+            multiply_tile<Lies::straight>(weights, s.query[d], keys + from, D + 8, 16 * d);
+        if (!scores.are_products(first, key, kStep))
+          scores.take_products(weights, [&](int row, int column) { return FlashPair{first + row, key + column}; });
+        RowNumbers<R> most = s.most, line, factor;
+        fold_columns(most, weights, FlashLarger());
+        join_lanes(most, FlashLarger());
+        bool moves = false;
+        each_row_kept<R>([&](int row) {
+          line.at(row) = scores.line_of_score(most.at(row));
+          // The weight of the largest score is 1 but for rounding: exactly 1 where it stays the largest.
+          factor.at(row) = most.at(row) == s.most.at(row) ? 1.0f : scores.weight(s.most.at(row), line.at(row));
+          s.sum.at(row) *= factor.at(row);
+          moves |= factor.at(row) != 1;
+        });
+        s.most = most;
+        weights.each([&](int row, int, float& x) { x = scores.weight(x, line.at(row)); });
+        fold_columns(s.sum, weights, FlashSum());
+        if (holds_for_any(moves)) s.out.each([&](int row, int, float& x) { x *= factor.at(row); });
+        SG_UNROLL for (int i = 0; i < kStep / 16; ++i)
+            multiply_tile<Lies::turned>(s.out, weights.left(i), values + from, D + 8, 16 * i);
+      }
     });
   }
   block.warps(state, [&](int warp, FlashForward<D, R>& s) {
@@ -80,10 +85,11 @@ SG_FN void flash_forward(Block& block, const FlashArgs& args) {
   });
 }
 
-SG_KERNEL(flash_forward_64, FlashArgs) { flash_forward<64, 1, 64, false>(block, args); }
-SG_KERNEL(flash_forward_64_wide, FlashArgs) { flash_forward<64, 2, 64, false>(block, args); }
-SG_KERNEL(flash_forward_64_masked, FlashArgs) { flash_forward<64, 1, 64, true>(block, args); }
-SG_KERNEL(flash_forward_128, FlashArgs) { flash_forward<128, 1, 32, false>(block, args); }
-SG_KERNEL(flash_forward_128_masked, FlashArgs) { flash_forward<128, 1, 32, true>(block, args); }
+SG_KERNEL(flash_forward_64, FlashArgs) { flash_forward<64, 1, 64, 64, false>(block, args); }
+SG_KERNEL(flash_forward_64_wide, FlashArgs) { flash_forward<64, 2, 64, 64, false>(block, args); }
+SG_KERNEL(flash_forward_64_masked, FlashArgs) { flash_forward<64, 1, 64, 64, true>(block, args); }
+SG_KERNEL(flash_forward_128, FlashArgs) { flash_forward<128, 1, 32, 32, false>(block, args); }
+SG_KERNEL(flash_forward_128_wide, FlashArgs) { flash_forward<128, 2, 32, 16, false>(block, args); }
+SG_KERNEL(flash_forward_128_masked, FlashArgs) { flash_forward<128, 1, 32, 32, true>(block, args); }
 
 }  // namespace sg::cuda
