@@ -130,10 +130,13 @@ graph rank *
   %put   = aten.index_put(%x, [%i], %v, true)
   %last  = aten.index_put(%x, [%i], %v)
   %rows  = aten.embedding_dense_backward(%g, %i, 6, 2, false)
+  %half  = aten._to_copy(%g, dtype=bf16)
+  %short = aten.embedding_dense_backward(%half, %i, 6, 2, false)
   output %added
   output %put
   output %last
   output %rows
+  output %short
 '''
             floats = lambda count: struct.pack(f'<{count}f', *(self.rng.gauss(0, 1) for _ in range(count)))
             self.compare(f'sums of {n} by index', graph, {
