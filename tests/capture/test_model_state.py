@@ -156,6 +156,23 @@ class ModelState(CaptureCase):
         self.captured(model, lambda y: y.square().mean(), (self.x,))
         self.imported()
 
+    def test_attributes_of_other_kinds(self):
+        """Tensors that no step writes, and objects that lead to the data."""
+
+        class Trainer:
+            def __init__(self, model):
+                self.model, self.loops = model, {"fit": {"data": [torch.ones(2)]}}
+
+        quantized = torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.qint8)
+        nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+        others = (quantized, nested, torch.eye(3).to_sparse(), torch.ones(3, device="meta"), torch.ones(2).to(torch.float8_e4m3fn),
+                  torch.randn(3, dtype=torch.complex64).conj(), torch.zeros(1).expand(10, 10), torch.Generator())  # fmt: skip
+        for other in others:
+            with self.subTest(str(other)):
+                model = Centred(lambda model, mean: mean, other=other)
+                model.trainer = Trainer(model)
+                self.assertEqual(self.buffers(self.captured(model, None, (self.x,))), set())
+
     def test_count(self):
         def keep(model, mean):
             model.runs += 1

@@ -28,6 +28,7 @@ from .bits import changed
 from .errors import CaptureError
 
 _DEEPEST = 4  # an object in an object, and so on
+_DEEPEST_OF_MODEL = 2  # among its attributes: its trainer, and with it the data, is no state of it
 _DICTS = (dict, WeakKeyDictionary, WeakIdKeyDictionary)
 _LONGEST = 4096  # of lists and dicts; longer ones hold data
 
@@ -275,7 +276,7 @@ class _Search:
             return
         if at is not _NOWHERE:
             self.all.others.setdefault(name, (Place(name, *at), frozenset(thing) if type(thing) is set else thing))
-        if depth > _DEEPEST or id(thing) in self._seen:
+        if depth > (_DEEPEST_OF_MODEL if self._attribute else _DEEPEST) or id(thing) in self._seen:
             return
         elif isinstance(thing, nn.Module):
             self._module(thing, name, depth)
@@ -371,8 +372,10 @@ def _defaults_of(function: Any) -> Dict[str, Any]:
 
 
 def is_strided(tensor: Tensor) -> bool:
-    """Whether it has plain memory; no step writes other tensors (sparse ones, those of inference mode)."""
-    return tensor.layout == torch.strided and tensor.device.type != "meta" and not tensor.is_inference()
+    """Whether it has plain memory; no step writes other tensors (sparse, quantized or nested ones, those of inference mode)."""
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
+        return False
+    return tensor.device.type != "meta" and not tensor.is_inference()
 
 
 def _is_the_users(thing: Any) -> bool:
