@@ -183,7 +183,7 @@ SG_FN int64_t add_by_eights(const ScatterArgs& args, const Bucket& b, int64_t k,
   for (; k + kAtOnce <= b.end; k += kAtOnce) {
     Raw x[kAtOnce];
     SG_UNROLL for (int i = 0; i < kAtOnce; ++i) x[i] = at<Raw>(args.from, b.offset(k + i));
-    SG_UNROLL for (int i = 0; i < kAtOnce; ++i) *sum += static_cast<C>(value_of(x[i])) * scale;
+    SG_UNROLL for (int i = 0; i < kAtOnce; ++i)* sum += static_cast<C>(value_of(x[i])) * scale;
   }
   return k;
 }
