@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import models
-from stepgraph_capture import compat
+from stepgraph_capture import CaptureError, compat, values
 from support import CaptureCase
 
 
@@ -241,6 +241,20 @@ class Leftovers(CaptureCase):
         self.assertEqual(model.router.weight.dtype, torch.bfloat16)
         self.assertIn("aten._to_copy.default", {node["op"] for node in document["nodes"]})
         self.imported()
+
+
+class Differences(unittest.TestCase):
+    """What a graph gives is held against what the model gives."""
+
+    def test_of_a_kind_that_subtraction_hides(self):
+        nan, inf = float("nan"), float("inf")
+        for left, right in (([1.0, 2.0], [nan, 2.0]), ([nan, 2.0], [1.0, 2.0]), ([inf, 1.0], [inf, 2.0]), ([inf], [-inf]), ([inf], [1.0])):
+            for one, other in ((left, right), (right, left)):
+                with self.subTest(f"{one} and {other}"), self.assertRaisesRegex(CaptureError, "x differs by"):
+                    values.check_close("x", torch.tensor(one), torch.tensor(other))
+        values.check_close("x", torch.tensor([nan, inf, 1.0]), torch.tensor([nan, inf, 1.00001]))
+        self.assertFalse(values.is_same_update(torch.zeros(2), torch.tensor([nan, 1.0]), torch.tensor([0.0, 1.0])))
+        self.assertTrue(values.is_same_update(torch.zeros(2), torch.tensor([nan, 1.0]), torch.tensor([nan, 1.0])))
 
 
 class OnlyRounding(CaptureCase):

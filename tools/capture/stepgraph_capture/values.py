@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, List, Optional, Sequence
+from typing import Any, Iterator, List, Optional, Sequence
 
 import torch
 from torch import Tensor, fx
@@ -79,15 +81,15 @@ def as_traced(result: Any, traced: Any) -> Any:
     return torch.empty_strided(result.shape, wanted, dtype=result.dtype, device=result.device).copy_(result)
 
 
-class seeded:
-    """Random ops draw the same numbers in each run; the user's generator is restored."""
-
-    def __enter__(self) -> None:
-        self._state = torch.random.get_rng_state()
-        torch.random.manual_seed(SEED)
-
-    def __exit__(self, *_: Any) -> None:
-        torch.random.set_rng_state(self._state)
+@contextmanager
+def seeded() -> Iterator[None]:
+    """Random ops draw the same numbers in each run; the user's generators are restored."""
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices):
+        torch.default_generator.manual_seed(SEED)  # torch.manual_seed would seed GPUs that nobody uses, too
+        for device in devices:
+            torch.cuda.default_generators[device].manual_seed(SEED)
+        yield
 
 
 def check_same(names: Sequence[str], model: Answers, graph: Answers, noise: Sequence[Optional[float]]) -> None:
@@ -107,8 +109,24 @@ def is_same_update(before: Tensor, one: Tensor, other: Tensor) -> bool:
         return True
     wide = torch.complex128 if one.is_complex() else torch.float64
     rounding = 4 * torch.finfo(one.dtype).eps
-    before, one, other = (tensor.to(wide).nan_to_num() for tensor in (before, one, other))
-    return bool((one - other).abs().max() <= 1e-3 * (one - before).abs().max() + rounding * one.abs().max())
+    before, one, other = (tensor.to(wide) for tensor in (before, one, other))
+    apart = _farthest(one, other)
+    return apart < math.inf and apart <= 1e-3 * _farthest(one, before) + rounding * _largest(one)
+
+
+def _largest(tensor: Tensor) -> float:
+    """Of its numbers, the largest that is finite."""
+    return tensor.abs().nan_to_num(posinf=0).max().item() if tensor.numel() else 0.0
+
+
+def _farthest(left: Tensor, right: Tensor) -> float:
+    """How far two of their numbers lie apart at most; a NaN, or an infinity, that only one side has is infinitely far."""
+    if left.numel() == 0:
+        return 0.0
+    if not torch.equal(left.isnan(), right.isnan()):
+        return math.inf
+    same = (left == right) | left.isnan()  # infinities among them
+    return (left - right).abs().masked_fill(same, 0).nan_to_num(math.inf, math.inf).max().item()
 
 
 _SLACK = 3  # as sg-run has it: of the noise that is right
@@ -122,8 +140,7 @@ def check_close(name: str, left: Tensor, right: Tensor, noise: Optional[float] =
         )
     wide = torch.complex128 if left.is_complex() else torch.float64
     tolerance = 1e-4 if left.dtype in (torch.float32, torch.float64, torch.complex64) else 2e-2
-    scale = left.to(wide).abs().nan_to_num().max().item() if left.numel() else 0.0
-    difference = (left.to(wide) - right.to(wide)).abs().nan_to_num().max().item() if left.numel() else 0.0
+    scale, difference = _largest(left.to(wide)), _farthest(left.to(wide), right.to(wide))
     if difference > max(tolerance * (scale + 1e-3), _SLACK * (noise or 0.0)):
         raise CaptureError(
             f"{name} differs by {difference:.3g} (largest value {scale:.3g}) between the model's run and the "
