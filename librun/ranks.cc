@@ -3,6 +3,7 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -20,6 +21,13 @@ Status guarded(Communicator& comm, const std::function<Status(Communicator&)>& f
   }
 }
 
+Error no_thread(size_t started, size_t wanted) {
+  return {ErrorKind::missing,
+          "the system starts " + std::to_string(started) + " threads for " + std::to_string(wanted) + " ranks",
+          {},
+          "see ulimit -u and -v; sg-run under mpirun has a process a rank"};
+}
+
 }  // namespace
 
 Status run_ranks(std::span<const std::unique_ptr<Communicator>> ranks, const std::function<Status(Communicator&)>& fn) {
@@ -29,8 +37,15 @@ Status run_ranks(std::span<const std::unique_ptr<Communicator>> ranks, const std
     if (!results[i].ok()) ranks[i]->abort(results[i].error());
   };
   std::vector<std::thread> threads;
-  for (size_t i = 1; i < ranks.size(); ++i) threads.emplace_back(run, i);
-  if (!ranks.empty()) run(0);
+  threads.reserve(ranks.size());
+  try {
+    for (size_t i = 1; i < ranks.size(); ++i) threads.emplace_back(run, i);
+    if (!ranks.empty()) run(0);
+  } catch (const std::system_error&) {
+    const Error none = no_thread(threads.size() + 1, ranks.size());
+    for (size_t i = 0; i < ranks.size(); ++i)
+      if (i == 0 || i > threads.size()) results[i] = none, ranks[i]->abort(none);
+  }
   for (std::thread& t : threads) t.join();
   for (const auto& comm : ranks)
     if (auto first = comm->failure()) return *first;

@@ -1,6 +1,7 @@
 #include "librun/thread_team.h"
 
 #include <algorithm>
+#include <system_error>
 
 namespace sg {
 namespace {
@@ -21,7 +22,11 @@ void spin_until(const Changed& changed) {
 }  // namespace
 
 ThreadTeam::ThreadTeam(int threads) : parts_(static_cast<size_t>(std::max(threads, 1))) {
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  try {
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  } catch (const std::system_error&) {
+    // the system has no more: those that there are take the others' pieces, too
+  }
 }
 
 ThreadTeam::~ThreadTeam() {
