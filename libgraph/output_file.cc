@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 #include "libgraph/temp_folder.h"
 
@@ -46,11 +47,27 @@ void make_folders_of(const std::string& path) {
     ::mkdir(path.substr(0, i).c_str(), 0777);  // a failure shows up when the file is opened
 }
 
-std::string resolve_links(const std::string& path) {
-  char* real = ::realpath(path.c_str(), nullptr);
-  std::string out = real != nullptr ? real : path;
-  std::free(real);
-  return out;
+// Where the file is, or would be: a link may lead to one that is not there yet.
+std::string resolve_links(const std::string& path, int depth = 0) {
+  constexpr int kDeepest = 40;  // as the system has it
+  if (char* real = ::realpath(path.c_str(), nullptr)) {
+    std::string out = real;
+    std::free(real);
+    return out;
+  }
+  char to[4096];
+  const ssize_t length = depth < kDeepest ? ::readlink(path.c_str(), to, sizeof to) : -1;
+  if (length <= 0 || static_cast<size_t>(length) == sizeof to) return path;
+  const std::string target(to, static_cast<size_t>(length));
+  return resolve_links(target[0] == '/' ? target : path.substr(0, path.rfind('/') + 1) + target, depth + 1);
+}
+
+// What no other output of this process is called. Those that an earlier process of the same number left are passed over.
+std::string own_name(std::string_view file) {
+  static std::atomic<uint64_t> outputs{0};
+  constexpr size_t kLongest = 100;
+  return std::to_string(::getpid()) + "-" + std::to_string(outputs.fetch_add(1)) + "-" +
+         std::string(file.substr(0, kLongest));
 }
 
 // The mode of the file being replaced, or what open(2) would give a new file.
@@ -94,11 +111,14 @@ Result<OutputFile> OutputFile::open(const std::string& path, bool make_folders) 
   }
   size_t name = out.target_.rfind('/') + 1;  // 0 if there is no folder
   const std::string folder = out.target_.substr(0, name);
-  const std::string own = std::to_string(::getpid()) + "-" + out.target_.substr(name, 100);
-  std::string temporary = folder + ".sg-tmp-" + own;
-  out.pending_ = Pending::add(temporary, out.target_, folder + ".sg-old-" + own);
-  out.fd_ = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  std::string own, temporary;
+  do {
+    own = own_name(std::string_view(out.target_).substr(name));
+    temporary = folder + ".sg-tmp-" + own;
+    out.fd_ = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  } while (out.fd_ < 0 && errno == EEXIST);
   if (out.fd_ < 0) return out.failed("cannot write");
+  out.pending_ = Pending::add(temporary, out.target_, folder + ".sg-old-" + own);
   out.pending_->state.store(Pending::written);
   if (::fchmod(out.fd_, mode_for(out.target_)) != 0) return out.failed("cannot set the mode");
   return out;

@@ -1,6 +1,8 @@
 // Output files: at every moment there is the old file or the new one; a file that is not kept was never there.
 #include <catch2/catch.hpp>
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -93,4 +95,32 @@ TEST_CASE("a file that cannot be placed leaves what was there before") {
   std::filesystem::create_directories(path + "/inside");
   CHECK(!file.place().ok());
   CHECK(std::filesystem::is_directory(path + "/inside"));
+}
+
+TEST_CASE("files whose long names differ late, or that a killed process left, are in nobody's way") {
+  test::TempFolder folder;
+  const std::string path = folder.path() + "/" + std::string(120, 'a');
+  {
+    OutputFile first = written(path + "0", "one"), second = written(path + "1", "two");
+    CHECK(first.commit().ok());
+    CHECK(second.commit().ok());
+  }
+  CHECK(content(path + "0") == "one");
+  CHECK(content(path + "1") == "two");
+  for (int i = 0; i < 100; ++i)
+    std::ofstream(folder.path() + "/.sg-tmp-" + std::to_string(::getpid()) + "-" + std::to_string(i) + "-out") << "old";
+  CHECK(written(folder.path() + "/out", "new").commit().ok());
+  CHECK(content(folder.path() + "/out") == "new");
+}
+
+TEST_CASE("an output goes where a link leads, also if nothing is there yet") {
+  test::TempFolder folder;
+  std::filesystem::create_directory(folder.path() + "/there");
+  std::filesystem::create_symlink("there/file", folder.path() + "/link");
+  std::filesystem::create_symlink("link", folder.path() + "/second");
+  CHECK(written(folder.path() + "/second", "new").commit().ok());
+  CHECK(std::filesystem::is_symlink(folder.path() + "/second"));
+  CHECK(content(folder.path() + "/there/file") == "new");
+  std::filesystem::create_symlink("round", folder.path() + "/round");  // leads to itself
+  CHECK(written(folder.path() + "/round", "new").commit().ok());
 }
