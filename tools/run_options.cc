@@ -1,8 +1,11 @@
 #include "tools/run_options.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -107,18 +110,37 @@ Status files_options(const Args& args, SessionOptions* options) {
   return ok_status();
 }
 
-// Refuses to write a file that the run reads.
+// The files there are that a pattern names, as far as ranks and steps are likely to go: it is asked for before the graph is read.
+std::vector<std::string> files_of(const Args& args, const std::string& pattern) {
+  constexpr int64_t kRanks = 64, kSteps = 4096;
+  auto count = [&](std::string_view key, int64_t all) { return pattern.find(key) == pattern.npos ? 1 : all; };
+  const int64_t ranks = count("{r}", kRanks), steps = count("{step}", std::min(args.number("steps", 1), kSteps));
+  std::vector<std::string> out;
+  for (int64_t step = 0; step < steps; ++step)
+    for (int64_t rank = 0; rank < ranks; ++rank)
+      out.push_back(data_file_name(pattern, static_cast<uint32_t>(rank), static_cast<uint64_t>(step)));
+  std::erase_if(out, [](const std::string& file) { return ::access(file.c_str(), F_OK) != 0; });
+  return out;
+}
+
+// Refuses to write a file that the run reads, or one file as two.
 Status check_files(const Args& args) {
+  std::vector<std::string> read = {args.input()};
+  for (std::string_view option : {"inputs", "expect", "compare"})
+    for (const std::string& name : args.all(option))
+      for (std::string& file : files_of(args, name)) read.push_back(std::move(file));
+  std::map<std::string, std::string_view> options;  // by what they write
   for (std::string_view written : {"outputs", "dump-nodes", "profile"}) {
     if (!args.has(written)) continue;
-    std::string target = data_file_name(args.text(written), 0, 0);
-    std::vector<std::string> read = {args.input()};
-    for (std::string_view option : {"inputs", "expect", "compare"})
-      for (const std::string& name : args.all(option)) read.push_back(data_file_name(name, 0, 0));
-    for (const std::string& source : read)
-      if (is_same_file(target, source))
-        return Error{ErrorKind::usage,
-                     "--" + std::string(written) + " would replace " + source + ", which the run reads"};
+    for (const std::string& target : files_of(args, args.text(written)))
+      for (const std::string& source : read)
+        if (is_same_file(target, source))
+          return Error{ErrorKind::usage,
+                       "--" + std::string(written) + " would replace " + source + ", which the run reads"};
+    const std::string target = data_file_name(args.text(written), 0, 0);
+    if (auto [other, is_new] = options.emplace(target, written); !is_new)
+      return Error{ErrorKind::usage, "--" + std::string(other->second) + " and --" + std::string(written) +
+                                         " would both write " + target};
     if (target == "-" && written != "profile")
       return Error{ErrorKind::usage, "--" + std::string(written) + " takes a file: standard output has the report"};
   }

@@ -1,5 +1,5 @@
 """Cases of run_data_tests.py: what is refused before anything runs."""
-from support import case, run
+from support import case, graph, inputs, run, safetensors
 
 # What flex attention calls for a score; MOD stands for a step of it.
 FLEX = """sg 1.0 job "t" world 1
@@ -74,3 +74,13 @@ graph rank *
   output %b
 ''')
     run("--init", "seed:0", code=4, message="its offset -60 lies before its memory")
+
+
+@case
+def no_step_writes_over_a_file_that_the_run_reads():
+    graph()
+    safetensors("in1.safetensors", inputs())
+    run("--inputs", "in1.safetensors", "--outputs", "in{step}.safetensors", "-n", "2", code=2,
+        message="--outputs would replace in1.safetensors, which the run reads")
+    run("--init", "seed:0", "--outputs", "o.safetensors", "--dump-nodes", "o.safetensors", code=2,
+        message="--outputs and --dump-nodes would both write o.safetensors")
