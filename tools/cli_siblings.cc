@@ -11,13 +11,6 @@ namespace {
 
 std::string path_of(std::string_view command) { return folder_of_this() + "sg-" + std::string(command); }
 
-// Quotes a word for the shell that popen starts.
-std::string quoted(const std::string& s) {
-  std::string out = "'";
-  for (char c : s) c == '\'' ? void(out += "'\\''") : void(out += c);
-  return out + "'";
-}
-
 Result<std::string> output_of_command(const std::string& command) {
   FILE* pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr)
@@ -30,6 +23,14 @@ Result<std::string> output_of_command(const std::string& command) {
 }
 
 }  // namespace
+
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./=:,+@%-";
+  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) return word;
+  std::string out = "'";
+  for (char c : word) c == '\'' ? void(out += "'\\''") : void(out += c);
+  return out + "'";
+}
 
 std::string folder_of_this() {
   char path[4096];
@@ -51,8 +52,8 @@ Error run_sibling(std::vector<std::string> words) {
 bool has_sibling(std::string_view command) { return ::access(path_of(command).c_str(), X_OK) == 0; }
 
 Result<std::string> output_of_sibling(const std::vector<std::string>& words) {
-  std::string command = quoted(path_of(words[0]));
-  for (size_t i = 1; i < words.size(); ++i) command += " " + quoted(words[i]);
+  std::string command = shell_word(path_of(words[0]));
+  for (size_t i = 1; i < words.size(); ++i) command += " " + shell_word(words[i]);
   return output_of_command(command);
 }
 

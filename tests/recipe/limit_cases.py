@@ -1,6 +1,7 @@
 """Recipes without an end, or longer than anybody writes one: refused in time and in words."""
 import os
 import resource
+import subprocess
 
 from harness import is_sanitized
 from support import GRAPH, case, expect, given, sg, write
@@ -38,3 +39,17 @@ def long_lists_end_in_time_or_are_refused():
     for key in "parameters", "matrix":
         write("r.yaml", start + "  - clean\n" + key + ":\n" + "".join(f"  p{i}: 1\n" for i in range(10_001)))
         expect(sg("sg-recipe", "check", "r.yaml"), 1, f"r.yaml:5:3: error: `{key}` has more than 10,000 entries")
+
+
+@case
+def a_folder_that_is_gone_is_no_bug():
+    write("g.txt", GRAPH)
+    write("r.yaml", f"inputs: {{g: '{os.path.abspath('g.txt')}'}}\nstages: [clean, remat]\n")
+    with open("r.yaml", "rb") as recipe:
+        for threads in ("1", "4"):
+            recipe.seek(0)
+            gone = os.path.abspath("gone")
+            os.mkdir(gone)
+            command = f'cd {gone}; rmdir {gone}; exec {given.bin}/sg-recipe run - --no-cache -j{threads}'
+            done = subprocess.run(["sh", "-c", command], stdin=recipe, capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0, (done.returncode, done.stderr)

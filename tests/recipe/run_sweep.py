@@ -203,6 +203,46 @@ def mistakes_have_places():
 
 
 @case
+def values_that_begin_alike_are_points_of_their_own():
+    write("r.yaml", f"parameters: {{x: layers.0}}\ninputs: {{step: {{import: '{CAPTURE}'}}}}\nstages:\n  - remat: {{save: ['$x']}}\n")
+    told = sweep("r.yaml", "--over", "x=layers.0,layers.0/y")
+    assert [p["state"] for p in told["points"]] == ["measured", "failed"], told["points"]
+
+
+@case
+def numbers_of_a_range_keep_their_digits():
+    write("r.yaml", BUDGET)
+    done = sg("sg-sweep", "r.yaml", "--over", "remat.peak=1073741824..1073741826", "--dry-run")
+    said = done.out + done.message
+    for peak in ("1073741824", "1073741825", "1073741826"):
+        assert f"remat.peak={peak}" in said, said
+
+
+@case
+def an_axis_that_decides_the_machine_is_refused():
+    write("r.yaml", BUDGET + "machine: $m\n".replace("$m", "$policy").replace("$policy", "$m"))
+    with open("r.yaml") as f:
+        text = f.read().replace("policy: all", "policy: all, m: h100-8")
+    write("r.yaml", text)
+    run("sg-sweep", "r.yaml", "--over", "m=h100-8,h100-64", code=3, error="the axis decides the machine")
+
+
+@case
+def the_fastest_point_is_a_command_for_the_shell():
+    write("r r.yaml", BUDGET)
+    said = run("sg-sweep", "r r.yaml", "--over", "remat.budget=0.5")
+    assert "fastest: sg-recipe run 'r r.yaml' --set remat.budget=0.5" in said, said
+
+
+@case
+def checks_are_known_again_in_another_sweep():
+    write("r.yaml", BUDGET + "  - clean: {}\n")
+    for over in ("0.5", "1,0.5"):
+        run("sg-sweep", "r.yaml", "--over", "remat.budget=" + over, "--checks")
+    assert len(lines_of("r.yaml.sweep.jsonl")) == 2, lines_of("r.yaml.sweep.jsonl")
+
+
+@case
 def options_of_stages_may_be_set():
     write("r.yaml", RECIPE.rstrip() + "\n    output: out.sg\n")
     run("sg-recipe", "run", "r.yaml", "-q", "--set", "chunk.chunks=3", "--set", "remat.policy=full")

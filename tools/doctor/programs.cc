@@ -14,12 +14,6 @@
 namespace sg::doctor {
 namespace {
 
-std::string quoted(const std::string& s) {
-  std::string out = "'";
-  for (char c : s) c == '\'' ? void(out += "'\\''") : void(out += c);
-  return out + "'";
-}
-
 std::string without_name(const std::string& version) {
   const size_t space = version.find(' ');
   return space == version.npos ? version : version.substr(space + 1);
@@ -55,14 +49,14 @@ Said ask(const std::string& command, int seconds) {
 Finding look_at_tools() {
   Finding out{"tools", State::ok, {}, {}, {}};
   const std::string bin = cli::folder_of_this();
-  const std::string own = without_name(ask(quoted(bin + "sg-doctor") + " --version", 20).first_line);
+  const std::string own = without_name(ask(cli::shell_word(bin + "sg-doctor") + " --version", 20).first_line);
   std::vector<std::string> missing, other;
   size_t count = 0;
   for (std::string_view command : cli::kCommands) {
     if (cli::is_part_of_front(command)) continue;
     const std::string name = "sg-" + std::string(command);
     if (!cli::has_sibling(command)) missing.push_back(name);
-    else if (without_name(ask(quoted(bin + name) + " --version", 20).first_line) != own) other.push_back(name);
+    else if (without_name(ask(cli::shell_word(bin + name) + " --version", 20).first_line) != own) other.push_back(name);
     ++count;
   }
   out.text = plural(count, "tool") + " in " + (bin.size() > 1 ? bin.substr(0, bin.size() - 1) : bin);
@@ -107,7 +101,7 @@ Finding look_at_torch() {
       "print(version('stepgraph-capture'))\n";
   const char* chosen = std::getenv("STEPGRAPH_PYTHON");
   const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
-  const Said said = ask(quoted(python) + " -c " + quoted(kProgram), 120);
+  const Said said = ask(cli::shell_word(python) + " -c " + cli::shell_word(kProgram), 120);
   if (said.code == 127)
     return {"torch", State::absent, "there is no " + one_line(python), "STEPGRAPH_PYTHON names one with PyTorch", {}};
   if (said.code == 124)

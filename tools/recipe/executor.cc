@@ -8,6 +8,7 @@
 #include <mutex>
 #include <new>
 #include <set>
+#include <system_error>
 #include <thread>
 
 #include "libgraph/binary/binary.h"
@@ -43,7 +44,9 @@ Status write_result(const Step& step, const std::string& bytes) {
 }  // namespace
 
 std::string last_name(const Step& step) {
-  return std::filesystem::absolute(step.where.file).string() + " " + step.name;
+  std::error_code gone;  // the working folder may be: then the name is as it was given
+  const std::filesystem::path file = std::filesystem::absolute(step.where.file, gone);
+  return (gone ? step.where.file : file.string()) + " " + step.name;
 }
 
 // State shared by the threads: which steps are taken, and their results.
@@ -76,7 +79,11 @@ std::vector<StepResult> Executor::run(const std::vector<uint32_t>& wanted) {
     }
   }
   std::vector<std::jthread> threads;
-  for (size_t t = 1; t < options_.threads; ++t) threads.emplace_back([&] { work(&shared); });
+  try {
+    while (threads.size() + 1 < options_.threads) threads.emplace_back([&] { work(&shared); });
+  } catch (const std::system_error&) {
+    // there are no more: those that run, and this one, do the work
+  }
   work(&shared);
   threads.clear();
   cache_.trim();
@@ -129,8 +136,7 @@ Executor::Needs Executor::needs_of(const Step& step, Shared* shared) {
 void Executor::perform(size_t index, Shared* shared) {
   const Step& step = plan_.steps[index];
   auto begin = std::chrono::steady_clock::now();
-  StepResult out = outcome(step, shared);
-  if (options_.examine && has_graph(out.state)) options_.examine(index, out);
+  StepResult out = outcome(index, shared);
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::lock_guard lock(shared->mutex);
   told_(index, out);
@@ -141,7 +147,8 @@ void Executor::perform(size_t index, Shared* shared) {
     if (--shared->readers[read] == 0) shared->results[read].bytes.reset();
 }
 
-StepResult Executor::outcome(const Step& step, Shared* shared) {
+StepResult Executor::outcome(size_t index, Shared* shared) {
+  const Step& step = plan_.steps[index];
   StepResult out;
   try {
     Needs needs = needs_of(step, shared);
@@ -157,31 +164,50 @@ StepResult Executor::outcome(const Step& step, Shared* shared) {
       out.error->where = step.where;
       out.error->where.path = std::move(path);
     }
-  } catch (const std::bad_alloc&) {  // nothing else would catch it on a worker thread
+    if (options_.examine && has_graph(out.state)) options_.examine(index, out);
+  } catch (const std::bad_alloc&) {  // nothing else would catch what a worker thread throws
     out.error = Error{ErrorKind::missing, "out of memory", step.where, {}};
+  } catch (const std::exception& problem) {
+    out.error = Error{ErrorKind::internal, problem.what(), step.where, {}};
   }
   if (out.error && !has_graph(out.state)) out.state = StepState::failed;
   return out;
 }
 
+// A key that others wait for, until its graph is made or has failed, by whatever way.
+class Executor::UnderWay {
+ public:
+  UnderWay(Shared* shared, const std::string& key) : shared_(*shared), key_(key) {
+    std::unique_lock lock(shared_.mutex);
+    shared_.moved.wait(lock, [&] { return !shared_.keys_under_way.contains(key_); });
+    shared_.keys_under_way.insert(key_);
+  }
+  ~UnderWay() {
+    std::lock_guard lock(shared_.mutex);
+    shared_.keys_under_way.erase(key_);
+    shared_.moved.notify_all();
+  }
+  UnderWay(const UnderWay&) = delete;
+
+ private:
+  Shared& shared_;
+  const std::string& key_;
+};
+
 // Of several steps with equal keys, the first makes the graph and the others find it.
 Status Executor::make_once(const Step& step, const StepResult& input, Shared* shared, StepResult* out) {
   SG_ASSIGN(out->key, key_of(step, input.digest));
-  const std::string& key = out->key.digest;
   {
-    std::unique_lock lock(shared->mutex);
-    shared->moved.wait(lock, [&] { return !shared->keys_under_way.contains(key); });
-    shared->keys_under_way.insert(key);
-    if (auto at = shared->made.find(key); at != shared->made.end()) out->bytes = at->second.lock();
-  }
-  Status made = make(step, input, out);
-  {
+    const std::string& key = out->key.digest;
+    const UnderWay mine(shared, key);
+    {
+      std::lock_guard lock(shared->mutex);
+      if (auto at = shared->made.find(key); at != shared->made.end()) out->bytes = at->second.lock();
+    }
+    SG_TRY(make(step, input, out));
     std::lock_guard lock(shared->mutex);
-    shared->keys_under_way.erase(key);
-    if (made.ok()) shared->made[key] = out->bytes;
-    shared->moved.notify_all();
+    shared->made[key] = out->bytes;
   }
-  SG_TRY(std::move(made));
   out->digest = hex(sha256(*out->bytes));
   cache_.put_last(last_name(step), out->key.text());
   return ok_status();

@@ -61,9 +61,10 @@ class Executor {
  private:
   struct Shared;
   struct Needs;
+  class UnderWay;
   void work(Shared* shared);
   void perform(size_t step, Shared* shared);
-  StepResult outcome(const Step& step, Shared* shared);
+  StepResult outcome(size_t index, Shared* shared);
   static Needs needs_of(const Step& step, Shared* shared);
   Status make_once(const Step& step, const StepResult& input, Shared* shared, StepResult* out);
   Status make(const Step& step, const StepResult& input, StepResult* out);

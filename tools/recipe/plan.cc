@@ -102,6 +102,7 @@ class Planner {
   uint32_t remember(const std::string& name, Step step) {
     auto index = static_cast<uint32_t>(plan_.steps.size());
     known_[name] = index;
+    step.variant = static_cast<uint32_t>(plan_.variants);
     plan_.steps.push_back(std::move(step));
     return index;
   }

@@ -28,6 +28,7 @@ struct RunCheck {
 struct Step {
   static constexpr uint32_t kNone = 0xFFFFFFFFu;
   std::string name;  // "clean"; in a matrix "policy=full/clean"
+  uint32_t variant = 0;
   std::string tool;  // "sg-clean"; "graph"
   StepKind kind = StepKind::graph;
   Location where;

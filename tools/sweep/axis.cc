@@ -29,9 +29,14 @@ std::optional<Quantity> quantity_of(std::string_view text) {
   return out;
 }
 
+// Whole numbers with all their digits; of others as many as leave out what adding up steps has rounded.
 std::string spelled(double number, const std::string& unit) {
+  constexpr int kDigits = 12;
+  constexpr double kExact = 1e15;
   char text[40];
-  auto [end, problem] = std::to_chars(text, text + sizeof text, number, std::chars_format::general, 9);
+  if (number == std::floor(number) && std::abs(number) < kExact)
+    return std::to_string(static_cast<int64_t>(number)) + unit;
+  auto [end, problem] = std::to_chars(text, text + sizeof text, number, std::chars_format::general, kDigits);
   return std::string(text, problem == std::errc() ? end : text) + unit;
 }
 

@@ -8,6 +8,7 @@
 #include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "tools/cli_job.h"
+#include "tools/cli_siblings.h"
 #include "tools/cli_words.h"
 #include "tools/sweep/axis.h"
 #include "tools/sweep/evaluate.h"
@@ -120,8 +121,8 @@ Result<Scoring> scoring_of(const Args& args, const recipe::Recipe& recipe) {
   for (const std::string& word : out.run_words)
     if (word == "--json" || word == "-o" || word.starts_with("--output"))
       return Error{ErrorKind::usage, "--run: " + word + " is sg-sweep's to say", {}, {}};
-  SG_ASSIGN(out.machine, find_machine(args.has("machine") || recipe.machine.empty() ? args.text("machine")
-                                                                                    : machine_of(args, recipe)));
+  if (!args.has("machine") && !recipe.machine.empty() && !out.runs) out.recipe_machine = machine_of(args, recipe);
+  SG_ASSIGN(out.machine, find_machine(out.recipe_machine.empty() ? args.text("machine") : out.recipe_machine));
   return out;
 }
 
@@ -176,9 +177,9 @@ const Point* best_of(const std::vector<Point>& points, std::optional<double> lim
 }
 
 std::string command_of(const Args& args, const Point& p) {
-  std::string out = "sg-recipe run " + args.operands()[0];
-  for (const std::string& text : args.all("set")) out += " --set " + text;
-  for (const auto& [axis, value] : p.values) out += " --set " + axis + "=" + value;
+  std::string out = "sg-recipe run " + cli::shell_word(args.operands()[0]);
+  for (const std::string& text : args.all("set")) out += " --set " + cli::shell_word(text);
+  for (const auto& [axis, value] : p.values) out += " --set " + cli::shell_word(axis + "=" + value);
   return out;
 }
 

@@ -27,11 +27,13 @@ std::string text_of(const recipe::OptionValues& options) {
   return out;
 }
 
-// A step's work as text, with the steps it reads by number: equal text, equal work.
-std::string words_of(const Step& step) {
-  std::string out = step.tool + "\n" + step.source + "\n" + text_of(step.options) + "\n" + std::to_string(step.from);
+// A step's work as text: equal text, equal work. `of(step)`: what stands for a step that it reads.
+template <class Of>
+std::string words_of(const Step& step, const Of& of) {
+  auto read = [&](uint32_t other) { return other == Step::kNone ? std::string() : of(other); };
+  std::string out = step.tool + "\n" + step.source + "\n" + text_of(step.options) + "\n" + read(step.from);
   for (const recipe::Assertion& a : step.asserts) out += "\n" + a.word.text;
-  for (const recipe::RunCheck& r : step.runs) out += "\n" + text_of(r.options) + std::to_string(r.bitwise_to);
+  for (const recipe::RunCheck& r : step.runs) out += "\n" + text_of(r.options) + read(r.bitwise_to);
   return out + "\n" + step.machine;
 }
 
@@ -39,12 +41,13 @@ std::string words_of(const Step& step) {
 std::vector<uint32_t> merge_equal_steps(Plan* plan) {
   std::map<std::string, uint32_t> first;
   std::vector<uint32_t> stands_for;
+  auto number = [](uint32_t step) { return std::to_string(step); };
   for (uint32_t i = 0; i < plan->steps.size(); ++i) {
     Step& s = plan->steps[i];
     if (s.from != Step::kNone) s.from = stands_for[s.from];
     for (recipe::RunCheck& r : s.runs)
       if (r.bitwise_to != recipe::RunCheck::kNone) r.bitwise_to = stands_for[r.bitwise_to];
-    stands_for.push_back(first.emplace(words_of(s), i).first->second);
+    stands_for.push_back(first.emplace(words_of(s, number), i).first->second);
   }
   return stands_for;
 }
@@ -91,27 +94,33 @@ Plan Evaluator::plan_of(const std::vector<Point>& points, std::vector<uint32_t>*
 // Passes the axes' values to the recipe in the same way as --set.
 Plan Evaluator::plan_as_set(const std::vector<Point>& points, std::vector<uint32_t>* last, Diagnostics* problems) {
   std::vector<recipe::Variant> variants;
+  std::vector<size_t> point_of;  // by variant
   for (const Point& p : points) {
     std::vector<std::string> set = options_.set;
     for (const auto& [axis, value] : p.values) set.push_back(axis + "=" + value);
     for (recipe::Variant& v : recipe::expand(recipe_, set, problems)) {
       v.name = p.name();
+      if (const recipe::Word& machine = v.recipe.machine;
+          !scoring_.recipe_machine.empty() && machine.text != scoring_.recipe_machine)
+        problems->error("sweep", "the axis decides the machine, and all points of a sweep are simulated on one",
+                        machine.where, "sweep each machine by itself, or give --machine");
       forget_files(&v.recipe);
       variants.push_back(std::move(v));
+      point_of.push_back(static_cast<size_t>(&p - points.data()));
     }
     if (problems->has_errors()) return {};
   }
   Plan plan = recipe::make_plan(variants, &tools_, problems);
   if (problems->has_errors()) return {};
   Nearest nearest(options_.stage);
-  for (const Point& p : points) {
+  for (size_t point = 0; point < points.size(); ++point) {
     uint32_t found = Step::kNone;
-    const std::string prefix = p.name() + "/";
+    const size_t prefix = points[point].name().size() + 1;  // "axis=value/"
     for (uint32_t i = 0; i < plan.steps.size(); ++i) {
-      const std::string& name = plan.steps[i].name;
-      if (!name.starts_with(prefix)) continue;
-      nearest.offer(std::string_view(name).substr(prefix.size()));
-      if (options_.stage.empty() || name.substr(prefix.size()) == options_.stage) found = i;
+      if (point_of[plan.steps[i].variant] != point) continue;
+      const std::string_view stage = std::string_view(plan.steps[i].name).substr(prefix);
+      nearest.offer(stage);
+      if (options_.stage.empty() || stage == options_.stage) found = i;
     }
     if (found == Step::kNone) {
       problems->error("sweep", "the recipe has no stage `" + options_.stage + "`", {recipe_.file, 0, 0, {}, {}},
@@ -135,7 +144,7 @@ Status Evaluator::find_keys(const std::vector<uint32_t>& stands_for, Work* work)
     const Step& s = work->plan.steps[i];
     SG_ASSIGN(Key key, recipe::key_of(s, s.from == Step::kNone ? "" : keys[s.from]));
     std::string checks;
-    if (options_.checks) checks = words_of(s);
+    if (options_.checks) checks = words_of(s, [&](uint32_t read) { return keys[read]; });
     keys.push_back(hex(sha256(key.digest + "\n" + checks)));
   }
   for (size_t i = 0; i < work->last.size(); ++i)

@@ -22,6 +22,7 @@ struct Score {
 struct Scoring {
   bool runs = false;
   Machine machine;                     // of simulations
+  std::string recipe_machine;          // as the recipe names it; empty: it does not, or is not asked
   std::vector<std::string> run_words;  // of sg-run
 
   // What a score depends on, besides the graph.
