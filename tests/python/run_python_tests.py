@@ -97,7 +97,10 @@ class Tools(unittest.TestCase):
         step = sg.load(os.path.join(EXAMPLES, "03_ways_in", "step.pt2"))
         with tempfile.TemporaryDirectory() as folder:
             step.clean().save(os.path.join(folder, "step.sg"))
-            self.assertIn("graph.safetensors", os.listdir(folder))
+            self.assertEqual(sorted(os.listdir(folder)), ["step.safetensors", "step.sg"])
+            again = sg.load(os.path.join(folder, "step.sg"))
+            again.save(os.path.join(folder, "other.sg.txt"))
+            self.assertIn("other.safetensors", os.listdir(folder))
 
     def test_a_page(self):
         page = self.graph.view(self.graph.clean())

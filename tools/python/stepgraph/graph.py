@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import importlib.util
 import json
 import os
@@ -29,8 +28,12 @@ class Graph:
         """A pass by its name: apply("remat", "--policy", "full"), or apply("remat", policy="full")."""
         folder = Scratch()
         done = tool(name, self.path, *words, output=os.path.join(folder.name, "graph.sg"), **options)
-        for weights in glob.glob(os.path.join(glob.escape(self._folder.name), "*.safetensors")):
-            os.link(weights, os.path.join(folder.name, os.path.basename(weights)))
+        if os.path.exists(_weights_of(self.path)):
+            weights = os.path.join(folder.name, os.path.basename(_weights_of(self.path)))
+            try:
+                os.link(_weights_of(self.path), weights)
+            except OSError:  # a file system without hard links
+                shutil.copy(_weights_of(self.path), weights)
         return Graph(folder, "\n".join(line for line in done.said.split("\n") if folder.name not in line))
 
     def pipe(self, *stages: Words) -> "Graph":
@@ -88,8 +91,8 @@ class Graph:
     def save(self, path: str) -> str:
         """A .sg file, with its weights beside it; text where the name ends in .txt."""
         tool("parse", self.path, "-q", output=path)
-        for weights in glob.glob(os.path.join(glob.escape(self._folder.name), "*.safetensors")):
-            shutil.copy(weights, os.path.dirname(os.path.abspath(path)))
+        if os.path.exists(_weights_of(self.path)):
+            shutil.copy(_weights_of(self.path), _weights_of(os.fspath(path)))
         return path
 
     def __eq__(self, other: Any) -> bool:
@@ -132,6 +135,11 @@ def _new(fill: Callable[[str], Done]) -> Graph:
     return Graph(folder, done.said)
 
 
+def _weights_of(path: str) -> str:
+    """The file of a graph's weights: a.safetensors beside a.sg or a.sg.txt."""
+    return path.removesuffix(".txt").removesuffix(".sg") + ".safetensors"
+
+
 def _is_graph(path: str) -> bool:
     return path.endswith((".sg", ".sg.txt"))
 
@@ -142,10 +150,8 @@ def load(source: str, **options: Any) -> Graph:
     if not _is_graph(source):
         return _new(lambda path: tool("import", source, output=path, **options))
     graph = _new(lambda path: tool("parse", source, output=path, **options))
-    beside = source[: -len(".txt")] if source.endswith(".txt") else source
-    weights = beside[: -len(".sg")] + ".safetensors"
-    if os.path.exists(weights):
-        shutil.copy(weights, graph._folder.name)
+    if os.path.exists(_weights_of(source)):
+        shutil.copy(_weights_of(source), _weights_of(graph.path))
     return graph
 
 

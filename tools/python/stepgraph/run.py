@@ -69,7 +69,10 @@ def run(path: str, inputs: Values = None, expect: Values = None, **options: Any)
     words: List[str] = []
     for name in files_of(inputs, folder.name, "given"):
         words += ["--inputs", name]
-    for name in files_of(expect, folder.name, "expected"):
+    expected = files_of(expect, folder.name, "expected")
+    if len(expected) > 1:
+        raise ValueError("expect= takes one file: of several ranks a pattern ('expected{r}.safetensors'), or a list of values")
+    for name in expected:
         words += ["--expect", name]
     outputs = os.path.join(folder.name, "out{r}.safetensors")
     done = tool("run", path, *words, outputs=outputs, json=True, codes=(0, 1), **options)

@@ -61,7 +61,7 @@ def read_values(path: str, torch: bool = False) -> Dict[str, Any]:
 
 def _bytes_of(value: Any) -> Tuple[str, Tuple[int, ...], bytes]:
     if type(value).__module__.split(".")[0] == "torch":
-        value = value.detach().cpu().contiguous()
+        value = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
         name = str(value.dtype).split(".")[1]
         kind = next((k for k, (_, torch_name) in _TYPES.items() if torch_name == name), None)
         data = ctypes.string_at(value.data_ptr(), value.numel() * value.element_size()) if value.numel() else b""
