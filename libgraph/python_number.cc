@@ -56,13 +56,27 @@ std::optional<int64_t> whole(std::string_view op, int64_t a, int64_t b) {
   return std::nullopt;
 }
 
+// As Python has it: the exact rest, with the sign of b.
+double modulo(double a, double b) {
+  const double rest = std::fmod(a, b);
+  if (rest == 0) return std::copysign(0.0, b);
+  return (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+// The whole number of b in a - modulo(a, b), which a rounded quotient may miss: 1.0 // 0.1 is 9.
+double floor_divide(double a, double b) {
+  const double quotient = (a - modulo(a, b)) / b, whole = std::floor(quotient);
+  if (quotient == 0) return std::copysign(0.0, a / b);
+  return quotient - whole > 0.5 ? whole + 1 : whole;
+}
+
 std::optional<double> real(std::string_view op, double a, double b) {
   if (op == "add") return a + b;
   if (op == "sub") return a - b;
   if (op == "mul") return a * b;
   if (op == "truediv") return b == 0 ? std::nullopt : std::optional(a / b);
-  if (op == "floordiv") return b == 0 ? std::nullopt : std::optional(std::floor(a / b));
-  if (op == "mod") return b == 0 ? std::nullopt : std::optional(a - std::floor(a / b) * b);
+  if (op == "floordiv") return b == 0 ? std::nullopt : std::optional(floor_divide(a, b));
+  if (op == "mod") return b == 0 ? std::nullopt : std::optional(modulo(a, b));
   if (op == "pow") return std::pow(a, b);
   if (op == "max" || op == "sym_max") return std::max(a, b);
   if (op == "min" || op == "sym_min") return std::min(a, b);

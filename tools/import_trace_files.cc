@@ -50,22 +50,24 @@ struct Traces {
 Result<Traces> read_traces(Sources* sources) {
   Traces out;
   out.folders.resize(sources->files.size());
+  std::string digests;  // of all files, those in folders among them
+  bool has_folders = false;
   for (size_t i = 0; i < sources->files.size(); ++i) {
     SourceFile& file = sources->files[i];
     if (!file.is_folder) {
       SG_ASSIGN(TraceLog log, read_trace_log(file.name, file.bytes));
       out.logs.push_back(std::move(log));
+      digests += sha256_tag(file.bytes) + "\n";
       continue;
     }
+    has_folders = true;
     SG_TRY(collect_logs(file.name, &out.folders[i]));
     const bool holds_logs = !out.folders[i].empty();
     if (!holds_logs) SG_TRY(collect(file.name, "", 0, &out.folders[i]));
-    std::string digests;
     for (const TraceFile& f : out.folders[i]) {
       digests += sha256_tag(f.bytes) + "\n";
       sources->bytes += f.bytes.size();
     }
-    sources->digest = sha256_tag(digests);
     for (const TraceFile& f : out.folders[i]) {
       if (!holds_logs) break;
       SG_ASSIGN(TraceLog log, read_trace_log(f.name, f.bytes));
@@ -75,6 +77,7 @@ Result<Traces> read_traces(Sources* sources) {
     SG_ASSIGN(TraceLog log, read_trace_folder(out.folders[i]));
     out.logs.push_back(std::move(log));
   }
+  if (has_folders) sources->digest = sha256_tag(digests);
   return out;
 }
 

@@ -12,7 +12,7 @@ constexpr Option kOptions[] = {
     {"fails", 0, "CMD", "shell command; a candidate's path is appended; exit 0: it still fails, 125: skip"},
     {"interesting-if", 0, "pass|fail|regex:RE",
      "what counts as a failure: exit 0, non-zero exit, or output matching RE", "pass"},
-    {"timeout", 0, "N", "seconds after which a command counts as not failing", "60"},
+    {"timeout", 0, "N", "seconds after which a command counts as not failing, 0 = never", "60"},
     {"attempts", 0, "N", "runs before a no counts (default: estimated from three runs at the start)"},
     {"keep-metadata", 0, {}, "keep modules, source lines and metadata"},
     {"show", 0, {}, "copy the command's output to standard error"},

@@ -113,7 +113,7 @@ Result<std::string> gunzip(std::string_view bytes, const GzipLimits& limits) {
     read += give - z.avail_in;
     used += room - z.avail_out;
     if (state == Z_STREAM_END) {
-      if (read == bytes.size()) break;
+      if (bytes.find_first_not_of('\0', read) == bytes.npos) break;  // zeros may fill it up, as gzip has it
       if (inflateReset(&z) != Z_OK) return Error{ErrorKind::internal, "zlib did not start again", {}, {}};
     } else if (state == Z_BUF_ERROR || (state == Z_OK && read == bytes.size() && z.avail_out != 0)) {
       return gzip_error("the gzip data ends early", read, "copy the file again: it is truncated");

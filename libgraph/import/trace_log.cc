@@ -28,15 +28,20 @@ std::optional<uint32_t> number(const object& o, std::string_view key) {
   return static_cast<uint32_t>(value);
 }
 
-// "..._rank_3_xyz.log" and "rank3/trace.log" belong to rank 3.
-std::optional<uint32_t> rank_of_name(std::string_view name) {
-  size_t at = name.rfind("rank");
-  if (at == std::string_view::npos) return std::nullopt;
-  std::string_view digits = name.substr(at + 4);
-  if (digits.starts_with('_')) digits.remove_prefix(1);
-  uint32_t rank = 0;
-  if (std::from_chars(digits.data(), digits.data() + digits.size(), rank).ec != std::errc()) return std::nullopt;
-  return rank;
+// "..._rank_3_xyz.log" and "rank3/trace.log" belong to rank 3, "frank3/trace.log" to none: the last such word counts.
+std::optional<uint32_t> rank_of_name(std::string_view path) {
+  constexpr std::string_view kWord = "rank";
+  auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  for (size_t at = path.rfind(kWord); at != path.npos; at = at == 0 ? path.npos : path.rfind(kWord, at - 1)) {
+    if (at > 0 && (is_letter(path[at - 1]) || is_digit(path[at - 1]))) continue;
+    std::string_view digits = path.substr(at + kWord.size());
+    if (digits.starts_with('_')) digits.remove_prefix(1);
+    uint32_t rank = 0;
+    const char* const end = digits.data() + digits.size();
+    const auto [behind, problem] = std::from_chars(digits.data(), end, rank);
+    if (problem == std::errc() && (behind == end || !is_letter(*behind))) return rank;
+  }
+  return std::nullopt;
 }
 
 class LogReader {

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "libgraph/json.h"
 #include "libgraph/nearest.h"
 #include "libgraph/sim/machine_texts.h"
 #include "libgraph/whole_file.h"
@@ -169,9 +170,23 @@ Result<Machine> find_machine(const std::string& name, size_t above) {
   return parse_machine(text, name, above);
 }
 
+namespace {
+
+// In quotes where YAML would read something else: a comment, a key, a list.
+std::string yaml_text(const std::string& text) {
+  auto is_plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view(" ,.;()/+_=%-").find(c) != std::string_view::npos;
+  };
+  const bool begins_well = !text.empty() && is_plain(text.front()) && text.front() > '/' && text.back() != ' ';
+  return begins_well && std::ranges::all_of(text, is_plain) ? text : json_string(text);
+}
+
+}  // namespace
+
 std::string machine_yaml(const Machine& machine) {
   Machine copy = machine;
-  std::string out = "name: " + machine.name + "\nabout: " + machine.about + "\n";
+  std::string out = "name: " + yaml_text(machine.name) + "\nabout: " + yaml_text(machine.about) + "\n";
   std::vector<std::string_view> open;
   for (const MachineKey& k : kKeys) {
     std::vector<std::string_view> parts = parts_of(k.path);

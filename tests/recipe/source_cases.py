@@ -86,6 +86,27 @@ def a_folder_of_traces_is_a_source():
 
 
 @case
+def the_rank_of_a_trace_is_a_word_of_its_name():
+    log = read(os.path.join(ROOT, "examples/03_ways_in/step.trace.log")).decode()
+    for name, ranks in (("frank7/x.log", 1), ("rank3rd/x.log", 1), ("a/x_rank_1_y.log", 2), ("rank_1/x.log", 2)):
+        write(name, log)
+        expect(sg("sg-import", "-q", name, "-o", "g.sg"), 0)
+        expect(sg("sg-check", "g.sg"), 0, out=f"{ranks} rank")
+        assert sg("sg-check", "g.sg").out.count(" of ") == (ranks > 1), name
+
+
+@case
+def what_a_job_of_traces_comes_from_is_all_of_them():
+    log = read(os.path.join(ROOT, "examples/03_ways_in/step.trace.log")).decode()
+    def digest(*logs):
+        for rank, text in enumerate(logs):
+            write(f"t/rank{rank}/dedicated_log_torch_trace_x.log", text)
+        expect(sg("sg-import", "-q", "t/rank{r}", "-o", "g.sg"), 0)
+        return sg("sg-print", "g.sg").out.split("sha256:")[1].split()[0]
+    assert len({digest(log, log), digest(log + "\n", log), digest(log, log + "\n")}) == 3
+
+
+@case
 def a_recipe_comes_from_standard_input():
     write("r.yaml", RECIPE)
     given = lambda *words: sg("sg-recipe", *words, input=read("r.yaml"))

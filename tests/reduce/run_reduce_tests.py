@@ -93,6 +93,13 @@ def planted_nodes_are_all_that_is_left(bench):
 
 
 @case
+def a_signal_is_a_failure(bench):
+    job, small = bench.job(30, 3), bench.path('small.sg')
+    bench.run('sg-reduce', job, '--interesting-if', 'fail', '--fails', bench.script('crash.sh', 'kill -SEGV $$\n').join(('exec ', '')), '-o', small)
+    assert len(bench.graphs(small)[0]['label']) <= 1
+
+
+@case
 def sizes_that_only_the_data_decides_can_go(bench):
     job, small = bench.job(400, 11), bench.path('small.sg')
     graph = bench.graphs(job)[0]

@@ -80,3 +80,10 @@ TEST_CASE("a gzip file may not unpack to more than its limits") {
   CHECK(gunzip(bomb, kByBytes).error().message.find("more than 1000 bytes") != std::string::npos);
   CHECK(gunzip(bomb, kFree).ok());
 }
+
+TEST_CASE("zeros may follow the last gzip member") {
+  auto filled = gunzip(pack("text") + std::string(512, '\0'));
+  REQUIRE(filled.ok());
+  CHECK(filled.value() == "text");
+  CHECK(!gunzip(pack("text") + std::string(512, '\0') + "x").ok());
+}

@@ -80,6 +80,13 @@ TEST_CASE("every built-in machine reads, and comes back from its printed form") 
     REQUIRE(again.ok());
     for (const MachineKey& key : machine_keys()) CHECK(key.field(*m) == key.field(*again));
   }
+  Machine named = *find_machine("h100-8");
+  for (const char* about : {"H100: 8 GPUs # fast", "- a list", "'quoted' \"twice\"", "", " blank ", "{a}", "1"}) {
+    named.about = about;
+    const Result<Machine> again = parse_machine(machine_yaml(named), "printed");
+    REQUIRE(again.ok());
+    CHECK(again->about == about);
+  }
 }
 
 TEST_CASE("a machine's mistakes are told with their place") {

@@ -55,10 +55,10 @@ class Registered {
   ::_exit(127);
 }
 
-// True = it ended on its own.
+// True = it ended on its own. 0 seconds: it may take any time.
 bool wait_for(pid_t child, double seconds, int* status) {
   int handle = static_cast<int>(::syscall(SYS_pidfd_open, child, 0));
-  int left = static_cast<int>(seconds * 1000);
+  int left = seconds > 0 ? static_cast<int>(seconds * 1000) : -1;
   pollfd ended{handle, POLLIN, 0};
   int found = handle < 0 ? 1 : ::poll(&ended, 1, left);
   while (found < 0 && errno == EINTR && !stopped) found = ::poll(&ended, 1, left);
@@ -129,8 +129,8 @@ Result<Answer> ask_once(const ProbeOptions& options, const std::string& candidat
   bool ended = wait_for(child, options.timeout_seconds, &status);
   if (stopped) return Answer::stopped;
   if (!ended) return Answer::late;
-  if (!WIFEXITED(status)) return Answer::no;
-  int code = WEXITSTATUS(status);
+  constexpr int kBySignal = 128;  // as a shell says it
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : kBySignal + WTERMSIG(status);
   if (code == kNotFound || code == kNotRunnable)
     return Error{ErrorKind::usage,
                  "the shell cannot run `" + options.command + "`",
