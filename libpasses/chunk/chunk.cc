@@ -26,7 +26,7 @@ constexpr PassOption kChunkOptions[] = {
     {"accumulate", 0, "f32|same", "--auto: sum over chunks in f32, or in the type of the summands", "f32"},
     {"torchtitan", 0, "KEY=VALUE", "an option of TorchTitan's EP overlap, as module_fqn=layers.*.moe", {}, true},
 };
-constexpr std::string_view kChunkPrecedes[] = {"bucket", "overlap", "concretize"};
+constexpr std::string_view kChunkPrecedes[] = {"offload", "bucket", "overlap", "concretize"};
 
 Status refuse_options_of_auto(const PassOptions& options) {
   for (std::string_view own : {"rows-per-chunk", "peak", "amplify-ratio", "min-output", "accumulate"})

@@ -242,7 +242,7 @@ constexpr PassOption kOffloadOptions[] = {
     {"least", 0, "SIZE", "smaller values stay on the device", "4KiB"},
     {"all", 0, {}, "also offload values that do not lower the planned peak, largest first"},
 };
-constexpr std::string_view kOffloadPrecedes[] = {"chunk but --auto", "bucket", "overlap"};
+constexpr std::string_view kOffloadPrecedes[] = {"bucket", "overlap"};
 
 Result<OffloadOptions> read_offload_options(const PassOptions& options) {
   OffloadOptions out;

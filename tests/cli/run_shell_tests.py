@@ -232,7 +232,7 @@ def completions_offer_all_there_is():
     assert {"--node", "--rank", "--output", "--json"} <= set(offered("sg-print", "-"))
     assert "--node" not in offered("sg-print", "--node", "a", "-")              # once given, not again
     assert "--pass" in offered("sg-pipe", "--pass", "clean", "--")              # but where it may be repeated
-    assert offered("sg-pipe", "--pass", "") == ["clean", "remat", "offload", "chunk", "bucket", "overlap", "concretize"]
+    assert offered("sg-pipe", "--pass", "") == ["clean", "remat", "chunk", "offload", "bucket", "overlap", "concretize"]
     policies = ["default", "full", "all", "none", "tags"]
     assert offered("sg-pipe", "--pass", "remat --policy ") == ["remat --policy " + p for p in policies]
     assert "remat --json" not in offered("sg-pipe", "--pass", "remat --")       # a stage has its pass's options alone

@@ -188,15 +188,20 @@ TEST_CASE("a pass behind one that it is meant to precede is warned of") {
   CHECK(lines[0] == "sg-clean is meant to run before sg-remat, which has run");
 }
 
-TEST_CASE("a loss head in chunks goes before recomputation as well as behind it, modules do not") {
+TEST_CASE(
+    "a loss head in chunks goes before recomputation as well as behind it, modules do not; offloading comes last") {
   const Job job = parse(kPipelineGraph);
-  for (std::string_view later : {"remat", "offload"}) {
-    Stage head{find_pass("chunk"), {}}, modules{find_pass("chunk"), {}};
-    head.options.add("auto", "");
-    modules.options.add("modules", "layers.*");
-    const Stage behind{find_pass(later), {}};
-    CHECK(order_warnings(job, std::vector{head, behind}).empty());
-    CHECK(order_warnings(job, std::vector{modules, behind}).size() == 1);
+  Stage head{find_pass("chunk"), {}}, modules{find_pass("chunk"), {}};
+  head.options.add("auto", "");
+  modules.options.add("modules", "layers.*");
+  const Stage remat{find_pass("remat"), {}}, offload{find_pass("offload"), {}};
+  CHECK(order_warnings(job, std::vector{head, remat}).empty());
+  CHECK(order_warnings(job, std::vector{remat, head}).empty());
+  CHECK(order_warnings(job, std::vector{modules, remat}).size() == 1);
+  CHECK(order_warnings(job, std::vector{remat, modules}).empty());
+  for (const Stage& chunk : {head, modules}) {
+    CHECK(order_warnings(job, std::vector{chunk, offload}).empty());
+    CHECK(order_warnings(job, std::vector{offload, chunk}).size() == 1);
   }
 }
 
