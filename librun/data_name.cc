@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include "libgraph/human.h"
+
 namespace sg {
 namespace {
 
@@ -48,7 +50,7 @@ Status check_input_files(std::string_view pattern, uint32_t world, std::string_v
   if (exists(beyond))
     return Error{ErrorKind::unreadable,
                  std::string(option) + ": a file for rank " + std::to_string(world) + ", but the job has " +
-                     std::to_string(world) + " ranks",
+                     plural(world, "rank"),
                  {beyond},
                  "these files belong to a job of more ranks"};
   return ok_status();

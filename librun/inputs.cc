@@ -208,6 +208,12 @@ class Loader {
            " in the file";
   }
 
+  std::string one_file_for_all() const {
+    if (job_.world < 2 || source_.files.size() != 1 || !source_.is_of_all_ranks) return "";
+    return source_.files[0] + " is given to all " + std::to_string(job_.world) +
+           " ranks: a file a rank is named with {r}, as 'rank{r}.safetensors'";
+  }
+
   void check_type(size_t i) {
     const StoredTensor* stored = matching_.of(i);
     if (stored == nullptr) return;
@@ -221,7 +227,7 @@ class Loader {
     bool same = type(i).kind == TypeKind::tensor && stored->dtype == type(i).dtype;
     for (size_t d = 0; same && d < stored->shape.size(); ++d)
       same = out_.symbols.value(job_.pool->exprs, type(i).shape[d]) == stored->shape[d];
-    if (!same) findings_.error("inputs", mismatch(i, *stored), at(i));
+    if (!same) findings_.error("inputs", mismatch(i, *stored), at(i), one_file_for_all());
   }
 
   // A tensor of the recorded shape and strides, without memory. Its storage begins `offset` elements before it.

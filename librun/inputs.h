@@ -64,6 +64,7 @@ struct InputSource {
   std::string constants;                  // a file or folder for constants by their digests; empty = none is looked for
   InputMaker* maker = nullptr;            // for what the files do not hold; null = they hold everything,
   bool may_miss = false;                  // unless this is set: what is missing is left out
+  bool is_of_all_ranks = false;           // the one file, which names no rank
   bool may_spare = false;                 // tensors that the graph has no input for are passed over
   std::span<const SizeBinding> bindings;  // --bind
 };

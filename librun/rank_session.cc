@@ -104,10 +104,31 @@ Status RankSession::add_observers() {
   return ok_status();
 }
 
+// A step that was captured with its optimizer would be updated twice.
+Status RankSession::check_not_updated() const {
+  const Graph& graph = run_.graph();
+  for (NodeId n : graph.nodes()) {
+    if (graph.node(n).phase != Phase::optimizer) continue;
+    for (StorageId written : alias_.writes(n))
+      for (size_t i : optimizer_->inputs()) {
+        const Input& parameter = graph.inputs()[i];
+        if (alias_.storage(written).alias_class != alias_.storage(alias_.storage_of(parameter.value)).alias_class)
+          continue;
+        return Error{ErrorKind::usage,
+                     "--optimizer: the step updates " + input_title(graph, parameter) + " itself, at " +
+                         place_of(run_.program(), graph, n),
+                     {},
+                     "leave --optimizer out: the step was captured with its own"};
+      }
+  }
+  return ok_status();
+}
+
 Status RankSession::prepare() {
   SG_TRY(add_observers());
   if (options_.optimizer) {
     SG_ASSIGN(optimizer_, Optimizer::make(run_.graph(), *options_.optimizer));
+    SG_TRY(check_not_updated());
     if (options_.rank.numerics == Numerics::f64)
       recorded_optimizer_ = Optimizer::make(run_.graph(), *options_.optimizer).value();
   }
@@ -159,6 +180,7 @@ Status RankSession::take_inputs() {
   source.may_spare = options_.spare_inputs;
   source.constants = data_file_name(options_.constants, comm_.rank(), 0);
   for (const std::string& pattern : options_.inputs) source.files.push_back(data_file_name(pattern, comm_.rank(), 0));
+  source.is_of_all_ranks = options_.inputs.size() == 1 && options_.inputs[0].find("{r}") == std::string::npos;
   std::optional<InitMaker> maker;
   if (init_) source.maker = &maker.emplace(*init_, comm_.rank(), *options_.init_seed, &run_.team());
   SG_ASSIGN(inputs_, load_inputs(job_, comm_.rank(), source));

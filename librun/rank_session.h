@@ -42,6 +42,7 @@ class RankSession {
   bool speaks() const;
   Status bind_sizes();
   Status require_memory_together();
+  Status check_not_updated() const;
   std::string settings() const;
   Status reload_inputs(uint64_t step);
   Status answer(uint64_t step);

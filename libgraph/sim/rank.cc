@@ -137,7 +137,7 @@ Error SimRank::stuck() const {
   Location where;
   where.path = place_of(program_, *origin.graph, origin.node);
   return {ErrorKind::cannot_apply,
-          "the ranks wait for each other: this node's collective is never launched by all of its group",
+          "the ranks wait for each other: the collective of " + where.path + " is never launched by all of its group",
           std::move(where), "sg-check shows where the ranks differ"};
 }
 

@@ -4,7 +4,7 @@ import json
 import os
 import struct
 
-from support import case, run, safetensors
+from support import case, graph, inputs, run, safetensors
 
 # What --chaos is for. The verifier knows what overlaps only where types are equal: %buf and %rest see a part of what is in flight.
 RACE = """sg 1.0 world 2
@@ -116,3 +116,10 @@ def a_link_takes_its_time_and_groups_have_links_of_their_own():
     assert 0.2 <= seconds("h", "0,20KB/s") < 60, "4000 bytes go out"
     for wrong in ("50us", "50,1GiB", "1ms,0", "1ms,fast", "-1ms,1GiB", "9999s,1GiB", ""):
         run("--init", "seed:0", "--link", wrong, code=2, message="--link takes a latency and a bandwidth")
+
+
+@case
+def one_file_of_another_size_for_all_ranks_is_told_to_be_that():
+    graph(2)
+    safetensors("in", inputs(**{"layer.weight": ("F32", [2, 4], [0.0] * 8)}))
+    run("--inputs", "in", code=3, message="in is given to all 2 ranks: a file a rank is named with .r., as 'rank.r..safetensors'")

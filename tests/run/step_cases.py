@@ -96,3 +96,14 @@ def steps_are_compared_at_the_last_of_them():
     steps_of(text, values, 3, "--optimizer", "sgd:lr=1")
     out = run("--inputs", "h.in", "--steps", "3", "--optimizer", "sgd:lr=1", "--compare", "h.txt", "--bitwise", graph="h.txt")
     assert "2 results equal to the bit" in str(out) and "differ" not in str(out), out
+
+
+@case
+def a_step_that_updates_its_parameters_is_not_updated_twice():
+    text = ('  param %w : f32[2] "w"\n  input %x : f32[2] "x"\n  forward -\n    %y = aten.mul.Tensor(%w, %x) : f32[2]\n    %l = aten.sum.default(%y) : f32[]\n'
+            '  backward -\n    %g = aten.mul.Tensor(%x, 1.0) : f32[2]\n  optimizer -\n    %n = aten.add_.Tensor(%w, %g, alpha=-0.1) : f32[2]\n  loss %l\n  grad %g of %w\n')
+    with open("own.txt", "w", encoding="utf-8") as f:
+        f.write('sg 1.0 job "t" world 1\n\ngraph rank *\n' + text)
+    run("--init", "seed:0", "--steps", "2", graph="own.txt")
+    run("--init", "seed:0", "--steps", "2", "--optimizer", "sgd:lr=0.1", code=2, graph="own.txt",
+        message="--optimizer: the step updates `w` .%w. itself, at .*%n")

@@ -90,6 +90,8 @@ def _described(found: Any, spec: str) -> Dict[str, Any]:
         return dict(zip(("model", "loss_fn", "inputs"), found))
     if isinstance(found, dict) and "model" in found and "inputs" in found:
         return {"loss_fn": None, **found}
+    if isinstance(found, dict) and "model" in found:
+        raise CaptureError(f"{spec} returned no `inputs`, but {', '.join(f'`{key}`' for key in found)}")
     raise CaptureError(
         f"{spec} returned {type(found).__name__}; it has to return (model, loss_fn, inputs) or a mapping with "
         "model, inputs and what else capture() takes"

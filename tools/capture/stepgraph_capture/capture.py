@@ -177,7 +177,7 @@ def _check_counted(step: Step, first: values.Answers, second: values.Answers) ->
     for (one, other), size in zip(both, sizes):
         if size > 1e-6 * max(sizes) and not values.is_same_update(torch.zeros_like(one), one, other):
             raise CaptureError(
-                f"{_first_step(step)} has another loss or gradients than later ones: {_before(step)}, if only the first does"
+                f"{_first_step(step)} has another loss or gradients than later ones: {_before(step)}, {_OR_WHICH}"
             )
 
 
@@ -190,6 +190,9 @@ def _first_step(step: Step) -> str:
 
 def _before(step: Step) -> str:
     return "run it once before" if step.train_step is None else "let it make a step before"
+
+
+_OR_WHICH = "if only the first does. A graph holds one step: of a step that alternates capture each kind by itself"
 
 
 def _made(folder: str, described: Tuple[Any, ...]) -> Step:
