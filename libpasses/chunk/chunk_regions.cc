@@ -1,6 +1,7 @@
 #include "libpasses/chunk/chunk_regions.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 
 #include "libgraph/dtype.h"
@@ -34,30 +35,43 @@ std::string_view region_root(const ModulePattern& pattern, std::string_view modu
   return {};
 }
 
+// By node: which of the step's micro-batches it belongs to. A new one begins where a forward follows a backward; a node
+// of a backward belongs to that of its forward, which a pipeline may have run well before.
+std::vector<uint32_t> micro_batches(const Graph& graph) {
+  std::vector<uint32_t> out(graph.node_id_limit(), 0);
+  uint32_t now = 0;
+  bool is_behind_backward = false;
+  for (NodeId n : graph.nodes()) {
+    const Node& node = graph.node(n);
+    if (node.phase == Phase::forward && is_behind_backward) ++now, is_behind_backward = false;
+    is_behind_backward |= node.phase == Phase::backward;
+    out[n.index] = node.phase == Phase::backward && node.forward ? out[node.forward.index] : now;
+  }
+  return out;
+}
+
 std::vector<ChunkRegion> find_regions(const Graph& graph, const ModulePattern& pattern,
                                       std::vector<uint32_t>* region_of) {
   std::vector<ChunkRegion> regions;
-  std::unordered_map<StrId, uint32_t, IdHash> of_module;
-  std::unordered_map<std::string, uint32_t> of_root;
+  std::unordered_map<StrId, std::string, IdHash> root_of;  // by module; empty: none
+  std::map<std::pair<std::string, uint32_t>, uint32_t> found;
+  const std::vector<uint32_t> micro_batch = micro_batches(graph);
   region_of->assign(graph.node_id_limit(), kNoRegion);
   for (NodeId n : graph.nodes()) {
     const StrId module = graph.node(n).module;
     if (module.is_none()) continue;
-    auto [known, fresh] = of_module.try_emplace(module, kNoRegion);
-    if (fresh) {
-      const std::string root(region_root(pattern, graph.pool().strings[module]));
-      if (!root.empty()) {
-        const auto [at, is_new] = of_root.try_emplace(root, static_cast<uint32_t>(regions.size()));
-        if (is_new) {
-          ChunkRegion region;
-          region.module = root;
-          region.parent = parent_module(root);
-          regions.push_back(std::move(region));
-        }
-        known->second = at->second;
-      }
+    auto [root, fresh] = root_of.try_emplace(module);
+    if (fresh) root->second = region_root(pattern, graph.pool().strings[module]);
+    if (root->second.empty()) continue;
+    const auto [at, is_new] =
+        found.try_emplace({root->second, micro_batch[n.index]}, static_cast<uint32_t>(regions.size()));
+    if (is_new) {
+      ChunkRegion region;
+      region.module = root->second;
+      region.parent = parent_module(root->second);
+      regions.push_back(std::move(region));
     }
-    (*region_of)[n.index] = known->second;
+    (*region_of)[n.index] = at->second;
   }
   return regions;
 }

@@ -350,8 +350,8 @@ TEST_CASE("names of data files hold the rank and the step") {
   CHECK(mentions(check_input_files(pattern, 2, "--inputs").error().message, "no file for rank 1 of 2"));
   CHECK(check_input_files(pattern, 1, "--inputs").ok());
   std::ofstream(folder.file("r1")).flush();
-  CHECK(mentions(check_input_files(pattern, 1, "--inputs").error().message,
-                 "a file for rank 1, but the job has 1 ranks"));
+  CHECK(
+      mentions(check_input_files(pattern, 1, "--inputs").error().message, "a file for rank 1, but the job has 1 rank"));
   CHECK(check_output_pattern("x", 1, 1, "--outputs").ok());
   CHECK(check_output_pattern("x", 2, 1, "--outputs").error().kind == ErrorKind::usage);
   CHECK(check_output_pattern("x{r}", 2, 3, "--outputs").error().hint == "put {step} into the name");
