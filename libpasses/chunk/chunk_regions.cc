@@ -36,17 +36,25 @@ std::string_view region_root(const ModulePattern& pattern, std::string_view modu
 }
 
 // By node: which of the step's micro-batches it belongs to. A new one begins where a forward follows a backward; a node
-// of a backward belongs to that of its forward, which a pipeline may have run well before.
+// of a backward belongs to that of its forward, which a pipeline may have run well before. What no backward is linked with
+// (a forward for metrics) is no micro-batch, and counts as a part of the first; so does all of a graph without links.
 std::vector<uint32_t> micro_batches(const Graph& graph) {
   std::vector<uint32_t> out(graph.node_id_limit(), 0);
-  uint32_t now = 0;
+  std::vector<bool> has_backward(1);
   bool is_behind_backward = false;
   for (NodeId n : graph.nodes()) {
     const Node& node = graph.node(n);
-    if (node.phase == Phase::forward && is_behind_backward) ++now, is_behind_backward = false;
-    is_behind_backward |= node.phase == Phase::backward;
-    out[n.index] = node.phase == Phase::backward && node.forward ? out[node.forward.index] : now;
+    if (node.phase == Phase::optimizer) continue;
+    const bool is_backward = node.phase == Phase::backward;
+    if (!is_backward && is_behind_backward) has_backward.push_back(false);
+    is_behind_backward = is_backward;
+    const auto now = static_cast<uint32_t>(has_backward.size() - 1);
+    const bool is_linked = is_backward && node.forward;
+    out[n.index] = is_linked ? out[node.forward.index] : now;
+    if (is_linked) has_backward[out[n.index]] = true;
   }
+  for (uint32_t& batch : out)
+    if (!has_backward[batch]) batch = 0;
   return out;
 }
 
