@@ -1,6 +1,34 @@
 #include "libpasses/chunk/chunk_refusals.h"
 
+#include <algorithm>
+#include <set>
+#include <vector>
+
 namespace sg {
+namespace {
+
+// Whether nothing but assertions hangs on the node.
+bool is_for_assertions(const Graph& graph, NodeId n) {
+  std::vector<NodeId> left{n};
+  std::set<NodeId> seen{n};
+  while (!left.empty()) {
+    const NodeId at = left.back();
+    left.pop_back();
+    const OpInfo* op = graph.op_info(at);
+    if (op != nullptr && op->has(kAssert)) continue;
+    const Node& node = graph.node(at);
+    if (node.result_count == 0) return false;
+    for (uint32_t i = 0; i < node.result_count; ++i) {
+      const ValueId v = node.result(i);
+      if (std::ranges::any_of(graph.outputs(), [&](const Output& output) { return output.value == v; })) return false;
+      for (NodeId user : graph.users(v))
+        if (seen.insert(user).second) left.push_back(user);
+    }
+  }
+  return true;
+}
+
+}  // namespace
 
 Error ChunkRefusals::at_node(NodeId n, std::string_view rule, const std::string& why) const {
   const Graph& graph = program_.graph;
@@ -9,7 +37,8 @@ Error ChunkRefusals::at_node(NodeId n, std::string_view rule, const std::string&
       place_of(program_, graph, n) + ": " + std::string(graph.op_name(n)) + " [" + std::string(rule) + "]: " + why,
       {},
       remedy(rule == kMemoryRule ? "run sg-clean first, which replaces writes by new values, or chunk a smaller module"
-                                 : "chunk a smaller module")};
+             : is_for_assertions(graph, n) ? "run sg-clean --drop-asserts first, as only an assertion needs it"
+                                           : "chunk a smaller module")};
   if (SourceId source = graph.node(n).source; source) {
     out.where.file = graph.pool().strings[graph.pool().sources[source].file];
     out.where.line = graph.pool().sources[source].line;
