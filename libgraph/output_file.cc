@@ -62,7 +62,7 @@ std::string resolve_links(const std::string& path, int depth = 0) {
   return resolve_links(target[0] == '/' ? target : path.substr(0, path.rfind('/') + 1) + target, depth + 1);
 }
 
-// What no other output of this process is called. Those that an earlier process of the same number left are passed over.
+// What no other output of this process is called. What an earlier process of the same number left is passed over.
 std::string own_name(std::string_view file) {
   static std::atomic<uint64_t> outputs{0};
   constexpr size_t kLongest = 100;

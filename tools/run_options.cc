@@ -110,7 +110,8 @@ Status files_options(const Args& args, SessionOptions* options) {
   return ok_status();
 }
 
-// The files there are that a pattern names, as far as ranks and steps are likely to go: it is asked for before the graph is read.
+// The files there are that a pattern names, as far as ranks and steps are likely to go: it is asked for before the
+// graph is read.
 std::vector<std::string> files_of(const Args& args, const std::string& pattern) {
   constexpr int64_t kRanks = 64, kSteps = 4096;
   auto count = [&](std::string_view key, int64_t all) { return pattern.find(key) == pattern.npos ? 1 : all; };

@@ -36,8 +36,8 @@ std::string_view region_root(const ModulePattern& pattern, std::string_view modu
 }
 
 // By node: which of the step's micro-batches it belongs to. A new one begins where a forward follows a backward; a node
-// of a backward belongs to that of its forward, which a pipeline may have run well before. What no backward is linked with
-// (a forward for metrics) is no micro-batch, and counts as a part of the first; so does all of a graph without links.
+// of a backward belongs to that of its forward, which a pipeline may have run well before. What no backward is linked
+// with (a forward for metrics) is no micro-batch, and counts as a part of the first; so does a graph without links.
 std::vector<uint32_t> micro_batches(const Graph& graph) {
   std::vector<uint32_t> out(graph.node_id_limit(), 0);
   std::vector<bool> has_backward(1);

@@ -220,10 +220,7 @@ def numbers_of_a_range_keep_their_digits():
 
 @case
 def an_axis_that_decides_the_machine_is_refused():
-    write("r.yaml", BUDGET + "machine: $m\n".replace("$m", "$policy").replace("$policy", "$m"))
-    with open("r.yaml") as f:
-        text = f.read().replace("policy: all", "policy: all, m: h100-8")
-    write("r.yaml", text)
+    write("r.yaml", BUDGET.replace("policy: all", "policy: all, m: h100-8") + "machine: $m\n")
     run("sg-sweep", "r.yaml", "--over", "m=h100-8,h100-64", code=3, error="the axis decides the machine")
 
 

@@ -95,7 +95,8 @@ def planted_nodes_are_all_that_is_left(bench):
 @case
 def a_signal_is_a_failure(bench):
     job, small = bench.job(30, 3), bench.path('small.sg')
-    bench.run('sg-reduce', job, '--interesting-if', 'fail', '--fails', bench.script('crash.sh', 'kill -SEGV $$\n').join(('exec ', '')), '-o', small)
+    crash = 'exec ' + bench.script('crash.sh', 'kill -SEGV $$\n')
+    bench.run('sg-reduce', job, '--interesting-if', 'fail', '--fails', crash, '-o', small)
     assert len(bench.graphs(small)[0]['label']) <= 1
 
 
