@@ -9,11 +9,12 @@
 // Calls      one body, called for each chunk in turn (auto_chunk_outline.h).
 // Chunks     as many as requested, or of the requested number of rows; or the fewest with which the planned peak is
 //            within `peak_bytes`. Else, for each amplifier whose values set the planned peak, the fewest with which
-//            they no longer do.
+//            they no longer do. Where several share the peak (micro-batches), so that none alone lowers it enough,
+//            the fewest that do, the same number for all.
 // Ranks      take the same chunks.
 // Results    reassociated: sums over the rows are added chunk by chunk, in f32.
 // Cost       linear in the nodes for each amplifier; a liveness analysis for each number of chunks that is tried,
-//            with `peak_bytes` a plan.
+//            with `peak_bytes` a plan; for a shared peak, all of that for each number.
 // Limits     random numbers, collectives and maxima over the rows within the region are refused, and so is a total that
 //            the region itself divides by (docs/design/010-chunk.md lists what is left).
 // Tests      golden/chunk/auto_*, passes/run_auto_chunks.py and run_auto_chunk_properties.py, unit/auto_chunk_test.cc.

@@ -1,0 +1,134 @@
+#include <algorithm>
+
+#include "libgraph/expr/symbols.h"
+#include "libgraph/plan/liveness.h"
+#include "libpasses/auto_chunk/auto_chunker.h"
+#include "libpasses/planned_peak.h"
+
+namespace sg {
+
+AutoChunker::Peak AutoChunker::peak_of(const Job& job) {
+  Peak out;
+  for (const auto& program : job.programs) {
+    const Graph& graph = program->graph;
+    const Liveness live = compute_liveness(*program, graph, assumed_sizes(*program));
+    if (live.lower_bound_bytes <= out.bytes || live.schedule.empty()) continue;
+    const NodeId n = live.schedule[live.peak_position];
+    const StrId role = graph.meta(n).chunk.role;
+    out = {live.lower_bound_bytes, std::string(graph.label(n)),
+           !role.is_none() && graph.pool().strings[role] == "call"};
+  }
+  return out;
+}
+
+std::optional<int64_t> AutoChunker::predicted(const Prepared& prepared, int64_t chunks) const {
+  auto trial = outline(prepared, chunks);
+  if (!trial.ok()) return std::nullopt;
+  return planned_peak(trial->job);
+}
+
+// Rows of the last chunk are no fewer than --min-rows.
+Result<int64_t> AutoChunker::choose(const Next& next, const Prepared& prepared) const {
+  const auto few = [&](int64_t n) {
+    return Error{ErrorKind::cannot_apply,
+                 "%" + next.label + ": " + std::to_string(n) + " chunks have fewer than " +
+                     std::to_string(options_.least_rows) + " rows",
+                 {},
+                 "fewer chunks"};
+  };
+  if (options_.rows_per_chunk) {
+    SG_ASSIGN(const int64_t n, chunks_by_rows(next, prepared));
+    return *options_.rows_per_chunk < options_.least_rows ? Result<int64_t>(few(n)) : Result<int64_t>(n);
+  }
+  if (options_.chunks) {
+    const int64_t n = std::min(*options_.chunks, prepared.most_chunks * options_.least_rows);
+    return n > prepared.most_chunks && options_.least_rows > 1 ? Result<int64_t>(few(n)) : Result<int64_t>(n);
+  }
+  if (together_) return std::min(*together_, prepared.most_chunks);
+  return fewest(prepared);
+}
+
+// The number of chunks for --rows-per-chunk. Rows may be symbolic if their whole range gives one number.
+Result<int64_t> AutoChunker::chunks_by_rows(const Next& next, const Prepared& prepared) const {
+  const int64_t each = *options_.rows_per_chunk;
+  const auto chunks_of = [&](int64_t rows) { return std::max<int64_t>(rows, 1) / each + (rows % each > 0 ? 1 : 0); };
+  std::optional<int64_t> out;
+  for (size_t i = 0; i < prepared.plans.size(); ++i) {
+    if (!prepared.plans[i]) continue;
+    const Program& program = *prepared.job.programs[i];
+    const ExprPool& exprs = program.graph.pool().exprs;
+    const Expr rows = prepared.plans[i]->rows();
+    const Interval range = Facts(program).range(rows);
+    const int64_t least = chunks_of(std::max<int64_t>(range.min, 1));
+    if (!range.has_max() || chunks_of(range.max) != least) {
+      const auto captured = exprs.evaluate(rows, assumed_sizes(program));
+      return Error{ErrorKind::cannot_apply,
+                   "%" + next.label + ": of " + exprs.print(rows) + " rows, " + print(range) +
+                       ", it is unknown how many chunks of " + std::to_string(each) +
+                       " they make: " + std::to_string(least) + " to " +
+                       (range.has_max() ? std::to_string(chunks_of(range.max)) : "any number"),
+                   {},
+                   "--chunks " +
+                       (captured ? std::to_string(chunks_of(*captured)) + ", as at the sizes of the capture"
+                                 : std::string("N")) +
+                       "; or numbers for the sizes before: sg-concretize"};
+    }
+    if (out && *out != least)
+      return Error{ErrorKind::cannot_apply,
+                   "%" + next.label + ": ranks would have " + std::to_string(*out) + " and " + std::to_string(least) +
+                       " chunks of " + std::to_string(each) + " rows",
+                   {},
+                   "--chunks N cuts all alike"};
+    out = least;
+  }
+  return out.value_or(1);
+}
+
+// Doubles the number of chunks until it suffices, then bisects. If none does, returns the fewest within 1 % of the
+// lowest peak; 1 = none lowers it.
+Result<int64_t> AutoChunker::fewest(const Prepared& prepared) const {
+  const int64_t before = measured(job_).bytes;
+  std::vector<std::pair<int64_t, int64_t>> tried{{1, before}};
+  for (;;) {
+    const auto [low, last] = tried.back();
+    const int64_t high = std::min(low * 2, prepared.most_chunks);
+    if (high <= low) break;
+    SG_ASSIGN(const Peak peak, peak_with(prepared, high));
+    if (is_enough(peak)) {
+      SG_ASSIGN(const int64_t chunks, fewest_between(prepared, low, high));
+      return options_.peak_bytes || peak.bytes < before ? chunks : 1;
+    }
+    if (!options_.peak_bytes && high > kManyChunks && peak.bytes > last - last / 100) break;
+    tried.emplace_back(high, peak.bytes);
+  }
+  const int64_t least = std::ranges::min(tried, {}, &std::pair<int64_t, int64_t>::second).second;
+  return std::ranges::find_if(tried, [&](const auto& t) { return t.second <= least + least / 100; })->first;
+}
+
+// REQUIRES: `high` chunks are enough, and `low` are not
+Result<int64_t> AutoChunker::fewest_between(const Prepared& prepared, int64_t low, int64_t high) const {
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    SG_ASSIGN(const Peak peak, peak_with(prepared, middle));
+    (is_enough(peak) ? high : low) = middle;
+  }
+  return high;
+}
+
+Result<AutoChunker::Peak> AutoChunker::peak_with(const Prepared& prepared, int64_t chunks) const {
+  SG_ASSIGN(const Trial trial, outline(prepared, chunks));
+  return measured(trial.job);
+}
+
+// A limit applies to the planned arena; to compare numbers of chunks, peak live bytes tell as much at less cost.
+AutoChunker::Peak AutoChunker::measured(const Job& job) const {
+  Peak out = peak_of(job);
+  if (options_.peak_bytes) out.bytes = planned_peak(job);
+  return out;
+}
+
+bool AutoChunker::is_enough(const Peak& peak) const {
+  return options_.peak_bytes ? peak.bytes <= *options_.peak_bytes || !peak.at_call : !peak.at_call;
+}
+
+}  // namespace sg
