@@ -76,6 +76,12 @@ class JobRemat {
   }
 
  private:
+  // A peak that a program does not reach, and the lowest that it does.
+  struct Missed {
+    Error error;
+    int64_t least_bytes;
+  };
+
   // A later run cannot find them by what they cross into, which may be gone or kept.
   void keep_borders(size_t i) {
     Graph& graph = job_.programs[i]->graph;
@@ -90,6 +96,7 @@ class JobRemat {
   // `kept`: by group, whether its collectives are kept (not recomputed).
   Status decide(const std::vector<bool>& kept) {
     parts_.clear();
+    missed_.clear();
     for (size_t i = 0; i < job_.programs.size(); ++i) {
       Program& program = *job_.programs[i];
       RematPart part;
@@ -98,11 +105,20 @@ class JobRemat {
       if (options_.has_crossing())
         part.crossing = tagged(*part.model, [](Recompute tag) { return tag == Recompute::prefer_save; });
       part.decision.recompute = part.allowed;
-      if (options_.target.is_set()) SG_TRY(choose(i, &part));
+      if (options_.target.is_set()) choose(i, &part);
       else if (eases()) ease({parts_, alike_, context_.threads}, tags_[i].unshards, &program.graph, &part);
       part.outcome = part.model->place(part.decision);
       parts_.push_back(std::move(part));
     }
+    return missed_.empty() ? ok_status() : out_of_reach();
+  }
+
+  // The error of the program that needs most: a peak that it reaches is one that all reach.
+  Status out_of_reach() {
+    if (!context_.best_effort)
+      return std::ranges::max(missed_, {}, [](const Missed& m) { return m.least_bytes; }).error;
+    for (const Missed& missed : missed_)
+      context_.notes->warning("remat", missed.error.message + "; that is taken", missed.error.where, missed.error.hint);
     return ok_status();
   }
 
@@ -111,13 +127,13 @@ class JobRemat {
            (options_.policy == RematPolicy::full || options_.policy == RematPolicy::save_costly);
   }
 
-  Status choose(size_t i, RematPart* part) {
+  void choose(size_t i, RematPart* part) {
     for (const RematPart& other : parts_)
       if (has_equal_nodes(*other.model, *part->model)) {
         part->decision = other.decision;
         part->bound_bytes = other.bound_bytes;
         part->target_bytes = other.target_bytes;
-        return ok_status();
+        return;
       }
     const std::vector<std::vector<uint8_t>> starts = {allowed_by(*part, is_kept_by_default),
                                                       allowed_by(*part, is_kept_by_full)};
@@ -130,19 +146,15 @@ class JobRemat {
                                   starts,
                                   options_.target,
                                   options_.tag_only,
-                                  context_.best_effort,
                                   context_.threads};
-    if (alike_ && !parts_.empty() && take_alike(question, part)) return ok_status();
-    SG_ASSIGN(TargetChoice choice, choose_for(question));
-    if (choice.missed)
-      context_.notes->warning("remat", choice.missed->message + "; that is taken", choice.missed->where,
-                              choice.missed->hint);
+    if (alike_ && !parts_.empty() && take_alike(question, part)) return;
+    TargetChoice choice = choose_for(question);
+    if (choice.missed) missed_.push_back({std::move(*choice.missed), choice.planned_bytes});
     part->decision = std::move(choice.decision);
     part->bound_bytes = choice.bound.bytes;
     part->target_bytes = choice.target_bytes;
     part->before_bytes = choice.kept_bytes;
     part->after_bytes = choice.planned_bytes;
-    return ok_status();
   }
 
   // What a policy that keeps less would recompute, of the nodes allowed.
@@ -173,6 +185,7 @@ class JobRemat {
   const std::vector<SizeValues> sizes_;  // by program
   const std::vector<RematTags> tags_;    // by program
   std::vector<RematPart> parts_;         // by program
+  std::vector<Missed> missed_;
   bool alike_ = false;                   // the first program decides for all
 };
 

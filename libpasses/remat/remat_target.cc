@@ -22,7 +22,7 @@ class TargetFinder {
         chooser_(asked.model,
                  {asked.allowed, asked.crossing, asked.starts, kWork, asked.by_tags_alone, asked.threads}) {}
 
-  Result<TargetChoice> find() {
+  TargetChoice find() {
     const RematTarget& asked = asked_.target;
     std::vector<uint8_t> open = asked_.allowed;
     for (size_t at = 0; at < asked_.crossing.size(); ++at) open[at] |= asked_.crossing[at];
@@ -55,20 +55,20 @@ class TargetFinder {
     return least + static_cast<int64_t>(std::llround(budget * static_cast<double>(most - least)));
   }
 
-  Result<TargetChoice> take_none() {
+  TargetChoice take_none() {
     out_.decision = chooser_.none().decision;
     out_.target_bytes = out_.planned_bytes = kept_peak();
     return std::move(out_);
   }
 
-  Result<TargetChoice> take_least() {
+  TargetChoice take_least() {
     if (least_peak() >= kept_peak()) return take_none();
     out_.decision = chooser_.least().decision;
     out_.target_bytes = out_.planned_bytes = least_peak();
     return std::move(out_);
   }
 
-  Result<TargetChoice> find_below() {
+  TargetChoice find_below() {
     if (kept_peak() <= out_.target_bytes) return take_none();
     // A plan may need slightly more than is live at once: the model then gets a target lower by that amount.
     int64_t below = out_.target_bytes;
@@ -84,7 +84,6 @@ class TargetFinder {
       below = std::min(below, choice->peak_bytes) - (planned - out_.target_bytes);
     }
     if (least_peak() > out_.target_bytes) {
-      if (!asked_.or_least) return out_of_reach();
       out_.missed = out_of_reach();
       return take_least();
     }
@@ -111,7 +110,7 @@ class TargetFinder {
 
 }  // namespace
 
-Result<TargetChoice> choose_for(const TargetQuestion& question) { return TargetFinder(question).find(); }
+TargetChoice choose_for(const TargetQuestion& question) { return TargetFinder(question).find(); }
 
 int64_t planned_with(const TargetQuestion& question, const RematDecision& decision) {
   const size_t chosen[] = {question.which};

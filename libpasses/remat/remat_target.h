@@ -3,9 +3,8 @@
 //
 // Budget    1 = nothing is recomputed; 0 = the lowest peak that was found; in between, the peak that lies so far
 //           between those of 0 and 1, as planned.
-// Peak      in bytes, as planned (sg-run --plan): cannot_apply, with the lower bound and what it consists of, when
-//           nothing that was found stays below.
-// Out of reach with or_least, what is decided is the lowest peak that was found, and `missed` is that error.
+// Peak      in bytes, as planned (sg-run --plan). Out of reach, when nothing that was found stays below, what is decided
+//           is the lowest peak that was found, and `missed` is the error, with the lower bound and what it consists of.
 // Cost      RematChooser's work, and a handful of memory plans.
 #pragma once
 
@@ -32,11 +31,11 @@ struct TargetQuestion {
   const std::vector<uint8_t>&allowed, &crossing;    // by position: RematSearch
   const std::vector<std::vector<uint8_t>>& starts;  // of it, too
   RematTarget target;
-  bool by_tags_alone = false, or_least = false;
+  bool by_tags_alone = false;
   size_t threads = 1;
 };
 
-Result<TargetChoice> choose_for(const TargetQuestion& question);
+TargetChoice choose_for(const TargetQuestion& question);
 
 // What the arena of that program would be, by the plan and not by the model.
 int64_t planned_with(const TargetQuestion& question, const RematDecision& decision);
