@@ -16,7 +16,8 @@ namespace sg {
 
 // Records live as long as the process: the signal handler may walk the list at any moment.
 struct OutputFile::Pending {
-  enum State : uint8_t { done, written, placed, placed_over };  // placed_over: an older file is kept
+  // From `placed` on the file may have its place already; `placed_over`: an older one is kept beside it.
+  enum State : uint8_t { done, written, placed, placed_over };
   std::string path, target, older;
   std::atomic<State> state{done};
   Pending* next = nullptr;
@@ -31,10 +32,13 @@ struct OutputFile::Pending {
 
   // Undoes everything written. Async-signal-safe.
   void take_back() {
-    State was = state.exchange(done);
-    if (was == written) ::unlink(path.c_str());
-    if (was == placed) ::unlink(target.c_str());
-    if (was == placed_over) ::rename(older.c_str(), target.c_str());
+    const State was = state.exchange(done);
+    if (was == done) return;
+    const bool is_in_place = ::unlink(path.c_str()) != 0;
+    if (was == placed && is_in_place) ::unlink(target.c_str());
+    if (was != placed_over) return;
+    ::rename(older.c_str(), target.c_str());
+    ::unlink(older.c_str());  // two names of one file are left alone by rename
   }
 };
 
@@ -170,15 +174,12 @@ Status OutputFile::place() {
     return failed("cannot put the file in its place");
   }
   const bool is_new = ::access(target, F_OK) != 0;
-  if (!is_new && ::link(target, older) != 0 && ::rename(target, older) != 0)
-    return failed("cannot put the file in its place");
-  if (::rename(pending_->path.c_str(), target) != 0) {
-    Error error = failed("cannot put the file in its place");
-    if (!is_new) ::rename(older, target);
-    return error;
-  }
-  pending_->state.store(is_new ? Pending::placed : Pending::placed_over);
-  return ok_status();
+  pending_->state.store(is_new ? Pending::placed : Pending::placed_over);  // before a signal finds it half done
+  const bool has_older = is_new || ::link(target, older) == 0 || ::rename(target, older) == 0;
+  if (has_older && ::rename(pending_->path.c_str(), target) == 0) return ok_status();
+  Error error = failed("cannot put the file in its place");
+  pending_->take_back();
+  return error;
 }
 
 void OutputFile::keep() {

@@ -50,7 +50,7 @@ Status check_data_place(const Args& args, const std::string& place) {
                "--data FILE says where they go"};
 }
 
-// Writes the graph and its tensors; both are complete before either is placed.
+// Writes the graph and its tensors: both or neither.
 Status write_all(const Args& args, const Job& job, const Imported& imported, WriteAhead* ahead) {
   std::string place = data_place(args);
   if (imported.tensors.empty() || place.empty()) {
@@ -62,8 +62,9 @@ Status write_all(const Args& args, const Job& job, const Imported& imported, Wri
   }
   SG_TRY(check_data_place(args, place));
   SG_ASSIGN(OutputFile tensors, stage_tensors(place, imported.tensors, {{{kWrittenBy, "sg-import"}}, false}));
+  if (!args.has("dry-run")) SG_TRY(tensors.place());
   SG_TRY(write_job(args, job, {}, ahead));
-  if (!args.has("dry-run")) SG_TRY(tensors.commit());
+  if (!args.has("dry-run")) tensors.keep();
   args.report().line(std::string("sg-import: ") + (args.has("dry-run") ? "would write " : "wrote ") + place + ": " +
                      plural(imported.tensors.size(), "tensor"));
   return ok_status();

@@ -74,6 +74,14 @@ def exported_programs_bring_their_weights():
     report = json.loads(expect(run(["sg-import", "--list", "--json", source]), 0).text)
     assert report["kind"] == "pt2" and report["models"][0]["nodes"] == 7
     expect(run(["sg-import", "--model", "other", source]), 3, "no model `other`")
+    with open("w.safetensors", "r+b") as older:     # of an import, and with other bytes
+        older.seek(-1, os.SEEK_END)
+        older.write(b"?")
+    before = read("w.safetensors")
+    os.makedirs("full/rank0.sg")                      # where the graph cannot go, its weights do not
+    for weights in ("new.safetensors", "w.safetensors"):
+        expect(run(["sg-import", source, "-o", "full/rank{r}.sg", "--data", weights]), 5, "cannot write")
+    assert read("w.safetensors") == before and not os.path.exists("new.safetensors")
     expect(run(["sg-import", source, source]), 3, "a second pt2 source")
     expect(run(["sg-import", "--check", source]), 0, out="agree")
     expect(run(["sg-import"], b"{}"), 3, "<stdin>")
