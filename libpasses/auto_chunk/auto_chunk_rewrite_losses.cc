@@ -96,13 +96,22 @@ std::optional<NodeId> ChunkRewriter::loss(NodeId n) {
   return replace(n, before ? graph_.next(before) : graph_.first(), by);
 }
 
-// A loss that computes its log-probabilities itself stays one op: a sum, with the divisor computed separately.
+// A loss that computes its log-probabilities itself stays one op: a sum, with the divisor computed separately; or one
+// number a row, which nothing divides.
 std::optional<NodeId> ChunkRewriter::folded_loss(NodeId n) {
   const ValueId target = tensor(n, "target"), weight = tensor(n, "weight"), given = graph_.node(n).result(1);
   const auto reduction = integer(n, "reduction"), ignored = integer(n, "ignore_index");
-  if (target.is_none() || is_written(target) || !reduction || !ignored || *reduction == kNone ||
-      (*reduction == kSum && graph_.value(given).use_count == 0))
+  if (target.is_none() || is_written(target) || !reduction || !ignored ||
+      (*reduction != kMean && graph_.value(given).use_count == 0))
     return std::nullopt;
+  if (*reduction == kNone) {
+    const ValueId nothing =
+        make("aten.zeros.default", {Arg::list({}), keyword("dtype", Arg::dtype(graph_.type(given).dtype))},
+             std::string(graph_.label(n)) + "_weight", n, n);
+    if (failed_) return std::nullopt;
+    graph_.replace_uses(given, nothing);
+    return n;
+  }
   const NodeId before = graph_.previous(n);
   ValueId row_weight;
   if (!weight.is_none()) row_weight = row_weights(n, weight, labels_of(n, target, *ignored));

@@ -155,8 +155,10 @@ Status AxisCall::give_all(const AxisState& s) {
 }
 
 Status AxisCall::give_settled(Settle how) {
-  settles.resize(given.size(), Settle::none);
-  settles.push_back(how);
+  if (graph.is_used(result(static_cast<uint32_t>(given.size())))) {
+    settles.resize(given.size(), Settle::none);
+    settles.push_back(how);
+  }
   return give(AxisState());
 }
 

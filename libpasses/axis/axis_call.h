@@ -119,7 +119,7 @@ class AxisCall {
   Status give(AxisState s) { return given.push_back(std::move(s)), ok_status(); }
   Status give_along(const Along& a) { return give(along_state(a)); }
   Status give_all(const AxisState& s);  // every result that is not given yet
-  Status give_settled(Settle how);      // whole from here on
+  Status give_settled(Settle how);      // whole from here on; what nobody reads, as it comes
   Status edit_word(std::string_view name, Arg word);
 
   Error fail(std::string message) const;

@@ -91,9 +91,12 @@ Status folded_loss(AxisCall& c) {
     SG_TRY(c.edit_word("reduction", Arg::integer(kSum)));
     SG_TRY(c.give_settled(Settle::quotient));
     SG_TRY(c.give_settled(Settle::sum));
-  } else {
-    SG_TRY(c.give(reduction == kNone ? along_state(a) : sum_state()));
+  } else if (reduction == kSum) {
     SG_TRY(c.give(sum_state()));
+    SG_TRY(c.give(sum_state()));
+  } else {
+    SG_TRY(c.give_along(a));
+    SG_TRY(c.give_settled(Settle::first));
   }
   return c.give_along(a);
 }
