@@ -10,7 +10,7 @@ namespace {
 // "offset" and "symbols" come from TorchTitan's graph chunking, which copies a region's nodes and edits their recorded
 // types. "offset": the record lacks the offset; possible anywhere in a chunked program, as the parts of a tensor split
 // before that pass lose theirs too. "symbols": a copy, or a node that takes the result of one. The others can appear in
-// anything traced with PyTorch's fake tensors: an "axis" of one entry, "layout", and on CPUs "statistics" of
+// anything traced with PyTorch's fake tensors: an "axis" of one entry, "layout", "mask", and on CPUs "statistics" of
 // low-precision data with parameters in f32.
 constexpr std::string_view kNorms =
     "aten.native_layer_norm.default,aten.native_group_norm.default,aten.native_batch_norm.default,"
@@ -18,12 +18,16 @@ constexpr std::string_view kNorms =
 constexpr std::string_view kPadding = "aten.constant_pad_nd.default";
 
 constexpr std::string_view kUnbind = "aten.unbind.int";
+constexpr std::string_view kMasked =
+    "aten.native_batch_norm_backward.default,aten.native_group_norm_backward.default,"
+    "aten.native_layer_norm_backward.default,aten.convolution_backward.default";
 
 constexpr TypeException kExceptions[] = {
     {"axis", kUnbind, "fake tensors keep the axis where only a guard says that it has one entry"},
     {"layout", kPadding,
      "where the padding is a symbol, fake tensors lay out in row order what PyTorch's kernel cuts and copies as it "
      "lies"},
+    {"mask", kMasked, "fake tensors record a gradient that is not asked for, which PyTorch's kernel does not give"},
     {"offset", "aten.split_with_sizes.default,aten.slice.Tensor",
      "graph chunking records parts of a split tensor without their storage offset"},
     {"symbols", "*",
@@ -61,7 +65,9 @@ bool in_row_order(const ExprPool& exprs, const Type& t) {
 }
 
 std::string_view kind_of(const ExprPool& exprs, const TypeDisagreement& d) {
-  if (!d.reason.empty() || d.inferred.kind != d.recorded.kind) return "";
+  if (!d.reason.empty()) return "";
+  if (d.inferred.kind == TypeKind::none && d.recorded.kind == TypeKind::tensor) return "mask";
+  if (d.inferred.kind != d.recorded.kind) return "";
   if (d.recorded.kind == TypeKind::integer) {
     bool valued = d.recorded.has_value && d.inferred.has_value;
     return valued && !both_constant(exprs, d.recorded.value, d.inferred.value) ? "symbols" : "";
@@ -119,12 +125,12 @@ bool TypeChecker::touches_chunk_copy(const Graph& graph, NodeId n) const {
 
 bool TypeChecker::may_be_exception(const Graph& graph, NodeId n) const {
   return was_chunked_ || is_one_of(graph.op_name(n), kNorms) || graph.op_name(n) == kPadding ||
-         graph.op_name(n) == kUnbind;
+         graph.op_name(n) == kUnbind || is_one_of(graph.op_name(n), kMasked);
 }
 
 const TypeException* TypeChecker::exception_for(const TypeDisagreement& d) const {
   std::string_view kind = kind_of(pool_.exprs, d);
-  if (kind != "statistics" && kind != "layout" && kind != "axis" && !was_chunked_) return nullptr;
+  if ((kind == "offset" || kind == "symbols") && !was_chunked_) return nullptr;
   if (kind == "symbols" && !touches_chunk_copy(*d.graph, d.node)) return nullptr;
   for (const TypeException& e : kExceptions)
     if (e.when == kind && is_one_of(d.graph->op_name(d.node), e.ops)) return &e;

@@ -15,7 +15,7 @@ namespace sg {
 
 // A kind of disagreement that is the recorder's fault and known to be: it is reported with its reason.
 struct TypeException {
-  std::string_view when;  // "layout", "offset", "symbols", "statistics"
+  std::string_view when;  // "axis", "layout", "mask", "offset", "symbols", "statistics"
   std::string_view ops;   // comma-separated full names; "*" = any
   std::string_view reason;
 };

@@ -114,7 +114,7 @@ constexpr Expectation kExpectations[] = {
      "real self"},
     {"aten.max_pool2d_with_indices_backward aten.max_pool3d_with_indices_backward aten.adaptive_max_pool2d_backward "
      "aten.adaptive_max_pool3d_backward",
-     "real grad_output self; index indices"},
+     "float grad_output self; index indices"},
     {"aten.avg_pool2d_backward aten.avg_pool3d_backward aten._adaptive_avg_pool2d_backward "
      "aten._adaptive_avg_pool3d_backward",
      "real grad_output self"},

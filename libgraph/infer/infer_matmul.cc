@@ -48,8 +48,23 @@ Expr window_count(InferCall& c, Expr size, const ConvolutionWindow& w) {
   return e.add(e.floordiv(span, w.stride), one);
 }
 
-// A convolution's results are channels-last if its input or its weight is, else contiguous.
+// Rows as images of one row.
+Type as_image(InferCall& c, const Type& rows) {
+  Type t = rows;
+  t.shape.insert(t.shape.begin() + 2, c.sizes.number(1));
+  t.stride.insert(t.stride.begin() + 2, c.sizes.exprs().mul(rows.shape[2], rows.stride[2]));
+  return t;
+}
+
+// A convolution's results are channels-last if its input or its weight is, else contiguous; those of rows, by the weight
+// alone.
 Exprs convolution_strides(InferCall& c, const Type& input, const Type& weight, const Exprs& shape) {
+  if (shape.size() == 3) {
+    if (!is_channels_last(c.sizes, as_image(c, weight))) return c.sizes.contiguous(shape);
+    Exprs out = c.sizes.channels_last({shape[0], shape[1], c.sizes.number(1), shape[2]});
+    out.erase(out.begin() + 2);
+    return out;
+  }
   bool last = is_channels_last(c.sizes, input) || is_channels_last(c.sizes, weight);
   return last ? c.sizes.channels_last(shape) : c.sizes.contiguous(shape);
 }

@@ -281,7 +281,7 @@ Status group_norm(InferCall& c) {
   SG_ASSIGN(const Type* input, with_channels(c, 2));
   SG_ASSIGN(Expr groups, c.size("num_groups"));
   auto parts = c.sizes.constant(groups), channels = c.sizes.constant(input->shape[1]);
-  if (parts && (*parts <= 0 || (channels && *channels % *parts != 0)))
+  if (parts && (*parts <= 0 || (channels && (*channels == 0 || *channels % *parts != 0))))
     return c.fail("'num_groups' does not divide the channels");
   SG_TRY(expect_channels(c, input->shape[1]));
   return c.give(input->dtype, input->shape, in_format_of(c, *input, input->shape), *input);
@@ -364,6 +364,7 @@ static DType type_of_pairs(const Type& self, const Type& target) {
 }
 
 static Status loss_of_pairs(InferCall& c, DType dtype) {
+  if (!is_floating(dtype)) return c.fail("needs a floating element type");
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(const Type* target, c.tensor("target"));
   auto shape = c.sizes.broadcast(self->shape, target->shape);
@@ -400,7 +401,9 @@ Status mse_loss_backward(InferCall& c) {
   if (!shape) return c.fail("the shapes do not broadcast");
   SG_TRY(c.expect_broadcast("grad_output", *shape));
   Exprs stride = c.sizes.elementwise(*shape, {self, target});
-  return c.give(type_of_pairs(*self, *target), *shape, std::move(stride), *self);
+  const DType dtype = type_of_pairs(*self, *target);
+  if (!is_floating(dtype)) return c.fail("needs a floating element type");
+  return c.give(dtype, *shape, std::move(stride), *self);
 }
 
 }  // namespace sg::infer

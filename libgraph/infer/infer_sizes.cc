@@ -195,7 +195,8 @@ int Sizes::compare(Expr a, Expr b) {
   if (lower(exprs_.sub(a, b)).value_or(0) > 0) return 1;
   if (lower(exprs_.sub(b, a)).value_or(0) > 0) return -1;
   auto is_multiple = [&](Expr large, Expr small) {
-    if (is(small, 0) || is(small, 1)) return lower(large).value_or(0) > 0 && !is(small, 0);
+    if (is(small, 0)) return false;
+    if (is(small, 1)) return lower(large).value_or(-1) >= 0;  // also of what the data decides, and may be 0
     Expr q = exprs_.floordiv(large, small);
     return !exprs_.is_invalid(q) && exprs_.mul(q, small) == large && lower(q).value_or(0) >= 1;
   };

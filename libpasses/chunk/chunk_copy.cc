@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_set>
 
 #include "libgraph/infer/infer_sizes.h"
 #include "libgraph/op.h"
+#include "libgraph/operands.h"
 #include "libgraph/rewrite.h"
 #include "libpasses/chunk/chunk_join.h"
 #include "libpasses/chunk/chunk_sizes.h"
@@ -31,6 +33,7 @@ class ChunkCopier {
       SG_TRY(join_results(body));
     }
     for (size_t i = plan_.body.size(); i-- > 0;) graph_.erase(plan_.body[i].node);
+    SG_TRY(move_views());
     return counts_;
   }
 
@@ -318,10 +321,31 @@ class ChunkCopier {
 
   // In everything but the originals of bodies: those are still to be copied, and read chunks.
   void replace_whole_uses(ValueId v, ValueId by) {
+    if (graph_.type(v).offset != graph_.type(by).offset) moved_.insert(by);
     for (NodeId user : graph_.users(v))
       if (!is_body(user)) graph_.replace_uses_in(user, v, by);
     for (size_t i = 0; i < graph_.outputs().size(); ++i)
       if (graph_.outputs()[i].value == v) graph_.set_output_value(i, by);
+  }
+
+  // Views of what lay within other memory, and now begins one of its own.
+  Status move_views() {
+    if (moved_.empty()) return ok_status();
+    for (NodeId n : graph_.nodes()) {
+      const OpInfo* op = graph_.op_info(n);
+      bool moves = false;
+      for_operands(graph_, n, [&](ValueId v) { moves = moves || moved_.contains(v); });
+      if (!moves || op == nullptr || !op->has(kView)) continue;
+      if (op->param_index("storage_offset") >= 0)
+        return Error{ErrorKind::cannot_apply,
+                     place_of(program_, graph_, n) + ": it counts from where the memory of its operand begins, which " +
+                         "is in chunks",
+                     {},
+                     "leave the module that makes it whole"};
+      SG_TRY(nodes_.infer(n));
+      for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) moved_.insert(graph_.node(n).result(i));
+    }
+    return ok_status();
   }
 
   void put_number(ValueId v) {
@@ -349,6 +373,7 @@ class ChunkCopier {
   std::unordered_map<ValueId, std::vector<ValueId>, IdHash>
       shares_;                                           // by result of an original: those of the chunks, weighed
   std::unordered_map<ValueId, ValueId, IdHash> wholes_;  // what was put together
+  std::unordered_set<ValueId, IdHash> moved_;  // in memory of their own, where they had an offset into another
   ChunkCounts counts_;
 };
 

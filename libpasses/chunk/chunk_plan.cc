@@ -169,6 +169,8 @@ std::optional<RefusedRegion> ChunkPlanner::use_whole(ValueId v, const std::strin
   if (s.kind == AxisKind::size && !s.common &&
       (s.along.domain == kNoDomain || !plan_.world.domains[s.along.domain].is_rows))
     return refuse("%" + std::string(graph_.name(v)) + " is a number of each chunk's own");
+  if (const OpInfo* op = graph_.op_info(def); op != nullptr && op->has(kCollective) && !op->has(kWait))
+    return refuse("%" + std::string(graph_.name(v)) + " is still under way where the module ends");
   plan_.full_use[v.index] = true;
   note_result(v);
   return std::nullopt;

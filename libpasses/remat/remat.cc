@@ -137,16 +137,8 @@ class JobRemat {
       }
     const std::vector<std::vector<uint8_t>> starts = {allowed_by(*part, is_kept_by_default),
                                                       allowed_by(*part, is_kept_by_full)};
-    const TargetQuestion question{job_,
-                                  i,
-                                  sizes_[i],
-                                  part->model.get(),
-                                  part->allowed,
-                                  part->crossing,
-                                  starts,
-                                  options_.target,
-                                  options_.tag_only,
-                                  context_.threads};
+    const TargetQuestion question{job_,           i,      sizes_[i],       part->model.get(), part->allowed,
+                                  part->crossing, starts, options_.target, options_.tag_only, context_.threads};
     if (alike_ && !parts_.empty() && take_alike(question, part)) return;
     TargetChoice choice = choose_for(question);
     if (choice.missed) missed_.push_back({std::move(*choice.missed), choice.planned_bytes});
@@ -186,7 +178,7 @@ class JobRemat {
   const std::vector<RematTags> tags_;    // by program
   std::vector<RematPart> parts_;         // by program
   std::vector<Missed> missed_;
-  bool alike_ = false;                   // the first program decides for all
+  bool alike_ = false;  // the first program decides for all
 };
 
 Change count_tags(const Job& job) {

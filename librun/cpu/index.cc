@@ -181,11 +181,12 @@ struct Placement {
   Selection to, from;
 };
 
-Result<Placement> placement(KernelCall& call, const Tensor& source) {
+// `wraps`: negative indices count from the end.
+Result<Placement> placement(KernelCall& call, const Tensor& source, bool wraps = false) {
   start_from(call, call.tensor("self"));
   int64_t axis = call.integer("dim");
   Tensor index = index_vector(call, "index");
-  SG_ASSIGN(Selection to, axis_selection(call, call.result(), axis, index, false));
+  SG_ASSIGN(Selection to, axis_selection(call, call.result(), axis, index, wraps));
   Tensor given = with_axis(alike(call, source, call.result()));
   Tensor expected = with_axis(call.result());
   expected.shape[static_cast<size_t>(wrap_axis(axis, expected.rank))] = index.elements();
@@ -210,7 +211,7 @@ Status index_fill(KernelCall& call) {
   fill(call, value, call.scalar("value"));
   Tensor shape = with_axis(call.result());
   shape.shape[static_cast<size_t>(wrap_axis(call.integer("dim"), shape.rank))] = call.tensor("index").elements();
-  SG_ASSIGN(Placement p, placement(call, broadcast_to(value, shape.sizes())));
+  SG_ASSIGN(Placement p, placement(call, broadcast_to(value, shape.sizes()), true));
   copy_selection(call, p.to, p.from);
   return ok_status();
 }

@@ -336,10 +336,12 @@ Status scatter_reduce(KernelCall& call) {
 
 // --- one axis, written ---
 
-Status index_copy_from(KernelCall& call, const Tensor& source) {
+// `wraps`: negative indices count from the end.
+Status index_copy_from(KernelCall& call, const Tensor& source, bool wraps = false) {
   start_from(call, call.tensor("self"));
   const Tensor out = with_axis(call.result());
-  const Picks picks = along_axis(with_axis(call.tensor("index")), wrap_axis(call.integer("dim"), out.rank));
+  Picks picks = along_axis(with_axis(call.tensor("index")), wrap_axis(call.integer("dim"), out.rank));
+  picks.wraps = wraps;
   if (!std::ranges::equal(result_shape(out, picks), source.sizes()))
     return call.fail("the source does not have the shape of what is indexed");
   return put(call, out, picks, source, {});
@@ -348,7 +350,7 @@ Status index_copy(KernelCall& call) { return index_copy_from(call, with_axis(cal
 Status index_fill(KernelCall& call) {
   Tensor shape = with_axis(call.result());
   shape.shape[static_cast<size_t>(wrap_axis(call.integer("dim"), shape.rank))] = call.tensor("index").elements();
-  return index_copy_from(call, broadcast_to(value_source(call), shape.sizes()));
+  return index_copy_from(call, broadcast_to(value_source(call), shape.sizes()), true);
 }
 
 Status take(KernelCall& call) {

@@ -66,7 +66,7 @@ def index_add(r):
 def index_fill(r):
     t = tensor(r, ALL, least=1, low=1)
     axis = dim_of(r, t)
-    return Case(t, axis, indices(r, [r.randint(0, 5)], t.shape[axis]), 1)
+    return Case(t, axis, indices(r, [r.randint(0, 5)], t.shape[axis], negative=True), 1)
 
 
 @case("aten.take.default")
