@@ -79,6 +79,12 @@ def averaged_twice():
     return DistributedDataParallel(Ends(_parallel()))
 
 
+def outside_of_the_model():
+    model = nn.Linear(4, 4)
+    parallel = DistributedDataParallel(model)
+    return dict(model=model, loss_fn=None, inputs=(torch.ones(2, 4),), train_step=lambda x: parallel(x).sum().backward())
+
+
 class _Half(nn.Module):
     def __init__(self):
         super().__init__()
@@ -285,6 +291,7 @@ STEPS = {
     mixed_precision: "DistributedDataParallel has mixed_precision",
     frozen_later: "was made with 2 parameters that require a gradient, and 1 do now",
     averaged_twice: "middle.module.bias is averaged by two DistributedDataParallel",
+    outside_of_the_model: "the step calls a DistributedDataParallel of Linear that is not part of the model",
     unused_parameter: "unused.weight gets no gradient in this step",
     fsdp_without_reduction: "fully_shard of middle leaves gradients unreduced for a later step (set_requires_gradient",
     hybrid_without_reduction: "fully_shard leaves gradients unreduced for a later step (set_requires_all_reduce",

@@ -12,4 +12,5 @@ def changed(before: Tensor, after: Tensor) -> bool:
 
 
 def _bits(tensor: Tensor) -> Tensor:
-    return tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
+    row = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    return row.as_strided(row.shape, (1,)).view(torch.uint8)  # the stride of a single number may be any

@@ -88,6 +88,8 @@ def capture(
         answers = None
         at_end.callback(step.made.forget)
         if not fake:
+            if train_step is None and world.size() > 1:
+                _check_that_ranks_meet(step, dynamic)
             say("runs the model" if train_step is None else "runs the step")
             answers = _of_runs(step, dynamic)
         else:
@@ -122,6 +124,19 @@ def _modes_kept(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
+
+
+def _check_that_ranks_meet(step: Step, dynamic: symbols.Dynamic) -> None:
+    """Ranks that launch different collectives would wait for each other as soon as the model runs: a trace is held
+    against the others' before that. (A train_step has to run first: its optimizer, or its schedule, makes state.)"""
+    graphs: List[fx.Graph] = []
+    try:
+        graphs = _graphs(_trace_somehow(step, dynamic, fake=False).module)
+    except Exception:  # the run says why, or the trace behind it, which knows more of the step
+        pass
+    if not world.on_any_rank(not graphs):
+        world.check_messages(graphs)
+        world.check_agree(graphs)
 
 
 def _of_runs(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
@@ -371,7 +386,7 @@ def _twin(mode: Any, slot: Slot) -> Tensor:
 
 
 def _twin_with_value(mode: Any, slot: Slot) -> Tensor:
-    return compat.fake_with_value(mode, slot.local.detach().clone()).requires_grad_(slot.trainable)
+    return compat.fake_with_value(mode, values.laid_copy(slot.local)).requires_grad_(slot.trainable)
 
 
 def _graphs(module: fx.GraphModule) -> List[fx.Graph]:

@@ -1,6 +1,6 @@
-"""DistributedDataParallel, outermost or inside of the model. Its reducer is C++ that no tracer follows: while a step
-runs here its forward is the module's, behind the broadcast of the buffers, and its gradients are averaged at the end; in
-a step that calls backward itself, behind each backward that its reducer is prepared for.
+"""DistributedDataParallel, outermost or inside of the model; one elsewhere is refused. Its reducer is C++ that no tracer
+follows: while a step runs here its forward is the module's, behind the broadcast of the buffers, and its gradients are
+averaged at the end; in a step that calls backward itself, behind each backward that its reducer is prepared for.
 
 What its settings say counts: no_sync(), ignored parameters and buffers, parameters that a rank does not use. Those that
 no graph of plain all-reduces holds are refused by wrappers.py.
@@ -118,7 +118,8 @@ class Replicas:
             copies.parallel.forward = lambda *args, copies=copies, **kwargs: copies.forward(recorder, *args, **kwargs)
             copies.parallel.reducer = copies
         try:
-            yield
+            with _others_refused():
+                yield
         finally:
             for copies, reducer in zip(self._copies, reducers):
                 del copies.parallel.forward
@@ -209,6 +210,30 @@ class Replicas:
 def is_parallel(module: nn.Module) -> bool:
     kind = getattr(torch.nn.parallel, "DistributedDataParallel", None)
     return kind is not None and isinstance(module, kind)
+
+
+@contextmanager
+def _others_refused() -> Iterator[None]:
+    """What a wrapper that the model does not hold reduces would go unseen: its forward is refused."""
+    kind = getattr(torch.nn.parallel, "DistributedDataParallel", None)
+    if kind is None:
+        yield
+        return
+    theirs = kind.forward
+
+    def forward(parallel: Any, *args: Any, **kwargs: Any) -> Any:
+        if parallel.process_group.size() > 1:
+            raise CaptureError(
+                f"the step calls a DistributedDataParallel of {type(parallel.module).__name__} that is not part of the "
+                "model: give it to capture as model=, or as a module of the model, so that its all-reduces are seen"
+            )
+        return theirs(parallel, *args, **kwargs)
+
+    kind.forward = forward
+    try:
+        yield
+    finally:
+        kind.forward = theirs
 
 
 def reduced_parameters(parallel: Any) -> List[nn.Parameter]:

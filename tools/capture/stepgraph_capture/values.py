@@ -29,13 +29,26 @@ class Answers:
     written: Sequence[bool] = ()
 
 
-def given(step: Step) -> List[Tensor]:
+def given(step: Step, with_gaps: bool = True) -> List[Tensor]:
     """Fresh copies of the step's inputs: a run changes nothing of the user's."""
-    copies = []
-    for slot in step.tensors:
-        copy = slot.local.clone()  # keeps strides
-        copies.append(copy.requires_grad_(slot.trainable))
-    return copies
+    return [laid_copy(slot.local, with_gaps).requires_grad_(slot.trainable) for slot in step.tensors]
+
+
+def laid_copy(tensor: Tensor, with_gaps: bool = True) -> Tensor:
+    """A copy of the same strides. What lies between the elements (a column of a matrix) is copied, too, or NaN: a graph's
+    input has nothing there."""
+    tensor = tensor.detach()
+    copy = tensor.clone()
+    is_plain = copy.layout is torch.strided and copy.numel() > 0 and not tensor.is_conj() and not tensor.is_neg()
+    if not is_plain or copy.stride() == tensor.stride():
+        return copy
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    memory = tensor.as_strided((extent,), (1,)).clone()
+    if not with_gaps and (memory.is_floating_point() or memory.is_complex()):
+        between = torch.ones(extent, dtype=torch.bool, device=memory.device)
+        between[torch.arange(extent, device=memory.device).as_strided(tensor.shape, tensor.stride())] = False
+        memory[between] = math.nan
+    return memory.as_strided(tensor.shape, tensor.stride())
 
 
 def of_the_model(step: Step) -> Answers:
@@ -48,14 +61,15 @@ def of_the_model(step: Step) -> Answers:
 
 def of_the_graph(step: Step, module: fx.GraphModule) -> Answers:
     """The results of the traced graph, to compare with the model's."""
-    tensors = given(step)
+    tensors = given(step, with_gaps=False)
     before = [tensor._version for tensor in tensors]
     with seeded(), torch.no_grad():
-        outputs = AsTraced(module).run(*tensors)
+        results = AsTraced(module).run(*tensors)
+        outputs = [None if result is None else result.detach() for result in results]  # views of what was written since
     told = {memory for node in module.graph.nodes for memory in compat.written_by(node)}  # some ops count no versions
     inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
     written = [t._version != then or node in told for t, then, node in zip(tensors, before, inputs)]
-    return Answers(list(outputs), tensors, written)
+    return Answers(outputs, tensors, written)
 
 
 class AsTraced(fx.Interpreter):

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.fx.experimental import symbolic_shapes
 
+from .layouts import lay_as_kernels
+
 
 def new_fake_mode(allow_real_inputs: bool, here: Callable[[], Any], with_values: bool = False) -> Any:
     """A mode whose tensors have no memory; sizes may be symbols, also of data.
@@ -39,7 +41,10 @@ def new_fake_mode(allow_real_inputs: bool, here: Callable[[], Any], with_values:
 
     shape_env = Sizes(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
     with config.patch(fake_tensor_propagate_real_tensors=with_values):
-        return (Mode if with_values else FakeTensorMode)(shape_env=shape_env, allow_non_fake_inputs=allow_real_inputs)
+        mode = (Mode if with_values else FakeTensorMode)(shape_env=shape_env, allow_non_fake_inputs=allow_real_inputs)
+    if not with_values:
+        lay_as_kernels(mode)
+    return mode
 
 
 def _layer_norm(x: Tensor, shape: Any, weight: Optional[Tensor], bias: Optional[Tensor], eps: float) -> Any:
