@@ -15,7 +15,7 @@ namespace {
 // Moves the files' bytes out.
 std::vector<CaptureFile> ranks_of(Sources* sources) {
   std::vector<CaptureFile> ranks;
-  for (SourceFile& file : sources->files) ranks.push_back({std::move(file.name), std::move(file.bytes)});
+  for (SourceFile& file : sources->files) ranks.push_back({std::move(file.name), std::move(file.bytes), file.rank});
   return ranks;
 }
 
@@ -127,22 +127,41 @@ Status check_together(const std::vector<SourceFile>& files) {
   return ok_status();
 }
 
+// Whether the file is there, or that of any rank.
+bool is_there(const std::string& pattern) {
+  Diagnostics gaps;
+  const auto files = files_of(pattern, &gaps);
+  return files.ok() && is_plain_file(files->front());
+}
+
 // The capture, or the rank pattern of captures, in a folder that holds exactly one.
 std::string capture_of(const std::string& operand) {
   if (!is_folder(operand)) return operand;
   std::string folder = operand.substr(0, operand.find_last_not_of('/') + 1);
   std::vector<std::string> found;
   for (std::string_view name : {"/step.json", "/step.json.gz", "/rank{r}/step.json", "/rank{r}/step.json.gz"})
-    if (std::string pattern = folder + std::string(name); is_plain_file(file_of_rank(pattern, 0)))
-      found.push_back(std::move(pattern));
+    if (std::string pattern = folder + std::string(name); is_there(pattern)) found.push_back(std::move(pattern));
   return found.size() == 1 ? found[0] : operand;
 }
 
-Result<std::vector<std::string>> names_of(const Args& args, Diagnostics* left_out) {
-  std::vector<std::string> names;
+struct Named {
+  std::string file;
+  std::optional<uint32_t> rank;  // by a rank pattern
+};
+
+Result<std::vector<Named>> names_of(const Args& args, Diagnostics* left_out) {
+  std::vector<Named> names;
   for (const std::string& operand : args.operands().empty() ? std::vector<std::string>{"-"} : args.operands()) {
-    SG_ASSIGN(std::vector<std::string> files, files_of(capture_of(operand), left_out));
-    names.insert(names.end(), files.begin(), files.end());
+    const std::string pattern = capture_of(operand);
+    SG_ASSIGN(std::vector<std::string> files, files_of(pattern, left_out));
+    uint32_t rank = 0;  // some may be left out
+    for (std::string& file : files) {
+      if (!is_rank_pattern(pattern)) names.push_back({std::move(file), std::nullopt});
+      else {
+        while (file != file_of_rank(pattern, rank)) ++rank;
+        names.push_back({std::move(file), rank++});
+      }
+    }
   }
   return names;
 }
@@ -154,12 +173,14 @@ std::span<const ImportSource> import_sources() { return kSources; }
 Result<Sources> read_sources(const Args& args) {
   Diagnostics left_out;
   bool best_effort = args.has("best-effort");
-  SG_ASSIGN(std::vector<std::string> names, names_of(args, best_effort ? &left_out : nullptr));
+  SG_ASSIGN(std::vector<Named> names, names_of(args, best_effort ? &left_out : nullptr));
   std::vector<Result<SourceFile>> read(names.size(), Error());
   std::vector<std::string> digests(names.size());
   parallel_for(names.size(), args.threads(), [&](size_t i) {
-    read[i] = read_file(args, names[i]);
-    if (read[i].ok()) digests[i] = sha256_tag(read[i]->bytes);
+    read[i] = read_file(args, names[i].file);
+    if (!read[i].ok()) return;
+    read[i]->rank = names[i].rank;
+    digests[i] = sha256_tag(read[i]->bytes);
   });
   Sources out;
   std::string all_digests;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,7 @@ struct SourceFile {
   std::string bytes;  // empty for a folder
   bool is_folder = false;
   SourceKind kind = SourceKind::unknown;
+  std::optional<uint32_t> rank = {};  // by its name, if that is part of a rank pattern
 };
 
 // What the operands name, standard input without any: all of one kind.

@@ -91,6 +91,8 @@ Result<int> run(const Args& args) {
   SG_ASSIGN(std::optional<MeasuredTrace> measured, read_measured(args));
   SG_ASSIGN(Job job, read_job(args, args.input()));
   options.ranks = static_cast<uint32_t>(std::min<int64_t>(args.number("ranks", 0), UINT32_MAX));
+  if (options.ranks != 0 && !has_group_of_all(job))
+    args.report().note("--ranks changes nothing: no group of the job spans all its ranks");
   SG_ASSIGN(std::vector<SymbolValues> values, assumed_values(args, job));
   if (args.has("calibrate")) return write_fitted(args, job, values, options, measured->step());
   SG_ASSIGN(Simulation simulation, simulate(job, values, options));

@@ -27,6 +27,15 @@ std::string joined(std::span<const std::string> parts) {
   return out;
 }
 
+// Of a view that PyTorch makes by changing its operand (t_, squeeze_), the one that leaves it alone: in a graph the
+// operand stays what it was.
+std::string without_writing(std::string_view name) {
+  if (name == "aten.transpose_.default") return "aten.transpose.int";
+  std::string out(name);
+  if (const size_t at = out.find("_."); at != out.npos) out.erase(at, 1);
+  return out;
+}
+
 }  // namespace
 
 // `function(arguments)`, or the same as a node of a torch.fx graph.
@@ -90,7 +99,9 @@ std::string GraphWriter::body_call(NodeId n) {
 
 std::string GraphWriter::torch_call(NodeId n) {
   std::string_view name = graph_->op_name(n);
-  std::string function = function_of(name);
+  const OpInfo* op = graph_->op_info(n);
+  const bool is_written_view = op != nullptr && op->has(kView) && op->writes();
+  std::string function = is_written_view ? function_of(without_writing(name)) : function_of(name);
   tuples_ = name.starts_with("higher_order.");
   std::vector<std::string> list;
   for (const Arg& arg : graph_->node(n).args) list.push_back(keyword(arg));

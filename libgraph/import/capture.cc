@@ -27,6 +27,12 @@ Result<std::vector<RankCapture>> read_headers(ImportContext* context, std::vecto
   for (size_t i = 0; i < texts.size(); ++i) {
     SG_TRY(std::move(parsed[i]));
     SG_ASSIGN(RankCapture capture, read_header(context, std::move(texts[i])));
+    if (files[i].rank && *files[i].rank != capture.rank)
+      return Error{
+          ErrorKind::unreadable,
+          "this is rank " + std::to_string(capture.rank) + ", and its name says rank " + std::to_string(*files[i].rank),
+          {capture.text->name()},
+          "inputs and results are found by the name: put each rank's files in its folder"};
     captures.push_back(std::move(capture));
   }
   std::stable_sort(captures.begin(), captures.end(),

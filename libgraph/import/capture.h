@@ -11,6 +11,7 @@
 //          rest.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,8 +22,9 @@
 namespace sg {
 
 struct CaptureFile {
-  std::string name;   // as the user named it, for messages
-  std::string bytes;  // JSON or gzip
+  std::string name;                   // as the user named it, for messages
+  std::string bytes;                  // JSON or gzip
+  std::optional<uint32_t> rank = {};  // by its name, if that is part of a rank pattern
 };
 
 struct ImportOptions {

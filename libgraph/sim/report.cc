@@ -19,9 +19,9 @@ std::string fixed(double value, int digits) {
 
 std::string percent(double part, double whole) { return whole > 0 ? fixed(100 * part / whole, 1) + " %" : "-"; }
 
-std::string ranks_of(const Job& job, size_t program) {
+std::string ranks_of(const Job& job, const Simulation& simulation, size_t program) {
   const std::vector<uint32_t>& ranks = job.programs[program]->ranks;
-  if (ranks.empty()) return job.world == 1 ? "1 rank" : "each of " + std::to_string(job.world) + " ranks";
+  if (ranks.empty()) return simulation.world == 1 ? "1 rank" : "each of " + std::to_string(simulation.world) + " ranks";
   std::string out = ranks.size() == 1 ? "rank" : "ranks";
   for (uint32_t r : ranks) out += " " + std::to_string(r);
   return out;
@@ -139,7 +139,8 @@ std::string human_us(double us) {
 std::string print_simulation(const Job& job, const Machine& machine, const Simulation& simulation, size_t rows) {
   const ProgramTimeline& t = simulation.worst();
   std::string out = machine.name + ": " + human_us(t.makespan_us) + " a step, simulated; " +
-                    ranks_of(job, simulation.slowest) + (simulation.programs.size() > 1 ? ", the slowest" : "") + "\n";
+                    ranks_of(job, simulation, simulation.slowest) +
+                    (simulation.programs.size() > 1 ? ", the slowest" : "") + "\n";
   print_parts(&out, t);
   double seconds = t.makespan_us * 1e-6;
   if (seconds > 0) out += "  " + human_flops(t.flops) + ", " + human_flops(t.flops / seconds) + "/s a rank\n";
@@ -160,7 +161,7 @@ std::string simulation_json(const Job& job, const Machine& machine, const Simula
                             const MeasuredTrace* measured) {
   JsonWriter json;
   json.begin_object().key("schema").string("sg-sim").key("version").natural(1).key("machine").string(machine.name);
-  json.key("world").natural(job.world);
+  json.key("world").natural(simulation.world);
   write_timeline(&json, simulation.worst());
   write_path(&json, job, simulation.worst(), rows);
   if (measured) {
@@ -185,7 +186,7 @@ std::string simulation_trace(const Job& job, const Simulation& simulation, const
   const double origin = beside ? beside->step().begin_us : 0;
   for (size_t program = 0; program < simulation.programs.size(); ++program) {
     const size_t p = kFirstProcess + program;
-    write_track_name(&json, p, "process_name", 0, "simulated: " + ranks_of(job, program));
+    write_track_name(&json, p, "process_name", 0, "simulated: " + ranks_of(job, simulation, program));
     const char* tracks[] = {"compute", "host", "copies to the host", "copies from the host"};
     for (size_t i = 0; i < 4; ++i) write_track_name(&json, p, "thread_name", i + 1, tracks[i]);
     for (size_t g = 0; g < job.groups.size(); ++g)

@@ -22,6 +22,7 @@ class Simulator {
       for (uint32_t g = 0; g <= job_.groups.size(); ++g) moved |= settle(g);  // the last index: undeclared groups
     }
     Simulation out;
+    out.world = options_.ranks != 0 && has_group_of_all(job_) ? options_.ranks : job_.world;
     for (auto& rank : ranks_) {
       if (!rank->done()) return rank->stuck();
       out.programs.push_back(rank->take());
@@ -88,6 +89,12 @@ double ProgramTimeline::exposed_total_us() const {
   double total = 0;
   for (const auto& [kind, us] : exposed_us) total += us;
   return total;
+}
+
+bool has_group_of_all(const Job& job) {
+  return std::ranges::any_of(job.groups, [&](const Group& group) {
+    return std::ranges::any_of(group.parts, [&](const GroupPart& part) { return part.ranks.size() == job.world; });
+  });
 }
 
 Result<Simulation> simulate(const Job& job, const std::vector<SymbolValues>& values, const SimOptions& options) {

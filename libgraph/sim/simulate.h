@@ -59,11 +59,15 @@ struct ProgramTimeline {
 struct Simulation {
   std::vector<ProgramTimeline> programs;  // as in the job
   size_t slowest = 0;
+  uint32_t world = 1;  // ranks: the job's, or as many as were asked for, if any group spans them
   const ProgramTimeline& worst() const { return programs[slowest]; }
 };
 
 // `values` by program. An Error (cannot_apply) when ranks wait for each other in a circle, which no valid job has.
 Result<Simulation> simulate(const Job& job, const std::vector<SymbolValues>& values, const SimOptions& options);
+
+// Whether a group spans the world: only then does another number of ranks (SimOptions) make a difference.
+bool has_group_of_all(const Job& job);
 
 // The chain of events that the makespan hangs on, first to last.
 std::vector<uint32_t> critical_path(const ProgramTimeline& timeline);

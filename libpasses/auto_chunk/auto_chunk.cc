@@ -46,7 +46,7 @@ class Search {
   }
 
   // Doubles the number until it is enough, then bisects; none if that makes no lower peak than `apart`. If no number is
-  // enough, the fewest within 1 % of the lowest peak.
+  // enough, the fewest within 1 % of the lowest peak, or of that peak itself where a peak was asked for.
   std::optional<int64_t> fewest_together(const Attempt& apart) const {
     std::vector<std::pair<int64_t, int64_t>> tried;  // chunks, peak
     for (int64_t low = 1, high = 2; low < apart.most_chunks; low = high, high *= 2) {
@@ -61,7 +61,8 @@ class Search {
     if (tried.empty()) return std::nullopt;
     const int64_t least = std::ranges::min(tried, {}, &std::pair<int64_t, int64_t>::second).second;
     if (least >= apart.peak_bytes) return std::nullopt;
-    return std::ranges::find_if(tried, [&](const auto& t) { return t.second <= least + least / 100; })->first;
+    const int64_t good = options_.peak_bytes ? least : least + least / 100;
+    return std::ranges::find_if(tried, [&](const auto& t) { return t.second <= good; })->first;
   }
 
   // REQUIRES: `high` chunks are enough, and `low` are not

@@ -85,7 +85,7 @@ Result<int64_t> AutoChunker::chunks_by_rows(const Next& next, const Prepared& pr
 }
 
 // Doubles the number of chunks until it suffices, then bisects. If none does, returns the fewest within 1 % of the
-// lowest peak; 1 = none lowers it.
+// lowest peak, or of that peak itself where a peak was asked for, so that an error tells it; 1 = none lowers it.
 Result<int64_t> AutoChunker::fewest(const Prepared& prepared) const {
   const int64_t before = measured(job_).bytes;
   std::vector<std::pair<int64_t, int64_t>> tried{{1, before}};
@@ -102,7 +102,8 @@ Result<int64_t> AutoChunker::fewest(const Prepared& prepared) const {
     tried.emplace_back(high, peak.bytes);
   }
   const int64_t least = std::ranges::min(tried, {}, &std::pair<int64_t, int64_t>::second).second;
-  return std::ranges::find_if(tried, [&](const auto& t) { return t.second <= least + least / 100; })->first;
+  const int64_t good = options_.peak_bytes ? least : least + least / 100;
+  return std::ranges::find_if(tried, [&](const auto& t) { return t.second <= good; })->first;
 }
 
 // REQUIRES: `high` chunks are enough, and `low` are not

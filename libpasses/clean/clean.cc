@@ -23,7 +23,7 @@ constexpr std::string_view kKindNames[kKinds][2] = {{"identity", "identities"},
                                                     {"unused symbol", "unused symbols"}};
 constexpr std::string_view kKindKeys[kKinds] = {"identities", "copies", "chains", "constants", "common", "functional",
                                                 "sizes",      "casts",  "losses", "unshards",  "dead",   "symbols"};
-constexpr size_t kMaxRounds = 100;  // real graphs need two or three
+constexpr size_t kMaxRounds = 100;  // real graphs need two or three, whatever their size
 
 size_t clean_graph(Scope scope, const SymbolUses& uses, const CleanOptions& options) {
   size_t changes = merge_constants(scope);

@@ -70,18 +70,17 @@ class Functionaliser {
     }
     tally_.add(Kind::functional, graph_, n, "only this name sees what it writes");
     redirect_later_uses(n, written, result);
-    used_up_.resize(alias_.storages().size());
-    used_up_[alias_.storage_of(written).index] = true;
     return true;
   }
 
-  // Memory made here, in which all that is used behind `n` is the tensor that `n` writes, under whatever name.
+  // Memory made here, in which all that is used behind `n` is the tensor that `n` writes, under whatever name. Behind a
+  // write that was made functional this is asked of its result's memory by the facts of the old one: the members are the
+  // same, and those from before it are not used any more.
   bool is_seen_under_one_type(NodeId n, ValueId written) const {
     const StorageId s = alias_.storage_of(written);
     if (s.is_none() || alias_.writes(n).size() != 1) return false;
     const Storage& storage = alias_.storage(s);
     if (!storage.certain || storage.is_input() || alias_.class_members(storage.alias_class).size() != 1) return false;
-    if (s.index < used_up_.size() && used_up_[s.index]) return false;
     if (graph_.value(written).type != graph_.value(graph_.node(n).result(0)).type || alias_.launch_of(written))
       return false;
     if (!is_as_large(storage.owner, written)) return false;
@@ -127,7 +126,6 @@ class Functionaliser {
   const AliasAnalysis& alias_;
   TypeInferrer inferrer_;
   std::vector<std::vector<ValueId>> members_;  // by storage: the values in it
-  std::vector<bool> used_up_;                  // by storage: its facts are no longer those of the graph
 };
 
 }  // namespace

@@ -48,6 +48,13 @@ def a_gap_in_a_rank_set_is_an_error():
     shutil.rmtree("d/rank2")
     expect(run(["sg-check", "rank{r}.sg"]), 3, "rank2.sg: error: rank 2 is missing")
     expect(run(["sg-import", "d/rank{r}/step.json"]), 3, "d/rank2/step.json: error: rank 2 is missing")
+    os.rename("d/rank1/step.json", "d/other")         # each rank's inputs are found by the name
+    os.rename("d/rank0/step.json", "d/rank1/step.json")
+    os.rename("d/other", "d/rank0/step.json")
+    expect(run(["sg-import", "d/rank{r}/step.json", "--best-effort"]), 3, "d/rank0/step.json: error: this is rank 1, and its name says rank 0")
+    shutil.rmtree("d/rank0")
+    os.remove("d/step.json")
+    expect(run(["sg-import", "d"]), 3, "d/rank0/step.json: error: rank 0 is missing")
     expect(run(["sg-check", "none{r}.sg"]), 3, "no file matches")
     expect(run(["sg-check", "nofolder/rank{r}.sg"]), 3, "folder")
     shutil.copy("rank0.sg", "rank2.sg")

@@ -129,14 +129,22 @@ def _modes_kept(model: nn.Module) -> Iterator[None]:
 def _check_that_ranks_meet(step: Step, dynamic: symbols.Dynamic) -> None:
     """Ranks that launch different collectives would wait for each other as soon as the model runs: a trace is held
     against the others' before that. (A train_step has to run first: its optimizer, or its schedule, makes state.)"""
+    failure: Optional[Exception] = None
     graphs: List[fx.Graph] = []
     try:
         graphs = _graphs(_trace_somehow(step, dynamic, fake=False).module)
-    except Exception:  # the run says why, or the trace behind it, which knows more of the step
-        pass
-    if not world.on_any_rank(not graphs):
+        world.group_names(graphs)  # refuses what no graph holds
+    except Exception as error:  # of all ranks: the trace behind the run knows more of the step, and says it if need be
+        failure = error
+    if world.on_any_rank(failure is None):
+        world.together(lambda: _raise(failure))
         world.check_messages(graphs)
         world.check_agree(graphs)
+
+
+def _raise(failure: Optional[Exception]) -> None:
+    if failure is not None:
+        raise failure
 
 
 def _of_runs(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
