@@ -250,3 +250,19 @@ TEST_CASE("no pass touches a frozen node, and clean touches those that are not")
   CHECK(nodes_after(1, 2) == 2);
   CHECK(nodes_after(0, 1) == 1);  // the detach
 }
+
+TEST_CASE("sg-clean makes any number of writes to one memory functional at once") {
+  std::string text =
+      "sg 1.0 job \"t\" world 1\ngraph rank *\n  input %x : f32[4]\n  forward -\n    %s0 = aten.neg(%x) : f32[4]\n";
+  constexpr int kWrites = 300;
+  for (int i = 0; i < kWrites; ++i)
+    text += "    %s" + std::to_string(i + 1) + " = aten.add_.Tensor(%s" + std::to_string(i) + ", %x) : f32[4]\n";
+  text += "  output %s" + std::to_string(kWrites) + "\n";
+  Job job = parse(text);
+  Diagnostics notes;
+  REQUIRE(run_pipeline(&job, {clean_stage()}, versioned(), &notes).ok());
+  const Graph& graph = job.programs[0]->graph;
+  size_t functional = 0;
+  for (NodeId n : graph.nodes()) functional += graph.op_name(n) == "aten.add.Tensor";
+  CHECK(functional == kWrites);
+}
