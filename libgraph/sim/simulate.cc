@@ -1,7 +1,9 @@
 #include "libgraph/sim/simulate.h"
 
 #include <algorithm>
+#include <deque>
 #include <memory>
+#include <set>
 
 #include "libgraph/sim/rank.h"
 
@@ -12,14 +14,17 @@ class Simulator {
  public:
   Simulator(const Job& job, const std::vector<SymbolValues>& values, const SimOptions& options)
       : job_(job), options_(options) {
-    for (size_t p = 0; p < job.programs.size(); ++p) add_program(p, values[p]);
+    for (size_t p = 0; p < job.programs.size(); ++p)
+      ranks_.push_back(std::make_unique<SimRank>(job_, *job_.programs[p], values[p], options_));
+    seat_programs();
   }
 
   Result<Simulation> run() {
     for (bool moved = true; moved;) {
       moved = false;
       for (auto& rank : ranks_) moved |= rank->advance();
-      for (uint32_t g = 0; g <= job_.groups.size(); ++g) moved |= settle(g);  // the last index: undeclared groups
+      for (uint32_t g = 0; g <= job_.groups.size(); ++g) moved |= settle(g);
+      if (!moved) moved = settle_outsiders();
     }
     Simulation out;
     out.world = options_.ranks != 0 && has_group_of_all(job_) ? options_.ranks : job_.world;
@@ -33,40 +38,61 @@ class Simulator {
   }
 
  private:
-  void add_program(size_t p, const SymbolValues& values) {
-    const Program& program = *job_.programs[p];
-    ranks_.push_back(std::make_unique<SimRank>(job_, program, values, options_));
-    peers_.emplace_back(job_.groups.size() + 1);
-    peers_[p].back() = {p};
-    for (size_t g = 0; g < job_.groups.size(); ++g) {
-      const GroupPart* part = job_.groups[g].part_of(program.ranks.empty() ? 0 : program.ranks[0]);
-      for (size_t q = 0; q < job_.programs.size(); ++q)
-        if (q == p || (part && shares_rank(*job_.programs[q], *part))) peers_[p][g].push_back(q);
+  using Programs = std::vector<size_t>;
+
+  // A program that stands for ranks of a group, and all that have the same communicator.
+  struct Seat {
+    size_t program;
+    const Programs* peers;
+  };
+
+  void seat_programs() {
+    Programs program_of(job_.world, 0);
+    for (size_t p = 0; p < job_.programs.size(); ++p) {
+      alone_.push_back({p});
+      for (uint32_t r : job_.programs[p]->ranks) program_of[r] = p;
     }
+    seats_.resize(job_.groups.size() + 1);
+    for (size_t g = 0; g < job_.groups.size(); ++g)
+      for (const GroupPart& part : job_.groups[g].parts) {
+        std::set<size_t> peers;
+        for (uint32_t r : part.ranks) peers.insert(program_of[r]);
+        communicators_.emplace_back(peers.begin(), peers.end());
+        for (size_t p : peers)
+          if (job_.groups[g].part_of(first_rank(p)) == &part) seats_[g].push_back({p, &communicators_.back()});
+      }
+    for (size_t p = 0; p < job_.programs.size(); ++p) seats_.back().push_back({p, &alone_[p]});
   }
 
-  static bool shares_rank(const Program& program, const GroupPart& part) {
-    return program.ranks.empty() || std::any_of(part.ranks.begin(), part.ranks.end(), [&](uint32_t r) {
-             return std::binary_search(program.ranks.begin(), program.ranks.end(), r);
-           });
-  }
+  uint32_t first_rank(size_t p) const { return job_.programs[p]->ranks.empty() ? 0 : job_.programs[p]->ranks[0]; }
 
   // Sets begin and end of the calls that all ranks of a group have reached.
   bool settle(uint32_t g) {
     bool any = false;
     for (bool moved = true; moved;) {
       moved = false;
-      for (size_t p = 0; p < ranks_.size(); ++p) moved |= settle_next(p, g);
+      for (const Seat& seat : seats_[g]) moved |= settle_next(seat.program, *seat.peers, g);
       any |= moved;
     }
     return any;
   }
 
-  bool settle_next(size_t p, uint32_t g) {
+  // What a program launches on a group that it is not in concerns nobody else.
+  bool settle_outsiders() {
+    bool any = false;
+    for (uint32_t g = 0; g < job_.groups.size(); ++g)
+      for (size_t p = 0; p < ranks_.size(); ++p)
+        if (ranks_[p]->settled(g) < ranks_[p]->launched(g) &&
+            std::ranges::find(seats_[g], p, &Seat::program) == seats_[g].end())
+          any |= settle_next(p, alone_[p], g);
+    return any;
+  }
+
+  bool settle_next(size_t p, const Programs& peers, uint32_t g) {
     size_t k = ranks_[p]->settled(g);
     double begin = 0, length = 0;
     if (k >= ranks_[p]->launched(g)) return false;
-    for (size_t q : peers_[p][g]) {
+    for (size_t q : peers) {
       SimRank& peer = *ranks_[q];
       if (peer.launched(g) <= k || peer.settled(g) < k) return false;
       const SimLaunch& launch = peer.launch(g, k);
@@ -80,7 +106,9 @@ class Simulator {
   const Job& job_;
   const SimOptions& options_;
   std::vector<std::unique_ptr<SimRank>> ranks_;
-  std::vector<std::vector<std::vector<size_t>>> peers_;  // [program][group]: programs with the same communicator
+  std::deque<Programs> communicators_;
+  std::deque<Programs> alone_;            // by program: itself
+  std::vector<std::vector<Seat>> seats_;  // by group; the last one: undeclared groups
 };
 
 }  // namespace
