@@ -301,35 +301,57 @@ Result<Outcome> look_again(const Look& look) {
   return all;
 }
 
-}  // namespace
-
-Result<Change> offload(Job* job, const OffloadOptions& options, PassContext& context) {
-  const std::vector<SymbolValues> values = usual_values(*job);
-  const bool in_time = !options.machine.empty();
-  SimOptions machine;
-  Simulation before;
-  if (in_time) {
-    SG_ASSIGN(machine.machine, find_machine(options.machine));
-    SG_ASSIGN(before, simulate(*job, values, machine));
-  }
+// All programs of the job; `before`: simulated, for distances in time.
+Result<Outcome> offload_all(Job* job, const OffloadOptions& options, const std::vector<SymbolValues>& values,
+                            const Simulation* before, const Machine& machine, bool wants_lines) {
   std::vector<Outcome> outcomes;
   for (size_t i = 0; i < job->programs.size(); ++i) {
     const SizeValues sizes = [&](StrId symbol) { return values[i].value(symbol); };
     const auto look = [&] {
       ProgramOffload one(job, i, sizes, options);
-      return one.run(in_time ? &before.programs[i] : nullptr, machine.machine, context.explain);
+      return one.run(before != nullptr ? &before->programs[i] : nullptr, machine, wants_lines);
     };
     SG_ASSIGN(Outcome outcome, look_again(look));
     outcomes.push_back(std::move(outcome));
   }
-  const Outcome all = sum_of(outcomes);
+  return sum_of(outcomes);
+}
+
+// Distances in time; or in layers, where that makes the simulated step no longer, and the peak no higher: fetches that
+// begin early are in the way of others on the link. Adds to `told` how long the step waits.
+Result<Outcome> offload_in_time(Job* job, const OffloadOptions& options, const std::vector<SymbolValues>& values,
+                                bool wants_lines, std::string* told) {
+  SimOptions machine;
+  SG_ASSIGN(machine.machine, find_machine(options.machine));
+  SG_ASSIGN(const Simulation before, simulate(*job, values, machine));
+  Job by_layers(*job);
+  SG_ASSIGN(Outcome all, offload_all(job, options, values, &before, machine.machine, wants_lines));
+  if (all.moved == 0) return all;
+  SG_ASSIGN(Simulation after, simulate(*job, values, machine));
+  OffloadOptions in_layers = options;
+  in_layers.machine.clear();
+  SG_ASSIGN(Outcome other, offload_all(&by_layers, in_layers, values, nullptr, machine.machine, wants_lines));
+  SG_ASSIGN(Simulation other_after, simulate(by_layers, values, machine));
+  if (other.moved > 0 && other.peak_after <= all.peak_after &&
+      other_after.worst().makespan_us < after.worst().makespan_us) {
+    *job = std::move(by_layers);
+    all = std::move(other), after = std::move(other_after);
+    *told += "; fetched a layer ahead, as by the time of copies the step is longer";
+  }
+  *told += held_up(before.worst(), after.worst(), machine.machine.name);
+  return all;
+}
+
+}  // namespace
+
+Result<Change> offload(Job* job, const OffloadOptions& options, PassContext& context) {
+  const std::vector<SymbolValues> values = usual_values(*job);
+  std::string told;
+  SG_ASSIGN(const Outcome all, options.machine.empty() ? offload_all(job, options, values, nullptr, {}, context.explain)
+                                                       : offload_in_time(job, options, values, context.explain, &told));
   Change change;
   change.changed = all.moved > 0;
-  change.summary = summary_of(all);
-  if (in_time && change.changed) {
-    SG_ASSIGN(const Simulation after, simulate(*job, values, machine));
-    change.summary += held_up(before.worst(), after.worst(), machine.machine.name);
-  }
+  change.summary = summary_of(all) + told;
   if (!context.explain) return change;
   for (const std::string& line : all.lines) change.plan += line + "\n";
   change.plan_json = json_of(all);

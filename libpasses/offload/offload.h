@@ -16,7 +16,8 @@
 // Budget    total host memory, including what earlier runs have put there; so a second run changes nothing.
 // Distance  in layers (layers.h), as they follow each other in the forward and in the backward; or in time, by
 //           simulating the step on a machine (sg-sim): what a copy takes on the link to the host, and those that
-//           queue before it. If the gap is too short for it, or a value would be back at the peak, it is shortened.
+//           queue before it; where distances in layers make a shorter step of no higher peak, those. If the gap is too
+//           short for it, or a value would be back at the peak, it is shortened.
 // Tags      that have not been applied yet (sg-remat --tag-only): the peak that counts is that of the step once they
 //           are; inputs of the recomputation may go, and recomputed values stay.
 // Ranks     decide for themselves: nothing is sent.
