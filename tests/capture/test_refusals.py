@@ -23,6 +23,17 @@ class Refusals(CaptureCase):
         model = nn.Sequential(nn.Embedding(10, 4, sparse=True), nn.Linear(4, 1))
         self.refused("gradient of 0.weight is sparse", model, lambda out: out.square().mean(), torch.tensor([1, 2, 1]))
 
+    def test_numbers_that_no_file_holds(self):
+        model = self.model(lambda self, x: self.linear(x) * self.turn.abs())
+        model.turn = nn.Parameter(torch.ones(4, dtype=torch.complex128))
+        self.refused("turn is of complex128, which safetensors files cannot hold", model)
+
+    def test_memory_between_the_numbers_of_an_input(self):
+        """A graph has a column of a matrix, and not what lies between its numbers."""
+        model = self.model(lambda self, x: self.linear(x) * self.column.as_strided((2, 2), (2, 1)).sum())
+        model.register_buffer("column", torch.arange(12.0).view(6, 2)[:, 0])
+        self.refused("differs by inf .* between the model's run and the graph's", model)
+
     def model(self, forward):
         class Wrapper(nn.Module):
             def __init__(self):

@@ -87,6 +87,9 @@ class Step:
         self.inputs = [Slot(name, "input", leaf) for name, leaf in zip(_leaf_names(callee, self._batch), leaves)]
         if len(self.inputs) != len(leaves):
             raise CaptureError("the inputs have a structure whose parts have no names")
+        wide = [slot.name for slot in self.state + self.inputs if slot.is_tensor and slot.value.dtype == torch.complex128]
+        if wide:
+            raise CaptureError(f"{wide[0]} is of complex128, which safetensors files cannot hold: use complex64")
         if not any(slot.trainable for slot in self.state):
             raise CaptureError("no parameter of the model requires a gradient: there is no training step to capture")
         self.beside: Dict[str, beside.Place] = {}  # state that is not the model's, by name

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
 _LARGEST = 1 << 25  # elements of a tensor that is allocated to find out
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def lay_as_kernels(mode: Any) -> None:
@@ -36,10 +37,12 @@ def _as_kernels_lay(mode: Any, func: Any, args: Any, kwargs: Any, out: Any) -> A
     taken, made = _tensors((args, kwargs)), _tensors(out)
     if not made or not any(_is_undecided(t) for t in taken) or not all(_is_known(t) for t in (*taken, *made)):
         return out
+    if any(isinstance(leaf, _SYMBOLIC) for leaf in pytree.tree_leaves((args, kwargs))):
+        return out  # a kernel would settle it
     try:
         with _disable_current_modes():
             theirs = _tensors(func(*_zeros(args), **_zeros(kwargs)))
-    except (RuntimeError, NotImplementedError, IndexError):  # zeros are not what it takes
+    except Exception:  # zeros are not what it takes
         return out
     strides = {id(fake): kernel.stride() for fake, kernel in zip(made, theirs) if fake.stride() != kernel.stride()}
     if not strides or [t.shape for t in made] != [t.shape for t in theirs]:
