@@ -132,7 +132,8 @@ def _check_that_ranks_meet(step: Step, dynamic: symbols.Dynamic) -> None:
     failure: Optional[Exception] = None
     graphs: List[fx.Graph] = []
     try:
-        graphs = _graphs(_trace_somehow(step, dynamic, fake=False).module)
+        with step.replicas.learning():  # which gradients other ranks have is not known yet
+            graphs = _graphs(_trace_somehow(step, dynamic, fake=False).module)
         world.group_names(graphs)  # refuses what no graph holds
     except Exception as error:  # of all ranks: the trace behind the run knows more of the step, and says it if need be
         failure = error
