@@ -1,8 +1,7 @@
 #include "libpasses/auto_chunk/auto_chunk.h"
 
-#include <algorithm>
-
 #include "libpasses/auto_chunk/auto_chunker.h"
+#include "libpasses/auto_chunk/fewest_chunks.h"
 
 namespace sg {
 namespace {
@@ -27,8 +26,13 @@ class Search {
   Attempt run() const {
     Attempt out = attempt(std::nullopt, context_.explain);
     if (options_.chunks || options_.rows_per_chunk || out.is_enough || !out.is_shared) return out;
-    const std::optional<int64_t> chunks = fewest_together(out);
-    return chunks ? attempt(chunks, context_.explain) : std::move(out);
+    const auto together = [&](int64_t chunks) -> Result<TriedChunks> {
+      const Attempt now = attempt(chunks, false);
+      return TriedChunks{now.peak_bytes, now.is_enough};
+    };
+    const int64_t chunks =
+        fewest_chunks({out.most_chunks, out.peak_bytes, options_.peak_bytes.has_value()}, together).value();
+    return chunks > 1 ? attempt(chunks, context_.explain) : std::move(out);
   }
 
  private:
@@ -43,35 +47,6 @@ class Search {
     out.is_shared = chunker.found() > 1 && chunker.is_set_by_amplifier();
     out.most_chunks = chunker.most_chunks();
     return out;
-  }
-
-  // Doubles the number until it is enough, then bisects; none if that makes no lower peak than `apart`. If no number is
-  // enough, the fewest within 1 % of the lowest peak, or of that peak itself where a peak was asked for.
-  std::optional<int64_t> fewest_together(const Attempt& apart) const {
-    std::vector<std::pair<int64_t, int64_t>> tried;  // chunks, peak
-    for (int64_t low = 1, high = 2; low < apart.most_chunks; low = high, high *= 2) {
-      high = std::min(high, apart.most_chunks);
-      const Attempt now = attempt(high, false);
-      if (now.is_enough)
-        return now.peak_bytes < apart.peak_bytes ? std::optional(fewest_between(low, high)) : std::nullopt;
-      const bool falls = tried.empty() || now.peak_bytes < tried.back().second - tried.back().second / 100;
-      tried.emplace_back(high, now.peak_bytes);
-      if (high > kManyChunks && !falls) break;
-    }
-    if (tried.empty()) return std::nullopt;
-    const int64_t least = std::ranges::min(tried, {}, &std::pair<int64_t, int64_t>::second).second;
-    if (least >= apart.peak_bytes) return std::nullopt;
-    const int64_t good = options_.peak_bytes ? least : least + least / 100;
-    return std::ranges::find_if(tried, [&](const auto& t) { return t.second <= good; })->first;
-  }
-
-  // REQUIRES: `high` chunks are enough, and `low` are not
-  int64_t fewest_between(int64_t low, int64_t high) const {
-    while (high - low > 1) {
-      const int64_t middle = low + (high - low) / 2;
-      (attempt(middle, false).is_enough ? high : low) = middle;
-    }
-    return high;
   }
 
   const Job& whole_;

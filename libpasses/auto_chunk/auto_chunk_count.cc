@@ -3,6 +3,7 @@
 #include "libgraph/expr/symbols.h"
 #include "libgraph/plan/liveness.h"
 #include "libpasses/auto_chunk/auto_chunker.h"
+#include "libpasses/auto_chunk/fewest_chunks.h"
 #include "libpasses/planned_peak.h"
 
 namespace sg {
@@ -84,41 +85,13 @@ Result<int64_t> AutoChunker::chunks_by_rows(const Next& next, const Prepared& pr
   return out.value_or(1);
 }
 
-// Doubles the number of chunks until it suffices, then bisects. If none does, returns the fewest within 1 % of the
-// lowest peak, or of that peak itself where a peak was asked for, so that an error tells it; 1 = none lowers it.
 Result<int64_t> AutoChunker::fewest(const Prepared& prepared) const {
-  const int64_t before = measured(job_).bytes;
-  std::vector<std::pair<int64_t, int64_t>> tried{{1, before}};
-  for (;;) {
-    const auto [low, last] = tried.back();
-    const int64_t high = std::min(low * 2, prepared.most_chunks);
-    if (high <= low) break;
-    SG_ASSIGN(const Peak peak, peak_with(prepared, high));
-    if (is_enough(peak)) {
-      SG_ASSIGN(const int64_t chunks, fewest_between(prepared, low, high));
-      return options_.peak_bytes || peak.bytes < before ? chunks : 1;
-    }
-    if (!options_.peak_bytes && high > kManyChunks && peak.bytes > last - last / 100) break;
-    tried.emplace_back(high, peak.bytes);
-  }
-  const int64_t least = std::ranges::min(tried, {}, &std::pair<int64_t, int64_t>::second).second;
-  const int64_t good = options_.peak_bytes ? least : least + least / 100;
-  return std::ranges::find_if(tried, [&](const auto& t) { return t.second <= good; })->first;
-}
-
-// REQUIRES: `high` chunks are enough, and `low` are not
-Result<int64_t> AutoChunker::fewest_between(const Prepared& prepared, int64_t low, int64_t high) const {
-  while (high - low > 1) {
-    const int64_t middle = low + (high - low) / 2;
-    SG_ASSIGN(const Peak peak, peak_with(prepared, middle));
-    (is_enough(peak) ? high : low) = middle;
-  }
-  return high;
-}
-
-Result<AutoChunker::Peak> AutoChunker::peak_with(const Prepared& prepared, int64_t chunks) const {
-  SG_ASSIGN(const Trial trial, outline(prepared, chunks));
-  return measured(trial.job);
+  return fewest_chunks({prepared.most_chunks, measured(job_).bytes, options_.peak_bytes.has_value()},
+                       [&](int64_t chunks) -> Result<TriedChunks> {
+                         SG_ASSIGN(const Trial trial, outline(prepared, chunks));
+                         const Peak peak = measured(trial.job);
+                         return TriedChunks{peak.bytes, is_enough(peak)};
+                       });
 }
 
 // A limit applies to the planned arena; to compare numbers of chunks, peak live bytes tell as much at less cost.

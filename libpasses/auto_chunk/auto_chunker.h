@@ -13,8 +13,6 @@
 
 namespace sg {
 
-constexpr int64_t kManyChunks = 64;  // beyond them a doubling must be worth it
-
 class AutoChunker {
  public:
   // `together`: so many chunks for each amplifier that sets the peak; otherwise each is given its own number.
@@ -76,8 +74,6 @@ class AutoChunker {
   Result<int64_t> choose(const Next& next, const Prepared& prepared) const;
   Result<int64_t> chunks_by_rows(const Next& next, const Prepared& prepared) const;
   Result<int64_t> fewest(const Prepared& prepared) const;
-  Result<int64_t> fewest_between(const Prepared& prepared, int64_t low, int64_t high) const;
-  Result<Peak> peak_with(const Prepared& prepared, int64_t chunks) const;
   std::optional<int64_t> predicted(const Prepared& prepared, int64_t chunks) const;
   Peak measured(const Job& job) const;
   bool is_enough(const Peak& peak) const;

@@ -35,8 +35,8 @@ def given(step: Step, with_gaps: bool = True) -> List[Tensor]:
 
 
 def laid_copy(tensor: Tensor, with_gaps: bool = True) -> Tensor:
-    """A copy of the same strides. What lies between the elements (a column of a matrix) is copied, too, or NaN: a graph's
-    input has nothing there."""
+    """A copy of the same strides. What lies between the elements (a column of a matrix) is copied, too, or differs: a
+    graph's input has nothing there."""
     tensor = tensor.detach()
     copy = tensor.clone()
     is_plain = copy.layout is torch.strided and copy.numel() > 0 and not tensor.is_conj() and not tensor.is_neg()
@@ -44,10 +44,11 @@ def laid_copy(tensor: Tensor, with_gaps: bool = True) -> Tensor:
         return copy
     extent = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
     memory = tensor.as_strided((extent,), (1,)).clone()
-    if not with_gaps and (memory.is_floating_point() or memory.is_complex()):
+    if not with_gaps:
         between = torch.ones(extent, dtype=torch.bool, device=memory.device)
         between[torch.arange(extent, device=memory.device).as_strided(tensor.shape, tensor.stride())] = False
-        memory[between] = math.nan
+        is_wide = memory.is_floating_point() or memory.is_complex()
+        memory[between] = memory.new_full((), math.nan) if is_wide else ~memory[between]
     return memory.as_strided(tensor.shape, tensor.stride())
 
 
