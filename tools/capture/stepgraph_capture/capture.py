@@ -575,7 +575,7 @@ def _write_values(
     try:
         world.together(lambda: _check_same(step, names, model, graph))
     except CaptureError:  # on all ranks; the gradient of a bias before a batch norm is nothing but rounding
-        noise = rounding.of(traced.module, values.given(step), [*graph.outputs, *graph.inputs])
+        noise = rounding.of(traced.module, values.given(step, with_gaps=False), [*graph.outputs, *graph.inputs])
         world.together(lambda: _check_same(step, names, model, graph, noise))
     after = {f"out{i}": value for i, value in enumerate(model.outputs) if value is not None}
     for name, left, is_written in zip(placeholders, model.inputs, graph.written):
