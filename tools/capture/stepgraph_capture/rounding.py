@@ -22,7 +22,7 @@ from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
 from . import compat, world
-from .values import as_traced
+from .values import as_traced, laid_copy
 
 _WIDE = {
     torch.float32: torch.float64,
@@ -82,7 +82,7 @@ def _in_double(
     recorded types, so that no index falls another way."""
     if world.on_any_rank(any(compat.is_random(node) for node in module.graph.nodes)):
         return None
-    given = [_Pair(tensor.detach().clone(), _widened(tensor.detach())) for tensor in inputs]
+    given = [_Pair(laid_copy(tensor), _widened(tensor.detach())) for tensor in inputs]
     twice = _Twice(module, noise)
     with torch.no_grad():
         outputs = twice.run(*given)
@@ -110,7 +110,7 @@ class _Pair:
 
 def _widened(tensor: Tensor) -> Tensor:
     """A copy; in double if it is floating point."""
-    return tensor.to(_WIDE[tensor.dtype]) if tensor.dtype in _WIDE else tensor.clone()
+    return tensor.to(_WIDE[tensor.dtype]) if tensor.dtype in _WIDE else laid_copy(tensor)
 
 
 class _Twice(fx.Interpreter):
