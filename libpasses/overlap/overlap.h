@@ -5,8 +5,9 @@
 //           new family of the same axis and ranks, with the next ordinal and a priority one higher: collectives of one
 //           communicator run one after the other. With `gathers`, parameter gathers move likewise. Declared in the
 //           file; the new family has no alias, because no producer knows it. --isolate-only ends here.
-// Model     the fastest order on a machine (libgraph/sim) of those that were tried, with a planned
-//           peak within the limit: that of the input graph, or --peak. If none is shorter (by a thousandth) and none
+// Model     the fastest order on a machine (libgraph/sim) of those that were tried, from the graph's own and from one
+//           that launches as early as possible (overlap_eager.cc), with a planned peak within the limit: that of the
+//           input graph, or --peak. If none is shorter (by a thousandth) and none
 //           gets below a limit that the graph exceeds, the graph stays as it is. If no order gets below --peak, that
 //           is a warning.
 // Reference TorchTitan's phases for chunked modules (overlap_reference.cc), and its dense-region schedule of gathers

@@ -9,7 +9,7 @@
 namespace sg::overlap_parts {
 namespace {
 
-constexpr size_t kListPlays = 800'000;      // nodes that list scheduling may play in all ...
+constexpr size_t kListPlays = 800'000;      // nodes that list scheduling may play, of each start ...
 constexpr size_t kLeastRules = 8;           // ... and so many orders more in any case
 constexpr size_t kPolishPlays = 1'500'000;  // nodes that moving single nodes may play
 constexpr size_t kPolishedNodes = 400;      // above that, single moves find too little
@@ -42,12 +42,14 @@ class Search {
       now_ = play(step_, clock_, best_);
       is_bound_ = true;
     }
-    const Order own = best_;
+    const Order own = best_, early = launched_early(step_);
     std::vector<const Order*> from = {&own};
-    for (const Order& start : starts) {
+    auto begin_with = [&](const Order& start) {
       offer(start);
-      if (keeps_launches(start)) from.push_back(&start);
-    }
+      if (start != own && keeps_launches(start)) from.push_back(&start);
+    };
+    for (const Order& start : starts) begin_with(start);
+    begin_with(early);
     list(from);
     sink_waits();
     if (limits_.polish) polish();
@@ -108,12 +110,12 @@ class Search {
     size_t plays = 0, rules = 0;
     for (double window : {1.5 * unit, 4 * unit, 0.5 * unit, 16 * unit, first_.makespan_us})
       for (double patience : {0.5, 0.0})
-        for (auto& scheduler : schedulers)
-          for (const std::vector<double>* urgency : {&scheduler->urgency_by_place(), &scheduler->urgency_by_path()}) {
-            plays += step_.precedence.size();
-            if (plays > kListPlays && ++rules > kLeastRules) return;
-            offer(scheduler->run({urgency, window, patience, limits_.peak_bytes}));
-          }
+        for (auto by : {&ListScheduler::urgency_by_place, &ListScheduler::urgency_by_path}) {
+          plays += step_.precedence.size();
+          if (plays > kListPlays && ++rules > kLeastRules) return;
+          for (auto& scheduler : schedulers)
+            offer(scheduler->run({&((*scheduler).*by)(), window, patience, limits_.peak_bytes}));
+        }
   }
 
   // The list scheduler places waits where they are over by its clock. A real step is never exactly that: each goes down

@@ -134,6 +134,9 @@ struct ModelLimits {
 // `starts`: orders to begin with.
 Order find_order(Step& step, const ModelLimits& limits, const std::vector<Order>& starts);
 
+// An order to search from: the graph's own, but launches stand directly behind the compute that they wait for.
+Order launched_early(const Step& step);
+
 // --- strategy reference ---
 
 struct RegionPhases {

@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "libgraph/import/capture.h"
+#include "libgraph/infer/infer.h"
 #include "libgraph/plan/plan.h"
 #include "libgraph/verify/verify.h"
 #include "libpasses/auto_chunk/auto_chunk.h"
@@ -25,10 +26,16 @@
 
 using namespace sg;
 using namespace sg::overlap_parts;
-using sg::test::parse;
 using sg::test::Rng;
 
 namespace {
+
+// With types, without which nothing would cost anything.
+Job parse(std::string_view text) {
+  Job job = test::parse(text);
+  for (auto& program : job.programs) infer_missing_types(*program);
+  return job;
+}
 
 // A byte takes a microsecond, a message at least 30 us; the host is fast.
 Machine slow_machine() {
@@ -344,6 +351,63 @@ TEST_CASE("orders of a random job keep every pair that may not change places") {
           REQUIRE(precedence.facts().may_swap(precedence.node(a), precedence.node(b)).allowed);
         }
   }
+}
+
+TEST_CASE("launching early keeps every pair that may not change places, in random jobs") {
+  const SimOptions options{slow_machine(), 0, false};
+  size_t moved = 0;
+  for (uint64_t seed = 1; seed <= 80; ++seed) {
+    const Job job = test::random_job(seed, {.nodes = 60, .world = 2});
+    const std::vector<SymbolValues> values = values_of(job);
+    if (values.empty()) continue;
+    for (const OrderScope scope : {OrderScope::job, OrderScope::rank}) {
+      const Step step(job, *job.programs[0], values[0], options, scope);
+      const Order order = launched_early(step);
+      INFO("seed " << seed);
+      REQUIRE(order.size() == step.precedence.size());
+      REQUIRE_FALSE(step.precedence.violated(order));
+      moved += !std::ranges::is_sorted(order);
+    }
+  }
+  CHECK(moved > 20);
+}
+
+// A backward of `layers` whose gradients are divided and reduced: at the end of the step, or each where it is made.
+static Job reduced_gradients(int layers, bool at_the_end) {
+  std::string text = "sg 1.0 job \"reduced\" world 2\ngroup @a [0 1]\ndevice cuda:0\ngraph rank *\n";
+  std::string end, outputs;
+  text += "  input %x0 : f32[8]\n  backward -\n";
+  for (int i = 0; i < layers; ++i) {
+    const std::string n = std::to_string(i);
+    text += "    %x" + std::to_string(i + 1) + " = aten.exp(%x" + n + ")\n    %w" + n + " = aten.neg(%x" + n + ")\n";
+    std::string& reduction = at_the_end ? end : text;
+    reduction += "    %d" + n + " = aten.div.Tensor(%w" + n + ", 2)\n    %r" + n + " = _c10d_functional.all_reduce(%d" +
+                 n + ", \"sum\", @a)\n";
+    end += "    %g" + n + " = _c10d_functional.wait_tensor(%r" + n + ")\n";
+    outputs += "  output %g" + n + "\n";
+  }
+  return parse(text + end + outputs);
+}
+
+TEST_CASE("reductions that a step ends with move to their gradients") {
+  const SimOptions options{slow_machine(), 0, false};
+  const Job late = reduced_gradients(20, true), early = reduced_gradients(20, false);
+  const std::vector<SymbolValues> values = values_of(late), early_values = values_of(early);
+  Step step(late, *late.programs[0], values[0], options, OrderScope::job);
+  Step wanted(early, *early.programs[0], early_values[0], options, OrderScope::job);
+  StepClock clock(step.costs), wanted_clock(wanted.costs);
+  Order own(step.precedence.size());
+  std::iota(own.begin(), own.end(), 0);
+  const Played before = play(step, clock, own);
+  const Played aim = play(wanted, wanted_clock, own);
+  INFO(before.makespan_us << " us, " << aim.makespan_us << " us");
+  REQUIRE(aim.makespan_us < before.makespan_us * 0.8);
+  const Played found = play(step, clock, find_order(step, {aim.peak_bytes, nullptr, false}, {}));
+  CHECK(found.makespan_us <= aim.makespan_us);
+  CHECK(found.peak_bytes <= aim.peak_bytes);
+  const Played within = play(step, clock, find_order(step, {before.peak_bytes, nullptr, false}, {}));
+  CHECK(within.makespan_us < before.makespan_us * 0.8);
+  CHECK(within.peak_bytes <= before.peak_bytes);
 }
 
 TEST_CASE("a schedule that is broken on purpose is caught") {
