@@ -15,8 +15,9 @@
 //           enforced.
 // Legal     each node stays after everything that libgraph/order.h says it must follow, which is checked for the whole
 //           order before it is kept. Collectives of one group and host syncs change places only because all ranks of
-//           the job change them in the same way; programs that differ follow the launch order of the first. If the
-//           ranks do not agree after all, nothing changes, and that is reported.
+//           the job change them in the same way; programs that differ follow the launch order of the first. Where
+//           they cannot, each keeps the order of its launches, and no wait moves above a launch. If the ranks do not
+//           agree after all, nothing changes, and that is reported.
 // Changed   besides the order: groups (isolate), `non_blocking` of copies of token counts (reference), and the names of
 //           waits of exchanges.
 // Results   bitwise equal.

@@ -42,10 +42,16 @@ Order launched_early(const Step& step) {
   const uint32_t n = static_cast<uint32_t>(precedence.size());
   const std::vector<bool> moves = launches_and_feeders(step);
   std::vector<uint32_t> behind(n, kInputsOnly), key(n);
-  // Gathers of parameters need only inputs and stay: all of them at the beginning would hold all parameters at once.
+  // Gathers of parameters need only inputs and stay: all of them at the beginning would hold all parameters at once. A
+  // launch that must only follow another one does not follow it closely for that.
   for (uint32_t i = 0; i < n; ++i) {
-    for (uint32_t b : precedence.before(i)) behind[i] = std::max(behind[i], moves[b] ? behind[b] : b + 1);
+    uint32_t launched = 0;
+    for (uint32_t b : precedence.before(i)) {
+      uint32_t& latest = launches(step, b) ? launched : behind[i];
+      latest = std::max(latest, moves[b] ? behind[b] : b + 1);
+    }
     if (behind[i] == kInputsOnly && launches(step, i)) behind[i] = i + 1;
+    behind[i] = std::max(behind[i], launched);
   }
   // A feeder goes where the first launch does that needs it.
   for (uint32_t i = n; i-- > 0;) {

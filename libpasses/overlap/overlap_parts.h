@@ -51,7 +51,8 @@ class Lists {
   std::vector<uint32_t> begin_, entries_;
 };
 
-// Which node must come before which: libgraph/order.h for a decision that is made for all ranks. Places instead of ids.
+// Which node must come before which: libgraph/order.h, and for a rank that is ordered apart from the others what keeps
+// them from waiting for each other in a circle. Places instead of ids.
 class Precedence {
  public:
   Precedence(const Program& program, const Graph& graph, OrderScope scope);
@@ -69,6 +70,8 @@ class Precedence {
   Order sorted(const std::vector<std::pair<uint32_t, uint32_t>>& edges) const;
 
  private:
+  std::vector<std::pair<uint32_t, uint32_t>> launches_before_waits() const;
+
   OrderFacts facts_;
   std::vector<NodeId> nodes_;
   std::vector<uint32_t> place_;  // by node id

@@ -35,13 +35,30 @@ Precedence::Precedence(const Program& program, const Graph& graph, OrderScope sc
     nodes_.push_back(n);
   }
   Pairs before, after;
+  auto add = [&](uint32_t first, uint32_t then) {
+    before.emplace_back(then, first);
+    after.emplace_back(first, then);
+  };
   for (uint32_t i = 0; i < nodes_.size(); ++i)
-    for (const Constraint& c : facts_.constraints_into(nodes_[i])) {
-      before.emplace_back(i, place_[c.before.index]);
-      after.emplace_back(place_[c.before.index], i);
-    }
+    for (const Constraint& c : facts_.constraints_into(nodes_[i])) add(place_[c.before.index], i);
+  if (scope == OrderScope::rank)
+    for (const auto& [first, then] : launches_before_waits()) add(first, then);
   before_ = Lists(nodes_.size(), before);
   after_ = Lists(nodes_.size(), after);
+}
+
+// Where each rank has an order of its own. Ranks that did not wait for each other in a circle before still do not if each
+// launches in the order that it had, on all of its communicators together, and moves no wait above a launch.
+Pairs Precedence::launches_before_waits() const {
+  Pairs out;
+  std::optional<uint32_t> last;
+  for (uint32_t i = 0; i < nodes_.size(); ++i) {
+    const bool launches = !facts_.alias().groups(nodes_[i]).empty();
+    const bool waits = (facts_.alias().effects(nodes_[i]) & kEffectWait) != 0;
+    if (last && (launches || waits)) out.emplace_back(*last, i);
+    if (launches) last = i;
+  }
+  return out;
 }
 
 std::optional<std::pair<uint32_t, uint32_t>> Precedence::violated(const Order& order) const {

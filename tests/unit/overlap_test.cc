@@ -533,6 +533,70 @@ TEST_CASE("exchanges that all programs have are counted once") {
   CHECK(change->summary == "1 exchange of @g now on @g:1, priority 1");
 }
 
+// Ranks with programs of their own that reduce with one or another of them: made as one history of all ranks, so that
+// they do not wait for each other in a circle.
+static Job meetings(uint64_t seed) {
+  Rng rng(seed);
+  const uint32_t world = static_cast<uint32_t>(rng.between(2, 4));
+  std::string text = "sg 1.0 job \"meetings\" world " + std::to_string(world) + "\n", programs;
+  for (uint32_t a = 0; a < world; ++a)
+    for (uint32_t b = a + 1; b < world; ++b)
+      text += "group @g" + std::to_string(a) + std::to_string(b) + " [" + std::to_string(a) + " " + std::to_string(b) +
+              "]\n";
+  struct Rank {
+    std::string nodes;
+    std::vector<std::string> values = {"x"}, under_way;
+    int next = 0;
+    std::string add(const std::string& call) {
+      nodes += "    %v" + std::to_string(next) + " = " + call + "\n";
+      return "v" + std::to_string(next++);
+    }
+  };
+  std::vector<Rank> ranks(world);
+  auto wait = [&](Rank& r) {
+    r.values.push_back(r.add("_c10d_functional.wait_tensor(%" + r.under_way.back() + ")"));
+    r.under_way.pop_back();
+  };
+  for (int i = 0; i < 40; ++i) {
+    const uint32_t a = static_cast<uint32_t>(rng.below(world - 1));
+    const uint32_t b = static_cast<uint32_t>(rng.between(a + 1, world - 1));
+    Rank& alone = ranks[rng.percent(50) ? a : b];
+    if (rng.percent(40)) {
+      for (Rank* r : {&ranks[a], &ranks[b]})
+        r->under_way.push_back(r->add("_c10d_functional.all_reduce(%" + rng.pick(r->values) + ", \"sum\", @g" +
+                                      std::to_string(a) + std::to_string(b) + ")"));
+    } else if (rng.percent(40) && !alone.under_way.empty()) {
+      wait(alone);
+    } else {
+      alone.values.push_back(alone.add("aten.neg(%" + rng.pick(alone.values) + ")"));
+    }
+  }
+  for (uint32_t r = 0; r < world; ++r) {
+    while (!ranks[r].under_way.empty()) wait(ranks[r]);
+    programs += "graph rank " + std::to_string(r) + "\n  input %x : f32[8]\n  forward -\n" + ranks[r].nodes;
+    for (size_t v = 1; v < ranks[r].values.size(); ++v) programs += "  output %" + ranks[r].values[v] + "\n";
+  }
+  return parse(text + "device cuda:0\n" + programs);
+}
+
+TEST_CASE("ranks with programs of their own do not come to wait for each other") {
+  size_t changed = 0;
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    Job job = meetings(seed);
+    Diagnostics notes;
+    PassContext context{&notes, false, true, 1};
+    Result<Change> change = overlap(&job, {}, context);
+    INFO("seed " << seed << ": " << (notes.list().empty() ? "" : notes.list()[0].message));
+    REQUIRE(change.ok());
+    REQUIRE(notes.list().empty());
+    changed += change->changed;
+    Diagnostics findings;
+    verify(job, {}, &findings);
+    REQUIRE_FALSE(findings.has_errors());
+  }
+  CHECK(changed > 50);
+}
+
 TEST_CASE("random jobs are valid behind it") {
   size_t changed = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
