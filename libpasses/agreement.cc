@@ -13,7 +13,7 @@
 namespace sg {
 namespace {
 
-// Which call of the job as it was a launch is: by its group there and its number on it, or by its bucket.
+// Which call of the original job a launch stands for: its group and its number within that group, or its bucket.
 struct Origin {
   enum class Kind : uint8_t { call, bucket, made } kind = Kind::made;
   GroupId group;

@@ -10,11 +10,11 @@
 
 namespace sg {
 
-// The sealed bytes of the file. Fails only where the kept input cannot be read.
+// The sealed bytes of the file. Fails only if the kept input cannot be read.
 Result<std::string> write_bundle(const FailedStage& failed);
 
-// Takes the stages out of the job's `extra`: none are left there. `find` gives a pass by its name, as find_pass does. A
-// job without stages, or with a pass that is not known, is unreadable.
+// Moves the stages out of the job's `extra`. `find` looks up a pass by name, as find_pass does. Without stages, or with
+// an unknown pass, the job is unreadable.
 struct BundledStages {
   std::vector<Stage> stages;
   bool best_effort = false;

@@ -28,7 +28,7 @@ struct OpenSize {
   Interval range;
 };
 
-// One program at its sizes.
+// Concretizes one program.
 class Concretizer {
  public:
   explicit Concretizer(Program* program) : program_(*program), pool_(program->graph.pool()), sizes_(*program) {
@@ -45,7 +45,7 @@ class Concretizer {
     return check_sizes();
   }
 
-  // Numbers for the symbols, and for those that are computed of nothing but sizes once these are numbers.
+  // Replaces symbols by numbers, and repeats for symbols that become computable from sizes alone.
   Status apply() {
     for (;;) {
       substitute_symbols(&program_, [this](StrId s) -> std::optional<Expr> {
@@ -73,7 +73,7 @@ class Concretizer {
     return out;
   }
 
-  // The sizes of inputs that have no number yet.
+  // Appends the input sizes that have no number yet.
   void list_open(std::vector<OpenSize>* out) const {
     const Facts facts(program_);
     for (const Symbol& s : program_.symbols)
@@ -87,8 +87,8 @@ class Concretizer {
   size_t erased() const { return erased_; }
 
  private:
-  // What a node defines is the data's to say, even where an equality ties it to a size: unless it computes it of
-  // numbers.
+  // A symbol that a node defines depends on the data, even if an equality ties it to a size, unless the node computes
+  // it from numbers alone.
   std::optional<int64_t> value_of(StrId symbol) const {
     return bound_.contains(symbol) ? std::nullopt : sizes_.values().value(symbol);
   }
@@ -154,7 +154,7 @@ class Concretizer {
     for (const Guard& guard : program_.guards) forget_stale_hints(guard);
   }
 
-  // The sizes of the capture may contradict what is bound now: then they are no hint any more.
+  // A captured size may contradict what is bound now; it then stops being a hint.
   void forget_stale_hints(const Guard& guard) {
     auto hint = [this](StrId s) { return program_.find_symbol(s) ? program_.find_symbol(s)->hint : std::nullopt; };
     auto left = pool_.exprs.evaluate(guard.left, hint), right = pool_.exprs.evaluate(guard.right, hint);
@@ -163,14 +163,14 @@ class Concretizer {
       if (pool_.exprs.mentions(guard.left, s.name) || pool_.exprs.mentions(guard.right, s.name)) s.hint.reset();
   }
 
-  // The condition of an assertion, when it is known.
+  // The condition of an assertion, if it is known.
   std::optional<bool> condition_of(const Graph& graph, NodeId n) const {
     if (graph.node(n).args.empty()) return std::nullopt;
     const Arg& arg = graph.node(n).args[0];
     return arg.is(ArgKind::boolean) ? std::optional(arg.as_bool()) : std::nullopt;
   }
 
-  // Its own message, quoted.
+  // The assertion's own message, quoted.
   std::string said_by(const Graph& graph, NodeId n) const {
     const std::vector<Arg>& args = graph.node(n).args;
     return args.size() > 1 && args[1].is(ArgKind::string) ? " " + json_string(pool_.strings[args[1].as_text()])
@@ -200,8 +200,8 @@ class Concretizer {
     return ok_status();
   }
 
-  // What is equal by the guards of sizes that stay symbols is up to the verifier; the step of an axis with one entry is
-  // never taken, so that it says nothing.
+  // Whether two types may be equal. Equality that depends on guards over the remaining symbols is left to the verifier.
+  // The stride of an axis of length 1 is never used, so it is ignored.
   bool may_be_equal(const Type& a, const Type& b) const {
     auto may_be_one = [&](Expr x, Expr y) {
       return x == y || !pool_.exprs.is_constant(x) || !pool_.exprs.is_constant(y);
@@ -262,7 +262,7 @@ Status check_concretize(const PassOptions& options) {
   return ok_status();
 }
 
-// How to get a number for the first of them.
+// How to get a number for the first open size.
 std::string remedy(const OpenSize& open) {
   std::string out = "--bind " + open.symbol + "=N gives one";
   if (open.range.has_min() && open.range.has_max())

@@ -12,7 +12,7 @@ namespace sg {
 namespace {
 
 struct Member {
-  StrId op;  // the first that was met
+  StrId op;  // the first one met
   bool has_more_ops = false, has_modules = false;
   int32_t layer = -1;
   bool is_single() const { return !has_modules && !has_more_ops; }
@@ -23,12 +23,12 @@ struct Stack {
   bool is_chain_of_singles = false;
 };
 
-// Forward nodes, and what an earlier run has put in the place of some.
+// Forward nodes, and recomputed copies that an earlier remat put in their place.
 bool is_of_forward(const Graph& graph, NodeId n) {
   return graph.node(n).phase == Phase::forward || graph.meta(n).copy.kind == CopyKind::remat;
 }
 
-// What a module does itself: not what it is fed by.
+// Whether the op is the module's own work, as opposed to feeding it data.
 bool is_own_op(const Graph& graph, NodeId n) {
   const OpInfo* op = graph.op_info(n);
   if (op == nullptr) return true;
@@ -74,7 +74,7 @@ void number_layers(Stack* stack, int32_t* next) {
 }  // namespace
 
 Layers::Layers(const Graph& graph) {
-  std::vector<Stack> stacks;  // as the forward comes to them
+  std::vector<Stack> stacks;  // in the order in which the forward reaches them
   std::map<std::string_view, size_t> which;
   std::unordered_map<StrId, NumberedModule, IdHash> places;
   for (NodeId n : graph.nodes()) {

@@ -1,5 +1,4 @@
-// Layers of a model, by the names of its modules: what prefetch distances and the borders of recomputation are counted
-// in.
+// Layers of a model, derived from module names: the unit of prefetch distances and of recomputation borders.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +9,14 @@
 
 namespace sg {
 
-// The layers of one graph in the order in which the forward comes to them.
+// The layers of one graph, in the order in which the forward reaches them.
 //
 // Stack     numbered modules of one parent: "encoder.0", "encoder.1", ... or the children of an nn.Sequential. Only the
-//           first number of a name counts. Two stacks of a model ("encoder", "decoder") are one behind the other.
-// Single    a numbered module of one op, as a Linear in an nn.Sequential. In a stack where others have modules inside,
-//           singles are no layers: they are stem, glue or head. A stack of n singles for the most part is cut into
-//           about sqrt(n) layers; the last of these is none, as its backward comes at once. It counts only where no
-//           other stack is one of layers.
+//           first number of a name counts. Layers of a second stack ("decoder") are numbered after those of the first.
+// Single    a numbered module of one op, such as a Linear in an nn.Sequential. In a stack where other members contain
+//           modules, singles are not layers but stem, glue or head. A stack of n members, most of them singles and none
+//           containing modules, is cut into about sqrt(n) layers; the last of these is no layer, because its backward
+//           follows immediately. Such a stack counts only if the model has no other kind.
 // Cost      one pass over the nodes.
 class Layers {
  public:

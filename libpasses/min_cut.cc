@@ -38,7 +38,8 @@ bool MinCut::find_levels(uint32_t source, uint32_t sink) {
   return level_[sink] != kNone;
 }
 
-// One path of the level graph, depth first; dead ends are left behind for good. 0 = there is none.
+// Augments along one path of the level graph, depth first; dead ends are never revisited. Returns the flow added; 0 =
+// no path.
 int64_t MinCut::augment(uint32_t source, uint32_t sink) {
   std::vector<uint32_t> path;  // edges
   uint32_t v = source;

@@ -1,4 +1,4 @@
-// MinCut: the cheapest set of edges that parts a source from a sink, by Dinic's method.
+// MinCut: the cheapest set of edges that separates a source from a sink, by Dinic's algorithm.
 //
 // Of several cheapest cuts it finds the one closest to the sink. Capacities are whole numbers; kInfinite edges are
 // never cut (a graph with an infinite path has no cut, and `run` says so).
@@ -19,7 +19,7 @@ class MinCut {
   // False when no finite cut exists.
   bool run(uint32_t source, uint32_t sink);
 
-  // Behind `run`: whether the vertex lies on the sink's side of the cut.
+  // After `run`: whether the vertex lies on the sink's side of the cut.
   bool is_behind(uint32_t vertex) const { return behind_[vertex]; }
 
  private:

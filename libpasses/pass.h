@@ -27,11 +27,11 @@ struct PassOption {
   bool repeated = false;
 };
 
-// Where a file's name begins in the value of an option with this argument: all of a FILE or GRAPH, a MACHINE|FILE that
-// names a file, what follows `per-module:`. npos = nowhere.
+// Where a file name begins in the value of an option with this argument: at 0 for FILE and GRAPH, at 0 for a
+// MACHINE|FILE value that names a file, after the prefix for `per-module:FILE`. npos = the value names no file.
 size_t file_in(std::string_view argument, std::string_view value);
 
-// The options given to one run of a pass, as words.
+// The options given to one run of a pass, as text.
 class PassOptions {
  public:
   void add(std::string name, std::string value) { values_[std::move(name)].push_back(std::move(value)); }
@@ -48,7 +48,7 @@ class PassOptions {
 };
 
 struct PassContext {
-  Diagnostics* notes = nullptr;  // warnings, and regions that --best-effort left alone; not null
+  Diagnostics* notes = nullptr;  // warnings, and regions left alone under --best-effort; not null
   bool best_effort = false;
   bool explain = false;  // fill Change::plan
   size_t threads = 1;
@@ -59,10 +59,10 @@ struct Change {
   bool changed = false;
   std::string summary;    // "96 nodes recomputed, 31 saved"; when nothing changed, why
   std::string plan;       // --explain, as text
-  std::string plan_json;  // the same for programs; one JSON value
+  std::string plan_json;  // the same as JSON, one value
 };
 
-// How results may differ from those of the graph before.
+// How results may differ from those of the original graph.
 enum class Results : uint8_t { bitwise, reassociated };
 
 struct PassInfo {
@@ -70,18 +70,18 @@ struct PassInfo {
   std::string_view summary;  // one sentence without the full stop
   std::string_view details;  // lines for --help; may be empty
   Results results = Results::bitwise;
-  // Passes that should come after this one: if one has already run, there is a warning. "overlap but --isolate-only"
-  // means not with that option.
+  // Passes that should come after this one; the pipeline warns if one has already run. "overlap but --isolate-only"
+  // excludes runs with that option.
   std::span<const std::string_view> precedes;
   std::span<const PassOption> options;
   std::string_view examples[2][2];  // command, what
   Result<Change> (*run)(Job* job, const PassOptions& options, PassContext& context) = nullptr;
-  // Checks the options before `run`; null = all that the table has are accepted.
+  // Checks the options before `run`; null = everything the option table accepts is valid.
   Status (*check)(const PassOptions& options) = nullptr;
 };
 
-// Errors in the options that do not depend on the job: usage, or a file of theirs that cannot be read. REQUIRES: they
-// are in the pass's table, numbers and words of a choice as it has them
+// Errors in the options that do not depend on the job: usage, or an unreadable file. REQUIRES: the options are in the
+// pass's table, and numbers and choices have been parsed against it
 Status check_options(const PassInfo& pass, const PassOptions& options);
 
 // In the order of passes.def.

@@ -19,7 +19,7 @@ size_t count_nodes(const Job& job) {
   return out;
 }
 
-// A file by its name: where it lies differs from machine to machine, and the graph does not.
+// Drops the folder of a file name: it differs from machine to machine, while the graph must not.
 std::string without_folder(const PassInfo& pass, std::string_view option, const std::string& value) {
   const auto row = std::ranges::find(pass.options, option, &PassOption::name);
   const size_t at = row == pass.options.end() ? std::string::npos : file_in(row->argument, value);
@@ -57,7 +57,7 @@ class Pipeline {
   }
 
  private:
-  // Leaves those that are to run, under the names that they have among all.
+  // Keeps the stages to run, under the names they have in the full list.
   void select_stages() {
     const std::vector<std::string> names = stage_names(stages_);
     std::vector<Stage> kept;
@@ -69,7 +69,8 @@ class Pipeline {
     stages_ = std::move(kept);
   }
 
-  // Of all stages before the first runs: a wrong word costs no work.
+  // Checks the options of all later stages before the first one runs, so that a typo costs no work. The first stage's
+  // own errors cost none anyway.
   Status check_all_options() {
     for (size_t i = 1; i < stages_.size(); ++i) {
       Status checked = check_options(*stages_[i].pass, stages_[i].options);
@@ -111,7 +112,7 @@ class Pipeline {
     return ok_status();
   }
 
-  // The job as it was before the stage, which nobody may use behind an error.
+  // Restores the job from before the stage: after an error the stage's job must not be used.
   Status leave_out(const Error& why, StageReport* report) {
     SG_ASSIGN(*job_, read_binary(bytes_, "the job"));
     notes_->warning("left-out", "sg-" + report->name + " is left out: " + why.message, why.where, why.hint);
@@ -121,7 +122,7 @@ class Pipeline {
     return ok_status();
   }
 
-  // The job as its readers will have it, held against the rules.
+  // Round-trips the job through bytes, as its readers will see it, and verifies it.
   Status settle(size_t i, const std::string& name) {
     SG_ASSIGN(std::string bytes, write_binary(*job_));
     Result<Job> next = read_binary(bytes, "the result of sg-" + name);
@@ -184,7 +185,7 @@ struct PastStage {
   std::vector<std::string> options;
 };
 
-// Whether that run is one of those that `pattern` speaks of: PassInfo::precedes.
+// Whether `pattern` (PassInfo::precedes) covers that run.
 bool is_meant(const PastStage& past, std::string_view pattern) {
   constexpr std::string_view kBut = " but --";
   const size_t but = pattern.find(kBut);
@@ -192,8 +193,8 @@ bool is_meant(const PastStage& past, std::string_view pattern) {
   return but == pattern.npos || std::ranges::count(past.options, pattern.substr(but + kBut.size())) == 0;
 }
 
-// Whether a run of the job's history has left anything that a later pass could come too late for. Of passes that do not
-// mark nodes nobody can tell: then yes.
+// Whether a run in the job's history left anything that a later pass could come too late for. A pass that does not mark
+// nodes leaves no evidence: assumed yes.
 bool has_left_traces(const Job& job, const PastStage& past) {
   auto marks = [&](const auto& is_mark) {
     for (const auto& program : job.programs)

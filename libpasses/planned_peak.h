@@ -1,4 +1,4 @@
-// The planned peak, as sg-stat prints it: what passes promise, before and after. Internal to libpasses.
+// The planned peak as sg-stat prints it: what passes report before and after. Internal to libpasses.
 #pragma once
 
 #include "libgraph/expr/sizes.h"
@@ -6,10 +6,10 @@
 
 namespace sg {
 
-// Bytes of the plan of a program.
+// Bytes of the memory plan of a program.
 int64_t planned_peak(const Program& program, const SizeValues& sizes);
 
-// The most of any program; sizes that nobody gave a number are as sg-stat assumes them.
+// The maximum over programs; symbols without a number get the sizes that sg-stat assumes.
 int64_t planned_peak(const Job& job);
 
 }  // namespace sg

@@ -11,7 +11,7 @@
 namespace sg {
 namespace {
 
-// True, a text, or a list of texts.
+// Reads true, a string, or a list of strings.
 bool read_values(std::string_view json, std::vector<std::string>* out) {
   simdjson::dom::parser parser;
   simdjson::dom::element value;

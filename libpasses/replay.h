@@ -1,10 +1,11 @@
-// Replay: what the provenance of a job says was done, as stages, and done again.
+// Replay: runs the provenance of a job again.
 //
-// Steps    An entry of the provenance is a step: a tool, its version, its options, the digest of what it read. Only
-//          passes can be done again here; a reader of sources (sg-import) is the first step and is not.
-// Checked  Each step's input is held against the digest that the history has of it. The first that differs is named:
-//          another version of a pass, or a graph that was edited by hand in between.
-// Trust    A history is data out of a file: it names passes and their options, nothing else is run, no file is written.
+// Steps    Each entry of the provenance is a step: a tool, its version, its options, the digest of its input. Only
+//          passes can be repeated; the first step, a reader of sources (sg-import), cannot.
+// Checked  The input of each step is compared with the digest recorded in the history. The first mismatch is reported:
+//          it means a different version of a pass, or a graph edited by hand in between.
+// Trust    A history is untrusted data: it can only name passes and their options; nothing else runs, no file is
+//          written.
 #pragma once
 
 #include <string>
@@ -17,22 +18,22 @@ namespace sg {
 struct HistoryStep {
   std::string tool, version, input_digest;  // "sg-remat", "0.1.0", "sha256:..."; the digest may be empty
   std::map<std::string, std::vector<std::string>> options;  // a flag has one empty value
-  bool is_readable = true;                                  // false: an option is no text, list of texts or true
+  bool is_readable = true;                                  // false: an option is not text, a list of texts or true
   std::string command() const;                              // "sg-remat --policy default", fit for a shell
 };
 std::vector<HistoryStep> history_of(const Job& job);
 
-// An Error (cannot_apply) where the step is not a pass of this version with options that it has.
+// An Error (cannot_apply) if the step is not a pass of this version with options that this version has.
 Status check_step(const HistoryStep& step);
 
 struct Replay {
-  size_t first = 0;   // the step that was done first, from 0
-  size_t steps = 0;   // how many were done
-  std::string other;  // empty = the same bytes; else the step whose result is another one than then
+  size_t first = 0;   // index of the first step that was repeated
+  size_t steps = 0;   // how many were repeated
+  std::string other;  // empty = identical bytes; else the first step whose result differs
 };
 
-// Does again what was done to `earlier` to make `later`. An Error (cannot_apply): `earlier` is none of the graphs that
-// the history tells of, or a step is no pass.
+// Repeats the steps that turned `earlier` into `later`. An Error (cannot_apply) if `earlier` is not in the history, or
+// a step is not a pass.
 Result<Replay> replay(const Job& earlier, const Job& later, size_t threads);
 
 }  // namespace sg

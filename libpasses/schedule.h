@@ -1,8 +1,8 @@
-// Schedule: where nodes stand, and where each piece of memory is read and written. What passes ask before they move,
-// merge or repeat a node.
+// Schedule: the position of each node, and where each piece of memory is read and written. Passes consult it before
+// they move, merge or repeat a node.
 //
-// A pure function of a const graph, linear in time and memory. It describes the graph as it was: nodes that are added
-// later have no position here, and erasing nodes keeps the rest valid.
+// A pure function of a const graph, linear in time and memory. It describes the graph at construction: nodes added
+// later have no position, and erasing nodes keeps the rest valid.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ uint32_t class_of(const AliasAnalysis& alias, ValueId v);
 class Schedule {
  public:
   Schedule(const Graph& graph, const AliasAnalysis& alias);
-  uint32_t position(NodeId n) const { return position_[n.index]; }  // nodes begin at 1
+  uint32_t position(NodeId n) const { return position_[n.index]; }  // positions start at 1
   bool is_written(uint32_t alias_class) const { return !writes_[alias_class].empty(); }
   bool is_written_after(uint32_t alias_class, uint32_t after) const;
   uint32_t next_write(uint32_t alias_class, uint32_t after) const;                    // UINT32_MAX = none
   uint32_t last_read(uint32_t alias_class) const { return last_read_[alias_class]; }  // 0 = never
-  // Of a value in it; UINT32_MAX: an output.
+  // Last use of any value in the class; UINT32_MAX: one is an output.
   uint32_t last_use(uint32_t alias_class) const { return last_use_[alias_class]; }
 
  private:

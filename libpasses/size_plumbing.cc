@@ -9,7 +9,7 @@
 namespace sg {
 namespace {
 
-// By its type.
+// The number that the value's type says it is.
 std::optional<Scalar> number_of(const Graph& graph, ValueId v) {
   const Type& type = graph.type(v);
   if (type.value.is_none() || (type.kind != TypeKind::integer && type.kind != TypeKind::boolean)) return std::nullopt;
@@ -25,7 +25,7 @@ Arg as_argument(Scalar s) {
 
 }  // namespace
 
-// Not through computed values, which callers that go in order have replaced already.
+// Does not look through computed operands: callers work in schedule order and have replaced those already.
 std::optional<Scalar> computed_number(const Graph& graph, NodeId n) {
   return computed_number(graph, n, [&graph](ValueId v) { return number_of(graph, v); });
 }
@@ -36,7 +36,7 @@ std::optional<Arg> known_size(const Graph& graph, ValueId v) {
   if (op == nullptr || !(op->has(kSize) || op->name == "sg.call")) return std::nullopt;  // a body may return a number
   auto number = number_of(graph, v);
   if (!number && graph.type(v).value.is_none())
-    number = computed_number(graph, def);  // else symbols, which it may define
+    number = computed_number(graph, def);  // otherwise its type holds symbols, which the node may define
   return number && std::isfinite(number->to_double()) ? std::optional(as_argument(*number)) : std::nullopt;
 }
 

@@ -1,5 +1,4 @@
-// Size arithmetic that has become numbers: literals where it is an argument, and the nodes that nobody needs any more
-// gone.
+// Size arithmetic with known results: replaces arguments by literals and erases nodes that become unused.
 #pragma once
 
 #include <functional>
@@ -10,13 +9,15 @@
 
 namespace sg {
 
-// What Python's arithmetic gives for arguments that are numbers; none of other ops, and where one is not a number.
+// The result of Python's arithmetic for arguments that are numbers; none for other ops, or if an argument is not a
+// number.
 std::optional<Scalar> computed_number(const Graph& graph, NodeId n);
 
-// The number that a result of a size op is known to be, as an argument; none when it is not.
+// The number that a result of a size op is known to be, as an argument; none if it is not known.
 std::optional<Arg> known_size(const Graph& graph, ValueId v);
 
-// Replaces arguments; returns the nodes changed. `said(node, value)` is called for each argument, and may be empty.
+// Replaces arguments; returns how many nodes changed. `said(node, value)` is called for each replaced argument, and may
+// be empty.
 size_t replace_known_sizes(Graph* graph, const std::function<void(NodeId, ValueId)>& said = {});
 
 // Erases size ops whose results nobody uses; returns how many.

@@ -1,7 +1,7 @@
-// SymbolUses: which symbols a program speaks of: in types, arguments, bindings, shardings and random origins. Guards
+// SymbolUses: the symbols that occur in a program's types, arguments, bindings, shardings and random origins. Guards
 // and declarations do not count.
 //
-// A pure function of a const program, linear; types are looked at once each.
+// A pure function of a const program, in linear time; each type is examined once.
 #pragma once
 
 #include <unordered_map>
@@ -18,7 +18,7 @@ class SymbolUses {
 
   const std::unordered_set<StrId, IdHash>& all() const { return all_; }
 
-  // Whether anything but this node's own results and bindings speaks of the symbol; here guards count.
+  // Whether the symbol occurs anywhere outside this node's own results and bindings; here guards do count.
   bool is_used_outside(const Graph& graph, NodeId n, StrId symbol) const;
 
  private:
@@ -34,7 +34,7 @@ class SymbolUses {
 
   const Program& program_;
   std::unordered_set<StrId, IdHash> all_, in_guards_;
-  // By symbol: the one node that speaks of it; graph null = several do, or a port does.
+  // By symbol: the one node that mentions it; graph null = several nodes or a port do.
   std::unordered_map<StrId, Site, IdHash> only_;
   std::unordered_map<TypeId, std::vector<StrId>, IdHash> of_type_;
 };

@@ -39,8 +39,8 @@ class NumberBuilder {
     return graph_.node(n).result_count > 0;
   }
 
-  // Memory filled later (aten.empty and its views) is not determined by the call that created it. Waits complete what
-  // their launch determines.
+  // Memory filled later (aten.empty and its views) is not determined by the call that created it. Waits do not count:
+  // they only complete their launch.
   void note_written_classes(NodeId n) {
     const OpInfo* op = graph_.op_info(n);
     if (op != nullptr && op->has(kWait)) return;
@@ -58,7 +58,7 @@ class NumberBuilder {
     for (auto it = begin; it != end; ++it) {
       if (!is_equal(it->second, n)) continue;
       if (!is_operand_written_since(it->second)) return it->second;
-      return it->second = n;  // a write ends what the earlier one stands for
+      return it->second = n;  // after a write the earlier node no longer represents the value
     }
     by_hash_.emplace(hash, n);
     return n;
@@ -107,7 +107,7 @@ class NumberBuilder {
     return written;
   }
 
-  // A wait completes its launch: nobody reads the buffer before, so it changes nothing that was read.
+  // A wait only completes its launch: nothing reads the buffer before it, so no value read earlier changes.
   void note_writes(NodeId n) {
     if (const OpInfo* op = graph_.op_info(n); op != nullptr && op->has(kWait)) return;
     for (StorageId s : alias_.writes(n)) last_write_[alias_.storage(s).alias_class] = n;
@@ -120,7 +120,7 @@ class NumberBuilder {
   std::vector<ValueId> value_;  // by value: the first that is equal
   std::unordered_multimap<uint64_t, NodeId> by_hash_;
   std::unordered_map<uint32_t, NodeId> last_write_;  // by alias class
-  std::unordered_set<uint32_t> written_;             // alias classes that something writes to, waits left out
+  std::unordered_set<uint32_t> written_;             // alias classes with a writer other than a wait
 };
 
 ValueNumbers::ValueNumbers(const Graph& graph, const AliasAnalysis& alias, Launches launches) {

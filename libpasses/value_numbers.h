@@ -1,5 +1,5 @@
-// ValueNumbers: which values of a graph are equal whatever the inputs are: equal op, equal arguments, nothing in
-// between that could make a difference. Random ops, writes, effects and opaque ops are equal to themselves only.
+// ValueNumbers: which values of a graph are equal for all inputs: same op, equal arguments, and nothing in between that
+// could change the result. Random ops, writes, effects and opaque ops are equal only to themselves.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace sg {
 
 class ValueNumbers {
  public:
-  // What collectives and waits are: functions of their arguments, as others are (equal launches give equal results), or
-  // equal to themselves only, for who may not take one for another.
+  // How collectives and waits are treated: as functions of their arguments (equal launches give equal results), or as
+  // equal only to themselves, for passes that must not substitute one for another.
   enum class Launches { functions, themselves };
 
   ValueNumbers(const Graph& graph, const AliasAnalysis& alias, Launches launches);
 
-  // The first node that computes what `n` does; `n` itself when there is none before.
+  // The first node that computes the same as `n`; `n` itself if there is none before it.
   NodeId leader(NodeId n) const { return leader_[n.index]; }
 
  private:

@@ -1,4 +1,4 @@
-// Axis rules of attention: rows of a sequence look at each other, those of different batch entries do not.
+// Axis rules of attention: rows of a sequence attend to each other; batch entries are independent.
 #include "libpasses/axis/axis_rules.h"
 
 namespace sg::axis {
@@ -7,7 +7,7 @@ namespace {
 constexpr std::string_view kBatched[] = {"query",          "key", "value",    "grad_out", "grad_out_",
                                          "grad_logsumexp", "out", "logsumexp"};
 
-// The batch axis of the operands, each of which is along it.
+// The chunked batch axis; asks for every batched operand along it.
 Result<Along> batch_axis(AxisCall& c) {
   SG_ASSIGN(const ValueId first, c.first_along());
   const Along a = c.state(first).along;
@@ -20,7 +20,7 @@ Result<Along> batch_axis(AxisCall& c) {
   return a;
 }
 
-// A mask or bias is broadcast over the batch, or has it.
+// Aligns a mask or bias: true if it has the batch axis, false if it is broadcast over the batch.
 Result<bool> align_bias(AxisCall& c, ValueId v, const Along& a) {
   if (v.is_none() || c.rank(v) < c.rank(c.tensor("query")) || c.exprs.constant_value(c.type(v).shape[0]) == 1) {
     SG_TRY(c.want_whole(v, "the mask"));
@@ -30,7 +30,7 @@ Result<bool> align_bias(AxisCall& c, ValueId v, const Along& a) {
   return true;
 }
 
-// How many results are rows; behind them, in a backward, the gradient of the bias.
+// How many leading results are in rows; in a backward the gradient of the bias follows them.
 size_t row_results(const AxisCall& c) {
   if (c.op.name == "aten.scaled_dot_product_attention.default") return 1;
   const bool backward = c.op.name.find("backward") != std::string_view::npos;
@@ -39,7 +39,7 @@ size_t row_results(const AxisCall& c) {
 
 bool only_shapes_by(std::string_view op) { return op.starts_with("aten.new_") || op.ends_with("_like.default"); }
 
-// A body of flex attention may ask which batch entry it is about. In a chunk that is another number.
+// A flex attention body may use the batch index, which differs within a chunk.
 Status check_body(const AxisCall& c, NestedId id, size_t b_at) {
   const Graph& body = c.program.nested[id.index]->graph;
   if (body.inputs().size() <= b_at) return c.fail("a body of its own has too few inputs");

@@ -1,5 +1,5 @@
-// Axis rules of ops that work on each entry of their first axis alone: convolutions, pooling, norms by channel or
-// group.
+// Axis rules of ops that treat the entries of their first axis independently: convolutions, pooling, norms by channel
+// or group.
 #include <algorithm>
 
 #include "libpasses/axis/axis_rules.h"
@@ -7,12 +7,12 @@
 namespace sg::axis {
 namespace {
 
-// What a result is: r = rows, s = a sum over the rows, f = the same whatever the rows are.
+// Results are coded as r = rows, s = a sum over the rows, f = independent of the rows.
 struct BatchRow {
   std::string_view op;
   std::string_view carriers;  // arguments whose first axis is the batch; the others are whole
   std::string_view results;
-  std::string_view size = {};  // argument, or first item of one, that says how long the first axis is
+  std::string_view size = {};  // argument (or its first item) that holds the length of the first axis
 };
 
 constexpr BatchRow kRows[] = {
@@ -126,7 +126,7 @@ bool lists(std::string_view names, std::string_view name) {
   return false;
 }
 
-// What would make the rows depend on each other.
+// Fails if anything makes the rows depend on each other.
 Status check_rows_apart(const AxisCall& c) {
   const bool norm = c.op.name.find("batch_norm") != std::string_view::npos;
   const bool own_statistics =
@@ -170,7 +170,7 @@ Status batch(AxisCall& c) {
   return ok_status();
 }
 
-// Padding of the last axes leaves those before them alone.
+// Padding the last axes does not affect the axes before them.
 Status pad(AxisCall& c) {
   const AxisState* s = c.along(c.tensor("self"));
   const Arg* list = c.find("pad");

@@ -1,4 +1,4 @@
-// Axis rules of products, reductions, norms and attention: the chunked axis is kept, or contracted to a sum over
+// Axis rules of products, reductions, norms and embeddings: the chunked axis is kept, or contracted to a sum over
 // chunks.
 #include "libpasses/axis/axis_rules.h"
 
@@ -18,8 +18,8 @@ Along at_axis(Along a, size_t axis) {
   return a;
 }
 
-// x @ y, where axis `rows` of x and `columns` of y go to the result and `x_inner`, `y_inner` are contracted; `batch`
-// leads both.
+// x @ y with `batch` leading batch axes: axis `rows` of x and `columns` of y go to the result; `x_inner` and `y_inner`
+// are contracted.
 Status product(AxisCall& c, ValueId x, ValueId y, size_t batch) {
   const size_t rows = batch, x_inner = batch + 1, y_inner = batch, columns = batch + 1;
   for (ValueId v : {x, y})
@@ -42,7 +42,7 @@ Status product(AxisCall& c, ValueId x, ValueId y, size_t batch) {
   return c.give_along(at_axis(a, of_x ? rows : columns));
 }
 
-// What broadcasts to a matrix that is chunked along `a`: chunked with it, where it has that axis.
+// A value that broadcasts to a matrix chunked along `a`: chunked with it if it has that axis, else whole.
 Status want_broadcast(AxisCall& c, ValueId v, Along a, std::string_view what) {
   const size_t shift = 2 - c.rank(v);
   if (a.axis < shift) return c.want_whole(v, what);
@@ -51,7 +51,7 @@ Status want_broadcast(AxisCall& c, ValueId v, Along a, std::string_view what) {
   return c.want(v, a);
 }
 
-// Whether `scale` has one number, or one for each place along that axis of the matrix.
+// Whether `scale` has one element, or one for each entry of that axis of the matrix.
 bool is_one_each(const AxisCall& c, ValueId scale, ValueId matrix, size_t axis) {
   const auto& shape = c.type(scale).shape;
   for (size_t i = 0; i < shape.size(); ++i) {
@@ -61,7 +61,7 @@ bool is_one_each(const AxisCall& c, ValueId scale, ValueId matrix, size_t axis) 
   return true;
 }
 
-// The axes that a reduction works along; all when it names none.
+// The axes that a reduction reduces; all if it names none.
 std::optional<std::vector<bool>> reduced_axes(const AxisCall& c, size_t rank) {
   std::vector<bool> out(rank, false);
   const Arg* arg = c.find("dim");
@@ -96,7 +96,7 @@ Status keep_reduced(AxisCall& c, const AxisState& s, const std::vector<bool>& go
 Status mm(AxisCall& c) { return product(c, c.tensor("self"), c.tensor("mat2"), 0); }
 Status bmm(AxisCall& c) { return product(c, c.tensor("self"), c.tensor("mat2"), 1); }
 
-// The bias is added once: a sum over chunks would add it in each.
+// The bias must be added once; a sum over chunks would add it in each chunk.
 Status addmm(AxisCall& c) {
   SG_TRY(product(c, c.tensor("mat1"), c.tensor("mat2"), 0));
   if (c.given[0].kind == AxisKind::partial)
@@ -104,7 +104,7 @@ Status addmm(AxisCall& c) {
   return want_broadcast(c, c.tensor("self"), c.given[0].along, "the bias");
 }
 
-// A scale for all rows goes with any chunk of them; one of each row or column is chunked as they are.
+// A scale for the whole matrix fits any chunk; a scale per row or column is chunked with them.
 Status scaled_mm(AxisCall& c) {
   const ValueId x = c.tensor("self"), y = c.tensor("mat2"), bias = c.tensor("bias");
   SG_TRY(product(c, x, y, 0));

@@ -1,4 +1,5 @@
-// Counts of keys, and the positions that a dispatch computes from them: what is proven of both (count_table.h).
+// Counts of keys, and the positions that a dispatch computes from them: what the rules prove about both
+// (count_table.h).
 #include <algorithm>
 
 #include "libpasses/axis/axis_rules.h"
@@ -70,8 +71,7 @@ std::optional<CountTable> table_after(const AxisCall& c, const CountTable& t, Va
   return std::nullopt;
 }
 
-// Items of `domain` at the positions of `form`: those of another domain, each part of it as a whole. None when that is
-// not proven.
+// The domain whose items, part by part, stand at the positions `form` of `domain`; none if that is not proven.
 uint32_t reordered(AxisCall& c, uint32_t domain, const PartForm& form) {
   if (!form.place || form.part || form.plus == kNoTable || form.minus == kNoTable) return kNoDomain;
   const CountTable &begins = c.world.tables[form.plus], &own = c.world.tables[form.minus];

@@ -1,17 +1,17 @@
-// Axis rules of what goes by index. A chunk may look up what every chunk has, other axes than its own, and - by
+// Axis rules of indexed reads and writes. A chunk may look up what every chunk has, axes other than its own, and - by
 // positions of its own - its own rows and items.
 #include "libpasses/axis/axis_rules.h"
 
 namespace sg::axis {
 namespace {
 
-// Positions that lead into the chunk's own entries of `into`.
+// Whether the positions point into the chunk's own entries of `into`.
 bool leads_into(const AxisState& positions, const Along& into) {
   return positions.local && positions.target != kNoDomain && positions.target == into.domain &&
          positions.target_unit == into.unit;
 }
 
-// The one index of an indices list, and the axis that it stands at.
+// The only index of an indices list, and the axis it applies to.
 struct OneIndex {
   ValueId value;
   size_t axis = 0;
@@ -32,7 +32,7 @@ Result<OneIndex> one_index(const AxisCall& c) {
   return out;
 }
 
-// What counts have for the part that each item lies in.
+// Looks up counts by the part in which each item lies.
 Status look_up_counts(AxisCall& c, ValueId self, const AxisState& index, AxisState* out) {
   const CountTable* table = table_of(c, c.state(self));
   const auto layout = table != nullptr ? layout_of(c, index.along.domain, *table) : std::nullopt;
@@ -73,7 +73,7 @@ Status look_up(AxisCall& c, ValueId self, ValueId index, size_t axis) {
   return c.give(s);
 }
 
-// Nothing was written to what `v` was made as: what came before only read it.
+// Whether nothing before this node wrote to `v` or viewed it: earlier users only read it.
 bool is_fresh(const AxisCall& c, ValueId v) {
   for (NodeId user : c.graph.users(v)) {
     if (user == c.id || c.graph.before(c.id, user)) continue;
@@ -88,7 +88,8 @@ bool begins_as_zeros(const AxisCall& c, ValueId v) {
   return def && c.graph.op_name(def).find("zeros") != std::string_view::npos && is_fresh(c, v);
 }
 
-// A fill holds nothing yet: one as long as the sorted items is as long as what was sorted.
+// Whether `v` is a fill that holds nothing yet; such a tensor counts as long as what was sorted if it is as long as the
+// sorted items.
 bool is_fill(const AxisCall& c, ValueId v) {
   const NodeId def = c.graph.value(v).def;
   const std::string_view op = def ? c.graph.op_name(def) : std::string_view();
@@ -97,14 +98,14 @@ bool is_fill(const AxisCall& c, ValueId v) {
   return fills && is_fresh(c, v);
 }
 
-// The positions of a sort in what was sorted: each of them once.
+// Whether the index is the positions of a sort within the sorted axis: a permutation.
 bool puts_back(const AxisCall& c, const AxisState& index) {
   if (index.target == kNoDomain || c.exprs.constant_value(index.along.unit) != 1) return false;
   const AxisDomain& d = c.domain(index.along);
   return d.sorted.domain == index.target && d.sorted.unit == index.target_unit;
 }
 
-// inverse[positions] = 0, 1, 2, ...: where each entry went, for the positions of a sort.
+// Whether this is inverse[positions] = 0, 1, 2, ... for the positions of a sort, which gives each entry's new place.
 bool inverts(const AxisCall& c, const AxisState& index, ValueId values) {
   if (values.is_none() || c.state(values).kind != AxisKind::iota || !puts_back(c, index)) return false;
   return c.rank(values) == 1 && c.type(values).shape[0] == c.domain(index.along).size;
@@ -130,7 +131,8 @@ bool are_ones(const AxisCall& c, ValueId v) {
          is_integral(c.type(v).dtype) && is_fresh(c, v);
 }
 
-// Into zeros each chunk adds what its own entries come to, wherever they lead: the chunks add up. Ones are counts.
+// Each chunk adds the contributions of its own entries into zeros, at any index; the chunks add up. Adding ones counts
+// keys.
 Status add_up(AxisCall& c, ValueId self, ValueId index, ValueId values, const Along& values_along) {
   SG_TRY(c.want_whole(self, "what it adds to"));
   SG_TRY(c.want(values, values_along));
@@ -145,7 +147,7 @@ bool adds_to_zeros(const AxisCall& c, ValueId self) {
   return (c.op.name == "aten.index_add.default" || c.op.name == "aten.scatter_add.default") && begins_as_zeros(c, self);
 }
 
-// What is written at positions must be the chunk's own; `self` is then seen along its rows.
+// A write at the chunk's own positions; `self` is then along its rows.
 Status write_by(AxisCall& c, ValueId self, const AxisState& index, ValueId values, const Along& values_along,
                 size_t axis) {
   if (!index.local) return c.fail("chunks would write to one another's entries");

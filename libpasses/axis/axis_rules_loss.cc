@@ -1,7 +1,7 @@
-// Axis rules of losses: rows of their own, a sum over the rows, or a mean.
+// Axis rules of losses: independent rows, a sum over the rows, or a mean.
 //
-// A mean over n rows is what the chunks' means add up to, each times its share n_c / n. Where the data says what the
-// mean is divided by (rows to be ignored, weights), sums are taken and divided once.
+// A mean over n rows is the sum of the chunks' means, each weighted by its share n_c / n. If the data decides the
+// divisor (ignored rows, weights), the chunks compute sums, which are divided once.
 #include "libpasses/axis/axis_rules.h"
 
 namespace sg::axis {
@@ -21,7 +21,7 @@ Result<Reduction> reduction_of(const AxisCall& c) {
   return static_cast<Reduction>(reduction);
 }
 
-// The rows of class scores: axis 0, where the classes have an axis of their own.
+// The rows of class scores: axis 0, if the classes have an axis of their own.
 Result<Along> scored_rows(AxisCall& c) {
   const ValueId self = c.tensor("self"), target = c.tensor("target");
   for (ValueId v : {self, target})
@@ -53,7 +53,7 @@ Status elementwise_loss(AxisCall& c) {
   return c.give(sum_state());
 }
 
-// The gradient of a mean is divided by the rows that there are.
+// The gradient of a mean is divided by the number of rows.
 Status elementwise_loss_backward(AxisCall& c) {
   SG_ASSIGN(const Reduction reduction, reduction_of(c));
   SG_ASSIGN(const Along a, meet(c));
@@ -83,7 +83,7 @@ Status nll_loss_backward(AxisCall& c) {
   return c.give_along(a);
 }
 
-// The same of scores that are not logarithms yet, with a number for each row that the backward takes.
+// nll_loss on scores that are not yet logarithms, with one more number per row for the backward.
 Status folded_loss(AxisCall& c) {
   SG_ASSIGN(const Reduction reduction, reduction_of(c));
   SG_ASSIGN(const Along a, scored_rows(c));

@@ -1,4 +1,4 @@
-// Axis rules of elementwise ops: operands are aligned at their last axes, whole ones are sliced where they have the
+// Axis rules of elementwise ops: operands are aligned at their last axes; whole operands are sliced if they have the
 // chunked axis.
 #include <algorithm>
 
@@ -17,7 +17,7 @@ std::optional<Along> in_result(const AxisCall& c, ValueId v, size_t result_rank)
   return out;
 }
 
-// A whole or constant operand beside chunked ones: broadcast along the axis, or sliced.
+// Aligns a whole or constant operand with chunked ones: broadcast along the axis, or sliced.
 Status align(AxisCall& c, ValueId v, const Along& a, size_t result_rank) {
   const size_t shift = result_rank - c.rank(v);
   if (a.axis < shift) return ok_status();
@@ -27,7 +27,7 @@ Status align(AxisCall& c, ValueId v, const Along& a, size_t result_rank) {
   return c.want(v, own);
 }
 
-// floor_divide(position, k): positions in units of k entries fewer.
+// floor_divide(position, k): positions in units that are k times coarser.
 std::optional<AxisState> divided_position(const AxisCall& c) {
   if (c.op.name != "aten.floor_divide.default" && c.op.name != "aten.floor_divide.Scalar") return std::nullopt;
   const ValueId self = c.tensor("self");
@@ -41,7 +41,7 @@ std::optional<AxisState> divided_position(const AxisCall& c) {
   return out;
 }
 
-// Whole numbers stay the same ones.
+// Whether the result holds the same integers.
 bool only_shows(const Graph& graph, NodeId n) {
   const std::string_view op = graph.op_name(n);
   if (op == "aten.clone.default" || op == "aten.alias.default" || op == "aten.detach.default" ||
@@ -50,7 +50,7 @@ bool only_shows(const Graph& graph, NodeId n) {
   return (op == "aten._to_copy.default" || op == "aten.to.dtype") && keeps_whole_numbers(graph, n);
 }
 
-// Numbers of one chunk's own stay so: what they mean is kept by copies, and by the sums that make positions of them.
+// Results of local numbers are local. Copies preserve their meaning, and so do the additions that compute positions.
 Status mark_local(AxisCall& c, AxisState* out) {
   bool any = false;
   for (ValueId v : c.tensors()) {
@@ -67,7 +67,7 @@ Status mark_local(AxisCall& c, AxisState* out) {
   return ok_status();
 }
 
-// eq(keys, 0 .. n-1): marks each key's class.
+// eq(keys, 0 .. n-1) marks each key's class: the keys.
 ValueId marked_keys(const AxisCall& c) {
   const ValueId self = c.tensor("self"), other = c.tensor("other");
   if (c.op.name != "aten.eq.Tensor" || self.is_none() || other.is_none() || c.rank(self) != 2 || c.rank(other) != 1)
@@ -79,7 +79,7 @@ ValueId marked_keys(const AxisCall& c) {
              : ValueId();
 }
 
-// buffer.add_(partial): the chunks add one after the other.
+// buffer.add_(partial): the chunks add to it in turn.
 Status accumulate(AxisCall& c) {
   const ValueId other = c.tensor("other");
   if (c.op.name != "aten.add_.Tensor" || other.is_none() || c.state(other).kind != AxisKind::partial)
@@ -89,7 +89,7 @@ Status accumulate(AxisCall& c) {
   return c.give_all(AxisState());
 }
 
-// What the operands are chunked along, as an axis of the shape that they are broadcast to.
+// The axis along which the operands are chunked, in the shape they broadcast to.
 Result<Along> meet_at(AxisCall& c, size_t rank) {
   SG_ASSIGN(const ValueId first, c.first_along());
   const auto a = in_result(c, first, rank);
@@ -145,7 +145,7 @@ Status like(AxisCall& c) {
   return c.give_all(along_state(c.state(self).along));
 }
 
-// Elementwise, also what it keeps for its gradient, which devices have no use for.
+// Elementwise, including what it saves for its gradient, which is empty on devices.
 Status log_sigmoid(AxisCall& c) {
   if (c.type(c.result(1)).shape != c.type(c.result(0)).shape)
     return c.fail("what it keeps for its gradient is empty, as on a device");
@@ -195,7 +195,7 @@ Status partial(AxisCall& c) {
 ValueId base_of(const AxisCall& c, ValueId v) {
   for (;;) {
     v = c.world.equal[v.index];
-    // Sorted keys are the keys, in another order.
+    // Sorted keys are the same keys in another order.
     const NodeId def = c.graph.value(v).def;
     if (!def || c.graph.op_info(def) == nullptr) return v;
     const OpInfo& op = *c.graph.op_info(def);

@@ -1,9 +1,9 @@
-// Axis rules of what the data decides: sorts, counts, exchanges with counted splits, grouped products.
+// Axis rules of data-dependent routing: sorts, counts, exchanges with counted splits, grouped products.
 //
-// The idea of a dispatch: rows are sorted by keys (which expert), the keys are counted, and the counts say how long
-// each rank's and each expert's part is. A chunk that sorts and counts its own rows routes each row where the whole
-// would. What ties sort, counts, positions and offsets together are tables of counts (count_table.h): each says which
-// keys it counts, and in which order.
+// In a dispatch, rows are sorted by keys (which expert), the keys are counted, and the counts give the length of each
+// rank's and each expert's part. A chunk that sorts and counts its own rows routes each row to the same place as the
+// whole does. Count tables (count_table.h) tie sort, counts, positions and offsets together: each says which keys it
+// counts, and in which order.
 #include <algorithm>
 
 #include "libpasses/axis/axis_rules.h"
@@ -13,7 +13,7 @@ namespace {
 
 Along whole_axis(const AxisCall& c, uint32_t domain) { return {domain, 0, c.exprs.constant(1)}; }
 
-// The sizes of a split list, each a number that the chunk read from its own counts.
+// The sizes of a split list, each read from the chunk's own counts.
 struct Splits {
   std::vector<Expr> sizes;
   uint32_t table = kNoTable;
@@ -42,8 +42,8 @@ GroupId group_of(const AxisCall& c) {
   return group != nullptr && group->is(ArgKind::group) ? group->as_group() : GroupId();
 }
 
-// Equal parts to every rank: element by element the same in every chunk. Counts of all keys become those that come from
-// each rank.
+// An exchange in equal parts acts element by element, the same in every chunk, so sums stay sums. Counts of all keys
+// become the counts received from each rank.
 Status exchange_partial(AxisCall& c, const AxisState& s) {
   const auto out = c.integers("output_split_sizes"), in = c.integers("input_split_sizes");
   if (!out || !in || *out != *in || std::ranges::adjacent_find(*out, std::not_equal_to<>()) != out->end())
@@ -76,7 +76,7 @@ uint32_t exchanged_domain(AxisCall& c, uint32_t from, const Splits& in, const Sp
   return c.world.add_domain(std::move(fresh));
 }
 
-// Items go where their keys say, and come in the order in which the counts came.
+// Proves that items go where their keys say, and arrive in the order in which the counts arrived.
 Status check_exchange(const AxisCall& c, uint32_t from, const Splits& in, const Splits& out) {
   const CountTable &sent = c.world.tables[in.table], &received = c.world.tables[out.table];
   const auto layout = layout_of(c, from, sent),
@@ -134,7 +134,7 @@ Status histogram(AxisCall& c) {
   AxisState sum;
   sum.kind = AxisKind::partial;
   if (!keys || *low > 0 || *high < static_cast<double>(*keys - 1))
-    return c.give(sum);  // what lies outside is not counted
+    return c.give(sum);  // keys outside the range are not counted
   return c.give(counts_state(c, root_table({base_of(c, self)}, c.integer("bins", 100))));
 }
 
@@ -197,7 +197,7 @@ Status exchange(AxisCall& c) {
 
 namespace {
 
-// Entries of rows that other ranks have as well: a chunk has the same ones on each of them.
+// The state of an input chunked along its rows, not items: a chunk then holds the same rows on every rank.
 const AxisState* rows_of_each_rank(const AxisCall& c) {
   const AxisState* s = c.along(c.tensor("input"));
   return s != nullptr && !s->local && c.domain(s->along).is_rows ? s : nullptr;
@@ -208,7 +208,7 @@ Along with_runs(const AxisCall& c, Along a, int64_t runs) {
   return a;
 }
 
-// Each rank gets its part of axis 0: whole runs of the rows.
+// Each rank gets its part of axis 0, which must consist of whole runs of the rows.
 Status scatter_runs(AxisCall& c, const Along& a) {
   const auto ranks = c.integer("group_size"),
              runs = a.runs ? c.exprs.constant_value(a.runs) : std::optional<int64_t>(1);
@@ -253,7 +253,7 @@ Status read_number(AxisCall& c) {
 
 namespace {
 
-// The length of another axis than the chunked one is the same in every chunk.
+// The length of an axis other than the chunked one is the same in every chunk.
 bool is_other_length(const AxisCall& c) {
   if (c.op.name != "aten.sym_size.int") return false;
   const AxisState* s = c.along(c.tensor("self"));

@@ -1,4 +1,4 @@
-// Axis rules of views and of what cuts and joins along other axes than the chunked one.
+// Axis rules of views, and of ops that cut and join along axes other than the chunked one.
 #include "libpasses/axis/axis_rules.h"
 
 namespace sg::axis {
@@ -6,7 +6,7 @@ namespace {
 
 using Exprs = std::vector<Expr>;
 
-// The one tensor operand of a view, which is along an axis here.
+// The state of the view's one tensor operand, which must be along an axis.
 Result<AxisState> self_state(const AxisCall& c, std::string_view name = "self") {
   const AxisState* s = c.along(c.tensor(name));
   if (s == nullptr) return c.fail("argument " + std::string(name) + " is not chunked along an axis");
@@ -25,7 +25,7 @@ struct Group {
   size_t old_begin = 0, old_end = 0, new_begin = 0, new_end = 0;
 };
 
-// The group that axis `axis` of the old shape lies in; none where products cannot be told to be equal.
+// The group of axis `axis` of the old shape; none if products cannot be proven equal.
 std::optional<Group> group_of(const AxisCall& c, const Exprs& before, const Exprs& after, size_t axis) {
   Group g;
   while (g.old_begin < before.size()) {
@@ -46,15 +46,15 @@ std::optional<Group> group_of(const AxisCall& c, const Exprs& before, const Expr
   return std::nullopt;
 }
 
-// a / b, where that is a whole number.
+// a / b, if it is exact.
 std::optional<Expr> quotient(const AxisCall& c, Expr a, Expr b) {
   if (c.exprs.constant_value(b) == 0) return std::nullopt;
   const Expr out = c.exprs.floordiv(a, b);
   return c.exprs.mul(out, b) == a ? std::optional(out) : std::nullopt;
 }
 
-// Where the chunked axis lies in the new shape: in the first axis of its group that the runs before it do not fill,
-// whole entries of the domain at a time.
+// Where the chunked axis lies in the new shape: the first axis of its group that the preceding runs do not fill, and
+// which holds whole entries of the domain.
 Result<Along> regroup(const AxisCall& c, const Along& a, const Exprs& before, const Exprs& after) {
   const auto g = group_of(c, before, after, a.axis);
   if (!g) return c.fail("the new shape cannot be told to keep the chunked axis apart");
@@ -72,7 +72,7 @@ Result<Along> regroup(const AxisCall& c, const Along& a, const Exprs& before, co
   return c.fail("the chunked axis disappears");
 }
 
-// An axis that a removal of `gone` leaves; none when it is gone itself.
+// The new index of an axis after axis `gone` is removed; none if it is the removed one.
 std::optional<size_t> without(size_t axis, size_t gone) {
   if (axis == gone) return std::nullopt;
   return axis < gone ? axis : axis - 1;
@@ -86,7 +86,7 @@ std::string other_axis(std::string_view what) {
 
 namespace {
 
-// Where a size of each chunk's own stands in the new shape.
+// Where a size that differs per chunk stands in the new shape.
 std::optional<size_t> own_size_in_shape(const AxisCall& c) {
   for (std::string_view list : {"size", "shape"})
     if (const Arg* sizes = c.find(list); sizes != nullptr && sizes->is(ArgKind::list))
@@ -96,7 +96,7 @@ std::optional<size_t> own_size_in_shape(const AxisCall& c) {
   return std::nullopt;
 }
 
-// A whole tensor in a shape of each chunk's own: it is cut along that axis of it that becomes the axis of that size.
+// A whole tensor viewed in a shape that differs per chunk is cut along the axis that becomes the axis of that size.
 Result<AxisState> cut_for_shape(AxisCall& c) {
   const ValueId self = c.tensor("self");
   const auto at = own_size_in_shape(c);
@@ -161,7 +161,7 @@ Status permute(AxisCall& c) {
   return c.fail("its axes are not known");
 }
 
-// An axis of one chunk may be 1 long where the whole is not: which axes go must not depend on it.
+// An axis of a chunk may have length 1 where the whole has more: which axes are removed must not depend on it.
 Status squeeze(AxisCall& c) {
   SG_ASSIGN(AxisState s, self_state(c));
   const ValueId self = c.tensor("self");
@@ -213,7 +213,7 @@ Status unfold(AxisCall& c) {
   return c.give_all(s);
 }
 
-// The last axis of the gradient is inside of the windows.
+// The last axis of the gradient lies within the windows.
 Status unfold_backward(AxisCall& c) {
   SG_ASSIGN(AxisState s, self_state(c, "grad_in"));
   const size_t rank = c.rank(c.result(0)), axis = s.along.axis;
@@ -251,7 +251,7 @@ Status select(AxisCall& c) {
 
 namespace {
 
-// Each part is one run: the rows, once more.
+// Each part is one run: the same rows again.
 Status split_runs(AxisCall& c, AxisState s) {
   const Expr length = c.extent(s.along.one_run());
   bool fits = s.along.runs && c.exprs.constant_value(s.along.runs) == c.node.result_count;
@@ -265,7 +265,7 @@ Status split_runs(AxisCall& c, AxisState s) {
   return c.give_all(s);
 }
 
-// The same rows several times, one after the other: runs.
+// The same rows several times in sequence: runs.
 Status join_runs(AxisCall& c, const AxisState& s) {
   const auto runs = s.along.runs ? c.exprs.constant_value(s.along.runs) : std::optional<int64_t>(1);
   if (!runs || s.local || !c.domain(s.along).is_rows) return c.fail(other_axis("it joins along"));
@@ -295,7 +295,7 @@ Status flip(AxisCall& c) {
   return c.give_all(s);
 }
 
-// Side by side along other axes; axes that it adds come first.
+// Repetition along other axes; added axes come first.
 Status repeat(AxisCall& c) {
   SG_ASSIGN(AxisState s, self_state(c));
   s.along.axis += static_cast<uint32_t>(c.rank(c.result(0)) - c.rank(c.tensor("self")));
@@ -308,7 +308,7 @@ Status repeat(AxisCall& c) {
   return c.give_all(s);
 }
 
-// Parts of a matrix that the last two axes hold.
+// Triangles of the matrices in the last two axes.
 Status triangle(AxisCall& c) {
   SG_ASSIGN(AxisState s, self_state(c));
   if (s.along.axis + 2 >= c.rank(c.tensor("self")))

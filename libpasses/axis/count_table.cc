@@ -6,7 +6,7 @@
 namespace sg {
 namespace {
 
-// Cell `at` becomes two, of `leading` and the rest.
+// Splits cell `at` in two: `leading` and the rest.
 void split_cell(CountTable* t, uint8_t at, int64_t leading) {
   t->cells.insert(t->cells.begin() + at + 1, t->cells[at] / leading);
   t->cells[at] = leading;
@@ -20,7 +20,8 @@ void split_cell(CountTable* t, uint8_t at, int64_t leading) {
   }
 }
 
-// Cuts cells so that each axis of `shape` is a run of them; how many each takes. None where it cannot be.
+// Splits cells so that each axis of `shape` covers whole consecutive cells; returns how many each covers, none if
+// impossible.
 std::optional<std::vector<size_t>> align_to(CountTable* t, std::span<const int64_t> shape) {
   std::vector<size_t> runs;
   size_t next = 0;
@@ -50,7 +51,7 @@ bool follow(const std::vector<uint8_t>& list, uint8_t at) {
   return it + 1 != list.end() && *(it + 1) == at + 1;
 }
 
-// As few cells as say the same.
+// Merges cells until as few as possible describe the same table.
 CountTable simplified(CountTable t) {
   for (uint8_t at = 0; at + 1u < t.cells.size();) {
     if (!follow(t.order, at) || !follow(t.scanned, at)) {
@@ -67,7 +68,7 @@ CountTable simplified(CountTable t) {
   return t;
 }
 
-// Cuts the cells of both alike; false where they do not go together.
+// Splits the cells of both tables alike; false if they are incompatible.
 bool align(CountTable* a, CountTable* b) {
   for (size_t i = 0; i < std::max(a->cells.size(), b->cells.size()); ++i) {
     if (i >= a->cells.size() || i >= b->cells.size()) return false;

@@ -1,13 +1,15 @@
 // CountTable: which counts a vector of numbers holds, and in which order.
 //
 // A dispatch counts keys (which expert), sends the counts to the other ranks, and computes from them where each part of
-// the items begins. That is proven here, and not believed: a table says of a value how it was made of counts, by
-// reshaping, turning, summing and running sums, so that two values are known to speak of the same parts in the same
-// order.
+// the items begins. Rules must prove this rather than assume it: a table records how a value was derived from counts by
+// reshaping, transposing, summing and running sums, so that two values can be shown to describe the same parts in the
+// same order.
 //
-// root     how often each key 0 .. n-1 occurs among this rank's; `received`: what came of it from each rank, [ranks, n
-// / ranks] cells    the axes of the root, row-major; their product is n order    those that the value has, slowest
-// first; the others are summed scan     counts; or running sums of them, in the order `scanned`: with the own count
+// root     how often each key in [0, n) occurs on this rank; `received`: the counts from each rank, [ranks, n / ranks]
+// cells    the axes of the root, row-major; their product is n
+// order    the axes that the value still has, slowest first; all others have been summed
+// scan     plain counts, or running sums of them in the order `scanned`: including the entry's own count (up_to) or
+//          excluding it (before)
 // (up_to) or without it (before)
 #pragma once
 
@@ -34,7 +36,7 @@ struct CountTable {
 
 CountTable root_table(KeySource source, int64_t n);
 
-// The table of a value of sizes `shape` after the op; none where it is no table any more.
+// The table of the result if the value, of shape `shape`, goes through the op; none if the result is not a table.
 std::optional<CountTable> permuted(CountTable t, std::span<const int64_t> shape, std::span<const size_t> axes);
 std::optional<CountTable> summed(CountTable t, std::span<const int64_t> shape, const std::vector<bool>& gone);
 std::optional<CountTable> running(CountTable t);  // cumsum of a vector
@@ -42,10 +44,9 @@ std::optional<CountTable> without_own(CountTable ends, const CountTable& counts)
 
 int64_t length_of(const CountTable& t);                     // elements of the value
 bool same_parts(const CountTable& a, const CountTable& b);  // equal source, cells and order
-// What the running sums run over, as counts.
+// The parts over which the running sums run, as plain counts.
 CountTable scanned_parts(const CountTable& t);
-// Whether the items of a layout, part after part as `layout` counts them, come in runs as long as `runs` says: the
-// layout's leading axes.
+// Whether the parts that `runs` describes are contiguous runs of the items in `layout`: the leading axes of the layout.
 bool leads(const CountTable& runs, const CountTable& layout);
 
 }  // namespace sg
