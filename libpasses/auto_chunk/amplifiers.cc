@@ -53,7 +53,7 @@ Amplifiers find_amplifiers(const Program& program, const AutoChunkOptions& optio
     const Type& made = graph.type(node.result(0));
     if (made.kind != TypeKind::tensor || !is_floating(made.dtype) || backward[node.result(0).index]) continue;
     Amplifier found{n, storage_bytes(graph.pool(), made, sizes).value_or(0), 0};
-    int64_t data = 0;  // of the largest argument; a list, which is put together, counts as a whole
+    int64_t data = 0;  // bytes of the largest argument; a list, which is concatenated, counts as a whole
     for (const Arg& arg : node.args) {
       int64_t in_arg = 0;
       std::unordered_set<uint32_t> seen;

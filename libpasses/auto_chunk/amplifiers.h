@@ -1,4 +1,4 @@
-// Amplifiers: nodes that make much more of the data of a step than they take. Internal to sg-chunk --auto.
+// Amplifiers: forward nodes whose result is much larger than the data they take. Internal to sg-chunk --auto.
 #pragma once
 
 #include <vector>
@@ -10,17 +10,17 @@ namespace sg {
 
 struct Amplifier {
   NodeId node;
-  int64_t bytes = 0;        // of its result, for the sizes of the capture
+  int64_t bytes = 0;        // of its result, at the captured sizes
   int64_t taken_bytes = 0;  // of all its tensor operands
   double ratio() const { return taken_bytes == 0 ? 0 : static_cast<double>(bytes) / static_cast<double>(taken_bytes); }
 };
 
-// As captured; what has no hint takes its upper bound.
+// The captured sizes; a symbol without a hint takes its upper bound.
 SizeValues assumed_sizes(const Program& program);
 
 struct Amplifiers {
-  std::vector<Amplifier> found;  // of the forward, the largest result first
-  // As large, but another layer contracts what comes of them, before the loss: not meant.
+  std::vector<Amplifier> found;  // in the forward, largest result first
+  // As large, but another layer contracts their values before the loss: not chunked.
   std::vector<Amplifier> layers;
 };
 

@@ -6,15 +6,15 @@
 namespace sg {
 namespace {
 
-// A way to chunk the job, and what came of it.
+// A way to chunk the job, and its result.
 struct Attempt {
   Job job;
   Diagnostics notes;
   Result<Change> change;
   int64_t peak_bytes = 0;
   bool is_enough = false;   // the peak is as low as asked, or no amplifier sets it
-  bool is_shared = false;   // of several amplifiers one still sets it
-  int64_t most_chunks = 0;  // that rows allow
+  bool is_shared = false;   // one of several amplifiers still sets the peak
+  int64_t most_chunks = 0;  // that the rows allow
 };
 
 class Search {
@@ -22,7 +22,7 @@ class Search {
   Search(const Job& whole, const AutoChunkOptions& options, const PassContext& context)
       : whole_(whole), options_(options), context_(context) {}
 
-  // Each amplifier in its own number of chunks; if that leaves a peak that several share, all in the same number.
+  // Chunks each amplifier in its own number; if several then share the peak, chunks all in the same number.
   Attempt run() const {
     Attempt out = attempt(std::nullopt, context_.explain);
     if (options_.chunks || options_.rows_per_chunk || out.is_enough || !out.is_shared) return out;

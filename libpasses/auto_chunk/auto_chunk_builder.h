@@ -1,4 +1,4 @@
-// ChunkBuilder: new nodes around the chunks of sg-chunk --auto, their types inferred. Internal to it.
+// ChunkBuilder: creates nodes around the chunks of sg-chunk --auto, and infers their types. Internal to it.
 #pragma once
 
 #include <string>
@@ -28,11 +28,11 @@ class ChunkBuilder {
   Result<ValueId> make(std::string_view op, std::vector<Arg> args, const std::string& name, const NodeSpec& like);
   Result<std::vector<ValueId>> make_all(std::string_view op, std::vector<Arg> args,
                                         const std::vector<std::string>& names, bool is_tuple, NodeSpec like);
-  // A new tensor of the type's shape and layout.
+  // A new tensor with the type's shape and layout.
   Result<ValueId> make_tensor(std::string_view op, const Type& type, DType dtype, const std::string& name,
                               const NodeSpec& like);
 
-  NodeId position;  // new nodes stand before it
+  NodeId position;  // new nodes are inserted before it
 
  private:
   Program& program_;

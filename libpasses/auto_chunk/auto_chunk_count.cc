@@ -28,7 +28,7 @@ std::optional<int64_t> AutoChunker::predicted(const Prepared& prepared, int64_t 
   return planned_peak(trial->job);
 }
 
-// Rows of the last chunk are no fewer than --min-rows.
+// Refuses a number that leaves the last chunk fewer rows than --min-rows.
 Result<int64_t> AutoChunker::choose(const Next& next, const Prepared& prepared) const {
   const auto few = [&](int64_t n) {
     return Error{ErrorKind::cannot_apply,
@@ -94,7 +94,7 @@ Result<int64_t> AutoChunker::fewest(const Prepared& prepared) const {
                        });
 }
 
-// A limit applies to the planned arena; to compare numbers of chunks, peak live bytes tell as much at less cost.
+// A limit applies to the planned arena; to compare numbers of chunks, peak live bytes are as informative and cheaper.
 AutoChunker::Peak AutoChunker::measured(const Job& job) const {
   Peak out = peak_of(job);
   if (options_.peak_bytes) out.bytes = planned_peak(job);

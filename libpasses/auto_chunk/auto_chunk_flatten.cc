@@ -57,7 +57,7 @@ ValueId ChunkRewriter::flattened(ValueId v, const Type& whole, const Type& flat,
         sizes.is_contiguous(graph_.type(source)))
       return source;
   }
-  if (before.is_none()) return v;  // asked whether it can be
+  if (before.is_none()) return v;  // the caller only asks whether it is possible
   std::vector<Arg> list;
   for (Expr e : shape) list.push_back(size_of(e));
   return make("aten.view.default", {Arg::value(v), Arg::list(std::move(list))}, graph_.name(v), before, before);

@@ -1,11 +1,10 @@
-// Carries out an AutoPlan: the body becomes a nested graph that is called once for each chunk (sg.call). Internal to
+// Applies an AutoPlan: the body becomes a nested graph that is called once for each chunk (sg.call). Internal to
 // sg-chunk --auto.
 //
-// Bodies    one for each size of a chunk: one, or two where the rows do not divide
-// Slices    of what goes in are views; what comes out in rows is written by each call into its slice of one whole
-//           tensor
-// Sums      are added in place to tensors of zeros, which go from call to call: in f32, unless the values' own type is
-//           asked for. Where nothing but a cast to that type follows, the sum is handed on as it is
+// Bodies    one for each size of a chunk: one, or two if the rows do not divide evenly
+// Slices    inputs are sliced as views; each call writes its rows of an output into a slice of one whole tensor
+// Sums      are accumulated in place, from call to call, into tensors of zeros: in f32, unless the values' own type is
+//           requested. If only a cast to f32 follows, the sum replaces the cast
 // Metadata  bodies have role "body" and the original's name; calls "call" and an index
 #pragma once
 
@@ -15,14 +14,14 @@ namespace sg {
 
 // How the rows are cut.
 struct AutoCuts {
-  std::vector<Expr> sizes;  // one a chunk
+  std::vector<Expr> sizes;  // one per chunk
   bool symbolic = false;
 };
 
-// As torch.chunk does: all of one size but the last, which may be smaller; fewer chunks than asked for where that is
-// enough. Rows that are a symbol: all of rows // chunks but the last, which has the rest.
+// Like torch.chunk: equal sizes except for the last, which may be smaller; fewer chunks than requested if that
+// suffices. If `rows` is a symbol: rows // chunks each, and the rest in the last.
 AutoCuts cut_into(ExprPool* exprs, Expr rows, int64_t chunks);
-// All of so many rows but the last of `chunks`, which has the rest. REQUIRES: there is one
+// `chunks` chunks of `rows_per_chunk` rows each; the last has the rest. REQUIRES: the rest is not empty
 AutoCuts cut_by(ExprPool* exprs, Expr rows, int64_t rows_per_chunk, int64_t chunks);
 
 struct AutoCounts {

@@ -1,8 +1,8 @@
-// AutoOutliner: puts calls in the place of a body. Internal to auto_chunk_outline.
+// AutoOutliner: replaces a body by calls. Internal to auto_chunk_outline.
 //
-// auto_chunk_outline.cc  slices of what goes in, tensors for what comes out
+// auto_chunk_outline.cc  slices of the inputs, tensors for the outputs
 // auto_chunk_calls.cc    calls and their bodies
-// auto_chunk_results.cc  who takes the results, and what goes
+// auto_chunk_results.cc  redirects the users of the results, and erases the originals
 #pragma once
 
 #include <map>
@@ -42,18 +42,18 @@ class AutoOutliner {
   using ValueMap = std::unordered_map<ValueId, ValueId, IdHash>;
   using NodeMap = std::unordered_map<NodeId, NodeId, IdHash>;
 
-  // An operand of the body: whole, or a slice of each chunk's own.
+  // An operand of the body: whole, or a slice per chunk.
   struct In {
     ValueId value;
     std::optional<Along> along;
-    std::vector<ValueId> parts;  // by chunk; whole: none
+    std::vector<ValueId> parts;  // by chunk; empty if whole
   };
   struct Out {
     ValueId value;  // of the body
     bool is_sum = false;
     Along along;
-    ValueId whole;               // what is written; of sums the last
-    std::vector<ValueId> parts;  // by chunk; not of sums
+    ValueId whole;               // the tensor written to; of a sum, its latest value
+    std::vector<ValueId> parts;  // by chunk; unused for sums
   };
 
   int64_t chunks() const { return static_cast<int64_t>(cuts_.sizes.size()); }
@@ -61,12 +61,12 @@ class AutoOutliner {
   bool is_body(NodeId n) const { return n && n.index < plan_.is_body.size() && plan_.is_body[n.index]; }
   Expr extent(const Along& a, int64_t c) const { return a.length(&pool_.exprs, cuts_.sizes[static_cast<size_t>(c)]); }
 
-  // The node before which the calls stand outlives the body.
+  // The node before which the calls stand; not one of the body's, which are erased.
   NodeId place() const;
   NodeSpec like_call(int64_t index, std::string_view role) const;
   std::string region() const;
 
-  // --- what goes in ---
+  // --- inputs ---
 
   static const SliceWish* wish_for(const AutoNode& body, ValueId v) {
     for (const SliceWish& wish : body.slices)
@@ -74,14 +74,14 @@ class AutoOutliner {
     return nullptr;
   }
 
-  // Numbers that are known go into the body as they are.
+  // A known number or size expression, which goes into the body as a literal.
   std::optional<Arg> as_number(ValueId v) const;
   void collect_inputs();
   const In* find_input(ValueId v, const std::optional<Along>& along) const;
   Result<std::vector<ValueId>> cut(ValueId v, const Along& along, std::string_view role);
   Status cut_inputs();
 
-  // --- what comes out ---
+  // --- outputs ---
 
   DType sum_type(DType own) const;
   Status make_results();
@@ -89,28 +89,28 @@ class AutoOutliner {
   // --- the body ---
 
   Status call(int64_t c);
-  // One for each size of a chunk.
+  // One body for each chunk size.
   Result<NestedId> body_of(int64_t c);
   ValueId add_input(Graph* body, ValueId given, std::string_view name);
   Status fill_body(Graph* body, int64_t c);
-  // sum += part. A product that nothing else takes is added as it is made: it is never in memory by itself.
+  // sum += part. A product without other users is fused with the addition, and so never materialized.
   Result<ValueId> add_to(ValueId sum, ValueId part, const std::string& name, ChunkBuilder* builder);
 
   NodeSpec spec_in(const AutoNode& node, int64_t c, const std::vector<ValueId>& ins, const ValueMap& made,
                    const NodeMap& copies);
-  // The op's own rule must say what the axis rule proved.
+  // The op's type rule must confirm what the axis rule proved.
   Status check_part(NodeId n, ValueId whole, const Type& part, int64_t c) const;
 
-  // --- behind the calls ---
+  // --- after the calls ---
 
   Status replace_results();
   void replace(ValueId v, ValueId by);
-  // The one user outside of the body; none when there are more, or the value is a result of the step.
+  // The only user outside of the body; none if there are several, or the value is an output of the step.
   NodeId only_user(ValueId v) const;
-  // Views and a cast to the type of the sum follow: the views are of the sum.
+  // If views and a cast to the sum's type follow, replaces them by views of the sum.
   bool hand_on(const Out& out);
   bool is_used(NodeId n) const;
-  // The body's originals, and what only they took.
+  // The body's originals, and nodes that only they used.
   void erase_body();
 
   Program& program_;
@@ -122,9 +122,9 @@ class AutoOutliner {
   ChunkBuilder main_;
   std::vector<In> ins_;
   std::vector<Out> outs_;
-  std::vector<NodeId> dead_;             // casts of sums that are handed on
+  std::vector<NodeId> dead_;             // casts replaced by the sum itself
   std::map<uint32_t, NestedId> bodies_;  // by the rows of a chunk
-  std::vector<std::string> names_;       // of the spec at hand
+  std::vector<std::string> names_;       // of the current NodeSpec
   std::string label_;
   AutoCounts counts_;
 };

@@ -30,7 +30,7 @@ Status AutoPlanner::check_moves(const std::vector<NodeId>& order, uint32_t first
   std::vector<bool> is_behind(graph_.node_id_limit(), false);
   for (NodeId n : plan_.behind) is_behind[n.index] = true;
   struct Latest {
-    uint64_t touched = 0, written = 0;  // in the new order, of all that stood before
+    uint64_t touched = 0, written = 0;  // positions in the new order, of all earlier nodes
   };
   std::unordered_map<uint32_t, Latest> memory;
   bool moves_order = false, stays_order = false, is_opaque = false;
@@ -66,7 +66,7 @@ Status AutoPlanner::check_moves(const std::vector<NodeId>& order, uint32_t first
 
 Status AutoPlanner::check_written_results(const AliasAnalysis& alias) {
   if (plan_.results.empty()) return ok_status();
-  std::unordered_map<uint32_t, int> classes;  // how many results lie there
+  std::unordered_map<uint32_t, int> classes;  // how many results each class holds
   for (ValueId v : plan_.results)
     if (const StorageId s = alias.storage_of(v); !s.is_none()) ++classes[alias.storage(s).alias_class];
   for (NodeId n : graph_.nodes()) {

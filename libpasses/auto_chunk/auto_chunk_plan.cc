@@ -12,7 +12,7 @@ Result<AutoPlan> plan_auto_chunk(Program* program, NodeId amplifier, const AutoC
   return plan;
 }
 
-// Whether the op's result is chunked where this axis of an operand is.
+// Whether the op's result is chunked if this axis of an operand is.
 static bool keeps_axis(const Program& program, NodeId n, ValueId operand, uint32_t axis, Expr size) {
   const Graph& graph = program.graph;
   AxisWorld world;
@@ -42,7 +42,7 @@ std::vector<AutoCut> possible_cuts(const Program& program, NodeId amplifier) {
       if (std::ranges::any_of(out, [&](const AutoCut& c) { return c.operand == v && c.axis == axis; })) continue;
       if (!keeps_axis(program, amplifier, v, axis, size)) continue;
       out.push_back({v, axis, size, exprs.constant(1)});
-      // [batch, length] seen as one axis: whole entries of the batch.
+      // [batch, length] viewed as one axis: cut between entries of the batch.
       const NodeId def = graph.value(v).def;
       if (axis != 0 || !def || !graph.op_info(def) ||
           !(graph.op_info(def)->has(kView) || graph.op_info(def)->has(kMayAlias)) ||

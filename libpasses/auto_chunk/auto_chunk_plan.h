@@ -2,14 +2,14 @@
 // together. Internal to sg-chunk --auto.
 //
 // States    of everything that depends on the amplifier, by the axis rules (axis_rules.h)
-// Body      what lies between the amplifier and the last node that takes a chunked value of its size; that is a part of
-//           the step which needs nothing from behind it. Nodes that fill such a value, or make one from what does not
-//           depend on the amplifier, join it
-// Refused   a body node without a rule; one that writes to what is not a chunk's own, or draws random numbers; and a
-//           body that cannot stand in one place, because something between its nodes reads or writes the same memory
-// Ranks     an all-reduce of rows, and its wait, may be in the body: a vocabulary that is split over ranks. Each chunk
-//           has its own; all ranks must cut alike, and meet collectives in the same order
-// Cost      linear in the nodes behind the amplifier
+// Body      the nodes between the amplifier and the last node that takes a chunked value of its size; they must need
+//           nothing from later nodes. Nodes that fill such a value, or compute one independently of the amplifier,
+//           join the body
+// Refused   a body node without a rule; one that writes to memory that is not the chunk's own, or draws random numbers;
+//           and a body that cannot be contiguous, because a node in between reads or writes the same memory
+// Ranks     an all-reduce of rows, and its wait, may be in the body, for a vocabulary sharded over ranks. Each chunk
+//           launches its own; all ranks must cut alike, and launch collectives in the same order
+// Cost      linear in the nodes after the amplifier
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@
 
 namespace sg {
 
-// Where an amplifier is cut: an axis of one of its operands, `unit` entries at a time.
+// Where an amplifier is cut: an axis of one of its operands, in multiples of `unit` entries.
 struct AutoCut {
   ValueId operand;
   uint32_t axis = 0;
@@ -38,22 +38,22 @@ struct AutoPlan {
   AxisWorld world;
   std::vector<AutoNode> body;    // in schedule order
   std::vector<bool> is_body;     // by node
-  std::vector<ValueId> results;  // that somebody else takes, in schedule order
-  std::vector<NodeId> behind;    // stand between nodes of the body, and depend on it: they go behind the calls
+  std::vector<ValueId> results;  // with users outside the body, in schedule order
+  std::vector<NodeId> behind;  // originally between nodes of the body, but dependent on it: they move behind the calls
   bool has_collectives = false;  // in the body
-  bool asks_ranks = false;       // collectives stand in another order: all ranks must have the same
-  NodeId place;                  // the calls stand before this node; it may be one of the body's
-  int64_t elements = 0;          // of the amplifier's result, for the sizes of the capture
+  bool asks_ranks = false;       // the order of collectives changes: all ranks must have the same
+  NodeId place;                  // the calls are inserted before this node; it may be one of the body's
+  int64_t elements = 0;          // of the amplifier's result, at the captured sizes
 
   const Expr& rows() const { return cut.rows; }
 };
 
-// The places where `amplifier` may be cut, the best first: axes of operands that hold the data of the step.
+// The possible cuts of `amplifier`, best first: axes of operands that hold the data of the step.
 std::vector<AutoCut> possible_cuts(const Program& program, NodeId amplifier);
 
-// Rewrites what stands in the way (auto_chunk_rewrite.h) in `program`, also when it fails: give it a copy. Errors name
-// node and rule. `reached`: how many nodes behind the amplifier could be chunked; of several errors the one that came
-// furthest tells most.
+// Rewrites obstacles (auto_chunk_rewrite.h) in `program`, even if it then fails: pass a copy. Errors name node and
+// rule. `reached`: how many nodes after the amplifier could be chunked; of several errors, the one that reached
+// furthest is the most informative.
 Result<AutoPlan> plan_auto_chunk(Program* program, NodeId amplifier, const AutoCut& cut, size_t* reached);
 
 }  // namespace sg

@@ -1,4 +1,4 @@
-// What sg-chunk --auto says of its plan: --explain, as text and as JSON.
+// The report of sg-chunk --auto: the plan that --explain prints, as text and as JSON.
 #pragma once
 
 #include <functional>
@@ -14,13 +14,13 @@ class AutoChunkReport {
   using Predict = std::function<std::optional<int64_t>(int64_t chunks)>;
 
   void start(const Job& job, int64_t peak_bytes);
-  void add_layer(const Graph& graph, const Amplifier& facts);  // no head
+  void add_layer(const Graph& graph, const Amplifier& facts);  // not a loss head
   void add_skipped(const std::string& label, const Amplifier& facts, const std::string& why);
-  // `predict` is asked only when `explain`.
+  // `predict` is called only if `explain`.
   void add_region(const std::string& label, const Amplifier& facts, const Job& job,
                   const std::vector<std::optional<AutoPlan>>& plans, const Predict& predict, int64_t chunks,
                   bool explain);
-  // Writes the plan of `change`; `job` is what came out.
+  // Writes the plan into `change`; `job` is the result.
   void finish(const Job& job, int64_t peak_bytes, Change* change);
 
  private:

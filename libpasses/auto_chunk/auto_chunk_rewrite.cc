@@ -176,7 +176,7 @@ std::optional<NodeId> ChunkRewriter::mean(NodeId n) {
   return replace(n, before ? graph_.next(before) : graph_.first(), std::span(&out, 1));
 }
 
-// Of one number: only its type is asked for.
+// The fill of a one-element *_like: it needs only the type of its operand, not its data.
 std::optional<NodeId> ChunkRewriter::like(NodeId n) {
   const Type type = graph_.type(graph_.node(n).result(0));
   if (!type.shape.empty()) return std::nullopt;

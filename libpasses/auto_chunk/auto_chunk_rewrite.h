@@ -1,12 +1,11 @@
-// What the axis rules cannot take in chunks, written so that they can: the same numbers, other nodes. Internal to sg-
-// chunk --auto.
+// Rewrites nodes that the axis rules cannot chunk into equivalent nodes that they can. Internal to sg-chunk --auto.
 //
-// Losses    a mean over the rows becomes a sum over the rows, divided behind the region by a count that the labels
-//           alone give, or by the number of elements
-// Labels    x[arange(rows), label], read or written, is a gather or a scatter along the classes
-// Backward  the gradient of log-softmax behind that of the negative log-likelihood is made in one buffer, not in two
-// Likes     ones as large as a loss do not wait for the loss
-// Shapes    [batch, length, vocabulary] of flat rows: elementwise work is done on the flat rows, and the views cancel
+// Losses    a mean over the rows becomes a sum over the rows, divided after the region by a count that depends only on
+//           the labels, or by the number of elements
+// Labels    x[arange(rows), label], read or written, becomes a gather or a scatter along the classes
+// Backward  the gradient of log-softmax after negative log-likelihood is computed in one buffer instead of two
+// Likes     ones_like and its kin no longer wait for the loss whose type they copy
+// Shapes    [batch, length, vocabulary] views of flat rows: elementwise ops run on the flat rows, and the views cancel
 #pragma once
 
 #include <map>
@@ -22,22 +21,23 @@ class ChunkRewriter {
  public:
   explicit ChunkRewriter(Program* program);
 
-  // Rewrites `n`, whose operands are chunked or sums, if it is one of the above; the first node that stands for it,
-  // none when it stays. `n` is gone then.
+  // Rewrites `n`, whose operands are chunked or sums, if it is one of the above, and erases it. Returns the first node
+  // of the replacement; none if `n` stays.
   std::optional<NodeId> rewrite(NodeId n);
 
-  // Rewrites `n` if it writes x[arange(rows), label]: a rule for that makes it in chunks though it takes none.
+  // Rewrites `n` if it writes x[arange(rows), label]: as a scatter it can be created in chunks even if no operand is
+  // chunked.
   std::optional<NodeId> rewrite_write(NodeId n);
   bool take_counts(NodeId n);
 
-  // Moves the reshape `n` behind the elementwise ops that take its result, so that it meets the reshape back. False: it
-  // stays.
+  // Moves the reshape `n` after the elementwise ops that take its result, so that it meets the inverse reshape. False
+  // if it stays.
   bool push_down(NodeId n);
 
  private:
   struct Labels {
-    ValueId ignored, safe;  // which rows do not count; labels with 0 for those
-    ValueId column;         // of the latter; none before it is asked for
+    ValueId ignored, safe;  // which rows do not count; the labels with 0 in those rows
+    ValueId column;         // the safe labels as a column; none until requested
   };
   Labels& labels_of(NodeId before, ValueId target, int64_t ignored);
   ValueId label_column(NodeId before, Labels* labels);
@@ -64,7 +64,7 @@ class ChunkRewriter {
   std::optional<int64_t> integer(NodeId n, std::string_view name) const;
   Arg keyword(std::string_view key, Arg arg) { return arg.set_key(pool_.str(key)); }
   Arg size_of(Expr e) const;
-  // A node before `position` that belongs where `like` does; its types follow from its arguments.
+  // A node before `position` with the metadata of `like`; its types are inferred.
   NodeId make_node(std::string_view op, std::vector<Arg> args, std::span<const std::string> names, NodeId position,
                    NodeId like);
   ValueId make(std::string_view op, std::vector<Arg> args, std::string_view name, NodeId position, NodeId like);
@@ -77,11 +77,11 @@ class ChunkRewriter {
   TypeInferrer types_;
   std::unordered_map<uint64_t, Labels> labels_;
   std::map<std::pair<uint32_t, int64_t>, ValueId> columns_;  // by label and number of classes
-  std::vector<bool> written_;  // by value that was there from the start: its memory is written
-  bool failed_ = false;        // a type could not be inferred
+  std::vector<bool> written_;                                // by original value: its memory is written
+  bool failed_ = false;                                      // a type could not be inferred
 };
 
-// Writes the number or expression of a scalar where nodes take the scalar. REQUIRES: its type says it
+// Replaces uses of a scalar by its number or expression. REQUIRES: its type holds it
 void put_number(Graph* graph, ValueId v);
 
 }  // namespace sg

@@ -16,7 +16,7 @@ Arg ChunkRewriter::shape_of(ValueId v) const {
   return Arg::list(std::move(sizes));
 }
 
-// --- one label a row ---
+// --- one label per row ---
 
 // [rows, classes, ...] and [rows, ...]
 bool ChunkRewriter::are_scores(ValueId self, ValueId target) const {
@@ -96,8 +96,8 @@ std::optional<NodeId> ChunkRewriter::loss(NodeId n) {
   return replace(n, before ? graph_.next(before) : graph_.first(), by);
 }
 
-// A loss that computes its log-probabilities itself stays one op: a sum, with the divisor computed separately; or one
-// number a row, which nothing divides.
+// A loss that computes its own log-probabilities stays one op: as a sum, with the divisor computed separately, or as
+// one number per row, which needs no divisor.
 std::optional<NodeId> ChunkRewriter::folded_loss(NodeId n) {
   const ValueId target = tensor(n, "target"), weight = tensor(n, "weight"), given = graph_.node(n).result(1);
   const auto reduction = integer(n, "reduction"), ignored = integer(n, "ignore_index");

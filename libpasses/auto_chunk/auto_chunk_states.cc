@@ -192,7 +192,7 @@ bool AutoPlanner::join(ValueId v, const Along& wanted, int depth) {
   if (!def || depth > kMaxDepth || depends_[v.index] || !is_large(v)) return false;
   if (auto it = joined_.find(def); it != joined_.end())
     return state(v).kind == AxisKind::along && state(v).along == wanted;
-  // A visited user of it takes the whole value, and would find a chunk instead.
+  // A node visited earlier uses the whole value, and must not find a chunk instead.
   for (NodeId user : graph_.users(v))
     if (at_[user.index] != kNone) return false;
   const OpInfo* op = graph_.op_info(def);

@@ -19,7 +19,7 @@ std::unique_ptr<Program> copy_of(const Program& program) {
   return out;
 }
 
-// By node: the greater, the fewer nodes are between it and the peak behind it; 0 for what comes after the peak.
+// By node: the closer before the peak, the larger; 0 for nodes after the peak.
 std::vector<size_t> nearness_to_peak(const Program& program) {
   std::vector<size_t> out(program.graph.node_id_limit(), 0);
   const Liveness live = compute_liveness(program, program.graph, assumed_sizes(program));
@@ -73,8 +73,8 @@ std::string AutoChunker::why_nothing(int64_t planned) const {
   return "the peak of " + human_bytes(double(planned)) + " is at %" + peak_of(job_).node;
 }
 
-// The largest; of equals, if the peak decides, the last one before it: that of the micro-batch which sets it. Keyed by
-// label, so that programs of several ranks choose the same.
+// The largest amplifier. Of equal ones, if the peak decides, the last before the peak: that of the micro-batch which
+// sets it. Keyed by label, so that programs of several ranks choose the same.
 std::optional<AutoChunker::Next> AutoChunker::next_amplifier() {
   std::optional<Next> best;
   std::pair<int64_t, size_t> best_rank;
@@ -122,7 +122,7 @@ Status AutoChunker::take(const Next& next) {
   return ok_status();
 }
 
-// Checks that ranks agree: on the chunks of what they communicate, and on the order of collectives.
+// Checks that ranks agree on the chunks of collectives' operands, and on the order of collectives.
 std::optional<Error> AutoChunker::why_ranks_part(const Next& next, const Prepared& prepared, Job* trial) const {
   const AutoPlan* first = nullptr;
   bool asks = false, alike = true;
@@ -153,8 +153,8 @@ void AutoChunker::skip(const Next& next, const std::string& why) {
   if (reasons_.empty()) reasons_ = "%" + next.label + ": " + why;
 }
 
-// A refusal is an error if the amplifier was asked for, unless best effort was given. Without a ratio, if others are
-// chunked already, it is a warning, and the requested peak decides.
+// A refusal is an error if the amplifier was asked for, unless best effort was given. Without a ratio, once others are
+// chunked, it is only a warning, and the requested peak decides.
 Status AutoChunker::refused(const Next& next, Error error) {
   if (is_asked_for(next)) {
     if (!context_.best_effort && (options_.ratio || done_ == 0)) return error;
@@ -190,12 +190,12 @@ Result<AutoChunker::Prepared> AutoChunker::prepare(const Next& next) const {
   return out;
 }
 
-// The first axis along which all rules hold and that is long enough for the chunks; else the longest.
+// The first axis for which all rules hold and that is long enough for the chunks; otherwise the longest.
 Result<AutoPlan> AutoChunker::plan_at_some_axis(std::unique_ptr<Program>* program, NodeId amplifier) const {
   const std::vector<AutoCut> cuts = possible_cuts(**program, amplifier);
-  std::optional<Error> refusal;  // the one that came furthest
+  std::optional<Error> refusal;  // from the plan that reached furthest
   size_t furthest = 0, reached = 0;
-  std::optional<std::pair<int64_t, size_t>> longest;  // of those that are too short: rows, which
+  std::optional<std::pair<int64_t, size_t>> longest;  // among those that are too short: rows, index of the cut
   for (size_t i = 0; i < cuts.size(); ++i) {
     auto copy = copy_of(**program);
     auto plan = plan_auto_chunk(copy.get(), amplifier, cuts[i], &reached);
@@ -220,7 +220,7 @@ Result<AutoPlan> AutoChunker::plan_at_some_axis(std::unique_ptr<Program>* progra
                "--best-effort leaves it whole"};
 }
 
-// Whether values of the amplifier's size, which would be chunked, are among what lives at the peak.
+// Whether values of the amplifier's size that would be chunked are live at the peak.
 bool AutoChunker::sets_peak(const Prepared& prepared) const {
   const Peak peak = peak_of(job_);
   for (size_t i = 0; i < prepared.plans.size(); ++i) {
@@ -232,7 +232,7 @@ bool AutoChunker::sets_peak(const Prepared& prepared) const {
     if (live.lower_bound_bytes < peak.bytes) continue;
     for (uint32_t at : live.live_at_peak) {
       const NodeId def = program.graph.find_node(before.graph.label(live.storages[at].def));
-      if (!def) return true;  // preparing its region has rewritten it
+      if (!def) return true;  // preparing its region rewrote it
       if (!plan.is_body[def.index]) continue;
       for (uint32_t r = 0; r < program.graph.node(def).result_count; ++r) {
         const Type& type = program.graph.type(program.graph.node(def).result(r));

@@ -1,6 +1,6 @@
-// AutoChunker: finds the amplifiers of a job, and puts one after the other in chunks. Internal to auto_chunk.
+// AutoChunker: finds the amplifiers of a job, and chunks them one after the other. Internal to auto_chunk.
 //
-// auto_chunker.cc      which amplifiers, in which order, and what becomes of each
+// auto_chunker.cc      which amplifiers, in which order, with which outcome
 // auto_chunk_count.cc  in how many chunks
 #pragma once
 
@@ -15,18 +15,18 @@ namespace sg {
 
 class AutoChunker {
  public:
-  // `together`: so many chunks for each amplifier that sets the peak; otherwise each is given its own number.
+  // `together`: use this many chunks for each amplifier that sets the peak; otherwise choose a number for each.
   AutoChunker(Job* job, const AutoChunkOptions& options, PassContext& context, std::optional<int64_t> together = {})
       : job_(*job), options_(options), context_(context), together_(together) {}
 
-  // An error of a peak that is not reached leaves the job with what was chunked on the way.
+  // If the requested peak is not reached, the job keeps what was chunked so far.
   Result<Change> run();
 
   // After run():
   int64_t peak_bytes() const { return measured(job_).bytes; }
   size_t found() const { return seen_.size(); }  // amplifiers
-  int64_t most_chunks() const { return most_; }  // that any of them can be cut into
-  // Whether an amplifier still sets the peak: by what its chunks need, or since others set it with as much.
+  int64_t most_chunks() const { return most_; }  // the most that any of them can be cut into
+  // Whether an amplifier still sets the peak: by its chunks' own memory, or because others use as much.
   bool is_set_by_amplifier() const { return stuck_ || peak_of(job_).at_call; }
 
  private:
@@ -34,7 +34,7 @@ class AutoChunker {
   struct Peak {
     int64_t bytes = 0;
     std::string node;
-    bool at_call = false;  // of a chunk
+    bool at_call = false;  // the peak is inside a call of a chunk
   };
 
   struct Next {
@@ -42,11 +42,11 @@ class AutoChunker {
     Amplifier facts;
   };
 
-  // An amplifier planned in each program that has it, and the job rewritten for it.
+  // An amplifier planned in each program that has it, and a job prepared with its rewrites.
   struct Prepared {
     Job job;
     std::vector<std::optional<AutoPlan>> plans;  // by program
-    int64_t most_chunks = 0;                     // for the sizes of the capture
+    int64_t most_chunks = 0;                     // at the captured sizes
   };
 
   struct Trial {
@@ -85,7 +85,7 @@ class AutoChunker {
   std::optional<int64_t> together_;
   AutoChunkReport report_;
   std::set<std::string> seen_;
-  std::vector<Next> waiting_;  // do not set the peak as long as another one does
+  std::vector<Next> waiting_;  // not taken while another amplifier sets the peak
   size_t done_ = 0;
   int64_t most_ = 0;
   bool stuck_ = false;

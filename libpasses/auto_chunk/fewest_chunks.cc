@@ -6,7 +6,7 @@
 namespace sg {
 namespace {
 
-constexpr int64_t kManyChunks = 64;  // beyond them a doubling must be worth it
+constexpr int64_t kManyChunks = 64;  // beyond these a doubling must pay off
 
 }  // namespace
 

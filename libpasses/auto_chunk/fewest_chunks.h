@@ -14,13 +14,14 @@ struct TriedChunks {
 };
 
 struct ChunkSearch {
-  int64_t most = 1;          // that rows allow
+  int64_t most = 1;          // that the rows allow
   int64_t before_bytes = 0;  // the peak without chunks
   bool has_limit = false;    // on the peak
 };
 
-// Doubles the number of chunks until it suffices, then bisects. If none does, returns the fewest within 1 % of the
-// lowest peak, or with a limit of that peak itself, so that an error tells it; 1 = none lowers it.
+// Doubles the number of chunks until it suffices, then bisects. If none suffices, returns the fewest tried within 1 %
+// of the lowest peak, or, if there is a limit, the fewest tried with exactly the lowest peak, so that the error can
+// report it; 1 = none lowers it.
 Result<int64_t> fewest_chunks(const ChunkSearch& search, const std::function<Result<TriedChunks>(int64_t)>& attempt);
 
 }  // namespace sg
