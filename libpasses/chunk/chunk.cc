@@ -122,7 +122,7 @@ std::string axis_name(const Graph& graph, const ChunkRegion& region) {
   return "axis " + std::to_string(region.along.axis) + " of %" + std::string(graph.name(region.activation));
 }
 
-// --explain: each region with what is cut, what is shared and what leaves it.
+// --explain: for each region, what is cut, what is shared and what leaves it.
 void describe(const Program& program, const ChunkPlan& plan, int64_t chunks, Change* change) {
   const Graph& graph = program.graph;
   JsonWriter json;

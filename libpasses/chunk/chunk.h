@@ -5,14 +5,14 @@
 //           stood.
 // Proof     each node is chunked by an axis rule (axis_rules.h) that says what its results then are. No rule: refused,
 //           with node and rule; with --best-effort that region stays whole, and is reported.
-// Shared    what does not depend on the rows: gathered and cast parameters.
+// Shared    nodes that do not depend on the rows: gathered and cast parameters.
 // Sums      gradients of parameters: `early` adds the chunks before their collective, after casts to wider types;
 //           `eager` adds them where autograd does for a module that is called once per chunk, which multiplies the
 //           collectives by the number of chunks.
-// Ranks     take the same cuts; programs of several ranks must chunk the same collectives.
+// Ranks     use the same cuts; programs of several ranks must chunk the same collectives.
 // Results   rows are those of the module called once per chunk, concatenated; sums are reassociated.
-// Limits    what no axis rule proves: ops without a row in axis_rules.cc, statistics over the rows, positions of a
-//           dispatch in a form other than TorchTitan's (docs/design/010-chunk.md lists what is left).
+// Limits    what no axis rule proves: ops without a row in axis_rules.cc, statistics over the rows, dispatch positions
+//           computed in another form than TorchTitan's (docs/design/010-chunk.md lists the remaining cases).
 // Tests     golden/chunk, passes/run_chunks.py and run_chunk_properties.py, passes/check_axis_rules.cc (each rule made
 //           wrong on purpose), capture/run_chunk_tests.py, unit/axis_rules_test.cc.
 #pragma once
@@ -29,7 +29,7 @@ extern const PassInfo chunk_pass;
 
 class AxisCall;
 
-// Tests only: called behind each axis rule, and may make what it says wrong (tests/passes/check_axis_rules.cc).
+// For tests: called after each axis rule, and may falsify its result (tests/passes/check_axis_rules.cc).
 using AxisTamper = std::function<void(AxisCall&)>;
 
 enum class ChunkAlong : uint8_t { batch, sequence, tokens };

@@ -1,4 +1,4 @@
-// One node of a region: what its axis rule makes of its operands' states, and how sums over chunks are met.
+// One node of a region: the states that its axis rule derives from its operands, and how sums over chunks are handled.
 #include <algorithm>
 
 #include "libgraph/dtype.h"
@@ -16,7 +16,7 @@ bool is_cast_up(const Graph& graph, NodeId n) {
   return is_floating(from) && is_floating(to) && dtype_bytes(to) > dtype_bytes(from);
 }
 
-// Whether the node is a cast to a wider type, or is viewed and cast for nothing but one.
+// Whether the node is a cast to a wider type, or leads through views and casts, each the only user, to one.
 bool is_widened_first(const Graph& graph, NodeId n) {
   for (NodeId at = n;;) {
     const OpInfo* op = graph.op_info(at);
@@ -78,7 +78,7 @@ std::optional<RefusedRegion> ChunkPlanner::visit_body(NodeId n, uint32_t r) {
   return std::nullopt;
 }
 
-// No rule takes the sums over chunks: they are added up before the node, which then has whole ones.
+// If no rule takes the sums over chunks, they are added up before the node, which then sees whole values.
 std::optional<RefusedRegion> ChunkPlanner::visit_with_sums(NodeId n, uint32_t r, const AxisRow* row, Operands has,
                                                            Error refusal) {
   if (!has.along) return use_operands(n) ? std::optional(RefusedRegion{r, std::move(refusal)}) : std::nullopt;
@@ -99,7 +99,7 @@ std::optional<RefusedRegion> ChunkPlanner::visit_with_sums(NodeId n, uint32_t r,
   return std::nullopt;
 }
 
-// An order that is computed again (a recomputed sort) is the one that there is: its items are the same.
+// A recomputed sort gives the same items as the first one, so its results get the earlier states.
 bool ChunkPlanner::repeats_earlier(AxisCall* call, const AxisRow* row, uint32_t r) const {
   if (row == nullptr || (row->rule != axis::sort && row->rule != axis::repeat_interleave)) return false;
   const ValueId first = plan_.world.equal[call->result(0).index];
@@ -131,7 +131,7 @@ Status ChunkPlanner::tampered(AxisCall& call, Status done) const {
   return done;
 }
 
-// Early sums: a gradient is summed where it is first a sum over chunks, unless a cast to a wider type comes first.
+// Early sums: a gradient is summed as soon as it is a sum over chunks, unless a cast to a wider type comes first.
 bool ChunkPlanner::sums_before(NodeId n) const {
   if (!options_.early_sums || graph_.node(n).phase != Phase::backward) return false;
   bool counts = false;
@@ -153,7 +153,7 @@ void ChunkPlanner::accept(AxisCall& call, uint32_t r) {
       body.slices.push_back({v, plan_.world.seeds[v.index].along});
   for (uint32_t i = 0; i < call.node.result_count; ++i) {
     const ValueId result = call.node.result(i);
-    if (graph_.type(result).kind == TypeKind::none) continue;  // not asked for
+    if (graph_.type(result).kind == TypeKind::none) continue;  // an optional result that was not requested
     plan_.world.state(result) = call.given[i];
     plan_.made_in[result.index] = r;
   }

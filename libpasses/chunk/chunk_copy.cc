@@ -89,7 +89,7 @@ class ChunkCopier {
     return ok_status();
   }
 
-  // Inner slices are laid out as a module called with them would find them.
+  // Makes an inner slice contiguous, as it would be if the module were called with it.
   Status copy_slice(ValueId* part, const BodyNode& body, int64_t c) {
     Sizes sizes(&pool_, &program_);
     if (sizes.is_contiguous(graph_.type(*part))) return ok_status();
@@ -102,7 +102,7 @@ class ChunkCopier {
     return ok_status();
   }
 
-  // What a sum over chunks became, where it was needed whole.
+  // The sum over chunks, once it has been added up; else the value itself.
   ValueId put_together(ValueId v) const {
     auto it = wholes_.find(v);
     return it == wholes_.end() ? v : it->second;
@@ -121,7 +121,7 @@ class ChunkCopier {
     return part(v, c);
   }
 
-  // What chunk `c` has of a result of a body.
+  // Chunk `c` of a body's result.
   ValueId part(ValueId v, int64_t c) const {
     if (auto it = shares_.find(v); it != shares_.end()) return it->second[static_cast<size_t>(c)];
     return graph_.node(copies_.at(graph_.value(v).def)[static_cast<size_t>(c)]).result(graph_.value(v).index);
@@ -181,7 +181,7 @@ class ChunkCopier {
     return body.share ? weigh(body, copy, c) : ok_status();
   }
 
-  // A mean over a chunk's rows counts for the whole as much as the chunk has of the rows.
+  // Weights a mean over a chunk's rows by the chunk's share of the rows.
   Status weigh(const BodyNode& body, NodeId copy, int64_t c) {
     const Expr own = sizes_.extent(*body.share, c), all = sizes_.whole(*body.share);
     const auto own_rows = pool_.exprs.constant_value(own), all_rows = pool_.exprs.constant_value(all);
@@ -204,20 +204,20 @@ class ChunkCopier {
       }
       shares_[whole].push_back(v);
     }
-    NodeMeta raw = graph_.meta(copy);  // the chunk's own mean is no part of the original
+    NodeMeta raw = graph_.meta(copy);  // the chunk's own mean does not correspond to the original
     raw.chunk.original = StrId();
     graph_.set_meta(copy, std::move(raw));
     return ok_status();
   }
 
-  // Types by the op's rule; numbers that the data decides are the chunk's own symbols.
+  // Types come from the op's type rule; numbers that the data decides are the chunk's own symbols.
   static bool is_reshaping(const OpInfo& op) {
     return op.name == "aten.view.default" || op.name == "aten._unsafe_view.default";
   }
 
   Status type_copy(const BodyNode& body, NodeId copy, int64_t c) {
     const OpInfo& op = *graph_.op_info(copy);
-    const bool is_found = op.has(kBindsSymbol) && !op.has(kPure);  // a pure one in chunks is told its size
+    const bool is_found = op.has(kBindsSymbol) && !op.has(kPure);  // a pure op in chunks is given its size
     if (is_found || graph_.node(copy).result_count == 0) {
       for (uint32_t i = 0; i < graph_.node(copy).result_count; ++i) {
         Type t = graph_.type(graph_.node(body.node).result(i));
@@ -289,7 +289,7 @@ class ChunkCopier {
     return ok_status();
   }
 
-  // What is whole for everybody behind the node.
+  // Combines a result that is whole for all later nodes.
   Result<ValueId> settled(const BodyNode& body, uint32_t i, Settle settle) {
     const ValueId v = graph_.node(body.node).result(i);
     if (auto known = wholes_.find(v); known != wholes_.end()) return known->second;
@@ -319,7 +319,7 @@ class ChunkCopier {
     return join_.concatenate_runs(body, v, parts, along, lengths);
   }
 
-  // In everything but the originals of bodies: those are still to be copied, and read chunks.
+  // Replaces uses everywhere except in the originals of bodies, which are still to be copied and use chunks.
   void replace_whole_uses(ValueId v, ValueId by) {
     if (graph_.type(v).offset != graph_.type(by).offset) moved_.insert(by);
     for (NodeId user : graph_.users(v))
@@ -328,7 +328,7 @@ class ChunkCopier {
       if (graph_.outputs()[i].value == v) graph_.set_output_value(i, by);
   }
 
-  // Views of what lay within other memory, and now begins one of its own.
+  // Retypes views of values that were part of other memory and now have memory of their own.
   Status move_views() {
     if (moved_.empty()) return ok_status();
     for (NodeId n : graph_.nodes()) {
@@ -371,9 +371,9 @@ class ChunkCopier {
   std::map<SliceKey, std::vector<ValueId>> slices_;
   std::unordered_map<NodeId, std::vector<NodeId>, IdHash> copies_;
   std::unordered_map<ValueId, std::vector<ValueId>, IdHash>
-      shares_;                                           // by result of an original: those of the chunks, weighed
-  std::unordered_map<ValueId, ValueId, IdHash> wholes_;  // what was put together
-  std::unordered_set<ValueId, IdHash> moved_;  // in memory of their own, where they had an offset into another
+      shares_;                                           // by result of an original: the chunks' results, weighted
+  std::unordered_map<ValueId, ValueId, IdHash> wholes_;  // the combined values
+  std::unordered_set<ValueId, IdHash> moved_;  // now in memory of their own, before at an offset into other memory
   ChunkCounts counts_;
 };
 

@@ -1,8 +1,8 @@
-// Carries out a ChunkPlan: copies, slices, concatenations and sums; the nodes that were copied go.
+// Applies a ChunkPlan: creates copies, slices, concatenations and sums, and erases the originals.
 //
 // Order     copies stand where their original stood, chunk 0 first: data, effects and collectives keep their order
-// Joined    behind the last copy: `cat` along the axis; sums add the last chunk first, as autograd does
-// Metadata  bodies have role "body", index and original; slices "split_boundary"; what joins "materialization"
+// Joined    after the last copy: `cat` along the axis; sums add the last chunk first, as autograd does
+// Metadata  bodies have role "body", index and original; slices "split_boundary"; joined values "materialization"
 #pragma once
 
 #include "libpasses/chunk/chunk_plan.h"

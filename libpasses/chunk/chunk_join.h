@@ -1,5 +1,5 @@
-// What the chunks of sg-chunk --modules have of a value, put together before the next node: laid out as the whole was,
-// since what reads it may see it by strides. Internal to the pass.
+// Joins the chunks of a value in sg-chunk --modules, in the memory layout of the original, because readers may depend
+// on its strides. Internal to the pass.
 #pragma once
 
 #include <vector>
@@ -12,16 +12,15 @@ class ChunkJoiner {
  public:
   explicit ChunkJoiner(ChunkNodes* nodes) : nodes_(*nodes), graph_(nodes->graph()), pool_(nodes->pool()) {}
 
-  // `parts`: what chunk 0, 1, ... has of `v`, a result of `body`.
-  // In the backward the last chunk comes first, as autograd adds.
+  // `parts`: chunk 0, 1, ... of `v`, a result of `body`. In the backward the last chunk comes first, as autograd adds.
   Result<ValueId> sum(const BodyNode& body, ValueId v, const std::vector<ValueId>& parts);
-  // Concatenated with their axes in the order in which the whole lies in memory; axes along which it repeats itself are
-  // left out, and widened again.
+  // Concatenated with their axes in memory order of the original; axes along which it repeats elements (stride 0) are
+  // left out, and expanded again afterwards.
   Result<ValueId> concatenate(const BodyNode& body, ValueId v, std::vector<ValueId> parts, uint32_t axis);
-  // The same along an axis in runs; `lengths`: of a run of each part.
+  // The same along an axis in runs; `lengths`: the length of a run in each part.
   Result<ValueId> concatenate_runs(const BodyNode& body, ValueId v, std::vector<ValueId> parts, const Along& along,
                                    const std::vector<Expr>& lengths);
-  // `whole` in the layout of `v`. An Error where `v` shows one row again and again, which no copy would.
+  // `whole` in the layout of `v`. An Error if `v` repeats one row, which no copy would do.
   Result<ValueId> lay_out(const BodyNode& body, ValueId v, ValueId whole);
 
  private:

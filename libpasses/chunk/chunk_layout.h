@@ -1,4 +1,4 @@
-// The order of a tensor's axes in memory, so that what is put together lies as the whole did.
+// The order of a tensor's axes in memory, so that a joined value is laid out like the original.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@ namespace sg {
 
 using AxisOrder = std::vector<uint32_t>;
 
-// The axes from the slowest to the fastest, where permuting them so gives a contiguous tensor; none when no permutation
+// The axes from slowest to fastest, if permuting the tensor in that order makes it contiguous; none if no permutation
 // does.
 std::optional<AxisOrder> axes_in_memory(Pool* pool, const Program& program, const Type& type);
 
-// Axes along which `type` shows the same elements again (stride 0), but for `kept`; in `type` they are 1 then.
+// Finds the axes other than `kept` along which `type` repeats elements (stride 0), and sets their sizes in `type` to 1.
 std::vector<uint32_t> take_repeated_axes(Pool* pool, Type* type, uint32_t kept);
 
 AxisOrder same_order(size_t rank);

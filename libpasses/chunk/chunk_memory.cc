@@ -11,7 +11,7 @@ class MemoryCheck {
   MemoryCheck(const Program& program, const ChunkPlan& plan)
       : graph_(program.graph), plan_(plan), alias_(program, program.graph) {}
 
-  // By BodyNode.
+  // By BodyNode: whether nothing writes to a view's memory after it.
   std::vector<bool> views_that_may_copy() {
     find_last_writes();
     std::vector<bool> out;
@@ -78,7 +78,7 @@ class MemoryCheck {
     return write && write != n && graph_.before(n, write);
   }
 
-  // A concatenation is a copy: what is written to the original later would not reach it.
+  // A concatenation is a copy: later writes to the original would not reach it.
   std::optional<MemoryConflict> check_joined(const BodyNode& body) const {
     const Node& node = graph_.node(body.node);
     for (uint32_t i = 0; i < node.result_count; ++i) {
@@ -91,7 +91,7 @@ class MemoryCheck {
     return std::nullopt;
   }
 
-  // Slices along an inner axis, or of runs, are copied; those along the first are views.
+  // Slices along an inner axis, or of runs, are copies; those along axis 0 are views.
   std::optional<MemoryConflict> check_slices(const BodyNode& body) const {
     for (const SliceWish& wish : body.slices) {
       if (wish.along.axis == 0 && !wish.along.runs) continue;
@@ -111,7 +111,7 @@ class MemoryCheck {
   const ChunkPlan& plan_;
   AliasAnalysis alias_;
   std::vector<const BodyNode*> body_;  // by node
-  std::vector<NodeId> last_write_;     // by alias class; by anything but waits
+  std::vector<NodeId> last_write_;     // by alias class; waits do not count
 };
 
 }  // namespace

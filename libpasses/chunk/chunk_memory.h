@@ -14,11 +14,11 @@ struct MemoryConflict {
   std::string message;
 };
 
-// The first write that would reach another chunk, a whole value, or - from outside - chunks that are copies of what it
-// means.
+// The first write that would reach another chunk or a whole value, or that comes from outside and misses chunks that
+// are copies of its target.
 std::optional<MemoryConflict> find_memory_conflict(const Program& program, const ChunkPlan& plan);
 
-// Sets BodyNode::may_copy: where a chunk lies with gaps that the whole has not, a view of it is a copy.
+// Sets BodyNode::may_copy: a chunk may lie with gaps where the whole has none, so a view of it becomes a copy.
 void find_views_that_may_copy(const Program& program, ChunkPlan* plan);
 
 }  // namespace sg

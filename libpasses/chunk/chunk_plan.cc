@@ -105,7 +105,7 @@ bool ChunkPlanner::may_lie_between(NodeId n) const {
          (graph_.node(n).module.is_none() || graph_.op_name(n) == "aten.add.Tensor");
 }
 
-// The last addition before a gradient leaves is made once, of wholes: one node for as many as there are chunks.
+// False for an addition whose result leaves the region: it is done once, on whole values, instead of once per chunk.
 bool ChunkPlanner::leads_back(NodeId n) const {
   for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
     for (NodeId user : graph_.users(graph_.node(n).result(i)))
@@ -113,7 +113,8 @@ bool ChunkPlanner::leads_back(NodeId n) const {
   return graph_.op_name(n) != "aten.add.Tensor";
 }
 
-// What autograd adds within a region has no module, or a strange one: all its tensors are the region's.
+// The region of a node that autograd added, without a module or with a foreign one: the region that made all its
+// tensors.
 uint32_t ChunkPlanner::region_between(NodeId n) const {
   uint32_t region = kNoRegion;
   bool all = graph_.node(n).result_count > 0 && graph_.op_info(n) != nullptr && graph_.op_info(n)->has(kPure);
@@ -125,7 +126,8 @@ uint32_t ChunkPlanner::region_between(NodeId n) const {
   return all ? region : kNoRegion;
 }
 
-// Live-ins that this region cuts: its activation, and in the backward what has the shape of one of its results.
+// Finds operands that this region cuts: its activation, and in the backward tensors with the shape of one of its
+// results.
 void ChunkPlanner::seed(NodeId n, uint32_t r) {
   for (ValueId v : seeded_) plan_.world.seeds[v.index] = AxisState();
   seeded_.clear();
@@ -145,7 +147,7 @@ void ChunkPlanner::seed(NodeId n, uint32_t r) {
   });
 }
 
-// What a node outside of all bodies takes, it takes whole.
+// Marks the operands of a node outside all bodies as used whole.
 std::optional<RefusedRegion> ChunkPlanner::use_operands(NodeId n) {
   std::optional<RefusedRegion> out;
   for_operands(graph_, n, [&](ValueId v) {
@@ -176,7 +178,7 @@ std::optional<RefusedRegion> ChunkPlanner::use_whole(ValueId v, const std::strin
   return std::nullopt;
 }
 
-// What leaves a forward region, whole or in chunks: its gradient has this shape.
+// Records a value that leaves a forward region, whole or in chunks: its gradient has the same shape.
 void ChunkPlanner::note_result(ValueId v) {
   const AxisState& s = state(v);
   if (s.kind != AxisKind::along || graph_.node(graph_.value(v).def).phase != Phase::forward) return;
@@ -191,7 +193,7 @@ void ChunkPlanner::mark_constant(NodeId n) {
   plan_.world.state(graph_.node(n).result(0)).kind = is_iota(*op) ? AxisKind::iota : AxisKind::constant;
 }
 
-// A constant that a whole node uses, or writes to, stays whole.
+// A constant stays whole if a whole node uses it or writes to it.
 void ChunkPlanner::freeze_constants(NodeId n) {
   for_operands(graph_, n, [&](ValueId v) {
     if (state(v).kind == AxisKind::constant || state(v).kind == AxisKind::iota)

@@ -1,16 +1,17 @@
-// ChunkPlan: which nodes of a program run once for each chunk, and what each value is then. Decides, and changes
-// nothing.
+// ChunkPlan: which nodes of a program run once for each chunk, and the resulting state of each value. Decides, and
+// changes nothing.
 //
 // Regions   One for each module that the pattern names; its nodes are those of that module, in both directions, and
 //           what autograd adds between them (backward nodes without a module, all of whose operands are chunked by the
 //           region).
-// Start     The region's activation - the first tensor that enters it and depends on the data - is cut along `axis`; in
-//           the backward what has the shape of the region's results. Other values are sliced where a rule wants them.
-// Rules     carry states from node to node (axis_rules.h). A node none of whose operands is chunked stays as it is and
-//           is shared: gathered and cast parameters. Regions of equal rows share their cuts, so that neighbours hand
-//           chunks on.
-// Memory    What is written must be the chunk's own; a buffer that sums over the rows takes the chunks in turn.
-// Cost      Linear in the nodes, for each region that --best-effort leaves out once more.
+// Start     The region's activation - the first tensor that enters it and depends on the data - is cut along `axis`; so
+//           are, in the backward, tensors with the shape of the region's results. Other values are sliced where a rule
+//           asks for it.
+// Rules     propagate states from node to node (axis_rules.h). A node without chunked operands stays as it is and is
+//           shared: gathered and cast parameters. Regions of equal rows share their cuts, so that neighbours pass
+//           chunks on directly.
+// Memory    A write must go to the chunk's own memory; a buffer that sums over the rows takes the chunks in turn.
+// Cost      Linear in the nodes, once more for each region that --best-effort leaves whole.
 #pragma once
 
 #include <string>
@@ -34,10 +35,10 @@ struct ChunkPlanOptions {
 
 struct ChunkRegion {
   std::string module;
-  std::string parent;  // what boundary nodes are attributed to
+  std::string parent;  // module that boundary nodes are attributed to
   ValueId activation;
   Along along;          // of the activation
-  std::string refusal;  // not empty: left whole
+  std::string refusal;  // if not empty, the region is left whole
 };
 
 struct BodyNode {
@@ -46,11 +47,11 @@ struct BodyNode {
   std::vector<SizeEdit> edits;
   std::vector<SliceWish> slices;
   bool accumulates = false;
-  bool may_copy = false;  // a view: nothing writes to what it shows behind it
+  bool may_copy = false;  // a view, and nothing writes to its memory after it
   std::vector<WordEdit> words;
   std::vector<Settle> settles;  // by result; may be shorter
   std::optional<Along> share;
-  std::vector<ValueId> whole_reads;  // sums over chunks that it takes whole
+  std::vector<ValueId> whole_reads;  // sums over chunks that it uses whole
 };
 
 struct ChunkPlan {
@@ -58,12 +59,12 @@ struct ChunkPlan {
   std::vector<ChunkRegion> regions;
   std::vector<BodyNode> body;     // in schedule order
   std::vector<bool> is_body;      // by node
-  std::vector<uint32_t> made_in;  // by value: its region; kNoDomain = none
+  std::vector<uint32_t> made_in;  // by value: something uses the whole of it
   std::vector<bool> full_use;     // by value: something needs the whole of it
 };
 
-// A region that cannot be chunked is an Error with node, rule and remedy; with `refused` it goes there, and the region
-// stays whole.
+// A region that cannot be chunked is an Error with node, rule and remedy; if `refused` is given the error is added to
+// it instead, and the region stays whole.
 Result<ChunkPlan> plan_chunks(const Program& program, const ChunkPlanOptions& options, std::vector<Error>* refused);
 
 }  // namespace sg

@@ -1,6 +1,6 @@
 // ChunkPlanner: makes a ChunkPlan. Internal to plan_chunks.
 //
-// chunk_plan.cc  walks over the program: where regions begin, which nodes are theirs, what is used whole
+// chunk_plan.cc  walks the program: where regions begin, which nodes belong to them, which values are used whole
 // chunk_body.cc  one node of a region, by its axis rule
 #pragma once
 
@@ -22,7 +22,7 @@ class ChunkPlanner {
   ChunkPlanner(const Program& program, const ChunkPlanOptions& options, const std::vector<ChunkRegion>& regions,
                const std::vector<uint32_t>& region_of, bool best_effort);
 
-  // The region that could not be chunked, if there is one. `nodes`: by region; `from_data`: by value.
+  // The region that could not be chunked, if any. `nodes`: by region; `from_data`: by value.
   std::optional<RefusedRegion> run(const std::vector<std::vector<NodeId>>& nodes, const std::vector<bool>& from_data);
   ChunkPlan take() { return std::move(plan_); }
 
@@ -68,8 +68,8 @@ class ChunkPlanner {
   const std::vector<uint32_t>& region_of_;
   const ChunkRefusals why_not_;
   ChunkPlan plan_;
-  std::vector<NodeId> fills_;    // with chunked operands; whole unless they are wanted in chunks
-  std::vector<ValueId> seeded_;  // operands of the node at hand
+  std::vector<NodeId> fills_;    // with chunked operands; whole unless wanted in chunks
+  std::vector<ValueId> seeded_;  // operands of the current node
   std::vector<std::vector<std::pair<std::vector<Expr>, Along>>> results_;  // by region: results that are concatenated
 };
 

@@ -7,7 +7,7 @@
 namespace sg {
 namespace {
 
-// Whether nothing but assertions hangs on the node.
+// Whether only assertions depend on the node.
 bool is_for_assertions(const Graph& graph, NodeId n) {
   std::vector<NodeId> left{n};
   std::set<NodeId> seen{n};

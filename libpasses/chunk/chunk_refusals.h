@@ -1,4 +1,4 @@
-// Why a region cannot be chunked, as an error: where, by which rule, and what else to try. Internal to sg-chunk.
+// Errors that say why a region cannot be chunked: where, by which rule, and what else to try. Internal to sg-chunk.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace sg {
 
-inline constexpr std::string_view kMemoryRule = "memory";  // of writes, which sg-clean may replace
+inline constexpr std::string_view kMemoryRule = "memory";  // for writes, which sg-clean may be able to replace
 
 struct RefusedRegion {
   uint32_t region;
@@ -17,7 +17,7 @@ struct RefusedRegion {
 
 class ChunkRefusals {
  public:
-  // best_effort: was given, so that nobody is told to give it.
+  // best_effort: the option was given, so remedies do not suggest it.
   ChunkRefusals(const Program& program, bool best_effort) : program_(program), best_effort_(best_effort) {}
 
   Error at_node(NodeId n, std::string_view rule, const std::string& why) const;

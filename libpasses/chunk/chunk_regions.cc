@@ -13,7 +13,8 @@
 namespace sg {
 namespace {
 
-// How many rows there are, where they are too few: by their number, at the sizes of the capture, or at any sizes.
+// Says how many rows there are if they are too few: always, at the captured sizes, or at any sizes; empty if they
+// suffice.
 std::string too_few(const Program& program, Expr rows, int64_t wanted) {
   const Pool& pool = program.graph.pool();
   const auto known = pool.exprs.constant_value(rows);
@@ -35,9 +36,9 @@ std::string_view region_root(const ModulePattern& pattern, std::string_view modu
   return {};
 }
 
-// By node: which of the step's micro-batches it belongs to. A new one begins where a forward follows a backward; a node
-// of a backward belongs to that of its forward, which a pipeline may have run well before. What no backward is linked
-// with (a forward for metrics) is no micro-batch, and counts as a part of the first; so does a graph without links.
+// By node: which micro-batch it belongs to. A new one begins where a forward node follows a backward node; a backward
+// node belongs to the micro-batch of its forward node, which a pipeline may have run much earlier. A forward without a
+// linked backward (for metrics) is no micro-batch and counts as part of the first; so does a graph without links.
 std::vector<uint32_t> micro_batches(const Graph& graph) {
   std::vector<uint32_t> out(graph.node_id_limit(), 0);
   std::vector<bool> has_backward(1);
@@ -61,7 +62,7 @@ std::vector<uint32_t> micro_batches(const Graph& graph) {
 std::vector<ChunkRegion> find_regions(const Graph& graph, const ModulePattern& pattern,
                                       std::vector<uint32_t>* region_of) {
   std::vector<ChunkRegion> regions;
-  std::unordered_map<StrId, std::string, IdHash> root_of;  // by module; empty: none
+  std::unordered_map<StrId, std::string, IdHash> root_of;  // by module; empty = in no region
   std::map<std::pair<std::string, uint32_t>, uint32_t> found;
   const std::vector<uint32_t> micro_batch = micro_batches(graph);
   region_of->assign(graph.node_id_limit(), kNoRegion);

@@ -1,4 +1,4 @@
-// The regions of a program: modules that a pattern names, what enters them, and where that can be cut.
+// The regions of a program: modules that match a pattern, what enters them, and where that can be cut.
 #pragma once
 
 #include "libpasses/chunk/chunk_plan.h"
@@ -8,26 +8,26 @@ namespace sg {
 
 constexpr uint32_t kNoRegion = 0xFFFFFFFFu;
 
-// The shortest prefix of `module` that the pattern names; empty = none.
+// The shortest prefix of `module` that the pattern matches; empty = none.
 std::string_view region_root(const ModulePattern& pattern, std::string_view module);
 
 // Assigns nodes to regions, in order of their first node. `region_of` is by node.
 std::vector<ChunkRegion> find_regions(const Graph& graph, const ModulePattern& pattern,
                                       std::vector<uint32_t>* region_of);
 
-// Leaves regions whole that launch no all-to-all; false when none is left. `nodes`: by region.
+// Leaves regions whole that launch no all-to-all; false if none remains. `nodes`: by region.
 bool leave_without_exchange(const Graph& graph, const std::vector<std::vector<NodeId>>& nodes,
                             std::vector<ChunkRegion>* regions);
 
-// By value: whether it depends on an input of this kind: `user` is data of the step; what depends on a `tangent` is
-// backward, whatever its tags say.
+// By value: whether it depends on an input of this kind. `user` inputs are data of the step; whatever depends on a
+// `tangent` is backward, regardless of its tags.
 std::vector<bool> values_from(const Graph& graph, InputKind kind);
 
-// The region's activation; none when nothing that depends on data enters its forward.
+// The region's activation; none if nothing that depends on data enters its forward.
 ValueId find_activation(const Graph& graph, uint32_t region, const std::vector<NodeId>& nodes,
                         const std::vector<uint32_t>& region_of, const std::vector<bool>& from_data);
 
-// The axis of the region's activation that is cut. Refused where nothing enters, or too few rows do.
+// The axis of the region's activation to cut. Refused if there is no activation, or it has too few rows.
 Result<uint32_t> find_cut(const Program& program, const ChunkPlanOptions& options, const ChunkRegion& region,
                           const ChunkRefusals& why_not);
 

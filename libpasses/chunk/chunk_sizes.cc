@@ -15,8 +15,8 @@ Result<ChunkSizes> ChunkSizes::declare(Program* program, const ChunkPlan& plan, 
   return out;
 }
 
-// Rows are spread evenly, the first chunks taking one more: chunk c of n has (rows + n - 1 - c) // n. The first is
-// written as what the others leave, so that all together are the whole for symbols too.
+// Rows are spread evenly, the first chunks taking one more: chunk c of n has (rows + n - 1 - c) // n. Chunk 0 is
+// written as the whole minus the other chunks, so that they add up to the whole for symbols too.
 Expr ChunkSizes::rows(uint32_t domain, int64_t c) const {
   const AxisDomain& d = plan_->world.domains[domain];
   auto spread = [&](int64_t k) {
@@ -51,7 +51,7 @@ std::optional<StrId> ChunkSizes::own_symbol(StrId symbol, int64_t c) const {
   return it == own_.end() ? std::nullopt : std::optional(it->second[static_cast<size_t>(c)]);
 }
 
-// A chunk counts at most as many keys as it has.
+// An upper bound of a chunk's count: the number of keys the chunk has.
 std::optional<int64_t> ChunkSizes::most_counted(NodeId n, int64_t c) const {
   const Graph& graph = program_->graph;
   const AxisState& s = plan_->world.states[graph.node(n).result(0).index];
@@ -94,7 +94,7 @@ void ChunkSizes::declare_symbols() {
   program_->symbols = std::move(list);
 }
 
-// What counts of the whole add up to, in one chunk: the chunk's share of the rows.
+// The chunk's share of a number to which the counts of the whole add up, a multiple of the rows.
 Result<Expr> ChunkSizes::share_of(Expr e, int64_t c) const {
   for (uint32_t d = 0; d < plan_->world.domains.size(); ++d) {
     const AxisDomain& domain = plan_->world.domains[d];
@@ -113,7 +113,7 @@ Status ChunkSizes::derive_guards() {
     for (int64_t c = 0; (left || right) && c < chunks_; ++c) {
       Guard own_guard = guard;
       own_guard.left = own(guard.left, c), own_guard.right = own(guard.right, c);
-      if (left != right) {  // sums of counts against a number of rows: a chunk's counts against its own rows
+      if (left != right) {  // a sum of counts equals a number of rows: compare the chunk's counts with its own rows
         Expr& number = left ? own_guard.right : own_guard.left;
         auto share = share_of(number, c);
         if (share.ok()) number = *share;
@@ -132,8 +132,8 @@ Status ChunkSizes::derive_guards() {
   return ok_status();
 }
 
-// A chunk without rows has no answer to a view with -1. Sizes that the data decides may be 0: whoever made them can
-// take it.
+// Adds guards that every chunk has a row, since a view with -1 fails on an empty chunk. Data-dependent sizes may be 0,
+// and their producers handle that.
 void ChunkSizes::guard_rows() {
   for (const AxisDomain& d : plan_->world.domains) {
     std::vector<StrId> symbols;

@@ -1,4 +1,4 @@
-// The sizes of chunks: cuts of rows, symbols of each chunk's own, and the guards that hold for them.
+// The sizes of chunks: cuts of rows, symbols per chunk, and the guards that hold for them.
 #pragma once
 
 #include <optional>
@@ -10,19 +10,19 @@ namespace sg {
 
 class ChunkSizes {
  public:
-  // Declares a symbol a chunk for each that a body node defines, with guards derived from those of the whole; what
-  // spoke of the whole's is dropped, and with one that inputs bring a row for each chunk. Fails where a guard cannot be
-  // derived. Call before nodes are copied.
+  // Declares one symbol per chunk for each symbol that a body node defines, with guards derived from the original's,
+  // which are dropped; rows from inputs also get a guard that every chunk has a row. Fails if a guard cannot be
+  // derived. Call it before copying nodes.
   static Result<ChunkSizes> declare(Program* program, const ChunkPlan& plan, int64_t chunks);
 
   int64_t chunks() const { return chunks_; }
-  // How long the axis is in chunk c.
+  // Length of the axis in chunk c.
   Expr extent(const Along& a, int64_t c) const;
-  // And in all of them together.
+  // Length of the axis over all chunks.
   Expr whole(const Along& a) const { return a.length(exprs_, plan_->world.domains[a.domain].size); }
   // Where chunk c begins along an axis of rows.
   Expr begin(const Along& a, int64_t c) const;
-  // An expression of the whole as chunk c has it: its own symbols for those that the body defines.
+  // An expression of the whole for chunk c: symbols that the body defines become the chunk's own.
   Expr own(Expr e, int64_t c) const;
   std::optional<StrId> own_symbol(StrId symbol, int64_t c) const;
 
@@ -40,7 +40,7 @@ class ChunkSizes {
   ExprPool* exprs_;
   const ChunkPlan* plan_;
   int64_t chunks_;
-  std::unordered_map<StrId, std::vector<StrId>, IdHash> own_;  // by symbol of the whole
+  std::unordered_map<StrId, std::vector<StrId>, IdHash> own_;  // by original symbol
 };
 
 }  // namespace sg

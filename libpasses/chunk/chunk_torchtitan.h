@@ -1,4 +1,5 @@
-// TorchTitan's own options of EP overlap, as KEY=VALUE words, put into ours. The same values are refused as there.
+// TorchTitan's own options for EP overlap, as KEY=VALUE words, translated into ours. Values that TorchTitan refuses are
+// refused here too.
 #pragma once
 
 #include <string>
@@ -13,8 +14,8 @@ struct TorchTitanChunking {
   ChunkOptions options;
 };
 
-// Keys: enabled, strategy, chunk_dim, module_fqn, disable_early_grad_accumulation, each with or without `ep_overlap.`
-// before it.
+// Keys: enabled, strategy, chunk_dim, module_fqn, disable_early_grad_accumulation, each optionally prefixed by
+// `ep_overlap.`.
 Result<TorchTitanChunking> parse_torchtitan(const std::vector<std::string>& words);
 
 }  // namespace sg
