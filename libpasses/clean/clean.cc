@@ -8,7 +8,7 @@ namespace {
 
 using namespace clean_parts;
 
-// One of them, and several.
+// Singular and plural.
 constexpr std::string_view kKindNames[kKinds][2] = {{"identity", "identities"},
                                                     {"copy", "copies"},
                                                     {"chain shortened", "chains shortened"},

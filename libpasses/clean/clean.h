@@ -6,11 +6,11 @@
 //           common subexpressions; writes to fresh memory that only one name refers to become functional; size
 //           arithmetic with known results becomes numbers, and a size that an earlier node provides is taken from it;
 //           duplicate unshard chains of one parameter are merged. With `fold-casts` also casts of bf16 and f16 to f32
-//           that the softmax after them can do itself: PyTorch supports that only for f16 on GPUs, so it is opt-in.
-//           With `fold-losses` log-probabilities that only a class loss and its gradient read.
+//           that the following softmax can do itself: PyTorch supports that only for f16 on GPUs, so it is opt-in.
+//           With `fold-losses` also log-probabilities that only a class loss and its gradient read.
 // Kept      random ops keep their streams; copies made by remat and chunks are intentional; collectives are removed or
 //           kept on all ranks of their group together; inputs and outputs stay in their places.
-// Ranks     programs are cleaned independently; a merged unshard is merged in all of them, or in none.
+// Ranks     programs are cleaned independently, but an unshard is merged in all of them or in none.
 // Results   bitwise equal. No planned peak grows, except that a merged unshard lives from its first to its last use,
 //           and that a folded loss keeps one number per row. A second run changes nothing.
 // Limits    bodies of calls are cleaned too, but nothing moves into or out of one. Equalities that hold only through a

@@ -1,8 +1,8 @@
-// Casts that a softmax does itself: of its argument to f32 (`half_to_float`), views in between or not. Sums are in
-// double either way, so no bit changes; what goes is a tensor in f32, written and read again.
+// Casts to f32 that a softmax can do itself (`half_to_float`), directly or through views. Sums are in double either
+// way, so no bit changes; an f32 tensor that was written and read again disappears.
 //
-// The cast of its gradient back stays, though the op has an `input_dtype`: a gradient of f32 takes the memory of what
-// it is made of, a narrower one would need its own beside it.
+// The cast of its gradient back stays, although the op has an `input_dtype`: an f32 gradient reuses the memory of its
+// operand, while a narrower one would need memory of its own besides.
 #include <string_view>
 
 #include "libpasses/clean/clean_parts.h"

@@ -1,5 +1,5 @@
-// Views of views that are one view: transposes and permutations in a row, and reshapes in a row. The second is taken of
-// what the first shows, so that the first goes, where nobody else looks at it.
+// Views of views that are one view: consecutive transposes and permutations, and consecutive reshapes. The second is
+// applied to the operand of the first, which is removed if it has no other user.
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -37,7 +37,7 @@ class Shortener {
   }
 
  private:
-  // What `n` is taken of, when that is a node with one result that nobody else uses.
+  // The node whose only result `n` views, if nothing else uses it.
   NodeId source_view(NodeId n) const {
     const Node& node = graph_.node(n);
     if (node.args.empty() || !node.args[0].is(ArgKind::value) || node.result_count != 1 ||
@@ -90,7 +90,7 @@ class Shortener {
     return op == "aten.view.default" || op == "aten._unsafe_view.default" || op == "aten.reshape.default";
   }
 
-  // Only where both are views for certain, and the second has the strides that a view of the source would have.
+  // Only if both are certainly views, and the second has the strides that a view of the source would have.
   bool join_shapes(NodeId first, NodeId second, const AliasAnalysis& alias) {
     if (!is_reshape(graph_.op_name(first)) || !is_reshape(graph_.op_name(second))) return false;
     const ValueId source = graph_.node(first).args[0].as_value(), result = graph_.node(second).result(0);

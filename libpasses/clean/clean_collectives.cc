@@ -1,5 +1,5 @@
-// Collectives that go: chains whose result nobody uses, and unshards of one parameter that occur twice. Ranks must go
-// on launching the same collectives in the same order, so one goes only where it goes on every rank of the job.
+// Removes collectives: chains whose result is unused, and duplicate unshards of one parameter. Ranks must launch the
+// same collectives in the same order, so a collective is removed only if it can be on every rank of the job.
 #include <map>
 #include <set>
 
@@ -17,7 +17,7 @@ struct LaunchId {
 };
 
 struct Launch {
-  NodeId launch, wait;     // wait: none = nobody waits
+  NodeId launch, wait;     // wait: none = nothing waits
   NodeId twin, twin_wait;  // an earlier equal chain; none = the result is not used
 };
 
@@ -27,7 +27,7 @@ bool is_used(const Graph& graph, NodeId n) {
   return false;
 }
 
-// The one wait for a launch of one result that nothing else uses.
+// The only user of a one-result launch, if it is a wait.
 NodeId only_wait(const Graph& graph, NodeId launch) {
   if (graph.node(launch).result_count != 1) return {};
   const std::vector<NodeId> users = graph.users(graph.node(launch).result(0));
@@ -73,7 +73,7 @@ class Candidates {
     return fits ? std::optional(out) : std::nullopt;
   }
 
-  // Written by its wait and by nobody else, and not shown by an output.
+  // Whether only its wait writes the result, and no output shows it.
   bool is_private(NodeId wait) const {
     const StorageId s = alias_.storage_of(graph_.node(wait).result(0));
     if (s.is_none() || !alias_.storage(s).certain || alias_.escapes(s)) return false;
@@ -121,7 +121,7 @@ size_t remove_collectives(Job* job, Tally* tally) {
     if (!everywhere) continue;
     for (size_t i = 0; i < found.size(); ++i) {
       const Launch& launch = found[i].at(id);
-      // The twin itself may have gone in this sweep; the next round finds what is left.
+      // The twin itself may have been removed in this sweep; the next round finds what is left.
       if (launch.twin && !job->programs[i]->graph.alive(launch.twin_wait)) return removed;
       apply(&job->programs[i]->graph, launch, tally);
     }

@@ -1,4 +1,4 @@
-// Common subexpressions. A value is not kept alive for a later twin: the twin goes only where the first is still in
+// Common subexpressions. A value is not kept alive for a later twin: the twin is replaced only if the first is still in
 // memory.
 #include "libgraph/rewrite.h"
 #include "libpasses/clean/clean_parts.h"
@@ -7,7 +7,7 @@
 namespace sg::clean_parts {
 namespace {
 
-// Memory of its own that nobody writes and no output shows.
+// Whether it has memory of its own that nothing writes and no output shows.
 bool is_private(const AliasAnalysis& alias, const Schedule& schedule, ValueId v) {
   const StorageId s = alias.storage_of(v);
   if (s.is_none()) return true;

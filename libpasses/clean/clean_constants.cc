@@ -1,5 +1,5 @@
-// Constants that are given twice: nodes take the first. The second stays in its place among the inputs, and outputs
-// keep the memory that they had.
+// Duplicate constants: nodes use the first. The second stays in its place among the inputs, and outputs keep their
+// memory.
 #include <map>
 
 #include "libpasses/clean/clean_parts.h"

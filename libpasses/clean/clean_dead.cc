@@ -1,5 +1,5 @@
-// Dead code: nodes whose results nobody uses and whose effects nobody sees. From the last node to the first, so that a
-// chain goes at once.
+// Dead code: nodes whose results are unused and whose effects are not observable. Visits nodes from last to first, so
+// that a chain is removed in one pass.
 #include "libgraph/transfer.h"
 #include "libpasses/clean/clean_parts.h"
 
@@ -34,7 +34,7 @@ class Remover {
       if (graph_.is_used(graph_.node(n).result(i))) return false;
     const uint32_t effects = alias_.effects(n);
     if (effects & (kEffectOpaque | kEffectCollective)) return false;
-    if ((effects & kEffectWait) && !waits_for_transfer(n)) return false;  // of a collective: all ranks at once
+    if ((effects & kEffectWait) && !waits_for_transfer(n)) return false;  // collectives: on all ranks at once
     if ((effects & kEffectAssert) && !drop_asserts_) return false;
     for (StrId symbol : alias_.binds(n))
       if (uses_.is_used_outside(graph_, n, symbol)) return false;
@@ -47,14 +47,14 @@ class Remover {
     return launch && starts_transfer(graph_.op_info(launch));
   }
 
-  // No later node reads what it writes, and the caller cannot.
+  // Whether no later node reads what it writes, and the caller cannot either.
   bool writes_nothing_seen(NodeId n) const {
     for (StorageId s : alias_.writes(n)) {
       const Storage& storage = alias_.storage(s);
       if (!storage.certain || storage.is_input() || alias_.escapes(s)) return false;
       if (schedule_.last_read(storage.alias_class) > schedule_.position(n)) return false;
       if (schedule_.is_written_after(storage.alias_class, schedule_.position(n)))
-        return false;  // a part of it may stay and be read
+        return false;  // part of it may stay and be read
     }
     return true;
   }

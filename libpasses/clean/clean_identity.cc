@@ -1,5 +1,5 @@
-// Values that are the same tensor: one memory, one type (shape, strides, offset and dtype are the type). And copies of
-// a tensor that neither side's readers could tell from it.
+// Merges values that are the same tensor (the same memory and type; the type includes shape, strides, offset and
+// dtype), and copies that readers of neither side could tell from their source.
 #include <string_view>
 #include <unordered_map>
 
@@ -9,7 +9,7 @@
 namespace sg::clean_parts {
 namespace {
 
-// Bits that views carry and types do not show.
+// Conjugate and negative bits, which views carry and types do not show.
 bool has_hidden_bits(std::string_view op) { return op == "aten._conj.default" || op == "aten._neg_view.default"; }
 
 bool is_plain_view(const Graph& graph, NodeId n) {
@@ -18,8 +18,8 @@ bool is_plain_view(const Graph& graph, NodeId n) {
          !op->writes() && graph.node(n).result_count == 1 && !has_hidden_bits(op->name);
 }
 
-// What the node is a copy of, if it has all elements of that alone; dtype and strides are for the caller to compare.
-// None = no copy.
+// The value that the node copies, if it has all elements of that value and no others; the caller compares dtype and
+// strides. None = not a copy.
 ValueId copied_value(const Graph& graph, NodeId n) {
   static constexpr std::string_view kCopies[] = {
       "aten.clone.default", "aten._to_copy.default", "aten.contiguous.default", "aten.lift_fresh_copy.default",
@@ -27,12 +27,12 @@ ValueId copied_value(const Graph& graph, NodeId n) {
   const Node& node = graph.node(n);
   if (node.args.empty() || node.result_count != 1) return {};
   const std::string_view name = graph.op_name(n);
-  if (name == "aten.cat.default")  // of one
+  if (name == "aten.cat.default")  // of a single tensor
     return node.args[0].is(ArgKind::list) && node.args[0].items().size() == 1 &&
                    node.args[0].items()[0].is(ArgKind::value)
                ? node.args[0].items()[0].as_value()
                : ValueId();
-  if (name == "aten.copy.default")  // a write to the whole of fresh memory
+  if (name == "aten.copy.default")  // a write to all of a fresh tensor
     return node.args.size() > 1 && node.args[1].is(ArgKind::value) ? node.args[1].as_value() : ValueId();
   bool found = false;
   for (std::string_view copy : kCopies) found |= copy == name;
@@ -53,11 +53,10 @@ class Merger {
  private:
   static uint64_t key(StorageId s, TypeId t) { return uint64_t{s.index} << 32 | t.index; }
 
-  // Looks like its memory alone says: no conjugate or negative bit on the way.
+  // Whether no conjugate or negative bit affects how it shows its memory.
   bool is_plain(ValueId v) const { return v.index >= hidden_.size() || !hidden_[v.index]; }
 
-  // From here on, whoever means this memory in this type means v: results of writes and waits come after what they
-  // wrote.
+  // From here on v represents this memory in this type: results of writes and waits come after what they wrote.
   void note(ValueId v) {
     const StorageId s = alias_.storage_of(v);
     if (!s.is_none() && alias_.storage(s).certain && is_plain(v)) seen_[key(s, graph_.value(v).type)] = v;
@@ -98,9 +97,9 @@ class Merger {
     if (!f.certain || !t.certain || graph_.value(copy).type != graph_.value(source).type) return false;
     const uint32_t at = schedule_.position(n);
     if (schedule_.is_written_after(f.alias_class, at) || schedule_.is_written_after(t.alias_class, at)) return false;
-    // An output in the memory of an input, or two in one: their owner could tell.
+    // The caller could notice an output that shares memory with an input or another output.
     if (alias_.escapes(to) && (alias_.escapes(from) || alias_.may_be_input(from))) return false;
-    if (f.alias_class < merged_.size() && merged_[f.alias_class]) return false;  // facts of this round are used up
+    if (f.alias_class < merged_.size() && merged_[f.alias_class]) return false;  // facts of this round are outdated
     merged_.resize(alias_.storages().size() + 1);
     merged_[f.alias_class] = merged_[t.alias_class] = true;
     replace(n, copy, source, Kind::copy, "copies what is never changed: ");

@@ -1,8 +1,8 @@
-// Cross entropy as one op forward and one backward (sg.cross_entropy), where log-softmax and nll_loss are only that.
+// Folds log-softmax and nll_loss into one op forward and one backward (sg.cross_entropy), if both serve nothing else.
 //
-// What goes are the log-probabilities and the loss's own gradient, each as large as the scores in f32; what stays from
-// the forward to the backward are the scores, and a number a row. A cast of the gradient to the type of the scores is
-// done as it is written, so is one of the scores to f32, and the gradient may lie where the scores did.
+// This removes the log-probabilities and the loss's own gradient, each as large as the scores in f32. The backward
+// needs only the scores and one number per row from the forward. Casts of the scores to f32, and of the gradient to the
+// type of the scores, are fused as well, and the gradient may reuse the memory of the scores.
 #include <optional>
 #include <string_view>
 
@@ -13,11 +13,11 @@ namespace {
 
 constexpr size_t kLossArgs = 5;  // self, target, weight, reduction, ignore_index
 
-// What is folded, all of it used by nothing else.
+// The nodes that are folded; nothing else uses them.
 struct Loss {
   NodeId softmax, forward;
   NodeId backward, softmax_backward;  // none: there is no backward
-  std::vector<NodeId> views;          // of the gradient, between it and its cast
+  std::vector<NodeId> views;          // of the gradient, before its cast
   NodeId cast;                        // of the gradient to the type of the scores; may be none
 };
 
@@ -45,7 +45,7 @@ class LossFolder {
     return at < args.size() && args[at].is(ArgKind::value) ? args[at].as_value() : ValueId();
   }
 
-  // The one node that reads a value, which no output shows.
+  // The only node that reads a value which no output shows.
   NodeId sole_user(ValueId v) const {
     const std::vector<NodeId> users = graph_.users(v);
     return users.size() == 1 && graph_.value(v).use_count == 1 ? users[0] : NodeId();
@@ -58,14 +58,14 @@ class LossFolder {
     return true;
   }
 
-  // Whether the memory of a value is as it was at `from` until `to` has read it.
+  // Whether nothing writes to the memory of `v` after `from` until `to` has read it.
   bool stays(ValueId v, NodeId from, NodeId to) const {
     const StorageId s = alias_.storage_of(v);
     if (s.is_none() || !alias_.storage(s).certain) return false;
     return schedule_.next_write(alias_.storage(s).alias_class, schedule_.position(from)) > schedule_.position(to);
   }
 
-  // Rows of classes: along the last of two axes, in f32 or f64.
+  // Whether it is over rows of classes: along the last of two axes, in f32 or f64.
   bool is_of_rows(NodeId softmax) const {
     const Type& logs = graph_.type(graph_.node(softmax).result(0));
     const Arg& dim = graph_.node(softmax).args[1];
@@ -94,7 +94,7 @@ class LossFolder {
     return !has_backward || is_its_backward(loss) ? std::optional(loss) : std::nullopt;
   }
 
-  // Of the same classes, and the gradient of nothing else.
+  // Whether the backward has the same classes and weights, and is the gradient of nothing else.
   bool is_its_backward(const Loss& loss) const {
     const std::vector<Arg>&forward = graph_.node(loss.forward).args, &backward = graph_.node(loss.backward).args;
     for (size_t i = 1; i < kLossArgs; ++i)
@@ -109,7 +109,7 @@ class LossFolder {
            graph_.node(loss.softmax_backward).args[2] == graph_.node(loss.softmax).args[1];
   }
 
-  // gradient -> views -> [cast] to what the scores are.
+  // Finds gradient -> views -> [cast] to the type of the scores.
   void find_cast(Loss* loss) const {
     if (loss->backward.is_none()) return;
     const ValueId scores = argument(loss->softmax, 0);
@@ -143,7 +143,7 @@ class LossFolder {
     return graph_.pool().types.intern(std::move(type));
   }
 
-  // One number a row, in double.
+  // The type of one number per row, in double.
   TypeId type_of_sums(const Type& logs) {
     Type type = logs;
     type.shape = {logs.shape[0]};
@@ -186,7 +186,8 @@ class LossFolder {
     args.push_back(Arg::value(graph_.node(forward).result(1)));
     args.push_back(Arg::dtype(dtype).set_key(graph_.pool().str("dtype")));
     NodeSpec spec = spec_like(loss.softmax_backward, "sg.cross_entropy_backward", std::move(args));
-    // One that a checkpoint computes again is in the backward itself, and the link goes to the first as before.
+    // A loss recomputed under a checkpoint lies in the backward itself; the forward link then still points to the
+    // original.
     if (graph_.node(forward).phase == Phase::forward) spec.forward = forward;
     spec.result_types = {typed(type, dtype)};
     const std::string name(graph_.name(gradient));

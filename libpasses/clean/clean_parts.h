@@ -1,5 +1,5 @@
-// The parts of sg-clean. Each looks at one graph as it stands and changes it; it returns how many changes it made.
-// Internal to the pass.
+// The parts of sg-clean. Each examines one graph, changes it, and returns how many changes it made. Internal to the
+// pass.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ enum class Kind : uint8_t {
 };
 constexpr size_t kKinds = 12;
 
-// What was done so far, and with --explain to what.
+// What has been done so far, and with --explain to which nodes.
 struct Tally {
   std::array<size_t, kKinds> counts{};
   bool keep_lines = false;
@@ -46,48 +46,48 @@ struct Scope {
   Tally& tally;
 };
 
-// Values that hold the same memory, seen in the same way, are one; copies that nobody can tell apart from what they
-// copy go.
+// Merges values that are the same view of the same memory, and removes copies that are indistinguishable from their
+// source.
 size_t merge_identities(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule);
 
-// Views of views as one view.
+// Merges chains of views.
 size_t shorten_chains(Scope& scope, const AliasAnalysis& alias);
 
-// Constants with the same data.
+// Merges constants with equal data.
 size_t merge_constants(Scope& scope);
 
 size_t merge_common(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule);
 
 size_t fold_sizes(Scope& scope);
 
-// A size is read once, by the first node that says it: a later one would keep a tensor in memory to look at its shape.
+// Reads each size from the first node that provides it: a later read would keep a tensor in memory only for its shape.
 size_t merge_sizes(Scope& scope);
 
-// Casts of halves as part of the softmax behind them.
+// Folds casts of half-precision values into the softmax that follows.
 size_t fold_casts(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule);
 bool fold_cast_into(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule, NodeId softmax);
 
-// Whether a node makes one type of another, and changes nothing else.
+// Whether a node converts its operand to another type and changes nothing else.
 bool is_cast(const Graph& graph, NodeId n);
-// Whether it shows its first operand, in the type that it has.
+// Whether it is a view of its first operand, in the type that it has.
 bool is_typed_view(const Graph& graph, NodeId n);
 
-// Log-softmax and nll_loss as one op.
+// Folds log-softmax and nll_loss into one op.
 size_t fold_losses(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule);
 
 size_t make_functional(Scope& scope, const AliasAnalysis& alias);
 
-// `uses` is of the program before anything was removed: what it says is used may be so no more.
+// `uses` describes the program before anything was removed; symbols it calls used may have become unused.
 size_t remove_dead(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule, const SymbolUses& uses,
                    bool drop_asserts);
 
-// Symbols and guards of a program that nothing speaks of.
+// Removes symbols and guards that nothing in the program mentions.
 size_t remove_symbols(Program* program, Tally* tally);
 
-// Over the main graphs of all programs: what goes must go on all ranks.
+// Covers the main graphs of all programs: a collective must be removed on all ranks.
 size_t remove_collectives(Job* job, Tally* tally);
 
-// Whether this node is a copy or a chunk made by a pass or the capture: it is there on purpose.
+// Whether this node is an intentional copy or chunk, made by a pass or the capture.
 bool is_deliberate_copy(const Graph& graph, NodeId n);
 
 }  // namespace sg::clean_parts

@@ -1,4 +1,4 @@
-// Sizes: those that are numbers, and those that a node before has read.
+// Sizes that are known numbers, and sizes that an earlier node has read.
 #include <algorithm>
 #include <unordered_map>
 
@@ -8,8 +8,8 @@
 namespace sg::clean_parts {
 namespace {
 
-// What a whole number is, in symbols of the inputs; none for all else. What only the data decides is left where it is
-// read: sg-chunk goes by the tensor that a count was made of.
+// An integer as an expression in symbols of the inputs; none otherwise. Data-dependent numbers stay where they are
+// read, because sg-chunk relies on the tensor from which a count was read.
 Expr size_of_inputs(const Program& program, const Graph& graph, ValueId v) {
   const Type& type = graph.type(v);
   if (type.kind != TypeKind::integer || type.value.is_none()) return Expr();

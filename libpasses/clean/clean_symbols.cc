@@ -1,4 +1,4 @@
-// Symbols that nothing in a program speaks of any more, and the guards that speak of those alone.
+// Removes symbols that nothing in a program mentions, and the guards that mention only those.
 #include "libpasses/clean/clean_parts.h"
 #include "libpasses/symbol_uses.h"
 
@@ -10,7 +10,7 @@ size_t remove_symbols(Program* program, Tally* tally) {
   std::vector<bool> kept(program->guards.size(), false);
   std::unordered_set<StrId, IdHash> spoken = uses.all();
   const ExprPool& exprs = program->graph.pool().exprs;
-  // A guard ties what it mentions to what is used: then that is used too.
+  // A guard ties the symbols it mentions together: if one is used, all are.
   for (bool grows = true; grows;) {
     grows = false;
     for (size_t i = 0; i < kept.size(); ++i) {

@@ -1,5 +1,5 @@
-// Writes to fresh memory that only one tensor names: the functional op says the same, and passes can move it. The
-// memory plan puts the result where the argument was.
+// Writes to fresh memory that only one tensor refers to become functional ops, which passes can move. The memory plan
+// puts the result where the argument was.
 #include "libgraph/expr/sizes.h"
 #include "libgraph/in_place.h"
 #include "libgraph/infer/infer.h"
@@ -8,8 +8,8 @@
 namespace sg::clean_parts {
 namespace {
 
-// Draws, whose functional op has a name of its own. The stream stays, and so do the numbers; sg-remat may then draw
-// them again.
+// Random ops whose functional form has a different name. The stream and the numbers stay the same; sg-remat may then
+// recompute them.
 constexpr std::pair<std::string_view, std::string_view> kDraws[] = {
     {"aten.bernoulli_.float", "aten.bernoulli.p"},
     {"aten.bernoulli_.Tensor", "aten.bernoulli.Tensor"},
@@ -25,7 +25,7 @@ const OpInfo* row_of_functional(std::string_view name) {
   return out != nullptr && out->has(kPure) ? out : nullptr;
 }
 
-// "aten.add_.Tensor" -> the row of "aten.add.Tensor"; null when there is none that takes the same arguments.
+// "aten.add_.Tensor" -> the row of "aten.add.Tensor"; null if none takes the same arguments.
 const OpInfo* functional_of(const OpInfo& op) {
   const OpInfo* out = row_of_functional(op.name);
   if (out == nullptr || !reuses_in_place(*out) || out->params.size() != op.params.size()) return nullptr;
@@ -73,9 +73,9 @@ class Functionaliser {
     return true;
   }
 
-  // Memory made here, in which all that is used behind `n` is the tensor that `n` writes, under whatever name. Behind a
-  // write that was made functional this is asked of its result's memory by the facts of the old one: the members are the
-  // same, and those from before it are not used any more.
+  // Whether the memory is created here, and later nodes use only the tensor that `n` writes, under whatever name. After
+  // an earlier write was made functional, its result's memory is judged by the facts of the old memory: the members are
+  // the same, and older names are no longer used.
   bool is_seen_under_one_type(NodeId n, ValueId written) const {
     const StorageId s = alias_.storage_of(written);
     if (s.is_none() || alias_.writes(n).size() != 1) return false;
@@ -91,7 +91,7 @@ class Functionaliser {
     return true;
   }
 
-  // The memory holds what is written and no more, as a gradient's that has been viewed.
+  // Whether the memory holds exactly the written tensor, like that of a gradient that has been viewed.
   bool is_as_large(ValueId owner, ValueId written) const {
     if (graph_.value(owner).type == graph_.value(written).type) return true;
     const Type &whole = graph_.type(owner), &seen = graph_.type(written);
