@@ -21,13 +21,13 @@ namespace {
 
 using namespace bucket_parts;
 
-// What was done to the job.
+// What has been done to the job.
 struct Tally {
   size_t roles = 0, gone = 0, moved = 0;
   int64_t prefetch = 0;
 };
 
-// What a plan can come down to.
+// A lower bound of the planned peak: the most bytes live at once in any program.
 int64_t most_live(const Job& job) {
   const std::vector<SymbolValues> values = usual_values(job);
   int64_t most = 0;
@@ -38,7 +38,8 @@ int64_t most_live(const Job& job) {
   return most;
 }
 
-// The deepest prefetch that the limit allows. More than there are buckets is as good as all.
+// Places buckets with the deepest prefetch that the limit allows. A distance beyond the number of buckets is as good as
+// all.
 Status place(Job* job, size_t buckets, const BucketOptions& options, Tally* out) {
   const int64_t most = std::max<int64_t>(BucketOptions::kMaxPrefetch, static_cast<int64_t>(buckets));
   out->prefetch = options.prefetch < 0 ? BucketOptions::kMaxPrefetch : std::min(options.prefetch, most);
@@ -67,10 +68,10 @@ Status carry_out(Job* job, const Members& members, const Plan& plan, const Bucke
   return place(job, plan.buckets.size(), options, out);
 }
 
-// --- gathered once instead of twice ---
+// --- parameters gathered once instead of twice ---
 
-// What is launched where the backward begins lives beside the loss anyway: where the peak does not rise, it need not be
-// gathered again.
+// A gather launched at the beginning of the backward is live beside the loss anyway; if keeping the forward's result
+// does not raise the peak, it is not gathered again.
 Status leave_out_regathers(const Job& job, const Members& members, const BucketOptions& options, Plan* plan,
                            Job* placed, Tally* done) {
   constexpr int kMostTries = 4;
@@ -104,7 +105,7 @@ Result<double> simulated_us(const Job& job, const std::string& machine) {
   return simulation.worst().makespan_us;
 }
 
-// The plan whose step is shortest; of equals the first.
+// The plan with the shortest simulated step; of equals the first.
 Result<Plan> choose_plan(const Job& job, const Members& members, const BucketOptions& options, std::string* said) {
   constexpr int64_t kSizes[] = {8 << 20, 32 << 20, 128 << 20, 512 << 20};
   std::vector<std::pair<std::string, Plan>> candidates = {{"per-block", plan_per_block(members)}};
@@ -136,7 +137,7 @@ Result<Plan> make_plan(const Job& job, const Members& members, const BucketOptio
   return Plan{};
 }
 
-// --- what is said ---
+// --- reports ---
 
 std::string line_of(const Job& job, const Members& members, const Plan& plan, const Bucket& bucket) {
   const Member& first = members.list[bucket.members[0]];
@@ -146,7 +147,7 @@ std::string line_of(const Job& job, const Members& members, const Plan& plan, co
     const bool again = std::ranges::any_of(bucket.members, [&](size_t other) {
       return members.list[m].twin == members.list[other].call && other != m && members.list[m].twin != Member::kNone;
     });
-    if (again) continue;  // that one stands for both
+    if (again) continue;  // the other member stands for both
     bytes += members.list[m].whole_bytes();
     const std::string type(dtype_name(members.list[m].dtype));
     if (std::ranges::find(types, type) == types.end()) types.push_back(type);

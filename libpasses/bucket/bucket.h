@@ -1,25 +1,25 @@
-// sg-bucket: the parameters of a block are gathered by one collective, and its gradients are reduced by one.
+// sg-bucket: one collective gathers all parameters of a block, and one reduces its gradients.
 //
 // Members   collectives that gather parameters or reduce gradients (libgraph/collective_roles.h) in the main graph,
 //           with one wait, numeric sizes, in a group of more than one rank. They may share a bucket if they agree on:
 //           kind, group, reduction, direction (forward or backward), how many others lie before or after them in
 //           their chain; reductions also on the element type. Gathers of several element types are packed as the
-//           smallest of them, the larger ones first. Collectives that are already in a bucket stay as they are.
+//           smallest of them, with the larger types first. Collectives already in a bucket stay as they are.
 // Plan      per-block: a block is a parameter's name up to its first number; parameters outside blocks are grouped
 //           with whatever else lies between the same two blocks. per-module: one bucket per line of a file. by-size:
 //           in order, up to N bytes of whole parameters. auto: whichever of these has the shortest simulated step.
 // Before    %a = all_gather(cast(%p)); wait    %b = all_gather(cast(%q)); wait
-// After     sg.pack of the shards (casts go into it) -> one all_gather -> wait -> one copy that cuts out each
-//           parameter. sg.pack of the gradients, shard by shard (casts go into it) -> one reduction -> wait -> views. A
-//           bucket of one remains the collective that it was, without copies.
+// After     sg.pack of the shards (with casts fused) -> one all_gather -> wait -> one copy that cuts out each
+//           parameter. sg.pack of the gradients, shard by shard (with casts fused) -> one reduction -> wait -> views. A
+//           bucket of one stays an ordinary collective, without copies.
 // Place     A gather is launched where its first member was, a reduction where its last was. Then gathers move before
 //           the wait of the gather `prefetch` buckets earlier in their direction (the first ones of the backward: to
 //           its beginning), and waits for reductions after the launch of the reduction `prefetch` buckets later. 0
 //           moves nothing. A node that uses a gradient without passing it on (libgraph/consumers.h: its norm, an
 //           update) stays after its wait; a reduction whose gradient is used before the last launch of its kind stays
 //           alone.
-// Kept      Parameters of the first `prefetch` gathers of the backward that the forward has gathered too stay from
-//           there, largest first, at most four, as long as no more memory is live at once.
+// Kept      Parameters of the first `prefetch` gathers of the backward that the forward also gathered are kept instead
+//           of gathered again, largest first, at most four, as long as peak memory does not rise.
 // Legal     what a role guarantees: inputs of gathers are never written before, gradients never after; this is checked,
 //           not assumed.
 // Ranks     One plan for the job, based on all programs. If the ranks would not agree after all, nothing changes, and
@@ -47,11 +47,11 @@ enum class BucketPlanKind : uint8_t { per_block, per_module, by_size, automatic 
 struct BucketOptions {
   BucketPlanKind plan = BucketPlanKind::per_block;
   std::string modules;             // per_module: the file's text
-  std::string modules_name;        // per_module: what the user called it, for messages
+  std::string modules_name;        // per_module: the file's name as given, for messages
   int64_t size_bytes = 0;          // by_size
   int64_t prefetch = 1;            // buckets; -1: as many as `peak_bytes` allows, at most kMaxPrefetch
   int64_t peak_bytes = 0;          // 0 = no limit
-  std::string machine = "h100-8";  // automatic: what is simulated
+  std::string machine = "h100-8";  // automatic: the machine to simulate
   static constexpr int64_t kMaxPrefetch = 8;
 };
 

@@ -1,4 +1,4 @@
-// What may be merged: facts of each program, and what all programs have in common.
+// Finds collectives that may be merged: facts of each program, and what all programs have in common.
 #include <algorithm>
 #include <map>
 
@@ -22,7 +22,7 @@ MemberKind kind_of(std::string_view op) {
   return op.find(".reduce_scatter") != op.npos ? MemberKind::scatter : MemberKind::reduce;
 }
 
-// One program's chains as members; with what is left out, and why.
+// One program's chains as members, and why others are left out.
 class Finder {
  public:
   Finder(const Job& job, const Program& program)
@@ -33,7 +33,7 @@ class Finder {
         numbers_(graph_, alias_, ValueNumbers::Launches::functions),
         program_(program) {}
 
-  // Why others are left alone goes to `out`, and how many are in buckets.
+  // Adds to `out` why others are left alone, and how many are in buckets.
   std::map<CallId, Found> find(Members* out) {
     size_t bucketed = 0;
     const std::map<NodeId, CallId> calls = number_calls();
@@ -57,12 +57,12 @@ class Finder {
   }
 
  private:
-  // What programs have alike is said once.
+  // Reports a line once, even if several programs give it.
   static void leave(Members* out, std::string line) {
     if (std::ranges::find(out->left, line) == out->left.end()) out->left.push_back(std::move(line));
   }
 
-  // Reductions whose results are taken before others are launched, behind which a bucket would put them.
+  // Leaves out reductions whose results are used before others are launched: a bucket would launch them too late.
   void leave_consumed(std::map<CallId, Found>* found, Members* out) const {
     std::map<std::pair<uint32_t, MemberKind>, NodeId> last;
     for (const auto& [id, f] : *found) {
@@ -92,7 +92,7 @@ class Finder {
     return out;
   }
 
-  // The first gather of the same that may stand for this one: nobody could tell their results apart.
+  // The call of an earlier gather whose result is indistinguishable from this one's.
   uint32_t twin_of(const CollectiveChain& chain, CallId id, const std::map<NodeId, CallId>& calls,
                    const std::map<CallId, Found>& found) const {
     const NodeId leader = numbers_.leader(chain.launch);
@@ -104,14 +104,14 @@ class Finder {
     return fits ? call->second.second : Member::kNone;
   }
 
-  // Written by its wait and by nobody else, and not shown by an output.
+  // Whether only its wait writes the result, and no output shows it.
   bool is_private(NodeId wait) const {
     const StorageId s = alias_.storage_of(graph_.node(wait).result(0));
     if (s.is_none() || !alias_.storage(s).certain || alias_.escapes(s)) return false;
     return !schedule_.is_written_after(alias_.storage(s).alias_class, schedule_.position(wait));
   }
 
-  // Why it can be in no bucket; empty when it can.
+  // Why it cannot be in a bucket; empty if it can.
   std::string examine(const CollectiveChain& chain, CallId id, Found* f) const {
     const Pool& pool = graph_.pool();
     const Node& node = graph_.node(chain.launch);

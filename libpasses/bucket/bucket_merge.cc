@@ -1,4 +1,4 @@
-// The rewriting: members of a bucket become one collective between a packing and a cutting apart.
+// Rewrites the members of a bucket into packing, one collective, and unpacking.
 #include <algorithm>
 #include <cassert>
 #include <map>
@@ -13,7 +13,7 @@
 namespace sg::bucket_parts {
 namespace {
 
-// One program. Buckets are merged one after the other; facts about memory are those of the graph before the first.
+// Merges the buckets of one program one after the other; facts about memory are those of the original graph.
 class Merger {
  public:
   Merger(Program* program, const Members& members, const Plan& plan, const std::vector<Site>& sites)
@@ -37,7 +37,7 @@ class Merger {
     for (size_t m : bucket.members) retire(m, &draft);
   }
 
-  // What shows the same memory as what was cut out of a bucket lies elsewhere than it did.
+  // Infers the types of views and writes again where an operand was cut out of a bucket, since its layout changed.
   void renew_types() {
     TypeInferrer inferrer(program_);
     for (NodeId n : graph_.nodes()) {
@@ -56,7 +56,7 @@ class Merger {
   }
 
  private:
-  // What the new nodes of a bucket have in common, and what stands for each member's result.
+  // What the new nodes of a bucket have in common, and the replacement of each member's result.
   struct Draft {
     std::string name;  // "bucket3"
     NodeSpec like;     // phase, module, source, metadata
@@ -75,7 +75,7 @@ class Merger {
     return out;
   }
 
-  // A collective alone in its bucket stays what it is.
+  // A collective alone in its bucket is only marked.
   void mark(const Site& site, const CollectiveInfo& info) {
     for (NodeId n : {site.launch, site.wait}) {
       NodeMeta meta = graph_.meta(n);
@@ -84,7 +84,7 @@ class Merger {
     }
   }
 
-  // One parameter that several members gather: the first of them, for all, waited for where the first wait was.
+  // Several gathers of one parameter: the first serves all, and is waited for where the first wait was.
   void share(const Bucket& bucket, int32_t id) {
     const size_t first = first_launched(bucket);
     const NodeId wait = first_wait(bucket);
@@ -160,7 +160,7 @@ class Merger {
         .result(0);
   }
 
-  // The last size counts in the elements of `dtype`. REQUIRES: contiguous, and the last size divides
+  // Views `of` as `dtype`; the last size changes accordingly. REQUIRES: contiguous, and the bytes divide evenly
   ValueId add_reading(NodeId before, const Draft& draft, ValueId of, DType dtype, const std::string& suffix) {
     const Type& type = graph_.type(of);
     std::vector<Expr> shape = type.shape;
@@ -171,7 +171,8 @@ class Merger {
         .result(0);
   }
 
-  // What the packing copies from for a member: through a cast that serves it alone, when the packing casts.
+  // The value that packing copies for a member: the operand of a cast that serves the member alone, since packing
+  // casts.
   ValueId source_of(size_t member) const {
     const ValueId input = input_of(member);
     const NodeId cast = graph_.value(input).def;
@@ -233,7 +234,7 @@ class Merger {
     cut_apart(bucket, wait, waited, dtype, ranks, sizes, draft);
   }
 
-  // Each rank's shards lie together: of every member, the columns of [ranks, total].
+  // Each rank's shards lie together, so each member's data is a range of columns of [ranks, total].
   void cut_apart(const Bucket& bucket, NodeId at, ValueId waited, DType dtype, int64_t ranks,
                  const std::vector<int64_t>& sizes, Draft* draft) {
     int64_t total = 0;
@@ -258,7 +259,7 @@ class Merger {
     for (size_t m : bucket.members) draft->results.push_back(by_call.at(call_for(m)));
   }
 
-  // What is gathered once for a member and its twins.
+  // The call that is gathered for a member and its twins.
   uint32_t call_for(size_t m) const {
     return members_.list[m].twin != Member::kNone ? members_.list[m].twin : members_.list[m].call;
   }
@@ -286,7 +287,7 @@ class Merger {
         .result(0);
   }
 
-  // Those of `nodes` that stand behind `place` go before it, in their order.
+  // Moves those of `nodes` that stand after `place` before it, in their order.
   void bring_before(const std::vector<NodeId>& nodes, NodeId place) {
     for (NodeId n : nodes)
       if (graph_.alive(n) && graph_.before(place, n)) graph_.move_before(n, place);
@@ -328,7 +329,7 @@ class Merger {
     send_behind(bucket, unpack);
   }
 
-  // What is made of the results goes behind them, in its order.
+  // Moves the nodes that use the results after `place`, in their order.
   void send_behind(const Bucket& bucket, NodeId place) {
     std::vector<NodeId> moved;
     for (size_t m : bucket.members)
@@ -339,15 +340,14 @@ class Merger {
     for (NodeId n : moved) graph_.move_after(n, place), place = n;
   }
 
-  // --- the end of a member ---
+  // --- retiring a member ---
 
-  // Its result is that of the bucket from now on, under its name; its nodes go, with the casts that nobody needs any
-  // more.
+  // Replaces its result by the bucket's, under its name, and erases its nodes and casts that become unused.
   void retire(size_t member, Draft* draft) {
     const Site& s = site(member);
     const ValueId by = draft->results[draft->retired++];
     NodeId last = s.wait;
-    for (;;) {  // a wait for what was waited for
+    for (;;) {  // a repeated wait
       const std::vector<NodeId> users = graph_.users(graph_.node(last).result(0));
       const OpInfo* op = users.size() == 1 ? graph_.op_info(users[0]) : nullptr;
       if (op == nullptr || !op->has(kWait)) break;
@@ -364,7 +364,7 @@ class Merger {
     graph_.erase(s.launch);
     for (size_t i = s.before.size(); i-- > 0;)
       if (graph_.alive(s.before[i]) && is_unused(s.before[i])) graph_.erase(s.before[i]);
-    if (draft->named.insert(by).second) graph_.rename(by, name);  // twins: the first one's
+    if (draft->named.insert(by).second) graph_.rename(by, name);  // of twins, the first one's name
   }
 
   const Program& program_;
@@ -384,7 +384,7 @@ class Merger {
   AliasAnalysis alias_;
   Schedule schedule_;
   size_t known_values_;
-  std::set<ValueId> cut_;  // results of members, and what shows their memory
+  std::set<ValueId> cut_;  // results of members, and views of their memory
 };
 
 int32_t first_free_number(const Job& job) {
@@ -398,8 +398,8 @@ int32_t first_free_number(const Job& job) {
 
 size_t merge_buckets(Job* job, const Members& members, const Plan& plan) {
   const int32_t base = first_free_number(*job);
-  // Numbers go by the schedule; work goes from what others depend on: gathers of gathers last, reductions before
-  // reductions first.
+  // Buckets are numbered in schedule order but merged in order of dependence: gathers of gathers last, reductions
+  // before reductions first.
   std::vector<size_t> order(plan.buckets.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   auto rank = [&](size_t b) {

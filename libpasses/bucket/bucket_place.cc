@@ -1,4 +1,4 @@
-// Launches and waits of buckets move apart, so that there is compute between them.
+// Moves launches and waits of buckets apart, to overlap them with compute.
 #include <algorithm>
 #include <array>
 
@@ -51,8 +51,8 @@ class Placer {
     return {};
   }
 
-  // Each launch, with what makes its input, before the wait of the gather `distance_` earlier; the first ones before
-  // `begin` and before anybody waits.
+  // Moves each launch, with the nodes that make its input, before the wait of the gather `distance_` earlier; the first
+  // ones before `begin` and before any wait.
   void prefetch(const Chains& list, NodeId begin) {
     if (begin && !list.empty() && graph_.before(list[0]->wait, begin)) begin = list[0]->wait;
     for (size_t i = 0; i < list.size(); ++i) {
@@ -64,8 +64,8 @@ class Placer {
     }
   }
 
-  // Each wait, with what is made of its result, behind the launch of the reduction `distance_` later; the last ones to
-  // the end, or in front of its consumer.
+  // Moves each wait, with the nodes that use its result, after the launch of the reduction `distance_` later; the last
+  // ones to the end, or before their consumer.
   void delay(const Chains& list) {
     for (size_t i = 0; i < list.size(); ++i) {
       NodeId place = i + distance_ < list.size() ? list[i + distance_]->launch : graph_.last();
@@ -75,7 +75,7 @@ class Placer {
       std::vector<NodeId> moved = {list[i]->wait};
       for (NodeId n : list[i]->after)
         if (graph_.before(n, place) || n == place) moved.push_back(n);
-      if (moved.back() == place) continue;  // nothing but its own nodes behind it
+      if (moved.back() == place) continue;  // only its own nodes follow
       for (NodeId n : moved) graph_.move_after(n, place), place = n;
     }
   }

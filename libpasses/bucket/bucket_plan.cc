@@ -11,7 +11,7 @@
 namespace sg::bucket_parts {
 namespace {
 
-// What members of one bucket agree on. Gathers of several element types may share one, when their bytes lie in order.
+// What members of one bucket agree on. Gathers of several element types may share one if their inputs are contiguous.
 using Key = std::tuple<MemberKind, uint32_t, std::string, BucketDirection, uint32_t, DType, std::string>;
 
 Key key_of(const Member& m, const std::string& part) {
@@ -19,13 +19,13 @@ Key key_of(const Member& m, const std::string& part) {
   return {m.kind, m.group, m.reduction, m.direction, m.depth, mixes ? DType::none : m.dtype, part};
 }
 
-// Collects members into buckets by key. A parameter that comes again in one starts the next, unless it is gathered by
-// the same gather (which then serves both) or the key's bucket `holds_parts`: gradients that come in several parts.
+// Collects members into buckets by key. A parameter that is already in the key's bucket starts a new one, unless the
+// same gather serves both, or the bucket `holds_parts`: gradients that come in several parts.
 class Builder {
  public:
   explicit Builder(const Members& members) : members_(members) {}
 
-  // The open bucket of a key, for a look before `add`; null = none.
+  // The open bucket of a key, to inspect before `add`; null = none.
   const Bucket* open(const Key& key) const {
     auto it = open_.find(key);
     return it == open_.end() ? nullptr : &plan_.buckets[it->second];
@@ -40,7 +40,7 @@ class Builder {
     plan_.buckets[it->second].members.push_back(member);
   }
 
-  // `names`: by member; empty = each by the module of its parameter.
+  // `names`: by member; empty = each is attributed to the module of its parameter.
   Plan take(std::vector<std::string> names = {}) {
     for (Bucket& bucket : plan_.buckets)
       std::ranges::stable_sort(bucket.members, [&](size_t a, size_t b) { return packing(a) < packing(b); });
@@ -51,7 +51,7 @@ class Builder {
   }
 
  private:
-  // Larger elements first, so that all lie at multiples of their size; then as the parameters come.
+  // Larger elements first, so that all are aligned to their size; then in the order of parameters.
   std::pair<int, uint32_t> packing(size_t m) const {
     return {-dtype_bytes(members_.list[m].dtype), members_.list[m].parameter};
   }
