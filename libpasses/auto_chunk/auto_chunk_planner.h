@@ -91,15 +91,16 @@ class AutoPlanner {
   Status run_rule(AxisCall& call, const AxisRow* row) const;
   void make_fill(ValueId v, const AxisState& s);
 
-  // What is as large as the amplifier's result, and does not depend on it, is made in the body instead of being cut.
+  // A value that is as large as the amplifier's result, and does not depend on it, is computed in the body instead of
+  // being sliced.
   void join_producers(AutoNode* node) {
     std::erase_if(node->slices, [&](const SliceWish& wish) { return join(wish.value, wish.along, 0); });
   }
 
-  // False: it is cut for who wants it. Made in the body, it is there for all of the body, in chunks.
+  // Computes `v` in the body, for all of the body, in chunks; false: it is sliced instead.
   bool join(ValueId v, const Along& wanted, int depth);
-  // `n` with one of its operands cut so that its result is chunked as wanted. With fills: those that it takes are made
-  // in the body too.
+  // `n` with an operand sliced so that its result is chunked as wanted. `with_fills`: the fills it takes are also
+  // created in the body.
   std::optional<AutoNode> made_along(NodeId n, const Along& wanted, bool with_fills);
 
   // --- the body ---
