@@ -59,8 +59,8 @@ struct ChunkPlan {
   std::vector<ChunkRegion> regions;
   std::vector<BodyNode> body;     // in schedule order
   std::vector<bool> is_body;      // by node
-  std::vector<uint32_t> made_in;  // by value: something uses the whole of it
-  std::vector<bool> full_use;     // by value: something needs the whole of it
+  std::vector<uint32_t> made_in;  // by value: the region that makes it; kNoDomain = none
+  std::vector<bool> full_use;     // by value: something uses the whole of it
 };
 
 // A region that cannot be chunked is an Error with node, rule and remedy; if `refused` is given the error is added to

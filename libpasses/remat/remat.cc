@@ -76,13 +76,13 @@ class JobRemat {
   }
 
  private:
-  // A peak that a program does not reach, and the lowest that it does.
+  // A peak that a program does not reach, and the lowest that it can.
   struct Missed {
     Error error;
     int64_t least_bytes;
   };
 
-  // A later run cannot find them by what they cross into, which may be gone or kept.
+  // Records layer borders as tags: a later run could not recognize them, because their users may be gone or kept.
   void keep_borders(size_t i) {
     Graph& graph = job_.programs[i]->graph;
     for (NodeId n : tags_[i].crossing) {
@@ -113,7 +113,7 @@ class JobRemat {
     return missed_.empty() ? ok_status() : out_of_reach();
   }
 
-  // The error of the program that needs most: a peak that it reaches is one that all reach.
+  // The error of the program with the highest minimum: a peak that it reaches, all reach.
   Status out_of_reach() {
     if (!context_.best_effort)
       return std::ranges::max(missed_, {}, [](const Missed& m) { return m.least_bytes; }).error;
@@ -149,7 +149,7 @@ class JobRemat {
     part->after_bytes = choice.planned_bytes;
   }
 
-  // What a policy that keeps less would recompute, of the nodes allowed.
+  // The allowed nodes that a policy which keeps less would recompute.
   template <class Predicate>
   static std::vector<uint8_t> allowed_by(const RematPart& part, const Predicate& is_kept) {
     std::vector<uint8_t> out = part.allowed;

@@ -1,4 +1,4 @@
-// Whether ranks that recompute collectives still pair them as they did. Internal to sg-remat.
+// Whether ranks that recompute collectives still pair them as before. Internal to sg-remat.
 //
 // Copies stand where the backward needs them, and the backward may differ from rank to rank (agreement.h).
 #pragma once
@@ -11,18 +11,19 @@
 
 namespace sg {
 
-// What was decided for a program of the job.
+// The decision for one program of the job.
 struct RematPlaced {
   const RematModel* model;
   const RematOutcome* outcome;
 };
 
 struct RematParting {
-  GroupId group;  // whose calls would come in different orders; none: the groups keep each other waiting
+  GroupId group;  // its calls would come in different orders; none: groups would wait for each other
   std::string why;
 };
 
-// `placed`: by program. None: the job runs. Cost: the verifier's, types left out, where a collective is copied.
+// `placed`: by program. None: the ranks agree. Cost: that of the verifier without its type check, if any collective is
+// recomputed.
 std::optional<RematParting> find_parting(const Job& job, std::span<const RematPlaced> placed, size_t threads);
 
 }  // namespace sg

@@ -11,7 +11,7 @@ namespace {
 // Identifies a call by op, module, and the number of such calls before it.
 using Call = std::tuple<std::string_view, uint32_t, size_t>;
 
-// By position.
+// The calls, by position.
 std::vector<Call> calls_of(const RematModel& model) {
   std::map<std::pair<std::string_view, uint32_t>, size_t> counts;
   std::vector<Call> out;
@@ -42,7 +42,7 @@ RematDecision decision_alike(const RematModel& other, const RematDecision& decis
   std::map<Call, uint32_t> there;
   for (uint32_t at = 0; at < theirs.size(); ++at) there.emplace(theirs[at], at);
   RematDecision out{allowed, {}};
-  std::unordered_map<uint32_t, uint32_t> here;  // their position: ours
+  std::unordered_map<uint32_t, uint32_t> here;  // position in the other program -> position here
   for (uint32_t at = 0; at < ours.size(); ++at) {
     const auto it = there.find(ours[at]);
     if (it == there.end()) continue;

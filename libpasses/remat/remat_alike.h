@@ -1,18 +1,19 @@
-// One rank's decision for another rank's program, so that both recompute the same collectives. Internal to sg-remat.
+// Transfers one rank's decision to another rank's program, so that both recompute the same collectives. Internal to
+// sg-remat.
 //
-// Programs of ranks differ in a few nodes: a shard that is smaller is padded. The k-th call of an op in a module is
-// taken for the k-th of the other program; a wrong pair costs memory and no more, as any choice of what is `allowed`
-// gives the same bits, and whether ranks agree is asked of what comes of it.
+// Programs of different ranks differ in a few nodes, e.g. where a smaller shard is padded. The k-th call of an op in a
+// module corresponds to the k-th in the other program. A wrong pair only costs memory, because any choice among
+// `allowed` gives the same bits, and the outcome is checked for agreement between ranks.
 #pragma once
 
 #include "libpasses/remat/remat_model.h"
 
 namespace sg {
 
-// Whether the programs do the same: then one decision is for both, as a search would find another by its numbers.
+// Whether the programs have equal nodes. One decision then serves both; a separate search could decide differently.
 bool has_equal_nodes(const RematModel& a, const RematModel& b);
 
-// What only `model` has follows `allowed`.
+// Nodes that exist only in `model` follow `allowed`.
 RematDecision decision_alike(const RematModel& other, const RematDecision& decision, const RematModel& model,
                              const std::vector<uint8_t>& allowed);
 

@@ -50,7 +50,7 @@ class Applier {
 
   const RematModel& model_;
   Graph& graph_;
-  std::vector<NodeId> copy_;  // by original: the last
+  std::vector<NodeId> copy_;  // by original: its latest copy
 };
 
 }  // namespace

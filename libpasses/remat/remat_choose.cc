@@ -8,7 +8,7 @@
 namespace sg {
 namespace {
 
-constexpr size_t kMostUnitsForStarts = 48;  // so few that the search may begin anew
+constexpr size_t kMostUnitsForStarts = 48;  // up to this many, the search starts from several points
 constexpr int kStarts = 16;
 
 // "layers.3.mlp" -> "layers.*.mlp". Digits within names count too ("layer2.0.conv1" -> "layer*.*.conv*"), as the search
@@ -139,7 +139,7 @@ const RematChoice& RematChooser::least() {
 
 // Repeats the search from other starts: lowering the peak may need several units at once, out of reach of single steps.
 void RematChooser::try_starts(RematChoice* best) {
-  uint64_t bits = 0;  // of a fixed sequence: equal input, equal choices
+  uint64_t bits = 0;  // of a fixed sequence, for reproducibility
   for (int i = 0; i < kStarts && affords(units_.size() * units_.size()); ++i) {
     bits = bits * 6364136223846793005u + 1442695040888963407u;
     take_if_better(best, exchange(weigh(of_bits(bits >> 16)), 0), 0);

@@ -1,19 +1,22 @@
-// RematChooser: which values to recompute so that a graph fits into a peak, at the least cost that it can find.
-// Internal to sg-remat.
+// RematChooser: chooses values to recompute so that a graph fits into a peak, at the lowest cost it can find. Internal
+// to sg-remat.
 //
-// What      A choice is about pieces of memory that the forward makes (units); views and waits follow them.
-// Few units all choices are tried, where that is no more work than allowed.
-// Many      Where to cut: for a price of recomputing, the cheapest set of values to keep is a minimum cut of the graph;
-//           only values that live through a moment above the target have a price for being kept. The price is then
-//           lowered until the peak fits. What is left below the target is given back, dearest values first (the
-//           knapsack), whole kinds of values first (the same place in every layer) and then single ones. Each step is
-//           held against the model's peak, never against a sum of sizes.
-// Layers    What crosses into a later layer is kept, so that each layer is recomputed by itself. Where that is too
-//           much, only every second, third, ... layer's is: the others' are computed again from there, layer by layer,
-//           and what a layer has inside is then computed once more for its own backward.
-// Least     By trying, kind by kind, whether keeping or recomputing lowers the peak: keeping one value in the middle of
-//           a layer may halve what the layer needs at once; computing one twice may spare it between two uses.
-// Work      is counted in node visits of the model and ends the search; equal input, equal choices on every machine.
+// What      A choice is made per unit: a piece of memory that the forward allocates; views and waits follow it.
+// Few units All choices are tried, if the work limit allows.
+// Many      Cuts: for a given price of recomputing, the cheapest set of values to keep is a minimum cut of the graph;
+//           keeping has a price only for values that are live at a moment above the target. The price is raised as far
+//           as the peak fits. Slack below the target is then used to keep the most expensive values (a knapsack
+//           problem): first whole kinds of values (the same place in every layer), then single ones. Each step is
+//           checked against the model's peak, never against a sum of sizes.
+// Layers    Values that cross into a later layer are kept, so that each layer is recomputed independently. If that is
+//           too much, only those of every second, third, ... layer are kept; the others are recomputed from there,
+//           layer
+//           by layer, and the inside of each layer once more for its own backward.
+// Least     Found by trying, kind by kind, whether keeping or recomputing lowers the peak: keeping one value in the
+//           middle of a layer may halve what the layer needs at once; recomputing one twice may free it between two
+//           uses.
+// Work      is counted in node visits of the model, and limits the search: equal inputs give equal choices on every
+//           machine.
 #pragma once
 
 #include <cstdint>
@@ -25,20 +28,20 @@
 
 namespace sg {
 
-// What is asked about a graph.
+// The question about a graph.
 struct RematSearch {
-  std::vector<uint8_t> allowed;              // by position: what may be recomputed
-  std::vector<uint8_t> crossing;             // by position, or empty: what may be too, and crosses into a later layer
-  std::vector<std::vector<uint8_t>> starts;  // by position: what policies would recompute, for the search to begin at
-  size_t work = 0;                           // node visits of the model for each of `least` and `fit`
-  bool by_tags_alone = false;  // a decision that tags can carry: nothing is computed twice behind the forward
-  size_t threads = 1;          // any number chooses the same
-  size_t few_units = 14;       // of so many all choices are tried
+  std::vector<uint8_t> allowed;              // by position: may be recomputed
+  std::vector<uint8_t> crossing;             // by position, or empty: may be too, and crosses into a later layer
+  std::vector<std::vector<uint8_t>> starts;  // by position: what policies would recompute, as starting points
+  size_t work = 0;                           // node visits of the model, for each of `least` and `fit`
+  bool by_tags_alone = false;                // only decisions that tags can express: nothing is recomputed twice
+  size_t threads = 1;                        // does not affect the choice
+  size_t few_units = 14;                     // with at most so many, all choices are tried
 };
 
 struct RematChoice {
   RematDecision decision;
-  int64_t peak_bytes = 0;  // of the model
+  int64_t peak_bytes = 0;  // by the model
   double cost = 0;
 };
 
@@ -47,16 +50,16 @@ class RematChooser {
   RematChooser(RematModel* model, RematSearch search);
 
   RematChoice none();
-  const RematChoice& least();                          // the lowest peak that was found; of those, the cheapest
-  std::optional<RematChoice> fit(int64_t peak_bytes);  // none = it is below that of `least`
+  const RematChoice& least();                          // the lowest peak found; among equals, the cheapest
+  std::optional<RematChoice> fit(int64_t peak_bytes);  // none = below the peak of `least`
 
-  // A decision with some kinds of values kept after all, where that lowers the peak: what a layer needs at once while
-  // it is computed again is less when some of it need not be computed. At most a few dozen runs of the model.
+  // The decision with some kinds of values kept after all, where that lowers the peak: a layer needs less memory while
+  // it is recomputed if part of it is already there. At most a few dozen runs of the model.
   RematDecision ease(RematDecision decision);
 
  private:
   struct Unit {
-    uint32_t at = 0;                  // the node that makes the memory
+    uint32_t at = 0;                  // the node that allocates the memory
     std::vector<uint32_t> followers;  // views of it, and waits
   };
 
@@ -79,7 +82,7 @@ class RematChooser {
   // few units
   bool try_all();
   RematChoice best_of_all(int64_t target) const;
-  RematDecision of_bits(uint64_t bits) const;  // by unit; beyond 64 they repeat
+  RematDecision of_bits(uint64_t bits) const;  // by unit; the bits repeat beyond 64
 
   // many: remat_cut.cc
   RematDecision cut(double price, int64_t target);
@@ -104,23 +107,23 @@ class RematChooser {
   RematChoice thinned(const RematChoice& start, uint32_t keep_every);
   RematChoice thin(RematChoice best, int64_t target);
 
-  // A layer whose values cross into later ones.
+  // A layer with values that cross into later ones.
   struct Layer {
     std::vector<uint32_t> crossing, inside;  // positions
-    uint32_t begin = RematModel::kNone;      // the first node behind the forward that pulls what is inside
+    uint32_t begin = RematModel::kNone;      // the first node after the forward that pulls from `inside`
   };
 
   RematModel& model_;
   RematSearch search_;
-  size_t work_;                               // left
-  std::vector<Layer> layers_;                 // in the order of the forward; filled when they are asked for
+  size_t work_;                               // what is left
+  std::vector<Layer> layers_;                 // in the order of the forward; filled on first use
   std::vector<Unit> units_;                   // those that anything pulls
   std::vector<std::vector<uint32_t>> kinds_;  // units in the same place of different layers
-  std::vector<uint8_t> pulled_;               // by position: copied when all is recomputed
-  std::vector<int64_t> live_bytes_;           // of the graph as it is
+  std::vector<uint8_t> pulled_;               // by position: copied if everything is recomputed
+  std::vector<int64_t> live_bytes_;           // of the original graph
   std::optional<RematChoice> least_;
-  std::optional<RematChoice> by_layers_;         // the lowest with all that crosses layers kept
-  std::vector<std::pair<int64_t, double>> all_;  // peak and cost by bits, when all were tried
+  std::optional<RematChoice> by_layers_;         // the lowest with all crossing values kept
+  std::vector<std::pair<int64_t, double>> all_;  // peak and cost by bits, if all were tried
 };
 
 }  // namespace sg

@@ -9,9 +9,9 @@
 namespace sg {
 namespace {
 
-constexpr int kPrices = 8;  // cuts on the way to the price
+constexpr int kPrices = 8;  // number of cuts in the search for the price
 constexpr double kLowestPrice = 1.0 / 4096, kHighestPrice = 64;
-constexpr double kScale = 16;  // capacities are whole numbers
+constexpr double kScale = 16;  // capacities are integers
 
 // By position: the first later node that runs above the target.
 std::vector<uint32_t> next_above(const std::vector<int64_t>& live_bytes, int64_t target) {
@@ -90,7 +90,8 @@ RematDecision RematChooser::cut(double price, int64_t target) {
   return out;
 }
 
-// The highest price of recomputing at which the graph fits, between recomputing all that helps and nothing.
+// Searches for the highest price of recomputing at which the graph fits; at price 0 everything that helps is
+// recomputed.
 void RematChooser::cut_to(int64_t target, std::optional<RematChoice>* best) {
   auto fits = [&](double price) {
     RematChoice choice = weigh(cut(price, target));

@@ -24,7 +24,7 @@ RematDecision eased(const RematPart& part, std::vector<uint8_t> allowed, size_t 
   return chooser.ease(std::move(decision));
 }
 
-// The decision for the same nodes on other ranks.
+// The decision of an earlier program, if the nodes are equal or the first decides for all.
 std::optional<RematDecision> given_by_others(const RematEase& with, const RematPart& part,
                                              const std::vector<uint32_t>& unshards) {
   for (const RematPart& other : with.decided)

@@ -1,5 +1,5 @@
-// sg-remat without a target, by the policies full and default: all that they name is computed again, but for what would
-// make the peak (RematChooser::ease), and for parameters that only the head reads. Internal to sg-remat.
+// sg-remat without a target, for the policies full and default: recomputes everything they name except values that
+// would raise the peak (RematChooser::ease), and parameters that only the head reads. Internal to sg-remat.
 #pragma once
 
 #include <span>
@@ -9,13 +9,13 @@
 namespace sg {
 
 struct RematEase {
-  std::span<const RematPart> decided;  // programs before this one
+  std::span<const RematPart> decided;  // programs decided before this one
   bool alike = false;                  // the first of them decides for all
   size_t threads = 1;
 };
 
-// Decides about `part`. `unshards` gather the parameters of the head (RematTags): where they are gathered again after
-// all, they are tagged so in `graph`.
+// Decides about `part`. `unshards` gather the parameters of the head (RematTags); if they are regathered after all,
+// they are tagged so in `graph`.
 void ease(const RematEase& with, const std::vector<NodeId>& unshards, Graph* graph, RematPart* part);
 
 }  // namespace sg

@@ -122,7 +122,7 @@ RematModel::RematModel(const Program& program, const Graph& graph, const SizeVal
 
 void RematModel::add_storage(uint32_t s, const Learner& known) {
   const LiveStorage* inside = known.live.find(StorageId(s));
-  original_bytes_[s] = inside != nullptr && !inside->is_host ? inside->bytes : 0;  // the host's is apart
+  original_bytes_[s] = inside != nullptr && !inside->is_host ? inside->bytes : 0;  // host memory is counted separately
   const auto members = known.alias.class_members(known.alias.storage(StorageId(s)).alias_class);
   is_single_[s] = members.size() == 1;
   if (members.size() == 1 || members[0] != StorageId(s)) return;
@@ -171,7 +171,7 @@ void RematModel::add_operand(const NodeFacts& facts, ValueId v, const Learner& k
     if (write != UINT32_MAX) operand.good_until = write - 1;
     operand.is_certain = known.general.storage(known.general.storage_of(v)).certain;
   }
-  const OpInfo* op = graph_.op_info(facts.id);  // a wait waits for its first argument, a call for what it likes
+  const OpInfo* op = graph_.op_info(facts.id);  // a wait waits for its first argument
   if (facts.is_wait && (operands_.size() == facts.operands || op == nullptr || !op->has(kWait)))
     if (NodeId launch = known.alias.launch_of(v)) operand.launch = position_[launch.index];
   operands_.push_back(operand);

@@ -1,14 +1,16 @@
-// RematModel: what becomes of a graph's memory when some of its forward nodes are recomputed, without changing the
-// graph. Internal to sg-remat.
+// RematModel: computes how recomputing forward nodes changes a graph's memory, without changing the graph. Internal to
+// sg-remat.
 //
 // A decision says for each node whether it may be recomputed. `place` finds the copies that the backward then pulls,
-// and `simulate` what the new graph needs at each moment: what compute_liveness would say of it, at a hundredth of the
-// price. Nodes are called by their schedule position here.
+// and `simulate` also the memory that the new graph needs at each moment: the same as compute_liveness on the new
+// graph, at a hundredth of the cost. Here nodes are identified by schedule position.
 //
-// Copies   Each non-forward node pulls copies of what it needs, and what those need, up to values that stay. They stand
-//          right before it, in the order of the forward; later nodes share the last copy. A copy is made only when what
-//          it reads is what the original read. An original that nobody asks for any more is gone.
-// Cost     A pass over the nodes each: a few tenths of a millisecond for ten thousand (remat_simulate.cc).
+// Copies   Each non-forward node pulls copies of what it needs, and of what those need, up to values that stay. They
+//          stand
+//          right before it, in forward order; later nodes share the latest copy. A copy is made only if it reads what
+//          the
+//          original read. An original without users is removed.
+// Cost     A pass over the nodes each: a few tenths of a millisecond for ten thousand nodes (remat_simulate.cc).
 #pragma once
 
 #include <cstdint>
@@ -26,13 +28,13 @@ struct RematCopy {
 };
 
 struct RematDecision {
-  std::vector<uint8_t> recompute;  // by position: the backward computes it again
-  // From `before` on, what was there of `node` until then is not used any more: it is computed (again, or for the first
-  // time). Sorted by `before`.
+  std::vector<uint8_t> recompute;  // by position: recomputed for the backward
+  // From `before` on, earlier copies of `node` are no longer used: it is recomputed (again, or for the first time).
+  // Sorted by `before`.
   std::vector<RematCopy> renew;
 };
 
-// Why a node is never computed again.
+// Why a node is never recomputed.
 enum class RematBar : uint8_t {
   none,
   not_forward,
@@ -46,21 +48,21 @@ enum class RematBar : uint8_t {
 };
 std::string_view remat_bar_text(RematBar bar);  // "it has an effect"
 
-// The most that any decision leaves alive at one moment.
+// A lower bound of the peak for all decisions: the memory that must be live at one moment.
 struct RematBound {
   struct Held {
-    uint32_t maker = 0;  // the node that makes the memory
+    uint32_t maker = 0;  // the node that allocates the memory
     int64_t bytes = 0;
     enum class Why : uint8_t { taken, made, output, later, barred, kept } why = Why::taken;
   };
   int64_t bytes = 0;
-  uint32_t at = 0;         // the node that runs then
+  uint32_t at = 0;         // the node that runs at that moment
   std::vector<Held> held;  // largest first
 };
 
-// What a decision comes to.
+// The effects of a decision.
 struct RematOutcome {
-  std::vector<RematCopy> copies;                     // in the order in which they are made
+  std::vector<RematCopy> copies;                     // in the order of creation
   std::vector<uint32_t> gone;                        // originals that nobody uses any more; ascending
   std::vector<std::pair<uint32_t, uint32_t>> stale;  // node, and before whom it could not be made again
   int64_t peak_bytes = 0;
@@ -69,7 +71,7 @@ struct RematOutcome {
   std::vector<int64_t> live_bytes;  // by position: the most while it and the copies before it run
 };
 
-// The same in short.
+// A summary of RematOutcome.
 struct RematWeight {
   int64_t peak_bytes = 0;
   uint32_t peak_at = 0;
@@ -78,7 +80,7 @@ struct RematWeight {
 
 class RematModel {
  public:
-  // kept_groups: by group, whose collectives are not computed again; the rest are free.
+  // kept_groups: by group, whether its collectives are not recomputed; beyond its end they may be.
   RematModel(const Program& program, const Graph& graph, const SizeValues& sizes,
              const std::vector<bool>& kept_groups = {});
 
@@ -87,15 +89,15 @@ class RematModel {
   RematWeight weigh(const RematDecision& decision);  // for searches: lists nothing
   double cost(const RematDecision& decision);        // does not look at memory
 
-  // By position: the node behind the forward before which the memory of the last copy has waited longest for a use
-  // since the one before; kNone = it is used once, or not copied.
+  // By position: the node after the forward before which the memory of the last copy has been idle longest since its
+  // previous use; kNone = it has a single use, or is not copied.
   std::vector<uint32_t> longest_waits(const RematDecision& decision);
 
-  // False where some memory may be one piece or several: then `simulate` may say a little more than is needed.
+  // False if storages may share memory depending on sizes: `simulate` may then overestimate slightly.
   bool is_exact() const { return classes_.empty(); }
 
   const Graph& graph() const { return graph_; }
-  // Below this no decision comes that recomputes nothing but what is `allowed`, by position.
+  // A lower bound for every decision that recomputes only `allowed` nodes (by position).
   RematBound bound(const std::vector<uint8_t>& allowed) const;
 
   uint32_t size() const { return static_cast<uint32_t>(nodes_.size()); }
@@ -104,19 +106,19 @@ class RematModel {
   RematBar bar(uint32_t at) const { return nodes_[at].bar; }
   bool is_forward(uint32_t at) const { return nodes_[at].is_forward; }
 
-  // Of computing the node once more, in bytes that the device moves: see remat_model.cc.
+  // Cost of running the node once more, in equivalent bytes of device memory traffic: see remat_model.cc.
   double node_cost(uint32_t at) const { return nodes_[at].cost; }
 
-  // Memory that the node makes; 0 for views.
+  // Bytes that the node allocates; 0 for views.
   int64_t made_bytes(uint32_t at) const { return nodes_[at].made_bytes; }
-  // The node that made the memory of its first result; itself, or kNone for what lies in an input.
+  // The node that allocated the memory of its first result (possibly itself); kNone for memory of an input.
   uint32_t maker(uint32_t at) const { return nodes_[at].maker; }
-  // The last forward and the first later node that use the memory it makes; kNone = there is none.
+  // The last forward node and the first later node that use the memory it allocates; kNone = none.
   uint32_t last_forward_use(uint32_t at) const { return nodes_[at].last_forward; }
   uint32_t first_later_use(uint32_t at) const { return nodes_[at].first_later; }
   bool is_output(uint32_t at) const { return nodes_[at].is_output; }
 
-  // Positions of the nodes whose results it takes, inputs left out.
+  // Positions of its operands' defining nodes; inputs are skipped.
   template <class Fn>
   void for_each_source(uint32_t at, const Fn& fn) const {
     for (uint32_t i = nodes_[at].operands; i < nodes_[at].operands_end; ++i)
@@ -142,23 +144,23 @@ class RematModel {
     uint32_t def = kNone;         // none = an input
     uint32_t result = kNone;      // which of the definer's results_; none = no memory
     uint32_t storage = kNone;     // none = no memory
-    uint32_t good_until = kNone;  // the next write to its memory behind the node that takes it
-    bool is_certain = true;       // it lies in that memory whatever the sizes are
-    uint32_t launch = kNone;      // of waits: the collective that is waited for
+    uint32_t good_until = kNone;  // the next write to its memory after the node that takes it
+    bool is_certain = true;       // it lies in that memory for all sizes
+    uint32_t launch = kNone;      // of waits: the collective waited for
   };
-  // A piece of memory that results of a node lie in.
+  // A piece of memory that holds results of a node.
   struct ResultMemory {
     uint32_t storage = kNone;
     bool is_made = false;
-    uint32_t operand = kNone;  // of a view: which operand lies in the same memory
+    uint32_t operand = kNone;  // of a view: the operand in the same memory
   };
   struct Reuse {
-    uint32_t result = 0, operand = 0;  // which of the node's
+    uint32_t result = 0, operand = 0;  // indices within the node
   };
   struct CopyState {
     uint32_t node = 0, before = 0;
-    uint32_t pieces = 0;      // into copy_pieces_
-    uint32_t operands = 0;    // into resolved_
+    uint32_t pieces = 0;      // index into copy_pieces_
+    uint32_t operands = 0;    // index into resolved_
     uint32_t launch = kNone;  // of waits: the copy of the launch
     bool is_used = false;
   };
@@ -168,7 +170,7 @@ class RematModel {
   struct Step {
     uint32_t at = 0, copy = kNone;
   };
-  // Facts of a node that a run looks at.
+  // Facts of a node that a run needs.
   enum Trait : uint8_t { kForward = 1, kMayCopy = 2, kLaunches = 4, kWaits = 8, kMayReuse = 16, kCalls = 32 };
   struct Learner;
   void add_storage(uint32_t s, const Learner& known);
@@ -213,20 +215,20 @@ class RematModel {
   std::vector<ResultMemory> results_;
   std::vector<Reuse> reuses_;
   std::vector<int64_t> original_bytes_;         // by storage of the graph
-  std::vector<uint8_t> is_single_;              // by storage: no other may be the same memory
-  std::vector<std::vector<uint32_t>> classes_;  // storages that may be one piece of memory
+  std::vector<uint8_t> is_single_;              // by storage: no other can be the same memory
+  std::vector<std::vector<uint32_t>> classes_;  // storages that may share memory
   std::vector<Operand> outputs_;
 
-  // The same in the order and size that runs want: a run looks at little else.
+  // The same facts in the order and width that runs read; a run reads little else.
   std::vector<uint8_t> traits_;                         // by position
-  std::vector<uint32_t> operand_begin_, result_begin_;  // by position, and the end
+  std::vector<uint32_t> operand_begin_, result_begin_;  // by position, plus the end
   std::vector<uint32_t> operand_def_;                   // by operand
-  std::vector<uint32_t> moving_nodes_;                  // those with operands that may lie elsewhere in some runs
+  std::vector<uint32_t> moving_nodes_;                  // nodes with operands that may be elsewhere in some runs
   std::vector<uint32_t> moving_, moving_begin_;         // these operands, by moving_nodes_
-  std::vector<uint32_t> all_uses_;                      // by position, outputs too
+  std::vector<uint32_t> all_uses_;                      // by position, including outputs
 
-  // Of one run. A piece is memory: the storages of the graph, then what copies make.
-  std::vector<int64_t> bytes_;          // by piece, as those that follow
+  // State of one run. A piece is memory: first the storages of the graph, then those that copies allocate.
+  std::vector<int64_t> bytes_;          // by piece, like the next vectors
   std::vector<uint32_t> first_, last_;  // steps in use
   std::vector<uint8_t> is_taken_, is_output_piece_;
   std::vector<CopyState> copies_;
@@ -235,16 +237,16 @@ class RematModel {
   std::vector<uint8_t> wanted_, expired_, is_stale_, is_gone_;  // by position
   std::vector<uint32_t> gone_;                                  // descending
   std::vector<std::pair<uint32_t, uint32_t>> stale_;            // RematOutcome::stale
-  // By operand, of originals; those that do not move stay.
+  // By operand of the originals; operands that do not move keep their entries.
   std::vector<uint32_t> read_piece_, read_copy_, read_launch_;
-  std::vector<uint32_t> lies_in_;      // by results_: the piece, of originals
+  std::vector<uint32_t> lies_in_;      // by results_ of the originals: the piece
   std::vector<uint32_t> redirected_;   // operands of originals that read copies
   std::vector<uint32_t> copy_pieces_;  // by CopyState::pieces + which of the node's results_
-  std::vector<Resolved> resolved_;     // by CopyState::operands + which of the node's operands
+  std::vector<Resolved> resolved_;     // by CopyState::operands + index of the operand
   std::vector<Step> steps_;            // the new schedule
-  std::vector<uint32_t> launches_;     // steps
-  std::vector<uint32_t> landing_;      // by position, then by copy: when the last wait is through
-  std::vector<int64_t> change_;        // by step: of the live bytes
+  std::vector<uint32_t> launches_;     // indices into steps_
+  std::vector<uint32_t> landing_;      // by position, then by copy: the step of the last wait
+  std::vector<int64_t> change_;        // by step: change of the live bytes
 };
 
 }  // namespace sg

@@ -1,4 +1,4 @@
-// One program of a job: what sg-remat may compute again in it, and what it does. Internal to sg-remat.
+// One program of a job: what sg-remat may recompute in it, and the decision. Internal to sg-remat.
 #pragma once
 
 #include <memory>
@@ -14,9 +14,9 @@ struct RematPart {
   RematDecision decision;
   RematOutcome outcome;
   int64_t bound_bytes = 0, target_bytes = 0;
-  std::optional<int64_t> before_bytes, after_bytes;  // planned, where that is known
+  std::optional<int64_t> before_bytes, after_bytes;  // planned, if known
 
-  // By position: what there was something to decide about.
+  // By position: whether there was something to decide.
   std::vector<uint8_t> open() const {
     std::vector<uint8_t> out = allowed;
     for (size_t at = 0; at < crossing.size(); ++at) out[at] |= crossing[at];
@@ -24,7 +24,7 @@ struct RematPart {
   }
 };
 
-// A peak that is lower by less than this part of it is hardly lower.
+// A peak that falls by less than a hundredth does not count as lower.
 constexpr int64_t kWorthwhile = 100;
 
 }  // namespace sg

@@ -1,4 +1,4 @@
-// What sg-remat says of its decisions. Internal to sg-remat.
+// Explains the decisions of sg-remat. Internal to it.
 #pragma once
 
 #include <string>
@@ -14,19 +14,19 @@ std::string exact_bytes(int64_t bytes);  // "1.50 KiB (1536 bytes)"
 // "%x 512 MiB (an output), %y 256 MiB (it has an effect, ...) and 12 more are alive".
 std::string held_text(const RematModel& model, const RematBound& bound);
 
-// A line for each copy and for each node that could not be copied. Before the outcome is applied.
+// One line for each copy, and for each node that could not be copied. Call it before the outcome is applied.
 std::vector<std::string> explain_copies(const RematModel& model, const RematOutcome& outcome);
 
-// What was decided about a graph, and from what.
+// A decision about a graph, and its basis.
 struct RematDecided {
   const RematDecision& decision;
   const std::vector<uint8_t>& open;    // by position: there was something to decide
-  const std::vector<uint8_t>& border;  // by position: kept, as it crosses into a later layer
-  uint32_t head = RematModel::kNone;   // position of where the head begins
+  const std::vector<uint8_t>& border;  // by position: kept, because it crosses into a later layer
+  uint32_t head = RematModel::kNone;   // position where the head begins
   bool has_target = false;
 };
 
-// The forward values that are alive at the peak of the recomputed graph, largest first, and why each of them stays.
+// The forward values that are live at the peak of the recomputed graph, largest first, and why each of them stays.
 std::vector<std::string> explain_peak(const RematModel& model, const RematDecided& decided, const Program& program,
                                       const SizeValues& sizes);
 

@@ -129,7 +129,7 @@ RematChoice RematChooser::exchange(RematChoice best, int64_t target) {
   bool changes = true;
   for (int pass = 0; changes && pass < kPasses; ++pass) {
     changes = false;
-    if (!affords(count)) break;  // a part of them would be as good as none
+    if (!affords(count)) break;  // an incomplete pass would be of no use
     for (uint32_t u = 0; u < count; ++u)
       changes |= take_if_better(&best, with(best, {&u, 1}, other(fate_of(best.decision, u))), target);
     if (changes || count > kMostUnitsForPairs) continue;

@@ -147,7 +147,7 @@ bool RematModel::can_copy(const CopyState& copy) const {
     const bool is_fresh =
         from.piece == RematModel::kNone || (from.piece >= original_bytes_.size() && operands_[o].is_certain);
     if (!is_fresh && operands_[o].good_until < copy.before) return false;
-    if (facts.is_wait && from.copy == RematModel::kNone) return false;  // it would be the second wait for one launch
+    if (facts.is_wait && from.copy == RematModel::kNone) return false;  // it would be a second wait for one launch
   }
   return true;
 }
@@ -365,7 +365,7 @@ RematWeight RematModel::sum_up(std::vector<int64_t>* live_bytes) {
 std::vector<uint32_t> RematModel::longest_waits(const RematDecision& decision) {
   find_copies(decision);
   walk();
-  constexpr uint32_t kShortest = 8;  // nodes: less is no wait
+  constexpr uint32_t kShortest = 8;  // nodes: shorter waits do not count
   std::vector<uint32_t> out(nodes_.size(), RematModel::kNone), longest(bytes_.size(), kShortest),
       before(bytes_.size(), RematModel::kNone), used(bytes_.size(), 0);
   for (uint32_t time = 0; time < steps_.size(); ++time) {

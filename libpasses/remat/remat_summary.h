@@ -1,4 +1,4 @@
-// What sg-remat says of a job: the sentence with its peaks, and the plan of --explain. Internal to sg-remat.
+// The report of sg-remat about a job: the summary with its peaks, and the plan of --explain. Internal to sg-remat.
 #pragma once
 
 #include "libgraph/expr/sizes.h"
@@ -9,11 +9,11 @@ namespace sg {
 
 class RematSummary {
  public:
-  // Looks at the graphs before the outcomes are applied. All by program.
+  // Examines the graphs before the outcomes are applied. All arguments are by program.
   RematSummary(const Job& job, const std::vector<SizeValues>& sizes, const std::vector<RematTags>& tags,
                const std::vector<RematPart>& parts, const RematOptions& options, bool explains);
 
-  Change change();  // after they are
+  Change change();  // call it after they are applied
 
  private:
   int64_t most_planned(std::optional<int64_t> RematPart::*known) const;

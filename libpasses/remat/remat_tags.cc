@@ -12,7 +12,7 @@
 namespace sg {
 namespace {
 
-// "aten.mm.default" is called by its whole name, "aten.mm" or "mm".
+// Whether `wanted` names the op: "aten.mm.default" matches its full name, "aten.mm" and "mm".
 bool is_called(std::string_view name, std::string_view wanted) {
   if (name == wanted) return true;
   const size_t overload = name.rfind('.');
@@ -110,7 +110,7 @@ class Tagger {
     if (last_layered_ && is_rule()) find_head();
     for (NodeId n = last_layered_ ? graph_.next(last_layered_) : NodeId(); n; n = graph_.next(n))
       if (layer_[n.index] < 0 && graph_.node(n).phase == Phase::forward)
-        layer_[n.index] = INT32_MAX;  // behind all layers
+        layer_[n.index] = INT32_MAX;  // after all layers
   }
 
   // The first product after the last layer, else the first node after that layer.
@@ -141,7 +141,7 @@ class Tagger {
     return is_kept_by_default(graph_, n) ? Recompute::must_save : Recompute::prefer_recompute;
   }
 
-  // A wait is part of its launch.
+  // The tag of a wait's launch, which the wait shares.
   Recompute tag_of_launch(NodeId wait) const {
     for (const Arg& arg : graph_.node(wait).args)
       if (arg.is(ArgKind::value))
@@ -149,7 +149,7 @@ class Tagger {
     return Recompute::must_save;
   }
 
-  // In the forward, or moved by an earlier run.
+  // Whether it is recomputed: a forward node with such a tag, or a copy made by an earlier run.
   bool is_recomputed_node(NodeId n) const {
     return graph_.node(n).phase == Phase::forward ? is_recomputed(graph_.meta(n).recompute) : is_copy(n);
   }

@@ -1,4 +1,5 @@
-// Which forward nodes a memory policy recomputes: written to the nodes' `recompute` tag. Internal to sg-remat.
+// Decides which forward nodes a memory policy recomputes, and writes that to their `recompute` tags. Internal to
+// sg-remat.
 #pragma once
 
 #include <optional>
@@ -12,15 +13,15 @@
 
 namespace sg {
 
-// What the items of --save or of --recompute mean: PATTERN, PATTERN:OP or op=OP, then maybe ",size>=SIZE" or
-// ",size<SIZE" (of all that a node gives), which may also stand alone.
+// The items of --save or --recompute: PATTERN, PATTERN:OP or op=OP, each optionally followed by ",size>=SIZE" or
+// ",size<SIZE" (total size of a node's results), which may also stand alone.
 class ValueSelectors {
  public:
   // `option`: for messages.
   static Result<ValueSelectors> parse(std::string_view option, const std::vector<std::string>& items);
   bool matches(const Graph& graph, NodeId n, const SizeValues& sizes) const;
 
-  // A selector that no node of the job fits is an error (cannot_apply). `values`: by program.
+  // A selector that matches no node of the job is an error (cannot_apply). `values`: by program.
   Status check_used(const Job& job, const std::vector<SymbolValues>& values) const;
 
  private:
@@ -35,31 +36,31 @@ class ValueSelectors {
   std::vector<Item> items_;
 };
 
-// What is asked for besides the policy: where both fit, a value is saved.
+// Selectors besides the policy; if both match, the value is saved.
 struct RematSelectors {
   ValueSelectors save, recompute;
 };
 
-// What these policies keep of a graph's ops, whatever layers and selectors say.
+// The ops that these policies keep, regardless of layers and selectors.
 bool is_kept_by_default(const Graph& graph, NodeId n);
 bool is_kept_by_full(const Graph& graph, NodeId n);
 
 struct RematTags {
-  std::vector<NodeId> crossing;  // forward nodes that would be recomputed, had a later layer no use for them
-  NodeId head;                   // from here on the forward is left alone; none = there is no such place
-  std::vector<NodeId> unshards;  // before it: what gathers parameters that only the head reads, left alone at first
+  std::vector<NodeId> crossing;  // forward nodes kept only because a later layer uses them
+  NodeId head;                   // the forward is left alone from here on; none = no head
+  std::vector<NodeId> unshards;  // before the head: gathers of parameters that only it reads, left alone at first
 };
 
-// Tags the forward nodes of a program's main graph; `tags` leaves those of the capture as they are. What crosses into a
-// later layer is tagged `crossing`: must_save, or prefer_save where all is up to a search. Where it is not, what lies
-// behind the last layer from its first product on (the head) has no tag, nor has the gather of its parameters (their
-// backward comes at once, and would gather them again), and a graph that has copies already keeps its
-// prefer_save, and leaves alone what has no tag: so an earlier run said what it kept to lower the peak or as a layer's
-// border, and what it took for the head, and a second run changes nothing.
+// Tags the forward nodes of a program's main graph; the policy `tags` keeps those of the capture. Values that cross
+// into a later layer are tagged `crossing`: must_save, or prefer_save if a search decides everything. In the former
+// case the head (after the last layer, from its first product on) gets no tag, nor do the gathers of its parameters,
+// because their backward follows immediately and would gather them again. A graph that already has copies keeps its
+// prefer_save tags, and untagged nodes stay untagged: they record what an earlier run kept to lower the peak, or as a
+// layer's border, and what it took for the head. So a second run changes nothing.
 RematTags tag_for_recompute(Program* program, RematPolicy policy, const RematSelectors& selectors,
                             const SizeValues& sizes, Recompute crossing = Recompute::must_save);
 
-// Tags that say what was decided, of the forward nodes that were `open` (by position): those not recomputed are `kept`.
+// Writes tags for the decision on forward nodes that were `open` (by position); those not recomputed are tagged `kept`.
 void write_decision(Graph* graph, const RematModel& model, const RematDecision& decision,
                     const std::vector<uint8_t>& open, Recompute kept);
 

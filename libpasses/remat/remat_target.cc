@@ -12,7 +12,7 @@ namespace sg {
 namespace {
 
 constexpr size_t kWork = 8000000;  // node visits of the model: some tenths of a second each time
-constexpr int kMostPlans = 4;      // until what is planned fits too
+constexpr int kMostPlans = 4;      // attempts until the plan fits too
 
 class TargetFinder {
  public:

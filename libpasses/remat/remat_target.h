@@ -1,10 +1,10 @@
-// sg-remat --budget and --peak: what to recompute so that the planned peak of a program is what was asked for.
+// sg-remat --budget and --peak: chooses what to recompute so that the planned peak of a program meets the request.
 // Internal to sg-remat.
 //
-// Budget    1 = nothing is recomputed; 0 = the lowest peak that was found; in between, the peak that lies so far
-//           between those of 0 and 1, as planned.
-// Peak      in bytes, as planned (sg-run --plan). Out of reach, when nothing that was found stays below, what is decided
-//           is the lowest peak that was found, and `missed` is the error, with the lower bound and what it consists of.
+// Budget    1 = nothing is recomputed; 0 = the lowest peak found; values in between interpolate linearly between the
+//           planned peaks of 0 and 1.
+// Peak      in bytes, as planned (sg-run --plan). If no decision found reaches it, the lowest peak found is used, and
+//           `missed` is the error, with the lower bound and its composition.
 // Cost      RematChooser's work, and a handful of memory plans.
 #pragma once
 
@@ -18,8 +18,8 @@ struct TargetChoice {
   RematDecision decision;
   int64_t target_bytes = 0;
   RematBound bound;
-  int64_t kept_bytes = 0;     // planned, with nothing recomputed
-  int64_t planned_bytes = 0;  // planned, with the decision carried out
+  int64_t kept_bytes = 0;     // planned peak with nothing recomputed
+  int64_t planned_bytes = 0;  // planned peak with the decision applied
   std::optional<Error> missed;
 };
 
@@ -29,7 +29,7 @@ struct TargetQuestion {
   const SizeValues& sizes;                          // of that program
   RematModel* model;                                // of its main graph, for these sizes
   const std::vector<uint8_t>&allowed, &crossing;    // by position: RematSearch
-  const std::vector<std::vector<uint8_t>>& starts;  // of it, too
+  const std::vector<std::vector<uint8_t>>& starts;  // by position, too
   RematTarget target;
   bool by_tags_alone = false;
   size_t threads = 1;
@@ -37,7 +37,7 @@ struct TargetQuestion {
 
 TargetChoice choose_for(const TargetQuestion& question);
 
-// What the arena of that program would be, by the plan and not by the model.
+// The arena of that program under the decision, by the memory plan instead of the model.
 int64_t planned_with(const TargetQuestion& question, const RematDecision& decision);
 
 }  // namespace sg

@@ -8,7 +8,7 @@
 namespace sg {
 namespace {
 
-constexpr int64_t kLeastWin = 50;  // a fiftieth of the peak: a layer more to compute is not worth less
+constexpr int64_t kLeastWin = 50;  // gaining less than a fiftieth of the peak does not justify recomputing more layers
 
 }  // namespace
 
@@ -42,7 +42,7 @@ RematChoice RematChooser::thinned(const RematChoice& start, uint32_t keep_every)
     if (i % keep_every == 0 || layer.begin == RematModel::kNone) continue;
     for (uint32_t at : layer.crossing) decision.recompute[at] = 1;
     for (uint32_t at : layer.inside) {
-      if (!pulled_[at]) decision.recompute[at] = 1;  // what only the next layers need
+      if (!pulled_[at]) decision.recompute[at] = 1;  // needed only by the next layers
       else if (decision.recompute[at]) decision.renew.push_back({at, layer.begin});
     }
   }
@@ -50,7 +50,7 @@ RematChoice RematChooser::thinned(const RematChoice& start, uint32_t keep_every)
   return weigh(std::move(decision));
 }
 
-// The distances to try: at the best, the memory kept is about the memory of what is recomputed at once.
+// Tries distances: at the best one, the memory kept is about that of what is recomputed at once.
 RematChoice RematChooser::thin(RematChoice best, int64_t target) {
   find_layers();
   const RematChoice start = best;
