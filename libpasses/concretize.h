@@ -7,8 +7,7 @@
 //           stays.
 // Removed   declarations and guards that are settled, assertions that hold, size arithmetic that has become a number.
 // Refused   a size outside its range, a guard or an assertion that does not hold (with its source line), a recorded
-//           type
-//           that differs from what the op gives at these sizes, a tensor whose bytes exceed 63 bits.
+//           type that differs from what the op gives at these sizes, a tensor whose bytes exceed 63 bits.
 // Ranks     each program uses its own symbols and capture; a name in `bind` applies to every program that has it.
 // Results   bitwise equal to a run of the symbolic graph at these sizes.
 // Limits    data-dependent symbols stay, and with them every size that contains one.

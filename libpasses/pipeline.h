@@ -1,8 +1,7 @@
 // Pipeline: runs several passes on one job; verifies, times and dumps each.
 //
 // Stages   Before each stage the job is exactly what a reader of its .sg file would have (docs/design/008-passes.md),
-//          so
-//          a stage gives the same bytes here as a tool in a pipe.
+//          so a stage gives the same bytes here as a tool in a pipe.
 // Verify   The result of each stage is verified. A finding is our bug: the Error (internal) names the pass and the
 //          rule, and `failed` keeps the job before that stage and the remaining stages.
 // Effort   With best_effort, a stage that cannot do what was asked, and has no smaller part to leave alone, is

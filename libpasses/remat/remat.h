@@ -29,8 +29,7 @@
 // Results   bitwise equal. Under a target the peak never exceeds that of the original graph; a policy may raise it,
 //           and the summary then says so.
 // Limits    main graphs only. In large graphs all layers are thinned by one distance, and the lower bound that guides
-//           the
-//           search does not consider chains.
+//           the search does not consider chains.
 // Tests     golden/remat, passes/run_passes.py and run_peaks.py, unit/remat_test.cc (against all choices in small
 //           graphs).
 #pragma once

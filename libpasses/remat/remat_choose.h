@@ -10,8 +10,7 @@
 //           checked against the model's peak, never against a sum of sizes.
 // Layers    Values that cross into a later layer are kept, so that each layer is recomputed independently. If that is
 //           too much, only those of every second, third, ... layer are kept; the others are recomputed from there,
-//           layer
-//           by layer, and the inside of each layer once more for its own backward.
+//           layer by layer, and the inside of each layer once more for its own backward.
 // Least     Found by trying, kind by kind, whether keeping or recomputing lowers the peak: keeping one value in the
 //           middle of a layer may halve what the layer needs at once; recomputing one twice may free it between two
 //           uses.

@@ -6,10 +6,8 @@
 // graph, at a hundredth of the cost. Here nodes are identified by schedule position.
 //
 // Copies   Each non-forward node pulls copies of what it needs, and of what those need, up to values that stay. They
-//          stand
-//          right before it, in forward order; later nodes share the latest copy. A copy is made only if it reads what
-//          the
-//          original read. An original without users is removed.
+//          stand right before it, in forward order; later nodes share the latest copy. A copy is made only if it reads
+//          what the original read. An original without users is removed.
 // Cost     A pass over the nodes each: a few tenths of a millisecond for ten thousand nodes (remat_simulate.cc).
 #pragma once
 
@@ -63,12 +61,12 @@ struct RematBound {
 // The effects of a decision.
 struct RematOutcome {
   std::vector<RematCopy> copies;                     // in the order of creation
-  std::vector<uint32_t> gone;                        // originals that nobody uses any more; ascending
-  std::vector<std::pair<uint32_t, uint32_t>> stale;  // node, and before whom it could not be made again
+  std::vector<uint32_t> gone;                        // originals left without users; ascending
+  std::vector<std::pair<uint32_t, uint32_t>> stale;  // node, and the node before which it could not be recomputed
   int64_t peak_bytes = 0;
-  uint32_t peak_at = 0;             // the node that runs there, or before which copies run
-  double cost = 0;                  // of the copies, less what is gone; see node_cost
-  std::vector<int64_t> live_bytes;  // by position: the most while it and the copies before it run
+  uint32_t peak_at = 0;             // the node that runs then, or before which copies run
+  double cost = 0;                  // of the copies, minus that of removed originals; see node_cost
+  std::vector<int64_t> live_bytes;  // by position: the maximum while it and the copies before it run
 };
 
 // A summary of RematOutcome.
@@ -144,7 +142,7 @@ class RematModel {
     uint32_t def = kNone;         // none = an input
     uint32_t result = kNone;      // which of the definer's results_; none = no memory
     uint32_t storage = kNone;     // none = no memory
-    uint32_t good_until = kNone;  // the next write to its memory after the node that takes it
+    uint32_t good_until = kNone;  // the position before the next write to its memory after the user
     bool is_certain = true;       // it lies in that memory for all sizes
     uint32_t launch = kNone;      // of waits: the collective waited for
   };
