@@ -1,4 +1,4 @@
-// From the arguments of a node to the parameters of a kernel call.
+// Converts the arguments of a node to the parameters of a kernel call.
 #pragma once
 
 #include "libgraph/graph.h"
@@ -7,14 +7,14 @@
 
 namespace sg {
 
-// The values of a graph while it runs, by ValueId: tensors, and the numbers that the host holds.
+// The values of a graph during a run, by ValueId: tensors, and numbers on the host.
 struct ValueTable {
-  std::vector<Tensor> tensors;  // dtype none = not there (yet), or no tensor
+  std::vector<Tensor> tensors;  // dtype none = not yet available, or not a tensor
   std::vector<Scalar> scalars;
 };
 
-// Fills call->params() by the schema: arguments as given, defaults for the rest. Symbols and values that it needs are
-// there. Fails on what no kernel can take: a value of a list type, a symbol without a number.
+// Fills call->params() by the schema: given arguments, and defaults for the rest. REQUIRES: the symbols and values that
+// the node uses are available. Fails on what no kernel accepts: a value of a list type, a symbol without a number.
 Status read_arguments(const Graph& graph, NodeId n, const ValueTable& values, const Bindings& bindings,
                       KernelCall* call);
 

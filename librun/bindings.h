@@ -1,4 +1,4 @@
-// Bindings: the numbers that a program's symbols have in a run, and what must hold for them.
+// Bindings: the values of a program's symbols in a run, checked against its constraints.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,21 @@ class Bindings {
   explicit Bindings(const Program& program);
 
   std::optional<int64_t> value(StrId symbol) const;
-  std::optional<int64_t> value(Expr e) const;  // none when a symbol in it has no number yet
+  std::optional<int64_t> value(Expr e) const;  // none if a symbol in it has no value yet
   SizeValues lookup() const;                   // refers to this object
 
-  // Gives a symbol its number: held against its declared range and divisor, and against every guard whose symbols all
-  // have numbers now. A symbol keeps its number until `forget_data`.
+  // Binds a symbol, checking its declared range and divisor, and every guard whose symbols are now all bound. A symbol
+  // keeps its value until `forget_data`.
   Status bind(StrId symbol, int64_t value);
-  // Matches the sizes of an input against those its type declares: bare symbols are bound, all else must agree.
+  // Matches an input's sizes against its declared type: bare symbols are bound, everything else must agree.
   Status bind_shape(const Type& type, std::span<const int64_t> shape, std::string_view input);
-  void forget_data();  // before a step: symbols that the data decides
+  void forget_data();  // before a step: unbinds data-dependent symbols
   void copy_from(const Bindings& other) { values_ = other.values_; }
 
  private:
   struct Slot {
     uint32_t symbol = 0;           // index into program_.symbols
-    std::vector<uint32_t> guards;  // that mention it
+    std::vector<uint32_t> guards;  // guards that mention it
   };
   Status check_guard(const Guard& guard) const;
 

@@ -24,8 +24,8 @@ bool is_bit_cast(const Graph& graph, NodeId n) {
          !keeps_numbers(graph.type(node.args[0].as_value()).dtype, graph.type(node.result(0)).dtype);
 }
 
-// Finds writes that a copy would miss. `seen` is the graph as it was, `kept` has copies: what was one class of memory
-// there may be several here.
+// Finds writes that a copy would miss. `seen` is the original graph, `kept` has the copies: a memory class of `seen`
+// may be split into several there.
 class MissedWrites {
  public:
   MissedWrites(const Graph& graph, const AliasAnalysis& seen, const AliasAnalysis& kept)
@@ -62,12 +62,12 @@ class MissedWrites {
     size_t last_use = 0;
   };
 
-  // Storages are in the order of the nodes that define them.
+  // Storages are in the order of their defining nodes.
   void begin_those_of(NodeId n) {
     for (; next_ < last_use_.size() && kept_.storages()[next_].def == n; ++next_) begin(StorageId(next_));
   }
 
-  // Keeps, of the class that it was in, the two that are used last and are apart now.
+  // Of each memory class in `seen`, keeps the two storages that are used last and are separate now.
   void begin(StorageId s) {
     auto& [most, second] = alive_[class_of(s)];
     const Alive now{s, last_use_[s.index]};

@@ -1,10 +1,10 @@
-// Bit casts of a job that runs in double (rank_run.h). A tensor seen as another element type is a view where both are
-// stored as recorded; in double a number's bits are others, so there is nothing to look at. Such a view becomes a copy
-// (`sg.copy_bits`), which replay.h makes of the numbers rounded to the type that was recorded.
+// Bit casts in a job that runs in double (rank_run.h). Viewing a tensor as another element type is a plain view if both
+// are stored as recorded; in double a number has different bits, so the view becomes a copy (`sg.copy_bits`), which
+// replay.h computes from the numbers rounded to the recorded type.
 //
-// Left     Integers seen as integers, and complex numbers as their parts: views as they are.
-// Refused  Graphs in which a copy is not the same: what the copy was made of, or the copy, is written, and the other
-//          one is used later or is memory of an input.
+// Left     Integers viewed as integers, and complex numbers viewed as their parts, stay views.
+// Refused  Graphs in which a copy behaves differently: its source or the copy is written while the other is used later
+//          or is memory of an input.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace sg {
 
-// The job with its bit casts made copies, every id the same; null where it has none.
+// The job with its bit casts replaced by copies, all ids unchanged; null if it has none.
 Result<std::unique_ptr<Job>> with_copied_bits(const Job& job);
 
 }  // namespace sg

@@ -20,7 +20,7 @@ bool is_open(const Pool& pool, const Type& t) {
          std::ranges::any_of(t.elements, [&](TypeId element) { return is_open(pool, pool.types[element]); });
 }
 
-// Element types, sizes and, where they matter, strides.
+// Compares element types, sizes and, where they matter, strides.
 bool same_layout(const Tensor& t, const Type& inferred, const Pool& pool, std::string_view op) {
   if (inferred.shape.size() != static_cast<size_t>(t.rank)) return false;
   const bool lies_so = t.is_contiguous() && may_lie_in_row_order(op);
@@ -50,7 +50,7 @@ bool has_open_sizes(const Graph& graph, NodeId n) {
 
 namespace {
 
-// The node alone, in a program of its own, where numbers stand for symbols.
+// A program that holds only this node, with numbers in place of symbols.
 class OneNode {
  public:
   OneNode(const Graph& from, const ValueTable& values, const Bindings& bindings)
@@ -78,7 +78,7 @@ class OneNode {
   }
 
  private:
-  // The op's name stands before the message of every rule, and before that of every node.
+  // Drops the op's name from a rule's message, because the executor adds it again.
   static std::string reason(std::string message, std::string_view op) {
     std::string prefix = std::string(op) + ": ";
     return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
@@ -91,7 +91,7 @@ class OneNode {
     return pool_.exprs.constant(value.value_or(0));
   }
 
-  // Unknown where there is nothing that the rule could use.
+  // Unknown if there is nothing that the rule could use.
   Type type_of(ValueId v) {
     const Type& recorded = from_.type(v);
     Type out;

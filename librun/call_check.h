@@ -1,8 +1,8 @@
-// One call with the sizes of this run against the op's type rule.
+// Checks one call against the op's type rule, with the sizes of this run.
 //
-// The verifier holds types against the rules before anything runs, but two symbols that nothing tells apart may be
-// equal, so `mm` of [s0, s1] and [s2, s3] passes. What runs has numbers: where a node's types hold symbols, the same
-// rule is asked again with them, and kernels go on trusting types.
+// The verifier checks types before anything runs, but two symbols that nothing distinguishes may be equal, so it
+// accepts `mm` of [s0, s1] and [s2, s3]. At run time the numbers are known: if a node's types contain symbols, the same
+// rule is applied again with numbers, so that kernels can trust types.
 #pragma once
 
 #include "libgraph/graph.h"
@@ -11,10 +11,10 @@
 
 namespace sg {
 
-// Whether the rule can say more at run time than it could before: some size or number of the node is no constant.
+// Whether the rule may find more at run time: some size or number of the node is not constant.
 bool has_open_sizes(const Graph& graph, NodeId n);
 
-// `values` holds what the node takes, and its results where they have memory; results whose size the data decides are
+// `values` holds the node's operands, and its results as far as they have memory; results with data-dependent sizes are
 // none. Fails with the rule's reason.
 Status check_sizes(const Graph& graph, NodeId n, const ValueTable& values, const Bindings& bindings);
 

@@ -12,7 +12,7 @@ namespace sg {
 namespace {
 
 struct Row {
-  std::string_view op;  // without overload, and without the endings `_`, `_out`, `_coalesced`
+  std::string_view op;  // without overload and without the suffixes `_`, `_out`, `_coalesced`
   CollectiveKind kind;
 };
 
@@ -46,7 +46,7 @@ Launched::Memory allocate(Backend* backend, int64_t bytes) {
   return {static_cast<std::byte*>(memory), MemoryRelease{source}};
 }
 
-// A contiguous tensor of this shape in memory of its own.
+// A contiguous tensor like `like`, in memory of its own.
 Tensor stage(Backend* backend, const Tensor& like, Launched::Memory& memory) {
   Tensor out = make_tensor(nullptr, like.dtype, like.sizes());
   memory = allocate(backend, out.bytes());
@@ -66,7 +66,7 @@ void copy_axis(const T* from, const Tensor& source, T* to, const Tensor& target,
   for (int64_t i = 0; i < n; ++i) copy_axis(from + i * in, source, to + i * out, target, axis + 1);
 }
 
-// Element by element between tensors of one shape and dtype.
+// Copies element by element between tensors of the same shape and dtype.
 void copy_strided(Backend* backend, const Tensor& from, const Tensor& to) {
   if (from.elements() == 0) return;
   if (backend) return backend->copy(to, from);
@@ -75,7 +75,7 @@ void copy_strided(Backend* backend, const Tensor& from, const Tensor& to) {
 
 bool is_plain(const Tensor& t) { return t.is_contiguous() && !t.conjugate; }
 
-// What is to be launched for one result.
+// One collective to be launched, for one result.
 struct Planned {
   CollectiveCall call;
   Launched launched;
@@ -153,7 +153,7 @@ class Planner {
     return one;
   }
 
-  // Split sizes count rows of the first axis; rows have as many elements as the other axes say.
+  // Split sizes count rows of axis 0; converts them to elements.
   Status read_splits(const Tensor& input, CollectiveCall& call) const {
     int64_t row = 1;
     for (int i = 1; i < input.rank; ++i) row *= input.dim(i);
@@ -169,7 +169,7 @@ class Planner {
     return read("output_split_sizes", call.receive);
   }
 
-  // Part j of `t` along `axis`, of as many equal parts as there are members.
+  // Part j of `t` along `axis`, which is divided into as many equal parts as there are members.
   Tensor part(const Tensor& t, int axis, size_t j) const {
     Tensor out = t;
     auto a = static_cast<size_t>(axis);
@@ -178,7 +178,7 @@ class Planner {
     return out;
   }
 
-  // Member j gets part j along shard_dim; the parts that arrive lie one after the other along gather_dim.
+  // Member j gets part j along shard_dim; received parts are concatenated along gather_dim.
   Result<Planned> plan_shard_dim(const Tensor& input, const Tensor& result) {
     auto n = static_cast<int64_t>(members());
     int shard = wrap_axis(call_.integer("shard_dim"), input.rank),
@@ -212,7 +212,7 @@ class Planner {
   CollectiveCall common_;
 };
 
-// From staging memory to where the result belongs.
+// Copies the result from staging memory to its destination.
 void deliver(const Launched& l) {
   if (l.gathered_axis < 0) return copy_strided(l.backend, l.staged, l.result);
   Tensor part = l.result;
@@ -226,7 +226,7 @@ void deliver(const Launched& l) {
   }
 }
 
-// Memory that nobody may read or write until the wait: every result, but for what of it is an input, which may be read.
+// Spoils every result's memory until its wait, except where it overlaps an input, which may still be read.
 void guard_all(const KernelCall& call, std::vector<Planned>* planned) {
   bool is_list = call.op().param_index("inputs") >= 0;
   std::span<const Tensor> inputs =

@@ -21,7 +21,7 @@ Error refuse(const CollectiveCall& call, std::string message) {
                {}};
 }
 
-// Elements of a tensor, 0 of none; the tensors' memory has been checked by who allocated it.
+// Number of elements, 0 for none. Cannot overflow: whoever allocated the memory has checked it.
 int64_t count_of(const Tensor& t) { return t.is_none() ? 0 : t.elements(); }
 
 Status check_slots(const CollectiveCall& call, const std::vector<int64_t>& slots, const Tensor& t,
@@ -49,7 +49,7 @@ Status check_exchange(const CollectiveCall& call, size_t members) {
   return check_slots(call, call.receive, call.output, "output");
 }
 
-// `whole` has to hold a slot as large as `part` for each member.
+// Checks that `whole` holds one slot the size of `part` for each member.
 Status check_scaled(const CollectiveCall& call, const Tensor& part, const Tensor& whole, size_t members) {
   int64_t needed;
   if (!__builtin_mul_overflow(count_of(part), static_cast<int64_t>(members), &needed) && needed == count_of(whole))
@@ -155,7 +155,7 @@ Status check_call(const CollectiveCall& call, size_t members) {
                       "cannot reduce " + std::string(dtype_name(out.dtype)) + " by " + reduction_name(call.reduction));
       return call.kind == CollectiveKind::reduce_scatter ? check_scaled(call, out, in, members)
                                                          : check_scaled(call, in, out, 1);
-    default: return ok_status();  // the root's side is known to the root only
+    default: return ok_status();  // only the root knows its side
   }
 }
 

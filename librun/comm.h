@@ -36,7 +36,7 @@ enum class CollectiveKind : uint8_t {
   all_gather,      // output = the inputs of all members, one after the other
   reduce_scatter,  // input = one slot a member; output = my slot, reduced
   all_reduce,      // output = the inputs, reduced; may be the input itself
-  all_to_all,      // input = one slot a member, of `send` elements each; output = their slots for me, of `receive` each
+  all_to_all,      // input = one slot per member, of `send` elements; output = their slots for me, of `receive`
   broadcast,       // output = the root's input; the others' input is not looked at, and may be `none`
   gather,          // the root's output = the inputs of all members; the others have none
   scatter,         // output = my slot of the root's input; the others have none

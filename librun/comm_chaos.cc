@@ -10,7 +10,7 @@ namespace {
 constexpr double kLongestHoldS = 1e-3;   // before a launch
 constexpr double kLongestDelayS = 3e-3;  // from launch to the end of its wait
 
-// Of a text, the same on every machine (FNV-1a).
+// FNV-1a hash of a text: the same on every machine.
 uint64_t number_of(std::string_view text) {
   uint64_t hash = 0xCBF29CE484222325u;
   for (unsigned char c : text) hash = (hash ^ c) * 0x100000001B3u;
@@ -52,7 +52,7 @@ class ChaosCommunicator final : public ForwardingCommunicator {
     return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
   }
 
-  // One in four is not delayed; the others' delays are small more often than large.
+  // One wait in four is not delayed; short delays are more frequent than long ones.
   Delays delays_of(GroupId g) {
     uint64_t number = launched_[g.index]++;
     RandomKey key(seed_ ^ number_of(inner_->group(g).identity), number, 0, inner_->rank());
@@ -66,7 +66,7 @@ class ChaosCommunicator final : public ForwardingCommunicator {
 
   uint64_t seed_;
   std::map<uint32_t, uint64_t> launched_;       // by GroupId
-  std::map<uint64_t, Clock::time_point> ends_;  // by ticket, until it is waited for
+  std::map<uint64_t, Clock::time_point> ends_;  // by ticket, until waited for
 };
 
 }  // namespace

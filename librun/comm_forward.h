@@ -1,4 +1,4 @@
-// A communicator in front of another: everything goes through. For those that change one thing.
+// A communicator that forwards everything to another: a base for those that change one thing.
 #pragma once
 
 #include <algorithm>
@@ -37,9 +37,9 @@ class ForwardingCommunicator : public Communicator {
 
  protected:
   using Clock = std::chrono::system_clock;
-  static constexpr std::chrono::milliseconds kNap{1};  // between looks at the others
+  static constexpr std::chrono::milliseconds kNap{1};  // polling interval
 
-  // Sleeps until then, and moves on what is under way; ends early, with its error, when the job fails.
+  // Sleeps until `end` while advancing launched collectives; ends early, with its error, if the job fails.
   Status sleep_until(Clock::time_point end) {
     for (Clock::time_point now; (now = Clock::now()) < end;) {
       if (std::optional<Error> failed = inner_->failure()) return std::move(*failed);

@@ -69,20 +69,20 @@ class LinkCommunicator final : public ForwardingCommunicator {
   }
 
  private:
-  // Launched and not yet known to end.
+  // Launched, and the end not yet known.
   struct Sent {
-    Ticket ticket, told;  // of the collective; of the members' times
+    Ticket ticket, told;  // of the collective, and of the exchange of launch times
     double takes_s = 0;
-    int64_t mine = 0;  // when this rank launched, nanoseconds
+    int64_t mine = 0;  // launch time of this rank, in nanoseconds
     std::vector<int64_t> all;
   };
-  struct Lane {                                  // one communicator
-    std::deque<Sent> open;                       // in the order of launches; memory stays where it is
-    std::map<uint64_t, Clock::time_point> over;  // those not waited for, by ticket
+  struct Lane {                                  // one group
+    std::deque<Sent> open;                       // in launch order; addresses are stable
+    std::map<uint64_t, Clock::time_point> over;  // by ticket: ends of those not waited for
     Clock::time_point free{};
   };
 
-  // Behind each collective the members say when they launched it, in the same order on all of them.
+  // After each collective the members exchange their launch times, in the same order on all of them.
   Status tell_launch(const CollectiveCall& call, const RankGroup& group, Sent* sent) {
     sent->mine = std::chrono::nanoseconds(Clock::now().time_since_epoch()).count();
     sent->all.resize(group.ranks.size());
@@ -97,7 +97,7 @@ class LinkCommunicator final : public ForwardingCommunicator {
     return ok_status();
   }
 
-  // Works out the ends of a lane's collectives up to this one: all of them have been launched everywhere.
+  // Computes the ends of the group's collectives up to this one, all of which have been launched everywhere.
   Status settle(Lane& lane, uint64_t ticket) {
     while (!lane.over.contains(ticket)) {
       Sent& sent = lane.open.front();
@@ -114,7 +114,7 @@ class LinkCommunicator final : public ForwardingCommunicator {
 
   Link link_;
   std::map<uint32_t, Lane> lanes_;     // by GroupId
-  std::map<uint64_t, Lane*> lane_of_;  // by ticket, until it is waited for
+  std::map<uint64_t, Lane*> lane_of_;  // by ticket, until waited for
 };
 
 }  // namespace

@@ -15,12 +15,12 @@
 namespace sg {
 namespace {
 
-// How long a rank looks before it sleeps, where each has a core to itself; otherwise another rank needs this one.
+// How often a rank polls before it sleeps, if each rank has a core; otherwise another rank needs this core.
 constexpr int kSpins = 2000;
-// Work that the last member to launch does at once: less than waking another would cost.
+// Work that the last member to launch does immediately, because it costs less than waking another one.
 constexpr int64_t kInlineBytes = 64 << 10;
 
-// A lock that is held for a moment only: looking again is cheaper than sleeping.
+// Takes a lock that is only ever held briefly: spinning is cheaper than sleeping.
 std::unique_lock<std::mutex> lock_briefly(std::mutex& mutex) {
   std::unique_lock lock(mutex, std::try_to_lock);
   for (int i = 0; i < 100 && !lock; ++i) {
@@ -33,35 +33,35 @@ std::unique_lock<std::mutex> lock_briefly(std::mutex& mutex) {
 
 struct Channel;
 
-// One collective of one channel, from the first launch to the last member's wait.
+// One collective of a channel, from the first launch to the last member's wait.
 struct Round {
   Channel* channel = nullptr;
-  std::vector<CollectiveCall> calls;  // by group rank; those that have come
+  std::vector<CollectiveCall> calls;  // by group rank; valid where `came` is set
   std::vector<bool> came;
-  size_t arrived = 0;              // these three under the channel's mutex until `ready`
-  std::atomic<bool> ready{false};  // all have come and `work` is prepared
+  size_t arrived = 0;              // protected by the channel's mutex, like `calls` and `came`, until `ready`
+  std::atomic<bool> ready{false};  // all have arrived and `work` is prepared
   CollectiveWork work;
-  std::atomic<int64_t> next{0}, finished{0};  // pieces
-  std::atomic<size_t> left{0};                // members that have waited
+  std::atomic<int64_t> next{0}, finished{0};  // piece counters
+  std::atomic<size_t> left{0};                // members that have finished waiting
 
   bool complete() const {
     return ready.load(std::memory_order_acquire) && finished.load(std::memory_order_acquire) == work.pieces();
   }
 };
 
-// One group: its members' collectives in order. Rounds fill up in that order too.
+// One group: its members' collectives in order. Rounds fill up in the same order.
 struct Channel {
   RankGroup group;
   std::mutex mutex;
-  std::deque<Round*> open;  // not all have come; the first is number `first_open`
+  std::deque<Round*> open;  // not all members have arrived; the first has number `first_open`
   uint64_t first_open = 0;
-  std::vector<std::unique_ptr<Round>> rounds;  // all that were ever needed at once
+  std::vector<std::unique_ptr<Round>> rounds;  // as many as were ever needed at once
   std::vector<Round*> unused;
 };
 
 class Rank;
 
-// What the ranks share.
+// State shared by the ranks.
 class World {
  public:
   explicit World(const Job& job) : seats_(job.world), texts_(job.world) {
@@ -81,15 +81,15 @@ class World {
     }
   }
 
-  // A rank as the others see it.
+  // A rank as seen by the others.
   struct Seat {
-    std::vector<RankGroup> groups;  // these two by GroupId
+    std::vector<RankGroup> groups;  // by GroupId, like channels
     std::vector<Channel*> channels;
-    std::atomic<uint32_t> events{0};  // raised when something may have changed for a rank that sleeps
+    std::atomic<uint32_t> events{0};  // incremented when something may have changed for a sleeping rank
     std::atomic<bool> gone{false};
     Heartbeat heart;
     std::mutex mutex;
-    const Round* blocked = nullptr;  // under the mutex
+    const Round* blocked = nullptr;  // protected by the mutex
   };
 
   uint32_t world() const { return static_cast<uint32_t>(seats_.size()); }
@@ -123,18 +123,19 @@ class World {
     return failure_;
   }
 
-  // The failure, once nobody touches any rank's memory any more.
+  // The failure, once no thread touches any rank's memory any more.
   Error settled_failure() {
     while (busy_ != 0) std::this_thread::yield();
     return *failure();
   }
 
-  // Runs pieces of `round` until none is left to take. False once the job has failed.
+  // Runs pieces of `round` until none is left to take. False if the job has failed.
   bool help(Round& round) {
     const Channel& channel = *round.channel;
     int64_t pieces = round.work.pieces();
     while (round.next.load(std::memory_order_relaxed) < pieces) {
-      // `busy` before `failed`, and the other way round in `fail` and `settled_failure`: one of the two sees the other.
+      // `busy_` is raised before `failed_` is read; `fail` and `settled_failure` do the reverse, so one of them sees
+      // the other.
       ++busy_;
       if (failed_) {
         --busy_;
@@ -148,7 +149,7 @@ class World {
     return !failed_;
   }
 
-  // Gives every rank all texts. A rank comes back for the next exchange only after all have taken from this one.
+  // Returns all texts to every rank. The next exchange begins only after all ranks have taken the texts of this one.
   Result<std::vector<std::string>> exchange(uint32_t rank, std::string text) {
     std::unique_lock lock(text_mutex_);
     text_changed_.wait(lock, [&] { return failed_ || !texts_taken_; });
@@ -166,7 +167,7 @@ class World {
   std::vector<std::unique_ptr<Channel>> channels_;
   std::deque<Seat> seats_;
   int spins_;
-  std::atomic<int> busy_{0};  // pieces that run
+  std::atomic<int> busy_{0};  // number of pieces being run
   std::atomic<bool> failed_{false};
   mutable std::mutex failure_mutex_;
   std::optional<Error> failure_;
@@ -193,7 +194,7 @@ class Rank final : public Communicator {
     seat_.gone = true;
     if (!active_.empty())
       world_->fail({ErrorKind::rank_failed, "rank " + std::to_string(rank_) + " ended in the middle", {}, {}});
-    world_->wake_all();  // ranks that wait for this one look again
+    world_->wake_all();  // ranks that wait for this one check again
     if (world_->failed()) world_->settled_failure();
   }
 
@@ -267,14 +268,14 @@ class Rank final : public Communicator {
     Round* round;
   };
 
-  // Puts the call into round `number` of the channel; the last to come prepares the work and wakes the others.
+  // Adds the call to round `number` of the channel; the last member to arrive prepares the work and wakes the others.
   Round& post(Channel& channel, uint64_t number, uint32_t position, const CollectiveCall& call) {
     std::unique_lock lock = lock_briefly(channel.mutex);
     Round& round = round_at(channel, number);
     round.calls[position] = call;
     round.came[position] = true;
     if (++round.arrived != round.calls.size()) return round;
-    channel.open.pop_front();  // earlier rounds are full, as every member came to them first
+    channel.open.pop_front();  // earlier rounds are full, because every member reached them first
     ++channel.first_open;
     lock.unlock();
     if (Status s = check_match(round.calls, channel.group); !s.ok()) {
@@ -328,7 +329,7 @@ class Rank final : public Communicator {
     channel.unused.push_back(&round);
   }
 
-  // Works on what is ready, `wanted` first, and sleeps when nothing is. False when the job has failed.
+  // Works on ready rounds, `wanted` first, and sleeps if there are none. False if the job has failed.
   bool run_until_complete(Round& wanted) {
     for (;;) {
       uint32_t seen = seat_.events.load(std::memory_order_acquire);
@@ -366,7 +367,7 @@ class Rank final : public Communicator {
     return false;
   }
 
-  // A member that has ended will not come: fails the job. False when it has failed.
+  // Fails the job if a member that has not arrived has already left. False if the job has failed.
   bool check_peers(Round& wanted) {
     const std::vector<uint32_t>& ranks = wanted.channel->group.ranks;
     std::unique_lock lock(wanted.channel->mutex);
@@ -397,7 +398,7 @@ class Rank final : public Communicator {
     round ? enter_wait() : leave_wait();
   }
 
-  // A rank that has not begun its step, or is done with it, is not watched.
+  // A rank that has not begun its step, or has finished it, is not watched.
   void enter_wait() {
     if (seat_.heart.state.load(std::memory_order_relaxed) == Heartbeat::running) seat_.heart.enter(Heartbeat::waiting);
   }
@@ -409,8 +410,8 @@ class Rank final : public Communicator {
   World::Seat& seat_;
   uint32_t rank_;
   ThreadTeam* team_ = nullptr;
-  std::vector<uint64_t> launched_;  // by GroupId: how many so far
-  std::vector<Active> active_;      // launched and not waited for, by rising id
+  std::vector<uint64_t> launched_;  // by GroupId: number of launches so far
+  std::vector<Active> active_;      // launched and not waited for, by ascending id
   uint64_t last_id_ = 0;
 };
 

@@ -17,12 +17,12 @@ Error differ(std::span<const CollectiveCall> calls, const RankGroup& group, size
                "all ranks of a group must call its collectives in the same order, with matching sizes"};
 }
 
-// The tensor by which members can be held against each other; none where a member has no say.
+// The tensor by which members can be compared; none if a member has none.
 const Tensor& payload(const CollectiveCall& call) { return call.input.is_none() ? call.output : call.input; }
 
 std::string versus(const std::string& x, const std::string& y) { return x + " against " + y; }
 
-// What differs between two calls that have to be alike; empty if nothing does.
+// The difference between two calls that must match; empty if there is none.
 std::string difference(const CollectiveCall& a, const CollectiveCall& b) {
   const Tensor &x = payload(a), &y = payload(b);
   if (a.kind != b.kind) return "they are different collectives";
@@ -53,7 +53,7 @@ Status check_slots(std::span<const CollectiveCall> calls, const RankGroup& group
   return ok_status();
 }
 
-// broadcast, gather, scatter: what the root has on its one side, every member must match on its other.
+// broadcast, gather, scatter: every member's part must match the root's whole.
 Status check_rooted(std::span<const CollectiveCall> calls, const RankGroup& group) {
   size_t root = calls[0].root, n = calls.size();
   CollectiveKind kind = calls[0].kind;

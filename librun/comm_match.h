@@ -1,4 +1,4 @@
-// Whether the calls that the members of a group made are one collective.
+// Checks that the calls of a group's members form one collective.
 #pragma once
 
 #include <span>
@@ -7,10 +7,10 @@
 
 namespace sg {
 
-// `calls` by group rank, each of which has passed check_call. The error names both nodes and their ranks.
+// `calls` by group rank; each has passed check_call. The error names both nodes and their ranks.
 Status check_match(std::span<const CollectiveCall> calls, const RankGroup& group);
 
-// Elements of each slot that `call` sends to and receives from group rank `peer`. REQUIRES: all_to_all, checked
+// Elements of the slots that `call` sends to and receives from group rank `peer`. REQUIRES: a checked all_to_all
 int64_t sent_to(const CollectiveCall& call, size_t peer, size_t members);
 int64_t received_from(const CollectiveCall& call, size_t peer, size_t members);
 

@@ -1,4 +1,5 @@
-// Communicators that are plugins: shared objects loaded by name, so that nobody needs what they are linked with.
+// Communicators as plugins: shared objects loaded by name, so that the program does not depend on the libraries they
+// need.
 //
 // A plugin `libsg_comm_NAME.so` lies in lib/stepgraph beside the bin folder of the program and exports
 //     const char* sg_comm_abi();                                          // SG_COMM_ABI of its build
@@ -12,17 +13,17 @@
 #include "libgraph/job.h"
 #include "librun/comm.h"
 
-// Plugin and program share C++ types: they have to come from one build. Raised when comm.h or what it includes changes.
+// Plugin and program share C++ types, so they must come from one build. Incremented when comm.h or anything it includes
+// changes.
 #define SG_COMM_ABI "sg-comm 4 " __VERSION__
 
 namespace sg {
 
-// The communicator of this process's rank: `mpi` starts MPI. The plugin stays loaded. Errors: there is no such plugin,
-// it is of another build, or it cannot start. What takes longer than `timeout_s` (0 = may take for ever) to start ends
-// the process.
+// The communicator of this process's rank: `mpi` starts MPI. The plugin stays loaded. Errors: no such plugin, a plugin
+// of another build, or a failed start. A start that takes longer than `timeout_s` (0 = unlimited) ends the process.
 Result<std::unique_ptr<Communicator>> load_communicator(std::string_view name, const Job& job, double timeout_s);
 
-// Those of this process's ranks: all ranks of the job for `local`, else one from the plugin of that name.
+// The communicators of this process's ranks: all ranks of the job for `local`, else one from the plugin of that name.
 Result<std::vector<std::unique_ptr<Communicator>>> make_communicators(std::string_view name, const Job& job,
                                                                       double timeout_s);
 

@@ -8,7 +8,8 @@
 namespace sg {
 namespace {
 
-// Small enough to share a collective of a megabyte evenly, large enough that taking a piece costs nothing beside it.
+// Small enough to divide a collective of a megabyte evenly, large enough that taking a piece costs little in
+// comparison.
 constexpr int64_t kPieceBytes = 128 << 10;
 
 }  // namespace
@@ -22,7 +23,7 @@ void CollectiveWork::prepare(std::span<const CollectiveCall> calls) {
   reduces_ = first.kind == CollectiveKind::all_reduce || first.kind == CollectiveKind::reduce_scatter;
   reduction_ = first.reduction;
   dtype_ = first.output.is_none() ? first.input.dtype : first.output.dtype;
-  if (dtype_ == DType::none) return;  // a barrier: that all have come is all there is
+  if (dtype_ == DType::none) return;  // a barrier has no work
   unit_ = dtype_bytes(dtype_);
   units_a_piece_ = kPieceBytes / unit_;
   prepare_segments(calls);
@@ -71,7 +72,7 @@ void CollectiveWork::prepare_segments(std::span<const CollectiveCall> calls) {
       return;
     }
     case CollectiveKind::all_to_all:
-      std::vector<int64_t> read(n, 0);  // elements of each member's input that the receivers so far have taken
+      std::vector<int64_t> read(n, 0);  // elements of each member's input taken by earlier receivers
       for (size_t to = 0; to < n; ++to) {
         int64_t written = 0;
         for (size_t from = 0; from < n; ++from) {

@@ -1,4 +1,4 @@
-// What a collective among threads has to do, cut into pieces that any member may run in any order.
+// The work of a collective among threads, cut into pieces that any member may run in any order.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 
 namespace sg {
 
-// Memory of a CollectiveWork is kept from one collective to the next.
+// Reused from one collective to the next, with its memory.
 class CollectiveWork {
  public:
-  // `calls` by group rank; they match (check_match) and stay as they are until all pieces have run.
+  // `calls` by group rank; they must match (check_match) and remain unchanged until all pieces have run.
   void prepare(std::span<const CollectiveCall> calls);
   int64_t pieces() const { return pieces_; }
-  int64_t bytes() const { return bytes_; }  // read and written, about
-  void run(int64_t piece) const;            // each piece once; thread-safe for different pieces
+  int64_t bytes() const { return bytes_; }  // roughly those read and written
+  void run(int64_t piece) const;            // call once per piece; thread-safe for different pieces
 
  private:
-  // `count` units read from each of the inputs and written to each of the outputs.
+  // `count` units are read from each of the inputs and written to each of the outputs.
   struct Segment {
     size_t first_input, inputs, first_output, outputs;
     int64_t count, first_piece;

@@ -36,7 +36,7 @@ struct Digest {
   }
 };
 
-// So that sums of digests tell which words were together.
+// Mixes the bits, so that sums of digests reveal which words belong together.
 uint64_t stirred(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EBull;
@@ -188,12 +188,13 @@ Comparison::Chunked* Comparison::keep_piece(const RunDifference& site, int32_t i
   return &chunked;
 }
 
-// A reshape that copies in one chunk may be a view in another, and views are not seen.
+// Whether all pieces have arrived: a reshape that copies in one chunk may be a view in another, and views are not
+// observed.
 bool Comparison::is_whole(const Chunked& chunked) const {
   return chunked.chunks == nullptr || chunked.pieces.size() >= static_cast<size_t>(*chunked.chunks);
 }
 
-// Whether the pieces, side by side along some axis, are the original.
+// Whether the pieces, concatenated along some axis, equal the original.
 bool Comparison::put_together(const Chunked& chunked, const RecordedValue& expected) const {
   const Tensor& first = chunked.pieces[0].tensor;
   if (first.dtype != expected.dtype || static_cast<size_t>(first.rank) != expected.shape.size()) return false;
@@ -224,7 +225,7 @@ bool Comparison::put_together(const Chunked& chunked, const RecordedValue& expec
   return false;
 }
 
-// Whether the pieces have the slices of the original along some axis, in whatever order.
+// Whether the pieces have the slices of the original along some axis, in any order.
 bool Comparison::has_same_slices(const Chunked& chunked, const RecordedValue& expected) const {
   for (const auto& [axis, digest] : expected.slices) {
     std::array<uint64_t, 2> sums{};
@@ -244,7 +245,7 @@ bool Comparison::has_same_slices(const Chunked& chunked, const RecordedValue& ex
   return false;
 }
 
-// Whether the pieces, each as large as the original, are what it is made up of.
+// Whether the pieces, each the size of the original, add up to it.
 bool Comparison::adds_up(const Chunked& chunked, const RecordedValue& expected) const {
   if (!expected.memory || is_complex(expected.dtype)) return false;
   for (const Piece& p : chunked.pieces)
@@ -281,7 +282,7 @@ ComparisonReport Comparison::report() {
     std::ranges::sort(chunked.pieces, {}, &Piece::index);
     const RecordedValue& original = *first_.find(name);
     const Tensor& last = chunked.pieces.back().tensor;
-    // A buffer that the chunks add to, one after the other, is the whole's behind the last.
+    // A buffer that the chunks update in turn equals the original after the last chunk.
     const bool in_turn = std::ranges::equal(last.sizes(), original.shape) && last.dtype == original.dtype &&
                          digest_of(last) == original.digest;
     if (in_turn || put_together(chunked, original)) {

@@ -1,13 +1,13 @@
 // --compare: compares the results of one run with those of a run of a changed graph, node by node.
 //
-// Matching  By result name; a copy (remat, offload) is compared with what it copies; the pieces of a chunked value,
-//           concatenated in the order of their chunk index, with the original, and if they differ by what lies along
-//           an axis, in any order (items of a dispatch have a different order in each chunk); pieces that are sums over
-//           chunks are added up. Integers that are none of this are counted as a chunk's own: positions in its
-//           order. If one of them is wrong, the rows that it leads to differ. Values without a counterpart are
-//           counted. Results inside calls have the name of the call as a prefix.
-// Equality  Of bits, shape and dtype; of sums over chunks by the tolerance of --expect (expect.h), because a different
-//           order of addition is intended. The first node that differs, in the changed graph's schedule, is where to
+// Matching  By result name; a copy (remat, offload) is compared with its original; the pieces of a chunked value,
+//           concatenated in the order of their chunk index, with the original, and if they differ by slices along an
+//           axis, in any order (items of a dispatch have a different order in each chunk); pieces that are sums over
+//           chunks are added up. Chunked integers that match in none of these ways are counted as own numbers:
+//           positions in the chunk's order. If one of them is wrong, the rows that it points to differ. Values without
+//           a counterpart are counted. Results inside calls have the name of the call as a prefix.
+// Equality  Of bits, shape and dtype; for sums over chunks the tolerance of --expect (expect.h), because their order of
+//           addition differs on purpose. The first node that differs, in the changed graph's schedule, is where to
 //           look: later differences follow from it.
 #pragma once
 
@@ -22,23 +22,23 @@
 
 namespace sg {
 
-// Two 64-bit sums over the elements in logical order: equal for equal values, however they are laid out.
+// Two 64-bit sums over the elements in logical order: equal for equal values, regardless of their layout.
 std::array<uint64_t, 2> digest_of(const Tensor& t);
 
-// Two sums over what lies along an axis, slice by slice: equal for equal slices in any order.
+// Two sums over the slices along an axis: equal for equal slices in any order.
 std::array<uint64_t, 2> slice_digest_of(const Tensor& contiguous, int axis);
 
 struct RecordedValue {
   DType dtype = DType::none;
   std::vector<int64_t> shape;
   std::array<uint64_t, 2> digest{};
-  // By axis along which the changed graph may have it in chunks.
+  // By axis along which the changed graph may chunk it.
   std::vector<std::pair<int, std::array<uint64_t, 2>>> slices;
-  std::unique_ptr<std::byte[]> memory;  // the elements, where the record keeps them
+  std::unique_ptr<std::byte[]> memory;  // the elements, if the record keeps them
 };
 
 // Results that `changed` may have as sums over chunks, by name, with the sizes of a chunk (-1 = not known before the
-// run): where those are the whole's, the record of the first run keeps the elements.
+// run): if those equal the original's sizes, the first run's record keeps the elements.
 using SummedResults = std::unordered_map<std::string, std::vector<int64_t>>;
 SummedResults summed_in(const Graph& changed);
 
@@ -57,26 +57,26 @@ class Record : public NamingObserver {
 };
 
 struct RunDifference {
-  std::string name, original;     // in the changed graph, and in the first
+  std::string name, original;     // names in the changed graph and in the first
   std::string op, module, place;  // of the changed graph's node; place: file:line
-  uint64_t order = 0;             // in the schedule of the second run
+  uint64_t order = 0;             // position in the schedule of the second run
   std::string what;               // "values", "shape [2, 3] instead of [3, 2]", "dtype f32 instead of bf16"
 };
 
 struct ComparisonReport {
   size_t equal = 0, copies_equal = 0, chunked_equal = 0, sums_close = 0, without_counterpart = 0;
-  size_t reordered_equal = 0;              // chunks that together are the original but for the order along an axis
-  size_t own_numbers = 0;                  // chunks of whole numbers that are not: positions in a chunk's own order
+  size_t reordered_equal = 0;              // chunks that form the original except for the order along an axis
+  size_t own_numbers = 0;                  // integer chunks that do not: positions in a chunk's own order
   std::vector<RunDifference> differences;  // by order
 };
 
-// The second run. `report` is complete after it.
+// The second run. `report` is complete when it ends.
 class Comparison : public NamingObserver {
  public:
-  // `narrowest`: by value of `graph`, the main one: precision.h.
+  // `narrowest`: by value of `graph`, the main one (precision.h).
   Comparison(const Record& first, const Graph& graph, std::vector<DType> narrowest, ExpectOptions tolerance)
       : first_(first), graph_(graph), narrowest_(std::move(narrowest)), tolerance_(std::move(tolerance)) {}
-  // Forgets what was found: of several steps the last counts, as it does in the record.
+  // Discards what was found: with several steps the last one counts, as it does in the record.
   void restart() { order_ = 0, report_ = {}, chunked_.clear(), chunks_.clear(); }
   Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
   ComparisonReport report();
@@ -91,7 +91,7 @@ class Comparison : public NamingObserver {
     RunDifference site;  // of the first piece
     DType narrowest = DType::none;
     std::vector<Piece> pieces;
-    const int32_t* chunks = nullptr;  // of its region; none = not said
+    const int32_t* chunks = nullptr;  // number of chunks of its region; null = unknown
   };
   RunDifference site(const Graph& graph, NodeId n, uint32_t result) const;
   void hold(const RunDifference& site, const RecordedValue& expected, const Tensor& t, size_t* counter);
@@ -108,7 +108,7 @@ class Comparison : public NamingObserver {
   uint64_t order_ = 0;
   ComparisonReport report_;
   std::unordered_map<std::string, Chunked> chunked_;  // by original name
-  std::unordered_map<std::string, int32_t> chunks_;   // by region: how many it has run in
+  std::unordered_map<std::string, int32_t> chunks_;   // by region: the number of chunks seen
 };
 
 }  // namespace sg

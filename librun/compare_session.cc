@@ -12,7 +12,7 @@ Result<SessionReport> run_compared(const Job& first, std::span<const std::unique
     return Error{ErrorKind::cannot_apply,
                  "one job has " + std::to_string(first.world) + " ranks, the other " + std::to_string(second.world)};
   SG_ASSIGN(CommonSizes sizes, find_common_sizes(first, second, options));
-  SG_ASSIGN(const TempFolder folder, TempFolder::make("sg-run"));  // for the first run's outputs
+  SG_ASSIGN(const TempFolder folder, TempFolder::make("sg-run"));  // holds the first run's outputs
   std::vector<Record> records(first.world);
   for (uint32_t rank = 0; rank < first.world; ++rank) records[rank].keep(summed_in(second.program_of(rank)->graph));
   SessionOptions recorded = options;

@@ -5,8 +5,9 @@
 
 namespace sg {
 
-// The report is the second run's, with `comparison` by rank, and its outputs held against the first's (`expected`: the
-// tolerance of `options`). The second run's ranks are threads of this process. REQUIRES: as run_session, for both jobs.
+// Returns the second run's report, with `comparison` by rank, and its outputs compared with the first's (`expected`;
+// the tolerance is in `options`). The second run's ranks are threads of this process. REQUIRES: those of run_session,
+// for both jobs.
 Result<SessionReport> run_compared(const Job& first, std::span<const std::unique_ptr<Communicator>> comms,
                                    const Job& second, const SessionOptions& options);
 

@@ -10,7 +10,7 @@
 namespace sg {
 namespace {
 
-// Some --bind may be meant for one of the graphs alone; what neither has is an error.
+// A --bind may be meant for one of the graphs only; one that fits neither is an error.
 Result<std::vector<SizeBinding>> bindings_of(const Job& job, const Job& other, std::span<const SizeBinding> all) {
   std::vector<SizeBinding> out;
   for (const SizeBinding& binding : all) {
@@ -35,7 +35,7 @@ std::string_view fqn_of(const Graph& graph, const Input& input) {
   return input.fqn ? std::string_view(graph.pool().strings[input.fqn]) : std::string_view();
 }
 
-// The sizes that one rank's inputs have with these bindings and files.
+// The symbol values of one rank's inputs under these bindings and files.
 Result<SymbolValues> sizes_of(const Job& job, uint32_t rank, const SessionOptions& options,
                               std::span<const SizeBinding> bindings) {
   InputSource source;
@@ -47,7 +47,7 @@ Result<SymbolValues> sizes_of(const Job& job, uint32_t rank, const SessionOption
   return std::move(inputs.symbols);
 }
 
-// Dimensions of one job's symbolic inputs that another job's numbers decide: over all ranks.
+// Sizes of symbolic dimensions in one job's inputs that another job's numbers determine, over all ranks.
 class Decided {
  public:
   void add(const std::string& input, size_t axis, int64_t size) {
@@ -75,7 +75,7 @@ Error different(const Graph& graph, const Input& input, size_t axis, int64_t her
           "compare graphs of one size"};
 }
 
-// For each input that both have: fn(input of `from`, input of `to`, axis).
+// Calls fn(input of `from`, input of `to`, axis) for each axis of each input that both have.
 template <class Fn>
 Status for_each_axis(const Graph& from, const Graph& to, const Fn& fn) {
   for (const Input& a : from.inputs()) {
@@ -122,7 +122,7 @@ Result<CommonSizes> find_common_sizes(const Job& first, const Job& second, const
 
 namespace {
 
-// What an output is, apart from its position; empty when nobody says.
+// What an output is, apart from its position; empty if unknown.
 std::string meaning(const Graph& graph, const Output& output) {
   auto of = [&] {
     if (!output.of) return output.of_name ? graph.pool().strings.str(output.of_name) : std::string();

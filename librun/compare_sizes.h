@@ -1,4 +1,4 @@
-// Two graphs on the same inputs: at the same sizes, and with their outputs side by side.
+// Running two graphs on the same inputs: common sizes, and pairs of outputs.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace sg {
 
-// What to bind in each graph so that both run at one size: --bind where the graph has the name, then the numbers that
-// the other graph has for an input of the same name or FQN (of all ranks alike; sizes that differ between ranks stay
-// theirs). Inputs that have different numbers in both are an error (cannot apply).
+// The bindings that make both graphs run at the same sizes: --bind where the graph has the name, then the numbers that
+// the other graph has for an input of the same name or FQN (if equal on all ranks; sizes that differ between ranks
+// stay). An input with different numbers in the two graphs is an error (cannot apply).
 struct CommonSizes {
   std::vector<SizeBinding> first, second;
 };
 Result<CommonSizes> find_common_sizes(const Job& first, const Job& second, const SessionOptions& options);
 
-// Where the second graph has each output of the first, out{i} by position in the first; a name that is not there has no
-// counterpart. By what they are: the loss, the gradient or the new value of an input of some name; what says nothing of
-// itself, by position where both graphs have equally many.
+// Maps each output of the first graph, out{i} by position, to its name in the second; a missing name has no
+// counterpart. Outputs are matched by their meaning: the loss, the gradient or the new value of a named input; outputs
+// without one by position, if both graphs have equally many.
 std::unordered_map<std::string, std::string> pair_outputs(const Graph& first, const Graph& second);
 
 }  // namespace sg

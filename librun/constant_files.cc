@@ -22,7 +22,7 @@ std::vector<std::string> tensor_files(const std::string& folder) {
   return out;
 }
 
-// The inputs that are looked for.
+// The inputs that are still looked for.
 class Wanted {
  public:
   Wanted(const Graph& graph, const InputMatch& matching) : graph_(graph) {
@@ -35,7 +35,7 @@ class Wanted {
   }
   bool empty() const { return by_digest_.empty(); }
 
-  // Each input that this tensor is, which is wanted no longer.
+  // Calls fn for each wanted input with this tensor's data, which is then no longer wanted.
   template <class Fn>
   void take(const StoredTensor& tensor, const Fn& fn) {
     if (!may_be(tensor)) return;  // most tensors are ruled out before their bytes are read
@@ -70,7 +70,7 @@ Status find_constants(const Graph& graph, const std::string& place, InputMatch* 
                       std::vector<TensorFile>* files) {
   Wanted wanted(graph, *matching);
   if (wanted.empty()) return ok_status();
-  std::error_code problem;  // what it is that cannot be reached is said where it is opened
+  std::error_code problem;  // an unreachable path is reported when it is opened
   const bool is_folder = fs::is_directory(place, problem);
   for (const std::string& name : is_folder ? tensor_files(place) : std::vector<std::string>{place}) {
     if (wanted.empty()) break;

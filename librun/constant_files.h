@@ -1,4 +1,4 @@
-// Constants that no file of inputs gives: found by their digests in safetensors files, beside the graph as a rule.
+// Constants that no input file provides: found by digest in safetensors files, usually beside the graph.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace sg {
 
-// `place`: a file, or a folder whose *.safetensors are looked through by name; those that cannot be read are none of
-// ours. Files that hold a constant join `files`, which `matching` counts.
+// `place`: a file, or a folder whose *.safetensors are searched in name order; unreadable files are ignored. Files that
+// hold a constant are appended to `files`, which `matching` indexes.
 Status find_constants(const Graph& graph, const std::string& place, InputMatch* matching,
                       std::vector<TensorFile>* files);
 

@@ -31,7 +31,7 @@ std::string data_file_name(std::string_view pattern, uint32_t rank, uint64_t ste
 }
 
 Status check_input_files(std::string_view pattern, uint32_t world, std::string_view option) {
-  if (!has(pattern, "{r}")) return ok_status();  // reading it says what is wrong
+  if (!has(pattern, "{r}")) return ok_status();  // reading it reports errors
   std::string missing, first_missing;
   uint32_t count = 0;
   for (uint32_t rank = 0; rank < world; ++rank) {

@@ -12,11 +12,11 @@ namespace sg {
 // "rank{r}/step{step}.safetensors" -> "rank3/step0.safetensors"
 std::string data_file_name(std::string_view pattern, uint32_t rank, uint64_t step);
 
-// A file that is read is there for every rank of the world and for none beyond; without `{r}` one file serves all
-// ranks. `option` names it in messages: "--inputs". Looks at step 0.
+// An input file must exist for every rank of the world and for none beyond; without `{r}` one file serves all ranks.
+// `option` names it in messages: "--inputs". Checks step 0.
 Status check_input_files(std::string_view pattern, uint32_t world, std::string_view option);
 
-// Files that are written: several ranks, or several steps, may not write the same one.
+// Output files: several ranks, or several steps, may not write the same one.
 Status check_output_pattern(std::string_view pattern, uint32_t world, uint64_t steps, std::string_view option);
 
 }  // namespace sg

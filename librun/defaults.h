@@ -1,11 +1,11 @@
-// The value of a parameter that a call leaves out, as the op's schema gives it.
+// The default of a parameter that a call omits, from the op's schema.
 #pragma once
 
 #include "librun/kernel.h"
 
 namespace sg {
 
-// Absent where the schema's default is None, or where it has none.
+// Absent if the schema's default is None, or if there is none.
 ParamValue default_of(const Param& param);
 
 }  // namespace sg

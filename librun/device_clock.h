@@ -1,9 +1,9 @@
-// DeviceClock: when a device did what it was given, for profiles. Marks lie in its streams; at what time it came to
-// them is known when it has settled.
+// DeviceClock: when a device executed its work, for profiles. Marks are placed in its streams; their times are known
+// once the device has settled.
 //
-// Marks     are numbered in the order in which the host sets them: what is between two marks of the stream of nodes was
-//           asked for between the two. Marks that are recorded would have no time: nothing is recorded meanwhile.
-// Off       before the first `restart`: then a mark is 0, and nothing is kept.
+// Marks     are numbered in the order in which the host sets them: work between two marks of the node stream was
+//           requested between them. Recorded marks would have no time, so nothing is recorded while the clock runs.
+// Off       before the first `restart`: a mark is then 0, and nothing is kept.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace sg {
 
 class DeviceClock {
  public:
-  // What a stream did between two marks: transfers between the host and the device, and collectives, which have streams
-  // of their own where the device itself talks to others.
+  // What a stream did between two marks: transfers between host and device, and collectives, which have streams of
+  // their own if the device itself communicates.
   struct Span {
     enum class Kind : uint8_t { upload, download, collective };
     Kind kind = Kind::upload;
@@ -25,9 +25,9 @@ class DeviceClock {
   };
 
   virtual ~DeviceClock() = default;
-  // Forgets marks and spans; the next marks count from here.
+  // Discards marks and spans; later marks count from here.
   virtual Status restart() = 0;
-  // In the stream of nodes, behind what it was given so far.
+  // Sets a mark in the node stream, after everything requested so far.
   virtual uint64_t mark() = 0;
   virtual const std::vector<Span>& spans() const = 0;  // since the restart
   // Microseconds since the restart, by mark. REQUIRES: the device has settled

@@ -9,8 +9,8 @@
 namespace sg {
 namespace {
 
-constexpr int64_t kEven = 64;        // numbers of two bytes: 128 bytes, which memory moves at once
-constexpr int64_t kLeastRow = 4096;  // shorter ones would grow by more
+constexpr int64_t kEven = 64;        // two-byte elements: 128 bytes, which memory transfers at once
+constexpr int64_t kLeastRow = 4096;  // padding shorter rows would cost relatively more
 
 constexpr std::string_view kMakers[] = {"aten.mm.default", "sg.cross_entropy_backward"};
 constexpr std::string_view kReaders[] = {"aten.mm.default", "sg.cross_entropy", "sg.cross_entropy_backward"};
@@ -19,7 +19,7 @@ bool is_one_of(std::string_view op, std::span<const std::string_view> names) {
   return std::ranges::find(names, op) != names.end();
 }
 
-// Another step along one axis.
+// A new stride along one axis.
 struct NewStep {
   ValueId value;
   size_t axis;
@@ -40,7 +40,7 @@ class UnevenRows {
  private:
   std::optional<int64_t> number(Expr e) const { return graph_.pool().exprs.constant_value(e); }
 
-  // The length of rows that follow each other and begin unevenly; none of other tensors.
+  // The length of contiguous rows that begin at unaligned places; none for other tensors.
   std::optional<int64_t> uneven_length(const Type& type) const {
     if (type.kind != TypeKind::tensor || type.shape.size() != 2 || dtype_bytes(type.dtype) != 2) return std::nullopt;
     const auto length = number(type.shape[1]);
@@ -88,7 +88,7 @@ void set_steps(Graph* graph, const std::vector<NewStep>& steps) {
   }
 }
 
-// All graphs of a job, in one order.
+// All graphs of a job, in a fixed order.
 template <class J>
 auto graphs_of(J& job) {
   std::vector<decltype(&job.programs[0]->graph)> out;

@@ -18,8 +18,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Tolerance {
   double rtol, atol;
-  bool is_relative_to_largest;  // atol counts in the largest magnitude expected
-  bool takes_rounding;          // the file's own error may widen it
+  bool is_relative_to_largest;  // atol is relative to the largest expected magnitude
+  bool takes_rounding;          // the file's own error may widen the tolerance
 };
 
 Tolerance tolerance_for(DType narrowest, const ExpectOptions& options) {
@@ -32,7 +32,7 @@ Tolerance tolerance_for(DType narrowest, const ExpectOptions& options) {
   return t;
 }
 
-// Elements in row-major order, a piece at a time, as numbers of one kind: doubles (two for a complex one) or integers.
+// Reads elements in row-major order, in pieces, as doubles (two per complex number) or integers.
 template <class Out>
 class Elements {
  public:
@@ -40,7 +40,7 @@ class Elements {
            bool conjugate)
       : data_(data), dtype_(dtype), shape_(shape), stride_(stride), conjugate_(conjugate) {}
 
-  // The next `n` elements; every piece ends with the innermost axis or earlier.
+  // Reads the next `n` elements; a piece must not extend beyond the innermost axis.
   void read(int64_t n, Out* out) {
     const int64_t step = shape_.empty() ? 1 : stride_.back();
     visit_stored(dtype_, [&]<class T>() { read_as<T>(n, step, out); });
@@ -95,7 +95,7 @@ std::vector<int64_t> index_of(int64_t element, std::span<const int64_t> shape) {
   return out;
 }
 
-// Both sides in pieces of the same elements. `fn(first element, count, value, expected)`.
+// Reads both sides in matching pieces: `fn(first element, count, value, expected)`.
 template <class Number, class Fn>
 void for_pieces(const Tensor& value, const StoredTensor& expected, const Fn& fn) {
   constexpr int64_t kPiece = 1024;
@@ -174,7 +174,7 @@ void compare_integers(const Tensor& value, const StoredTensor& expected, ExpectR
   row->expected_there = worst.expected;
 }
 
-// -0.0 and 0.0 differ, NaNs do not; everything else differs in its value when it differs in its bits.
+// -0.0 and 0.0 differ, NaNs do not; all other values differ exactly if their bits do.
 void compare_bits(const Tensor& value, const StoredTensor& expected, ExpectRow* row) {
   const int parts = is_complex(value.dtype) ? 2 : 1;
   Worst worst;
@@ -208,7 +208,7 @@ std::string type_text(DType dtype, std::span<const int64_t> shape) {
   return out + "]";
 }
 
-// A number as a tensor without dimensions; `memory` keeps it.
+// A number as a tensor without dimensions, stored in `memory`.
 Tensor tensor_of(Scalar s, std::array<std::byte, 8>* memory) {
   DType dtype = s.kind == Scalar::Kind::floating  ? DType::f64
                 : s.kind == Scalar::Kind::boolean ? DType::boolean
@@ -227,7 +227,7 @@ DType recorded_dtype(const Type& type) {
   }
 }
 
-// What the file says of its own error; 0 = nothing.
+// The error that the file records for its own value; 0 = none.
 Result<double> rounding_of(const TensorFile& file, const std::string& name) {
   const std::string key = "rounding." + name;
   const auto& all = file.metadata();

@@ -4,19 +4,19 @@
 //            graph lacks is `unreadable`, detected before the run.
 // Close      |value - expected| <= atol + rtol * |expected|, element by element. NaN equals NaN, an infinity equals
 //            itself. Integers and booleans are exact. Complex numbers are compared part by part.
-// Tolerance  by the narrowest float type on the way to the value (precision.h):
+// Tolerance  by the narrowest float type involved in the value's computation (precision.h):
 //              f64    rtol 1e-7     atol 1e-7
 //              f32    rtol 1e-4     atol 1e-5
-//              bf16, f16 (and narrower)   rtol 1.6e-2, atol 1e-2 of the largest finite magnitude that is expected
+//              bf16, f16 (and narrower)   rtol 1.6e-2, atol 1e-2 of the largest expected finite magnitude
 //            --rtol and --atol each replace their column for all floats.
-// Rounding   a file may record how far its own values are from the truth: metadata `rounding.NAME`, the largest error
-//            of an element, as captures write it (PyTorch against the same step in double). Values of f32, bf16 or f16
-//            may then be off by kRoundings times that, if this is more than the tolerance allows: a model that
-//            multiplies rounding errors does so in every run, and our error may be twice PyTorch's own.
-// Bitwise    same dtype, same bits; NaNs are equal whatever their bits.
-// A value of another dtype or shape than expected has failed; doubles may be expected of any float, so that the outputs
-// of a run with --numerics f64 are an oracle for the others, and such a run may be compared with the dtype that the
-// graph records.
+// Rounding   a file may record the error of its own values: metadata `rounding.NAME`, the largest error of an element,
+//            as captures write it (PyTorch against the same step in double). Values of f32, bf16 or f16 may then
+//            deviate by kRoundings times that, if it exceeds the tolerance: a model that amplifies rounding errors does
+//            so in every run, and our error may be twice PyTorch's own.
+// Bitwise    same dtype, same bits; all NaNs are equal.
+// A value with another dtype or shape than expected fails. Exceptions: doubles may be expected of any float, so that
+// the outputs of a run with --numerics f64 can serve as an oracle for other runs, and such a run may be compared with
+// the dtype that the graph records.
 #pragma once
 
 #include <optional>
@@ -30,30 +30,30 @@
 
 namespace sg {
 
-// What the last line says of a comparison that shows nothing.
+// The summary of a comparison that proves nothing.
 inline constexpr std::string_view kAllNan = "all are nothing but NaN";
-inline constexpr double kRoundings = 3;  // ours, twice as large as theirs, and theirs
+inline constexpr double kRoundings = 3;  // our error, twice as large as theirs, plus theirs
 
 struct ExpectOptions {
   std::optional<double> rtol, atol;
   bool bitwise = false;
-  // --compare: names of the file by what they are called in this graph; those that are not there have no counterpart.
+  // --compare: names in this graph -> names in the file; values without an entry have no counterpart.
   std::optional<std::unordered_map<std::string, std::string>> counterparts;
 };
 
 struct ExpectRow {
-  std::string name;  // as the file has it
+  std::string name;  // the name in the file
   std::string title;
-  std::string problem;              // another shape or dtype; empty = compared
-  DType narrowest = DType::none;    // none = no float on the way
-  double rtol = 0, atol = 0;        // in force; atol in absolute terms
-  double rounding = 0;              // the file's own error; 0 = not said, or of no use here
+  std::string problem;              // another shape or dtype; empty = was compared
+  DType narrowest = DType::none;    // none = no float involved
+  double rtol = 0, atol = 0;        // as applied; atol is absolute
+  double rounding = 0;              // the file's own error; 0 = unknown, or not applicable
   int64_t count = 0, beyond = 0;    // elements; those beyond the tolerance
-  double max_abs = 0, max_rel = 0;  // of all elements; infinite where one side is not finite and differs
-  double worst = 0;                 // the largest error in tolerances: above 1 has failed
+  double max_abs = 0, max_rel = 0;  // over all elements; infinite if one side is not finite and they differ
+  double worst = 0;                 // the largest error in units of the tolerance: above 1 fails
   std::vector<int64_t> where;       // index of that element
   double value_there = 0, expected_there = 0;
-  bool only_nan = false;  // has passed, and shows nothing: every element is NaN
+  bool only_nan = false;  // passed but proves nothing: every element is NaN
   bool passed() const { return problem.empty() && beyond == 0; }
 };
 
@@ -61,16 +61,16 @@ struct ExpectReport {
   std::vector<ExpectRow> rows;  // worst first
   size_t failed = 0;
   size_t not_compared = 0;         // values of the graph that the file does not name
-  size_t without_counterpart = 0;  // values of the file that the graph does not have (ExpectOptions::counterparts)
-  bool in_double = false;          // the run was one of doubles, the graph is not
+  size_t without_counterpart = 0;  // values of the file that the graph lacks (ExpectOptions::counterparts)
+  bool in_double = false;          // the run computed in double, although the graph does not
   std::string draws_random;        // a node that draws random numbers; empty = none does
   bool passed() const { return failed == 0; }
 };
 
 class Expectation {
  public:
-  // For a rank's program and the file of that rank.
-  // With counterparts, a file of which the graph has no value at all is an error (cannot apply).
+  // Opens the file of a rank for its program. With counterparts, a file that shares no value with the graph is an error
+  // (cannot apply).
   static Result<Expectation> open(const Program& program, const AliasAnalysis& alias, const std::string& file,
                                   const ExpectOptions& options);
   ExpectReport compare(const RunValues& values) const;
@@ -91,14 +91,14 @@ class Expectation {
   ExpectOptions options_;
   std::vector<Item> items_;  // by name in the file
   size_t not_compared_ = 0, without_counterpart_ = 0;
-  std::string draws_random_;  // the first node that does
+  std::string draws_random_;  // the first such node
 };
 
-// What is expected of one tensor: the comparison itself, for other tools too. `expected` is contiguous and may be
-// unaligned. The row's name, title, narrowest type and rounding are the caller's.
+// Compares one tensor; also used by other tools. `expected` is contiguous and may be unaligned. The caller fills in the
+// row's name, title, narrowest type and rounding.
 void compare_tensor(const Tensor& value, const StoredTensor& expected, const ExpectOptions& options, ExpectRow* row);
 
-// A table, failures first, at most `max_passed` of the rest; then one line of summary. `prefix` begins each line.
+// A table, failures first, with at most `max_passed` passed rows; then one line of summary. `prefix` begins each line.
 std::string expect_text(const ExpectReport& report, size_t max_passed = 3, std::string_view prefix = "");
 // An object: {"passed", "compared", "failed", "not_compared", "outputs": [...]}.
 void write_expect(const ExpectReport& report, JsonWriter* out);

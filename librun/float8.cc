@@ -8,8 +8,8 @@
 namespace sg {
 namespace {
 
-// Beside kMoves and kFills, by what they do with it: products; conversions, and pointwise ops that round as stores do;
-// moves of bytes by indices or to other memory; fills in place.
+// Ops besides kMoves and kFills, grouped by what they do: products; conversions, and pointwise ops that only round;
+// copies by index or to other memory; fills in place.
 constexpr std::string_view kTakers[] = {
     "aten._scaled_mm.default",
     "aten._scaled_grouped_mm.default",

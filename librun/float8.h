@@ -1,5 +1,5 @@
-// Which ops take float8. PyTorch stores it, converts it and multiplies matrices of it; nothing adds or compares it as
-// numbers of other types are. So most kernels never see it, and `visit_dtype` has no case for it.
+// Which ops accept float8. PyTorch stores and converts it and multiplies matrices of it, but does not add or compare it
+// like other numbers. So most kernels never see it, and `visit_dtype` has no case for it.
 #pragma once
 
 #include "libgraph/op.h"

@@ -1,4 +1,4 @@
-// GraphRun::build: from a graph to steps, and each storage to its place.
+// GraphRun::build: turns a graph into steps, and assigns memory to each storage.
 #include <algorithm>
 #include <map>
 
@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kNoFloat8 = "float8 is stored, converted and multiplied alone";
 constexpr std::string_view kAttention = "aten._scaled_dot_product_";
 
-// Why values of this type cannot be in a run; empty = they can. `as_state`: nothing is computed with them.
+// Why values of this type cannot be in a run; empty = they can. `as_state`: nothing computes with them.
 std::string refusal(const Type& type, bool as_state) {
   if (type.kind == TypeKind::unknown) return "a result without a type";
   if (type.kind != TypeKind::tensor) return {};
@@ -81,8 +81,8 @@ void GraphRun::take_apart(std::vector<Unsupported>* unsupported) {
   schedule_frees();
 }
 
-// Each call site has a run of its own, in a frame that does not move. Its inputs may, so a call works out anew what is
-// static.
+// Each call site has a run of its own, in a frame at a fixed address. Its inputs may move, so every call redefines its
+// static values.
 void GraphRun::build_bodies(std::vector<Unsupported>* unsupported) {
   static const MemoryPlan kNothingPlaced;
   for (Step& step : steps_) {
@@ -105,7 +105,7 @@ void GraphRun::place_storages() {
   }
 }
 
-// A conjugate is a view that says so; views of it say it too, and what is computed from it is plain again.
+// A conjugate is a view with a flag; views of it inherit the flag, and values computed from it are plain again.
 void GraphRun::find_conjugates() {
   conjugate_.assign(graph_.value_id_limit(), false);
   for (NodeId n : graph_.nodes()) {
@@ -117,12 +117,12 @@ void GraphRun::find_conjugates() {
   }
 }
 
-// All results lie in older memory for certain, and no memory is written: there is nothing to compute.
+// Whether all results certainly lie in existing memory, and nothing is written: then there is nothing to compute.
 bool GraphRun::is_plain_view(NodeId n) const {
   const OpInfo* op = graph_.op_info(n);
   const Node& node = graph_.node(n);
   if (!op || !(op->has(kView) || op->has(kMayAlias)) || op->has(kWait) || op->has(kHigherOrder)) return false;
-  // A view that says it writes (squeeze_) changes what its argument is called, and no memory.
+  // A view that is marked as writing (squeeze_) changes only the metadata of its argument, not its memory.
   if ((!alias_->writes(n).empty() && !op->has(kView)) || (node.result_count == 0 && !op->returns_list) ||
       op->name == "aten._neg_view.default")
     return false;
@@ -133,15 +133,15 @@ bool GraphRun::is_plain_view(NodeId n) const {
   return true;
 }
 
-// A number is static when it is computed from sizes that are. What the capture says of it is not asked: it may be the
-// hint of a size that the data decides.
+// A number is static if it is computed from static sizes. Its captured value is not used: it may be the hint of a
+// data-dependent size.
 bool GraphRun::is_static_number(ValueId v) const {
   const Type& type = graph_.type(v);
   NodeId def = graph_.value(v).def;
   if (type.kind == TypeKind::floating || !type.has_value || !state_.bindings->value(type.value)) return false;
   if (def.is_none()) return true;
   const OpInfo* op = graph_.op_info(def);
-  bool is_static = op && (op->has(kSize) || op->name.starts_with(kAttention));  // which returns lengths
+  bool is_static = op && (op->has(kSize) || op->name.starts_with(kAttention));  // whose results include lengths
   for (const Arg& arg : graph_.node(def).args)
     arg.walk([&](const Arg& a) {
       if (a.is(ArgKind::value)) is_static &= static_[a.as_value().index];
@@ -179,13 +179,13 @@ void GraphRun::add_steps(std::vector<Unsupported>* unsupported) {
   }
 }
 
-// False: the node needs no step, or cannot have one (`reason`).
+// False: the node needs no step, or cannot have one (then `reason` says why).
 bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
   const OpInfo* op = graph_.op_info(n);
   const Node& node = graph_.node(n);
   if (!op) return *reason = "not in the op table", false;
   bool is_static = true;
-  // Random state is handed on; what only attention looks into may be of a type that nothing computes with.
+  // Random state is only passed on; operands that only attention inspects may have a type that nothing computes with.
   const bool is_view = is_plain_view(n),
              as_state = is_view || op->name == "sg.call" || op->name.starts_with(kAttention);
   bool holds_float8 = false;
@@ -233,8 +233,8 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
   return true;
 }
 
-// Whether nobody writes to what a transfer reads or gives before it is waited for. A valid graph may: through a view
-// that covers a part, or in a body. Such a transfer is a kernel in its turn.
+// Whether nothing writes to the source or result of a transfer before it is waited for. A valid graph may do so through
+// a partial view or in a body; such a transfer runs in order, as a kernel.
 bool GraphRun::is_left_alone(NodeId transfer) const {
   const Arg& from = graph_.node(transfer).args[0];
   if (!from.is(ArgKind::value)) return false;
@@ -252,7 +252,7 @@ bool GraphRun::is_left_alone(NodeId transfer) const {
   return true;
 }
 
-// Pool memory is given back after the step of the last node that needs it.
+// Pool memory is released after the step of the last node that uses it.
 void GraphRun::schedule_frees() {
   std::vector<uint32_t> position(graph_.node_id_limit());
   for (uint32_t i = 0; i < live_->schedule.size(); ++i) position[live_->schedule[i].index] = i;

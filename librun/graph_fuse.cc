@@ -1,10 +1,10 @@
-// GraphRun: neighbours in the schedule that are pointwise over one shape become one pass over memory. One alone is a
-// group, too: its program is made once. On a device a reduction of what they make may be part of the group, and what
-// comes behind it over the same rows; and two calls may have a kernel that leaves out what lies between them.
+// GraphRun: fuses consecutive pointwise nodes of one shape into one pass over memory. A single node is a group, too, so
+// that its program is prepared once. On a device a group may include a reduction of its results and later chains over
+// the same rows; and two calls may have a kernel that skips the intermediate value.
 //
-// Only static steps, and only what PointwiseProgram finds to fit: it knows addresses, so it sees where the plan has put
-// one value over another. Nothing else runs between the steps of a group, and each is where the schedule has it, so
-// memory is as the plan says before the group and after it. Bits do not change (pointwise.h).
+// Only static steps are fused, and only if PointwiseProgram accepts them: it knows addresses, so it sees where the plan
+// reuses memory. Nothing else runs between the steps of a group, and each stands where the schedule has it, so memory
+// matches the plan before and after the group. Bits do not change (pointwise.h).
 #include <algorithm>
 
 #include "libgraph/op.h"
@@ -14,8 +14,8 @@
 namespace sg {
 namespace {
 
-constexpr size_t kMostOnDevice = 24;  // calls of a device's program: what its registers hold
-constexpr size_t kMostStages = 6;     // of a kernel over rows
+constexpr size_t kMostOnDevice = 24;  // calls in a device program: limited by registers
+constexpr size_t kMostStages = 6;     // of a row kernel
 
 }  // namespace
 
@@ -27,8 +27,8 @@ bool GraphRun::can_reduce(const Step& step) const {
   return step.kind == StepKind::kernel && step.is_static && !step.gives_numbers && step.call->op().has(kReduction);
 }
 
-// Whether anything but the nodes of steps [first, end) looks at the value's memory: users, users of views that are no
-// steps of their own, outputs.
+// Whether anything but the nodes of steps [first, end) reads the value's memory: users, users of views without steps,
+// outputs.
 bool GraphRun::is_looked_at_outside(ValueId v, size_t first, size_t end) const {
   bool needed = false;
   graph_.for_each_use(v, [&](Use use) {
@@ -48,14 +48,14 @@ bool GraphRun::is_looked_at_outside(ValueId v, size_t first, size_t end) const {
 
 bool GraphRun::is_needed_outside(ValueId v, size_t first, size_t end) const {
   StorageId s = alias_->storage_of(v);
-  if (alias_->storage(s).owner != v) return true;  // a write in place is for whoever looks at that memory
+  if (alias_->storage(s).owner != v) return true;  // a write in place serves later readers of that memory
   return is_looked_at_outside(v, first, end);
 }
 
 Status GraphRun::fuse() {
   groups_.clear();
   fused_ = true;
-  for (Step& step : steps_)  // in order: arguments are the results of earlier steps
+  for (Step& step : steps_)  // in order, because arguments are results of earlier steps
     if (step.is_static && step.kind != StepKind::host)
       if (Status status = resolve(&step); !status.ok()) return at_node(std::move(status.error()), step.node);
   for (size_t first = 0; first < steps_.size();) {
@@ -72,10 +72,10 @@ Status GraphRun::fuse() {
   return ok_status();
 }
 
-// The longest group that begins at step `first`; how many steps it has taken.
+// Creates the longest group that begins at step `first`; returns how many steps it covers.
 Result<size_t> GraphRun::fuse_run(size_t first, size_t end) {
-  // How far calls fit decides which results are needed outside, so a group is laid out twice: to find its end, then
-  // with the results that may stay in registers.
+  // Which results are needed outside depends on where the group ends, so it is laid out twice: first to find its end,
+  // then with the results that may stay in registers.
   size_t stop = first;
   if (state_.backend) end = std::min(end, first + kMostOnDevice);
   {
@@ -94,13 +94,13 @@ Result<size_t> GraphRun::fuse_run(size_t first, size_t end) {
   if (!group) return size_t{1};  // left as single steps
   if (state_.backend) {
     SG_ASSIGN(group->on_device, state_.backend->compile(group->program));
-    if (!group->on_device) return size_t{1};  // too long for one kernel: each step by itself
+    if (!group->on_device) return size_t{1};  // too long for one kernel: steps run separately
   }
   groups_.push_back(std::move(group));
   return stop - first;
 }
 
-// Step `first` and the one behind it, if the backend has a kernel for both; how many steps that are.
+// Fuses step `first` and the next one if the backend has a kernel for both; returns how many steps it covers.
 Result<size_t> GraphRun::fuse_pair(size_t first) {
   if (!state_.backend || first + 1 >= steps_.size()) return size_t{1};
   for (size_t i : {first, first + 1}) {
@@ -120,7 +120,7 @@ Result<size_t> GraphRun::fuse_pair(size_t first) {
   return group.count;
 }
 
-// The first step from `first` on whose call does not fit with those before it.
+// The first step from `first` on whose call does not fit the preceding ones.
 size_t GraphRun::end_of_chain(size_t first) const {
   cpu::PointwiseProgram trial;
   size_t stop = first;
@@ -131,8 +131,7 @@ size_t GraphRun::end_of_chain(size_t first) const {
   return stop;
 }
 
-// Steps [first, stop) as a program, of whose results those are stored that others than [first, end) need. Null: they
-// are none.
+// Steps [first, stop) as a program that stores only results needed outside [first, end). Null: they cannot be one.
 Result<std::unique_ptr<GraphRun::FusedGroup>> GraphRun::lay_out(size_t first, size_t stop, size_t end) {
   auto group = std::make_unique<FusedGroup>();
   group->first = first;
@@ -147,8 +146,8 @@ Result<std::unique_ptr<GraphRun::FusedGroup>> GraphRun::lay_out(size_t first, si
   return group;
 }
 
-// Steps [first, stop) and the reduction behind them as one, with as many of the chains behind it, and their reductions,
-// as the backend takes; how many steps that are, 0 = none.
+// Fuses steps [first, stop) and the following reduction, plus as many of the chains and reductions after it as the
+// backend accepts; returns how many steps it covers, 0 = none.
 Result<size_t> GraphRun::fuse_rows(size_t first, size_t stop) {
   std::vector<std::unique_ptr<FusedGroup>> parts;
   std::vector<RowStage> stages;

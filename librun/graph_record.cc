@@ -1,8 +1,8 @@
-// GraphRun on a device: what is launched again and again is recorded, the longest runs of it that nothing splits.
+// GraphRun on a device: repeated launches are recorded, in the longest runs that nothing splits.
 //
-// The first run after inputs are bound makes what is made once (code, tables, choices of algorithms); the second one
-// shows for which steps the host takes part; the third is recorded, segment by segment, and the fourth is launches of
-// segments.
+// The first run after inputs are bound creates what is created once (code, tables, choices of algorithms); the second
+// shows for which steps the host takes part; the third is recorded, segment by segment, and from the fourth on segments
+// are launched.
 #include <algorithm>
 #include <array>
 
@@ -12,7 +12,7 @@ namespace sg {
 namespace {
 
 constexpr size_t kWarmRuns = 2;
-constexpr size_t kLeastItems = 3;  // fewer launches are not worth one of their own
+constexpr size_t kLeastItems = 3;  // fewer launches do not justify a recording
 
 }  // namespace
 
@@ -41,7 +41,7 @@ Status GraphRun::run_item_watched(size_t i) {
   return ok_status();
 }
 
-// For the host. What is left out, a gradient that nobody wants, is none.
+// Whether the host gets a number of this type. An omitted gradient (none) is not a number.
 bool GraphRun::holds_number(const Type& type) const {
   if (type.kind == TypeKind::list)
     return std::ranges::any_of(type.elements, [&](TypeId t) { return holds_number(graph_.pool().types[t]); });
@@ -82,7 +82,7 @@ Status GraphRun::record(const Segment& segment, size_t number) {
 
 Status GraphRun::run_on_device() {
   if (items_.empty()) list_items();
-  if (runs_ == kWarmRuns && !state_.observer) {  // what is recorded has no times
+  if (runs_ == kWarmRuns && !state_.observer) {  // recorded work has no times
     std::vector<Split> splits;
     for (const Item& item : items_) splits.push_back(split_of(item));
     segments_ = plan_segments(splits, kLeastItems);

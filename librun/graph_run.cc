@@ -42,10 +42,10 @@ Status GraphRun::bind_inputs(std::span<const Tensor> tensors, std::span<const Sc
     ValueId v = graph_.inputs()[i].value;
     const Type& type = graph_.type(v);
     values_.scalars[v.index] = scalars[i];
-    if (type.kind != TypeKind::tensor || tensors[i].is_none()) continue;  // nothing uses what is not given
+    if (type.kind != TypeKind::tensor || tensors[i].is_none()) continue;  // an input that is not given is unused
     Slot& slot = slots_[alias_->storage_of(v).index];
     int64_t before = state_.bindings->value(type.offset).value_or(0) * dtype_bytes(tensors[i].dtype);
-    slot.base = tensors[i].data ? tensors[i].data - before : nullptr;  // nothing of an empty one is anywhere
+    slot.base = tensors[i].data ? tensors[i].data - before : nullptr;  // an empty tensor has no address
     slot.bytes = before + extent_bytes(tensors[i]);
     values_.tensors[v.index] = tensors[i];
   }
@@ -105,7 +105,7 @@ Status GraphRun::run() {
   return finish_launched();
 }
 
-// Whether somebody wants to see each node by itself.
+// Whether an observer needs each node to run separately.
 bool GraphRun::shows_nodes() const {
   return state_.observer && (!state_.backend || state_.observer->looks_at_results());
 }
@@ -159,7 +159,7 @@ void GraphRun::begin_node(NodeId n) {
   if (state_.backend) state_.backend->at(uint64_t{nested_.index + 1u} << 32 | n.index);
 }
 
-// To the observer: results that lie on a device as they are there, in memory of the host.
+// Passes results to the observer; results on a device are copied to the host first, in the same layout.
 Status GraphRun::show_results(NodeId n) {
   if (!state_.observer->looks_at_results()) return state_.observer->after(graph_, n, {});
   const Node& node = graph_.node(n);
@@ -263,7 +263,7 @@ Status GraphRun::take_memory(StorageId s, int64_t bytes) {
   return ok_status();
 }
 
-// Memory for a storage that begins with `v`: as much as v's own type needs.
+// Memory for a storage whose first value is `v`: as much as the type of `v` needs.
 Status GraphRun::define_fresh(NodeId n, ValueId v) {
   StorageId s = alias_->storage_of(v);
   Slot& slot = slots_[s.index];
@@ -273,7 +273,7 @@ Status GraphRun::define_fresh(NodeId n, ValueId v) {
     ValueId source = graph_.node(n).args[0].as_value();
     if (result_is_view(graph_, n, source, v, &sizes) == ViewAnswer::yes) {
       slot = slots_[alias_->storage_of(source).index];
-      slot.from_pool = slot.is_static = false;  // the source's to give back
+      slot.from_pool = slot.is_static = false;  // released with the source
       return ok_status();
     }
   }

@@ -1,11 +1,11 @@
-// GraphRun: one graph of one rank, made ready once and run as often as there are steps.
+// GraphRun: one graph of one rank, prepared once and run once per step.
 //
-// Ready     `build` takes the graph apart into steps when the sizes of the inputs are bound: views whose memory is
-//           known vanish, every other node has its kernel. What cannot run is refused here, all of it at once.
-// Memory    What liveness and plan place lies in the arena; what only the data sizes comes from the pool between its
-//           first and last use; inputs stay where the caller has them.
-// Static    Tensors whose sizes and memory cannot change are worked out once; a step over such tensors alone costs a
-//           kernel call and nothing else.
+// Ready     `build` turns the graph into steps once the sizes of the inputs are bound: views whose memory is known
+//           vanish, every other node gets its kernel. Everything that cannot run is reported here, all at once.
+// Memory    Tensors with planned memory are in the arena; tensors with data-dependent sizes come from the pool between
+//           their first and last use; inputs stay in the caller's memory.
+// Static    Tensors whose size and address cannot change are set up once; a step that uses only such tensors costs just
+//           its kernel call.
 #pragma once
 
 #include <map>
@@ -27,22 +27,22 @@
 
 namespace sg {
 
-// What sees each node's results as they are made: watching for NaN, dumping, profiling, comparing.
+// Receives each node's results as they are computed: for NaN detection, dumps, profiles and comparisons.
 class Observer {
  public:
   virtual ~Observer() = default;
   virtual void before(const Graph&, NodeId) {}
-  // Nothing of it has been brought here yet. `steps`: as many ran as one, this node the first of them.
+  // Called before results are copied here. `steps`: how many steps ran as one, this node being the first.
   virtual void ran(const Graph&, NodeId, size_t /*steps*/) {}
-  // False: `after` gets no results, and on a device what is fused runs as one: its results stay there.
+  // False: `after` gets no results, and on a device fused groups stay fused: their results stay on the device.
   virtual bool looks_at_results() const { return true; }
   virtual Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) = 0;
-  // Between the two are the nodes of the body that call `n` runs.
+  // The nodes between these two calls belong to the body that call `n` runs.
   virtual void enter_body(const Graph&, NodeId) {}
   virtual void leave_body() {}
 };
 
-// Gives every result a name of its own: "%call/%x" for %x of the body that %call runs.
+// Gives every result a unique name: "%call/%x" for %x of the body that %call runs.
 class NamingObserver : public Observer {
  public:
   void enter_body(const Graph& graph, NodeId n) override;
@@ -55,11 +55,11 @@ class NamingObserver : public Observer {
   std::vector<std::string> calls_;
 };
 
-// Whether the node's results can be looked at now: a collective's are complete when it has been waited for, and what
-// aten.empty and its kin give is not defined.
+// Whether the node's results are defined yet: those of a collective only after its wait, those of aten.empty and its
+// kin never.
 bool has_settled_results(const Graph& graph, NodeId n);
 
-// What all graphs of one rank share while they run.
+// State shared by all graphs of one rank during a run.
 struct RankState {
   const Job* job = nullptr;
   const Program* program = nullptr;
@@ -68,14 +68,14 @@ struct RankState {
   Bindings* bindings = nullptr;
   BlockPool* pool = nullptr;
   KernelContext* kernels = nullptr;
-  Communicator* comm = nullptr;  // null = the graph has no collectives
+  Communicator* comm = nullptr;  // null = the job has no collectives
   Observer* observer = nullptr;
-  bool use_arena = true;       // false: everything comes from the pool
+  bool use_arena = true;       // false: all memory comes from the pool
   bool guards_flight = false;  // collectives.h
-  Backend* backend = nullptr;  // null = the processor; else whose memory tensors lie in
+  Backend* backend = nullptr;  // null = the CPU; else the owner of the tensors' memory
 };
 
-// A node that a run cannot do, for the list of them.
+// A kind of node that cannot run, for error messages.
 struct Unsupported {
   std::string op;
   NodeId first;
@@ -85,40 +85,40 @@ struct Unsupported {
 
 class GraphRun {
  public:
-  // `nested`: which nested graph of the program it is; none = the outermost.
+  // `nested`: the index of the nested graph in the program; none = the main graph.
   GraphRun(RankState* state, const Graph& graph, NestedId nested = {});
   ~GraphRun();
 
-  // Works out memory and steps. REQUIRES: the input symbols are bound.
+  // Plans memory and creates steps. REQUIRES: the input symbols are bound.
   Status build(std::vector<Unsupported>* unsupported);
-  // Reserves the arena; whoever has too little memory learns it here.
+  // Reserves the arena; insufficient memory is an error here.
   Status reserve();
 
-  // Gives the inputs: tensors by input position, numbers for scalar inputs. Memory stays the caller's and must stay
-  // where it is until the next `bind_inputs`.
+  // Binds the inputs: tensors by input position, numbers for scalar inputs. The memory remains the caller's and must
+  // not move until the next `bind_inputs`.
   Status bind_inputs(std::span<const Tensor> tensors, std::span<const Scalar> scalars);
-  // The same for a body that is called again: what its last call worked out stays where the tensors are those of that
-  // call.
+  // The same for a body that is called again: state from its previous call is kept if the tensors are the same.
   Status rebind_inputs(std::span<const Tensor> tensors, std::span<const Scalar> scalars);
 
   Status run();
-  // The same, step by step: for runs in lockstep, which look at what a step has left before `free_after` takes it.
+  // The same, step by step: for runs in lockstep, which inspect a step's results before `free_after` releases them.
   size_t step_count() const { return steps_.size(); }
   NodeId step_node(size_t i) const { return steps_[i].node; }
   Status run_step(size_t i);
-  Status begin_step(size_t i);  // works out results and arguments, computes nothing
+  Status begin_step(size_t i);  // prepares results and arguments, computes nothing
   KernelCall* step_call(size_t i) { return steps_[i].call.get(); }
   void free_after(size_t i);
-  void finish();  // gives back what outlives the last step, outputs excepted
+  void finish();  // releases what outlives the last step, except outputs
 
-  // The same error, with rank, node and source line.
+  // Adds rank, node and source line to the error.
   Error at_node(Error error, NodeId n) const;
-  // How it runs on a backend: what is recorded, what splits the recordings, what the host computes. A line each.
+  // How it runs on a backend: what is recorded, what splits recordings, what the host computes. One line each.
   std::vector<std::string> explain() const;
-  // Ops of this graph and its bodies that the backend leaves to the host, with the number of their nodes.
+  // Ops of this graph and its bodies that the backend leaves to the host, with their node counts.
   const std::map<std::string, size_t>& on_host() const { return on_host_; }
 
-  // Of this graph or a body that it calls: the one that Heartbeat::place means; null if there is none.
+  // The run, among this one and the bodies it calls, that contains the node at `place` (Heartbeat::place); null if
+  // none.
   const GraphRun* find_nested(uint64_t place) const;
 
   const Graph& graph() const { return graph_; }
@@ -138,29 +138,29 @@ class GraphRun {
     StepKind kind = StepKind::kernel;
     bool is_static = false;
     bool resolved = false;        // static, and its call is filled in
-    bool has_open_sizes = false;  // its rule is asked again with this run's numbers
-    bool gives_numbers = true;    // to the host, or to symbols: results beside tensors that are known before
+    bool has_open_sizes = false;  // its type rule is checked again with this run's numbers
+    bool gives_numbers = true;    // to the host or to symbols: results other than tensors known in advance
     Kernel kernel = nullptr;
     std::unique_ptr<KernelCall> call;
-    std::unique_ptr<GraphRun> body;  // call
-    std::vector<Launched> launched;  // launch: one a result, until the next time
-    uint64_t copy = 0;               // copy: the backend's number, until it is waited for
-    std::vector<StorageId> frees;    // pool storages that nobody needs after this step
+    std::unique_ptr<GraphRun> body;  // calls only
+    std::vector<Launched> launched;  // launches only: one per result, until the next run
+    uint64_t copy = 0;               // copies only: the backend's number, until waited for
+    std::vector<StorageId> frees;    // pool storages without users after this step
   };
-  struct FusedGroup {  // neighbouring steps as one pass over memory
+  struct FusedGroup {  // consecutive steps that run as one pass over memory
     size_t first = 0, count = 0;
     cpu::PointwiseProgram program;
     std::unique_ptr<DeviceProgram> on_device;
   };
-  struct Item {                   // what runs as one: a group, or a step
+  struct Item {                   // runs as one: a group, or a single step
     size_t first = 0, count = 1;  // steps
     FusedGroup* group = nullptr;
-    bool touches_host = false;  // the host took part when it ran
+    bool touches_host = false;  // the host took part in its last run
   };
-  struct Slot {  // memory of a storage
+  struct Slot {  // the memory of a storage
     std::byte* base = nullptr;
     int64_t bytes = 0;
-    bool is_static = false;  // input or arena: the address does not change
+    bool is_static = false;  // input or arena: the address is fixed
     bool from_pool = false;
   };
 
@@ -220,7 +220,7 @@ class GraphRun {
   Status define_result(NodeId n, uint32_t i);
   Status define_fresh(NodeId n, ValueId v);
   Status define_static_values();
-  Result<Tensor> view_of(ValueId v) const;  // of the memory that its storage has now
+  Result<Tensor> view_of(ValueId v) const;  // in the memory that its storage has now
   Status allocate_by_kernel(Step* step, size_t i, std::span<const int64_t> shape);
   Status bind_results(Step* step);
   void set_arena_bases();
@@ -233,13 +233,13 @@ class GraphRun {
   const Graph& graph_;
   NestedId nested_;
   std::unique_ptr<AliasAnalysis> alias_;
-  Liveness liveness_;  // of the outermost graph; bodies point into it
+  Liveness liveness_;  // of the main graph; bodies point into it
   MemoryPlan plan_;
   Arena arena_, host_arena_;
   const Liveness* live_ = &liveness_;
   const MemoryPlan* placed_ = &plan_;
-  const GraphRun* root_ = this;  // whose arena, plan and liveness are used
-  int64_t frame_ = 0;            // where this body's part of the arena begins
+  const GraphRun* root_ = this;  // the run whose arena, plan and liveness are used
+  int64_t frame_ = 0;            // offset of this body's frame in the arena
   std::vector<Slot> slots_;      // by storage
   std::vector<bool> conjugate_;  // by value
   ValueTable values_;
@@ -247,15 +247,15 @@ class GraphRun {
   std::vector<uint32_t> step_of_;                    // by node; launches and copies only
   std::vector<std::unique_ptr<FusedGroup>> groups_;  // in schedule order
   bool fused_ = false;
-  std::vector<Item> items_;  // with a backend, once fused
+  std::vector<Item> items_;  // with a backend, after fusing
   std::vector<Segment> segments_;
-  std::vector<std::unique_ptr<DeviceProgram>> recorded_;  // by segment; null: not yet
+  std::vector<std::unique_ptr<DeviceProgram>> recorded_;  // by segment; null = not yet
   size_t runs_ = 0;                                       // since the inputs were bound
   std::map<std::string, size_t> on_host_;
-  size_t in_flight_ = 0;                // launched and not waited for, about: whether progress is worth a call
-  std::vector<bool> static_;            // by value: neither size nor memory can change
-  std::vector<ValueId> static_values_;  // worked out when the inputs are bound
-  std::vector<Tensor> bound_;           // of the last rebind_inputs
+  size_t in_flight_ = 0;                // roughly, not yet waited for: whether to call progress()
+  std::vector<bool> static_;            // by value: neither size nor address can change
+  std::vector<ValueId> static_values_;  // defined when the inputs are bound
+  std::vector<Tensor> bound_;           // from the last rebind_inputs
 };
 
 }  // namespace sg

@@ -1,5 +1,5 @@
-// GraphRun: one step at a time. What it is given and where its results lie, the numbers that the host gets of it, the
-// bodies that it calls, and its collectives.
+// GraphRun: executes one step at a time: its arguments and result memory, numbers for the host, calls of bodies,
+// collectives.
 #include <algorithm>
 
 #include "libgraph/op.h"
@@ -26,14 +26,14 @@ RandomStream random_stream(const Graph& graph, NodeId n, const RankState& state)
   return out;
 }
 
-// Whether the sizes of this tensor type can be worked out now.
+// Whether the sizes of this tensor type are known now.
 bool is_sized(const Type& type, const Bindings& bindings) {
   return std::ranges::all_of(type.shape, [&](Expr e) { return bindings.value(e).has_value(); });
 }
 
 }  // namespace
 
-// Works out the results' tensors and the arguments; for static steps once.
+// Defines the result tensors and the arguments; only once for static steps.
 Status GraphRun::resolve(Step* step) {
   const Node& node = graph_.node(step->node);
   bool binds = !alias_->binds(step->node).empty();
@@ -65,7 +65,7 @@ Status GraphRun::allocate_by_kernel(Step* step, size_t i, std::span<const int64_
   Tensor t = make_tensor(nullptr, stored_dtype(graph_.type(v).dtype, state_.kernels->numerics), shape);
   SG_TRY(take_memory(alias_->storage_of(v), t.bytes()));
   t.data = slots_[alias_->storage_of(v).index].base;
-  // The sizes are numbers from here on, so the recorded strides are too: who reads it goes by them.
+  // The sizes are known from here on, and with them the recorded strides, which readers rely on.
   const Type& type = graph_.type(v);
   if (type.shape.size() != shape.size())
     return Error{ErrorKind::cannot_apply, "the data gives result %" + std::string(graph_.name(v)) +
@@ -101,7 +101,7 @@ Status GraphRun::run_kernel(Step* step) {
   return bind_results(step);
 }
 
-// The numbers that a step gives to the host, and the symbols that they stand for.
+// Stores the numbers that a step gives to the host, and binds the symbols they stand for.
 Status GraphRun::bind_results(Step* step) {
   const Node& node = graph_.node(step->node);
   std::span<const StrId> binds = alias_->binds(step->node);
@@ -134,7 +134,7 @@ Status GraphRun::bind_results(Step* step) {
 Status GraphRun::run_host(Step* step) {
   SG_TRY(resolve(step));
   if (step->call->op().name ==
-      "aten.sym_storage_offset.default") {  // a tensor does not know where it begins, its type does
+      "aten.sym_storage_offset.default") {  // a tensor does not know its storage offset, but its type does
     auto offset = state_.bindings->value(graph_.type(graph_.node(step->node).result(0)).value);
     if (!offset) return step->call->fail("the storage offset has no value");
     step->call->scalars[0] = Scalar::integer(*offset);
@@ -145,7 +145,7 @@ Status GraphRun::run_host(Step* step) {
   return bind_results(step);
 }
 
-// What the caller gives has the layout that the body's views of it count on.
+// Checks that an argument has the layout that the body's views of it rely on.
 Status GraphRun::expect_input(size_t i, const Tensor& given) const {
   const Type& type = graph_.type(graph_.inputs()[i].value);
   if (type.kind != TypeKind::tensor) return ok_status();
@@ -206,7 +206,7 @@ Status GraphRun::run_launch(Step* step) {
   return bind_results(step);
 }
 
-// What was launched for the value: by its own result where the node has several.
+// The collective that produces the value, chosen by storage if the node has several results.
 Launched* GraphRun::launched_for(ValueId v) {
   NodeId launch = alias_->launch_of(v);
   if (launch.is_none()) return nullptr;
@@ -234,7 +234,7 @@ Status GraphRun::finish_value(ValueId v) {
   return launched ? finish_collective(*state_.comm, *launched) : ok_status();
 }
 
-// A body that waits for what it is given knows nothing of its launch: it is complete before the call.
+// A body cannot wait for an argument's launch outside of it, so arguments are completed before the call.
 Status GraphRun::finish_arguments(NodeId n) {
   Status status = ok_status();
   for (const Arg& arg : graph_.node(n).args)
@@ -244,7 +244,7 @@ Status GraphRun::finish_arguments(NodeId n) {
   return status;
 }
 
-// Those that the graph never waits for.
+// Finishes collectives and copies that the graph never waits for.
 Status GraphRun::finish_launched() {
   in_flight_ = 0;
   for (Step& step : steps_) {
@@ -256,7 +256,8 @@ Status GraphRun::finish_launched() {
 
 // --- copies to the host and back, on a backend ---
 
-// Beside the kernels where both sides lie alike, and nobody looks at each result; else a kernel in its turn.
+// Runs asynchronously if both sides have the same layout and no observer needs each node; otherwise in order, as a
+// kernel.
 Status GraphRun::run_copy(Step* step) {
   if (!step->resolved) SG_TRY(resolve(step));
   const Tensor& to = step->call->results[0];

@@ -1,6 +1,6 @@
-// Heartbeat: what one rank is doing, for those that watch it: other threads, and other processes through shared memory.
+// Heartbeat: what one rank is doing, for observers in other threads, and in other processes through shared memory.
 //
-// One store or two a node; nobody but the rank (and `alive`: its process's watchdog) writes.
+// Costs one or two stores per node; only the rank writes, except for `alive`, which its process's watchdog writes.
 #pragma once
 
 #include <atomic>
@@ -11,12 +11,12 @@
 namespace sg {
 
 struct alignas(64) Heartbeat {
-  enum State : uint32_t { idle, running, waiting };  // idle: not started, or done; waiting: for other ranks
+  enum State : uint32_t { idle, running, waiting };  // idle: not started or finished; waiting: for other ranks
 
   std::atomic<uint64_t> beats{0};
   std::atomic<uint64_t> place{0};  // the nested graph's number + 1 (0 = the main graph) << 32 | the node's number
   std::atomic<uint32_t> state{idle};
-  std::atomic<uint32_t> alive{0};  // counted up by the process's own watchdog; 0 = nobody does
+  std::atomic<uint32_t> alive{0};  // incremented by the process's own watchdog; 0 = it has none
 
   // The rank begins this node.
   void at(NestedId nested, NodeId node) {
@@ -29,7 +29,7 @@ struct alignas(64) Heartbeat {
   }
   void beat() { beats.store(beats.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
 };
-static_assert(std::atomic<uint64_t>::is_always_lock_free);  // or it would not work between processes
+static_assert(std::atomic<uint64_t>::is_always_lock_free);  // otherwise it would not work between processes
 
 struct WatchedRank {
   uint32_t rank = 0;

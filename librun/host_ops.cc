@@ -8,7 +8,7 @@
 namespace sg {
 namespace {
 
-// "3 and 0"; of more than two, no list.
+// "3 and 0"; more than two are not listed.
 std::string describe(const std::vector<Scalar>& given) {
   auto one = [](Scalar s) { return s.is_integral() ? std::to_string(s.i) : std::to_string(s.re); };
   if (given.size() == 1) return one(given[0]);

@@ -45,7 +45,7 @@ bool is_vector(const std::vector<int64_t>& shape) {
   return std::count_if(shape.begin(), shape.end(), [](int64_t n) { return n != 1; }) <= 1;
 }
 
-// Elements that one element of the result is summed over.
+// How many elements each element of the result sums over.
 double fan_in(const InputUse& use, const std::vector<int64_t>& shape) {
   if (use.kind == UseKind::product && use.contracted >= 0 && static_cast<size_t>(use.contracted) < shape.size())
     return static_cast<double>(shape[static_cast<size_t>(use.contracted)]);
@@ -77,13 +77,13 @@ InitRule buffer_rule(const InputUse& use, const std::vector<int64_t>& shape, DTy
     case UseKind::divisor: return {Kind::ones, 1, 0, "a divisor"};
     case UseKind::positive: return {Kind::ones, 1, 0, kPositive};
     case UseKind::scaled: return {Kind::uniform, 1, 0, "a scale"};
-    case UseKind::product:  // of zeros, all behind it would be 0, and a norm of that a NaN
+    case UseKind::product:  // zeros would make everything after it 0, and a norm of that NaN
     case UseKind::convolution: return scaled_normal(fan_in(use, shape));
     default: return {Kind::zeros, 1, 0, "a buffer"};
   }
 }
 
-// A buffer of one integer that nothing indexes with counts something: the batches that a norm has seen.
+// A single-integer buffer that is not used as an index is a counter, such as the batches that a norm has seen.
 InitRule integer_rule(InputKind kind, DType dtype, bool is_single, const InputUse& use) {
   const int bits = 8 * dtype_bytes(dtype) - (dtype == DType::u8 ? 0 : 1);
   const int64_t most = bits >= 63 ? INT64_MAX : int64_t{1} << bits;
@@ -121,8 +121,8 @@ InitRule rule_for(const Program& program, const Input& input, const InputUse& us
   return {Kind::normal, 1, 0, "an input"};
 }
 
-// Two ranks' rules for one input: what both allow; of numbers that are only compared, what one of them compares with.
-// `from` may pass `below` then, where each rank takes the first of its own part of a vocabulary away (`first_of`).
+// Merges the rules of two ranks for one input: what both allow; for numbers that are only compared, the larger limit.
+// `from` may then exceed `below`, if each rank subtracts the first of its own part of a vocabulary (`first_of`).
 void merge(const InitRule& other, InitRule* rule) {
   const int64_t from = std::max(rule->from, other.from);
   if (rule->kind != Kind::index || other.kind != Kind::index) {
@@ -222,7 +222,7 @@ struct ElementSource {
   }
 };
 
-// Elements [begin, end) of the local tensor, in row-major order, run by run.
+// Fills elements [begin, end) of the local tensor, in row-major order, run by run.
 template <class T>
 void fill_part(const ElementSource& source, const Shard& shard, const Tensor& tensor, int64_t begin, int64_t end) {
   const auto rank = static_cast<size_t>(tensor.rank);
@@ -297,7 +297,7 @@ InitMaker::InitMaker(const InitPlan& plan, uint32_t rank, uint64_t seed, ThreadT
 
 bool InitMaker::can_make(size_t input) const { return plan_.rule(*program_, input).kind != Kind::ask; }
 
-// The plan goes by the sizes of the capture: a smaller table holds fewer rows.
+// The plan uses the captured sizes; a table may have fewer rows in this run.
 void InitMaker::set_sizes(const SymbolValues& sizes) {
   sizes_ = sizes;
   const std::vector<InputUse> uses = find_input_uses(*program_, [this](StrId s) { return sizes_.value(s); });

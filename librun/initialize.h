@@ -10,9 +10,9 @@
 //                        it scales; complex ones lie on the unit circle (rotary tables)
 //          user inputs   floats normal, single numbers and divisors 1; integers uniform in what their consumers index,
 //                        or where parts of equal length begin (bags)
-//          masks         every other element is true: a row of two or more has both, whichever way the mask is read;
-//                        an integer is a mask if it is unbounded and cast to bool, compared with 0 or 1,
-//                        subtracted from 1, or used as a factor
+//          masks         every other element is true: a row of two or more has both, whichever way the mask is read; an
+//                        integer is a mask if it is unbounded and cast to bool, compared with 0 or 1, subtracted from
+//                        1, or used as a factor
 //          tangents      ones; optimizer state zeros
 //        Unbounded integers, and constants, are not made up: inputs.h finds those, or asks for them by name.
 // Ranks  If several programs have an input of the same name, it gets one rule: what all of them allow.
@@ -36,10 +36,10 @@ struct InitRule {
   enum class Kind : uint8_t { ask, zeros, ones, normal, uniform, above_zero, unit_circle, index, every_other, starts };
   Kind kind = Kind::ask;
   double scale = 1;               // normal: the deviation
-  int64_t below = 0;              // index: in [from, below); starts: of parts as even as may be of so many entries
-  std::string because;            // index: what bounds it; else why it is so
+  int64_t below = 0;              // index: in [from, below); starts: as even as possible, of so many entries
+  std::string because;            // index: the reason for the bound; else for the rule
   int64_t from = 0;               // index
-  bool is_compared_only = false;  // index: nothing is read by it
+  bool is_compared_only = false;  // index: nothing is indexed by it
 };
 
 // "seed:7" -> 7
@@ -47,8 +47,8 @@ Result<uint64_t> parse_init(std::string_view text);
 
 class InitPlan {
  public:
-  // `like`: the plan of another graph of the same model, whose rules go first (--compare): a use that a pass has hidden
-  // changes nothing then.
+  // `like`: the plan of another graph of the same model, whose rules take precedence (--compare), so that a use that a
+  // pass has hidden makes no difference.
   explicit InitPlan(const Job& job, const InitPlan* like = nullptr);
 
   const InitRule& rule(const Program& program, size_t input) const;
@@ -56,7 +56,7 @@ class InitPlan {
  private:
   friend class InitMaker;
   struct Entry {
-    std::string name;  // what it is keyed by
+    std::string name;  // the key
     InitRule rule;
   };
   const Job& job_;
@@ -64,28 +64,28 @@ class InitPlan {
   const Entry* find(std::string_view name) const;
 };
 
-// Makes the inputs of one rank. The plan outlives it.
+// Makes up the inputs of one rank. The plan must outlive it.
 class InitMaker : public InputMaker {
  public:
   InitMaker(const InitPlan& plan, uint32_t rank, uint64_t seed, ThreadTeam* team = nullptr);
   bool can_make(size_t input) const override;
   void set_sizes(const SymbolValues& sizes) override;
   Status make(size_t input, const Tensor& tensor) override;
-  // "`tokens` (%arg3_1): integers in [0, 256): rows of %arg0_1, in %embedding": a line for each input that was made up
-  // and is no parameter or buffer; also for those whose integers are drawn. One line for all parameters and buffers
-  // when files were given: they may have been forgotten there.
+  // "`tokens` (%arg3_1): integers in [0, 256): rows of %arg0_1, in %embedding": one line for each made-up input that is
+  // not a parameter or buffer, and for those with random integers. One line for all parameters and buffers if files
+  // were given, since they may have been forgotten there.
   std::vector<std::string> describe(bool has_files = false) const;
 
  private:
   InitRule rule(size_t input) const;
 
   const InitPlan& plan_;
-  const Program* program_;  // null: the job does not hold the rank
+  const Program* program_;  // null: the job does not contain the rank
   uint32_t rank_;
   uint64_t seed_;
   ThreadTeam* team_;
   SymbolValues sizes_;
-  std::vector<std::optional<int64_t>> below_;  // by input: what an index must stay under at the sizes of this run
+  std::vector<std::optional<int64_t>> below_;  // by input: upper limit of an index at the sizes of this run
   std::vector<bool> made_;
 };
 

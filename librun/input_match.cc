@@ -56,7 +56,7 @@ size_t InputMatch::find(const std::string& name, std::string_view told, const Lo
   if (it == by_fqn_.end()) {
     Nearest nearest(name);
     for (const Input& input : graph_.inputs()) {
-      if (out_->full()) break;  // it is only counted from here on
+      if (out_->full()) break;  // further findings would only be counted
       if (input.kind == InputKind::opaque) continue;
       nearest.offer(graph_.name(input.value));
       if (input.fqn) nearest.offer(graph_.pool().strings[input.fqn]);

@@ -1,4 +1,4 @@
-// Which tensor of the files is which input of a graph: by the input's name, or by what the model calls it.
+// Matches tensors of files to graph inputs: by the input's name, or by its name in the model.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@ namespace sg {
 
 class InputMatch {
  public:
-  // Findings go to `out`. may_spare: files may hold what no input is called.
+  // Findings go to `out`. may_spare: files may hold tensors that match no input.
   InputMatch(const Graph& graph, bool may_spare, Diagnostics* out);
 
-  void add(const TensorFile& file, size_t number);  // the number is what `file_of` gives
+  void add(const TensorFile& file, size_t number);  // `file_of` returns this number
   void give(size_t input, const StoredTensor& tensor, size_t number) {
     stored_[input] = &tensor, file_[input] = number;
   }
@@ -28,10 +28,10 @@ class InputMatch {
   static constexpr size_t kSeveral = SIZE_MAX - 1, kNone = SIZE_MAX;
 
   std::string_view fqn(size_t input) const;
-  // What the file says that the model calls it; empty = nothing.
+  // The name in the model according to the file; empty = not recorded.
   static std::string_view told_fqn(const TensorFile& file, const std::string& name);
-  // Graphs of one model by different ways have different names for its inputs, and may have one name for two of them:
-  // what the model calls the tensor counts.
+  // Graphs of one model captured in different ways may name its inputs differently, and even reuse a name for another
+  // input, so the name in the model takes precedence.
   size_t find(const std::string& name, std::string_view told, const Location& where);
 
   const Graph& graph_;

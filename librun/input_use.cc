@@ -12,11 +12,12 @@ namespace sg {
 namespace {
 
 constexpr size_t kMaxAxes = 8;
-constexpr size_t kMaxPieces = 1 << 16;    // inputs in one value: more are not followed
-constexpr int kMaxDepth = 16;             // bodies within bodies
-constexpr size_t kMaxNodes = 20'000'000;  // visited, bodies once a call
+constexpr size_t kMaxPieces = 1 << 16;    // inputs in one value: beyond this they are not tracked
+constexpr int kMaxDepth = 16;             // nesting of bodies
+constexpr size_t kMaxNodes = 20'000'000;  // visited; a body counts once per call
 
-// One input's elements in a value. `axes[d]` is the axis of the (global) input that axis d of the value runs along.
+// One input's elements within a value. `axes[d]` is the axis of the (global) input that corresponds to axis d of the
+// value.
 struct Piece {
   uint32_t input = 0;
   bool has_axes = false;
@@ -31,7 +32,7 @@ std::string_view without_overload(std::string_view op) {
   return op.substr(0, overload);
 }
 
-// The parameter that argument `i` of a node is for; null when there is none.
+// The parameter of argument `i` of a node; null if there is none.
 const Param* param_of(const Pool& pool, const OpInfo& op, const Node& node, size_t i) {
   const Arg& arg = node.args[i];
   if (arg.key().is_none()) return i < op.params.size() ? &op.params[i] : nullptr;
@@ -126,7 +127,7 @@ class UseFinder {
     });
   }
 
-  // Gives the results (and what is written) the elements that came in.
+  // Passes the incoming elements on to the results and to written arguments.
   void carry(const Graph& graph, NodeId n, const OpInfo& op, std::vector<Piece> pieces, State* state) {
     const Node& node = graph.node(n);
     std::vector<ValueId> targets;
@@ -157,7 +158,7 @@ class UseFinder {
           state->pieces[(i < targets.size() ? targets[i] : targets[0]).index];
   }
 
-  // Follows one input's axes through transposes; any value with the input's own (or its global) shape has its axes.
+  // Tracks one input's axes through transposes; any value with the input's own (or its global) shape has its axes.
   Pieces with_axes(const Graph& graph, const OpInfo& op, const Node& node, ValueId v, const Pieces& pieces) const {
     if (pieces->size() != 1) return pieces;
     Piece piece = (*pieces)[0];
@@ -203,7 +204,7 @@ class UseFinder {
     }
   }
 
-  // x + c and x - c with an integer c: what bounds the sum bounds x.
+  // x + c and x - c with an integer c: a bound of the result gives a bound of x.
   void shift(const Graph& graph, std::string_view name, const Node& node, State* state) {
     if ((name != "aten.add" && name != "aten.sub") || node.args.size() != 2 || node.result_count != 1) return;
     if (!node.args[0].is(ArgKind::value) || !node.args[1].is(ArgKind::integer)) return;
@@ -271,7 +272,7 @@ class UseFinder {
     }
   }
 
-  // The first argument of an op that writes it, when the op only adds to it or replaces it.
+  // Notes the first argument of an op that writes it, if the op only adds to it or replaces it.
   void note_written(const Param& param, std::string_view name, const Arg& arg, const State& state) {
     if (!param.written || !arg.is(ArgKind::value)) return;
     if (name != "aten.add_" && name != "aten.copy_" && name != "aten.fill_" && name != "aten.zero_") return;
@@ -333,7 +334,7 @@ class UseFinder {
       size_t covered = 1;
       if (item.is(ArgKind::value)) {
         const Type& type = graph.type(item.as_value());
-        if (type.dtype == DType::boolean) covered = type.shape.size();  // a mask stands for as many axes as it has
+        if (type.dtype == DType::boolean) covered = type.shape.size();  // a mask covers as many axes as it has
         else if (const Pieces& pieces = state.of(item.as_value()))
           bound(graph, n, *pieces,
                 {size(graph, v, axis), "axis " + std::to_string(axis) + " of " + value_text(graph, v)});
@@ -347,14 +348,14 @@ class UseFinder {
     for (const Piece& piece : pieces) {
       InputUse& use = uses_[piece.input];
       if (piece.shift < 0 && piece.shift > -*extent.size) use.from = std::max(use.from, -piece.shift);
-      int64_t below = 0;  // of the element: 0 <= element + shift < size; a shift up leaves room below 0
+      int64_t below = 0;  // of the element: 0 <= element + shift < size; a positive shift allows no negative elements
       if (__builtin_sub_overflow(*extent.size, piece.shift, &below) || (use.below && *use.below <= below)) continue;
       use.below = below;
       use.because = extent.what + ", in %" + std::string(graph.label(n));
     }
   }
 
-  // x == arange(n), as F.one_hot is traced: x is one of n.
+  // x == arange(n), as F.one_hot is traced: x is a class in [0, n).
   void note_classes(const Graph& graph, NodeId n, std::string_view name, const State& state) {
     const Node& node = graph.node(n);
     if (name != "aten.eq" || node.args.size() != 2 || !node.args[0].is(ArgKind::value)) return;
@@ -387,7 +388,7 @@ class UseFinder {
     return (a.is(ArgKind::integer) && a.as_int() == 1) || (a.is(ArgKind::floating) && a.as_float() == 1);
   }
 
-  // Integers of which the result of a node says no more than whether they are true, or that are taken from 1.
+  // Notes integers whose consumers only ask whether they are nonzero, or subtract them from 1.
   void note_truth(const Graph& graph, std::string_view name, const Node& node, bool carries, const State& state) {
     if (node.result_count != 1 || node.args.empty() || !node.args[0].is(ArgKind::value)) return;
     const bool is_complement = name == "aten.rsub" && node.args.size() == 2 && is_one(node.args[1]);
@@ -402,7 +403,7 @@ class UseFinder {
     for (const Piece& piece : *pieces) uses_[piece.input].is_truth |= piece.shift == 0;
   }
 
-  // A range is checked from both sides (a rank's part of a vocabulary); `x > 0` alone may be all there is to a mask.
+  // Only a two-sided check is a range (a rank's part of a vocabulary); `x > 0` alone may just test a mask.
   void take_compared() {
     for (size_t i = 0; i < uses_.size(); ++i)
       if (is_ranged_[i] && compared_[i] > 0) uses_[i].compared = compared_[i];

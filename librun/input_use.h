@@ -1,8 +1,8 @@
-// How a graph uses its inputs: what --init needs to make up values that a step can live with.
+// How a graph uses its inputs: the basis for values that --init makes up.
 //
-// One walk over the graph in schedule order carries for each value the inputs whose elements it holds: through views,
-// casts, gathers over ranks, splits and concatenations, buckets of parameters, the bodies of calls. The first use that
-// says something about an input decides; uses after a pass has moved the nodes around are the same.
+// One walk over the graph in schedule order tracks, for each value, the inputs whose elements it holds: through views,
+// casts, gathers over ranks, splits and concatenations, buckets of parameters, and bodies of calls. The first
+// informative use of an input decides. Passes that move nodes do not change uses.
 #pragma once
 
 #include <cstdint>
@@ -17,35 +17,34 @@ namespace sg {
 
 enum class UseKind : uint8_t {
   none,     // nothing is known
-  product,  // one side of a matrix product; `contracted` is the axis that is summed over
+  product,  // one side of a matrix product; `contracted` is the axis summed over
   convolution,
   table,     // rows are looked up
   scaled,    // multiplied element by element: scales, weights of norms
   added,     // biases
   variance,  // a norm takes its root
   divisor,
-  positive,  // a logarithm or a root is taken of it
-  written,   // before anybody reads it
+  positive,  // a logarithm or root is taken of it
+  written,   // before anything reads it
 };
 
 struct InputUse {
   UseKind kind = UseKind::none;
-  int contracted = -1;  // product: an axis of the input; -1 = not known
+  int contracted = -1;  // product: an axis of the input; -1 = unknown
 
-  // Integers: what all consumers that index with them allow: from <= value < below.
+  // Integers: the range that all consumers which index with them allow: from <= value < below.
   int64_t from = 0;
   std::optional<int64_t> below;
   std::string because;  // "rows of %arg0_1, in %embedding"
-  // Integers that nothing indexes with are still compared with constants (a rank's part of a vocabulary): [0,
-  // compared).
+  // Integers that are not used as indices but compared with constants (a rank's part of a vocabulary): [0, compared).
   std::optional<int64_t> compared;
-  // Integers: where parts begin of so many entries.
+  // Integers: offsets of parts, of this many entries.
   std::optional<int64_t> parted;
-  // Integers: cast to bool, held against 0 or 1, taken from 1: a mask, as far as the graph says.
+  // Integers: cast to bool, compared with 0 or 1, or subtracted from 1: apparently a mask.
   bool is_truth = false;
 };
 
-// By input of the program's graph. `sizes` gives numbers for symbolic sizes; what has none bounds nothing.
+// By input of the program's graph. `sizes` gives numbers for symbolic sizes; a size without a number is no bound.
 std::vector<InputUse> find_input_uses(const Program& program, const SizeValues& sizes);
 
 }  // namespace sg

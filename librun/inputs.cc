@@ -17,7 +17,7 @@
 namespace sg {
 namespace {
 
-constexpr size_t kMaxNamed = 50;  // of a list in one message
+constexpr size_t kMaxNamed = 50;  // names listed in one message
 
 std::string type_text(DType dtype, std::span<const int64_t> shape) {
   std::string out = std::string(dtype_name(dtype)) + "[";
@@ -29,7 +29,7 @@ bool is_scalar(const Type& type) {
   return type.kind == TypeKind::integer || type.kind == TypeKind::floating || type.kind == TypeKind::boolean;
 }
 
-// What a constant that travels in the graph holds.
+// The bytes of a constant that is stored in the graph.
 std::optional<std::string> held_of(const Graph& graph, const Input& input) {
   return input.digest ? held_bytes(graph.pool().strings[input.digest]) : std::nullopt;
 }
@@ -41,10 +41,10 @@ bool needs_value(const Graph& graph, const Input& input) {
   return type.kind == TypeKind::tensor || (is_scalar(type) && !type.has_value);
 }
 
-// Where to look when a value is missing: the file, when there is but one.
+// Where to look for a missing value: the file, if there is only one.
 std::string only_file(const InputSource& source) { return source.files.size() == 1 ? source.files[0] : std::string(); }
 
-// All that is missing, in one message.
+// Reports everything that is missing in one message.
 Status check_missing(const Graph& graph, const InputMatch& matching, const InputSource& source) {
   std::string names;
   size_t count = 0;
@@ -95,7 +95,7 @@ Result<Scalar> scalar_of(const StoredTensor& t, const Type& type) {
   return Error{};
 }
 
-// Calls `each` with every element of a contiguous tensor at `from`, and with where it is in memory of any strides.
+// Calls `each` with every element of a contiguous tensor at `from`, and its address in a tensor with any strides.
 template <class Each>
 void walk(const std::byte* from, const Tensor& to, Each each) {
   const auto size = static_cast<size_t>(dtype_bytes(to.dtype));
@@ -113,7 +113,7 @@ void walk(const std::byte* from, const Tensor& to, Each each) {
   }
 }
 
-// False where strides put elements that differ in one place, so that some of them are lost.
+// False if strides map different elements to one address, so that some would be lost.
 bool spread(const std::byte* from, const Tensor& to) {
   walk(from, to, [](const std::byte* element, std::byte* place, size_t size) { std::memcpy(place, element, size); });
   bool is_kept = true;
@@ -171,8 +171,8 @@ class Loader {
     return source_.may_miss ? ok_status() : check_missing(graph_, matching_, source_);
   }
 
-  // Sizes that are bound and those of the file first, then what follows from them, then (of inputs that are made up)
-  // those of the capture.
+  // Binds given sizes and those of the file first, then what follows from them, then (for made-up inputs) the captured
+  // ones.
   Status bind_sizes() {
     InputSizes sizes(program_);
     SG_TRY(sizes.bind(source_.bindings));
@@ -255,8 +255,8 @@ class Loader {
     if (!known) return refuse("its size " + recorded(i) + " has no value, or passes 63 bits");
     if (*first < 0) return refuse("its offset " + std::to_string(*first) + " lies before its memory");
     *offset = *first;
-    *storage = *bytes;             // up to its last element, from the beginning of the memory
-    if (*bytes == 0) *offset = 0;  // nothing lies there
+    *storage = *bytes;             // from the beginning of the storage to the last element
+    if (*bytes == 0) *offset = 0;  // an empty tensor has no address
     return out;
   }
 
@@ -287,7 +287,7 @@ class Loader {
     return ok_status();
   }
 
-  // Strides may be sizes that no shape of the file tells (a part of a larger tensor, of whose rows it skips some).
+  // Strides may be sizes that no shape of the file determines (part of a larger tensor, some of whose rows it skips).
   Error lost(size_t i, const Tensor& tensor) const {
     std::string strides, hint;
     std::vector<StrId> symbols;

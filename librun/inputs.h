@@ -1,13 +1,13 @@
-// Graph inputs of one rank: from safetensors files (--inputs), the rest made up by --init.
+// Graph inputs of one rank: from safetensors files (--inputs), the others made up by --init.
 //
-// Names    A tensor of a file goes to the graph input of that name, else to the one with that FQN. A name that is
-//          neither, an input named twice, a missing input (all are named), a wrong dtype or shape: errors.
-//          Unused inputs may be missing, and opaque ones have no value.
+// Names    A tensor of a file goes to the graph input of that name, else to the one with that FQN. Errors: a name that
+//          is neither, an input given twice, missing inputs (all are named), a wrong dtype or shape. Unused inputs may
+//          be missing, and opaque ones have no value.
 // Constants  that no file gives: taken from the graph itself if it holds them, else found by digest (constant_files.h).
 // Sizes    --bind and the shapes of the file give the symbolic sizes, the capture the remaining ones; sizes that
 //          contradict each other, their range or a guard of the graph are errors.
-// Copies   None if the graph's strides are the contiguous ones of the file: tensors point into a private mapping of
-//          the file, and writing to one changes that rank's memory, never the file.
+// Copies   None if the graph's strides are the file's (contiguous): tensors then point into a private mapping of the
+//          file, and writing to one changes that rank's memory, never the file.
 #pragma once
 
 #include <cstddef>
@@ -26,10 +26,10 @@
 
 namespace sg {
 
-// Memory that lives as long as its owner, aligned to 64 bytes, not initialised.
+// Memory owned by this object, aligned to 64 bytes, not initialised.
 class TensorMemory {
  public:
-  Result<std::byte*> take(int64_t bytes);  // `missing` when there is not enough
+  Result<std::byte*> take(int64_t bytes);  // `missing` if there is not enough
   int64_t bytes() const { return bytes_; }
 
  private:
@@ -40,12 +40,12 @@ class TensorMemory {
   int64_t bytes_ = 0;
 };
 
-// The values of one rank, and the memory that holds them. Tensors stay valid when it is moved.
+// The input values of one rank, and the memory that holds them. Tensors stay valid when the set is moved.
 struct InputSet {
-  std::vector<Tensor> tensors;  // by graph input; none: opaque, a scalar, or not there and not used
-  std::vector<Scalar> scalars;  // by graph input; those that are numbers
+  std::vector<Tensor> tensors;  // by graph input; none: opaque, a scalar, or absent and unused
+  std::vector<Scalar> scalars;  // by graph input: those that are numbers
   SymbolValues symbols;         // the sizes of the inputs
-  std::vector<size_t> ones;     // inputs that nobody gave: the tangent of the loss, which is 1
+  std::vector<size_t> ones;     // inputs not given: the tangent of the loss, which is 1
   TensorMemory memory;
   std::vector<TensorFile> files;
 };
@@ -54,24 +54,24 @@ struct InputSet {
 class InputMaker {
  public:
   virtual ~InputMaker() = default;
-  virtual bool can_make(size_t input) const = 0;                // a tensor input; false = it must be given
-  virtual void set_sizes(const SymbolValues& /*sizes*/) {}      // of this run; before the first `make`
+  virtual bool can_make(size_t input) const = 0;                // tensor inputs; false = it must be given
+  virtual void set_sizes(const SymbolValues& /*sizes*/) {}      // of this run; called before the first `make`
   virtual Status make(size_t input, const Tensor& tensor) = 0;  // REQUIRES: can_make(input)
 };
 
 struct InputSource {
-  std::vector<std::string> files;         // of this rank; a name may stand in one of them only
-  std::string constants;                  // a file or folder for constants by their digests; empty = none is looked for
-  InputMaker* maker = nullptr;            // for what the files do not hold; null = they hold everything,
-  bool may_miss = false;                  // unless this is set: what is missing is left out
-  bool is_of_all_ranks = false;           // the one file, which names no rank
-  bool may_spare = false;                 // tensors that the graph has no input for are passed over
+  std::vector<std::string> files;         // of this rank; a tensor name may occur in only one of them
+  std::string constants;                  // a file or folder for constants by digest; empty = no search
+  InputMaker* maker = nullptr;            // for what the files lack; null = they hold everything,
+  bool may_miss = false;                  // unless this is set: missing inputs are left out
+  bool is_of_all_ranks = false;           // the single file serves all ranks and names none
+  bool may_spare = false;                 // file tensors without a graph input are ignored
   std::span<const SizeBinding> bindings;  // --bind
 };
 
 Result<InputSet> load_inputs(const Job& job, uint32_t rank, const InputSource& source);
 
-// "`tokens` (%arg3_1)", "%arg3_1": an input as messages name it.
+// "`tokens` (%arg3_1)", "%arg3_1": an input's name in messages.
 std::string input_title(const Graph& graph, const Input& input);
 
 }  // namespace sg

@@ -57,7 +57,7 @@ const ParamValue& KernelCall::param(std::string_view name) const {
 std::vector<int> KernelCall::axes(std::string_view name, int rank) const {
   const ParamValue& p = param(name);
   std::vector<int> out;
-  rank = std::max(rank, 1);  // 0 and -1 of a tensor without axes are one
+  rank = std::max(rank, 1);  // a tensor without axes accepts axes 0 and -1
   if (p.kind == ParamValue::Kind::scalar) out.push_back(wrap_axis(p.scalar.to_int(), rank));
   for (int64_t axis : p.integers) out.push_back(wrap_axis(axis, rank));
   return out;

@@ -13,9 +13,9 @@
 // Trusted   Types: the verifier has checked the node's types against the op's rule, and every view lies in its memory.
 //           Never trusted: values. An index read from data is checked before it is used.
 // Views     make no call: ops whose results are always views need no kernel.
-// Result    A kernel may not read a result before writing it; `out` arguments and arguments written in place are
-//           results and arguments at once. A result overlaps an argument only when it is the same view of the same
-//           memory (a pointwise op in place), or the op writes that argument.
+// Result    A kernel must not read a result before writing it. `out` arguments and arguments written in place are both
+//           results and arguments. A result overlaps an argument only if it is the same view of the same memory (a
+//           pointwise op in place), or the op writes that argument.
 // Bits      must not depend on the number of threads, the address of the data, or on what ran before.
 // Numerics  Tensors have the dtype that they are stored in: with --numerics f64 every float is f64 (and every complex
 //           c128), whatever the graph records; kernels follow the tensors, and `stored()` for dtype arguments.
@@ -42,8 +42,8 @@ namespace sg {
 
 enum class Numerics : uint8_t { fast, strict, f64 };
 
-// Memory for the time of one call; given back when the call ends, kept for the next: one block, as large as any call so
-// far has needed. Aligned to 64 bytes.
+// Memory for one call, released when the call ends and kept for the next ones: one block, as large as any call so far
+// has needed. Aligned to 64 bytes.
 class Scratch {
  public:
   std::byte* take(int64_t bytes);
@@ -52,29 +52,29 @@ class Scratch {
     return reinterpret_cast<T*>(take_bytes(count, sizeof(T)));
   }
   Tensor tensor(DType dtype, std::span<const int64_t> shape);  // contiguous, not initialised
-  void reset();                                                // between calls
+  void reset();                                                // call it between calls of kernels
 
  private:
   std::byte* take_bytes(int64_t count, int64_t size);
   std::vector<Arena> blocks_;
-  int64_t used_ = 0;   // of the last block
-  int64_t taken_ = 0;  // of all of them, by this call
-  int64_t most_ = 0;   // by any call that needed more than one
+  int64_t used_ = 0;   // in the last block
+  int64_t taken_ = 0;  // in all blocks, by the current call
+  int64_t most_ = 0;   // the most taken by any call that needed several blocks
 };
 
-// What identifies the random numbers of one node of one step (design: reductions and random numbers).
+// Identifies the random numbers of one node in one step (design: reductions and random numbers).
 struct RandomStream {
   uint64_t seed = 0;
   uint64_t step = 0;
   uint64_t stream = 0;           // the node's stream id
   uint64_t rank = 0;             // 1 + the rank where the source is rank-local, else 0
   DType recorded = DType::none;  // the first result's type in the graph: a double run draws the numbers of that type
-  // A chunk of a random tensor draws what its part of the original would: the original's shape, and where the chunk's
-  // first element lies in it. Empty = the result is the original.
+  // A chunk of a random tensor draws the numbers of its part of the original: the original's shape, and the position of
+  // the chunk's first element in it. Empty = the result is the original.
   std::vector<int64_t> origin_shape, origin_offset;
 };
 
-// How many binary digits a uniform number has.
+// Number of binary digits of a uniform random number.
 int uniform_digits(const RandomStream& stream);
 
 // The value of one parameter of the op.
@@ -87,12 +87,12 @@ struct ParamValue {
   Tensor tensor;              // tensor
   NestedId graph;
   GroupId group;
-  std::vector<ParamValue> items;  // list: everything in it, in order
-  std::vector<Tensor> tensors;    // list of tensors, absent ones as `none`: the same, side by side
-  std::vector<int64_t> integers;  // list of integers: the same, side by side
+  std::vector<ParamValue> items;  // list: all items, in order
+  std::vector<Tensor> tensors;    // list of tensors, absent ones as `none`: the same items
+  std::vector<int64_t> integers;  // list of integers: the same items
 };
 
-// What all calls of one rank share.
+// Shared by all calls of one rank.
 struct KernelContext {
   ThreadTeam* team = nullptr;
   Scratch* scratch = nullptr;
@@ -112,8 +112,8 @@ class KernelCall {
   KernelContext& context() const { return *context_; }
 
   // Arguments by name. REQUIRES for each: the schema has it, with that kind.
-  bool has(std::string_view name) const { return param(name).kind != ParamValue::Kind::absent; }  // given, not None
-  const Tensor& tensor(std::string_view name) const { return param(name).tensor; }  // dtype none when left out
+  bool has(std::string_view name) const { return param(name).kind != ParamValue::Kind::absent; }  // given, and not None
+  const Tensor& tensor(std::string_view name) const { return param(name).tensor; }  // dtype none if omitted
   std::span<const Tensor> tensors(std::string_view name) const { return param(name).tensors; }
   Scalar scalar(std::string_view name) const { return param(name).scalar; }
   int64_t integer(std::string_view name) const { return param(name).scalar.to_int(); }
@@ -123,18 +123,18 @@ class KernelCall {
   std::span<const int64_t> integers(std::string_view name) const { return param(name).integers; }
   const ParamValue& param(std::string_view name) const;
 
-  // `int` or `int[]` alike: dims of a reduction. Empty when left out.
+  // An `int` or `int[]` parameter: dims of a reduction. Empty if omitted.
   std::vector<int> axes(std::string_view name, int rank) const;
 
-  // The dtype that a dtype argument is stored in under these numerics; `fallback` when it is left out.
+  // The storage dtype for a dtype argument under these numerics; `fallback` if it is omitted.
   DType stored(std::string_view name, DType fallback) const;
 
   size_t result_count() const { return results.size(); }
-  // Read-only: the executor binds a result once, and calls with it in every step.
+  // Read-only: the executor binds a result once, and reuses it in every step.
   const Tensor& result(size_t i = 0) const { return results[i]; }
 
-  // For ops whose result's size only the data decides: gives result `i` memory of this shape. None of that result's
-  // fields are set before.
+  // For ops whose result size depends on the data: allocates result `i` with this shape. None of its fields are set
+  // before.
   Status allocate_result(size_t i, std::span<const int64_t> shape);
 
   // An error of the data or the run; the executor adds rank, node and source line.
@@ -142,10 +142,10 @@ class KernelCall {
     return Error{ErrorKind::cannot_apply, std::move(message), {}, std::move(hint)};
   }
 
-  // Filled by the executor.
+  // Set by the executor.
   std::vector<ParamValue>& params() { return params_; }
   std::vector<Tensor> results;
-  std::vector<Scalar> scalars;  // results that are numbers of the host, by result
+  std::vector<Scalar> scalars;  // results that are host numbers, by result
   RandomStream random;
   std::function<Status(size_t, std::span<const int64_t>)> allocate;
 
@@ -162,10 +162,10 @@ struct KernelRow {
   Kernel run;
 };
 
-// The CPU backend's kernel; null when it has none.
+// The CPU kernel of an op; null if there is none.
 Kernel find_cpu_kernel(std::string_view op);
 
-// The dtype that a value of `recorded` dtype is stored in.
+// The dtype in which a value of `recorded` dtype is stored.
 DType stored_dtype(DType recorded, Numerics numerics);
 
 }  // namespace sg

@@ -1,4 +1,4 @@
-// Who started this process, and as which rank: by the variables that launchers set.
+// Detects from a launcher's environment variables which rank this process is.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace sg {
 struct LaunchEnv {
   std::string family;  // "torchrun", "Open MPI", "MPICH", "Slurm"
   uint32_t rank = 0, world = 1;
-  uint32_t local_rank = 0, local_world = 1;  // on this host; 0 of 1 where the launcher does not say
+  uint32_t local_rank = 0, local_world = 1;  // on this host; 0 of 1 if the launcher does not say
 };
 
-// None: started alone. An error when two launchers disagree, or a variable is no number. Slurm's own numbers count only
-// where nobody else speaks, as a job script's mpirun hands them down to its ranks, and only within a step: srun started
-// its processes; a job script is one process, whatever the job asked for.
+// None: started without a launcher. An error if two launchers disagree, or a variable is not a number. Slurm's
+// variables count only if no other launcher is present, because a job script's mpirun passes them on to its ranks, and
+// only within a step, where srun started the processes; a job script is a single process, whatever the job requested.
 Result<std::optional<LaunchEnv>> detect_launch(const std::function<const char*(const char*)>& getenv);
 
 }  // namespace sg

@@ -11,11 +11,11 @@
 namespace sg {
 namespace {
 
-// A graph as text. `nodes` follow each other `chain` times: # stands for the number of the link, ^ for that of the one
-// before. {N}: elements of a large tensor; {R}: its rows of 256; {W}: the ranks; {S}, {P}: elements that a rank
-// exchanges, and with each rank; {1}: a one for each rank.
+// A graph as text. `nodes` is repeated `chain` times: # stands for the number of the link, ^ for the previous one. {N}:
+// elements of a large tensor; {R}: its rows of 256; {W}: number of ranks; {S}, {P}: elements that a rank exchanges in
+// total and with each rank; {1}: a list with a one for each rank.
 struct Probe {
-  std::string_view name, inputs, nodes;  // the last node of the chain gives %y
+  std::string_view name, inputs, nodes;  // the last node of the chain defines %y
   int chain = 1;
   bool communicates = false;
 };
@@ -55,8 +55,8 @@ constexpr Probe kProbes[] = {
      4, true},
 };
 
-constexpr int64_t kLargeElements = 32 << 20;     // of all ranks together: beyond the caches
-constexpr int64_t kExchangedElements = 4 << 20;  // of a rank, at most
+constexpr int64_t kLargeElements = 32 << 20;     // of all ranks together: exceeds the caches
+constexpr int64_t kExchangedElements = 4 << 20;  // per rank, at most
 
 std::string with(std::string text, std::string_view mark, const std::string& value) {
   for (size_t at = 0; (at = text.find(mark, at)) != std::string::npos; at += value.size())

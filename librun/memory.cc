@@ -17,7 +17,7 @@
 namespace sg {
 namespace {
 
-// A line of /proc/meminfo in bytes; -1 = not there.
+// A line of /proc/meminfo in bytes; -1 = absent.
 int64_t meminfo(std::string_view key) {
   std::ifstream in("/proc/meminfo");
   std::string word;
@@ -26,7 +26,8 @@ int64_t meminfo(std::string_view key) {
   return -1;
 }
 
-// An arena of the host for nothing has an address as well: kernels step over what is empty, and null has no next byte.
+// Even an empty host arena has an address: kernels do pointer arithmetic on empty tensors, and null must not be
+// advanced.
 size_t mapped_bytes(int64_t bytes) { return static_cast<size_t>(std::max<int64_t>(bytes, 1)); }
 
 }  // namespace
@@ -72,7 +73,7 @@ Result<Arena> Arena::reserve(int64_t bytes, MemorySource* source) {
                  "cannot reserve " + std::to_string(bytes) + " bytes: " + std::strerror(errno),
                  {},
                  "a smaller batch, or a pass that lowers the peak (see sg-run --plan)"};
-  madvise(memory, mapped_bytes(bytes), MADV_HUGEPAGE);  // advice: without it all works, slower
+  madvise(memory, mapped_bytes(bytes), MADV_HUGEPAGE);  // optional: without it everything works, only slower
   arena.data_ = static_cast<std::byte*>(memory);
   arena.bytes_ = bytes;
   return arena;
@@ -98,8 +99,8 @@ BlockPool::~BlockPool() {
   for (auto& [block, size] : taken_) free(block, size);
 }
 
-// Under ASan nobody touches what was not asked for, or was given back. A device may still be at it: its source is asked
-// for each block anew, and waits before it takes one back.
+// Under ASan, accesses outside requested blocks or to released ones are detected. With a source, a device may still use
+// a block: the source is asked for each block anew, and waits before it takes one back.
 void BlockPool::poison(std::byte* block, int64_t size) const {
   if (!source_) sg::poison(block, static_cast<size_t>(size));
 }

@@ -1,4 +1,4 @@
-// Memory of a run: one arena for planned tensors, a pool for data-dependent sizes.
+// Memory of a run: one arena for planned tensors, a pool for data-dependent ones.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 
 namespace sg {
 
-// `missing` when the machine has not so much memory left, as the kernel counts it. A mapping alone would succeed, and
-// the run would be ended by the system later, with nothing said. Unknown counts as enough.
+// `missing` if the machine has less memory available, according to the kernel. A mapping alone would succeed, and the
+// system would later kill the process without a message. Unknown counts as enough.
 Status require_memory(int64_t bytes);
-// What it has left, without swap; -1 = unknown.
+// Available memory, excluding swap; -1 = unknown.
 int64_t available_memory();
 
-// Memory that is not the process's own: a device's. `take` gives null when there is none left.
+// Memory that does not belong to the process: a device's. `take` returns null if none is left.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
@@ -28,14 +28,14 @@ class MemorySource {
   virtual std::string title() const = 0;  // "the device": for errors
 };
 
-// Gives memory back to where it is from: null = the host, by std::free.
+// Returns memory to its source; null = the host, by std::free.
 struct MemoryRelease {
   MemorySource* source = nullptr;
   void operator()(std::byte* memory) const;
 };
 
-// Zeroed pages of the system's, touched only where they are used. Page-aligned; empty when `bytes` is 0. With a source:
-// memory of that, not zeroed.
+// Zeroed pages from the system, committed on first use. Page-aligned; empty if `bytes` is 0. With a source: its memory,
+// not zeroed.
 class Arena {
  public:
   Arena() = default;
@@ -52,24 +52,24 @@ class Arena {
   MemorySource* source_ = nullptr;
 };
 
-// Blocks that come and go while the step runs, kept for the next request of about their size. With a limit, what would
-// pass it fails.
+// Blocks allocated and released during a step, kept for later requests of about their size. Requests beyond the limit,
+// if any, fail.
 class BlockPool {
  public:
   explicit BlockPool(std::optional<int64_t> limit = {}) : limit_(limit) {}
   ~BlockPool();
   BlockPool(const BlockPool&) = delete;
 
-  void use_source(MemorySource* source) { source_ = source; }  // REQUIRES: nothing is taken
+  void use_source(MemorySource* source) { source_ = source; }  // REQUIRES: no block is taken
   void set_limit(std::optional<int64_t> bytes) { limit_ = bytes; }
-  // 64-byte aligned (a source: as it gives it); null when there is no memory, or it would pass the limit.
+  // 64-byte aligned (with a source: as it aligns); null if there is no memory, or the limit would be exceeded.
   std::byte* take(int64_t bytes);
-  void give(std::byte* block);  // what `take` returned
+  void give(std::byte* block);  // a block from `take`
   int64_t in_use() const { return in_use_; }
   int64_t most_in_use() const { return most_; }
 
  private:
-  bool is_exact() const;  // blocks of the size that was asked for, and never for another request
+  bool is_exact() const;  // blocks have exactly the requested size and are not reused
   void drop_free();
   void free(std::byte* block, int64_t size);
   void poison(std::byte* block, int64_t size) const;
@@ -79,7 +79,7 @@ class BlockPool {
   std::multimap<int64_t, std::byte*> free_;  // by size
   std::map<std::byte*, int64_t> taken_;
   std::optional<int64_t> limit_;
-  int64_t in_use_ = 0, most_ = 0, held_ = 0;  // held: in use and free
+  int64_t in_use_ = 0, most_ = 0, held_ = 0;  // held: in use or free
 };
 
 }  // namespace sg

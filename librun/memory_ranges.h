@@ -1,4 +1,4 @@
-// Which tensors lie in the same memory: of two, and of one and many.
+// Which tensors share memory: for two tensors, and for one against many.
 #pragma once
 
 #include <algorithm>
@@ -8,14 +8,14 @@
 
 namespace sg {
 
-// Whether some byte is in the ranges of both, gaps between their elements included.
+// Whether the byte ranges of both overlap, including gaps between their elements.
 inline bool share_memory(const Tensor& a, const Tensor& b) {
   return a.data < b.data + extent_bytes(b) && b.data < a.data + extent_bytes(a);
 }
 
 class MemoryRanges {
  public:
-  // REQUIRES: two tensors take the same memory or memory apart, as inputs do.
+  // REQUIRES: any two tensors are either in the same memory or in separate memory, like inputs.
   explicit MemoryRanges(const std::vector<Tensor>& tensors) {
     for (const Tensor& t : tensors) ranges_.push_back(range_of(t));
     std::ranges::sort(ranges_, {}, &Range::begin);

@@ -1,5 +1,5 @@
-// Ops that look at no element: they move them, or fill memory. So they take every type, and run wherever memory can be
-// copied and filled.
+// Ops that move elements without interpreting them, or fill memory. They accept every type, and run wherever memory can
+// be copied and filled.
 #pragma once
 
 #include <string_view>

@@ -54,7 +54,7 @@ Status set_option(std::string_view key, std::string_view value, OptimizerOptions
   return ok_status();
 }
 
-// "lr=0.1,betas=0.9,0.999" -> "lr=0.1", "betas=0.9:0.999": an item without a key goes on with the one before.
+// "lr=0.1,betas=0.9,0.999" -> "lr=0.1", "betas=0.9:0.999": an item without a key belongs to the previous one.
 std::vector<std::string> items_of(std::string_view text) {
   std::vector<std::string> out;
   while (!text.empty()) {

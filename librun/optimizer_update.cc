@@ -1,4 +1,4 @@
-// Optimizer: one update, on the threads of the rank or on its device. Both run the rules of work/update.h.
+// Optimizer: one update, on the rank's threads or on its device. Both apply the rules of work/update.h.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -44,12 +44,12 @@ struct Narrow {
   T operator()(T x) const { return static_cast<T>(static_cast<P>(x)); }
 };
 
-// Elements [begin, end) on the processor, their types known when this is compiled.
+// Updates elements [begin, end) on the CPU, with types known at compile time.
 template <class P, class G, class Rule>
 void update_part(const Tensor& value, const Tensor& gradient, const work::RuleState<Rule>& given, int64_t begin,
                  int64_t end) {
   using T = typename Rule::Number;
-  const work::RuleState<Rule> state = given;  // of this loop alone, so that no store can change it
+  const work::RuleState<Rule> state = given;  // a local copy, which no store can alias
   if (value.is_contiguous() && gradient.is_contiguous()) {
     P* places = value.as<P>();
     const G* slopes = gradient.as<G>();
@@ -84,7 +84,7 @@ work::Floats floats_of(const Tensor& t) {
              : t.dtype == DType::f32 ? Type::f32
              : t.dtype == DType::f16 ? Type::f16
                                      : Type::bf16;
-  const bool as_one_axis = t.is_contiguous();  // found without a division
+  const bool as_one_axis = t.is_contiguous();  // needs no division to find an element
   out.axes = as_one_axis ? 1 : t.rank;
   static_assert(std::size(out.shape) == kMaxRank);
   std::ranges::copy(t.sizes(), out.shape);
@@ -114,11 +114,11 @@ void Optimizer::begin_update(const RunValues& values) {
     parameter.value = values.tensor(graph_->inputs()[parameter.input].value);
     parameter.slope = values.tensor(parameter.gradient);
   }
-  std::erase_if(parameters_, [](const Parameter& p) { return p.value.is_none(); });  // nobody gave what nothing reads
+  std::erase_if(parameters_, [](const Parameter& p) { return p.value.is_none(); });  // not given, as nothing reads it
 }
 
-// Parameters whose gradient lies where the update writes, or what is carried before it, but for those whose every
-// element is its own gradient; and those whose gradient is stored as its conjugate.
+// Parameters whose gradient overlaps memory that the update or the carried buffers write, unless every element is its
+// own gradient; and parameters whose gradient is stored as its conjugate.
 std::vector<Optimizer::Parameter*> Optimizer::aliased(std::span<const Tensor> carried_to) {
   std::vector<Tensor> changed(carried_to.begin(), carried_to.end());
   for (const Parameter& parameter : parameters_) changed.push_back(parameter.value);
@@ -132,7 +132,7 @@ std::vector<Optimizer::Parameter*> Optimizer::aliased(std::span<const Tensor> ca
   return out;
 }
 
-// Such gradients are copied before anything is written.
+// Copies such gradients before anything is written.
 Status Optimizer::keep_aliased(std::span<const Tensor> carried_to, ThreadTeam& team, Backend* backend) {
   for (Parameter* parameter : aliased(carried_to)) {
     const Tensor slope = parameter->slope;
@@ -148,7 +148,7 @@ Status Optimizer::keep_aliased(std::span<const Tensor> carried_to, ThreadTeam& t
   return ok_status();
 }
 
-// Complex parameters and gradients as the real and imaginary parts that they are made of.
+// Treats complex parameters and gradients as pairs of real and imaginary parts.
 void Optimizer::see_pairs() {
   auto pairs = [](Tensor* t) {
     if (!is_complex(t->dtype)) return;
@@ -161,7 +161,7 @@ void Optimizer::see_pairs() {
   for (Parameter& parameter : parameters_) pairs(&parameter.value), pairs(&parameter.slope);
 }
 
-// Of the rule: what it needs besides an element's own numbers.
+// Calls fn with the parameter's rule and state.
 template <class Fn>
 void Optimizer::with_rule(const Parameter& parameter, const Fn& fn) const {
   auto run = [&]<class T>(const auto& rule) {

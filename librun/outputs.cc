@@ -17,7 +17,7 @@ std::string input_name(const Graph& graph, ValueId v) {
   return input.fqn ? graph.pool().strings.str(input.fqn) : std::string(graph.name(v));
 }
 
-// What a gradient belongs to; empty when nobody says.
+// What a gradient belongs to; empty if unknown.
 std::string target_name(const Graph& graph, const Output& output) {
   if (output.of) return input_name(graph, output.of);
   return output.of_name ? graph.pool().strings.str(output.of_name) : std::string();
@@ -43,8 +43,7 @@ NamedValue named_input(const Graph& graph, ValueId v) {
   return {"mutated." + std::string(graph.name(v)), "written input " + input_name(graph, v), v};
 }
 
-// The input of that name or FQN that has a value; none when there is none. Opaque inputs share the FQN of their
-// parameter.
+// The non-opaque input of that name or FQN; none if there is none. Opaque inputs share the FQN of their parameter.
 ValueId find_input(const Graph& graph, std::string_view name) {
   for (const Input& input : graph.inputs())
     if (input.kind != InputKind::opaque && graph.name(input.value) == name) return input.value;
@@ -53,7 +52,7 @@ ValueId find_input(const Graph& graph, std::string_view name) {
   return {};
 }
 
-// Index of the output that a name means; none when it means none.
+// Index of the output with that name; none if there is none.
 std::optional<size_t> find_output(const Graph& graph, std::string_view name) {
   const auto& outputs = graph.outputs();
   if (name == "loss") {
@@ -93,7 +92,7 @@ Nearest nearest_name(const Graph& graph, std::string_view name) {
   return nearest;
 }
 
-// Contiguous copies of what a file cannot hold as it lies in memory, alive until it is written.
+// Copies of tensors whose memory layout a file cannot represent; they must outlive the writing.
 class Copies {
  public:
   TensorToWrite of(const NamedValue& named, const Tensor& t) {

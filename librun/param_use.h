@@ -1,7 +1,7 @@
-// Which argument of which op means what to the one who has to make it up: the table behind input_use.h.
+// What each argument of an op means for whoever makes up its values: the table behind input_use.h.
 //
-// To add an op: a row in param_use.cc, where its arguments hold indices or masks, are a side of a product, or are
-// handed on as they are.
+// To add an op: a row in param_use.cc, if its arguments hold indices or masks, are a factor of a product, or are passed
+// on unchanged.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +23,19 @@ enum class ParamRole : uint8_t {
   divisor,
   positive,
   classes,
-  starts,  // ascending: where parts of what is looked for begin
+  starts,  // ascending offsets of parts
 };
 
 struct ParamUse {
   std::string_view op, param;  // the op without its overload
   ParamRole role;
-  int axis = 0;  // product: the axis summed over, from the end when negative
+  int axis = 0;  // product: the axis summed over, counted from the end if negative
 };
 
-// The rows of one parameter, neighbours in the table.
+// The rows of one parameter, which are adjacent in the table.
 std::span<const ParamUse> uses_of_param(std::string_view op, std::string_view param);
 
-// Whether the (first) result holds the elements of this argument, beside what the schema says about views.
+// Whether the (first) result holds the elements of this argument, apart from views declared by the schema.
 bool carries_elements(std::string_view op, std::string_view param);
 
 }  // namespace sg

@@ -1,7 +1,7 @@
-// Plugins: shared objects loaded by name at run time, so that nobody needs what they are linked with.
+// Plugins: shared objects loaded by name at run time, so that the program does not depend on the libraries they need.
 //
 // A plugin `libsg_KIND_NAME.so` lies in lib/stepgraph beside the bin folder of the program. It exports `sg_KIND_abi`,
-// which gives the ABI text of its build: plugin and program share C++ types, so they have to come from one build.
+// which returns the ABI text of its build: plugin and program share C++ types, so they must come from one build.
 #pragma once
 
 #include <string>
@@ -13,7 +13,8 @@ namespace sg {
 
 class Plugin {
  public:
-  // `title`: "the communicator 'mpi'", for errors; `remedy`: what to do where there is none. Stays loaded for good.
+  // `title`: "the communicator 'mpi'", for errors; `remedy`: what to do if there is none. A loaded plugin is never
+  // unloaded.
   static Result<Plugin> load(std::string_view kind, std::string_view name, std::string_view abi, std::string title,
                              std::string remedy);
 

@@ -33,7 +33,7 @@ class Precision {
   std::vector<DType> run() {
     for (const Input& input : graph_.inputs()) of_value_[input.value.index] = of_type(graph_, input.value);
     for (NodeId n : graph_.nodes()) visit(n);
-    // Inputs and outputs are looked at in the end, when all has been written to them.
+    // Inputs and outputs come last, after everything has been written to them.
     for (const Input& input : graph_.inputs()) add_memory(input.value, &of_value_[input.value.index]);
     for (const Output& output : graph_.outputs())
       if (output.value) add_memory(output.value, &of_value_[output.value.index]);
@@ -47,7 +47,7 @@ class Precision {
     return significand_bits(t) != 0 ? t : DType::none;
   }
 
-  // What has been written so far into the memory that v lies in.
+  // Adds what has been written so far into the memory of v.
   void add_memory(ValueId v, DType* out) const {
     if (StorageId s = alias_.storage_of(v)) *out = narrower(*out, of_class_[alias_.storage(s).alias_class]);
   }
@@ -72,8 +72,8 @@ class Precision {
     }
   }
 
-  // All that occurs in a nested graph, whatever leads to its results. Bodies that call each other in a circle, which no
-  // valid job has, end at kMaxDepth.
+  // Combines everything in a nested graph, regardless of what its results depend on. Recursive bodies, which no valid
+  // job has, end at kMaxDepth.
   DType of_body(NestedId id, int depth) {
     constexpr int kMaxDepth = 64;
     if (id.index >= of_body_.size() || depth > kMaxDepth) return DType::none;

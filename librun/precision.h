@@ -1,8 +1,8 @@
-// The narrowest float type on the way to a value: what decides how close two right answers must be.
+// The narrowest float type involved in computing a value: it determines how close two correct results must be.
 //
-// A gradient that is stored as f32 but was computed through bf16 activations carries bf16's roundings. On the way to a
-// value lies everything that it is computed from: arguments, what was written into their memory before they are read,
-// the bodies of calls and higher-order ops, and the inputs of the graph.
+// A gradient stored as f32 but computed through bf16 activations carries bf16's rounding errors. Everything that a
+// value is computed from counts: arguments, what was written into their memory before they are read, the bodies of
+// calls and higher-order ops, and graph inputs.
 #pragma once
 
 #include <vector>
@@ -12,12 +12,12 @@
 
 namespace sg {
 
-// By value of the program's graph; none = no float is involved. Linear in the size of the graph and its bodies.
-// For inputs: the narrowest of the input itself and of all that is written into it.
+// By value of the program's graph; none = no float is involved. Linear in the size of the graph and its bodies. For an
+// input: the narrowest of the input itself and of everything written to it.
 std::vector<DType> narrowest_floats(const Program& program, const AliasAnalysis& alias);
 
-// Bits of the significand, the hidden one included: f64 53, f32 24, f16 11, bf16 8; complex types as their parts; 0 for
-// what is no float.
+// Significand bits, including the hidden one: f64 53, f32 24, f16 11, bf16 8; for complex types those of their parts; 0
+// for other types.
 int significand_bits(DType t);
 
 }  // namespace sg

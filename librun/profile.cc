@@ -40,11 +40,11 @@ void Profile::ran(const Graph& graph, NodeId n, size_t steps) {
 Status Profile::begin_step(DeviceClock* clock) {
   clock_ = clock;
   marks_.clear();
-  step_begin_ = now();      // the device has nothing to do: it comes to the first mark at once
-  return clock->restart();  // behind that time, never ahead: so no step ends after the next has begun
+  step_begin_ = now();      // the device is idle: it reaches the first mark immediately
+  return clock->restart();  // after that time, so that no step ends after the next has begun
 }
 
-// The innermost node that asked for it, as an index of `marks_`; their number if none did.
+// The innermost node that requested it, as an index into `marks_`; marks_.size() if there is none.
 size_t Profile::node_of(const DeviceClock::Span& span) const {
   auto at = std::ranges::upper_bound(marks_, span.end, {}, &Marks::end);
   while (at != marks_.end() && at->begin > span.begin) ++at;  // began later, within the same call
@@ -99,14 +99,15 @@ void Profile::write_slice(JsonWriter* json, const Slice& s) const {
   json->end_object().end_object();
 }
 
-// Of the collective that is waited for: as a device did it, else from the end of its launch to that of its wait.
+// The flight of the collective waited for: as the device measured it, else from the end of its launch to that of its
+// wait.
 Profile::Stretch Profile::flight_of(const Slice& launch, const Slice& wait) const {
   if (launch.flights.empty()) return {launch.end, wait.end};
   const ValueId result = wait.graph->node(wait.node).args[0].as_value();
   return launch.flights[std::min<size_t>(wait.graph->value(result).index, launch.flights.size() - 1)];
 }
 
-// From each launch to the next wait for a value of its memory, which is named by the argument's own launch.
+// Writes a slice from each launch to the next wait for a value in its memory.
 void Profile::write_collectives(JsonWriter* json) const {
   std::map<std::pair<const Graph*, uint32_t>, const Slice*> launches;  // by node
   uint64_t arrow = static_cast<uint64_t>(rank_) << 32;

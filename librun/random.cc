@@ -14,9 +14,9 @@ using work::Words;
 
 namespace {
 
-constexpr size_t kBlocks = 128;  // of Philox at a time: words and what is made of them stay in the first cache
+constexpr size_t kBlocks = 128;  // Philox blocks at a time: words and results fit the L1 cache
 
-// Words 4 first to 4 (first + count) of the stream.
+// Words [4 first, 4 (first + count)) of the stream.
 SG_CLONES void fill_blocks(work::Key key, uint64_t first, size_t count, uint32_t* to) {
   for (size_t i = 0; i < count; ++i) {
     const Words b = key.block(first + i);
@@ -52,7 +52,7 @@ void fill_words(const RandomKey& key, uint64_t first, std::span<uint32_t> out) {
 
 void fill_uniform(const RandomKey& key, uint64_t first, int digits, std::span<double> out) {
   uint32_t words[4 * kBlocks];
-  const size_t each = digits <= 32 ? 1 : 2;  // words of a number
+  const size_t each = digits <= 32 ? 1 : 2;  // words per number
   for (size_t j = 0, count; j < out.size(); j += count) {
     count = std::min(4 * kBlocks / each, out.size() - j);
     fill_words(key, each * (first + j), {words, each * count});

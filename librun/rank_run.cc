@@ -58,7 +58,7 @@ Status RankRun::make_backend() {
   return ok_status();
 }
 
-// The caller's tensors have twins on the device, in the same strides.
+// The caller's tensors have device copies with the same strides.
 Status RankRun::bind_on_device(std::span<const Tensor> tensors, std::span<const Scalar> scalars) {
   const AliasAnalysis& alias = graph_->alias();
   std::vector<bool> written(alias.storages().size() + 1);  // by class
@@ -100,11 +100,11 @@ void RankRun::input_changed(size_t input) {
 Status RankRun::stored_changed(std::span<const size_t> inputs) {
   if (!backend_) return ok_status();
   for (size_t i : inputs) inputs_[i].host_is_old = true;
-  forget_results();  // views of inputs among them
+  forget_results();  // which may be views of inputs
   return settle();
 }
 
-// Waits for the step; a fault of its data becomes the error of the node that met it.
+// Waits for the step; bad data becomes an error of the node that found it.
 Status RankRun::settle() {
   SG_ASSIGN(std::optional<DeviceFault> fault, backend_->settle());
   if (!fault) return ok_status();
@@ -113,10 +113,10 @@ Status RankRun::settle() {
   return run ? run->at_node(std::move(error), NodeId(static_cast<uint32_t>(fault->place))) : error;
 }
 
-// What was brought is not what lies on the device any more.
+// Discards results copied to the host: the device now has different ones.
 void RankRun::forget_results() { results_.assign(graph_->values().tensors.size(), Tensor()); }
 
-// The caller's tensor, as it is on the device.
+// The caller's tensor, updated from the device.
 Tensor RankRun::bring_input(ValueId v) const {
   OnDevice& input = inputs_[graph().value(v).index];
   if (input.host_is_old) brought_ = backend_->download(input.host, input.memory.data(), input.memory.bytes());
@@ -229,7 +229,7 @@ void RankRun::carry_buffers() {
     for (const Carried& c : all) targets.push_back(c.to);
     const MemoryRanges written(targets);
     std::vector<std::unique_ptr<std::byte[]>> kept;
-    for (Carried& c : all) {  // what one of them writes, another may still have to read
+    for (Carried& c : all) {  // one copy may overwrite the source of another
       if (!written.touch(c.from)) continue;
       const Tensor from = c.from;
       if (backend_) c.from = backend_->scratch(from.dtype, from.sizes());
@@ -247,7 +247,7 @@ void RankRun::carry_buffers() {
   }
 }
 
-// Both graphs have the same steps: neither has an arena, and they differ in element types alone.
+// Both graphs have the same steps: neither uses an arena, and they differ only in element types.
 Status RankRun::run_both() {
   graph_->finish();
   wide_->finish();

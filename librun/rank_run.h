@@ -8,7 +8,7 @@
 //     run.tensor(v), run.number(v)                  // outputs, and inputs that were written in place
 //
 // With Numerics::f64 the step runs twice, node by node: as recorded, and in double. Integers and booleans of the second
-// run are those of the first, so that a rounding cannot send a token elsewhere; results come from the second. Such a
+// run are copied from the first, so that rounding cannot route a token elsewhere; results come from the second. Such a
 // job has no views of bits: bit_casts.h.
 #pragma once
 
@@ -23,10 +23,10 @@ struct RankOptions {
   Numerics numerics = Numerics::fast;
   int threads = 1;
   uint64_t seed = 0;
-  std::optional<int64_t> memory_limit;  // bytes beyond the inputs
-  bool use_arena = true;                // false: each tensor in a block of its own, for sanitizers to see its end
-  bool guards_flight = false;           // results of collectives are of no use before their waits: collectives.h
-  BackendMaker* backends = nullptr;     // null = the processor
+  std::optional<int64_t> memory_limit;  // in addition to the inputs
+  bool use_arena = true;                // false: each tensor in a block of its own, so that sanitizers see its end
+  bool guards_flight = false;           // spoils results of collectives until their waits: collectives.h
+  BackendMaker* backends = nullptr;     // null = the CPU
 };
 
 class RankRun {
@@ -42,40 +42,40 @@ class RankRun {
 
   // REQUIRES: the input symbols are bound.
   Status prepare(std::vector<Unsupported>* unsupported);
-  // Refuses what passes the memory limit, then reserves the arena. REQUIRES: prepared
+  // Fails if the memory limit is exceeded, then reserves the arena. REQUIRES: prepared
   Status reserve();
 
-  // By input position; tensors in the strides of the graph, of the recorded dtype. Memory is the caller's and stays
-  // where it is; inputs that the graph writes are written, with a backend when `tensor` is asked for them.
+  // By input position; tensors have the graph's strides and the recorded dtype. The memory remains the caller's and
+  // must not move; inputs that the graph writes are updated, with a backend only when `tensor` is called for them.
   Status bind_inputs(std::span<const Tensor> tensors, std::span<const Scalar> scalars);
   Status run_step(uint64_t step);
-  // Gives buffers the values that the step's outputs of kind `buffer` have for them: what the next step begins with.
+  // Copies the step's outputs of kind `buffer` to their buffers, for the next step.
   void carry_buffers();
-  std::vector<Tensor> carried_to() const;  // where they lie
+  std::vector<Tensor> carried_to() const;  // the destinations
 
-  // The caller has changed its tensor of an input: the next step begins with it. On the processor it does anyway.
-  // REQUIRES with a backend: `tensor` was asked for it since the last step, for what the step wrote is there by then.
+  // Tells that the caller has changed its tensor of an input, for the next step; the CPU does not need this. REQUIRES
+  // with a backend: `tensor` was called for it since the last step, so that what the step wrote has arrived.
   void input_changed(size_t input);
 
-  // After a step, until the next. With a backend: outputs and inputs alone, brought to the host when they are asked
-  // for, inputs into the caller's tensors; none where that fails, and `brought` says why.
+  // Valid after a step until the next. With a backend: only outputs and inputs, copied to the host on request, inputs
+  // into the caller's tensors; none on failure, which `brought` then reports.
   Tensor tensor(ValueId v) const;
   Status brought() const { return brought_; }
-  // The same where the run has it: in memory of the backend, if there is one.
+  // The same value where the run stores it: in memory of the backend, if there is one.
   Tensor stored(ValueId v) const { return result_graph().values().tensors[v.index]; }
-  Backend* backend() const { return backend_.get(); }  // null = the processor
-  // The caller has changed inputs there: waits for it, and `tensor` gives what they are now.
+  Backend* backend() const { return backend_.get(); }  // null = the CPU
+  // Tells that the caller has changed inputs there: waits for it, and `tensor` then returns the new values.
   Status stored_changed(std::span<const size_t> inputs);
   Scalar number(ValueId v) const { return result_graph().values().scalars[v.index]; }
 
   void set_observer(Observer* observer);
   const GraphRun& main_graph() const { return *graph_; }
   int64_t arena_bytes() const { return graph_->arena_bytes(); }
-  int64_t host_bytes() const { return graph_->host_bytes(); }  // what transfers have brought to the host
-  int64_t pool_bytes() const { return pool_.most_in_use(); }   // the most that was in use at once
+  int64_t host_bytes() const { return graph_->host_bytes(); }  // arena for copies on the host
+  int64_t pool_bytes() const { return pool_.most_in_use(); }   // the most in use at once
 
  private:
-  // What a buffer is given after a step.
+  // A buffer update after a step.
   struct Carried {
     Tensor from, to;
     size_t input;
@@ -97,7 +97,7 @@ class RankRun {
   uint32_t rank_;
   RankOptions options_;
   Communicator* comm_;
-  std::unique_ptr<Backend> backend_;  // before what has memory of it
+  std::unique_ptr<Backend> backend_;  // declared before the objects with memory of it
   std::unique_ptr<Communicator> device_comm_;
   std::optional<BackendContext> backend_kernels_;
   ThreadTeam team_;
@@ -108,11 +108,11 @@ class RankRun {
   RankState state_;
   std::unique_ptr<GraphRun> graph_;
 
-  // With a backend: what lies there of the caller's inputs, and what was brought back, by value. An input travels where
-  // one side is behind the other.
+  // With a backend: the device copies of the caller's inputs, and results copied back, by value. An input is
+  // transferred only if one side is outdated.
   struct OnDevice {
-    std::byte* host = nullptr;  // where its storage begins
-    Tensor tensor;              // the caller's; none: not given
+    std::byte* host = nullptr;  // beginning of its storage
+    Tensor tensor;              // the caller's; none = not given
     Arena memory;
     bool written = false;  // by the graph
     bool device_is_old = true, host_is_old = false;

@@ -15,7 +15,7 @@
 namespace sg {
 namespace {
 
-// ", train.py:12": where the node comes from, as far as is known.
+// ", train.py:12": the node's source line, as far as it is known.
 std::string line_of(const Graph& graph, NodeId n) {
   const SourceId id = graph.node(n).source;
   if (id.is_none()) return {};
@@ -23,7 +23,7 @@ std::string line_of(const Graph& graph, NodeId n) {
   return ", " + std::string(graph.pool().strings.str(source.file)) + ":" + std::to_string(source.line);
 }
 
-// What somebody with the model at hand can do about it.
+// What the model's author can do about it.
 std::string remedy_of(const Unsupported& u) {
   if (u.op.starts_with("higher_order.flex_attention"))
     return "its nested graphs run on the kernels of docs/ops.md; a learned bias has its gradient as attn_mask of "
@@ -65,7 +65,7 @@ std::optional<double> number_in(const Tensor& t) {
   return value;
 }
 
-// The output that is the loss: the only one of that kind, else a graph's only output.
+// The loss: the only output of that kind, else a graph's only output.
 ValueId loss_of(const Graph& graph) {
   ValueId found;
   size_t losses = 0;
@@ -92,7 +92,7 @@ RankSession::RankSession(const Job& job, Communicator& comm, const AliasAnalysis
 
 Status RankSession::add_observers() {
   if (!options_.dump.empty()) observers_.add(&dump_.emplace(options_.dump_names));
-  if (!options_.watch.empty()) {  // after the dump, which has the result that is watched for
+  if (!options_.watch.empty()) {  // after the dump, which then contains the result that triggers it
     SG_ASSIGN(watch_, parse_watch(options_.watch));
     observers_.add(&*watch_);
   }
@@ -104,7 +104,7 @@ Status RankSession::add_observers() {
   return ok_status();
 }
 
-// A step that was captured with its optimizer would be updated twice.
+// Refuses a step captured with its optimizer, which would be updated twice.
 Status RankSession::check_not_updated() const {
   const Graph& graph = run_.graph();
   for (NodeId n : graph.nodes()) {
@@ -138,7 +138,7 @@ Status RankSession::prepare() {
   SG_TRY(run_.prepare(&unsupported));
   if (!unsupported.empty()) return refuse(run_.graph(), unsupported);
   say_what_runs_on_host();
-  if (!options_.expect.empty()) {  // names that the graph lacks are found before the run
+  if (!options_.expect.empty()) {  // names that the graph lacks are reported before the run
     std::string file =
         data_file_name(options_.expect, comm_.rank(), is_due(options_.expect, 0) ? 0 : options_.steps - 1);
     SG_TRY(Expectation::open(run_.program(), alias_, file, tolerance()));
@@ -161,7 +161,7 @@ void RankSession::say_what_runs_on_host() const {
   options_.say(std::to_string(nodes) + " nodes are computed by the host, for which the device waits: " + list);
 }
 
-// Ranks of one program have the same to say.
+// Whether this rank reports for all ranks of its program.
 bool RankSession::speaks() const {
   const std::vector<uint32_t>& same = run_.program().ranks;
   return comm_.rank() == (same.empty() ? 0 : same[0]);
@@ -192,19 +192,19 @@ Status RankSession::take_inputs() {
   return ok_status();
 }
 
-// What must be equal on all ranks for their results to mean something together.
+// Settings that must be equal on all ranks for a meaningful run.
 std::string RankSession::settings() const {
   return "seed " + std::to_string(options_.rank.seed) + ", steps " + std::to_string(options_.steps) + ", numerics " +
          std::to_string(static_cast<int>(options_.rank.numerics)) + options_.injected;
 }
 
-// The ranks of one machine may fit one by one and not all at once.
+// The ranks of one machine may each fit into memory, but not all together.
 Status RankSession::require_memory_together() {
   SG_ASSIGN(std::vector<std::string> all, comm_.exchange(std::to_string(run_.arena_bytes())));
   int64_t bytes = 0;
   const std::vector<uint32_t> here = comm_.ranks_of_machine();
   for (uint32_t rank : here) bytes += std::atoll(all[rank].c_str());
-  if (here.size() < 2 || options_.rank.backends) return ok_status();  // a device says itself what it has
+  if (here.size() < 2 || options_.rank.backends) return ok_status();  // a device reports its own memory
   Status fits = require_memory(bytes);
   if (!fits.ok()) fits.error().message = "for " + std::to_string(here.size()) + " ranks " + fits.error().message;
   return fits;
@@ -228,14 +228,14 @@ bool RankSession::is_due(const std::string& pattern, uint64_t step) const {
   return pattern.find("{step}") != std::string::npos || step + 1 == options_.steps;
 }
 
-// A pattern with {step} gives each step its own inputs: into the memory that the run knows.
+// A pattern with {step} gives each step its own inputs, loaded into the memory that the run already uses.
 Status RankSession::reload_inputs(uint64_t step) {
   InputSource source;
   for (const std::string& pattern : options_.inputs)
     if (pattern.find("{step}") != std::string::npos)
       source.files.push_back(data_file_name(pattern, comm_.rank(), step));
   if (step == 0 || source.files.empty()) return ok_status();
-  source.may_miss = true;  // a batch; what it does not hold stays
+  source.may_miss = true;  // a batch; inputs that it lacks stay
   source.may_spare = options_.spare_inputs;
   source.bindings = options_.bindings;
   SG_ASSIGN(InputSet next, load_inputs(job_, comm_.rank(), source));
@@ -248,7 +248,7 @@ Status RankSession::reload_inputs(uint64_t step) {
                        input_title(run_.graph(), run_.graph().inputs()[i]) + " has another shape than at step 0",
                    {},
                    "steps of one run have inputs of one size"};
-    const Tensor inside = run_.tensor(run_.graph().inputs()[i].value);  // with Numerics::f64 another one
+    const Tensor inside = run_.tensor(run_.graph().inputs()[i].value);  // another one under Numerics::f64
     SG_TRY(run_.brought());
     cpu::copy(run_.team(), to, from);
     if (!inside.is_none() && inside.data != to.data) cpu::copy(run_.team(), inside, from);
@@ -292,12 +292,12 @@ void RankSession::note_loss() {
   ValueId v = loss_of(graph);
   if (v.is_none()) return;
   if (graph.type(v).kind != TypeKind::tensor) report_.losses.push_back(run_.number(v).to_double());
-  else if (run_.stored(v).elements() != 1) return;  // not brought from a device to find that out
+  else if (run_.stored(v).elements() != 1) return;  // do not copy it from a device just to find out
   else if (auto value = number_in(run_.tensor(v))) report_.losses.push_back(*value);
 }
 
-// Before buffers are carried on, as gradients may lie in them. Where results come from a twin in double, the graph as
-// recorded has parameters of its own, which are updated, too.
+// Runs before buffers are carried over, since gradients may be stored in them. If results come from a run in double,
+// the recorded graph's own parameters are updated, too.
 Status RankSession::begin_update() {
   if (!optimizer_) return ok_status();
   const std::vector<Tensor> carried_to = run_.carried_to();
@@ -329,7 +329,7 @@ Status RankSession::keep_dump() {
   return file.commit();
 }
 
-// Every rank's files are in their places before any rank keeps its own.
+// A rank keeps its new files only once every rank's files are in place.
 Status RankSession::rename_files() {
   for (OutputFile& file : written_) SG_TRY(file.place());
   SG_TRY(comm_.exchange("named"));

@@ -1,4 +1,4 @@
-// One rank's share of a session, in that rank's thread.
+// One rank's part of a session, in that rank's thread.
 #pragma once
 
 #include <optional>
@@ -16,19 +16,19 @@ namespace sg {
 
 class RankSession {
  public:
-  // `init`: null = every input is given.
+  // `init`: null = all inputs are given.
   RankSession(const Job& job, Communicator& comm, const AliasAnalysis& alias, const SessionOptions& options,
               const InitPlan* init, Profile::Clock::time_point start);
 
-  // Inputs, sizes, plan, memory. Nothing has run when it fails.
+  // Prepares inputs, sizes, plan and memory. If it fails, nothing has run.
   Status prepare();
-  // One step; then its expectations are met or not, and its files lie beside their names.
+  // Runs one step; then checks expectations, and writes files under temporary names.
   Status run_step(uint64_t step);
   double last_seconds() const { return seconds_; }
   Status write_dump();
-  // What --dump-nodes has kept so far, when --watch ends the run: of this rank alone.
+  // The part of --dump-nodes collected so far, for when --watch ends the run: this rank's only.
   Status keep_dump();
-  // Gives what was written its name. REQUIRES: all ranks have written theirs
+  // Gives written files their final names. REQUIRES: all ranks have written theirs
   Status rename_files();
   void remove_files();
 
@@ -59,18 +59,18 @@ class RankSession {
   const SessionOptions& options_;
   const InitPlan* init_;
   RankRun run_;
-  const AliasAnalysis& alias_;  // of its program
+  const AliasAnalysis& alias_;  // of its own program
   RunValues values_;
   std::optional<InputSet> inputs_;
   ObserverList observers_;
   std::optional<Watch> watch_;
   std::optional<Dump> dump_;
-  std::optional<Optimizer> optimizer_, recorded_optimizer_;  // the second where the graph runs twice (Numerics::f64)
+  std::optional<Optimizer> optimizer_, recorded_optimizer_;  // the second if the graph runs twice (Numerics::f64)
   std::optional<Profile> profile_;
   std::optional<Comparison> comparison_;
   RankReport report_;
   double seconds_ = 0;
-  std::vector<OutputFile> written_;  // not yet in their places
+  std::vector<OutputFile> written_;  // not yet under their final names
 };
 
 }  // namespace sg

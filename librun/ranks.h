@@ -1,4 +1,4 @@
-// Ranks as threads: the same function on each, and one answer.
+// Runs ranks as threads: the same function on each, and one result.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 namespace sg {
 
 // Runs fn for every communicator in a thread of its own and returns when all are done. The first rank that fails ends
-// the others' waits; its error is the answer. What fn throws is such a failure: no memory, or a bug of ours.
+// the others' waits; its error is returned. An exception from fn counts as such a failure: out of memory, or our bug.
 Status run_ranks(std::span<const std::unique_ptr<Communicator>> ranks, const std::function<Status(Communicator&)>& fn);
 
 }  // namespace sg

@@ -9,11 +9,11 @@
 namespace sg {
 namespace {
 
-// Elements that are reduced at a time: sums and results of a block stay in the first cache level.
+// Elements reduced at a time: sums and results of a block stay in the L1 cache.
 constexpr int64_t kBlock = 1024;
 constexpr int64_t kCopyBlock = 16 << 10;
 
-// What the elements are added in: f32 for the halves; integers without a sign, so that they wrap.
+// The accumulator type: f32 for half precision; unsigned integers, so that they wrap.
 template <class T>
 struct Accumulator {
   using type = Compute<T>;
@@ -36,7 +36,7 @@ struct Sum {
 template <class T>
 struct Product {
   static Acc<T> combine(Acc<T> a, T x) {
-    // Wider for the product: unsigned short would be promoted to a signed int that can overflow.
+    // Multiplies in a wider type: unsigned short would be promoted to a signed int that can overflow.
     if constexpr (std::is_same_v<T, bool>) return a & x;
     else if constexpr (std::is_integral_v<T>)
       return static_cast<Acc<T>>(uint64_t{a} * uint64_t{static_cast<Acc<T>>(x)});
@@ -78,7 +78,7 @@ struct BitXor {
   static Acc<T> combine(Acc<T> a, T x) { return static_cast<Acc<T>>(a ^ static_cast<Acc<T>>(x)); }
 };
 
-struct Elements {  // what one call reduces
+struct Elements {  // the arguments of one call
   std::span<const std::byte* const> inputs;
   std::span<std::byte* const> outputs;
   int64_t count;
@@ -93,7 +93,7 @@ const T* input_at(const Elements& e, size_t r, int64_t begin) {
   return reinterpret_cast<const T*>(e.inputs[r]) + begin;
 }
 
-// The sum (product, ...) of elements [begin, begin + n) of all inputs. For two inputs or more the first step does both.
+// Reduces elements [begin, begin + n) of all inputs. The first step combines two inputs at once.
 template <class T, template <class> class Op>
 void accumulate(const Elements& e, int64_t begin, int64_t n, Acc<T>* sums) {
   const T* first = input_at<T>(e, 0, begin);
@@ -109,7 +109,7 @@ void accumulate(const Elements& e, int64_t begin, int64_t n, Acc<T>* sums) {
   }
 }
 
-// As Sum, each element times the factor first.
+// Like Sum, with each element multiplied by the factor first.
 template <class T>
 void accumulate_scaled(const Elements& e, int64_t begin, int64_t n, Acc<T> factor, Acc<T>* sums) {
   const T* first = input_at<T>(e, 0, begin);
@@ -131,7 +131,7 @@ void divide(Acc<T>* sums, int64_t n, size_t members) {
   }
 }
 
-// Runs `fill` block by block and stores what it leaves, rounded to T.
+// Runs `fill` block by block and stores the sums, rounded to T.
 template <class T, class Fill>
 void by_blocks(const Elements& e, const Fill& fill) {
   alignas(64) Acc<T> sums[kBlock];
@@ -193,7 +193,7 @@ void run(const Reduction& reduction, const Elements& e) {
 
 void reduce_elements(const Reduction& reduction, DType dtype, std::span<const std::byte* const> inputs,
                      std::span<std::byte* const> outputs, int64_t count) {
-  // Sums of complex numbers, and products with a real factor, are those of their parts.
+  // Sums of complex numbers, and products with a real factor, work on their parts separately.
   if (is_complex(dtype)) {
     dtype = dtype == DType::c64 ? DType::f32 : DType::f64;
     count *= 2;

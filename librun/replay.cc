@@ -13,13 +13,13 @@
 namespace sg {
 namespace {
 
-// Results: the elements chosen along `dim`, and their indices.
+// Ops that return the elements selected along `dim`, and their indices.
 constexpr std::array<std::string_view, 9> kChoosers = {
     "aten.topk.default",     "aten.sort.default", "aten.sort.stable", "aten.max.dim",       "aten.min.dim",
     "aten.kthvalue.default", "aten.mode.default", "aten.median.dim",  "aten.nanmedian.dim",
 };
 
-// A double's sign and exponent, and the first digits of its fraction, where the narrower type has its own.
+// The sign, exponent and leading fraction bits of a double, as a narrower type has them.
 struct Layout {
   int exponent, fraction;  // bits
 };
@@ -33,7 +33,7 @@ Layout layout_of(DType t) {
   }
 }
 
-// Bits of a NaN, which arithmetic would make quiet: the bytes of something else may look like one.
+// Narrows a NaN bit by bit, because arithmetic would quiet it: the bytes of other data may look like a NaN.
 uint64_t narrowed_nan(double x, Layout to) {
   const auto bits = std::bit_cast<uint64_t>(x);
   const uint64_t fraction = bits << 12 >> 12 >> (52 - to.fraction);
@@ -51,7 +51,7 @@ bool is_exact(const Type& type) {
   return !is_floating(type.dtype) && !is_complex(type.dtype);
 }
 
-// values = gather(self, dim, indices), the reduced axis put back for as long.
+// values = gather(self, dim, indices), with the reduced axis temporarily restored.
 Status choose_again(KernelCall& call) {
   const Tensor& self = call.tensor("self");
   Tensor values = call.results[0], indices = call.results[1];
@@ -84,8 +84,8 @@ Status choose_again(KernelCall& call) {
 DType part_of(DType t) { return t == DType::c64 ? DType::f32 : t == DType::c128 ? DType::f64 : t; }
 int64_t parts_in(const Tensor& t) { return t.elements() * (is_complex(t.dtype) ? 2 : 1); }
 
-// Calls fn(double* number, the same number of type `narrow` as an unsigned one of its size) where `wide` has no number,
-// and `narrow` has more than one way to say so. REQUIRES: both contiguous
+// Calls fn(double* number, pointer to the same element of `narrow` as an unsigned integer of its size) for NaNs in
+// `wide`, if `narrow` has more than one NaN. REQUIRES: both contiguous
 template <class Fn>
 void for_nans(const Tensor& wide, const Tensor& narrow, const Fn& fn) {
   const DType type = part_of(narrow.dtype);
@@ -99,7 +99,7 @@ void for_nans(const Tensor& wide, const Tensor& narrow, const Fn& fn) {
   }
 }
 
-// Bits of numbers rounded to type `from`, taken as numbers of type `to`: see bit_casts.h.
+// Reinterprets the numbers, rounded to type `from`, as numbers of type `to`: see bit_casts.h.
 Status copy_bits_again(KernelCall& call, DType from, DType to) {
   const Tensor self = cpu::contiguous(call, call.tensor("self")), out = call.results[0];
   std::vector<std::byte> bytes(static_cast<size_t>(self.elements() * dtype_bytes(from))), widened;
@@ -138,7 +138,7 @@ Status replay_step(GraphRun& recorded, GraphRun& wide, size_t i) {
     const Tensor& from = recorded.values().tensors[v.index];
     Tensor& to = wide.values().tensors[v.index];
     if (from.is_none() || to.is_none()) continue;
-    if (has_settled_results(graph, wide.step_node(i))) cpu::copy(wide.team(), to, from);  // else at the wait
+    if (has_settled_results(graph, wide.step_node(i))) cpu::copy(wide.team(), to, from);  // otherwise at the wait
   }
   if (exact == node.result_count || node.result_count == 0) return ok_status();
   if (copies_bits)

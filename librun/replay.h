@@ -1,12 +1,12 @@
-// One step of the double run beside the run as recorded: see rank_run.h.
+// One step of the run in double beside the recorded one: see rank_run.h.
 #pragma once
 
 #include "librun/graph_run.h"
 
 namespace sg {
 
-// Step `i` of `wide`, the same step of `recorded` having run. Integers and booleans are copied from there; ops that
-// choose elements and say which (topk, sort, max along an axis) take the elements that were chosen there.
+// Runs step `i` of `wide` after the same step of `recorded`. Integers and booleans are copied from the latter; ops that
+// select elements and return indices (topk, sort, max along an axis) take the elements selected there.
 Status replay_step(GraphRun& recorded, GraphRun& wide, size_t i);
 
 }  // namespace sg

@@ -1,11 +1,11 @@
-// What a build with AddressSanitizer knows of memory that is handed out by us and not by malloc.
+// Tells AddressSanitizer about memory that we allocate instead of malloc.
 #pragma once
 
 #include <cstddef>
 
 #ifdef __has_feature
 #if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
-#define __SANITIZE_ADDRESS__ 1  // as gcc says it
+#define __SANITIZE_ADDRESS__ 1  // as gcc defines it
 #endif
 #endif
 #ifdef __SANITIZE_ADDRESS__

@@ -1,8 +1,8 @@
-// Which runs of neighbouring items are recorded as one thing to launch: the longest that nothing splits.
+// Which runs of consecutive items are recorded and launched as one: the longest without splits.
 //
-// An item is a step of a graph, or a group of steps that run as one. What cannot be part of a recording splits:
-// collectives, copies to the host and back, and the waits for both, calls of bodies, numbers for the host, what hangs
-// on numbers of the data, ops for which the host takes part.
+// An item is a step of a graph, or a group of steps that run as one. Items that cannot be recorded split a run:
+// collectives, copies to and from the host, waits for both, calls of bodies, numbers for the host, work that depends on
+// numbers from the data, ops for which the host takes part.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct Segment {
   size_t first = 0, count = 0;  // items
 };
 
-// Runs of fewer than `least` items are not worth it. In order.
+// In order; runs of fewer than `least` items are not worthwhile.
 std::vector<Segment> plan_segments(std::span<const Split> items, size_t least);
 
 }  // namespace sg

@@ -77,7 +77,7 @@ class Session {
     return out;
   }
 
-  // From the watchdog's thread: the ranks are told; one that does not listen is ended with the process.
+  // Runs in the watchdog's thread: tells the ranks to stop, and ends the process if one does not.
   void end_stuck(Error error) {
     for (const auto& comm : comms_) comm->abort(error);
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
@@ -101,7 +101,7 @@ class Session {
   Profile::Clock::time_point start_ = Profile::Clock::now();
   std::vector<std::unique_ptr<RankSession>> ranks_;
   std::optional<InitPlan> like_, init_;
-  // Made before ranks run side by side, as they may add expressions to the pool that all share.
+  // Created before ranks run concurrently, because it may add expressions to the pool that all share.
   std::map<const Program*, std::unique_ptr<AliasAnalysis>> alias_;
   std::atomic<bool> finished_{false};
   std::mutex lock_;
@@ -118,11 +118,11 @@ bool SessionReport::passed() const {
 
 namespace {
 
-// File names that cannot be right, before anything is read.
+// Checks file names before anything is read.
 Status check_names(const Job& job, size_t ranks_here, const SessionOptions& options) {
   SG_TRY(check_output_pattern(options.outputs, options.outputs.empty() ? 1 : job.world, 1, "--outputs"));
   SG_TRY(check_output_pattern(options.dump, options.dump.empty() ? 1 : job.world, 1, "--dump-nodes"));
-  if (ranks_here != job.world) return ok_status();  // the others' files are where they run
+  if (ranks_here != job.world) return ok_status();  // other ranks' files are on their machines
   for (const std::string& inputs : options.inputs) SG_TRY(check_input_files(inputs, job.world, "--inputs"));
   return check_input_files(options.expect, job.world, "--expect");
 }

@@ -7,12 +7,12 @@
 namespace sg {
 namespace {
 
-constexpr int64_t kMaxPieces = 1 << 20;  // of one axis
+constexpr int64_t kMaxPieces = 1 << 20;  // per axis
 
 struct Range {
   int64_t begin, end;
 };
-using Ranges = std::vector<Range>;  // what is left of an axis, in order
+using Ranges = std::vector<Range>;  // the remaining ranges of an axis, in order
 
 int64_t length(const Ranges& list) {
   int64_t n = 0;
@@ -20,7 +20,7 @@ int64_t length(const Ranges& list) {
   return n;
 }
 
-// Positions [begin, end) of what `list` holds.
+// Appends positions [begin, end) of the concatenated ranges in `list`.
 void cut(const Ranges& list, int64_t begin, int64_t end, Ranges* out) {
   int64_t at = 0;
   for (Range r : list) {
@@ -60,7 +60,7 @@ struct Coordinate {
   int64_t index, size;
 };
 
-// Of a rank along an axis: in a mesh that has all `axes`, else in the group of that axis.
+// A rank's coordinate along an axis: in a mesh that has all `axes`, else in the group of that axis.
 Result<Coordinate> coordinate(const Job& job, uint32_t rank, const std::vector<StrId>& axes, StrId axis) {
   for (const Mesh& mesh : job.meshes) {
     auto has = [&](StrId a) { return std::find(mesh.axes.begin(), mesh.axes.end(), a) != mesh.axes.end(); };

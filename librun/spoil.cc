@@ -15,7 +15,7 @@ struct Extent {
 
 Extent extent_of(const Tensor& t) { return {t.data, t.data + extent_bytes(t)}; }
 
-// Calls fn(address, bytes) for each stretch of memory without gaps that `t` sees.
+// Calls fn(address, bytes) for each gapless stretch of memory in `t`.
 template <class Fn>
 void for_each_stretch(const Tensor& t, int axis, std::byte* at, const Fn& fn) {
   int64_t unit = dtype_bytes(t.dtype);
@@ -31,7 +31,7 @@ void for_each_stretch(const Tensor& t, const Fn& fn) {
   else for_each_stretch(t, 0, t.data, fn);
 }
 
-// Signalling NaN, so that an addition in place changes even that; -1; true.
+// A signalling NaN, which even an addition in place changes; -1; true.
 uint64_t useless(DType t) {
   switch (t) {
     case DType::boolean: return 1;

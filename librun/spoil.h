@@ -1,4 +1,4 @@
-// Memory that is not to be touched for a while: made useless, and watched by a sum.
+// Memory that must not be accessed for a while: filled with garbage, and guarded by a checksum.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace sg {
 
-// Fills what `t` sees with what no program can go on with: NaN, -1, true. What it shares with one of `kept` stays as it
-// is, byte for byte where both lie without gaps, else all of it stays.
+// Fills the elements of `t` with useless values: NaN, -1, true. What it shares with one of `kept` is preserved, byte
+// for byte if both have no gaps; otherwise all of `t` is preserved.
 void spoil(const Tensor& t, std::span<const Tensor> kept);
 
-// A number that changes, as good as always, when a byte does that `t` sees.
+// A checksum of the bytes of `t`'s elements.
 uint64_t sum_of_bytes(const Tensor& t);
 
 }  // namespace sg

@@ -91,7 +91,7 @@ std::optional<Tensor> view_as(const Tensor& t, std::span<const int64_t> shape) {
   struct Run {
     int64_t size, step;
   };
-  std::array<Run, kMaxRank> runs;  // of `t`, outermost first: axes that are as good as one
+  std::array<Run, kMaxRank> runs;  // of `t`, outermost first: axes that act as one
   size_t count = 0;
   for (int axis = 0; axis < t.rank; ++axis) {
     if (t.dim(axis) == 1) continue;

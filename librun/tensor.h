@@ -11,12 +11,12 @@
 
 namespace sg {
 
-inline constexpr int kMaxRank = 12;  // of a tensor that can run; deeper ones are refused before the run
+inline constexpr int kMaxRank = 12;  // limit for tensors that can run; higher ranks are refused before the run
 
 struct Tensor {
-  std::byte* data = nullptr;  // of the first element; may be null when there are none
-  DType dtype = DType::none;  // none = no tensor (an argument left out)
-  bool conjugate = false;     // complex: readers take the conjugate of what is stored
+  std::byte* data = nullptr;  // of the first element; may be null if there are none
+  DType dtype = DType::none;  // none = no tensor (an omitted argument)
+  bool conjugate = false;     // complex: readers take the conjugate of the stored value
   int rank = 0;
   std::array<int64_t, kMaxRank> shape{};
   std::array<int64_t, kMaxRank> stride{};  // in elements; 0 along expanded axes
@@ -29,9 +29,9 @@ struct Tensor {
   int64_t dim(int i) const { return shape[static_cast<size_t>(i < 0 ? i + rank : i)]; }
   int64_t step(int i) const { return stride[static_cast<size_t>(i < 0 ? i + rank : i)]; }
 
-  // Row-major without gaps; axes of size 1 may have any stride, and so may all of an empty tensor.
+  // Row-major without gaps; axes of size 1, and all axes of an empty tensor, may have any stride.
   bool is_contiguous() const;
-  // The elements fill their memory without gaps or overlap, in some order of the axes.
+  // Whether the elements fill their memory without gaps or overlap, in some order of the axes.
   bool is_dense() const;
 
   template <class T>
@@ -49,20 +49,21 @@ Tensor drop_axis(const Tensor& t, int axis);
 // `t` with axes `a` and `b` swapped.
 Tensor swap_axes(const Tensor& t, int a, int b);
 
-// `t` seen under a shape that it broadcasts to (PyTorch's rule). REQUIRES: it does.
+// `t` viewed in a shape that it broadcasts to (PyTorch's rule). REQUIRES: it does.
 Tensor broadcast_to(const Tensor& t, std::span<const int64_t> shape);
 
-// `t` under another shape, its elements in the same row-major order. Nothing: that is no view of it, or there are none.
+// `t` viewed in another shape, with its elements in the same row-major order. None if that is not a view, or `t` is
+// empty.
 std::optional<Tensor> view_as(const Tensor& t, std::span<const int64_t> shape);
 
 bool same_shape(const Tensor& a, const Tensor& b);
 // The same elements at the same place; strides of axes of size 1 may differ.
 bool same_view(const Tensor& a, const Tensor& b);
 
-// Bytes from the first to one past the last that the view touches; 0 when it is empty.
+// Bytes from the first to one past the last that the view touches; 0 if it is empty.
 int64_t extent_bytes(const Tensor& t);
 
-// Negative axes count from the end. REQUIRES: in range, as the verifier has it.
+// Negative axes count from the end. REQUIRES: in range, as the verifier ensures.
 inline int wrap_axis(int64_t axis, int rank) { return static_cast<int>(axis < 0 ? axis + rank : axis); }
 
 }  // namespace sg

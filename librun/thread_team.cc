@@ -8,11 +8,11 @@ namespace {
 
 thread_local int g_thread_index = 0;
 
-// How long a thread looks before it sleeps: about as long as a small kernel takes, so that a step of many small
-// kernels pays no wake-up, and idle ranks leave the cores alone.
+// How long a thread spins before it sleeps: about the duration of a small kernel, so that a step of many small kernels
+// pays no wake-ups, and idle ranks free their cores.
 constexpr int kSpins = 4000;
 
-constexpr int64_t kMostPieces = int64_t{1} << 30;  // of a loop: their numbers are kept in half a word
+constexpr int64_t kMostPieces = int64_t{1} << 30;  // per loop: piece numbers are stored in half a word
 
 template <class Changed>
 void spin_until(const Changed& changed) {
@@ -25,7 +25,7 @@ ThreadTeam::ThreadTeam(int threads) : parts_(static_cast<size_t>(std::max(thread
   try {
     for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
   } catch (const std::system_error&) {
-    // the system has no more: those that there are take the others' pieces, too
+    // the system has no more threads: the existing ones take the others' pieces, too
   }
 }
 
@@ -53,7 +53,7 @@ void ThreadTeam::run(int64_t count, int64_t grain, Piece piece, const void* fn) 
   for (uint32_t inside; (inside = state_.load(std::memory_order_acquire)) != 0;) state_.wait(inside);
 }
 
-// False: the pieces of the job at hand are all taken.
+// False: all pieces of the current job are taken.
 bool ThreadTeam::enter() {
   uint32_t state = state_.load(std::memory_order_relaxed);
   while (state & kOpen)
@@ -104,7 +104,7 @@ void ThreadTeam::work(int index) {
     if (stop_) return;
     if (!enter()) continue;
     take_pieces(index);
-    if (state_.fetch_sub(1, std::memory_order_acq_rel) == 1) state_.notify_one();  // the last, and all are taken
+    if (state_.fetch_sub(1, std::memory_order_acq_rel) == 1) state_.notify_one();  // the last one; no piece is left
   }
 }
 

@@ -12,7 +12,7 @@ namespace sg {
 namespace {
 
 struct Found {
-  int64_t nans = 0, infs = 0, first = -1;  // logical index of the first
+  int64_t nans = 0, infs = 0, first = -1;  // logical index of the first one
 };
 
 template <class T>
@@ -82,7 +82,7 @@ void ObserverList::leave_body() {
 
 namespace {
 
-// Ops that compute nothing: what they give, they were given.
+// Ops that only move their operands' elements.
 bool only_moves(const Graph& graph, NodeId n) {
   constexpr std::string_view kMovers[] = {"_to_copy",  "clone",         "lift_fresh_copy", "copy",  "cat",
                                           "stack",     "index",         "index_select",    "where", "gather",
@@ -96,7 +96,7 @@ bool only_moves(const Graph& graph, NodeId n) {
   return std::ranges::find(kMovers, name.substr(0, name.find('.'))) != std::end(kMovers);
 }
 
-// Whether an infinity in this value was put there by whoever gave the graph its inputs. Weights are made by training.
+// Whether an infinity in this value was intended by whoever provided the inputs. Weights are results of training.
 bool is_given(const Graph& graph, ValueId v) {
   if (!graph.value(v).def.is_none()) return false;
   const auto& inputs = graph.inputs();
@@ -132,7 +132,7 @@ void Watch::enter_body(const Graph& graph, NodeId n) {
 void Watch::leave_body() {
   const Frame body = std::move(frames_.back());
   frames_.pop_back();
-  // What the call gives may be what its body made on purpose.
+  // Results of the call may hold what its body made on purpose.
   if (body.from_outside || !body.values.empty()) frames_.back().calls.insert(body.call.index);
 }
 
@@ -248,7 +248,7 @@ Status check_dump_patterns(const Job& job, std::span<const std::string> patterns
   return ok_status();
 }
 
-// Only the last star needs to be tried again: what an earlier one took can stay.
+// Only the last star needs backtracking: the matches of earlier ones can stay.
 bool matches_name(std::string_view pattern, std::string_view name) {
   size_t p = 0, n = 0, star = std::string_view::npos, after_star = 0;
   while (n < name.size()) {

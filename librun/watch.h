@@ -1,4 +1,4 @@
-// Observers of a run: --watch, --dump-nodes. Both see every result as its node made it.
+// Observers of a run: --watch, --dump-nodes. Both receive every result as its node computes it.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace sg {
 
-// Several observers as one, in order.
+// Combines several observers, called in order.
 class ObserverList : public Observer {
  public:
   void add(Observer* observer) { list_.push_back(observer); }
@@ -28,10 +28,10 @@ class ObserverList : public Observer {
   std::vector<Observer*> list_;
 };
 
-// Ends the run (negative) at the first node that gives a NaN or an infinity. An infinity that was put there on purpose
-// is none, nor is what is made of it: a literal of the graph such as the -inf of a mask, and what an input that is no
-// parameter brings along (a constant, a mask in a buffer), as far as nodes only copy and move it. What a collective
-// gives is looked at when it has been waited for; memory that an op leaves undefined (aten.empty) is not looked at.
+// Ends the run (negative) at the first node that produces a NaN or an infinity. Intended infinities do not count:
+// literals of the graph such as the -inf of a mask, and those in inputs other than parameters (a constant, a mask in a
+// buffer), as long as nodes only copy and move them. The result of a collective is checked after its wait; memory that
+// an op leaves undefined (aten.empty) is not checked.
 class Watch : public Observer {
  public:
   Watch(bool nan, bool inf) : nan_(nan), inf_(inf) {}
@@ -40,12 +40,12 @@ class Watch : public Observer {
   void leave_body() override;
 
  private:
-  // The values of the graph, or of the body of a call, that hold an infinity on purpose.
+  // The values of the graph, or of a called body, that hold an intended infinity.
   struct Frame {
     std::unordered_set<uint32_t> values;
-    std::unordered_set<uint32_t> calls;  // whose bodies made one
-    NodeId call;                         // whose body this is
-    bool from_outside = false;           // an argument of the call holds one: everything in it may
+    std::unordered_set<uint32_t> calls;  // calls whose bodies produced one
+    NodeId call;                         // the call that runs this body
+    bool from_outside = false;           // an argument of the call holds one: all values in it may
   };
   bool may_be_infinite(const Graph& graph, NodeId n) const;
 
@@ -55,8 +55,8 @@ class Watch : public Observer {
 
 Result<Watch> parse_watch(std::string_view words);  // "nan", "inf", "nan,inf"
 
-// Keeps copies of some results for a file: those whose names match one of the patterns (* = any text), and those of the
-// modules that one of them names (module_pattern.h). A module's nodes include the backward ones that belong to it.
+// Keeps copies of some results for a file: those whose names match one of the patterns (* = any text), and those of
+// modules that match one (module_pattern.h). A module's nodes include its backward nodes.
 class Dump : public NamingObserver {
  public:
   explicit Dump(std::vector<std::string> patterns);
@@ -67,15 +67,15 @@ class Dump : public NamingObserver {
   bool names_module_of(const Graph& graph, NodeId n) const;
 
   std::vector<std::string> patterns_;
-  std::vector<ModulePattern> modules_;  // those of them that can be patterns of modules
+  std::vector<ModulePattern> modules_;  // the patterns that can be module patterns
   std::vector<TensorToWrite> kept_;     // the last value of each name
   std::vector<std::unique_ptr<std::byte[]>> memory_;
 };
 
-// A pattern that fits no result of the job, bodies of calls included, and no module is an error (usage).
+// A pattern that matches no result of the job, including bodies of calls, and no module is an error (usage).
 Status check_dump_patterns(const Job& job, std::span<const std::string> patterns);
 
-// Whether `name` fits `pattern`, in which * stands for any text.
+// Whether `name` matches `pattern`, in which * stands for any text.
 bool matches_name(std::string_view pattern, std::string_view name);
 
 }  // namespace sg

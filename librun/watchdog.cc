@@ -7,10 +7,10 @@
 namespace sg {
 namespace {
 
-constexpr double kInterval = 0.2;    // between two looks
-constexpr double kLate = 1.5;        // a look that comes later than that: the watcher itself did not run
-constexpr double kSurelyDead = 1;    // no sign of its process for so long: why the rank does not get on
-constexpr double kSpeakFirst = 0.6;  // how long the others leave the report to the one that should speak
+constexpr double kInterval = 0.2;    // between two checks
+constexpr double kLate = 1.5;        // a later check means the watcher itself did not run
+constexpr double kSurelyDead = 1;    // without a sign of life for so long, the process is why the rank is stuck
+constexpr double kSpeakFirst = 0.6;  // how long other processes leave the report to the one that should report
 
 std::string seconds_text(double seconds) {
   char text[32];
@@ -123,7 +123,7 @@ Error stuck_error(const Job& job, const Stuck& stuck, std::span<Communicator* co
 WatchdogThread::WatchdogThread(const Job& job, std::vector<Communicator*> own, double timeout_s,
                                std::function<void(Error)> on_stuck)
     : job_(job), own_(std::move(own)), on_stuck_(std::move(on_stuck)), watchdog_(own_[0]->in_sight(), timeout_s) {
-  show_life();  // at once: a rank may be stopped before the first look
+  show_life();  // immediately: a rank may be stopped before the first check
   thread_ = std::thread([this] { watch(); });
 }
 
@@ -155,7 +155,7 @@ void WatchdogThread::watch() {
     show_life();
     std::optional<Stuck> stuck = watchdog_.look(clock_s());
     if (!stuck) continue;
-    // All processes see the same; one of them knows most, and speaks.
+    // All processes see the same; the one that knows most reports.
     if (!is_own(stuck->reporter)) {
       if (!pause(kSpeakFirst)) return;
       stuck = watchdog_.look(clock_s());

@@ -1,7 +1,7 @@
 // Watchdog: notices a rank that makes no progress, and reports which one and where.
 //
 // A rank is stuck if it is, in this order, one
-//   whose process does not run (stopped, swapped out)   for `timeout` seconds, also before its first step, or
+//   whose process does not run (stopped, swapped out)   for `timeout` seconds, even before its first step, or
 //   that is in one node                                 for `timeout` seconds, or
 //   that waits in one collective                        for `timeout` seconds while no rank in sight computes.
 // In sight are the ranks of this process and, with MPI, those of this host.
@@ -27,23 +27,23 @@ struct Stuck {
   How how = How::node;
   uint64_t place = 0;  // Heartbeat::place
   double seconds = 0;
-  uint32_t reporter = 0;  // the rank whose process should speak first
+  uint32_t reporter = 0;  // the rank whose process should report first
 };
 
-// The judgement alone: no clock, no thread.
+// The decision alone: no clock, no thread.
 class Watchdog {
  public:
   Watchdog(std::vector<WatchedRank> ranks, double timeout_s);
 
-  // To be called at least every second, with the seconds of a clock that does not jump. A caller that comes back late
-  // was stopped itself: that time counts for nobody.
+  // Call it at least once per second, with the seconds of a steady clock. If a call comes late, the watcher itself was
+  // stopped: that time is not counted.
   std::optional<Stuck> look(double now_s);
 
  private:
   struct Seen {
     uint64_t beats = 0;
     uint32_t alive = 0;
-    double moved_s = 0, alive_s = 0;  // when it was last seen to change
+    double moved_s = 0, alive_s = 0;  // when it was last seen changing
   };
   void update(double now_s);
   uint32_t reporter_other_than(uint32_t rank) const;
@@ -54,14 +54,13 @@ class Watchdog {
   std::optional<double> looked_s_;
 };
 
-// "%mm_3 (model.py:12)", of a Heartbeat::place. Empty where the job lacks the rank's program, or the rank has not
-// begun.
+// "%mm_3 (model.py:12)" for a Heartbeat::place. Empty if the job lacks the rank's program, or the rank has not begun.
 std::string node_text(const Job& job, uint32_t rank, uint64_t place);
 
-// The error for the user: rank, node, source line, collective. `own`: communicators of this process's ranks.
+// The error for the user: rank, node, source line, collective. `own`: the communicators of this process's ranks.
 Error stuck_error(const Job& job, const Stuck& stuck, std::span<Communicator* const> own);
 
-// A thread that watches as long as it lives, and no longer than `own`. `on_stuck` is called once, from that thread: it
+// A thread that watches while this object lives; `own` must outlive it. `on_stuck` is called once, from that thread: it
 // should report the error, abort the communicators and, if the ranks do not return soon, end the process.
 class WatchdogThread {
  public:
@@ -72,7 +71,7 @@ class WatchdogThread {
  private:
   void watch();
   void show_life();
-  bool pause(double seconds);  // false: told to stop
+  bool pause(double seconds);  // false: asked to stop
   bool is_own(uint32_t rank) const;
 
   const Job& job_;
