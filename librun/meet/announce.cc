@@ -13,9 +13,9 @@ namespace sg::meet {
 namespace {
 
 constexpr std::string_view kTitle = "stepgraph-rank0";
-constexpr size_t kLongest = 64 << 10;  // of a file that is ours
+constexpr size_t kLongest = 64 << 10;  // limit for our announcement files
 
-// What the file says, as much of it as an announcement may be long. Empty: there is no file, or nothing in it.
+// The file's text, up to the maximum length of an announcement. Empty: there is no file, or it is empty.
 std::string read_text(const std::string& name) {
   std::ifstream file(name, std::ios::binary);
   std::string text(kLongest, '\0');

@@ -1,6 +1,6 @@
-// Rank 0's address, where it is not known beforehand: in torchrun's store, or in a file.
+// Publishes rank 0's address where it is not known beforehand: in torchrun's store, or in a file.
 //
-// What an earlier run has left there is harmless: its address answers no more, or does not know the token.
+// Leftovers of an earlier run are harmless: that address does not answer any more, or does not know the token.
 #pragma once
 
 #include <optional>
@@ -15,17 +15,17 @@ namespace sg::meet {
 struct Announcement {
   std::vector<std::string> addresses;
   uint16_t port = 0;
-  std::string token;  // what callers show, to be told from callers of other runs
+  std::string token;  // callers show it, to distinguish them from callers of other runs
 
   std::string text() const;
   static std::optional<Announcement> parse(std::string_view text);
 };
 
-// An error where the file is somebody's that is no announcement. REQUIRES: the place is a store or a file
+// An error if the file exists and is not an announcement. REQUIRES: the place is a store or a file
 Status announce(const MeetingPlace& place, const Announcement& announcement);
-// None: rank 0 has not been here, or the store is not there yet; `why` says what is known of it.
+// None: rank 0 has not announced itself yet, or the store is not there yet; `why` says what is known.
 Result<std::optional<Announcement>> read_announcement(const MeetingPlace& place, std::string* why);
-// All are there: a file goes away, unless another rank 0 has written it meanwhile.
+// Called when all ranks have met: removes the file, unless another rank 0 has overwritten it.
 void withdraw(const MeetingPlace& place, const Announcement& announcement);
 
 }  // namespace sg::meet

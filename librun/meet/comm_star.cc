@@ -12,7 +12,7 @@ namespace {
 
 using meet::Hub;
 
-constexpr std::chrono::seconds kLastWord{2};  // left to the process that speaks of a failure
+constexpr std::chrono::seconds kLastWord{2};  // for the process that reports a failure
 constexpr size_t kLongestText = size_t{1} << 28;
 
 class StarCommunicator final : public Communicator {
@@ -77,7 +77,7 @@ Result<std::unique_ptr<Communicator>> make_star_communicator(const Job& job, con
                                                              const meet::MeetingPlace& place,
                                                              const StarOptions& options) {
   if (env.world != job.world) {
-    // The first process speaks for all; its launcher ends the others.
+    // Rank 0 reports for all; its launcher then ends the others.
     if (env.rank != 0) std::this_thread::sleep_for(kLastWord);
     return Error{ErrorKind::cannot_apply,
                  "the job has " + std::to_string(job.world) + " ranks, the variables of " + env.family + " mention " +

@@ -17,9 +17,9 @@ using namespace std::chrono_literals;
 
 constexpr size_t kLongestMessage = size_t{1} << 32;
 constexpr auto kPulse = 250ms;          // between two heartbeats
-constexpr uint32_t kMostAtPulse = 256;  // ranks; of more, hearts are told a quarter as often
-constexpr auto kFarewell = 5s;          // for what is still to be sent, and for the others to leave
-constexpr auto kEndWait = 300ms;        // for the others to hear that they end
+constexpr uint32_t kMostAtPulse = 256;  // ranks; with more, heartbeats are sent a quarter as often
+constexpr auto kFarewell = 5s;          // for unsent messages, and for the others to leave
+constexpr auto kEndWait = 300ms;        // for the others to learn that they are being ended
 
 std::string failure_body(const Error& e, uint32_t speaker) {
   const std::string where = print_location(e.where);
@@ -92,7 +92,7 @@ void Hub::fail(Error error) {
   if (rank_ == 0) {
     set_failure(std::move(error), 0);
   } else {
-    failure_ = std::move(error);  // who speaks is for rank 0 to say
+    failure_ = std::move(error);  // rank 0 decides which rank reports
     post(MessageKind::failure, failure_body(*failure_, rank_));
     changed_.notify_all();
   }
@@ -146,7 +146,7 @@ void Hub::carry() {
 
 void Hub::wake() {
   const char ring = 0;
-  // A bell that is full is ringing.
+  // A full bell is already ringing.
   [[maybe_unused]] const ssize_t n = ::write(bell_[1].fd(), &ring, 1);
 }
 
@@ -184,7 +184,7 @@ void Hub::hear(uint32_t from, const Message& m) {
     case MessageKind::failure: {
       Error error{kind_of(in.number()), in.text(), {}, in.text()};
       const auto speaker = static_cast<uint32_t>(in.number());
-      if (rank_ != 0) failure_.reset();  // rank 0 knows which was the first
+      if (rank_ != 0) failure_.reset();  // rank 0 knows which failure was first
       return set_failure(std::move(error), rank_ == 0 ? from : speaker);
     }
     case MessageKind::end: {
@@ -197,7 +197,7 @@ void Hub::hear(uint32_t from, const Message& m) {
   }
 }
 
-// Nobody is to watch a process that is done, nor those of whom only rank 0 could tell.
+// A rank that has left is no longer watched; if rank 0 leaves, neither are the ranks whose state only it relayed.
 void Hub::left(uint32_t from) {
   has_left_[rank_ == 0 ? from - 1 : 0] = true;
   for (uint32_t r = 0; r < world(); ++r)
@@ -246,7 +246,7 @@ void Hub::read_hearts(BodyReader in, uint32_t first, uint32_t count) {
   }
 }
 
-// Rank 0: an exchange is over when every rank has said its text.
+// Rank 0: completes exchanges for which every rank has sent its text.
 void Hub::complete_exchange() {
   while (std::ranges::none_of(texts_, &std::deque<std::string>::empty)) {
     Texts texts;
@@ -262,7 +262,7 @@ void Hub::complete_exchange() {
   changed_.notify_all();
 }
 
-// A rank that has left before the exchange that is asked for: it comes no more. Of ranks but 0 all that they know.
+// A rank that left before the current exchange, which it can no longer join. Ranks other than 0 only know about rank 0.
 std::optional<uint32_t> Hub::missing() const {
   if (rank_ != 0) return has_left_[0] ? std::optional(0u) : std::nullopt;
   for (uint32_t r = 1; r < world(); ++r)

@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kHead = sizeof(uint64_t);
 constexpr int kKindShift = 56;
 constexpr size_t kChunk = 64 << 10;
-constexpr int kMostChunks = 64;  // that one peer is listened to before it is the next one's turn
+constexpr int kMostChunks = 64;  // limit per peer before the next one's turn
 
 void append(std::string* out, uint64_t n) {
   for (size_t i = 0; i < sizeof n; ++i) out->push_back(static_cast<char>(n >> (8 * i)));
@@ -63,7 +63,7 @@ void Line::post(MessageKind kind, Body body) {
 }
 
 bool Line::advance(std::vector<Message>* came) {
-  // What came before the peer left counts, so receiving is tried even where sending fails.
+  // What arrived before the peer left counts, so receiving is tried even if sending fails.
   if (!is_open()) return false;
   const bool sends = send_some(), receives = receive_some(came);
   if (!sends || !receives) socket_ = Socket();

@@ -1,8 +1,8 @@
 // Line: messages to and from one peer, in order, over a socket that never blocks.
 //
-// A message is eight bytes, its kind and its length, and its body: numbers of eight bytes, texts by length and bytes,
-// little-endian. Nothing that a peer sends is trusted: longer messages than the limit, or kinds that there are not,
-// end the line.
+// A message is eight bytes for kind and length, and its body: numbers of eight bytes, texts as length and bytes,
+// little-endian. Nothing that a peer sends is trusted: messages beyond the length limit, or of unknown kinds, close the
+// line.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@
 namespace sg::meet {
 
 enum class MessageKind : uint8_t {
-  hello,    // who calls
-  seen,     // the caller is expected; the others are not there yet
-  refusal,  // why it is not
-  welcome,  // all are there
-  text,     // one rank's, of an exchange
+  hello,    // who is calling
+  seen,     // the caller is expected; other ranks are still missing
+  refusal,  // why the caller is not expected
+  welcome,  // all ranks are there
+  text,     // one rank's text of an exchange
   texts,    // all ranks'
   heart,    // what one rank is doing
-  hearts,   // what all are doing
+  hearts,   // what all ranks are doing
   failure,  // of the job
   end,      // the process ends, with an exit code
-  bye,      // nothing more comes
+  bye,      // no further messages
 };
 constexpr MessageKind kLastMessageKind = MessageKind::bye;
 
@@ -46,7 +46,7 @@ class BodyWriter {
   std::string out_;
 };
 
-// What is not there reads as 0 or "", and `ok` says so.
+// Missing values read as 0 or "", after which `ok` is false.
 class BodyReader {
  public:
   explicit BodyReader(std::string_view body) : left_(body) {}
@@ -62,7 +62,7 @@ class BodyReader {
 
 class Line {
  public:
-  // `longest`: of a body that is taken
+  // `longest`: limit for received bodies
   explicit Line(Socket socket, size_t longest) : socket_(std::move(socket)), longest_(longest) {}
 
   const Socket& socket() const { return socket_; }
@@ -71,14 +71,14 @@ class Line {
 
   using Body = std::shared_ptr<const std::string>;  // lines to many peers share one
 
-  // Is sent by `advance`, as far as it goes.
+  // Queues a message; `advance` sends it.
   void post(MessageKind kind, Body body);
   void post(MessageKind kind, std::string body = {}) {
     post(kind, std::make_shared<const std::string>(std::move(body)));
   }
   bool has_unsent() const { return !unsent_.empty(); }
-  // Sends and receives without waiting; what has come is appended. False, and closed: the peer is gone. Not all that
-  // has come may be read at once: the socket stays readable.
+  // Sends and receives without waiting; received messages are appended. False, and closed: the peer is gone. It may
+  // leave data unread: the socket then stays readable.
   bool advance(std::vector<Message>* came);
 
  private:
@@ -88,8 +88,8 @@ class Line {
 
   Socket socket_;
   size_t longest_;
-  std::deque<Body> unsent_;  // heads and bodies
-  size_t sent_ = 0;          // of the first of them
+  std::deque<Body> unsent_;  // headers and bodies
+  size_t sent_ = 0;          // bytes sent of the first one
   std::string received_;
 };
 

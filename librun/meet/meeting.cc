@@ -21,13 +21,13 @@ using namespace std::chrono_literals;
 
 constexpr std::string_view kFamily = "stepgraph meeting ", kProtocol = "stepgraph meeting 1";
 constexpr size_t kLongestHello = 4096;
-constexpr size_t kMostStrangers = 1024;            // callers that have not said who they are
-constexpr auto kStrangerPatience = 10s;            // for their first word
-constexpr auto kAnswerPatience = 5s;               // of a caller, for rank 0's
+constexpr size_t kMostStrangers = 1024;            // callers that have not identified themselves yet
+constexpr auto kStrangerPatience = 10s;            // for their first message
+constexpr auto kAnswerPatience = 5s;               // for rank 0's answer to a call
 constexpr auto kCallPatience = 3s;                 // for a connection
-constexpr auto kFirstWord = 5s, kWordEvery = 30s;  // about who is missing
-constexpr auto kComeBack = 10s;                    // for a rank that was there and hung up
-constexpr double kGrace_s = 5;                     // left to rank 0, which knows who is missing
+constexpr auto kFirstWord = 5s, kWordEvery = 30s;  // between reports of who is missing
+constexpr auto kComeBack = 10s;                    // for a rank that was there and disconnected
+constexpr double kGrace_s = 5;                     // additional time for rank 0, which knows who is missing
 constexpr auto kTick = 100ms;
 
 std::string machine_name() {
@@ -45,7 +45,7 @@ Result<std::string> new_token() {
   return hex(bytes);
 }
 
-// How long the ranks have been waiting, and when somebody should be told.
+// How long the ranks have been waiting, and when the user should be told.
 class Patience {
  public:
   explicit Patience(const MeetingOptions& options) : options_(options) {}
@@ -70,7 +70,7 @@ struct Hello {
   std::string body() const {
     return BodyWriter().text(protocol).text(token).number(rank).number(world).text(machine).take();
   }
-  // Of another version's hello only that is known. None: it is nobody's.
+  // Of another version's hello only the version is read. None: not a hello of ours.
   static std::optional<Hello> read(const Message& m) {
     BodyReader in(m.body);
     Hello h;
@@ -108,7 +108,7 @@ class Host {
     BodyWriter machines;
     for (Seat& seat : seats_) machines.text(seat.machine), out.machines.push_back(seat.machine);
     const auto body = std::make_shared<const std::string>(machines.take());
-    // Who has the lines from now on sends it, and hears what comes back.
+    // The owner of the lines sends it, and receives what comes back.
     for (uint32_t r = 1; r < options_.world; ++r) {
       seats_[r].line.post(MessageKind::welcome, body);
       out.lines.push_back(std::move(seats_[r].line));
@@ -122,7 +122,7 @@ class Host {
     Clock::time_point since;
   };
   struct Seat {
-    std::string machine;  // empty = the rank has not come
+    std::string machine;  // empty = the rank has not arrived
     Line line = Line(Socket(), 0);
     std::optional<Clock::time_point> left;
   };
@@ -174,7 +174,8 @@ class Host {
     }
   }
 
-  // Who has hung up while rank 0 was slow calls again; who is silent for long, or talks nonsense, is hung up on.
+  // A caller that disconnected because rank 0 was slow will call again; callers that are silent for long, or send
+  // invalid messages, are disconnected.
   void hear_strangers() {
     for (Stranger& s : strangers_) {
       std::vector<Message> came;
@@ -198,7 +199,7 @@ class Host {
     if (why.empty() && is_there) seats_[h->rank] = {h->machine, std::move(line), {}};
   }
 
-  // Why a caller is none of the ranks that are missing; empty = it is one.
+  // Why a caller is not one of the missing ranks; empty = it is.
   std::string misfit(const Hello& h) {
     if (h.protocol != kProtocol) return "a process of another version of sg-run";
     const std::string who = "rank " + std::to_string(h.rank);
@@ -210,7 +211,7 @@ class Host {
     return is_taken ? "two processes say that they are " + who : "";
   }
 
-  // One that hangs up may call again, as it does when rank 0 was slow to answer.
+  // A rank that disconnects may call again, as it does if rank 0 was slow to answer.
   Status look_after_ranks() {
     for (uint32_t r = 1; r < options_.world; ++r) {
       Seat& seat = seats_[r];
@@ -274,7 +275,7 @@ class Guest {
     for (const std::string& address : at->addresses) {
       std::optional<Socket> socket = call(address, at->port, kCallPatience, &why_);
       if (!socket) continue;
-      // What comes behind the answer may be long: the welcome names every rank's machine.
+      // The message after the answer may be long: the welcome names every rank's machine.
       SG_ASSIGN(std::optional<Line> line,
                 introduce(Line(std::move(*socket), kLongestHello * options_.world), at->token));
       if (line) return line;
@@ -282,7 +283,7 @@ class Guest {
     return std::optional<Line>();
   }
 
-  // None: it is not our rank 0 that listens there.
+  // None: the listener is not our rank 0.
   Result<std::optional<Line>> introduce(Line line, const std::string& token) {
     came_.clear();
     line.post(MessageKind::hello,
@@ -298,7 +299,7 @@ class Guest {
     return std::optional<Line>(std::move(line));
   }
 
-  // Rank 0 says when it has waited for long enough; that it stands still is for us to see.
+  // Rank 0 reports its own timeout; other ranks detect that rank 0 is stuck.
   Result<Meeting> wait_for_all(Line line) {
     while (came_.empty() && !patience_.is_over(kGrace_s) && line.advance(&came_)) wait_readable(line.socket(), kTick);
     if (came_.empty())
@@ -319,8 +320,8 @@ class Guest {
   const MeetingPlace& place_;
   const MeetingOptions& options_;
   Patience patience_;
-  std::string why_;            // no rank 0 is found
-  std::vector<Message> came_;  // and not looked at
+  std::string why_;            // why rank 0 was not found
+  std::vector<Message> came_;  // received and not yet handled
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 namespace sg::meet {
 namespace {
 
-// Ports that systems neither reserve nor hand out.
+// Ports that are neither reserved nor assigned dynamically.
 constexpr uint32_t kFirstPort = 20'000, kPorts = 12'000;
 
 template <class T>
@@ -17,7 +17,7 @@ std::optional<T> number_of(std::string_view text) {
   return n;
 }
 
-// A colon makes it an address, but in a path; [::1]:29500 is one, too.
+// Text with a colon is an address, unless it contains a slash; so is [::1]:29500.
 Result<MeetingPlace> place_of(std::string_view text) {
   const size_t colon = text.rfind(':');
   if (colon == std::string_view::npos || text.find('/') != std::string_view::npos)
@@ -38,7 +38,8 @@ std::string word(const GetEnv& getenv, const char* name) {
   return value ? value : "";
 }
 
-// Without the number of restarts: each agent of torchrun counts its own. The address of an earlier start is harmless.
+// Excludes the number of restarts, which each torchrun agent counts separately. The address of an earlier start is
+// harmless.
 std::string store_key(const GetEnv& getenv) { return "stepgraph/" + word(getenv, "TORCHELASTIC_RUN_ID") + "/rank0"; }
 
 Result<MeetingPlace> master(const GetEnv& getenv) {

@@ -1,8 +1,8 @@
-// MeetingPlace: where ranks that are processes find rank 0, by an option of the command line or by what their launcher
-// left in the environment.
+// MeetingPlace: where ranks that are processes find rank 0, given by a command-line option or by the launcher's
+// environment variables.
 //
 //   --rendezvous HOST:PORT    rank 0 listens there
-//   --rendezvous FILE         rank 0 writes its address into the file, which all see
+//   --rendezvous FILE         rank 0 writes its address into the file, which all ranks can read
 //   torchrun                  its agent's store has rank 0's address; without a store, MASTER_ADDR and MASTER_PORT
 //   MASTER_ADDR, MASTER_PORT  set by hand: rank 0 listens there
 //   Slurm                     the first host of the step, at a port that follows from the numbers of job and step
@@ -30,7 +30,7 @@ struct MeetingPlace {
 
 using GetEnv = std::function<const char*(const char*)>;
 
-// `rendezvous`: of the option; empty = not given.
+// `rendezvous`: the option's value; empty = not given.
 Result<MeetingPlace> find_meeting_place(std::string_view rendezvous, const LaunchEnv& env, const GetEnv& getenv);
 
 // The first of "node[07-12,20],gpu3" is "node07".

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kFlags = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
 
-// Small messages go out at once; a machine that has vanished is noticed by the system, too, after a minute.
+// Sends small messages immediately, and lets the system detect a vanished machine after a minute.
 void prepare(int fd) {
   const int yes = 1, idle_s = 30, between_s = 10, tries = 3;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
@@ -52,7 +52,7 @@ Socket bound(int family, uint16_t port) {
   return out;
 }
 
-// 0, or the number of the error.
+// Returns 0 or the error number.
 int try_connect(const Socket& s, const addrinfo& to, std::chrono::milliseconds patience) {
   if (connect(s.fd(), to.ai_addr, to.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;

@@ -1,4 +1,4 @@
-// Sockets that ranks meet over: TCP, closed with their owner, not handed down to other programs.
+// TCP sockets over which ranks meet: closed with their owner, and not inherited by other programs.
 #pragma once
 
 #include <chrono>
@@ -30,19 +30,19 @@ class Socket {
   int fd_ = -1;
 };
 
-// Listens on every address of this machine, without blocking; port 0 = any that is free.
+// A non-blocking listener on every address of this machine; port 0 = any free one.
 Result<Socket> listen_on(uint16_t port);
 uint16_t port_of(const Socket& listening);
-// None: nobody has called. An error: this process may open no more files.
+// None: there is no call. An error: this process may not open more files.
 Result<std::optional<Socket>> accept_call(const Socket& listening);
-// As many as the system lets this process have.
+// Raises the limit of open files as far as the system allows.
 void allow_many_sockets();
 
-// None: nobody listens there, or not yet; `why` says what is known of it.
+// None: nothing listens there yet; `why` says what is known.
 std::optional<Socket> call(const std::string& host, uint16_t port, std::chrono::milliseconds patience,
                            std::string* why);
 
-// What others may reach this machine by; loopback comes last.
+// Addresses at which others may reach this machine; loopback comes last.
 std::vector<std::string> own_addresses();
 
 // Whether the socket has something to read (or was closed) within this time.

@@ -9,7 +9,7 @@
 namespace sg::meet {
 namespace {
 
-// The protocol of the store: numbers as the machine has them, texts by a length of eight bytes.
+// The store's protocol: numbers in native byte order, texts preceded by a length of eight bytes.
 enum class Query : uint8_t { validate = 0, set = 1, get = 3, check = 5 };
 constexpr uint32_t kValidationMark = 0x3C85F7CE;
 constexpr uint8_t kReady = 0;

@@ -1,7 +1,7 @@
-// TorchStore: the key-value store of a torchrun agent, from which its workers learn where they meet.
+// TorchStore: the key-value store of a torchrun agent, where its workers learn rank 0's address.
 //
-// The agent listens at MASTER_ADDR:MASTER_PORT itself (TORCHELASTIC_USE_AGENT_STORE), so rank 0 cannot; it leaves its
-// address in the store. Tried with torch 2.15.
+// The agent itself listens at MASTER_ADDR:MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE), so rank 0 cannot; it leaves its
+// address in the store. Tested with torch 2.15.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ namespace sg::meet {
 
 class TorchStore {
  public:
-  // None: nobody listens there, or not yet; `why` says what is known of it.
+  // None: nothing listens there yet; `why` says what is known.
   static Result<std::optional<TorchStore>> open(const std::string& host, uint16_t port, std::string* why);
 
-  // Errors (missing): what answers is no such store, or is gone.
+  // Errors (missing): the peer is not such a store, or is gone.
   Status set(std::string_view key, std::string_view value);
   Result<std::optional<std::string>> get(std::string_view key);
 
