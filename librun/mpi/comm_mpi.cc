@@ -1,4 +1,4 @@
-// The communicator of one process of an MPI job, and the plugin's entry.
+// The communicator of one process of an MPI job, and the plugin's entry point.
 #include <mpi.h>
 
 #include <algorithm>
@@ -16,26 +16,26 @@
 namespace sg {
 namespace {
 
-// A rank that waits looks this often before it gives its core to another, and later sleeps.
+// How often a waiting rank polls before it yields its core, and how often before it sleeps.
 constexpr int kSpins = 2000;
 constexpr int kYields = 20000;
 constexpr auto kNap = std::chrono::microseconds(100);
-// By the clock and not by tries: where many processes share a core, a yield takes as long as the others please.
+// Measured by the clock instead of by tries: if many processes share a core, a yield may take arbitrarily long.
 using Clock = std::chrono::steady_clock;
 constexpr auto kDescribeAgain = std::chrono::milliseconds(100);
 constexpr int kClockEvery = 64;               // tries
-constexpr std::chrono::seconds kLastWord{2};  // left to the process that speaks of a failure
+constexpr std::chrono::seconds kLastWord{2};  // for the process that reports a failure
 
 class MpiCommunicator final : public Communicator {
  public:
-  // Collective over the world of MPI. REQUIRES: MPI is up
+  // Collective over MPI's world. REQUIRES: MPI is initialized
   static Result<std::unique_ptr<Communicator>> make(const Job& job) {
     auto comm = std::make_unique<MpiCommunicator>();
     SG_TRY(comm->open(job));
     return Result<std::unique_ptr<Communicator>>(std::move(comm));
   }
 
-  // After a failure peers may be gone or in the middle of something: MPI is left alone, and the process is about to
+  // After a failure peers may be gone or in the middle of a call: MPI is not finalized, because the process is about to
   // end.
   ~MpiCommunicator() override {
     if (failed() || !active_.empty() || comm_ == MPI_COMM_NULL) return;
@@ -137,7 +137,7 @@ class MpiCommunicator final : public Communicator {
     rank_ = static_cast<uint32_t>(rank);
     world_ = static_cast<uint32_t>(size);
     if (world_ != job.world) {
-      // The first process speaks for all; when it ends, mpirun ends the others.
+      // Rank 0 reports for all; when it ends, mpirun ends the others.
       if (rank_ != 0) std::this_thread::sleep_for(std::chrono::seconds(1));
       return Error{ErrorKind::cannot_apply,
                    "the job has " + std::to_string(job.world) + " ranks, MPI started " + std::to_string(world_),
@@ -152,7 +152,7 @@ class MpiCommunicator final : public Communicator {
     return ok_status();
   }
 
-  // The same number for a group on all its members, whatever the order of groups in their files.
+  // Gives each group the same number on all its members, regardless of the order of groups in their files.
   Status number_groups() {
     std::string mine;
     for (const RankGroup& g : groups_) mine += g.identity + "\n";
@@ -169,7 +169,7 @@ class MpiCommunicator final : public Communicator {
   }
   static constexpr size_t kMostChannels = 1u << 20;
 
-  // All ranks' texts; looks at failures of others while it waits.
+  // Gathers all ranks' texts, watching for failures of others while it waits.
   Result<std::vector<std::string>> gather_texts(const std::string& mine) {
     std::vector<int> sizes(world_), starts(world_);
     int size = static_cast<int>(mine.size());
@@ -196,7 +196,7 @@ class MpiCommunicator final : public Communicator {
       int done = 0;
       if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return told(lost());
       if (done) return ok_status();
-      if (is_open_ && failed()) return *failure();  // before, a rank that failed has been here with all others
+      if (is_open_ && failed()) return *failure();  // before that, a rank that fails does so together with all others
       rest(tries);
     }
   }
@@ -207,7 +207,7 @@ class MpiCommunicator final : public Communicator {
     else if (tries > kSpins) std::this_thread::yield();
   }
 
-  // A failure that this rank is the first to see is the failure of all.
+  // A failure that this rank sees first becomes the failure of all.
   Status told(Status status) {
     if (!status.ok()) abort(status.error());
     return status;
@@ -244,7 +244,7 @@ class MpiCommunicator final : public Communicator {
     blocked_in_ = {o.call().kind, std::string(o.call().label), o.group().name, o.missing()};
   }
 
-  // A rank that has not begun its step, or is done with it, is not watched.
+  // A rank that has not begun its step, or has finished it, is not watched.
   void enter_wait() {
     if (heartbeat().state.load(std::memory_order_relaxed) == Heartbeat::running) heartbeat().enter(Heartbeat::waiting);
   }
@@ -256,14 +256,14 @@ class MpiCommunicator final : public Communicator {
   uint32_t rank_ = 0, world_ = 1;
   bool is_open_ = false;  // all ranks have met
   HostMemory host_;
-  std::vector<RankGroup> groups_;  // these by GroupId
+  std::vector<RankGroup> groups_;  // by GroupId, like the next two
   std::vector<uint32_t> channels_;
   std::vector<uint64_t> launched_;
-  std::vector<Active> active_;  // launched and not waited for, by rising id
+  std::vector<Active> active_;  // launched and not waited for, by ascending id
   uint64_t last_id_ = 0;
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;
-  std::optional<Error> failure_;  // these under the mutex
+  std::optional<Error> failure_;  // protected by the mutex, like the next one
   std::optional<BlockedIn> blocked_in_;
 };
 

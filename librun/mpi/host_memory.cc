@@ -22,14 +22,14 @@ Status HostMemory::open(MPI_Comm world) {
     MPI_Aint bytes = 0;
     int unit = 0;
     MPI_Win_shared_query(window_, i, &bytes, &unit, &memory);
-    // Every process maps the window at its own address, all of them aligned to pages: the offset is the same in each.
+    // Every process maps the window at its own page-aligned address, so the offset is the same in each.
     auto at = (reinterpret_cast<uintptr_t>(memory) + kAlign - 1) / kAlign * kAlign;
     slots_.push_back(reinterpret_cast<Slot*>(at));
   }
   new (slots_[own_]) Slot;
   ranks_.resize(slots_.size());
   auto mine = static_cast<uint32_t>(rank);
-  MPI_Allgather(&mine, 1, MPI_UINT32_T, ranks_.data(), 1, MPI_UINT32_T, host_);  // a barrier too: all slots are made
+  MPI_Allgather(&mine, 1, MPI_UINT32_T, ranks_.data(), 1, MPI_UINT32_T, host_);  // also a barrier: all slots exist
   return ok_status();
 }
 
@@ -67,7 +67,7 @@ bool HostMemory::failed() const {
 bool HostMemory::claim_speech() { return slots_[0]->spoken.exchange(1) == 0; }
 
 Error HostMemory::failure() const {
-  // Another process wrote it: nothing in there is trusted to be what we would write.
+  // Another process wrote it: the contents are not trusted.
   auto read = [](const auto& text) { return std::string(text, std::find(text, text + sizeof text, '\0')); };
   for (const Slot* s : slots_) {
     if (s->told.load(std::memory_order_acquire) != 2) continue;

@@ -9,11 +9,11 @@
 namespace sg {
 namespace {
 
-// Tags: phase, then the collective's number, then the channel; MPI promises 32767, Open MPI gives 31 bits.
+// Tags combine phase, the collective's number and the channel; MPI guarantees 32767, Open MPI has 31 bits.
 constexpr uint64_t kNumbers = 512;
-// What one message may hold; counts are `int` in MPI.
+// Limit of one message; counts are `int` in MPI.
 constexpr int64_t kMostBytes = int64_t{1} << 30;
-// Below this, sending every input to everybody takes one trip less than reducing slots and sharing them.
+// Below this, sending every input to every member needs one round trip less than reducing slots and sharing them.
 constexpr int64_t kSmallBytes = 16 << 10;
 
 std::string mpi_text(int code) {
@@ -51,7 +51,7 @@ void Operation::send(uint32_t peer, const std::byte* from, int64_t bytes) {
   post(peer, const_cast<std::byte*>(from), bytes, false);
 }
 
-// Messages between two ranks arrive in the order they were sent, so that long ones can be cut.
+// Messages between two ranks arrive in the order sent, so long ones can be split.
 void Operation::post(uint32_t peer, std::byte* at, int64_t bytes, bool receives) {
   int other = static_cast<int>(group_.ranks[peer]);
   do {
@@ -141,7 +141,7 @@ void Operation::start_all_reduce() {
   next_ = Next::reduce_slot;
 }
 
-// Parts without elements are sent too: a rank that expects more must hear of it.
+// Empty parts are sent, too: a rank that expects more must notice.
 void Operation::start_all_to_all() {
   size_t n = members();
   std::byte* to = call_.output.data;

@@ -1,7 +1,7 @@
-// Operation: one collective of this rank, as messages from rank to rank and own arithmetic.
+// Operation: one collective of this rank, as messages between ranks and local arithmetic.
 //
-// Messages between two ranks carry a tag of their own for each collective and phase (modulo many), so that collectives
-// may overtake each other. All receives of a phase are posted before its sends.
+// Each collective and phase has its own message tag (modulo a limit), so that collectives may overtake each other. All
+// receives of a phase are posted before its sends.
 #pragma once
 
 #include <mpi.h>
@@ -16,12 +16,12 @@ namespace sg {
 
 class Operation {
  public:
-  // `channel`: the group's number, the same on all its members; `number`: the how-manieth collective of the group.
+  // `channel`: the group's number, equal on all its members; `number`: counts the collectives of the group.
   Operation(const CollectiveCall& call, const RankGroup& group, MPI_Comm comm, uint32_t channel, uint64_t number);
   Operation(const Operation&) = delete;
 
   Status start();
-  Status progress();  // moves on what has arrived; never blocks
+  Status progress();  // processes what has arrived; never blocks
   bool done() const { return done_; }
 
   const CollectiveCall& call() const { return call_; }
@@ -29,7 +29,7 @@ class Operation {
   std::vector<uint32_t> missing() const;  // ranks whose messages are awaited
 
  private:
-  enum class Next : uint8_t { finish, reduce_all, reduce_slot };  // once the messages of this phase are through
+  enum class Next : uint8_t { finish, reduce_all, reduce_slot };  // after the messages of this phase
   struct Message {
     uint32_t peer;  // group rank
     bool receives;
@@ -51,12 +51,12 @@ class Operation {
   void start_all_to_all();
   void start_rooted();
   void gather_inputs();  // all inputs, in group order, into scratch
-  void advance();        // all messages of the phase are through
+  void advance();        // called when all messages of the phase are complete
   void share_slots();
   Status check_received(const MPI_Status& status, const Message& message) const;
   Error failed(const std::string& what) const;
 
-  // All reduce: the members' slots of the tensor, as even as they can be, in elements.
+  // All reduce: the members' slots of the tensor, as equal as possible, in elements.
   int64_t slot_begin(size_t i) const {
     return call_.input.elements() * static_cast<int64_t>(i) / static_cast<int64_t>(members());
   }
@@ -70,9 +70,9 @@ class Operation {
   int phase_ = 0;
   Next next_ = Next::finish;
   bool done_ = false;
-  int error_ = MPI_SUCCESS;  // of posting
+  int error_ = MPI_SUCCESS;  // from posting
   std::unique_ptr<std::byte[]> scratch_;
-  std::vector<const std::byte*> inputs_;  // by group rank: what is reduced once it is here
+  std::vector<const std::byte*> inputs_;  // by group rank: what is reduced once it has arrived
   std::vector<MPI_Request> requests_;
   std::vector<Message> messages_;  // by request
   size_t pending_ = 0;

@@ -17,8 +17,8 @@
 namespace sg {
 namespace {
 
-constexpr double kAtLeast_s = 15;  // a busy machine may take seconds to start them all, however short a node may take
-// Rank 0 is the one that speaks; then mpirun has time to end the others.
+constexpr double kAtLeast_s = 15;  // a busy machine may need seconds to start all ranks, however short `timeout_s` is
+// Rank 0 reports first; mpirun then has time to end the others.
 constexpr std::chrono::seconds kSpeakFirst{5};
 
 }  // namespace

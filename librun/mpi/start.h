@@ -1,4 +1,4 @@
-// How a process comes to MPI.
+// Starts MPI in this process.
 #pragma once
 
 #include <condition_variable>
@@ -9,12 +9,12 @@
 
 namespace sg {
 
-// Brings MPI up. The process ends with its parent: a killed mpirun leaves no ranks behind.
+// Initializes MPI. The process ends with its parent, so a killed mpirun leaves no ranks behind.
 Status start_mpi();
 
-// While it lives, the process has `timeout_s` seconds (15 at least; 0 = for ever): MPI's own start waits for all ranks
-// without end and cannot be called off, so what is late ends the process, with one line and exit code 6, and mpirun the
-// others.
+// Limits MPI's start to `timeout_s` seconds (at least 15; 0 = unlimited) while this object lives. The start waits for
+// all ranks indefinitely and cannot be cancelled, so on timeout the process ends, with one line and exit code 6, and
+// mpirun ends the others.
 class StartGuard {
  public:
   explicit StartGuard(double timeout_s);
