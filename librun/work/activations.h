@@ -1,9 +1,10 @@
-// Smooth activations and their gradients, as PyTorch defines them: one definition for blocks of elements on the
-// processor and for single elements on devices. T is float or double.
+// Smooth activations and their gradients, as PyTorch defines them: one definition for blocks of elements on the CPU and
+// for single elements on devices. T is float or double.
 //
-// All are made of exp(-|x|) or exp(-x^2 / 2), which lie within [0, 1], so that tails keep their digits. Those of float
-// are computed in float: within 3 ulp (mish 4, gelu far out 8), but where a gradient passes through 0 and where what the
-// exponential takes is itself rounded (gelu by tanh, softplus by a beta). PyTorch's are no closer.
+// All are based on exp(-|x|) or exp(-x^2 / 2), which are in [0, 1], so that tails keep their precision. Those of float
+// are computed in float: within 3 ulp (mish 4, gelu in its tail 8), except where a gradient passes through 0 and where
+// the argument of the exponential is itself rounded (gelu by tanh, softplus with a beta). PyTorch's own are no more
+// accurate.
 #pragma once
 
 #include "librun/work/exp_float.h"
@@ -18,7 +19,7 @@ SG_INLINE T sigmoid(T x) {
 
 template <class T>
 struct Logistic {
-  T value, rest;  // the sigmoid, and 1 less it
+  T value, rest;  // the sigmoid, and 1 minus it
 };
 
 template <class T>
@@ -62,7 +63,7 @@ SG_INLINE T softplus_gradient(T g, T x, T beta, T threshold) {
   return scaled > threshold ? g : g * sigmoid(scaled);
 }
 
-// x times tanh(log(1 + exp(x))), which is a ratio of polynomials in exp(x).
+// mish is x times tanh(log(1 + exp(x))), a ratio of polynomials in exp(x).
 template <class T>
 struct MishGate {
   T value, slope;
@@ -87,11 +88,11 @@ SG_INLINE T mish_gradient(T g, T x) {
   return g * (gate.value + x * gate.slope);
 }
 
-// --- gelu: x times the part of the normal distribution below x ---
+// --- gelu: x times the normal distribution function at x ---
 
 template <class T>
 struct Normal {
-  T below;    // the part of the normal distribution below x
+  T below;    // the normal distribution function
   T density;  // at x
 };
 
@@ -104,8 +105,8 @@ SG_INLINE Normal<float> normal_at(float x) {
   constexpr float c[] = {0.5f,          -0.6563532f, 0.2876347f, 0.09453857f, -0.07073277f,
                          -0.022511447f, -0.0477977f, 0.080998f,  -0.02815611f};
   float a = abs(x);
-  a = a > 14.5f ? 14.5f : a;                                                // beyond: 0; NaN stays
-  float head = work::number(work::word(a) & 0xFFFFF000u), rest = a - head;  // half the digits: their square is exact
+  a = a > 14.5f ? 14.5f : a;                                                // beyond it the result is 0; NaN stays
+  float head = work::number(work::word(a) & 0xFFFFF000u), rest = a - head;  // half the digits, so the square is exact
   float bell = exp_within(-0.5f * (head * head), 0.5f * (rest * (a + head)));
   float k = 0.345f * a, t = 1.0f / (1.0f + k), w = k * t, p = c[8];
 #pragma GCC unroll 8
@@ -116,13 +117,13 @@ SG_INLINE Normal<float> normal_at(float x) {
 
 template <class T>
 SG_INLINE T gelu(T x) {
-  return x * normal_at(x).below;  // NaN for -infinity, as PyTorch has it
+  return x * normal_at(x).below;  // NaN for -infinity, as in PyTorch
 }
 
 template <class T>
 SG_INLINE T gelu_gradient(T g, T x) {
   Normal<T> normal = normal_at(x);
-  return g * (normal.below + x * normal.density);  // NaN at the infinities, as PyTorch has it
+  return g * (normal.below + x * normal.density);  // NaN at the infinities, as in PyTorch
 }
 
 // By tanh: x (1 + tanh(u)) / 2 is x times the sigmoid of 2 u, u = sqrt(2 / pi) (x + 0.044715 x^3).
@@ -136,7 +137,7 @@ SG_INLINE T gelu_tanh(T x) {
 
 template <class T>
 SG_INLINE T gelu_tanh_gradient(T g, T x) {
-  T near = x < -30 ? T(-30) : x > 30 ? T(30) : x, square = near * near;  // beyond: 0 or 1, and squares are no floats
+  T near = x < -30 ? T(-30) : x > 30 ? T(30) : x, square = near * near;  // beyond: 0 or 1, and squares overflow
   Logistic<T> s = logistic(T(kGeluScale) * (near + T(kGeluCubic) * square * near));
   T slope = T(kGeluScale) * (1 + 3 * T(kGeluCubic) * square);
   return g * (s.value + x * (s.value * s.rest * slope));

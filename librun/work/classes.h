@@ -1,4 +1,4 @@
-// Cross entropy of rows of log-probabilities. In double.
+// Cross entropy of rows of log-probabilities, in double.
 #pragma once
 
 #include "librun/work/work.h"
@@ -12,7 +12,7 @@ struct ClassRows {
   SG_INLINE double weight_of(int64_t k) const { return weight ? weight[k] : 1.0; }
 };
 
-// Targets are probabilities, [rows, classes].
+// Targets are probabilities [rows, classes].
 struct SoftCrossEntropy {
   static constexpr const char* kName = "work_soft_cross_entropy";
   ClassRows rows;
@@ -28,7 +28,7 @@ struct SoftCrossEntropy {
   }
 };
 
-// Targets are classes, [rows]; `weights` gets those of the targets.
+// Targets are classes [rows]; `weights` receives the weights of the targets.
 struct HardCrossEntropy {
   static constexpr const char* kName = "work_hard_cross_entropy";
   ClassRows rows;

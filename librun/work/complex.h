@@ -1,6 +1,6 @@
 // Complex numbers and their elementary functions. Functions are computed in double and rounded once.
 //
-// The cuts, the signs of zeros on them and what is exact near 0, 1 and i are as C has them; the formulas of the inverse
+// Branch cuts, the signs of zeros on them, and exactness near 0, 1 and i follow C; the formulas of the inverse
 // functions are Kahan's ("Branch cuts for complex elementary functions").
 #pragma once
 
@@ -37,7 +37,7 @@ template <class T>
 SG_INLINE Cx<T> times(Cx<T> a, Cx<T> b) {
   return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
 }
-// Scaled by the larger part of the divisor, so that squares neither overflow nor vanish.
+// Scaled by the divisor's larger part, so that squares neither overflow nor underflow.
 template <class T>
 SG_INLINE Cx<T> over(Cx<T> a, Cx<T> b) {
   T re = abs(b.re), im = abs(b.im), scale = re < im ? im : re;
@@ -66,11 +66,11 @@ SG_INLINE Cx<T> between(Cx<T> a, Cx<T> b, Cx<T> weight) {  // exact at both ends
   return rounded<T>(near ? plus(from, times(w, way)) : minus(to, times(way, minus(Complex{1, 0}, w))));
 }
 template <class T>
-SG_INLINE Cx<T> with_numbers(Cx<T> a, T nan, T above, T below) {  // for parts that are none
+SG_INLINE Cx<T> with_numbers(Cx<T> a, T nan, T above, T below) {  // for parts that are not finite
   auto part = [&](T v) { return v != v ? nan : v - v == 0 ? v : v > 0 ? above : below; };
   return {part(a.re), part(a.im)};
 }
-// Gradients, from results.
+// Gradients, computed from results.
 template <class T>
 SG_INLINE Cx<T> tanh_gradient(Cx<T> g, Cx<T> y) {
   const Complex r = widened(y);
@@ -95,7 +95,7 @@ SG_INLINE T angle(Cx<T> a) {
   return static_cast<T>(Wide<T>::atan2(a.im, a.re));
 }
 template <class T>
-SG_INLINE Cx<T> direction(Cx<T> a) {  // of size 1, or 0
+SG_INLINE Cx<T> direction(Cx<T> a) {  // of magnitude 1, or 0
   double re = a.re, im = a.im, size = sizeof(T) == 8 ? length(re, im) : __builtin_sqrt(re * re + im * im);
   return size == 0 ? Cx<T>{0, 0} : Cx<T>{static_cast<T>(re / size), static_cast<T>(im / size)};
 }
@@ -113,17 +113,17 @@ SG_INLINE Complex turned(double size, double angle) { return {size * ::cos(angle
 SG_INLINE Complex exponential(Complex a) {
   double size = ::exp(a.re);
   if (a.im == 0) return {size, a.im};
-  if (a.im - a.im != 0 && abs(a.re) == infinity()) return {size, size == 0 ? 0 : nan()};  // to no angle
+  if (a.im - a.im != 0 && abs(a.re) == infinity()) return {size, size == 0 ? 0 : nan()};  // the angle is undefined
   return turned(size, a.im);
 }
 
-// Near 0 as exact as elsewhere: exp(x) cos(y) - 1 = expm1(x) cos(y) - 2 sin(y/2)^2.
+// Accurate near 0: exp(x) cos(y) - 1 = expm1(x) cos(y) - 2 sin(y/2)^2.
 SG_CALL Complex exp_minus_one(Complex a) {
   double half = ::sin(a.im / 2);
   return {::expm1(a.re) * ::cos(a.im) - 2 * half * half, ::exp(a.re) * ::sin(a.im)};
 }
 
-// |a|^2 - 1 = (x - 1) (x + 1) + y^2, which is exact where the size is near 1.
+// |a|^2 - 1 = (x - 1) (x + 1) + y^2, which is accurate if |a| is near 1.
 template <class T>
 SG_INLINE Complex logarithm(Complex a) {
   double size = sizeof(T) == 8 ? length(a.re, a.im) : __builtin_sqrt(a.re * a.re + a.im * a.im);
@@ -131,7 +131,7 @@ SG_INLINE Complex logarithm(Complex a) {
   return {size > 0.5 && size < 2 ? near : far, Wide<T>::atan2(a.im, a.re)};
 }
 
-// |1 + a|^2 - 1 = x (2 + x) + y^2, which is exact where the sum is near 1.
+// |1 + a|^2 - 1 = x (2 + x) + y^2, which is accurate if |1 + a| is near 1.
 SG_CALL Complex log_one_plus(Complex a) {
   double most = abs(a.re) < abs(a.im) ? abs(a.im) : abs(a.re);
   double log = most < 0.5 ? ::log1p(a.re * (2 + a.re) + a.im * a.im) / 2 : ::log(length(1 + a.re, a.im));
@@ -146,12 +146,12 @@ SG_INLINE Complex power(Complex a, Complex b) {
 
 SG_INLINE Complex logistic(Complex a) { return over(Complex{1, 0}, plus(Complex{1, 0}, exponential({-a.re, -a.im}))); }
 
-// --- of the circle and the hyperbola ---
+// --- trigonometric and hyperbolic functions ---
 
 SG_INLINE Complex multiplied_by_i(Complex a) { return {-a.im, a.re}; }
 SG_INLINE Complex divided_by_i(Complex a) { return {a.im, -a.re}; }
 
-// a b, where a 0 stays one beside what is infinite or NaN.
+// a b, except that a zero `a` stays 0 if b is infinite or NaN.
 SG_INLINE double product(double a, double b) { return a == 0 && b - b != 0 ? a : a * b; }
 
 SG_CALL Complex sinh(Complex a) { return {product(::sinh(a.re), ::cos(a.im)), product(::sin(a.im), ::cosh(a.re))}; }
@@ -160,9 +160,9 @@ SG_CALL Complex cosh(Complex a) {
   return {::cosh(a.re) * ::cos(a.im), s == 0 ? product(s, t) : product(t, s)};
 }
 SG_CALL Complex tanh(Complex a) {
-  double t = ::tan(a.im), slope = 1 + t * t;  // of the tangent
+  double t = ::tan(a.im), slope = 1 + t * t;  // derivative of the tangent
   double s = ::sinh(a.re), below = 1 + slope * s * s;
-  bool far = abs(a.re) > 22;  // 1 - |result| is below what a double has
+  bool far = abs(a.re) > 22;  // 1 - |result| is below double precision
   double re = far ? with_sign_of(1, a.re) : slope * __builtin_sqrt(1 + s * s) * s / below;
   double im = far ? 4 * t / slope * ::exp(-2 * abs(a.re)) : t / below;
   return {a.re == 0 ? a.re : re, a.im == 0 ? a.im : im};
@@ -178,7 +178,7 @@ SG_INLINE Complex sinc(Complex a) {
 }
 
 struct Roots {
-  Complex below, above;  // of 1 - a and 1 + a
+  Complex below, above;  // square roots of 1 - a and 1 + a
 };
 SG_INLINE Roots roots_beside(Complex a) { return {square_root({1 - a.re, -a.im}), square_root({1 + a.re, a.im})}; }
 

@@ -1,4 +1,4 @@
-// Distances between rows and their slopes; rows brought to a length (weight norm). In double.
+// Distances between rows and their gradients; rows scaled to a norm (weight norm). In double.
 #pragma once
 
 #include <cmath>
@@ -7,7 +7,7 @@
 
 namespace sg::work {
 
-// The p-norm of differences; p = 0 counts them, infinity takes the largest.
+// The p-norm of differences; p = 0 counts nonzero ones, infinity takes the largest.
 struct Norm {
   double p;
 
@@ -24,7 +24,7 @@ struct Norm {
     return p == 0 || p == 1 || is_largest() ? sum : p == 2 ? ::sqrt(sum) : ::pow(sum, 1 / p);
   }
 
-  // The slope of a distance by the difference in one column.
+  // The derivative of a distance with respect to one column's difference.
   SG_INLINE double slope(double d, double whole) const {
     if (p == 0 || whole == 0 || d == 0) return p == 1 ? sign(d) : 0;
     if (p == 1) return sign(d);
@@ -34,7 +34,7 @@ struct Norm {
   }
 };
 
-// a [batch, n, width] and b [batch, m, width]: element i of [batch, n, m].
+// a [batch, n, width] and b [batch, m, width]: computes element i of [batch, n, m].
 struct CrossDistance {
   static constexpr const char* kName = "work_cross_distance";
   Norm norm;
@@ -47,7 +47,7 @@ struct CrossDistance {
   }
 };
 
-// Element i of the gradient of a; `grad` and `whole` (the distances) are [batch, n, m].
+// Computes element i of the gradient of a; `grad` and `whole` (the distances) are [batch, n, m].
 struct CrossDistanceSlope {
   static constexpr const char* kName = "work_cross_distance_slope";
   Norm norm;
@@ -63,10 +63,10 @@ struct CrossDistanceSlope {
   }
 };
 
-// Pairs of rows i < j, in order: the first that row i begins.
+// Pairs of rows i < j, in order: the index of the first pair of row i.
 SG_INLINE int64_t pair_start(int64_t i, int64_t n) { return i * n - i * (i + 1) / 2; }
 
-// Row i of x [n, width] to all that follow it.
+// Distances of row i of x [n, width] to all later rows.
 struct PairDistances {
   static constexpr const char* kName = "work_pair_distances";
   Norm norm;
@@ -79,7 +79,7 @@ struct PairDistances {
   }
 };
 
-// Element i of the gradient of x.
+// Computes element i of the gradient of x.
 struct PairDistanceSlope {
   static constexpr const char* kName = "work_pair_distance_slope";
   Norm norm;
@@ -100,11 +100,11 @@ struct PairDistanceSlope {
 
 // --- weight norm: w = g v / |v|, by rows ---
 
-// Of a row: its norm from the sum of its squares, and what it is multiplied with.
+// For each row: its norm from the sum of its squares, and the factor for its elements.
 struct RowNorm {
   static constexpr const char* kName = "work_row_norm";
   const double* scale;
-  double *norms, *factors;  // norms: the sums before
+  double *norms, *factors;  // norms: in place, from the sums
   SG_INLINE void operator()(int64_t row) const {
     norms[row] = ::sqrt(norms[row]);
     factors[row] = scale[row] / norms[row];
@@ -120,7 +120,8 @@ struct ScaleRows {
   SG_INLINE void operator()(int64_t i) const { at(i / length, i % length); }
 };
 
-// Of a row, by the product of its weights and their gradients: the gradient of its scale, and what slopes are made of.
+// For each row, from the dot product of its weights and their gradients: the gradient of its scale, and the
+// coefficients of the weights' gradients.
 struct RowSlope {
   static constexpr const char* kName = "work_row_slope";
   const double *dots, *scale, *norms;

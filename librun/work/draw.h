@@ -1,4 +1,4 @@
-// The key of a node's random numbers, where kernels read it.
+// Computes the key of a node's random numbers, for kernels to read.
 #pragma once
 
 #include "librun/work/random.h"
@@ -6,7 +6,7 @@
 
 namespace sg::work {
 
-// One number: the key in this step.
+// A single element: the key in this step.
 struct DrawKey {
   static constexpr const char* kName = "work_draw_key";
   Stream stream;

@@ -1,5 +1,5 @@
-// Fourier transforms of lines by element, in double: complex numbers are pairs, one behind the other, and lines lie one
-// behind the other. cpu/fourier_by_work.h puts the pieces together.
+// Steps of Fourier transforms of lines, element by element, in double. Complex numbers are pairs; lines are contiguous,
+// one after another. cpu/fourier_by_work.h combines the steps.
 #pragma once
 
 #include "librun/work/divide.h"
@@ -12,14 +12,13 @@ struct Pair {
 };
 SG_INLINE Pair times(Pair a, Pair b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
 
-// One factor of a transform of `length` (Stockham's order: what goes in and what comes out at the end lies in its own
-// order, without a pass that sorts). Before it, `span` neighbours come from transforms that are done; after it,
-// span * factor of them do.
+// One factor of a transform of `length` (Stockham's order: input and output are in natural order, without a sorting
+// pass). Before it, transforms of `span` elements are complete; after it, transforms of span * factor are.
 struct FourierStage {
   static constexpr const char* kName = "work_fourier_stage";
   const Pair* from;
   Pair* to;
-  const Pair* roots;  // exp(-2 pi i k / length), or of the way back
+  const Pair* roots;  // exp(-2 pi i k / length), or the conjugates for the inverse
   int64_t length, factor, span;
 
   SG_INLINE void operator()(int64_t i) const {
@@ -39,7 +38,7 @@ struct FourierStage {
   }
 };
 
-// Lines of another length: number k is table[k] times what it was, and 0 from `kept` on.
+// Changes the length of lines: element k is multiplied by table[k]; elements from `kept` on are 0.
 struct TurnLines {
   static constexpr const char* kName = "work_turn_lines";
   const Pair* from;
@@ -54,8 +53,8 @@ struct TurnLines {
   }
 };
 
-// Whole lines of `length` from their halves, of `half` numbers: what is left is the other's conjugate. What is imaginary
-// where a number is its own does not count.
+// Completes lines of `length` from their first `half` elements: the others are conjugates of these. The imaginary part
+// of an element that is its own conjugate is ignored.
 struct MirrorLines {
   static constexpr const char* kName = "work_mirror_lines";
   const Pair* from;
@@ -70,7 +69,7 @@ struct MirrorLines {
   }
 };
 
-// x = by * x, number by number.
+// x = by * x, element by element.
 struct ScaleNumbers {
   static constexpr const char* kName = "work_scale_numbers";
   Pair* x;

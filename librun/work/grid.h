@@ -1,8 +1,8 @@
-// Samples of planes between pixels, at the places of a grid: which pixels take part, with which weights, and what comes
-// of them. Values are summed in double.
+// Samples of planes at fractional positions, given by a grid: the contributing pixels, their weights, and the results.
+// Values are summed in double.
 //
-// Places are computed in the element type (halves: float), as PyTorch does: which pixels are neighbours, and whether a
-// place lies outside, hangs on the rounding. Weights are doubles.
+// Positions are computed in the element type (half precision: float), as in PyTorch, because rounding decides which
+// pixels are neighbours and whether a position is outside. Weights are doubles.
 #pragma once
 
 #include "librun/work/math.h"
@@ -19,18 +19,18 @@ struct Sampler {
   int64_t mode = 0, padding = 0;
   bool aligned = false;
   int64_t size[3] = {1, 1, 1};    // of a plane, by axis of the input
-  int64_t plane = 1, places = 1;  // elements of a plane; places of the grid a batch entry
+  int64_t plane = 1, places = 1;  // elements of a plane; grid positions per batch entry
 };
 
-// Pixels that take part in samples at up to kRun places side by side: where they lie (-1: outside), weights, the
-// weights' slopes along each axis. Loops over places run on vectors.
+// A pixel for each of up to kRun adjacent samples: its offset (-1: outside), its weight, and the weight's derivative
+// along each axis. Loops over samples are vectorized.
 template <int kRun>
 struct Neighbour {
   int64_t at[kRun];
   double weight[kRun], slope[3][kRun];
 };
 
-// Up to 16 of them: 2 or 4 an axis.
+// Up to 16 pixels: 2 or 4 per axis.
 template <int kRun>
 struct Neighbours {
   Neighbour<kRun> list[16];
@@ -49,10 +49,10 @@ SG_INLINE double remainder_of(double a, double b) { return ::fmod(a, b); }
 template <class C, int kRun>
 struct Pixels {
   C at[kRun];
-  C slope[kRun];  // of `at` by the grid's number
+  C slope[kRun];  // derivative of `at` with respect to the grid's number
 };
 
-// Numbers of the grid, `step` apart, as pixels of an axis of n.
+// Converts grid numbers, `step` apart, to positions along an axis of n pixels.
 template <class C, int kRun>
 SG_INLINE void find_pixels(const Sampler<C>& s, const C* grid, int64_t step, int64_t count, int64_t n,
                            Pixels<C, kRun>* to) {
@@ -77,7 +77,7 @@ SG_INLINE void reflect(C* at, C* slope, bool aligned, int64_t n) {
   if (!even) *slope = -*slope;
 }
 
-// Pixels beyond the plane, as the padding has them.
+// Applies the padding mode to positions outside the plane.
 template <class C, int kRun>
 SG_INLINE void pad_pixels(const Sampler<C>& s, int64_t count, int64_t n, Pixels<C, kRun>* to) {
   if (s.padding == kZeros) return;
@@ -86,13 +86,13 @@ SG_INLINE void pad_pixels(const Sampler<C>& s, int64_t count, int64_t n, Pixels<
   const C most = static_cast<C>(n - 1);
   for (int64_t p = 0; p < count; ++p) {
     const C at = to->at[p];
-    const bool inside = at > 0 && at < most;  // NaN is not
+    const bool inside = at > 0 && at < most;  // false for NaN
     to->slope[p] = inside ? to->slope[p] : 0;
     to->at[p] = at > 0 ? (at < most ? at : most) : 0;
   }
 }
 
-// Along one axis: pixel numbers, weights and slopes.
+// Along one axis: pixel numbers, weights and derivatives.
 template <int kRun>
 struct Tap {
   int64_t at[kRun];
@@ -105,7 +105,7 @@ struct AxisTaps {
   int count;
 };
 
-constexpr double kFar = 1e15;  // no plane is as large
+constexpr double kFar = 1e15;  // exceeds any plane
 
 template <class C>
 SG_INLINE int64_t pixel(C x) {
@@ -116,10 +116,10 @@ struct CubicWeight {
   double weight, slope;
 };
 
-// Of neighbour k of four, `t` from the second to the third.
+// For neighbour k of four, at distance `t` from the second towards the third.
 SG_INLINE CubicWeight cubic_weight(double t, int k) {
   constexpr double a = -0.75;
-  const double x = math::abs(k - 1 - t), sign = k - 1 - t < 0 ? 1 : -1;  // of the distance by t
+  const double x = math::abs(k - 1 - t), sign = k - 1 - t < 0 ? 1 : -1;  // sign: derivative of the distance by t
   const bool near = x < 1 || (x == 1 && (k == 1 || k == 2));
   const double slope = near ? (3 * (a + 2) * x - 2 * (a + 3)) * x : (3 * a * x - 10 * a) * x + 8 * a;
   return {near ? ((a + 2) * x - (a + 3)) * x * x + 1 : ((a * x - 5 * a) * x + 8 * a) * x - 4 * a, sign * slope};
@@ -154,7 +154,7 @@ SG_INLINE void cubic_taps(const Sampler<C>& s, const Pixels<C, kRun>& pixels, in
   taps->count = 4;
   for (int k = 0; k < 4; ++k) {
     Tap<kRun>& tap = taps->tap[k];
-    Pixels<C, kRun> each;  // is padded by itself
+    Pixels<C, kRun> each;  // padded separately
     for (int64_t p = 0; p < count; ++p) {
       const C low = floor_of(pixels.at[p]);
       const CubicWeight w = cubic_weight(static_cast<double>(pixels.at[p] - low), k);
@@ -176,8 +176,8 @@ SG_INLINE void find_taps(const Sampler<C>& s, const C* grid, int64_t count, int6
   s.mode == kNearest ? nearest_taps(pixels, count, taps) : linear_taps(pixels, count, taps);
 }
 
-// What there is of the axes behind `axis`, for each of its taps. `step`: from one of its pixels to the next. `slopes`: of
-// so many axes are wanted.
+// Combines the pixels of later axes with each tap of `axis`. `step`: distance between adjacent pixels along it.
+// `slopes`: number of axes whose derivatives are wanted.
 template <int kRun>
 SG_INLINE void add_axis(const AxisTaps<kRun>& taps, int axis, int slopes, int64_t size, int64_t step, int64_t count,
                         Neighbours<kRun>* near) {
@@ -199,7 +199,8 @@ SG_INLINE void add_axis(const AxisTaps<kRun>& taps, int axis, int slopes, int64_
   near->count *= taps.count;
 }
 
-// `grid`: the numbers of `count` places, x (the last axis) first. Slopes only where they are wanted, of the sampler's axes.
+// `grid`: the numbers of `count` positions, x (the last axis) first. `slopes`: whether derivatives along the sampler's
+// axes are wanted.
 template <class C, int kRun>
 SG_INLINE void find_neighbours(const Sampler<C>& s, const C* grid, int64_t count, bool slopes, Neighbours<kRun>* near) {
   Neighbour<kRun>& whole = near->list[0];
@@ -229,7 +230,7 @@ SG_INLINE double dot(const C* a, const C* b, int64_t n) {
   return ((lane[0] + lane[4]) + (lane[1] + lane[5])) + ((lane[2] + lane[6]) + (lane[3] + lane[7]));
 }
 
-// --- by element: channels lie side by side, of planes and of places ---
+// --- by element: channels are innermost, in planes and samples ---
 
 template <class C>
 struct Samples {
@@ -243,7 +244,7 @@ struct Samples {
   SG_INLINE int64_t row(int64_t batch, int64_t pixel) const { return (batch * sampler.plane + pixel) * channels; }
 };
 
-// A channel of a place.
+// Computes one channel of one sample.
 template <class C>
 struct Sample {
   static constexpr const char* kName = sizeof(C) == 8 ? "work_sample_f64" : "work_sample";
@@ -264,7 +265,7 @@ struct Sample {
   }
 };
 
-// The gradient of a place's numbers.
+// Computes the gradient of a grid position.
 template <class C>
 struct GridSlope {
   static constexpr const char* kName = sizeof(C) == 8 ? "work_grid_slope_f64" : "work_grid_slope";
@@ -287,13 +288,13 @@ struct GridSlope {
   }
 };
 
-// What all places add to one channel of a batch entry's plane, in their order.
+// Adds the contributions of all samples, in order, to one channel of a batch entry's plane.
 template <class C>
 struct PlaneSlope {
   static constexpr const char* kName = sizeof(C) == 8 ? "work_plane_slope_f64" : "work_plane_slope";
   Samples<C> samples;
   const C* grad;
-  double* to;  // zeros
+  double* to;  // initially zeros
   SG_INLINE void operator()(int64_t i) const {
     const int64_t batch = i / samples.channels, c = i % samples.channels, places = samples.sampler.places;
     for (int64_t place = batch * places; place < (batch + 1) * places; ++place) {

@@ -1,8 +1,9 @@
-// Functions that lie in headers and run on the processor and on devices.
+// Functions defined in headers, for the CPU and for devices.
 //
-// Always inlined: a loop that is compiled for several instruction sets (cpu/isa.h) gets them compiled for each, and two
-// object files compiled for two of them never share one body.
-// SG_CALL: the same, but a call on devices, for what is long and rare: a kernel that may need it stays small.
+// They are always inlined: a loop compiled for several instruction sets (cpu/isa.h) gets them compiled for each, and
+// object files compiled for different ones never share a body.
+// SG_CALL: the same, except that on devices it is a call, for long and rarely used code: kernels that may need it stay
+// small.
 #pragma once
 
 #ifdef __CUDACC__

@@ -1,4 +1,4 @@
-// Losses of margins between the classes of a sample: a row of scores each. In double.
+// Margin losses between the classes of a sample, whose scores are a row. In double.
 #pragma once
 
 #include "librun/work/work.h"
@@ -8,7 +8,7 @@ namespace sg::work {
 struct MarginRows {
   int64_t classes;
   const double* scores;   // [rows, classes]
-  const int64_t* target;  // labels of a row up to the first -1, or its one class
+  const int64_t* target;  // a row's labels up to the first -1, or its single class
   Report report;
 
   SG_INLINE const double* row(int64_t i) const { return scores + i * classes; }
@@ -25,7 +25,7 @@ struct MarginRows {
   }
 };
 
-// Several classes a sample: marks them, in zeros.
+// Several classes per sample: sets their marks, which are initially zeros.
 struct MultilabelMargin {
   static constexpr const char* kName = "work_multilabel_margin";
   MarginRows rows;
@@ -48,7 +48,7 @@ struct MultilabelMargin {
   }
 };
 
-// What a sample's gradient is multiplied with: `each` for all, times its own where there is one a sample.
+// The factor of a sample's gradient: `each`, times the sample's own incoming gradient if there is one per sample.
 struct MarginFactor {
   const double* gradient;
   bool has_rows;
@@ -56,7 +56,7 @@ struct MarginFactor {
   SG_INLINE double of(int64_t i) const { return each * gradient[has_rows ? i : 0]; }
 };
 
-// `to` is zeros.
+// `to` is initially zeros.
 struct MultilabelMarginSlope {
   static constexpr const char* kName = "work_multilabel_margin_slope";
   MarginRows rows;
@@ -79,7 +79,7 @@ struct MultilabelMarginSlope {
   }
 };
 
-// One class a sample. `to` is zeros.
+// One class per sample. `to` is initially zeros.
 struct MultiMarginSlope {
   static constexpr const char* kName = "work_multi_margin_slope";
   MarginRows rows;

@@ -1,4 +1,4 @@
-// Words moved from one place to another, both along a line of their own: see cpu/move.h, which plans it.
+// Copies words between two layouts: cpu/move.h plans the copy.
 #pragma once
 
 #include "librun/work/divide.h"
@@ -9,7 +9,7 @@ namespace sg::work {
 
 inline constexpr int kMostLineAxes = 12;  // kMaxRank of tensor.h
 
-// Where the words of a tensor lie, numbered along a line that others are numbered along, too.
+// The layout of a tensor's words, indexed in an order common to both tensors.
 struct WordLine {
   int64_t axes = 0;
   int64_t shape[kMostLineAxes] = {}, stride[kMostLineAxes] = {};

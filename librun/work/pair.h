@@ -1,4 +1,4 @@
-// Losses of two tensors element by element and their slopes; gates and the gradients of prelu. In double.
+// Losses of two tensors element by element and their gradients; gates and the gradients of prelu. In double.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace sg::work {
 
-// What a loss is made of: of an element, and its slope by the input. `number` is beta or delta.
+// A loss consists of the loss of an element, and its derivative by the input. `number` is beta or delta.
 struct SmoothL1 {
   static constexpr const char *kNumber = "beta", *kName = "work_smooth_l1", *kSlope = "work_smooth_l1_slope";
   SG_INLINE static double loss(double x, double y, double beta) {
@@ -39,7 +39,7 @@ struct SoftMargin {
   SG_INLINE static double slope(double x, double y, double) { return -y / (1 + ::exp(y * x)); }
 };
 
-// Logarithms are kept above -100, as PyTorch has it.
+// Logarithms are clamped at -100, as in PyTorch.
 struct BinaryCrossEntropy {
   static constexpr const char *kNumber = "", *kName = "work_binary_cross_entropy",
                               *kSlope = "work_binary_cross_entropy_slope";
@@ -80,7 +80,7 @@ struct PairSlope {
 };
 
 // (1 - y) x + w (log(1 + exp(-|x|)) + max(-x, 0)) with w = 1 + (pos_weight - 1) y
-// T: what the operands' type needs of elementary functions.
+// T: the precision that the operands' type needs from elementary functions.
 template <class T>
 struct CrossEntropyOfLogits {
   static constexpr const char* kName = sizeof(T) == 8 ? "work_bce_with_logits_f64" : "work_bce_with_logits";
@@ -94,7 +94,7 @@ struct CrossEntropyOfLogits {
   }
 };
 
-// A fault where a probability is none.
+// Raises a fault for numbers that are not probabilities.
 struct CheckProbability {
   static constexpr const char* kName = "work_check_probability";
   const double* x;
@@ -104,7 +104,7 @@ struct CheckProbability {
   }
 };
 
-// x[0] divided, once all is summed up.
+// Divides x[0], after everything has been added up.
 struct Divide {
   static constexpr const char* kName = "work_divide";
   double* x;
@@ -119,7 +119,7 @@ struct DivideEach {
   SG_INLINE void operator()(int64_t i) const { to[i] = from[i] / by[i]; }
 };
 
-// --- activations of two results or two halves ---
+// --- activations with two results or two halves ---
 
 struct PreluBackward {
   static constexpr const char* kName = "work_prelu_backward";
@@ -131,7 +131,7 @@ struct PreluBackward {
   }
 };
 
-// Rows of two halves of `length` elements each: what is gated, and the gate.
+// Rows of two halves with `length` elements each: the gated values and the gate.
 template <class T>
 struct Glu {
   static constexpr const char* kName = sizeof(T) == 8 ? "work_glu_f64" : "work_glu";
@@ -161,10 +161,10 @@ struct GluBackward {
   SG_INLINE void operator()(int64_t i) const { at(i / length, i % length); }
 };
 
-// By the slopes that were drawn, or by one for all.
+// Uses the slopes drawn in the forward, or a single slope.
 struct RreluBackward {
   static constexpr const char* kName = "work_rrelu_backward";
-  const double *grad, *x, *noise;  // noise null: none were drawn
+  const double *grad, *x, *noise;  // noise null: no slopes were drawn
   double slope;
   double* to;
   SG_INLINE void operator()(int64_t i) const { to[i] = grad[i] * (noise ? noise[i] : x[i] > 0 ? 1 : slope); }

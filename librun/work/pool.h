@@ -1,19 +1,19 @@
-// Pooling: windows over planes of up to three axes, and what is done in one window or for one element below windows.
+// Pooling: windows over planes with up to three axes, and the work of one window or of one input element.
 #pragma once
 
 #include "librun/work/work.h"
 
 namespace sg::work {
 
-// The positions of one window along one axis: from, from + step, ... below `end`, padding left out.
+// The positions of one window along one axis: from, from + step, ... below `end`, excluding padding.
 struct Span {
   int64_t from, end, step;
-  int64_t padded;  // positions with padding, as averages count them
+  int64_t padded;  // number of positions including padding, for averages
 
   SG_INLINE int64_t count() const { return from < end ? (end - from + step - 1) / step : 0; }
 };
 
-// By depth, height and width; axes that there are not have size 1.
+// By depth, height and width; missing axes have size 1.
 struct Window {
   int64_t kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, padding[3] = {0, 0, 0}, dilation[3] = {1, 1, 1};
   int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1};
@@ -36,7 +36,7 @@ struct Window {
     const int64_t from = at / n * size + at % n * size / n, end = 1 + ((at + 1) * size - 1) / n;
     return {from, end, 1, end - from};
   }
-  // The first window that reaches `at`, and one past the last.
+  // The windows that contain `at`: the first, and one past the last.
   SG_INLINE void windows_over(int k, int64_t at, int64_t* first, int64_t* end) const {
     const int64_t reach = (kernel[k] - 1) * dilation[k], place = at + padding[k];
     *first = place <= reach ? 0 : (place - reach + stride[k] - 1) / stride[k];
@@ -48,7 +48,7 @@ struct Spans {
   Span axis[3];
 };
 
-// fn(place in the plane) for every position of a window.
+// Calls fn(offset in the plane) for every position of a window.
 template <class Fn>
 SG_INLINE void for_positions(const Window& w, const Spans& s, const Fn& fn) {
   for (int64_t d = s.axis[0].from; d < s.axis[0].end; d += s.axis[0].step)
@@ -66,7 +66,7 @@ SG_INLINE Spans spans_at(const Window& w, int64_t i, bool adaptive) {
   return s;
 }
 
-// The largest of each window, and its place. NaN wins, the last of several.
+// The maximum of a window, and its offset. NaN wins; of several NaNs, the last.
 template <class T>
 SG_INLINE void largest_in(const Window& w, const Spans& s, const T* from, T lowest, T* value, int64_t* at) {
   T top = lowest;
@@ -93,7 +93,7 @@ struct MaxPool {
   }
 };
 
-// What the sum over a window is divided by.
+// The divisor of the sum over a window.
 SG_INLINE int64_t divisor_of(const Spans& s, bool has_divisor, int64_t divisor, bool padded) {
   if (has_divisor) return divisor;
   int64_t count = 1;
@@ -122,7 +122,8 @@ struct AvgPool {
   }
 };
 
-// Element i below all windows over it, in their order: its share of averages (`places` null), or what maxima it was.
+// The gradient of input element i, over all windows that contain it, in order: its share of averages (`places` null),
+// or of maxima that it was.
 struct PoolBackward {
   static constexpr const char* kName = "work_pool_backward";
   Window w;
@@ -159,10 +160,11 @@ struct PoolBackward {
   }
 };
 
-// Values to places of their plane, a plane a number: added up as doubles, or moved as they are, the last one staying.
+// Scatters values to offsets in their plane: doubles are added, other elements are moved, the last one winning. Each
+// index handles one plane.
 struct ToPlaces {
   static constexpr const char* kName = "work_to_places";
-  int64_t plane_in, plane_out, size;  // size: bytes of an element that is moved; 0 = doubles are added
+  int64_t plane_in, plane_out, size;  // size: bytes of a moved element; 0 = doubles are added
   const unsigned char* from;
   const int64_t* places;
   unsigned char* to;
@@ -182,7 +184,7 @@ struct ToPlaces {
   }
 };
 
-// A fault where an index is out of range.
+// Raises a fault if an index is out of range.
 struct CheckRange {
   static constexpr const char* kName = "work_check_range";
   const int64_t* index;

@@ -1,4 +1,4 @@
-// Random numbers by element, on the processor (librun/random.h) and on devices: the same bits.
+// Random numbers by element, for the CPU (librun/random.h) and devices, with the same bits.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace sg::work {
 
-// A counter of Philox, and the four words that it becomes.
+// A Philox counter, or the four words generated from it.
 struct Words {
   uint32_t w[4];
   SG_INLINE uint32_t operator[](size_t i) const { return w[i]; }
@@ -28,10 +28,10 @@ SG_INLINE Words philox(Words c, uint32_t key0, uint32_t key1) {
   return c;
 }
 
-// log, sin and cos of our own: the C library's differ in the last bit from version to version and from CPU to CPU.
-// Without branches, so that loops over them run on vectors; plain sums of products, so that vectors give the same bits.
+// Our own log, sin and cos: those of the C library differ in the last bit between versions and CPUs. Branch-free, so
+// that loops vectorize; without fused operations, so that vectors give the same bits.
 
-// Of a number in (0, 1], no subnormal. x = m * 2^e with m in [sqrt(1/2), sqrt(2)); log m = 2 artanh((m - 1) / (m + 1)).
+// For a normal number in (0, 1]. x = m * 2^e with m in [sqrt(1/2), sqrt(2)); log m = 2 artanh((m - 1) / (m + 1)).
 SG_INLINE double natural_log(double x) {
   const uint64_t bits = __builtin_bit_cast(uint64_t, x);
   double m = __builtin_bit_cast(double, (bits & 0x000FFFFFFFFFFFFFu) | 0x3FF0000000000000u);  // [1, 2)
@@ -57,8 +57,8 @@ struct SinCos {
   double sin, cos;
 };
 
-// Of the angle turns * 2 pi, turns in [0, 1): by octant, where the reduction is exact, then Taylor's series on [0,
-// pi/4], of which the terms left out are below 1e-18.
+// For the angle turns * 2 pi, turns in [0, 1): by octant, where the reduction is exact, then a Taylor series on [0,
+// pi/4]; the omitted terms are below 1e-18.
 SG_INLINE SinCos sin_cos_of_turns(double turns) {
   const int32_t octant = static_cast<int32_t>(turns * 8);
   const double part = turns * 8 - octant;
@@ -79,7 +79,7 @@ SG_INLINE SinCos sin_cos_of_turns(double turns) {
   return {quarter >= 2 ? -up : up, quarter == 1 || quarter == 2 ? -across : across};
 }
 
-// In (0, 1] and [0, 1), from the 53 high bits of two words.
+// In (0, 1] and [0, 1), from the high 53 bits of two words.
 SG_INLINE double open_uniform(uint32_t high, uint32_t low) {
   return static_cast<double>(((uint64_t{high} << 32 | low) >> 11) + 1) * 0x1p-53;
 }
@@ -87,7 +87,7 @@ SG_INLINE double half_open_uniform(uint32_t high, uint32_t low) {
   return static_cast<double>((uint64_t{high} << 32 | low) >> 11) * 0x1p-53;
 }
 
-// The values of elements 2n and 2n + 1, from the two uniforms of block n.
+// The normal values of elements 2n and 2n + 1, from the two uniforms of block n.
 SG_INLINE SinCos normal_pair(double u, double turns) {
   const double radius = ::sqrt(-2 * natural_log(u));
   const SinCos direction = sin_cos_of_turns(turns);
@@ -106,15 +106,15 @@ SG_INLINE double uniform_of_words(uint32_t high, uint32_t low, int digits) {
          static_cast<double>(uint64_t{1} << digits);
 }
 
-// What a device knows of a node's random numbers; the step's number is read when the kernel runs, so that a recorded
-// launch draws anew each step.
+// The parameters of a node's random numbers on a device; the step's number is read when the kernel runs, so that a
+// recorded launch draws new numbers in each step.
 struct Stream {
   uint64_t seed = 0;
   uint32_t stream = 0, rank = 0;
   const uint64_t* step = nullptr;
 };
 
-// What draws: the key of Philox, and the upper half of its counters (librun/random.h says how they come about).
+// The Philox key, and the upper half of the counters (librun/random.h explains their derivation).
 struct Key {
   uint32_t key[2], high[2];
 
@@ -125,7 +125,7 @@ struct Key {
   }
   SG_INLINE static Key of(const Stream& s) { return of(s.seed, *s.step, s.stream, s.rank); }
 
-  // Four words of the stream: numbers 4n to 4n + 3.
+  // Words 4n to 4n + 3 of the stream.
   SG_INLINE Words block(uint64_t n) const {
     return philox({{static_cast<uint32_t>(n), static_cast<uint32_t>(n >> 32), high[0], high[1]}}, key[0], key[1]);
   }

@@ -5,7 +5,7 @@
 
 namespace sg::work {
 
-// Sums of taps, in double.
+// Weighted sums of taps, in double.
 struct Resample {
   static constexpr const char* kName = "work_resample";
   const double* from;
@@ -23,15 +23,15 @@ struct Resample {
   }
 };
 
-// One element of `size` bytes for each element of up to three axes: from the place that the axes' lists name; -1 =
-// zero.
+// Copies one element of `size` bytes for each output element of up to three axes, from the position that the axes'
+// lists give; -1 = zero.
 struct Pick {
   static constexpr const char* kName = "work_pick";
   const unsigned char* from;
   unsigned char* to;
   int64_t size;
-  int64_t in[3], out[3];    // the axes from the outermost; those that there are not have 1
-  const int64_t* place[3];  // null: an axis that there is not
+  int64_t in[3], out[3];    // axes from the outermost; missing ones have size 1
+  const int64_t* place[3];  // null: a missing axis
 
   template <class T>
   SG_INLINE void one(int64_t i) const {
@@ -61,7 +61,7 @@ struct Pick {
   }
 };
 
-// Images of bytes: rounded to the nearest of 0 to 255.
+// Byte images: rounds to the nearest integer in [0, 255].
 struct RoundToByte {
   static constexpr const char* kName = "work_round_to_byte";
   double* x;

@@ -1,4 +1,4 @@
-// Runs work by element (work.h): on the threads of the rank, or on its device.
+// Runs elementwise work (work.h) on the rank's threads, or on its device.
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@ namespace sg {
 
 inline bool on_device(const KernelCall& call) { return backend_of(call.context()) != nullptr; }
 
-// `grain`: how many numbers are worth a thread's while.
+// `grain`: the number of elements that justifies using another thread.
 template <class F>
 void for_each(KernelCall& call, int64_t count, int64_t grain, const F& work) {
   if (count <= 0) return;
@@ -24,8 +24,7 @@ void for_each(KernelCall& call, int64_t count, int64_t grain, const F& work) {
   });
 }
 
-// The same over rows of `length` numbers: number i is work.at(i / length, i % length), which the processor does not
-// divide for.
+// The same over rows of `length` elements: element i is work.at(i / length, i % length); on the CPU without a division.
 template <class F>
 void for_each_in_rows(KernelCall& call, int64_t rows, int64_t length, const F& work) {
   if (rows <= 0 || length <= 0) return;
@@ -36,20 +35,21 @@ void for_each_in_rows(KernelCall& call, int64_t rows, int64_t length, const F& w
   });
 }
 
-// Memory for the time of the call: contiguous, not initialised.
+// Memory for the duration of the call: contiguous, not initialised.
 inline Tensor workspace(KernelCall& call, DType dtype, std::span<const int64_t> shape) {
   if (Backend* backend = backend_of(call.context())) return backend->scratch(dtype, shape);
   return call.scratch().tensor(dtype, shape);
 }
 
-// Numbers that the host has worked out, where the work can read them. REQUIRES: they stay as they are during the call.
+// Numbers computed by the host, where the work can read them. REQUIRES: they do not change during the call.
 template <class T>
 const T* table(KernelCall& call, std::span<const T> numbers) {
   Backend* backend = backend_of(call.context());
   return backend ? reinterpret_cast<const T*>(backend->table(std::as_bytes(numbers))) : numbers.data();
 }
 
-// Where faults of a device go: it says so when the step ends. On the processor data is checked before it is used.
+// Where device work reports faults, which `settle` returns at the end of the step. On the CPU, data is checked before
+// use.
 inline work::Report report_of(const KernelCall& call) {
   Backend* backend = backend_of(call.context());
   return backend ? backend->report() : work::Report();

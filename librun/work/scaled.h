@@ -1,4 +1,4 @@
-// Products of float8 and the scales of their operands. In float, or double where the run is in double.
+// Products of float8 matrices and the scales of their operands. In float, or double if the run is in double.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace sg::work {
 
-// One number for all places (step 0), or one each.
+// One number for all elements (step 0), or one for each.
 template <class C>
 struct Factors {
   const C* at = nullptr;
@@ -17,14 +17,14 @@ struct Factors {
   SG_INLINE C operator[](int64_t i) const { return at[i * step]; }
 };
 
-// Sums of products, in place: times the scales of their row and column, with the column's bias, times `of_result`.
+// Scales sums of products in place by their row and column, adds the column's bias, and multiplies by `of_result`.
 template <class C>
 struct ScaleSums {
   static constexpr const char* kName = std::is_same_v<C, double> ? "work_scale_sums_f64" : "work_scale_sums";
   C* sums;  // [rows, columns]
   int64_t columns;
   Factors<C> rows_scale, columns_scale;
-  Factors<C> bias, of_result;  // null: none
+  Factors<C> bias, of_result;  // null = none
 
   SG_INLINE void at(int64_t row, int64_t column) const {
     C& sum = sums[row * columns + column];
@@ -36,12 +36,12 @@ struct ScaleSums {
   SG_INLINE void operator()(int64_t i) const { at(i / columns, i % columns); }
 };
 
-// A matrix in place, each block of `high` rows and `wide` columns by its scale.
+// Scales a matrix in place: each block of `high` rows and `wide` columns by its scale.
 template <class C>
 struct ScaleBlocks {
   static constexpr const char* kName = std::is_same_v<C, double> ? "work_scale_blocks_f64" : "work_scale_blocks";
   C* numbers;                           // [rows, columns]
-  int64_t columns, high, wide, blocks;  // `blocks` a row of them
+  int64_t columns, high, wide, blocks;  // `blocks`: number of blocks in a row
   const C* scales;
 
   SG_INLINE void at(int64_t row, int64_t column) const {

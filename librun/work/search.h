@@ -1,11 +1,11 @@
-// What is where, by element.
+// Searching and sorting helpers, element by element.
 #pragma once
 
 #include "librun/work/work.h"
 
 namespace sg::work {
 
-// Row-major places as positions by axis: [count, axes].
+// Converts row-major offsets to positions by axis: [count, axes].
 struct Unravel {
   static constexpr const char* kName = "work_unravel";
   const int64_t* places;
@@ -20,7 +20,7 @@ struct Unravel {
   }
 };
 
-// Element i goes to its place, or comes from there; `size` bytes each.
+// Moves element i to its place, or from it; `size` bytes each.
 struct MoveElements {
   static constexpr const char* kName = "work_move_elements";
   const unsigned char* from;
@@ -35,7 +35,7 @@ struct MoveElements {
   }
 };
 
-// Where `value` goes in seq[0..n): before its equals, or after them. NaN goes to the end.
+// The insertion position of `value` in seq[0..n): before or after equal elements. NaN goes to the end.
 template <class V>
 SG_INLINE int64_t insertion_place(V value, const V* seq, const int64_t* sorter, int64_t n, bool right) {
   int64_t low = 0, high = n;
@@ -48,7 +48,7 @@ SG_INLINE int64_t insertion_place(V value, const V* seq, const int64_t* sorter, 
   return low;
 }
 
-// Each value in the sequence of its row; a single sequence serves all values.
+// Searches each value in its row's sequence; a single sequence serves all values.
 template <class V>
 struct Search {
   static constexpr const char* kName = V(1) / V(2) != 0 ? "work_search" : "work_search_whole";
@@ -63,7 +63,7 @@ struct Search {
   }
 };
 
-// Whether each value is among those in order (NaN last, and equal to none).
+// Whether each value occurs among the sorted ones (NaN comes last, and equals none).
 template <class V>
 struct IsIn {
   static constexpr const char* kName = V(1) / V(2) != 0 ? "work_is_in" : "work_is_in_whole";
@@ -82,7 +82,8 @@ struct IsIn {
   }
 };
 
-// Whether slice i, of `size` numbers, differs from the one before it. `order`: of the slices, null where they lie in it.
+// Whether slice i, of `size` elements, differs from the previous one. `order`: sorts the slices; null if they are
+// sorted.
 template <class V>
 struct BeginsRun {
   static constexpr const char* kName = V(1) / V(2) != 0 ? "work_begins_run" : "work_begins_run_whole";
@@ -100,7 +101,7 @@ struct BeginsRun {
   }
 };
 
-// Which run each place of an order is in; `first` has where the runs begin.
+// The run that contains each position of an order; `first` has the beginnings of runs.
 struct RunOf {
   static constexpr const char* kName = "work_run_of";
   const int64_t *first, *order;
@@ -111,7 +112,7 @@ struct RunOf {
   }
 };
 
-// How long run i is; the last one ends at `count`.
+// The length of run i; the last one ends at `count`.
 struct RunLength {
   static constexpr const char* kName = "work_run_length";
   const int64_t* first;
@@ -120,7 +121,7 @@ struct RunLength {
   SG_INLINE void operator()(int64_t i) const { to[i] = (i + 1 < runs ? first[i + 1] : count) - first[i]; }
 };
 
-// How often number i is among those in order.
+// How often i occurs among the sorted numbers.
 struct CountEqual {
   static constexpr const char* kName = "work_count_equal";
   const int64_t* sorted;
@@ -131,15 +132,15 @@ struct CountEqual {
   }
 };
 
-// The bin of a histogram that x is in, -1 if none: they part [low, high], and the last one holds its upper edge, too.
+// The histogram bin of x, -1 if none: bins divide [low, high], and the last one includes its upper edge.
 SG_INLINE int64_t bin_of(double x, double low, double high, int64_t bins) {
   if (!(x >= low && x <= high)) return -1;
-  const double bin = (x - low) * static_cast<double>(bins) / (high - low);  // no number where the bounds are huge
+  const double bin = (x - low) * static_cast<double>(bins) / (high - low);  // NaN if the bounds are huge
   if (bin >= 0 && bin < static_cast<double>(bins)) return static_cast<int64_t>(bin);
   return bin >= 0 ? bins - 1 : 0;
 }
 
-// A row of zeros and a 1.
+// A row of zeros with a single 1.
 struct OneHot {
   static constexpr const char* kName = "work_one_hot";
   const int64_t* at;

@@ -1,4 +1,4 @@
-// Reductions of runs of rows whose lengths the data says, and their gradients.
+// Reductions of runs of rows with data-dependent lengths, and their gradients.
 #pragma once
 
 #include "librun/work/math.h"
@@ -13,7 +13,7 @@ struct Segments {
   int64_t rows = 0, inner = 1, count = 0;
   const int64_t* bounds = nullptr;  // [outer, count + 1]
 
-  // Within the data, whatever the bounds are: what is wrong with them is told elsewhere.
+  // Clamped to the data for any bounds: wrong bounds are reported separately.
   SG_INLINE int64_t bound(int64_t unit, int64_t next) const {
     const int64_t at = bounds[unit / count * (count + 1) + unit % count + next];
     return at < 0 ? 0 : at < rows ? at : rows;
@@ -26,7 +26,7 @@ struct Segments {
   SG_INLINE int64_t first_element(int64_t unit) const { return (unit / count * rows + begin(unit)) * inner; }
 };
 
-// A fault where a segment does not lie within the rows, or the last one leaves some and `whole` says that none may.
+// Raises a fault if a segment is not within the rows, or, with `whole`, if the last one does not end with them.
 struct CheckSegments {
   static constexpr const char* kName = "work_check_segments";
   int64_t rows, count;
@@ -55,13 +55,13 @@ struct JoinSegment {
   Segments segments;
   Join how;
   double start;
-  bool has_start;  // was given
+  bool has_start;  // a start value was given
   const double* data;
   double* to;
 
   SG_INLINE void operator()(int64_t i) const { columns(i / segments.inner, i % segments.inner, 1); }
 
-  // Columns [first, first + n) of one segment.
+  // Reduces columns [first, first + n) of one segment.
   SG_INLINE void columns(int64_t unit, int64_t first, int64_t n) const {
     double* sums = to + unit * segments.inner + first;
     for (int64_t i = 0; i < n; ++i) sums[i] = start;
@@ -74,7 +74,7 @@ struct JoinSegment {
   }
 };
 
-// The gradients of one column of one segment.
+// Computes the gradients of one column of one segment.
 struct SegmentSlope {
   static constexpr const char* kName = "work_segment_slope";
   Segments segments;
@@ -95,12 +95,12 @@ struct SegmentSlope {
 
  private:
   struct Column {
-    const double* x;  // of the first row
+    const double* x;  // in the first row
     double* grad;
     int64_t rows, step;
   };
 
-  // Equal ones share the gradient of the largest or smallest.
+  // Ties share the gradient of the largest or smallest.
   SG_INLINE static void share(const Column& c, double extreme, double slope) {
     auto has_it = [&](double x) { return x != x || x == extreme; };
     int64_t count = 0;
@@ -109,7 +109,7 @@ struct SegmentSlope {
       c.grad[k * c.step] = has_it(c.x[k * c.step]) ? slope / static_cast<double>(count) : 0;
   }
 
-  // The product of the others: by division, where that says it.
+  // The product of the other elements: by division if possible.
   SG_INLINE void of_product(const Column& c, double product, double slope) const {
     for (int64_t k = 0; k < c.rows; ++k) {
       const double x = c.x[k * c.step];

@@ -1,6 +1,7 @@
-// Special functions of doubles, by series and fractions: to about 1e-14 where the argument's own rounding allows it.
+// Special functions of doubles, by series and fractions: accurate to about 1e-14, as far as the argument's own rounding
+// permits.
 //
-// Long and rare: calls on devices (SG_CALL).
+// Long and rarely used, hence calls on devices (SG_CALL).
 #pragma once
 
 #include <cmath>
@@ -12,18 +13,18 @@ namespace sg::math {
 
 inline constexpr double kEps = 0x1p-52;
 
-// --- of the gamma function ---
+// --- gamma function ---
 
 SG_CALL double lgamma_core(double x) {
 #ifdef __CUDA_ARCH__
   return ::lgamma(x);
 #else
   int sign;
-  return ::lgamma_r(x, &sign);  // lgamma would write a global
+  return ::lgamma_r(x, &sign);  // lgamma would write a global variable
 #endif
 }
 
-// The asymptotic series from 10 on; below, the recurrence up to it. REQUIRES: x > 0, or NaN
+// The asymptotic series for x >= 10; below that, recurrence up to it. REQUIRES: x > 0, or NaN
 SG_CALL double digamma_positive(double x) {
   double below = 0;
   for (; x < 10; x += 1) below -= 1.0 / x;
@@ -35,7 +36,7 @@ SG_CALL double digamma_positive(double x) {
   return ::log(x) - 0.5 / x - tail + below;
 }
 
-// Negative arguments by reflection.
+// Negative arguments use reflection.
 SG_INLINE double digamma_core(double x) {
   if (x == 0) return with_sign_of(infinity(), -x);
   if (!(x < 0)) return digamma_positive(x);
@@ -43,7 +44,8 @@ SG_INLINE double digamma_core(double x) {
   return whole == x ? nan() : digamma_positive(1.0 - x) - kPi / ::tan(kPi * (x - whole));
 }
 
-// Hurwitz: the sum of (q + k)^-s. Terms up to an argument of 12, then Euler's and Maclaurin's formula for the rest.
+// The Hurwitz zeta function: the sum of (q + k)^-s. Direct terms up to an argument of 12, then the Euler-Maclaurin
+// formula.
 SG_CALL double zeta(double s, double q) {
   if (s == 1) return infinity();
   if (!(s > 1) || q != q) return nan();
@@ -80,7 +82,7 @@ SG_INLINE double lower_series(double a, double x) {
   return sum * igamma_scale(a, x);
 }
 
-// Lentz's method for the continued fraction.
+// The continued fraction, by Lentz's method.
 SG_INLINE double upper_fraction(double a, double x) {
   constexpr double kTiny = 1e-300;
   double b = x + 1 - a, c = 1 / kTiny, d = 1 / (b == 0 ? kTiny : b), h = d;
@@ -108,9 +110,10 @@ SG_CALL double igamma(double a, double x, bool upper) {
   return series == upper ? 1 - part : part;
 }
 
-// --- of Bessel ---
+// --- Bessel functions ---
 
-// exp(-x) I_n(x) for n of 0 and 1, x >= 0. The power series has positive terms only; far out, the asymptotic one.
+// exp(-x) I_n(x) for n = 0 and 1, x >= 0: the power series, whose terms are positive; for large x the asymptotic
+// series.
 SG_CALL double scaled_bessel(int n, double x) {
   if (x == infinity()) return 0;
   if (x <= 30) {
@@ -131,11 +134,11 @@ SG_CALL double scaled_bessel(int n, double x) {
 }
 
 SG_INLINE double unscaled(double scaled, double x) {
-  double half = ::exp(x / 2);  // exp(x) may be beyond what the product is
+  double half = ::exp(x / 2);  // exp(x) may overflow where the product does not
   return scaled * half * half;
 }
 
-// The modified ones; scaled: times exp(-|x|).
+// The modified Bessel functions; scaled: times exp(-|x|).
 SG_INLINE double bessel_i0(double x, bool scaled) {
   if (x != x) return x;
   double a = abs(x), y = scaled_bessel(0, a);
@@ -150,7 +153,7 @@ SG_INLINE double bessel_i1(double x, bool scaled) {
   return x < 0 ? -y : y;
 }
 
-// --- of the normal distribution ---
+// --- normal distribution ---
 
 // exp(x^2) erfc(x). REQUIRES: x >= 0, or NaN
 SG_CALL double erfcx_positive(double x) {
@@ -165,13 +168,13 @@ SG_INLINE double erfcx(double x) {
   return x < -27 ? infinity() : 2 * ::exp(x * x) - erfcx_positive(-x);
 }
 
-// The distribution's logarithm.
+// The logarithm of the distribution function.
 SG_INLINE double log_ndtr(double x) {
   double t = x * kInvSqrt2;
   return x < -1 ? ::log(erfcx(-t) / 2) - t * t : ::log1p(-::erfc(t) / 2);
 }
 
-// Its inverse: a start good to three digits, then Halley's steps on the tail that is the smaller one.
+// The inverse distribution function: a start accurate to three digits, then Halley's method on the smaller tail.
 SG_CALL double ndtri(double p) {
   if (!(p >= 0 && p <= 1)) return nan();
   if (p == 0 || p == 1) return p == 0 ? -infinity() : infinity();
@@ -185,7 +188,7 @@ SG_CALL double ndtri(double p) {
   return p < 0.5 ? -x : x;
 }
 
-// A start good to two digits, then Newton's steps on the smaller of erf and erfc.
+// A start accurate to two digits, then Newton's method on the smaller of erf and erfc.
 SG_CALL double erfinv_core(double x) {
   double a = abs(x);
   if (!(a <= 1)) return nan();
@@ -202,9 +205,9 @@ SG_CALL double erfinv_core(double x) {
 
 // --- others ---
 
-SG_INLINE double sinc(double x) { return x == 0 ? 1 : ::sin(kPi * x) / (kPi * x); }  // of pi x
+SG_INLINE double sinc(double x) { return x == 0 ? 1 : ::sin(kPi * x) / (kPi * x); }  // sinc of pi x
 
-// -x log(x), 0 at 0.
+// -x log(x); 0 at 0.
 template <class T>
 SG_INLINE double entropy(double x) {
   if (x != x) return x;
@@ -238,7 +241,7 @@ SG_INLINE int64_t lcm(int64_t a, int64_t b) {
 SG_INLINE float next(float x, float y) { return ::nextafterf(x, y); }
 SG_INLINE double next(double x, double y) { return ::nextafter(x, y); }
 
-// The same among bf16: the upper half of a float.
+// The same for bf16: the upper half of a float.
 SG_INLINE float next_bf16(float x, float y) {
   if (x != x || y != y) return x + y;
   if (x == y) return y;
@@ -248,7 +251,7 @@ SG_INLINE float next_bf16(float x, float y) {
   return __builtin_bit_cast(float, u << 16);
 }
 
-// Outside of [low, 1 - low] the gradient is `outside`.
+// The gradient is `outside` if x is not in [low, 1 - low].
 template <class T>
 SG_INLINE T logit_gradient(T g, T x, T low, T outside) {
   double p = x;

@@ -1,11 +1,11 @@
-// Numbers from one end to the other.
+// Evenly spaced numbers.
 #pragma once
 
 #include "librun/work/work.h"
 
 namespace sg::work {
 
-// From both ends towards the middle, so that the last is `end` itself. `parts`: 2 of complex numbers.
+// Computed from both ends towards the middle, so that the last is exactly `end`. `parts`: 2 for complex numbers.
 struct Spread {
   static constexpr const char* kName = "work_spread";
   int64_t count, parts;

@@ -1,7 +1,7 @@
-// Parameters updated from their gradients as torch.optim does it, element by element.
+// Updates of parameters from their gradients as in torch.optim, element by element.
 //
-// A rule gives the next value of one number, and of its moments. T is what it computes in: double for numbers of f64,
-// else float. Nothing is read of the moments at the first update.
+// A rule computes the next value of an element and of its moments. T is the type of the computation: double for f64
+// parameters, else float. The first update does not read the moments.
 #pragma once
 
 #include <type_traits>
@@ -38,7 +38,7 @@ struct AdamW {
   static constexpr const char* kName = std::is_same_v<T, double> ? "work_adamw_f64" : "work_adamw";
   T decay, beta1, beta2, rest1, rest2, eps, step_size, root_correction;  // rest: 1 - beta
 
-  // The mean of the squares lies `count` behind that of the gradients.
+  // The mean of squares is stored `count` elements after the mean of gradients.
   SG_INLINE T operator()(T number, T gradient, T* moments, int64_t count, bool is_first) const {
     T mean = is_first ? T(0) : moments[0], square = is_first ? T(0) : moments[count];
     number = number * decay;
@@ -50,18 +50,18 @@ struct AdamW {
   }
 };
 
-// A rule, and what it keeps of the elements of one parameter, by their row-major number.
+// A rule, and its state for the elements of one parameter, by row-major index.
 template <class Rule>
 struct RuleState {
   using T = typename Rule::Number;
   Rule rule;
   T* moments;  // [moments of the rule][count]
-  T* master;   // [count]: the numbers as they are, where their own type is narrower than T; null = it is not
+  T* master;   // [count]: the exact values, if the parameter's type is narrower than T; else null
   int64_t count;
   bool is_first;
 
-  // `narrow`: what of a number of T the parameter's own type keeps. Where that is not what it holds, somebody has
-  // written to it since, and that counts.
+  // `narrow` rounds a T to the parameter's own type. If the rounded master value differs from the parameter, the
+  // parameter was modified elsewhere since, and its value is used.
   template <class Narrow>
   SG_INLINE T next(int64_t i, T number, T gradient, const Narrow& narrow) const {
     if (master != nullptr && !is_first && narrow(master[i]) == number) number = master[i];
@@ -71,14 +71,14 @@ struct RuleState {
   }
 };
 
-// Floating numbers of a strided tensor, of whatever type.
+// Elements of a strided floating-point tensor of any type.
 struct Floats {
   enum class Type : uint8_t { f64, f32, f16, bf16 };
   unsigned char* data;
   Type type;
-  int64_t axes, shape[12], stride[12];  // no axis: a number alone
+  int64_t axes, shape[12], stride[12];  // no axes: a single element
 
-  // Of element `i` in row-major order.
+  // The offset of element `i` in row-major order.
   SG_INLINE int64_t place_of(int64_t i) const {
     int64_t place = 0;
     for (int64_t axis = axes - 1; axis > 0; --axis) {
@@ -98,7 +98,7 @@ struct Floats {
     return T(0);
   }
   template <class T>
-  SG_INLINE T operator()(T x) const {  // as it comes back once it is stored
+  SG_INLINE T operator()(T x) const {  // rounded to the type, as a store and a load would
     switch (type) {
       case Type::f64: return x;
       case Type::f32: return static_cast<float>(x);
@@ -118,7 +118,7 @@ struct Floats {
   }
 };
 
-// One parameter, where types and strides are known when it runs: for devices.
+// Updates one parameter whose types and strides are only known at run time: for devices.
 template <class Rule>
 struct Update {
   using T = typename Rule::Number;

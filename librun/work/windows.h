@@ -1,4 +1,4 @@
-// Windows over planes as columns, and what is added up where windows overlap.
+// Windows of planes as columns, and sums over overlapping windows.
 #pragma once
 
 #include "librun/work/work.h"
@@ -13,13 +13,13 @@ struct Columns {
   SG_INLINE int64_t positions() const { return out[0] * out[1]; }
   SG_INLINE int64_t plane() const { return in[0] * in[1]; }
 
-  // The place in the plane that window position k (row-major) has for column `at`; -1 in the padding.
+  // The offset in the plane of window position k (row-major) for column `at`; -1 in the padding.
   SG_INLINE int64_t place(int64_t k, int64_t at) const {
     const int64_t row = at / out[1] * stride[0] - padding[0] + k / kernel[1] * dilation[0];
     const int64_t column = at % out[1] * stride[1] - padding[1] + k % kernel[1] * dilation[1];
     return row >= 0 && row < in[0] && column >= 0 && column < in[1] ? row * in[1] + column : -1;
   }
-  // Where along axis k a window lies that has `at` of it at window position `i`; -1 if none has.
+  // The window along axis k whose position `i` is at `at`; -1 if there is none.
   SG_INLINE int64_t window_at(int k, int64_t at, int64_t i) const {
     const int64_t start = at + padding[k] - i * dilation[k];
     if (stride[k] == 1) return start < out[k] ? start : -1;
@@ -49,7 +49,7 @@ struct GatherColumns {
   SG_INLINE void operator()(int64_t i) const { at(i / c.positions(), i % c.positions()); }
 };
 
-// Rows of planes: each element is the sum of its columns, in the order of window positions. `parts`: 2 of complex
+// Rows of planes: each element is the sum of its columns, in the order of window positions. `parts`: 2 for complex
 // numbers.
 template <class T>
 struct AddColumns {
@@ -73,7 +73,7 @@ struct AddColumns {
   SG_INLINE void operator()(int64_t i) const { at(i / (c.in[1] * parts), i % (c.in[1] * parts)); }
 };
 
-// Element i of [outer, length, inner]: the sum over the windows [outer, windows, inner, size] that it lies in.
+// Element i of [outer, length, inner]: the sum over the windows [outer, windows, inner, size] that contain it.
 struct AddWindows {
   static constexpr const char* kName = "work_add_windows";
   int64_t length, inner, windows, size, step, parts;
@@ -82,7 +82,7 @@ struct AddWindows {
   SG_INLINE void operator()(int64_t i) const {
     const int64_t element = i / parts, in = element % inner, at = element / inner % length;
     const int64_t outer = element / inner / length;
-    int64_t w = at < size ? 0 : (at - size) / step + 1;  // the first that reaches it
+    int64_t w = at < size ? 0 : (at - size) / step + 1;  // the first window that contains it
     double sum = 0;
     for (; w < windows && w * step <= at; ++w)
       sum += from[(((outer * windows + w) * inner + in) * size + at - w * step) * parts + i % parts];

@@ -1,5 +1,4 @@
-// Work by element, written once for the processor and for devices: a plain struct that computes what belongs to number
-// i.
+// Elementwise work, written once for the CPU and for devices: a plain struct that computes everything for index i.
 //
 //     struct Halve {
 //       static constexpr const char* kName = "work_halve";      // of the device's kernel
@@ -9,11 +8,10 @@
 //     };
 //     for_each(call, n, 1, Halve{x, y});
 //
-// Memory  is that of whoever runs the call: `workspace` and `table` give it; contiguous_as (cpu/fill.h) gives
+// Memory  belongs to whoever runs the call: `workspace` and `table` provide it; contiguous_as (cpu/fill.h) provides
 //         arguments.
-// Device  A struct has a kernel where cuda/kernels/works.h names it. It holds nothing but numbers, pointers and a
-//         Report.
-// Order   Numbers are done in any order, at once: number i writes what no other reads or writes.
+// Device  A struct has a kernel if cuda/kernels/works.h names it. It may hold only numbers, pointers and a Report.
+// Order   Indices run concurrently, in any order: index i writes only what no other index reads or writes.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +20,7 @@
 
 namespace sg::work {
 
-// What went wrong with the data, the first of it.
+// The first error found in the data.
 struct Fault {
   enum class Kind : uint32_t { none, index, division, assertion, value };
   unsigned claimed = 0;
@@ -32,12 +30,12 @@ struct Fault {
   double number = 0;
 };
 
-// Where faults go, and whose they are.
+// Where faults are stored, and the node they belong to.
 struct Report {
   Fault* fault = nullptr;
   uint64_t place = 0;
 
-  // True for whoever comes first.
+  // True for the first caller.
   SG_INLINE static bool claim(unsigned* at) {
 #ifdef __CUDA_ARCH__
     return atomicCAS(at, 0u, 1u) == 0u;
@@ -54,8 +52,8 @@ struct Report {
     fault->limit = limit;
     fault->number = number;
   }
-  // `index` counted from the front; 0 and a fault when it is out of range. Negative ones count from the end if it
-  // `wraps`.
+  // `index` counted from the front; 0 and a fault if it is out of range. With `wraps`, negative indices count from the
+  // end.
   SG_INLINE int64_t checked_index(int64_t index, int64_t size, bool wraps) const {
     int64_t wrapped = wraps && index < 0 ? index + size : index;
     if (wrapped >= 0 && wrapped < size) return wrapped;
