@@ -1,4 +1,4 @@
-// Softmax attention by blocks: scores exist for a block of queries and keys at a time, never as a whole.
+// Softmax attention by blocks: scores exist only for one block of queries and keys at a time.
 //
 //     scores = scale * query @ key^T, masked;  out = dropout(softmax(scores)) @ value
 //     logsumexp = log(sum(exp(scores)))
@@ -6,9 +6,9 @@
 // Tensors   query [B, H, L, E], key [Bk, Hk, S, E], value [Bk, Hk, S, Ev], any strides. H is a multiple of Hk: query
 //           heads share a key head in runs of H / Hk. Bk is B or 1.
 // Types     f32, bf16, f16: computed in f32, rounded once; f64 in f64.
-// Rows      in which everything is masked give zeros, and -infinity as the logarithm.
-// Bits      do not depend on threads: blocks are cut by size alone, and one task owns all that it adds up.
-// Memory    a thread holds one block of scores; going backward, also the gradients of one head's keys and values.
+// Rows      that are fully masked give zeros, and -infinity as the logarithm.
+// Bits      do not depend on threads: blocks are cut by size alone, and a single task accumulates each sum.
+// Memory    a thread holds one block of scores; in the backward also the gradients of one head's keys and values.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,7 @@
 
 namespace sg::cpu {
 
-inline constexpr int64_t kQueryBlock = 112;      // rows of scores at a time
+inline constexpr int64_t kQueryBlock = 112;      // rows of scores in a block
 inline constexpr int64_t kKeyBlock = kSumBlock;  // columns: scores are a packed A for the product with value
 
 // A block of scores: row i, column j at scores[i * kPackedRow + j] belong to query q + i and key k + j.
@@ -33,7 +33,7 @@ struct ScoreBlock {
 
 struct Attention {
   Tensor query, key, value;
-  Tensor mask;          // none, or [B, H, L, S] (axes may have stride 0): true takes part, or floats that are added
+  Tensor mask;          // none, or [B, H, L, S] (axes may have stride 0): bool (true = takes part), or floats to add
   bool causal = false;  // query i sees keys 0 to i
   double scale = 1;
   std::optional<AttentionDropout> dropout;
@@ -42,15 +42,15 @@ struct Attention {
   int64_t group() const { return query.dim(1) / key.dim(1); }
 };
 
-// What an op computes on scores beside scale and mask; calls come from several threads, `thread` says which.
+// Operations on scores besides scale and mask; called from several threads, numbered by `thread`.
 template <class T>
 struct ScoreHooks {
   std::function<Status(const ScoreBlock<T>& block)> forward;
-  // `raw`: scores as scaled; `grads`: of what `forward` made of them, turned into those of `raw`.
+  // `raw`: scaled scores; `grads`: gradients of what `forward` made of them, to be turned into gradients of `raw`.
   std::function<Status(const ScoreBlock<T>& raw, T* grads)> backward;
 };
 
-// `logsumexp` may be none; [B, H, L] by its first three axes. Each is multiplied by log_scale. `maxima` likewise.
+// `logsumexp` and `maxima` may be none; [B, H, L] in their first three axes. Both are multiplied by log_scale.
 struct AttentionResult {
   Tensor out, logsumexp, maxima;
   double log_scale = 1;
@@ -63,16 +63,16 @@ Status attention_forward(KernelCall& call, const Attention& a, const AttentionRe
 
 struct AttentionGradients {
   Tensor grad_out;        // none: zeros
-  Tensor out, logsumexp;  // of the forward run; logsumexp in units of 1 / log_scale
+  Tensor out, logsumexp;  // from the forward; logsumexp in units of 1 / log_scale
   double log_scale = 1;
   Tensor grad_logsumexp;     // none: zeros; in the units of logsumexp
-  Tensor query, key, value;  // to be written; none: not wanted
+  Tensor query, key, value;  // results; none: not wanted
   Tensor mask;               // gradient of a float mask; none: not wanted
 };
 
 Status attention_backward(KernelCall& call, const Attention& a, const AttentionGradients& g);
 
-// The same with hooks, for T = float or double as sum_type(query) says.
+// The same with hooks, for T = float or double according to sum_type(query).
 template <class T>
 Status attention_forward(KernelCall& call, const Attention& a, const AttentionResult& result,
                          const ScoreHooks<T>& hooks);

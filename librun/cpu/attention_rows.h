@@ -5,7 +5,7 @@
 
 namespace sg::cpu {
 
-// The largest element, NaN left out; -infinity for none.
+// The largest element, ignoring NaN; -infinity for an empty row.
 float max_of_scores(const float* s, int64_t n);
 double max_of_scores(const double* s, int64_t n);
 

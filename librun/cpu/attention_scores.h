@@ -1,4 +1,4 @@
-// What attention does with scores in both directions: a block of them made, masked and dropped; numbers by row.
+// Scores in both directions of attention: computes, masks and drops a block; per-row numbers.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace sg::cpu {
 template <class T>
 inline constexpr T kScoreInfinity = std::numeric_limits<T>::infinity();
 
-// The first error by task, whichever thread meets its own first.
+// Keeps the error of the first task in order, regardless of which thread reports first.
 class FirstError {
  public:
   void keep(int64_t task, Status status) {
@@ -35,15 +35,15 @@ class FirstError {
 
 inline int64_t blocks_of(int64_t size, int64_t block) { return (size + block - 1) / block; }
 
-// Rows of a head, packed to be multiplied with others into scores: as numbers of T or, of bf16 where the processor
-// multiplies pairs of it, as those, with the space for the others.
+// Rows of a head, packed for multiplication into scores: as elements of T or, for bf16 where the CPU multiplies bf16
+// pairs, as pairs, with space for the other operand.
 template <class T>
 struct ScoreRows {
   T* numbers = nullptr;
   Bf16Pair *pairs = nullptr, *panel = nullptr;
 };
 
-// What both directions do with one head: scores of a block.
+// Operations on one head that both directions share: the scores of a block.
 template <class T>
 class Scores {
  public:
@@ -65,7 +65,7 @@ class Scores {
     return matrix_of(t, (t.dim(0) == 1 ? 0 : batch) * t.dim(1) + head / a_.group());
   }
 
-  // --- products of rows [count, width], of the same dtype each, with those of keys or values ---
+  // --- products of rows [count, width] with keys or values, all of one dtype ---
   ScoreRows<T> take_rows(Scratch& scratch, int64_t count, int64_t width, DType dtype) const {
     if (!pairs_ || dtype != DType::bf16) return {scratch.take<T>(packed_a_size<T>(count, width)), nullptr, nullptr};
     return {nullptr, scratch.take<Bf16Pair>(packed_a_size<Bf16Pair>(count, width)), scratch.take<Bf16Pair>(kPanelSize)};
@@ -85,16 +85,16 @@ class Scores {
                     panel);
   }
 
-  // How many keys rows [q, q + rows) see.
+  // Number of keys that rows [q, q + rows) can see.
   int64_t key_limit(int64_t q, int64_t rows) const {
     return a_.causal ? std::min(a_.key.dim(2), q + rows) : a_.key.dim(2);
   }
 
-  // What scores are still to be multiplied with: the scale, when nothing else needs them scaled.
+  // The factor that scores still need: the scale, if nothing else needs scaled scores.
   double late_scale() const { return late_scale_; }
 
-  // The scores of a block as scaled (see late_scale), then with mask and hook. `raw`, when given, keeps what the hook
-  // got.
+  // Computes the scores of a block, scaled (see late_scale), masked and passed through the hook. `raw`, if given, keeps
+  // the hook's input.
   Status make(const ScoreBlock<T>& block, const ScoreRows<T>& query, T* raw, T* panel) const {
     const MatrixView key = of_key_head(a_.key, block.batch, block.head).at(block.k, 0);
     multiply(query, block.rows, key, block.columns, a_.query.dim(3), block.scores, panel);
@@ -112,7 +112,7 @@ class Scores {
     return hooks_.forward(block);
   }
 
-  // Weights of a block, or their gradients, after dropout.
+  // Applies dropout to the weights of a block, or to their gradients.
   void drop(const ScoreBlock<T>& block, T* weights) const {
     if (!a_.dropout) return;
     const int64_t length = a_.query.dim(2), keys = a_.key.dim(2);
@@ -142,7 +142,7 @@ class Scores {
   const Attention& a_;
   const ScoreHooks<T>& hooks_;
   const TileKernels<T>& kernels_;
-  bool pairs_;  // of bf16
+  bool pairs_;  // multiplies bf16 pairs
   Starts starts_;
   Tensor mask_;
   double late_scale_;

@@ -1,4 +1,4 @@
-// Losses of one class a sample: which classes, what they weigh, and how losses become results.
+// Losses with one class per sample: the classes, their weights, and the reduction to results.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct ClassLabels {
   double weight_of(int64_t i) const { return weight ? weight[target[i]] : 1.0; }
 };
 
-// Errors: not one target a sample, or one that is no class.
+// Errors: not one target per sample, or a target that is not a class.
 inline Result<ClassLabels> class_labels(KernelCall& call, int64_t samples, int64_t classes) {
   ClassLabels labels{nullptr, nullptr, call.integer("ignore_index"), samples};
   if (call.tensor("target").elements() != samples) return call.fail("needs one target a sample");
@@ -34,14 +34,14 @@ inline Result<ClassLabels> class_labels(KernelCall& call, int64_t samples, int64
   return labels;
 }
 
-// A tensor of one number a sample, or of one.
+// A tensor with one number per sample, or a single number for all.
 inline Tensor per_sample(const Tensor& t) {
   Tensor out = t;
   if (t.rank == 0) out.rank = 1, out.shape[0] = 1, out.stride[0] = 0;
   return out;
 }
 
-// The loss, in `result`, and the total weight, in result 1, both of T; score(i): that of sample i's class.
+// Stores the loss in `result` and the total weight in result 1, both of T; score(i) is the score of sample i's class.
 template <class T, class Score>
 void give_class_loss(KernelCall& call, const ClassLabels& labels, const Tensor& result, bool one_each,
                      const Score& score) {
@@ -65,7 +65,7 @@ void give_class_loss(KernelCall& call, const ClassLabels& labels, const Tensor& 
   *call.result(1).as<T>() = rounded(weight);
 }
 
-// The gradients of scores, as `grad_output`, of T, and `total_weight` have them.
+// The gradients of scores, from `grad_output` (of T) and `total_weight`.
 template <class T>
 class ClassSlopes {
  public:
@@ -73,7 +73,7 @@ class ClassSlopes {
       : labels_(labels), grad_(grad), mean_(call.integer("reduction") == kMeanLoss) {
     total_ = number(per_sample(call.tensor("total_weight")), 0);
   }
-  // Of the score of sample i's class. REQUIRES: it counts
+  // The gradient of the score of sample i's class. REQUIRES: the sample counts
   T operator()(int64_t i) const {
     double g = -labels_.weight_of(i) * number(grad_, grad_.dim(0) == labels_.count ? i : 0);
     if (mean_) g /= total_;

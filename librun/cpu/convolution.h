@@ -1,4 +1,4 @@
-// What a convolution's arguments say of its shape: one to three spatial axes, always as three.
+// The shape of a convolution, from its arguments: one to three spatial axes, always stored as three.
 #pragma once
 
 #include <array>
@@ -7,10 +7,10 @@
 
 namespace sg::cpu {
 
-// std::array<int64_t, 3> spatial axes always; those that the op lacks have size 1.
+// Always three spatial axes; missing ones have size 1.
 struct ConvolutionGeometry {
   int64_t batch = 0, groups = 1;
-  int64_t in_channels = 0, out_channels = 0;  // of one group
+  int64_t in_channels = 0, out_channels = 0;  // per group
   std::array<int64_t, 3> in{1, 1, 1}, out{1, 1, 1}, window{1, 1, 1}, stride{1, 1, 1}, padding{0, 0, 0},
       dilation{1, 1, 1};
   int64_t window_size() const { return window[0] * window[1] * window[2]; }
@@ -18,8 +18,7 @@ struct ConvolutionGeometry {
   int64_t depth() const { return in_channels * window_size(); }
 };
 
-// x: the tensor on the side that windows look at, y: the other. For a transposed convolution these are output and
-// input.
+// x: the tensor that windows look at, y: the other one. For a transposed convolution these are output and input.
 Result<ConvolutionGeometry> convolution_geometry(const KernelCall& call, const Tensor& x, const Tensor& y,
                                                  const Tensor& weight);
 
@@ -39,7 +38,7 @@ inline Image image_of(const Tensor& t) {
   return image;
 }
 
-// One image as a batch of it, where the weight has an axis more.
+// Adds a batch axis to a single image, if the weight has one more axis.
 Tensor image_as_batch(const Tensor& t, int rank);
 
 }  // namespace sg::cpu

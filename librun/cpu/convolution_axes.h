@@ -1,6 +1,6 @@
-// A convolution as a product by offsets: a place of the target is a sum over channels and taps of what lies at place +
-// offset in planes of the source. With a stride the elements that places see through one tap lie apart: each plane has
-// those of one remainder, side by side, and what is outside of the source as zeros.
+// A convolution as a product by offsets: each place of the target is a sum over channels and taps of the source's
+// elements at place + offset in planes. With a stride, the elements that places see through one tap are apart: each
+// plane holds those with one remainder, contiguously, with zeros for elements outside the source.
 #pragma once
 
 #include <vector>
@@ -11,25 +11,25 @@ namespace sg::cpu {
 
 struct ConvolutionAxis {
   struct Tap {
-    int64_t window;  // which place of the window it is
+    int64_t window;  // index of the place in the window
     int64_t plane, offset;
   };
   int64_t places = 0;  // of the target: its elements first, first + step, ...
   int64_t first = 0, step = 1;
-  int64_t source_step = 1;       // elements of the source from one position of a plane to the next
-  std::vector<int64_t> origins;  // of each plane: the element at position 0, maybe outside of the source
+  int64_t source_step = 1;       // elements of the source between adjacent positions of a plane
+  std::vector<int64_t> origins;  // by plane: the element at position 0, possibly outside the source
   std::vector<Tap> taps;
   int64_t reach = 0;  // the largest offset
 
   int64_t planes() const { return static_cast<int64_t>(origins.size()); }
 };
 
-// Targets that see the same places of the same planes, each with weights of its own: what a stride makes of an input's
-// gradient. Of an output there is one.
+// Targets that see the same places of the same planes, each with its own weights: a stride causes several for an
+// input's gradient. An output has one.
 struct ConvolutionTargets {
   struct Variant {
     std::array<int64_t, 3> first;
-    std::vector<int64_t> windows;  // places of the whole window, for each tap of axis 0, 1 and 2
+    std::vector<int64_t> windows;  // for each tap of axes 0, 1 and 2: its place in the whole window
     bool is_whole = false;         // they are 0, 1, 2, ...
   };
   std::array<ConvolutionAxis, 3> axes;

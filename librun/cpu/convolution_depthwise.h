@@ -1,17 +1,17 @@
-// Convolutions of one input channel and few output channels a group, of which matrices would be mostly packing: 16
-// channels lie side by side, place by place, and are computed at once.
+// Convolutions with one input channel and few output channels per group, for which matrix products would mostly pack:
+// 16 channels are stored together, place by place, and computed at once.
 //
-// An element of output or input is a chain over the taps that it sees, in the order of the window, from the bias on,
-// each product and each sum rounded. An element of a weight's gradient is summed in double, over the places of blocks
-// of entries first, which the batch alone cuts.
+// Each element of an output or input is a chain over the taps it sees, in window order, starting with the bias, with
+// each product and each sum rounded. An element of a weight's gradient is summed in double, first over the places of
+// blocks of entries, which depend only on the batch.
 #pragma once
 
 #include "librun/cpu/convolution.h"
 
 namespace sg::cpu {
 
-// Whether it is one, and its windows are not so large that what each place sees would be much to keep. Strict numerics
-// have chains of their own.
+// Whether it is such a convolution, with windows small enough to store what each place sees. Strict numerics use other
+// chains.
 bool is_depthwise(const KernelCall& call, const ConvolutionGeometry& g);
 
 // The three products (convolution_products.h). REQUIRES: is_depthwise

@@ -1,5 +1,5 @@
-// What the two ways share in which places gather what they are made of: convolution_gather.cc reads planes where they
-// lie, convolution_gather_rows.cc has places as rows. Both make the same sums.
+// Shared by the two implementations in which places gather their operands: convolution_gather.cc reads planes in place,
+// convolution_gather_rows.cc treats places as rows. Both compute the same sums.
 #pragma once
 
 #include "librun/cpu/convolution_axes.h"
@@ -8,13 +8,13 @@
 
 namespace sg::cpu {
 
-inline constexpr int64_t kGatherRows = 128;  // of channels of the target, that are multiplied at a time
+inline constexpr int64_t kGatherRows = 128;  // channels of the target multiplied at a time
 
-// What is read and written. Steps of the weight: from a channel of the target, or of the source, to the next.
+// What is read and written. Steps of the weight: between channels of the target, and of the source.
 struct GatherSides {
   const Image &source, &target;
   std::array<int64_t, 3> source_size, target_size;
-  int64_t source_channels, target_channels;  // of a group
+  int64_t source_channels, target_channels;  // per group
   const Tensor &weight, &bias;
   int64_t target_step, source_step;
 };
@@ -27,13 +27,13 @@ T bias_of(const Tensor& bias, int64_t channel) {
   });
 }
 
-// The sums of `depth` products: blocks of kSumBlock, each made by itself of chains.
+// The sums of `depth` products: blocks of kSumBlock, each computed separately by chains.
 template <class P>
 class GatherSums {
  public:
   using Sum = typename Packing<P>::Sum;
   GatherSums(const KernelCall& call, int64_t depth);
-  // A tile of c (+)= a @ b for one block, the first one beginning c; of strict numerics the chain goes on.
+  // A tile of c (+)= a @ b for one block; the first block initializes c. With strict numerics the chain continues.
   void add_tile(const P* a, const P* b, const int64_t* at, int64_t k, bool first, int64_t rows, Sum* c,
                 int64_t step) const;
   // The same for any number of rows.
@@ -48,7 +48,7 @@ class GatherSums {
   int64_t chain_;
 };
 
-// Whether lines are so short, and channels of the target so many, that places should be rows.
+// Whether lines are so short, and the target has so many channels, that places should be rows.
 template <class T>
 bool gathers_by_rows(const ConvolutionGeometry& g, const GatherSides& sides, const ConvolutionTargets& t);
 template <class T>

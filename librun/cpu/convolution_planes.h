@@ -1,4 +1,4 @@
-// The planes of convolution_axes.h, for a part of the places at a time: what a thread reads tiles of products from.
+// The planes of convolution_axes.h for a part of the places at a time: threads read the tiles of products from them.
 #pragma once
 
 #include <cstring>
@@ -12,14 +12,14 @@
 
 namespace sg::cpu {
 
-// Some of the places of some entries: boxes that lie side by side, the last ones maybe smaller.
+// Some places of some entries: boxes tile the whole, the last ones may be smaller.
 struct PlaceBox {
   std::array<int64_t, 3> begin{}, size{};
   int64_t entry = 0, entries = 1;
   int64_t places() const { return size[0] * size[1] * size[2]; }
 };
 
-// Places of a box side by side along a line: the first one, counted from the box's.
+// Consecutive places of a box along a line; `place` is the first one, relative to the box.
 struct PlaceRun {
   int64_t entry;
   std::array<int64_t, 3> place;
@@ -30,7 +30,7 @@ std::vector<PlaceRun> place_runs(const PlaceBox& box, int64_t first, int64_t cou
 
 class PlaceBoxes {
  public:
-  // Boxes of about `places` places at most, and of as much of `channels` channels' planes as fits a cache.
+  // Boxes of at most about `places` places, and no more than fit a cache with `channels` channels' planes.
   PlaceBoxes(const ConvolutionTargets& t, int64_t batch, int64_t channels, int64_t places);
   int64_t count() const { return entry_boxes_ * boxes_[0] * boxes_[1] * boxes_[2]; }
   PlaceBox at(int64_t i) const;
@@ -41,35 +41,35 @@ class PlaceBoxes {
   int64_t batch_, entries_, entry_boxes_;
 };
 
-// How planes lie: [entry, channel, plane, position 0, 1, 2].
+// Layout of planes: [entry, channel, plane, position 0, 1, 2].
 struct PlaneLayout {
   PlaneLayout(const ConvolutionTargets& t, const PlaceBox& box, int64_t channels);
 
-  std::array<int64_t, 3> length;  // of a plane
-  int64_t plane, channel, entry;  // elements from one to the next
-  std::vector<int64_t> taps;      // where the taps of one channel begin
-  int64_t elements;               // of all, with room for a tile that reads on
+  std::array<int64_t, 3> length;  // size of a plane
+  int64_t plane, channel, entry;  // strides, in elements
+  std::vector<int64_t> taps;      // offsets of the taps of one channel
+  int64_t elements;               // total, including room for a tile that reads beyond
 
   int64_t line(int64_t entry_at, int64_t a, int64_t b) const {  // the first place of a line
     return entry_at * entry + (a * length[1] + b) * length[2];
   }
 };
 
-// Channels from `channel` on of the box's entries.
+// Fills planes with channels from `channel` on of the box's entries.
 template <class T>
 void fill_planes(const ConvolutionTargets& t, const PlaceBox& box, const PlaneLayout& layout,
                  const std::array<int64_t, 3>& source, const Image& image, int64_t channel, int64_t channels, T* to);
 
-// The places of a box as panels of a tile's width, read where the planes lie: panels run on over the ends of lines
-// where fewer of them are needed then. Where much would be read for nothing (small planes), panels are copies: pieces
-// of lines side by side.
+// The places of a box as panels of a tile's width, read in place from the planes: panels continue across line ends if
+// that reduces their number. If much would be read in vain (small planes), panels are copies: pieces of lines,
+// concatenated.
 class PlacePanels {
  public:
   struct Piece {
-    int64_t at, count;  // of the planes
+    int64_t at, count;  // within the planes
   };
   PlacePanels(const PlaceBox& box, const PlaneLayout& layout, int64_t width);
-  // What no box within `largest` has more panels than.
+  // An upper bound of the panels of any box within `largest`.
   static int64_t most(const PlaceBox& largest, const PlaneLayout& layout, int64_t width);
 
   int64_t count() const {
@@ -81,7 +81,7 @@ class PlacePanels {
     auto i = static_cast<size_t>(panel);
     return {pieces_.data() + first_piece_[i], first_piece_[i + 1] - first_piece_[i]};
   }
-  // Where the sums of a line lie, panel after panel; lines by entry, place 0 and 1.
+  // Where the sums of a line are, panel after panel; lines by entry, place 0 and 1.
   int64_t line(size_t i) const { return lines_[i]; }
 
  private:
@@ -93,7 +93,7 @@ class PlacePanels {
   std::vector<size_t> first_piece_;
 };
 
-// Elements `step` apart, to a line of T. Most lines are short: they are copied a few elements at a time.
+// Copies elements `step` apart to a line of T. Most lines are short, so they are copied a few elements at a time.
 template <class T, class From>
 void copy_line(const From* from, int64_t step, int64_t count, T* to) {
   constexpr int64_t kUnit = 4, kLong = 64;
@@ -105,7 +105,7 @@ void copy_line(const From* from, int64_t step, int64_t count, T* to) {
   for (; i < count; ++i) to[i] = static_cast<T>(static_cast<Compute<From>>(from[i * step]));
 }
 
-// Copies as many elements as the next multiple of kCopyRound.
+// Copies elements, rounded up to the next multiple of kCopyRound.
 inline constexpr int64_t kCopyRound = 16;
 template <class T>
 void copy_rounded(const T* from, int64_t count, T* to) {
@@ -113,7 +113,7 @@ void copy_rounded(const T* from, int64_t count, T* to) {
     std::memcpy(to + i, from + i, static_cast<size_t>(kCopyRound) * sizeof(T));
 }
 
-// What planes hold of operands packed as P: numbers.
+// The element type of planes whose operands are packed as P.
 template <class P>
 struct PlaneCell {
   using Type = P;
@@ -123,11 +123,11 @@ struct PlaneCell<Bf16Pair> {
   using Type = BF16;
 };
 
-// Numbers one behind the other, at even k first, as pairs in their place; zero behind an odd last one.
+// Turns consecutive numbers, those at even k first, into pairs in place; an odd last one is paired with zero.
 void pair_up(BF16* numbers, int64_t count);
 
-// A panel of pairs: rows at[0] and at[1] of the planes, at[2] and at[3], ...; zeros beside an odd last one. Copies are
-// rounded up as copy_rounded's are.
+// A panel of pairs: rows at[0] and at[1] of the planes, at[2] and at[3], ...; an odd last one is paired with zeros.
+// Copies are rounded up like those of copy_rounded.
 void pack_pairs(std::span<const PlacePanels::Piece> pieces, const int64_t* at, int64_t k, const BF16* planes,
                 int64_t width, Bf16Pair* to);
 

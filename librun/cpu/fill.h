@@ -1,4 +1,4 @@
-// Small things that many kernels need: filling, copying, and walking over strided tensors.
+// Basic operations for many kernels: filling, copying, and iterating over strided tensors.
 #pragma once
 
 #include <algorithm>
@@ -7,21 +7,21 @@
 
 namespace sg::cpu {
 
-// Gives every element of `out` the value, converted as PyTorch converts a number to out's dtype.
+// Sets every element of `out` to the value, converted as PyTorch converts a number to out's dtype.
 void fill(KernelCall& call, const Tensor& out, Scalar value);
 
 // out = in, element by element, converted to out's dtype. REQUIRES: same shape; no overlap, or the same view.
 void copy(KernelCall& call, const Tensor& out, const Tensor& in);
 void copy(ThreadTeam& team, const Tensor& out, const Tensor& in);
 
-// `in` as a contiguous tensor: itself when it is one (and not conjugated), else a copy in scratch memory.
+// `in` as a contiguous tensor: itself if it is one (and not conjugated), else a copy in scratch memory.
 Tensor contiguous(KernelCall& call, const Tensor& in);
 
-// `in` as a contiguous tensor of `dtype`: itself when it is one already.
+// `in` as a contiguous tensor of `dtype`: itself if it is one already.
 Tensor contiguous_as(KernelCall& call, const Tensor& in, DType dtype);
 
-// Calls fn(offset_0, ..., offset_n-1) with the element offsets of every row of the tensors given, rows being runs along
-// the last axis, in row-major order from row `begin` to `end`. REQUIRES: all of one shape.
+// Calls fn(offset_0, ..., offset_n-1) with the element offsets of every row of the given tensors, in row-major order
+// from row `begin` to `end`; rows are runs along the last axis. REQUIRES: equal shapes.
 //   RowWalker walk({&out, &in});  walk.rows()  rows;  walk.length()  elements of a row
 class RowWalker {
  public:
@@ -49,7 +49,7 @@ class RowWalker {
   void advance(std::array<int64_t, kMaxRank>* index, std::array<int64_t, kMaxTensors>* offset) const;
 
   size_t count_;
-  int outer_ = 0;  // axes but the last
+  int outer_ = 0;  // all axes but the last
   int64_t rows_ = 1, length_ = 1;
   std::array<int64_t, kMaxRank> shape_{};
   std::array<std::array<int64_t, kMaxRank>, kMaxTensors> stride_{};
@@ -57,9 +57,9 @@ class RowWalker {
 };
 
 // Calls fn(const int64_t* offsets, int64_t position, int64_t length) for pieces of rows on all threads: `offsets` are
-// those of the piece's first element and `position` its row-major number. Short rows come many to a thread, long ones
-// in parts.
-inline constexpr int64_t kPieceElements = 1 << 14;  // work of one thread at a time: worth more than handing it out
+// those of the piece's first element and `position` its row-major index. A thread takes many short rows at once, and
+// long rows in parts.
+inline constexpr int64_t kPieceElements = 1 << 14;  // elements per task: enough to justify distributing it
 
 template <class Fn>
 void parallel_rows(ThreadTeam& team, const RowWalker& walk, const Fn& fn) {

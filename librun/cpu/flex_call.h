@@ -1,10 +1,10 @@
-// What a call of FlexAttention says: to the processor's kernels, and to those of a backend.
+// The arguments of a FlexAttention call, for the CPU's kernels and those of a backend.
 //
 //     score = score_mod(scale * query @ key^T, batch, head, q, k, captured...)
 //             where mask_mod(batch, head, q, k, captured...)
 //
-// Logarithms and maxima are returned in units of log2. The lists of blocks in block_mask say which scores mask_mod can
-// let through; what counts is mask_mod.
+// Logarithms and maxima are returned in units of log2. The block lists in block_mask say which scores mask_mod can let
+// through, but mask_mod decides.
 #pragma once
 
 #include <array>
@@ -23,26 +23,26 @@ struct FlexCall {
   Attention attention;
   const Graph *score = nullptr, *mask = nullptr;
   const Graph* joint = nullptr;                          // backward only
-  std::vector<LaneValue> score_captures, mask_captures;  // what the nested graphs are given besides
+  std::vector<LaneValue> score_captures, mask_captures;  // additional inputs of the nested graphs
 
-  AttentionGradients gradients(KernelCall& call) const;  // of a backward call
+  AttentionGradients gradients(KernelCall& call) const;  // for a backward call
 };
 
-// Of a call of either direction.
+// For a call in either direction.
 Result<FlexCall> flex_call(const KernelCall& call);
 
-// What lanes differ in: the score, the gradient of what score_mod made of it, and their place.
+// What differs between lanes: the score, the gradient of score_mod's result, and their position.
 struct FlexLanes {
   LaneValue score, gradient;
   std::array<LaneValue, 4> place, narrow_place;  // batch, head, query, key: as i64 and as i32
 };
 
-// What a nested graph is given: [score,] batch, head, q, k [, gradient], captured...
+// Inputs of a nested graph: [score,] batch, head, q, k [, gradient], captured...
 enum class FlexGraph : uint8_t { score, mask, joint };
 Result<std::vector<LaneValue>> flex_inputs(FlexGraph which, const FlexCall& flex, const FlexLanes& lanes);
 
-// Whether what a graph gives for its lanes is what attention goes on with: one float (of a joint graph, no more than
-// that), or one bool.
+// Checks that a graph's results for its lanes are what attention needs: one float (of a joint graph, exactly one), or
+// one bool.
 Status check_flex_results(FlexGraph which, std::span<const LaneValue> results);
 
 }  // namespace sg::cpu

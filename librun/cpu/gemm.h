@@ -1,16 +1,16 @@
-// Matrix products: one entry for all ops that contract.
+// Matrix products: the entry point of all ops that contract.
 //
 //     out = alpha * a @ b + beta * self          a [M, K], b [K, N], out and self [M, N], or all with batch axes before
 //
 // Strides   any, on every operand: transposes, expanded batches and steps are absorbed when blocks are packed.
-// Types     a, b and out are of one dtype, or out is a wider float. bf16 and f16 are widened when packed, summed up in
-//           f32, and rounded once, at the end.
-// Bits      An element depends on its row of a, its column of b, and the numerics; not on threads, on M and N, or on
-//           strides: rows computed in slices are the rows of the whole. See gemm_tile.h. Fast products of f32 use
-//           matrix units where the processor has them, which sum up in another order (gemm_units.h), k deciding; fast
-//           products of bf16 take two k at a time where it has pairs of them, and numbers and sums below 2^-126 for
-//           zero. Otherwise bits do not depend on the machine.
-// Memory    packed blocks of a few MB a thread, whatever the size of the operands.
+// Types     a, b and out have one dtype, or out is a wider float. bf16 and f16 are widened when packed, summed in f32,
+//           and rounded once, at the end.
+// Bits      An element depends on its row of a, its column of b, and the numerics; not on threads, M, N or strides:
+//           rows computed in slices equal the rows of the whole. See gemm_tile.h. Fast products of f32 use matrix units
+//           if the CPU has them and k is large enough; these sum in another order (gemm_units.h). Fast products of bf16
+//           take two k at a time if the CPU has bf16 pairs, and treat numbers and sums below 2^-126 as zero. Otherwise
+//           bits do not depend on the machine.
+// Memory    packed blocks of a few MB per thread, regardless of the size of the operands.
 #pragma once
 
 #include <span>
@@ -30,10 +30,10 @@ struct Gemm {
   bool pairs = has_bf16_pairs();                                 // for fast products of bf16
 };
 
-// REQUIRES: out, a, b and self (when given) have the same batch axes, and sizes that fit.
+// REQUIRES: out, a, b and self (if given) have the same batch axes, and matching sizes.
 void gemm(KernelCall& call, const Gemm& product);
 
-// Several products with different sizes, spread over the threads together.
+// Several products of different sizes, distributed over the threads together.
 void gemm(KernelCall& call, std::span<const Gemm> products);
 
 }  // namespace sg::cpu

@@ -1,5 +1,5 @@
-// Products of blocks that fit a cache, by one thread: what gemm() is made of, for kernels that multiply blocks of their
-// own.
+// Products of blocks that fit a cache, on one thread: the building blocks of gemm(), also for kernels that multiply
+// their own blocks.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace sg::cpu {
 
-// A packed for tiles: [sum blocks, rows, Packing<P>::kRow]. A block of at most kSumBlock columns may just as well be written
-// in that layout where it is made.
+// A packed for tiles: [sum blocks, rows, Packing<P>::kRow]. A block of at most kSumBlock columns may also be produced
+// directly in that layout.
 template <class P = float>
 int64_t packed_a_size(int64_t rows, int64_t k) {
   return (k + kSumBlock - 1) / kSumBlock * rows * Packing<P>::kRow;
@@ -19,25 +19,25 @@ int64_t packed_a_size(int64_t rows, int64_t k) {
 template <class P>
 void pack_a(const TileKernels<P>& kernels, const MatrixView& a, int64_t rows, int64_t k, P* to);
 
-// Elements of the space that multiply_packed packs a panel of B into.
+// Elements of the buffer into which multiply_packed packs a panel of B.
 inline constexpr int64_t kPanelSize = kSumBlock * kMaxTileColumns;
 
 inline int64_t padded_columns(int64_t columns) {
   return (columns + kMaxTileColumns - 1) / kMaxTileColumns * kMaxTileColumns;
 }
 
-// How the first block of sums meets C, and how the others do.
+// How the first block of sums is combined with C, and how the others are.
 struct Starts {
   TileStart first = TileStart::zero, later = TileStart::add;
 };
 
 // c (start)= a @ b: a packed [rows, k], b [k, columns]. With `padded`, rows of c have room for padded_columns(columns),
-// and what lies behind the last column is zero or stays.
+// and the elements after the last column become zero or stay.
 template <class P>
 void multiply_packed(const TileKernels<P>& kernels, const P* a, int64_t rows, const MatrixView& b, int64_t columns,
                      int64_t k, Starts start, typename Packing<P>::Sum* c, int64_t c_step, bool padded, P* panel);
 
-// One batch entry of a tensor whose last two axes are a matrix; `entry` counts the axes before in row-major order.
+// One batch entry of a tensor whose last two axes are a matrix; `entry` is the row-major index over the preceding axes.
 MatrixView matrix_of(const Tensor& t, int64_t entry);
 
 }  // namespace sg::cpu

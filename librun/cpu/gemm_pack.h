@@ -1,4 +1,4 @@
-// Blocks of matrices copied into the layout that gemm_tile.h computes with, and sums copied out of it.
+// Copies blocks of matrices into the layout of gemm_tile.h, and sums out of it.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ inline constexpr DType kTileType = sizeof(T) == sizeof(double) ? DType::f64 : DT
 template <>
 inline constexpr DType kTileType<BF16> = DType::bf16;
 
-// A number as another type has it, rounded once; the same bits where that is its own.
+// Converts a number to another type, rounding once; the same bits if the types are equal.
 template <class To, class From>
 SG_INLINE To converted(From x) {
   if constexpr (std::is_same_v<To, From>) return x;
@@ -44,13 +44,13 @@ void pack_block(const TileKernels<T>& kernels, const MatrixView& from, int64_t r
 template <class T>
 void store_block(const T* from, int64_t step, const MatrixView& out, int64_t rows, int64_t columns);
 
-// The operands of a product of matrices. A, its rows along k: to[i * to_step + p] is element p of row i.
+// The operands of a matrix product. A with rows along k: to[i * to_step + p] is element p of row i.
 template <class P>  // float, double, Bf16Pair
 void pack_left(const TileKernels<P>& kernels, const MatrixView& a, int64_t rows, int64_t k, P* to, int64_t to_step);
 template <>
 void pack_left(const TileKernels<Bf16Pair>&, const MatrixView& a, int64_t rows, int64_t k, Bf16Pair* to, int64_t step);
 
-// B, its columns along k: to[p * to_step + j] is element p of column j.
+// B with columns along k: to[p * to_step + j] is element p of column j.
 template <class P>
 void pack_right(const TileKernels<P>& kernels, const MatrixView& b, int64_t k, int64_t columns, P* to, int64_t to_step);
 template <>

@@ -1,13 +1,13 @@
-// f32 numbers as sums of numbers that matrix units multiply, laid out in their tiles (gemm_units.h).
+// f32 numbers split into sums of numbers that matrix units multiply, in the layout of their tiles (gemm_units.h).
 //
 // bf16   three parts, exact: 3 times 8 bits of significand. Parts below 2^-126 count as zero.
-// f16    two parts of 11 bits, each rounded to nearest; what is left is at most one unit in the last place of f32. f16
-//        has few exponents, so a line is scaled by a power of two first, which brings its largest number into [2^14,
-//        2^15). What is left of numbers far below the largest is up to 2^-25, scaled: a line that has any below 2^-4 is
-//        `wide`.
+// f16    two parts of 11 bits, each rounded to nearest; the remainder is at most one unit in the last place of f32. The
+//        exponent range of f16 is small, so a line is first scaled by a power of two that brings its largest number
+//        into [2^14, 2^15). The remainder of numbers far below the largest is up to 2^-25, scaled: a line that has any
+//        below 2^-4 is `wide`.
 //
-// inf and NaN (and for bf16 what rounds to inf) have no parts: parts of theirs are inf and NaN, and every sum that they
-// are in is NaN.
+// inf and NaN (and for bf16 what rounds to inf) cannot be split: their parts are inf and NaN, and every sum that
+// contains them is NaN.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +16,28 @@
 
 namespace sg::cpu {
 
-enum class Units : uint8_t { none, bf16, f16 };  // by what they multiply
+enum class Units : uint8_t { none, bf16, f16 };  // the type they multiply
 
 inline constexpr int64_t kUnitLines = 16, kUnitDepth = 32;     // of a tile: lines are rows of A, or columns of B
 inline constexpr int64_t kUnitTile = kUnitLines * kUnitDepth;  // elements
 
 constexpr int parts_of(Units units) { return units == Units::f16 ? 2 : 3; }  // high, (middle,) low
 
-// How a tile lies in memory: [line, k], as A is read, or [pair of k, line, 2], as B is.
+// Layout of a tile in memory: [line, k], as A is read, or [pair of k, line, 2], as B is.
 enum class TileForm : uint8_t { lines, pairs };
 
-// What a tile's lines are scaled by, for f16; no more than room for it for bf16.
+// The scales of a tile's lines, for f16; only a placeholder for bf16.
 struct alignas(64) LineScales {
-  float exponent[kUnitLines];  // e of the scale 2^-e; 0 for lines that are zero, hold inf or NaN, or are not there
+  float exponent[kUnitLines];  // e of the scale 2^-e; 0 for lines that are zero, contain inf or NaN, or do not exist
   float doubt[kUnitLines];     // 1 for wide lines, -2 for lines of zeros, else 0
 };
 
 // REQUIRES: f32; AVX-512; lines in 1..kUnitLines
 void scale_lines(const MatrixView& from, int64_t lines, int64_t depth, LineScales* scales);
 
-// Part p of from[line, k] into the tile at `to + p * part_step`; what lies behind `lines` and `depth` is zero.
-// REQUIRES: f32; AVX-512; lines in 1..kUnitLines, depth in 1..kUnitDepth; `to` aligned to 64 bytes; scales of these
-// lines for f16
+// Writes part p of from[line, k] into the tile at `to + p * part_step`; positions beyond `lines` and `depth` become
+// zero. REQUIRES: f32; AVX-512; lines in 1..kUnitLines, depth in 1..kUnitDepth; `to` aligned to 64 bytes; scales of
+// these lines for f16
 void pack_parts(Units units, TileForm form, const MatrixView& from, int64_t lines, int64_t depth,
                 const LineScales& scales, uint16_t* to, int64_t part_step);
 

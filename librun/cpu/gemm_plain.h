@@ -1,4 +1,4 @@
-// Matrix products of integers, which wrap around, and of complex numbers, summed up in double: by the definition.
+// Matrix products of integers, which wrap around, and of complex numbers, summed in double: by definition.
 #pragma once
 
 #include "librun/cpu/gemm.h"

@@ -1,8 +1,8 @@
-// Brings a block of a matrix nearer, a few lines at a time, while something else is computed: what packing waits for
-// otherwise is memory.
+// Prefetches a block of a matrix, a few cache lines at a time, during other computation, because packing would
+// otherwise wait for memory.
 //
-// Rows that lie a multiple of 2 KiB apart compete for a few sets of a cache. Where there are more of them than those sets
-// hold, they are copied to a place of their own as they come.
+// Rows that are a multiple of 2 KiB apart compete for a few cache sets. If there are more of them than those sets hold,
+// they are copied to a separate buffer as they arrive.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ class Prefetch {
  public:
   Prefetch() = default;
   Prefetch(const MatrixView& b, int64_t k, int64_t columns) {
-    if (b.column_step != 1 && b.row_step != 1) return;  // one element a line: not worth it
+    if (b.column_step != 1 && b.row_step != 1) return;  // one element per line: not worthwhile
     bool rows = b.column_step == 1;
     int64_t size = dtype_bytes(b.dtype);
     runs_ = rows ? k : columns;
@@ -41,14 +41,14 @@ class Prefetch {
       return issue_and_copy(lines);
     for (; lines > 0 && runs_ > 0; --lines) next_line();
   }
-  void finish() {  // the copy
+  void finish() {  // completes the copy
     while (uncopied_ > 0) copy_row();
   }
 
  private:
   static constexpr int64_t kSetBytes = 2048;   // such a step leaves 64 sets of 2048, of 16 lines each,
-  static constexpr int64_t kRowsOfSets = 384;  // for rows of two lines
-  static constexpr int64_t kBehind = 8;        // rows between what is asked for and what is copied
+  static constexpr int64_t kRowsOfSets = 384;  // number of rows of two lines that they hold
+  static constexpr int64_t kBehind = 8;        // rows between prefetching and copying
 
   void next_line() {
     __builtin_prefetch(line_, 0, 2);

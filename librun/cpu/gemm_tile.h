@@ -1,8 +1,8 @@
 // The innermost loop of matrix products by multiply-adds: a tile of C that stays in registers while k runs over packed
 // A and B.
 //
-// Each element is one chain of fused multiply-adds over increasing k, on every instruction set; that is all that the
-// bits of a product depend on. Pairs of bf16 are such chains too, where numbers and sums below 2^-126 count as zero.
+// Each element is one chain of fused multiply-adds over increasing k, on every instruction set; the bits of a product
+// depend on nothing else. Pairs of bf16 are such chains, too, but treat numbers and sums below 2^-126 as zero.
 #pragma once
 
 #include <cstddef>
@@ -12,25 +12,25 @@
 
 namespace sg::cpu {
 
-// Products are summed up in blocks of this many k. Fast numerics start each block at zero and add the blocks up in
-// order, which keeps rounding errors small; strict numerics carry the chain on.
+// Products are summed in blocks of this many k. Fast numerics start each block at zero and add up the blocks in order,
+// which keeps rounding errors small; strict numerics continue the chain.
 inline constexpr int64_t kSumBlock = 256;
 
-// Elements from one row of packed A to the next. An odd number of cache lines: rows do not compete for cache sets.
+// Elements between rows of packed A. An odd number of cache lines, so that rows do not compete for cache sets.
 inline constexpr int64_t kPackedRow = kSumBlock + 16;
 
-// Two bf16 numbers at neighbouring k, as processors that multiply bf16 take them: `first`, of the lower k, is multiplied
-// and added first. Behind an odd last k, `second` is zero.
+// Two bf16 numbers at adjacent k, in the format of CPUs that multiply bf16 pairs: `first`, of the lower k, is
+// multiplied and added first. After an odd last k, `second` is zero.
 struct Bf16Pair {
   uint16_t second, first;
 };
 
-// What operands packed as P are: numbers, or pairs of them.
+// The packed element type P of operands: numbers, or pairs of them.
 template <class P>
 struct Packing {
   using Sum = P;
-  static constexpr int64_t kDepth = 1;         // k in an element
-  static constexpr int64_t kRow = kPackedRow;  // elements from one row of packed A to the next
+  static constexpr int64_t kDepth = 1;         // k per element
+  static constexpr int64_t kRow = kPackedRow;  // elements between rows of packed A
 };
 template <>
 struct Packing<Bf16Pair> {
@@ -40,26 +40,26 @@ struct Packing<Bf16Pair> {
 };
 
 template <class P>
-int64_t packed_depth(int64_t k) {  // elements that k numbers are
+int64_t packed_depth(int64_t k) {  // number of elements for k numbers
   return (k + Packing<P>::kDepth - 1) / Packing<P>::kDepth;
 }
 
 enum class TileStart : uint8_t {
   zero,   // C = A B
-  add,    // C = C + (A B), the product summed up by itself
-  chain,  // C = C + A B, C being where the chains start
+  add,    // C = C + (A B), with the product summed separately
+  chain,  // C = C + A B, with C as the start of the chains
 };
 
 inline constexpr int64_t kCacheLine = 64;
 
-// What a tile prefetches besides its sums while it computes, two cache lines at a time and evenly: all at once they would
-// keep its own loads from the fill buffers of the first cache level.
+// What a tile prefetches besides its sums while it computes, two cache lines at a time and evenly spaced: all at once,
+// they would occupy the fill buffers of the L1 cache that its own loads need.
 struct Ahead {
   const std::byte* at = nullptr;   // null: nothing
-  int64_t pairs = 1;               // of lines, side by side in a run
-  int64_t left = 1;                // of them from `at` on
+  int64_t pairs = 1;               // pairs of lines, contiguous in a run
+  int64_t left = 1;                // pairs left in the run, from `at` on
   int64_t gap = 0;                 // bytes from the end of a run's last pair to the next run
-  int64_t every = kSumBlock / 16;  // k from one pair to the next
+  int64_t every = kSumBlock / 16;  // k between pairs
 };
 
 template <class P>
@@ -72,20 +72,20 @@ struct Tile {
   int64_t c_step;
   TileStart start;
   Ahead ahead;
-  P* copy = nullptr;  // run_copying: where the rows of b go, side by side
+  P* copy = nullptr;  // run_copying: destination for the rows of b, contiguous
 };
 
-// The same of a B whose rows lie anywhere, its sums of `chain` k being added up in order.
+// The same for a B with rows anywhere; its sums of `chain` k are added up in order.
 template <class P>
 struct GatherTile {
   const P* a;                   // [rows, k], rows Packing<P>::kRow apart
-  const P* b;                   // row i: [columns] from b + at[i] on
+  const P* b;                   // row i: [columns] at b + at[i]
   const int64_t* at;            // [k]
   int64_t k;                    // elements of P: at most kSumBlock of k
   int64_t chain;                // likewise
   typename Packing<P>::Sum* c;  // [rows, columns]
   int64_t c_step;
-  TileStart first, later;  // of the first chain, and of the others
+  TileStart first, later;  // for the first chain, and for the others
 };
 
 inline constexpr int kMaxTileRows = 14;
@@ -97,7 +97,7 @@ struct TileKernels {
   using Gather = void (*)(const GatherTile<P>& tile);
   int rows, columns;              // of a full tile; all tiles have full width
   Run run[kMaxTileRows];          // [rows - 1]
-  Run run_copying[kMaxTileRows];  // the same, and packs b for the tiles that follow
+  Run run_copying[kMaxTileRows];  // the same, but also packs b for the next tiles
   Gather gather[kMaxTileRows];    // [rows - 1]
   void (*transpose)(const P* from, int64_t from_step, P* to, int64_t to_step);  // 16 x 16
 };

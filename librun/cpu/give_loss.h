@@ -1,4 +1,4 @@
-// The reduction of losses: none, mean, sum.
+// The reductions of losses: none, mean, sum.
 #pragma once
 
 #include "librun/kernel.h"
@@ -7,12 +7,12 @@ namespace sg::cpu {
 
 enum Reduction : int64_t { kNone = 0, kMean = 1, kSum = 2 };
 
-// The sum of contiguous doubles, in an order that hangs on their number alone.
+// The sum of contiguous doubles, in an order that depends only on their number.
 double sum_of(KernelCall& call, const double* x, int64_t n);
 
-// Reduces losses (contiguous doubles) into the first result as the call's `reduction` says. `divisor`: of a mean.
+// Reduces losses (contiguous doubles) into the first result by the call's `reduction`. `divisor`: for a mean.
 void give_loss(KernelCall& call, const Tensor& losses, double divisor);
-// The same; a mean is that of the weights.
+// The same, with a mean weighted by `weights`.
 void give_weighted_loss(KernelCall& call, const Tensor& losses, const Tensor& weights);
 
 }  // namespace sg::cpu

@@ -1,4 +1,4 @@
-// What a call of grid_sampler_* asks for, and the neighbours of a run of places (work/grid.h) on vectors.
+// The arguments of a grid_sampler_* call, and the vectorized neighbours of a run of places (work/grid.h).
 #pragma once
 
 #include "librun/kernel.h"
@@ -10,7 +10,7 @@ using namespace work::grid;
 
 constexpr int kRun = 32;
 
-// C: the element type, float for halves.
+// C: the element type; float for half precision.
 template <class C>
 Result<Sampler<C>> sampler_of(const KernelCall& call, const Tensor& output);
 

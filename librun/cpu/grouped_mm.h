@@ -1,5 +1,4 @@
-// Products of groups that lie side by side: what a call of _grouped_mm or _scaled_grouped_mm is held against, and what
-// it multiplies.
+// Products of adjacent groups: checks of _grouped_mm and _scaled_grouped_mm calls, and the products they consist of.
 #pragma once
 
 #include <vector>
@@ -8,16 +7,17 @@
 
 namespace sg::cpu {
 
-// Sizes that fit, as many offsets as groups, integer ones, and no bias. What the offsets hold is not looked at.
+// Checks sizes, that there is one integer offset per group, and that there is no bias. Does not look at the offsets'
+// values.
 Status check_grouped_sizes(const KernelCall& call);
 
-// One group's matrices, and where it begins along the axis that the groups share.
+// One group's matrices, and the group's beginning along the shared axis.
 struct GroupProduct {
   Tensor out, a, b;
   int64_t begin = 0;
 };
 
-// Of the call's offsets, and of operands that lie as the call's. REQUIRES: check_grouped_sizes
+// Splits by the call's offsets; the operands are laid out like the call's. REQUIRES: check_grouped_sizes
 Result<std::vector<GroupProduct>> group_products(const KernelCall& call, const Tensor& out, const Tensor& a,
                                                  const Tensor& b);
 

@@ -1,4 +1,4 @@
-// Indices from data: never trusted. The first one out of range, in row-major order, becomes the run's error.
+// Indices from data are never trusted. The first one out of range, in row-major order, becomes the run's error.
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,7 @@ namespace sg::cpu {
 
 class IndexCheck {
  public:
-  // `index` counted from the front, or -1 when it is out of range; `position` is where in the tensor of indices it
-  // stands.
+  // `index` counted from the front, or -1 if it is out of range; `position` is its position in the tensor of indices.
   int64_t wrap(int64_t index, int64_t size, int64_t position) {
     int64_t wrapped = index < 0 ? index + size : index;
     if (wrapped >= 0 && wrapped < size) [[likely]]
@@ -28,7 +27,7 @@ class IndexCheck {
   bool ok() const { return first_.load(std::memory_order_relaxed) == kNone; }
   int64_t first() const { return first_.load(std::memory_order_relaxed); }
 
-  // `indices` contiguous, of i64; `size` of the axis that they index.
+  // `indices`: contiguous i64; `size`: of the axis that they index.
   Status status(const KernelCall& call, const int64_t* indices, int64_t size) const {
     if (ok()) return ok_status();
     return call.fail("index " + std::to_string(indices[first()]) + " at position " + std::to_string(first()) +

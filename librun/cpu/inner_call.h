@@ -1,4 +1,4 @@
-// Ops that are made of others: a call by the kernels of whoever runs the call at hand.
+// Ops composed of other ops: calls a kernel of whoever runs the current call.
 #pragma once
 
 #include <utility>
@@ -21,7 +21,7 @@ inline ParamValue param_of(Scalar s) {
   return p;
 }
 
-// REQUIRES: the op has a kernel there, and these parameters; what is left out is left out, whatever its default.
+// REQUIRES: the op has a kernel there, and these parameters; omitted parameters stay absent, regardless of defaults.
 inline Status call_op(KernelCall& call, std::string_view op,
                       std::vector<std::pair<std::string_view, ParamValue>> params, std::vector<Tensor> results) {
   KernelCall inner(*find_op(op), &call.context());

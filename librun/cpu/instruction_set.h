@@ -1,4 +1,4 @@
-// The instruction sets that kernels are written for. Their results are the same to the bit; only the speed differs.
+// The instruction sets that kernels are compiled for. Results are identical to the bit; only the speed differs.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ enum class Isa : uint8_t { plain, avx2, avx512 };  // avx2: with FMA and F16C; a
 bool isa_available(Isa isa);  // on this machine
 Isa best_isa();
 
-// Products of two bf16 numbers at a time, at twice the rate of multiply-adds. AMD's are; Intel's pairs take as long as two
-// multiply-adds, or longer.
+// Whether the CPU multiplies bf16 pairs at twice the rate of multiply-adds. AMD's do; Intel's take at least as long as
+// two multiply-adds.
 bool has_bf16_pairs();
 
 }  // namespace sg::cpu

@@ -1,9 +1,10 @@
-// Loops compiled for several instruction sets, the best one being taken at run time.
+// Loops compiled for several instruction sets, the best of which is selected at run time.
 //
 //     SG_CLONES void scale(float* x, int64_t n, float by) { for (int64_t i = 0; i < n; ++i) x[i] *= by; }
 //
-// What such a loop calls must be inlined into it (SG_INLINE), or it runs as compiled for the oldest processor. The bits
-// are the same on all of them: nothing is contracted (-ffp-contract=off), and reductions must have lanes of their own.
+// Functions called by such a loop must be inlined into it (SG_INLINE), otherwise they run as compiled for the oldest
+// CPU. The bits are the same on all of them: nothing is contracted (-ffp-contract=off), and reductions must use
+// explicit lanes.
 #pragma once
 
 #include "librun/work/inline.h"

@@ -1,5 +1,5 @@
-// Sums and maxima in interleaved lanes: loops that compilers vectorise, in an order that no instruction set changes.
-// To be called from functions marked SG_CLONES only, into which they are inlined.
+// Sums and maxima in interleaved lanes: loops that compilers vectorize, in an order that is the same on all instruction
+// sets. Call them only from functions marked SG_CLONES, into which they are inlined.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace sg::cpu {
 
-inline constexpr int kSumLanes = 32;  // more than compilers unroll, so that they vectorise instead
+inline constexpr int kSumLanes = 32;  // more than compilers unroll, so that they vectorize instead
 inline constexpr int64_t kLaneBlock =
     16 * kSumLanes;  // lanes are added up after so many elements, which keeps errors small
 
@@ -39,7 +39,7 @@ struct TwoSums {
   double first, second;
 };
 
-// Two sums in one pass, each in the order of sum_lanes. add(i, first, second) adds what element i gives to both.
+// Two sums in one pass, each in the order of sum_lanes. add(i, first, second) adds element i's contribution to both.
 template <class Add>
 SG_INLINE TwoSums sum_two_lanes(int64_t n, const Add& add) {
   TwoSums total{};
@@ -54,7 +54,7 @@ SG_INLINE TwoSums sum_two_lanes(int64_t n, const Add& add) {
   return total;
 }
 
-// The largest, or NaN where there is one. More lanes than for sums: their number changes nothing.
+// The largest, or NaN if there is one. More lanes than for sums, because their number does not affect the result.
 template <class T>
 SG_INLINE T max_lanes(const T* x, int64_t n) {
   constexpr int kLanesOfMax = 2 * kSumLanes;

@@ -1,5 +1,5 @@
-// Elements moved from one tensor to another of the same shape and type, as they are: in words of up to 16 bytes where
-// neighbours stay neighbours, in the order that the memory of `to` has.
+// Copies elements between tensors of equal shape and type, unchanged: in words of up to 16 bytes where adjacent
+// elements stay adjacent, in the memory order of `to`.
 #pragma once
 
 #include "librun/tensor.h"
@@ -12,10 +12,10 @@ struct MovePlan {
   work::WordLine to, from;
 };
 
-// REQUIRES: one shape and type; elements.
+// REQUIRES: equal shape and type; not empty.
 MovePlan plan_move(const Tensor& to, const Tensor& from);
 
-// fn(work) with the work that moves them: for numbers 0 to plan.words - 1.
+// Calls fn(work) with the work that copies them, for indices 0 to plan.words - 1.
 template <class Fn>
 void with_move(const MovePlan& plan, const Tensor& to, const Tensor& from, const Fn& fn) {
   auto as = [&]<class Word>(Word) { fn(work::MoveWords<Word>{to.as<Word>(), from.as<Word>(), plan.to, plan.from}); };

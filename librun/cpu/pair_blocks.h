@@ -1,5 +1,5 @@
-// Work on pairs of elements (work/pair.h) on the processor: in double, a block of elements at a time, so that nothing
-// of the size of the operands is written but the result.
+// Work on pairs of elements (work/pair.h) on the CPU: in double, a block of elements at a time, so that no intermediate
+// of the operands' size is written.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 
 namespace sg::cpu {
 
-// An operand, broadcast to the shape of the losses. Those that are left out are ones: a vector that reads nothing from
-// null is slow.
+// An operand, broadcast to the shape of the losses. Omitted ones are blocks of ones, because testing for null prevents
+// vectorization.
 class BlockOperand {
  public:
-  explicit BlockOperand(KernelCall& call);  // left out
+  explicit BlockOperand(KernelCall& call);  // omitted
   BlockOperand(KernelCall& call, const Tensor& t, std::span<const int64_t> shape);
   // Elements [first, first + n), n <= kLaneBlock.
   const double* at(int64_t first, int64_t n, int thread) const {
@@ -24,7 +24,7 @@ class BlockOperand {
 
  private:
   std::optional<RowReader<double>> reader_;
-  const double* same_ = nullptr;  // of one number
+  const double* same_ = nullptr;  // a single repeated number
 };
 
 template <class Work>
@@ -33,7 +33,7 @@ SG_CLONES void do_each(int64_t n, const Work& work) {
   for (int64_t i = 0; i < n; ++i) work(i);
 }
 
-// to = the work that make(first, n, thread, memory of n doubles) gives, for all elements.
+// Writes the results of the work that make(first, n, thread, memory of n doubles) returns, for all elements.
 template <class Make>
 void write_blocks(KernelCall& call, const Tensor& result, const Make& make) {
   const ResultRows rows(call, result, -1);
@@ -50,7 +50,7 @@ void write_blocks(KernelCall& call, const Tensor& result, const Make& make) {
   rows.store(call);
 }
 
-// The losses that the work gives, reduced as the call says; in the order of give_loss.
+// Reduces the losses that the work computes, as the call specifies; in the order of give_loss.
 template <class Make>
 void give_losses(KernelCall& call, int64_t n, const Make& make) {
   const int64_t reduction = call.integer("reduction"), pieces = (n + kPieceElements - 1) / kPieceElements;

@@ -4,13 +4,13 @@
 //     while (...) if (auto fits = program.add(call, needed_later); !fits.ok() || !*fits) break;
 //     program.run(team);
 //
-// The bits are those of the calls run one after the other: between calls, values are rounded to the types of the
-// results that were recorded. A result that is not `stored` is never written.
+// The bits are those of the calls run one after the other: between calls, values are rounded to the recorded result
+// types. A result that is not `stored` is never written.
 //
-// A tensor that an earlier call wrote is recognised by its view (memory, shape, strides, type), so calls are given as
-// they would be run one by one. A result that is not stored needs no memory, but an address range of its own. Writes in
-// place, and results in the memory of an argument, are right where the views are the same; a call that sees memory in
-// another way than one before it does not fit.
+// A tensor written by an earlier call is recognised by its view (memory, shape, strides, type), so calls are passed as
+// they would be run one by one. A result that is not stored needs no memory, but a unique address range. Writes in
+// place, and results in the memory of an argument, are supported if the views are equal; a call that views memory
+// differently from an earlier one does not fit.
 #pragma once
 
 #include <string_view>
@@ -23,35 +23,36 @@ namespace sg::cpu {
 
 class PointwiseProgram {
  public:
-  // A program takes no more calls: its time to build grows with their square, and each holds a block of registers.
+  // The maximum number of calls: the time to build a program grows quadratically, and each call holds a block of
+  // registers.
   static constexpr size_t kMaxCalls = 256;
 
   // Whether calls of this op can be part of a program.
   static bool knows(std::string_view op);
 
-  // Appends a call, of which nothing is kept but its tensors and numbers. False, and nothing is changed: it does not
-  // fit with the calls before it. An error: it cannot be computed for its types.
+  // Appends a call; only its tensors and numbers are kept. False, without a change: it does not fit the calls before
+  // it. An error: it cannot be computed for its types.
   Result<bool> add(const KernelCall& call, bool stored = true);
 
-  // May be called any number of times, by one thread at a time. Fails on a division of an integer by zero.
+  // May be called any number of times, by one thread at a time. Fails on integer division by zero.
   Status run(ThreadTeam& team);
 
   size_t calls() const { return calls_; }
 
-  // The tensors read and written, in order of their first appearance, under the program's shape. Data pointers may be
-  // changed between runs, as long as tensors that shared memory go on to, and others don't.
+  // The tensors read and written, in order of first appearance, in the program's shape. Data pointers may be changed
+  // between runs, as long as tensors that shared memory still do, and others do not.
   std::span<Tensor> tensors() { return slots_; }
 
-  // The value that a call before has made of `t`, as memory would hold it, whatever shape it is seen under; invalid: none
-  // has, or memory was written since.
+  // The value that an earlier call computed for `t`, as memory would hold it, regardless of the shape; invalid if there
+  // is none, or the memory was written since.
   Value made(const Tensor& t);
 
-  // --- for the rules (pointwise_rules.h): a value read from memory, or computed before; invalid if it does not fit ---
+  // --- for the rules (pointwise_rules.h): a value read from memory or computed earlier; invalid if it does not fit ---
   Value read(const Tensor& t);
   PointwiseCode& code() { return code_; }
 
  private:
-  struct Known {  // what memory holds at this point of the program
+  struct Known {  // contents of memory at this point of the program
     Tensor view;
     Value value;
   };
@@ -71,7 +72,7 @@ class PointwiseProgram {
   bool fits_ = true, prepared_ = false, streams_ = false;
 };
 
-// Any op that a program knows, as a kernel.
+// Runs any op that programs support, as a kernel.
 Status run_pointwise(KernelCall& call);
 
 }  // namespace sg::cpu

@@ -1,8 +1,8 @@
-// PointwiseCode: the steps of a pointwise program, before and after its registers have places.
+// PointwiseCode: the steps of a pointwise program, before and after register allocation.
 //
-// While it is written, every step defines a register of its own and nothing is rounded to a narrow element type until
-// it is used again (stores round by themselves). `place` then says where each register lies: in the memory of a tensor
-// where that is the very same thing, else in one of few blocks of scratch memory.
+// While the code is built, every step defines a new register, and values are rounded to a narrow element type only when
+// they are used again (stores round by themselves). `place` then assigns each register: to the memory of a tensor if
+// the contents are identical, else to one of a few blocks of scratch memory.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace sg::cpu {
 
-// A register as a value of some element type. `rounded`: it holds nothing that the type cannot.
+// A register as a value of some element type. `rounded`: every element is representable in that type.
 struct Value {
   int reg = -1;
   DType dtype = DType::none;
@@ -27,18 +27,17 @@ struct Step {
   enum class Kind : uint8_t { constant, load, compute, store };
   Kind kind = Kind::compute;
   uint8_t arity = 0;
-  bool fixed = false;  // the same for every block: done once a thread
+  bool fixed = false;  // the same for every block: done once per thread
   int out = -1, slot = -1;
   std::array<int, kMaxOperands> in{};
-  BlockOp op = BlockOp::copy;   // compute: with the lane, or a conversion
+  BlockOp op = BlockOp::copy;   // compute: applied in `lane`, or a conversion
   Lane lane = Lane::f32;        // of the operands
   bool converts = false;        // compute: from `lane` to the lane of `out`
   std::complex<double> number;  // constant
   int64_t integer = 0;
 };
 
-// Where a register lies: `slot` < 0 = in scratch memory at `offset`, else in the tensor, from the block's first
-// element.
+// Where a register is: `slot` < 0 = in scratch memory at `offset`, else in that tensor, at the current block.
 struct Place {
   int slot = -1;
   int64_t offset = 0;
@@ -47,12 +46,12 @@ struct Place {
 class PointwiseCode {
  public:
   // --- writing ---
-  Value constant(Scalar s, DType dtype);  // kept as exact as the lane allows
+  Value constant(Scalar s, DType dtype);  // as exact as the lane allows
   Value load(int slot, const Tensor& view);
   Value compute(BlockOp op, Lane lane, std::initializer_list<Value> operands, DType result);
   Value convert(Value v, DType to, bool round = true);  // `round` false: of the lane, but wider than `to`
   Value rounded(Value v);
-  void store(int slot, const Tensor& view, Value v);  // takes the place of earlier stores to the slot
+  void store(int slot, const Tensor& view, Value v);  // replaces earlier stores to the slot
 
   size_t size() const { return steps.size(); }
   void cut(size_t step_count, size_t register_count);  // back to an earlier state
@@ -61,8 +60,8 @@ class PointwiseCode {
   void place(std::span<const Layout> layouts, std::span<const Tensor> slots, bool stream);
 
   std::vector<Step> steps;
-  std::vector<Lane> lanes;    // of registers
-  std::vector<Place> places;  // of registers, once placed
+  std::vector<Lane> lanes;    // by register
+  std::vector<Place> places;  // by register, once placed
   int64_t scratch_bytes = 0;
 
  private:
@@ -74,7 +73,7 @@ class PointwiseCode {
   void place_in_memory(std::span<const Layout> layouts, std::span<const Tensor> slots, bool stream);
   void place_in_scratch();
 
-  std::vector<size_t> last_use_;  // of registers: step
+  std::vector<size_t> last_use_;  // by register: step
 };
 
 }  // namespace sg::cpu

@@ -1,4 +1,4 @@
-// What each pointwise op is made of: rules that turn a call into steps of a program.
+// How each pointwise op is computed: rules that turn a call into steps of a program.
 #pragma once
 
 #include <initializer_list>
@@ -10,10 +10,10 @@ namespace sg::cpu {
 
 class PointwiseCall;
 
-// How the operands' common type follows from their types.
+// How the common type of operands follows from their types.
 enum class Common : uint8_t {
   promoted,  // PyTorch's promotion
-  floating,  // the same; integers become the default float
+  floating,  // the same, but integers become the default float
   flag,      // bool
 };
 
@@ -21,16 +21,16 @@ struct PointwiseRule {
   using Lower = Value (*)(PointwiseCall& call);
   std::string_view op;
   Lower lower = nullptr;
-  // For lower_plain, and as the others please: the block function; its operands by parameter name, "~" before those
-  // that are numbers (or tensors of rank 0) not rounded to the common type; the common type.
+  // For lower_plain, and as other lowerings need: the block function; its operands by parameter name, with "~" before
+  // those that are numbers (or tensors of rank 0) not rounded to the common type; the common type.
   BlockOp block = BlockOp::copy;
   std::string_view operands;
   Common common = Common::promoted;
 };
 
-const PointwiseRule* find_pointwise_rule(std::string_view op);  // in-place forms are found under the rule of the others
+const PointwiseRule* find_pointwise_rule(std::string_view op);  // in-place forms use the rule of the functional op
 
-// A call on its way into a program.
+// A call that is being added to a program.
 class PointwiseCall {
  public:
   PointwiseCall(PointwiseProgram& program, const KernelCall& call, const PointwiseRule& rule)
@@ -41,7 +41,7 @@ class PointwiseCall {
   const Tensor& result() const { return call_.results[0]; }
   PointwiseCode& code() { return program_.code(); }
 
-  // The type that the operands named (as in PointwiseRule) are computed in.
+  // The type in which the named operands (as in PointwiseRule) are computed.
   DType common(std::string_view operands, Common how) const;
   DType common() const { return common(rule_.operands, rule_.common); }
 

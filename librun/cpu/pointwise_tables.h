@@ -14,9 +14,9 @@ std::span<const PointwiseRule> special_rules();  // special functions, the rarer
 std::span<const PointwiseRule> copy_rules();     // copies, conversions, fills, selections
 
 Value lower_plain(PointwiseCall& c);  // the rule's block function of its operands, in their common type
-Value lower_test(PointwiseCall& c);   // the same with a bool for a result
-Value lower_real(PointwiseCall& c);   // the same with a real result, of complex operands too
+Value lower_test(PointwiseCall& c);   // the same with a bool result
+Value lower_real(PointwiseCall& c);   // the same with a real result, including for complex operands
 
-DType real_part_type(DType t);  // of a complex type; others are their own
+DType real_part_type(DType t);  // of a complex type; other types are unchanged
 
 }  // namespace sg::cpu

@@ -1,5 +1,5 @@
-// Averages over windows of planes of floats, and their gradients, a row of windows at a time: sums in double, each in
-// the order of work::AvgPool and work::PoolBackward.
+// Averages over windows of float planes, and their gradients, a row of windows at a time: sums in double, each in the
+// order of work::AvgPool and work::PoolBackward.
 #pragma once
 
 #include "librun/kernel.h"
@@ -12,7 +12,7 @@ struct Divisor {
   int64_t value;
 };
 
-// REQUIRES: tensors of floats on the processor.
+// REQUIRES: float tensors on the CPU.
 void average_windows(KernelCall& call, const work::Window& w, const Divisor& by);  // from "self"
 void spread_averages(KernelCall& call, const work::Window& w, const Divisor& by);  // from "grad_output"
 

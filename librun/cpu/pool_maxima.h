@@ -1,5 +1,4 @@
-// The largest of windows over planes of floats, and where it was, a row of windows at a time: what work::largest_in
-// finds.
+// Maxima of windows of float planes, and their positions, a row of windows at a time: the results of work::largest_in.
 #pragma once
 
 #include "librun/kernel.h"
@@ -7,8 +6,7 @@
 
 namespace sg::cpu {
 
-// From "self" to the first result; places to the second where there is one. REQUIRES: tensors of floats on the
-// processor.
+// From "self" to the first result; positions to the second, if there is one. REQUIRES: float tensors on the CPU.
 void largest_of_windows(KernelCall& call, const work::Window& w);
 
 }  // namespace sg::cpu

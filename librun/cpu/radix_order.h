@@ -1,5 +1,5 @@
-// A stable order of numbers by their digits: keys of 32 bits, of which digits that all share cost nothing. Some ten times
-// as quick as sorting by comparisons from a few hundred numbers on.
+// A stable radix sort of 32-bit keys; digits that all keys share cost nothing. About ten times as fast as comparison
+// sorting from a few hundred elements on.
 #pragma once
 
 #include <bit>
@@ -10,16 +10,16 @@
 
 namespace sg::cpu {
 
-inline constexpr int64_t kLeastRadix = 96;  // fewer are sorted as quickly by comparing
+inline constexpr int64_t kLeastRadix = 96;  // fewer are sorted as quickly by comparison
 
 struct KeyedIndex {
   uint32_t key, index;
 };
 
-// By key; equal ones stay as they are. `other`: room for as many.
+// Sorts by key, stably. `other`: room for n items.
 void radix_sort(KeyedIndex* items, KeyedIndex* other, int64_t n);
 
-// A key that orders as the number does: NaN last, zeros of both signs equal. Of types of up to 32 bits.
+// A key with the same order as the number: NaN last, zeros of both signs equal. For types of up to 32 bits.
 template <class T>
 uint32_t radix_key(T value) {
   constexpr uint32_t kSign = uint32_t{1} << (8 * sizeof(T) - 1);
@@ -41,7 +41,7 @@ template <class T>
 inline constexpr bool kHasRadixKey =
     !is_complex_type<T> && (std::is_integral_v<T> ? sizeof(T) <= 4 : sizeof(T) == 2 || std::is_same_v<T, float>);
 
-// The items of a row of less than 2^32: false where its numbers are of 64 bits and too far apart for keys.
+// The items of a row of less than 2^32 elements: false if its numbers have 64 bits and span too wide a range for keys.
 template <class T>
 bool radix_items(const T* x, int64_t n, bool descending, KeyedIndex* to) {
   const uint32_t turn = descending ? ~uint32_t{0} : 0;

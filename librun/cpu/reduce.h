@@ -1,12 +1,12 @@
-// Reductions over any axes of a strided tensor, in an order that the shape and strides alone decide.
+// Reductions over any axes of a strided tensor, in an order that only shape and strides determine.
 //
 // Axes are taken in memory order. If the innermost is reduced, runs along it are reduced in interleaved lanes; if it is
-// kept, tiles of neighbouring outputs are reduced side by side: a sum over the first axis is as fast as over the last.
-// Either way the reduced elements are cut into blocks of fixed size, whose partial results are merged pairwise.
+// kept, tiles of adjacent outputs are reduced together: a sum over the first axis is as fast as over the last. In both
+// cases the reduced elements are cut into blocks of fixed size, whose partial results are merged pairwise.
 //
-// An Op says what is done:
-//     using Acc      what is accumulated          Acc start() const
-//     Acc add(Acc, value, double center) const    value in the type that is computed with
+// An Op defines the reduction:
+//     using Acc      the accumulator              Acc start() const
+//     Acc add(Acc, value, double center) const    value in the type of the computation
 //     Acc merge(Acc, Acc) const
 #pragma once
 
@@ -24,25 +24,25 @@ struct ReducePlan {
   struct Axis {
     int64_t size, in, out;
   };
-  std::vector<Axis> kept, reduced;    // outermost first, neighbours joined, at least one each
+  std::vector<Axis> kept, reduced;    // outermost first, adjacent ones merged, at least one each
   int64_t outputs = 1, count = 1;     // kept and reduced elements
   bool rows = false;                  // the innermost axis is reduced
   int64_t blocks = 1, per_block = 1;  // of runs along the innermost reduced axis, or of parts of one
 };
 
-// The axes that `dim` names; empty without one.
+// The axes that `dim` names; empty if it names none.
 std::vector<int> reduced_axes(const KernelCall& call, const Tensor& self);
 
 // `axes` empty: all. `out` has the kept axes, with the reduced ones as 1 or without them.
 ReducePlan plan_reduction(const Tensor& self, const Tensor& out, const std::vector<int>& axes);
 
-// Offsets of the positions over `axes`, the innermost left out.
+// Offsets of the positions over `axes`, except the innermost.
 struct OuterOffset {
   int64_t in = 0, out = 0;
 };
 OuterOffset outer_offset(const std::vector<ReducePlan::Axis>& axes, int64_t position);
 
-inline constexpr int64_t kReduceTile = 256;        // outputs that are reduced side by side
+inline constexpr int64_t kReduceTile = 256;        // outputs reduced together
 inline constexpr int64_t kReduceRun = 1 << 14;     // elements of a run in one block
 inline constexpr int64_t kReduceColumnRows = 128;  // positions in one block of columns
 
@@ -71,7 +71,7 @@ SG_CLONES typename Op::Acc reduce_run(const Op& op, const T* x, int64_t n, int64
   return total;
 }
 
-// acc[j] takes up x[r * row_stride + j * stride] for every r < rows; width is at most kReduceTile.
+// acc[j] accumulates x[r * row_stride + j * stride] for every r < rows; width is at most kReduceTile.
 template <class Op, class T>
 SG_CLONES void reduce_columns(const Op& op, const T* x, int64_t rows, int64_t row_stride, int64_t width, int64_t stride,
                               const double* centers, typename Op::Acc* acc) {
@@ -98,7 +98,7 @@ SG_CLONES void reduce_columns(const Op& op, const T* x, int64_t rows, int64_t ro
   }
 }
 
-// An op on elements of one type, with the types erased: one driver serves all.
+// An op on elements of one type, type-erased: one driver serves all.
 template <class Acc>
 struct Reducer {
   const void* op;
@@ -110,7 +110,7 @@ struct Reducer {
                   const double* centers, Acc* acc);
 };
 
-// Takes `n` neighbouring outputs: acc[j] is that of number output + j, at offset + j * step of the result.
+// Receives `n` adjacent outputs: acc[j] is that of output number output + j, at offset + j * step in the result.
 template <class Acc>
 using Finish = std::function<void(const Acc* acc, int64_t n, int64_t output, int64_t offset, int64_t step)>;
 
@@ -118,13 +118,13 @@ template <class Acc>  // double, float, int64_t, uint64_t, std::complex<double>
 void run_reduction(KernelCall& call, const ReducePlan& plan, const Tensor& self, const Reducer<Acc>& reducer,
                    const double* centers, const Finish<Acc>& finish);
 
-// Stores a reduced value as an element: rounded once.
+// Stores a reduced value as an element, rounding once.
 template <class Acc>
 using Put = void (*)(std::byte* data, int64_t offset, Acc value);
 template <class Acc>
 Put<Acc> put_as(DType dtype);  // Acc: double, std::complex<double>, int64_t, uint64_t (wrapped integers)
 
-// Calls fn.template operator()<T>(tensor) with `self`, as it lies or converted to a wider type of its class.
+// Calls fn.template operator()<T>(tensor) with `self`, as it is or converted to a wider type of its class.
 template <class Fn>
 void visit_reducible(KernelCall& call, const Tensor& self, const Fn& fn) {
   switch (self.dtype) {
@@ -139,7 +139,7 @@ void visit_reducible(KernelCall& call, const Tensor& self, const Fn& fn) {
   }
 }
 
-// Calls store(acc, output number, out offset) for every output. `centers`: one a output, or null.
+// Calls store(acc, output number, out offset) for every output. `centers`: one per output, or null.
 template <class T, class Op, class Store>
 void reduce(KernelCall& call, const ReducePlan& plan, const Tensor& self, const Op& op, const double* centers,
             const Store& store) {

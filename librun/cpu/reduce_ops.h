@@ -1,4 +1,4 @@
-// What reduce.h reduces with.
+// The ops for reduce.h.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace sg::cpu {
 
-// What sums and products of T are kept in: integers wrap around.
+// The accumulator for sums and products of T: integers wrap around.
 template <class T>
 using SumType =
     std::conditional_t<is_complex_type<T>, C128, std::conditional_t<std::is_integral_v<T>, uint64_t, double>>;
@@ -57,7 +57,7 @@ struct NonZeros {
   SG_INLINE Acc merge(Acc a, Acc b) const { return a + b; }
 };
 
-// The largest, or the smallest; a NaN wins.
+// The largest, or the smallest; NaN wins.
 template <class A, bool largest>
 struct Extreme {
   using Acc = A;
@@ -68,7 +68,7 @@ struct Extreme {
   }
   SG_INLINE Acc merge(Acc acc, Acc value) const {
     bool better = largest ? value > acc : value < acc;
-    return better | (value != value) ? value : acc;  // no branch: vectorises
+    return better | (value != value) ? value : acc;  // branch-free, so that it vectorizes
   }
   template <class V>
   SG_INLINE Acc add(Acc acc, V value, double) const {

@@ -1,6 +1,6 @@
 // Resampling along axes: each position of the result is a weighted sum of a few positions of the input (taps), along
-// one axis after the other. Averages over windows, interpolations and pads are taps; their gradients the transposed
-// ones.
+// one axis after the other. Averages over windows, interpolations and pads are expressed as taps, their gradients as
+// transposed taps.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace sg::cpu {
 
-// Of one axis: position i of the result sums weight[t] * input[index[t]] for begin[i] <= t < begin[i + 1].
+// For one axis: position i of the result sums weight[t] * input[index[t]] for begin[i] <= t < begin[i + 1].
 struct Taps {
   int64_t in = 0;  // sizes of the axis before and after
   std::vector<int64_t> begin{0};
@@ -23,21 +23,20 @@ struct Taps {
 
 Taps transposed(const Taps& taps);
 
-// result = input with its last taps.size() axes resampled, in double (complex numbers: both parts).
-// Fails when the shapes are not those of the taps.
+// result = input with its last taps.size() axes resampled, in double (complex numbers: both parts). Fails if the shapes
+// do not match the taps.
 Status resample(KernelCall& call, const Tensor& result, const Tensor& input, const std::vector<Taps>& taps);
 
-// The same where every position has one tap of weight 1: elements are copied, whatever their type. An index of -1 gives
-// 0.
+// The same if every position has one tap of weight 1: elements of any type are copied. An index of -1 gives 0.
 Status pick(KernelCall& call, const Tensor& result, const Tensor& input, const std::vector<Taps>& taps);
 
-// Numbers for `axes` axes from a list of one or as many; `otherwise` where none are given.
+// Numbers for `axes` axes from a list with one or `axes` entries; `otherwise` if there is none.
 Result<std::vector<int64_t>> numbers_of(KernelCall& call, std::string_view name, int axes, int64_t otherwise);
 
-// How many axes the op's name speaks of: 2 for aten.max_pool2d_with_indices.
+// The number of axes in the op's name: 2 for aten.max_pool2d_with_indices.
 int plane_axes(const KernelCall& call);
 
-// Fails unless `t` has this shape: sizes that only the run knows are not held by the type rule.
+// Fails unless `t` has this shape: the type rule cannot check sizes known only in the run.
 Status expect_shape(const KernelCall& call, std::string_view name, const Tensor& t, std::span<const int64_t> shape);
 
 }  // namespace sg::cpu

@@ -1,8 +1,8 @@
-// Rows: tensors as contiguous rows along one axis, read and written in the type that is computed with.
+// Rows: tensors as contiguous rows along one axis, read and written in the type of the computation.
 //
-//     Rows in = rows_of(call, self, axis);              // copied only where it does not lie so already
+// copied only if it is not laid out so already
 //     ResultRows out(call, call.result(), axis);
-//     RowReader<float> x(call, in.tensor);              // halves become float, a row at a time
+// half precision becomes float, a row at a time
 //     RowWriter<float> y(call, out.tensor());
 //     for_rows(call, in, [&](int64_t row, int thread) {
 //       const float* from = x.row(row, thread);
@@ -30,7 +30,7 @@ Rows rows_of(KernelCall& call, const Tensor& t, int64_t axis, DType dtype);
 // A contiguous tensor as rows of `length` elements.
 Rows rows_of_length(const Tensor& t, int64_t length);
 
-// A result as rows: its own memory if it lies so, else scratch that `store` copies.
+// A result as rows: its own memory if the layout fits, else scratch memory that `store` copies.
 class ResultRows {
  public:
   ResultRows(KernelCall& call, const Tensor& result, int64_t axis);
@@ -41,7 +41,7 @@ class ResultRows {
   Tensor target_, rows_;
 };
 
-// fn(row, thread) for every row, on all threads.
+// Calls fn(row, thread) for every row, on all threads.
 template <class Fn>
 void for_rows(KernelCall& call, int64_t count, int64_t length, const Fn& fn) {
   int64_t grain = std::max<int64_t>(1, kPieceElements / std::max<int64_t>(length, 1));
@@ -50,7 +50,7 @@ void for_rows(KernelCall& call, int64_t count, int64_t length, const Fn& fn) {
   });
 }
 
-// The type that a row of floats is computed in: double where a tensor involved is f64.
+// The type in which rows of floats are computed: double if a tensor involved is f64.
 template <class C>
 inline constexpr DType kDTypeOf = std::is_same_v<C, double> ? DType::f64 : DType::f32;
 
@@ -60,7 +60,7 @@ void visit_compute(DType t, const Fn& fn) {
   else fn.template operator()<float>();
 }
 
-// The rows of a contiguous tensor of a floating dtype as C; converted into a buffer a thread where they are not C.
+// The rows of a contiguous tensor of a floating dtype as C; others are converted in a buffer per thread.
 template <class C>
 class RowReader {
  public:
@@ -87,7 +87,7 @@ class RowWriter {
   RowWriter(KernelCall& call, const Tensor& t, int64_t length);
   C* row(int64_t row, int thread) const { return piece(row * length_, thread); }
   void done(int64_t row, int thread) const { done_piece(row * length_, length_, thread); }
-  // From element `first` on, up to `length` of them.
+  // From element `first` on, up to `length` elements.
   C* piece(int64_t first, int thread) const {
     return buffer_ ? buffer_ + thread * length_ : reinterpret_cast<C*>(data_) + first;
   }
@@ -107,14 +107,14 @@ extern template class RowReader<double>;
 extern template class RowWriter<float>;
 extern template class RowWriter<double>;
 
-// Sums over a row in double, in a fixed order: blocks of 512 elements of 32 interleaved lanes each.
+// Sums over a row in double, in a fixed order: blocks of 512 elements in 32 interleaved lanes each.
 double row_sum(const float* x, int64_t n);
 double row_sum(const double* x, int64_t n);
 double row_dot(const float* x, const float* y, int64_t n);
 double row_dot(const double* x, const double* y, int64_t n);
 double row_square_distance(const float* x, double center, int64_t n);  // sum of (x - center)^2
 double row_square_distance(const double* x, double center, int64_t n);
-float row_max(const float* x, int64_t n);  // NaN where there is one; -inf when empty
+float row_max(const float* x, int64_t n);  // NaN if there is one; -inf if empty
 double row_max(const double* x, int64_t n);
 
 }  // namespace sg::cpu

@@ -1,4 +1,4 @@
-// How a segment_reduce or its gradient is called: what both backends read of it.
+// The arguments of segment_reduce or its gradient, for both backends.
 #pragma once
 
 #include "librun/kernel.h"
@@ -14,7 +14,7 @@ struct SegmentCall {
   bool has_start;  // was given
   Tensor said;     // lengths or offsets, which are never trusted
   bool by_length;
-  bool whole;  // lengths that leave rows are an error: rows behind the last segment are for a gradient to leave out
+  bool whole;  // lengths must cover all rows; the gradient ignores rows after the last segment
 };
 
 inline work::Join join_of(std::string_view word) {

@@ -1,6 +1,7 @@
-// Selections: the elements of a tensor that indices pick, as offsets; and copying or adding between two of one shape.
+// Selections: the elements of a tensor that indices pick, as offsets; copying or adding between two selections of one
+// shape.
 //
-// A selection has outer x picked x inner elements: axes before the indexed ones, what the indices pick, axes after.
+// A selection has outer x picked x inner elements: axes before the indexed ones, the picked positions, axes after.
 #pragma once
 
 #include <vector>
@@ -15,29 +16,30 @@ struct OffsetTable {
 };
 
 struct Selection {
-  Tensor tensor;  // what the offsets are into
+  Tensor tensor;  // the tensor that offsets refer to
   OffsetTable outer, picked, inner;
   bool inner_run = false;  // inner.at[i] == i
 };
 
-// Offsets of all positions over `count` axes of `t` from `first`, in row-major order.
+// Offsets of all positions over `count` axes of `t` from `first` on, in row-major order.
 OffsetTable offsets_over(KernelCall& call, const Tensor& t, int first, int count);
 
-// `t` whose `indexed` axes from `first` on are the picked ones, in order.
+// All of `t`: the picked positions are those of its `indexed` axes from `first` on, in order.
 Selection whole_selection(KernelCall& call, const Tensor& t, int first, int indexed);
 
 // `t` along one axis at `index` (contiguous i64); negative indices count from the end if `wraps`, else are errors.
 Result<Selection> axis_selection(KernelCall& call, const Tensor& t, int64_t axis, const Tensor& index, bool wraps);
 
-// to = from, elements of one size. Of two picks of one place, the last wins.
+// to = from, elements of equal size. If a position is picked twice, the last pick wins.
 void copy_selection(KernelCall& call, const Selection& to, const Selection& from);
-// The same where no place is picked twice, for sure.
+// The same if no position is certainly picked twice.
 void copy_selection_once(KernelCall& call, const Selection& to, const Selection& from);
 
-// to += from * scale, in the order of picks; halves are summed in float and rounded once. REQUIRES: equal dtypes.
+// to += from * scale, in the order of picks; half precision is summed in float and rounded once. REQUIRES: equal
+// dtypes.
 void add_selection(KernelCall& call, const Selection& to, const Selection& from, Scalar scale);
 
-// Positions 0..n-1 by equal keys: group g holds order[begin[g]] .. order[begin[g + 1]], in increasing order.
+// Positions 0..n-1 grouped by key: group g holds order[begin[g]] .. order[begin[g + 1]], in increasing order.
 struct Groups {
   const int64_t* order;
   const int64_t* begin;

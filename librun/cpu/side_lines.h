@@ -1,6 +1,6 @@
-// Lines along an axis, side by side: some neighbours at a time are copied to a thread's memory so that the same element
-// of 32 lines is a vector, whatever axis they run along. For axes that are not the innermost, and for short lines along
-// that one, where a loop over a line's own elements would not fill a vector.
+// Lines along an axis, side by side: some adjacent lines at a time are copied to a thread's memory so that the same
+// element of 32 lines forms a vector, whatever axis they run along. For axes that are not the innermost, and for short
+// innermost lines, where a loop over a line's own elements would not fill a vector.
 //
 //     if (auto tiles = LineTiles::along(self, axis); tiles && result.is_contiguous()) {
 //       SideLines<float> x(call, *tiles);
@@ -20,13 +20,13 @@
 
 namespace sg::cpu {
 
-inline constexpr int64_t kSideLines = 32;  // more than compilers unroll, so that they vectorise instead
+inline constexpr int64_t kSideLines = 32;  // more than compilers unroll, so that they vectorize instead
 
 struct LineTiles {
-  int64_t length = 0, inner = 1;  // elements of a line; lines side by side
-  int64_t across = 0, count = 0;  // tiles side by side; all of them
+  int64_t length = 0, inner = 1;  // elements of a line; adjacent lines
+  int64_t across = 0, count = 0;  // adjacent tiles; all tiles
 
-  // Nothing where rows_of() is as good: along an innermost axis of some length, and for tensors that are not contiguous.
+  // None if rows_of() is as good: along a long innermost axis, and for tensors that are not contiguous.
   static std::optional<LineTiles> along(const Tensor& t, int64_t axis);
   int64_t lines(int64_t tile) const { return std::min(kSideLines, side() - tile % across * kSideLines); }
 
@@ -38,7 +38,7 @@ struct LineTiles {
  private:
   template <class C>
   friend class SideLines;
-  int64_t all = 0;  // lines of the tensor, where the axis is the innermost
+  int64_t all = 0;  // lines of the tensor, if the axis is the innermost
 
   int64_t side() const { return inner == 1 ? all : inner; }
   int64_t line_step() const { return inner == 1 ? length : 1; }
@@ -52,8 +52,8 @@ class SideLines {
  public:
   SideLines(KernelCall& call, const LineTiles& tiles);
 
-  C* read(const Tensor& t, int64_t tile, int thread) const;          // of any float dtype, contiguous
-  void write(const Tensor& result, int64_t tile, int thread) const;  // as read; the lines of the last read()
+  C* read(const Tensor& t, int64_t tile, int thread) const;          // any float dtype, contiguous
+  void write(const Tensor& result, int64_t tile, int thread) const;  // as in read; the lines of the last read()
 
  private:
   const LineTiles tiles_;
@@ -64,7 +64,7 @@ class SideLines {
 extern template class SideLines<float>;
 extern template class SideLines<double>;
 
-// --- sums and maxima of kSideLines lines at once, each to the bits that lanes.h gives of it as a row ---
+// --- sums and maxima of kSideLines lines at once, with the same bits that lanes.h gives for each line as a row ---
 
 // value(i, l): element i of line l.
 template <class Value>
@@ -85,7 +85,7 @@ SG_INLINE void sum_side(int64_t n, const Value& value, double* totals) {
   }
 }
 
-// The largest of each line, or NaN where there is one.
+// The largest of each line, or NaN if there is one.
 template <class T>
 SG_INLINE void max_side(const T* x, int64_t n, T* top) {
   T bad[kSideLines] = {};  // stays 0, or becomes NaN

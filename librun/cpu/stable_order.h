@@ -1,5 +1,4 @@
-// The order of whole numbers, by their digits: as many passes over them as they have digits of 11 bits beyond the
-// least one.
+// A stable radix sort of integers: as many passes as they have digits of 11 bits after subtracting the smallest.
 #pragma once
 
 #include <bit>
@@ -8,10 +7,10 @@
 
 namespace sg::cpu {
 
-// order[0, n): the places of the keys from the least to the largest, equal ones as they come.
+// order[0, n): the positions of the keys in ascending order, equal ones in their original order.
 void stable_order(const int64_t* keys, int64_t n, int64_t* order);
 
-// Keys that compare as the numbers do; NaN is above all, and zeros are equal.
+// Keys with the same order as the numbers; NaN is above all, and zeros are equal.
 inline int64_t order_key(int64_t x) { return x; }
 inline int64_t order_key(double x) {
   const auto magnitude = static_cast<int64_t>(std::bit_cast<uint64_t>(x) & ~(uint64_t{1} << 63));

@@ -1,4 +1,4 @@
-// Writes past the caches, for results too large to be found there again.
+// Stores that bypass the caches, for results too large to stay in them.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace sg::cpu {
 
-// Copies `bytes` to `to`. Others see it after finish_streaming, called by the same thread.
+// Copies `bytes` to `to`. Others see them after finish_streaming, called by the same thread.
 void stream(std::byte* to, const std::byte* from, int64_t bytes);
 void finish_streaming();
 

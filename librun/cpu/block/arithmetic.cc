@@ -4,7 +4,7 @@
 namespace sg::cpu::SG_ISA {
 namespace {
 
-// Comparisons that a NaN fails keep the NaN: it wins over any number.
+// A NaN wins over any number: comparisons that NaN fails keep it.
 template <class T>
 SG_INLINE T larger(T a, T b) {
   return a != a ? a : (a < b || b != b) ? b : a;
@@ -19,8 +19,8 @@ struct AnyModulo {
   SG_INLINE double operator()(double a, double b) const { return __builtin_fmod(a, b); }
 };
 
-// The same bits by vectors: with a whole quotient of at most 29 bits, its product with b and the rest are exact in
-// double. REQUIRES: is_near(a, b)
+// The same bits, vectorized: if the integer quotient has at most 29 bits, its product with b and the remainder are
+// exact in double. REQUIRES: is_near(a, b)
 struct NearModulo {
   SG_INLINE float operator()(float a, float b) const {
     const auto x = static_cast<double>(a), y = static_cast<double>(b);
@@ -35,7 +35,7 @@ SG_INLINE bool is_near(float a, float b) {
   return (math::abs(a) < kNear * math::abs(b)) & (math::abs(b) < static_cast<float>(math::infinity()) / kNear);
 }
 
-// Python's: the quotient rounded down, put right where the division rounded up to a whole number.
+// As in Python: the quotient rounded down, corrected where the division rounded up to an integer.
 template <class Modulo>
 struct FloorQuotient {
   template <class T>
@@ -58,7 +58,7 @@ struct FloorRest {
   }
 };
 
-// By vectors, unless the block has a quotient that is too large for them.
+// Vectorized, unless the block has a quotient that is too large for that.
 template <class Near, class Any>
 struct Rest {
   [[gnu::flatten]] static void run(void* out, const void* const* in, int64_t n, bool*) {

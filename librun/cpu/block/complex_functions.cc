@@ -11,7 +11,7 @@ void function(BlockTable& t, BlockOp op, F) {
   complex<1>(t, op, []<class T>(Cx<T> a) { return rounded<T>(F{}(widened(a))); });
 }
 
-// With the logarithm of the lane: that of float is one that vectorises.
+// With the logarithm of the lane's type; the one for float vectorizes.
 template <class F>
 void logarithm(BlockTable& t, BlockOp op, F) {
   complex<1>(t, op, []<class T>(Cx<T> a) { return rounded<T>(F{}(math::logarithm<T>(widened(a)))); });
@@ -48,7 +48,7 @@ void add_exponentials(BlockTable& t) {
 }
 
 template <class T>
-void add_real_parts(BlockTable& t) {  // ops from real operands, or to a real result
+void add_real_parts(BlockTable& t) {  // ops on real operands, or with a real result
   one<Cx<T>, 1, T>(t, BlockOp::abs, [](Cx<T> a) { return math::length(a.re, a.im); });
   one<Cx<T>, 1, T>(t, BlockOp::angle, [](Cx<T> a) { return math::angle(a); });
   one<T, 2, Cx<T>>(t, BlockOp::complex, [](T re, T im) { return Cx<T>{re, im}; });

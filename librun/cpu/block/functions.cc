@@ -14,7 +14,7 @@ SG_INLINE T logit(T x, T low, T high) {
   return static_cast<T>(Wide<T>::log(p / (1.0 - p)));
 }
 
-// sin, cos and tan: by vectors unless the block has an argument that only the exact reduction does justice.
+// sin, cos and tan: vectorized, unless the block has an argument that needs the exact reduction.
 template <class Small, class Any>
 struct Trigonometric {
   [[gnu::flatten]] static void run(void* out, const void* const* in, int64_t n, bool*) {

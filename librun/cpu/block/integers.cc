@@ -16,7 +16,7 @@ void flag(BlockTable& t, BlockOp op, F f) {
   one<uint8_t, N>(t, op, f);
 }
 
-// Quotients: a divisor of 0 is a fault, and -1 is negation, which cannot trap.
+// Quotients: division by 0 is a fault; division by -1 is computed as negation, which cannot trap.
 template <class F>
 struct Divide {
   static void run(void* out, const void* const* in, int64_t n, bool* fault) {
@@ -49,7 +49,7 @@ void add_quotients(BlockTable& t) {
   });
 }
 
-// Squares and multiplies, wrapping. A negative exponent gives 0 but for bases of 1 and -1.
+// Exponentiation by squaring, wrapping. A negative exponent gives 0, except for bases 1 and -1.
 SG_INLINE int64_t power(int64_t base, int64_t exponent) {
   if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
   uint64_t out = 1, b = bits(base);
@@ -63,7 +63,7 @@ void add_bits(BlockTable& t) {
   whole<2>(t, BlockOp::bit_or, [](int64_t a, int64_t b) { return a | b; });
   whole<2>(t, BlockOp::bit_xor, [](int64_t a, int64_t b) { return a ^ b; });
   whole<1>(t, BlockOp::bit_not, [](int64_t a) { return ~a; });
-  // The third operand: from how many bits on nothing (or only the sign) is left.
+  // The third operand: the shift from which on no bits (or only the sign) remain.
   whole<3>(t, BlockOp::shift_left,
            [](int64_t a, int64_t b, int64_t width) { return b < 0 || b >= width ? 0 : wrap(bits(a) << (b & 63)); });
   whole<3>(t, BlockOp::shift_right,

@@ -1,4 +1,4 @@
-// How block functions are made from functions of one element. For the files of this folder only: see block.h.
+// Turns functions of one element into block functions. Only for the files of this folder: see block.h.
 #pragma once
 
 #include <type_traits>
@@ -66,7 +66,7 @@ struct Map {
   SG_INLINE static void spread(void* out, const void* const* in, int64_t n, std::index_sequence<I...>) {
     apply<F>(Writer<Out>(out), n, Reader<In>(in[I])...);
   }
-  // Flat: a function of one element that is too long for the compiler's taste must still be part of the loop.
+  // Flattened: even a long function of one element must be inlined into the loop.
   [[gnu::flatten]] static void run(void* out, const void* const* in, int64_t n, bool*) {
     spread(out, in, n, std::index_sequence_for<In...>());
   }
@@ -91,7 +91,7 @@ constexpr BlockFn map_of(std::index_sequence<I...>) {
   return &Map<F, Out, std::conditional_t<(I >= 0), T, void>...>::run;
 }
 
-// Gives op on lane T: N operands of T, a result of Out.
+// Sets op on lane T: N operands of T, a result of Out.
 template <class T, int N, class Out = T, class F>
 void one(BlockTable& t, BlockOp op, F) {
   place(t, op, lane_of<T>()) = map_of<F, Out, T>(std::make_index_sequence<N>());

@@ -1,4 +1,4 @@
-// Between memory and registers, and between registers of different lanes.
+// Conversions between memory and registers, and between registers of different lanes.
 #include "librun/cpu/block/map.h"
 #include "librun/work/eighths.h"
 #include "librun/work/halves.h"
@@ -14,7 +14,7 @@ using work::to_brain;
 using work::to_eighth;
 using work::to_half;
 
-// --- elements that are stored otherwise than they are held ---
+// --- elements whose stored form differs from their register form ---
 
 struct Brain {
   uint16_t bits;
@@ -28,9 +28,9 @@ struct Small {
 };  // float8
 struct Flag {
   uint8_t byte;
-};  // bool: any byte but 0 is true
+};  // bool: any byte except 0 is true
 
-// decode(memory) is what a register holds; encode is the way back, rounded.
+// decode(memory) gives the register's contents; encode is the inverse, with rounding.
 template <class M>
 SG_INLINE M decode(M m) {
   return m;

@@ -1,4 +1,4 @@
-// The versions of the block functions, and which of them this processor runs.
+// The versions of the block functions, and the selection of the one that this CPU runs.
 #include <atomic>
 
 #include "librun/cpu/block/block.h"

@@ -31,7 +31,7 @@ SG_INLINE bool infinite(T a) {
   return a == a && !finite(a);
 }
 
-// |a - b| within atol + rtol |b|, and finite; equal infinities are close.
+// |a - b| <= atol + rtol |b| and finite; equal infinities are close.
 template <class T>
 SG_INLINE bool close(T a, T b, T rtol, T atol) {
   T error = math::abs(a - b);
@@ -57,7 +57,7 @@ void add_logic(BlockTable& t) {
 }
 
 template <class T>
-void add_whole_kinds(BlockTable& t) {  // of integers and bools
+void add_whole_kinds(BlockTable& t) {  // for integers and bools
   one<T, 1, uint8_t>(t, BlockOp::isnan, [](T) { return false; });
   one<T, 1, uint8_t>(t, BlockOp::isinf, [](T) { return false; });
   one<T, 1, uint8_t>(t, BlockOp::isfinite, [](T) { return true; });

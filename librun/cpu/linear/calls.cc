@@ -31,7 +31,7 @@ std::vector<int64_t> matrices_of(std::span<const int64_t> from, std::span<const 
   std::vector<int64_t> out(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
     int64_t rest = i, index = 0, step = 1;
-    for (size_t d = 0; d < to.size(); ++d) {  // from the last axis on
+    for (size_t d = 0; d < to.size(); ++d) {  // starting with the last axis
       const int64_t at = rest % to[to.size() - 1 - d];
       rest /= to[to.size() - 1 - d];
       if (d >= from.size()) continue;

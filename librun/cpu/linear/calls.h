@@ -1,5 +1,5 @@
-// What kernels of decompositions share: results of whole numbers, batches that broadcast, and what a decomposition says
-// of matrices that it cannot do.
+// Helpers for kernels of decompositions: integer results, batches that broadcast, and errors for matrices that cannot
+// be decomposed.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace sg::cpu::linear {
 
-// i32 numbers on their way to a result.
+// i32 numbers to be stored in a result.
 class Counts {
  public:
   Counts(KernelCall& call, const Tensor& result)
@@ -22,22 +22,22 @@ class Counts {
   Tensor target_, memory_;
 };
 
-// Which matrix of a tensor with batch sizes `from` each of those of `to` is, both numbered row-major. REQUIRES: `from`
-// broadcasts to `to`.
+// For each matrix of batch shape `to`, the index of the corresponding matrix of batch shape `from`, both in row-major
+// order. REQUIRES: `from` broadcasts to `to`.
 std::vector<int64_t> matrices_of(std::span<const int64_t> from, std::span<const int64_t> to);
 
-// The error that PyTorch's function `api` raises for the first matrix whose info is not zero; success where there is
-// none. `is_matrix`: there is one matrix, without a batch.
+// The error that PyTorch's function `api` raises for the first matrix with a nonzero info; success if there is none.
+// `is_matrix`: a single matrix without a batch.
 Status check_infos(const KernelCall& call, std::string_view api, std::span<const int32_t> infos, bool is_matrix);
 
-// Pivots that a graph brings, counted from 0 in memory of their own. They say which of so many rows are swapped, and
-// are never trusted.
+// Pivots given by the graph, copied and counted from 0. They say which of `rows` rows are swapped, and are never
+// trusted.
 Status read_pivots(KernelCall& call, const Tensor& t, int64_t rows, int32_t** out);
 
-// Whether no result has any element: there may be 2^40 matrices of them.
+// Whether all results are empty: there may be 2^40 empty matrices.
 bool gives_nothing(const KernelCall& call);
 
-// A tensor whose last two axes are swapped and, if it is complex, whose numbers are conjugated.
+// A tensor with its last two axes swapped and, if it is complex, conjugated.
 Tensor adjoint_of(const Tensor& t);
 
 template <class T>

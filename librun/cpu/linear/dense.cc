@@ -8,10 +8,10 @@
 namespace sg::cpu::linear {
 namespace {
 
-constexpr int64_t kPackedRows = 192;  // of a factor at a time
-constexpr int64_t kPanelDepth = 64;   // of complex factors: rows that are copied at a time, so many of them wide
+constexpr int64_t kPackedRows = 192;  // rows of a factor packed at a time
+constexpr int64_t kPanelDepth = 64;   // of complex factors: number of rows copied at a time
 constexpr int64_t kPanelColumns = 128;
-constexpr int64_t kSmallWork = 2048;  // multiply-adds that packing is too much for
+constexpr int64_t kSmallWork = 2048;  // multiply-adds for which packing is not worthwhile
 
 // Row by row, in the order of k.
 template <class T>
@@ -49,7 +49,7 @@ void add_large(const Block<double>& c, const Factor<double>& a, const Factor<dou
   }
 }
 
-// Pieces of b are copied, so that rows are contiguous and nothing is conjugated any more.
+// Pieces of b are copied, so that rows are contiguous and not conjugated.
 void add_large(const Block<Complex>& c, const Factor<Complex>& a, const Factor<Complex>& b, Complex sign,
                const Workspace<Complex>& space) {
   for (int64_t k = 0; k < a.columns; k += kPanelDepth)

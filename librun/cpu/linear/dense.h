@@ -1,7 +1,8 @@
-// Dense matrices of double or complex double, and their products: what factorisations are made of. By one thread each.
+// Dense matrices of double or complex double, and their products: the building blocks of factorisations. Each runs on
+// one thread.
 //
-// Bits depend on the numbers and the sizes alone. Real products of some size are those of gemm_tile.h; what is smaller,
-// and what is complex, is summed up row by row.
+// Bits depend only on the numbers and sizes. Larger real products are those of gemm_tile.h; smaller and complex ones
+// are summed row by row.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,7 @@ namespace sg::cpu::linear {
 
 using Complex = std::complex<double>;
 
-// Products without the checks for infinities that the language wants of complex ones.
+// Products without the checks for infinities that the language requires for complex ones.
 inline double times(double a, double b) { return a * b; }
 inline Complex times(Complex a, Complex b) {
   return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
@@ -42,7 +43,7 @@ struct Block {
   Block below(int64_t i) const { return part(i, 0, rows - i, columns); }
 };
 
-// A matrix that is read: a block, or one that is transposed, or its adjoint.
+// A matrix that is read: a block, its transpose or its adjoint.
 template <class T>
 struct Factor {
   const T* data;
@@ -80,11 +81,11 @@ void subtract_rows(double* y, const double* x, double a, const double* z, double
 double dot_rows(const double* x, const double* y, int64_t n);
 Complex dot_rows(const Complex* x, const Complex* y, int64_t n);
 
-// The space of one thread for products, and what whoever asked for it keeps there himself: [room].
+// Scratch space of one thread for products, plus space of the caller's own: [room].
 template <class T>
 struct Workspace {
-  T* packed;  // of one factor
-  T* panel;   // of the other
+  T* packed;  // space for one packed factor
+  T* panel;   // space for the other
   T* own;
 };
 
@@ -95,7 +96,7 @@ enum class Sign : int8_t { minus = -1, plus = 1 };
 enum class Operator : uint8_t { plain, adjoint };
 inline Operator adjoint_if(bool wanted) { return wanted ? Operator::adjoint : Operator::plain; }
 
-// c = c + a b, or c - a b. REQUIRES: sizes that fit; c apart from a and b
+// c = c + a b, or c - a b. REQUIRES: matching sizes; c does not overlap a and b
 template <class T>
 void add_product(const Block<T>& c, const Factor<T>& a, const Factor<T>& b, Sign sign, const Workspace<T>& space);
 
@@ -109,12 +110,12 @@ void set_identity(const Block<T>& b) {
   for (int64_t i = 0; i < std::min(b.rows, b.columns); ++i) b(i, i) = T(1);
 }
 template <class T>
-void assign(const Block<T>& to, const Factor<T>& from) {  // REQUIRES: sizes that fit; apart from each other
+void assign(const Block<T>& to, const Factor<T>& from) {  // REQUIRES: matching sizes; no overlap
   for (int64_t i = 0; i < to.rows; ++i)
     for (int64_t j = 0; j < to.columns; ++j) to(i, j) = from(i, j);
 }
 
-// fn.template operator()<T>() with the type that tensors of a floating or complex element type are computed in.
+// Calls fn.template operator()<T>() with the type in which tensors of a floating or complex element type are computed.
 template <class Fn>
 void visit_field(DType t, const Fn& fn) {
   if (is_complex(t)) fn.template operator()<Complex>();
@@ -123,11 +124,11 @@ void visit_field(DType t, const Fn& fn) {
 template <class T>
 inline constexpr DType kFieldType = std::is_same_v<T, Complex> ? DType::c128 : DType::f64;
 
-// The matrices of a tensor, the last two axes of it, in memory of their own and of T.
+// The matrices of a tensor, in its last two axes, copied to memory of their own as T.
 template <class T>
 class Matrices {
  public:
-  // Of any tensor with the elements of `t` broadcast to the batch sizes given.
+  // From any tensor, with the elements of `t` broadcast to the given batch sizes.
   Matrices(KernelCall& call, const Tensor& t, std::span<const int64_t> batch)
       : Matrices(call, batch, t.dim(-2), t.dim(-1)) {
     copy(call, memory_, broadcast_to(t, memory_.sizes()));

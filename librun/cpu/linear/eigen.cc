@@ -10,9 +10,9 @@ namespace sg::cpu::linear {
 namespace {
 
 constexpr double kEpsilon = 0x1p-53;
-constexpr int kMostSweeps = 60;  // for one value; two or three do
+constexpr int kMostSweeps = 60;  // per value; two or three suffice
 
-// a = Q T Q^H: the vectors of Q below a's subdiagonal, T's numbers in d [n] and e [n - 1]. Both halves of a are kept.
+// a = Q T Q^H: the vectors of Q go below a's subdiagonal, T into d [n] and e [n - 1]. Both halves of a are maintained.
 // w: [n]
 template <class T>
 void make_tridiagonal(const Block<T>& a, double* d, double* e, T* tau, T* w) {
@@ -21,7 +21,7 @@ void make_tridiagonal(const Block<T>& a, double* d, double* e, T* tau, T* w) {
     d[k] = real_part(a(k, k));
     const int64_t m = n - k - 1;
     const Block<T> rest = a.part(k + 1, k + 1, m, m);
-    T *v = a.row(k) + k + 1, *column = &a(k + 1, k);  // v: where the row above is of no use any more
+    T *v = a.row(k) + k + 1, *column = &a(k + 1, k);  // v: in the row above, which is no longer needed
     tau[k] = make_reflection(column, column + a.step, m - 1, a.step);
     e[k] = real_part(*column);
     v[0] = 1;
@@ -33,7 +33,7 @@ void make_tridiagonal(const Block<T>& a, double* d, double* e, T* tau, T* w) {
     T inner = 0;
     for (int64_t i = 0; i < m; ++i) w[i] = times(tau[k], conjugate(w[i])), inner += times(conjugate(w[i]), v[i]);
     subtract_row(w, v, times(tau[k], inner) * 0.5, m);
-    for (int64_t i = 0; i < m; ++i) {  // a -= v w^H + w v^H; v and w are conjugated where they stand on the right
+    for (int64_t i = 0; i < m; ++i) {  // a -= v w^H + w v^H; v and w are conjugated on the right-hand side
       if constexpr (std::is_same_v<T, Complex>) {
         for (int64_t j = 0; j < m; ++j) rest(i, j) -= times(v[i], conjugate(w[j])) + times(w[i], conjugate(v[j]));
       } else {
@@ -44,8 +44,8 @@ void make_tridiagonal(const Block<T>& a, double* d, double* e, T* tau, T* w) {
   d[n - 1] = real_part(a(n - 1, n - 1));
 }
 
-// One sweep over rows first to last of a tridiagonal matrix, from below, with a shift; rotations in that order.
-// Answers how many.
+// One shifted QR sweep over rows first to last of a tridiagonal matrix, from below; rotations in that order. Returns
+// their number.
 int64_t sweep(double* d, double* e, int64_t first, int64_t last, Rotation* rotations) {
   double g = (d[first + 1] - d[first]) / (2 * e[first]);
   g = d[last] - d[first] + e[first] / (g + std::copysign(std::hypot(g, 1.0), g));
@@ -54,7 +54,7 @@ int64_t sweep(double* d, double* e, int64_t first, int64_t last, Rotation* rotat
   for (int64_t i = last - 1; i >= first; --i) {
     const double f = s * e[i], b = c * e[i], r = std::hypot(f, g);
     e[i + 1] = r;
-    if (r == 0) {  // it falls apart here
+    if (r == 0) {  // the matrix splits here
       d[i + 1] -= p;
       e[last] = 0;
       return count;
@@ -72,7 +72,7 @@ int64_t sweep(double* d, double* e, int64_t first, int64_t last, Rotation* rotat
   return count;
 }
 
-// Values of the tridiagonal matrix into d; rows of `vectors` follow. REQUIRES: room for n numbers in e
+// Stores the eigenvalues of the tridiagonal matrix in d; rows of `vectors` follow. REQUIRES: room for n numbers in e
 template <class T>
 bool diagonalize(double* d, double* e, int64_t n, const Block<T>& vectors, Rotation* rotations) {
   e[n - 1] = 0;
@@ -98,7 +98,7 @@ void sort(double* d, const Block<T>& vectors) {
   }
 }
 
-// By the largest number, which the values are in proportion to: 0 where there is none.
+// A scale by the largest element, to which the values are proportional; 0 if all are zero.
 template <class T>
 double scale_of(const Block<T>& a) {
   double most = 0;

@@ -8,7 +8,8 @@
 namespace sg::cpu::linear {
 namespace {
 
-// e^x is about p(x) / p(-x), p being the sum of kPade[i] x^i: to the last bit of a double for norms up to kMostNorm.
+// e^x is approximately p(x) / p(-x) with p = sum of kPade[i] x^i: to the last bit of a double for norms up to
+// kMostNorm.
 constexpr double kPade[] = {64764752532480000.,
                             32382376266240000.,
                             7771770303897600.,

@@ -5,7 +5,7 @@
 
 namespace sg::cpu::linear {
 
-// out = e^a, for a square `a`, which is used up. NaN where a holds what is not finite. space.own: exponential_room(n)
+// out = e^a for a square `a`, which is overwritten. NaN if a is not finite. space.own: exponential_room(n)
 template <class T>
 void exponential(const Block<T>& a, const Block<T>& out, const Workspace<T>& space);
 

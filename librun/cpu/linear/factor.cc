@@ -5,8 +5,8 @@
 namespace sg::cpu::linear {
 namespace {
 
-constexpr int64_t kSmall = 16;      // rows that are solved one by one
-constexpr int64_t kFewColumns = 8;  // that are eliminated one by one
+constexpr int64_t kSmall = 16;      // rows solved one by one
+constexpr int64_t kFewColumns = 8;  // columns eliminated one by one
 
 int64_t half_of(int64_t n) { return (n / 2 + kSmall - 1) / kSmall * kSmall; }
 
@@ -32,7 +32,7 @@ int32_t small_cholesky(const Block<T>& a) {
   return 0;
 }
 
-// c -= b b^H, of the lower half.
+// c -= b b^H, for the lower half only.
 template <class T>
 void subtract_square(const Block<T>& c, const Block<T>& b, const Workspace<T>& space) {
   if (c.rows <= 3 * kSmall) return add_product(c, Factor<T>(b), Factor<T>(b).adjoint(), Sign::minus, space);

@@ -1,4 +1,4 @@
-// Sweeps of plane rotations over the rows of a matrix: how eigenvectors follow the values.
+// Sequences of plane rotations on the rows of a matrix, which apply to eigenvectors what is done to the eigenvalues.
 #pragma once
 
 #include "librun/cpu/linear/dense.h"
@@ -13,14 +13,14 @@ struct Rotation {
 // the next x. REQUIRES: direction 1 or -1
 void rotate_rows(const Block<double>& rows, int64_t first, int direction, const Rotation* rotations, int64_t count);
 
-// The same for rows of complex numbers.
+// The same for complex rows.
 inline void rotate_rows(const Block<Complex>& b, int64_t first, int direction, const Rotation* rotations,
                         int64_t count) {
   rotate_rows(Block<double>{reinterpret_cast<double*>(b.data), b.rows, 2 * b.columns, 2 * b.step}, first, direction,
               rotations, count);
 }
 
-// The rotation that takes (f, g) to (r, 0): c f + s g = r.
+// The rotation that maps (f, g) to (r, 0): c f + s g = r.
 Rotation rotation_of(double f, double g, double* r);
 
 }  // namespace sg::cpu::linear
