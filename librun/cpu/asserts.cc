@@ -1,4 +1,4 @@
-// Checks that a graph makes of its data, and values that the host reads.
+// Checks that a graph makes of its data, and numbers that the host reads.
 #include "librun/cpu/kernels.h"
 #include "librun/element.h"
 
@@ -56,8 +56,8 @@ Status constrain_range(KernelCall& call) {
                    std::to_string(call.integer(too_small ? "min" : "max")));
 }
 
-// Sizes, strides and dtype are types of the graph, which the verifier has held against each other; under other
-// numerics the dtype is another one by design. What the data decides is the sizes.
+// Strides and dtype are part of the recorded types, which the verifier has checked; other numerics change the dtype on
+// purpose. Only sizes can depend on the data.
 Status assert_metadata(KernelCall& call) {
   const Tensor& a = call.tensor("a");
   if (!call.has("size")) return ok_status();

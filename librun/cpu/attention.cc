@@ -64,7 +64,7 @@ class Forward {
     return ok_status();
   }
 
-  // Scores of a row become exp(score - max); what was summed up before is put on the new maximum.
+  // Turns a row's scores into exp(score - max), and rescales earlier sums to the new maximum.
   void add_scores(T* scores, int64_t columns, Row* row, T* out) const {
     T max = std::max(row->max, max_of_scores(scores, columns));
     double scale = scores_.late_scale(), shift = max == -kScoreInfinity<T> ? 0.0 : static_cast<double>(max) * scale;

@@ -6,7 +6,7 @@
 namespace sg::cpu {
 namespace {
 
-// One task goes through all query heads (and batches) that share a key head, and adds up its gradients in order.
+// One task processes all query heads (and batches) that share a key head, and accumulates its gradients in order.
 template <class T>
 class Backward {
  public:
@@ -53,7 +53,7 @@ class Backward {
     T* panel;
   };
 
-  // Whether every batch and head has elements of its own in the mask's gradient.
+  // Whether every batch and head has its own elements in the mask's gradient.
   bool is_own(const Tensor& t) const {
     return (t.step(0) != 0 || a_.batch() == 1) && (t.step(1) != 0 || a_.heads() == 1);
   }
@@ -92,7 +92,8 @@ class Backward {
     return ok_status();
   }
 
-  // What all blocks of these rows need: query and grad_out packed, and by row the logarithm and sum(out * grad_out).
+  // Loads what all blocks of these rows need: packed query and grad_out, and per row the logarithm and sum(out *
+  // grad_out).
   void load_rows(const Space& space, int64_t batch, int64_t head, int64_t q, int64_t count, double* shift,
                  T* delta) const {
     int64_t width = a_.value.dim(3), entry = batch * a_.heads() + head;
@@ -116,7 +117,7 @@ class Backward {
     }
   }
 
-  // space.p: what of a block's softmax values are multiplied with; space.grad: the gradient of its scores as scaled.
+  // space.p: softmax values of a block, as factors of gradients; space.grad: the gradient of its scaled scores.
   Status score_gradients(const Space& space, const ScoreBlock<T>& block, const double* shift, const T* delta) {
     SG_TRY(scores_.make(block, space.query, space.raw, space.panel));
     for (int64_t i = 0; i < block.rows; ++i)
@@ -175,7 +176,7 @@ class Backward {
   const ScoreHooks<T>& hooks_;
   Scores<T> scores_;
   int64_t keys_, key_width_, value_width_;
-  bool own_mask_;  // tasks write apart from each other in the mask's gradient
+  bool own_mask_;  // tasks write to disjoint parts of the mask's gradient
   std::vector<Space> spaces_;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kRun = 256;  // weights drawn at a time
 
-// The state's 16 bytes as two numbers: where a key lies, or in the tensors there are (two numbers of 64 bits, or one
+// The 16 bytes of the state as two numbers: in a key's memory, or in the tensors given (two 64-bit numbers, or one
 // tensor of two).
 using State = std::array<Tensor, 2>;
 

@@ -1,7 +1,7 @@
-// Attention under its names. They differ in layouts, in what they return beside the output, and in how they say
-// "causal" and "mask"; the results are written in the strides that the graph says.
+// The attention ops. They differ in layouts, in what they return besides the output, and in how they specify "causal"
+// and "mask"; results are written with the recorded strides.
 //
-// The random state of the CUDA ops is what dropout draws from (attention_dropout.h). All logarithms are natural ones.
+// The random state of the CUDA ops is the key of dropout (attention_dropout.h). All logarithms are natural.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -44,7 +44,7 @@ Status flash_for_cpu(KernelCall& call) {
   return attention_forward(call, a, {call.result(0), call.result(1), {}});
 }
 
-// What the ops of variable lengths return beside the output; the last is no debug mask.
+// The additional results of the ops that return lengths and a random state; the last one, a debug mask, is zeros.
 void give_lengths_and_state(KernelCall& call, const Attention& a) {
   call.scalars[4] = Scalar::integer(a.query.dim(2));
   call.scalars[5] = Scalar::integer(a.key.dim(2));
@@ -66,7 +66,7 @@ Status cudnn(KernelCall& call) {
   return attention_forward(call, a, {call.result(0), call.result(1), {}});
 }
 
-// Its logarithms come in blocks of 32 rows; the rows that are none hold infinity.
+// Its logarithms are padded to blocks of 32 rows; the padding is infinity.
 Status efficient(KernelCall& call) {
   SG_ASSIGN(Attention a, attention_of(call, optional_tensor(call, "attn_bias")));
   Tensor sums = call.result(1);
@@ -114,7 +114,7 @@ Status efficient_backward(KernelCall& call) {
   if (g.logsumexp.rank < 3 || g.logsumexp.dim(2) < a.query.dim(2))
     return call.fail("the logarithms of the forward run are missing");
   if (const Tensor& grad_mask = call.result(3); !grad_mask.is_none()) {
-    // Summed up in full precision, then rounded.
+    // Accumulated in full precision, then rounded.
     int64_t shape[kMaxRank];
     std::copy_n(grad_mask.shape.begin(), grad_mask.rank, shape);
     Tensor sum = workspace(call, a.query.dtype == DType::f64 ? DType::f64 : DType::f32,
@@ -128,7 +128,7 @@ Status efficient_backward(KernelCall& call) {
   return attention_backward(call, a, g);
 }
 
-// [..., L, E] as [batch, heads, L, E]: axes of size 1 before, or the slice of the axes that are too many.
+// [..., L, E] as [batch, heads, L, E]: adds leading axes of size 1, or ignores excess leading axes.
 Tensor as_four(const Tensor& t) {
   Tensor out = t;
   out.rank = 4;
@@ -141,7 +141,7 @@ Tensor as_four(const Tensor& t) {
   return out;
 }
 
-Tensor slice_at(const Tensor& t, int64_t entry, int axes) {  // the axes before the last four, taken at an index
+Tensor slice_at(const Tensor& t, int64_t entry, int axes) {  // indexes the axes before the last four
   Tensor out = t;
   for (int axis = axes - 1; axis >= 0; --axis) {
     out.data += entry % t.dim(axis) * t.step(axis) * dtype_bytes(t.dtype);

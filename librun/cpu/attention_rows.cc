@@ -9,7 +9,7 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kLanes = 16;  // partial results side by side: the order of a sum is the same on every machine
+constexpr int64_t kLanes = 16;  // parallel partial results: the order of a sum is the same on every machine
 
 template <class T, class Term>
 SG_INLINE T sum_lanes(int64_t n, const Term& term) {
@@ -25,7 +25,7 @@ SG_INLINE T sum_lanes(int64_t n, const Term& term) {
 
 template <class T>
 SG_INLINE T max_of(const T* s, int64_t n) {
-  constexpr int64_t kMaxLanes = 2 * kLanes;  // more than compilers unroll, so that they vectorise instead
+  constexpr int64_t kMaxLanes = 2 * kLanes;  // more than compilers unroll, so that they vectorize instead
   T lanes[kMaxLanes];
   for (T& lane : lanes) lane = static_cast<T>(-math::infinity());
   int64_t i = 0;
@@ -48,10 +48,10 @@ SG_INLINE double exp_of(double* s, int64_t n, double scale, double shift) {
   return sum_of(s, n);
 }
 
-// In float: what is taken away first leaves numbers whose rounding matters the less the smaller their exponential is.
-// Rounding the products by `scale` would be the largest error.
+// In float: subtracting first leaves differences whose rounding error matters less the smaller their exponential is.
+// Rounding the products with `scale` would be the largest error.
 SG_INLINE float exp_of(float* s, int64_t n, double scale, double shift) {
-  const double zero = shift / scale;  // where the exponential is of 0
+  const double zero = shift / scale;  // where the exponent is 0
   const auto high = static_cast<float>(zero), low = static_cast<float>(zero - static_cast<double>(high)),
              slope = static_cast<float>(scale);
   if (math::abs(high) <= std::numeric_limits<float>::max())

@@ -11,8 +11,8 @@ namespace {
 
 using Three = std::array<int64_t, 3>;
 
-// fn(where in the image, first place of the lanes, places) for runs of places that lie evenly in both: lines, or more
-// where one lies behind the other.
+// Calls fn(offset in the image, first place of the lanes, places) for runs of places that are evenly spaced in both:
+// lines, or several if they continue each other.
 template <class Fn>
 void for_runs(const Image& image, const ChannelBox& box, const Three& pitch, const Fn& fn) {
   Three size = box.size;

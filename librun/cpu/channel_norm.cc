@@ -1,5 +1,5 @@
-// Group norm and batch norm: statistics over parts of the channels, or over all of one channel. Elements are read and
-// written as they lie, and computed in double.
+// Group norm and batch norm: statistics over groups of channels, or over each channel. Elements are read and written in
+// place, and computed in double.
 #include <cmath>
 #include <utility>
 
@@ -15,7 +15,7 @@ const double* optional_doubles(KernelCall& call, std::string_view name) {
   return contiguous_as(call, call.tensor(name), DType::f64).as<double>();
 }
 
-// A result of doubles to fill and store; nothing where it is not wanted.
+// A result to fill with doubles and store; empty if it is not wanted.
 class Wanted {
  public:
   Wanted(KernelCall& call, size_t i, std::initializer_list<int64_t> shape) : call_(call), i_(i) {
@@ -59,12 +59,12 @@ SG_CLONES void input_gradient(const C* grad, const C* x, double mean, double rst
 // --- group norm ---
 
 struct Groups {
-  int64_t batch, groups, channels, inner;  // `channels` of one group
+  int64_t batch, groups, channels, inner;  // `channels` per group
   int64_t rows() const { return batch * groups; }
   int64_t length() const { return channels * inner; }
 };
 
-// aten.group_norm says no more than the number of groups; of instance_norm each channel is one.
+// aten.group_norm only gives the number of groups; for instance_norm each channel is a group.
 Groups groups_of(KernelCall& call) {
   if (call.op().param_index("group") < 0) {
     const Tensor& input = call.tensor("input");
@@ -128,7 +128,7 @@ class GroupNormGradients {
         weight_(optional_doubles(call, "weight")),
         sums_(call.scratch().take<double>(2 * g.rows() * g.channels + 1)) {}
 
-  // Result 0 where it is wanted, and for each channel of each entry the sums of grad and of grad * (x - mean).
+  // Result 0 if it is wanted, and for each channel of each entry the sums of grad and of grad * (x - mean).
   void of_input() {
     const bool wanted = !call_.result(0).is_none();
     Tensor none = call_.scratch().tensor(kDTypeOf<C>, {});
@@ -197,8 +197,8 @@ Status group_norm_backward(KernelCall& call) {
 
 Tensor channel_first(const Tensor& t) { return swap_axes(t, 0, 1); }
 
-// A tensor [batch, channels, ..] as runs of elements of one channel: run n of channel c is row n * channels + c.
-// Where runs would be short, channels come first, and each has one.
+// A tensor [batch, channels, ..] as runs of elements of one channel: run n of channel c is row n * channels + c. If
+// runs would be short, channels are moved first, and each has a single run.
 struct ChannelRuns {
   int64_t runs, channels, length;
   bool channel_first;
@@ -209,16 +209,16 @@ struct ChannelRuns {
     channel_first = length < kShort;
     if (channel_first) length *= std::exchange(runs, 1);
   }
-  int64_t count() const { return runs * length; }  // of one channel
+  int64_t count() const { return runs * length; }  // per channel
   Tensor of(const Tensor& t) const { return channel_first ? sg::cpu::channel_first(t) : t; }
 
-  template <class Fn>  // fn(row) for those of channel c
+  template <class Fn>  // fn(row) for the rows of channel c
   void each(int64_t c, const Fn& fn) const {
     for (int64_t n = 0; n < runs; ++n) fn(n * channels + c);
   }
 };
 
-// Running statistics follow those of the batch; the variance that they keep is the unbiased one.
+// Running statistics follow those of the batch; the stored variance is the unbiased one.
 void update_running(KernelCall& call, const double* mean, const double* variance, int64_t channels, int64_t count) {
   double momentum = call.number("momentum");
   auto update = [&](std::string_view name, const double* now, double factor) {
@@ -286,7 +286,7 @@ Status batch_norm_as(KernelCall& call, bool training) {
 Status batch_norm(KernelCall& call) { return batch_norm_as(call, call.flag("training")); }
 Status batch_norm_eval(KernelCall& call) { return batch_norm_as(call, false); }
 
-// Running statistics follow the mean over the entries, of variances the unbiased ones.
+// Running statistics follow the mean over the entries; variances are the unbiased ones.
 template <class C>
 void update_running_of_entries(KernelCall& call, const Groups& g) {
   if (g.batch == 0) return;
@@ -305,7 +305,7 @@ void update_running_of_entries(KernelCall& call, const Groups& g) {
   update_running(call, mean, variance, g.groups, g.length());
 }
 
-// Each channel of each entry by itself.
+// Normalizes each channel of each entry separately.
 Status instance_norm(KernelCall& call) {
   if (!call.flag("use_input_stats")) return batch_norm_as(call, false);
   SG_TRY(group_norm(call));

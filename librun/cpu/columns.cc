@@ -1,4 +1,4 @@
-// Windows as columns (im2col) and back (col2im); channels to places and back (pixel_shuffle).
+// Windows as columns (im2col) and the inverse (col2im); moving channels to places and back (pixel_shuffle).
 #include <algorithm>
 #include <vector>
 
@@ -37,20 +37,20 @@ Result<work::Columns> columns_of(KernelCall& call, const Tensor& image, const Te
   return c;
 }
 
-// The columns [begin, end) of a line of them whose element at window position `tap` of axis 1 lies in the plane, and
-// where the first of these lies along it.
+// The columns [begin, end) of a line whose element at window position `tap` of axis 1 is inside the plane, and the
+// position of the first of these elements.
 struct Strip {
   int64_t begin, end, first;
 
   Strip(const work::Columns& c, int64_t tap) {
-    const int64_t step = c.stride[1], start = tap * c.dilation[1] - c.padding[1];  // of column 0
+    const int64_t step = c.stride[1], start = tap * c.dilation[1] - c.padding[1];  // start: of column 0
     begin = start >= 0 ? 0 : std::min(c.out[1], (step - 1 - start) / step);
     end = start >= c.in[1] ? begin : std::max(begin, std::min(c.out[1], (c.in[1] - 1 - start) / step + 1));
     first = start + begin * step;
   }
 };
 
-// One line of columns at a time.
+// Gathers one line of columns.
 template <class T>
 SG_CLONES void gather_strip(const Strip& s, const T* line, int64_t step, int64_t count, T* to) {
   for (int64_t i = 0; i < s.begin; ++i) to[i] = T{};
@@ -111,7 +111,7 @@ SG_CLONES void add_strip(const Strip& s, const T* line, int64_t step, double* su
     for (int64_t i = 0; i < n; ++i) sums[i * step] += static_cast<double>(static_cast<Compute<T>>(line[i]));
 }
 
-// As work::AddColumns has it, a line of the plane at a time.
+// Like work::AddColumns, a line of the plane at a time.
 template <class T>
 void add_lines(KernelCall& call, const work::Columns& c, const T* from, T* to, int64_t rows) {
   const int64_t wide = c.in[1];
@@ -170,7 +170,7 @@ Tensor split_axis(const Tensor& t, int axis, int64_t inner) {
   return out;
 }
 
-// `t` whose axes from `first` on are those of `order`.
+// `t` with its axes from `first` on replaced by those in `order`.
 Tensor reordered(const Tensor& t, int first, std::initializer_list<int> order) {
   Tensor out = t;
   auto to = static_cast<size_t>(first);
@@ -179,7 +179,7 @@ Tensor reordered(const Tensor& t, int first, std::initializer_list<int> order) {
   return out;
 }
 
-// Between [.., C r r, H, W] and [.., C, H r, W r]: both seen as [.., C, H, r, W, r].
+// Between [.., C r r, H, W] and [.., C, H r, W r]: both viewed as [.., C, H, r, W, r].
 Status pixel_shuffle(KernelCall& call) {
   bool up = call.op().param_index("upscale_factor") >= 0;
   int64_t r = call.integer(up ? "upscale_factor" : "downscale_factor");

@@ -1,4 +1,4 @@
-// Convolutions: what the ops ask for, in terms of the products of convolution_products.h.
+// Convolution ops, expressed by the products of convolution_products.h.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -24,7 +24,7 @@ SG_CLONES double sum_run(const From* from, int64_t step, int64_t count) {
   return sum_lanes(count, [=](int64_t i) { return static_cast<double>(static_cast<Compute<From>>(from[i * step])); });
 }
 
-// Sums of an image by channel, in double: by lines, of which those that lie one behind the other are one.
+// Sums an image by channel, in double: line by line; lines that continue each other count as one.
 void bias_gradient(KernelCall& call, const Image& y, int64_t channels, Three sizes, const Tensor& out) {
   const int64_t batch = call.tensor("grad_output").dim(0);
   for (size_t d = 2; d-- > 0;)
@@ -45,7 +45,7 @@ void bias_gradient(KernelCall& call, const Image& y, int64_t channels, Three siz
   });
 }
 
-// The three products, by the way that suits the geometry, of operands packed as P.
+// The three products, computed in the way that suits the geometry, with operands packed as P.
 template <class P>
 struct Products {
   using T = typename Packing<P>::Sum;
@@ -64,7 +64,7 @@ struct Products {
   }
 };
 
-// Calls fn.template operator()<P>() with what operands are packed as.
+// Calls fn.template operator()<P>() with the packed type of operands.
 template <class Fn>
 void with_packing(const KernelCall& call, DType dtype, const Fn& fn) {
   if (dtype == DType::f64) fn.template operator()<double>();

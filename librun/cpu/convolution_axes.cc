@@ -8,8 +8,8 @@ namespace {
 
 using Axes = std::array<ConvolutionAxis, 3>;
 
-// Planes that all taps share hold what is between their offsets, too. Where that is much more than the places see, each
-// tap has a plane of its own, beginning at `own`.
+// Planes shared by all taps also hold everything between their offsets. If that is much more than the places see, each
+// tap gets a plane of its own, beginning at `own`.
 void part_wide_taps(ConvolutionAxis* axis, const std::vector<int64_t>& own) {
   if (axis->reach <= 2 * axis->places + 16) return;
   axis->origins = own;
@@ -35,8 +35,8 @@ ConvolutionAxis output_axis(const ConvolutionGeometry& g, size_t d) {
   return axis;
 }
 
-// The elements i for which i + padding leaves `rest` by the stride, i + padding = place * stride + rest, and `windows`,
-// the places of the window through which such are seen.
+// The elements i with i + padding = place * stride + rest; `windows` are the window positions through which they are
+// seen.
 ConvolutionAxis input_axis(const ConvolutionGeometry& g, size_t d, int64_t rest, const std::vector<int64_t>& windows) {
   const int64_t stride = g.stride[d], begin = std::max<int64_t>(0, g.padding[d] - rest + stride - 1) / stride;
   ConvolutionAxis axis;
@@ -45,7 +45,7 @@ ConvolutionAxis input_axis(const ConvolutionGeometry& g, size_t d, int64_t rest,
   axis.places = axis.first >= g.in[d] ? 0 : (g.in[d] - 1 - axis.first) / stride + 1;
   std::vector<int64_t> own;
   for (int64_t k : windows) own.push_back(begin - k * g.dilation[d] / stride);
-  axis.origins = {own.back()};  // the last of the window sees the first elements
+  axis.origins = {own.back()};  // the last window position sees the first elements
   for (size_t i = 0; i < own.size(); ++i) axis.taps.push_back({windows[i], 0, own[i] - own.back()});
   axis.reach = axis.taps[0].offset;
   part_wide_taps(&axis, own);

@@ -15,14 +15,14 @@ namespace {
 
 using Three = std::array<int64_t, 3>;
 
-constexpr int64_t kMostOutputs = 4;        // of a group; with more of them a product of matrices pays
-constexpr int64_t kMostTaps = 1 << 20;     // that are kept
-constexpr int64_t kBoxElements = 1 << 15;  // of the source's and of the target's lanes: both fit a cache
-constexpr int64_t kMostEntryBlocks = 16;   // that make parts of a weight's gradient by themselves
+constexpr int64_t kMostOutputs = 4;        // per group; with more, a matrix product is faster
+constexpr int64_t kMostTaps = 1 << 20;     // that are stored
+constexpr int64_t kBoxElements = 1 << 15;  // of the lanes of source and target together, to fit a cache
+constexpr int64_t kMostEntryBlocks = 16;   // that accumulate separate parts of a weight's gradient
 
 int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
-// All lanes of a place: a type of the compiler's, that it keeps in registers.
+// All lanes of a place: a vector type that the compiler keeps in registers.
 template <class T>
 struct LaneVector {
   typedef T Type __attribute__((vector_size(kChannelLanes * sizeof(T))));
@@ -31,7 +31,7 @@ template <class T>
 using Vector = typename LaneVector<T>::Type;
 
 template <class T>
-SG_INLINE void load(const T* from, Vector<T>& v) {  // by reference: values of such types change the ABI
+SG_INLINE void load(const T* from, Vector<T>& v) {  // by reference: passing such types by value changes the ABI
   std::memcpy(&v, from, sizeof v);
 }
 template <class T>
@@ -39,17 +39,17 @@ SG_INLINE void store(const Vector<T>& v, T* to) {
   std::memcpy(to, &v, sizeof v);
 }
 
-// A line of places: what each of them sees, from `seen` on.
+// A line of places: what each of them sees, starting at `seen`.
 template <class T>
 struct Line {
   const std::span<const SightTaps::Tap>* taps;  // by kind
-  const int64_t *kind, *base;                   // of each place
+  const int64_t *kind, *base;                   // by place
   const T* seen;
-  int64_t origin;  // where base 0 is
+  int64_t origin;  // position of base 0
   int64_t places;
 };
 
-// Places from `begin` on, which see the same.
+// Places from `begin` on, which have the same taps.
 template <int kPlaces, class T>
 SG_INLINE void add_seen_of(const Line<T>& line, int64_t begin, std::span<const SightTaps::Tap> taps, const T* weight,
                            T* to) {
@@ -73,7 +73,7 @@ SG_INLINE void add_seen_of(const Line<T>& line, int64_t begin, std::span<const S
   for (int p = 0; p < kPlaces; ++p) store(sum[p], to + (begin + p) * kChannelLanes);
 }
 
-// The end of the places that see the same as place `begin`.
+// The end of the places with the same taps as place `begin`.
 template <class T>
 SG_INLINE int64_t run_end(const Line<T>& line, int64_t begin) {
   int64_t end = begin + 1;
@@ -81,7 +81,7 @@ SG_INLINE int64_t run_end(const Line<T>& line, int64_t begin) {
   return end;
 }
 
-// to[place] += what it sees, times the weight
+// to[place] += what the place sees, times the weights
 template <class T>
 SG_CLONES void add_seen(const Line<T>& line, const T* weight, T* to) {
   constexpr int64_t kTogether = 4;
@@ -93,7 +93,7 @@ SG_CLONES void add_seen(const Line<T>& line, const T* weight, T* to) {
   }
 }
 
-// Places [begin, end) of the line, which see the same: sums of some taps at a time stay in registers.
+// Places [begin, end) of the line, which have the same taps: sums of a few taps at a time stay in registers.
 template <int kTaps, class T>
 SG_INLINE void add_products_of(const Line<T>& line, int64_t begin, int64_t end, const SightTaps::Tap* taps,
                                const T* grad, double* sums) {
@@ -115,7 +115,7 @@ SG_INLINE void add_products_of(const Line<T>& line, int64_t begin, int64_t end, 
     for (int l = 0; l < kChannelLanes; ++l) sums[int64_t{taps[t].window} * kChannelLanes + l] = sum[t][l];
 }
 
-// sums[place of the window] += what places see there, times their gradient
+// sums[window position] += what places see there, times their gradient
 template <class T>
 SG_CLONES void add_products(const Line<T>& line, const T* grad, double* sums) {
   constexpr size_t kTogether = 3;
@@ -129,7 +129,7 @@ SG_CLONES void add_products(const Line<T>& line, const T* grad, double* sums) {
   }
 }
 
-// Boxes of target places, and of what they see of the source.
+// Boxes of target places, and the parts of the source that they see.
 class SeenBoxes {
  public:
   struct Box {
@@ -153,7 +153,7 @@ class SeenBoxes {
     }
     return box;
   }
-  // Of the largest box, which all are laid out as: places, and how far apart they lie.
+  // Sizes and strides of the largest box, whose layout all boxes use.
   int64_t size() const { return most_.size[0] * most_.size[1] * most_.size[2]; }
   int64_t seen_size() const { return most_.seen_size[0] * most_.seen_size[1] * most_.seen_size[2]; }
   Three pitch() const { return {most_.size[1] * most_.size[2], most_.size[2], 1}; }
@@ -174,10 +174,10 @@ class SeenBoxes {
   const Sight& sight_;
   Box most_{};
   Three counts_{};
-  std::array<std::vector<std::array<int64_t, 2>>, 3> seen_;  // of each box along an axis
+  std::array<std::vector<std::array<int64_t, 2>>, 3> seen_;  // by axis, then by box
 };
 
-// One way between input and output, for 16 groups at a time.
+// One direction between input and output, for 16 groups at a time.
 template <class T>
 class Depthwise {
  public:
@@ -236,19 +236,19 @@ class Depthwise {
   }
 
  private:
-  struct Space {  // lanes of what is seen, of places, and memory to turn either
+  struct Space {  // lanes of what is seen, of places, and memory to transpose either
     T *seen, *places, *turned;
   };
   struct Task {
     SeenBoxes::Box box;
-    int64_t entry, block;  // of groups
+    int64_t entry, block;  // block: of groups
   };
 
   T* take(int64_t count) { return call_.scratch().template take<T>(count); }
   int64_t group_blocks() const { return blocks_of(g_.groups, kChannelLanes); }
   int64_t groups_of(const Task& t) const { return std::min(kChannelLanes, g_.groups - t.block * kChannelLanes); }
 
-  // fn(task, memory) on all threads.
+  // Calls fn(task, memory) on all threads.
   template <class Fn>
   void each(int64_t entries, const Fn& fn) const {
     const int64_t blocks = group_blocks(), count = boxes_.count();
@@ -258,7 +258,7 @@ class Depthwise {
     });
   }
 
-  // Channel j of each group, of `channels`.
+  // Channel j of each group, out of `channels`.
   ChannelBox of_seen(const Task& t, int64_t j, int64_t channels) const {
     return {t.box.seen_begin, t.box.seen_size, t.entry, t.block * kChannelLanes * channels + j, groups_of(t), channels};
   }
@@ -273,7 +273,7 @@ class Depthwise {
     for (int64_t i = 0; i < boxes_.size(); ++i) std::copy_n(start, kChannelLanes, to + i * kChannelLanes);
   }
 
-  // fn(line of places, their lanes)
+  // Calls fn(line of places, their lanes).
   template <class Fn>
   void for_lines(const SeenBoxes::Box& box, const Space& s, const Fn& fn) const {
     const Three pitch = boxes_.pitch(), seen_pitch = boxes_.seen_pitch();
@@ -293,7 +293,7 @@ class Depthwise {
       }
   }
 
-  // [block of groups, channel of the output, place of the window, lane]
+  // [block of groups, channel of the output, window position, lane]
   const T* packed_weight(const Tensor& weight) {
     const int64_t window = g_.window_size();
     T* packed = take(group_blocks() * g_.out_channels * window * kChannelLanes);
@@ -312,7 +312,7 @@ class Depthwise {
     return packed + (t.block * g_.out_channels + j) * g_.window_size() * kChannelLanes;
   }
 
-  // [block of groups, channel of each, lane]; zeros without a bias
+  // [block of groups, channel of the group, lane]; zeros without a bias
   const T* packed_bias(const Tensor& bias, int64_t channels) {
     T* packed = take(group_blocks() * channels * kChannelLanes);
     std::fill_n(packed, group_blocks() * channels * kChannelLanes, T(0));
@@ -361,7 +361,7 @@ class Depthwise {
 
 bool is_depthwise(const KernelCall& call, const ConvolutionGeometry& g) {
   if (call.numerics() == Numerics::strict || g.in_channels != 1 || g.out_channels > kMostOutputs) return false;
-  double taps = 1, reach = 1;  // at most
+  double taps = 1, reach = 1;  // upper bounds
   for (size_t d = 0; d < 3; ++d) {
     if (g.in[d] == 0 || g.out[d] == 0) return false;
     const int64_t kinds = std::min(std::max(g.in[d], g.out[d]), 2 * g.window[d] + g.stride[d]);

@@ -1,4 +1,4 @@
-// The output of a convolution, and the gradient of its input: each place gathers what it is made of.
+// The output of a convolution, and the gradient of its input: each place gathers its operands.
 #include <algorithm>
 #include <span>
 
@@ -13,7 +13,7 @@ namespace {
 
 using Three = std::array<int64_t, 3>;
 
-constexpr int64_t kPlaces = 512;  // of a box
+constexpr int64_t kPlaces = 512;  // per box
 
 template <class T, class To>
 SG_CLONES void store_run(const T* from, T bias, int64_t count, To* to) {
@@ -34,7 +34,7 @@ SG_CLONES void add_sums(const T* from, int64_t rows, int64_t columns, T* to, int
     for (int64_t j = 0; j < columns; ++j) to[j] += from[j];
 }
 
-// One thread's memory, and the box that it is at.
+// One thread's memory, and the state of its current box.
 template <class P>
 struct Space {
   typename PlaneCell<P>::Type* planes;
@@ -92,7 +92,7 @@ class Gather {
                         take<Sum>(std::min(kGatherRows, rows_) * columns),
                         take<P>(kSumBlock * kMaxTileColumns + kCopyRound),
                         {}});
-      std::fill_n(spaces.back().panel, kSumBlock * kMaxTileColumns, P{});  // also behind the last place
+      std::fill_n(spaces.back().panel, kSumBlock * kMaxTileColumns, P{});  // also beyond the last place
     }
     return spaces;
   }
@@ -101,10 +101,10 @@ class Gather {
     return call_.scratch().template take<T>(count);
   }
 
-  // packed_[group, block of k, row, k]; a row is a channel of the target and a variant, k a channel of the source and a
-  // tap.
+  // packed_[group, block of k, row, k]; a row is a channel of the target and a variant; k is a channel of the source
+  // and a tap.
   void pack_weights() {
-    constexpr int64_t kChannels = 32;  // of the target, in a task
+    constexpr int64_t kChannels = 32;  // channels of the target per task
     blocks_ = std::max<int64_t>(1, (depth_ + kSumBlock - 1) / kSumBlock);
     packed_ = take<P>(g_.groups * blocks_ * rows_ * kRow);
     const int64_t parts = (sides_.target_channels + kChannels - 1) / kChannels;
@@ -118,7 +118,7 @@ class Gather {
     });
   }
 
-  // What a channel of the target has of one block.
+  // Packs one block of a target channel.
   template <class From>
   void pack_channel(int64_t group, int64_t block, int64_t channel) {
     const int64_t first = block * kSumBlock, end = std::min(depth_, first + kSumBlock), taps = t_.taps();
@@ -178,7 +178,7 @@ class Gather {
     }
   }
 
-  // Copies are rounded up: what lies behind a row is the next one, or room.
+  // Copies are rounded up: what follows a row is the next row, or spare room.
   void pack_panel(std::span<const PlacePanels::Piece> pieces, const int64_t* at, int64_t k, const Cell* planes,
                   P* to) const {
     if constexpr (kPairs) return pack_pairs(pieces, at, k, planes, width_, to);
@@ -231,7 +231,7 @@ class Gather {
   GatherSums<P> sums_;
   const int64_t width_;  // of a panel
   P* packed_ = nullptr;
-  std::vector<int64_t> panel_rows_;  // rows of a panel that is copied
+  std::vector<int64_t> panel_rows_;  // rows of a copied panel
 };
 
 template <class P>
@@ -241,7 +241,7 @@ void gather(KernelCall& call, const ConvolutionGeometry& g, const GatherSides& s
   Gather<P>(call, g, sides, t).run();
 }
 
-// Elements that no window sees are the bias alone.
+// Elements that no window sees are just the bias.
 template <class T>
 void fill_unseen(KernelCall& call, const ConvolutionGeometry& g, const GatherSides& sides) {
   const Image& image = sides.target;

@@ -10,10 +10,10 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kPlaces = 512;      // of a box
-constexpr int64_t kChannels = 256;    // of the target, in a task
-constexpr int64_t kSquare = 16;       // that is turned at a time
-constexpr int64_t kFewestTurned = 3;  // taps for which that pays
+constexpr int64_t kPlaces = 512;      // per box
+constexpr int64_t kChannels = 256;    // channels of the target per task
+constexpr int64_t kSquare = 16;       // transposed at a time
+constexpr int64_t kFewestTurned = 3;  // from so many taps on that is worthwhile
 
 int64_t padded(int64_t count, int64_t width) { return (count + width - 1) / width * width; }
 
@@ -66,11 +66,11 @@ class GatherRows {
   struct Task {
     int64_t group;
     size_t variant;
-    int64_t channel, channels;  // of the target
+    int64_t channel, channels;  // channels of the target
   };
   struct Piece {
-    int64_t k, count;  // channels of the source and taps, no further than to the end of a block
-    int64_t at;        // in the weight of the target's first channel: one behind the other
+    int64_t k, count;  // channels of the source and taps, up to the end of a block
+    int64_t at;        // offset in the weight of the target's first channel, where they are contiguous
   };
 
   std::vector<Space> take_spaces(int64_t channels) {
@@ -112,7 +112,7 @@ class GatherRows {
     std::span<const Piece> pieces = pieces_[task.variant];
     for (int64_t block = 0; block < blocks_; ++block) {
       const int64_t k = std::min(kSumBlock, depth_ - block * kSumBlock);
-      size_t count = 0;  // of the block's pieces
+      size_t count = 0;  // number of pieces in the block
       for (int64_t held = 0; held < k; ++count) held += pieces[count].count;
       for (int64_t j = 0; j < task.channels; j += width_) {
         pack_panel(pieces.first(count), task, j, s.panel);
@@ -124,7 +124,7 @@ class GatherRows {
     for (int64_t j = 0; j < task.channels; ++j) store(box, task, j, s.sums + j / width_ * step + j % width_);
   }
 
-  // to[k, channel], zeros after the last channel
+  // to[k, channel], with zeros after the last channel
   void pack_panel(std::span<const Piece> pieces, const Task& task, int64_t channel, T* to) const {
     const int64_t columns = std::min(width_, task.channels - channel);
     const MatrixView weight{sides_.weight.data, sides_.weight.dtype, 1, sides_.target_step};
@@ -140,7 +140,7 @@ class GatherRows {
     }
   }
 
-  // Few taps are turned as squares all the same, with what lies behind them: the next piece is written over that.
+  // Even few taps are transposed as squares, including what follows them, which the next piece then overwrites.
   bool is_turned_beyond(const Piece& p, int64_t first) const {
     const int64_t last = first + p.at + (width_ - 1) * sides_.target_step + kSquare;
     return p.count >= kFewestTurned && p.count < kSquare && width_ % kSquare == 0 &&
@@ -179,19 +179,19 @@ class GatherRows {
   const ConvolutionTargets& t_;
   const PlaceBoxes boxes_;
   const PlaceRows<T> rows_;
-  const int64_t most_, depth_, blocks_;  // rows of a box; k, and blocks of it
+  const int64_t most_, depth_, blocks_;  // rows of a box; k, and its blocks
   const GatherSums<T> sums_;
   const int64_t width_;  // of a panel
   T* packed_;            // [block, place, k]
   std::vector<int64_t> panel_rows_;
-  std::vector<std::vector<Piece>> pieces_;  // of each variant
+  std::vector<std::vector<Piece>> pieces_;  // by variant
 };
 
 }  // namespace
 
-// By what both ways take for a channel of the source and a tap, in multiply-adds (measured with vectors of 16 floats).
-// As rows places are copied in small runs, and weights a panel at a time. Else weights are packed in memory once,
-// panels of short lines are copied for each block of rows, and places between lines are computed for nothing.
+// Compares the costs of both ways per channel of the source and tap, in multiply-adds (measured with vectors of 16
+// floats). With rows, places are copied in small runs, and weights one panel at a time. Otherwise weights are packed
+// once, panels of short lines are copied for each block of rows, and places between lines are computed in vain.
 template <class T>
 bool gathers_by_rows(const ConvolutionGeometry& g, const GatherSides& sides, const ConvolutionTargets& t) {
   const int64_t width = tile_kernels<T>(best_isa()).columns, variants = static_cast<int64_t>(t.variants.size());

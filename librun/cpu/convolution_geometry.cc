@@ -7,7 +7,7 @@
 namespace sg::cpu {
 namespace {
 
-// The number for each spatial axis, given for all or one for all.
+// Reads one number per spatial axis; a single number applies to all.
 Status read_axes(const KernelCall& call, std::string_view name, int spatial, int64_t least,
                  std::array<int64_t, 3>* out) {
   std::span<const int64_t> list = call.integers(name);
@@ -24,8 +24,7 @@ Status read_axes(const KernelCall& call, std::string_view name, int spatial, int
   return ok_status();
 }
 
-// Windows of the size that a word for padding stands for: 'same' leaves the size as it is, and pads more behind where
-// it is odd.
+// Whether padding is the word 'same', which preserves sizes, and pads one more at the end if the total is odd.
 bool is_padded_to_same(const KernelCall& call) {
   return call.param("padding").kind == ParamValue::Kind::text && call.text("padding") == "same";
 }
@@ -55,12 +54,12 @@ Result<ConvolutionGeometry> convolution_geometry(const KernelCall& call, const T
   for (int i = 0; i < spatial; ++i) {
     auto d = static_cast<size_t>(3 - spatial + i);
     g.in[d] = x.dim(i + 2), g.out[d] = y.dim(i + 2), g.window[d] = weight.dim(i + 2);
-    int64_t reach;  // of the last window, beyond the first element
+    int64_t reach;  // from a window's first to its last element
     bool legal = g.window[d] > 0 && !__builtin_mul_overflow(g.window[d] - 1, g.dilation[d], &reach) &&
                  reach < (int64_t{1} << 60);
     int64_t padded = same ? reach : 2 * g.padding[d];
     if (same) g.padding[d] = reach / 2;
-    // All windows begin in the padded input; a transposed convolution may leave up to a stride of it unseen.
+    // All windows begin in the padded input; a transposed convolution may leave less than a stride of it unseen.
     legal = legal && (g.out[d] == 0 || (g.out[d] - 1) <= (g.in[d] + padded - reach - 1) / g.stride[d]);
     if (!legal) return call.fail("the window does not fit the sizes of input and output");
   }

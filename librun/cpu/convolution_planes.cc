@@ -12,8 +12,8 @@ namespace {
 
 using Three = std::array<int64_t, 3>;
 
-constexpr int64_t kPlaneElements = 1 << 17;  // that a box's planes should not exceed
-constexpr int64_t kFewPlaces = 128;          // boxes are cut no further
+constexpr int64_t kPlaneElements = 1 << 17;  // limit for a box's planes
+constexpr int64_t kFewPlaces = 128;          // boxes are not cut further
 
 int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
@@ -23,7 +23,7 @@ int64_t elements_of(const ConvolutionTargets& t, const Three& size) {
   return n;
 }
 
-// Positions of a plane that lie inside of the source: `first` is the element at position 0.
+// Positions of a plane that are inside the source: `first` is the element at position 0.
 struct Inside {
   int64_t begin, end;
 };
@@ -33,7 +33,7 @@ Inside inside(int64_t first, int64_t step, int64_t length, int64_t size) {
   return {std::min(begin, end), end};
 }
 
-// One plane of each channel: what of it lies inside of the source, and where in the source that begins.
+// One plane of each channel: the part inside the source, and its offset there.
 struct PlaneSource {
   PlaneSource(const Three& first, const Three& step, const Three& length, const Three& source, const Three& stride) {
     for (size_t d = 0; d < 3; ++d) {
@@ -48,7 +48,7 @@ struct PlaneSource {
   bool is_whole = true, is_empty = false;
 };
 
-// What lies inside of one plane of one channel; `step` from one of its positions to the next in the source.
+// Fills the inside part of one channel's plane; `step` is the source stride between its positions.
 template <class T, class From>
 void fill_plane(const PlaneSource& p, const Three& step, const Three& length, const From* from, T* to) {
   const auto& [a_in, b_in, c_in] = p.in;
@@ -58,7 +58,7 @@ void fill_plane(const PlaneSource& p, const Three& step, const Three& length, co
                 to + (a * length[1] + b) * length[2] + c_in.begin);
 }
 
-// Whether there is one plane a channel, of places that lie in the source as they do in it.
+// Whether there is a single plane per channel, whose places are laid out as in the source.
 bool lies_so(const std::vector<PlaneSource>& planes, const PlaneLayout& layout, const Three& step) {
   const Three dense{layout.length[1] * layout.length[2], layout.length[2], 1};
   bool lines = planes.size() == 1 && planes[0].is_whole;
@@ -121,7 +121,7 @@ PlaneLayout::PlaneLayout(const ConvolutionTargets& t, const PlaceBox& box, int64
 template <class T>
 void fill_planes(const ConvolutionTargets& t, const PlaceBox& box, const PlaneLayout& layout, const Three& source,
                  const Image& image, int64_t channel, int64_t channels, T* to) {
-  Three step, begin, stride;  // of positions in the source; of its elements from a position to the next
+  Three step, begin, stride;  // step: of positions in the source; stride: of the source's elements
   for (size_t d = 0; d < 3; ++d) {
     step[d] = t.axes[d].source_step, begin[d] = box.begin[d] * step[d];
     stride[d] = step[d] * image.step[d];
@@ -167,7 +167,7 @@ int64_t PlacePanels::most(const PlaceBox& largest, const PlaneLayout& layout, in
 }
 
 void PlacePanels::read_in_place(const PlaceBox& box, const PlaneLayout& layout, int64_t width) {
-  // What runs on: the places of an entry, of its position 0, of a line.
+  // Candidates for continuing: the places of an entry, of its position 0, or of a line.
   const Three runs{1, box.size[0], box.size[0] * box.size[1]};
   const Three length{layout.line(0, box.size[0] - 1, box.size[1] - 1) + box.size[2],
                      layout.line(0, 0, box.size[1] - 1) + box.size[2], box.size[2]};
@@ -222,7 +222,7 @@ SG_CLONES void pair_up(BF16* numbers, int64_t count) {
 
 namespace {
 
-// kCopyRound pairs of two rows.
+// Interleaves kCopyRound elements of two rows.
 SG_INLINE void join(const BF16* first, const BF16* second, Bf16Pair* to) {
   uint16_t a[kCopyRound], b[kCopyRound];
   uint32_t pairs[kCopyRound];

@@ -8,13 +8,13 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kPlaneElements = 1 << 12;  // of one entry, that the planes of the channels together should not exceed
-constexpr int64_t kUnit = 4;                 // elements that are copied at a time
-constexpr int64_t kSquare = 16;              // channels that are turned at a time
+constexpr int64_t kPlaneElements = 1 << 12;  // of one entry: limit for the planes of the channels packed together
+constexpr int64_t kUnit = 4;                 // elements copied at a time
+constexpr int64_t kSquare = 16;              // channels transposed at a time
 
 int64_t rounded(int64_t count) { return (count + kUnit - 1) / kUnit * kUnit; }
 
-// Columns that lie one behind the other in the planes: from `at` on, for `to` of a packed row.
+// Columns that are contiguous in the planes: from `at`, to position `to` of a packed row.
 struct TapRun {
   int64_t at, to, count;
 };
@@ -23,7 +23,7 @@ struct TapRuns {
   size_t rounded = 0;  // the first ones, which may write a few elements too many
 };
 
-// Of the channels [from, from + count). No run goes beyond a block.
+// For channels [from, from + count). No run crosses a block.
 TapRuns tap_runs(const PlaneLayout& layout, int64_t from, int64_t count, int64_t block_step) {
   TapRuns runs;
   const auto taps = static_cast<int64_t>(layout.taps.size());
@@ -38,7 +38,7 @@ TapRuns tap_runs(const PlaneLayout& layout, int64_t from, int64_t count, int64_t
       }
       runs.all.back().count = ++k - begin;
     }
-  // Too much is written over by the next run, or lies behind a block; other channels' columns are left alone.
+  // Excess elements are overwritten by the next run, or lie beyond a block; columns of other channels are not touched.
   k = from * taps;
   for (const TapRun& run : runs.all) {
     if (k + rounded(run.count) > (from + count) * taps) break;
@@ -57,8 +57,8 @@ void copy_row(const TapRuns& runs, const T* planes, T* to) {
     std::copy_n(planes + runs.all[i].at, runs.all[i].count, to + runs.all[i].to);
 }
 
-// The entries, or lines of one entry, that places [first, first + rows) of the box are of; then `first` is counted from
-// there.
+// The entries, or the lines of one entry, that contain places [first, first + rows) of the box; `first` becomes
+// relative to them.
 PlaceBox seen_by(const PlaceBox& box, int64_t* first, int64_t rows) {
   PlaceBox seen = box;
   const int64_t entry = *first / box.places(), last = (*first + rows - 1) / box.places();
@@ -71,7 +71,7 @@ PlaceBox seen_by(const PlaceBox& box, int64_t* first, int64_t rows) {
   return seen;
 }
 
-// Rows of one tap are planes turned.
+// Rows of a single tap are transposed planes.
 template <class T>
 void turn_planes(const TileKernels<T>& kernels, const T* planes, int64_t channel_step, int64_t places, int64_t from,
                  int64_t count, T* to, int64_t block_step) {
@@ -104,7 +104,7 @@ void PlaceRows<T>::pack_channels(const PlaceBox& box, const PlaceSource& source,
   for (size_t i = 0; i < places.size();) {
     auto at = [&](const PlaceRun& p) { return layout.line(p.entry, p.place[0], p.place[1]) + p.place[2]; };
     const int64_t begin = at(places[i]);
-    int64_t length = 0;  // with the lines that lie right behind it
+    int64_t length = 0;  // including lines that follow immediately
     for (; i < places.size() && at(places[i]) == begin + length; ++i) length += places[i].count;
     if (taps_ == 1) turn_planes(kernels_, planes + begin, layout.channel, length, from, count, to, block_step);
     for (int64_t c = 0; taps_ > 1 && c < length; ++c) copy_row(runs, planes + begin + c, to + c * kPackedRow);

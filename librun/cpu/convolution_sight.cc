@@ -7,11 +7,11 @@ namespace {
 
 using Three = std::array<int64_t, 3>;
 
-// A place of the target with its taps, in places of the source.
+// Adds a place of the target with its taps, given as places of the source.
 void add_place(std::vector<AxisSight::Tap>* taps, AxisSight* axis) {
   const int64_t base = taps->empty() ? 0 : taps->front().at;
   for (AxisSight::Tap& tap : *taps) tap.at -= base;
-  int64_t kind = axis->kind.empty() ? 0 : axis->kind.back();  // most often that of the place before
+  int64_t kind = axis->kind.empty() ? 0 : axis->kind.back();  // usually that of the previous place
   if (axis->kind.empty() || axis->kinds[static_cast<size_t>(kind)] != *taps) {
     kind = std::ranges::find(axis->kinds, *taps) - axis->kinds.begin();
     if (kind == static_cast<int64_t>(axis->kinds.size())) axis->kinds.push_back(*taps);

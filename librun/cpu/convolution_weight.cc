@@ -10,15 +10,15 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kPlaces = 1024;  // of a box
-constexpr int64_t kRows = 224;     // channels and taps of a task, unless one channel has more
-constexpr int64_t kColumns = 128;  // channels of the output of a task
+constexpr int64_t kPlaces = 1024;  // per box
+constexpr int64_t kRows = 224;     // channels and taps per task, unless one channel has more
+constexpr int64_t kColumns = 128;  // channels of the output per task
 
-// A run of places along a line, of an entry of the box.
+// A run of places along a line, in one entry of the box.
 struct Piece {
   int64_t entry, count;
   int64_t at;  // in the planes
-  int64_t y;   // in the output's image, from its first channel on
+  int64_t y;   // in the output's image, relative to its first channel
 };
 
 template <class P>
@@ -67,7 +67,7 @@ class WeightSums {
   struct Space {
     Cell* planes;
     P *a, *b;
-    Sum *sums, *turned;  // [channel and tap, channel of the output], and the other way round
+    Sum *sums, *turned;  // [channel and tap, channel of the output], and transposed
   };
   struct Block {
     int64_t group, channel, channels;  // of the input
@@ -75,12 +75,12 @@ class WeightSums {
   };
 
   struct Cut {
-    int64_t channels, columns;  // of a task
+    int64_t channels, columns;  // per task
   };
   static int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
-  // As many tasks as threads, or enough that the last ones do not matter. What one side is cut into packs the other as
-  // often: the longer one is cut.
+  // As many tasks as threads, or enough that an incomplete last round does not matter. Cutting one side means packing
+  // the other once per part, so the longer side is cut.
   Cut cut_for(int64_t team) const {
     const int64_t width = kernels_.columns;
     Cut cut{most_, std::clamp<int64_t>(blocks_of(g_.out_channels, width) * width, width, kColumns)};
@@ -181,7 +181,7 @@ class WeightSums {
       int64_t k = 0;
       for (size_t i = 0; i < pieces.size();) {
         const Piece& p = pieces[i];
-        int64_t count = p.count;  // with those that lie right behind it
+        int64_t count = p.count;  // including those that follow immediately
         for (++i; i < pieces.size() && pieces[i].y == p.y + count * y_.step[2]; ++i) count += pieces[i].count;
         MatrixView from{y_.data, y_.dtype, y_.step[2], y_.channel_step};
         from.data += (p.y + first + j * y_.channel_step) * dtype_bytes(y_.dtype);
@@ -191,7 +191,7 @@ class WeightSums {
     }
   }
 
-  // Places [k, k + count) of a panel; of a pair its other place may be there already.
+  // Appends places [k, k + count) to a panel; the first half of a pair may be there already.
   void append_places(MatrixView from, int64_t k, int64_t count, int64_t columns, P* to) const {
     const int64_t width = kernels_.columns;
     if constexpr (kDepth == 2)
@@ -211,7 +211,7 @@ class WeightSums {
   const Image &x_, &y_;
   const ConvolutionTargets t_;
   const int64_t taps_;
-  const int64_t most_;  // channels of a task: boxes go by it alone
+  const int64_t most_;  // channels per task: only this determines the boxes
   const PlaceBoxes boxes_;
   const TileKernels<P>& kernels_;
   TileStart later_;

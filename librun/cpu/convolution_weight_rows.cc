@@ -9,11 +9,11 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kColumns = 288;  // of a task, unless one channel has more: nine panels, of windows 3x3 too
+constexpr int64_t kColumns = 288;  // per task, unless one channel has more: nine panels, also with 3x3 windows
 
 int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
-// Places side by side in the output's image.
+// Adjacent places in the output's image.
 struct Run {
   int64_t at, count;
 };
@@ -52,18 +52,18 @@ class WeightRows {
 
  private:
   struct Space {
-    T *planes, *places, *outputs;  // places and channels of the output are packed: B and A
+    T *planes, *places, *outputs;  // packed places (B), and packed channels of the output (A)
   };
   struct Part {
     int64_t group, output, outputs;  // channels of the output
-    int64_t input, inputs;           // and of the input
+    int64_t input, inputs;           // channels of the input
   };
   struct Cut {
     int64_t outputs, inputs;
   };
 
-  // As many tasks as threads, or enough that the last ones do not matter. Each packs what it multiplies: the longer
-  // side is cut.
+  // As many tasks as threads, or enough that an incomplete last round does not matter. Each task packs its operands, so
+  // the longer side is cut.
   Cut cut_for(int64_t team) const {
     Cut cut{std::max<int64_t>(g_.out_channels, 1),
             std::clamp<int64_t>(kColumns / taps_, 1, std::max<int64_t>(g_.in_channels, 1))};
@@ -112,7 +112,7 @@ class WeightRows {
       }
   }
 
-  // c += a[channel of the output, place] @ b[place, column]; beside c where the tile has columns that c has not.
+  // c += a[channel of the output, place] @ b[place, column]; through a buffer if the tile has more columns than c.
   void add_tile(const T* a, int64_t rows, const T* b, int64_t count, T* c, int64_t columns) const {
     const int64_t* at = rows_of_block_.data();
     if (columns == kernels_.columns)
@@ -138,7 +138,7 @@ class WeightRows {
     });
   }
 
-  // Lines that lie one behind the other are one run.
+  // Lines that continue each other form one run.
   std::vector<Run> runs_of(const PlaceBox& box, int64_t first, int64_t count) const {
     std::vector<Run> runs;
     for (const PlaceRun& p : place_runs(box, first, count)) {
@@ -165,10 +165,10 @@ class WeightRows {
 
 }  // namespace
 
-// By what both ways take for a channel of the input and a tap beside the products, in multiply-adds (measured with
-// vectors of 16 floats). As rows places are copied in small runs, or turned, the result is added to once a block, and
-// the last panel may have few columns. Else lines are copied for each block of columns, the output's channels are
-// turned for each block of rows, and so is the result.
+// Compares the costs of both ways per channel of the input and tap besides the products, in multiply-adds (measured
+// with vectors of 16 floats). With rows, places are copied in small runs or transposed, the result is updated once per
+// block, and the last panel may have few columns. Otherwise lines are copied for each block of columns, and the
+// output's channels and the result are transposed for each block of rows.
 template <class T>
 bool weighs_by_rows(const ConvolutionGeometry& g, const ConvolutionTargets& t, const PlaceBoxes& boxes) {
   if (boxes.count() * g.in_channels == 0) return false;

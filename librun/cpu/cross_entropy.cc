@@ -1,5 +1,5 @@
-// Cross entropy of classes and its gradient without log-probabilities in memory: of each row there is what log-softmax
-// would take from its numbers, and they are worked out again from that, to the same bits.
+// Cross entropy of classes and its gradient without storing log-probabilities: only each row's log-sum is stored, from
+// which they are recomputed with the same bits as log-softmax.
 #include "librun/cpu/class_loss.h"
 #include "librun/cpu/log_sum.h"
 #include "librun/work/exp_float.h"
@@ -12,7 +12,7 @@ SG_INLINE C log_probability(C x, double log_sum) {
   return static_cast<C>(static_cast<double>(x) - log_sum);
 }
 
-// Of a row of which only the score of one class has a gradient.
+// The gradient of a row in which only one class's score has an incoming gradient.
 template <class C>
 SG_CLONES void row_gradient(const C* x, double log_sum, C slope, C* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = 0 - math::exp_float(log_probability(x[i], log_sum)) * slope;
@@ -52,7 +52,7 @@ Status gradient_of_rows(KernelCall& call, const ClassLabels& labels) {
   const RowWriter<C> to(call, out.tensor(), in.length);
   for_rows(call, in.count, in.length, [&](int64_t row, int thread) {
     const C* numbers = x.row(row, thread);
-    C* gradient = to.row(row, thread);  // may lie where the numbers do
+    C* gradient = to.row(row, thread);  // may be the same memory as the numbers
     const C slope = labels.counts(row) ? slope_of(row) : C{0};
     const C number = labels.counts(row) ? numbers[labels.target[row]] : C{0};
     row_gradient(numbers, log_sums[row], slope, gradient, in.length);

@@ -1,4 +1,4 @@
-// Cross entropy of scores. In double; one rounding at the end.
+// Cross entropy of scores, in double, rounded once at the end.
 #include <cmath>
 
 #include "librun/cpu/give_loss.h"
@@ -12,14 +12,14 @@
 namespace sg::cpu {
 namespace {
 
-// Rows of classes: axis 1, or the only one.
+// Rows of classes: axis 1, or the only axis.
 struct Classes {
   work::ClassRows rows;  // log-probabilities
   int64_t count;
-  Tensor per_row;  // one number a row: no memory, a shape
+  Tensor per_row;  // one number per row: a shape without memory
 };
 
-// [.., classes] with the classes last, as contiguous log-probabilities.
+// [.., classes], with the classes last, as contiguous log-probabilities.
 Result<const double*> log_probabilities(KernelCall& call, const Tensor& last) {
   Tensor out = workspace(call, DType::f64, last.sizes());
   if (on_device(call)) {
@@ -50,7 +50,7 @@ Result<Classes> classes_of(KernelCall& call) {
   return c;
 }
 
-// Targets are probabilities of classes.
+// For targets that are probabilities of classes.
 Status soft_cross_entropy(KernelCall& call, const Classes& c) {
   const Tensor& target = call.tensor("target");
   const auto* rows = contiguous_as(call, axis_last(target, target.rank > 1 ? 1 : 0), DType::f64).as<double>();
@@ -60,7 +60,7 @@ Status soft_cross_entropy(KernelCall& call, const Classes& c) {
   return ok_status();
 }
 
-// Targets are classes. A mean is weighted by the targets' weights.
+// For targets that are classes. A mean is weighted by the targets' weights.
 Status hard_cross_entropy(KernelCall& call, const Classes& c) {
   const auto* at = contiguous_as(call, call.tensor("target"), DType::i64).as<int64_t>();
   const int64_t ignored = call.integer("ignore_index"), classes = c.rows.classes;

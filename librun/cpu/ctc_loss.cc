@@ -1,8 +1,8 @@
-// Connectionist temporal classification: the likelihood of a sequence of labels over all its alignments with the steps
-// of time, and its gradient. Everything is computed in double, as logarithms.
+// Connectionist temporal classification: the likelihood of a sequence of labels over all its alignments with the time
+// steps, and its gradient. Everything is computed in double, as logarithms.
 //
-// An alignment passes states 0 to 2 n of a sequence of n labels: a blank, the first label, a blank, ... From one step
-// to the next it stays, goes on by one, or skips the blank between two labels that differ.
+// An alignment passes through states 0 to 2 n for n labels: a blank, the first label, a blank, ... From one step to the
+// next it stays, advances by one, or skips the blank between two different labels.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -23,7 +23,7 @@ double log_sum(double a, double b, double c) {
 // One entry of the batch.
 struct Sequence {
   const double* scores;              // [time, classes], rows `step` apart
-  int64_t step, time, count, blank;  // steps of time; labels
+  int64_t step, time, count, blank;  // number of time steps; number of labels
   const int64_t* labels;
   int64_t states() const { return 2 * count + 1; }
   int64_t label(int64_t state) const { return state % 2 == 0 ? blank : labels[state / 2]; }
@@ -35,7 +35,7 @@ struct Batch {
   int64_t time, entries, classes, blank;
   const double* scores;  // [time, entries, classes]
   const int64_t *labels, *inputs, *counts;
-  std::vector<int64_t> first;  // label of each entry
+  std::vector<int64_t> first;  // offset of each entry's first label
   int64_t longest = 0;
   Sequence at(int64_t b) const {
     const int64_t* own = labels + first[static_cast<size_t>(b)];
@@ -43,14 +43,14 @@ struct Batch {
   }
 };
 
-// A list, or a tensor.
+// Reads lengths from a list or a tensor.
 const int64_t* lengths_of(KernelCall& call, std::string_view name) {
   const ParamValue& p = call.param(name);
   if (p.kind != ParamValue::Kind::tensor) return p.integers.data();
   return contiguous_as(call, p.tensor, DType::i64).as<int64_t>();
 }
 
-// Nothing that the data says is trusted: lengths and labels are held against what there is.
+// The data is never trusted: lengths and labels are checked against the sizes.
 Result<Batch> batch_of(KernelCall& call) {
   const Tensor &scores = call.tensor("log_probs"), &targets = call.tensor("targets");
   Batch b{};
@@ -79,7 +79,7 @@ Result<Batch> batch_of(KernelCall& call) {
   return b;
 }
 
-// alpha[t, state]: of all ways to be there after step t. Rows `width` apart.
+// alpha[t, state]: over all paths that reach the state after step t. Rows are `width` apart.
 void forward_variables(const Sequence& s, int64_t width, double* alpha) {
   if (s.time == 0) return;
   alpha[0] = s.score(0, 0);
@@ -117,7 +117,7 @@ Status ctc_loss(KernelCall& call) {
   return ok_status();
 }
 
-// What is left to go from there, step t included; `next` is that of step t + 1.
+// beta[state]: over all paths from there, including step t; `next` is the beta of step t + 1.
 void backward_variables(const Sequence& s, int64_t t, const double* next, double* beta) {
   const int64_t last = 2 * s.count;
   for (int64_t i = 0; i <= last; ++i) {

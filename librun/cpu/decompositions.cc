@@ -1,4 +1,4 @@
-// Cholesky, LU and QR, and what follows from them at once: determinants and inverses. In double, a matrix a thread.
+// Cholesky, LU and QR, and their direct applications: determinants and inverses. In double, one matrix per thread.
 #include <cmath>
 
 #include "librun/cpu/kernels.h"
@@ -38,7 +38,7 @@ Status cholesky_ex(KernelCall& call) {
 
 Pivoting pivoting_of(const KernelCall& call) { return call.flag("pivot") ? Pivoting::rows : Pivoting::none; }
 
-// Factors all of `a`; pivots count from 0.
+// Factors all matrices of `a`; pivots count from 0.
 template <class T>
 void factor_all(KernelCall& call, const Matrices<T>& a, Pivoting pivoting, int32_t* pivots, int32_t* infos) {
   const int64_t least = std::min(a.rows(), a.columns());
@@ -69,7 +69,7 @@ Status lu_factor_ex(KernelCall& call) {
                      self.rank == 2);
 }
 
-// Numbers of a unit lower and an upper matrix from what lu() makes of both.
+// Unpacks the unit lower and the upper matrix from the combined result of lu().
 template <class T>
 void unpack_factors(KernelCall& call, const Matrices<T>& lu, const Tensor& lower, const Tensor& upper) {
   const int64_t m = lu.rows(), n = lu.columns(), k = std::min(m, n);
@@ -84,7 +84,7 @@ void unpack_factors(KernelCall& call, const Matrices<T>& lu, const Tensor& lower
   l.store(call, lower), u.store(call, upper);
 }
 
-// P with P L U = A, of pivots that count from 0.
+// P with P L U = A, from pivots that count from 0.
 void give_permutation(KernelCall& call, const Tensor& target, const int32_t* pivots, int64_t count) {
   const int64_t m = target.dim(-1);
   const Matrices<double> p(call, batch_of(target), m, m);
@@ -126,12 +126,13 @@ Status lu_unpack(KernelCall& call) {
 
 // --- determinants and inverses ---
 
-// PyTorch factors the transposed matrix of a real one that lies in rows, and its gradient counts on that.
+// PyTorch factors the transpose of a row-major real matrix, and its gradient relies on that.
 Tensor as_factored(const Tensor& t) {
   return t.is_contiguous() && !is_complex(t.dtype) ? swap_axes(t, t.rank - 2, t.rank - 1) : t;
 }
 
-// fn(T product or sign of the rows' swaps, matrix, i) for each factored matrix; results LU and pivots from `first` on.
+// Calls fn(product of the diagonal or sign of the row swaps as T, matrix, i) for each factored matrix; results LU and
+// pivots start at `first`.
 template <class T, class Fn>
 void for_factored(KernelCall& call, size_t first, const Fn& fn) {
   const Tensor& self = call.tensor("A");
@@ -204,7 +205,7 @@ Status inv_ex(KernelCall& call) {
 
 // --- QR ---
 
-// The upper half of the first rows of `a`.
+// Copies the upper triangle of the first rows of `a`.
 template <class T>
 void keep_upper(const Block<T>& to, const Block<T>& a) {
   for (int64_t i = 0; i < to.rows; ++i)
@@ -267,7 +268,7 @@ Status householder_product(KernelCall& call) {
   return ok_status();
 }
 
-// Q C, Q^H C, or C Q and C Q^H by their adjoints.
+// Q C or Q^H C; C Q and C Q^H by way of their adjoints.
 Status ormqr(KernelCall& call) {
   if (gives_nothing(call)) return ok_status();
   const Tensor &self = call.tensor("self"), &other = call.tensor("input3");

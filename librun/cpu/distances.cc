@@ -51,8 +51,8 @@ Status cdist(KernelCall& call) {
   return ok_status();
 }
 
-// The gradient of row a of `width` by its distances `whole` to the m rows of b; the norm is known, and so loops are
-// vectors. As work::CrossDistanceSlope has it.
+// The gradient of row a of `width` from its distances `whole` to the m rows of b; the norm is a template argument, so
+// loops vectorize. Equivalent to work::CrossDistanceSlope.
 template <int p>
 SG_CLONES void add_slopes(const double* a, const double* b, const double* grad, const double* whole, int64_t m,
                           int64_t width, double* to) {
@@ -114,7 +114,7 @@ Status pdist_backward(KernelCall& call) {
   return ok_status();
 }
 
-// --- weight norm: w = g v / |v|, the norm over all axes but one ---
+// --- weight norm: w = g v / |v|, with the norm over all axes but one ---
 
 Tensor axis_first(const Tensor& t, int64_t dim) {
   Tensor out = t;
@@ -149,7 +149,7 @@ SG_CLONES void slope_line(const C* x, const C* grad, double factor, double share
     to[i] = static_cast<C>(factor * (static_cast<double>(grad[i]) - static_cast<double>(x[i]) * share));
 }
 
-// On the processor, a line at a time: what work::RowNorm and its kin do, to the bit. `norms` are given back.
+// On the CPU, a line at a time, with the same bits as work::RowNorm and its kin. `norms` are returned.
 template <class C>
 void norm_lines(KernelCall& call, const double* scale, int64_t count, int64_t length, double* norms) {
   const Tensor lines = contiguous(call, axis_first(call.tensor("v"), call.integer("dim"))),

@@ -11,9 +11,9 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kChains = 8;  // beside each other
+constexpr int64_t kChains = 8;  // computed in parallel
 
-// sums[c] is the chain over block c of kSumBlock numbers.
+// sums[c] is the chain over block c of kSumBlock elements.
 template <class T>
 SG_CLONES void run_chains(const T* a, const T* b, T* sums) {
   T sum[kChains] = {};

@@ -1,4 +1,4 @@
-// Tensors made from numbers alone.
+// Tensors created from numbers alone.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,14 +12,14 @@
 namespace sg::cpu {
 namespace {
 
-Status empty(KernelCall&) { return ok_status(); }  // what it holds is not defined; the memory is there
+Status empty(KernelCall&) { return ok_status(); }  // contents are undefined; the memory exists already
 
 Status zeros(KernelCall& call) { return fill(call, call.result(), Scalar::integer(0)), ok_status(); }
 Status ones(KernelCall& call) { return fill(call, call.result(), Scalar::integer(1)), ok_status(); }
 Status full(KernelCall& call) { return fill(call, call.result(), call.scalar("fill_value")), ok_status(); }
 Status scalar_tensor(KernelCall& call) { return fill(call, call.result(), call.scalar("s")), ok_status(); }
 
-// Integers count exactly, floats as PyTorch does: start + i * step in double, rounded once.
+// Integers are exact; floats as in PyTorch: start + i * step in double, rounded once.
 Status arange(KernelCall& call) {
   auto number = [&](std::string_view name, Scalar fallback) {
     return call.op().param_index(name) < 0 || !call.has(name) ? fallback : call.scalar(name);
@@ -69,7 +69,7 @@ Status eye(KernelCall& call) {
   return ok_status();
 }
 
-// Rows and columns of the lower triangle's elements, row by row.
+// Row and column indices of the lower triangle's elements, row by row.
 Status tril_indices(KernelCall& call) {
   const Tensor& out = call.result();
   int64_t rows = call.integer("row"), columns = call.integer("col"),

@@ -30,7 +30,7 @@ To convert(From from) {
   }
 }
 
-// A type of the same size whose elements go through registers bit by bit.
+// A type of the same size whose elements pass through registers unchanged.
 DType raw(DType t) {
   switch (dtype_bytes(t)) {
     case 1: return DType::u8;
@@ -41,10 +41,10 @@ DType raw(DType t) {
   }
 }
 
-// u64 travels as the bits of i64 (element.h).
+// u64 is copied as the bits of i64 (element.h).
 DType computed(DType t) { return t == DType::u64 ? DType::i64 : t; }
 
-// A run of one copy: from memory to a register, to another lane if need be, back to memory (block/block.h).
+// Copies a run: from memory to a register, to another lane if needed, and back to memory (block/block.h).
 class RunCopier {
  public:
   RunCopier(const Tensor& out, const Tensor& in)
@@ -87,10 +87,10 @@ class RunCopier {
   StoreFn store_;
 };
 
-// --- tensors that lie across each other: neighbours of one are no neighbours in the other ---
+// --- tensors with different innermost axes ---
 
-constexpr int64_t kTile = 32;        // a tile's elements along each of the two axes
-constexpr int64_t kLeastAcross = 8;  // shorter axes are not worth tiles
+constexpr int64_t kTile = 32;        // extent of a tile along each of the two axes
+constexpr int64_t kLeastAcross = 8;  // tiles are not worthwhile for shorter axes
 
 int axis_of_neighbours(const Tensor& t) {
   for (int axis = t.rank - 1; axis >= 0; --axis)
@@ -98,9 +98,10 @@ int axis_of_neighbours(const Tensor& t) {
   return -1;
 }
 
-constexpr int64_t kSquare = 16;  // of a tile, turned at once
+constexpr int64_t kSquare = 16;  // part of a tile transposed at once
 
-// to[i * step + j] = from[j * kTile + i] of a square. Bits are moved; as floats, since those have a kernel for it.
+// to[i * step + j] = from[j * kTile + i] for a square. Bits are copied unchanged, as floats, because there is a kernel
+// for those.
 void turn_square(const uint32_t* from, uint32_t* to, int64_t step) {
   tile_kernels<float>(best_isa())
       .transpose(reinterpret_cast<const float*>(from), kTile, reinterpret_cast<float*>(to), step);
@@ -120,7 +121,7 @@ template <class T>
 void write_turned(const std::byte* tile, int64_t rows, int64_t columns, std::byte* out, int64_t step) {
   const T* from = reinterpret_cast<const T*>(tile);
   T* to = reinterpret_cast<T*>(out);
-  int64_t squares_down = 0, squares_across = 0;  // what they cover
+  int64_t squares_down = 0, squares_across = 0;  // what squares cover
   if constexpr (sizeof(T) == 2 || sizeof(T) == 4) {
     squares_down = rows / kSquare * kSquare, squares_across = columns / kSquare * kSquare;
     for (int64_t i = 0; i < squares_down; i += kSquare)
@@ -140,8 +141,8 @@ auto write_turned_of_bytes(int64_t size) {
   }
 }
 
-// By tiles, read along the one axis and written along the other: no line of memory is fetched for one element of it.
-// False, and nothing is done: they do not lie so.
+// Copies by tiles, read along one axis and written along the other, so that no cache line is fetched for a single
+// element. False, and nothing is done, if the layouts do not need this.
 bool copy_across(ThreadTeam& team, const Tensor& out, const Tensor& in, const RunCopier& run) {
   const int reads = axis_of_neighbours(in), writes = axis_of_neighbours(out);
   if (reads < 0 || writes < 0 || reads == writes) return false;
@@ -173,8 +174,8 @@ bool copy_across(ThreadTeam& team, const Tensor& out, const Tensor& in, const Ru
   return true;
 }
 
-// An axis along which there is more to copy at once than along the last one, and whose neighbours are neighbours in one
-// of the tensors; -1 if there is none. For images of few channels.
+// An axis along which more elements are contiguous in one of the tensors than along the last axis; -1 if there is none.
+// For images with few channels.
 int longer_axis(const Tensor& out, const Tensor& in) {
   if (out.rank == 0 || out.dim(-1) >= kLeastAcross) return -1;
   const int reads = axis_of_neighbours(in), writes = axis_of_neighbours(out);
@@ -184,8 +185,7 @@ int longer_axis(const Tensor& out, const Tensor& in) {
   return -1;
 }
 
-// The longest axis, where rows along the last one are of few elements (vectors of 3, say) and there is one of many; else
-// -1.
+// The longest axis, if rows along the last one are short (vectors of 3, say) and it is long; else -1.
 int axis_of_many(const Tensor& out, const RowWalker& walk) {
   constexpr int64_t kMany = 4 * kLeastAcross;
   if (walk.length() >= kLeastAcross || out.rank < 2) return -1;
@@ -250,7 +250,7 @@ Tensor contiguous_as(KernelCall& call, const Tensor& in, DType dtype) {
 
 RowWalker::RowWalker(std::initializer_list<const Tensor*> tensors) : count_(tensors.size()) {
   const Tensor& first = **tensors.begin();
-  // Axes of size 1 are left out and neighbours that lie one after the other in all tensors become one.
+  // Axes of size 1 are omitted, and adjacent axes that continue each other in all tensors are merged.
   int axes = 0;
   for (int axis = 0; axis < first.rank; ++axis) {
     int64_t size = first.dim(axis);

@@ -1,7 +1,7 @@
-// FlexAttention: attention whose scores a nested graph changes (score_mod) and another masks (mask_mod).
+// FlexAttention: attention whose scores are modified by one nested graph (score_mod) and masked by another (mask_mod).
 //
-// Both graphs are about one score; here they run over a block of them (LaneGraph): its rows are queries, its columns
-// keys.
+// Both graphs describe a single score; here they run over a block of scores (LaneGraph): its rows are queries, its
+// columns keys.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -15,7 +15,7 @@
 namespace sg::cpu {
 namespace {
 
-// One thread's graphs, and the inputs they get for a block.
+// One thread's graphs, and their inputs for a block.
 template <class T>
 class Lanes {
  public:
@@ -37,7 +37,7 @@ class Lanes {
     return ok_status();
   }
 
-  // After `forward` of the same block: `grads` of its results become those of what it was given (`raw`).
+  // After `forward` of the same block: turns `grads`, the gradients of its results, into those of its inputs (`raw`).
   Status backward(const ScoreBlock<T>& raw, T* grads) {
     inputs_.score = gather(raw, raw.scores, &scores_);
     inputs_.gradient = gather(raw, grads, &grads_);
@@ -106,7 +106,7 @@ class Lanes {
   std::array<std::array<int64_t, std::max(kQueryBlock, kKeyBlock)>, 4> places_;
   std::array<std::array<int32_t, std::max(kQueryBlock, kKeyBlock)>, 4> narrow_places_;
   std::vector<T> scores_, grads_;
-  LaneValue seen_;  // of the block at hand
+  LaneValue seen_;  // of the current block
 };
 
 template <class T>

@@ -8,7 +8,7 @@
 namespace sg::cpu {
 namespace {
 
-constexpr size_t kOwnGradients = 5;  // of a joint graph: of the score, and four that are none; then of captures
+constexpr size_t kOwnGradients = 5;  // of a joint graph: the score's and four none, before those of captures
 constexpr const char* kNoCapturedGradients = "gradients of what score_mod captured are not computed";
 
 Error wrong(std::string message) { return Error{ErrorKind::cannot_apply, std::move(message)}; }

@@ -1,5 +1,6 @@
-// Fourier transforms along any axes, in double: lines are read side by side into buffers a thread, transformed
-// (fourier_plan.h) and written, an axis after the other. A real line of even length is a complex one of half of it.
+// Fourier transforms along any axes, in double: lines are read into per-thread buffers, several side by side,
+// transformed (fourier_plan.h) and written, one axis after the other. A real line of even length is computed as a
+// complex one of half the length.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -15,10 +16,10 @@ namespace sg::cpu {
 namespace {
 
 using Complex = std::complex<double>;
-constexpr int kMostLanes = 8;                 // lines that are transformed together
-constexpr int64_t kBufferElements = 1 << 14;  // of so many numbers together, where lines are long
+constexpr int kMostLanes = 8;                 // lines transformed together
+constexpr int64_t kBufferElements = 1 << 14;  // limit of elements in a buffer, if lines are long
 
-// A tensor as lines along one axis, numbered row-major by its other axes.
+// A tensor as lines along one axis, in row-major order of its other axes.
 class Lines {
  public:
   Lines(const Tensor& t, int axis)
@@ -29,7 +30,7 @@ class Lines {
   std::byte* data;
   DType dtype;
   bool conjugate;
-  int64_t step;  // from one element of a line to the next
+  int64_t step;  // stride along a line
 
  private:
   Tensor rest_;
@@ -52,7 +53,7 @@ void visit_parts(DType t, const Fn& fn) {
   else fn.template operator()<float>();
 }
 
-// Some lines of a tensor on their way from and to it.
+// A group of lines being read from or written to a tensor.
 struct Group {
   const Lines& lines;
   int64_t start[kMostLanes];
@@ -83,7 +84,7 @@ struct Group {
     });
   }
 
-  // Every `stride`-th real number, from the one at `first` on.
+  // Reads every `stride`-th real element, starting with `first`.
   void read_real(int64_t first, int64_t stride, int64_t n, double* x) const {
     visit_parts(lines.dtype, [&]<class T>() {
       const T* data = reinterpret_cast<const T*>(lines.data) + first * lines.step;
@@ -102,7 +103,7 @@ struct Group {
   }
 };
 
-// fn(from, to, x, work): the lines of two tensors group by group, with two places of `room` numbers a line.
+// Calls fn(from, to, x, work) for groups of lines of two tensors, with two buffers of `room` elements per line.
 template <class Fn>
 void for_groups(KernelCall& call, const Lines& from, const Lines& to, int64_t room, const Fn& fn) {
   const int64_t count = from.count(), threads = call.team().size();
@@ -148,7 +149,7 @@ SG_CLONES void untangle(SplitLines z, const Complex* roots, int64_t h, int lanes
   }
 }
 
-// The way back, without the 1 / 2 h: what the inverse transform of length h takes to x[2 j] + i x[2 j + 1].
+// The inverse, without the 1 / 2 h: what the inverse transform of length h turns into x[2 j] + i x[2 j + 1].
 SG_CLONES void tangle(SplitLines x, const Complex* roots, int64_t h, int lanes, SplitLines z) {
   for (int64_t k = 0; k < h; ++k) {
     const int64_t a = k * lanes, b = (h - k) * lanes;
@@ -157,14 +158,14 @@ SG_CLONES void tangle(SplitLines x, const Complex* roots, int64_t h, int lanes, 
     for (int l = 0; l < lanes; ++l) {
       double even_re = x.re[a + l] + x.re[b + l], even_im = x.im[a + l] - x.im[b + l];
       double gap_re = x.re[a + l] - x.re[b + l], gap_im = x.im[a + l] + x.im[b + l];
-      double odd_re = gap_re * c + gap_im * s, odd_im = gap_im * c - gap_re * s;  // by conj w^k
+      double odd_re = gap_re * c + gap_im * s, odd_im = gap_im * c - gap_re * s;  // times conj w^k
       z.re[a + l] = even_re - odd_im;
       z.im[a + l] = even_im + odd_re;
     }
   }
 }
 
-// Numbers n / 2 + 1 to n - 1 of a line of n: one half is the other's conjugate.
+// Elements n / 2 + 1 to n - 1 of a line of n: the conjugates of the first half.
 void mirror(SplitLines x, int64_t n, int lanes) {
   for (int64_t k = n / 2 + 1; k < n; ++k)
     for (int l = 0; l < lanes; ++l) {
@@ -173,7 +174,7 @@ void mirror(SplitLines x, int64_t n, int lanes) {
     }
 }
 
-// From real lines of length n to one half of their transforms, or to all of them where `to` has room for that.
+// From real lines of length n to half of their transforms, or to all of them if `to` has room.
 void real_to_complex(KernelCall& call, const Tensor& from, const Tensor& to, int axis, double scale) {
   if (on_device(call)) return real_to_complex_by_work(call, from, to, axis, scale);
   const int64_t n = from.dim(axis), given = to.dim(axis);
@@ -202,8 +203,8 @@ void real_to_complex(KernelCall& call, const Tensor& from, const Tensor& to, int
              });
 }
 
-// From halves of transforms to real lines of length n. What is imaginary where a number is its own conjugate does not
-// count.
+// From half transforms to real lines of length n. The imaginary part of an element that is its own conjugate is
+// ignored.
 void complex_to_real(KernelCall& call, const Tensor& from, const Tensor& to, int axis, double scale) {
   if (on_device(call)) return complex_to_real_by_work(call, from, to, axis, scale);
   const int64_t n = to.dim(axis), half = from.dim(axis);
@@ -229,7 +230,7 @@ void complex_to_real(KernelCall& call, const Tensor& from, const Tensor& to, int
              });
 }
 
-// 1, 1 / sqrt(n) or 1 / n, n being the number of elements that are transformed together.
+// 1, 1 / sqrt(n) or 1 / n, where n is the number of elements transformed together.
 double scale_of(KernelCall& call, const Tensor& whole, std::span<const int> axes) {
   double n = 1;
   for (int axis : axes) n *= static_cast<double>(whole.dim(axis));
@@ -237,8 +238,8 @@ double scale_of(KernelCall& call, const Tensor& whole, std::span<const int> axes
   return normalization == 0 || n == 0 ? 1 : normalization == 1 ? 1 / std::sqrt(n) : 1 / n;
 }
 
-// One axis after the other, by way of memory in double between them. REQUIRES: an axis; the same shape; parts of f32
-// or f64.
+// One axis after the other, with intermediate results in double. REQUIRES: at least one axis; equal shapes; parts of
+// f32 or f64.
 void complex_axes(KernelCall& call, Tensor from, const Tensor& to, std::span<const int> axes, bool forward,
                   double scale) {
   Tensor between;
@@ -252,7 +253,7 @@ Status fft_c2c(KernelCall& call) {
   if (!same_shape(self, call.result())) return call.fail("its operands do not fit each other");
   std::vector<int> axes = call.axes("dim", self.rank);
   if (axes.empty()) return copy(call, call.result(), self), ok_status();
-  const bool halves = self.dtype == DType::c32;  // through memory in double
+  const bool halves = self.dtype == DType::c32;  // computed in double
   Tensor data = halves ? workspace(call, DType::c128, self.sizes()) : self;
   if (halves) copy(call, data, self);
   complex_axes(call, data, halves ? data : call.result(), axes, call.flag("forward"), scale_of(call, self, axes));

@@ -16,16 +16,16 @@ namespace {
 
 using work::Pair;
 
-// Numbers of a plan; their conjugates on the way back.
+// The numbers of a plan; conjugated for the inverse.
 std::vector<Pair> pairs_of(const std::vector<std::complex<double>>& numbers, bool forward) {
   std::vector<Pair> out;
   for (const std::complex<double>& z : numbers) out.push_back({z.real(), forward ? z.imag() : -z.imag()});
   return out;
 }
 
-// Lines of complex numbers in memory of this call.
+// Complex lines in memory of this call.
 struct Lines {
-  Tensor t;  // c128, contiguous, the lines along its last axis
+  Tensor t;  // c128, contiguous, with lines along its last axis
   Pair* data() const { return t.as<Pair>(); }
   int64_t length() const { return t.dim(-1); }
 };
@@ -43,7 +43,7 @@ Lines read_lines(KernelCall& call, const Tensor& from, int axis) {
   return out;
 }
 
-// The first of each line, as many as `to` has room for; their real parts if it is real.
+// Writes the beginning of each line, as much as `to` has room for; only the real parts if it is real.
 void write_lines(KernelCall& call, const Tensor& to, int axis, Lines x, double scale) {
   if (scale != 1) for_each(call, x.t.elements(), kPieceElements, work::ScaleNumbers{x.data(), scale});
   const Tensor last = axis_last(to, axis);
@@ -75,7 +75,7 @@ Lines by_factors(KernelCall& call, Lines x, const FourierPlan& plan, bool forwar
   return x;
 }
 
-// A convolution is a way there and back of another length, which has factors.
+// A length that is a convolution is transformed there and back with another length, which has small factors.
 Lines transformed(KernelCall& call, const Lines& x, bool forward) {
   const FourierPlan plan(x.length());
   if (plan.convolution_length() == 0) return by_factors(call, x, plan, forward);

@@ -10,10 +10,11 @@ namespace {
 
 using Complex = std::complex<double>;
 constexpr int64_t kLargestFactor = 31;
-constexpr int kBlock = 8;  // elements that a loop of known length takes at a time
+constexpr int kBlock = 8;  // elements per iteration of loops with a fixed length
 __extension__ typedef unsigned __int128 Wide128;
 
-// What a stage reads and writes: `span` elements side by side are alike (lines, and what earlier stages interleaved).
+// The input and output of a stage: `span` adjacent elements are treated alike (lines, and what earlier stages
+// interleaved).
 struct Pass {
   const double *from_re, *from_im;
   double *to_re, *to_im;
@@ -21,13 +22,13 @@ struct Pass {
   int64_t factor, parts, span;
 };
 
-// (re + i im) * turn, at `to`
+// (re + i im) * turn, stored at `to`
 SG_INLINE void turn_by(Complex turn, double re, double im, double* to_re, double* to_im) {
   *to_re = re * turn.real() - im * turn.imag();
   *to_im = re * turn.imag() + im * turn.real();
 }
 
-// fn(i) for `span` elements, whole blocks first: their loops have a length that the compiler knows.
+// Calls fn(i) for `span` elements, first in whole blocks, so that the compiler knows the length of inner loops.
 template <class Fn>
 SG_INLINE void for_blocks(int64_t span, const Fn& fn) {
   int64_t i = 0;
@@ -73,8 +74,8 @@ SG_CLONES void pass_by_4(const Pass& pass) {
   }
 }
 
-// An odd factor p: elements j and p - j are met by a root and its conjugate, so their sums and differences are all that
-// the outputs r and p - r need.
+// An odd factor p: elements j and p - j are multiplied by a root and its conjugate, so the outputs r and p - r only
+// need their sums and differences.
 SG_CLONES void pass_by_odd(const Pass& pass) {
   const int64_t p = pass.factor, span = pass.span, step = pass.parts * span, pairs = p / 2;
   double sum_re[kLargestFactor / 2][kBlock], sum_im[kLargestFactor / 2][kBlock];
@@ -120,7 +121,7 @@ SG_CLONES void pass_by_odd(const Pass& pass) {
   }
 }
 
-// to = from * by, number k of `by` for the `lanes` elements k of all lines; what is behind them stays.
+// to = from * by, with by[k] for all `lanes` elements k; elements beyond stay unchanged.
 SG_CLONES void multiply(SplitLines from, const Complex* by, int64_t n, int lanes, SplitLines to) {
   for (int64_t k = 0; k < n; ++k) {
     const Complex turn = by[k];
@@ -131,7 +132,7 @@ SG_CLONES void multiply(SplitLines from, const Complex* by, int64_t n, int lanes
   }
 }
 
-// Fours, then what is left, the least first.
+// Fours, then the remaining factors in ascending order.
 std::vector<int64_t> factors_of(int64_t n) {
   std::vector<int64_t> factors;
   for (; n % 4 == 0; n /= 4) factors.push_back(4);
@@ -142,9 +143,9 @@ std::vector<int64_t> factors_of(int64_t n) {
 
 }  // namespace
 
-// The angle is brought below an eighth of a turn, where sine and cosine lose nothing.
+// The angle is reduced below an eighth of a turn, where sine and cosine are accurate.
 Complex root_of_unity(int64_t k, int64_t n) {
-  int64_t eighths = 8 * k;  // of 1/n of a turn, as are n, 2 n and 4 n below
+  int64_t eighths = 8 * k;  // in units of 1/(8 n) of a turn, like n, 2 n and 4 n below
   const bool below = eighths > 4 * n;
   if (below) eighths = 8 * n - eighths;
   const bool left = eighths > 2 * n;
@@ -190,7 +191,7 @@ void FourierPlan::plan_convolution() {
     auto half_turns = static_cast<Wide128>(k) * static_cast<Wide128>(k) % static_cast<Wide128>(2 * n_);
     chirp_.push_back(root_of_unity(static_cast<int64_t>(half_turns), 2 * n_));
   }
-  // The kernel's own transform, and the 1 / length that the way there and back leaves.
+  // The kernel's transform, including the 1 / length of the round trip.
   const auto size = static_cast<size_t>(length);
   std::vector<double> re(size), im(size), work_re(size), work_im(size);
   for (int64_t k = 0; k < n_; ++k)

@@ -1,4 +1,4 @@
-// The CPU kernels by family: each file of librun/cpu gives its rows, kernels.cc puts them into one table.
+// The CPU kernels by family: each file of librun/cpu returns its rows, and kernels.cc combines them into one table.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@ std::span<const KernelRow> assert_kernels();              // asserts.cc: checks 
 std::span<const KernelRow> attention_kernels();           // attention_ops.cc: scaled dot product attention by its names
 std::span<const KernelRow> channel_norm_kernels();        // channel_norm.cc: group and batch norm
 std::span<const KernelRow> column_kernels();              // columns.cc: im2col, col2im, pixel_shuffle
-std::span<const KernelRow> convolution_kernels();         // convolution.cc: forward and backward, transposed ones too
+std::span<const KernelRow> convolution_kernels();         // convolution.cc: forward and backward, also transposed
 std::span<const KernelRow> ctc_loss_kernels();            // ctc_loss.cc
 std::span<const KernelRow> decomposition_kernels();       // decompositions.cc: Cholesky, LU, QR, determinants, inverses
 std::span<const KernelRow> distance_kernels();            // distances.cc: cdist, pdist, weight norm
@@ -32,9 +32,9 @@ std::span<const KernelRow> matmul_kernels();              // matmul.cc: mm, addm
 std::span<const KernelRow> cross_entropy_kernels();       // cross_entropy.cc: sg.cross_entropy and its backward
 std::span<const KernelRow> cross_entropy_loss_kernels();  // cross_entropy_loss.cc
 std::span<const KernelRow> nll_loss_kernels();            // nll_loss.cc
-std::span<const KernelRow> pair_loss_kernels();           // pair_losses.cc: losses element by element; glu, prelu
+std::span<const KernelRow> pair_loss_kernels();           // pair_losses.cc: elementwise losses; glu, prelu
 std::span<const KernelRow> pointwise_kernels();           // pointwise_rules.cc
-std::span<const KernelRow> pool_kernels();                // pool.cc: maxima and averages of windows, adaptive ones too
+std::span<const KernelRow> pool_kernels();                // pool.cc: maxima and averages of windows, also adaptive
 std::span<const KernelRow> random_kernels();              // random_ops.cc
 std::span<const KernelRow> rearrange_kernels();           // rearrange.cc: tril, repeat, roll, flip, pad, ...
 std::span<const KernelRow> reduce_extreme_kernels();      // reduce_extreme.cc: amax, max, argmax, ...
@@ -49,13 +49,13 @@ std::span<const KernelRow> segment_kernels();             // segment_reduce.cc
 std::span<const KernelRow> softmax_kernels();             // softmax.cc
 std::span<const KernelRow> sort_kernels();                // sort.cc: sort, topk, median
 std::span<const KernelRow> spectral_kernels();            // spectral.cc: eigenvalues, singular values, exponentials
-std::span<const KernelRow> upsample_kernels();            // upsample.cc: interpolation, pads from within
+std::span<const KernelRow> upsample_kernels();            // upsample.cc: interpolation, reflection and replication pads
 std::span<const KernelRow> view_copy_kernels();           // view_copies.cc: reshape, copies and gradients of views
 
-// Kernels that others fall back on.
-Status constant_pad(KernelCall& call);  // rearrange.cc: of "self", by "pad" and "value"
+// A kernel that other kernels fall back on.
+Status constant_pad(KernelCall& call);  // rearrange.cc: pads "self" by "pad" with "value"
 
-// Why a FlexAttention node cannot run, as far as its nested graphs say so before a run; empty = nothing is known.
+// Why a FlexAttention node cannot run, as far as its nested graphs show before a run; empty = no reason known.
 std::string flex_attention_refusal(const Program& program, const Graph& graph, NodeId n);
 
 }  // namespace sg::cpu

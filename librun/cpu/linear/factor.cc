@@ -42,7 +42,7 @@ void subtract_square(const Block<T>& c, const Block<T>& b, const Workspace<T>& s
   subtract_square(c.part(h, h, rest, rest), b.below(h), space);
 }
 
-// The row whose number in column j is largest, from row j on; NaN counts as the largest.
+// The row, from j on, with the largest element in column j; NaN counts as the largest.
 template <class T>
 int64_t pivot_of(const Block<T>& a, int64_t j) {
   auto size = [&](int64_t i) {

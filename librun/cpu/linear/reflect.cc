@@ -5,9 +5,9 @@
 namespace sg::cpu::linear {
 namespace {
 
-constexpr int64_t kGroup = 32;  // reflections that are applied together: I - V S V^H
+constexpr int64_t kGroup = 32;  // reflections applied together: I - V S V^H
 
-// Sums of squares of huge and of tiny numbers do not fit a double: by the largest of them.
+// Scales by the largest element if squares would overflow or underflow.
 template <class T>
 double norm_of(T* x, int64_t n, int64_t step) {
   double most = 0, sum = 0;
@@ -24,7 +24,7 @@ double norm_of(T* x, int64_t n, int64_t step) {
   return most * std::sqrt(sum);
 }
 
-// a = (I - tau v v^H) a, by w: v^H a.
+// a = (I - tau v v^H) a, using w: v^H a.
 template <class T>
 void reflect_columns(const Block<T>& a, const T* v, int64_t v_step, T tau, T* w) {
   if (tau == T(0) || a.columns == 0) return;
@@ -33,7 +33,7 @@ void reflect_columns(const Block<T>& a, const T* v, int64_t v_step, T tau, T* w)
   for (int64_t i = 0; i < a.rows; ++i) subtract_row(a.row(i), w, times(tau, v[i * v_step]), a.columns);
 }
 
-// V with its ones and zeros, and S, for the reflections of `count` columns of a from the diagonal on.
+// V with its ones and zeros, and S, for the reflections of `count` columns of a, starting at the diagonal.
 template <class T>
 void gather(const Block<T>& a, const T* tau, int64_t count, const Block<T>& v, const Block<T>& s,
             const Block<T>& products, const Workspace<T>& space) {

@@ -7,7 +7,7 @@
 namespace sg::cpu::linear {
 namespace {
 
-constexpr int64_t kColumns = 32;  // of a row that is carried along, in registers
+constexpr int64_t kColumns = 32;  // elements of a row that are kept in registers
 
 SG_CLONES void rotate_columns(double* at, int64_t step, const Rotation* rotations, int64_t count) {
   double carried[kColumns];

@@ -9,9 +9,9 @@ namespace sg::cpu::linear {
 namespace {
 
 constexpr double kEpsilon = 0x1p-53;
-constexpr int64_t kMostSweeps = 40;  // for one value, on average; two or three do
+constexpr int64_t kMostSweeps = 40;  // per value on average; two or three suffice
 
-// An upper bidiagonal matrix, and where its rotations go: rows of U^T and of V^H. Null data: nowhere.
+// An upper bidiagonal matrix, and where its rotations are applied: rows of U^T and of V^H. Null data: nowhere.
 template <class T>
 struct Bidiagonal {
   double *d, *e;  // [n], [n - 1]
@@ -20,7 +20,7 @@ struct Bidiagonal {
   Rotation *left_turns, *right_turns;  // [n]
 };
 
-// a = Q B P^H: Q's vectors below the diagonal, P's right of the one above it, where they lie as rows. w: [columns]
+// a = Q B P^H: Q's vectors go below the diagonal, P's to the right of the superdiagonal, as rows. w: [columns]
 template <class T>
 void make_bidiagonal(const Block<T>& a, const Bidiagonal<T>& b, T* left_tau, T* right_tau, T* w) {
   const int64_t m = a.rows, n = a.columns;
@@ -50,7 +50,7 @@ void make_bidiagonal(const Block<T>& a, const Bidiagonal<T>& b, T* left_tau, T* 
   }
 }
 
-// The smaller singular value of [f g; 0 h], without what over- or underflows.
+// The smaller singular value of [f g; 0 h], without overflow or underflow.
 double smaller_of_two(double f, double g, double h) {
   const double small = std::min(std::fabs(f), std::fabs(h)), large = std::max(std::fabs(f), std::fabs(h));
   if (small == 0) return 0;
@@ -64,7 +64,7 @@ double smaller_of_two(double f, double g, double h) {
   return 2 * (small * ratio / (std::hypot(1.0, sum * ratio) + std::hypot(1.0, difference * ratio)));
 }
 
-// One sweep from row `first` to `last`, with a shift where there is no zero on the diagonal.
+// One sweep from row `first` to `last`, shifted unless the diagonal contains a zero.
 template <class T>
 void sweep(const Bidiagonal<T>& b, int64_t first, int64_t last) {
   double *d = b.d, *e = b.e;
@@ -138,8 +138,8 @@ void make_positive_and_sort(const Bidiagonal<T>& b) {
   }
 }
 
-// The largest number of a, by which all are divided where squares of it have no place in a double; 1 where they have.
-// NaN and infinity are answered as they are.
+// The largest element of a, if squares would overflow or underflow: all elements are divided by it; else 1. NaN and
+// infinity are returned unchanged.
 template <class T>
 double take_scale(const Block<T>& a) {
   double most = 0;
@@ -156,7 +156,7 @@ double take_scale(const Block<T>& a) {
   return most;
 }
 
-// The vectors of P lie in rows: as columns, for apply_reflections.
+// The vectors of P are stored as rows; this makes them columns, for apply_reflections.
 template <class T>
 void make_vectors(const Block<T>& a, const Bidiagonal<T>& b, const T* left_tau, const T* right_tau, T* memory,
                   const Workspace<T>& space) {
