@@ -131,8 +131,7 @@ Tensor as_factored(const Tensor& t) {
   return t.is_contiguous() && !is_complex(t.dtype) ? swap_axes(t, t.rank - 2, t.rank - 1) : t;
 }
 
-// Calls fn(product of the diagonal or sign of the row swaps as T, matrix, i) for each factored matrix; results LU and
-// pivots start at `first`.
+// Calls fn(sign of the row swaps, factored matrix, i) for each matrix of "A"; results LU and pivots start at `first`.
 template <class T, class Fn>
 void for_factored(KernelCall& call, size_t first, const Fn& fn) {
   const Tensor& self = call.tensor("A");

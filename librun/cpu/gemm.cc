@@ -1,6 +1,6 @@
-// The blocks: rows of A are packed row_limit by kDepth at a time, B by panels one tile wide. Every panel then runs over
-// all the packed rows, tile by tile. Sums lie in the result itself when its layout allows, else in scratch, kColumns
-// wide. What packs and multiplies is an engine (gemm_engine.h).
+// Blocking of matrix products: row_limit rows of A are packed kDepth deep at a time, B by panels one tile wide. Each
+// panel then runs over all the packed rows, tile by tile. Sums are kept in the result itself if its layout allows, else
+// in scratch, kColumns wide. An engine (gemm_engine.h) packs and multiplies.
 #include "librun/cpu/gemm.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace sg::cpu {
 namespace {
 
 constexpr int64_t kColumns = 1024;
-constexpr int64_t kSmallWork = 1 << 17;  // multiply-adds not worth a second thread
+constexpr int64_t kSmallWork = 1 << 17;  // multiply-adds for which a second thread is not worthwhile
 
 template <class Engine>
 struct Workspace {
@@ -25,10 +25,10 @@ struct Workspace {
   typename Engine::Packed* panel;  // [Engine::panel_size]
   typename Engine::Sum* self;      // [rows, tile columns]
   typename Engine::Sum* sums;      // [rows, sums_step]
-  int64_t sums_step;               // not a multiple of 4096 bytes: rows would compete for cache sets
+  int64_t sums_step;               // not a multiple of 4096 bytes, so that rows do not compete for cache sets
 };
 
-// out = sums + self, both of T and their rows contiguous: whole rows of the block at once.
+// out = sums + self, if both are of T with contiguous rows: processes whole rows of the block.
 template <class T>
 bool finish_rows(const GemmBlock<T>& block, int64_t j, int64_t columns) {
   const GemmJob& job = *block.job;
@@ -45,7 +45,7 @@ bool finish_rows(const GemmBlock<T>& block, int64_t j, int64_t columns) {
   return true;
 }
 
-// From sums to results, one panel.
+// Converts the sums of one panel to results.
 template <class T>
 void finish_panel(const GemmBlock<T>& block, int64_t j, int64_t columns, T* self, int64_t self_step) {
   const GemmJob& job = *block.job;
@@ -63,7 +63,7 @@ void finish_panel(const GemmBlock<T>& block, int64_t j, int64_t columns, T* self
   if (!job.direct) store_block(sums, block.sums_step, job.out.at(block.i0, j), rows, columns);
 }
 
-// `parallel(count, fn(thread, begin, end))` runs over the threads that work on these rows together.
+// `parallel(count, fn(thread, begin, end))` runs over the threads that share these rows.
 template <class Engine, class Parallel>
 void run_rows(const GemmJob& job, const Engine& engine, int64_t i0, int64_t i1,
               const std::vector<Workspace<Engine>>& spaces, int first_space, const Parallel& parallel) {
@@ -85,7 +85,7 @@ void run_rows(const GemmJob& job, const Engine& engine, int64_t i0, int64_t i1,
       parallel(panels, [&](int thread, int64_t begin, int64_t end) {
         const Workspace<Engine>& space = spaces[static_cast<size_t>(thread)];
         int64_t j = block.c0 + begin * width, last = std::min(block.c0 + end * width, block.c1);
-        // While this thread is at its panels, each of the others takes as many.
+        // While this thread works on its panels, each of the others takes as many.
         const int64_t then = last + (end - begin) * static_cast<int64_t>(spaces.size() - 1) * width;
         engine.multiply(block, depth, {j, last, then}, own.a, space.panel);
         if (depth.end < job.k || job.added || job.plain_self || finish_rows(block, j, last - j)) return;
@@ -99,14 +99,14 @@ bool is_same_view(const MatrixView& a, const MatrixView& b) {
   return a.data == b.data && a.dtype == b.dtype && a.row_step == b.row_step && a.column_step == b.column_step;
 }
 
-// A product with what is the same for all its batch entries.
+// A product, with everything common to its batch entries.
 struct Plan {
   const Gemm* gemm;
-  bool swapped;  // computed as out^T = b^T a^T: the bits are the same
+  bool swapped;  // computed as out^T = b^T a^T, with the same bits
   int64_t m, n, k, batch;
   int64_t rows_step, blocks;  // of a task
   int64_t work() const { return m * n * std::max<int64_t>(k, 1); }
-  // About equal tasks of at most `limit` rows, in whole grains.
+  // Tasks of about equal size and at most `limit` rows, in multiples of `grain`.
   void set_rows_step(int64_t limit, int64_t grain) {
     int64_t count = (m + limit - 1) / limit;
     rows_step = count > 0 ? ((m + count - 1) / count + grain - 1) / grain * grain : 0;
@@ -164,7 +164,7 @@ class Run {
   Run(KernelCall& call, std::span<const Gemm> products, const Engine& engine) : call_(call), engine_(engine) {
     for (const Gemm& g : products) {
       const Plan plan = plan_of(g, engine_);
-      if (plan.batch == 0) continue;  // without elements
+      if (plan.batch == 0) continue;  // no elements
       plans_.push_back(plan);
       work_ += plan.work() * plan.batch;
     }
@@ -188,7 +188,7 @@ class Run {
  private:
   bool is_narrow(const Plan& p) const { return p.n < 8 * engine_.columns(); }
 
-  // Few tasks of few panels: more of them, with fewer rows.
+  // If there are few tasks with few panels, uses more tasks with fewer rows.
   int64_t few_rows(const Plan& p) const {
     return std::max<int64_t>(2 * engine_.row_tile(), (p.m + 4 * threads_ - 1) / (4 * threads_));
   }
@@ -213,7 +213,7 @@ class Run {
     }
   }
 
-  // Every task by one thread, with a packed A of its own.
+  // Each task runs on one thread, with its own packed A.
   void run_tasks(std::span<const Plan> plans) {
     std::vector<int64_t> ends;
     int64_t tasks = 0, work = 0;
@@ -236,7 +236,7 @@ class Run {
     });
   }
 
-  // All threads on one block of rows: A is packed once, panels are handed out.
+  // All threads work on one block of rows: A is packed once, panels are distributed.
   void run_together(const Plan& p) {
     for (int64_t entry = 0; entry < p.batch; ++entry) {
       GemmJob job = job_of<Engine>(p, entry);
@@ -261,7 +261,7 @@ void gemm(KernelCall& call, const Gemm& product) { gemm(call, std::span(&product
 
 namespace {
 
-// Not for sums of few numbers: what two parts of f16 leave out would show in them, and multiply-adds are as quick.
+// Not for short sums, in which the omitted remainders of two f16 parts would matter, and multiply-adds are as fast.
 bool wants_units(const Gemm& g) { return g.units != Units::none && g.a.dim(-1) > short_sum(g.units); }
 
 void gemm_f32(KernelCall& call, std::span<const Gemm> products) {

@@ -6,7 +6,7 @@
 namespace sg::cpu {
 namespace {
 
-// A tile at the right edge of a result: computed beside it.
+// A tile at the right edge of a result: computed in a buffer.
 template <class P>
 void run_edge_tile(const TileKernels<P>& kernels, Tile<P> tile, int64_t rows, int64_t columns) {
   using T = typename Packing<P>::Sum;
@@ -27,7 +27,7 @@ void pack_panel(const TileKernels<P>& kernels, const MatrixView& b, int64_t k, i
     for (int64_t i = 0; i < packed_depth<P>(k); ++i) std::fill(to + i * width + columns, to + (i + 1) * width, P{});
 }
 
-// B as it lies, where tiles can read it so. Null: it has to be packed.
+// B in place, if tiles can read it like that. Null: it has to be packed.
 template <class P>
 const P* as_it_lies(const MatrixView& b, int64_t columns, int64_t width) {
   if constexpr (Packing<P>::kDepth == 1)
@@ -35,13 +35,13 @@ const P* as_it_lies(const MatrixView& b, int64_t columns, int64_t width) {
   return nullptr;
 }
 
-// A panel of B that comes after another, brought nearer by the tiles of that one.
+// Prefetching of the next panel of B, by the tiles of the current one.
 class NextPanel {
  public:
   NextPanel() = default;
   NextPanel(const MatrixView& b, int64_t k, int64_t columns, int64_t tiles) {
     if (k == 0 || tiles == 0) return;
-    if (b.column_step != 1 && b.row_step != 1) return;  // one element a line: not worth it
+    if (b.column_step != 1 && b.row_step != 1) return;  // one element per line: not worthwhile
     const bool rows = b.column_step == 1;
     const int64_t size = dtype_bytes(b.dtype), pair = 2 * kCacheLine;
     data_ = b.data;
@@ -49,7 +49,7 @@ class NextPanel {
     pairs_ = ((rows ? columns : k) * size + pair - 1) / pair;
     of_tile_ = ((rows ? k : columns) * pairs_ + tiles - 1) / tiles;
   }
-  // What tile t of `k` elements brings.
+  // What tile t of `k` elements prefetches.
   Ahead of(int64_t t, int64_t k) const {
     if (!data_) return {};
     const int64_t first = t * of_tile_, run = first / pairs_, pair = first % pairs_;
@@ -59,9 +59,9 @@ class NextPanel {
 
  private:
   const std::byte* data_ = nullptr;
-  int64_t step_ = 0;     // bytes from run to run: rows, or columns
-  int64_t pairs_ = 1;    // of lines in a run
-  int64_t of_tile_ = 1;  // pairs that a tile brings
+  int64_t step_ = 0;     // bytes between runs: rows, or columns
+  int64_t pairs_ = 1;    // pairs of lines per run
+  int64_t of_tile_ = 1;  // pairs that a tile prefetches
 };
 
 }  // namespace
@@ -93,7 +93,7 @@ void multiply_packed(const TileKernels<P>& kernels, const P* a, int64_t rows, co
         next = {b.at(0, j + width), std::min(kSumBlock, k), std::min(width, columns - j - width), tiles};
       for (int64_t t = 0, i = 0; t < tiles; ++t) {
         int64_t tile_rows = rows / tiles + (t < rows % tiles);
-        const bool reads_b = lies && t == 0;  // and packs it by the way, if other tiles follow
+        const bool reads_b = lies && t == 0;  // and also packs it, if other tiles follow
         Tile<P> tile{block + i * kRow,
                      reads_b ? lies : panel,
                      reads_b ? part.row_step : width,

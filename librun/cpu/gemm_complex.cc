@@ -7,7 +7,7 @@
 namespace sg::cpu {
 namespace {
 
-// The real or the imaginary parts of a complex tensor, where they lie.
+// A view of the real or imaginary parts of a complex tensor.
 Tensor part_of(const Tensor& t, bool imaginary) {
   Tensor part = t;
   part.dtype = t.dtype == DType::c64 ? DType::f32 : DType::f64;
@@ -17,7 +17,7 @@ Tensor part_of(const Tensor& t, bool imaginary) {
   return part;
 }
 
-// The part in memory of its own, where products read rows as they lie. Axes that are expanded stay so.
+// A copy of the parts in which rows are contiguous. Expanded axes stay expanded.
 Tensor gathered(KernelCall& call, const Tensor& part) {
   Tensor from = part;
   for (int axis = 0; axis < part.rank; ++axis)

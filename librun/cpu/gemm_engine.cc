@@ -6,10 +6,10 @@
 namespace sg::cpu {
 namespace {
 
-// Of packed A. The more rows at a time, the less often B is packed. Multiply-adds leave room for B and C in a second
-// cache level of 1 MB; matrix units spend more of their time on packing B, and take most of a usual one of 2 MB.
+// Size of packed A. The more rows at a time, the less often B is packed. For multiply-adds it leaves room for B and C
+// in an L2 cache of 1 MB; matrix units spend more of their time on packing B, and use most of a typical L2 of 2 MB.
 constexpr int64_t kFmaBytes = 560 << 10, kUnitBytes = 1600 << 10;
-constexpr int64_t kStreamSums = 1 << 20;  // sums that no cache would keep until somebody reads them
+constexpr int64_t kStreamSums = 1 << 20;  // from this many sums on, no cache would keep them until they are read
 
 }  // namespace
 
@@ -73,10 +73,10 @@ void UnitEngine::pack_panel(const MatrixView& b, int64_t depth, int64_t columns,
   if (units_ == Units::f16)
     for (int64_t half = 0; half * kUnitLines < columns; ++half)
       scale_lines(b.at(0, half * kUnitLines).transposed(), lines(half), depth, &head(half));
-  // Halves side by side: rows of B whose lines compete for a place in the caches are read once.
+  // Halves in turn: rows of B whose lines compete for cache sets are then read only once.
   Packed* to = panel + 2 * kUnitHead;
   for (int64_t k = 0; k < depth; k += kUnitDepth, to += 2 * part_count * kUnitTile)
-    for (int64_t half = 0; half * kUnitLines < columns; ++half)  // sums of columns that are not there go nowhere
+    for (int64_t half = 0; half * kUnitLines < columns; ++half)  // sums of missing columns are discarded
       pack_parts(units_, TileForm::pairs, b.at(k, half * kUnitLines).transposed(), lines(half),
                  std::min(kUnitDepth, depth - k), head(half), to + half * kUnitTile, 2 * kUnitTile);
 }
@@ -94,8 +94,8 @@ Prefetch UnitEngine::look_ahead(const GemmBlock<float>& block, GemmDepth depth, 
   return {block.job->b.at(depth.begin, j), depth.size(), std::min(kUnitColumns, block.c1 - j)};
 }
 
-// Sums that are NaN, from multiply-adds. Seldom: where the operands hold infinities or NaN, or numbers that differ so
-// much that parts are not sure. All rows with any go together.
+// Recomputes NaN sums with multiply-adds. This is rare: operands contain infinities or NaN, or numbers of such
+// different magnitudes that parts are not accurate enough. All affected rows are done together.
 void UnitEngine::repair(const GemmBlock<float>& block, int64_t first, int64_t rows, int64_t j, int64_t columns) const {
   GemmJob job = *block.job;
   job.added = false;
@@ -123,7 +123,7 @@ void UnitEngine::repair(const GemmBlock<float>& block, int64_t first, int64_t ro
   }
 }
 
-// The same where sums are added to what is there, which those that are NaN have not been: they are made beside it.
+// The same if sums are added to existing values, which has not been done for NaN sums: they are recomputed in a buffer.
 void UnitEngine::add_repaired(const GemmBlock<float>& block, const UnitProduct& whole, int64_t first, int64_t rows,
                               int64_t j, int64_t columns) const {
   alignas(64) float again[2 * kUnitLines * kUnitColumns];
@@ -142,7 +142,7 @@ void UnitEngine::add_repaired(const GemmBlock<float>& block, const UnitProduct& 
       if (is_nan[i * kUnitColumns + c]) sums[i * block.sums_step + c] += again[i * kUnitColumns + c];
 }
 
-// Two row tiles at a time. Sums are stored while the next ones are made, so what is NaN is known one turn later.
+// Two row tiles at a time. Sums are stored while the next ones are computed, so NaNs are known one turn later.
 void UnitEngine::multiply_panel(const GemmBlock<float>& block, const Pass& pass, int64_t j, int64_t columns,
                                 Prefetch* next) const {
   const GemmJob& job = *block.job;
@@ -152,7 +152,7 @@ void UnitEngine::multiply_panel(const GemmBlock<float>& block, const Pass& pass,
   auto rows = [&](int64_t turn) { return std::min(row_grain(), block.rows() - first(turn)); };
   SumStore store;
   for (int64_t turn = 0; turn <= turns; ++turn) {
-    bool is_nan;  // anything of the turn before
+    bool is_nan;  // in the previous turn
     if (turn < turns) {
       const int64_t i = first(turn);
       UnitSums to{block.sums + i * block.sums_step + (j - block.c0), block.sums_step, pass.add, pass.stream, job.added};

@@ -11,10 +11,10 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kSide = 16;  // of the square that is transposed at a time
+constexpr int64_t kSide = 16;  // side of the square that is transposed at a time
 
 #ifdef __x86_64__
-// The processor's conversions of f16, which compilers do not make of ours; the same bits.
+// The CPU's own f16 conversions, which compilers do not derive from our code; the same bits.
 #define SG_TARGET_WIDE [[gnu::target("avx512f,avx512bw,avx512vl")]]
 
 __mmask16 first_of_16(int64_t count) { return count < 16 ? static_cast<__mmask16>((1u << count) - 1) : 0xFFFF; }
@@ -41,7 +41,7 @@ template <class To, class From>
 constexpr bool kIsHalfOfFloat = (std::is_same_v<To, float> && std::is_same_v<From, F16>) ||
                                 (std::is_same_v<To, F16> && std::is_same_v<From, float>);
 
-// All rows in one call, which finds its clone once: rows of a panel are short.
+// All rows in one call, so that its clone is selected once: rows of a panel are short.
 template <class To, class From>
 SG_CLONES void convert_each_row(const From* from, int64_t from_step, int64_t rows, int64_t columns, To* to,
                                 int64_t to_step) {
@@ -77,7 +77,7 @@ void transpose_square(const TileKernels<To>& kernels, const From* from, int64_t 
   }
 }
 
-// from: rows of `to` lie side by side, columns column_step apart.
+// from: rows of `to` are contiguous here, columns are column_step apart.
 template <class To, class From>
 void pack_transposed(const TileKernels<To>& kernels, const From* from, int64_t column_step, int64_t rows,
                      int64_t columns, To* to, int64_t to_step) {

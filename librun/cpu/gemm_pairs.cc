@@ -1,7 +1,7 @@
-// bf16 operands as pairs of neighbouring k.
+// bf16 operands as pairs of adjacent k.
 //
-// Where k runs along memory a pair lies there already, but for the order of its two numbers; else it is made of two
-// lines. What is packed across is turned in squares.
+// If k is contiguous in memory, pairs already exist, except for the order of their two numbers; otherwise they are
+// combined from two lines. What is packed across lines is transposed in squares.
 #include <cstring>
 
 #include "librun/cpu/gemm_pack.h"
@@ -10,19 +10,19 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kSide = 16;  // of the square that is transposed at a time
+constexpr int64_t kSide = 16;  // side of the square that is transposed at a time
 
 // Pairs along one line.
 SG_CLONES void pairs_along(const uint16_t* line, int64_t pairs, Bf16Pair* to) {
   for (int64_t p = 0; p < pairs; ++p) to[p] = {line[2 * p + 1], line[2 * p]};
 }
 
-// One pair of each line: numbers of one k, and those of the next.
+// One pair per line: the numbers at one k, and at the next.
 SG_CLONES void pairs_across(const uint16_t* first, const uint16_t* second, int64_t lines, Bf16Pair* to) {
   for (int64_t i = 0; i < lines; ++i) to[i] = {second[i], first[i]};
 }
 
-// A block whose rows, of A, or columns, of B, are its lines.
+// A block whose lines are the rows of A, or the columns of B.
 struct Lines {
   const uint16_t* data;
   int64_t step, k_step;
@@ -36,15 +36,15 @@ struct Lines {
   }
 };
 
-// Pairs [begin, end) of lines [first, last), one by one: line_step and pair_step lead from one to the next in `to`.
+// Packs pairs [begin, end) of lines [first, last) one by one: line_step and pair_step are strides in `to`.
 void pack_singly(const Lines& from, int64_t first, int64_t last, int64_t begin, int64_t end, Bf16Pair* to,
                  int64_t line_step, int64_t pair_step) {
   for (int64_t line = first; line < last; ++line)
     for (int64_t p = begin; p < end; ++p) to[line * line_step + p * pair_step] = from.pair(line, p);
 }
 
-// Squares of whole pairs by `make_square(line, pair, square)`, transposed to where the lines are `line_step` apart and
-// pairs `pair_step`, of which one is 1; the edges one by one.
+// Creates squares of whole pairs by `make_square(line, pair, square)`, and transposes them to strides `line_step` and
+// `pair_step`, one of which is 1; packs the edges one by one.
 template <class Make>
 void pack_turned(const TileKernels<Bf16Pair>& kernels, const Lines& from, Bf16Pair* to, int64_t line_step,
                  int64_t pair_step, const Make& make_square) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 
-// gcc 12 takes the compiler's own "undefined" vectors for a bug (GCC bug 105593).
+// gcc 12 warns about its own undefined vectors (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
@@ -17,15 +17,15 @@ namespace {
 
 constexpr int kPairs = static_cast<int>(kUnitDepth / 2);
 constexpr int kMaxParts = 3;
-constexpr int kTopExponent = 14;  // of a line's largest number, scaled for f16
+constexpr int kTopExponent = 14;  // of a line's largest number, after scaling for f16
 constexpr float kWideBelow = 0x1p-4f;
 
-// 16 pairs of neighbours in k: what is left to split.
+// The remainders of 16 pairs of adjacent k, still to be split.
 struct Pairs {
   __m512 even, odd;
 };
 
-// Of the even ones in the low halves, of the odd ones in the high halves.
+// Combines the high halves of even and odd numbers: even ones in the low halves, odd ones in the high halves.
 SG_AVX512_OP __m512i high_halves(__m512i even, __m512i odd) {
   return _mm512_mask_blend_epi16(0xAAAAAAAA, _mm512_srli_epi32(even, 16), odd);
 }
@@ -38,7 +38,7 @@ SG_AVX512_OP __m512i side_by_side(__m256i first, __m256i second) {
   return _mm512_inserti64x4(_mm512_castsi256_si512(first), second, 1);
 }
 
-// Takes the nearest bf16 of each number away from it, ties away from zero. The difference is exact.
+// Subtracts the nearest bf16 (ties away from zero) from each number, and returns it. The difference is exact.
 SG_AVX512_OP __m512i take_bf16(Pairs* rest) {
   const __m512i half = _mm512_set1_epi32(0x8000), mask = _mm512_set1_epi32(static_cast<int>(0xFFFF0000u));
   __m512i even = _mm512_add_epi32(_mm512_castps_si512(rest->even), half);
@@ -48,7 +48,7 @@ SG_AVX512_OP __m512i take_bf16(Pairs* rest) {
   return high_halves(even, odd);
 }
 
-// The nearest f16, ties to even, likewise.
+// The same with the nearest f16, ties to even.
 SG_AVX512_OP __m512i take_f16(Pairs* rest) {
   __m256i even = _mm512_cvtps_ph(rest->even, _MM_FROUND_TO_NEAREST_INT),
           odd = _mm512_cvtps_ph(rest->odd, _MM_FROUND_TO_NEAREST_INT);
@@ -57,7 +57,7 @@ SG_AVX512_OP __m512i take_f16(Pairs* rest) {
   return interleave(even, odd);
 }
 
-// Numbers times 2^-exponents, taken apart.
+// Splits numbers, scaled by 2^-exponents, into parts.
 template <Units kUnits>
 SG_AVX512_OP void split(Pairs rest, __m512 exponents, __m512i* parts, int64_t step) {
   if constexpr (kUnits == Units::f16) {
@@ -73,7 +73,7 @@ SG_AVX512_OP void split(Pairs rest, __m512 exponents, __m512i* parts, int64_t st
   }
 }
 
-// The first `count` of 16 numbers; zeros behind.
+// The first `count` of 16 numbers, followed by zeros.
 SG_AVX512_OP __m512 load(const float* from, int64_t count) {
   return _mm512_maskz_loadu_ps(static_cast<__mmask16>(count >= 16 ? 0xFFFF : (1 << (count < 0 ? 0 : count)) - 1), from);
 }
@@ -86,12 +86,12 @@ SG_AVX512_OP Pairs load_along(const float* from, int64_t depth) {
           _mm512_permutex2var_ps(low, _mm512_add_epi32(evens, _mm512_set1_epi32(1)), high)};
 }
 
-// The same k and the next of 16 lines: line i in lane i.
+// One k and the next of 16 lines: line i in lane i.
 SG_AVX512_OP Pairs load_across(const float* from, int64_t k_step, int64_t lines, bool has_odd) {
   return {load(from, lines), has_odd ? load(from + k_step, lines) : _mm512_setzero_ps()};
 }
 
-// 16 x 16 of 32 bits, in place.
+// Transposes 16 x 16 elements of 32 bits, in place.
 SG_AVX512_OP void transpose(__m512i* r) {
   __m512i s[16];
 #pragma GCC unroll 16
@@ -120,13 +120,13 @@ SG_AVX512_OP void transpose(__m512i* r) {
   for (int i = 0; i < 16; ++i) r[i] = s[i];
 }
 
-// Where the parts of a tile are made: vector i of part p is at[p * step + i].
+// Where the parts of a tile are built: vector i of part p is at[p * step + i].
 struct Place {
   __m512i* at;
   int64_t step;
 };
 
-// Tiles turned round: pairs to lines, or lines to pairs.
+// Transposes tiles: pairs to lines, or lines to pairs.
 template <Units kUnits>
 SG_AVX512 void store_turned(const __m512i* parts, Place to) {
   for (int p = 0; p < parts_of(kUnits); ++p) {
@@ -139,7 +139,7 @@ SG_AVX512 void store_turned(const __m512i* parts, Place to) {
   }
 }
 
-// 32 numbers of one line, times 2^-exponents, in parts of f16: neighbours are pairs as they are.
+// Splits 32 numbers of one line, scaled by 2^-exponents, into f16 parts: adjacent numbers already form pairs.
 SG_AVX512_OP void split_line_f16(const float* from, int64_t depth, __m512 exponents, __m512i* parts, int64_t step) {
   const __m512 scale = _mm512_sub_ps(_mm512_setzero_ps(), exponents);
   const __m512 first = _mm512_scalef_ps(load(from, depth), scale);
@@ -202,16 +202,16 @@ void pack_tile(TileForm form, const MatrixView& from, int64_t lines, int64_t dep
   auto* data = reinterpret_cast<const float*>(from.data);
   if (from.column_step == 1) return pack_along<kUnits>(form, data, from.row_step, lines, depth, scales, to);
   if (from.row_step == 1) return pack_across<kUnits>(form, data, from.column_step, lines, depth, scales, to);
-  float copy[kUnitTile];  // neither lines nor k side by side: they are, in a copy
+  float copy[kUnitTile];  // neither lines nor k are contiguous: make a copy in which they are
   for (int64_t i = 0; i < lines; ++i)
     for (int64_t k = 0; k < depth; ++k) copy[i * kUnitDepth + k] = data[i * from.row_step + k * from.column_step];
   pack_along<kUnits>(form, copy, kUnitDepth, lines, depth, scales, to);
 }
 
-// Bits of numbers without their signs: ordered as the numbers are, inf and NaN above all of them.
+// The bits of numbers without their signs: ordered like the numbers, with inf and NaN above all.
 struct Extent {
   uint32_t largest[kUnitLines] = {};
-  uint32_t smallest[kUnitLines] = {};  // but zero, minus 1; all bits set: there is none
+  uint32_t smallest[kUnitLines] = {};  // the smallest nonzero, minus 1; all bits set: there is none
 };
 
 SG_AVX512_OP __m512i magnitudes(__m512 x) {

@@ -8,10 +8,9 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kChunk = 256;  // columns summed up at a time
+constexpr int64_t kChunk = 256;  // columns summed at a time
 
-// What elements are summed up in: unsigned, as wrapping around is defined there, and every narrower result is its low
-// bits.
+// The accumulator: unsigned, because wrap-around is defined for it, and every narrower result is its low bits.
 template <class T>
 using Sum = std::conditional_t<is_complex_type<T>, C128, uint64_t>;
 
@@ -27,7 +26,7 @@ Sum<T> number(Scalar s) {
   else return static_cast<Sum<T>>(s.to_int());
 }
 
-// By the definition: std::complex's own product also repairs infinities, at many times the cost.
+// By definition: std::complex's own product also corrects infinities, at many times the cost.
 template <class S>
 SG_INLINE S multiply(const S& a, const S& b) {
   if constexpr (is_complex_type<S>)
@@ -52,7 +51,7 @@ int64_t batch_offset(const Tensor& t, int64_t entry) {
   return offset;
 }
 
-// sums += x * row, with a loop of its own for elements side by side.
+// sums += x * row, with a separate loop for contiguous elements.
 template <class T>
 SG_CLONES void add_scaled(Sum<T> x, const T* row, int64_t step, bool conjugate, int64_t count, Sum<T>* sums) {
   if (step == 1)
@@ -61,7 +60,7 @@ SG_CLONES void add_scaled(Sum<T> x, const T* row, int64_t step, bool conjugate, 
     for (int64_t j = 0; j < count; ++j) sums[j] += multiply(x, load(row[j * step], conjugate));
 }
 
-// Row i of one batch entry.
+// Computes row i of one batch entry.
 template <class T>
 void multiply_row(const Gemm& g, int64_t entry, int64_t i) {
   int64_t n = g.out.dim(-1), depth = g.a.dim(-1);

@@ -9,15 +9,15 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kSmall = 16, kSmallDepth = kShortSum;  // up to which no units are used, and a sum is one chain
+constexpr int64_t kSmall = 16, kSmallDepth = kShortSum;  // limit: below it no units are used, and a sum is one chain
 
 template <class T>
 struct SmallMatrix {
   T* data;
-  int64_t row, column;  // steps
+  int64_t row, column;  // strides
 };
 
-// kWide: columns, or more.
+// kWide: at least the number of columns.
 template <int kWide, class T>
 SG_CLONES void multiply_small(SmallMatrix<const T> a, SmallMatrix<const T> b, SmallMatrix<T> out, int64_t m, int64_t n,
                               int64_t k) {

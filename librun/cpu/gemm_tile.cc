@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-// gcc 12 takes the compiler's own "undefined" vectors for a bug (GCC bug 105593).
+// gcc 12 warns about its own undefined vectors (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wuninitialized"
 
 namespace sg::cpu {
@@ -147,7 +147,7 @@ struct Double {
 
 #include "librun/cpu/gemm_tile.inc"
 
-// Four rounds: pairs, fours, then quarters of registers change places.
+// Four rounds: exchange pairs, fours, then quarters of registers.
 SG_TARGET void transpose(const float* from, int64_t from_step, float* to, int64_t to_step) {
   __m512 r[16], s[16];
 #pragma GCC unroll 16
@@ -176,7 +176,7 @@ SG_TARGET void transpose(const float* from, int64_t from_step, float* to, int64_
   }
 }
 
-// Two rounds: pairs within registers, then quarters of registers change places.
+// Two rounds: exchange pairs within registers, then quarters of registers.
 SG_TARGET void transpose8(const double* from, int64_t from_step, double* to, int64_t to_step) {
   __m512d pairs[2][4];
   for (int i = 0; i < 4; ++i) {
@@ -200,7 +200,7 @@ SG_TARGET void transpose(const double* from, int64_t from_step, double* to, int6
     for (int j = 0; j < 16; j += 8) transpose8(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
 }
 
-// Moves 32 bits at a time, whatever they are.
+// Moves 32 bits at a time, without interpreting them.
 SG_TARGET void transpose_pairs(const Bf16Pair* from, int64_t from_step, Bf16Pair* to, int64_t to_step) {
   transpose(reinterpret_cast<const float*>(from), from_step, reinterpret_cast<float*>(to), to_step);
 }
@@ -211,7 +211,7 @@ SG_TARGET void transpose_pairs(const Bf16Pair* from, int64_t from_step, Bf16Pair
 #define SG_TARGET __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx512bf16")))
 namespace avx512_bf16 {
 
-// Of a pair, the processor multiplies and adds the upper half first, each of the two being a fused multiply-add.
+// The CPU multiplies and adds the upper half of a pair first; each of the two is a fused multiply-add.
 struct Pairs {
   using T = float;
   using P = Bf16Pair;

@@ -11,14 +11,14 @@
 
 #include "librun/cpu/instruction_set.h"
 
-// gcc 12 takes the compiler's own "undefined" vectors for a bug (GCC bug 105593).
+// gcc 12 warns about its own undefined vectors (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
 namespace sg::cpu {
 namespace {
 
-// Registers of the processor and of the system: matrix units, and their state saved when threads change.
+// Checks the CPU for matrix units, and the system for saving their state on context switches.
 Units processor_units() {
   unsigned a, b, c, d;
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return Units::none;
@@ -33,7 +33,7 @@ Units processor_units() {
   return f16 ? Units::f16 : Units::bf16;
 }
 
-// Linux gives a process the large state of tiles when it asks.
+// Linux grants a process the large tile state on request.
 bool ask_system() {
   constexpr long kRequest = 0x1023, kTileData = 18;
   return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
@@ -76,7 +76,7 @@ constexpr std::array<Term, 6> kTerms = {{{0, 2}, {0, 1}, {0, 0}, {1, 0}, {1, 1},
 template <>
 constexpr std::array<Term, 3> kTerms<Units::f16> = {{{0, 1}, {0, 0}, {1, 0}}};
 
-// One step of kTall x 2 tiles. Tiles 0 to 3 are sums, 4 and 5 are of A, 6 and 7 of B.
+// One step of kTall x 2 tiles. Tiles 0 to 3 hold sums, 4 and 5 tiles of A, 6 and 7 of B.
 template <Units kUnits, bool kSwapped, int kTall>
 [[gnu::always_inline]] inline void step(const uint16_t* a, int64_t a_tile_step, const uint16_t* b) {
   int a_part = -1, b_part = -1;
@@ -98,7 +98,7 @@ template <Units kUnits, bool kSwapped, int kTall>
   }
 }
 
-// Into sums->place(), while what was there before is stored.
+// Computes sums into sums->place(), while the previous ones are stored.
 template <Units kUnits, bool kSwapped, int kTall>
 void sum_steps(const UnitProduct& p, int64_t first, SumStore* sums, Prefetch* next, int64_t lines_a_step) {
   constexpr int kParts = parts_of(kUnits);
@@ -128,7 +128,7 @@ constexpr SumSteps kSums[2][2] = {{sum_steps<kUnits, false, 1>, sum_steps<kUnits
 
 constexpr float kLeastOfWide = 0x1p16f;
 
-// Scales of one row beside 16 columns, or none.
+// The scales of one row and 16 columns; unused for bf16.
 struct Scales {
   __m512 exponent, least;
 };
@@ -143,7 +143,7 @@ SG_AVX512_OP __mmask16 nan_lanes(__mmask16 lanes, __m512 x) {
   return _mm512_mask_cmp_ps_mask(lanes, x, x, _CMP_UNORD_Q);
 }
 
-// One row of one tile, at row i and column j of where sums go. Returns the lanes whose sums are NaN.
+// Stores one row of one tile at row i and column j of the destination. Returns the lanes whose sums are NaN.
 SG_AVX512_OP __mmask16 store_row(__m512 sum, const Scales* scales, const UnitSums& to, __mmask16 lanes, int64_t i,
                                  int64_t j) {
   float* c = to.c + i * to.step + j;
@@ -163,7 +163,7 @@ SG_AVX512_OP __mmask16 store_row(__m512 sum, const Scales* scales, const UnitSum
 
 const LineScales* scales_at(const uint16_t* head) { return reinterpret_cast<const LineScales*>(head); }
 
-// Rows [begin, end). Returns whether any sum is NaN.
+// Stores rows [begin, end). Returns whether any sum is NaN.
 __attribute__((target("avx512f"))) bool store_rows(const UnitProduct& p, int64_t first, int64_t begin, int64_t end,
                                                    int64_t columns, const float* sums, const UnitSums& to) {
   const bool scaled = p.units == Units::f16;
@@ -198,7 +198,7 @@ UnitTiles::UnitTiles() {
 
 UnitTiles::~UnitTiles() {
   asm volatile("tilerelease");
-  _mm_sfence();  // streamed sums, before this thread says that it is done
+  _mm_sfence();  // completes streamed stores before this thread reports completion
 }
 
 void SumStore::begin(const UnitProduct& product, int64_t first, int64_t rows, int64_t columns, const UnitSums& to) {
@@ -223,7 +223,7 @@ bool SumStore::finish() {
 bool multiply_tiles(const UnitProduct& p, int64_t first, int64_t rows, int64_t columns, const UnitSums& to,
                     SumStore* store, Prefetch* next, int64_t lines_a_step) {
   if (!to.stream)
-    for (int64_t i = 0; i < rows; ++i)  // where the sums go, while they are made
+    for (int64_t i = 0; i < rows; ++i)  // prefetch the destination while the sums are computed
       __builtin_prefetch(to.c + i * to.step, 1), __builtin_prefetch(to.c + i * to.step + kUnitLines, 1);
   const auto& of_units = p.units == Units::f16 ? kSums<Units::f16> : kSums<Units::bf16>;
   of_units[p.swapped][rows > kUnitLines](p, first, store, next, lines_a_step);

@@ -1,4 +1,4 @@
-// Samples of planes at the places that a grid names, between pixels, and their gradients; values are summed in double.
+// Samples of planes at fractional positions given by a grid, and their gradients; values are summed in double.
 #include <algorithm>
 #include <vector>
 
@@ -16,9 +16,9 @@ using grid::Sampler;
 using Neighbour = grid::Neighbour<kRun>;
 using Neighbours = grid::Neighbours<kRun>;
 
-// Channels lie side by side, of planes and of places: a neighbour is a row of them.
+// Channels are innermost, in planes and in samples: a neighbour is a row of channels.
 
-// to = the sum of the neighbours' rows by their weights, place by place; `sums` has room for a row.
+// to = the weighted sum of the neighbours' rows, sample by sample; `sums` has room for a row.
 template <class C>
 SG_CLONES void mix(const Neighbours& near, int64_t count, const C* plane, int64_t channels, double* sums, C* to) {
   for (int64_t p = 0; p < count; ++p, to += channels) {
@@ -33,7 +33,7 @@ SG_CLONES void mix(const Neighbours& near, int64_t count, const C* plane, int64_
   }
 }
 
-// The same of kWide channels, what is behind the last one being zeros, to places of a run of kWide each.
+// The same for kWide channels, padded with zeros; samples are stored kWide apart.
 template <int kWide, class C>
 SG_CLONES void mix_few(const Neighbours& near, int64_t count, const C* plane, C* to) {
   for (int64_t p = 0; p < count; ++p, to += kWide) {
@@ -48,7 +48,7 @@ SG_CLONES void mix_few(const Neighbours& near, int64_t count, const C* plane, C*
   }
 }
 
-// How many channels lie side by side: their number, or what vectors hold of few.
+// Number of channels stored together: their number, or a vector width if they are few.
 int64_t width_of(int64_t channels) { return channels == 0 || channels > 8 ? channels : channels <= 4 ? 4 : 8; }
 
 template <int kWide, class C>
@@ -57,7 +57,7 @@ SG_CLONES void interleave(const C* planes, int64_t channels, int64_t plane, int6
     for (int64_t c = 0; c < kWide; ++c) to[i * kWide + c] = c < channels ? planes[c * plane + i] : C{0};
 }
 
-// [.., width_of(channels)] of planes [batch, channels, ..]; zeros behind the last channel.
+// Planes [batch, channels, ..] as [.., width_of(channels)], with zeros after the last channel.
 template <class C>
 const C* channels_last(KernelCall& call, const Tensor& planes) {
   const int64_t channels = planes.dim(1), width = width_of(channels);
@@ -124,7 +124,7 @@ Status sample(KernelCall& call) {
   return ok_status();
 }
 
-// One entry of the batch.
+// One batch entry.
 template <class C>
 struct Backward {
   const C *points, *grad, *plane;
@@ -134,7 +134,7 @@ struct Backward {
   bool slopes;
 };
 
-// What the gradients of places add to those of their neighbours and to those of the grid.
+// Adds the gradients of samples to those of their neighbours, and of the grid.
 template <class C>
 SG_CLONES void spread(const Neighbours& near, int64_t first, int64_t count, const Backward<C>& b) {
   for (int64_t p = 0; p < count; ++p) {
@@ -153,7 +153,7 @@ SG_CLONES void spread(const Neighbours& near, int64_t first, int64_t count, cons
   }
 }
 
-// grid::dot of kWide channels, to the bit.
+// grid::dot for kWide channels, with the same bits.
 template <int kWide, class C>
 SG_INLINE double dot_few(const double* a, const C* b) {
   double lane[kWide];
@@ -163,7 +163,7 @@ SG_INLINE double dot_few(const double* a, const C* b) {
   return (lane[0] + lane[1]) + (lane[2] + lane[3]);
 }
 
-// to += grad * weight; read before it is written, so that it can be done at once.
+// to += grad * weight; reads everything before it writes, so that it vectorizes.
 template <int kWide>
 SG_INLINE void add_few(const double* grad, double weight, double* to) {
   double sums[kWide];
@@ -171,7 +171,8 @@ SG_INLINE void add_few(const double* grad, double weight, double* to) {
   for (int c = 0; c < kWide; ++c) to[c] = sums[c];
 }
 
-// The same of kWide channels. A pixel's sums go place by place, as `spread` has them; slopes neighbour by neighbour.
+// The same for kWide channels. A pixel's sums are accumulated sample by sample, as in `spread`; slopes neighbour by
+// neighbour.
 template <int kWide, class C>
 SG_CLONES void spread_few(const Neighbours& near, int64_t first, int64_t count, const Backward<C>& b) {
   double grad[kRun * kWide], along[3][kRun] = {};

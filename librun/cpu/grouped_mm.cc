@@ -1,11 +1,11 @@
-// _grouped_mm: one product a group, groups lying side by side along the axis that a two-dimensional operand shares.
+// _grouped_mm: one product per group; groups are adjacent along the axis that a two-dimensional operand shares.
 //
 //   self [rows, K]    mat2 [G, K, N]   groups of rows       result [rows, N]
 //   self [G, M, K]    mat2 [K, columns]   groups of columns result [M, columns]
 //   self [M, depth]   mat2 [depth, N]  groups of depth      result [G, M, N]
 //   self [G, M, K]    mat2 [G, K, N]   no offsets           result [G, M, N]
 //
-// Group g ends at offs[g] and begins where the one before ends. What lies behind the last group is zero in the result.
+// Group g ends at offs[g] and begins where the previous one ends. The result is zero after the last group.
 #include "librun/cpu/grouped_mm.h"
 
 #include <string>
@@ -28,7 +28,7 @@ Tensor slice(const Tensor& t, int axis, int64_t begin, int64_t end) {
 
 Tensor select(const Tensor& t, int64_t index) { return drop_axis(slice(t, 0, index, index + 1), 0); }
 
-// The ends of the groups along an axis of `size`: they come from the data, so they are checked.
+// The ends of the groups along an axis of `size`; they are data, so they are checked.
 Result<std::vector<int64_t>> group_ends(const KernelCall& call, int64_t size) {
   const Tensor& offsets = call.tensor("offs");
   std::vector<int64_t> ends;
@@ -44,7 +44,7 @@ Result<std::vector<int64_t>> group_ends(const KernelCall& call, int64_t size) {
   return ends;
 }
 
-// What no group has of the axis that they share in the result.
+// The part of the result after the last group, along the shared axis.
 Tensor rest_behind(const std::vector<GroupProduct>& groups, const Tensor& out, int axis) {
   const int64_t end = groups.empty() ? 0 : groups.back().begin + groups.back().out.dim(axis);
   return slice(out, axis, end, out.dim(axis));

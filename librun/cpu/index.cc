@@ -1,4 +1,4 @@
-// Picking and placing by tensors of indices: index, index_put, index_select, index_add, take, embedding.
+// Reading and writing by tensors of indices: index, index_put, index_select, index_add, take, embedding.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +17,7 @@ namespace {
 
 bool is_mask(const Tensor& t) { return t.dtype == DType::boolean || t.dtype == DType::u8; }
 
-// A mask stands for one vector of positions along each of its axes.
+// Replaces a mask by one vector of positions for each of its axes.
 void add_positions(KernelCall& call, const Tensor& mask, std::vector<Tensor>* out) {
   Tensor flags = contiguous_as(call, mask, DType::boolean);
   int64_t n = 0, total = flags.elements();
@@ -38,10 +38,10 @@ void add_positions(KernelCall& call, const Tensor& mask, std::vector<Tensor>* ou
 }
 
 struct Picks {
-  std::vector<Tensor> indices;  // one an axis of self, none where it is kept
-  std::vector<int64_t> shape;   // what the indices broadcast to
-  int first = 0;                // where their axes stand in the result
-  bool together = true;         // the indexed axes are neighbours
+  std::vector<Tensor> indices;  // one per axis of self, none where it is kept
+  std::vector<int64_t> shape;   // the common broadcast shape of the indices
+  int first = 0;                // position of their axes in the result
+  bool together = true;         // the indexed axes are adjacent
 };
 
 Result<Picks> picks_of(KernelCall& call, const Tensor& self) {
@@ -65,7 +65,7 @@ Result<Picks> picks_of(KernelCall& call, const Tensor& self) {
   return picks;
 }
 
-// The axes of self in the order outer, indexed, inner.
+// The axes of self, reordered to outer, indexed, inner.
 struct Arranged {
   Tensor kept;  // outer and inner axes
   int outer = 0;
@@ -131,13 +131,13 @@ Status index(KernelCall& call) {
   return ok_status();
 }
 
-// The result starts as a copy of `self`, unless the op writes `self` itself.
+// The result starts as a copy of `self`, unless the op writes to `self`.
 void start_from(KernelCall& call, const Tensor& self) {
   const Tensor& out = call.result();
   if (out.data != self.data || !std::ranges::equal(out.strides(), self.strides())) copy(call, out, self);
 }
 
-// `t` as it lies, or converted where its elements are not those of `like`.
+// `t` itself, or converted if its elements differ from those of `like`.
 Tensor alike(KernelCall& call, const Tensor& t, const Tensor& like) {
   return t.dtype == like.dtype && !t.conjugate ? t : contiguous_as(call, t, like.dtype);
 }
@@ -176,7 +176,7 @@ Status index_select(KernelCall& call) {
   return ok_status();
 }
 
-// The selection of the result and the one of a source of the same axes.
+// Matching selections of the result and of a source.
 struct Placement {
   Selection to, from;
 };
@@ -235,7 +235,7 @@ Status embedding(KernelCall& call) {
   return ok_status();
 }
 
-// Rows that are looked up get no longer than max_norm.
+// Scales the rows that are looked up down to max_norm.
 Status embedding_renorm(KernelCall& call) {
   const Tensor &table = call.tensor("self"), indices = index_vector(call, "indices");
   const auto* rows = indices.as<int64_t>();
@@ -265,7 +265,7 @@ Status embedding_renorm(KernelCall& call) {
   return ok_status();
 }
 
-// Every row of the table gets the sum of the gradients of its uses, in order; the padding row none.
+// Every row of the table gets the sum of the gradients of its uses, in order; the padding row gets none.
 Status embedding_backward(KernelCall& call) {
   const Tensor& out = call.result();
   Tensor grad = alike(call, call.tensor("grad_output"), out), indices = index_vector(call, "indices");

@@ -5,7 +5,7 @@
 namespace sg::cpu {
 namespace {
 
-// Half floats in registers: clang's __builtin_cpu_supports does not know them.
+// Half-precision conversions: clang's __builtin_cpu_supports does not know them.
 bool has_f16c() {
   unsigned a, b, c = 0, d;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;

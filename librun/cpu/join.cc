@@ -1,4 +1,4 @@
-// Tensors put side by side, cut apart, and packed into flat buckets.
+// Concatenating, splitting, and packing into flat buckets.
 #include <algorithm>
 #include <cstring>
 
@@ -9,7 +9,7 @@
 namespace sg::cpu {
 namespace {
 
-// `t` from `start` on along `axis`, `length` elements.
+// `length` elements of `t` along `axis`, starting at `start`.
 Tensor part_of(const Tensor& t, int axis, int64_t start, int64_t length) {
   Tensor part = t;
   part.shape[static_cast<size_t>(axis)] = length;
@@ -17,12 +17,12 @@ Tensor part_of(const Tensor& t, int axis, int64_t start, int64_t length) {
   return part;
 }
 
-// A flat tensor's elements from `start`, as a contiguous tensor of the shape of `like`.
+// A flat tensor's elements from `start` on, as a contiguous tensor with the shape of `like`.
 Tensor flat_part(const Tensor& flat, int64_t start, const Tensor& like) {
   return make_tensor(flat.data + start * dtype_bytes(flat.dtype), flat.dtype, like.sizes());
 }
 
-bool is_legacy_empty(const Tensor& t) { return t.rank == 1 && t.dim(0) == 0; }  // PyTorch joins it to anything
+bool is_legacy_empty(const Tensor& t) { return t.rank == 1 && t.dim(0) == 0; }  // PyTorch concatenates it with anything
 
 Status cat(KernelCall& call) {
   const Tensor& out = call.result();
@@ -61,7 +61,7 @@ Status split_into(KernelCall& call, std::span<const Tensor> parts) {
 Status split_copy(KernelCall& call) { return split_into(call, call.results); }
 Status split_copy_out(KernelCall& call) { return split_into(call, call.tensors("out")); }
 
-// Part by part, that part of the rows of every tensor.
+// Packs, part by part, that part of the rows of every tensor.
 Status pack(KernelCall& call) {
   const int64_t parts = call.integer("parts");
   if (parts <= 0) return call.fail("a pack of " + std::to_string(parts) + " parts");
@@ -81,7 +81,7 @@ Status pack(KernelCall& call) {
 
 // --- buckets of collectives ---
 
-// The dtype that a number stands for: the position of its name in PyTorch 2.15's sorted module contents.
+// The dtype with this number: the position of its name in PyTorch 2.15's sorted module contents.
 DType numbered_dtype(int64_t number) {
   switch (number) {
     case 1: return DType::bf16;
@@ -108,8 +108,8 @@ DType numbered_dtype(int64_t number) {
   }
 }
 
-// This rank's part of the bucket that a gather fills: each input, rounded to its dtype, one after the other. The rest
-// of the bucket is the other ranks'.
+// Fills this rank's part of an all-gather bucket: each input, rounded to its dtype, one after the other. The rest of
+// the bucket belongs to the other ranks.
 Status pre_bucket_all_gather(KernelCall& call) {
   const Tensor& out = call.result();
   std::span<const Tensor> inputs = call.tensors("ag_ins");
@@ -135,7 +135,7 @@ Status pre_bucket_all_gather(KernelCall& call) {
   return ok_status();
 }
 
-// Rank by rank, the rows of every input that the rank will own; rows that do not divide are filled up with zeros.
+// Rank by rank, the rows of every input that the rank will own, padded with zeros if they do not divide evenly.
 Status pre_bucket_reduce_scatter(KernelCall& call) {
   const Tensor& out = call.result();
   int64_t ranks = call.integer("group_size"), start = 0;

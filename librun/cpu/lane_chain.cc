@@ -1,5 +1,5 @@
-// LaneGraph: pointwise nodes, for all lanes at once. Neighbours over one shape are one program: what only they look at
-// is never written.
+// LaneGraph: runs pointwise nodes for all lanes at once. Consecutive nodes over one shape form one program, whose
+// intermediate values are never written.
 #include <algorithm>
 
 #include "librun/backend.h"
@@ -9,9 +9,9 @@
 namespace sg::cpu {
 namespace {
 
-constexpr size_t kMostCalls = 24;  // of a program: what a device's registers hold
+constexpr size_t kMostCalls = 24;  // per program: limited by a device's registers
 
-// Where results lie that are never written: programs tell values by their addresses.
+// Addresses for results that are never written: programs distinguish values by address.
 std::byte* nowhere(size_t i) { return reinterpret_cast<std::byte*>((uintptr_t{1} << 62) + (uintptr_t{i} << 52)); }
 
 }  // namespace
@@ -22,7 +22,7 @@ bool LaneGraph::can_chain(NodeId n) const {
          !op->writes() && !op->has(kRandom) && !is_view(n) && has_lifted(n);
 }
 
-// Whether anything but the nodes [first, end) looks at the value.
+// Whether anything but the nodes [first, end) uses the value.
 bool LaneGraph::is_needed_outside(ValueId v, size_t first, size_t end) const {
   bool needed = false;
   graph_.for_each_use(v, [&](Use use) {
@@ -31,7 +31,7 @@ bool LaneGraph::is_needed_outside(ValueId v, size_t first, size_t end) const {
   return needed;
 }
 
-// A call whose result lies at `memory`; null = in memory that is taken for it.
+// A call with its result at `memory`; null = memory is allocated for it.
 Result<KernelCall> LaneGraph::chain_call(NodeId n, std::byte* memory) {
   SG_ASSIGN(Tensor t, result_tensor(n, 0));
   LaneValue& out = values_[graph_.node(n).result(0).index];
@@ -43,7 +43,7 @@ Result<KernelCall> LaneGraph::chain_call(NodeId n, std::byte* memory) {
   return call_of(n, {all_lanes(out, t.rank)}, table);
 }
 
-// Where the chain ends that begins with node `first`.
+// The end of the chain that begins with node `first`.
 Result<size_t> LaneGraph::find_chain(size_t first) {
   PointwiseProgram trial;
   size_t end = first;
@@ -55,7 +55,7 @@ Result<size_t> LaneGraph::find_chain(size_t first) {
   return end;
 }
 
-// How many nodes from `first` on have been run; 0 = that one is for run_node.
+// Returns how many nodes from `first` on have been run; 0 = run_node must run it.
 Result<size_t> LaneGraph::run_chain(size_t first) {
   SG_ASSIGN(size_t end, find_chain(first));
   if (end == first) return size_t{0};

@@ -12,12 +12,12 @@
 namespace sg::cpu {
 namespace {
 
-// Makes tensors from numbers and types alone: what it is given a tensor for is its type.
+// Whether the op creates tensors from numbers and types alone; it only uses the type of a tensor argument.
 bool is_factory(std::string_view op) {
   return std::ranges::any_of(factory_kernels(), [&](const KernelRow& row) { return row.op == op; });
 }
 
-constexpr int64_t kTooMany = INT64_MAX;  // elements: no memory has them
+constexpr int64_t kTooMany = INT64_MAX;  // more elements than any memory holds
 
 // The block of lane number `lane`, in row-major order.
 Tensor lane_at(const LaneValue& v, const PerLaneAxis& lanes, int64_t lane) {
@@ -36,7 +36,7 @@ Error unsupported(const Graph& graph, NodeId n, std::string_view why) {
   return Error{ErrorKind::cannot_apply, refusal_of(graph, n, why)};
 }
 
-// What no lane can run, whatever it is given; null = none of that.
+// Why no lane can run the node, regardless of its arguments; null = no such reason.
 const char* refusal_of(const Graph& graph, NodeId n) {
   const OpInfo* op = graph.op_info(n);
   const Node& node = graph.node(n);
@@ -130,7 +130,7 @@ Status LaneGraph::take_input(size_t i, LaneValue value) {
   return ok_status();
 }
 
-// Nodes go by the types of the graph. Those of the lanes have to fit before the tensor's axes.
+// Checks a lane's tensor against the graph's type; the lane axes must fit in front of the tensor's.
 bool LaneGraph::fits(const Tensor& t, const Type& type) const {
   if (type.kind != TypeKind::tensor) return t.is_none();
   const auto rank = static_cast<size_t>(t.rank);
@@ -151,7 +151,7 @@ bool LaneGraph::has_lifted(NodeId n) const {
 bool LaneGraph::has_wide(NodeId n) const {
   const OpInfo* op = graph_.op_info(n);
   for (const Arg& arg : graph_.node(n).args)
-    if (arg.is(ArgKind::dtype)) return false;  // says what it makes
+    if (arg.is(ArgKind::dtype)) return false;  // determines the result type
   bool wide = false;
   for_values(n, [&](ValueId v) { wide |= values_[v.index].wide; });
   return wide && !is_factory(op->name);
@@ -194,7 +194,7 @@ Result<Tensor> LaneGraph::result_tensor(NodeId n, uint32_t i) const {
   return t;
 }
 
-// All lanes as one tensor: their axes, then axes of size 1 up to `rank`, then the lane's own.
+// All lanes as one tensor: the lane axes, then axes of size 1 up to `rank`, then the lane's own.
 Tensor LaneGraph::all_lanes(const LaneValue& v, int rank) const {
   if (!v.is_lifted()) return v.tensor;
   Tensor out = v.tensor;
@@ -212,7 +212,7 @@ Tensor LaneGraph::all_lanes(const LaneValue& v, int rank) const {
   return out;
 }
 
-// Lifted along the axes that the node's arguments are lifted along, the last axis first.
+// Lifted along the axes that the node's arguments are lifted along, with the last axis varying first.
 LaneValue LaneGraph::like_arguments(NodeId n, Tensor t) const {
   LaneValue out{t, {}, has_wide(n)};
   int64_t step = std::max<int64_t>(extent_bytes(t) / dtype_bytes(t.dtype), 1);
@@ -226,7 +226,7 @@ LaneValue LaneGraph::like_arguments(NodeId n, Tensor t) const {
   return out;
 }
 
-// What `v` needs as like_arguments has made it.
+// Bytes that `v`, as laid out by like_arguments, needs.
 int64_t LaneGraph::lifted_bytes(const LaneValue& v) const {
   int64_t bytes = extent_bytes(v.tensor);
   for (size_t axis = 0; axis < kLaneAxes; ++axis)
@@ -271,7 +271,7 @@ Status LaneGraph::call_kernel(NodeId n, std::vector<Tensor> results, const std::
   return run_kernel(call);
 }
 
-// One block for all lanes.
+// Computes a single block for all lanes.
 Status LaneGraph::run_once(NodeId n) {
   std::vector<Tensor> results;
   for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) {
@@ -296,7 +296,7 @@ Status LaneGraph::run_view(NodeId n) {
     LaneValue out = values_[source.index];
     auto from = offset_of(source), to = offset_of(node.result(i));
     if (!from || !to || t.dtype != out.tensor.dtype) return unsupported(graph_, n, "cannot run");
-    Tensor first = out.tensor;  // held against what the lane has
+    Tensor first = out.tensor;  // checked against the extent of the lane's memory
     t.data = first.data + (*to - *from) * dtype_bytes(t.dtype);
     if (t.elements() > 0 && (t.data < first.data || t.data + extent_bytes(t) > first.data + extent_bytes(first)))
       return unsupported(graph_, n, "reaches beyond its memory");

@@ -1,4 +1,4 @@
-// LaneGraph: elements picked by indices that differ from lane to lane.
+// LaneGraph: indexing with indices that differ between lanes.
 #include <algorithm>
 #include <array>
 
@@ -38,14 +38,14 @@ bool LaneGraph::has_plain_indices(const Graph& graph, NodeId n) {
   });
 }
 
-// self[i, j, ...]: where self has a block for each place along an axis of lanes, that place is one more index in front.
+// self[i, j, ...]: if self is lifted along a lane axis, the lane's position becomes an additional leading index.
 Status LaneGraph::run_index(NodeId n) {
   const Node& node = graph_.node(n);
   const LaneValue& self = values_[node.args[0].as_value().index];
   std::vector<Tensor> indices;
   int rank = 0;
   for (const Arg& item : node.args[1].items()) rank = std::max(rank, values_[item.as_value().index].tensor.rank);
-  Tensor from = self.tensor;  // with the axes that it is lifted along
+  Tensor from = self.tensor;  // including the axes that it is lifted along
   for (size_t axis = kLaneAxes; axis-- > 0;) {
     if (self.step[axis] == 0) continue;
     LaneValue place;

@@ -10,15 +10,15 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kRowsPerBlock = 32;  // whose parameter gradients are summed in one go
+constexpr int64_t kRowsPerBlock = 32;  // rows whose parameter gradients are summed together
 
-constexpr int64_t kTogether = 4;  // rows that share what is loaded of the parameters, and of their gradients
+constexpr int64_t kTogether = 4;  // rows that share loads of the parameters, and of their gradients
 
 struct RowStatistics {
   double mean, rstd;
 };
 
-// to = (x - mean) * rstd * weight + bias of kRows rows of n; weight and bias may be null.
+// to = (x - mean) * rstd * weight + bias for kRows rows of n; weight and bias may be null.
 template <int64_t kRows, class C>
 SG_INLINE void normalize_rows(const C* x, const RowStatistics* s, const C* weight, const C* bias, C* to, int64_t n) {
   if (weight && bias) {
@@ -46,7 +46,7 @@ SG_CLONES void normalize(const C* x, const RowStatistics* s, int64_t rows, const
   for (int64_t r = 0; r < rows; ++r) normalize_rows<1>(x + r * n, s + r, weight, bias, to + r * n, n);
 }
 
-// The two sums that the gradient of a row needs: of grad * weight, and of grad * weight * (x - mean).
+// The two sums for the gradient of a row: of grad * weight, and of grad * weight * (x - mean).
 template <class C>
 SG_CLONES TwoSums gradient_sums(const C* grad, const C* x, double mean, const C* weight, int64_t n) {
   if (!weight) {
@@ -61,7 +61,7 @@ SG_CLONES TwoSums gradient_sums(const C* grad, const C* x, double mean, const C*
   });
 }
 
-// What a row's gradient is made of beside its numbers: to = rstd * (grad * weight - shift - (x - mean) * slope)
+// Per-row coefficients of the gradient: to = rstd * (grad * weight - shift - (x - mean) * slope)
 struct RowGradient {
   double mean, rstd, shift, slope;
 };
@@ -74,7 +74,7 @@ SG_CLONES void input_gradient(const C* grad, const C* x, const C* weight, const 
   }
 }
 
-// Adds the gradients of the parameters, and gives those of the input where kInput; of kRows rows of n.
+// Accumulates the gradients of the parameters and, if kInput, computes those of the input; for kRows rows of n.
 template <int64_t kRows, bool kInput, class C>
 SG_INLINE void add_gradients(const C* grad, const C* x, const C* weight, const RowGradient* rows, double* of_weight,
                              double* of_bias, C* to, int64_t n) {
@@ -106,9 +106,9 @@ SG_CLONES void add_row(double* to, const double* from, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] += from[i];
 }
 
-// What the op normalises over, and in which way.
+// What the op normalizes over, and how.
 struct Norm {
-  int64_t length;  // elements that are normalised together
+  int64_t length;  // elements that are normalized together
   bool centered;   // layer norm, not RMS norm
 };
 
@@ -118,7 +118,7 @@ const C* parameter(KernelCall& call, std::string_view name) {
   return contiguous_as(call, call.tensor(name), kDTypeOf<C>).template as<C>();
 }
 
-// A tensor of statistics as C, one a row; null where the op has no such result.
+// A tensor of statistics as C, one per row; null if the op has no such result.
 template <class C>
 C* statistics_result(KernelCall& call, size_t i, Tensor* held) {
   if (i >= call.result_count() || call.result(i).is_none()) return nullptr;
@@ -126,7 +126,7 @@ C* statistics_result(KernelCall& call, size_t i, Tensor* held) {
   return held->template as<C>();
 }
 
-// RMS norm leaves it to the type that is computed in; a graph run in double records f32 or less as a rule.
+// By default RMS norm uses the epsilon of the type it computes in; a graph run in double usually records f32 or less.
 double epsilon(KernelCall& call, DType dtype) {
   if (call.has("eps")) return call.number("eps");
   bool wide = dtype == DType::f64 && call.numerics() != Numerics::f64;
@@ -187,9 +187,9 @@ struct Gradients {
 
   double mean(int64_t row) const { return means ? static_cast<double>(means[row]) : 0.0; }
 
-  // Results 0 (input), 1 (weight) and 2 (bias), where wanted. A block of rows at a time, of which the cache holds what
-  // the gradients of the parameters are made of, too: sums in double, of a block first. If there are too few blocks for
-  // the threads, rows are handed out one by one for the input's gradient.
+  // Results 0 (input), 1 (weight) and 2 (bias), where wanted. Processes a block of rows at a time, so that the operands
+  // of the parameters' gradients are still in the cache: sums in double, first per block. If there are too few blocks
+  // for the threads, rows are distributed one by one for the input's gradient.
   void run(bool of_input, bool of_parameters) const {
     const int64_t n = norm.length, rows = rows_of_length(input, n).count;
     const int64_t blocks = std::max<int64_t>(1, (rows + kRowsPerBlock - 1) / kRowsPerBlock);

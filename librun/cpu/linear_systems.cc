@@ -1,5 +1,5 @@
-// Linear systems: by LU, by a triangular or a Cholesky factor that is given. Batches broadcast. In double, a matrix of
-// right sides a thread.
+// Linear systems: by LU, or by a given triangular or Cholesky factor. Batches broadcast. In double; each thread takes a
+// matrix of right-hand sides.
 #include <vector>
 
 #include "librun/cpu/kernels.h"
@@ -16,8 +16,8 @@ double work_of(int64_t n, int64_t sides) {
   return static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(std::max<int64_t>(sides, 1));
 }
 
-// The right sides of a system and where its solution goes: columns, whichever side the matrix stands on. X A = B is
-// A^H X^H = B^H.
+// The right-hand sides of a system and the destination of its solution: columns, on whichever side the matrix stands. X
+// A = B is solved as A^H X^H = B^H.
 template <class T>
 class Sides {
  public:
@@ -36,7 +36,7 @@ class Sides {
   Matrices<T> x_;
 };
 
-// fn(matrix of a, right sides, space, number of that matrix) for every matrix of right sides.
+// Calls fn(matrix of a, right-hand sides, space, index of that matrix) for every matrix of right-hand sides.
 template <class T, class Fn>
 void for_systems(KernelCall& call, const Tensor& a_type, const Matrices<T>& a, const Sides<T>& sides,
                  const Tensor& result, const Fn& fn) {
@@ -50,7 +50,7 @@ void for_systems(KernelCall& call, const Tensor& a_type, const Matrices<T>& a, c
 
 Diagonal diagonal_of(const KernelCall& call) { return call.flag("unitriangular") ? Diagonal::ones : Diagonal::given; }
 
-// What lies on the other side of the diagonal is not looked at.
+// Ignores the elements on the other side of the diagonal.
 Status solve_triangular(KernelCall& call) {
   if (gives_nothing(call)) return ok_status();
   const Tensor &a = call.tensor("self"), &b = call.tensor("B"), &out = call.result();
@@ -70,7 +70,7 @@ Status solve_triangular(KernelCall& call) {
   return ok_status();
 }
 
-// The older form: also gives the matrices back.
+// The older variant, which also returns the matrix.
 Status triangular_solve(KernelCall& call) {
   if (gives_nothing(call)) return ok_status();
   const Tensor &b = call.tensor("self"), &a = call.tensor("A"), &out = call.result();
@@ -91,7 +91,7 @@ Status triangular_solve(KernelCall& call) {
   return ok_status();
 }
 
-// Of a factor L with A = L L^H, or U with A = U^H U.
+// Solves with a factor L of A = L L^H, or U of A = U^H U.
 Status cholesky_solve(KernelCall& call) {
   if (gives_nothing(call)) return ok_status();
   const Tensor &b = call.tensor("self"), &a = call.tensor("input2"), &out = call.result();
@@ -128,7 +128,7 @@ Status cholesky_inverse(KernelCall& call) {
   return ok_status();
 }
 
-// A right side that is a vector, as PyTorch tells it.
+// A right-hand side that is a vector, by PyTorch's rule.
 Tensor as_column(const Tensor& t) {
   Tensor out = t;
   out.shape[static_cast<size_t>(out.rank)] = 1, out.stride[static_cast<size_t>(out.rank)] = 1;

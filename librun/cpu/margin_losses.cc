@@ -1,4 +1,4 @@
-// Losses of margins between the classes of a sample (work/margin.h).
+// Margin losses between the classes of a sample (work/margin.h).
 #include <algorithm>
 
 #include "librun/cpu/give_loss.h"
@@ -24,7 +24,7 @@ Samples samples_of(KernelCall& call) {
   return {{self.rank == 0 ? 1 : self.dim(-1), scores, target, report_of(call)}, self.rank == 2 ? self.dim(0) : 1};
 }
 
-// What is worth a thread's while: rows of so many steps.
+// Number of rows, of that many steps each, that justify using a thread.
 int64_t grain_of(int64_t steps) { return std::max<int64_t>(1, kPieceElements / std::max<int64_t>(1, steps)); }
 
 work::MarginFactor factor_of(KernelCall& call, const Samples& s) {
@@ -40,7 +40,7 @@ Tensor zeros(KernelCall& call, std::span<const int64_t> shape) {
   return out;
 }
 
-// Classes that there are not; a device finds them itself.
+// Checks labels on the CPU; a device detects invalid ones itself.
 Status expect_labels(KernelCall& call, const Samples& s) {
   if (on_device(call)) return ok_status();
   IndexCheck check;

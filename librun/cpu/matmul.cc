@@ -1,4 +1,4 @@
-// Matrix products by their op names: each is one call of gemm().
+// Matrix product ops: each is one call of gemm().
 #include <string>
 #include <string_view>
 
@@ -30,7 +30,7 @@ Tensor as_matrix(const Tensor& scalar) {  // the result of a dot product
   return t;
 }
 
-// All axes but the last as one, when its strides allow; else the tensor as it is.
+// All axes but the last merged, if the strides allow it; else the tensor itself.
 Tensor fold_rows(const Tensor& t) {
   Tensor out = t;
   while (out.rank > 2) {
@@ -44,7 +44,7 @@ Tensor fold_rows(const Tensor& t) {
   return out;
 }
 
-// Sizes that only the data decides have not been held against each other before.
+// Data-dependent sizes have not been compared with each other before.
 Status multiply(KernelCall& call, const Gemm& g) {
   if (g.a.dim(-1) != g.b.dim(-2) || g.a.dim(-2) != g.out.dim(-2) || g.b.dim(-1) != g.out.dim(-1))
     return call.fail("the matrices do not fit: " + std::to_string(g.a.dim(-2)) + " x " + std::to_string(g.a.dim(-1)) +
@@ -104,7 +104,7 @@ Status baddbmm(KernelCall& call) {
   return add_product(call, call.result(), a, b);
 }
 
-// The batch axes of `t` broadcast to those of `out`.
+// Broadcasts the batch axes of `t` to those of `out`.
 Tensor with_batch_of(const Tensor& t, const Tensor& out) {
   std::array<int64_t, kMaxRank> shape = out.shape;
   auto last = static_cast<size_t>(out.rank - 1);

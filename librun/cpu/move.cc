@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kMostBytes = 16;  // of a word
 static_assert(work::kMostLineAxes == kMaxRank);
 
-// Whether words of `count` elements lie whole in memory, aligned, wherever the line has them.
+// Whether words of `count` elements are contiguous in memory and aligned, at every position of the line.
 bool has_words(const Layout& line, const Tensor& t, int64_t count) {
   if (line.axes == 0) return false;
   const auto last = static_cast<size_t>(line.axes - 1);
@@ -21,7 +21,7 @@ bool has_words(const Layout& line, const Tensor& t, int64_t count) {
   return reinterpret_cast<uintptr_t>(t.data) % static_cast<uintptr_t>(count * dtype_bytes(t.dtype)) == 0;
 }
 
-// In words of `count` elements; of one, if `count` is 1.
+// The line in words of `count` elements.
 work::WordLine in_words(const Layout& line, int64_t count) {
   work::WordLine out;
   out.axes = line.axes;

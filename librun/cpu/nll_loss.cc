@@ -4,13 +4,13 @@
 namespace sg::cpu {
 namespace {
 
-// Scores [classes], [batch, classes] or [batch, classes, height, width]: contiguous, and seen as [batch, classes, plane].
+// Scores [classes], [batch, classes] or [batch, classes, height, width]: contiguous, viewed as [batch, classes, plane].
 struct Samples {
   Tensor scores;
   int64_t classes, plane;
   ClassLabels labels;
 
-  // Where the score of sample i's class lies. REQUIRES: it counts
+  // The offset of the score of sample i's class. REQUIRES: the sample counts
   int64_t at(int64_t i) const {
     if (plane == 1) return i * classes + labels.target[i];
     const int64_t entry = i / plane;
@@ -37,7 +37,7 @@ void forward(KernelCall& call, const Samples& s, const Tensor& result) {
 Status nll_loss(KernelCall& call) {
   SG_ASSIGN(Samples s, samples(call));
   const Tensor& planes = call.result(0);
-  bool one_each = planes.rank == 3;  // one loss a place of planes: as rows
+  bool one_each = planes.rank == 3;  // one loss per place of planes, as rows
   Tensor out = one_each ? call.scratch().tensor(planes.dtype, std::array{s.labels.count}) : planes;
   visit_floating(s.scores.dtype, [&]<class T>() { forward<T>(call, s, out); });
   if (one_each) copy(call, planes, make_tensor(out.data, planes.dtype, planes.sizes()));

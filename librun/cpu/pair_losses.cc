@@ -14,7 +14,7 @@
 namespace sg::cpu {
 namespace {
 
-// An argument as contiguous doubles of this shape; null when it is left out.
+// An argument as contiguous doubles of this shape; null if omitted.
 Result<const double*> operand(KernelCall& call, std::string_view name, std::span<const int64_t> shape) {
   if (call.op().param_index(name) < 0 || !call.has(name)) return static_cast<const double*>(nullptr);
   const Tensor& t = call.tensor(name);
@@ -103,7 +103,7 @@ Status pair_loss_backward(KernelCall& call) {
   return ok_status();
 }
 
-// T: what the operands' type needs of elementary functions.
+// T: the precision that the operands' type needs from elementary functions.
 template <class T>
 Status bce_with_logits_as(KernelCall& call) {
   const std::vector<int64_t> shape = broadcast_shape(call.tensor("self"), call.tensor("target"));
@@ -134,9 +134,9 @@ Status bce_with_logits(KernelCall& call) {
   return wide ? bce_with_logits_as<double>(call) : bce_with_logits_as<float>(call);
 }
 
-// --- activations of two results or two halves ---
+// --- activations with two results or two halves ---
 
-// log_sigmoid, and exp(-|x|) where it is asked for.
+// log_sigmoid, and exp(-|x|) if it is requested.
 Status log_sigmoid_forward(KernelCall& call) {
   const ParamValue self = param_of(call.tensor("self"));
   const Tensor& small = call.result(1);
@@ -160,7 +160,7 @@ Status prelu_backward(KernelCall& call) {
   return ok_status();
 }
 
-// How many elements of a row the gate and what is gated have each: rows run over the axes before `dim`.
+// Elements per row of the gate and of the gated half; rows run over the axes before `dim`.
 Result<int64_t> half_row(KernelCall& call) {
   const Tensor& self = call.tensor("self");
   const int axis = wrap_axis(call.integer("dim"), self.rank);

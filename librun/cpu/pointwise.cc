@@ -15,10 +15,10 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kStreamBytes = int64_t{256} << 20;  // results below are in the last cache when they are read
-constexpr int64_t kPieceNanoseconds = 30000;          // work of a thread at a time: worth more than handing it out
+constexpr int64_t kStreamBytes = int64_t{256} << 20;  // smaller results stay in the last-level cache until read
+constexpr int64_t kPieceNanoseconds = 30000;          // work per task: enough to justify distributing it
 
-// Element i of one lies exactly where element i of the other does.
+// Element i of one is at the same address as element i of the other.
 bool same_places(const Tensor& a, const Tensor& b) {
   if (a.data != b.data || dtype_bytes(a.dtype) != dtype_bytes(b.dtype) || !same_shape(a, b)) return false;
   for (int i = 0; i < a.rank; ++i)
@@ -26,7 +26,7 @@ bool same_places(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-// Elements share no memory among each other.
+// Whether no two elements share memory.
 bool writable(const Tensor& t) {
   if (t.elements() == 0) return true;
   for (int i = 0; i < t.rank; ++i)
@@ -76,7 +76,7 @@ void fill_register(void* reg, const Step& s, Lane lane, int64_t n) {
   }
 }
 
-// One thread on its way over a range of blocks.
+// One thread's pass over a range of blocks.
 class BlockRunner {
  public:
   BlockRunner(const PointwiseCode& code, std::span<const Tensor> slots, std::span<const Layout> layouts,
@@ -155,7 +155,7 @@ class BlockRunner {
   void store(const Step& s) {
     auto slot = static_cast<size_t>(s.slot);
     const Place& from = code_.places[static_cast<size_t>(s.in[0])];
-    if (from.slot == s.slot) return;  // computed there
+    if (from.slot == s.slot) return;  // computed in place
     const Tensor& t = slots_[slot];
     StoreFn fn = table_.store[static_cast<size_t>(t.dtype)];
     int64_t size = dtype_bytes(t.dtype);
@@ -171,7 +171,7 @@ class BlockRunner {
     });
   }
 
-  // Bytes from one element to the next within a register; of complex ones, within a plane.
+  // Bytes between elements within a register; for complex ones, within a plane.
   static int64_t lane_plane(Lane lane) { return lane == Lane::c64 ? 4 : lane == Lane::c128 ? 8 : lane_bytes(lane); }
   bool same_register(size_t slot, int reg) const {
     return lane_of(slots_[slot].dtype) == code_.lanes[static_cast<size_t>(reg)];
@@ -267,7 +267,7 @@ Result<bool> PointwiseProgram::add(const KernelCall& call, bool stored) {
 }
 
 void PointwiseProgram::prepare() {
-  std::vector<Tensor> by_weight;  // results first: their order of axes decides
+  std::vector<Tensor> by_weight;  // results first: their axis order decides
   for (const Step& s : code_.steps)
     if (s.kind == Step::Kind::store) by_weight.push_back(slots_[static_cast<size_t>(s.slot)]);
   int64_t written = 0;
@@ -305,8 +305,8 @@ void PointwiseProgram::run_blocks(int64_t begin, int64_t end, bool* fault) const
 Status run_pointwise(KernelCall& call) {
   PointwiseProgram program;
   auto fits = program.add(call);
-  if (fits.ok() && !*fits) {  // arguments in the result's memory, seen in another way: read first
-    KernelCall apart = call;  // the call itself is run again in the next step, as it was bound
+  if (fits.ok() && !*fits) {  // arguments in the result's memory with another layout: copy them first
+    KernelCall apart = call;  // a copy, because the call is reused, as bound, in the next step
     for (ParamValue& p : apart.params())
       if (p.kind == ParamValue::Kind::tensor && share_memory(p.tensor, call.results[0]) &&
           !same_view(p.tensor, call.results[0])) {

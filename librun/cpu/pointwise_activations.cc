@@ -23,7 +23,7 @@ Value lower_selu(PointwiseCall& c) {
   return c.compute(BlockOp::elu, {c.operand("self", type), alpha, scale, c.number(1, type)}, type);
 }
 
-// Bounds of a type that they change nothing about: hardtanh of integers stays one.
+// The bounds do not change the type: hardtanh of integers gives integers.
 Value lower_hardtanh(PointwiseCall& c) {
   DType type = c.result().dtype;
   Value v = c.compute(BlockOp::maximum, {c.operand("self", type), c.operand("min_val", type)}, type);
@@ -49,7 +49,7 @@ Value lower_threshold_backward(PointwiseCall& c) {
   return c.compute(BlockOp::threshold_backward, {g, x, c.operand("~threshold", type)}, type);
 }
 
-// mask is a bool: the gradient where it holds, times scale.
+// mask is a bool: the gradient where it is set, times scale.
 Value lower_dropout_backward(PointwiseCall& c) {
   DType type = c.common("grad_output", Common::floating);
   Value g = c.compute(BlockOp::mul, {c.operand("grad_output", type), c.operand("mask", type)}, type);

@@ -9,7 +9,7 @@ namespace {
 
 bool is_one(Scalar s) { return s.is_integral() ? s.i == 1 : s.re == 1 && s.im == 0; }
 
-// self + alpha * other and its kin: operands "first second", block = the form with alpha.
+// self + alpha * other and the like: operands "first second", `scaled` = the function with alpha.
 Value lower_scaled(PointwiseCall& c, BlockOp plain, BlockOp scaled, std::string_view first, std::string_view second) {
   DType type = c.common("self other", Common::promoted);
   if (is_one(c.call().scalar("alpha")))
@@ -50,13 +50,13 @@ Value lower_clamp(PointwiseCall& c) {
   return v;
 }
 
-// Exponents that PyTorch does by other means, so that bits agree.
+// Special-cases exponents that PyTorch computes in other ways, so that bits agree.
 Value lower_pow_by_number(PointwiseCall& c) {
   DType type = c.common("self exponent", Common::promoted);
   Scalar exponent = c.call().param("exponent").scalar;
   double e = exponent.kind == Scalar::Kind::complex && exponent.im != 0 ? std::nan("") : exponent.to_double();
   Value v = c.operand("self", type);
-  if (e == 1) return v;  // as the backward of a square asks for
+  if (e == 1) return v;  // occurs in the backward of a square
   if (e == 2) return c.compute(BlockOp::mul, {v, v}, type);
   if (is_floating(type)) {
     if (e == 3) return c.compute(BlockOp::mul, {c.compute(BlockOp::mul, {v, v}, type), v}, type);

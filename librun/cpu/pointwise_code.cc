@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kForever = SIZE_MAX;
 
-// The step that makes a value hold no more than its type can; nothing to do for types as wide as their lane.
+// The step that rounds a value to its type; none for types as wide as their lane.
 std::optional<BlockOp> rounding(DType dtype) {
   switch (dtype) {
     case DType::bf16: return BlockOp::round_bf16;
@@ -29,7 +29,7 @@ std::optional<BlockOp> rounding(DType dtype) {
   }
 }
 
-// Whether memory of this type is what a register of its lane is.
+// Whether this type has the same form in memory as in a register of its lane.
 bool same_in_memory(DType dtype) { return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i64; }
 
 }  // namespace
@@ -145,7 +145,7 @@ void PointwiseCode::find_last_uses() {
   }
 }
 
-// Whether the slot's memory is written after step `after` while `reg`, which is to lie there, is still needed.
+// Whether the slot's memory is written after step `after` while `reg`, which is to be placed there, is still needed.
 bool PointwiseCode::overwritten(int slot, size_t after, std::span<const Tensor> slots, int reg) const {
   for (size_t i = after + 1; i < steps.size() && i < last_use_[static_cast<size_t>(reg)]; ++i)
     if (steps[i].kind == Step::Kind::store &&
@@ -193,7 +193,7 @@ void PointwiseCode::place_in_scratch() {
       free[lane].pop_back();
     }
   };
-  for (const Step& s : steps)  // those that live on first: what follows shares the rest
+  for (const Step& s : steps)  // first those that stay live: the others share the rest
     if (s.fixed) take(s.out);
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step& s = steps[i];
@@ -201,7 +201,7 @@ void PointwiseCode::place_in_scratch() {
     auto ends_here = [&](int reg) {
       return last_use_[static_cast<size_t>(reg)] == i && places[static_cast<size_t>(reg)].slot < 0;
     };
-    for (int k = 0; k < s.arity; ++k) {  // a result may lie where an operand of its lane did
+    for (int k = 0; k < s.arity; ++k) {  // a result may reuse the place of an operand of its lane
       int reg = s.in[static_cast<size_t>(k)];
       bool again = std::find(s.in.begin(), s.in.begin() + k, reg) != s.in.begin() + k;
       if (!again && ends_here(reg)) give(reg);

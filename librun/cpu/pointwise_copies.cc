@@ -4,7 +4,7 @@
 namespace sg::cpu {
 namespace {
 
-// The argument is converted to the type of what it is stored to.
+// Converts the argument to the type of the result.
 Value lower_copy(PointwiseCall& c) { return c.operand(c.rule().operands, c.result().dtype); }
 
 Value lower_zero(PointwiseCall& c) { return c.code().constant(Scalar::integer(0), c.result().dtype); }

@@ -25,7 +25,7 @@ Value lower_angle(PointwiseCall& c) {
   return c.code().compute(BlockOp::angle, lane_of(type), {c.operand("self", type)}, real_part_type(type));
 }
 
-// Of two real operands: (real, imag), (abs, angle).
+// Complex numbers from two real operands: (real, imag), (abs, angle).
 Value lower_complex(PointwiseCall& c) {
   DType type = c.common();
   Value a, b;

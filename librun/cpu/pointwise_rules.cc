@@ -13,7 +13,7 @@
 namespace sg::cpu {
 namespace {
 
-// "aten.add_.Tensor" -> "aten.add.Tensor"; empty for ops that do not work in place.
+// "aten.add_.Tensor" -> "aten.add.Tensor"; empty for ops that are not in place.
 std::string functional_name(std::string_view op) {
   size_t dot = op.rfind('.');
   if (dot == std::string_view::npos || dot < 2 || op[dot - 1] != '_' || op[dot - 2] == '_') return {};
@@ -38,7 +38,7 @@ const RuleTable& rule_table() {
   return table;
 }
 
-// PyTorch promotes tensors, tensors of rank 0 and numbers apart: a lower rank counts only where its kind is higher.
+// PyTorch promotes tensors, tensors of rank 0 and numbers separately: a lower rank matters only if its kind is higher.
 struct Promotion {
   std::array<DType, 3> by_rank{DType::none, DType::none, DType::none};
 
@@ -83,7 +83,7 @@ const PointwiseRule* find_pointwise_rule(std::string_view op) {
 
 bool PointwiseCall::has(std::string_view name) const { return call_.op().param_index(name) >= 0 && call_.has(name); }
 
-// An op that is not in place has its common type in its result's: PyTorch's own promotion, as recorded.
+// For an op that is not in place, the result has the common type: PyTorch's own promotion, as recorded.
 DType PointwiseCall::common(std::string_view operands, Common how) const {
   if (how == Common::flag) return DType::boolean;
   Promotion promotion;
@@ -104,7 +104,7 @@ Value PointwiseCall::operand(std::string_view name, DType type) {
   const ParamValue& p = call_.param(name);
   if (p.kind == ParamValue::Kind::scalar) {
     Value v = code().constant(p.scalar, type);
-    v.rounded |= is_integral(type);  // clamped by it as it is; arithmetic wraps all the same
+    v.rounded |= is_integral(type);  // clamp uses it unwrapped; arithmetic wraps anyway
     return wide ? v : code().rounded(v);
   }
   return code().convert(program_.read(p.tensor), type, !(wide && p.tensor.rank == 0));
@@ -120,7 +120,7 @@ Value PointwiseCall::test(BlockOp op, std::initializer_list<Value> operands, DTy
 
 namespace {
 
-// Where only the operands' type can tell, in comparisons, whole numbers wrap: for PyTorch a u8 of 255 equals -1.
+// In comparisons only the operands' type shows that integers wrap: for PyTorch a u8 of 255 equals -1.
 std::array<Value, kMaxOperands> all_operands(PointwiseCall& c, DType type, bool wraps, size_t* count) {
   std::array<Value, kMaxOperands> v{};
   *count = 0;

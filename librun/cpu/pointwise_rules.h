@@ -51,7 +51,7 @@ class PointwiseCall {
   bool has(std::string_view name) const;
 
   Value compute(BlockOp op, std::initializer_list<Value> operands, DType type);  // operands and result of one type
-  Value test(BlockOp op, std::initializer_list<Value> operands, DType type);     // operands of it, the result a bool
+  Value test(BlockOp op, std::initializer_list<Value> operands, DType type);     // operands of that type, bool result
 
  private:
   PointwiseProgram& program_;

@@ -36,7 +36,7 @@ Value scaled_by(PointwiseCall& c, double factor) {
 Value lower_deg2rad(PointwiseCall& c) { return scaled_by(c, 3.14159265358979323846 / 180); }
 Value lower_rad2deg(PointwiseCall& c) { return scaled_by(c, 180 / 3.14159265358979323846); }
 
-// Rounded to so many decimal places; negative ones count before the point.
+// Rounds to a number of decimal places; negative numbers count before the point.
 Value lower_round_decimals(PointwiseCall& c) {
   DType type = c.common("self", Common::promoted);
   Value v = c.operand("self", type);
@@ -47,7 +47,8 @@ Value lower_round_decimals(PointwiseCall& c) {
   return c.compute(back, {c.compute(BlockOp::round, {c.compute(there, {v, power}, type)}, type), power}, type);
 }
 
-// The rule's block function of its operands, numbers wrapped to the common type as PyTorch does here: -7 is 249 for u8.
+// Applies the rule's block function to its operands, with numbers wrapped to the common type as PyTorch does here: -7
+// is 249 for u8.
 Value lower_wrapped(PointwiseCall& c) {
   DType type = c.common("self", Common::promoted);
   if (c.rule().operands == "self other") type = c.common("self other", Common::promoted);
@@ -80,7 +81,7 @@ Value lower_nextafter(PointwiseCall& c) {
   return c.compute(op, {c.operand("self", type), c.operand("other", type)}, type);
 }
 
-// Outside of [eps, 1 - eps] the gradient is 0; without an eps there is none outside of [0, 1].
+// Outside [eps, 1 - eps] the gradient is 0; without eps it is NaN outside [0, 1].
 Value lower_logit_backward(PointwiseCall& c) {
   DType type = c.common("grad_output self", Common::promoted);
   bool bounded = c.has("eps") && c.call().number("eps") >= 0;

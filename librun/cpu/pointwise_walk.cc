@@ -5,7 +5,7 @@
 namespace sg::cpu {
 namespace {
 
-// Whether axis `a` lies outside axis `b`: the first tensor that is moved by both decides.
+// Whether axis `a` is outside axis `b`: the first tensor that has strides along both decides.
 bool outside(std::span<const Tensor> tensors, int a, int b) {
   for (const Tensor& t : tensors) {
     int64_t sa = std::llabs(t.step(a)), sb = std::llabs(t.step(b));

@@ -1,4 +1,4 @@
-// Pooling over windows of the last one to three axes, and its gradients. Planes of fewer axes have leading axes of
+// Pooling over windows of the last one to three axes, and its gradients. Planes with fewer axes get leading axes of
 // size 1.
 #include <algorithm>
 #include <cmath>
@@ -26,7 +26,7 @@ Status read_axes(KernelCall& call, std::string_view name, int axes, int64_t* to)
   return ok_status();
 }
 
-// `input` is of the op before pooling, `pooled` after it.
+// `input` is the tensor before pooling, `pooled` after it.
 Result<Window> planes_of(KernelCall& call, const Tensor& input, const Tensor& pooled) {
   int axes = plane_axes(call);
   if (input.rank < axes + 1 || pooled.rank != input.rank) return call.fail("pooling needs planes of channels");
@@ -58,7 +58,7 @@ Result<Window> window_of(KernelCall& call, const Tensor& input, const Tensor& po
   return w;
 }
 
-// Integers are compared and summed as 64 bits, all else as double.
+// Integers are compared and summed as 64 bits, other types as double.
 template <class Fn>
 decltype(auto) visit_wide(DType t, const Fn& fn) {
   return is_integral(t) ? fn.template operator()<int64_t>() : fn.template operator()<double>();
@@ -78,7 +78,7 @@ int64_t grain_of(const Window& w) {
   return std::max<int64_t>(1, kPieceElements / elements);
 }
 
-// By element: windows on a device, of integers, or that differ in size.
+// Element by element: on a device, for integers, or for windows of different sizes.
 template <class T>
 void largest_by_element(KernelCall& call, const Window& w, bool adaptive) {
   const auto* x = contiguous_as(call, call.tensor("self"), kWide<T>).template as<T>();
@@ -114,7 +114,7 @@ void scatter_there(KernelCall& call, const Window& w, const Tensor& result, cons
   copy(call, result, sums);
 }
 
-// Adds each gradient to the place that its index names.
+// Adds each gradient at the position given by its index.
 Status scatter_to_places(KernelCall& call, const Window& w, const Tensor& result, const Tensor& grad_output) {
   SG_TRY(expect_shape(call, "indices", call.tensor("indices"), grad_output.sizes()));
   const auto* places = contiguous_as(call, call.tensor("indices"), DType::i64).as<int64_t>();
@@ -139,8 +139,8 @@ Status scatter_to_places(KernelCall& call, const Window& w, const Tensor& result
   return ok_status();
 }
 
-// Each element looks for itself in the windows over it: sums in the order of the windows, and no two write to one
-// place.
+// Each element iterates over the windows that contain it: sums are in the order of windows, and no two elements write
+// to the same place.
 Status max_pool_backward_there(KernelCall& call) {
   const Tensor& grad = call.tensor("grad_output");
   SG_ASSIGN(Window w, window_of(call, call.tensor("self"), grad));
@@ -160,7 +160,7 @@ Status max_pool_backward(KernelCall& call) {
   return scatter_to_places(call, w, call.result(), call.tensor("grad_output"));
 }
 
-// The places hold values; of two for one place, the last wins.
+// Scatters values to their positions; if two have the same one, the last wins.
 Status max_unpool(KernelCall& call) {
   const Tensor& self = call.tensor("self");
   SG_ASSIGN(Window w, planes_of(call, call.result(), self));

@@ -15,9 +15,9 @@ using work::Window;
 // The windows along the last axis.
 struct Lines {
   const Window& w;
-  const double* share;  // of each: what it divides by, with its rows; 0 where it is empty
+  const double* share;  // by window: its factor of the divisor; 0 for an empty window
 
-  // The windows that have an element `k` steps on: from the first to the one past the last.
+  // The windows that have an element at step `k`: the first, and one past the last.
   SG_INLINE int64_t first(int64_t k) const {
     const int64_t before = w.padding[2] - k * w.dilation[2];
     return before > 0 ? (before + w.stride[2] - 1) / w.stride[2] : 0;
@@ -33,7 +33,7 @@ struct Lines {
 
 int64_t count_of(const Span& s, bool padded) { return padded ? s.padded : s.end - s.from; }
 
-// Both steps that are common are numbers that the compiler knows.
+// Makes the common steps 1 and 2 compile-time constants.
 template <class Fn>
 SG_INLINE void with_step(int64_t step, const Fn& fn) {
   if (step == 1) fn(std::integral_constant<int64_t, 1>{});
@@ -41,7 +41,7 @@ SG_INLINE void with_step(int64_t step, const Fn& fn) {
   else fn(step);
 }
 
-// fn(row of the plane) for those below the windows at (d, i).
+// Calls fn(row of the plane) for the rows within the windows at (d, i).
 template <class Fn>
 SG_INLINE void for_lines(const Window& w, const Span& deep, const Span& high, const Fn& fn) {
   for (int64_t d = deep.from; d < deep.end; d += deep.step)
@@ -68,7 +68,7 @@ SG_CLONES void average_row(const Lines& lines, const Span& deep, const Span& hig
   }
 }
 
-// Of the windows over an element the first comes first: the one that has it last.
+// Contributions come in the order of windows: the first window that contains an element has it as its last one.
 SG_CLONES void spread_row(const Lines& lines, const Span& deep, const Span& high, double rows, const double* grad,
                           double* shares, double* to) {
   const Window& w = lines.w;
@@ -88,7 +88,7 @@ SG_CLONES void spread_row(const Lines& lines, const Span& deep, const Span& high
   });
 }
 
-// fn(number of the row of windows, spans of the first two axes, what their rows divide by)
+// Calls fn(index of the row of windows, spans of the first two axes, their factor of the divisor).
 template <class Fn>
 void for_rows_of_windows(const Window& w, const Divisor& by, const Fn& fn) {
   for (int64_t d = 0; d < w.out[0]; ++d)

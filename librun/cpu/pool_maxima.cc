@@ -12,13 +12,13 @@ namespace {
 using work::Span;
 using work::Window;
 
-constexpr int64_t kLanes = 16;  // rows of windows are multiples of this, so that no loop has a rest
+constexpr int64_t kLanes = 16;  // rows of windows are padded to multiples of this, so that loops have no remainder
 
 template <class T>
 constexpr T kLowest = -std::numeric_limits<T>::infinity();
 
-// How a line of the plane is laid out so that element k of the windows along it is a run: elements of one remainder by
-// the stride side by side, the lowest number for those outside of the plane.
+// Rearranges a line of the plane so that element k of consecutive windows is contiguous: elements with the same
+// remainder modulo the stride are grouped, with the lowest number for those outside the plane.
 struct LineLayout {
   explicit LineLayout(const Window& w) : windows((w.out[2] + kLanes - 1) / kLanes * kLanes) {
     length = windows + (w.kernel[2] - 1) * w.dilation[2] / w.stride[2];
@@ -30,8 +30,8 @@ struct LineLayout {
   }
   int64_t elements() const { return static_cast<int64_t>(rests.size()) * length; }
 
-  int64_t windows, length;           // of a row; elements of a run
-  std::vector<int64_t> rests, taps;  // of each run the remainder; where element k of the first window is
+  int64_t windows, length;           // per row; elements per run
+  std::vector<int64_t> rests, taps;  // remainder of each run; position of element k of the first window
 };
 
 template <class T>
@@ -51,7 +51,7 @@ SG_CLONES void lay_out(const LineLayout& layout, const Window& w, const T* line,
   }
 }
 
-// The largest of each window of a row so far, and its place in the plane.
+// The maximum so far of each window of a row, and its position in the plane.
 template <class T, class Place>
 struct Maxima {
   T* value;
@@ -64,7 +64,7 @@ SG_CLONES void begin_row(int64_t windows, Place row, const Place* begins, Maxima
   for (int64_t j = 0; j < windows; ++j) top.value[j] = kLowest<T>, top.place[j] = row + begins[j];
 }
 
-// Takes over what is larger, and NaN, of as many windows as there are lanes; place(l) is that of from[l].
+// Takes larger values, and NaN, for kLanes windows; place(l) is the position of from[l].
 template <class T, class Place, class PlaceOf>
 SG_INLINE void take_larger(const T* from, const PlaceOf& place, Maxima<T, Place> top) {
 #pragma GCC ivdep
@@ -75,7 +75,7 @@ SG_INLINE void take_larger(const T* from, const PlaceOf& place, Maxima<T, Place>
   }
 }
 
-// Of one line, which begins at `row` of the plane.
+// Takes maxima from one line, which begins at `row` of the plane.
 template <class T, class Place>
 SG_CLONES void take_from_line(const LineLayout& layout, const Window& w, const T* line, int64_t row,
                               Maxima<T, Place> top) {
@@ -88,7 +88,7 @@ SG_CLONES void take_from_line(const LineLayout& layout, const Window& w, const T
     }
 }
 
-// Of what has been taken from another line.
+// Takes maxima from the results of another line.
 template <class T, class Place>
 SG_CLONES void take_from_row(int64_t windows, Maxima<T, Place> row, Maxima<T, Place> top) {
   for (int64_t j = 0; j < windows; j += kLanes)
@@ -96,7 +96,7 @@ SG_CLONES void take_from_row(int64_t windows, Maxima<T, Place> row, Maxima<T, Pl
         row.value + j, [=](int l) { return row.place[j + l]; }, top.at(j));
 }
 
-// The maxima of one plane: along each line first, then of the lines that a window has.
+// The maxima of one plane: first along each line, then over the lines of a window.
 template <class T, class Place>
 class PlaneMaxima {
  public:
@@ -110,7 +110,7 @@ class PlaneMaxima {
                           call.scratch().template take<Place>(rows * layout_.windows)}});
   }
 
-  // places: null where none are asked for.
+  // places: null if they are not wanted.
   void find(const T* plane, int thread, T* values, int64_t* places) const {
     const Space& s = spaces_[static_cast<size_t>(thread)];
     for (int64_t line = 0; line < lines_; ++line) {
@@ -130,7 +130,7 @@ class PlaneMaxima {
  private:
   struct Space {
     T* line;
-    Maxima<T, Place> rows;  // of each line, and the one that is made of them
+    Maxima<T, Place> rows;  // of each line, and the combined row
   };
 
   void take_lines(const Span& deep, const Span& high, const Maxima<T, Place>& rows, Maxima<T, Place> top) const {
@@ -144,8 +144,8 @@ class PlaneMaxima {
   const Window& w_;
   const LineLayout layout_;
   const int64_t lines_;
-  std::vector<Place> begins_;  // along the last axis: the first place of each window
-  std::vector<Space> spaces_;  // of each thread
+  std::vector<Place> begins_;  // along the last axis: the first position of each window
+  std::vector<Space> spaces_;  // by thread
 };
 
 template <class T, class Place>
@@ -165,7 +165,7 @@ void find_maxima(KernelCall& call, const Window& w) {
   if (placed) places.store(call);
 }
 
-// The same windows with axes of size 1 in front: rows of windows lie along the last axis.
+// The same windows with leading axes of size 1, so that rows of windows extend along the last axis.
 Window with_long_lines(Window w) {
   for (int i = 0; i < 2 && w.in[2] == 1 && w.out[2] == 1; ++i)
     for (int64_t* axes : {w.kernel, w.stride, w.padding, w.dilation, w.in, w.out})
@@ -177,8 +177,8 @@ Window with_long_lines(Window w) {
 
 void largest_of_windows(KernelCall& call, const Window& window) {
   const Window w = with_long_lines(window);
-  // Short numbers for places keep up with floats.
-  double places = 1;  // also of windows that have no element, beyond the plane
+  // 32-bit positions keep up with floats.
+  double places = 1;  // including those of empty windows, beyond the plane
   for (int k = 0; k < 3; ++k) places *= static_cast<double>(w.in[k] + w.padding[k] + w.dilation[k]);
   if (call.result(0).dtype == DType::f64) find_maxima<double, int64_t>(call, w);
   else if (places <= std::numeric_limits<int32_t>::max()) find_maxima<float, int32_t>(call, w);

@@ -17,7 +17,7 @@ void sort_by_digits(KeyedIndex* items, KeyedIndex* other, int64_t n) {
   for (int d = 0; d < kDigits; ++d) {
     const int shift = d * kBits;
     uint32_t* next = counts[d];
-    if (next[(from[0].key >> shift) & kMask] == n) continue;  // all share it
+    if (next[(from[0].key >> shift) & kMask] == n) continue;  // all keys share the digit
     uint32_t sum = 0;
     for (uint32_t k = 0; k < kSize; ++k) sum += std::exchange(next[k], sum);
     for (int64_t i = 0; i < n; ++i) other[next[(from[i].key >> shift) & kMask]++] = from[i];
@@ -29,7 +29,7 @@ void sort_by_digits(KeyedIndex* items, KeyedIndex* other, int64_t n) {
 }  // namespace
 
 void radix_sort(KeyedIndex* items, KeyedIndex* other, int64_t n) {
-  constexpr int64_t kLong = 1 << 13;  // from here on fewer passes are worth larger counters
+  constexpr int64_t kLong = 1 << 13;  // from here on, fewer passes justify larger counters
   if (n < 2) return;
   if (n < kLong) sort_by_digits<8>(items, other, n);
   else sort_by_digits<11>(items, other, n);

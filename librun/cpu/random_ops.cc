@@ -1,5 +1,5 @@
-// Ops that draw random numbers. The value of an element depends only on the node's stream and the element's position
-// in the original tensor (librun/random.h): threads, strides and chunks do not change the draw.
+// Ops that draw random numbers. The value of an element depends only on the node's stream and the element's position in
+// the original tensor (librun/random.h): threads, strides and chunks do not change it.
 #include "librun/random.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ RandomKey key_of(const KernelCall& call) {
   return RandomKey(r.seed, r.step, static_cast<uint32_t>(r.stream), static_cast<uint32_t>(r.rank));
 }
 
-// Row-major indices of a tensor as those of the original that it is a part of.
+// Maps row-major indices of a tensor to those of the original that it is a part of.
 class Places {
  public:
   Places(const RandomStream& stream, const Tensor& t) : stream_(stream), shape_(t.sizes().begin(), t.sizes().end()) {
@@ -51,7 +51,7 @@ class Places {
   bool is_chunk_;
 };
 
-// What is drawn: the number of one place, or those of places side by side, which are drawn together.
+// The random numbers to draw: one at an index, or several consecutive ones at once.
 struct Uniforms {
   int digits = 53;
   double one(const RandomKey& key, uint64_t i) const { return uniform(key, i, digits); }
@@ -62,7 +62,7 @@ struct Normals {
   void fill(const RandomKey& key, uint64_t first, std::span<double> to) const { fill_normal(key, first, to); }
 };
 
-// Gives `out` the values fn(number drawn), by runs of elements.
+// Sets `out` to fn(random number), by runs of elements.
 template <class Numbers, class Fn>
 void draw(KernelCall& call, const Tensor& out, const Numbers& numbers, const Fn& fn) {
   RandomKey key = key_of(call);
@@ -89,7 +89,7 @@ void draw(KernelCall& call, const Tensor& out, const Numbers& numbers, const Fn&
   if (line.data != out.data) copy(call, out, line);
 }
 
-// The same for values that one word each decides: the words of a run are drawn together. fn(word, element here)
+// The same for values determined by a single word: the words of a run are generated together. fn(word, element here)
 template <class T, class Fn>
 void draw_words(KernelCall& call, const Tensor& out, const Fn& fn) {
   RandomKey key = key_of(call);
@@ -146,7 +146,7 @@ Status draw_bernoulli(KernelCall& call, const Tensor& out, double p) {
   return ok_status();
 }
 
-// The probability of each element is that of `p`, which broadcasts to `out`.
+// The probability of each element is given by `p`, which broadcasts to `out`.
 Status draw_bernoulli(KernelCall& call, const Tensor& out, const Tensor& p) {
   Tensor each = contiguous_as(call, broadcast_to(p, out.sizes()), DType::f64);
   const double* probability = each.as<double>();
@@ -192,7 +192,7 @@ Status cauchy(KernelCall& call) {
   return ok_status();
 }
 
-// How many trials it takes to succeed once.
+// The number of trials until the first success.
 Status geometric(KernelCall& call) {
   double p = call.number("p");
   if (!(p > 0 && p < 1)) return call.fail("a probability is not within (0, 1): " + std::to_string(p));
@@ -207,7 +207,7 @@ Status random_from(KernelCall& call) {
 }
 Status random_to(KernelCall& call) { return draw_whole(call, call.result(), 0, call.integer("to")); }
 
-// Whole numbers that the type holds: all from 0 for integers, up to where floats have gaps.
+// Integers that the type can hold: all from 0 for integer types, consecutive ones for floats.
 Status random_(KernelCall& call) {
   const Tensor& out = call.result();
   switch (out.dtype) {
@@ -225,7 +225,7 @@ Status bernoulli_number(KernelCall& call) { return draw_bernoulli(call, call.res
 Status bernoulli_self(KernelCall& call) { return draw_bernoulli(call, call.result(), call.tensor("self")); }
 Status bernoulli_tensor(KernelCall& call) { return draw_bernoulli(call, call.result(), call.tensor("p")); }
 
-// out = input where mask, scaled; else 0 (times the input: NaN and infinity show).
+// out = input where mask is set, scaled; else 0 (times the input, so that NaN and infinity propagate).
 void keep(KernelCall& call, const Tensor& out, const Tensor& input, const Tensor& mask, double scale) {
   Tensor in = contiguous(call, input);
   Tensor line = out.is_contiguous() ? out : call.scratch().tensor(out.dtype, out.sizes());
@@ -267,7 +267,7 @@ Status dropout(KernelCall& call) {
   return drop(call, call.result(), call.scratch().tensor(DType::boolean, call.result().sizes()), p);
 }
 
-// A slope of its own for each number below 0, kept in `noise`; outside of training the middle of the range.
+// A random slope for each negative number, stored in `noise`; outside training the middle of the range.
 Status rrelu(KernelCall& call) {
   const double lower = call.number("lower"), upper = call.number("upper"), middle = (lower + upper) / 2;
   const Tensor &out = call.result(), &noise = call.tensor("noise");
@@ -299,7 +299,7 @@ Status rrelu_backward(KernelCall& call) {
   return copy(call, out, y), ok_status();
 }
 
-// Each place in turn is swapped with one not yet passed.
+// A shuffle: each place in turn is swapped with a later one or itself.
 Status randperm(KernelCall& call) {
   Tensor whole = call.scratch().tensor(DType::i64, call.result().sizes());
   auto* order = whole.as<int64_t>();
@@ -313,7 +313,7 @@ Status randperm(KernelCall& call) {
   return copy(call, call.result(), whole), ok_status();
 }
 
-// mark = weight / exponential, of uniform numbers in `mark`.
+// mark = weight / exponential, from uniform numbers in `mark`.
 SG_CLONES void mark_by_waits(const double* weights, size_t count, double* mark) {
   for (size_t k = 0; k < count; ++k) {
     double wait = -math::log1p_core(-mark[k]);
@@ -321,8 +321,8 @@ SG_CLONES void mark_by_waits(const double* weights, size_t count, double* mark) 
   }
 }
 
-// Row by row: with replacement by sums of the weights; without, the largest of weight / exponential, which are the
-// draws in order.
+// Samples one row: with replacement by cumulative weights; without, the largest weight / exponential values, which are
+// the draws in order.
 void sample_row(const RandomKey& key, uint64_t first, std::span<const double> weights, bool replace,
                 std::span<int64_t> out) {
   std::vector<double> mark(weights.size());

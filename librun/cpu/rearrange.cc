@@ -1,4 +1,4 @@
-// Elements moved around: repeated, rolled, flipped, padded, cut to a triangle.
+// Rearranging elements: repeat, roll, flip, pad, triangles.
 #include <algorithm>
 
 #include "librun/cpu/fill.h"
@@ -17,7 +17,7 @@ Tensor part_of(const Tensor& t, int axis, int64_t start, int64_t length) {
   return part;
 }
 
-// Rows of the last two axes; what is outside of the triangle becomes 0.
+// Rows of the last two axes; elements outside the triangle become 0.
 template <bool lower>
 Status triangle(KernelCall& call) {
   const Tensor& self = call.tensor("self");
@@ -29,7 +29,8 @@ Status triangle(KernelCall& call) {
   int64_t to_step = out.step(-1), from_step = self.step(-1);
   visit_dtype(out.dtype, [&]<class T>() {
     auto line = [&](T* to, const T* from, int64_t row) {
-      // Columns up to row + diagonal are the lower triangle. The sum cannot wrap: it is cut to what the matrix has.
+      // Columns up to row + diagonal are the lower triangle. The sum cannot overflow: the diagonal is clamped to the
+      // matrix.
       int64_t cut = std::clamp<int64_t>(std::clamp(diagonal, -rows - columns, rows + columns) + row + (lower ? 1 : 0),
                                         0, columns);
       int64_t keep_from = lower ? 0 : cut, keep_to = lower ? cut : columns;
@@ -52,11 +53,11 @@ Status triangle(KernelCall& call) {
   return ok_status();
 }
 
-// The result seen as [repeat, size] for every axis: one copy of self broadcast over the repeats.
+// The result viewed as [repeat, size] for every axis: one copy of self, broadcast over the repeats.
 Status repeat(KernelCall& call) {
   Tensor out = call.result(), self = broadcast_to(call.tensor("self"), call.tensor("self").sizes());
   int added = out.rank - self.rank;
-  if (2 * out.rank > kMaxRank) {  // axis by axis would not fit into a view: one position of the repeats at a time
+  if (2 * out.rank > kMaxRank) {  // the view would have too many axes
     return call.fail("a tensor of " + std::to_string(out.rank) + " axes cannot be repeated");
   }
   Tensor to = out, from = self;
@@ -89,7 +90,7 @@ Status flip(KernelCall& call) {
   return ok_status();
 }
 
-// Both parts of every rolled axis: 2^n copies for n axes.
+// Copies both parts of every rolled axis: 2^n copies for n axes.
 void roll_parts(KernelCall& call, const Tensor& out, const Tensor& self, std::span<const int64_t> shifts,
                 std::span<const int> axes) {
   if (axes.empty()) return copy(call, out, self);
@@ -107,7 +108,7 @@ Status roll(KernelCall& call) {
   std::vector<int64_t> shifts(call.integers("shifts").begin(), call.integers("shifts").end());
   if (call.param("shifts").kind == ParamValue::Kind::scalar) shifts = {call.integer("shifts")};
   std::vector<int> axes = call.axes("dims", self.rank);
-  if (axes.empty() && shifts.size() == 1) {  // all elements in a row
+  if (axes.empty() && shifts.size() == 1) {  // all elements as one row
     Tensor flat = contiguous(call, self), to = call.scratch().tensor(self.dtype, std::array{self.elements()});
     flat = make_tensor(flat.data, flat.dtype, to.sizes());
     roll_parts(call, to, flat, shifts, std::array{0});
@@ -115,7 +116,7 @@ Status roll(KernelCall& call) {
     return ok_status();
   }
   if (axes.size() != shifts.size()) return call.fail("as many shifts as axes are needed");
-  // An axis that is named twice is rolled twice: the shifts add up.
+  // An axis named twice is rolled twice: its shifts add up.
   std::vector<int> once;
   std::vector<int64_t> total;
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -128,7 +129,7 @@ Status roll(KernelCall& call) {
   return ok_status();
 }
 
-// out = what follows along `axis`, less what stands there: as the op between two tensors does it.
+// out = each next element along `axis` minus the current one, computed by the op for two tensors.
 Status subtract_neighbours(KernelCall& call, const Tensor& t, const Tensor& out, int axis) {
   const Tensor high = part_of(t, axis, 1, out.dim(axis)), low = part_of(t, axis, 0, out.dim(axis));
   if (t.dtype == DType::boolean)
@@ -163,7 +164,7 @@ Status diff(KernelCall& call) {
 
 }  // namespace
 
-// Negative padding cuts off.
+// Negative padding crops.
 Status constant_pad(KernelCall& call) {
   const Tensor& out = call.result();
   Tensor self = call.tensor("self"), inner = out;
@@ -184,7 +185,7 @@ Status constant_pad(KernelCall& call) {
 
 namespace {
 
-// repeats [n] -> each position as often as its number says.
+// repeats [n] -> each position, repeated as often as its entry says.
 Status repeat_interleave(KernelCall& call) {
   Tensor repeats = contiguous_as(call, call.tensor("repeats"), DType::i64);
   int64_t total = 0, n = repeats.elements();
@@ -206,7 +207,7 @@ Status repeat_interleave(KernelCall& call) {
   return ok_status();
 }
 
-// Every element `repeats` times along an axis, or in one row.
+// Repeats every element `repeats` times along an axis, or in one flat row.
 Status repeat_interleave_int(KernelCall& call) {
   Tensor self = call.tensor("self"), out = call.result();
   int64_t repeats = call.integer("repeats");

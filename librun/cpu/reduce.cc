@@ -7,7 +7,7 @@ namespace {
 
 using Axis = ReducePlan::Axis;
 
-// Joins neighbours that lie one after the other, and leaves out axes of one element; at least one axis stays.
+// Merges adjacent axes that continue each other, and drops axes of size 1; at least one axis remains.
 std::vector<Axis> joined(const std::vector<Axis>& axes) {
   std::vector<Axis> out;
   for (const Axis& axis : axes) {
@@ -72,7 +72,7 @@ OuterOffset outer_offset(const std::vector<Axis>& axes, int64_t position) {
 
 namespace {
 
-// One reduction under way: outputs come in lines along the innermost kept axis, lines in tiles.
+// A running reduction: outputs are grouped in lines along the innermost kept axis, and lines in tiles.
 template <class Acc>
 class Reduction {
  public:
@@ -118,7 +118,7 @@ class Reduction {
     if (!partial_) give(t, acc);
   }
 
-  // Positions over the reduced axes, outer times inner, that belong to the block.
+  // Reduces the block's range of positions over the reduced axes (outer times inner).
   void reduce_block(const Tile& t, int64_t block, Acc* acc) const {
     const ReducePlan::Axis& run = plan_.reduced.back();
     auto bytes = static_cast<int64_t>(reducer_.element_bytes);
@@ -137,7 +137,7 @@ class Reduction {
     }
   }
 
-  // The blocks' results pairwise into the first.
+  // Merges the blocks' results pairwise into the first.
   void merge_tile(const Tile& t) const {
     for (int64_t step = 1; step < plan_.blocks; step *= 2) {
       for (int64_t b = 0; b + step < plan_.blocks; b += 2 * step) {

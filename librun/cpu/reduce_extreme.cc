@@ -1,4 +1,4 @@
-// Largest and smallest values, and where they are.
+// Largest and smallest values, and their positions.
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/reduce.h"
 #include "librun/cpu/reduce_ops.h"
@@ -43,7 +43,7 @@ int64_t position_in(const T* x, int64_t n) {
   return best;
 }
 
-// Rows of what is reduced: along `dim`, or all elements in one.
+// Rows to compare: along `dim`, or all elements as one.
 Rows compared_rows(KernelCall& call) {
   const Tensor& self = call.tensor("self");
   if (call.has("dim")) return rows_of(call, self, call.integer("dim"));
@@ -51,12 +51,12 @@ Rows compared_rows(KernelCall& call) {
   return rows_of_length(all, all.elements());
 }
 
-// The part of a result that has the axes of `self` but `axis`.
+// The part of a result with the axes of `self` except `axis`.
 Tensor kept_axes(const Tensor& result, const Tensor& self, int64_t axis) {
   return result.rank == self.rank && self.rank > 0 ? drop_axis(result, wrap_axis(axis, self.rank)) : result;
 }
 
-// Into `indices`, and the values themselves into `values` unless it is null.
+// Stores positions in `indices`, and the values in `values` unless it is null.
 template <bool largest>
 Status positions(KernelCall& call, const Tensor* values, const Tensor& indices) {
   if (indices.elements() == 0) return ok_status();

@@ -1,4 +1,4 @@
-// Variances, norms and logsumexp: reductions around a first one.
+// Variances, norms and logsumexp: reductions that build on another one.
 #include <cmath>
 
 #include "librun/cpu/kernels.h"
@@ -15,7 +15,7 @@ double correction(KernelCall& call) {
   return call.has("correction") ? call.number("correction") : 1;
 }
 
-// Mean and sum of squared distances of every output, by output number.
+// Mean and sum of squared deviations, by output number.
 struct Moments {
   double *mean, *squares;
 };
@@ -31,7 +31,7 @@ Moments moments_of(KernelCall& call, const Tensor& self) {
   return m;
 }
 
-// Real or imaginary parts, as a tensor of their own.
+// The real or imaginary parts as a tensor.
 Tensor part_of(const Tensor& complex, int which) {
   Tensor part = complex;
   part.dtype = DType::f64;
@@ -49,7 +49,7 @@ void each_output(const Tensor& self, const Tensor& out, const std::vector<int>& 
     fn(i, outer_offset(plan.kept, i / size).out + i % size * plan.kept.back().out);
 }
 
-// Results: the variance or its root, and the mean where the op has it.
+// Results: the variance or its square root, and the mean if the op returns it.
 Status variance(KernelCall& call, bool root) {
   Tensor self = call.tensor("self");
   std::vector<int> axes = reduced_axes(call, self);

@@ -6,8 +6,7 @@
 namespace sg::cpu {
 namespace {
 
-// PyTorch converts to a dtype that is asked for before it reduces; where that only widens floats, it makes no
-// difference.
+// PyTorch converts to a requested dtype before it reduces; if that only widens floats, it makes no difference.
 Tensor converted(KernelCall& call, const Tensor& self) {
   if (call.op().param_index("dtype") < 0 || !call.has("dtype")) return self;
   DType wanted = call.stored("dtype", self.dtype);

@@ -1,8 +1,8 @@
-// Regions of images, as detection models have them (torchvision): boxes that overlap too much go, and what lies in a box
-// is sampled between pixels, a few samples a bin.
+// Regions of images for detection models (torchvision): boxes that overlap too much are suppressed, and the contents of
+// a box are sampled between pixels, a few samples per bin.
 //
-// Places are computed in the type of the boxes, as torchvision does: a sample right at a border is in or out as it is
-// there. Samples are summed in double.
+// Positions are computed in the type of the boxes, as in torchvision, so that a sample exactly at a border is in or out
+// as it is there. Samples are summed in double.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -28,7 +28,7 @@ struct Box {
   C area() const { return (right - left) * (bottom - top); }
 };
 
-// The area of what both cover over that of what any of them covers.
+// Intersection over union.
 template <class C>
 C overlap(const Box<C>& a, const Box<C>& b) {
   const C width = std::max(C{0}, std::min(a.right, b.right) - std::max(a.left, b.left));
@@ -37,7 +37,7 @@ C overlap(const Box<C>& a, const Box<C>& b) {
   return both / (a.area() + b.area() - both);
 }
 
-// Best first; a box stays that overlaps no better one which stays.
+// Best first; a box is kept unless it overlaps a better one that is kept.
 template <class C>
 std::vector<int64_t> kept_boxes(const Box<C>* boxes, const std::vector<int64_t>& best_first, double threshold) {
   std::vector<int64_t> kept;
@@ -71,20 +71,20 @@ Status nms(KernelCall& call) {
 
 // --- samples of regions ---
 
-// A place between two pixels of a line, and what each of them counts.
+// A position between two pixels of a line, and their weights.
 template <class C>
 struct Sample {
   int64_t low, high;
   C at_low, at_high;
 };
 
-// The samples along one axis of one region, bin after bin; those of bin b end at ends[b]. Places outside of the image
-// have none.
+// The samples along one axis of one region, bin after bin; those of bin b end at ends[b]. Positions outside the image
+// have no sample.
 template <class C>
 struct Samples {
   std::vector<Sample<C>> list;
   std::vector<size_t> ends;
-  C per_bin = 0;  // as many as there would be inside
+  C per_bin = 0;  // as many as if all were inside
 
   std::span<const Sample<C>> bin(size_t b) const {
     const size_t first = b == 0 ? 0 : ends[b - 1];
@@ -92,17 +92,17 @@ struct Samples {
   }
 };
 
-// What all regions of a call have in common.
+// Parameters shared by all regions of a call.
 struct Sampling {
-  double scale;         // of the image, to the boxes' numbers
-  int64_t ratio;        // samples a bin along an axis; 0 or less: about one a pixel
-  bool is_aligned;      // boxes count from the corners of pixels, not from their centres
+  double scale;         // from box coordinates to the image
+  int64_t ratio;        // samples per bin along an axis; 0 or less: about one per pixel
+  bool is_aligned;      // box coordinates refer to the corners of pixels, not to their centres
   int64_t bins[2];      // high, wide
   int64_t image[2];     // high, wide
-  int64_t image_count;  // of the batch
+  int64_t image_count;  // in the batch
 };
 
-// Along an axis of a region: more would not end in reasonable time.
+// Limit along an axis of a region: more would take unreasonably long.
 constexpr double kMostSamples = 1 << 24;
 
 template <class C>
@@ -115,7 +115,7 @@ void add_sample(C place, int64_t size, std::vector<Sample<C>>* to) {
   to->push_back({low, high, C{1} - rest, rest});
 }
 
-// Along axis `axis` (0 = down): from `first` to `last`, in pixels of the boxes' image.
+// Samples along axis `axis` (0 = down) from `first` to `last`, in box coordinates.
 template <class C>
 Status sample_axis(const KernelCall& call, const Sampling& s, int axis, C first, C last, Samples<C>* out) {
   const C scale = static_cast<C>(s.scale), offset = s.is_aligned ? C{0.5} : C{0};
@@ -137,12 +137,12 @@ Status sample_axis(const KernelCall& call, const Sampling& s, int axis, C first,
   return ok_status();
 }
 
-// One row of `rois`: the number of an image, and a box in it.
+// One row of `rois`: the index of an image, and a box in it.
 template <class C>
 struct RegionSamples {
   int64_t image = 0;
   Samples<C> down, across;
-  C count() const { return std::max(down.per_bin * across.per_bin, C{1}); }  // of a bin
+  C count() const { return std::max(down.per_bin * across.per_bin, C{1}); }  // per bin
 };
 
 template <class C>
@@ -171,7 +171,7 @@ Sampling sampling_of(const KernelCall& call, int64_t images, int64_t height, int
           images};
 }
 
-// fn(down, across) for each sample of a bin, in the order of the image.
+// Calls fn(down, across) for each sample of a bin, in image order.
 template <class C, class Fn>
 void for_samples(const RegionSamples<C>& region, int64_t row, int64_t column, const Fn& fn) {
   for (const Sample<C>& down : region.down.bin(static_cast<size_t>(row)))
@@ -212,7 +212,7 @@ Status mean_of_regions(KernelCall& call) {
   return ok_status();
 }
 
-// What a bin's gradient adds to those of the pixels around its samples.
+// Adds a bin's gradient to those of the pixels around its samples.
 template <class C>
 void spread_bin(const RegionSamples<C>& region, int64_t row, int64_t column, double gradient, double* plane,
                 int64_t width) {
@@ -226,7 +226,7 @@ void spread_bin(const RegionSamples<C>& region, int64_t row, int64_t column, dou
   });
 }
 
-// A plane at a time, region after region: sums have one order on any number of threads.
+// A plane at a time, region after region, so that the order of sums does not depend on the number of threads.
 template <class C>
 Status gradient_of_regions(KernelCall& call) {
   const Tensor& result = call.result();

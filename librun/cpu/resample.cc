@@ -10,7 +10,7 @@
 namespace sg::cpu {
 namespace {
 
-// A contiguous tensor seen as [outer, axis, inner] around one axis.
+// A contiguous tensor viewed as [outer, axis, inner] around one axis.
 struct Around {
   int64_t outer = 1, inner = 1;
 };
@@ -33,7 +33,7 @@ void sum_taps(const Taps& taps, const double* from, double* to, int64_t inner, i
   }
 }
 
-// All positions of an axis whose elements lie side by side: a sum of its own each.
+// All positions of an axis with contiguous elements, each with its own sum.
 void sum_taps_of_line(const Taps& taps, const double* from, double* to) {
   const int64_t *begin = taps.begin.data(), *index = taps.index.data();
   const double* weight = taps.weight.data();
@@ -56,7 +56,7 @@ Status hold(const KernelCall& call, const Tensor& result, const Tensor& input, c
   return fits ? ok_status() : call.fail("its operands do not fit each other");
 }
 
-// The places that a result's line of the last axis is picked from, other axes being at one position each.
+// Copies a line of the result along the last axis, for one position on each of the other axes.
 template <class T>
 void pick_line(const Taps& taps, const T* from, T* to) {
   for (int64_t i = 0; i < taps.out(); ++i) {

@@ -1,10 +1,10 @@
-// Products of float8: the numbers are widened, which is exact; products are summed up in f32; then come the scales.
+// Products of float8: numbers are widened, which is exact; products are summed in f32; then scales are applied.
 //
-//   scale_a, scale_b   one number; or one a row of `self` [M, 1] and one a column of `mat2` [1, N]; or one a block of
-//                      128 along the inner axis, and of 1 or 128 along the other. Blocks are scaled before they are
-//                      multiplied, in f32.
-//   use_fast_accum     is the hardware's matter: sums are f32 here.
-//   grouped            one product a group, as cpu/grouped_mm.cc has them; a scale a row and a column of each group.
+//   scale_a, scale_b   one number; or one per row of `self` [M, 1] and one per column of `mat2` [1, N]; or one per
+//                      block of 128 along the inner axis, and of 1 or 128 along the other. Blocks are scaled before
+//                      they are multiplied, in f32.
+//   use_fast_accum     only concerns the hardware: sums are f32 here.
+//   grouped            one product per group, as in cpu/grouped_mm.cc; a scale per row and column of each group.
 #include <array>
 #include <string>
 #include <vector>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kScaleBlock = 128;
 
-// In what the numbers are multiplied: bf16 holds all of float8's. In double what the run holds in double.
+// The type in which numbers are multiplied: bf16 holds all float8 values. Double if the run stores them in double.
 DType product_type(const Tensor& a, const Tensor& b) {
   if (is_float8(a.dtype) && is_float8(b.dtype)) return DType::bf16;
   return a.dtype == DType::f64 || b.dtype == DType::f64 ? DType::f64 : DType::f32;
@@ -30,7 +30,7 @@ DType product_type(const Tensor& a, const Tensor& b) {
 
 Tensor widened(KernelCall& call, const Tensor& t, DType dtype) {
   if (t.dtype == dtype) return t;
-  // As it lies: columns that are rows of memory stay so, and nothing is turned.
+  // Preserves the layout: columns that are contiguous in memory stay so, and nothing is transposed.
   const bool is_turned = t.rank == 2 && t.step(0) == 1 && t.step(1) != 1;
   return is_turned ? swap_axes(contiguous_as(call, swap_axes(t, 0, 1), dtype), 0, 1) : contiguous_as(call, t, dtype);
 }
@@ -66,7 +66,7 @@ Result<Tensor> block_scaled(KernelCall& call, const Tensor& matrix, const Tensor
   return out;
 }
 
-// Where the sums go: the result itself, where it can hold them.
+// Where the sums are computed: in the result itself if it can hold them.
 template <class C>
 Tensor sums_for(KernelCall& call, const Tensor& out) {
   return out.dtype == kDTypeOf<C> && out.is_contiguous() ? out : workspace(call, kDTypeOf<C>, out.sizes());
@@ -107,8 +107,8 @@ Status scaled_mm(KernelCall& call) {
   return a.dtype == DType::f64 ? scaled_product<double>(call) : scaled_product<float>(call);
 }
 
-// The scales of a group: one a row of each matrix of three axes and of each group of a contracted axis; of an operand
-// whose groups lie along rows or columns, one for each of those.
+// The scales of a group: one per row of each matrix of a rank-3 operand, and of each group of a contracted axis; for an
+// operand with groups along rows or columns, one for each of those.
 template <class C>
 work::Factors<C> group_factors(const work::Factors<C>& all, int64_t group, int64_t begin, int64_t length,
                                bool by_place) {
@@ -122,7 +122,7 @@ Status scaled_groups(KernelCall& call) {
   const Tensor sums = workspace(call, kDTypeOf<C>, out.sizes());
   SG_ASSIGN(const std::vector<GroupProduct> groups,
             group_products(call, sums, widened(call, a, type), widened(call, b, type)));
-  if (a.rank != b.rank) fill(call, sums, Scalar::integer(0));  // what no group has
+  if (a.rank != b.rank) fill(call, sums, Scalar::integer(0));  // parts without a group
   std::vector<Gemm> products;
   for (const GroupProduct& g : groups) products.push_back({g.out, g.a, g.b});
   gemm(call, products);
@@ -144,7 +144,7 @@ Status scaled_groups(KernelCall& call) {
   return ok_status();
 }
 
-// A scale for each row of the left and each column of the right operand, in every group that they are part of.
+// Checks for a scale per row of the left and per column of the right operand, in every group they belong to.
 Status check_group_scales(const KernelCall& call) {
   const Tensor &a = call.tensor("self"), &b = call.tensor("mat2");
   const int64_t inner_groups = a.rank == 2 && b.rank == 2 ? call.tensor("offs").dim(0) : 1;

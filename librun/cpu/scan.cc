@@ -10,7 +10,8 @@
 namespace sg::cpu {
 namespace {
 
-// Long rows are cut into parts of this many elements: sums of parts first, then each part from where it starts.
+// Long rows are cut into parts of this many elements: first the sums of parts are computed, then each part from its
+// start.
 constexpr int64_t kPart = 1 << 14;
 
 template <class T, class A>
@@ -27,10 +28,10 @@ SumType<T> wide(T value) {
   return static_cast<SumType<T>>(static_cast<Compute<T>>(value));
 }
 
-constexpr int64_t kRowsAtOnce = 8;     // whose chains of sums run beside each other
-constexpr int64_t kLinesAtOnce = 256;  // side by side
+constexpr int64_t kRowsAtOnce = 8;     // whose chains of sums run in parallel
+constexpr int64_t kLinesAtOnce = 256;  // adjacent lines
 
-// kRows rows of n.
+// Scans kRows rows of n.
 template <int64_t kRows, class Op, class T>
 SG_INLINE void scan_together(const Op& op, const T* from, T* to, int64_t n) {
   typename Op::Acc acc[kRows];
@@ -42,7 +43,7 @@ SG_INLINE void scan_together(const Op& op, const T* from, T* to, int64_t n) {
     }
 }
 
-// Some lines side by side: each element of a line is `step` behind the one before.
+// Scans adjacent lines: elements of a line are `step` apart.
 template <class Op, class T>
 SG_CLONES void scan_lines(const Op& op, const T* from, T* to, int64_t lines, int64_t n, int64_t step) {
   typename Op::Acc acc[kLinesAtOnce];
@@ -56,7 +57,7 @@ SG_CLONES void scan_lines(const Op& op, const T* from, T* to, int64_t lines, int
   }
 }
 
-// Along an axis that is not the innermost of two contiguous tensors, nothing is moved.
+// Scans along an axis other than the innermost of two contiguous tensors, without moving elements.
 template <template <class> class Op, class T>
 void scan_across(KernelCall& call, const Tensor& self, int axis, T* to) {
   const int64_t length = self.dim(axis);
@@ -71,7 +72,7 @@ void scan_across(KernelCall& call, const Tensor& self, int axis, T* to) {
            });
 }
 
-// Whether scan_across can: short lines, one after the other in memory.
+// Whether scan_across applies: short lines, several of them adjacent in memory.
 bool lies_across(const Tensor& self, const Tensor& result, int axis) {
   constexpr int64_t kFewLines = 8;
   int64_t inner = 1;
@@ -144,7 +145,7 @@ Status scan(KernelCall& call) {
   return ok_status();
 }
 
-// log(exp(a) + exp(b)); a pair of equal infinities is that infinity.
+// log(exp(a) + exp(b)); two equal infinities give that infinity.
 double log_add(double a, double b) {
   double low = std::min(a, b), high = std::max(a, b);
   if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<double>::quiet_NaN();
@@ -168,7 +169,7 @@ Status logcumsumexp(KernelCall& call) {
   return ok_status();
 }
 
-// The last of equal extremes is the one that is named; a NaN stays.
+// The index of the last of equal extremes; a NaN stays.
 template <bool largest>
 Status running_extreme(KernelCall& call) {
   int64_t axis = call.integer("dim");

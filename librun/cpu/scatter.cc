@@ -1,4 +1,4 @@
-// gather and scatter: one index an element, along one axis.
+// gather and scatter: one index per element, along one axis.
 #include <algorithm>
 #include <atomic>
 #include <limits>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kLinesTogether = 64;
 
-// `t` over the positions of `index` on all axes but `axis`.
+// `t` narrowed to the positions of `index` on all axes but `axis`.
 Tensor narrowed(const Tensor& t, const Tensor& index, int axis) {
   Tensor out = t;
   for (int i = 0; i < t.rank; ++i)
@@ -26,7 +26,7 @@ Tensor narrowed(const Tensor& t, const Tensor& index, int axis) {
 struct Indexed {
   Tensor index;  // i64, with at least one axis
   int axis;
-  int64_t size;  // of the tensor that is indexed, along the axis
+  int64_t size;  // size of the indexed tensor along the axis
 };
 
 bool all_within(KernelCall& call, const Tensor& index, int64_t size) {
@@ -46,7 +46,7 @@ Result<Indexed> checked_index(KernelCall& call, const Tensor& given, const Tenso
   Indexed x{with_axis(given.dtype == DType::i64 ? given : contiguous_as(call, given, DType::i64)), 0, 0};
   x.axis = wrap_axis(axis, x.index.rank);
   x.size = with_axis(into).dim(x.axis);
-  Tensor once = x.index;  // what an expanded axis repeats is looked at once, unless there is something to say
+  Tensor once = x.index;  // repetitions along expanded axes are checked once, unless there is an error
   for (int i = 0; i < once.rank; ++i)
     if (once.step(i) == 0 && once.dim(i) > 1) once.shape[static_cast<size_t>(i)] = 1;
   if (all_within(call, once, x.size)) return x;
@@ -57,7 +57,7 @@ Result<Indexed> checked_index(KernelCall& call, const Tensor& given, const Tenso
   return x;
 }
 
-// Whether all lines along the axis have the same indices: then whole slices are picked.
+// Whether all lines along the axis have the same indices, so that whole slices are selected.
 bool picks_slices(const Indexed& x) {
   for (int i = 0; i < x.index.rank; ++i)
     if (i != x.axis && x.index.dim(i) > 1 && x.index.step(i) != 0) return false;
@@ -103,7 +103,7 @@ Status gather(KernelCall& call) {
   return ok_status();
 }
 
-// fn(place, value) for every element of the index, lines side by side on all threads, each line in order.
+// Calls fn(place, value) for every element of the index: lines in parallel on all threads, each line in order.
 template <class T, class V, class Fn>
 void scatter_elements(KernelCall& call, const Tensor& out, const Tensor& src, const Indexed& x, const Fn& fn) {
   Tensor places = drop_axis(narrowed(out, x.index, x.axis), x.axis), indices = drop_axis(x.index, x.axis);
@@ -113,7 +113,7 @@ void scatter_elements(KernelCall& call, const Tensor& out, const Tensor& src, co
   RowWalker walk({&places, &indices, &values});
   int64_t parts = (walk.length() + kLinesTogether - 1) / kLinesTogether;
   bool line_by_line = place_along < walk.step(0);
-  const bool slices = walk.step(0) == 1 && walk.step(1) == 0 && walk.step(2) == 1;  // whole rows have one index
+  const bool slices = walk.step(0) == 1 && walk.step(1) == 0 && walk.step(2) == 1;  // whole rows share an index
   int64_t grain =
       std::max<int64_t>(1, kPieceElements / std::max<int64_t>(n * std::min(walk.length(), kLinesTogether), 1));
   call.team().parallel_for(walk.rows() * parts, grain, [&](int64_t begin, int64_t end) {
@@ -184,7 +184,7 @@ T neutral(Reduce how) {
   }
 }
 
-// Divides every place by how many values it holds; integers round down.
+// Divides each place by the number of values it received; integers round down.
 template <class T>
 void divide_by_counts(KernelCall& call, const Tensor& out, const Tensor& src, const Indexed& x, bool include_self) {
   Tensor counts = call.scratch().tensor(DType::i64, out.sizes());
@@ -210,7 +210,7 @@ void combine_elements(KernelCall& call, const Tensor& out, const Tensor& src, co
   scatter_elements<T, T>(call, out, src, x, [](T& place, const T& value) { place = combined<how>(place, value); });
 }
 
-// Reduces into `out`, whose dtype arithmetic is done in.
+// Reduces into `out`, in the arithmetic of its dtype.
 template <class T>
 void reduce_into(KernelCall& call, const Tensor& out, const Tensor& src, const Indexed& x, Reduce how,
                  bool include_self) {
@@ -224,8 +224,7 @@ void reduce_into(KernelCall& call, const Tensor& out, const Tensor& src, const I
   if (how == Reduce::mean) divide_by_counts<T>(call, out, src, x, include_self);
 }
 
-// `t`, or a copy of it where it lies in the memory that is written: an index has to stay what was checked, and a source
-// what it was.
+// `t`, or a copy if it overlaps the memory being written: an index must stay as checked, and a source unchanged.
 Tensor apart_from(KernelCall& call, const Tensor& t, const Tensor& written) {
   bool overlaps = t.data < written.data + extent_bytes(written) && written.data < t.data + extent_bytes(t);
   if (!overlaps) return t;

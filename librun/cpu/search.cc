@@ -1,4 +1,4 @@
-// What is where: nonzero, masked_select, unique, searchsorted, isin, one_hot. Sizes are known only now for some.
+// Searching: nonzero, masked_select, unique, searchsorted, isin, one_hot. Some result sizes depend on the data.
 #include <algorithm>
 #include <cmath>
 
@@ -87,7 +87,7 @@ Status masked_scatter_backward(KernelCall& call) {
   return ok_status();
 }
 
-// Values of the class of `t` that compare as its elements do.
+// Values of the class of `t` that compare like its elements.
 template <class Fn>
 void visit_compared(KernelCall& call, const Tensor& t, bool floats, const Fn& fn) {
   if (floats) fn(contiguous_as(call, t, DType::f64).template as<double>());
@@ -127,7 +127,7 @@ Status unique(KernelCall& call) {
   return ok_status();
 }
 
-// The shape of `t` with another size along an axis; of one axis where all elements are a line.
+// The shape of `t` with another size along an axis; a single axis if all elements form a line.
 std::vector<int64_t> resized(const Tensor& t, bool flat, int axis, int64_t size) {
   if (flat) return std::vector<int64_t>(1, size);
   std::vector<int64_t> shape(t.sizes().begin(), t.sizes().end());
@@ -135,7 +135,7 @@ std::vector<int64_t> resized(const Tensor& t, bool flat, int axis, int64_t size)
   return shape;
 }
 
-// Runs of equal elements, or of equal slices along an axis: the first of each, the run of each, how long runs are.
+// Runs of equal elements, or of equal slices along an axis: the first of each, the run of each element, run lengths.
 Status unique_consecutive(KernelCall& call) {
   const Tensor& given = call.tensor("self");
   const bool flat = !call.has("dim");
@@ -169,7 +169,7 @@ Status unique_consecutive(KernelCall& call) {
 
 // --- sorted sequences ---
 
-// Each value in the sequence of its row; a single sequence serves all values.
+// Searches each value in its row's sequence; a single sequence serves all values.
 Status search(KernelCall& call, const Tensor& sequence, const Tensor& values, const Tensor* sorter, bool right) {
   bool floats = is_floating(sequence.dtype) || is_floating(values.dtype);
   int64_t length = sequence.rank == 0 ? 1 : sequence.dim(-1), total = values.elements();
@@ -201,7 +201,7 @@ Status searchsorted(KernelCall& call) {
   return search(call, call.tensor("sorted_sequence"), call.tensor("self"), sorter, right);
 }
 
-// `t` in order, NaN last: contiguous, of one axis.
+// `t` sorted, NaN last: contiguous, with one axis.
 Result<Tensor> in_order(KernelCall& call, const Tensor& t) {
   const Tensor line = make_tensor(t.data, t.dtype, std::array{t.elements()});
   const Tensor out = workspace(call, t.dtype, line.sizes()), places = workspace(call, DType::i64, line.sizes());

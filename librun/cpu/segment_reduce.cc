@@ -1,4 +1,4 @@
-// Reductions of runs of rows whose lengths the data says, and their gradients. In double, a segment a task.
+// Reductions of runs of rows with data-dependent lengths, and their gradients. In double, one segment per task.
 #include <vector>
 
 #include "librun/cpu/kernels.h"
@@ -9,7 +9,7 @@
 namespace sg::cpu {
 namespace {
 
-// The lengths or offsets, which are never trusted.
+// Reads the lengths or offsets, which are never trusted.
 Result<std::vector<int64_t>> read_bounds(KernelCall& call, const SegmentCall& c) {
   const Tensor said = contiguous_as(call, c.said, DType::i64);
   const int64_t rows = c.segments.rows, count = c.segments.count;
@@ -54,7 +54,7 @@ Status segment_reduce_backward(KernelCall& call) {
   SG_ASSIGN(const std::vector<int64_t> bounds, read_bounds(call, c));
   c.segments.bounds = bounds.data();
   const Tensor out = call.scratch().tensor(DType::f64, data.sizes());
-  std::fill_n(out.as<double>(), out.elements(), 0.0);  // of rows that are in no segment
+  std::fill_n(out.as<double>(), out.elements(), 0.0);  // for rows in no segment
   const work::SegmentSlope work{c.segments,        c.how,           c.start, data.as<double>(), output.as<double>(),
                                 grad.as<double>(), out.as<double>()};
   const int64_t inner = c.segments.inner;

@@ -11,7 +11,7 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kChunk = 256;  // elements that are accumulated at a time
+constexpr int64_t kChunk = 256;  // elements accumulated at a time
 
 struct Bytes16 {
   uint64_t low, high;
@@ -59,7 +59,7 @@ T scaled(T value, Scalar scale) {
 
 bool is_one(Scalar s) { return s.to_complex() == std::complex<double>(1, 0); }
 
-// One place: what is there, and every pick of it added in order.
+// One place: adds every pick of it to the current value, in order.
 template <class T>
 void add_group(T* place, const Selection& a, const T* from, const Selection& b, const int64_t* order, int64_t picks,
                Scalar scale) {
@@ -84,8 +84,8 @@ void add_group(T* place, const Selection& a, const T* from, const Selection& b, 
   }
 }
 
-// The picks one after the other, of elements [first, first + n) of what is picked: the bits of add_group where elements
-// are summed up in their own type.
+// Adds picks one after the other, for elements [first, first + n) of each: the same bits as add_group for types that
+// are summed in their own precision.
 template <class T>
 void add_in_order(const Selection& a, const Selection& b, int64_t outer, int64_t first, int64_t n, Scalar scale) {
   const bool plain = is_one(scale), runs = a.inner_run && b.inner_run;
@@ -103,7 +103,7 @@ void add_in_order(const Selection& a, const Selection& b, int64_t outer, int64_t
   }
 }
 
-// Where picks need not be grouped by place for the threads to share them: true, and it is done.
+// Returns true, having added everything, if the threads can share the picks without grouping them by place.
 template <class T>
 bool add_ungrouped(KernelCall& call, const Selection& to, const Selection& from, Scalar scale) {
   const int64_t chunks = (to.inner.count + kChunk - 1) / kChunk, units = to.outer.count * chunks;
@@ -149,7 +149,7 @@ Result<Selection> axis_selection(KernelCall& call, const Tensor& t, int64_t axis
   Tensor self = t;
   if (t.rank == 0) self.rank = 1, self.shape[0] = self.stride[0] = 1;
   int at = wrap_axis(axis, self.rank);
-  Tensor probe = self;  // without elements along the axis, for the tables of the others
+  Tensor probe = self;  // reduced to one element along the axis, for the offset tables of the others
   probe.shape[static_cast<size_t>(at)] = 1;
   Selection s = whole_selection(call, probe, at, 1);
   s.tensor = self;

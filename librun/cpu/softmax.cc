@@ -1,4 +1,4 @@
-// Softmax and log-softmax along one axis, and their gradients. Sums in double, one rounding at the end.
+// Softmax and log-softmax along one axis, and their gradients. Sums in double, rounded once at the end.
 #include <cmath>
 #include <limits>
 
@@ -49,14 +49,14 @@ template <class C>
 void softmax_row(Form form, const C* x, C* to, int64_t n) {
   if (form == Form::log) return subtract(x, log_sum_of_exp(x, n), to, n);
   C top = row_max(x, n);
-  if (form == Form::safe && top == -std::numeric_limits<C>::infinity()) {  // all masked out: nothing, not NaN
+  if (form == Form::safe && top == -std::numeric_limits<C>::infinity()) {  // all masked out: zeros, not NaN
     std::fill_n(to, n, C{0});
     return;
   }
   divide(to, static_cast<C>(exp_shifted(x, top, to, n)), n);
 }
 
-// The same of kSideLines lines side by side.
+// The same for kSideLines lines side by side.
 template <class C>
 SG_CLONES void softmax_side(Form form, C* x, int64_t n) {
   C top[kSideLines], whole[kSideLines];
@@ -69,7 +69,7 @@ SG_CLONES void softmax_side(Form form, C* x, int64_t n) {
   for (int64_t l = 0; l < kSideLines; ++l) whole[l] = static_cast<C>(sums[l]);
   for (int64_t i = 0; i < n; ++i)
     for (int64_t l = 0; l < kSideLines; ++l) x[i * kSideLines + l] /= whole[l];
-  for (int64_t l = 0; form == Form::safe && l < kSideLines; ++l)  // all masked out: nothing, not NaN
+  for (int64_t l = 0; form == Form::safe && l < kSideLines; ++l)  // all masked out: zeros, not NaN
     for (int64_t i = 0; top[l] == -std::numeric_limits<C>::infinity() && i < n; ++i) x[i * kSideLines + l] = 0;
 }
 
@@ -112,7 +112,7 @@ template <class C>
 void softmax_rows(KernelCall& call, Form form) {
   const Tensor& self = call.tensor("self");
   int64_t axis = call.integer("dim");
-  // A dtype argument converts before anything else.
+  // A dtype argument converts first.
   bool converts = call.op().param_index("dtype") >= 0 && call.has("dtype");
   const auto tiles = LineTiles::along(self, axis);
   if (tiles && !converts && call.result().is_contiguous()) return softmax_lines<C>(call, form, *tiles);
@@ -144,7 +144,7 @@ void gradient_row(Form form, const C* grad, const C* output, C* to, int64_t n) {
   else plain_gradient(grad, output, static_cast<C>(row_dot(grad, output, n)), to, n);
 }
 
-// The same of kSideLines lines side by side; the gradients turn into those of the numbers.
+// The same for kSideLines lines side by side; gradients are replaced by those of the inputs.
 template <class C>
 SG_CLONES void gradient_side(C* grad, const C* output, int64_t n) {
   double sums[kSideLines];

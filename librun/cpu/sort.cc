@@ -1,4 +1,4 @@
-// Sorting and the largest of a row. NaN is larger than all numbers.
+// Sorting, and the largest elements of a row. NaN is larger than all numbers.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -36,7 +36,7 @@ void load(const T* x, int64_t n, Element<T>* to) {
   for (int64_t i = 0; i < n; ++i) to[i] = {static_cast<Compute<T>>(x[i]), i};
 }
 
-// A buffer of one row a thread.
+// A buffer for one row per thread.
 template <class T>
 Element<T>* row_buffers(KernelCall& call, int64_t length) {
   return call.scratch().take<Element<T>>(length * call.team().size());
@@ -72,7 +72,7 @@ void sort_rows(KernelCall& call, const Rows& rows, bool descending, T* values, i
   });
 }
 
-// Always stable, as PyTorch's sort on the CPU is. `values` may be null.
+// Always stable, like PyTorch's sort on the CPU. `values` may be null.
 Status sort_into(KernelCall& call, const Tensor* values, const Tensor& indices) {
   int64_t axis = call.integer("dim");
   bool descending = call.flag("descending");
@@ -91,8 +91,8 @@ Status sort_into(KernelCall& call, const Tensor* values, const Tensor& indices) 
 Status sort(KernelCall& call) { return sort_into(call, &call.result(0), call.result(1)); }
 Status argsort(KernelCall& call) { return sort_into(call, nullptr, call.result()); }
 
-// Which of equal elements come out, and in which order, is PyTorch's choice on the CPU: a partial sort for few of many,
-// else a selection whose head is sorted.
+// Which of equal elements are chosen, and in which order, follows PyTorch on the CPU: a partial sort for few of many,
+// else a selection whose first part is sorted.
 template <class T>
 void choose(Element<T>* x, int64_t n, int64_t k, bool largest, bool sorted) {
   auto before = largest ? above<T> : below<T>;
@@ -131,7 +131,7 @@ Status topk(KernelCall& call) {
 
 bool ignores_nan(const KernelCall& call) { return call.op().name.starts_with("aten.nanmedian"); }
 
-// The lower of two middle elements; the first NaN where there is one, unless these are ignored. `indices` may be null.
+// The lower of two middle elements; the first NaN if there is one, unless NaNs are ignored. `indices` may be null.
 Status median_rows(KernelCall& call, const Rows& rows, const Tensor& values, const Tensor* indices) {
   visit_dtype(rows.tensor.dtype, [&]<class T>() {
     if constexpr (!is_complex_type<T>) {
@@ -161,7 +161,7 @@ Status median(KernelCall& call) {
   return ok_status();
 }
 
-// The value that occurs most often, the least of several; where it comes last.
+// The most frequent value, the least if there are several, and its last position.
 Status mode_rows(KernelCall& call, const Rows& rows, const Tensor& values, const Tensor* indices) {
   visit_dtype(rows.tensor.dtype, [&]<class T>() {
     if constexpr (!is_complex_type<T>) {
@@ -186,7 +186,7 @@ Status mode_rows(KernelCall& call, const Rows& rows, const Tensor& values, const
   return ok_status();
 }
 
-// One element of each row along an axis: its value and where it is.
+// Picks one element of each row along an axis: its value and its position.
 using PickRows = Status (*)(KernelCall&, const Rows&, const Tensor& values, const Tensor* indices);
 
 Status pick_along(KernelCall& call, PickRows pick, const char* what) {

@@ -1,4 +1,4 @@
-// Eigenvalues of Hermitian matrices, singular values, and exponentials of matrices. In double, a matrix a thread.
+// Eigenvalues of Hermitian matrices, singular values, and matrix exponentials. In double, one matrix per thread.
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/linear/calls.h"
 #include "librun/cpu/linear/eigen.h"
@@ -36,13 +36,13 @@ Status eigh(KernelCall& call) {
   return check_infos(call, "linalg.eigh", infos, self.rank == 2);
 }
 
-// Where the vectors of one call go: U^T and V^H; both null without vectors.
+// Destinations of one matrix's vectors: U^T and V^H; both null without vectors.
 template <class T>
 struct SingularBlocks {
   Block<T> left, right;
 };
 
-// A matrix much longer than it is wide goes by its QR.
+// Decomposes a matrix with many more rows than columns through its QR.
 template <class T>
 bool decompose_long(const Block<T>& a, double* values, const SingularBlocks<T>& out, const Workspace<T>& space) {
   const int64_t m = a.rows, n = a.columns, k = out.left.rows;
@@ -71,13 +71,13 @@ int64_t svd_room(int64_t m, int64_t n, int64_t count) {
   return n + 2 * n * n + m * count + std::max(singular_room(n, n), reflections_room(m, std::max(count, n)));
 }
 
-// The rows of `from` as columns of a result.
+// Stores the rows of `from` as columns of a result.
 template <class T>
 void store_columns(KernelCall& call, const Matrices<T>& from, const Tensor& out) {
   from.store(call, swap_axes(out, out.rank - 2, out.rank - 1));
 }
 
-// A matrix that is wider than it is long by its adjoint: A^H = V S U^H.
+// A matrix with more columns than rows is decomposed through its adjoint: A^H = V S U^H.
 Status svd(KernelCall& call) {
   if (gives_nothing(call)) return ok_status();
   const Tensor& self = call.tensor("A");

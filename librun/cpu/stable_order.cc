@@ -13,14 +13,14 @@ namespace sg::cpu {
 namespace {
 
 constexpr int kDigit = 11;
-constexpr int64_t kFew = kLeastRadix;  // are sorted by comparing
+constexpr int64_t kFew = kLeastRadix;  // so few are sorted by comparison
 
 struct Item {
-  uint64_t key;  // beyond the least one
+  uint64_t key;  // minus the smallest
   int64_t place;
 };
 
-// to: the items by their digit from bit `shift` on.
+// to: the items, ordered by their digit from bit `shift` on.
 void by_digit(const std::vector<Item>& from, int shift, std::vector<Item>* to) {
   constexpr uint64_t mask = (uint64_t{1} << kDigit) - 1;
   std::array<size_t, size_t{1} << kDigit> next{};
@@ -30,7 +30,7 @@ void by_digit(const std::vector<Item>& from, int shift, std::vector<Item>* to) {
   for (const Item& item : from) (*to)[next[(item.key >> shift) & mask]++] = item;
 }
 
-// By keys of 32 bits; false where they are too far apart.
+// Sorts by 32-bit keys; false if their range is too wide.
 bool order_near(const int64_t* keys, int64_t n, int64_t* order) {
   if (n > int64_t{UINT32_MAX}) return false;
   const std::unique_ptr<KeyedIndex[]> items(new KeyedIndex[2 * static_cast<size_t>(n)]);
