@@ -13,7 +13,7 @@
 namespace sg::cuda {
 namespace {
 
-constexpr int64_t kScoreBytes = int64_t{256} << 20;  // of scores at a time: as many heads as fit
+constexpr int64_t kScoreBytes = int64_t{256} << 20;  // limit of scores at a time: as many heads as fit
 
 class AttentionCall {
  public:
@@ -23,7 +23,7 @@ class AttentionCall {
 
   enum class Use : uint8_t { raw, weights, delta, narrow_weights, narrow_delta };
 
-  // fn(heads) for runs of heads whose scores fit.
+  // Calls fn(heads) for runs of heads whose scores fit.
   template <class Fn>
   Status for_heads(const Fn& fn) const {
     for (int64_t batch = 0; batch < a_.batch(); ++batch)
@@ -32,7 +32,7 @@ class AttentionCall {
     return ok_status();
   }
 
-  // Scores of a run of heads: each use has its memory, the same for all runs.
+  // Memory for the scores of a run of heads: one buffer per use, shared by all runs.
   Tensor scores(const Heads& h, DType type, Use use) {
     Tensor& whole = memory_[static_cast<size_t>(use)];
     if (whole.is_none())
@@ -43,7 +43,7 @@ class AttentionCall {
   }
   DType sum_type() const { return sum_type_; }
 
-  // The softmax of query @ key^T, masked, in `weights`.
+  // Stores the masked softmax of query @ key^T in `weights`.
   Status weigh(const Heads& h, const Tensor& weights, const Tensor& sums) {
     const Tensor raw = scores(h, sum_type_, Use::raw);
     SG_TRY(multiply_shared(call_, a_, h, raw, part_of(a_.query, h), a_.key, true));
@@ -58,7 +58,7 @@ class AttentionCall {
     return ok_status();
   }
 
-  // Weights of a run of heads, or their gradients, after dropout. May be in place.
+  // Applies dropout to the weights of a run of heads, or to their gradients. May be in place.
   void drop(const Heads& h, const Tensor& to, const Tensor& from) const {
     const cpu::AttentionDropout& drawn = *a_.dropout;
     const int64_t row = (h.batch * a_.heads() + h.first) * a_.query.dim(2);
@@ -94,7 +94,7 @@ namespace {
 
 constexpr int64_t kFlashDepth = 128;
 
-// [batch, heads, rows, depth] of bf16 as the kernels take it; none where it does not lie so.
+// A bf16 tensor [batch, heads, rows, depth] in the form that kernels take; none if its layout is not supported.
 std::optional<FlashTensor> flash_tensor(const Tensor& t, int64_t batches) {
   if (t.is_none() || t.dtype != DType::bf16 || t.rank != 4) return std::nullopt;
   const bool lies = (t.step(3) == 1 || t.dim(3) == 1) && t.step(0) % 2 == 0 && t.step(1) % 2 == 0 &&
@@ -103,7 +103,7 @@ std::optional<FlashTensor> flash_tensor(const Tensor& t, int64_t batches) {
   return FlashTensor{t.as<uint16_t>(), t.dim(0) == 1 ? 0 : t.step(0), t.step(1), t.step(2)};
 }
 
-// Whether 8 numbers of any row lie in 16 bytes.
+// Whether 8 consecutive numbers of any row are a 16-byte aligned unit.
 bool has_runs(const FlashTensor& t) {
   return t.batch % 8 == 0 && t.head % 8 == 0 && t.row % 8 == 0 && reinterpret_cast<uintptr_t>(t.data) % 16 == 0;
 }
@@ -156,8 +156,8 @@ std::string flash_name(std::string_view kernel, const FlashArgs& args, bool is_w
                          : "");
 }
 
-// Over `rows` of so many heads. 32 rows a warp meet what the other side brings once, not twice: where there are blocks
-// enough for every multiprocessor, up to the depth that leaves registers for them.
+// Launches over `rows` of that many heads. With 32 rows per warp, the other side is read once instead of twice: used if
+// there are enough blocks for every multiprocessor, up to the depth that leaves registers for them.
 void launch_flash(Device& device, std::string_view kernel, const FlashArgs& args, int64_t heads, int64_t rows,
                   int wide_depth) {
   constexpr int64_t kManyBlocks = 256;
@@ -165,7 +165,7 @@ void launch_flash(Device& device, std::string_view kernel, const FlashArgs& args
   device.launch(flash_name(kernel, args, is_wide).c_str(), flash_blocks(args, heads, rows, is_wide ? 2 : 1), args);
 }
 
-// False: not for these, and nothing has been done.
+// False, and nothing is done: these arguments are not supported.
 bool flash_forward(KernelCall& call, const cpu::Attention& a, const cpu::AttentionResult& result) {
   std::optional<FlashArgs> args = flash_args(a);
   const auto out = flash_tensor(result.out, a.batch());
@@ -185,7 +185,7 @@ bool flash_forward(KernelCall& call, const cpu::Attention& a, const cpu::Attenti
   return true;
 }
 
-// A gradient: where it is wanted, or memory of its own where it does not lie as the kernels write.
+// A gradient: the tensor that is wanted, and the one that kernels write, which differs if the layout is not supported.
 struct FlashGradient {
   Tensor wanted, written;
 };
@@ -252,7 +252,7 @@ Status CudaBackend::attend_backward(KernelCall& call, const cpu::Attention& a, c
   if (flash_backward(call, a, g)) return ok_status();
   note_dense_attention();
   AttentionCall work(call, a);
-  // Gradients of shared heads add up in full precision.
+  // Gradients of shared heads are accumulated in full precision.
   auto sum_for = [&](const Tensor& wanted, const Tensor& like) {
     if (wanted.is_none()) return Tensor();
     const Tensor sum = scratch(work.sum_type(), like.sizes());
@@ -266,7 +266,7 @@ Status CudaBackend::attend_backward(KernelCall& call, const cpu::Attention& a, c
     const Tensor grad_out = part_of(g.grad_out, h);
     SG_TRY(work.weigh(h, weights, {}));
     SG_TRY(multiply_shared(call, a, h, delta, grad_out, a.value, true));
-    auto narrow = [&](const Tensor& t, AttentionCall::Use use) {  // products are of one type
+    auto narrow = [&](const Tensor& t, AttentionCall::Use use) {  // products need operands of one type
       if (t.dtype == a.query.dtype) return t;
       Tensor out = work.scores(h, a.query.dtype, use);
       copy(out, t);

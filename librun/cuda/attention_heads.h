@@ -1,4 +1,4 @@
-// Attention whose scores lie in memory: some heads of a batch entry at a time, all of their queries or a run of them.
+// Attention with scores in memory: for some heads of a batch entry at a time, with all or a run of their queries.
 #pragma once
 
 #include "librun/cpu/attention.h"
@@ -12,15 +12,16 @@ struct Heads {
   int64_t row = 0, rows = 0;
 };
 
-// Of [batch or 1, heads, ...]: [count, ...].
+// [batch or 1, heads, ...] -> [count, ...].
 Tensor heads_of(const Tensor& t, int64_t batch, int64_t first, int64_t count);
-// Of [batch or 1, heads, queries, ...]: [count, rows, ...]. None stays none.
+// [batch or 1, heads, queries, ...] -> [count, rows, ...]. None stays none.
 Tensor part_of(const Tensor& t, const Heads& h);
 
-// to [count, rows, .] = alpha * x [count, rows, .] @ the key heads of `kept`, each transposed or not.
+// to [count, rows, .] = alpha * x [count, rows, .] @ the key heads of `kept`, optionally transposed.
 Status multiply_shared(KernelCall& call, const cpu::Attention& a, const Heads& h, const Tensor& to, const Tensor& x,
                        const Tensor& kept, bool transpose, double alpha = 1);
-// What key heads share, [batch or 1, key heads, ., .]: sum += alpha * x^T [count, ., rows] @ y [count, rows, .].
+// Accumulates into what key heads share, [batch or 1, key heads, ., .]: sum += alpha * x^T [count, ., rows] @ y [count,
+// rows, .].
 Status add_to_shared(KernelCall& call, const cpu::Attention& a, const Heads& h, const Tensor& sum, const Tensor& x,
                      const Tensor& y, double alpha = 1);
 

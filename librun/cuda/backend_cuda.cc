@@ -219,7 +219,7 @@ class CudaMaker : public BackendMaker {
  public:
   CudaMaker(const Driver& driver, const BackendOptions& options) : driver_(driver), options_(options) {}
 
-  // A process may be shown only the GPU that is for it: the first is taken then, whichever rank of its machine it is.
+  // A process may see only its own GPU, in which case that is used, whatever its index among the ranks of the machine.
   Result<std::unique_ptr<Backend>> make(uint32_t local_rank) override {
     int devices = 0;
     SG_CU(driver_, cuDeviceGetCount(&devices));
@@ -245,8 +245,8 @@ class CudaMaker : public BackendMaker {
 };
 
 Result<std::unique_ptr<BackendMaker>> make_maker(const BackendOptions& options) {
-  // Where ranks are threads, one that loads code waits for its device, whose collective may wait for a rank that wants
-  // to load, too.
+  // If ranks are threads, all code is loaded at the start: loading waits for the device, on which a collective may be
+  // waiting for another rank that wants to load code, too.
   SG_ASSIGN(const Driver* driver, load_driver(options.nccl));
   SG_TRY(Lt::require());
   if (options.nccl) SG_TRY(require_nccl());

@@ -1,4 +1,4 @@
-// The CUDA backend of one rank: see backend.h for what it promises.
+// The CUDA backend of one rank: see backend.h for its contract.
 #pragma once
 
 #include <map>
@@ -37,10 +37,10 @@ class CudaBackend : public Backend {
   MemorySource& host_memory() override { return device_->host_memory(); }
   Tensor scratch(DType dtype, std::span<const int64_t> shape) override;
   void reset_scratch() override { give_back_scratch(0); }
-  // Scratch that was taken after `scratch_mark` said `mark` is given back before the call ends.
+  // Releases, before the call ends, scratch taken after `scratch_mark` returned `mark`.
   size_t scratch_mark() const { return scratch_.size(); }
   void give_back_scratch(size_t mark);
-  TwoSums* part_sums(const Parts& parts);  // scratch for them
+  TwoSums* part_sums(const Parts& parts);  // scratch for `parts`
   Status upload(std::byte* to, const std::byte* from, int64_t bytes) override;
   Status download(std::byte* to, const std::byte* from, int64_t bytes) override;
   uint64_t begin_copy(std::byte* to, const std::byte* from, int64_t bytes, bool to_host) override;
@@ -54,7 +54,7 @@ class CudaBackend : public Backend {
   Report report() override { return device_->report(); }
   const uint64_t* step_counter() const override { return device_->step_counter(); }
   bool runs_on_host(const Program& program, const Graph& graph, NodeId n) const override;
-  // For kernels of the processor that stand in.
+  // For CPU kernels that stand in.
   ThreadTeam& host_team() { return host_team_; }
   Status multiply(KernelCall& call, const cpu::Gemm& product) override;
   Status attend(KernelCall& call, const cpu::Attention& a, const cpu::AttentionResult& result) override;
@@ -64,48 +64,49 @@ class CudaBackend : public Backend {
   Result<std::unique_ptr<DeviceProgram>> end_recording() override;
   uint64_t touches() const override { return device_->touches(); }
   std::vector<std::string> explain() const override;
-  // The node at hand has its scores in memory, a part of them at a time. `explain` tells how many there are.
+  // Records that the current node keeps its scores in memory, a part at a time. `explain` reports the number of such
+  // nodes.
   void note_dense_attention() { dense_attention_.insert(device_->place()); }
-  // Interpreted: for calls that come once.
+  // Creates an interpreted program: for calls that run only once.
   Result<std::unique_ptr<DeviceProgram>> interpret(cpu::PointwiseProgram& program);
   Result<std::optional<DeviceFault>> settle() override;
   Result<std::unique_ptr<Communicator>> communicator(Communicator& host) override;
 
  private:
-  void move(const Tensor& to, const Tensor& from);  // a copy between equal types that is no run of memory
+  void move(const Tensor& to, const Tensor& from);  // a copy between equal types that is not a single block of memory
 
   std::unique_ptr<Device> device_;
   BackendOptions options_;
   std::unique_ptr<Lt> lt_;
   CopyStreams copies_;
-  std::vector<std::byte*> scratch_;  // of this call
+  std::vector<std::byte*> scratch_;  // of the current call
   std::map<std::vector<std::byte>, std::byte*> tables_;
   std::set<uint64_t> dense_attention_;  // places of nodes
   ThreadTeam host_team_{1};
-  std::string communicators_;  // how those of NCCL were made; empty: there are none
+  std::string communicators_;  // how those of NCCL were created; empty: there are none
 
-  // Chains as machine code (code.h).
+  // Chains compiled to machine code (code.h).
   struct Chains {
-    const CodeMaker* maker = nullptr;  // null = chains are interpreted, because of `why`
+    const CodeMaker* maker = nullptr;  // null = chains are interpreted; `why` says why
     std::string why;
     std::map<std::string, CUfunction> by_text;
     size_t generated = 0, interpreted = 0;
-    size_t reduced = 0, behind = 0;  // reductions that are fused with the chain before them; chains that go on from one
+    size_t reduced = 0, behind = 0;  // reductions fused with the preceding chain; chains that continue after one
   };
   Result<CUfunction> chain_code(const std::string& text);
   Result<std::unique_ptr<DeviceProgram>> generate(cpu::PointwiseProgram& program);
   Result<std::unique_ptr<DeviceProgram>> generate(const RowStage& stage);
   Chains chains_;
-  size_t pairs_ = 0;  // of calls that are one kernel
+  size_t pairs_ = 0;  // pairs of calls that are one kernel
 };
 
-// The backend that a call runs on.
+// The backend that runs a call.
 inline CudaBackend& backend_of(const KernelCall& call) {
   return static_cast<CudaBackend&>(*sg::backend_of(call.context()));
 }
 inline Device& device_of(const KernelCall& call) { return backend_of(call).device(); }
 
-// `t` if it is contiguous, or a copy that is.
+// `t` if it is contiguous, else a contiguous copy.
 inline Tensor in_rows(KernelCall& call, const Tensor& t) {
   if (t.is_contiguous()) return t;
   Tensor out = backend_of(call).scratch(t.dtype, t.sizes());
@@ -113,7 +114,7 @@ inline Tensor in_rows(KernelCall& call, const Tensor& t) {
   return out;
 }
 
-// The same, and of a type.
+// The same, converted to a type.
 inline Tensor in_rows_as(KernelCall& call, const Tensor& t, DType dtype) {
   if (t.is_contiguous() && t.dtype == dtype && !t.conjugate) return t;
   Tensor out = backend_of(call).scratch(dtype, t.sizes());
@@ -123,7 +124,7 @@ inline Tensor in_rows_as(KernelCall& call, const Tensor& t, DType dtype) {
 
 // Kernels by family, for the table in kernels.cc.
 std::span<const KernelRow> scaled_kernels();   // products of float8
-std::span<const KernelRow> grouped_kernels();  // products of groups; others come by Backend::multiply
+std::span<const KernelRow> grouped_kernels();  // products of groups; other products use Backend::multiply
 std::span<const KernelRow> flex_attention_kernels();
 std::span<const KernelRow> loss_kernels();  // of classes
 std::span<const KernelRow> ctc_kernels();
@@ -134,24 +135,24 @@ std::span<const KernelRow> other_kernels();
 std::span<const KernelRow> random_kernels();
 std::span<const KernelRow> channel_kernels();  // batch norm and its kin
 std::span<const KernelRow> convolution_kernels();
-std::span<const KernelRow> search_kernels();  // what is where
+std::span<const KernelRow> search_kernels();  // positions of flags
 std::span<const KernelRow> grid_kernels();
 std::span<const KernelRow> segment_kernels();
-std::span<const KernelRow> set_kernels();   // which values there are, and how often
-std::span<const KernelRow> sort_kernels();  // sorts, the largest of a row, one element of a sorted row
-// `values` in order, and the places (i64) that they had: equal ones stay in theirs. [count] each; one may be none.
+std::span<const KernelRow> set_kernels();   // distinct values, and their counts
+std::span<const KernelRow> sort_kernels();  // sorting, largest elements, one element of a sorted row
+// `values` sorted stably, and their original positions (i64). [count] each; one may be none.
 void sort_line(KernelCall& call, const Tensor& values, const Tensor& sorted, const Tensor& order);
-// The places of what is not 0, in order, [count]: the host waits for their number.
+// The positions of nonzero elements, in order, [count]: the host waits for their number.
 Result<Tensor> places_of(KernelCall& call, const Tensor& flags);
 
-// Any call that the processor has a kernel for, by the host.
+// Runs any call that has a CPU kernel on the host.
 Status run_by_host(KernelCall& call);
-// Whether a FlexAttention's nested graph holds what the device does not run for all scores at once.
+// Whether a FlexAttention's nested graph contains nodes that the device cannot run for all scores at once.
 bool flex_runs_on_host(const Backend& backend, const Program& program, const Graph& graph, NodeId n);
 
-// A pointwise call alone.
+// Runs a single pointwise call.
 Status run_pointwise(KernelCall& call);
-// Whether every step that the op is lowered to has a row in element_ops.def, as far as the op alone says.
+// Whether every step that the op is lowered to has a row in element_ops.def, as far as the op alone determines.
 bool knows_pointwise(std::string_view op);
 
 }  // namespace sg::cuda

@@ -1,5 +1,5 @@
-// Calls that the device has no kernel for: what they read comes to the host, the processor's kernel computes it, and
-// what it wrote goes back. The device waits meanwhile; sg-run says which ops these are.
+// Calls without a device kernel: operands are copied to the host, the CPU kernel computes, and results are copied back.
+// The device waits meanwhile; sg-run lists these ops.
 #include <algorithm>
 #include <vector>
 
@@ -9,7 +9,7 @@
 namespace sg::cuda {
 namespace {
 
-// A run of the device's memory that tensors of the call lie in, and its copy on the host.
+// A range of device memory that contains tensors of the call, and its copy on the host.
 struct Range {
   std::byte *begin, *end;
   std::unique_ptr<std::byte[]> copy;
@@ -45,7 +45,7 @@ class HostCall {
     for (const ParamValue& item : p.items) add(item, writes);
   }
 
-  // Ranges that overlap are one. What is written with gaps is read before, so that the gaps stay as they are.
+  // Overlapping ranges are merged. A range that is written with gaps is read first, so that the gaps are preserved.
   void collect() {
     for (size_t i = 0; i < call_.params().size(); ++i) add(call_.params()[i], call_.op().params[i].written);
     for (const Tensor& t : call_.results) add(t, !t.is_dense(), true);
@@ -87,7 +87,7 @@ class HostCall {
     return p;
   }
 
-  // A result whose size the data decides: memory on both sides.
+  // Allocates a result with a data-dependent size on both sides.
   Status allocate(size_t i, std::span<const int64_t> shape) {
     SG_TRY(call_.allocate_result(i, shape));
     const Tensor& there = call_.results[i];

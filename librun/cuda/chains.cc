@@ -1,4 +1,4 @@
-// Chains of pointwise ops as machine code: by themselves, and with the reduction at their end.
+// Chains of pointwise ops as machine code: alone, and with the reduction at their end.
 #include <array>
 
 #include "librun/cuda/backend_cuda.h"
@@ -53,7 +53,7 @@ class RowStagesProgram : public DeviceProgram {
   RowStagesArgs args_;
 };
 
-// Scratch of a program is its own for as long as it runs, as a call's is.
+// The scratch memory of a program is only valid while it runs, like that of a call.
 class ReducedChainProgram : public DeviceProgram {
  public:
   ReducedChainProgram(CudaBackend& backend, CUfunction function, const GeneratedReduction& chain,
@@ -62,7 +62,7 @@ class ReducedChainProgram : public DeviceProgram {
     for (size_t i = 0; i < chain.data.size(); ++i) args_.data[i] = reinterpret_cast<unsigned char*>(chain.data[i]);
     args_.to = plan_.args.to;
     args_.parts = plan_.parts;
-    if (chain.holds_back && plan_.way == ReduceWay::rows)  // parts are added up when all blocks have ended
+    if (chain.holds_back && plan_.way == ReduceWay::rows)  // parts are summed only after all blocks have finished
       for (const Tensor& result : results)
         if (!result.is_none()) held_.push_back(result);
   }
@@ -99,12 +99,12 @@ class ReducedChainProgram : public DeviceProgram {
   CUfunction function_;
   ReductionPlan plan_;
   ReducedChainArgs args_;
-  std::vector<Tensor> held_;  // results that are written elsewhere first
+  std::vector<Tensor> held_;  // results that are first written elsewhere
 };
 
 }  // namespace
 
-// Null: there is none. `explain` says why.
+// Null: compilation failed; `explain` says why.
 Result<CUfunction> CudaBackend::chain_code(const std::string& text) {
   auto known = chains_.by_text.find(text);
   if (known != chains_.by_text.end()) return known->second;
@@ -117,7 +117,7 @@ Result<CUfunction> CudaBackend::chain_code(const std::string& text) {
   return chains_.by_text.emplace(text, function).first->second;
 }
 
-// Null: it has no code. What NVRTC does not take is interpreted.
+// Null: there is no code, because a step cannot be generated or NVRTC rejects it; the program is then interpreted.
 Result<std::unique_ptr<DeviceProgram>> CudaBackend::generate(cpu::PointwiseProgram& program) {
   if (!chains_.maker) return std::unique_ptr<DeviceProgram>();
   std::optional<GeneratedChain> chain = generate_chain(program);
@@ -136,7 +136,7 @@ Result<std::unique_ptr<DeviceProgram>> CudaBackend::compile(cpu::PointwiseProgra
   return interpreted;
 }
 
-// Null: not as one kernel.
+// Null: not possible as one kernel.
 Result<std::unique_ptr<DeviceProgram>> CudaBackend::generate(const RowStage& stage) {
   SG_ASSIGN(std::optional<GeneratedReduction> chain, generate_reduction(*stage.program, *stage.reduction));
   if (!chain) return std::unique_ptr<DeviceProgram>();

@@ -1,4 +1,4 @@
-// Batch, group and instance norm: from calls to kernels/channel.h. What cpu/channel_norm.cc gives.
+// Batch, group and instance norm: from calls to kernels/channel.h, with the results of cpu/channel_norm.cc.
 #include <algorithm>
 #include <array>
 
@@ -20,7 +20,7 @@ double* doubles(KernelCall& call, int64_t count) {
   return backend_of(call).scratch(DType::f64, std::array{std::max<int64_t>(count, 1)}).as<double>();
 }
 
-// A result of one number a row.
+// Stores a result with one number per row.
 void store(KernelCall& call, size_t i, double* from) {
   if (!wanted_view(call, i).data) return;
   const Tensor& to = call.result(i);
@@ -66,7 +66,7 @@ void measure(KernelCall& call, ChannelArgs* args) {
   device_of(call).launch("channel_statistics", blocks_of_rows(args->rows.rows), *args);
 }
 
-// `count`: elements that the variance is of; what is kept is the unbiased one.
+// `count`: number of elements per variance; the stored variance is the unbiased one.
 void update(KernelCall& call, const double* mean, const double* variance, int64_t count, int64_t batch) {
   auto one = [&](const char* name, const double* now, double factor) {
     if (call.op().param_index(name) < 0 || !call.has(name)) return;

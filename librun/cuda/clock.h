@@ -1,4 +1,4 @@
-// The clock of a CUDA device (librun/device_clock.h): marks are events with times, kept from one step to the next.
+// The clock of a CUDA device (librun/device_clock.h): marks are events with times, reused from step to step.
 #pragma once
 
 #include <vector>
@@ -21,7 +21,7 @@ class StreamClock : public DeviceClock {
   const std::vector<Span>& spans() const override { return spans_; }
   Result<std::vector<double>> times() override;
 
-  // In any stream. What fails is noted (Device::note).
+  // A mark in any stream. Errors are noted (Device::note).
   uint64_t mark_in(CUstream stream);
   void add(const Span& span);
 
@@ -29,7 +29,7 @@ class StreamClock : public DeviceClock {
   Device& device_;
   bool is_on_ = false;
   std::vector<CUevent> events_;
-  size_t used_ = 0;  // of them, since the restart
+  size_t used_ = 0;  // number in use since the restart
   std::vector<Span> spans_;
 };
 

@@ -32,7 +32,7 @@ namespace {
 
 constexpr std::string_view kMagic = "stepgraph cuda code 1\n";
 
-// 128 bits of FNV's kind: of what names a file, and of what it holds.
+// 128-bit hashes in the style of FNV: for file names, and for file contents.
 std::string hash_of(std::initializer_list<std::string_view> parts) {
   uint64_t a = 0xcbf29ce484222325u, b = 0x9e3779b97f4a7c15u;
   for (std::string_view part : parts) {
@@ -56,7 +56,7 @@ std::filesystem::path cache_folder() {
   return home && *home ? std::filesystem::path(home) / ".cache/stepgraph/cuda" : std::filesystem::path();
 }
 
-// Empty: there is none, or it is damaged.
+// Empty: there is no file, or it is damaged.
 std::string read_code(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   std::string all{std::istreambuf_iterator<char>(in), {}};
@@ -65,7 +65,7 @@ std::string read_code(const std::filesystem::path& path) {
   return hash_of({code}) == head ? code : std::string();
 }
 
-// What cannot be kept is made again the next time: nothing fails for it.
+// If code cannot be stored, it is compiled again the next time; this is not an error.
 void write_code(const std::filesystem::path& path, const std::string& code) {
   std::error_code ignored;
   std::filesystem::create_directories(path.parent_path(), ignored);
@@ -127,7 +127,7 @@ Result<std::string> CodeMaker::compile(const std::string& text, int architecture
                                             texts.data(), names.data());
       code != NVRTC_SUCCESS)
     return failed(nvrtc_.nvrtcGetErrorString(code), {});
-  // Arithmetic as on the processor: no contraction; exact division and roots are NVRTC's defaults.
+  // Arithmetic as on the CPU: no contraction; exact division and square roots are NVRTC's defaults.
   const char* options[] = {option.c_str(), "--std=c++20", "--fmad=false", "-default-device"};
   const nvrtcResult compiled = nvrtc_.nvrtcCompileProgram(program, 4, options);
   std::string code, log;

@@ -1,9 +1,9 @@
-// Machine code of generated kernels: from NVRTC, kept on disk.
+// Compiles generated kernels with NVRTC, and caches the code on disk.
 //
-// Cache   $XDG_CACHE_HOME/stepgraph/cuda (else ~/.cache/...), a file a kernel, named by a hash of all that its code
-//         hangs on: text, headers, architecture, compiler. A file that does not hold what its head says is made anew.
-//         SG_CUDA_CACHE=DIR puts it elsewhere, SG_CUDA_CACHE= (empty) keeps nothing.
-// Without NVRTC (libnvrtc.so.13) chains are interpreted: slower, the same bits.
+// Cache   $XDG_CACHE_HOME/stepgraph/cuda (else ~/.cache/...), one file per kernel, named by a hash of everything that
+//         its code depends on: text, headers, architecture, compiler. A file whose contents do not match its header is
+//         rebuilt. SG_CUDA_CACHE=DIR moves the cache, SG_CUDA_CACHE= (empty) disables it.
+// Without NVRTC (libnvrtc.so.13) chains are interpreted: slower, with the same bits.
 #pragma once
 
 #include <string>
@@ -16,10 +16,10 @@ namespace sg::cuda {
 
 class CodeMaker {
  public:
-  // Null = there is no NVRTC; `why` says what is missing.
+  // Null = NVRTC is not available; `why` says what is missing.
   static const CodeMaker* find(std::string* why);
 
-  // Code for an architecture: 90 = sm_90. Errors name what the compiler said.
+  // Code for an architecture: 90 = sm_90. Errors contain the compiler's output.
   Result<std::string> compile(const std::string& text, int architecture) const;
   std::string version() const;  // "13.0"
 
@@ -30,7 +30,7 @@ class CodeMaker {
   const Functions& nvrtc_;
 };
 
-// The headers that generated text includes: made at build time of kernels/ and work/math.h.
+// The headers included by generated text: embedded at build time from kernels/ and work/math.h.
 struct CodeHeader {
   const char* name;
   const char* text;

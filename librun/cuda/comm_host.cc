@@ -50,7 +50,7 @@ class HostCommunicator : public CommunicatorOver {
     Memory input, output;
   };
 
-  // Contiguous memory of the host, as large as `t`.
+  // Contiguous host memory of the size of `t`.
   Status stage(const Tensor& t, Memory* memory, Tensor* out) {
     if (!*memory) *memory = Memory(backend_.host_memory().take(t.bytes()), MemoryRelease{&backend_.host_memory()});
     if (!*memory)

@@ -1,5 +1,5 @@
-// Collectives of device tensors through memory of the host and a communicator of the host: any number of ranks on one
-// GPU, and the bits of that communicator. A launch waits for what its input needs; the wait brings the result.
+// Collectives of device tensors through host memory and a host communicator: any number of ranks on one GPU, with the
+// bits of that communicator. A launch waits for its input to be computed; the wait copies the result back.
 #pragma once
 
 #include <memory>

@@ -23,7 +23,7 @@ class NcclCommunicator : public CommunicatorOver {
 
   ~NcclCommunicator() override {
     device_.set_watch({});
-    const bool failed = !is_ready_ || host_.failure().has_value();  // who never came is not waited for
+    const bool failed = !is_ready_ || host_.failure().has_value();  // do not wait for ranks that never arrived
     for (const NcclChannel& channel : channels_)
       if (channel.stream && !failed) device_.driver().cuStreamSynchronize(channel.stream);
     failed ? groups_.abort() : groups_.finish();
@@ -69,7 +69,7 @@ class NcclCommunicator : public CommunicatorOver {
     return ticket;
   }
 
-  // The compute stream waits; the host goes on.
+  // Makes the compute stream wait; the host continues.
   Status wait(Ticket ticket) override { return flights_.wait(ticket.id); }
 
   std::string text() const { return groups_.text(); }
@@ -80,8 +80,8 @@ class NcclCommunicator : public CommunicatorOver {
   }
 
  private:
-  // Two ranks on one GPU may wait for each other for ever, so NCCL refuses them, in words that name no rank. It takes
-  // them where NCCL_HOSTID differs: for tests.
+  // Fails if ranks share a GPU: they may deadlock, so NCCL refuses this, without naming a rank. NCCL accepts it if
+  // NCCL_HOSTID differs, which tests use.
   Status require_own_gpu() {
     SG_ASSIGN(std::vector<std::string> gpus, host_.exchange(device_.identity()));
     const char* shares = std::getenv("SG_CUDA_SHARE");
@@ -107,7 +107,7 @@ class NcclCommunicator : public CommunicatorOver {
     return error;
   }
 
-  // Asked while the host waits for the device.
+  // Called while the host waits for the device.
   Status watch() {
     host_.heartbeat().beat();
     if (auto failed = host_.failure()) return end_all_with(*failed);
@@ -130,7 +130,7 @@ class NcclCommunicator : public CommunicatorOver {
   BackendOptions options_;
   NcclGroups groups_;
   std::vector<NcclChannel> channels_;  // by GroupId
-  CUevent arrived_ = nullptr;          // of the compute stream, at a launch
+  CUevent arrived_ = nullptr;          // on the compute stream, at a launch
   bool is_ready_ = false;
   FlightRecord flights_;
 };

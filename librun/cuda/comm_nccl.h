@@ -1,8 +1,8 @@
-// Collectives over NCCL, found at run time: one NCCL communicator (nccl_groups.h) and one stream for each group.
+// Collectives over NCCL, loaded at run time: one NCCL communicator (nccl_groups.h) and one stream for each group.
 //
-// Launch and wait never block the host: events order the streams. The host notices failures where it waits for the
-// device (Device::synchronize): errors of NCCL, another rank's failure, and a collective that has not come to its end
-// in time. The first of them ends all, with the last collectives of this rank in the message.
+// Launch and wait never block the host: events order the streams. The host notices failures when it waits for the
+// device (Device::synchronize): NCCL errors, another rank's failure, and a collective that does not finish in time. The
+// first of them ends everything, and its message lists this rank's last collectives.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace sg::cuda {
 
-// Errors (missing): the library is not there, or too old.
+// Errors (missing): the library is missing or too old.
 Status require_nccl();
 
 Result<std::unique_ptr<Communicator>> make_nccl_communicator(Device& device, Communicator& host,

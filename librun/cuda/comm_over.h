@@ -1,5 +1,4 @@
-// A communicator for tensors of a device, over one of the host: who the ranks are, what they tell each other, and how
-// they fail is that one's business.
+// A communicator for device tensors on top of a host communicator, which provides ranks, groups, texts and failures.
 #pragma once
 
 #include "librun/comm.h"

@@ -1,5 +1,4 @@
-// Convolutions as products of matrices: windows become rows (kernels/channel.h), for as many entries of the batch as
-// fit.
+// Convolutions as matrix products: windows become rows (kernels/channel.h), for as many batch entries at a time as fit.
 //
 //   output      Y = rows(X) @ W^T        input  dX = gather(rows(Y) @ W)        weight  dW = rows(Y)^T @ rows(X)
 //
@@ -16,7 +15,7 @@ namespace sg::cuda {
 namespace {
 
 using cpu::ConvolutionGeometry;
-constexpr int64_t kRowBytes = int64_t{256} << 20;  // of rows at a time, unless one entry has more
+constexpr int64_t kRowBytes = int64_t{256} << 20;  // limit of rows at a time, unless one entry has more
 
 class Convolution {
  public:
@@ -77,7 +76,7 @@ class Convolution {
     t.shape[0] = entries * g_.places();
     return t;
   }
-  // Of a contiguous [groups * out channels, depth].
+  // For a contiguous [groups * out channels, depth].
   Tensor weight_of(const Tensor& weight, int64_t group) const {
     Tensor t = make_tensor(weight.data, weight.dtype, std::array{g_.out_channels, g_.depth()});
     t.data += group * g_.out_channels * g_.depth() * dtype_bytes(weight.dtype);
@@ -90,7 +89,7 @@ class Convolution {
     return backend_of(call_).multiply(call_, product);
   }
 
-  // `flat`: a window of one place, on the side of y.
+  // `flat`: the window is a single place, on the side of y.
   ConvolutionArgs args_of(const Tensor& image, const Tensor& rows, int64_t entry, int64_t count, int64_t channel,
                           bool flat) const {
     ConvolutionArgs args;
@@ -130,7 +129,7 @@ class Convolution {
   int64_t together_ = 1;
 };
 
-// Where there is nothing to sum up, zeros and the bias: as the device's loops over no places leave it.
+// If there is nothing to sum: zeros and the bias, as the device's empty loops would leave it.
 void fill_with_bias(KernelCall& call, const Tensor& out, const Tensor& bias) {
   if (bias.is_none()) return backend_of(call).fill(out, Scalar::integer(0));
   Tensor spread = bias;
@@ -156,7 +155,7 @@ Status convolution(KernelCall& call) {
   return transposed ? work.input(input, weight, bias, out) : work.output(input, weight, bias, out);
 }
 
-// Sums of an image by channel.
+// Sums an image by channel.
 void bias_gradient(KernelCall& call, const Tensor& grad, const Tensor& out) {
   ChannelArgs args;
   args.from = args.gradient = Device::view(grad);

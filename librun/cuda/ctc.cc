@@ -19,14 +19,14 @@ const T* numbers_of(KernelCall& call, const Tensor& t, DType dtype) {
   return out.as<T>();
 }
 
-// A list, or a tensor.
+// Reads lengths from a list or a tensor.
 const int64_t* lengths_of(KernelCall& call, std::string_view name) {
   const ParamValue& p = call.param(name);
   if (p.kind != ParamValue::Kind::tensor) return table(call, std::span<const int64_t>(p.integers));
   return numbers_of<int64_t>(call, p.tensor, DType::i64);
 }
 
-// States of the longest entry, where the host knows the lengths.
+// Number of states of the longest entry, if the host knows the lengths.
 std::optional<int64_t> known_width(KernelCall& call) {
   const ParamValue& p = call.param("target_lengths");
   if (p.kind == ParamValue::Kind::tensor) return std::nullopt;
@@ -53,7 +53,7 @@ Result<CtcArgs> ctc_args(KernelCall& call) {
 
 Status ctc_loss(KernelCall& call) {
   const std::optional<int64_t> width = known_width(call);
-  if (call.result(1).is_none() && !width) return run_by_host(call);  // the data decides how much memory it is
+  if (call.result(1).is_none() && !width) return run_by_host(call);  // the amount of memory depends on the data
   SG_ASSIGN(CtcArgs args, ctc_args(call));
   if (call.result(1).is_none()) SG_TRY(call.allocate_result(1, std::array{args.entries, args.time, *width}));
   args.width = call.result(1).dim(2);

@@ -13,8 +13,8 @@
 namespace sg::cuda {
 namespace {
 
-constexpr int64_t kGrain = 512;            // bytes that blocks of memory are multiples of
-constexpr int64_t kMostBlocks = 132 * 16;  // of a kernel that loops: many times what runs at once
+constexpr int64_t kGrain = 512;            // granularity of memory blocks, in bytes
+constexpr int64_t kMostBlocks = 132 * 16;  // limit for kernels that loop: many times what runs at once
 
 static_assert(kMaxAxes == kMaxRank);
 
@@ -40,7 +40,7 @@ Element element_of(DType t) {
   }
 }
 
-// The kernels on a device, for all that the process opens there: loaded once, and given back with the process.
+// The kernels on a device, shared by the whole process: loaded once, and unloaded at exit.
 Result<CUmodule> kernels_of(const Driver& driver, CUdevice device) {
   static std::mutex mutex;
   static std::map<CUdevice, CUmodule> loaded;
@@ -72,7 +72,7 @@ CachedMemory::~CachedMemory() {
 std::byte* CachedMemory::allocate(int64_t bytes) {
   auto size = static_cast<size_t>(bytes);
   if (on_host_) {
-    if (!require_memory(bytes).ok()) return nullptr;  // pinned pages are taken at once
+    if (!require_memory(bytes).ok()) return nullptr;  // pinned pages are allocated immediately
     void* memory = nullptr;
     const unsigned flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
     return driver_.cuMemHostAlloc(&memory, size, flags) == CUDA_SUCCESS ? static_cast<std::byte*>(memory) : nullptr;
@@ -93,7 +93,7 @@ void CachedMemory::drop_free() {
 
 std::byte* CachedMemory::take(int64_t bytes) {
   if (bytes < 0 || bytes > INT64_MAX - kGrain) return nullptr;
-  const bool is_exact = kSeesAddresses && !keeps_;  // what nobody asked for is nobody's
+  const bool is_exact = kSeesAddresses && !keeps_;  // so that accesses outside requested sizes are detected
   if (!is_exact) bytes = std::max<int64_t>((bytes + kGrain - 1) / kGrain * kGrain, kGrain);
   std::byte* memory = nullptr;
   for (auto* list : {&kept_free_, &free_}) {
@@ -164,7 +164,7 @@ Status Device::start(int number) {
 Device::~Device() {
   if (stream_) driver_.cuStreamSynchronize(stream_), driver_.cuStreamDestroy_v2(stream_);
   for (CUmodule module : loaded_) driver_.cuModuleUnload(module);
-  // The memory goes with its members; the context and the kernels stay for the process.
+  // The memory is released with its members; the context and the kernels stay for the process.
 }
 
 void Device::note(Status status) {
@@ -184,7 +184,7 @@ void Device::launch_bytes(CUstream stream, const char* kernel, int64_t blocks, c
 }
 
 void Device::start_kernel(CUstream stream, CUfunction function, int64_t blocks, const void* args, const char* what) {
-  if (blocks > INT_MAX)  // what a grid has at most
+  if (blocks > INT_MAX)  // maximum grid size
     return note(Error{ErrorKind::missing,
                       std::string(what) + " needs " + std::to_string(blocks) + " blocks, more than a launch has"});
   void* parameters[] = {const_cast<void*>(args)};
@@ -216,7 +216,7 @@ Status Device::touch() {
 }
 
 Status Device::begin_recording() {
-  // Relaxed: other threads, and memory for scratch, are no part of it.
+  // Relaxed: other threads, and allocations of scratch, are not captured.
   SG_CU(driver_, cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_RELAXED));
   is_recording_ = true;
   memory_.keep(true);

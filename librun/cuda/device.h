@@ -1,4 +1,4 @@
-// One device as one rank sees it: a stream, memory, kernels by name, and where they report what is wrong with the data.
+// One device from the point of view of one rank: a stream, memory, kernels by name, and their reports of bad data.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@
 
 namespace sg::cuda {
 
-// Memory of the device, or of the host that both see. What is given back is kept for the next request of about its
+// Device memory, or host memory that both can access. Released blocks are kept for later requests of about the same
 // size.
 class CachedMemory : public MemorySource {
  public:
@@ -27,8 +27,8 @@ class CachedMemory : public MemorySource {
   void give(std::byte* memory) override;
   int64_t free_bytes() const override;
   std::string title() const override { return on_host_ ? "the host" : "the GPU"; }
-  // What is taken while this holds is for recordings alone from then on: when it is given back, others that are
-  // recorded may get it, and nobody else. For a recording writes there whenever it is run.
+  // While this is set, blocks taken are reserved for recordings from then on: after release, only other recordings may
+  // get them, because a recording writes to its blocks whenever it runs.
   void keep(bool keeps) { keeps_ = keeps; }
 
  private:
@@ -39,8 +39,8 @@ class CachedMemory : public MemorySource {
   const Driver& driver_;
   bool on_host_;
   bool keeps_ = false;
-  std::set<std::byte*> kept_;                     // named by what was recorded
-  std::multimap<int64_t, std::byte*> kept_free_;  // of these, by size
+  std::set<std::byte*> kept_;                     // used by recordings
+  std::multimap<int64_t, std::byte*> kept_free_;  // the released ones of these, by size
   std::multimap<int64_t, std::byte*> free_;       // by size
   std::map<std::byte*, int64_t> taken_;
 };
@@ -55,10 +55,10 @@ class Device {
   MemorySource& memory() { return memory_; }
   MemorySource& host_memory() { return host_memory_; }
   std::string name() const { return name_; }
-  std::string identity() const { return identity_; }  // equal for one GPU, whatever process sees it
+  std::string identity() const { return identity_; }  // equal for one GPU, whichever process sees it
   StreamClock& clock() { return clock_; }
 
-  // Launches `blocks` blocks of a kernel (kernels/block.h) on the stream; none when `blocks` is 0.
+  // Launches `blocks` blocks of a kernel (kernels/block.h) on the stream; does nothing if `blocks` is 0.
   template <class Args>
   void launch(const char* kernel, int64_t blocks, const Args& args) {
     launch_bytes(stream_, kernel, blocks, &args);
@@ -69,24 +69,24 @@ class Device {
   }
   void launch_raw(const char* kernel, int64_t blocks, const void* args) { launch_bytes(stream_, kernel, blocks, args); }
   void launch_function(CUfunction function, int64_t blocks, const void* args, const char* what);
-  // A function of a module of its own; the module stays.
+  // A function in a module of its own, which stays loaded.
   Result<CUfunction> load_function(const std::string& code, const char* name);
   int architecture() const { return architecture_; }  // 90 = sm_90
 
-  // As of backend.h.
+  // See backend.h.
   Status begin_recording();
   Result<CUgraphExec> end_recording();
   uint64_t touches() const { return touches_; }
-  // The host takes part: an error while something is recorded.
+  // Notes that the host takes part; an error during a recording.
   Status touch();
 
-  // Waits for the stream. `watch` is asked meanwhile: its error ends the wait.
+  // Waits for the stream. `watch` is called meanwhile; an error from it ends the wait.
   Status synchronize();
-  // The driver waits for the stream before it copies from or to memory of the host that is not pinned, in the call that
-  // asks for the copy, and asks nobody meanwhile. Where there is a `watch`, this waits first.
+  // A copy from or to unpinned host memory makes the driver wait for the stream within the call, during which `watch`
+  // would not be called. If there is a `watch`, this waits first.
   Status before_pageable_copy() { return watch_ ? synchronize() : ok_status(); }
   void set_watch(std::function<Status()> watch) { watch_ = std::move(watch); }
-  // Notes what failed, for the next `settle`: the first thing counts.
+  // Notes an error for the next `settle`; only the first one is kept.
   void note(Status status);
   Status noted() const { return noted_; }
 
@@ -94,11 +94,11 @@ class Device {
   void at(uint64_t place) { place_ = place; }
   uint64_t place() const { return place_; }
   Fault* fault() { return fault_; }
-  // The number of the step, where kernels read it.
+  // Where kernels read the step number.
   const uint64_t* step_counter() const { return step_; }
   void begin_step(uint64_t step) { *step_ = step; }
 
-  // Of this device's tensor; the host never reads it.
+  // A view of a tensor on this device; the host never reads it.
   static View view(const Tensor& t);
 
  private:
@@ -110,11 +110,11 @@ class Device {
   const Driver& driver_;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
-  CUmodule module_ = nullptr;  // of the process (kernels_of)
+  CUmodule module_ = nullptr;  // shared by the process (kernels_of)
   CUstream stream_ = nullptr;
   StreamClock clock_{*this};
   CachedMemory memory_, host_memory_;
-  Fault* fault_ = nullptr;  // in memory that both see, as is
+  Fault* fault_ = nullptr;  // in memory that both can access
   uint64_t* step_ = nullptr;
   uint64_t place_ = 0, touches_ = 0;
   bool is_recording_ = false;
@@ -126,13 +126,14 @@ class Device {
   std::map<std::string, CUfunction, std::less<>> functions_;
 };
 
-// As many blocks as give every element a lane, up to what a device runs at once.
+// Enough blocks to give every element a lane, up to what a device runs at once.
 int64_t blocks_for(int64_t elements);
 
-// Makes one axis of neighbours among the axes [first, end) of a view that are as good as one, and leaves out those of
-// one element: elements keep their order, and a kernel divides less to find them. Returns where the rest of them end.
+// Merges axes in [first, end) of a view that continue each other, and drops axes of size 1. The order of elements is
+// unchanged, and kernels need fewer divisions. Returns the end of the remaining axes.
 int merge_axes(View* view, int first, int end);
-// For kernels that number all elements of a tensor; and for those that number rows, and what lies along the last axis.
+// Views for kernels that number all elements of a tensor, and for those that number rows and positions along the last
+// axis.
 View element_view(const Tensor& t);
 View row_view(const Tensor& t);
 

@@ -8,7 +8,7 @@
 namespace sg::cuda {
 namespace {
 
-constexpr int kOldestDriver = 13000;  // what takes code and libraries of CUDA 13
+constexpr int kOldestDriver = 13000;  // supports code and libraries of CUDA 13
 constexpr const char* kDriverRemedy =
     "a machine with an NVIDIA GPU and its driver (nvidia-smi shows both), or --backend cpu";
 

@@ -1,4 +1,4 @@
-// The CUDA driver, found at run time: nothing is linked with it.
+// The CUDA driver, loaded at run time: nothing is linked against it.
 #pragma once
 
 #include <cuda.h>
@@ -7,11 +7,11 @@
 
 #include "libgraph/result.h"
 
-// The header means a newer function by this name, which older drivers lack.
+// The header maps this name to a newer function, which older drivers lack.
 #undef cuEventElapsedTime
 extern "C" CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent begin, CUevent end);
 
-// What of the driver is called. tests/gpu has a stand-in for each.
+// The driver functions used. tests/gpu has a stand-in for each.
 // clang-format off
 #define SG_CUDA_FUNCTIONS(X)                                                                                         \
   X(cuInit) X(cuDriverGetVersion) X(cuDeviceGetCount) X(cuDeviceGet) X(cuDeviceGetName) X(cuDeviceGetAttribute)       \
@@ -35,17 +35,17 @@ struct Driver {
   int version = 0;  // 13000 = 13.0
 };
 
-// Loads and starts it, once; who comes first says how code is loaded. `all_at_once`: all code of all libraries before
-// anything runs, which takes seconds of each start and a GiB of the device with cuBLASLt; else each kernel before its
-// first launch. Errors (missing): there is none, it is too old, or there is no device.
+// Loads and initializes the driver, once; the first caller decides how code is loaded. `all_at_once`: all code of all
+// libraries before anything runs, which costs seconds at every start, and a GiB of device memory with cuBLASLt; else
+// each kernel before its first launch. Errors (missing): no driver, a too old one, or no device.
 Result<const Driver*> load_driver(bool all_at_once);
 
-// Ok, or what the driver says of it: `what` failed with CUDA_ERROR_...
+// Ok, or an error with the driver's code: `what` failed with CUDA_ERROR_...
 Status check(const Driver& driver, CUresult code, const char* what);
 
 #define SG_CU(driver, call) SG_TRY(::sg::cuda::check(driver, (driver).call, #call))
 
-// A library by its file name, e.g. "libcublasLt.so.13": opened once and kept.
+// A library by file name, e.g. "libcublasLt.so.13": opened once and kept open.
 Result<void*> open_library(const char* file, const char* remedy);
 
 }  // namespace sg::cuda

@@ -1,11 +1,12 @@
-// FlexAttention on the device: dense, some of the scores at a time.
+// FlexAttention on the device: dense, for some of the scores at a time.
 //
-// Scores of a part of the heads, or of a part of one head's queries, are a product in memory. The nested graphs run
-// over them with lanes along heads, queries and keys (cpu/lane_graph.h): their pointwise nodes as programs, batch,
-// head, query and key as numbers that are broadcast. So a mask that hangs on query and key alone is made once for all
-// heads of the part. Then come the kernels of attention: softmax under the mask, products, gradients.
+// The scores of some heads, or of some queries of one head, are a product in memory. The nested graphs run over them
+// with lanes along heads, queries and keys (cpu/lane_graph.h): pointwise nodes as programs, with batch, head, query and
+// key as broadcast numbers. So a mask that depends only on query and key is computed once for all heads of the part.
+// Then the attention kernels run: masked softmax, products, gradients.
 //
-// The host computes a call whose nested graphs hold what lanes do not run together, or what has no kernel here.
+// The host computes calls whose nested graphs contain nodes that lanes cannot run together, or that have no kernel
+// here.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -25,7 +26,7 @@ using cpu::FlexGraph;
 using cpu::LaneGraph;
 using cpu::LaneValue;
 
-// Scores at a time: with what is made of each on the way, some 256 MiB. SG_CUDA_FLEX_SCORES says otherwise, for tests.
+// Scores at a time: with their intermediate values about 256 MiB. SG_CUDA_FLEX_SCORES overrides it, for tests.
 int64_t scores_at_a_time() {
   const char* given = std::getenv("SG_CUDA_FLEX_SCORES");
   const int64_t count = given ? std::atoll(given) : 0;
@@ -69,12 +70,12 @@ class FlexRun {
   }
 
  private:
-  // Of a part, [heads, queries, keys]: as scaled, as score_mod made them, and where mask_mod lets them through.
+  // For a part, [heads, queries, keys]: scaled scores, the results of score_mod, and where mask_mod lets them through.
   struct Scores {
     Tensor raw, changed, seen;
   };
 
-  // fn(heads) for runs of heads, or of one head's queries, whose scores fit; what it took is given back.
+  // Calls fn(heads) for runs of heads, or of one head's queries, whose scores fit; releases its scratch afterwards.
   template <class Fn>
   Status for_parts(const Fn& fn) {
     const int64_t queries = a_.query.dim(2), row = std::max<int64_t>(keys_, 1), fit = scores_at_a_time();
@@ -99,7 +100,7 @@ class FlexRun {
     return sum;
   }
 
-  static Tensor over(const Heads& h, int64_t keys, const LaneValue& v) {  // a number a lane, as one tensor
+  static Tensor over(const Heads& h, int64_t keys, const LaneValue& v) {  // one number per lane, as one tensor
     Tensor out = make_tensor(v.tensor.data, v.tensor.dtype, std::array{h.count, h.rows, keys});
     std::ranges::copy(v.step, out.stride.begin());
     return out;
@@ -118,7 +119,7 @@ class FlexRun {
       }
   }
 
-  // What a nested graph gives first, for all lanes.
+  // The first result of a nested graph, for all lanes.
   Result<Tensor> run(const Heads& h, LaneGraph& graph, FlexGraph which) {
     SG_ASSIGN(std::vector<LaneValue> inputs, flex_inputs(which, flex_, lanes_));
     SG_ASSIGN(std::vector<LaneValue> results, graph.run({h.count, h.rows, keys_}, inputs));
@@ -165,7 +166,7 @@ class FlexRun {
     backend_.device().launch("attention_score_gradients", h.count * h.rows, args);
     lanes_.gradient = lanes_of(delta);
     SG_ASSIGN(const Tensor changed, run(h, joint, FlexGraph::joint));
-    const Tensor grads = space(h, a_.query.dtype);  // of query @ key^T
+    const Tensor grads = space(h, a_.query.dtype);  // gradient of query @ key^T
     const SeenArgs seen{Device::view(grads), Device::view(changed), Device::view(s.seen), a_.scale};
     backend_.device().launch("attention_seen", blocks_for(grads.elements()), seen);
     if (!g.query.is_none()) SG_TRY(multiply_shared(call_, a_, h, part_of(g.query, h), grads, a_.key, false));
@@ -173,7 +174,7 @@ class FlexRun {
     return ok_status();
   }
 
-  Tensor narrow(const Heads& h, const Tensor& t) {  // products are of one type
+  Tensor narrow(const Heads& h, const Tensor& t) {  // products need operands of one type
     if (t.dtype == a_.query.dtype) return t;
     const Tensor out = space(h, a_.query.dtype);
     backend_.copy(out, t);
@@ -193,9 +194,9 @@ class FlexRun {
 
 // --- which calls ---
 
-constexpr size_t kScoreInputs = 5, kMaskInputs = 4, kJointInputs = 6;  // that differ from lane to lane
+constexpr size_t kScoreInputs = 5, kMaskInputs = 4, kJointInputs = 6;  // that differ between lanes
 
-// Whether a node picks by more indices than there can be: those of the op, and one for each axis that `self` is lifted
+// Whether a node has more indices than are supported: those of the op, plus one for each axis that `self` is lifted
 // along.
 bool has_many_indices(const Graph& graph, NodeId n, const std::vector<bool>& lifted) {
   const std::vector<Arg>& args = graph.node(n).args;

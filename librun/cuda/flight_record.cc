@@ -5,7 +5,7 @@
 namespace sg::cuda {
 namespace {
 
-constexpr size_t kRemembered = 3;  // flights that the last words name: ended, and open
+constexpr size_t kRemembered = 3;  // flights listed in a report: finished, and open
 
 }  // namespace
 

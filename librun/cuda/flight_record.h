@@ -1,5 +1,4 @@
-// The collectives of a rank that are on their way, and the last that have come to their end: what its last words name
-// when one of them hangs.
+// The unfinished collectives of a rank, and the last finished ones, which are reported when a collective hangs.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@
 
 namespace sg::cuda {
 
-// Kept for as long as its event is needed.
+// Kept as long as its event is needed.
 struct Flight {
   uint64_t number = 0;
   CollectiveKind kind = CollectiveKind::barrier;
@@ -22,7 +21,7 @@ struct Flight {
   double since_s = 0;
   uint64_t place = 0;  // Heartbeat::place of its launch
   bool waited = false;
-  std::vector<std::byte*> staging;  // memory of the device, given back when it has come to its end
+  std::vector<std::byte*> staging;  // device memory, released when the collective has finished
 
   std::string text() const;  // "all_reduce %sum of group @data (number 7)"
 };
@@ -33,21 +32,21 @@ class FlightRecord {
   ~FlightRecord();
   FlightRecord(const FlightRecord&) = delete;
 
-  // The next flight, which is not on its way before it is `started`: then its end is what `stream` has by now.
+  // Creates the next flight; `started` marks it as launched: it ends with everything that is on `stream` by then.
   Flight next(const CollectiveCall& call, const std::string& group);
   Status started(Flight flight, CUstream stream);
 
-  // The compute stream waits for it; nothing for a number that is not open.
+  // Makes the compute stream wait for it; no effect if the number is not open.
   Status wait(uint64_t number);
   std::vector<uint64_t> open() const;
-  // The first that has been open for so long; null = none.
+  // The first that has been open for this long; null = none.
   const Flight* overdue(double seconds) const;
-  // What has ended last, and what is open, the first of it first.
+  // The last finished ones, and the open ones, oldest first.
   std::string text() const;
 
  private:
   bool has_ended(const Flight& flight) const;
-  void collect();  // those that have come to their end and been waited for
+  void collect();  // drops those that have finished and been waited for
   void drop(Flight& flight);
 
   Device& device_;
@@ -56,7 +55,7 @@ class FlightRecord {
   std::deque<std::string> ended_;
 };
 
-// Of a clock that only goes forward.
+// Seconds of a monotonic clock.
 double now_s();
 
 }  // namespace sg::cuda

@@ -10,12 +10,12 @@ namespace {
 
 using CodeStep = cpu::Step;
 
-// A tensor as this kernel goes through it.
+// A tensor as this kernel accesses it.
 struct Slot {
   cpu::Layout layout;
   DType dtype = DType::none;
   bool loads = false, stores = false;
-  bool packs = false;  // `width` neighbours lie side by side, aligned
+  bool packs = false;  // `width` elements are contiguous and aligned
   bool is_point = false;
 };
 
@@ -56,7 +56,7 @@ class Writer {
     }
   }
 
-  // Whether `width` elements from each multiple of it on lie side by side, where loads of as many are aligned.
+  // Whether `width` elements from each multiple of it on are contiguous, and loads of that size are aligned.
   bool can_pack(const Slot& slot, const Tensor& t, int width) const {
     const cpu::Layout& l = slot.layout;
     if (l.axes == 0) return false;
@@ -68,7 +68,7 @@ class Writer {
     return reinterpret_cast<uintptr_t>(t.data) % bytes == 0;
   }
 
-  // As many as fill 16 bytes of the narrowest tensor, where most tensors allow it.
+  // As many as fill 16 bytes of the narrowest tensor, if most tensors allow it.
   void choose_width() {
     for (int width : {8, 4, 2}) {
       if (elements_ % width != 0) continue;

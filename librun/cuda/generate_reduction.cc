@@ -12,13 +12,13 @@ namespace sg::cuda {
 namespace {
 
 constexpr int64_t kFewRows = 128;   // fewer keep a device busy only if they go by parts
-constexpr int64_t kLongRow = 8192;  // of numbers: shorter ones are soon done
-// Of stages behind a reduction, which by themselves would have a lane for each number.
+constexpr int64_t kLongRow = 8192;  // in elements; shorter ones finish quickly anyway
+// For stages after a reduction, which as separate kernels would have a lane for each element.
 constexpr int64_t kShortRow = 2048;  // longer ones need enough rows
-constexpr int64_t kBriefRow = 16;    // of shorter ones, which leave most lanes idle, there may be
-constexpr int64_t kManyRows = 1024;  // so many
+constexpr int64_t kBriefRow = 16;    // shorter rows leave most lanes idle, and are allowed
+constexpr int64_t kManyRows = 1024;  // only if there are at most this many
 
-// Whether neighbouring lanes, which take neighbours of a row, read what lies side by side.
+// Whether adjacent lanes, which take adjacent elements of a row, read contiguous memory.
 bool lies_along_rows(const ReductionPlan& plan, const Tensor& self) {
   auto least = [&](const std::vector<int>& axes) {
     int64_t out = INT64_MAX;
@@ -35,7 +35,7 @@ bool is_worth_it(const ReductionPlan& plan, const Tensor& self) {
   return !is_starved && lies_along_rows(plan, self);
 }
 
-// A chain with the reduction of a value that it makes.
+// A chain with the reduction of one of its values.
 struct Reduced {
   const KernelCall* call = nullptr;
   cpu::Value value;
@@ -59,7 +59,7 @@ std::string opening(const char* args) {
 }
 constexpr const char* kClosing = "}\n\n}  // namespace sg::cuda\n";
 
-// `body` with a `team` that has a row at a time.
+// `body` with a `team` that processes one row at a time.
 std::string team_text(bool by_warps, const std::string& body) {
   if (by_warps) return "  for_warps(block, [&](const auto& team) {\n" + body + "  });\n";
   return "  const Block& team = block;\n" + body;
@@ -85,13 +85,13 @@ std::string text_of(const RowChain& chain, const Reduced& reduced) {
 
 // --- several stages ---
 
-// Bytes that stage `stage` reads or writes of each row.
+// The bytes that stage `stage` reads or writes in each row.
 struct Touched {
   size_t stage = 0;
   bool writes = false;
   Tensor tensor;
-  std::vector<int64_t> steps;  // from row to row, by kept axis
-  int64_t span = 0;            // of one row
+  std::vector<int64_t> steps;  // stride between rows, by kept axis
+  int64_t span = 0;            // per row
 };
 
 Touched touched(size_t stage, bool writes, const Tensor& t, const std::vector<int>& kept,
@@ -103,7 +103,7 @@ Touched touched(size_t stage, bool writes, const Tensor& t, const std::vector<in
   return out;
 }
 
-// Whether no row of one touches what another row of the other does.
+// Whether no row of one accesses memory of a different row of the other.
 bool keep_to_rows(const Touched& a, const Touched& b, const std::vector<int64_t>& rows) {
   if (!share_memory(a.tensor, b.tensor)) return true;
   std::vector<std::pair<int64_t, int64_t>> axes;  // bytes, size
@@ -123,7 +123,7 @@ bool keep_to_rows(const Touched& a, const Touched& b, const std::vector<int64_t>
 
 class StageWriter {
  public:
-  // Nothing is added, and the kernel is refused, where it is false.
+  // False: the stage is not added, and the kernel is refused.
   Result<bool> add(const RowStage& stage) {
     if (!has_text(*stage.program) || (stages_ == 0 && !stage.reduction)) return false;
     std::optional<Reduced> reduced;
@@ -135,7 +135,7 @@ class StageWriter {
       if (!is_same || reduced->plan.kept != kept_ || out_.to.size() == kMostReductions) return false;
     }
     const int64_t elements = stage.program->tensors()[0].elements();
-    const bool is_by_row = elements == rows_;  // a number a row
+    const bool is_by_row = elements == rows_;  // one number per row
     if (!is_by_row && elements != rows_ * count_) return false;
     auto chain = is_by_row ? RowChain::under(*stage.program, row_shape_, row_axes_, {})
                            : RowChain::under(*stage.program, shape_, kept_, reduced_);
@@ -146,7 +146,7 @@ class StageWriter {
     return true;
   }
 
-  // Nothing: rows would meet.
+  // None: rows would conflict.
   std::optional<GeneratedRows> finish() {
     for (size_t i = 0; i < touched_.size(); ++i)
       for (size_t j = i + 1; j < touched_.size(); ++j) {
@@ -185,7 +185,7 @@ class StageWriter {
     const std::string number = std::to_string(stages_), last = "last" + number;
     const cpu::Value* value = reduced ? &reduced->value : nullptr;
     functions_ += pointers_text(chain);
-    // What lane 0 has written of the row it reads itself; others have to meet it.
+    // Lane 0 reads back what it has written for the row itself; other lanes must synchronize first.
     if (stages_ > 0 && !(is_by_row && is_by_first_)) body_ += "    team.sync();\n";
     functions_ += element_text(chain, last, true, value);
     if (reduced) {
@@ -196,7 +196,7 @@ class StageWriter {
       body_ += "    reduce_made_row(team, how" + number + ", args.to[" + std::to_string(out_.to.size()) + "], row, " +
                early + ", " + last + ");\n";
       out_.to.push_back(reduced->plan.args.to);
-      for (const Tensor& result : reduced->call->results)  // a number a row, whatever axes of 1 it has
+      for (const Tensor& result : reduced->call->results)  // one number per row, regardless of axes of size 1
         touched_.push_back(touched(stages_ + kBehind, true, *view_as(result, row_shape_), row_axes_, {}));
     } else if (is_by_row) {
       body_ += "    by_first_lane(team, row, " + last + ");\n";
@@ -214,7 +214,7 @@ class StageWriter {
     ++stages_;
   }
 
-  static constexpr size_t kBehind = 1000;  // what a reduction writes is a stage of its own
+  static constexpr size_t kBehind = 1000;  // writes of a reduction count as a separate stage
 
   GeneratedRows out_;
   std::vector<int64_t> shape_, row_shape_;
@@ -222,7 +222,7 @@ class StageWriter {
   int64_t rows_ = 0, count_ = 0, blocks_ = 0;
   bool by_warps_ = false;
   size_t stages_ = 0;
-  bool is_by_first_ = false;  // lane 0 has written last
+  bool is_by_first_ = false;  // lane 0 made the last write
   std::vector<Touched> touched_;
   std::string functions_, body_;
 };

@@ -1,15 +1,15 @@
-// A chain of pointwise ops and the reduction of a value that it makes, as one kernel: text around the steps of the
-// chain (row_text.h), written with kernels/generated_reduce.h.
+// A chain of pointwise ops and the reduction of one of its values as one kernel: text around the steps of the chain
+// (row_text.h), using kernels/generated_reduce.h.
 //
-// Bits    are those of the two by themselves: values are rounded to their types before they are reduced, and blocks
-//         take and merge them as the kernels of reductions.h do.
-// Memory  A value that only the reduction reads is written nowhere. Others are stored by the lane that reduces them.
-// Rows    What comes behind may be in the kernel, too: chains over the rows' results, over the same rows, and their
-//         reductions. A stage finds what an earlier one has made where the graph has it, in memory, written by the
-//         block of the row: so none may touch there what another row reads or writes.
-// Refused What would be slower as one: few long rows, for which the chain alone has more lanes than a reduction that
-//         does not go by parts; and rows that lie across memory, where neighbouring lanes would read far from each
-//         other.
+// Bits    are those of the separate calls: values are rounded to their types before they are reduced, and blocks
+//         accumulate and merge them like the kernels of reductions.h.
+// Memory  A value that only the reduction reads is never written. Others are stored by the lane that reduces them.
+// Rows    Later stages may be in the kernel, too: chains over the rows' results or over the same rows, and their
+//         reductions. A stage reads the results of an earlier one from memory, written by the block of the same row; so
+//         no row may access there what another row reads or writes.
+// Refused Cases that would be slower as one kernel: few long rows, for which the chain alone has more lanes than a
+//         reduction that does not go by parts; and rows with large strides, where adjacent lanes would read far from
+//         each other.
 #pragma once
 
 #include <optional>
@@ -26,11 +26,11 @@ struct GeneratedReduction {
   std::string text;
   ReductionPlan plan;
   std::vector<std::byte*> data;  // by slot
-  // Results that lie where the chain reads or writes, so that no block may write there before all have ended.
+  // Results overlap memory that the chain reads or writes, so no block may write them before all have finished.
   bool holds_back = false;
 };
 
-// Nothing: the call reduces no value of the chain, or not as one kernel.
+// None: the call does not reduce a value of the chain, or not as one kernel.
 Result<std::optional<GeneratedReduction>> generate_reduction(cpu::PointwiseProgram& chain, const KernelCall& call);
 
 struct GeneratedRows {
@@ -40,7 +40,7 @@ struct GeneratedRows {
   int64_t rows = 0, blocks = 0;
 };
 
-// The first stage has a reduction. Nothing: they are not over the same rows, or rows would meet.
+// The first stage has a reduction. None: the stages are not over the same rows, or rows would conflict.
 Result<std::optional<GeneratedRows>> generate_rows(std::span<const RowStage> stages);
 
 }  // namespace sg::cuda

@@ -1,4 +1,4 @@
-// Samples between pixels: a lane for each channel of a place, or for each plane where places add to it in order.
+// Samples at fractional positions: one lane per channel of a sample, or per plane where samples add to it in order.
 #include "librun/cpu/grid_neighbours.h"
 #include "librun/cpu/rows.h"
 #include "librun/cuda/backend_cuda.h"

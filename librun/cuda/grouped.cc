@@ -1,5 +1,5 @@
-// Products of groups, whose ends the device has (cpu/grouped_mm.cc says what goes with what): bf16 by tiles, other
-// types a chain for each number.
+// Products of groups whose ends are in device memory (cpu/grouped_mm.cc describes the layouts): bf16 by tiles, other
+// types with a chain per element.
 #include <algorithm>
 #include <array>
 
@@ -14,7 +14,7 @@ namespace {
 
 using Along = MatmulArgs::Along;
 
-// How many of the numbers that lie side by side begin at multiples of their bytes, wherever a line of them begins.
+// How many contiguous numbers start at a multiple of their size in bytes, in every line.
 int32_t run_of(const Tensor& t, int64_t group, int64_t line) {
   for (int32_t run : {8, 2})
     if (group % run == 0 && line % run == 0 &&
@@ -23,8 +23,7 @@ int32_t run_of(const Tensor& t, int64_t group, int64_t line) {
   return 1;
 }
 
-// [groups, rows, columns] or [rows, columns], for which all groups have the same; turned: columns and rows have changed
-// places.
+// A matrix [groups, rows, columns], or [rows, columns] shared by all groups; turned: with columns and rows exchanged.
 GroupedMatrix matrix(const Tensor& t, bool turned) {
   GroupedMatrix m;
   m.data = t.as<uint16_t>();
@@ -57,7 +56,7 @@ void multiply_by_tiles(KernelCall& call, const Tensor& a, const Tensor& b, const
   args.depth = a.dim(-1);
   args.along_depth = along == Along::k;
   args.report = device_of(call).report();
-  // A group has at most one tile that is not full.
+  // A group has at most one partial tile.
   const int64_t groups = ends.dim(0), rows = group_tiles(args.rows);
   const int64_t tiles = args.along_depth ? groups * rows : args.rows / kGroupedTile + groups;
   device_of(call).launch(tiles_by(args.a.lies, args.b.lies), tiles * group_tiles(args.columns), args);
@@ -89,7 +88,7 @@ Status grouped_mm(KernelCall& call) {
   if (a.rank == 3 && b.rank == 3) return backend_of(call).multiply(call, {out, a, b});
   if (out.elements() == 0) return ok_status();
   const Along along = b.rank == 3 ? Along::m : a.rank == 3 ? Along::n : Along::k;
-  if (along != Along::k) backend_of(call).fill(out, Scalar::integer(0));  // what is behind the last group
+  if (along != Along::k) backend_of(call).fill(out, Scalar::integer(0));  // the part after the last group
   const bool by_tiles = a.dtype == DType::bf16 && b.dtype == DType::bf16 && out.dtype == DType::bf16;
   (by_tiles ? multiply_by_tiles : multiply_by_chains)(call, a, b, out, ends, along);
   return ok_status();

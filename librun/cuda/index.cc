@@ -12,10 +12,10 @@
 namespace sg::cuda {
 namespace {
 
-// `self` whose axes are `rest` (the first `outer` of them before what is picked) and those that `indices` pick.
+// Selects along axes of `self` by indices; the other axes come before (the first `outer`) or after the picked ones.
 struct Picks {
   std::vector<std::pair<int, Tensor>> indices;  // axis and index
-  std::vector<int64_t> shape;                   // of what they broadcast to
+  std::vector<int64_t> shape;                   // the common broadcast shape of the indices
   int outer = 0;                                // axes before them in the result
   bool wraps = true;
 };
@@ -55,7 +55,7 @@ std::vector<int64_t> result_shape(const Tensor& self, const Picks& picks) {
   return shape;
 }
 
-// The places that a mask names, an index for each of its axes.
+// The positions where a mask is set: one index per axis of the mask.
 Result<std::vector<Tensor>> indices_of_mask(KernelCall& call, const Tensor& self, int axis, const Tensor& mask) {
   if (axis + mask.rank > self.rank) return call.fail("a mask has more axes than what it picks from");
   for (int i = 0; i < mask.rank; ++i)
@@ -77,7 +77,7 @@ Result<std::vector<Tensor>> indices_of_mask(KernelCall& call, const Tensor& self
 
 Result<Picks> picks_of(KernelCall& call, const Tensor& self) {
   Picks picks;
-  int runs = 0, first = -1, last = -2, more = 0;  // axes that masks stand for, beside their own
+  int runs = 0, first = -1, last = -2, more = 0;  // more: additional axes that masks stand for
   const std::span<const Tensor> given = call.tensors("indices");
   if (given.size() > static_cast<size_t>(self.rank)) return call.fail("there are more indices than axes");
   for (int axis = 0; axis < static_cast<int>(given.size()); ++axis) {
@@ -151,13 +151,13 @@ Status gather(KernelCall& call) {
 
 // --- writing ---
 
-// The result starts as a copy of `self`, unless the op writes `self` itself.
+// The result starts as a copy of `self`, unless the op writes to `self`.
 void start_from(KernelCall& call, const Tensor& self) {
   const Tensor& out = call.result();
   if (out.data != self.data || !std::ranges::equal(out.strides(), self.strides())) backend_of(call).copy(out, self);
 }
 
-// Buckets of `args.sources` sources by destination; begin and order are there afterwards.
+// Sorts `args.sources` sources into buckets by destination; sets begin and order.
 void sort_into_buckets(KernelCall& call, BucketArgs* args) {
   auto longs = [&](int64_t count) { return backend_of(call).scratch(DType::i64, std::array{count}); };
   const Tensor keys = longs(args->sources), sorted = longs(args->sources), order = longs(args->sources);
@@ -171,22 +171,22 @@ void sort_into_buckets(KernelCall& call, BucketArgs* args) {
   device_of(call).launch("bucket_begins", blocks_for(args->destinations + 1), *args);
 }
 
-// How sources come to what is there.
+// How sources are combined with existing elements.
 struct Putting {
   Combine how = Combine::last;
   Scalar scale = Scalar::integer(1);
-  int64_t skip = -1;  // an index that is left out
+  int64_t skip = -1;  // an index that is skipped
   bool includes_self = true;
 };
 
-// `from` into `out`, at what the picks say.
+// Puts `from` into `out` at the picked positions.
 Status put(KernelCall& call, const Tensor& out, const Picks& picks, const Tensor& from, const Putting& putting) {
   const Selection selection = selection_of(out, picks);
   BucketArgs buckets;
   buckets.picks = selection;
   buckets.sources = selection.picked;
   buckets.skip = putting.skip;
-  int64_t reach = 1;  // the places that could be picked
+  int64_t reach = 1;  // number of positions that can be picked
   for (int k = 0; k < selection.indexed; ++k) reach *= selection.size[k];
   buckets.destinations = reach;
   sort_into_buckets(call, &buckets);
@@ -254,8 +254,7 @@ Status embedding_backward(KernelCall& call) {
              {.how = Combine::sum, .skip = padding});
 }
 
-// The index along `axis` that all other axes have in common, as rows of a table that are added up have; none where they
-// have not.
+// The index along `axis` if it is the same for all other axes, as when rows of a table are accumulated; else none.
 std::optional<Tensor> index_in_common(const Tensor& index, int axis) {
   for (int other = 0; other < index.rank; ++other)
     if (other != axis && index.dim(other) != 1 && index.step(other) != 0) return std::nullopt;
@@ -264,7 +263,7 @@ std::optional<Tensor> index_in_common(const Tensor& index, int axis) {
   return line;
 }
 
-// Of every element of the index by itself, along one axis.
+// One index per element, along one axis.
 Status scatter(KernelCall& call, int64_t dim, const Tensor& source, Combine how, bool includes_self = true) {
   start_from(call, call.tensor("self"));
   const Tensor out = with_axis(call.result()), index = with_axis(call.tensor("index"));

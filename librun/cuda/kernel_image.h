@@ -3,7 +3,7 @@
 
 namespace sg::cuda {
 
-inline constexpr int kOldestArchitecture = 80;  // of that PTX (CMakeLists.txt): products of bf16 by tiles
+inline constexpr int kOldestArchitecture = 80;  // of that PTX (CMakeLists.txt): supports bf16 products by tiles
 
 const void* kernel_image();
 

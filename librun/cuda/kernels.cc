@@ -1,4 +1,4 @@
-// Which kernel an op has on the device.
+// The table of kernels: which kernel an op has on the device.
 #include <unordered_map>
 
 #include "librun/cpu/kernels.h"
@@ -8,9 +8,9 @@
 namespace sg::cuda {
 namespace {
 
-// Kernels of the processor that run here as they are, beside those of kMoves and kFills.
+// CPU kernels that run here unchanged, in addition to those of kMoves and kFills.
 constexpr std::string_view kAsOnProcessor[] = {
-    // by copy, fill and contiguous alone (cpu/fill.h)
+    // only use copy, fill and contiguous (cpu/fill.h)
     "bucketing._pre_bucket_all_gather.default",
     "bucketing._pre_bucket_reduce_scatter.default",
     "aten.as_strided_scatter.default",
@@ -18,7 +18,7 @@ constexpr std::string_view kAsOnProcessor[] = {
     "aten.scalar_tensor.default",
     "aten.eye.default",
     "aten.eye.m",
-    // by products and attention of the backend
+    // use products and attention of the backend
     "aten.mm.default",
     "aten._int_mm.default",
     "aten.bmm.default",
@@ -30,7 +30,7 @@ constexpr std::string_view kAsOnProcessor[] = {
     "aten.baddbmm.default",
     "aten.matmul.default",
     "aten.linear.default",
-    // by work that is written once for both (work/)
+    // use work written once for both (work/)
     "aten.pixel_shuffle.default",
     "aten.pixel_unshuffle.default",
     "aten.channel_shuffle.default",
@@ -71,7 +71,7 @@ constexpr std::string_view kAsOnProcessor[] = {
     "aten._pdist_backward.default",
     "aten._weight_norm_interface.default",
     "aten._weight_norm_interface_backward.default",
-    // and those that look at numbers of the host alone
+    // only look at numbers on the host
     "aten._assert_scalar.default",
     "aten._assert_tensor_metadata.default",
     "aten.sym_constrain_range.default",
@@ -89,7 +89,7 @@ Table build_table() {
   take_from_cpu(kMoves);
   take_from_cpu(kFills);
   take_from_cpu(kAsOnProcessor);
-  for (auto family : {cpu::upsample_kernels(), cpu::pool_kernels(), cpu::attention_kernels()})  // by work, or attend
+  for (auto family : {cpu::upsample_kernels(), cpu::pool_kernels(), cpu::attention_kernels()})  // by work, or by attend
     for (const KernelRow& row : family) table.emplace(row.op, row.run);
   for (auto family :
        {grouped_kernels(), scaled_kernels(), flex_attention_kernels(), loss_kernels(), ctc_kernels(),

@@ -1,4 +1,4 @@
-// Which steps of pointwise programs element_ops.def has rows for, and what they are called.
+// Which steps of pointwise programs have rows in element_ops.def, and their names.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace sg::cuda {
 enum class KnownOp : uint8_t { none, value, test };  // a test's result is a flag
 
 KnownOp known_op(cpu::BlockOp op, cpu::Lane lane);
-// As element_ops.def has it.
+// The name in element_ops.def.
 std::string op_name(cpu::BlockOp op);
 
 }  // namespace sg::cuda

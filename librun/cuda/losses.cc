@@ -1,4 +1,4 @@
-// Negative log likelihood of classes, and its gradient: of rows, and of planes as rows.
+// Negative log likelihood of classes, and its gradient: for rows, and for planes viewed as rows.
 #include <algorithm>
 #include <array>
 
@@ -13,7 +13,7 @@ namespace {
 // [batch, classes, height, width] with the classes last.
 Tensor classes_last(const Tensor& planes) { return swap_axes(swap_axes(planes, 1, 2), 2, 3); }
 
-// The rows of planes, [batch * height * width, classes], in memory of their own that is not written.
+// Memory for the rows of planes, [batch * height * width, classes], not initialised.
 Tensor rows_like(KernelCall& call, const Tensor& planes) {
   const Tensor whole = backend_of(call).scratch(planes.dtype, classes_last(planes).sizes());
   const int64_t classes = planes.dim(1);
@@ -101,7 +101,7 @@ bool has_runs(const View& rows) {
   return rows.axes > 0 && rows.stride[rows.axes - 1] == 1 && reinterpret_cast<uintptr_t>(rows.data) % 16 == 0;
 }
 
-// `gradient`: backward's; in forward the scores once more.
+// `gradient`: for the backward; in the forward the scores again.
 void launch_cross_entropy(KernelCall& call, const std::string& kernel, const CrossEntropyArgs& args, const View& scores,
                           const View& gradient) {
   constexpr int64_t kLongRow = 1024;
@@ -136,10 +136,10 @@ Status cross_entropy_backward(KernelCall& call) {
   return ok_status();
 }
 
-// --- the gradient through log-softmax, without that of the loss in memory ---
+// --- the gradient through log-softmax, without storing that of the loss ---
 
-// Whether the pair is one kernel's: classes along the last of two axes, types that are compiled, and a result that is
-// not where the plan has let go of what the loss's gradient is made of.
+// Whether one kernel computes both: classes along the last of two axes, compiled types, and a result that does not
+// overlap operands of the loss's gradient whose memory the plan has released.
 bool is_class_gradient(const KernelCall& loss, const KernelCall& softmax) {
   if (loss.op().name != "aten.nll_loss_backward.default" ||
       softmax.op().name != "aten._log_softmax_backward_data.default")

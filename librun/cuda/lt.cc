@@ -17,10 +17,10 @@ struct Lt::Functions {
 #undef SG_MEMBER
 };
 
-// A matrix as it is stored, column by column.
+// A matrix as stored, in column-major order.
 struct StoredMatrix {
   int64_t rows = 0, columns = 0, leading = 0, batch_step = 0;
-  bool transposed = false;  // the product wants the other way round
+  bool transposed = false;  // the product needs its transpose
 };
 
 namespace {
@@ -35,7 +35,7 @@ Status lt_check(cublasStatus_t status, const char* what) {
                std::string(what) + " failed with cuBLAS status " + std::to_string(static_cast<int>(status))};
 }
 
-// `t` [batch, i, j] as the matrix j x i (or, stored the other way round, i x j).
+// `t` [batch, i, j] as the matrix j x i (or i x j, if it is stored transposed).
 std::optional<StoredMatrix> stored(const Tensor& t) {
   auto fits = [&](int unit, int other) {
     const bool unit_step = t.step(unit) == 1 || t.dim(unit) == 1;
@@ -68,8 +68,8 @@ Product transposed(const Product& p) {
   return out;
 }
 
-// What all entries of a batch are aligned to, at most what cuBLASLt takes for granted where it is not told. A tensor
-// that is none is aligned to anything.
+// The common alignment of all entries of a batch, up to what cuBLASLt assumes by default. A missing tensor has any
+// alignment.
 uint32_t alignment(const Tensor& t) {
   if (t.is_none()) return kMostAligned;
   const auto at = reinterpret_cast<uintptr_t>(t.data) |
@@ -77,7 +77,7 @@ uint32_t alignment(const Tensor& t) {
   return static_cast<uint32_t>(std::min<uintptr_t>(at & (~at + 1), kMostAligned));
 }
 
-// A handle of the library, given back at the end.
+// A handle of the library, destroyed at the end.
 template <class Handle>
 using Held = std::unique_ptr<std::remove_pointer_t<Handle>, cublasStatus_t (*)(Handle)>;
 
@@ -117,7 +117,7 @@ Lt::~Lt() {
   if (workspace_) device_.memory().give(workspace_);
 }
 
-// A product in the library's terms: out' = b' a', each column by column.
+// A product in the library's terms: out' = b' a', all in column-major order.
 struct Lt::Call {
   using Layout = Held<cublasLtMatrixLayout_t>;
   Product product;  // its `out` is row-major
@@ -137,7 +137,7 @@ struct Lt::Call {
   bool is_scaled() const { return product.scale_a != nullptr; }
   int64_t batch() const { return product.out.dim(0); }
 
-  // False: strides or types that the library does not take.
+  // False: the library does not support the strides or types.
   bool take(const Product& given) {
     const bool row_major = given.out.step(2) == 1 || given.out.dim(2) == 1;
     product = row_major ? given : transposed(given);
@@ -156,7 +156,7 @@ struct Lt::Call {
 
   Status describe(const Functions& lt, const StoredMatrix& m, cudaDataType_t type, Layout* made) const;
 
-  // All that an algorithm is chosen by.
+  // Everything that the selection of an algorithm depends on.
   Key key() const {
     return {a_type,
             b_type,
@@ -178,7 +178,7 @@ struct Lt::Call {
             aligned[2],
             aligned[3],
             !product.bias.is_none(),
-            alignment(product.bias),  // told by its address
+            alignment(product.bias),  // given to the library by its address
             is_scaled(),
             product.scales_each,
             product.fast_sums};
@@ -243,7 +243,7 @@ Result<Lt::Choice*> Lt::choose(const Call& call) {
     return lt_check(lt_.cublasLtMatmulPreferenceSetAttribute(created, which, &value, sizeof value),
                     "cublasLtMatmulPreferenceSetAttribute");
   };
-  const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;  // none in place, none of parts in halves
+  const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;  // not in place, and no parts in half precision
   SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<size_t>(kWorkspaceBytes)));
   SG_TRY(prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions));
   SG_TRY(prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, call.aligned[0]));

@@ -10,7 +10,7 @@
 namespace sg::cuda {
 namespace {
 
-// Batch axes as one, when the strides allow; none otherwise.
+// Merges the batch axes, if the strides allow it; else none.
 std::optional<Tensor> as_three(const Tensor& t) {
   Tensor out = t;
   while (out.rank < 3) {
@@ -41,7 +41,7 @@ Tensor folded(KernelCall& call, const Tensor& t) {
   return *as_three(copy);
 }
 
-// With kernels of our own: any type, any strides.
+// Uses our own kernels: any type, any strides.
 void multiply_plainly(KernelCall& call, const Product& p, const Tensor& add, Scalar alpha, Scalar beta) {
   MatmulArgs args;
   args.to = Device::view(p.out);
@@ -58,14 +58,14 @@ void multiply_plainly(KernelCall& call, const Product& p, const Tensor& add, Sca
   device_of(call).launch("matmul_elements", blocks_for(args.to.count), args);
 }
 
-// `add` [batch, m, n] as the numbers that all rows have in common; none where they have not.
+// `add` [batch, m, n] as numbers shared by all rows; none if rows differ.
 Tensor row_in_common(const Tensor& add, const Product& p) {
   auto repeats = [&](int axis) { return add.dim(axis) == 1 || add.step(axis) == 0; };
   if (add.dtype != p.out.dtype || !repeats(0) || !repeats(1) || (add.dim(2) > 1 && add.step(2) != 1)) return {};
   return make_tensor(add.data, add.dtype, std::array{add.dim(2)});
 }
 
-// By cuBLASLt. False: it does not take the product; `out` may hold `add` by then.
+// Uses cuBLASLt. False: it does not support the product; `out` may hold `add` by then.
 Result<bool> multiply_by_library(KernelCall& call, Product p, const Tensor& add, Scalar alpha, Scalar beta) {
   Lt& lt = backend_of(call).lt();
   p.alpha = alpha.to_double();

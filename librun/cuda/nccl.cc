@@ -7,7 +7,7 @@
 namespace sg::cuda {
 namespace {
 
-constexpr int kOldestNccl = 21800;  // non-blocking communicators that can be aborted, whole
+constexpr int kOldestNccl = 21800;  // first with non-blocking communicators that can be aborted completely
 constexpr const char* kNcclRemedy = "NCCL 2.18 or newer (libnccl.so.2) on the library path, or --comm local";
 
 Result<Nccl> open_nccl() {
@@ -64,7 +64,7 @@ std::optional<ncclDataType_t> nccl_type(DType t) {
     case DType::i64: return ncclInt64;
     case DType::i32: return ncclInt32;
     case DType::i8: return ncclInt8;
-    case DType::f8e4m3fn:  // which is moved, and never summed up
+    case DType::f8e4m3fn:  // moved, but never summed
     case DType::f8e5m2:
     case DType::f8e4m3fnuz:
     case DType::f8e5m2fnuz:
@@ -78,7 +78,7 @@ std::optional<ncclRedOp_t> nccl_reduction(ReduceKind kind, DType t) {
     case ReduceKind::sum: return ncclSum;
     case ReduceKind::average: return is_floating(t) ? std::optional(ncclAvg) : std::nullopt;
     case ReduceKind::product: return is_complex(t) ? std::nullopt : std::optional(ncclProd);
-    case ReduceKind::minimum: return is_floating(t) ? std::nullopt : std::optional(ncclMin);  // a NaN has to win
+    case ReduceKind::minimum: return is_floating(t) ? std::nullopt : std::optional(ncclMin);  // NaN must win
     case ReduceKind::maximum: return is_floating(t) ? std::nullopt : std::optional(ncclMax);
     default: return std::nullopt;
   }

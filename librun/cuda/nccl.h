@@ -1,4 +1,4 @@
-// NCCL, found at run time: its functions, and what of ours is which of its.
+// NCCL, loaded at run time: its functions, and the mapping of our types and reductions to its own.
 #pragma once
 
 #include <nccl.h>
@@ -24,25 +24,25 @@ struct Nccl {
 #define SG_MEMBER(name) decltype(&::name) name = nullptr;
   SG_NCCL_FUNCTIONS(SG_MEMBER)
 #undef SG_MEMBER
-  decltype(&::ncclCommSplit) ncclCommSplit = nullptr;  // null: the library has none
+  decltype(&::ncclCommSplit) ncclCommSplit = nullptr;  // null: the library lacks it
   int version = 0;
 
-  // What a call came to; operations that go on are fine.
+  // The result of a call as a status; operations still in progress are ok.
   Status check(ncclResult_t code, const char* what, uint32_t rank) const;
 };
 
-// Errors (missing): the library is not there, or too old.
+// Errors (missing): the library is missing or too old.
 Result<const Nccl*> load_nccl();
 
-// An id as text, to be told to other ranks.
+// An id as text, to send to other ranks.
 std::string hex_of(const ncclUniqueId& id);
 std::optional<ncclUniqueId> id_of(std::string_view hex);
 
-// What NCCL sums by itself; none: an exchange, and our own sum.
+// The types and reductions that NCCL supports; none: we exchange the data and sum ourselves.
 std::optional<ncclDataType_t> nccl_type(DType t);
 std::optional<ncclRedOp_t> nccl_reduction(ReduceKind kind, DType t);
 
-// One communicator a group, with its stream.
+// A group's communicator with its stream.
 struct NcclChannel {
   ncclComm_t comm = nullptr;
   CUstream stream = nullptr;

@@ -1,5 +1,5 @@
-// One collective as calls of NCCL on one stream: NCCL's own, or, where a reduction's order is fixed, an exchange of parts
-// and a sum of them on the GPU.
+// One collective as NCCL calls on one stream: NCCL's own collectives, or, where the order of a reduction is fixed, an
+// exchange of parts and their sum on the GPU.
 #include "librun/cuda/nccl_collectives.h"
 
 #include <algorithm>
@@ -56,7 +56,7 @@ class Issue {
 
  private:
   Status check_nccl(ncclResult_t code, const char* what) const { return nccl_.check(code, what, by_.rank); }
-  // Of what is a call of its own, or a group of them: the stream has it when this returns.
+  // For a call outside a group, or the end of a group: its work is on the stream when this returns.
   Status check_issued(ncclResult_t code, const char* what) const {
     SG_TRY(check_nccl(code, what));
     return code == ncclInProgress ? by_.issued(channel_.comm, what) : ok_status();
@@ -77,7 +77,7 @@ class Issue {
 
   // --- sends and receives ---
 
-  // As one group: fn adds them.
+  // Runs fn's sends and receives as one group.
   template <class Fn>
   Status grouped(const Fn& fn) {
     SG_TRY(check_nccl(nccl_.ncclGroupStart(), "ncclGroupStart"));
@@ -150,8 +150,8 @@ class Issue {
     return memory;
   }
 
-  // Every member gets its slot of all members' inputs, adds them up in their order, and for an all-reduce gives the sum
-  // to all: as many bytes on the wire as a ring's.
+  // Every member receives its slot of all inputs, reduces it in member order, and for an all-reduce sends the result to
+  // all members: as many bytes on the wire as a ring.
   Status reduce_in_order() {
     const int64_t unit = dtype_bytes(out_.dtype), total = in_.elements();
     const int64_t slot = is_all_reduce() ? (total + n_ - 1) / n_ : out_.elements();
@@ -185,7 +185,7 @@ class Issue {
 
   void add_slots(std::byte* slots, std::byte* to, int64_t count) {
     DType type = out_.dtype;
-    const bool pairs = is_complex(type);  // sums of complex numbers are sums of their parts
+    const bool pairs = is_complex(type);  // complex sums are sums of their parts
     if (pairs) type = type == DType::c64 ? DType::f32 : DType::f64, count *= 2;
     SlotArgs args;
     args.slots = Device::view(make_tensor(slots, type, std::array{n_, count}));
@@ -202,7 +202,7 @@ class Issue {
   const RankGroup& members_;
   const NcclChannel& channel_;
   cudaStream_t stream_;
-  int64_t n_;  // members
+  int64_t n_;  // number of members
   std::vector<std::byte*>* staging_;
 };
 

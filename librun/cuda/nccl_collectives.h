@@ -1,7 +1,7 @@
-// One collective as operations of NCCL.
+// One collective as NCCL operations.
 //
-// Sums are NCCL's own where it has them. With `deterministic`, and where it has none (kinds, booleans, maxima that a
-// NaN has to win), every member gets its slot of all inputs and adds them up in the order of the members.
+// Reductions use NCCL's own if it has them. With `deterministic`, and if it has none (some kinds, booleans, maxima in
+// which NaN must win), every member receives its slot of all inputs and reduces them in member order.
 #pragma once
 
 #include <functional>
@@ -16,12 +16,12 @@ struct NcclRank {
   Device& device;
   uint32_t rank = 0;
   bool deterministic = false;
-  // Returns when what NCCL goes on with by itself is on its stream (NcclGroups::issued).
+  // Returns once everything that NCCL processes asynchronously is on its stream (NcclGroups::issued).
   std::function<Status(ncclComm_t, const char* call)> issued;
 };
 
-// Puts the operations on the channel's stream and returns. Memory of the device that they need is added to `staging`:
-// the caller gives it back when the stream is past them.
+// Puts the operations on the channel's stream and returns. Adds the device memory they need to `staging`: the caller
+// releases it once the stream has passed them.
 Status issue_collective(const NcclRank& by, const CollectiveCall& call, const RankGroup& members,
                         const NcclChannel& channel, std::vector<std::byte*>* staging);
 

@@ -20,7 +20,7 @@ ncclConfig_t own_config() {
   return config;
 }
 
-// The id that stands after `title` in a rank's lines.
+// The id that follows `title` in a rank's lines.
 std::optional<ncclUniqueId> id_in(std::string_view lines, const std::string& title) {
   for (size_t at = 0; at < lines.size();) {
     const size_t end = std::min(lines.find('\n', at), lines.size());
@@ -58,7 +58,7 @@ Status NcclGroups::make(const std::vector<RankGroup>& groups) {
   return meet(meetings);
 }
 
-// One rank that cannot, or that was told not to, is enough: the others would wait for it.
+// A single rank that cannot split, or is told not to, decides for all: the others would wait for it.
 Result<bool> NcclGroups::all_split() {
   const char* said = std::getenv("SG_CUDA_SPLIT");
   const std::string mine = !nccl_.ncclCommSplit   ? "it has no ncclCommSplit"
@@ -126,7 +126,7 @@ Status NcclGroups::split(const std::vector<RankGroup>& groups) {
   return ok_status();
 }
 
-// The first rank of a part is its color: no other part has it.
+// The first rank of a part is its color, which is unique.
 Status NcclGroups::split_off(const RankGroup& group, ncclComm_t* comm) {
   const bool is_member = !group.ranks.empty();
   ncclConfig_t config = own_config();
@@ -134,7 +134,7 @@ Status NcclGroups::split_off(const RankGroup& group, ncclComm_t* comm) {
   SG_TRY(check_nccl(nccl_.ncclCommSplit(made_[0], is_member ? static_cast<int>(group.ranks[0]) : NCCL_SPLIT_NOCOLOR,
                                         static_cast<int>(group.position), &split_off_, &config),
                     "ncclCommSplit"));
-  // What is split is under way until the new one is there, and only then says where that is.
+  // The parent communicator is busy until the new one is complete, and only then is the result stored.
   const std::string what = "the other ranks of the job to split group " + group.name;
   SG_TRY(wait_for(made_[0], "ncclCommSplit", what, options_.timeout_s));
   if (!is_member) return ok_status();
@@ -150,7 +150,7 @@ Status NcclGroups::split_off(const RankGroup& group, ncclComm_t* comm) {
 // --- waiting ---
 
 Status NcclGroups::wait_for(ncclComm_t comm, const char* call, const std::string& what, double seconds) const {
-  constexpr double kAtOnce = 1e-3;  // most of what is under way by itself takes less
+  constexpr double kAtOnce = 1e-3;  // most asynchronous work takes less
   const double since = now_s();
   for (;;) {
     ncclResult_t state = ncclInProgress;
@@ -193,14 +193,14 @@ Status NcclGroups::check() const {
 
 // --- their end ---
 
-// A split that is under way ends with the one that is split: NCCL waits for its thread, so nothing is written to
-// `split_off_` any more, and what it may have written is NCCL's to free.
+// An unfinished split ends with its parent: NCCL waits for its thread, so nothing is written to `split_off_` any more,
+// and NCCL frees what it may have stored there.
 void NcclGroups::abort() {
   for (; !made_.empty(); made_.pop_back()) nccl_.ncclCommAbort(made_.back());
   of_group_.clear();
 }
 
-// In one order on all ranks, because it ends when the others of a group have come to it, too.
+// In the same order on all ranks, because each call waits for the other ranks of the group.
 void NcclGroups::finish() {
   for (; !made_.empty(); made_.pop_back()) {
     nccl_.ncclCommFinalize(made_.back());

@@ -1,17 +1,17 @@
-// The NCCL communicators of one rank: one for each group of the job that it is in, made before the first step.
+// The NCCL communicators of one rank: one for each of its groups, created before the first step.
 //
-// Own ones    Each group has a communicator of its own, also where two groups have the same ranks, and none shares
-//             resources with another (splitShare = 0). NCCL runs what one communicator, or one family that shares, has
-//             launched one after the other, in the order of the launches, whatever their streams. Then the collectives
-//             of two groups, which sg-overlap puts beside each other, would queue up; and ranks that launch them in
-//             different orders, which is theirs to choose, would wait for each other for ever.
-// Split       Where the library can split (2.18), all ranks of the job meet once and the groups are split from that
-//             communicator, in the file's order, by every rank, also by those that are in no part of a group: one
-//             unique id and one bootstrap for the job instead of one for each part of each group. The first group that
-//             is the whole job takes that communicator itself: all splits come before any collective, as NCCL wants
-//             nothing under way on what it splits. One group alone has nothing to gain: its parts meet by themselves.
-// Failure     Communicators are non-blocking: each is waited for, with an eye on the other ranks and the time.
-//             Those that were split off go first, however the run ends.
+// Separate    Each group has its own communicator, even if two groups have the same ranks, and none shares resources
+//             with another (splitShare = 0). NCCL runs the launches of one communicator, or of communicators that share
+//             resources, one after the other in launch order, regardless of streams. With sharing, the collectives of
+//             two groups, which sg-overlap runs concurrently, would queue up; and ranks that launch them in different
+//             orders, as they are free to do, would deadlock.
+// Split       If the library can split communicators (2.18), all ranks of the job meet once, and every rank, including
+//             those outside a group, splits the groups from that communicator in the file's order: one unique id and
+//             one bootstrap for the job, instead of one for each part of each group. The first group that is the whole
+//             job uses that communicator itself: all splits precede any collective, because NCCL requires that nothing
+//             runs on a communicator while it is split. With only one group, its parts meet directly.
+// Failure     Communicators are non-blocking: each call is polled, while watching the other ranks and the time.
+//             Communicators that were split off are released first, however the run ends.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@
 
 namespace sg::cuda {
 
-// A process that is stopped is named by the watchdog, in this time; the others only know that they wait.
+// The watchdog has this much time to name a stopped process; other ranks only know that they wait.
 inline constexpr double kWatchdogFirst = 1;
 
 class NcclGroups {
@@ -32,28 +32,29 @@ class NcclGroups {
   NcclGroups(const NcclGroups&) = delete;
   NcclGroups& operator=(const NcclGroups&) = delete;
 
-  // By GroupId, as this rank sees them. Errors: NCCL's; another rank's failure; one that does not come in time.
+  // By GroupId, from this rank's point of view. Errors: NCCL's; another rank's failure; a rank that does not arrive in
+  // time.
   Status make(const std::vector<RankGroup>& groups);
-  // Null for a group that this rank is in no part of, and when all have been given up.
+  // Null for a group that this rank is not in, and after all communicators have been released.
   ncclComm_t of_group(size_t group) const { return group < of_group_.size() ? of_group_[group] : nullptr; }
 
-  // NCCL may go on with what it was asked for by a thread of its own: returns when that is on its stream, and before it
-  // nothing may be put behind it, nor asked of the communicator. `call` is NCCL's, `what` ours.
+  // NCCL may process a request in a thread of its own: returns once it is on its stream; until then nothing may be
+  // added to the stream, or requested from the communicator. `call` is NCCL's name, `what` ours.
   Status issued(ncclComm_t comm, const char* call, const std::string& what) const;
-  // What NCCL has found out by itself.
+  // Asynchronous errors that NCCL has found.
   Status check() const;
-  // Ends what is under way, and all communicators.
+  // Aborts everything unfinished, and all communicators.
   void abort();
-  // Gives them back when all is done: every rank of the job does.
+  // Releases the communicators when everything is done; every rank of the job does this.
   void finish();
 
-  // How they came to be, for --explain.
+  // How they were created, for --explain.
   std::string text() const;
 
  private:
-  // Ranks that meet by an id, which the first of them gives.
+  // Ranks that meet through a unique id, which the first of them creates.
   struct Meeting {
-    size_t number = 0;  // equal on these ranks, and different for all meetings of each
+    size_t number = 0;  // equal on these ranks, and different for all meetings of each rank
     std::string whom;   // for errors
     std::vector<uint32_t> ranks;
     uint32_t position = 0;
@@ -72,11 +73,11 @@ class NcclGroups {
   const Nccl& nccl_;
   Communicator& host_;
   const BackendOptions options_;
-  std::vector<ncclComm_t> made_;      // in the order of their making: that of all ranks is the first
+  std::vector<ncclComm_t> made_;      // in order of creation: that of all ranks comes first
   std::vector<ncclComm_t> of_group_;  // of these
-  ncclComm_t split_off_ = nullptr;    // where NCCL's own thread puts the one that is being split off
-  size_t met_ = 0;                    // of those: by an id
-  std::string why_not_;  // nothing is split though there are groups to split; empty: it is, or there are none
+  ncclComm_t split_off_ = nullptr;    // where NCCL's thread stores the communicator being split off
+  size_t met_ = 0;                    // number of those created through an id
+  std::string why_not_;  // why nothing is split, although there are groups to split; empty: it is, or there are none
 };
 
 }  // namespace sg::cuda

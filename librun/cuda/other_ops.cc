@@ -1,4 +1,4 @@
-// Numbers from data, counters, triangles.
+// Scalars from data, counters, triangles.
 #include <array>
 #include <cstring>
 
@@ -10,7 +10,7 @@
 namespace sg::cuda {
 namespace {
 
-// --- data that the host asks for: it waits ---
+// --- data that the host waits for ---
 
 Status read_scalar(KernelCall& call) {
   const Tensor& self = call.tensor("self");
@@ -35,7 +35,7 @@ Status assert_async(KernelCall& call) {
   return ok_status();
 }
 
-// repeats [n] -> each position as often as its number says; the host has to know how many there are.
+// repeats [n] -> each position, repeated as often as its entry says; the host must know the total.
 Status repeat_interleave(KernelCall& call) {
   const Tensor& given = call.tensor("repeats");
   Tensor repeats = backend_of(call).scratch(DType::i64, given.sizes());
@@ -62,7 +62,7 @@ Status repeat_interleave(KernelCall& call) {
   return ok_status();
 }
 
-// --- made from numbers ---
+// --- created from numbers ---
 
 Status arange(KernelCall& call) {
   auto number = [&](std::string_view name, Scalar fallback) {
@@ -84,7 +84,7 @@ Status triangle(KernelCall& call) {
   return ok_status();
 }
 
-// By work for both, but for complex numbers of two halves, which no kernel of the device reads.
+// Uses the shared work, except for half-precision complex numbers, which no device kernel reads.
 Status fourier(KernelCall& call) {
   for (const Tensor* t : {&call.tensor("self"), &call.result()})
     if (t->dtype == DType::c32) return run_by_host(call);

@@ -1,4 +1,4 @@
-// From a pointwise program (cpu/pointwise.h) to one kernel: the same steps, with registers of a lane.
+// Compiles a pointwise program (cpu/pointwise.h) to one kernel: the same steps, with registers of a lane.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -17,7 +17,7 @@ using CodeStep = cpu::Step;
 
 bool is_wide(Lane lane) { return lane == Lane::c128; }
 
-// Registers of 8 bytes, handed out again after their last use.
+// Registers of 8 bytes, reused after their last use.
 class RegisterFile {
  public:
   explicit RegisterFile(const cpu::PointwiseCode& code)
@@ -27,7 +27,7 @@ class RegisterFile {
         last_[static_cast<size_t>(code.steps[i].in[static_cast<size_t>(k)])] = i;
   }
   int place(int reg) const { return place_[static_cast<size_t>(reg)]; }
-  // -1: there is none left.
+  // -1: none is left.
   int take(int reg) {
     const int width = width_of(reg);
     for (int at = 0; at + width <= kRegisters; ++at)
@@ -61,7 +61,7 @@ struct Compiled {
   int64_t elements = 0;
 };
 
-// One step; false where the registers do not suffice.
+// Translates one step; false if there are not enough registers.
 bool translate(const cpu::PointwiseCode& code, size_t i, RegisterFile& file, ProgramStep* out) {
   const CodeStep& s = code.steps[i];
   out->op = s.op;
@@ -71,7 +71,7 @@ bool translate(const cpu::PointwiseCode& code, size_t i, RegisterFile& file, Pro
   out->whole = s.integer;
   if (s.slot >= 0) out->slot = static_cast<uint8_t>(s.slot);
   for (int k = 0; k < s.arity; ++k) out->in[k] = static_cast<uint8_t>(file.place(s.in[static_cast<size_t>(k)]));
-  file.end_of(i);  // a result may lie where an operand did: operands are read first
+  file.end_of(i);  // a result may reuse an operand's register: operands are read first
   if (s.out >= 0) {
     const int at = file.take(s.out);
     if (at < 0) return false;
@@ -90,7 +90,7 @@ bool translate(const cpu::PointwiseCode& code, size_t i, RegisterFile& file, Pro
   return true;
 }
 
-// Tensors as lines of elements, in the order that memory has them.
+// Lays tensors out as lines of elements, in memory order.
 void lay_out(cpu::PointwiseProgram& program, Compiled* out) {
   std::vector<Tensor> by_weight;
   for (const CodeStep& s : program.code().steps)
@@ -126,7 +126,7 @@ Result<bool> compile_steps(cpu::PointwiseProgram& program, Compiled* out) {
   return true;
 }
 
-// The steps and tensors of a program in the device's memory.
+// The steps and tensors of a program in device memory.
 class Program : public DeviceProgram {
  public:
   explicit Program(CudaBackend& backend) : backend_(backend) {}
@@ -188,8 +188,8 @@ bool knows_pointwise(std::string_view op) {
 Status run_pointwise(KernelCall& call) {
   cpu::PointwiseProgram program;
   auto fits = program.add(call);
-  if (fits.ok() && !*fits) {  // arguments in the result's memory, seen in another way: read first
-    KernelCall apart = call;  // the call itself is run again in the next step, as it was bound
+  if (fits.ok() && !*fits) {  // arguments in the result's memory with another layout: copy them first
+    KernelCall apart = call;  // a copy, because the call is reused, as bound, in the next step
     for (ParamValue& p : apart.params())
       if (p.kind == ParamValue::Kind::tensor && share_memory(p.tensor, call.results[0]) &&
           !same_view(p.tensor, call.results[0])) {
@@ -202,7 +202,7 @@ Status run_pointwise(KernelCall& call) {
   if (!fits.ok()) return fits.error();
   if (!*fits) return call.fail("the result's elements share memory");
   SG_ASSIGN(std::unique_ptr<DeviceProgram> on_device, backend_of(call).interpret(program));
-  if (!on_device) return run_by_host(call);  // a step without a row, for these types
+  if (!on_device) return run_by_host(call);  // a step has no row for these types
   return on_device->run();
 }
 

@@ -1,4 +1,4 @@
-// Products of the device for kernels that need several.
+// Device products for kernels that need several.
 #pragma once
 
 #include "libgraph/scalar.h"
@@ -6,8 +6,8 @@
 
 namespace sg::cuda {
 
-// p.out = alpha * p.a @ p.b + beta * add, of three axes each; `add` none = nothing is added. What p says of alpha and
-// beta is not read.
+// p.out = alpha * p.a @ p.b + beta * add, with three axes each; `add` none = nothing is added. p.alpha and p.beta are
+// ignored.
 Status multiply_three(KernelCall& call, const Product& p, const Tensor& add, Scalar alpha, Scalar beta);
 
 }  // namespace sg::cuda

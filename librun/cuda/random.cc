@@ -1,5 +1,5 @@
-// Ops that draw random numbers: what cpu/random_ops.cc gives, to the bit where no exp, log or tan of the library is in
-// it.
+// Ops that draw random numbers, with the results of cpu/random_ops.cc: identical to the bit unless a library exp, log
+// or tan is involved.
 #include <array>
 #include <limits>
 
@@ -77,7 +77,7 @@ Status random_from(KernelCall& call) {
 }
 Status random_to(KernelCall& call) { return draw_whole(call, 0, call.integer("to")); }
 
-// Whole numbers that the type holds: all from 0 for integers, up to where floats have gaps.
+// Integers that the type can hold: all from 0 for integer types, consecutive ones for floats.
 Status random(KernelCall& call) {
   switch (call.result().dtype) {
     case DType::boolean: return draw_whole(call, 0, 2);

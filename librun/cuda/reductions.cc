@@ -11,7 +11,7 @@
 namespace sg::cuda {
 namespace {
 
-constexpr int64_t kBlocksWanted = 1024;  // that a device of today has some work for
+constexpr int64_t kBlocksWanted = 1024;  // enough to keep a current device busy
 constexpr int64_t kMostRowBlocks = 1 << 16;
 
 // --- from calls to reductions ---
@@ -45,7 +45,7 @@ std::optional<Reduction> moments(const KernelCall& call) {
 }
 
 std::optional<Reduction> vector_norm(const KernelCall& call) {
-  const char* name = call.op().param_index("ord") >= 0 ? "ord" : "p";  // "aten.norm" takes the latter
+  const char* name = call.op().param_index("ord") >= 0 ? "ord" : "p";  // "aten.norm" has the latter
   const DType from = call.tensor("self").dtype;
   if (!is_floating(from) && !is_complex(from)) return std::nullopt;
   const bool converts = call.op().param_index("dtype") >= 0 && call.has("dtype");
@@ -112,9 +112,9 @@ constexpr ReductionRow kReductions[] = {
 
 // --- ways ---
 
-constexpr int64_t kColumnRun = 128, kRowRun = 4096;  // numbers of a result that are worth a block
+constexpr int64_t kColumnRun = 128, kRowRun = 4096;  // elements of a result that justify a block
 
-// Sums, means and norms of floats for which a block a result would be too few, or would read with strides, go by parts.
+// Sums, means and norms of floats go by parts if one block per result would be too few, or would read with strides.
 ReduceWay way_of(const ReduceArgs& args, DType from) {
   const ReduceHow& how = args.how;
   const int64_t results = args.to.to.count;
@@ -202,7 +202,7 @@ Result<ReductionPlan> plan_reduction(const KernelCall& call, const Reduction& re
   for (int axis : plan.reduced) push(axis), args.how.count *= self.dim(axis);
   const bool chooses = reduction.kind == Reduce::largest || reduction.kind == Reduce::smallest;
   if (chooses && args.how.count == 0 && self.rank > 0) return call.fail("there is nothing to choose from");
-  auto kept_view = [&](const Tensor& t) {  // reduced axes that are kept as 1 are left out
+  auto kept_view = [&](const Tensor& t) {  // drops reduced axes that are kept with size 1
     if (t.is_none()) return View();
     Tensor view = t;
     if (t.rank == self.rank && self.rank > 0)

@@ -59,14 +59,14 @@ View optional_elements(const KernelCall& call, std::string_view name) {
   return call.op().param_index(name) >= 0 && call.has(name) ? element_view(call.tensor(name)) : View();
 }
 
-// A result with a number for each row, in row-major order.
+// A result with one number per row, in row-major order.
 Tensor row_numbers(KernelCall& call, const Tensor& like) { return backend_of(call).scratch(like.dtype, like.sizes()); }
 
 bool lies_in_runs(const View& v, Element type) {
   return is_line(v, type) && (v.axes == 0 || v.stride[0] == 1) && reinterpret_cast<uintptr_t>(v.data) % 16 == 0;
 }
 
-// A kernel of norms: a warp a row where that may be (kernels/short_norms.h), else a block.
+// The kernels of a norm: one warp per row if possible (kernels/short_norms.h), else one block.
 struct NormKernel {
   const char *of_1024, *of_2048, *of_any;
 };
@@ -151,7 +151,7 @@ Status scan(KernelCall& call) {
   const int64_t axis = call.integer("dim");
   const Tensor& out = call.result(0);
   Tensor self = call.tensor("self");
-  if (kind < Scan::largest && self.dtype != out.dtype) {  // sums of the numbers as the result's type has them
+  if (kind < Scan::largest && self.dtype != out.dtype) {  // sums the numbers converted to the result's type
     self = backend_of(call).scratch(out.dtype, self.sizes());
     backend_of(call).copy(self, call.tensor("self"));
   }

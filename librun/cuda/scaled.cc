@@ -1,5 +1,5 @@
-// Products of float8: by cuBLASLt where the device multiplies float8 and the operands lie as it wants them; else they
-// are widened and multiplied as the processor does it (cpu/scaled_mm.cc).
+// Products of float8: by cuBLASLt if the device multiplies float8 and the layouts of the operands are supported;
+// otherwise they are widened and multiplied as on the CPU (cpu/scaled_mm.cc).
 #include "librun/cpu/fill.h"
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/lt.h"
@@ -7,7 +7,7 @@
 namespace sg::cuda {
 namespace {
 
-constexpr int64_t kFloat8Unit = 16;  // what cuBLASLt wants sizes and rows of float8 to be multiples of
+constexpr int64_t kFloat8Unit = 16;  // cuBLASLt requires sizes and rows of float8 to be multiples of this
 
 Tensor batch_of_one(const Tensor& t) {
   Tensor out = t;
@@ -19,13 +19,13 @@ Tensor batch_of_one(const Tensor& t) {
 
 bool multiplies(DType t) { return t == DType::f8e4m3fn || t == DType::f8e5m2; }
 
-// Rows of `a` and columns of `b` side by side in memory, of whole units.
+// Whether rows of `a` and columns of `b` are contiguous, in whole units.
 bool lies_right(const Tensor& a, const Tensor& b) {
   return a.step(1) == 1 && b.step(0) == 1 && a.step(0) % kFloat8Unit == 0 && b.step(1) % kFloat8Unit == 0 &&
          a.dim(1) % kFloat8Unit == 0 && b.dim(1) % kFloat8Unit == 0;
 }
 
-// One number for each of both operands, or one a row and one a column.
+// Whether there is one scale per operand, or one per row and one per column.
 bool is_taken(const Tensor& scale_a, const Tensor& scale_b, const Tensor& out, bool* each) {
   *each = scale_a.elements() != 1 || scale_b.elements() != 1;
   return !*each || (scale_a.elements() == out.dim(0) && scale_a.dim(0) == out.dim(0) &&

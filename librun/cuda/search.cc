@@ -1,4 +1,4 @@
-// What is where: the places of flags, and ops that are made of them. The host waits for how many there are.
+// Positions of flags, and ops based on them. The host waits for their number.
 #include <algorithm>
 #include <array>
 

@@ -1,5 +1,5 @@
-// Reductions of runs of rows whose lengths the data says. Nobody waits for them: bounds are worked out, and held to the
-// data, where they lie.
+// Reductions of runs of rows with data-dependent lengths. The host does not wait: bounds are computed, and checked
+// against the data, on the device.
 #include <array>
 
 #include "librun/cpu/inner_call.h"
@@ -12,7 +12,7 @@ namespace {
 
 using cpu::SegmentCall;
 
-// Sets the bounds: the offsets that were given, or the sums of the lengths.
+// Sets the bounds: the given offsets, or the running sums of the lengths.
 Status find_bounds(KernelCall& call, SegmentCall* c) {
   const int64_t count = c->segments.count;
   const Tensor bounds = backend_of(call).scratch(DType::i64, std::array{c->outer, count + 1});
@@ -55,7 +55,7 @@ Status segment_reduce_backward(KernelCall& call) {
                output = in_rows_as(call, call.tensor("output"), DType::f64),
                grad = in_rows_as(call, call.tensor("grad"), DType::f64),
                out = backend_of(call).scratch(DType::f64, data.sizes());
-  backend_of(call).fill(out, Scalar::integer(0));  // of rows that are in no segment
+  backend_of(call).fill(out, Scalar::integer(0));  // for rows in no segment
   for_each(call, output.elements(), 1,
            work::SegmentSlope{c.segments, c.how, c.start, data.as<double>(), output.as<double>(), grad.as<double>(),
                               out.as<double>()});

@@ -1,5 +1,5 @@
-// Which values there are, and how often. The host waits for how many, or for the bounds of what is counted: no tensor
-// travels but complex and empty ones, which go by the host.
+// Distinct values, and their counts. The host waits for their number, or for the bounds of what is counted. Only
+// complex and empty tensors are copied, because the host computes them.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -18,12 +18,12 @@ constexpr int64_t kMostBins = int64_t{1} << 40;
 
 // --- runs of equal values ---
 
-// Slices along the first axis as they compare: doubles, or whole numbers.
+// Slices along the first axis in a type for comparing: doubles, or integers.
 Tensor compared(KernelCall& call, const Tensor& t) {
   return in_rows_as(call, t, is_floating(t.dtype) ? DType::f64 : DType::i64);
 }
 
-// Where the runs of equal slices begin, in the order that is given or the one in which they lie.
+// Where runs of equal slices begin, in the given order or in memory order.
 Result<Tensor> first_of_runs(KernelCall& call, const Tensor& values, int64_t count, const int64_t* order) {
   const int64_t size = count == 0 ? 0 : values.elements() / count;
   const Tensor begins = backend_of(call).scratch(DType::boolean, std::array{count});
@@ -35,7 +35,7 @@ Result<Tensor> first_of_runs(KernelCall& call, const Tensor& values, int64_t cou
   return places_of(call, begins);
 }
 
-// Results 1 and 2 of both ops: the run of each of `count` slices, and how long the runs are.
+// Results 1 and 2 of both ops: the run of each of `count` slices, and the lengths of the runs.
 Status give_runs(KernelCall& call, const Tensor& first, int64_t count, std::span<const int64_t> shape,
                  const int64_t* order) {
   constexpr int64_t kNothing[] = {0};
@@ -78,7 +78,7 @@ Status unique(KernelCall& call) {
   return give_runs(call, first, n, given.sizes(), order.as<int64_t>());
 }
 
-// Of elements, or of slices along an axis.
+// For elements, or for slices along an axis.
 Status unique_consecutive(KernelCall& call) {
   const Tensor& given = call.tensor("self");
   if (is_complex(given.dtype) || given.elements() == 0) return run_by_host(call);
@@ -171,7 +171,7 @@ Status histc(KernelCall& call) {
 
 Status one_hot(KernelCall& call) {
   const int64_t classes = call.integer("num_classes");
-  if (classes < 0) return run_by_host(call);  // as many as the data says, which no graph has
+  if (classes < 0) return run_by_host(call);  // a data-dependent number, which does not occur in graphs
   const Tensor at = in_rows_as(call, call.tensor("self"), DType::i64);
   const Tensor marks = backend_of(call).scratch(DType::i64, call.result().sizes());
   for_each(call, at.elements(), 1, work::OneHot{at.as<int64_t>(), marks.as<int64_t>(), classes, report_of(call)});

@@ -1,8 +1,8 @@
-// Sorted rows, and what is made of them: from calls to kernels.
+// Sorted rows, and ops based on them: from calls to kernels.
 //
-// A row that a block holds is sorted by that block and goes straight to the results. A longer one, alone or one of many,
-// goes through its tiles and rounds of merges, as many rows at a time as their items have memory for: also where there
-// are rows enough for every block, as a round then reads neighbours from the device's memory once, whatever the length.
+// A row that fits a block is sorted by that block and written straight to the results. Longer rows go through tiles and
+// rounds of merges, as many rows at a time as there is memory for their items. This also applies if there are enough
+// rows for all blocks, because a round reads its neighbours from device memory once, regardless of the length.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -15,7 +15,7 @@
 namespace sg::cuda {
 namespace {
 
-// Items at a time: two rounds of them are 256 MiB. SG_CUDA_SORT_ITEMS says otherwise, for tests.
+// Items at a time: two rounds of them take 256 MiB. SG_CUDA_SORT_ITEMS overrides it, for tests.
 int64_t items_at_a_time() {
   const char* given = std::getenv("SG_CUDA_SORT_ITEMS");
   const int64_t count = given ? std::atoll(given) : 0;
@@ -24,11 +24,11 @@ int64_t items_at_a_time() {
 
 int64_t pieces_of(int64_t whole, int64_t part) { return (whole + part - 1) / part; }
 
-// The rows of a tensor along its last axis, sorted into `Results`.
+// Sorts the rows of a tensor along its last axis into `Results`.
 class RowSort {
  public:
   struct Results {
-    Tensor values, indices;    // with the axis last; those that are not wanted are none
+    Tensor values, indices;    // with the axis last; none if not wanted
     int64_t* order = nullptr;  // [rows, length]
   };
 
@@ -38,7 +38,7 @@ class RowSort {
     keys_.descending = descending;
   }
 
-  // The first `kept` of each row.
+  // Stores the first `kept` of each row.
   void into(const Results& results, int64_t kept) {
     if (rows_ == 0 || length_ == 0 || kept == 0) return;
     kept_ = kept;
@@ -48,25 +48,25 @@ class RowSort {
     if (!results.values.is_none()) results_.values = row_view(results.values);
     if (!results.indices.is_none()) results_.indices = row_view(results.indices);
     const int64_t tiles = pieces_of(length_, kSortTile);
-    const int64_t items = tiles * std::min(kSortTile, kept);  // of a row, after the first round
+    const int64_t items = tiles * std::min(kSortTile, kept);  // per row, after the first round
     rows_at_a_time_ = tiles == 1 ? kMostRows : std::clamp<int64_t>(items_at_a_time() / items, 1, rows_);
     for (first_row_ = 0; first_row_ < rows_; first_row_ += rows_at_a_time_) sort_some();
   }
 
  private:
-  static constexpr int64_t kMostRows = 1 << 24;  // of a launch, a block each
+  static constexpr int64_t kMostRows = 1 << 24;  // per launch, one block each
 
   void sort_some() {
-    const SortItem* items = nullptr;  // the rows themselves
+    const SortItem* items = nullptr;  // initially the rows themselves
     int64_t left = length_, run = 0;
-    // Where few are kept the rest of them is for fewer tiles; where most are, their runs are merged.
+    // If few are kept, the rest is sorted with fewer tiles; if most are kept, their runs are merged.
     do {
       items = sort_tiles_of(items, &left, &run);
     } while (items && 2 * kept_ <= kSortTile);
     while (items) items = merge_runs_of(items, &left, &run);
   }
 
-  // Of a row `left` items are left, in sorted runs of `run`. Null: the results have what they are.
+  // Each row has `left` items left, in sorted runs of `run`. Null: they have been written to the results.
   const SortItem* sort_tiles_of(const SortItem* items, int64_t* left, int64_t* run) {
     SortTilesArgs args;
     args.keys = keys_;
@@ -103,7 +103,7 @@ class RowSort {
     SortedTo to = results_;
     if (is_last) return to;
     SortItem*& items = from && space_[0] == from ? space_[1] : space_[0];
-    // No later round needs more than the first that is there.
+    // No later round needs more than the first one present.
     if (!items)
       items = reinterpret_cast<SortItem*>(
           backend_of(call_).scratch(DType::i64, std::array<int64_t, 3>{rows_at_a_time_, row_items, 2}).data);
