@@ -1,7 +1,7 @@
-// Matrix products through cuBLASLt, found at run time.
+// Matrix products through cuBLASLt, loaded at run time.
 //
-// The same product always runs the same algorithm: chosen once by the heuristic for its sizes, types and layouts, with
-// one workspace of a fixed size, and never one that sums parts of k by atomics.
+// The same product always runs the same algorithm: selected once by the heuristic for its sizes, types and layouts,
+// with one workspace of a fixed size, and never one that sums parts of k with atomics.
 #pragma once
 
 #include <cublasLt.h>
@@ -27,26 +27,26 @@ namespace sg::cuda {
 
 // out [batch, m, n] = alpha * a [batch, m, k] @ b [batch, k, n] + beta * out + bias
 struct Product {
-  Tensor out, a, b;  // of three axes
+  Tensor out, a, b;  // with three axes
   double alpha = 1, beta = 0;
-  Tensor bias = {};  // none, or n numbers of the type of `out`, side by side, which are added to each row
-  // Of float8 alone: factors of the operands, one each, or one a row of `a` and one a column of `b`; and whether sums
-  // may be those of the hardware, which has fewer digits for them.
+  Tensor bias = {};  // none, or n contiguous numbers of the type of `out`, added to each row
+  // For float8 only: scales of the operands, one each, or one per row of `a` and one per column of `b`; and whether the
+  // hardware's own sums, which have fewer digits, are acceptable.
   const float *scale_a = nullptr, *scale_b = nullptr;
   bool scales_each = false, fast_sums = false;
 };
 
 class Lt {
  public:
-  // Errors (missing): the library is not there, or older than what this was built with.
+  // Errors (missing): the library is missing, or older than the one this was built with.
   static Status require();
   static Result<std::unique_ptr<Lt>> open(Device& device);
   ~Lt();
 
-  // False: strides or types that cuBLASLt does not take, or it has no algorithm for them, and nothing has been done.
+  // False, and nothing is done: cuBLASLt does not support the strides or types, or has no algorithm for them.
   Result<bool> multiply(const Product& product);
-  // How many kinds of products, by what an algorithm is chosen by, the library has had none for; empty = none. A status
-  // that does not just say so, which hints at a call that is wrong, is told.
+  // How many kinds of products (by everything that selects an algorithm) the library has no algorithm for; empty =
+  // none. Includes the first status that does not simply mean this, since it hints at a wrong call.
   std::string refused() const;
 
  private:
@@ -55,10 +55,10 @@ class Lt {
   explicit Lt(Device& device, const Functions& functions) : device_(device), lt_(functions) {}
   static Result<const Functions*> load();
 
-  // What `multiply` does, one after the other.
+  // The steps of `multiply`, in order.
   struct Call;
   Status describe(Call* call) const;
-  using Choice = std::optional<cublasLtMatmulAlgo_t>;  // none: the library has none for such a call
+  using Choice = std::optional<cublasLtMatmulAlgo_t>;  // none: the library has no algorithm for such a call
   Result<Choice*> choose(const Call& call);
   Result<bool> run(const Call& call, const cublasLtMatmulAlgo_t& algorithm) const;  // false: it is none after all
 
@@ -67,7 +67,7 @@ class Lt {
   cublasLtHandle_t handle_ = nullptr;
   std::byte* workspace_ = nullptr;
   std::map<Key, Choice> chosen_;
-  std::optional<int> complaint_;  // the first status of that kind
+  std::optional<int> complaint_;  // the first such status
 };
 
 }  // namespace sg::cuda

@@ -1,4 +1,4 @@
-// Every kernel: what is compiled for the device (all.cu), and for the processor in tests/gpu.
+// Every kernel: compiled for the device (all.cu), and for the CPU in tests/gpu.
 #pragma once
 
 #include "librun/cuda/kernels/channel.h"

@@ -1,12 +1,13 @@
-// Copies from global to shared memory that go on while lanes compute.
+// Asynchronous copies from global to shared memory, which proceed while lanes compute.
 //
 //     copy_async<16>(to, from, there);   // 16 bytes, of which `there` are read and the others are zeros
 //     ...
 //     wait_for_copies();                 // this lane's
 //     block.sync();                      // and now all lanes'
 //
-// Both sides are aligned to the bytes of a copy: 4 or 16. A processor copies at once; the stand-in of lanes when the
-// copy is asked for, or when it is waited for (tests/gpu/stub/lanes.h): what is right in both hangs on neither.
+// Both sides are aligned to the size of a copy: 4 or 16 bytes. A CPU copies immediately; the stand-in for lanes copies
+// either when the copy is requested or when it is waited for (tests/gpu/stub/lanes.h): code that works in both modes
+// depends on neither.
 #pragma once
 
 #include "librun/cuda/kernels/block.h"

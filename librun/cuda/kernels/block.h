@@ -1,9 +1,9 @@
-// How kernels are written: once, for the device and for tests on a processor.
+// How kernels are written: once, for the device and for tests on a CPU.
 //
-// A kernel is a body for one block of kLanes lanes. What lanes do between two meetings stands in `each`; a device runs
-// it in all lanes at once, a processor lane after lane. Values that lanes keep from one `each` to the next are
-// Lanes<T>: a register of each thread there, an array here. `reduce` merges them in an order that is the same in both:
-// so both give the same bits, as far as the functions of math.h go, which are + - * / and sqrt.
+// A kernel is a body for one block of kLanes lanes. Code between two synchronizations goes into `each`; a device runs
+// it in all lanes at once, a CPU lane after lane. Values that lanes keep from one `each` to the next are Lanes<T>: a
+// register of each thread there, an array here. `reduce` merges them in an order that is the same in both: so both give
+// the same bits, as far as the functions of math.h go, which are + - * / and sqrt.
 //
 //     SG_KERNEL(row_sums, RowArgs) {                        // (Block& block, const RowArgs& args)
 //       Lanes<float> part = block.each([&](int lane) { ... });
@@ -11,11 +11,11 @@
 //       block.each([&](int lane) { if (lane == 0) ... });
 //     }
 //
-// Memory written by one lane is read by another only after block.sync() or a reduction, where all lanes meet. No lane
-// may return early from the body.
+// A lane may read memory written by another only after block.sync() or a reduction, where all lanes synchronize. No
+// lane may return early from the body.
 //
-// Tests have a third way (SG_LANE_KERNELS, tests/gpu/stub/lanes.h): the text of the device, on a processor, where lanes
-// run as far ahead of each other as they may. That is what shows where a sync is missing.
+// Tests have a third mode (SG_LANE_KERNELS, tests/gpu/stub/lanes.h): the device's code on a CPU, where lanes run as far
+// ahead of each other as they may. It reveals missing syncs.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,9 @@
 
 #ifdef __CUDACC__
 #define SG_FN __device__ __forceinline__
-#define SG_UNROLL _Pragma("unroll")  // so that arrays of a lane are registers
+#define SG_UNROLL _Pragma("unroll")  // so that a lane's arrays are kept in registers
 #define SG_UNROLL_BY_8 _Pragma("unroll 8")
-#define SG_ONE_BY_ONE _Pragma("unroll 1")  // so that they are few
+#define SG_ONE_BY_ONE _Pragma("unroll 1")  // so that few registers are used
 #else
 #include <array>
 #include <cstdlib>
@@ -41,7 +41,7 @@
 #endif
 
 #if defined(__CUDACC__) || defined(SG_LANE_KERNELS)
-#define SG_BY_LANES  // a lane runs this text for itself
+#define SG_BY_LANES  // each lane executes this code for itself
 #endif
 
 namespace sg::cuda {
@@ -54,7 +54,7 @@ template <class T>
 using Lanes = T;
 template <class T>
 using Warps = T;
-// Memory of a block: what all its lanes see.
+// Shared memory of a block, visible to all its lanes.
 #define SG_SHARED(type, name, count) [[maybe_unused]] alignas(16) __shared__ type name[count]
 
 class Block {
@@ -67,7 +67,7 @@ class Block {
   SG_FN auto each(const F& f) const {
     return f(static_cast<int>(threadIdx.x));
   }
-  // f(lane, what the lane has kept of an `each` before).
+  // f(lane, the lane's value from an earlier `each`).
   template <class T, class F>
   SG_FN void each(const T& kept, const F& f) const {
     f(static_cast<int>(threadIdx.x), kept);
@@ -90,13 +90,13 @@ class Block {
     return warps[0];
   }
 
-  // f(warp, what the warp keeps) for each of the kLanes / 32 warps: see tile.h.
+  // f(warp, the warp's value) for each of the kLanes / 32 warps: see tile.h.
   template <class T, class F>
   SG_FN void warps(T& kept, const F& f) const {
     f(static_cast<int>(threadIdx.x / 32), kept);
   }
 
-  // What f makes of each word.
+  // Applies f to each word.
   template <class T, class F>
   SG_FN static T words_of(T value, const F& f) {
     static_assert(sizeof(T) % 4 == 0);
@@ -185,7 +185,7 @@ class Block {
   SG_FN void name##_body(::sg::cuda::Block& block, const Args& args)
 
 #elif defined(SG_HOST_KERNELS)
-// Kernels by name, for what stands in for the driver in tests.
+// Kernels by name, for the driver's stand-in in tests.
 struct HostKernel {
   const char* name;
   size_t args_bytes;
@@ -199,7 +199,7 @@ struct HostKernelRow {
   explicit HostKernelRow(HostKernel kernel) { host_kernels().push_back(kernel); }
 };
 
-// Blocks run from first to last, or the other way round: none may hang on another.
+// Blocks run in ascending or descending order: none may depend on another.
 inline int64_t block_in_turn(int64_t i, int64_t blocks) {
   static const char* order = std::getenv("SG_STUB_BLOCKS");
   return order && std::strcmp(order, "down") == 0 ? blocks - 1 - i : i;
@@ -231,7 +231,7 @@ void run_blocks([[maybe_unused]] const char* name, void (*body)(Block&, const Ar
                                                      }});                                                              \
   inline void name##_body([[maybe_unused]] ::sg::cuda::Block& block, const Args& args)
 #else
-// Who launches kernels needs their arguments alone.
+// Code that launches kernels only needs their arguments.
 #define SG_KERNEL(name, Args) \
   template <int>              \
   inline void name##_body([[maybe_unused]] ::sg::cuda::Block& block, const Args& args)

@@ -6,8 +6,8 @@
 
 namespace sg::cuda {
 
-// Rows of elements that are taken together: row r begins at r * start_step and has `outer` runs of `run` elements,
-// `outer_step` apart, in row-major numbers of the tensor.
+// Rows of elements that are processed together: row r begins at r * start_step and has `outer` runs of `run` elements,
+// `outer_step` apart, as row-major indices of the tensor.
 struct ChannelRows {
   int64_t rows = 0, outer = 1, outer_step = 0, run = 0, start_step = 0;
   SG_FN int64_t count() const { return outer * run; }
@@ -16,10 +16,10 @@ struct ChannelRows {
 
 struct ChannelArgs {
   ChannelRows rows;
-  View from, gradient, to, weight, bias;    // those that are not there have no data
+  View from, gradient, to, weight, bias;    // missing ones have no data
   double *mean = nullptr, *rstd = nullptr;  // by row
   double* spread = nullptr;                 // by row: the variance
-  double* sums = nullptr;                   // two a row: of the gradient, and of it times (from - center)
+  double* sums = nullptr;                   // two per row: of the gradient, and of it times (from - center)
   const double *of_gradient = nullptr, *of_normal = nullptr;  // backward, by row; null = statistics were given
   int64_t channels = 0, inner = 1, groups = 0;                // groups 0: a row is a channel of all entries
   double eps = 0;
@@ -73,7 +73,7 @@ SG_KERNEL(channel_normalize, ChannelArgs) {
   });
 }
 
-// Two sums a row: of the gradient, and of the gradient times (from - mean of the row's statistics, if there are any).
+// Two sums per row: of the gradient, and of the gradient times (from - the row's mean, if there are statistics).
 SG_KERNEL(channel_gradient_sums, ChannelArgs) {
   for (int64_t row = block.index(); row < args.rows.rows; row += block.count()) {
     const double center = args.mean ? args.mean[row] : 0;
@@ -110,14 +110,14 @@ SG_KERNEL(channel_normalize_backward, ChannelArgs) {
   });
 }
 
-// --- by row or channel: what sums become ---
+// --- by row or channel: coefficients derived from sums ---
 
 struct ChannelFinish {
   const double *sums = nullptr, *mean = nullptr, *rstd = nullptr;
   View weight;
   double *of_gradient = nullptr, *of_normal = nullptr;  // by row of the statistics
   View to_weight, to_bias;                              // by channel
-  int64_t batch = 1, channels = 0, groups = 0;          // groups 0: sums are by channel, the center taken off
+  int64_t batch = 1, channels = 0, groups = 0;          // groups 0: sums are by channel, already centered
 };
 
 SG_KERNEL(channel_finish_rows, ChannelFinish) {
@@ -156,12 +156,12 @@ SG_KERNEL(channel_finish_parameters, ChannelFinish) {
   });
 }
 
-// Running statistics follow those of the batch: kept += momentum (now factor - kept).
+// Running statistics follow those of the batch: kept += momentum * (factor * now - kept).
 struct RunningArgs {
   View kept;
   const double* now = nullptr;
   double momentum = 0, factor = 1;
-  int64_t batch = 1;  // rows of `now` for each number, which are averaged
+  int64_t batch = 1;  // rows of `now` for each element, which are averaged
 };
 
 SG_KERNEL(update_running, RunningArgs) {
@@ -177,7 +177,7 @@ SG_KERNEL(update_running, RunningArgs) {
   });
 }
 
-// 1 / sqrt(variance + eps) of statistics that are given.
+// 1 / sqrt(variance + eps) of given statistics.
 struct GivenArgs {
   View mean, variance;
   double *to_mean = nullptr, *to_rstd = nullptr;
@@ -199,8 +199,8 @@ struct ConvolutionArgs {
   View image;                         // [batch, channels, in...]: read, or written by conv_gather
   View rows;                          // of one group, contiguous
   View bias;                          // conv_gather: by channel
-  int64_t entry = 0, entries = 0;     // of the batch
-  int64_t channel = 0, channels = 0;  // the group's
+  int64_t entry = 0, entries = 0;     // in the batch
+  int64_t channel = 0, channels = 0;  // of the group
   int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, window[3] = {1, 1, 1};
   int64_t stride[3] = {1, 1, 1}, padding[3] = {0, 0, 0}, dilation[3] = {1, 1, 1};
 
@@ -232,7 +232,7 @@ SG_KERNEL(conv_rows, ConvolutionArgs) {
   });
 }
 
-// The other way: each element of the image adds up what the rows hold for it, in the order of window and place.
+// The inverse: each element of the image sums its entries in the rows, in the order of window and place.
 SG_KERNEL(conv_gather, ConvolutionArgs) {
   block.each([&](int lane) {
     const int64_t window = args.window_size(), depth = args.channels * window, places = args.places();

@@ -1,5 +1,5 @@
-// The gradient of a loss of classes through log-softmax: a block a row. Of a row of the loss's own gradient one number
-// is not 0, so there is no need for it in memory.
+// The gradient of a class loss through log-softmax: one block per row. Each row of the loss's own gradient has a single
+// nonzero element, so it is not stored.
 #pragma once
 
 #include "librun/cuda/kernels/loss.h"
@@ -12,14 +12,14 @@ struct ClassGradientArgs {
   SoftmaxArgs softmax;  // of the gradient; its own gradient has no data
 };
 
-// As memory of the loss's gradient would hold it.
+// Rounded as storing the loss's gradient would.
 template <class Raw>
 SG_FN double as_stored(double x) {
   if constexpr (std::is_same_v<Raw, AnyType>) return x;  // f64
   else return static_cast<double>(value_of(stored_as<Raw>(static_cast<float>(x))));
 }
 
-// The bits of softmax_backward_row: a sum of zeros and one number is that number, but for the sign of a zero.
+// The bits of softmax_backward_row: the sum of zeros and one number is that number, except for the sign of a zero.
 template <class To, class From>
 SG_FN void class_gradient_row(const Block& block, const ClassGradientArgs& args, int64_t row) {
   const Line<To> to = row_line<To>(args.softmax.to, row);

@@ -1,4 +1,4 @@
-// Copies between views of one shape, and fills.
+// Copies between views of the same shape, and fills.
 #pragma once
 
 #include "librun/cuda/kernels/view.h"
@@ -40,7 +40,7 @@ SG_KERNEL(fill_elements, FillArgs) {
   });
 }
 
-// start + i * step along one axis: integers exactly, floats in double.
+// start + i * step along one axis: integers are exact, floats are computed in double.
 struct CountArgs {
   View to;
   double start = 0, step = 0;
@@ -57,7 +57,7 @@ SG_KERNEL(count_elements, CountArgs) {
   });
 }
 
-// The triangle of the last two axes; 0 outside of it.
+// The triangle of the last two axes, with zeros outside.
 struct TriangleArgs {
   View to, from;
   int64_t diagonal = 0;
@@ -77,7 +77,7 @@ SG_KERNEL(triangle, TriangleArgs) {
   });
 }
 
-// A fault where an element is 0.
+// Raises a fault if an element is 0.
 struct AssertArgs {
   View flag;
   Report report;

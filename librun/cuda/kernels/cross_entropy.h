@@ -1,4 +1,4 @@
-// Cross entropy of classes without log-probabilities in memory: a block a row.
+// Cross entropy of classes without storing log-probabilities: one block per row.
 #pragma once
 
 #include "librun/cuda/kernels/exp2.h"
@@ -10,12 +10,12 @@ namespace sg::cuda {
 
 struct CrossEntropyArgs {
   LossArgs loss;     // backward: its gradient, total and weight
-  View to, from;     // rows of scores, and of their gradients
+  View to, from;     // rows of scores, and their gradients
   double* log_sums;  // [rows]
   double* picked;    // forward: the log-probability of each row's class
 };
 
-// A log-probability as memory would hold it.
+// A log-probability, rounded as storing it would.
 template <class C>
 SG_FN C log_probability(C x, double logs) {
   return static_cast<C>(static_cast<double>(x) - logs);
@@ -45,7 +45,7 @@ SG_KERNEL(cross_entropy_rows, CrossEntropyArgs) {
   });
 }
 
-// A number is read before it is written over: the gradient may lie where the scores do.
+// Each number is read before it is overwritten: the gradient may share the memory of the scores.
 template <class To, class From>
 SG_FN void cross_entropy_backward_row(const Block& block, const CrossEntropyArgs& args, int64_t row) {
   const Line<To> to = row_line<To>(args.to, row);
@@ -66,12 +66,12 @@ SG_KERNEL(cross_entropy_backward_rows, CrossEntropyArgs) {
   });
 }
 
-// --- by runs: long rows of bf16 or f16, of which a lane has 8 neighbours at a time ---
+// --- by runs: long rows of bf16 or f16, of which a lane takes 8 adjacent elements at a time ---
 //
-// What is rounded to these types needs no exponential to the last bit of a float: exp2_near, which leaves the time to
-// memory. REQUIRES: rows and their gradients of one such type, side by side, at multiples of 16 bytes
+// Results rounded to these types do not need an exponential accurate to the last bit of a float: exp2_near makes memory
+// the bottleneck. REQUIRES: rows and their gradients of one such type, contiguous, aligned to 16 bytes
 
-// x - logs, of a sum that a float would round.
+// x - logs, for a log-sum that a float would round.
 struct FromSum {
   float most, rest;
   SG_FN explicit FromSum(double logs)
@@ -79,7 +79,7 @@ struct FromSum {
   SG_FN float probability(float x) const { return exp2_near(((x - most) - rest) * kLog2E); }
 };
 
-// f(i, run) for the runs of a row that a lane has, and f(i, raw) for one number behind the last of them.
+// f(i, run) for the runs of a row that a lane processes, and f(i, raw) for single elements after the last run.
 template <class Raw, class F>
 SG_FN void each_run_of(const Raw* row, int64_t length, int lane, const F& f) {
   const int64_t runs = length / kRun;

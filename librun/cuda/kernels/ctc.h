@@ -1,8 +1,8 @@
-// Connectionist temporal classification: a block for each entry of the batch, its lanes side by side over the states of
-// the alignment (librun/cpu/ctc_loss.cc says what these are), step after step of time.
+// Connectionist temporal classification: one block per batch entry, with lanes over the states of the alignment
+// (defined in librun/cpu/ctc_loss.cc), step by step.
 //
-// Everything is a logarithm, in double, and each sum has the processor's order. What the data says of lengths and labels
-// is held against what there is before it is used; an entry that it is wrong for is left out, and reported.
+// Everything is a logarithm, in double, and each sum has the same order as on the CPU. Lengths and labels from the data
+// are checked against the sizes before use; an entry with wrong ones is skipped and reported.
 #pragma once
 
 #include "librun/cuda/kernels/reduce_row.h"
@@ -13,14 +13,14 @@ struct CtcArgs {
   const double* scores = nullptr;  // [time, entries, classes]
   const int64_t *labels = nullptr, *inputs = nullptr, *counts = nullptr;
   int64_t time = 0, entries = 0, classes = 0, blank = 0;
-  int64_t room = 0;  // labels: of each entry where they lie in rows, else of all together, one entry behind the other
+  int64_t room = 0;  // labels: room of each entry if they are in rows, else of all together, entries concatenated
   bool in_rows = false;
   int64_t width = 0;                  // states of the longest entry
-  double* alpha = nullptr;            // [entries, time, width]: of all ways to be there after a step; backward reads it
-  double* losses = nullptr;           // [entries]; backward reads them
+  double* alpha = nullptr;            // [entries, time, width]: over all paths to a state after a step; kept
+  double* losses = nullptr;           // [entries]; for the backward
   const double* gradients = nullptr;  // backward: [entries]
   double* beta = nullptr;             // [entries, 2, width], scratch
-  double* to = nullptr;               // [time, entries, classes], zeros
+  double* to = nullptr;               // [time, entries, classes], initially zeros
   bool zero_infinity = false;
   Report report;
 };
@@ -49,13 +49,13 @@ struct CtcEntry {
   SG_FN double* alpha(int64_t t) const { return args.alpha + (index * args.time + t) * args.width; }
 };
 
-// The entry of this block; `time` is -1 where something is wrong with it. All lanes come to the same.
+// The entry of this block; `time` is -1 if it has an error. All lanes get the same result.
 SG_FN CtcEntry ctc_entry(const Block& block, const CtcArgs& args) {
   const int64_t b = block.index();
   CtcEntry entry{args, args.labels, b, args.inputs[b], args.counts[b]};
   int64_t first = args.in_rows ? b * args.room : 0, left = args.room;
   for (int64_t i = 0; !args.in_rows && i < b; ++i) {
-    const int64_t other = args.counts[i];  // whoever is wrong says so itself
+    const int64_t other = args.counts[i];  // an entry with a wrong count reports it itself
     if (other < 0 || other > left) return {args, args.labels, b, -1, 0};
     first += other, left -= other;
   }
@@ -106,7 +106,7 @@ SG_KERNEL(ctc_forward, CtcArgs) {
   });
 }
 
-// What is left to go from state `i`, step t included; `next` is that of the step after it.
+// Over all paths from state `i`, including step t; `next` is the beta of the next step.
 SG_FN double ctc_beta(const CtcEntry& s, int64_t t, int64_t i, const double* next) {
   const int64_t last = 2 * s.count;
   if (t + 1 == s.time) return i + 1 >= last ? s.score(t, i) : never();
@@ -114,7 +114,7 @@ SG_FN double ctc_beta(const CtcEntry& s, int64_t t, int64_t i, const double* nex
   return log_sum(next[i], i < last ? next[i + 1] : never(), skipped) + s.score(t, i);
 }
 
-// Of a class at step t: all alignments that are in one of its states then.
+// For a class at step t: over all alignments in one of its states at that step.
 SG_FN double ctc_gradient(const CtcEntry& s, int64_t t, int64_t c, const double* beta) {
   double sum = never();
   for (int64_t i = 0; i < s.states(); ++i)

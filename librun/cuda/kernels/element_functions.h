@@ -1,4 +1,4 @@
-// The functions that element_ops.def is written with.
+// Functions used by element_ops.def.
 #pragma once
 
 #include "librun/cuda/kernels/view.h"

@@ -1,4 +1,4 @@
-// Pointwise ops over one element: the choice among the rows of element_ops.def.
+// Pointwise ops on one element: selects among the rows of element_ops.def.
 #pragma once
 
 #include "librun/cpu/block/block.h"
@@ -113,7 +113,7 @@ SG_FN bool complex_test(BlockOp op, Cx<T> a, Cx<T> b) {
 #undef CX
 #undef CX_TEST
 
-// --- from real to complex numbers, and back ---
+// --- between real and complex numbers ---
 
 template <class T>
 SG_FN Cx<T> complex_of_parts(BlockOp op, T a, T b) {

@@ -1,4 +1,4 @@
-// The device's own exponential, for what is rounded to bf16 or f16, or summed up to a logarithm.
+// The device's own exponential, for results that are rounded to bf16 or f16, or summed for a logarithm.
 #pragma once
 
 #include "librun/cuda/kernels/view.h"
@@ -8,7 +8,7 @@ namespace sg::cuda {
 
 inline constexpr float kLog2E = 1.44269504f;
 
-// To 2 ulp; 0 where the result would be a denormal number.
+// Accurate to 2 ulp; 0 where the result would be denormal.
 SG_FN float exp2_near(float x) {
 #ifdef __CUDACC__
   float y;

@@ -1,12 +1,12 @@
-// Attention of bf16 by tiles: scores exist for a tile of queries and keys at a time, in registers; nothing of their
-// size is written to memory. Sums are in f32, in one order: the same run gives the same bits.
+// Attention of bf16 by tiles: scores exist for a tile of queries and keys at a time, in registers, and are never
+// written to memory. Sums are in f32, in a fixed order: equal runs give equal bits.
 //
-// A block owns rows of queries (flash_forward.h) or of either side (flash_backward.h), a warp 16 or 32 of them, in
-// registers, and walks over the other side. What it meets there lies in shared memory twice: while one stage is used,
-// the next one is on its way (async.h), so lanes meet once a stage.
+// A block owns rows of queries (flash_forward.h) or of either side (flash_backward.h), 16 or 32 per warp, in registers,
+// and iterates over the other side, which is staged in shared memory with double buffering: while one stage is used,
+// the next one is loaded (async.h), so lanes synchronize once per stage.
 //
-// Memory  D is the depth of a head, rounded up to 64 or 128. Tensors are [batch, heads, rows, depth] with depth next
-//         to each other and pairs of them aligned.
+// Memory  D is the depth of a head, rounded up to 64 or 128. Tensors are [batch, heads, rows, depth] with contiguous
+//         depth, whose pairs of elements are aligned.
 #pragma once
 
 #include "librun/cuda/kernels/async.h"
@@ -21,29 +21,29 @@ struct FlashTensor {
   int64_t batch = 0, head = 0, row = 0;  // strides
 };
 
-// What is added to scores; of booleans, minus infinity where they are false.
+// Added to scores; for booleans, minus infinity where false.
 struct FlashMask {
   const void* data = nullptr;
   Element element = Element::f32;                    // or bf16, f16, boolean
-  int64_t batch = 0, head = 0, row = 0, column = 0;  // strides, 0 where it is the same along all
+  int64_t batch = 0, head = 0, row = 0, column = 0;  // strides, 0 along broadcast axes
 };
 
 struct FlashArgs {
   FlashTensor query, key, value, out, grad_out, grad_query, grad_key, grad_value;
-  FlashMask mask;                             // for the kernels that are masked
-  float* sums = nullptr;                      // [batch, heads, queries], contiguous: logarithms, natural
-  float* delta = nullptr;                     // backward, likewise: of each row, out * grad_out summed up
-  int64_t batches = 0, heads = 0, group = 1;  // group: query heads of a key head
+  FlashMask mask;                             // for the masked kernels
+  float* sums = nullptr;                      // [batch, heads, queries], contiguous: natural logarithms
+  float* delta = nullptr;                     // backward, same layout: out * grad_out summed for each row
+  int64_t batches = 0, heads = 0, group = 1;  // group: query heads per key head
   int64_t queries = 0, keys = 0;
   int32_t depth = 0;
-  float scale = 1;  // above 0
+  float scale = 1;  // greater than 0
   bool causal = false;
-  // Depth is a multiple of 8, and 8 numbers of a row lie in 16 bytes, of all that tiles are made of.
+  // Depth is a multiple of 8, and 8 elements of a row are an aligned 16-byte unit, in all operands of tiles.
   bool has_runs = false;
-  bool out_has_runs = false;  // likewise
+  bool out_has_runs = false;  // the same for `out`
 };
 
-// Rows that a block owns, for 16 or 32 a warp.
+// Rows that a block owns, with 16 or 32 per warp.
 constexpr int flash_rows(int tiles) { return tiles * kTileRows * kWarps; }
 
 SG_FN float flash_infinity() { return static_cast<float>(math::infinity()); }
@@ -52,11 +52,11 @@ SG_FN uint16_t* flash_row(const FlashTensor& t, int64_t batch, int64_t head, int
   return t.data + batch * t.batch + head * t.head + row * t.row;
 }
 
-// Which tiles of causal attention have most to do: the last ones of queries, the first ones of keys.
+// Which tiles of causal attention have the most work: the last ones for queries, the first ones for keys.
 enum class Heaviest { first, last };
 
-// Which tile of rows of which head a block has. The heaviest tiles of all heads start first, so that no multiprocessor
-// is left with a long one in the end.
+// The tile of rows and the head of a block. The heaviest tiles of all heads start first, so that no multiprocessor is
+// left with a long one at the end.
 struct FlashPlace {
   int64_t batch, head, first;
   SG_FN FlashPlace(int64_t block, int64_t batches, int64_t heads, int64_t rows, int64_t own, Heaviest heaviest) {
@@ -67,7 +67,7 @@ struct FlashPlace {
   }
 };
 
-// Rows [first, first + rows) of a head to shared memory, [rows][D + 8], zeros outside: on their way.
+// Starts loading rows [first, first + rows) of a head into shared memory, [rows][D + 8], with zeros outside.
 template <int D>
 SG_FN void flash_load(const Block& block, const FlashArgs& args, const FlashTensor& t, int64_t batch, int64_t head,
                       int64_t first, int rows, int64_t all, uint16_t* to) {
@@ -75,7 +75,7 @@ SG_FN void flash_load(const Block& block, const FlashArgs& args, const FlashTens
   block.each([&](int lane) {
     for (int i = lane; i < rows * (D / 8); i += kLanes) {
       const int row = i / (D / 8), column = i % (D / 8) * 8;
-      const int there = first + row < all ? args.depth - column : 0;  // numbers
+      const int there = first + row < all ? args.depth - column : 0;  // number of elements
       uint16_t* at = to + row * (D + 8) + column;
       const uint16_t* source = there > 0 ? from + row * t.row + column : t.data;
       if (args.has_runs) {
@@ -87,7 +87,7 @@ SG_FN void flash_load(const Block& block, const FlashArgs& args, const FlashTens
   });
 }
 
-// Numbers [first, first + count) of a row of f32 to shared memory, zeros behind its end: on their way.
+// Starts loading elements [first, first + count) of a row of f32 into shared memory, with zeros after its end.
 SG_FN void flash_load_line(const Block& block, const float* line, int64_t first, int count, int64_t all, float* to) {
   block.each([&](int lane) {
     for (int i = lane; i < count; i += kLanes) {
@@ -97,7 +97,7 @@ SG_FN void flash_load_line(const Block& block, const float* line, int64_t first,
   });
 }
 
-// Rows of a warp as left operands, from memory: columns 16 k on.
+// Rows of a warp as left operands, from memory: columns from 16 k on.
 template <int R>
 SG_FN LeftTile<R> flash_left(const FlashArgs& args, const FlashTensor& t, int64_t batch, int64_t head, int64_t first,
                              int64_t all, int k) {
@@ -121,7 +121,7 @@ SG_FN void flash_store(const FlashArgs& args, const FlashTensor& t, int64_t batc
   });
 }
 
-// Whether any of so many queries from `first` on, if they are there, sees a key from `k` on.
+// Whether any of `rows` queries from `first` on that exist sees a key from `k` on.
 SG_FN bool flash_sees(const FlashArgs& args, int64_t first, int rows, int64_t k) {
   return first < args.queries && (!args.causal || k < first + rows);
 }
@@ -144,12 +144,13 @@ struct FlashPair {
   int64_t query, key;
 };
 
-// Scores of a head and what they make of a key: its weight. Without a mask scores are products, and the scale is a
-// factor of the exponent; with one they are scaled and masked first, as masks may be as large as numbers go.
+// The scores of a head, and the weights of keys computed from them. Without a mask, scores are plain products, and the
+// scale is a factor of the exponent; with one they are scaled and masked first, because masks may contain arbitrarily
+// large numbers.
 template <bool kMasked>
 struct FlashScores {
   const FlashArgs& args;
-  int64_t mask = 0;  // of this head: where in the mask it begins
+  int64_t mask = 0;  // offset of this head in the mask
 
   SG_FN FlashScores(const FlashArgs& of, int64_t batch, int64_t head)
       : args(of), mask(batch * of.mask.batch + head * of.mask.head) {}
@@ -157,11 +158,11 @@ struct FlashScores {
   SG_FN bool sees(const FlashPair& at) const {
     return at.query < args.queries && at.key < args.keys && (!args.causal || at.key <= at.query);
   }
-  // Whether products of queries from q on and so many keys from k on are scores.
+  // Whether the products of queries from q on and `keys` keys from k on are scores without further masking.
   SG_FN bool are_products(int64_t q, int64_t k, int keys) const {
     return !kMasked && k + keys <= args.keys && (!args.causal || k + keys - 1 <= q);
   }
-  // Products as scores: minus infinity where the key is not seen. pair(row, column): whose they are.
+  // Turns products into scores: minus infinity if the key is not seen. pair(row, column): the query and the key.
   template <class T, class Pair>
   SG_FN void take_products(T& tile, const Pair& pair) const {
     if constexpr (kMasked) {
@@ -189,7 +190,7 @@ struct FlashScores {
   }
   SG_FN float natural(float score) const { return kMasked ? score : score * args.scale; }
 
-  // e^(score - line), of a line as it is below; nothing has a weight behind one of a row that sees nothing.
+  // e^(score - line), with `line` from below; in a row that sees nothing all weights are 0.
   SG_FN float weight(float score, float line) const {
     if constexpr (kMasked) return exp2_near((score - line) * kLog2E);
     return exp2_near(flash_multiply_add(score, args.scale * kLog2E, -line));
@@ -207,7 +208,7 @@ struct FlashScores {
 struct FlashLarger {
   SG_FN float operator()(float a, float b) const {
 #ifdef __CUDACC__
-    return fmaxf(a, b);  // of a NaN the sum of weights takes note
+    return fmaxf(a, b);  // a NaN shows up in the sum of weights
 #else
     return a < b ? b : a;
 #endif

@@ -1,13 +1,13 @@
-// Attention by tiles, backward. In two kernels, so that nothing is added up by atomics: of 16 keys a warp for the
-// gradients of key and value, over the queries of all heads that share them; of 16 or 32 queries a warp for the
-// gradient of the query. Both compute the scores again, from the logarithms of the sums.
+// Attention by tiles, backward, in two kernels that need no atomics: one with 16 keys per warp for the gradients of key
+// and value, over the queries of all heads that share them; one with 16 or 32 queries per warp for the gradient of the
+// query. Both recompute the scores, using the logarithms of the sums.
 #pragma once
 
 #include "librun/cuda/kernels/flash.h"
 
 namespace sg::cuda {
 
-// Of 8 or 2 numbers at a time: the sum of out * grad_out of a row, by 4 lanes.
+// Sums out * grad_out of a row with 4 lanes, 8 or 2 elements at a time.
 inline constexpr int kDeltaLanes = 4;
 
 template <int kWords>
@@ -31,7 +31,7 @@ SG_FN float flash_delta_part(const FlashArgs& args, int64_t batch, int64_t head,
 }
 
 SG_KERNEL(flash_delta, FlashArgs) {
-  constexpr int kRows = kLanes / kDeltaLanes;  // of a block at a time
+  constexpr int kRows = kLanes / kDeltaLanes;  // rows of a block at a time
   SG_SHARED(float, parts, kLanes);
   const int64_t rows = args.batches * args.heads * args.queries;
   for (int64_t first = block.index() * kRows; first < rows; first += block.count() * kRows) {
@@ -54,7 +54,7 @@ SG_KERNEL(flash_delta, FlashArgs) {
   }
 }
 
-// --- of keys and values ---
+// --- keys and values ---
 
 template <int D, int R>
 struct FlashKeys {
@@ -69,13 +69,13 @@ struct FlashQueries {
   float sums[kStage], delta[kStage];
 };
 
-// Of a stage of queries a warp takes kStep at a time: what it makes of them lies in registers beside its keys.
+// A warp takes kStep queries of a stage at a time, and keeps intermediate results in registers beside its keys.
 template <int D, int R, int kStage, int kStep, bool kMasked>
 SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
   using Stage = FlashQueries<D, kStage>;
   SG_SHARED(Stage, stages, 2);
   const FlashPlace at(block.index(), args.batches, args.heads / args.group, args.keys, flash_rows(R), Heaviest::first);
-  // 32 bits: every register counts.
+  // 32 bits, because every register counts.
   const int begin = args.causal ? static_cast<int>(at.first / kStage * kStage) : 0;
   const int end_head = static_cast<int>((at.head + 1) * args.group);
   auto load = [&](int64_t head, int64_t q, Stage& to) {
@@ -98,7 +98,7 @@ SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
   });
   for (int stage = 0; head < end_head; stage ^= 1) {
     wait_for_copies();
-    block.sync();  // this stage is there, and all have done with the other
+    block.sync();  // this stage is loaded, and all are done with the other
     const FlashScores<kMasked> scores(args, at.batch, head);
     const int now = q;
     q += kStage;
@@ -113,7 +113,7 @@ SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
         const uint16_t* const queries = stages[stage].queries + part * (D + 8);
         const uint16_t* const grads = stages[stage].grads + part * (D + 8);
         const float *const sums = stages[stage].sums + part, *const delta = stages[stage].delta + part;
-        // Keys down, queries across. Queries that are not there have no gradient and add nothing.
+        // Keys down, queries across. Queries that do not exist have no gradient and contribute nothing.
         Tile<R, kStep / 8> weights, slopes;
         weights.fill(0);
         SG_UNROLL for (int d = 0; d < D / 16; ++d)
@@ -147,7 +147,7 @@ SG_KERNEL(flash_backward_keys_64_masked, FlashArgs) { flash_backward_keys<64, 1,
 SG_KERNEL(flash_backward_keys_128, FlashArgs) { flash_backward_keys<128, 1, 32, 16, false>(block, args); }
 SG_KERNEL(flash_backward_keys_128_masked, FlashArgs) { flash_backward_keys<128, 1, 32, 16, true>(block, args); }
 
-// --- of queries ---
+// --- queries ---
 
 template <int D, int R>
 struct FlashQuery {
@@ -185,7 +185,7 @@ SG_FN void flash_backward_queries(Block& block, const FlashArgs& args) {
   int stage = 0;
   for (int64_t k = 0; k < end; k += kStep, stage ^= 1) {
     wait_for_copies();
-    block.sync();  // this stage is there, and all have done with the other
+    block.sync();  // this stage is loaded, and all are done with the other
     if (k + kStep < end) load(k + kStep, stage ^ 1);
     block.warps(state, [&](int warp, FlashQuery<D, R>& s) {
       const int64_t first = at.first + warp * kTileRows * R;

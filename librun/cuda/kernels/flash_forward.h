@@ -1,4 +1,5 @@
-// Attention by tiles, forward: a warp walks over the keys, softmax as it goes, of the largest score so far.
+// Attention by tiles, forward: a warp iterates over the keys with an online softmax, relative to the largest score so
+// far.
 #pragma once
 
 #include "librun/cuda/kernels/flash.h"
@@ -9,10 +10,10 @@ template <int D, int R>
 struct FlashForward {
   LeftTile<R> query[D / 16];
   Tile<R, D / 8> out;
-  RowNumbers<R> most, sum;  // of a row: its largest score; what its weights come to, each lane's own part of it
+  RowNumbers<R> most, sum;  // by row: its largest score, and each lane's part of the sum of its weights
 };
 
-// Of a stage of keys a warp takes kStep at a time: what it makes of them lies in registers beside its queries.
+// A warp takes kStep keys of a stage at a time, and keeps intermediate results in registers beside its queries.
 template <int D, int R, int kKeys, int kStep, bool kMasked>
 SG_FN void flash_forward(Block& block, const FlashArgs& args) {
   constexpr int kStage = kKeys * (D + 8);
@@ -37,7 +38,7 @@ SG_FN void flash_forward(Block& block, const FlashArgs& args) {
   int stage = 0;
   for (int64_t k = 0; k < end; k += kKeys, stage ^= 1) {
     wait_for_copies();
-    block.sync();  // this stage is there, and all have done with the other
+    block.sync();  // this stage is loaded, and all are done with the other
     if (k + kKeys < end) load(k + kKeys, stage ^ 1);
     block.warps(state, [&](int warp, FlashForward<D, R>& s) {
       const int64_t first = at.first + warp * kTileRows * R;
@@ -57,7 +58,7 @@ SG_FN void flash_forward(Block& block, const FlashArgs& args) {
         bool moves = false;
         each_row_kept<R>([&](int row) {
           line.at(row) = scores.line_of_score(most.at(row));
-          // The weight of the largest score is 1 but for rounding: exactly 1 where it stays the largest.
+          // The weight of the largest score is 1 up to rounding; the factor is exactly 1 if it stays the largest.
           factor.at(row) = most.at(row) == s.most.at(row) ? 1.0f : scores.weight(s.most.at(row), line.at(row));
           s.sum.at(row) *= factor.at(row);
           moves |= factor.at(row) != 1;

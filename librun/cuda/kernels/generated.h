@@ -1,6 +1,7 @@
-// What generated kernels are made of (generate.h): the rows of element_ops.def as functions, and elements in memory.
+// The building blocks of generated kernels (generate.h): the rows of element_ops.def as functions, and access to
+// elements.
 //
-// Generated text is compiled by NVRTC, or by the host's compiler in tests: with these headers and nothing else.
+// Generated text is compiled by NVRTC, or by the host's compiler in tests, using only these headers.
 #pragma once
 
 #include "librun/cuda/kernels/element_functions.h"
@@ -84,7 +85,7 @@ SG_FN T complex_angle(Cx<T> a) {
   return math::angle(a);
 }
 
-// --- from lane to lane ---
+// --- conversions between lanes ---
 
 template <class T>
 SG_FN float to_f32(T x) {
@@ -135,9 +136,9 @@ SG_FN Cx<double> to_c128(Cx<T> x) {
   return {static_cast<double>(x.re), static_cast<double>(x.im)};
 }
 
-// --- neighbours in memory ---
+// --- contiguous elements ---
 
-// `N` neighbours, read and written at once.
+// `N` contiguous elements, read and written at once.
 template <class Raw, int N>
 struct alignas(sizeof(Raw) * N <= 16 ? sizeof(Raw) * N : 16) Pack {
   Raw of[N];
@@ -154,7 +155,7 @@ SG_FN void store_pack(Raw* to, const Pack<Raw, N>& x) {
 }  // namespace sg::cuda
 
 #ifdef SG_HOST_KERNELS
-// What stands in for the driver finds the kernels of a library by this.
+// The driver's stand-in finds the kernels of a library by this function.
 extern "C" __attribute__((visibility("default"), used)) const void* sg_generated_kernels() {
   return &sg::cuda::host_kernels();
 }

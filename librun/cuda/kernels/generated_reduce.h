@@ -1,5 +1,5 @@
-// What a generated kernel is made of that ends in a reduction (generate_reduction.h): the numbers of its rows are
-// values of a chain, which are in memory nowhere, or nowhere yet.
+// The building blocks of generated kernels that end in a reduction (generate_reduction.h): the elements of its rows are
+// values of a chain, which are not in memory, or not yet.
 #pragma once
 
 #include "librun/cuda/kernels/generated.h"
@@ -34,7 +34,7 @@ SG_FN Made<T> made(T x) {
   return {x};
 }
 
-// early(row, i) and last(row, i): the element. What others want of the chain, too, is stored by the latter.
+// early(row, i) and last(row, i) return the element; the latter also stores values of the chain needed elsewhere.
 template <class Team, class Early, class Last>
 SG_FN void reduce_made_row(const Team& team, const ReduceHow& how, const ReduceTo& to, int64_t row, const Early& early,
                            const Last& last) {
@@ -68,7 +68,7 @@ struct RowStagesArgs : ChainArgs {
   ReduceTo to[kMostReductions];
 };
 
-// A number a row: lane 0 has written what it hangs on.
+// One number per row: lane 0 has written the values it depends on.
 template <class Team, class F>
 SG_FN void by_first_lane(const Team& team, int64_t row, const F& f) {
   team.each([&](int lane) {

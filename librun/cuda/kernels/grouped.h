@@ -1,10 +1,10 @@
-// Products of groups by tiles, bf16 in, f32 summed: where a group begins and ends is read from memory, so the host
-// never waits for it. A block has a tile of one group's product, a warp 64 x 32 of it; see tile.h. While a step along
-// the depth is multiplied, the next one is on its way (async.h).
+// Products of groups by tiles, bf16 in, f32 sums: the groups' beginnings and ends are read from memory, so the host
+// never waits for them. A block computes a tile of one group's product, a warp 64 x 32 of it; see tile.h. While a step
+// along the depth is multiplied, the next one is loaded (async.h).
 //
-// Groups lie along the rows of `a` and `to`, a matrix of `b` each (groups of columns are the same, all three turned),
-// or along the depth, a matrix of `to` each. Which tile of which group a block has, it finds by counting the tiles of
-// the groups before it; there are as many blocks as there can be tiles.
+// Groups are along the rows of `a` and `to`, each with its own matrix of `b` (groups of columns are the same with
+// everything transposed), or along the depth, each with its own matrix of `to`. A block finds its group and tile by
+// counting the tiles of preceding groups; there are as many blocks as there can be tiles.
 #pragma once
 
 #include "librun/cuda/kernels/async.h"
@@ -14,25 +14,25 @@ namespace sg::cuda {
 
 struct GroupedMatrix {
   uint16_t* data = nullptr;
-  int64_t group = 0, row = 0, column = 0;  // strides; of what all groups share, none from group to group
-  Lies lies = Lies::straight;              // turned: numbers of a column lie side by side, and not those of a row
-  int32_t run = 1;                         // 8 or 2: so many of those side by side begin at multiples of their bytes
+  int64_t group = 0, row = 0, column = 0;  // strides; group is 0 for a matrix shared by all groups
+  Lies lies = Lies::straight;              // turned: columns are contiguous instead of rows
+  int32_t run = 1;                         // 8 or 2: that many contiguous elements are aligned to their size
 };
 
 struct GroupedArgs {
-  GroupedMatrix a, b, to;  // a [rows, depth], b [columns, depth]: turned, to [rows, columns]
+  GroupedMatrix a, b, to;  // a [rows, depth], b [columns, depth] (transposed), to [rows, columns]
   View ends;               // [groups]
   int64_t rows = 0, columns = 0, depth = 0;
   bool along_depth = false;
   Report report;
 };
 
-inline constexpr int kGroupedTile = 128, kGroupedStep = 32;  // rows and columns of a tile; of the depth at a time
+inline constexpr int kGroupedTile = 128, kGroupedStep = 32;            // rows and columns of a tile; depth per step
 inline constexpr int kGroupedWarpRows = 64, kGroupedWarpColumns = 32;  // of the tile
 static_assert(kGroupedTile / kGroupedWarpRows * (kGroupedTile / kGroupedWarpColumns) == kWarps);
 
-// Part of one group: rows [first, end) of a and to, columns from `column` on, along [begin, stop) of the depth. As it
-// is here, nothing.
+// A part of one group: rows [first, end) of a and to, columns from `column` on, and [begin, stop) of the depth. Empty
+// by default.
 struct GroupedPart {
   int64_t group = 0, first = 0, end = 0, begin = 0, stop = 0, column = 0;
 };
@@ -60,7 +60,7 @@ SG_FN GroupedPart grouped_part(const GroupedArgs& args, int64_t block) {
   return {};
 }
 
-// An operand of a step in shared memory: [kLines][kStride], rows of the depth or, turned, columns.
+// An operand of a step in shared memory: [kLines][kStride]; lines are rows or, if turned, columns.
 template <Lies kLies>
 struct GroupedStage {
   static constexpr int kLines = kLies == Lies::straight ? kGroupedTile : kGroupedStep;
@@ -69,14 +69,14 @@ struct GroupedStage {
   uint16_t numbers[kLines * kStride];
 };
 
-// Rows [row, row_end) and columns [begin, stop) of an operand to its stage, zeros outside: on their way.
+// Starts loading rows [row, row_end) and columns [begin, stop) of an operand into its stage, with zeros outside.
 template <Lies kLies>
 SG_FN void grouped_load(const Block& block, const GroupedMatrix& m, int64_t group, int64_t row, int64_t row_end,
                         int64_t begin, int64_t stop, GroupedStage<kLies>& stage) {
   using Stage = GroupedStage<kLies>;
   constexpr bool kTurned = kLies == Lies::turned;
   const int64_t across = kTurned ? m.column : m.row,
-                along = kTurned ? m.row : m.column;  // from line to line, in a line
+                along = kTurned ? m.row : m.column;  // strides between lines, and within a line
   const int64_t line = kTurned ? begin : row, line_end = kTurned ? stop : row_end;
   const int64_t first = kTurned ? row : begin, end = kTurned ? row_end : stop;
   const uint16_t* from = m.data + group * m.group;
@@ -85,7 +85,7 @@ SG_FN void grouped_load(const Block& block, const GroupedMatrix& m, int64_t grou
     for (int i = lane; i < Stage::kLines * (Stage::kLine / 8); i += kLanes) {
       const int l = i / (Stage::kLine / 8), c = i % (Stage::kLine / 8) * 8;
       const int64_t left = line + l < line_end ? end - first - c : 0;
-      const int there = left > 8 ? 8 : left > 0 ? static_cast<int>(left) : 0;  // of 8 numbers
+      const int there = left > 8 ? 8 : left > 0 ? static_cast<int>(left) : 0;  // out of 8 elements
       const uint16_t* source = there > 0 ? from + (line + l) * across + (first + c) * along : from;
       uint16_t* to = stage.numbers + l * Stage::kStride + c;
       if (run == 8) {
@@ -119,7 +119,7 @@ SG_FN void grouped_product(Block& block, const GroupedArgs& args) {
   int stage = 0;
   for (int64_t k = part.begin; k < part.stop; k += kGroupedStep, stage ^= 1) {
     wait_for_copies();
-    block.sync();  // this stage is there, and all have done with the other
+    block.sync();  // this stage is loaded, and all are done with the other
     if (k + kGroupedStep < part.stop) load(k + kGroupedStep, stage ^ 1);
     block.warps(sums, [&](int warp, Sums& sum) {
       const int row = warp / kWide * kGroupedWarpRows, column = warp % kWide * kGroupedWarpColumns;
@@ -147,7 +147,7 @@ SG_FN void grouped_product(Block& block, const GroupedArgs& args) {
   });
 }
 
-// By which operands are turned.
+// One kernel for each combination of turned operands.
 SG_KERNEL(grouped_tiles, GroupedArgs) { grouped_product<Lies::straight, Lies::straight>(block, args); }
 SG_KERNEL(grouped_tiles_left, GroupedArgs) { grouped_product<Lies::turned, Lies::straight>(block, args); }
 SG_KERNEL(grouped_tiles_right, GroupedArgs) { grouped_product<Lies::straight, Lies::turned>(block, args); }

@@ -1,6 +1,6 @@
-// Elements by index: read where the indices say, and added up or written there in the order of the indices.
+// Elements by index: read at the indices, and accumulated or written there in the order of the indices.
 //
-// Adding is deterministic without atomic sums: sources are sorted by their destination (sort.h), and each destination
+// Accumulation is deterministic without atomics: sources are sorted by their destination (sort.h), and each destination
 // adds up its bucket from first to last.
 #pragma once
 
@@ -12,9 +12,9 @@ namespace sg::cuda {
 
 inline constexpr int kMaxIndexed = 5;
 
-// Of a tensor whose axes `indexed` are replaced by what the index tensors pick: outer x picked x inner elements.
+// A tensor whose `indexed` axes are replaced by what the index tensors pick: outer x picked x inner elements.
 struct Selection {
-  View rest;  // its axes that are not indexed, the outer ones first
+  View rest;  // its other axes, the outer ones first
   int32_t outer_axes = 0, indexed = 0;
   int64_t outer = 1, picked = 1, inner = 1;
   View index[kMaxIndexed];                                   // broadcast to one shape
@@ -27,7 +27,7 @@ struct Selection {
       offset += report.checked_index(read_whole(index[k], offset_of(index[k], p)), size[k], wraps) * stride[k];
     return offset;
   }
-  // The picked place as a number: row-major over the indexed axes. And where in the tensor that number is.
+  // The picked position as a row-major index over the indexed axes; and the offset of that index in the tensor.
   SG_FN int64_t pick_number(int64_t p, const Report& report) const {
     int64_t n = 0;
     for (int k = 0; k < indexed; ++k)
@@ -63,7 +63,7 @@ SG_KERNEL(select_elements, SelectArgs) {
   });
 }
 
-// to[..., index[...], ...]: along one axis, the index of the result's shape.
+// to[..., index[...], ...]: along one axis; the index has the shape of the result.
 struct GatherArgs {
   View to, from, index;
   int32_t axis = 0;
@@ -90,17 +90,17 @@ SG_KERNEL(gather_elements, GatherArgs) {
 // --- buckets ---
 
 struct BucketArgs {
-  // Which destination each source has: the number of what a selection picks, or, of a gather's indices, the element's
-  // place.
+  // The destination of each source: the index of what a selection picks, or, for a gather's indices, the element's
+  // position.
   Selection picks;
   View target, index;  // gather
   int32_t axis = -1;   // of the gather; -1 = picks
-  int64_t skip = -1;   // sources with this index have none; -1 = all count
+  int64_t skip = -1;   // sources with this index have no destination; -1 = all have one
   int64_t sources = 0, destinations = 0;
   int64_t* key = nullptr;           // by source; -1 = none
-  const int64_t* sorted = nullptr;  // the keys, in order
-  const int64_t* order = nullptr;   // sources by bucket, those that have none before them
-  int64_t* begin = nullptr;         // by destination, and one more
+  const int64_t* sorted = nullptr;  // the sorted keys
+  const int64_t* order = nullptr;   // sources by bucket; those without a destination come first
+  int64_t* begin = nullptr;         // by destination, plus one
   Report report;
 };
 
@@ -132,15 +132,15 @@ SG_KERNEL(bucket_begins, BucketArgs) {
 enum class Combine : uint8_t { last, sum, product, mean, largest, smallest };
 
 struct ScatterArgs {
-  Selection to;  // what destinations are numbers of; nothing indexed: they are places
-  View from;     // [outer, source, inner] in row-major order; one element for all where it has no axes
+  Selection to;  // destinations are its picked indices; if nothing is indexed, positions
+  View from;     // [outer, source, inner] in row-major order; a single element for all if it has no axes
   const int64_t* begin = nullptr;
   const int64_t* order = nullptr;
   int64_t sources = 0, destinations = 0;
   double scale = 1, scale_im = 0;
   int64_t whole_scale = 1;
   Combine how = Combine::sum;
-  bool includes_self = true;  // what is there counts
+  bool includes_self = true;  // the existing value counts
 };
 
 template <class C>
@@ -175,8 +175,8 @@ struct Bucket {
   }
 };
 
-// Adds up the bucket from element k on, as far as there are 8: all of them are asked for before the first is added, so
-// that a long bucket (a frequent word) waits for memory once for 8. Returns the element to go on with.
+// Adds up the bucket from element k on, 8 at a time as long as there are 8: all are loaded before the first is added,
+// so that a long bucket (a frequent word) waits for memory only once per 8. Returns the element to continue with.
 template <class Raw, class C>
 SG_FN int64_t add_by_eights(const ScatterArgs& args, const Bucket& b, int64_t k, C scale, C* sum) {
   constexpr int kAtOnce = 8;
@@ -214,7 +214,7 @@ SG_FN void scatter_whole(const ScatterArgs& args, const Bucket& b, int64_t to) {
   for (; k < b.end; ++k) acc = combined_whole(args.how, flag, acc, value(k));
   const int64_t n = b.count() + args.includes_self;
   if (args.how == Combine::mean && !flag) {
-    write_whole(v, to, acc);  // as the type holds it
+    write_whole(v, to, acc);  // rounded to the type
     acc = read_whole(v, to);
     acc = acc / n - (acc % n != 0 && acc < 0);
   }
@@ -281,7 +281,7 @@ struct AddWhole {
   SG_FN int64_t operator()(int64_t a, int64_t b) const { return a + b; }
 };
 
-// Rows that are looked up get no longer than a norm, in place. The first of equal indices does it.
+// Scales looked-up rows down to a maximum norm, in place. The first of equal indices does it.
 struct RenormArgs {
   View table;             // [rows, width]
   const int64_t* sorted;  // the indices
@@ -312,7 +312,7 @@ struct HistogramArgs {
   double low = 0, high = 0;
 };
 
-SG_KERNEL(count_bins, HistogramArgs) {  // a block a bin
+SG_KERNEL(count_bins, HistogramArgs) {  // one block per bin
   const int64_t bins = args.to.count;
   for (int64_t bin = block.index(); bin < bins; bin += block.count()) {
     auto part = block.each([&](int lane) {

@@ -1,7 +1,9 @@
-// Numbers that lie evenly in memory, read and written as double; `number` is what there is, for arithmetic in float.
+// Evenly spaced numbers in memory, read and written as double; `number` returns them in their own type, for arithmetic
+// in float.
 //
-// A Line<Raw> knows what they are, so that a loop over it is loads and arithmetic: which type that is, is decided once a
-// kernel (with_type) and not for each number. Line<AnyType> decides as it goes, and Scattered finds each place, too.
+// A Line<Raw> knows their type, so that a loop over it consists of loads and arithmetic: the type is dispatched once
+// per kernel (with_type) instead of for each number. Line<AnyType> dispatches per number, and Scattered also computes
+// each offset.
 #pragma once
 
 #include "librun/cuda/kernels/raw.h"
@@ -36,7 +38,7 @@ struct Line<AnyType> {
   SG_FN bool is_double() const { return view.element == Element::f64; }
 };
 
-// All numbers of a view, row-major, wherever they lie.
+// All numbers of a view in row-major order, with any layout.
 struct Scattered {
   const View& view;
 
@@ -44,7 +46,7 @@ struct Scattered {
   SG_FN void put(int64_t i, double x) const { write<double>(view, offset_of(view, i), x); }
 };
 
-// f(Raw()), or f(AnyType()) for types that are not usual.
+// f(Raw()), or f(AnyType()) for less common types.
 template <class F>
 SG_FN void with_type(Element e, const F& f) {
   switch (e) {
@@ -55,7 +57,7 @@ SG_FN void with_type(Element e, const F& f) {
   }
 }
 
-// f(Raw(), Raw()) of two views: of one type, or of f32 and of halves; f(AnyType(), AnyType()) else.
+// f(Raw(), Raw()) for two views of one type, or of f32 and half precision; otherwise f(AnyType(), AnyType()).
 template <class F>
 SG_FN void with_types(Element wide, Element narrow, const F& f) {
   if (wide == narrow) return with_type(wide, [&](auto raw) { f(raw, raw); });
@@ -70,12 +72,12 @@ SG_FN Line<Raw> row_line(const View& v, int64_t row) {
   return Line<Raw>(v, at_row(v, row, 0), v.stride[v.axes - 1]);
 }
 
-// All numbers of a view of one axis or none: those that the host has merged.
+// All numbers of a view with at most one axis, as merged by the host.
 template <class Raw>
 SG_FN Line<Raw> whole_line(const View& v) {
   return Line<Raw>(v, 0, v.axes == 0 ? 0 : v.stride[0]);
 }
-// Whether a view that may have no data is such a line, of that type.
+// Whether a view, possibly without data, is such a line of that type.
 SG_FN bool is_line(const View& v, Element e) { return !v.data || (v.axes <= 1 && v.element == e); }
 
 }  // namespace sg::cuda

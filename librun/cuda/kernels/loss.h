@@ -16,7 +16,7 @@ struct LossArgs {
 SG_FN double class_weight(const LossArgs& args, int64_t target) {
   return args.weight.data ? read<double>(args.weight, target * args.weight.stride[0]) : 1;
 }
-SG_FN int64_t class_of(const LossArgs& args, int64_t i) {  // -1 = left out
+SG_FN int64_t class_of(const LossArgs& args, int64_t i) {  // -1 = ignored
   const int64_t target = read_whole(args.target, args.target.axes ? i * args.target.stride[0] : 0);
   if (target == args.ignore) return -1;
   if (target >= 0 && target < args.classes) return target;
@@ -47,14 +47,14 @@ SG_KERNEL(nll_loss_all, LossArgs) {
   });
 }
 
-// Of the score of row i's class.
+// The gradient of the score of row i's class.
 SG_FN double class_slope(const LossArgs& args, int64_t i, int64_t c) {
   double g = read<double>(args.gradient, args.reduction == 0 && args.gradient.axes ? i * args.gradient.stride[0] : 0);
   if (args.reduction == 1) g /= read<double>(args.total, 0);
   return -class_weight(args, c) * g;
 }
 
-SG_KERNEL(nll_loss_backward_all, LossArgs) {  // `to` is zeros
+SG_KERNEL(nll_loss_backward_all, LossArgs) {  // `to` is initially zeros
   block.each([&](int lane) {
     for (int64_t i = block.index() * kLanes + lane; i < args.count; i += block.count() * kLanes)
       if (const int64_t c = class_of(args, i); c >= 0)

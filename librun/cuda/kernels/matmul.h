@@ -1,6 +1,7 @@
-// Matrix products for what cuBLASLt does not take: integers, strides of neither axis 1, sizes that are on the device.
+// Matrix products that cuBLASLt does not support: integers, no unit stride, sizes that are on the device.
 //
-// An element is one chain over k: float for halves and f32, double for f64 and complex, 64-bit integers, which wrap.
+// An element is one chain over k: float for half precision and f32, double for f64 and complex, 64-bit integers, which
+// wrap.
 #pragma once
 
 #include "librun/cuda/kernels/element_ops.h"
@@ -12,7 +13,7 @@ SG_FN int64_t at3(const View& v, int64_t b, int64_t i, int64_t j) {
   return b * v.stride[0] + i * v.stride[1] + j * v.stride[2];
 }
 
-// Which group position `i` is in; the number of groups where it is in none.
+// The group that contains position `i`; the number of groups if none does.
 SG_FN int64_t group_at(const View& ends, int64_t i) {
   int64_t g = 0;
   while (g < ends.count && i >= read_whole(ends, g * ends.stride[0])) ++g;
@@ -66,7 +67,7 @@ SG_FN void multiply_element(const MatmulArgs& args, int64_t b, int64_t i, int64_
   int64_t ba = b, bb = b, begin = 0, end = args.a.shape[2];
   if (args.along == MatmulArgs::Along::m || args.along == MatmulArgs::Along::n) {
     const int64_t g = group_at(args.ends, args.along == MatmulArgs::Along::m ? i : j);
-    if (g == args.ends.count) return;  // behind the last group: what is there is not defined
+    if (g == args.ends.count) return;  // after the last group: contents are undefined
     if (args.along == MatmulArgs::Along::m) bb = g, ba = 0;
     else ba = g, bb = 0;
   } else if (args.along == MatmulArgs::Along::k) {
@@ -109,7 +110,7 @@ struct SumScores {
 };
 
 SG_FN double exp_score(const View& v, double x) {
-  if (x == -math::infinity()) return 0;  // exp_core stays above it: a row that sees nothing has to add up to 0
+  if (x == -math::infinity()) return 0;  // exp_core is never 0, but a row that sees nothing must sum to 0
   return v.element == Element::f64 ? ::exp(x) : math::exp_core(x);
 }
 
@@ -188,7 +189,7 @@ SG_KERNEL(attention_drop, DropArgs) {
   });
 }
 
-// to += from: a lane an element of `to`, which adds up what shares it, in order.
+// to += from: one lane per element of `to`, which sums, in order, everything that shares it.
 SG_KERNEL(attention_mask_gradients, MaskGradientArgs) {
   const View &to = args.to, &from = args.from;
   int64_t own[3], shared[3];

@@ -1,4 +1,4 @@
-// Softmax and layer norms: a block for each row, or a warp, as in reduce.h.
+// Softmax and layer norms: one block per row, or one warp, as in reduce.h.
 #pragma once
 
 #include "librun/cuda/kernels/lines.h"
@@ -7,15 +7,15 @@
 
 namespace sg::cuda {
 
-// --- softmax: rows lie along the last axis of all views ---
+// --- softmax: rows are along the last axis of all views ---
 
 struct SoftmaxArgs {
-  View to, from, gradient;  // backward: from = the result of forward, gradient = that of it
+  View to, from, gradient;  // backward: from = the result of the forward, gradient = its gradient
   int64_t rows = 0, length = 0;
-  bool log = false, safe = false;  // safe: a row of -infinity alone gives zeros
+  bool log = false, safe = false;  // safe: a row with only -infinity gives zeros
 };
 
-// The sum of exp(x - most), in double; where it is 0 there is nothing above -infinity.
+// The sum of exp(x - most), in double; if it is 0, nothing exceeds -infinity.
 template <class C>
 struct ExpSum {
   C most;
@@ -26,7 +26,7 @@ template <class C>
 SG_FN C lowest() {
   return sizeof(C) == 4 ? static_cast<C>(-0x1.fffffep+127f) : static_cast<C>(-0x1.fffffffffffffp+1023);
 }
-// What a sum of exp(x - from) is multiplied by, to be one of exp(x - to). In double: it is done often.
+// The factor that turns a sum of exp(x - from) into one of exp(x - to). In double, because it is applied often.
 SG_FN double rescaled(float from, float to) { return math::exp_core(static_cast<double>(from) - to); }
 SG_FN double rescaled(double from, double to) { return ::exp(from - to); }
 
@@ -38,11 +38,11 @@ struct MergeExpSums {
   }
 };
 
-// Of a row, which is read once. A NaN makes the sum one, and so does +infinity.
+// The sum of a row, which is read once. NaN and +infinity make the sum NaN.
 template <class Team, class From, class C = typename From::Number>
 SG_FN ExpSum<C> exp_sum(const Team& team, const From& from, int64_t length) {
   auto part = team.each([&](int lane) {
-    // What a lane has at hand before it looks whether the largest is another.
+    // Elements that a lane loads before it checks for a new maximum.
     constexpr int kAtOnce = sizeof(C) == 4 ? 8 : 1;
     ExpSum<C> acc{lowest<C>(), 0};
     for (int64_t i = lane; i < length; i += kAtOnce * Team::kWidth) {
@@ -62,7 +62,7 @@ SG_FN ExpSum<C> exp_sum(const Team& team, const From& from, int64_t length) {
   });
   return team.reduce(part, MergeExpSums());
 }
-// What log-softmax takes from each number.
+// The term that log-softmax subtracts from each element.
 template <class C>
 SG_FN double log_sum(const View& from, const ExpSum<C>& e) {
   return static_cast<double>(e.most) + log_of(from, e.sum);
@@ -126,17 +126,17 @@ SG_KERNEL(softmax_backward_rows_by_warps, SoftmaxArgs) {
   for_warps(block, [&](const auto& team) { softmax_backward_all_rows(team, args); });
 }
 
-// --- layer norm: rows are the last axes of x; element i of a row has the weight i ---
+// --- layer norm: rows are the last axes of x; element i of a row has weight i ---
 
 struct NormArgs {
-  View to, from, weight, bias, gradient;  // those that are not there have no data
-  View mean, rstd;                        // forward writes, backward reads; contiguous, a row each
+  View to, from, weight, bias, gradient;  // missing ones have no data
+  View mean, rstd;                        // written by forward, read by backward; contiguous, one per row
   int64_t rows = 0, length = 0;
   double eps = 0;
-  bool centered = true;  // false: root mean square alone
+  bool centered = true;  // false: root mean square only
 };
 
-// How a norm's tensors are read: `Of` makes what stands for a view (lines.h).
+// Access to a norm's tensors: `Of` makes the accessor of a view (lines.h).
 template <class Of>
 struct NormReader {
   const NormArgs& args;
@@ -157,7 +157,7 @@ struct AsScattered {
   SG_FN static Scattered of(const View& v) { return {v}; }
 };
 
-// f(reader): by lines of one type, where all tensors of the norm's size are such.
+// f(reader): with lines of one type, if all tensors of the norm's size are such lines.
 template <class F>
 SG_FN void with_norm_reader(const NormArgs& args, const F& f) {
   const Element type = args.from.element;

@@ -1,13 +1,13 @@
-// One element of each sorted row; the places of flags, in order.
+// One element of each sorted row; the positions of flags, in order.
 #pragma once
 
 #include "librun/cuda/kernels/reduce.h"
 
 namespace sg::cuda {
 
-// One element of each sorted row: a median, or what occurs most often.
+// One element of each sorted row: a median, or the most frequent value.
 struct PickArgs {
-  View from;                       // the rows, as they were
+  View from;                       // the rows, unsorted
   const int64_t* order = nullptr;  // [rows, length], sorted
   View values, indices;            // by row; indices may have no data
   int64_t rows = 0, length = 0;
@@ -56,16 +56,16 @@ SG_KERNEL(pick_of_sorted, PickArgs) {
   });
 }
 
-// --- what is where: the places of flags, in order ---
+// --- the positions of flags, in order ---
 
-inline constexpr int64_t kFlagRun = 64;  // that a lane counts
+inline constexpr int64_t kFlagRun = 64;  // flags counted by a lane
 
 struct FlagArgs {
   View flags;
   int64_t runs = 0;
   unsigned* count = nullptr;  // by run
-  int64_t* begin = nullptr;   // by run: how many come before it; and how many there are
-  int64_t* to = nullptr;      // the places
+  int64_t* begin = nullptr;   // by run: number of set flags before it; and the total
+  int64_t* to = nullptr;      // the positions
 };
 
 SG_FN bool flag_at(const FlagArgs& args, int64_t i) { return is_true(args.flags, offset_of(args.flags, i)); }
@@ -80,7 +80,7 @@ SG_KERNEL(flag_counts, FlagArgs) {
   });
 }
 
-// One block: each lane has a part of the runs.
+// One block: each lane takes a part of the runs.
 SG_KERNEL(flag_offsets, FlagArgs) {
   SG_SHARED(int64_t, before, kLanes);
   const int64_t part = (args.runs + kLanes - 1) / kLanes;

@@ -1,4 +1,4 @@
-// Long sums of what lies in memory, by parts (sum_parts.h).
+// Long sums of numbers in memory, by parts (sum_parts.h).
 #pragma once
 
 #include "librun/cuda/kernels/norms.h"
@@ -14,7 +14,7 @@ struct PartSumArgs {
   ReduceHow how;
 };
 
-// f(what a number adds to its sum): chosen outside of the loops.
+// f(function from a number to its addend): selected outside the loops.
 template <class F>
 SG_FN void with_addend(const ReduceHow& how, const F& f) {
   if (how.kind == Reduce::norm) return f([&](double x) { return power_of(x, how.parameter); });
@@ -55,7 +55,7 @@ struct NormPartArgs {
   Parts parts;
 };
 
-// f(mean of a row, what it is multiplied by): of f32 where they are, so that a loop over rows does not ask.
+// f(mean of a row, its factor): specialized for f32, so that a loop over rows does not dispatch.
 template <class F>
 SG_FN void with_row_numbers(const NormArgs& args, const F& f) {
   const bool floats = args.rstd.element == Element::f32 && (!args.centered || args.mean.element == Element::f32);
@@ -81,9 +81,9 @@ SG_KERNEL(norm_column_parts, NormPartArgs) {
 
 struct PartsSumArgs {
   Parts parts;
-  View first, second;  // those that are not there have no data
+  View first, second;  // missing ones have no data
   double divisor = 1;
-  double power = 1;  // of a norm, whose root is taken
+  double power = 1;  // for a norm, whose root is taken
 };
 
 SG_KERNEL(finish_parts, PartsSumArgs) {

@@ -20,7 +20,7 @@ struct ProgramStep {
 };
 
 struct ProgramSlot {
-  View view;  // its axes are the program's, joined where they lie so
+  View view;  // its axes are the program's, merged where possible
 };
 
 struct ProgramArgs {
@@ -130,7 +130,7 @@ SG_FN void convert(Registers& regs, const ProgramStep& s) {
   }
 }
 
-// The ops that go from real to complex numbers or back.
+// Ops between real and complex numbers.
 SG_FN bool compute_parts(Registers& regs, const ProgramStep& s) {
   const int a = s.in[0], b = s.in[1];
   if (s.op == BlockOp::complex || s.op == BlockOp::polar) {
@@ -147,7 +147,7 @@ SG_FN bool compute_parts(Registers& regs, const ProgramStep& s) {
 
 SG_FN void compute(Registers& regs, const ProgramStep& s, const Report& report) {
   const uint8_t* in = s.in;
-  if (s.op == BlockOp::where) {  // of what it picks: one register, or two
+  if (s.op == BlockOp::where) {  // moves the selected value: one register, or two
     const int from = regs.b8(in[0]) ? in[1] : in[2];
     const uint64_t low = regs.r[from], high = s.lane == Lane::c128 ? regs.r[from + 1] : 0;
     regs.r[s.out] = low;

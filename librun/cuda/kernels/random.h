@@ -1,4 +1,4 @@
-// Random numbers on the device: those of librun/random.h, by the same key and index.
+// Random numbers on the device: the same as those of librun/random.h, by key and index.
 #pragma once
 
 #include "librun/cuda/kernels/element_ops.h"
@@ -17,8 +17,8 @@ struct RandomArgs {
   double a = 0, b = 0, scale = 1;  // parameters of the draw
   int32_t digits = 24;
   uint64_t low = 0, count = 0;  // whole
-  // A chunk draws what its part of the original does: row-major strides of the original, and where the chunk begins in
-  // it.
+  // A chunk draws the numbers of its part of the original: row-major strides of the original, and where the chunk
+  // begins in it.
   int64_t origin_stride[kMaxAxes] = {}, origin_first = 0;
   bool has_origin = false;
   Report report;
@@ -69,7 +69,7 @@ SG_KERNEL(draw_elements, RandomArgs) {
   });
 }
 
-// The mask and what it leaves of `from`, in one pass: products in f32 where the type is no wider.
+// The mask, and `from` with it applied, in one pass: products in f32 if the type is no wider.
 SG_KERNEL(dropout_elements, RandomArgs) {
   block.each([&](int lane) {
     const work::Key key = work::Key::of(args.stream);
@@ -85,7 +85,7 @@ SG_KERNEL(dropout_elements, RandomArgs) {
   });
 }
 
-// Slopes of rrelu: `to` = from * slope, the slope kept in `mask`.
+// rrelu: `to` = from * slope, with the slope stored in `mask`.
 SG_KERNEL(rrelu_elements, RandomArgs) {
   block.each([&](int lane) {
     const work::Key key = work::Key::of(args.stream);
@@ -101,7 +101,7 @@ SG_KERNEL(rrelu_elements, RandomArgs) {
   });
 }
 
-// --- by one lane each: orders and choices ---
+// --- by a single lane each: permutations and samples ---
 
 struct ChoiceArgs {
   int64_t* to;    // [rows, wanted]
@@ -113,7 +113,7 @@ struct ChoiceArgs {
   Report report;
 };
 
-// Each place in turn is swapped with one not yet passed.
+// Each place in turn is swapped with a later one or itself.
 SG_KERNEL(random_order, ChoiceArgs) {
   block.each([&](int lane) {
     if (lane != 0 || block.index() != 0) return;
@@ -160,7 +160,7 @@ SG_FN void choose_with_return(const ChoiceArgs& args, const work::Key& key, uint
   }
 }
 
-// The largest of weight / exponential, which are the draws in order; the first of equal ones.
+// The largest weight / exponential values, which are the draws in order; the first of equal ones.
 SG_FN void choose_each_once(const ChoiceArgs& args, const work::Key& key, uint64_t first, const double* weights,
                             double* marks, int64_t* to) {
   for (int64_t k = 0; k < args.length; ++k) {

@@ -1,4 +1,4 @@
-// Elements as they lie in memory, and the numbers that they are.
+// Elements as stored in memory, and the numbers they represent.
 #pragma once
 
 #include "librun/cuda/kernels/element_functions.h"

@@ -1,4 +1,4 @@
-// Reductions of what lies in memory: a block for each row, or a warp.
+// Reductions of numbers in memory: one block per row, or one warp.
 #pragma once
 
 #include "librun/cuda/kernels/lines.h"
@@ -13,7 +13,7 @@ struct ReduceArgs {
   ReduceTo to;
 };
 
-// An element of a view, read as it is asked for.
+// An element of a view, read on demand.
 struct ElementOf {
   const View& view;
   int64_t offset;
@@ -28,10 +28,10 @@ struct ElementOf {
 };
 SG_FN bool is_true(const View& v, int64_t offset) { return ElementOf{v, offset}.is_true(); }
 
-// Whether the numbers of each result lie evenly, and are floats.
+// Whether the numbers of each result are evenly spaced floats.
 SG_FN bool rows_are_lines(const View& from, int32_t kept) { return from.axes == kept + 1 && is_floating(from.element); }
 
-// The usual reduction, whose loop is loads and sums alone; the numbers are taken and merged as reduce_row does.
+// The most common reduction, with a loop of just loads and sums; numbers are accumulated and merged as in reduce_row.
 template <class Raw, class Team>
 SG_FN void sum_line(const Team& team, const ReduceArgs& args, int64_t row) {
   const Line<Raw> line(args.from, offset_over(args.from, 0, args.kept, row), args.from.stride[args.kept]);
@@ -69,7 +69,7 @@ SG_KERNEL(reduce_rows_by_warps, ReduceArgs) {
   for_warps(block, [&](const auto& team) { reduce_all_rows(team, args); });
 }
 
-// Sums of doubles: a block a part, then the parts.
+// Sums of doubles: one block per part, then the parts.
 struct SumArgs {
   const double* from = nullptr;
   double* to = nullptr;
@@ -88,7 +88,7 @@ SG_KERNEL(sum_parts, SumArgs) {
   });
 }
 
-// Sums of x * y over rows: a block a row.
+// Sums of x * y over rows: one block per row.
 struct RowDotArgs {
   const double *x = nullptr, *y = nullptr;
   double* to = nullptr;

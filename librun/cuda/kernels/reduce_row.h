@@ -1,4 +1,4 @@
-// How a team, a block or a warp of it, reduces the numbers of a row, whoever makes them: memory (reduce.h), or a chain
+// How a team (a block or a warp) reduces the numbers of a row, whether they come from memory (reduce.h) or from a chain
 // (generated_reduce.h). In double, merged in the order of block.h and warp.h.
 #pragma once
 
@@ -20,11 +20,11 @@ struct TwoSums {
 struct AddTwo {
   SG_FN TwoSums operator()(const TwoSums& x, const TwoSums& y) const { return {x.a + y.a, x.b + y.b}; }
 };
-struct Larger {  // a NaN wins
+struct Larger {  // NaN wins
   SG_FN double operator()(double a, double b) const { return a != a ? a : (a < b || b != b) ? b : a; }
 };
 
-// e^x to 1e-12 where the result is rounded to f32 or less, the library's where it is f64.
+// e^x accurate to 1e-12 for results rounded to f32 or less; the library's for f64.
 SG_FN double exp_of(const View& v, double x) { return v.element == Element::f64 ? ::exp(x) : math::exp_core(x); }
 SG_FN double log_of(const View& v, double x) { return v.element == Element::f64 ? ::log(x) : math::log_core(x); }
 
@@ -44,7 +44,7 @@ enum class Reduce : uint8_t {
   nan_sum
 };
 
-// What a row is reduced to.
+// How a row is reduced.
 struct ReduceHow {
   Reduce kind = Reduce::sum;
   double parameter = 0;         // variance: correction; norm: p
@@ -53,10 +53,10 @@ struct ReduceHow {
   int64_t count = 1;            // of a row
 };
 
-// Where it goes: views of the kept axes.
+// The destinations: views of the kept axes.
 struct ReduceTo {
   View to;
-  View mean;   // variance: the mean goes here; none = no data
+  View mean;   // variance: receives the mean; none = no data
   View index;  // largest, smallest: the position of the first such element, for one axis
 };
 
@@ -66,7 +66,7 @@ struct Extreme {
 };
 struct BetterExtreme {
   bool largest, whole;
-  SG_FN bool better(const Extreme& a, const Extreme& b) const {  // a over b
+  SG_FN bool better(const Extreme& a, const Extreme& b) const {  // whether a beats b
     if (b.index < 0) return a.index >= 0;
     if (a.index < 0) return false;
     if (whole) return a.whole != b.whole ? (largest ? a.whole > b.whole : a.whole < b.whole) : a.index < b.index;
@@ -83,7 +83,7 @@ struct Partial {
 };
 struct MergePartial {
   Reduce kind;
-  int endless;  // of a norm: 1 and -1 for that order
+  int endless;  // norms of order infinity: 1, of order -infinity: -1
   SG_FN Partial operator()(const Partial& a, const Partial& b) const {
     switch (kind) {
       case Reduce::product:
@@ -110,7 +110,7 @@ SG_FN double power_of(double x, double p) {
   return p - p != 0 ? a : ::pow(a, p);
 }
 
-// An element of a row, `x`, says what it is: re(), im(), as a whole number, and whether it is anything but 0.
+// An element of a row, `x`, provides re(), im(), its integer value, and whether it is nonzero.
 template <class Number>
 SG_FN Partial partial_of(const ReduceHow& how, const Number& x) {
   switch (how.kind) {
@@ -129,7 +129,7 @@ SG_FN Partial partial_of(const ReduceHow& how, const Number& x) {
   }
 }
 
-// --- rows: `number(i)` is element i ---
+// --- rows: `number(i)` returns element i ---
 
 template <class Team, class Row>
 SG_FN Partial reduce_partials(const Team& team, const ReduceHow& how, const Row& number) {
@@ -215,12 +215,12 @@ SG_FN double finish_norm(double sum, double p) {
   return p == 2 ? ::sqrt(sum) : p == 1 || p == 0 || p - p != 0 ? sum : ::pow(sum, 1 / p);
 }
 
-// Whether numbers are asked for twice: then by `number` first, by `last` at the end.
+// Whether numbers are needed twice: then first through `number`, finally through `last`.
 constexpr bool takes_two_passes(Reduce kind) {
   return kind == Reduce::variance || kind == Reduce::deviation || kind == Reduce::logsumexp;
 }
 
-// Each number is asked for once by `last`, by one lane; before that once more by `number`, if it takes two passes.
+// Each number is requested once through `last`, by one lane; before that once through `number`, if it takes two passes.
 template <class Team, class Row, class LastRow>
 SG_FN void reduce_row(const Team& team, const ReduceHow& how, const ReduceTo& to, int64_t row, const Row& number,
                       const LastRow& last) {

@@ -1,4 +1,4 @@
-// Runs: 8 numbers of a row side by side, from a multiple of 16 bytes on, which a lane reads and writes at once.
+// Runs: 8 contiguous numbers of a row, aligned to 16 bytes, which a lane reads and writes at once.
 #pragma once
 
 #include "librun/cuda/kernels/raw.h"

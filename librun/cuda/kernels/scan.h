@@ -1,4 +1,4 @@
-// Running sums, products and extremes along the last axis: a lane a row, for short rows or many of them.
+// Running sums, products and extremes along the last axis: one lane per row, for short rows or many of them.
 #pragma once
 
 #include "librun/cuda/kernels/reduce.h"
@@ -9,13 +9,13 @@ enum class Scan : uint8_t { sum, product, log_sum, largest, smallest };
 
 struct ScanArgs {
   View to, from;
-  View index;  // extremes: where it is, the last of equal ones
+  View index;  // extremes: their position, the last of equal ones
   int64_t rows = 0, length = 0;
   bool whole = false;
   Scan kind = Scan::sum;
 };
 
-// log(exp(a) + exp(b)); a pair of equal infinities is that infinity.
+// log(exp(a) + exp(b)); two equal infinities give that infinity.
 SG_FN double add_logs(double a, double b) {
   if (a != a || b != b) return a + b;
   const double low = a < b ? a : b, high = a < b ? b : a;
@@ -30,7 +30,7 @@ SG_FN void scan_whole(const ScanArgs& args, int64_t row) {
     write_whole(args.to, at_row(args.to, row, i), static_cast<int64_t>(total));
   };
   int64_t i = 0;
-  if (args.from.element == Element::i64) {  // some are read before the first of them is used: each is far away
+  if (args.from.element == Element::i64) {  // loads several before using the first, because of the memory latency
     constexpr int kAtOnce = 8;
     const int64_t* from = &at<int64_t>(args.from, at_row(args.from, row, 0));
     const int64_t step = args.from.stride[args.from.axes - 1];

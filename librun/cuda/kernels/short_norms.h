@@ -1,8 +1,8 @@
-// Layer norms of short rows: a warp for each, whose lanes keep 8 neighbours at a time in registers. So a row is read
-// once, 16 bytes a lane, and no lane waits for another warp. In double, as norms.h.
+// Layer norms of short rows: one warp per row, whose lanes keep 8 adjacent elements at a time in registers. So a row is
+// read once, 16 bytes per lane, and no lane waits for another warp. In double, like norms.h.
 //
-// REQUIRES  lines of one type (NormArgs), numbers side by side, at multiples of 16 bytes; a length that is a multiple
-//           of 8 and at most 1024 or 2048
+// REQUIRES  lines of one type (NormArgs), contiguous, aligned to 16 bytes; a length that is a multiple of 8 and at most
+//           1024 or 2048
 #pragma once
 
 #include "librun/cuda/kernels/norms.h"
@@ -10,7 +10,7 @@
 
 namespace sg::cuda {
 
-// What a lane has of a row: of every kRun * kWarpLanes numbers a run, as it lies in memory.
+// A lane's part of a row: one run out of every kRun * kWarpLanes elements, as stored in memory.
 template <class Raw, int C>
 struct RowRuns {
   Run<Raw> run[C];
@@ -38,7 +38,7 @@ SG_FN void put_run(const View& v, int64_t at, const Run<Raw>& run) {
   store_run(reinterpret_cast<Raw*>(v.data) + at, run);
 }
 
-// What the weights or biases of a run are, `none` where there are no such.
+// The weights or biases of a run, or `none` if there are none.
 template <class Raw>
 struct Parameters {
   Run<Raw> run;
@@ -51,7 +51,7 @@ struct Parameters {
   SG_FN double operator[](int i) const { return there ? static_cast<double>(value_of(run.x[i])) : none; }
 };
 
-// f(c, at) for each run of a row that a lane has.
+// f(c, at) for each run of a row that a lane handles.
 template <int C, class F>
 SG_FN void each_run(const NormArgs& args, int lane, const F& f) {
   SG_UNROLL for (int c = 0; c < C; ++c) {
@@ -68,7 +68,7 @@ SG_FN void short_norm_row(const Warp& team, const NormArgs& args, int64_t row) {
   double mean = 0;
   if (args.centered)
     mean = team.reduce(team.each_of(
-                           [&](int, const Runs& x) {  // what is not there is 0
+                           [&](int, const Runs& x) {  // missing elements are 0
                              double sum = 0;
                              SG_UNROLL for (int c = 0; c < C; ++c) SG_UNROLL for (int i = 0; i < kRun; ++i) sum +=
                                  x(c, i);

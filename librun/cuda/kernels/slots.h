@@ -1,4 +1,4 @@
-// The sum of a collective, in the order of the ranks: what librun/reduce.h does on the processor.
+// The reduction of a collective, in the order of ranks: the counterpart of librun/reduce.h.
 #pragma once
 
 #include "librun/cuda/kernels/view.h"

@@ -1,9 +1,9 @@
-// Rows sorted by many blocks: tiles of a row, a block each, then rounds in which two sorted runs become one and each
-// block makes its own part of it. Equal elements stay in the order of their places.
+// Sorts rows with many blocks: first tiles of a row, one block each, then rounds that merge pairs of sorted runs, with
+// each block producing a part of the result. The sort is stable.
 //
-// What is sorted are items: a key, whose order as an unsigned number is the order that is asked for, and a place. The
-// element's type, the direction and what a NaN is worth are looked at once, where the key is made. Of a run no more is
-// kept than is asked for in the end, so the largest few of a long row are soon alone.
+// The sorted items consist of a key, whose order as an unsigned number is the requested order, and a position. The
+// element's type, the direction and NaNs only matter when keys are created. Runs are truncated to the number of items
+// requested in the end, so selecting the largest few of a long row soon involves few items.
 #pragma once
 
 #include "librun/cuda/kernels/view.h"
@@ -16,13 +16,13 @@ struct SortItem {
 };
 
 inline constexpr int kMostOfLane = 8;                       // items that a lane sorts, and merges, at a time
-inline constexpr int64_t kSortTile = kLanes * kMostOfLane;  // that a block holds
+inline constexpr int64_t kSortTile = kLanes * kMostOfLane;  // items that a block holds
 
 struct SortKeys {
   View from;  // the rows
   bool descending = false;
 
-  // Zeros of either sign are equal, and all NaN, which are larger than any number.
+  // Zeros of either sign are equal, and so are all NaNs, which are larger than any number.
   SG_FN uint64_t of(int64_t row, int64_t i) const {
     constexpr uint64_t kSign = uint64_t{1} << 63;
     const int64_t offset = at_row(from, row, i);
@@ -38,16 +38,16 @@ struct SortKeys {
   }
 };
 
-// Where sorted items go: to the next round, or, as the places and elements that they stand for, to the results.
+// Destination of sorted items: the next round, or, as positions and elements, the results.
 struct SortedTo {
   SortItem* items = nullptr;  // null: this was the last round
-  int64_t row_items = 0;      // from a row's first to the next row's
-  View values, indices;       // those that are not wanted have no data
+  int64_t row_items = 0;      // stride between rows
+  View values, indices;       // no data if not wanted
   int64_t* order = nullptr;   // [rows, length]
   int64_t length = 0;
   View from;  // the rows
 
-  // `row` of the rows that are worked on, the first of which is `first_row` of all.
+  // `row` is relative to `first_row`, the first row of this launch.
   SG_FN void put(int64_t first_row, int64_t row, int64_t i, const SortItem& item) const {
     if (items) {
       items[row * row_items + i] = item;
@@ -60,7 +60,7 @@ struct SortedTo {
   }
 };
 
-// How many of the first `d` items of two sorted runs, merged, are from the first of them.
+// How many of the first `d` items of two merged sorted runs come from the first run.
 SG_FN int64_t of_first_run(const SortItem* a, int64_t a_count, const SortItem* b, int64_t b_count, int64_t d) {
   int64_t low = d > b_count ? d - b_count : 0, high = d < a_count ? d : a_count;
   while (low < high) {
@@ -75,7 +75,7 @@ struct LaneItems {
   SortItem of[kMostOfLane];
 };
 
-// Items [d, d + n) of two runs, merged.
+// Items [d, d + n) of two merged runs.
 SG_FN LaneItems merged_items(const SortItem* a, int64_t a_count, const SortItem* b, int64_t b_count, int64_t d, int n) {
   LaneItems out{};
   int64_t i = of_first_run(a, a_count, b, b_count, d), j = d - i;
@@ -88,7 +88,7 @@ SG_FN LaneItems merged_items(const SortItem* a, int64_t a_count, const SortItem*
   return out;
 }
 
-// A network of neighbours, so that each item stays in a register; only what is smaller passes what is before it.
+// An odd-even sorting network, so that each item stays in a register; only strictly smaller items move ahead.
 SG_FN void sort_items(LaneItems& own, int n) {
   SG_UNROLL
   for (int round = 0; round < kMostOfLane; ++round) {
@@ -103,12 +103,12 @@ SG_FN void sort_items(LaneItems& own, int n) {
 }
 
 struct SortTilesArgs {
-  SortKeys keys;                    // of the first round;
-  const SortItem* items = nullptr;  // of those after it, [rows, length]
+  SortKeys keys;                    // in the first round,
+  const SortItem* items = nullptr;  // in later rounds, [rows, length]
   SortedTo to;
-  int64_t first_row = 0, length = 0;  // of a row
-  int64_t tiles = 0, kept = 0;        // of a row; of a tile
-  int32_t of_lane = 1;                // items
+  int64_t first_row = 0, length = 0;  // length per row
+  int64_t tiles = 0, kept = 0;        // tiles per row; items kept per tile
+  int32_t of_lane = 1;                // items per lane
 };
 
 SG_KERNEL(sort_tiles, SortTilesArgs) {
@@ -161,11 +161,11 @@ SG_KERNEL(sort_tiles, SortTilesArgs) {
 // --- rounds after the tiles ---
 
 struct MergeRunsArgs {
-  const SortItem* items = nullptr;  // [rows, length]: sorted runs, one after the other, the last may be shorter
+  const SortItem* items = nullptr;  // [rows, length]: consecutive sorted runs, the last of which may be shorter
   SortedTo to;
   int64_t first_row = 0, length = 0;
-  int64_t run = 0, kept = 0;     // items of a run; of two runs, merged
-  int64_t pairs = 0, parts = 0;  // of a row; of a pair, a block each
+  int64_t run = 0, kept = 0;     // items per run; items kept of two merged runs
+  int64_t pairs = 0, parts = 0;  // per row; per pair, one block each
 };
 
 SG_KERNEL(merge_runs, MergeRunsArgs) {

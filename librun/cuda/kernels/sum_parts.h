@@ -1,12 +1,12 @@
-// Long sums by many blocks: each adds up a part, then the parts are added in their order (parts.h). The same bits in
-// each run.
+// Long sums by many blocks: each adds up a part, then the parts are added in order (parts.h). Equal runs give equal
+// bits.
 #pragma once
 
 #include "librun/cuda/kernels/reduce_row.h"
 
 namespace sg::cuda {
 
-// What is added up to `results` results, each of `length` numbers, `run` of them a part.
+// Sums `results` rows of `length` numbers each, in parts of `run` numbers.
 struct Parts {
   TwoSums* at = nullptr;  // [count, results]
   int64_t count = 1, results = 0, length = 0, run = 0;
@@ -16,8 +16,8 @@ struct Parts {
 
 inline constexpr int kTileColumns = 32;
 
-// Where results lie next to each other: a block has 32 of them and a part of their numbers, value(result, i), so that
-// neighbouring lanes read neighbours. `held`: memory of the block, a place a lane.
+// For adjacent results: a block handles 32 of them and a part of their numbers, value(result, i), so that adjacent
+// lanes read adjacent memory. `held`: memory of the block, one element per lane.
 template <class F>
 SG_FN void sum_tile(const Block& block, const Parts& parts, TwoSums* held, const F& value) {
   const int64_t tiles = (parts.results + kTileColumns - 1) / kTileColumns;
@@ -39,7 +39,7 @@ SG_FN void sum_tile(const Block& block, const Parts& parts, TwoSums* held, const
   });
 }
 
-// A block a part of one result's numbers.
+// One block per part of one result's numbers.
 template <class F>
 SG_FN void sum_run(const Block& block, const Parts& parts, const F& value) {
   const int64_t result = block.index() / parts.count, part = block.index() % parts.count;

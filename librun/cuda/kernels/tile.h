@@ -1,12 +1,11 @@
-// Products of small matrices by warps: rows of a warp times what lies in the block's shared memory, bf16 in, f32
-// summed.
+// Products of small matrices by warps: rows of a warp times a matrix in the block's shared memory, bf16 in, f32 sums.
 //
-// A Tile<R, N> is 16 R x 8 N numbers of one warp; on a device they are spread over its lanes as mma.m16n8k16 has them:
-// lane l has rows l/4 and l/4 + 8 of every 16, columns 2 (l % 4) and the next one of every 8. A processor has them as
-// they are.
+// A Tile<R, N> is a 16 R x 8 N matrix of one warp; on a device it is distributed over the lanes as mma.m16n8k16
+// requires: lane l has rows l/4 and l/4 + 8 of every 16, columns 2 (l % 4) and the next one of every 8. On a CPU it is
+// a plain array.
 //
-// Shared  Operands lie in rows `step` numbers apart, an odd multiple of 8: a lane reads 16 bytes of a row, and no two
-//         of the 8 that read at once meet in a bank.
+// Shared  Rows of operands are `step` elements apart, an odd multiple of 8: a lane reads 16 bytes of a row, and the 8
+//         lanes that read at once have no bank conflicts.
 #pragma once
 
 #include "librun/cuda/kernels/view.h"
@@ -15,7 +14,7 @@ namespace sg::cuda {
 
 inline constexpr int kTileRows = 16, kWarps = kLanes / 32;
 
-// How an operand lies: its rows as rows, or as columns.
+// The layout of an operand: its rows as rows, or as columns.
 enum class Lies : uint8_t { straight, turned };
 
 #ifdef SG_BY_LANES
@@ -24,7 +23,7 @@ SG_FN int lane_of_warp() { return static_cast<int>(threadIdx.x % 32); }
 SG_FN int lane_row() { return lane_of_warp() / 4; }
 SG_FN int lane_column() { return 2 * (lane_of_warp() % 4); }
 
-// Two numbers as neighbours in memory; nearest, ties to even.
+// Two numbers as adjacent bf16 in memory, rounded to nearest even.
 SG_FN uint32_t brain_pair(float low, float high) {
 #ifdef __CUDACC__
   uint32_t both;
@@ -48,7 +47,7 @@ struct Tile {
   SG_FN void fill(float x) {
     each([&](int, int, float& y) { y = x; });
   }
-  // f(row, column, number) for the numbers of this lane.
+  // f(row, column, number) for the elements of this lane.
   template <class F>
   SG_FN void each(const F& f) {
 #pragma unroll
@@ -59,7 +58,7 @@ struct Tile {
         for (int i = 0; i < 4; ++i)
           f(r * kTileRows + lane_row() + i / 2 * 8, n * 8 + lane_column() + i % 2, v[r][n][i]);
   }
-  // f(row, column, both): bf16 numbers of that column and the next, as they lie in memory.
+  // f(row, column, both): the bf16 numbers of that column and the next, as stored in memory.
   template <class F>
   SG_FN void each_pair(const F& f) {
 #pragma unroll
@@ -84,7 +83,7 @@ struct Tile {
   }
 };
 
-// A number for each of a warp's rows: a lane keeps those of its own.
+// A number for each of a warp's rows: a lane holds those of its own.
 template <int R>
 struct RowNumbers {
   float v[2 * R];
@@ -95,7 +94,7 @@ struct RowNumbers {
   SG_FN float& at(int row) { return v[row / 8]; }
 };
 
-// Lanes share a row by fours: op over what they have of it.
+// Four lanes share a row: combines their parts with op.
 template <int R, class Op>
 SG_FN void join_lanes(RowNumbers<R>& x, const Op& op) {
 #pragma unroll
@@ -105,10 +104,10 @@ SG_FN void join_lanes(RowNumbers<R>& x, const Op& op) {
       x.v[i] = op(x.v[i], __shfl_xor_sync(0xffffffffu, x.v[i], distance));
 }
 
-// Whether it holds for any lane of the warp: so that all take the same way.
+// Whether it holds for any lane of the warp: so that all take the same branch.
 SG_FN bool holds_for_any(bool x) { return __any_sync(0xffffffffu, x); }
 
-// f(row) wherever a row's number is kept.
+// f(row) wherever a row's number is held.
 template <int R, class F>
 SG_FN void each_row_kept(const F& f) {
 #pragma unroll
@@ -145,7 +144,7 @@ SG_FN void load_matrices(const uint16_t* row, uint32_t (&out)[4]) {
 #endif
 }
 
-// Volatile: it may not be moved to where only some lanes of the warp come by.
+// Volatile: it must not be moved to where only some lanes of the warp arrive.
 SG_FN void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
 #ifdef __CUDACC__
   asm volatile(
@@ -158,7 +157,7 @@ SG_FN void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) 
 #endif
 }
 
-// Rows of bf16 numbers wherever they are: pair(row, column) gives those at column and column + 1.
+// Rows of bf16 numbers from anywhere: pair(row, column) returns those at column and column + 1.
 template <int R, class Pair>
 SG_FN LeftTile<R> load_left(const Pair& pair) {
   LeftTile<R> out;
@@ -184,7 +183,8 @@ SG_FN LeftTile<R> shared_left(const uint16_t* memory, int step, int row, int k) 
   return out;
 }
 
-// t += a @ b: b's column j is row `first + j` of the memory, from k on, or, turned, column `first + j`, from row k on.
+// t += a @ b: b's column j is row `first + j` of the memory, from k on; or, if turned, column `first + j`, from row k
+// on.
 template <Lies kLies, int R, int N>
 SG_FN void multiply_tile(Tile<R, N>& t, const LeftTile<R>& a, const uint16_t* memory, int step, int k, int first = 0) {
   static_assert(N % 2 == 0);
@@ -302,13 +302,14 @@ void multiply_tile(Tile<R, N>& t, const LeftTile<R>& a, const uint16_t* memory, 
 
 #endif
 
-// Columns of a tile, folded into the numbers of its rows; what lanes share of a row is still to be joined.
+// Folds the columns of a tile into the numbers of its rows; the parts of a row held by different lanes are still to be
+// joined.
 template <int R, int N, class Op>
 SG_FN void fold_columns(RowNumbers<R>& into, Tile<R, N>& t, const Op& op) {
   t.each([&](int row, int, float& x) { into.at(row) = op(into.at(row), x); });
 }
 
-// a *= b, number by number.
+// a *= b, element by element.
 template <int R, int N>
 SG_FN void times(Tile<R, N>& a, const Tile<R, N>& b) {
 #ifdef SG_BY_LANES

@@ -1,7 +1,7 @@
 // Strided tensors as kernels see them, and their elements as numbers.
 //
-// A kernel takes any dtype and any strides: `read` and `write` decide by the view's dtype, which is the same for all
-// lanes. Halves are rounded to nearest even, as on the processor (element.h).
+// A kernel accepts any dtype and any strides: `read` and `write` dispatch on the view's dtype, which is the same for
+// all lanes. Half precision is rounded to nearest even, as on the CPU (element.h).
 #pragma once
 
 #include "librun/cuda/kernels/block.h"
@@ -29,8 +29,8 @@ struct View {
   int64_t shape[kMaxAxes] = {}, stride[kMaxAxes] = {};
 };
 
-// Where element `i`, in row-major order over the axes [first, end), lies. The outermost axis needs no remainder, so what
-// the host has merged into one (device.h) needs no division.
+// The offset of element `i`, in row-major order over the axes [first, end). The outermost axis needs no remainder, so
+// an axis merged by the host (device.h) needs no division.
 SG_FN int64_t offset_over(const View& v, int first, int end, int64_t i) {
   if (first >= end) return 0;
   int64_t offset = 0;
@@ -38,7 +38,7 @@ SG_FN int64_t offset_over(const View& v, int first, int end, int64_t i) {
   return offset + i * v.stride[first];
 }
 SG_FN int64_t offset_of(const View& v, int64_t i) { return offset_over(v, 0, v.axes, i); }
-// Element `i` of a row: rows run over all axes but the last.
+// Element `i` of a row: rows are numbered over all axes but the last.
 SG_FN int64_t at_row(const View& v, int64_t row, int64_t i) {
   return offset_over(v, 0, v.axes - 1, row) + i * v.stride[v.axes - 1];
 }
@@ -55,7 +55,7 @@ SG_FN T& at(const View& v, int64_t offset) {
   return reinterpret_cast<T*>(v.data)[offset];
 }
 
-// Float8, whichever it is.
+// Float8 of any format.
 SG_FN float from_eighth(Element e, uint8_t bits) {
   switch (e) {
     case Element::f8e4m3fn: return work::from_eighth<work::Eighth::e4m3fn>(bits);
@@ -73,8 +73,8 @@ SG_FN uint8_t to_eighth(Element e, float x) {
   }
 }
 
-// Floats are cut to whole numbers. One that int64 does not hold becomes the least, as on the processor; C++ leaves it
-// open, and a device takes the nearest.
+// Floats are truncated to integers. One outside the range of int64 becomes INT64_MIN, as on the CPU; C++ leaves this
+// undefined, and a device would saturate.
 template <class T>
 SG_FN int64_t whole_of(T x) {
   return static_cast<int64_t>(x);
@@ -82,7 +82,7 @@ SG_FN int64_t whole_of(T x) {
 SG_FN int64_t whole_of(float x) { return x >= -0x1p63f && x < 0x1p63f ? static_cast<int64_t>(x) : INT64_MIN; }
 SG_FN int64_t whole_of(double x) { return x >= -0x1p63 && x < 0x1p63 ? static_cast<int64_t>(x) : INT64_MIN; }
 
-// As a whole number; floats are cut.
+// The element as an integer; floats are truncated.
 SG_FN int64_t read_whole(const View& v, int64_t offset) {
   switch (v.element) {
     case Element::f64: return whole_of(at<double>(v, offset));
@@ -105,7 +105,7 @@ SG_FN int64_t read_whole(const View& v, int64_t offset) {
   return 0;
 }
 
-// As C, float or double. Of complex numbers the real part.
+// The element as C, float or double; of complex numbers the real part.
 template <class C>
 SG_FN C read(const View& v, int64_t offset) {
   switch (v.element) {
@@ -177,7 +177,7 @@ SG_FN void copy_word(const View& to, int64_t to_offset, const View& from, int64_
   at<Word>(to, to_offset) = at<Word>(from, from_offset);
 }
 
-// One element between views of one type: its bits, of a NaN as well.
+// Copies one element between views of one type bit by bit, including NaNs.
 SG_FN void copy_bits(const View& to, int64_t to_offset, const View& from, int64_t from_offset) {
   switch (to.element) {
     case Element::f64:
@@ -195,7 +195,7 @@ SG_FN void copy_bits(const View& to, int64_t to_offset, const View& from, int64_
   }
 }
 
-// One element from view to view, converted.
+// Copies and converts one element from view to view.
 SG_FN void copy_element(const View& to, int64_t to_offset, const View& from, int64_t from_offset) {
   if (from.element == to.element && from.conjugate == to.conjugate) return copy_bits(to, to_offset, from, from_offset);
   if (is_complex(from.element) && is_complex(to.element)) {

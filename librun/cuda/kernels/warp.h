@@ -1,11 +1,11 @@
-// A warp of a block as a block of its own, of 32 lanes: the same words as block.h, so that what is written for a Team
-// runs by either. Its lanes meet without the other warps, which is what short rows want.
+// A warp of a block as a block of its own, with 32 lanes and the interface of block.h, so that code written for a Team
+// runs on either. Its lanes synchronize without the other warps, which suits short rows.
 //
 //     for_warps(block, [&](const Warp& team) {
 //       for (int64_t row = team.index(); row < rows; row += team.count()) sum_row(team, row);
 //     });
 //
-// Nothing that is for a block alone (SG_SHARED) stands in between. `reduce` merges as within a warp of block.h.
+// Features of blocks only (SG_SHARED) are not available inside. `reduce` merges as within a warp of block.h.
 #pragma once
 
 #include "librun/cuda/kernels/block.h"
@@ -13,7 +13,7 @@
 namespace sg::cuda {
 
 inline constexpr int kWarpLanes = 32;
-inline constexpr int64_t kWarpRow = 1024;  // numbers of a row: longer ones have a block
+inline constexpr int64_t kWarpRow = 1024;  // elements of a row: longer ones get a block
 
 #ifdef SG_BY_LANES
 
@@ -29,7 +29,7 @@ class Warp {
   SG_FN auto each(const F& f) const {
     return f(static_cast<int>(threadIdx.x % kWidth));
   }
-  // f(lane, what the lane keeps of each).
+  // f(lane, the lane's value of each).
   template <class F, class... T>
   SG_FN auto each_of(const F& f, T&... kept) const {
     return f(static_cast<int>(threadIdx.x % kWidth), kept...);

@@ -1,4 +1,4 @@
-// The kernels of work by element (librun/work).
+// The kernels of elementwise work (librun/work).
 #pragma once
 
 #include "librun/cuda/kernels/block.h"
