@@ -33,11 +33,11 @@ exit codes: 0 captured, 2 usage, 4 cannot be captured
 """
 
 
-_LONGEST = 400  # characters that are shown of what the user's code raised
+_LONGEST = 400  # of the message of an error raised by the user's code
 
 
 class UsageError(Exception):
-    """What the command line asks for does not exist."""
+    """The command line names a module or function that cannot be found."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -112,7 +112,7 @@ def _run(options: argparse.Namespace, function: Callable[[], Any]) -> str:
     step.update({key: value for key, value in chosen.items() if value})
     with progress.line(sys.stderr, "stepgraph_capture") as say:
         path = capture(out_dir=options.output, **{"say": say if world.rank() == 0 else None, **step})
-    if torch.distributed.is_initialized():  # gloo aborts a rank that still listens to one that has gone
+    if torch.distributed.is_initialized():  # gloo aborts a rank whose peer has already exited
         torch.distributed.barrier()
         torch.distributed.destroy_process_group()
     return path
@@ -133,7 +133,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 def _of_the_users_code(error: Exception) -> str:
-    """The user's line is what helps: PyTorch's message may go on for pages about every backend that lacks an op."""
+    """Describes an error raised by the user's code, with the user's line first. PyTorch's message is shortened: it may
+    list every backend that lacks an op."""
     from .source import raised_at
     from .symbols import first_line
 

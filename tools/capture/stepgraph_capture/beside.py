@@ -1,11 +1,11 @@
-"""State beside the model's parameters and buffers that a step writes to: a teacher that follows the model, an average of
-its weights, a queue of recent samples, a scaler's scale. Like the model's buffers it becomes inputs of the graph that the
-step writes.
+"""State outside the model's parameters and buffers that a step writes: a teacher that follows the model, an average of
+its weights, a queue of recent samples, a scaler's scale. Like the model's buffers it becomes inputs of the graph that
+the step writes.
 
-It is searched for among the attributes of the model's modules and parameters; of a train_step wherever the function can
-reach, too: its closure, the globals it names, the object it is a method of (or the callable object itself), the defaults
-of its arguments, and the user's functions that it calls; within these in modules, lists, tuples and dicts. Hooks of
-optimizers and of parameters are searched in the same way.
+The search covers the attributes of the model's modules and parameters. For a train_step it also covers whatever the
+function can reach: its closure, the globals it names, the object it is a method of (or the callable object itself), its
+default arguments, and the user's functions that it calls. Within these it looks into modules, lists, tuples and dicts.
+Hooks of optimizers and of parameters are searched in the same way.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from . import compat, scalers, sharding
 from .bits import changed
 from .errors import CaptureError
 
-_DEEPEST = 4  # an object in an object, and so on
-_DEEPEST_OF_MODEL = 2  # among its attributes: its trainer, and with it the data, is no state of it
+_DEEPEST = 4  # levels of nested objects
+_DEEPEST_OF_MODEL = 2  # the same for the model's attributes: its trainer, and the data the trainer holds, are not state
 _DICTS = (dict, WeakKeyDictionary, WeakIdKeyDictionary)
-_LONGEST = 4096  # of lists and dicts; longer ones hold data
+_LONGEST = 4096  # entries of lists and dicts; longer ones hold data
 
 
 class _Cell(dict):  # type: ignore[type-arg]
@@ -63,7 +63,7 @@ class _Slots(dict):  # type: ignore[type-arg]
         return getattr(self._thing, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        object.__setattr__(self._thing, key, value)  # also of a frozen one
+        object.__setattr__(self._thing, key, value)  # works on frozen dataclasses, too
 
     def __delitem__(self, key: Any) -> None:
         object.__delattr__(self._thing, key)
@@ -76,15 +76,15 @@ class _Slots(dict):  # type: ignore[type-arg]
 class Place:
     """The place where a tensor is kept."""
 
-    name: str  # ema.module.0.weight, as the function calls it
+    name: str  # as the function names it: ema.module.0.weight
     container: Union[MutableMapping[Any, Any], List[Any]]
     key: Any
-    is_surely_state: bool = False  # no run has to write it
-    attribute: str = ""  # of the model, that it is in or is: blocks.0.running
+    is_surely_state: bool = False  # even if no run writes it
+    attribute: str = ""  # the model's attribute that is or contains it: blocks.0.running
 
     @property
     def variable(self) -> str:
-        """What it is a part of, as the function calls that."""
+        """The variable (or the model's attribute) that it belongs to, as the function names it."""
         return self.attribute or self.name.partition(".")[0]
 
     @property
@@ -109,12 +109,12 @@ class Watched:
         self._uses = _Uses({id(place.tensor) for place in places.values() if place.attribute})
 
     def running(self) -> Any:
-        """A context for the run: what it uses of the model's attributes is noted."""
+        """A context for the run that records which of the model's attributes it uses."""
         return self._uses if self._uses.ids else nullcontext()
 
     def written(self) -> Dict[str, Place]:
-        """All places of the variables in which the run wrote something. An attribute of the model that was only
-        assigned anew, and not used before (the last hidden states), is none."""
+        """All places of the variables in which the run wrote something. Excludes an attribute of the model that the run
+        only reassigned without using it first (the last hidden states)."""
         there = {name: place for name, place in self._places.items() if place.is_there()}
         written = [name for name in there if self._is_replaced(name) or self._is_changed(name)]
         state = [name for name in written if self._is_used(name) or self._is_changed(name)]
@@ -133,7 +133,7 @@ class Watched:
         tensor = self._before[name]
         if tensor._version != self._versions[name]:
             return True
-        return changed(self._numbers[name], sharding.local(tensor))  # by way of .data, which counts no versions
+        return changed(self._numbers[name], sharding.local(tensor))  # a write through .data keeps the version
 
     def _is_used(self, name: str) -> bool:
         return not self._places[name].attribute or id(self._before[name]) in self._uses.found
@@ -155,7 +155,7 @@ class Watched:
 
 
 class _Uses(TorchFunctionMode):
-    """Notes which of some tensors torch functions are called with, but for their types and sizes."""
+    """Records which of the given tensors torch functions use; reading a type or size is not a use."""
 
     def __init__(self, ids: Set[int]) -> None:
         super().__init__()
@@ -176,7 +176,8 @@ _NO_USE = {
 
 @contextmanager
 def swapped(places: Mapping[str, Place], given: Dict[str, Tensor]) -> Iterator[None]:
-    """Puts the tensors `given` in these places; on exit `given` has what the places held last, and they are restored."""
+    """Puts the tensors `given` in these places. On exit `given` has what the places held last, and the places are
+    restored."""
     before = {name: place.tensor for name, place in places.items()}
     try:
         for name, place in places.items():
@@ -191,22 +192,23 @@ def swapped(places: Mapping[str, Place], given: Dict[str, Tensor]) -> Iterator[N
 
 @dataclass
 class Found:
-    """What a step can reach."""
+    """What the search found."""
 
-    places: Dict[str, Place] = field(default_factory=dict)  # by name: of plain tensors, one for each memory
-    tensors: Dict[str, Place] = field(default_factory=dict)  # by name: of all tensors
-    others: Dict[str, Tuple[Place, Any]] = field(default_factory=dict)  # what is no tensor, by name
-    dicts: List[Any] = field(default_factory=list)  # of the user's, and sets: parameters may be their keys
-    by_parameter: Set[str] = field(default_factory=set)  # names of places that belong to one parameter each
+    places: Dict[str, Place] = field(default_factory=dict)  # plain tensors by name, one per memory
+    tensors: Dict[str, Place] = field(default_factory=dict)  # all tensors by name
+    others: Dict[str, Tuple[Place, Any]] = field(default_factory=dict)  # everything else by name
+    dicts: List[Any] = field(default_factory=list)  # the user's dicts and sets, which may have parameters as keys
+    by_parameter: Set[str] = field(default_factory=set)  # names of places that belong to a single parameter
 
 
 def search(functions: Iterable[Callable[..., Any]], known: List[Tensor], model: nn.Module) -> Found:
-    """Of a step that calls these functions, or the model alone. Tensors that share memory with `known` are left out."""
+    """Searches from these functions, or the model alone if there are none. Leaves out tensors that share memory with
+    `known`."""
     return _found(_Search(known, model), functions)
 
 
 def dicts(functions: Iterable[Callable[..., Any]], model: nn.Module) -> List[Any]:
-    """Found.dicts alone; touches no tensor, so it may be called while the step is traced."""
+    """Same as search().dicts. Reads no tensor, so it may run while the step is traced."""
     return _found(_Search(None, model), functions).dicts
 
 
@@ -218,13 +220,13 @@ def _found(search: _Search, functions: Iterable[Callable[..., Any]]) -> Found:
 
 class _Search:
     def __init__(self, known: Optional[List[Tensor]], model: nn.Module) -> None:
-        """known: None for a search that leaves out all tensors."""
+        """known: None leaves out all tensors."""
         self.all = Found()
         self._parameters = {id(parameter): name for name, parameter in model.named_parameters()}
         self._memory = None if known is None else {compat.memory_of(tensor) for tensor in known if is_strided(tensor)}
         self._seen = {id(module) for module in model.modules()}
-        self._device = known[0].device if known else None  # of the losses to come
-        self._attribute = ""  # of the model, that is searched
+        self._device = known[0].device if known else None  # for state that scalers create on first use
+        self._attribute = ""  # the model's attribute being searched
         for path, part in model.named_modules():
             self._attributes(part, path)
         self._attribute = ""
@@ -233,7 +235,7 @@ class _Search:
                 self._thing(thing, f"{name}.{key}", (vars(parameter), key), 0, is_by_parameter=True)
 
     def _attributes(self, part: nn.Module, path: str) -> None:
-        """Those of one of the model's modules, and buffers that it has no tensor for yet."""
+        """Searches the attributes of one of the model's modules and its buffers, even those that are still None."""
         own = {key: thing for key, thing in vars(part).items() if key not in OF_MODULES}
         for kept, there in ((vars(part), own), (part._buffers, part._buffers)):
             for key, thing in list(there.items()):
@@ -250,7 +252,7 @@ class _Search:
             for i, given in enumerate([*function.args, *function.keywords.values()]):
                 self._thing(given, f"{name or 'argument'}{i}", _NOWHERE, depth)
             return self.function(function.func, name, depth)
-        if not inspect.isroutine(function) and _is_the_users(type(function)):  # an object that is called
+        if not inspect.isroutine(function) and _is_the_users(type(function)):  # a callable object
             self._object(function, name, depth)
             function = inspect.unwrap(type(function).__call__)
         if not inspect.isfunction(function) or id(function) in self._seen:
@@ -300,7 +302,7 @@ class _Search:
             self._object(thing, name, depth)
 
     def _part(self, key: Any) -> str:
-        """Of a name, for a key; the tensors among these are not printed, as they may be fake."""
+        """The part of a name that stands for a key. Tensors are not printed, as they may be fake."""
         if isinstance(key, tuple):
             return ".".join(map(self._part, key))
         if self._is_of_parameter(key):
@@ -308,7 +310,7 @@ class _Search:
         return "tensor" if isinstance(key, Tensor) else str(key)
 
     def _is_of_parameter(self, key: Any) -> bool:
-        """A parameter, its id, or a tuple with one of them."""
+        """Whether the key is a parameter, the id of one, or a tuple that contains either."""
         if isinstance(key, tuple):
             return any(map(self._is_of_parameter, key))
         return (key if type(key) is int else id(key)) in self._parameters
@@ -329,7 +331,7 @@ class _Search:
             self.all.places[name] = place
 
     def _module(self, module: nn.Module, name: str, depth: int) -> None:
-        if any(id(part) in self._seen for part in module.modules()):  # the model, or what it is wrapped in
+        if any(id(part) in self._seen for part in module.modules()):  # the model, or a wrapper around it
             return
         for path, part in module.named_modules():
             self._seen.add(id(part))
@@ -363,7 +365,7 @@ class _Search:
 
 OF_MODULES = set(vars(nn.Module()))  # the attributes that every module has
 
-_NOWHERE: Tuple[Any, Any] = (None, None)  # of an argument that is bound, in a tuple: no run finds another there
+_NOWHERE: Tuple[Any, Any] = (None, None)  # a bound argument or tuple element: no run can replace it
 
 
 def _defaults_of(function: Any) -> Dict[str, Any]:
@@ -372,7 +374,7 @@ def _defaults_of(function: Any) -> Dict[str, Any]:
 
 
 def is_strided(tensor: Tensor) -> bool:
-    """Whether it has plain memory; no step writes other tensors (sparse, quantized or nested ones, those of inference mode)."""
+    """Whether it has plain memory. No step writes other tensors (sparse, quantized, nested, inference mode)."""
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
         return False
     return tensor.device.type != "meta" and not tensor.is_inference()

@@ -13,4 +13,4 @@ def changed(before: Tensor, after: Tensor) -> bool:
 
 def _bits(tensor: Tensor) -> Tensor:
     row = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
-    return row.as_strided(row.shape, (1,)).view(torch.uint8)  # the stride of a single number may be any
+    return row.as_strided(row.shape, (1,)).view(torch.uint8)  # a tensor of one element may have any stride

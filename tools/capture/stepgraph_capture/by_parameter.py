@@ -17,8 +17,8 @@ from . import compat
 def moved(
     pairs: List[Tuple[Tensor, Tensor]], dicts: Optional[Callable[[], Sequence[Any]]] = None
 ) -> Iterator[None]:
-    """pairs: each parameter and its replacement. dicts: finds the dicts and sets that may have them as keys, now; without
-    it nothing that the step attaches stays."""
+    """pairs: each parameter and its replacement. dicts: finds the dicts and sets that may have parameters as keys;
+    called on entry and on exit. Without it, attributes that the step sets on the replacements are dropped."""
     with ExitStack() as undo:
         for parameter, leaf in pairs:
             for hook in compat.gradient_hooks(parameter):
@@ -36,16 +36,16 @@ def moved(
         yield
 
 
-_OF_SHARDED = ("_local_tensor", "_spec")  # what a DTensor consists of
+_OF_SHARDED = ("_local_tensor", "_spec")  # the parts of a DTensor
 
 
 def _give_attributes(giver: Tensor, taker: Tensor, but: Set[str]) -> None:
-    """but: what the replacement has of its own."""
+    """but: attributes that the replacement keeps as its own."""
     vars(taker).update({key: value for key, value in vars(giver).items() if key not in but})
 
 
 def _exchange(dicts: Sequence[Any], pairs: List[Tuple[Tensor, Tensor]]) -> None:
-    """Makes the second of each pair the key where the first is, and the id of the second where that of the first is."""
+    """In each pair, replaces the first by the second wherever the first, or its id, is a key."""
     seconds: Dict[int, Tensor] = {id(first): second for first, second in pairs}
 
     def exchanged(key: Any) -> Any:

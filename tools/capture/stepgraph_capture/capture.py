@@ -127,15 +127,15 @@ def _modes_kept(model: nn.Module) -> Iterator[None]:
 
 
 def _check_that_ranks_meet(step: Step, dynamic: symbols.Dynamic) -> None:
-    """Ranks that launch different collectives would wait for each other as soon as the model runs: a trace is held
-    against the others' before that. (A train_step has to run first: its optimizer, or its schedule, makes state.)"""
+    """Ranks that launch different collectives would block as soon as the model runs, so the ranks' traces are compared
+    before that. (A train_step has to run first: its optimizer, or its pipeline schedule, creates state.)"""
     failure: Optional[Exception] = None
     graphs: List[fx.Graph] = []
     try:
         with step.replicas.learning():  # which gradients other ranks have is not known yet
             graphs = _graphs(_trace_somehow(step, dynamic, fake=False).module)
-        world.group_names(graphs)  # refuses what no graph holds
-    except Exception as error:  # of all ranks: the trace behind the run knows more of the step, and says it if need be
+        world.group_names(graphs)  # raises on groups that a capture cannot hold
+    except Exception as error:  # if all ranks fail: the trace after the run knows more, and raises then if it must
         failure = error
     if world.on_any_rank(failure is None):
         world.together(lambda: _raise(failure))
@@ -149,9 +149,9 @@ def _raise(failure: Optional[Exception]) -> None:
 
 
 def _of_runs(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
-    """Runs the step. The first run tells which gradients other ranks have, what state it writes besides parameters and
-    buffers, and what it makes or counts; if it tells of any, the answers are those of a second run. A train_step always
-    runs twice: a pipeline schedule learns sizes from other ranks in its first step."""
+    """Runs the step. The first run shows which gradients other ranks have, what state it writes besides parameters and
+    buffers, and what it creates or counts. If it finds any of these, the answers are those of a second run. A
+    train_step always runs twice: a pipeline schedule learns sizes from other ranks in its first step."""
     beside_it = beside.Watched(step.reachable().places)
     with step.replicas.learning() as unused, beside_it.running():
         first = _first_run(step, dynamic)
@@ -179,22 +179,22 @@ def _first_run(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
         return values.of_the_model(step)
     except Exception:
         if step.train_step is None:
-            _trace_somehow(step, dynamic, fake=False)  # where that is refused, it says more
+            _trace_somehow(step, dynamic, fake=False)  # a refusal by the tracer says more
         raise
 
 
 def _check_first(
     step: Step, updated: List[Slot], of_first: Mapping[str, Tensor], of_second: Mapping[str, Tensor]
 ) -> None:
-    """Checks that the second run, with what the first one counted, and the optimizer state that it made at its initial
-    values, repeats the first one."""
+    """Checks that the second run updates parameters as the first did. The second run starts with what the first one
+    counted, and with the optimizer state that the first one created, at its initial values."""
     for slot in updated:
         if not values.is_same_update(slot.local, of_first[slot.name], of_second[slot.name]):
             raise CaptureError(f"{_first_step(step)} updates {slot.name} in another way than later ones: {_before(step)}")
 
 
 def _check_counted(step: Step, first: values.Answers, second: values.Answers) -> None:
-    """The same of the loss and the gradients, but for gradients that are nothing but rounding."""
+    """Checks the same for the loss and the gradients, except gradients that are mere rounding noise."""
     pairs = zip(first.outputs[: 1 + len(step.trainable)], second.outputs)
     both = [(a.detach(), b.detach()) for a, b in pairs if a is not None and b is not None and a.shape == b.shape]
     sizes = [float(one.abs().max()) if one.numel() else 0.0 for one, _ in both]
@@ -255,7 +255,7 @@ class _Traced:
         replaced: List[Tuple[str, Tensor]],
     ) -> None:
         self.module, self.fakes, self.mode, self.result, self.names = module, fakes, mode, result, names
-        self.answers = answers  # what symbols of the data have to be
+        self.answers = answers  # the values that data-dependent symbols must have
         self.replaced = replaced  # attributes of the model to which the step assigned other tensors
         self.encoder = Encoder(module)
 
@@ -278,7 +278,7 @@ def _trace_somehow(step: Step, dynamic: symbols.Dynamic, fake: bool) -> _Traced:
             raise CaptureError(f"{error}. {_NO_VALUES_WHEN_FAKE if fake else _NO_VALUES_IN_A_JOB}") from error
     except Exception:
         if has_values:
-            values.of_the_model(step)  # fails in PyTorch's words, if it does: those of fakes are about kernels
+            values.of_the_model(step)  # if eager PyTorch fails, too, it says more: errors of fakes are about kernels
         raise
     try:
         return _trace(step, dynamic, with_values=True)
@@ -516,8 +516,8 @@ def _add_symbols(document: Dict[str, Any], traced: _Traced, shapes: computed.Com
 def _sayable(
     guards: List[Any], shapes: computed.Computed, shape_env: Any, asserted: checks.Checks
 ) -> Tuple[List[Any], List[str]]:
-    """The guards in the format's words, and notes on the others. One about a single size becomes that size's range, one
-    about a number with a fraction goes to the nodes that assert it."""
+    """The guards that the format can express, and notes on the others. A guard about a single size becomes a range of
+    that size; one about a non-integer number goes to the nodes that assert it."""
     found, notes, lost = [], [], []
     for guard in (part for whole in guards for part in sympy.And.make_args(whole)):
         if asserted.are_about(guard):
@@ -574,14 +574,14 @@ def _write_values(
     graph = values.of_the_graph(step, traced.module)
     try:
         world.together(lambda: _check_same(step, names, model, graph))
-    except CaptureError:  # on all ranks; the gradient of a bias before a batch norm is nothing but rounding
+    except CaptureError:  # on all ranks; the gradient of a bias before a batch norm is mere rounding noise
         noise = rounding.of(traced.module, values.given(step, with_gaps=False), [*graph.outputs, *graph.inputs])
         world.together(lambda: _check_same(step, names, model, graph, noise))
     after = {f"out{i}": value for i, value in enumerate(model.outputs) if value is not None}
     for name, left, is_written in zip(placeholders, model.inputs, graph.written):
         if is_written or values.changed(before[name], left):
             after[f"mutated.{name}"] = left
-    # What the model calls them: graphs of the same model by another way have other names.
+    # The model's own names: graphs of the same model traced another way use different input names.
     own_names = {f"fqn.{name}": slot.name for name, slot in zip(placeholders, step.tensors)}
     made_by = {"threads": str(torch.get_num_threads()), "torch": torch.__version__.split("+")[0]}
     notes = {**made_by, **_rounding(step, traced, placeholders, after)}
@@ -606,7 +606,7 @@ def _check_same(
 
 
 def _rounding(step: Step, traced: _Traced, placeholders: List[str], after: Dict[str, Tensor]) -> Dict[str, str]:
-    """The rounding that correct values may differ by."""
+    """How far off rounding may put correct values: by output, and by input as the step leaves it."""
     count = len(next(node for node in traced.module.graph.nodes if node.op == "output").args[0])
     names = [f"out{i}" for i in range(count)] + [f"mutated.{name}" for name in placeholders]
     errors = rounding.of(traced.module, values.given(step), [after.get(name) for name in names])

@@ -1,7 +1,8 @@
 """Assumptions of a step about non-integer numbers (`if loss.item() < limit`), as nodes that assert them.
 
-Guards are about whole numbers. A number with a fraction has no symbol but the node that reads it, so a condition on it
-is computed by nodes behind the others, and asserted by a last one; sg-run ends there at data for which it does not hold.
+Guards are about integers. A non-integer number has no symbol, only the node that reads it. A condition on it is
+therefore computed by nodes appended to the graph, the last of which asserts it; sg-run stops there if the data violates
+it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _COMPARISONS = {"le", "lt", "ge", "gt", "eq", "ne"}
 
 
 class Checks:
-    """Nodes of the capture's document, in their order."""
+    """The added nodes, in order."""
 
     def __init__(self, graph: fx.Graph) -> None:
         self.nodes: List[Dict[str, Any]] = []

@@ -1,5 +1,5 @@
-"""eager_chunk(): modules that work on their batch, or their tokens, in parts. It is what chunking a graph is measured
-by: the same parts, in the same order, computed by PyTorch itself.
+"""eager_chunk(): modules that process their batch, or their tokens, in parts. It is the baseline for graph chunking:
+the same parts, in the same order, computed by PyTorch itself.
 
 A call x -> y of a wrapped module becomes
 
@@ -154,7 +154,7 @@ def _kind(value: Any) -> str:
 
 
 def _argument_names(plan: _Plan, count: int) -> List[str]:
-    """What forward calls its positional arguments."""
+    """The names of forward's positional arguments."""
     parameters = [
         name
         for name, parameter in inspect.signature(plan.original).parameters.items()
@@ -181,7 +181,7 @@ def _parts_of_tensor(tensor: Tensor, sizes: List[Any], plan: _Plan) -> List[Tens
 
 
 def _parts(value: Any, name: str, activation: Tensor, sizes: List[Any], plan: _Plan) -> List[Any]:
-    """What each chunk gets of an argument that is not the activation."""
+    """Each chunk's part of an argument that is not the activation."""
     if compat.is_block_mask(value):
         if plan.dim not in (0, -activation.dim()):
             raise CaptureError(
@@ -206,7 +206,7 @@ def _parts_of_argument(tensor: Tensor, name: str, activation: Tensor, sizes: Lis
         return whole
     rows = tensor.shape[plan.dim] if -tensor.dim() <= plan.dim < tensor.dim() else 1
     if root in plan.split or "position" in root:
-        # Positions may lack the features' dimension; when they lack more, they lack the batch.
+        # Positions may lack the feature dimension; if they lack more, they lack the batch.
         missing = tensor.dim() < activation.dim() - 1
         if not missing and rows == activation.shape[plan.dim]:
             return _parts_of_tensor(tensor, sizes, plan)
@@ -225,7 +225,7 @@ def _parts_of_argument(tensor: Tensor, name: str, activation: Tensor, sizes: Lis
 
 
 def _like(value: Any, elements: List[Any]) -> Any:
-    """A tuple, named tuple or list like `value`, of these."""
+    """A tuple, named tuple or list like `value`, of these elements."""
     if hasattr(value, "_fields"):
         return type(value)(*elements)
     return tuple(elements) if isinstance(value, tuple) else elements

@@ -1,9 +1,8 @@
-"""Sizes that the format's expressions cannot express, such as trunc(0.9 * rows): the node that computes one binds a
-symbol.
+"""Sizes that the format's expressions cannot express, such as trunc(0.9 * rows).
 
-The capture binds that symbol there, as one that the data decides, and whoever runs it has the number from the node.
-What a guard says of such sizes is said of their symbols; a guard that no node's symbol helps is replaced by the sizes
-around the example for which it holds.
+The node that computes such a size binds a data-dependent symbol, whose value the runner reads from the node. Guards
+about such sizes refer to these symbols. A guard that still cannot be expressed is replaced by the range of sizes around
+the example for which it holds.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from torch.utils._sympy.functions import FloorDiv
 
 from . import compat, symbols
 
-_FURTHEST = 4096  # sizes that are tried, each way, for a guard
+_FURTHEST = 4096  # sizes to try for a guard, in each direction
 
 
 class Computed:
@@ -39,7 +38,7 @@ class Computed:
         self._binders[symbol] = node
 
     def in_words(self, expr: Any) -> Any:
-        """The expression with symbols in place of what nodes compute, and without floats where integers are exact."""
+        """The expression with symbols for what nodes compute, and without floats where integers are exact."""
         expr = expr.xreplace(self.symbols) if self.symbols else expr
         return expr if symbols.text(expr) is not None else expr.replace(_is_rounding, _exact)
 
@@ -47,7 +46,7 @@ class Computed:
         return [str(symbol) for symbol, binder in self._binders.items() if binder is node]
 
     def describe(self, shape_env: Any, symbol: sympy.Symbol) -> Optional[Dict[str, Any]]:
-        """Its entry in `symbols`; None for other symbols."""
+        """The symbol's entry in `symbols`; None if no node here binds it."""
         found = [expr for expr, made in self.symbols.items() if made == symbol]
         if not found:
             return None
@@ -69,7 +68,8 @@ def _exact(expr: Any) -> Any:
 
 
 def _ratio(expr: Any) -> Tuple[Any, Any]:
-    """a / b, or a times a fraction that binary floats hold exactly; (None, None) where it is neither."""
+    """Numerator and denominator of a / b, or of a times a fraction that binary floats hold exactly; (None, None) for
+    others."""
     if type(expr).__name__ == "IntTrueDiv":
         return expr.args
     if not isinstance(expr, sympy.Mul) or len(expr.args) != 2 or not isinstance(expr.args[0], sympy.Float):
@@ -91,7 +91,7 @@ def _expressions(value: Any) -> List[Any]:
 
 
 def range_of(shape_env: Any, guard: Any) -> Optional[Tuple[Any, int, int]]:
-    """(symbol, low, high): the sizes next to the example for which the guard holds, where it is about one size."""
+    """(symbol, low, high): the range around the example in which the guard holds. None unless it is about one size."""
     names = list(guard.free_symbols)
     example = symbols.describe(shape_env, names[0])["hint"] if len(names) == 1 else None
     if example is None or not _holds(guard, names[0], example):

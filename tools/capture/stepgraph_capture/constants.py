@@ -1,4 +1,4 @@
-"""What the constants of a step hold: the bytes of small ones, which travel in the graph, and the digest of others."""
+"""Digests of a step's constants: small ones are stored as bytes in the graph, others as a hash."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MOST_HELD_BYTES = 256
 
 
 def add_data(inputs: List[Dict[str, Any]], constants: Dict[str, Tensor]) -> None:
-    """To the inputs of a capture, but for constants that differ from rank to rank: one graph stands for all ranks, and
-    files tell them apart. All ranks have to ask."""
+    """Adds digests to the inputs of a capture, except for constants that differ between ranks: one graph stands for all
+    ranks, and each rank's files have its own. All ranks must call."""
     mine = {name: _data(constant) for name, constant in constants.items() if _has_data(constant)}
     of_ranks = world.of_each_rank(mine)
     for entry in inputs:

@@ -1,10 +1,10 @@
 """Steps that branch on tensor values are traced with real tensors alongside the fake ones.
 
-`if mask.all()`, `int(length)` and the like get the answer of the example. The graph then holds one way of several, and
-says so: the number that was asked for is a symbol of the data, and a guard says what it has to be. sg-run looks at it.
+`if mask.all()`, `int(length)` and the like get the answer of the example. The graph then holds only the branch taken,
+and records that: the number asked for is a data-dependent symbol, and a guard states its value, which sg-run checks.
 
-Most numbers of the data may stay symbols even then. Where a step cannot be traced so (a row chosen by int(index), an op
-that knows no symbols), it is traced once more, and each such number that an op is given is settled.
+Most data-dependent numbers may stay symbols even then. If a step cannot be traced so (a row chosen by int(index), an op
+that does not accept symbols), it is traced again, with each such number replaced by the example's where an op takes it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from . import compat
 
 @contextmanager
 def asking() -> Iterator[None]:
-    """Within it, a whole number that becomes text (`self.experts[f"expert_{i}"]`) is asked for by its value."""
+    """In this context, formatting an integer tensor (`self.experts[f"expert_{i}"]`) fails as data-dependent."""
     with _Texts():
         yield
 
@@ -41,19 +41,19 @@ def _is_whole(tensor: Tensor) -> bool:
 
 @contextmanager
 def answering(answers: Dict[Any, int], settle: bool) -> Iterator[None]:
-    """Within it, ops that read values of their own accord are made of those that ask for them one by one; what
-    conditions were answered goes into `answers`, by symbol. settle: ops get numbers in place of symbols of data."""
+    """In this context, ops that read values internally are replaced by ones that read them one by one. Answers to
+    conditions go into `answers`, by symbol. settle: replaces data-dependent symbols in ops' arguments by numbers."""
     with _Functions(settle), _Ops(answers, settle):
         yield
 
 
 def _settled(arguments: Any) -> Any:
-    """The same arguments, with the example's numbers for symbols of the data; tracing keeps a guard of each."""
+    """The same arguments, with the example's numbers for data-dependent symbols; tracing adds a guard for each."""
     return pytree.tree_map_only(torch.SymInt, lambda n: int(n) if compat.is_of_data(n) else n, arguments)
 
 
 def _sizes_as_numbers(arguments: Any) -> Any:
-    """Sizes that are tensors of one element, in a list, as the numbers they hold."""
+    """Replaces one-element tensors in lists of sizes by the numbers they hold."""
 
     def plain(value: Any) -> Any:
         tensors = [v for v in value if isinstance(v, Tensor)] if isinstance(value, (list, tuple)) else []
@@ -95,19 +95,19 @@ class _Ops(TorchDispatchMode):
         return result
 
     def _condition(self, expression: Any, value: bool) -> bool:
-        for symbol in expression.free_symbols:  # one: the number that the node gives
+        for symbol in expression.free_symbols:  # just one: that of the number read
             self._answers[symbol] = int(value)
         return value
 
 
-# Random ones would draw once more; `transpose_` and the like write no value, only how it lies.
+# Random ops would draw again; `transpose_` and the like change the layout only.
 _NOT_WRITTEN_AGAIN = {torch.Tag.nondeterministic_seeded, torch.Tag.inplace_view}
 
 
 @contextmanager
 def _written_once(func: Any, args: Any, kwargs: Any) -> Iterator[None]:
-    """PyTorch takes some in-place ops apart, and then writes the real tensor by the whole and by the parts: it is
-    written again from where it was."""
+    """PyTorch decomposes some in-place ops, and then applies both the op and its parts to the real tensor. Restores the
+    tensor and applies the op once."""
     schema = getattr(func, "_schema", None)
     if schema is None or not schema.is_mutable or _NOT_WRITTEN_AGAIN & set(func.tags):
         yield
@@ -148,7 +148,7 @@ def _ctc_loss_backward(
 
 
 def _pack(rows: Tensor, lengths: Tensor, batch_first: bool) -> Tuple[Tensor, Tensor]:
-    """Step after step what is left of the batch: entries are sorted by length."""
+    """Concatenates, for each time step, the rows of the entries that are long enough; entries are sorted by length."""
     numbers = _numbers(lengths)
     if numbers != sorted(numbers, reverse=True) or not numbers or numbers[-1] <= 0:
         raise RuntimeError("`lengths` has to be sorted, longest first, and above 0")
@@ -158,7 +158,7 @@ def _pack(rows: Tensor, lengths: Tensor, batch_first: bool) -> Tuple[Tensor, Ten
 
 
 def _pad(rows: Tensor, sizes: Tensor, batch_first: bool, padding: float, total: int) -> Tuple[Tensor, Tensor]:
-    """The inverse of `_pack`, which has returned `sizes`."""
+    """The inverse of `_pack`; `sizes` is what that returned."""
     numbers: List[int] = compat.real(sizes.tolist)
     batch, steps = numbers[0], []
     for size, rest in zip(numbers, rows.split(numbers)):
@@ -177,7 +177,7 @@ _ANSWERS: Dict[Any, Callable[..., Any]] = {
 }
 
 
-# What fake tensors make of the same ops.
+# Fake implementations of the same ops.
 
 
 def _fake_ctc_loss(

@@ -54,12 +54,12 @@ for _name in ("sqrt", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh
         _PYTHON[getattr(torch, f"_sym_{_name}")] = f"sym_{_name}"
 
 
-# Zeros that forward-mode derivatives skip where they meet them; as numbers they are any zeros.
+# Zeros that forward-mode derivatives skip; their values are plain zeros.
 _PLAIN = {torch.ops.aten._efficientzerotensor.default: torch.ops.aten.zeros.default}
 
 
 def tensor_type(tensor: Tensor) -> Dict[str, Any]:
-    """Sizes may be symbolic; the device is where the tensor would be, were it not fake."""
+    """The device is the one that the tensor would have if it were not fake. Sizes may be symbolic."""
     entry: Dict[str, Any] = {
         "tensor": str(tensor.dtype).replace("torch.", ""),
         "shape": [number(size) for size in tensor.shape],
@@ -96,7 +96,7 @@ def type_of(value: Any) -> Any:
 
 
 def _is_nothing(node: fx.Node) -> bool:
-    """What a list has no value for: the gradient of a tensor that wants none."""
+    """Whether it is a missing element of a list: the gradient of a tensor that requires none."""
     return node.target is operator.getitem and node.meta.get("val") is None
 
 
@@ -110,16 +110,16 @@ def _literal(value: Any) -> Any:
 
 
 def _is_conjugate(node: fx.Node) -> bool:
-    """Of a number of the code (`1j * x`): one more number. The factor of a gradient is the conjugate of it."""
+    """Whether it is the conjugate of a number in the code (`1j * x`), as its gradient needs: that is a number, too."""
     return node.target is torch.ops.aten._conj.default and isinstance(node.args[0], complex)
 
 
 class Encoder:
-    """Encodes one graph module and those nested in it. What it holds beside its inputs becomes `constants`."""
+    """Encodes a graph module and the ones nested in it. Tensors that it holds become `constants`."""
 
     def __init__(self, module: fx.GraphModule, prefix: str = "") -> None:
         self.module = module
-        self._prefix = prefix  # of the names of nested graphs, which are one list for all levels
+        self._prefix = prefix  # prefix for names of nested graphs, which share one list over all levels
         self.constants: Dict[str, Tensor] = {}  # by the name of their input
         self.graphs: Dict[str, Any] = {}
         self._values: Dict[fx.Node, Any] = {}  # get_attr nodes, as arguments
@@ -190,7 +190,7 @@ class Encoder:
         )
 
     def _attribute(self, node: fx.Node) -> Any:
-        """A constant that the code made or closed over, or a nested graph; each once."""
+        """A constant that the code made or closed over, or a nested graph; each is stored once."""
         target = str(node.target)
         if target not in self._attributes:
             value: Any = self.module

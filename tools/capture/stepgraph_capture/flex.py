@@ -1,7 +1,7 @@
-"""What the functions of flex attention close over: a mask by documents, a bias that is learned.
+"""Tensors that the functions of flex attention close over, such as a mask by documents or a learned bias.
 
-Dynamo hands such tensors to the op as operands; a tracer that meets the function itself makes constants of them. Here
-they become operands before autograd sees the op, so that gradients find them.
+Dynamo passes such tensors to the op as operands; a tracer that sees only the function makes them constants. Here they
+become operands before autograd sees the op, so that they get gradients.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PLACES = [torch.int] * 4  # batch, head, query, key
 
 @contextmanager
 def with_operands() -> Iterator[None]:
-    """Within it, `flex_attention` passes on as operands the tensors that its score_mod and mask_mod close over."""
+    """In this context, `flex_attention` passes the tensors that its score_mod and mask_mod close over as operands."""
     from torch.nn.attention import flex_attention as module
 
     launch = module.flex_attention_hop
@@ -40,10 +40,10 @@ def with_operands() -> Iterator[None]:
 
 
 class _Watching(TorchFunctionMode):
-    """Notes the tensors that nobody in it has made."""
+    """Records the tensors that existed before the function ran: those that no op in it created."""
 
     def __init__(self, known: List[Tensor]) -> None:
-        self._known = {id(tensor): tensor for tensor in known}  # and keeps them, so that no other has their id
+        self._known = {id(tensor): tensor for tensor in known}  # holds them, so that no id is reused
         self.found: Dict[int, Tensor] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -76,7 +76,7 @@ def _closed_over(function: Callable[..., Any], like: Tensor, dtypes: List[torch.
 
 
 def _taking(function: Callable[..., Any], operands: Tuple[Tensor, ...]) -> Callable[..., Any]:
-    """The function with what it closes over behind its own arguments."""
+    """A function that takes the tensors it closes over as additional arguments, after its own."""
     if not operands:
         return function
 

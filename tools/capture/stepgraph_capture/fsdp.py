@@ -34,7 +34,7 @@ class Gathers:
 
     @contextmanager
     def shown_whole(self) -> Iterator[None]:
-        """Recomputation by checkpoints in backward uses what forward gathered."""
+        """Shows the gathered parameters in the model, as backward recomputes checkpoints with them."""
         for one in self._all:
             if one.gathered is not None:
                 one.show(one.gathered)
@@ -85,7 +85,7 @@ def _hooks(unit: Unit, running: List[Running], recorder: Recorder, puts_back: bo
     def before(_: nn.Module, args: Any, kwargs: Any) -> Tuple[Any, Any]:
         for one in running:
             if recorder.in_backward and one.is_gathered():
-                continue  # what a checkpoint computes again takes what forward gathered, as the rest of backward does
+                continue  # a recomputed checkpoint uses what forward gathered, like the rest of backward
             with recorder.inside(one.shard.fqn.rpartition(".")[0]):
                 one.gather()
         return _cast((args, kwargs), unit.input_dtype)
@@ -100,7 +100,7 @@ def _hooks(unit: Unit, running: List[Running], recorder: Recorder, puts_back: bo
 
     undo: List[Callable[[], None]] = []
     for i, module in enumerate(unit.modules):
-        # The modules of one unit run one after the other: the first brings the parameters of all.
+        # The modules of a unit run one after the other: the first gathers the parameters of all.
         hook = before if i == 0 else lambda _, args, kwargs: _cast((args, kwargs), unit.input_dtype)
         undo.append(module.register_forward_pre_hook(hook, prepend=True, with_kwargs=True).remove)
         undo.append(module.register_forward_hook(last if i + 1 == len(unit.modules) else after).remove)

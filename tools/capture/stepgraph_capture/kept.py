@@ -1,5 +1,5 @@
-"""Tensors that a step must not read, and marks that refuse it by name. Among them: the .grad of parameters that a
-train_step holds from before the step, as gradients of the captured step are not left there."""
+"""Tensors that a step must not read, and marks that refuse such reads by name. Among them: the .grad of parameters that
+a train_step has kept from before the step, as the captured step leaves its gradients elsewhere."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class _Mark(Tensor):
 
 
 def mark(tensor: Tensor, words: str) -> Tensor:
-    """A mark in place of the tensor; must be created outside of tracing."""
+    """A mark that stands in for the tensor. Must be created outside of tracing."""
     like = torch.zeros((), dtype=tensor.dtype, device=tensor.device).expand(tensor.shape)
-    found = like.as_subclass(_Mark)  # also of a sharded tensor, of whose type the mark need not be
+    found = like.as_subclass(_Mark)  # also for a sharded tensor: the mark need not have its type
     found.words = words
     return found
 

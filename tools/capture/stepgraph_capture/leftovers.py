@@ -1,6 +1,5 @@
-"""What a model caches for its next call, among attributes or buffers that it registers as it runs: positions, masks,
-indices. While a step is traced these caches fill with fake tensors, unusable in later runs, so they are removed
-afterwards.
+"""What a model caches for its next call in attributes or buffers while it runs: positions, masks, indices. During
+tracing these caches fill with fake tensors, unusable in later runs, so they are removed afterwards.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from .beside import OF_MODULES
 
 @contextmanager
 def removed(model: nn.Module) -> Iterator[List[Tuple[str, Tensor]]]:
-    """On exit attributes that hold fake tensors are restored or removed; what else has changed stays. What .lru_cache
-    has taken in since, of functions outside of torch, is forgotten.
+    """On exit, restores or removes attributes that hold fake tensors; other changes stay. Clears caches of .lru_cache
+    that have grown meanwhile, except those of torch and this package.
 
-    Yields a list that has, after the exit, the attributes' names and tensors that fake ones had replaced."""
+    Yields a list that has, after exit, the names and tensors of attributes that fake tensors had replaced."""
     kept = [(path, each) for path, module in model.named_modules() for each in (vars(module), module._buffers)]
     before = [{name: _copied(value) for name, value in _own(each).items()} for _, each in kept]
     filled = {id(cache): cache.cache_info().currsize for cache in _caches()}
@@ -50,12 +49,12 @@ def _own(attributes: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _copied(value: Any) -> Tuple[Any, Any]:
-    """The object, and what it holds if it is a container that may be filled."""
+    """The object, and a copy of its content if it is a container."""
     return value, (value.copy() if type(value) in (dict, list, set) else None)
 
 
 def _restore(attributes: Dict[str, Any], known: Dict[str, Tuple[Any, Any]]) -> Iterator[Tuple[str, Tensor]]:
-    """Yields what had been replaced, by its attribute."""
+    """Restores what holds fake tensors. Yields the tensors that had been replaced, with their attribute."""
     for name, value in _own(attributes).items():
         now = _tensors(value)
         if not any(map(compat.is_fake, now)):

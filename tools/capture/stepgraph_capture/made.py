@@ -1,8 +1,8 @@
-"""State that a step makes when it first runs: `if p not in momentum: momentum[p] = torch.zeros_like(p)`, or a model:
-`self.register_buffer("running", ...)`. Its values at creation are unknown, so a graph could only be that of the first step
-for ever; a step that reads it is refused by name. What a step makes and never reads (the last loss), or makes once and
-never changes (a mask), is no state. What it counts in (`self.steps += 1`, a flag, a set) is known by name, for checks of
-the step and for messages. In the end all of that is as it was before the runs.
+"""State that a step creates in its first run: `if p not in momentum: momentum[p] = torch.zeros_like(p)`, or a model:
+`self.register_buffer("running", ...)`. Its initial values are unknown, so a graph could only be that of the first step;
+a step that reads such state is refused by name. What a step creates and never reads (the last loss), or creates once
+and never changes (a mask), is not state. What it counts in (`self.steps += 1`, a flag, a set) is recorded by name, for
+checks of the step and for messages. Afterwards all of these are as they were before the runs.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from .errors import CaptureError
 
 
 class Made:
-    """Follows what runs of a step put where no tensor was."""
+    """Tracks tensors that runs of a step put in places that held none."""
 
     def __init__(self, search: Callable[[], Found], whose: str) -> None:
-        """whose: "step", or "model" where it is captured without one."""
+        """whose: "step", or "model" if it is captured without a train_step."""
         self._search, self._whose = search, whose
         self._before = search()
-        self._last: Dict[str, Tuple[Tensor, int, Tensor]] = {}  # after the last run: the tensor, its version, its numbers
+        self._last: Dict[str, Tuple[Tensor, int, Tensor]] = {}  # after the last run: tensor, version, values
         self._runs = 0
-        self._state: Set[str] = set()  # names of the places
+        self._state: Set[str] = set()  # places that hold state, by name
         self.counted: List[str] = []  # Python numbers, flags and sets that a run has changed
 
     def look(self) -> None:
-        """To be called after each run. State is what a run finds and changes."""
+        """Must be called after each run. State is what a run finds in place and changes."""
         found = self._search()
         now = {name: place for name, place in self._places(found).items() if _has_numbers(place.tensor)}
         self.counted = [name for name, (_, was) in self._before.others.items() if _is_counted(was, found.others.get(name))]
@@ -49,8 +49,8 @@ class Made:
 
     @contextmanager
     def refused(self) -> Iterator[None]:
-        """For a tracing: refuses reads of this state, and removes what the model caches, so that it is computed in the
-        graph, for any sizes. On exit all else is as it was."""
+        """In this context, which is for tracing, reads of this state are refused. Tensors that the model caches are
+        removed, so that the graph computes them, for any sizes. On exit everything else is restored."""
         before = self._search()
         made = self._places(before)
         words = _WORDS.format(f"the {self._whose} reads {{0}}", _LATER[self._whose])
@@ -71,7 +71,7 @@ class Made:
             self._restore(before, was)
 
     def forget(self) -> None:
-        """Removes what the runs made, and sets numbers and sets back."""
+        """Removes what the runs created, and resets numbers and sets."""
         self._restore(self._before, {})
         found = self._search()
         for name, (place, was) in self._before.others.items():
@@ -83,7 +83,7 @@ class Made:
                     place.container[place.key] = was
 
     def _places(self, found: Found) -> Dict[str, Place]:
-        """Those that were made."""
+        """The places that the runs created."""
         return {name: place for name, place in found.tensors.items() if name not in self._before.tensors}
 
     def _is_changed(self, name: str, tensor: Tensor) -> bool:
@@ -93,16 +93,16 @@ class Made:
         return tensor is not was or tensor._version != version or changed(numbers, sharding.local(tensor))
 
     def _check_untold(self) -> None:
-        """Of a step that was never run: what it made for a parameter can be nothing but state."""
+        """Refuses, for a step that was never run, what it created for a parameter: that must be state."""
         now = self._search()
         made = sorted(name for name in self._places(now) if name in now.by_parameter)
         if made:
             raise CaptureError(_WORDS_WHEN_FAKE.format(made[0]))
 
     def _restore(self, before: Found, was: Dict[str, Tensor]) -> None:
-        """was: tensors in places that were made, by name."""
+        """was: the tensors to put back into created places, by name; other created places are undone."""
         now = self._search()
-        for name, place in reversed(list(self._places(now).items())):  # lists from their end
+        for name, place in reversed(list(self._places(now).items())):  # elements of lists from the end
             if name in was:
                 place.container[place.key] = was[name]
             else:
@@ -110,7 +110,7 @@ class Made:
 
 
 def _is_counted(was: Any, now: Optional[Tuple[Place, Any]]) -> bool:
-    """now: what is in the same place, if it is no tensor."""
+    """now: what is in the same place now, if not a tensor."""
     kinds = (int, float, frozenset)
     return isinstance(was, kinds) and now is not None and isinstance(now[1], kinds) and now[1] != was
 
@@ -120,7 +120,7 @@ def _has_numbers(tensor: Tensor) -> bool:
 
 
 def _undo(name: str, now: Found, before: Found) -> None:
-    """Puts back what was in this place, or where the container was made that it is in."""
+    """Restores what was in this place, or in the outermost place on its path that is new or rebound."""
     parts = name.split(".")
     for i in range(1, len(parts) + 1):
         outer = ".".join(parts[:i])

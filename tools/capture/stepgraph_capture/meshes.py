@@ -10,7 +10,7 @@ from . import compat, world
 
 
 class _Ranks(NamedTuple):
-    """A mesh as one rank sees it: of a part of a larger mesh that in which it lies."""
+    """A mesh as one rank sees it; for a submesh, the part of it that contains this rank."""
 
     axes: Tuple[str, ...]
     shape: Tuple[int, ...]
@@ -20,20 +20,20 @@ class _Ranks(NamedTuple):
 class _Axis(NamedTuple):
     name: str
     size: int
-    step: int  # from one rank to the next
+    step: int  # from one rank to the next along the axis
 
 
 class Meshes:
-    """The meshes that tensors of any rank are sharded over. The one of most axes that has all ranks comes first, and
-    parts of it are not declared again; another has the axes that lie between its own as well. Axes of one name that
-    are not the same ranks (`dp` of one mesh and of another, or those that nobody named) get a number behind it. All
-    ranks have to make it, and declare the same."""
+    """The meshes that tensors of any rank are sharded over. The mesh with the most axes among those of all ranks comes
+    first, and parts of it are not declared again. Any other is declared with further axes between its own, so that it
+    covers all ranks. Axes with the same name but different ranks (`dp` of two meshes, or unnamed axes) get a numeric
+    suffix. Construction is collective; all ranks declare the same."""
 
     def __init__(self, found: Sequence[Any]) -> None:
         mine = [_ranks_of(mesh) for mesh in [*found, *map(compat.root_mesh, found)]]
         of_all = dict.fromkeys(itertools.chain.from_iterable(world.of_each_rank(mine)))
         self._found = list(found)
-        self._known: Dict[str, Tuple[int, int]] = {}  # what the name of an axis means
+        self._known: Dict[str, Tuple[int, int]] = {}  # (size, step) by axis name
         self._names: Dict[_Ranks, Tuple[str, ...]] = {}
         self._declared: List[List[_Axis]] = []
         everything = [mesh for mesh in of_all if mesh.ranks == tuple(range(world.size()))]
@@ -45,7 +45,7 @@ class Meshes:
         return list(self._names[_ranks_of(mesh)])
 
     def declared(self) -> Dict[str, Any]:
-        """Of `world`: the first, and others by name."""
+        """The first mesh as `mesh` of `world`, the others by name as `meshes`."""
         entries: List[Dict[str, Any]] = [
             {"axes": [axis.name for axis in axes], "shape": [axis.size for axis in axes]} for axes in self._declared
         ]
@@ -53,7 +53,7 @@ class Meshes:
         return {**({"mesh": entries[0]} if entries else {}), **({"meshes": named} if named else {})}
 
     def axes_of_groups(self) -> Dict[str, str]:
-        """By the name of the process group: the axes whose it is."""
+        """The axes that each process group belongs to, by the group's name."""
         found: Dict[str, List[str]] = {}
         for mesh in self._found:
             for axis, name in enumerate(self.axes(mesh)):
@@ -70,7 +70,7 @@ class Meshes:
         meanings = [(size, step if size > 1 else 0) for size, step in zip(mesh.shape, steps or itertools.repeat(-1))]
         names = self._names[mesh] = tuple(map(self._named, mesh.axes, meanings))
         if steps is None or any(set(names) <= {axis.name for axis in axes} for axes in self._declared):
-            return  # of ranks without a rule the groups tell which they are
+            return  # ranks that are not evenly spaced are given by their groups
         laid_out = self._between(list(map(_Axis, names, mesh.shape, steps)))
         if laid_out is not None:
             self._declared.append(laid_out)
@@ -80,7 +80,7 @@ class Meshes:
         return next(word for word in words if self._known.setdefault(word, meaning) == meaning)
 
     def _between(self, own: List[_Axis]) -> Optional[List[_Axis]]:
-        """Those axes, and what is missing between them, in the order of the ranks."""
+        """The axes of a mesh, and the missing ones between them, outermost first; None if they do not fit."""
         out: List[_Axis] = []
         span = world.size()
         for axis in sorted(own, key=lambda axis: -axis.step):
@@ -92,7 +92,7 @@ class Meshes:
         return out + self._filling(span, 1, own)
 
     def _filling(self, span: int, within: int, own: List[_Axis]) -> List[_Axis]:
-        """What steps over `within` ranks up to `span` of them: axes of the first mesh, else one without a meaning."""
+        """The axes from `within` ranks up to `span` ranks: those of the first mesh if they fit, otherwise a new one."""
         if span == within:
             return []
         main = self._declared[0] if self._declared else []
@@ -109,8 +109,8 @@ def _ranks_of(mesh: Any) -> _Ranks:
 
 
 def _steps(mesh: _Ranks) -> Optional[List[int]]:
-    """From rank to rank along each axis; None where they do not lie at equal steps. An axis of one rank has that of
-    what lies within it."""
+    """The distance between neighbouring ranks along each axis; None if it is not constant, or if the mesh does not
+    start on a block boundary. An axis of one rank gets the extent of the axes within it."""
     steps, apart = [0] * len(mesh.shape), 1
     for axis in reversed(range(len(mesh.shape))):
         within = steps[axis + 1] * mesh.shape[axis + 1] if axis + 1 < len(mesh.shape) else 1

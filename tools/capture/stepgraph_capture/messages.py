@@ -1,7 +1,7 @@
-"""What one rank sends to another (send, recv, isend, irecv). In a graph a message is an exchange on a group of the two
-ranks alone, in which one of them sends all and the other nothing; each direction has a group of its own. So what a rank
-sends meets what the other receives in the order of both, whatever goes between them besides: all that PyTorch promises.
-Messages with a tag, and those of another process group, meet only each other there, and have groups of their own.
+"""What one rank sends to another (send, recv, isend, irecv). In a graph a message is an all-to-all on a group of these
+two ranks, in which one sends everything and the other nothing; each direction has its own group. So sends and receives
+match in the order of both ranks, regardless of other messages in between: all that PyTorch guarantees. Messages with a
+tag, and those of another process group, match only each other, and have groups of their own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from .errors import CaptureError
 
 @dataclass(frozen=True)
 class Way:
-    """From rank to rank, by their numbers in the world. `via`: which of the process groups that have both."""
+    """The direction of messages between two ranks, numbered in the world. `via`: the process group, by its index among
+    the groups that contain both."""
 
     source: int
     target: int
@@ -35,28 +36,29 @@ class Way:
         return sorted((self.source, self.target))
 
     def counts(self, count: Any, is_mine: bool) -> List[Any]:
-        """Of a rank that has `count` elements for, or from, the other."""
+        """The counts of an all-to-all in which a rank exchanges `count` elements with the other. is_mine: this rank
+        sends."""
         other = self.target if is_mine else self.source
         return [count if rank == other else 0 for rank in self.ranks]
 
 
-_ways: Dict[str, Way] = {}  # those that steps have used here, by name
+_ways: Dict[str, Way] = {}  # those that steps have used in this process, by name
 
 
 def way_of(name: str) -> Optional[Way]:
-    """The way that a group of this name is; None of all other groups."""
+    """The way whose group has this name; None for other groups."""
     return _ways.get(name)
 
 
 def launch_send(tensor: Tensor, group: Any, target: int, tag: int) -> Tensor:
-    """`target` by its number in the group. What comes of it is empty, and there once the other has the message."""
+    """`target` is a rank of the group. The result is empty, and available once the message is received."""
     way = _way(group, group.rank(), target, tag)
     flat = tensor.reshape(-1)
     return compat.launch_all_to_all(flat, [0, 0], way.counts(flat.numel(), True), way.name)
 
 
 def launch_receive(like: Tensor, group: Any, source: int, tag: int) -> Tensor:
-    """A message of the size and type of `like`, flat."""
+    """Receives a message with the size and type of `like`, flattened."""
     way = _way(group, source, group.rank(), tag)
     nothing = torch.empty(0, dtype=like.dtype, device=like.device)
     return compat.launch_all_to_all(nothing, way.counts(like.numel(), False), [0, 0], way.name)
@@ -72,11 +74,11 @@ def _way(group: Any, source: int, target: int, tag: int) -> Way:
     return _ways.setdefault(way.name, way)
 
 
-Message = Tuple[Way, str, str]  # what, where
+Message = Tuple[Way, str, str]  # where it goes, what it is, and the line that asked for it
 
 
 def of_graphs(graphs: Iterable[fx.Graph], rank: int) -> List[Message]:
-    """Those of this rank, as they are launched."""
+    """The messages of this rank, in launch order."""
     found = []
     for graph in graphs:
         for node in graph.nodes:
@@ -92,8 +94,8 @@ def of_graphs(graphs: Iterable[fx.Graph], rank: int) -> List[Message]:
 
 
 def check_agree(of_ranks: List[List[Message]]) -> None:
-    """What each rank sends the other receives, one behind the other; otherwise they would wait, or read something
-    else."""
+    """Checks that each message sent is received, in the same order; otherwise ranks would block, or receive the wrong
+    data."""
     for way in dict.fromkeys(way for messages in of_ranks for way, _, _ in messages):
         sent, received = ([m for m in of_ranks[rank] if m[0] == way] for rank in (way.source, way.target))
         for at in range(max(len(sent), len(received))):

@@ -33,7 +33,7 @@ class Optimizers:
         prefixes = ["optimizer"] if len(found) == 1 else [f"optimizer{i}" for i in range(len(found))]
         self._all = [StandIn(optimizer, names, prefix) for optimizer, prefix in zip(found, prefixes)]
         self._stepping = ExitStack()  # while a step() runs
-        self.gradients: Dict[str, Tensor] = {}  # that a step() found, by parameter
+        self.gradients: Dict[str, Tensor] = {}  # the gradients found by a step(), by parameter
 
     def __bool__(self) -> bool:
         return bool(self._all)
@@ -44,7 +44,7 @@ class Optimizers:
 
     @property
     def hooks(self) -> List[Callable[..., Any]]:
-        """User functions that run before or after their step()."""
+        """User functions that run before or after step()."""
         return [hook for one in self._all for hook in compat.hooks_around(one.optimizer)]
 
     @property
@@ -74,7 +74,7 @@ class Optimizers:
     def running(
         self, leaves: Mapping[str, Tensor], given: Mapping[str, Tensor], recorder: Recorder
     ) -> Iterator[None]:
-        """The optimizers update `leaves`, with the state `given` by slot name."""
+        """In this context, the optimizers update `leaves`, with the state `given` by slot name."""
         self.gradients.clear()
         undo: List[Callable[[], None]] = [
             register_optimizer_step_pre_hook(
@@ -110,13 +110,13 @@ class Optimizers:
         return None
 
     def _update(self, leaves: Mapping[str, Tensor], recorder: Recorder) -> None:
-        """Marks the start of an update by the current gradients."""
+        """Starts an update with the current gradients."""
         self.gradients.update({fqn: leaf.grad for fqn, leaf in leaves.items() if leaf.grad is not None})
         self._stepping.enter_context(compat.as_compiled())
         self._stepping.enter_context(recorder.updating())
 
     def _aside(self, closure: Callable[[], Any], leaves: Mapping[str, Tensor], recorder: Recorder) -> Callable[[], Any]:
-        """Wraps a closure given to step(): its nodes are forward and backward, not part of the update."""
+        """Wraps a closure given to step(): its nodes belong to forward and backward, not to the update."""
 
         def run() -> Any:
             self._stepping.close()

@@ -1,6 +1,6 @@
-"""A step that calls backward itself and mixes it freely with forward and with its own collectives.
+"""A step that calls backward itself, and interleaves it freely with forward and its own collectives.
 
-Such a step finds in its model what the real job's step does: parameters that are leaves, sharded ones as DTensor, and
+Such a step sees in its model what the real job's step would: parameters that are leaves, sharded ones as DTensor, and
 after each backward gradients in `.grad`, reduced over the ranks or not yet, according to the settings of
 DistributedDataParallel and fully_shard.
 """
@@ -19,7 +19,7 @@ from .replicas import Replicas
 
 
 class Backwards:
-    """Runs what belongs around each backward of the step."""
+    """Runs what has to happen before and after each backward of the step."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Backwards:
         leaves: Dict[str, Tensor],
         bindings: scalers.Bindings,
     ) -> None:
-        """bindings: where the step keeps state that is not its optimizers'."""
+        """bindings: the places where the step keeps state outside its optimizers."""
         self._recorder, self._gathers, self._replicas, self._leaves = recorder, gathers, replicas, leaves
         self._bindings = bindings
         self._versions = [leaf._version for leaf in leaves.values()]
@@ -55,7 +55,7 @@ class Backwards:
     @contextmanager
     def _around(self, roots: Sequence[Any]) -> Iterator[None]:
         self._has_run = True
-        if self._recorder.in_backward:  # of a reentrant checkpoint, within that of the step
+        if self._recorder.in_backward:  # a reentrant checkpoint's, inside that of the step
             with self._recorder.backward(roots):
                 yield
             return

@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 from typing import Callable, Iterator, Optional, TextIO
 
-Say = Optional[Callable[[str], None]]  # takes what begins now, "traces the step"
+Say = Optional[Callable[[str], None]]  # takes the name of the stage that begins: "traces the step"
 
 
 @contextmanager

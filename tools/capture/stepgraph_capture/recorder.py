@@ -20,7 +20,7 @@ KEY = "stepgraph"  # in Node.meta
 
 @dataclass
 class Origin:
-    """The origin of a node. A backward node takes module, source and annotations from the forward node of its number."""
+    """The origin of a node. A backward node takes module, source and annotations from its forward node."""
 
     phase: str
     seq: Optional[int]
@@ -30,14 +30,14 @@ class Origin:
 
 
 class Recorder:
-    """Writes an Origin into each node that is made while `recording()`."""
+    """Writes an Origin into each node created in `recording()`."""
 
     def __init__(self, root: nn.Module) -> None:
-        # A module that is there twice has the first of its names, as its parameters do.
+        # A module with several names has the first of them, as its parameters do.
         self._names = {id(module): name for name, module in root.named_modules()}
         self._modules: List[str] = []
         self._backward = self._updates = False
-        self._running: List[int] = []  # numbers of the autograd nodes that run now
+        self._running: List[int] = []  # numbers of the running autograd nodes
 
     @contextmanager
     def recording(self) -> Iterator[None]:
@@ -105,8 +105,8 @@ class Recorder:
         self._modules.pop()
 
     def _watch(self, roots: List[Any]) -> List[Any]:
-        """Hooks before and after each autograd node that these lead to. What runs between two of them is the sum of
-        gradients that meet, which belongs to no forward op."""
+        """Hooks before and after each autograd node reachable from these. What runs between nodes is the summation of
+        gradients, which belongs to no forward op."""
         handles = []
         for node in compat.autograd_nodes(*roots):
             number = compat.node_sequence_number(node)
@@ -130,7 +130,7 @@ class Recorder:
         return Origin(
             phase="backward" if self._backward else "optimizer" if self._updates else "forward",
             seq=running,
-            # Within backward a module runs only where a checkpoint computes its forward again.
+            # In backward a module runs only if a checkpoint recomputes its forward.
             module=self._modules[-1] if self._modules else None,
             source=line if not self._backward or self._modules else None,
             custom=dict(annotations_here()),
@@ -155,9 +155,9 @@ def link(graph: fx.Graph) -> None:
 
 
 def tell_optimizer(graph: fx.Graph) -> None:
-    """Gives nodes behind the last of backward that are made of gradients, and what is made for them there, the phase of
-    an optimizer: a step that calls backward itself clips gradients and updates parameters. Messages to other ranks are
-    of the pass that they come from."""
+    """Changes the phase of nodes after the last backward node to optimizer, if they depend on gradients or feed such
+    nodes: a step that calls backward itself clips gradients and updates parameters. Messages to other ranks keep the
+    phase that they were launched in."""
     nodes = [node for node in graph.nodes if origin_of(node) is not None]
     last = max((i for i, node in enumerate(nodes) if origin_of(node).phase == "backward"), default=len(nodes))
     behind = [node for node in nodes[last + 1 :] if not compat.is_exchange(node.target)]
@@ -184,7 +184,7 @@ def origin_of(node: fx.Node) -> Optional[Origin]:
 
 
 def place(origin: Optional[Origin], graph: fx.Graph) -> Optional[str]:
-    """The user's line for an origin, for messages; for a backward node that of its forward node."""
+    """The user's line for an origin, for messages; that of a backward node is its forward node's."""
     if origin is None:
         return None
     line = origin.source

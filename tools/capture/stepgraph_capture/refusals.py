@@ -1,4 +1,4 @@
-"""Refuses traced graphs that are right for this one step only."""
+"""Refuses traced graphs that would be right for this one step only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def no_state_as_constant(step: Step, graphs: Sequence[fx.Graph], constants: Dict
 
 
 def none_replaced(replaced: Sequence[Tuple[str, Tensor]], constants: Dict[str, Tensor]) -> None:
-    """A constant in whose place the step puts another tensor is state. Runs tell of it; without them it is seen here."""
+    """Refuses constants that the step replaces by another tensor: they are state. A run reveals them; if there was
+    none, this check does."""
     held = {compat.memory_of(constant) for constant in constants.values() if beside.is_strided(constant)}
     for name, tensor in replaced:
         if not compat.is_fake(tensor) and beside.is_strided(tensor) and compat.memory_of(tensor) in held:
@@ -48,8 +49,8 @@ def no_write_to_constant(module: fx.GraphModule) -> None:
 
 
 def no_draws_again(graphs: Sequence[fx.Graph]) -> None:
-    """What a checkpoint computes again draws the numbers that forward drew; a graph, whose nodes draw one after the
-    other, would draw others, and its gradients would be those of no step."""
+    """Refuses random ops that a checkpoint recomputes. Recomputation must reproduce the numbers of forward, but the
+    nodes of a graph draw one after the other, so the gradients would be wrong."""
     forward = set()
     for graph in graphs:
         for node in graph.nodes:

@@ -1,9 +1,9 @@
-"""DistributedDataParallel, outermost or inside of the model; one elsewhere is refused. Its reducer is C++ that no tracer
-follows: while a step runs here its forward is the module's, behind the broadcast of the buffers, and its gradients are
-averaged at the end; in a step that calls backward itself, behind each backward that its reducer is prepared for.
+"""DistributedDataParallel, at the top of the model or inside it; elsewhere it is refused. Its reducer is C++ code that
+no tracer follows. During a step here, its forward broadcasts buffers and then calls the module's forward. Its gradients
+are averaged at the end, or, in a step that calls backward itself, after each backward that the reducer is prepared for.
 
-What its settings say counts: no_sync(), ignored parameters and buffers, parameters that a rank does not use. Those that
-no graph of plain all-reduces holds are refused by wrappers.py.
+Its settings are respected: no_sync(), ignored parameters and buffers, parameters that a rank does not use. Settings
+that a graph of plain all-reduces cannot represent are refused by wrappers.py.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Copies:
     """One DistributedDataParallel module."""
 
     def __init__(self, name: str, parallel: Any) -> None:
-        self.name = name  # of the module in the model, "" for the model itself
+        self.name = name  # the module's name in the model, "" for the model itself
         self.parallel = parallel
         self.group = parallel.process_group
         self._parameters = reduced_parameters(parallel)
-        self.fqns: Set[str] = set()  # of the parameters whose gradients it averages
+        self.fqns: Set[str] = set()  # names of the parameters whose gradients it averages
         self._averages = False  # in this step
-        self._is_prepared = False  # to average behind the next backward
+        self._is_prepared = False  # to average after the next backward
         self._broadcasts = False
 
     def name_parameters(self, model: nn.Module) -> None:
@@ -103,10 +103,10 @@ class Replicas:
         self._copies += [Copies(name, module) for name, module in self.model.named_modules() if is_parallel(module)]
         for copies in self._copies:
             copies.name_parameters(self.model)
-        # Gradients that this rank does not make and others do. To know them it takes a first look at the step.
+        # Parameters for which only other ranks compute a gradient. A first run of the step finds them.
         self.used_elsewhere: Set[str] = set()
-        self._unused: Optional[Set[str]] = None  # those without a gradient here, while the ranks learn of each other's
-        self._reached: Set[str] = set()  # by the backward that runs
+        self._unused: Optional[Set[str]] = None  # in learning(): those without a gradient on this rank
+        self._reached: Set[str] = set()  # parameters reached by the current backward
         self._check_apart()
 
     @contextmanager
@@ -127,8 +127,8 @@ class Replicas:
 
     @contextmanager
     def learning(self) -> Iterator[Set[str]]:
-        """Within it no rank knows of the others which parameters they use, and all average all. Gives those without a
-        gradient on this rank."""
+        """In this context it is unknown which parameters other ranks use, so all of them are averaged. Yields the set
+        of parameters without a gradient on this rank."""
         self._unused = set()
         try:
             yield self._unused
@@ -214,7 +214,7 @@ def is_parallel(module: nn.Module) -> bool:
 
 @contextmanager
 def _others_refused() -> Iterator[None]:
-    """What a wrapper that the model does not hold reduces would go unseen: its forward is refused."""
+    """Refuses wrappers outside of the model, whose reductions the capture would miss."""
     kind = getattr(torch.nn.parallel, "DistributedDataParallel", None)
     if kind is None:
         yield
@@ -237,8 +237,8 @@ def _others_refused() -> Iterator[None]:
 
 
 def reduced_parameters(parallel: Any) -> List[nn.Parameter]:
-    """Those that its reducer was given. A name at the top is `.weight` to it, so that ignoring `weight` has no effect:
-    PyTorch's way, kept here."""
+    """The parameters that its reducer handles. A parameter at the top is named `.weight` there, so ignoring `weight`
+    has no effect: PyTorch's behaviour, kept here."""
     found: Dict[int, nn.Parameter] = {}
     for module_name, module in parallel.module.named_modules():
         for name, parameter in module.named_parameters(recurse=False):

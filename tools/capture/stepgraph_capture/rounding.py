@@ -1,13 +1,13 @@
-"""How far right answers may be from each other: PyTorch's own error, and what noise of the size of rounding does.
+"""How far apart correct results may be: PyTorch's own error, and the effect of noise of the size of rounding errors.
 
-Deep models of convolutions and batch norms multiply rounding errors, and a value next to 0 may fall to either side of
-a ReLU: two right answers differ by more than any fixed tolerance allows. Who compares with a capture may go by
-PyTorch's own distance from the same step in double, or by how far noise in each result moves that, whichever is more.
-It is kept beside each value.
+Deep models of convolutions and batch norms amplify rounding errors, and a value close to 0 may fall on either side of a
+ReLU: two correct results may differ by more than any fixed tolerance allows. A comparison with a capture may use
+PyTorch's own distance from the same step in double precision, or the distance that noise in each result causes there,
+whichever is larger. It is stored with each value.
 
-In a job all ranks run this together. Each launches every collective of its graph, whatever fails meanwhile, and what
-one of them decides is decided by all; so none waits for another that is not coming. And what they exchange has the
-types and sizes that the recorded type and size say, on each rank for itself; so none gets what it does not expect.
+In a job all ranks run this together. Each launches every collective of its graph, even after a failure, and decisions
+are made by all ranks together, so no rank waits for another in vain. What they exchange has the recorded size, and the
+type that corresponds to the recorded one, so every rank gets what it expects.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _WIDE = {
     torch.float8_e5m2fnuz: torch.float64,
 }
 
-# In each result, of what its type rounds by: several roundings of f32 go into most, and it is rare that a value falls
-# to the other side; the narrow types round enough by themselves.
+# Relative noise added to each result, by its type: for f32 several roundings, as most results take several and values
+# rarely change sides; for narrow types one rounding is enough.
 _NOISE = {
     torch.float32: 4 * 2.0**-24,
     torch.complex64: 4 * 2.0**-24,
@@ -48,18 +48,17 @@ _NOISE = {
     torch.float8_e5m2fnuz: 2.0**-3,
 }
 _DRAWS = 3
-_LARGEST = 1 << 25  # elements of all inputs: beyond, the noise is left out
+_LARGEST = 1 << 25  # elements of all inputs; beyond this, no noise is tried
 
 Values = Sequence[Optional[Tensor]]
 
 
 def of(module: fx.GraphModule, inputs: Sequence[Tensor], recorded: Values) -> List[Optional[float]]:
-    """By output, then by input as the graph leaves it: the largest error of an element; None where there is none to
-    speak of.
+    """The largest error of an element, by output, then by input as the graph leaves it; None if there is none.
 
-    `recorded`: PyTorch's values of the same. All None where the graph draws random numbers, or has an op without a
-    form in double. Runs the graph twice, side by side, once and for each draw of noise; `inputs` themselves stay as
-    they are.
+    `recorded`: PyTorch's values of the same tensors. All are None if the graph draws random numbers, or has an op that
+    does not work in double. Runs the graph in its own types and in double side by side, once without noise and once for
+    each draw of it. Leaves `inputs` unchanged.
     """
     exact = _in_double(module, inputs, None)
     if exact is None:
@@ -78,8 +77,8 @@ def of(module: fx.GraphModule, inputs: Sequence[Tensor], recorded: Values) -> Li
 def _in_double(
     module: fx.GraphModule, inputs: Sequence[Tensor], noise: Optional[torch.Generator]
 ) -> Optional[List[Optional[Tensor]]]:
-    """The outputs of the graph in double, then its inputs as it leaves them. Integers and booleans are those of the
-    recorded types, so that no index falls another way."""
+    """The outputs of the graph in double, then its inputs as it leaves them. Integers and booleans are taken from the
+    run in recorded types, so that indices agree."""
     if world.on_any_rank(any(compat.is_random(node) for node in module.graph.nodes)):
         return None
     given = [_Pair(laid_copy(tensor), _widened(tensor.detach())) for tensor in inputs]
@@ -102,22 +101,22 @@ def _error_of(value: Optional[Tensor], wide: Optional[Tensor]) -> Optional[float
 
 @dataclass(eq=False)
 class _Pair:
-    """A tensor in its recorded type and in double, of one size."""
+    """A tensor in its recorded type and in double; both have the same size."""
 
     recorded: Tensor
     wide: Tensor
 
 
 def _widened(tensor: Tensor) -> Tensor:
-    """A copy; in double if it is floating point."""
+    """A copy; in double if the type is a narrower float or complex type."""
     return tensor.to(_WIDE[tensor.dtype]) if tensor.dtype in _WIDE else laid_copy(tensor)
 
 
 class _Twice(fx.Interpreter):
-    """Each tensor is a pair. noise: the wide one of each result is off by the recorded one's rounding, or more.
+    """Interprets the graph on pairs. noise: perturbs each result in double by about the rounding of its recorded type.
 
-    failed: an op has no form in double. The recorded values stand for the wide ones from there on, so that the graph
-    runs to its end; what it gives is nobody's.
+    failed: an op does not work in double. From there on recorded values stand in for double ones, so that the graph
+    runs to its end; the result is not used.
     """
 
     def __init__(self, module: fx.GraphModule, noise: Optional[torch.Generator]) -> None:
@@ -132,7 +131,7 @@ class _Twice(fx.Interpreter):
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         value = super().get_attr(target, args, kwargs)
         if isinstance(value, fx.GraphModule):
-            self.failed = True  # a nested graph holds element types of its own
+            self.failed = True  # a nested graph names element types of its own
         return _Pair(value.clone(), _widened(value)) if isinstance(value, Tensor) else value
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
@@ -147,21 +146,21 @@ class _Twice(fx.Interpreter):
                 with _default_in_double():
                     wide = _FORMS.get(target, target)(*given, **keywords)
                 return self._paired(target, recorded, wide)
-        except Exception:  # whatever: the other ranks count on this one
+        except Exception:  # any error: the other ranks wait for this one
             self.failed = True
         if _is_fresh(target):
-            recorded = as_traced(recorded, self._traced)  # the views behind it count on that
+            recorded = as_traced(recorded, self._traced)  # later views rely on it
         return pytree.tree_map_only(Tensor, lambda tensor: _Pair(tensor, _widened(tensor)), recorded)
 
     def _wide_of(self, target: Any) -> Callable[[_Pair], Tensor]:
-        """How this op gets a wide argument. What is sent after a failure is of the recorded size, whatever ops in place
-        have done since then, to the recorded tensors only."""
+        """How this op's arguments in double are obtained. After a failure a collective sends the recorded values,
+        widened: in-place ops since then have changed only those."""
         if self.failed and compat.is_launch(target):
             return lambda pair: _widened(pair.recorded)
         return lambda pair: pair.wide
 
     def _paired(self, target: Any, recorded: Any, wide: Any) -> Any:
-        if compat.is_launch(target):  # on its way: nobody looks at it before the wait
+        if compat.is_launch(target):  # in flight: not to be read before the wait
             return pytree.tree_map(lambda a, b: _Pair(a, b), recorded, wide)
         wide = pytree.tree_map(_held_to, recorded, wide)
         if _is_fresh(target):
@@ -186,13 +185,13 @@ def _scaled_mm(
     out_dtype: Optional[torch.dtype] = None,
     use_fast_accum: bool = False,
 ) -> Tensor:
-    """Block scales do not broadcast and are not supported here."""
+    """Scales must broadcast: block-wise scales are not supported."""
     product = (a * scale_a) @ (b * scale_b)
     product = product if bias is None else product + bias
     return product if scale_result is None else product * scale_result
 
 
-# Of ops that take no doubles.
+# Replacements for ops that do not accept doubles.
 _FORMS = {torch.ops.aten._scaled_mm.default: _scaled_mm}
 
 
@@ -213,13 +212,13 @@ def _default_in_double() -> Iterator[None]:
 
 
 def _held_to(recorded: Any, wide: Any) -> Any:
-    """The wide result in the type that goes with the recorded one: an op may give one type whatever it is given. The
-    numbers of a narrow one are as far off as its type says, no more. Another size is an error."""
+    """The result in double, cast to the type that corresponds to the recorded one, as an op may return a fixed type. A
+    size other than the recorded one is an error."""
     if not isinstance(recorded, Tensor):
         return wide
     if recorded.shape != wide.shape:
         raise RuntimeError(f"{tuple(recorded.shape)} in its own type, {tuple(wide.shape)} in double")
-    return wide.to(_WIDE.get(recorded.dtype, recorded.dtype))  # the same tensor, where it has that type
+    return wide.to(_WIDE.get(recorded.dtype, recorded.dtype))  # the same tensor if it has that type already
 
 
 def _pair_of(recorded: Any, wide: Any) -> Any:

@@ -20,12 +20,12 @@ from torch.utils._pytree import tree_leaves
 from . import compat, sharding
 from .errors import CaptureError
 
-Place = Tuple[Any, Any]  # a list or a dict, and where in it a tensor is
+Place = Tuple[Any, Any]  # a container (list or dict), and the key of a tensor in it
 Bindings = Callable[[], Iterable[Place]]
 _Region = Tuple[Any, ...]
 
-SKIPS_ITSELF = "_stepgraph_skips_itself"  # of an optimizer whose step() a scaler calls anyway, with what is around it
-NAMES = {"scale": "_scale", "growth_tracker": "_growth_tracker"}  # of its state, and where it keeps that
+SKIPS_ITSELF = "_stepgraph_skips_itself"  # set on fused optimizers, which skip by themselves: their hooks always run
+NAMES = {"scale": "_scale", "growth_tracker": "_growth_tracker"}  # its state, and the attributes that hold it
 
 
 def is_on(thing: Any) -> bool:
@@ -40,7 +40,7 @@ def begun(scaler: Any, device: torch.device) -> None:
 
 @contextmanager
 def without_conditions(bindings: Bindings) -> Iterator[None]:
-    """Scalers skip no update; what they learn about optimizers meanwhile is forgotten on exit.
+    """In this context scalers do not skip updates. What they record about optimizers meanwhile is dropped on exit.
 
     `bindings` lists where the step keeps tensors outside its optimizers: an update may bind other tensors there."""
     used: Dict[int, Tuple[Any, Any]] = {}
@@ -82,7 +82,8 @@ def _updated(bindings: Bindings, optimizer: Any, found_inf: List[Tensor], update
 
 @contextmanager
 def _undone(optimizer: Any, is_skipped: Tensor, bindings: Optional[Bindings]) -> Iterator[None]:
-    """Undoes what is written within it if `is_skipped`; without bindings only the optimizer's own parameters and state."""
+    """Undoes what is written in this context if `is_skipped`. Without bindings, only the optimizer's parameters and
+    state."""
     places = [(state, key) for state in optimizer.state.values() for key in state]
     bound = _Bound([*places, *(bindings() if bindings is not None else ())])
     writes = _Writes(optimizer, is_skipped, with_others=bindings is not None)
@@ -93,8 +94,8 @@ def _undone(optimizer: Any, is_skipped: Tensor, bindings: Optional[Bindings]) ->
 
 
 class _Bound:
-    """Tensors by the places that hold them: where an update binds another one, the old value is chosen if the update is to
-    be skipped."""
+    """Tensors by the places that hold them. If an update binds another tensor there, settle() selects the old value for
+    a skipped update."""
 
     def __init__(self, places: List[Place]) -> None:
         self._before = [(kept, key, kept[key]) for kept, key in places if isinstance(kept[key], Tensor)]
@@ -126,18 +127,18 @@ def _like(before: Tensor, key: Any, now: Any) -> Tensor:
 
 
 class _Writes(TorchDispatchMode):
-    """Restores what an update writes if the update is to be skipped: a parameter and its state soon after their turn, so
-    that copies of only one parameter are in memory at a time. `with_others`: also any other memory from before the
-    update, as hooks around the optimizer's step() may write to anything."""
+    """Restores what an update writes if it is to be skipped: a parameter and its state right after their turn, so that
+    copies of only one parameter are in memory at a time. `with_others`: also any other memory that existed before the
+    update, as hooks around step() may write to anything."""
 
     supports_higher_order_operators = True
 
     def __init__(self, optimizer: Any, is_skipped: Tensor, with_others: bool) -> None:
         super().__init__()
         self._is_skipped, self._with_others = is_skipped, with_others
-        self._known: Dict[int, Tuple[Tensor, int]] = {}  # by memory: the tensor, and whose it is
-        self._made: Set[int] = set()  # memory that was not there before
-        self._before: Dict[_Region, Tuple[Tensor, Tensor]] = {}  # what is written, and a copy; in the order of writes
+        self._known: Dict[int, Tuple[Tensor, int]] = {}  # by memory: the tensor, and the index of its parameter
+        self._made: Set[int] = set()  # memory allocated during the update
+        self._before: Dict[_Region, Tuple[Tensor, Tensor]] = {}  # by region, in order of writes: the tensor, and a copy
         self._turn: Optional[int] = None
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         for turn, parameter in enumerate(parameters):
@@ -154,7 +155,7 @@ class _Writes(TorchDispatchMode):
         return result
 
     def _whole(self, tensor: Tensor) -> Optional[Tuple[Tensor, int]]:
-        """The whole tensor to keep, and whose turn it is; None if it need not be kept."""
+        """The whole tensor to copy, and the parameter whose turn it belongs to; None if no copy is needed."""
         mine = sharding.part(tensor if tensor._base is None else tensor._base)
         memory = compat.memory_of(mine)
         if memory in self._known:

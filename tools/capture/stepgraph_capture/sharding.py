@@ -30,8 +30,8 @@ def part(tensor: Tensor) -> Tensor:
 
 
 def whole(mine: Tensor, like: Tensor) -> Tensor:
-    """The sharded tensor of which `mine` is this rank's, laid out as `like` is. Gradients come back to `mine` as it is
-    laid out, whatever the model made of them."""
+    """The sharded tensor whose local part is `mine`, laid out like `like`. Gradients come back to `mine` in this
+    layout, whatever layout the model gave them."""
     if not is_sharded(like):
         return mine
     return DTensor.from_local(
@@ -47,7 +47,7 @@ def leaf(mine: Tensor, like: Tensor) -> Tensor:
 
 
 def as_laid_out(tensor: Tensor, like: Tensor) -> Tensor:
-    """This rank's part of it, spread over the ranks as `like` is."""
+    """This rank's part of the tensor, redistributed like `like`."""
     if not is_sharded(tensor):
         return tensor
     return tensor.redistribute(like.device_mesh, like.placements).to_local()

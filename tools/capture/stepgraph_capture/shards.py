@@ -43,8 +43,8 @@ class Shard:
     """One parameter that a fully_shard module gathers."""
 
     fqn: str
-    places: List[Tuple[nn.Module, str]]  # modules that have it, and by which name
-    size: torch.Size  # whole; for a parameter that is tensor-parallel too, this rank's part of that
+    places: List[Tuple[nn.Module, str]]  # modules that hold it, and its name there
+    size: torch.Size  # unsharded; for a parameter that is tensor-parallel as well, this rank's part
     dim: int
     shards: Any  # process group over which it is sharded
     replicas: Optional[Any]  # process group of copies of the shard, or None
@@ -73,12 +73,12 @@ class Running:
 
     def __init__(self, shard: Shard, kept: Tensor) -> None:
         self.shard = shard
-        self.kept = kept  # what the model has of it outside of forward and backward
+        self.kept = kept  # what the model holds outside of forward and backward
         local = sharding.local(kept)
         self._rows, self._dtype = local.shape[shard.dim], local.dtype
         self.gathered: Optional[Tensor] = None
-        self._unreduced: Optional[Tensor] = None  # gradients of backwards before, of this rank alone
-        self._unshared: Optional[Tensor] = None  # their sums over the shards' ranks, and not over those of copies
+        self._unreduced: Optional[Tensor] = None  # local gradients of earlier backwards
+        self._unshared: Optional[Tensor] = None  # their sums over the shards' ranks, not yet over the replicas'
 
     def gather(self) -> None:
         self.gathered = _gathered(self)
@@ -90,7 +90,7 @@ class Running:
             module._parameters[name] = tensor  # type: ignore[assignment]
 
     def is_gathered(self) -> bool:
-        """Whether it was gathered under autograd; a reentrant checkpoint runs forward without."""
+        """Whether it was gathered under autograd: a reentrant checkpoint runs forward without."""
         module, name = self.shard.places[0]
         shown = module._parameters[name]
         return shown is self.gathered and shown.requires_grad == self.kept.requires_grad  # type: ignore[union-attr]
@@ -142,7 +142,7 @@ def _gathered(running: Running) -> Tensor:
 
 
 class _Gather(torch.autograd.Function):
-    """Forward casts and gathers; backward reduces in a dtype of its own, which autograd of the parts could not."""
+    """Forward casts and gathers. Backward reduces in its own dtype, which autograd of these ops could not do."""
 
     @staticmethod
     def forward(ctx: Any, local: Tensor, running: Running) -> Tensor:
@@ -163,7 +163,7 @@ class _Gather(torch.autograd.Function):
 
 
 def _scattered(gradient: Tensor, shard: Shard) -> Tensor:
-    """This rank's part, with padding, of the sum over the ranks of the shards."""
+    """This rank's part of the sum over the ranks of the shards, with padding."""
     count = shard.shards.size()
     gradient = _padded(gradient, shard.dim, shard.size[shard.dim] + -shard.size[shard.dim] % count)
     if shard.dim != 0:
@@ -172,8 +172,8 @@ def _scattered(gradient: Tensor, shard: Shard) -> Tensor:
 
 
 def divisors(divisor: float, dtype: torch.dtype) -> Tuple[float, float]:
-    """Of gradients before and after they are summed: as fully_shard has it, both about the root of the whole where the
-    sum could leave the range of the type."""
+    """Divisors of gradients before and after the sum. As in fully_shard, both are about the square root of the total if
+    the sum could leave the range of the type."""
     before = 1.0
     if dtype not in (torch.float32, torch.bfloat16):
         while divisor % before == 0 and divisor / before > before:
@@ -182,7 +182,7 @@ def divisors(divisor: float, dtype: torch.dtype) -> Tuple[float, float]:
 
 
 def _padded(tensor: Tensor, dim: int, rows: int) -> Tensor:
-    """Pads `dim` with zeros to a multiple of the ranks."""
+    """Pads `dim` with zeros to `rows`."""
     missing = rows - tensor.shape[dim]
     if missing == 0:
         return tensor

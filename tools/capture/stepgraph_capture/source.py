@@ -12,7 +12,7 @@ import sympy
 import torch
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_SYMPY = os.path.dirname(os.path.abspath(sympy.__file__)) + os.sep  # which PyTorch computes sizes by
+_SYMPY = os.path.dirname(os.path.abspath(sympy.__file__)) + os.sep  # PyTorch computes sizes with it
 _LAYERS = os.path.join(_TORCH, "nn", "modules") + os.sep
 _OWN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _STDLIB = os.path.abspath(sysconfig.get_paths()["stdlib"]) + os.sep
@@ -68,6 +68,6 @@ def user_line() -> Optional[Dict[str, Any]]:
                 return line
             layer = line
         elif kind == "own" and code.co_name == "traced_step":
-            break  # what lies outside called capture(), and asked for no node
+            break  # frames outside called capture() and created no node
         frame = frame.f_back
     return layer

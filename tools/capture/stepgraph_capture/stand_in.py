@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from . import scalers, sharding
 from .errors import CaptureError
 
-_IN_TENSORS = {"capturable": True, "foreach": False, "fused": False}  # one parameter after the other
+_IN_TENSORS = {"capturable": True, "foreach": False, "fused": False}  # foreach and fused off: one parameter at a time
 
 
 class _State(dict):  # type: ignore[type-arg]
@@ -45,7 +45,7 @@ class _State(dict):  # type: ignore[type-arg]
 
 class StandIn:
     def __init__(self, optimizer: Any, names: Mapping[int, str], prefix: str) -> None:
-        """names: of the model's parameters, by id. prefix: of the slots of its state."""
+        """names: names of the model's parameters, by id. prefix: prefix of the names of its state."""
         if not isinstance(optimizer, Optimizer):
             raise CaptureError(f"optimizer= is a {type(optimizer).__name__}, and no torch.optim.Optimizer")
         if isinstance(optimizer, torch.optim.LBFGS):
@@ -57,7 +57,7 @@ class StandIn:
         self._check_keys(names)
         self._known = {names[id(p)]: self._initial(state) for p, state in optimizer.state.items() if state}
         self._running: Dict[str, _State] = {}
-        self._settings = [_tensors_of(place) for place in self._places()]  # copies, which stand for them
+        self._settings = [_tensors_of(place) for place in self._places()]  # copies to use in place of its own
         self._numbers: List[Dict[str, Any]] = []
 
     # State
@@ -76,7 +76,7 @@ class StandIn:
         for fqn, state in self._running.items():
             made = {key: value for key, value in state.at_first.items() if key not in self._known.get(fqn, {})}
             if isinstance(self.optimizer, torch.optim.SGD) and "momentum_buffer" in made:
-                made["momentum_buffer"].zero_()  # made behind the first update, of its gradient
+                made["momentum_buffer"].zero_()  # created after the first update, from its gradient
             self._known.setdefault(fqn, {}).update(self._initial(made))
 
     def rebound(self, given: Mapping[str, Tensor]) -> Dict[str, Tensor]:
@@ -93,7 +93,7 @@ class StandIn:
     def _initial(self, state: Mapping[str, Any]) -> Dict[str, Any]:
         found = {key: _copied(value) for key, value in state.items()}
         if type(self.optimizer).__module__.startswith("torch.optim") and isinstance(found.get("step"), Tensor):
-            found["step"] = found["step"].double()  # the numbers computed of it are doubles where Python counts
+            found["step"] = found["step"].double()  # numbers derived from it are doubles where Python counts
         return found
 
     # A run
@@ -114,7 +114,7 @@ class StandIn:
         state = {leaves[fqn]: state for fqn, state in self._running.items()}
         optimizer.state = defaultdict(lambda: _State({}), state)
         setattr(optimizer, scalers.SKIPS_ITSELF, getattr(optimizer, "_step_supports_amp_scaling", False))
-        optimizer._step_supports_amp_scaling = False  # a scaler gives it gradients of the loss itself
+        optimizer._step_supports_amp_scaling = False  # so a scaler unscales gradients before it calls step()
         self._numbers = [_numbers_of(place) for place in self._places()]
 
         def give_back() -> None:
@@ -173,5 +173,5 @@ def _tensors_of(place: Mapping[str, Any]) -> Dict[str, Tensor]:
 
 
 def _numbers_of(place: Mapping[str, Any]) -> Dict[str, Any]:
-    """Names with an underscore are marks that schedulers leave."""
+    """Leaves out names with an underscore: schedulers put marks there."""
     return {k: v for k, v in place.items() if isinstance(v, (int, float, tuple)) and not k.startswith("_")}

@@ -28,7 +28,7 @@ _Found = Tuple[Optional[Tensor], List[Optional[Tensor]], Others]  # the loss, gr
 class Slot:
     """One input of the graph."""
 
-    name: str  # its fqn in the capture
+    name: str  # its name in the model, as the capture has it
     kind: str  # parameter, buffer or input
     value: Any  # the user's object: a tensor, perhaps sharded, or a Python value
     trainable: bool = False
@@ -46,13 +46,13 @@ class Slot:
 
 @dataclass
 class Result:
-    """What a step returns: the loss, a gradient or None for each trainable slot, and other things that the user's loss
-    function returned."""
+    """What a step returns: the loss, a gradient or None for each trainable slot, and further tensors that the user's
+    loss function returned."""
 
-    loss: Optional[Tensor]  # a rank's own step may have none
+    loss: Optional[Tensor]  # None if a train_step on this rank has no loss
     gradients: List[Optional[Tensor]]
     others: Others
-    rebound: Dict[str, Tensor]  # buffers that the model assigned anew, by name
+    rebound: Dict[str, Tensor]  # state that the step bound to other tensors, by name
 
     @property
     def outputs(self) -> List[Optional[Tensor]]:
@@ -75,7 +75,7 @@ class Step:
     ) -> None:
         wrappers.check(model, is_own=train_step is not None)
         self.replicas = Replicas(model)
-        self.model = self.replicas.model  # inside of DistributedDataParallel; its names are the capture's
+        self.model = self.replicas.model  # without an outer DistributedDataParallel; its names are the capture's
         self.units = compat.fsdp_units(self.model)
         self.loss_fn = loss_fn
         self.train_step = train_step
@@ -92,7 +92,7 @@ class Step:
             raise CaptureError(f"{wide[0]} is of complex128, which safetensors files cannot hold: use complex64")
         if not any(slot.trainable for slot in self.state):
             raise CaptureError("no parameter of the model requires a gradient: there is no training step to capture")
-        self.beside: Dict[str, beside.Place] = {}  # state that is not the model's, by name
+        self.beside: Dict[str, beside.Place] = {}  # state outside the model, by name
         self.beside_state: List[Slot] = []
         self.optimizers = Optimizers(optimizer, {id(slot.value): slot.name for slot in self.state})
         self.learn_optimizers()
@@ -119,7 +119,7 @@ class Step:
         return beside.search(self._functions(), known, self.model)
 
     def _functions(self) -> List[Callable[..., Any]]:
-        """The user's, which run in a train_step."""
+        """The user's functions that run in a train_step."""
         if self.train_step is None:
             return []
         hooks = [*self.optimizers.hooks, *(hook for slot in self.trainable for hook in compat.hooks_of(slot.value))]
@@ -154,8 +154,8 @@ class Step:
         return [slot for slot in self.state if slot.trainable]
 
     def run(self, tensors: Sequence[Tensor], recorder: Recorder, is_traced: bool = True) -> Result:
-        """The whole step on these local tensors, one for each of `self.tensors`; parameters among them are leaves.
-        Collectives that write in place are PyTorch's own where it is not traced."""
+        """Runs the whole step on these local tensors, one for each of `self.tensors`; parameters among them are leaves.
+        In-place collectives become functional ones only if `is_traced`."""
         given = dict(zip((id(slot) for slot in self.tensors), tensors))
         state = self._state(given, recorder)
         updated = {slot.name: sharding.leaf(given[id(slot)], slot.value) for slot in self.optimizer_state}
@@ -163,7 +163,7 @@ class Step:
         batch = [sharding.whole(given[id(slot)], slot.value) if slot.is_tensor else slot.value for slot in self.inputs]
         args, keywords, targets = pytree.tree_unflatten(batch, self._shape)
         before, before_beside = dict(state), dict(kept_beside)
-        # Backward, too: what checkpoints compute again there reads the state that forward read.
+        # Covers backward as well: what checkpoints recompute there reads the state that forward read.
         plain = fsdp.explicit(self.model, self.units, state, recorder, puts_back=self.train_step is not None)
         calls = inplace.functional() if is_traced else nullcontext()
         outside = beside.swapped(self.beside, kept_beside)
@@ -187,8 +187,8 @@ class Step:
         return Result(loss, gradients, others, rebound)
 
     def _state(self, given: Mapping[int, Tensor], recorder: Recorder) -> Dict[str, Tensor]:
-        """What the model has in place of its own, by name: whole where they are this rank's parts, but for those that
-        a unit of fully_shard makes whole when it runs."""
+        """The tensors that replace the model's own, by name. Sharded ones are whole DTensors, but without a train_step
+        those that a unit of fully_shard gathers are this rank's part."""
         gathered = {shard.fqn for unit in self.units for shard in unit.shards}
         state = {}
         for slot in self.state:
@@ -235,7 +235,7 @@ class Step:
     def _bindings(self, state: Mapping[str, Tensor]) -> Iterator[scalers.Place]:
         """The places where a hook may bind another tensor."""
         yield from ((part._buffers, key) for part in self.model.modules() for key in part._buffers)
-        keys = {id(slot.value): state[slot.name] for slot in self.parameters}  # now, of dicts that have parameters as keys
+        keys = {id(slot.value): state[slot.name] for slot in self.parameters}  # for dicts keyed by parameters
         for place in self.beside.values():
             now = beside.Place(place.name, place.container, keys.get(id(place.key), place.key))
             if now.is_there():
@@ -274,12 +274,12 @@ def _taken(parameters: List[Tensor]) -> List[Optional[Tensor]]:
 def _pulled_back(loss: Tensor, seed: Tensor, parameters: List[Tensor]) -> Sequence[Optional[Tensor]]:
     """The gradients of the leaves `parameters`."""
     if not compat.has_reentrant_checkpoint(loss):
-        # backward() goes to all leaves, and other ranks wait for the collectives that are on the way to any of them.
+        # backward() reaches all leaves, and other ranks wait for the collectives on the way to each.
         ours = {id(parameter) for parameter in parameters}
         others = [leaf for leaf in compat.leaves(loss.grad_fn) if id(leaf) not in ours] if world.size() > 1 else []
         found = torch.autograd.grad(loss, [*parameters, *others], grad_outputs=seed, allow_unused=True)
         return found[: len(parameters)]
-    # Its backward runs one of its own, which adds to what the leaves have: autograd.grad, which never does, refuses it.
+    # A reentrant checkpoint runs its own backward, which accumulates into the leaves; autograd.grad refuses that.
     torch.autograd.backward(loss, seed)
     return _taken(parameters)
 
@@ -305,7 +305,7 @@ def _check_loss(loss: Any, loss_fn: Loss) -> None:
 
 
 def _arguments(inputs: Any, kwargs: Optional[Mapping[str, Any]]) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
-    """A mapping is keyword arguments, a tuple or list positional ones, anything else the only one."""
+    """A mapping gives keyword arguments, a tuple or list positional ones, anything else is the only argument."""
     keywords = dict(kwargs or {})
     if isinstance(inputs, Mapping):
         twice = sorted(set(inputs) & set(keywords))

@@ -28,7 +28,7 @@ _RELATIONS = {
 _FUNCTIONS = {"FloorDiv": None, "CleanDiv": None, "Mod": "Mod", "PythonMod": "Mod", "Max": "Max", "Min": "Min"}
 
 
-# A symbol in an expression of the format; its functions are none.
+# A symbol in an expression of the format, as opposed to a function's name.
 _NAME = re.compile(r"(?!(?:Eq|Ne|Lt|Le|Gt|Ge|Mod|Max|Min)\b)\b[A-Za-z_][A-Za-z0-9_]*\b")
 
 
@@ -87,7 +87,7 @@ def number(value: Any) -> Any:
 
 
 class DimensionWish:
-    """A dimension requested to vary; equal names are one symbol."""
+    """A dimension that the user wants symbolic; equal names are one symbol."""
 
     def __init__(self, name: Optional[str], low: Optional[int], high: Optional[int]) -> None:
         self.name, self.low, self.high = name, low, high
@@ -110,7 +110,7 @@ def _wish(value: Wish, where: str) -> Optional[DimensionWish]:
 
 
 def wishes(dynamic: Dynamic, tensors: Mapping[str, Tensor]) -> Dict[str, Dict[int, DimensionWish]]:
-    """By input name and axis."""
+    """The wishes by input name and axis."""
     if not dynamic:
         return {}
     if dynamic is True:

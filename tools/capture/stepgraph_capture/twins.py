@@ -1,4 +1,4 @@
-"""Ops that PyTorch makes of others in C++, and there takes sizes for numbers: the same in Python, with symbols."""
+"""Python versions, which accept symbols, of composite ops that take plain sizes in C++."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def _max_pool1d(rows: Tensor, *more: Any, **named: Any) -> Tensor:
 
 
 def _cumprod_backward(grad: Tensor, rows: Tensor, dim: int, products: Tensor) -> Tensor:
-    """What follows the first zero of a line has no part in the gradient but that zero's own, which sees the product of
-    all others, up to the second."""
+    """Elements after the first zero of a line contribute only to the gradient of that zero, which is the sum over
+    products of all other elements, up to the second zero."""
     zeros = (rows == 0).cumsum(dim)
     is_first = (rows == 0) & (zeros == 1)
     one = torch.ones((), dtype=rows.dtype, device=rows.device)
@@ -29,7 +29,7 @@ def _sum_from_here(rows: Tensor, dim: int) -> Tensor:
 
 
 def _take_along_dim(rows: Tensor, indices: Tensor, dim: Optional[int] = None) -> Tensor:
-    """Both are broadcast to each other but along `dim`."""
+    """Broadcasts both to each other, except along `dim`."""
     if dim is None:
         return rows.reshape(-1).gather(0, indices.reshape(-1))
     dim %= rows.dim()

@@ -66,7 +66,7 @@ def of_the_graph(step: Step, module: fx.GraphModule) -> Answers:
     before = [tensor._version for tensor in tensors]
     with seeded(), torch.no_grad():
         results = AsTraced(module).run(*tensors)
-        outputs = [None if result is None else result.detach() for result in results]  # views of what was written since
+        outputs = [None if result is None else result.detach() for result in results]  # some are views written to since
     told = {memory for node in module.graph.nodes for memory in compat.written_by(node)}  # some ops count no versions
     inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
     written = [t._version != then or node in told for t, then, node in zip(tensors, before, inputs)]

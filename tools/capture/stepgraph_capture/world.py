@@ -38,7 +38,7 @@ def is_one_for_all() -> bool:
 
 
 def of_each_rank(value: T) -> List[T]:
-    """Gathers a value from every rank; all ranks must call. A process that represents all ranks returns its own value."""
+    """Gathers a value from every rank. Collective. A process that represents all ranks repeats its own value."""
     if size() == 1 or is_one_for_all():
         return [value] * size()
     found: List[Any] = [None] * size()
@@ -47,14 +47,14 @@ def of_each_rank(value: T) -> List[T]:
 
 
 def on_any_rank(flag: bool) -> bool:
-    """Whether it holds on any rank; all ranks must call."""
+    """Whether the flag is set on any rank. Collective."""
     return any(of_each_rank(flag))
 
 
 def together(work: Callable[[], T]) -> T:
-    """What `work` gives, if no rank fails at it. The rank that does raises its own error; the others say whose it was,
-    instead of waiting for it in the next collective. All of them have to call, and `work` has none in it that a failure
-    on one rank could leave out."""
+    """The result of `work`, unless it fails on any rank. A failing rank raises its own error; the others raise one that
+    names that rank, instead of blocking in the next collective. Collective. `work` must not contain collectives that a
+    failure on one rank could skip."""
     failure: Optional[Exception] = None
     try:
         result = work()
@@ -64,7 +64,7 @@ def together(work: Callable[[], T]) -> T:
     of_all = of_each_rank(words)
     failed = [rank for rank, text in enumerate(of_all) if text is not None]
     if failed and is_distributed() and not is_one_for_all():
-        torch.distributed.barrier()  # nobody leaves while another still reads what it said
+        torch.distributed.barrier()  # no rank leaves while another still reads
     if failure is not None:
         raise failure
     if failed:
@@ -119,7 +119,8 @@ def _launches(graphs: Iterable[fx.Graph]) -> List[Launch]:
 
 
 def _what(node: fx.Node, given: Dict[str, Any]) -> str:
-    """The op, and what has to be the same of its operands: not the sizes of an exchange, nor those that are symbols."""
+    """The op, and what its operands must have in common on all ranks: no sizes that are symbolic or belong to an
+    all-to-all."""
     name = node.target._schema.name.rpartition("::")[2].rstrip("_")
     words = [str(given[key]) for key in ("reduce_op", "src") if key in given]
     for operand in pytree.tree_leaves(given.get("input", given.get("inputs"))):
@@ -143,7 +144,7 @@ def _told(sequence: List[Tuple[str, str]], at: int) -> str:
 
 @contextmanager
 def message_groups(graphs: Iterable[fx.Graph]) -> Iterator[None]:
-    """Creates the groups by which ranks of these graphs send to each other; all ranks must call."""
+    """Creates the groups in which ranks of these graphs send messages. Collective."""
     used = [way for way in map(messages.way_of, group_names(graphs)) if way is not None]
     ways = {way.name: way for of_rank in of_each_rank(used) for way in of_rank}
     groups = [(name, compat.new_group(ways[name].ranks)) for name in sorted(ways)]
@@ -155,7 +156,7 @@ def message_groups(graphs: Iterable[fx.Graph]) -> Iterator[None]:
     finally:
         for name, _ in mine:
             compat.forget_group(name)
-    of_each_rank(None)  # a group goes when nobody is in it any more
+    of_each_rank(None)  # destroy groups only when no rank uses them any more
     for _, group in mine:
         torch.distributed.destroy_process_group(group)
 
@@ -182,8 +183,8 @@ def _check_functional(node: fx.Node) -> None:
 
 
 def groups(names: Iterable[str], axes: Mapping[str, str]) -> List[Dict[str, Any]]:
-    """`groups`: the axis is that of the mesh which owns the group, `world` for all ranks, else `group`; that of
-    messages is their way."""
+    """The entry `groups`. The axis is that of the mesh that owns the group, otherwise `world` for all ranks or `group`;
+    for messages it is the group's name."""
     found = []
     for name in names:
         way = messages.way_of(name)

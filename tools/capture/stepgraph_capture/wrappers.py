@@ -1,5 +1,5 @@
-"""Refuses, by name, wrappers of distributed training and their settings that a graph cannot represent: ignoring them would
-give other numbers than the job's.
+"""Refuses, by name, wrappers of distributed training and settings of them that a graph cannot represent: ignoring them
+would give results other than the job's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .replicas import is_parallel, reduced_parameters
 
 
 def check(model: nn.Module, is_own: bool) -> None:
-    """Raises CaptureError at the first of them. is_own: the step calls backward, and may change settings between."""
+    """Raises CaptureError for the first of them. is_own: the step calls backward, and may change settings."""
     for name, module in model.named_modules():
         kind = compat.unknown_wrapper(module)
         if kind is not None:

@@ -1,4 +1,4 @@
-"""Writes the files of a capture aside and renames them, so that nobody reads a partial file."""
+"""Writes the files of a capture under temporary names and renames them, so that nobody reads a partial file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LISTS = ("inputs", "nodes", "outputs", "groups", "symbols", "guards")
 
 @contextmanager
 def empty_folders_removed(path: str) -> Iterator[None]:
-    """Removes the folders made for a capture that fails."""
+    """Removes the folders created for a capture that fails."""
     missing = []
     while path and not os.path.exists(path):
         missing.append(path)
@@ -28,7 +28,7 @@ def empty_folders_removed(path: str) -> Iterator[None]:
         yield
     except BaseException:
         for folder in missing:
-            with suppress(OSError):  # something is in it: of another rank, or of the user
+            with suppress(OSError):  # not empty: files of another rank, or of the user
                 os.rmdir(folder)
         raise
 
@@ -53,7 +53,7 @@ def _replace(path: str, fill: Callable[[str], None]) -> None:
     aside = f"{path}.{os.getpid()}.partial"
     try:
         fill(aside)
-        os.chmod(aside, 0o666 & ~_umask())  # safetensors makes files that their owner alone may read
+        os.chmod(aside, 0o666 & ~_umask())  # safetensors creates files that only the owner can read
         os.replace(aside, path)
     except OSError as error:
         raise CaptureError(f"cannot write {path}: {error.strerror or error}") from error

@@ -14,10 +14,10 @@ from .layouts import lay_as_kernels
 
 
 def new_fake_mode(allow_real_inputs: bool, here: Callable[[], Any], with_values: bool = False) -> Any:
-    """A mode whose tensors have no memory; sizes may be symbols, also of data.
+    """A mode whose tensors have no memory; sizes may be symbols, data-dependent ones included.
 
-    here: what is being traced, asked when a symbol is found to be another or a number: `settled_at`.
-    with_values: real tensors go beside the fake ones, and answer what Python asks of them.
+    here: returns what is being traced; called when a symbol turns out to equal another or a number: see `settled_at`.
+    with_values: keeps real tensors alongside the fake ones, to answer what Python asks of them.
     """
     from torch._functorch import config
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -26,7 +26,8 @@ def new_fake_mode(allow_real_inputs: bool, here: Callable[[], Any], with_values:
         def _maybe_infer_fake(self, func: Any, path: Any, fake: Any, real: Any) -> Any:
             if real is not None and not _same_sizes(fake, real):
                 return super()._maybe_infer_fake(func, path, fake, real)
-            # PyTorch compares all the same: a gradient that is not asked for, a view of what lies otherwise in memory.
+            # PyTorch would reject differences that are fine: a gradient that is not requested, a view with another
+            # layout.
             same, returns = (fake if real is not None else None), FakeTensorMode._maybe_infer_fake
             if same is not None and same.dtype != real.dtype:  # statistics of norms under autocast
                 with self:
@@ -48,8 +49,8 @@ def new_fake_mode(allow_real_inputs: bool, here: Callable[[], Any], with_values:
 
 
 def _layer_norm(x: Tensor, shape: Any, weight: Optional[Tensor], bias: Optional[Tensor], eps: float) -> Any:
-    """Under autocast on CPUs a layer norm of narrow numbers with wide weights has wide statistics, which its second
-    derivative casts; those of PyTorch's fakes are narrow."""
+    """On CPUs under autocast, a layer norm of narrow floats with f32 weights has f32 statistics, which its second
+    derivative casts; PyTorch's fake statistics are narrow."""
     result, *statistics = torch._refs.native_layer_norm(x, shape, weight, bias, eps)
     is_wide = any(given is not None and given.dtype == torch.float32 for given in (weight, bias))
     if x.device.type == "cpu" and x.dtype.itemsize < 4 and is_wide:
@@ -57,12 +58,12 @@ def _layer_norm(x: Tensor, shape: Any, weight: Optional[Tensor], bias: Optional[
     return (result, *statistics)
 
 
-CORRECTED = {torch.ops.aten.native_layer_norm.default: _layer_norm}  # what PyTorch's fakes have wrong
+CORRECTED = {torch.ops.aten.native_layer_norm.default: _layer_norm}  # in place of PyTorch's own fakes
 
 
 def _same_sizes(fake: Any, real: Any) -> bool:
-    """Of the same sizes, by the example's numbers. PyTorch asks symbols for theirs, and settles them: an offset that is
-    one (a column of nonzero()), all sizes of what it takes for a mistake."""
+    """Whether both have the same sizes and offset, by the example's numbers. PyTorch's own comparison turns symbols
+    into constants: an offset of one (a column of nonzero()), or all sizes if it suspects a mismatch."""
     if not isinstance(fake, Tensor) or not isinstance(real, Tensor):
         return False
     known = [_example(size) for size in (*fake.shape, fake.storage_offset())]
@@ -129,7 +130,7 @@ def values_in(arguments: Any) -> Any:
 
 
 def _number(symbolic: Any) -> Any:
-    """The example's, by what the tracing knows of symbols: to ask the number itself leaves a guard that it is that."""
+    """The example's value, without asking the symbolic number itself, which would add a guard."""
     return symbolic.node.pytype(_with_examples(symbolic))
 
 

@@ -45,8 +45,8 @@ def unboxed_group(handle: Any) -> Any:
 
 
 class Reductions:
-    """How a collective reduces, by the handle that its op is given. torch 2.11 has no way to read one: there it is what
-    the call's options say, which torch.distributed makes right before."""
+    """Finds the reduction of a collective, given the handle that its op receives. torch 2.11 cannot read a handle;
+    there the reduction is taken from the options that torch.distributed creates right before the call."""
 
     def __init__(self) -> None:
         self._options: Any = None
@@ -74,7 +74,7 @@ class Reductions:
         from torch.distributed._functional_collectives import REDUCE_OP_TO_STR
 
         unbox = getattr(torch.distributed.ReduceOp, "unbox", None)
-        options, self._options = self._options, None  # of one call: the next may have made its own elsewhere
+        options, self._options = self._options, None  # valid for one call: the next may not create options
         if unbox is None and options is None:
             return None
         kind = (unbox(handle) if unbox is not None else options.reduceOp).op

@@ -1,7 +1,7 @@
-"""Where PyTorch's fake tensors and its kernels differ on how a result lies in memory: behind a batch of one.
+"""Where the strides of PyTorch's fake tensors and of its kernels differ: for a batch of one.
 
-The stride of a dimension of size 1 says nothing of memory, but operators decide by it whether an image lies channels
-last, and the two kinds of tensors disagree on it. A draw of random numbers then gives each element another number.
+The stride of a dimension of size 1 does not affect the layout, but operators decide by it whether an image is
+channels-last, and fake and real tensors disagree on it. Random ops then give elements other numbers.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _disable_current_modes
 
-_LARGEST = 1 << 25  # elements of a tensor that is allocated to find out
+_LARGEST = 1 << 25  # elements of a tensor that is allocated for this
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def lay_as_kernels(mode: Any) -> None:
-    """Has the mode give results the strides of kernels. (A class of its own would be unknown to higher-order ops.)"""
+    """Makes the mode give results the strides of kernels. (Higher-order ops would not know a subclass of the mode.)"""
     theirs = mode.dispatch
 
     def dispatch(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -28,8 +28,8 @@ def lay_as_kernels(mode: Any) -> None:
 
 
 def _as_kernels_lay(mode: Any, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
-    """The fake result `out` with the strides that kernels give it, if an operand is a batch of one that may lie either
-    way. The kernel is asked, with zeros."""
+    """The fake result `out` with the strides that kernels give it. Runs the kernel on zeros, if an operand is a batch
+    of one with an ambiguous layout."""
     if not isinstance(func, torch._ops.OpOverload) or func.namespace != "aten" or func._schema.is_mutable:
         return out
     if torch.Tag.nondeterministic_seeded in func.tags:
@@ -38,11 +38,11 @@ def _as_kernels_lay(mode: Any, func: Any, args: Any, kwargs: Any, out: Any) -> A
     if not made or not any(_is_undecided(t) for t in taken) or not all(_is_known(t) for t in (*taken, *made)):
         return out
     if any(isinstance(leaf, _SYMBOLIC) for leaf in pytree.tree_leaves((args, kwargs))):
-        return out  # a kernel would settle it
+        return out  # running a kernel would turn it into a constant
     try:
         with _disable_current_modes():
             theirs = _tensors(func(*_zeros(args), **_zeros(kwargs)))
-    except Exception:  # zeros are not what it takes
+    except Exception:  # the op does not accept zeros
         return out
     strides = {id(fake): kernel.stride() for fake, kernel in zip(made, theirs) if fake.stride() != kernel.stride()}
     if not strides or [t.shape for t in made] != [t.shape for t in theirs]:
@@ -69,14 +69,14 @@ def _zeros(tree: Any) -> Any:
 
 
 def _is_known(tensor: Tensor) -> bool:
-    """Whether a kernel can be asked: on the CPU, of sizes that are numbers, and not too large."""
+    """Whether a kernel can be run on it: on the CPU, with sizes that are numbers, and not too large."""
     if tensor.layout is not torch.strided or tensor.device.type != "cpu":
         return False
     return all(type(n) is int for n in (*tensor.shape, *tensor.stride())) and tensor.numel() <= _LARGEST
 
 
 def _is_undecided(tensor: Tensor) -> bool:
-    """A batch of one that lies neither row by row nor channels last, by all strides."""
+    """Whether it is a batch of one whose strides are neither row-major nor channels-last."""
     if tensor.ndim < 3 or tensor.layout is not torch.strided or type(tensor.shape[0]) is not int or tensor.shape[0] != 1:
         return False
     order = range(tensor.ndim)
@@ -87,7 +87,7 @@ def _is_undecided(tensor: Tensor) -> bool:
 
 
 def _strides(tensor: Tensor, order: Any) -> Any:
-    """Of a tensor that lies densely, the last of `order` innermost."""
+    """Dense strides in which the last of `order` is innermost."""
     strides, step = [0] * tensor.ndim, 1
     for d in reversed(list(order)):
         strides[d], step = step, step * tensor.shape[d]

@@ -21,7 +21,7 @@ def split_block_mask(mask: Any, sizes: Sequence[int]) -> List[Any]:
     for size in sizes:
         part = copy.copy(mask)
         for name, value in vars(mask).items():
-            if isinstance(value, Tensor) and value.dim() >= 2 and value.shape[0] != 1:  # of one entry: of all
+            if isinstance(value, Tensor) and value.dim() >= 2 and value.shape[0] != 1:  # size 1 applies to all
                 setattr(part, name, value.narrow(0, start, size).contiguous())
         part.mask_mod = _moved(mask.mask_mod, start)
         parts.append(part)

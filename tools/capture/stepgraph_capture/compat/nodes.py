@@ -11,8 +11,8 @@ from torch.utils import _pytree as pytree
 
 
 def results(node: fx.Node) -> Any:
-    """What the node gives, as far as tracing knows. FlexAttention of older versions gave no maxima of the scores, which
-    are as many as their logarithms."""
+    """The node's results as far as tracing knows them. FlexAttention of older versions does not return the maxima of
+    the scores; their shape is that of the logarithms."""
     found = node.meta.get("val")
     is_flex = getattr(node.target, "name", lambda: "")() == "flex_attention"
     return (*found, found[1]) if is_flex and isinstance(found, tuple) and len(found) == 2 else found
@@ -25,8 +25,8 @@ def is_answered(node: fx.Node) -> bool:
 
 
 def bound_symbols(node: fx.Node) -> List[str]:
-    """The symbols whose values come from what this node computes. A number with a fraction is no size: its node is its
-    name."""
+    """The symbols whose values come from what this node computes. A non-integer number is no size: it is referred to by
+    its node."""
     return [str(symbol) for symbol in (node.meta.get("unbacked_bindings") or {}) if symbol.is_integer]
 
 
@@ -47,7 +47,7 @@ def is_collective(target: Any) -> bool:
 
 
 def is_launch(target: Any) -> bool:
-    """Waits, and what wraps a tensor for autograd, talk to nobody."""
+    """Whether it communicates: waits, and wrappers of tensors for autograd, do not."""
     return is_collective(target) and any(argument.name == "group_name" for argument in target._schema.arguments)
 
 
@@ -82,7 +82,7 @@ def _shown_by(node: fx.Node) -> fx.Node:
 
 
 def _viewed_by(node: fx.Node) -> Optional[fx.Node]:
-    """The argument that the node shows, changed or not; None where its result has memory of its own."""
+    """The argument that the result aliases, modified or not; None if the result has its own memory."""
     if node.target is operator.getitem:
         return node.args[0] if isinstance(node.args[0], fx.Node) else None
     shown: Set[str] = set()

@@ -75,13 +75,15 @@ def bounds(shape_env: Any, expr: Any) -> Tuple[Optional[int], Optional[int]]:
 
 
 def settled(shape_env: Any, graph: fx.Graph) -> Dict[Any, int]:
-    """Symbols of this graph's data that tracing took for numbers, as the values beside it said."""
+    """Data-dependent symbols of this graph that tracing replaced by numbers, from the real values alongside, and these
+    numbers."""
     numbers = _in_place_of(shape_env, graph)
     return {symbol: int(number) for symbol, number in numbers.items() if number.is_Integer}
 
 
 def equal(shape_env: Any, graph: fx.Graph) -> Dict[Any, Any]:
-    """Symbols of this graph's data in whose place tracing took other sizes, as a guard has them equal, and those."""
+    """Data-dependent symbols of this graph that tracing replaced by other sizes, as a guard makes them equal, and these
+    sizes."""
     sizes = _in_place_of(shape_env, graph)
     return {symbol: size for symbol, size in sizes.items() if size != symbol and not size.is_Integer}
 

@@ -21,14 +21,14 @@ def trace(function: Callable[..., Any], arguments: Sequence[Tensor], fake_mode: 
     from torch._dispatch.python import enable_python_dispatcher
 
     tracer = proxy_tensor.make_fx(function, tracing_mode="real", _allow_non_fake_inputs=True)
-    # Some ops that are made of others are so in C++, for plain sizes; their twins in Python know symbols.
+    # Some composite ops take only plain sizes in C++; their implementations in Python accept symbols.
     from torch._functorch import config
 
-    asks_python = symbolic or _RELEASE == (2, 8)  # whose C++ takes no index of a size that the data decides
+    asks_python = symbolic or _RELEASE == (2, 8)  # its C++ code takes no index of a data-dependent size
     with fake_mode, eager_everywhere(), without_onednn(), casts_keep_strides(), (
         enable_python_dispatcher() if asks_python else nullcontext()
     ):
-        # Where real tensors are beside the fake ones.
+        # Takes effect where real tensors are alongside the fake ones.
         with config.patch(generate_fake_kernels_from_real_mismatches=True):
             return tracer(*arguments)
 
@@ -46,8 +46,9 @@ def without_onednn() -> Iterator[None]:
 
 @contextmanager
 def casts_keep_strides() -> Iterator[None]:
-    """Of narrow floats PyTorch computes a result's strides in Python, from operands that it has made wide. By that an
-    expanded one is written out, and the result lies otherwise than an eager op lays it."""
+    """For narrow floats PyTorch computes a result's strides in Python, from operands cast to a wider type. The cast
+    would materialize expanded operands, and the strides would differ from those of the eager op; here a cast operand
+    stays expanded."""
     from torch._prims_common import wrappers
 
     convert = wrappers._maybe_convert_to_dtype
@@ -81,7 +82,7 @@ def eager_everywhere() -> Iterator[None]:
 
 @contextmanager
 def _conditions_as_python() -> Iterator[None]:
-    """torch.cond is the `if` that it means. Uncompiled it gives no gradient to what its branches close over."""
+    """Replaces torch.cond by a plain `if`. Uncompiled, it gives no gradients to what its branches close over."""
     from torch._higher_order_ops.cond import CondOp
 
     def call(self: Any, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
@@ -123,16 +124,16 @@ def torch_annotations() -> Iterator[None]:
 
 @contextmanager
 def without_batch_limits() -> Iterator[None]:
-    """A convolution asks whether NNPACK suits it, which it does below a batch of 16: a guard on a choice of kernels
-    that is not in the graph."""
+    """Disables NNPACK. A convolution would ask whether the batch is large enough for NNPACK (16 or more), and so add a
+    guard on a choice of kernels that the graph does not contain."""
     with torch.backends.nnpack.flags(enabled=False):
         yield
 
 
 @contextmanager
 def with_eager_checkpoints() -> Iterator[None]:
-    """Within a tracer, selective checkpoints (`create_selective_checkpoint_contexts`) keep every result for a compiler
-    to choose from, and fail where an op in place has written to one; so they compute again what they do in eager mode."""
+    """Makes selective checkpoints (`create_selective_checkpoint_contexts`) recompute as in eager mode. In a tracer they
+    keep every result for a compiler to choose from, and fail if an in-place op has written to one."""
     from torch.utils import checkpoint
 
     before = checkpoint._is_compiling
@@ -144,9 +145,9 @@ def with_eager_checkpoints() -> Iterator[None]:
 
 
 _UNHEARD = {
-    "torch.fx.experimental.symbolic_shapes": logging.ERROR,  # each answer of real tensors beside fake ones: a guard
-    "torch.fx.experimental.recording": logging.CRITICAL,  # each question that fake tensors cannot answer
-    "torch._subclasses.fake_tensor": logging.CRITICAL,  # each op that fails, with a traceback, before it raises
+    "torch.fx.experimental.symbolic_shapes": logging.ERROR,  # logs each answer of a real tensor as a guard
+    "torch.fx.experimental.recording": logging.CRITICAL,  # logs each question that fake tensors cannot answer
+    "torch._subclasses.fake_tensor": logging.CRITICAL,  # logs each failing op with a traceback before it raises
 }
 
 

@@ -21,9 +21,10 @@ def swapped(module: nn.Module, tensors: Dict[str, Tensor]) -> Any:
 
 @contextmanager
 def casts_in_forward() -> Iterator[None]:
-    """Within it, a module that casts itself (`self.router.to(dtype)`) gets other tensors under its names: what PyTorch
-    does, to exchange the memory of parameters, cannot be done to those that stand for them. Gradients go by the cast,
-    also where a reentrant checkpoint runs forward without autograd: when it runs again the module has been cast."""
+    """In this context, a module that casts itself (`self.router.to(dtype)`) gets other tensors under its names. PyTorch
+    would swap the memory of its parameters, which is not possible for the tensors that stand in for them. Gradients
+    flow through the cast, even if a reentrant checkpoint runs forward without autograd: the module is already cast when
+    it runs again."""
     original = nn.Module._apply
 
     def apply(self: nn.Module, function: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
@@ -71,9 +72,9 @@ def scalers(
     unscale: Callable[..., None],
     follow: Callable[..., Tensor],
 ) -> Iterator[None]:
-    """Calls `use` with each torch.amp.GradScaler that scales a loss, and replaces its parts: `update(optimizer, found_inf,
-    make_update)` the conditional update, `unscale` the operator that unscales gradients, `follow` the one that changes
-    the scale."""
+    """Calls `use` with each torch.amp.GradScaler that scales a loss, and replaces parts of it: `update(optimizer,
+    found_inf, make_update)` the conditional update, `unscale` the operator that unscales gradients, and `follow` the
+    one that updates the scale."""
     kind = torch.amp.GradScaler
     scale = kind.scale
 
@@ -83,7 +84,7 @@ def scalers(
         return scale(self, outputs)
 
     def step_anyway(self: Any, optimizer: Any, state: Dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        if type(self) not in kinds_of_scalers():  # one that scales in its own way
+        if type(self) not in kinds_of_scalers():  # subclasses may scale in their own way
             use(self)
         with torch.no_grad():
             found = list(state["found_inf_per_device"].values())
@@ -106,7 +107,7 @@ def scalers(
 
 
 def hooks_around(optimizer: Any) -> List[Callable[..., Any]]:
-    """What PyTorch calls before and after each of its steps."""
+    """What PyTorch calls before and after each step of this optimizer."""
     return [*optimizer._optimizer_step_pre_hooks.values(), *optimizer._optimizer_step_post_hooks.values()]
 
 

@@ -58,7 +58,7 @@ def _fsdp_state(module: nn.Module) -> Any:
 
 
 def fsdp_units(model: nn.Module) -> List[Any]:
-    """What each call of fully_shard in this model manages, in the words of shards.py."""
+    """What each call of fully_shard in this model manages, as shards.py describes it."""
     from ..shards import Settings, Shard, Unit
 
     names = {id(parameter): name for name, parameter in model.named_parameters()}
@@ -81,7 +81,7 @@ def fsdp_units(model: nn.Module) -> List[Any]:
 
 
 def _stays(state: Any, all_of_them: Iterable[Any]) -> bool:
-    """Whether its parameters stay whole between forward and backward, as the outermost unit's do by default."""
+    """Whether its parameters stay gathered between forward and backward, as the outermost unit's do by default."""
     others = [inner for one in all_of_them if one is not state for top in one._modules for inner in top.modules()]
     is_outermost = not any(module is other for module in state._modules for other in others)
     if is_outermost and getattr(state, "_auto_reshard_after_forward", True):
@@ -137,8 +137,8 @@ def _is_fsdp_method(value: Any) -> bool:
 
 @contextmanager
 def fsdp_hooks_at_rest(model: nn.Module, finalize: Callable[[], None]) -> Iterator[None]:
-    """Takes the hooks of fully_shard off the modules for a while. Of its methods those that a hook would call do nothing
-    then, and what ends a backward by hand is `finalize`."""
+    """Removes the hooks of fully_shard from the modules. The methods that a hook would call do nothing meanwhile, and
+    `finalize` replaces the one that ends a backward manually."""
     taken: List[Tuple[Any, Any]] = []
     for module in model.modules():
         if _fsdp_state(module) is None:
