@@ -12,7 +12,7 @@
 namespace sg {
 namespace {
 
-// Nodes that are looked at for one rank: as many as the largest step has, many times over.
+// Limit on the nodes visited per rank: many times those of the largest step.
 constexpr size_t kMaxNodes = 50'000'000;
 constexpr char kBetween = '\t';
 
@@ -26,7 +26,7 @@ std::vector<std::string_view> split(std::string_view text, char at) {
   return out;
 }
 
-// A name of the file inside a line of ours.
+// A name from the graph file without control characters, which would break the lines below.
 std::string clean(std::string_view name) {
   std::string out(name);
   for (char& c : out)
@@ -45,7 +45,7 @@ std::optional<int64_t> number(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(n) : std::nullopt;
 }
 
-// --- one call as a line: what must agree, then the node's name and source line ---
+// --- a call as a line: the facts that must agree, then the node's name and source line ---
 
 std::string facts_text(const CollectiveFacts& f) {
   bool exchange = f.send || f.receive;  // each rank has its own sizes
@@ -82,11 +82,11 @@ Line read_line(std::string_view text) {
 // --- all calls of one rank ---
 
 struct GroupCalls {
-  std::string facts, lines;  // of all calls, one a line
+  std::string facts, lines;  // of all calls, one per line
   size_t count = 0;
 };
 
-// By identity of the group.
+// The calls of this rank, by identity of their group.
 std::map<std::string, GroupCalls> calls_of_rank(const Communicator& comm, const Job& job, const SizeValues& sizes) {
   std::map<std::string, GroupCalls> out;
   for (uint32_t g = 0; g < job.groups.size(); ++g)
@@ -110,10 +110,10 @@ Error disagree(std::string message, std::string hint) {
   return Error{ErrorKind::rank_failed, std::move(message), {}, std::move(hint)};
 }
 
-// What each rank said of a group: by identity, then by rank.
+// What each rank reported about a group: by identity, then by rank.
 using Told = std::map<std::string, std::map<uint32_t, std::string>>;
 
-// Identities come as lines "identity TAB what".
+// Parses lines "identity TAB report".
 Told read_summaries(const std::vector<std::string>& texts) {
   Told out;
   for (uint32_t r = 0; r < texts.size(); ++r) {
@@ -143,7 +143,7 @@ std::vector<uint32_t> ranks_of(std::string_view identity) {
   return out;
 }
 
-// A group that some of its ranks know and others do not.
+// Fails if some ranks of a group have it and others do not.
 Status check_known(const Told& told) {
   for (const auto& [identity, by_rank] : told)
     for (uint32_t r : ranks_of(identity))
@@ -179,7 +179,7 @@ Status compare_lines(const std::string& identity, uint32_t a, const std::string&
   return ok_status();
 }
 
-// The groups whose digests differ, in full. Unknown sizes may differ without harm.
+// Compares all calls of the groups whose digests differ: unknown sizes may make digests differ without harm.
 Status compare_in_full(Communicator& comm, const std::map<std::string, GroupCalls>& mine, const Told& told) {
   std::string text = "full\n";
   for (const auto& [identity, by_rank] : told) {

@@ -90,7 +90,7 @@ class Reader {
   const Bindings& bindings_;
 };
 
-// `int[1] dim` given as a number: a list of one.
+// `int[1] dim` given as a number becomes a list of one.
 void as_list(ParamValue* p) {
   ParamValue list;
   list.kind = ParamValue::Kind::list;
@@ -99,7 +99,8 @@ void as_list(ParamValue* p) {
   *p = std::move(list);
 }
 
-// What the schema asks for: kernels look no further. A number may stand for a tensor, which pointwise kernels take.
+// Whether the argument fits the schema; kernels do not check again. A number may replace a tensor, as pointwise kernels
+// accept both.
 bool fits(const Param& p, const ParamValue& v) {
   using Kind = ParamValue::Kind;
   if (v.kind == Kind::absent) return p.optional || p.has_default || p.kind == ParamKind::any;

@@ -21,7 +21,7 @@ Error refuse(const CollectiveCall& call, std::string message) {
                {}};
 }
 
-// Number of elements, 0 for none. Cannot overflow: whoever allocated the memory has checked it.
+// Number of elements, 0 for none. Cannot overflow: checked when the memory was allocated.
 int64_t count_of(const Tensor& t) { return t.is_none() ? 0 : t.elements(); }
 
 Status check_slots(const CollectiveCall& call, const std::vector<int64_t>& slots, const Tensor& t,

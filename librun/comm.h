@@ -103,7 +103,7 @@ class Communicator {
   virtual Status wait(Ticket ticket) = 0;
   // Waits for all that is launched and not waited for: at the end of a step.
   virtual Status drain() = 0;
-  // Moves on what is launched, without blocking: worth a call now and then between long nodes.
+  // Advances launched collectives without blocking. To be called now and then between long nodes.
   virtual void progress() {}
 
   // Gives every rank of the job all ranks' texts, by rank. Blocks; all ranks call it equally often.
@@ -113,8 +113,8 @@ class Communicator {
   virtual void abort(Error error) = 0;
   virtual std::optional<Error> failure() const = 0;         // (any thread)
   virtual std::optional<BlockedIn> blocked_in() const = 0;  // (any thread)
-  // Whether this process tells the user of the failure: the first to ask does, of those that see each other. The others
-  // give it time to, as the first process that ends takes all with it.
+  // Whether this process reports the failure to the user: true for the first caller among the processes that can see
+  // each other. The others must give it time, as the first process to exit ends the whole job.
   virtual bool speaks_of_failure() { return true; }
 
   // What this rank is doing: its thread beats at every node; waits are entered and left in here.

@@ -1,7 +1,7 @@
 // Communicators as plugins: shared objects loaded by name, so that the program does not depend on the libraries they
 // need.
 //
-// A plugin `libsg_comm_NAME.so` lies in lib/stepgraph beside the bin folder of the program and exports
+// A plugin `libsg_comm_NAME.so` is in lib/stepgraph next to the bin folder of the program and exports
 //     const char* sg_comm_abi();                                          // SG_COMM_ABI of its build
 //     sg::Communicator* sg_comm_make(const sg::Job&, double timeout_s, sg::Error&);  // null = the error says why
 #pragma once

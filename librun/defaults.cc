@@ -56,7 +56,7 @@ ParamValue default_of(const Param& param) {
   if (!param.has_default || text == "None") return {};
   if (text.starts_with('[')) return list_of(text);
   ParamValue p;
-  if (param.kind == ParamKind::integer_list) {  // `int[2] padding=0`: a number stands for a list of it
+  if (param.kind == ParamKind::integer_list) {  // `int[2] padding=0`: a list of that number
     if (auto n = parse_number(text)) return list_of("[" + std::string(text) + "]");
   } else if (auto n = parse_number(text)) {
     return number(*n);

@@ -1,4 +1,4 @@
-// What each argument of an op means for whoever makes up its values: the table behind input_use.h.
+// How each argument of an op is used, to generate values for it: the table for input_use.h.
 //
 // To add an op: a row in param_use.cc, if its arguments hold indices or masks, are a factor of a product, or are passed
 // on unchanged.

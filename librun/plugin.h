@@ -1,6 +1,6 @@
 // Plugins: shared objects loaded by name at run time, so that the program does not depend on the libraries they need.
 //
-// A plugin `libsg_KIND_NAME.so` lies in lib/stepgraph beside the bin folder of the program. It exports `sg_KIND_abi`,
+// A plugin `libsg_KIND_NAME.so` is in lib/stepgraph next to the bin folder of the program. It exports `sg_KIND_abi`,
 // which returns the ABI text of its build: plugin and program share C++ types, so they must come from one build.
 #pragma once
 

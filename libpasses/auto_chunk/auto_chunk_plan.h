@@ -39,7 +39,7 @@ struct AutoPlan {
   std::vector<AutoNode> body;    // in schedule order
   std::vector<bool> is_body;     // by node
   std::vector<ValueId> results;  // with users outside the body, in schedule order
-  std::vector<NodeId> behind;    // stood between nodes of the body but depend on it: moved behind the calls
+  std::vector<NodeId> behind;    // between nodes of the body, but depend on it: moved after the calls
   bool has_collectives = false;  // in the body
   bool asks_ranks = false;       // the order of collectives changes: all ranks must have the same
   NodeId place;                  // the calls are inserted before this node; it may be one of the body's

@@ -32,7 +32,7 @@ class AutoPlanner {
     plan_.elements = elements(graph_.node(amplifier).result(0));
   }
 
-  // How many nodes behind the amplifier are chunked: how far a plan that failed has come.
+  // The number of chunked nodes after the amplifier: how far a failed plan got.
   size_t reached() const { return reached_; }
 
   Result<AutoPlan> run() {
@@ -136,9 +136,9 @@ class AutoPlanner {
   // --- the place ---
 
   Status find_place();
-  // Nodes that change places must not meet in memory. Whether collectives may is the ranks' to say.
+  // Nodes that are reordered must not access the same memory. Whether collectives may be is checked across ranks.
   Status check_moves(const std::vector<NodeId>& order, uint32_t first, uint32_t place, uint32_t end);
-  // Results are copied out, each for itself: what is written to one later must not be meant for another.
+  // Each result is copied out separately, so a later write to one must not be meant for another.
   Status check_written_results(const AliasAnalysis& alias);
 
   static constexpr size_t kNone = SIZE_MAX;

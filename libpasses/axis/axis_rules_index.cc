@@ -32,7 +32,7 @@ Result<OneIndex> one_index(const AxisCall& c) {
   return out;
 }
 
-// Looks up counts by the part in which each item lies.
+// Looks up counts by the part that contains each item.
 Status look_up_counts(AxisCall& c, ValueId self, const AxisState& index, AxisState* out) {
   const CountTable* table = table_of(c, c.state(self));
   const auto layout = table != nullptr ? layout_of(c, index.along.domain, *table) : std::nullopt;

@@ -13,7 +13,7 @@
 //          own rows' items in an order of its own: they can be reduced, and brought back to rows, but neither sliced
 //          nor concatenated
 // Each entry of the domain covers `unit` entries of the axis: [batch, length] viewed as [batch * length] has unit
-// `length`. An axis merged behind others comes in runs: [length, batch] viewed as [length * batch] has `length` runs of
+// `length`. An axis merged after others comes in runs: [length, batch] viewed as [length * batch] has `length` runs of
 // the batch, and a chunk holds its own entries of each run, one run after the other. Ops that treat entries
 // independently, or add up all of them, accept runs.
 #pragma once

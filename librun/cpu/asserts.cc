@@ -1,4 +1,4 @@
-// Checks that a graph makes of its data, and numbers that the host reads.
+// Assertions of a graph about its data, and numbers that the host reads.
 #include "librun/cpu/kernels.h"
 #include "librun/element.h"
 

@@ -14,7 +14,7 @@
 namespace sg::cpu {
 
 struct AttentionDropout {
-  const work::Key* key = nullptr;  // in memory of whoever runs the call
+  const work::Key* key = nullptr;  // in memory of the backend that runs the call
   double p = 0;
   int64_t first = 0;  // position of the first weight; others follow in row-major order
 

@@ -236,7 +236,7 @@ class Depthwise {
   }
 
  private:
-  struct Space {  // lanes of what is seen, of places, and memory to transpose either
+  struct Space {  // lanes of the elements seen by a box, lanes of its places, and memory to transpose either
     T *seen, *places, *turned;
   };
   struct Task {

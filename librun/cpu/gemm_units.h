@@ -46,7 +46,7 @@ struct UnitProduct {
   const uint16_t* a = nullptr;
   const uint16_t* b = nullptr;
   int64_t steps = 0;     // of A and of the panel
-  bool swapped = false;  // parts in the order of b^T a^T, for the bits of the product that this stands for
+  bool swapped = false;  // parts in the order of b^T a^T, for the same bits as the product that this one replaces
 
   int64_t row_tile_size() const { return kUnitHead + steps * parts_of(units) * kUnitTile; }
   int64_t panel_size() const { return 2 * (kUnitHead + steps * parts_of(units) * kUnitTile); }
@@ -88,8 +88,8 @@ class SumStore {
   bool nan_ = false;
 };
 
-// c (+)= a b for `rows` rows from row tile `first` on, at most two tiles, and `columns` columns; the results are left
-// to `store`, and its previous contents are stored now. Returns whether any of those is NaN.
+// c (+)= a b for `rows` rows from row tile `first` on, at most two tiles, and `columns` columns; leaves the
+// results in `store`, and stores its previous contents. Returns whether any of the latter is NaN.
 bool multiply_tiles(const UnitProduct& product, int64_t first, int64_t rows, int64_t columns, const UnitSums& to,
                     SumStore* store, Prefetch* next, int64_t lines_a_step);
 

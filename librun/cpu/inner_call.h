@@ -1,4 +1,4 @@
-// Ops composed of other ops: calls a kernel of whoever runs the current call.
+// Ops composed of other ops: calls a kernel of the backend that runs the current call.
 #pragma once
 
 #include <utility>

@@ -1,4 +1,5 @@
-// Upsampling: nearest, linear and cubic, with and without antialiasing, and pads from within; and their gradients.
+// Upsampling (nearest, linear and cubic, with and without antialiasing), padding from the input's own elements, and the
+// gradients of both.
 #include <algorithm>
 #include <cmath>
 
@@ -18,13 +19,13 @@ struct Axis {
   bool aligned;  // align_corners
 };
 
-// Positions of the input a position of the result, as PyTorch has them.
+// Input positions per position of the result, as PyTorch computes it.
 double step_of(const Axis& a) {
   if (a.aligned) return a.out > 1 ? static_cast<double>(a.in - 1) / static_cast<double>(a.out - 1) : 0;
   return a.scale > 0 ? 1 / a.scale : static_cast<double>(a.in) / static_cast<double>(a.out);
 }
 
-// In float, as PyTorch computes it whatever the element type: which neighbour is nearest hangs on the rounding.
+// In float, as in PyTorch for every element type: rounding decides which neighbour is nearest.
 int64_t nearest(const Axis& a, int64_t i, bool exact) {
   if (!exact && a.in == a.out) return i;
   if (!exact && a.out == 2 * a.in) return i >> 1;
@@ -79,7 +80,7 @@ Taps cubic_taps(const Axis& a) {
   return taps;
 }
 
-// Antialiased: where the result is smaller, the kernel is as wide as what a position stands for.
+// Antialiased: when downsampling, the kernel is widened by the step.
 Taps smooth_taps(const Axis& a, bool cubic) {
   Taps taps;
   taps.in = a.in;

@@ -11,17 +11,17 @@
 namespace sg::cpu {
 namespace {
 
-// `t` with index `index` of `axis` alone, and without the axis.
+// The slice of `t` at `index` along `axis`, without that axis.
 Tensor selected(const Tensor& t, int axis, int64_t index) {
   Tensor at = t;
   at.data += index * t.step(axis) * dtype_bytes(t.dtype);
   return drop_axis(at, axis);
 }
 
-// Python's slice: what lies outside is cut off.
+// Python's slice: bounds are clamped to the axis.
 Tensor sliced(const Tensor& t, int axis, int64_t start, int64_t end, int64_t step) {
   int64_t size = t.dim(axis);
-  step = std::min(step, std::max<int64_t>(size, 1));  // a longer one takes no more than the first element either
+  step = std::min(step, std::max<int64_t>(size, 1));  // a longer one takes just the first element, too
   if (start < 0) start = std::max<int64_t>(start + size, 0);
   if (end < 0) end += size;
   start = std::min(start, size);
@@ -59,7 +59,7 @@ Status reshape(KernelCall& call) {
   const Tensor& out = call.result();
   Tensor self = call.tensor("self");
   if (self.elements() != out.elements()) return call.fail("a reshape cannot change the number of elements");
-  if (out.is_contiguous()) {  // written in one go, whatever self's strides
+  if (out.is_contiguous()) {  // one copy, for any strides of self
     copy(call, make_tensor(out.data, out.dtype, self.sizes()), self);
     return ok_status();
   }
@@ -101,7 +101,7 @@ Status select_backward(KernelCall& call) {
   return copy_exactly(call, part, call.tensor("grad_output"));
 }
 
-// Each element gets the sum over the windows that it lies in.
+// Each element gets the sum over the windows that contain it.
 void add_windows(KernelCall& call, int axis, int64_t windows) {
   const Tensor& out = call.result();
   const DType wide = is_complex(out.dtype) ? DType::c128 : DType::f64;
@@ -143,7 +143,7 @@ Status select_scatter(KernelCall& call) {
   return copy_exactly(call, part, call.tensor("src"));
 }
 
-// The strides and the offset are those of the result's own storage: it keeps the strides of self.
+// Strides and offset refer to the result's own storage, which has the strides of self.
 Status as_strided_scatter(KernelCall& call) {
   const Tensor& out = call.result();
   copy(call, out, call.tensor("self"));

@@ -8,8 +8,8 @@
 //     };
 //     for_each(call, n, 1, Halve{x, y});
 //
-// Memory  belongs to whoever runs the call: `workspace` and `table` provide it; contiguous_as (cpu/fill.h) provides
-//         arguments.
+// Memory  belongs to the backend that runs the call: `workspace` and `table` provide it; contiguous_as (cpu/fill.h)
+//         provides arguments.
 // Device  A struct has a kernel if cuda/kernels/works.h names it. It may hold only numbers, pointers and a Report.
 // Order   Indices run concurrently, in any order: index i writes only what no other index reads or writes.
 #pragma once

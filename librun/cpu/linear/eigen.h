@@ -6,9 +6,9 @@
 
 namespace sg::cpu::linear {
 
-// Of the lower half of `a`, which is used up. `values`: [n], increasing; row i of `vectors` is the eigenvector of
-// value i, of length 1; its sign or phase is what the algorithm gives. Null data: values alone. Whether it converged:
-// it does but for NaN. space.own: eigen_room(n)
+// Reads the lower half of `a`, and overwrites `a`. `values`: [n], increasing; row i of `vectors` is the eigenvector of
+// value i, of length 1, with the sign or phase that the algorithm produces. Null data: no vectors. Returns whether it
+// converged; only NaN prevents that. space.own: eigen_room(n)
 template <class T>
 bool decompose_hermitian(const Block<T>& a, double* values, const Block<T>& vectors, const Workspace<T>& space);
 
