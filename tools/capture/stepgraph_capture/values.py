@@ -16,13 +16,13 @@ from .errors import CaptureError
 from .recorder import Recorder
 from .step import Step
 
-SEED = 0  # of random ops, so that a capture is the same each time
+SEED = 0  # for random ops, so that captures are reproducible
 
 
 @dataclass
 class Answers:
-    """Of one run: the outputs in the graph's order, and the inputs as the run left them. `written`: which of these it
-    wrote to, with other values or the same; known of a graph alone."""
+    """The results of one run: the outputs in the graph's order, and the inputs as the run left them. `written`: which
+    inputs it wrote to, even with the same values; known only for a graph."""
 
     outputs: List[Optional[Tensor]]
     inputs: List[Tensor]
@@ -30,13 +30,13 @@ class Answers:
 
 
 def given(step: Step, with_gaps: bool = True) -> List[Tensor]:
-    """Fresh copies of the step's inputs: a run changes nothing of the user's."""
+    """Fresh copies of the step's inputs, so that a run leaves the user's tensors unchanged."""
     return [laid_copy(slot.local, with_gaps).requires_grad_(slot.trainable) for slot in step.tensors]
 
 
 def laid_copy(tensor: Tensor, with_gaps: bool = True) -> Tensor:
-    """A copy of the same strides. What lies between the elements (a column of a matrix) is copied, too, or differs: a
-    graph's input has nothing there."""
+    """A copy with the same strides. Memory between the elements (of a column of a matrix) is copied as well, or gets
+    other values without `with_gaps`: a graph's input has no data there."""
     tensor = tensor.detach()
     copy = tensor.clone()
     is_plain = copy.layout is torch.strided and copy.numel() > 0 and not tensor.is_conj() and not tensor.is_neg()
@@ -74,8 +74,8 @@ def of_the_graph(step: Step, module: fx.GraphModule) -> Answers:
 
 
 class AsTraced(fx.Interpreter):
-    """Runs a graph with results that lie in memory as tracing says, which is not always as an eager op lays them: a
-    view may be possible in the one and not in the other."""
+    """Runs a graph with the strides that tracing predicts, which may differ from those of eager ops: a view may be
+    possible with one and not with the other."""
 
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
@@ -101,16 +101,16 @@ def seeded() -> Iterator[None]:
     """Random ops draw the same numbers in each run; the user's generators are restored."""
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices):
-        torch.default_generator.manual_seed(SEED)  # torch.manual_seed would seed GPUs that nobody uses, too
+        torch.default_generator.manual_seed(SEED)  # torch.manual_seed would also seed unused GPUs
         for device in devices:
             torch.cuda.default_generators[device].manual_seed(SEED)
         yield
 
 
 def check_same(names: Sequence[str], model: Answers, graph: Answers, noise: Sequence[Optional[float]]) -> None:
-    """The graph does what the model does, or is refused: a capture that lies is worse than none.
+    """Checks that the graph computes what the model does; a wrong capture would be worse than none.
 
-    noise: of each value, how far rounding alone may move it."""
+    noise: how far rounding alone may move each value."""
     for name, left, right, moved in zip(names, model.outputs, graph.outputs, noise):
         if (left is None) != (right is None):
             raise CaptureError(f"{name} is None in the model's run or in the graph's, and not in the other")
@@ -130,21 +130,21 @@ def is_same_update(before: Tensor, one: Tensor, other: Tensor) -> bool:
 
 
 def _largest(tensor: Tensor) -> float:
-    """Of its numbers, the largest that is finite."""
+    """The largest finite magnitude."""
     return tensor.abs().nan_to_num(posinf=0).max().item() if tensor.numel() else 0.0
 
 
 def _farthest(left: Tensor, right: Tensor) -> float:
-    """How far two of their numbers lie apart at most; a NaN, or an infinity, that only one side has is infinitely far."""
+    """The largest distance between two corresponding elements; infinite if only one side has a NaN or an infinity."""
     if left.numel() == 0:
         return 0.0
     if not torch.equal(left.isnan(), right.isnan()):
         return math.inf
-    same = (left == right) | left.isnan()  # infinities among them
+    same = (left == right) | left.isnan()  # includes equal infinities
     return (left - right).abs().masked_fill(same, 0).nan_to_num(math.inf, math.inf).max().item()
 
 
-_SLACK = 3  # as sg-run has it: of the noise that is right
+_SLACK = 3  # multiples of the noise that are accepted, as in sg-run
 
 
 def check_close(name: str, left: Tensor, right: Tensor, noise: Optional[float] = None) -> None:

@@ -16,7 +16,7 @@ def is_block_mask(value: Any) -> bool:
 
 
 def split_block_mask(mask: Any, sizes: Sequence[int]) -> List[Any]:
-    """Masks for consecutive parts of the batch; each part's mask function is asked about its entries in the whole."""
+    """Masks for consecutive parts of the batch. Each part's mask function gets indices into the whole batch."""
     parts, start = [], 0
     for size in sizes:
         part = copy.copy(mask)
