@@ -7,9 +7,7 @@
 #include "libgraph/human.h"
 #include "libgraph/op.h"
 #include "libpasses/offload/offload_apply.h"
-#include "libpasses/planned_peak.h"
 #include "libpasses/remat/remat_agreement.h"
-#include "libpasses/remat/remat_alike.h"
 #include "libpasses/remat/remat_apply.h"
 #include "libpasses/remat/remat_ease.h"
 #include "libpasses/remat/remat_summary.h"
@@ -76,12 +74,6 @@ class JobRemat {
   }
 
  private:
-  // A peak that a program does not reach, and the lowest that it can.
-  struct Missed {
-    Error error;
-    int64_t least_bytes;
-  };
-
   // Records layer borders as tags: a later run could not recognize them, because their users may be gone or kept.
   void keep_borders(size_t i) {
     Graph& graph = job_.programs[i]->graph;
@@ -96,29 +88,33 @@ class JobRemat {
   // `kept`: by group, whether its collectives are kept (not recomputed).
   Status decide(const std::vector<bool>& kept) {
     parts_.clear();
-    missed_.clear();
     for (size_t i = 0; i < job_.programs.size(); ++i) {
-      Program& program = *job_.programs[i];
-      RematPart part;
-      part.model = std::make_unique<RematModel>(program, program.graph, sizes_[i], kept);
+      RematPart& part = parts_.emplace_back();
+      part.model = std::make_unique<RematModel>(*job_.programs[i], job_.programs[i]->graph, sizes_[i], kept);
       part.allowed = tagged(*part.model, is_recomputed);
       if (options_.has_crossing())
         part.crossing = tagged(*part.model, [](Recompute tag) { return tag == Recompute::prefer_save; });
       part.decision.recompute = part.allowed;
-      if (options_.target.is_set()) choose(i, &part);
-      else if (eases()) ease({parts_, alike_, context_.threads}, tags_[i].unshards, &program.graph, &part);
-      part.outcome = part.model->place(part.decision);
-      parts_.push_back(std::move(part));
     }
-    return missed_.empty() ? ok_status() : out_of_reach();
+    std::vector<MissedTarget> missed;
+    if (options_.target.is_set()) {
+      const TargetQuestion question{job_, sizes_, options_.target, options_.tag_only, alike_, context_.threads};
+      missed = choose_for_target(question, parts_);
+    } else if (eases()) {
+      for (size_t i = 0; i < parts_.size(); ++i)
+        ease({std::span(parts_).first(i), alike_, context_.threads}, tags_[i].unshards, &job_.programs[i]->graph,
+             &parts_[i]);
+    }
+    for (RematPart& part : parts_) part.outcome = part.model->place(part.decision);
+    return missed.empty() ? ok_status() : out_of_reach(std::move(missed));
   }
 
-  // The error of the program with the highest minimum: a peak that it reaches, all reach.
-  Status out_of_reach() {
+  // The error of the program that needs most: a peak that it reaches is reached by all.
+  Status out_of_reach(std::vector<MissedTarget> missed) {
     if (!context_.best_effort)
-      return std::ranges::max(missed_, {}, [](const Missed& m) { return m.least_bytes; }).error;
-    for (const Missed& missed : missed_)
-      context_.notes->warning("remat", missed.error.message + "; that is taken", missed.error.where, missed.error.hint);
+      return std::move(std::ranges::max_element(missed, {}, &MissedTarget::least_bytes)->error);
+    for (MissedTarget& m : missed)
+      context_.notes->warning("remat", m.error.message + "; that is taken", m.error.where, m.error.hint);
     return ok_status();
   }
 
@@ -127,58 +123,13 @@ class JobRemat {
            (options_.policy == RematPolicy::full || options_.policy == RematPolicy::save_costly);
   }
 
-  void choose(size_t i, RematPart* part) {
-    for (const RematPart& other : parts_)
-      if (has_equal_nodes(*other.model, *part->model)) {
-        part->decision = other.decision;
-        part->bound_bytes = other.bound_bytes;
-        part->target_bytes = other.target_bytes;
-        return;
-      }
-    const std::vector<std::vector<uint8_t>> starts = {allowed_by(*part, is_kept_by_default),
-                                                      allowed_by(*part, is_kept_by_full)};
-    const TargetQuestion question{job_,           i,      sizes_[i],       part->model.get(), part->allowed,
-                                  part->crossing, starts, options_.target, options_.tag_only, context_.threads};
-    if (alike_ && !parts_.empty() && take_alike(question, part)) return;
-    TargetChoice choice = choose_for(question);
-    if (choice.missed) missed_.push_back({std::move(*choice.missed), choice.planned_bytes});
-    part->decision = std::move(choice.decision);
-    part->bound_bytes = choice.bound.bytes;
-    part->target_bytes = choice.target_bytes;
-    part->before_bytes = choice.kept_bytes;
-    part->after_bytes = choice.planned_bytes;
-  }
-
-  // The allowed nodes that a policy which keeps less would recompute.
-  template <class Predicate>
-  static std::vector<uint8_t> allowed_by(const RematPart& part, const Predicate& is_kept) {
-    std::vector<uint8_t> out = part.allowed;
-    for (uint32_t at = 0; at < out.size(); ++at)
-      if (out[at] != 0) out[at] = !is_kept(part.model->graph(), part.model->node(at));
-    return out;
-  }
-
-  // Takes the first program's decision if it meets the target here too; with a budget, if the peak does not grow.
-  bool take_alike(const TargetQuestion& question, RematPart* part) const {
-    const RematPart& first = parts_[0];
-    RematDecision decision = decision_alike(*first.model, first.decision, *part->model, part->open());
-    const int64_t before = planned_peak(*job_.programs[question.which], question.sizes),
-                  after = planned_with(question, decision);
-    if (after > (options_.target.peak_bytes ? *options_.target.peak_bytes : before)) return false;
-    part->decision = std::move(decision);
-    part->bound_bytes = first.bound_bytes, part->target_bytes = first.target_bytes;
-    part->before_bytes = before, part->after_bytes = after;
-    return true;
-  }
-
   Job& job_;
   const RematOptions& options_;
   PassContext& context_;
   const std::vector<SizeValues> sizes_;  // by program
   const std::vector<RematTags> tags_;    // by program
   std::vector<RematPart> parts_;         // by program
-  std::vector<Missed> missed_;
-  bool alike_ = false;  // the first program decides for all
+  bool alike_ = false;                   // the first program decides for all
 };
 
 Change count_tags(const Job& job) {

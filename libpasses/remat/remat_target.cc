@@ -2,121 +2,193 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "libgraph/human.h"
 #include "libpasses/planned_peak.h"
+#include "libpasses/remat/remat_alike.h"
 #include "libpasses/remat/remat_apply.h"
+#include "libpasses/remat/remat_choose.h"
 #include "libpasses/remat/remat_report.h"
+#include "libpasses/remat/remat_tags.h"
 
 namespace sg {
 namespace {
 
-constexpr size_t kWork = 8000000;  // node visits of the model: some tenths of a second each time
-constexpr int kMostPlans = 4;      // attempts until the plan fits too
+constexpr size_t kWork = 8000000;  // node visits of the model: some tenths of a second per search
+constexpr int kMostPlans = 4;      // searches until the memory plan fits too
 
-class TargetFinder {
+// What a policy that keeps less would recompute, of the nodes allowed.
+template <class Predicate>
+std::vector<uint8_t> allowed_by(const RematPart& part, const Predicate& is_kept) {
+  std::vector<uint8_t> out = part.allowed;
+  for (uint32_t at = 0; at < out.size(); ++at)
+    if (out[at] != 0) out[at] = !is_kept(part.model->graph(), part.model->node(at));
+  return out;
+}
+
+// One program's decisions by their planned peak.
+class ProgramTarget {
  public:
-  explicit TargetFinder(const TargetQuestion& asked)
+  ProgramTarget(const TargetQuestion& asked, size_t which, RematPart* part)
       : asked_(asked),
-        model_(*asked.model),
-        chooser_(asked.model,
-                 {asked.allowed, asked.crossing, asked.starts, kWork, asked.by_tags_alone, asked.threads}) {}
-
-  TargetChoice find() {
-    const RematTarget& asked = asked_.target;
-    std::vector<uint8_t> open = asked_.allowed;
-    for (size_t at = 0; at < asked_.crossing.size(); ++at) open[at] |= asked_.crossing[at];
-    out_.bound = model_.bound(open);
-    out_.kept_bytes = kept_peak();
-    if (asked.peak_bytes) out_.target_bytes = *asked.peak_bytes;
-    else if (*asked.budget <= 0) return take_least();
-    else if (*asked.budget >= 1) return take_none();
-    else out_.target_bytes = between(*asked.budget);
-    return find_below();
+        which_(which),
+        part_(*part),
+        chooser_(part->model.get(), {part->allowed,
+                                     part->crossing,
+                                     {allowed_by(*part, is_kept_by_default), allowed_by(*part, is_kept_by_full)},
+                                     kWork,
+                                     asked.by_tags_alone,
+                                     asked.threads}) {
+    bound_ = part_.model->bound(part_.open());
+    part_.bound_bytes = bound_.bytes;
   }
 
- private:
-  const Program& program() const { return *asked_.job.programs[asked_.which]; }
-
-  int64_t plan(const RematDecision& decision) { return planned_with(asked_, decision); }
-
   int64_t kept_peak() {
-    if (!kept_) kept_ = planned_peak(program(), asked_.sizes);
-    return *kept_;
+    if (!part_.before_bytes) part_.before_bytes = planned_peak(program(), asked_.sizes[which_]);
+    return *part_.before_bytes;
   }
 
   int64_t least_peak() {
-    if (!least_) least_ = plan(chooser_.least().decision);
+    if (!least_) least_ = std::min(plan(chooser_.least().decision), kept_peak());
     return *least_;
   }
 
-  int64_t between(double budget) {
-    const int64_t most = kept_peak(), least = std::min(least_peak(), most);
-    return least + static_cast<int64_t>(std::llround(budget * static_cast<double>(most - least)));
-  }
-
-  TargetChoice take_none() {
-    out_.decision = chooser_.none().decision;
-    out_.target_bytes = out_.planned_bytes = kept_peak();
-    return std::move(out_);
-  }
-
-  TargetChoice take_least() {
-    if (least_peak() >= kept_peak()) return take_none();
-    out_.decision = chooser_.least().decision;
-    out_.target_bytes = out_.planned_bytes = least_peak();
-    return std::move(out_);
-  }
-
-  TargetChoice find_below() {
-    if (kept_peak() <= out_.target_bytes) return take_none();
+  // False, with the lowest peak that was found, when nothing that was found fits.
+  bool fit(int64_t target) {
+    if (kept_peak() <= target) {
+      take(chooser_.none().decision, kept_peak());
+      return true;
+    }
     // A plan may need slightly more than is live at once: the model then gets a target lower by that amount.
-    int64_t below = out_.target_bytes;
+    int64_t below = target;
     for (int i = 0; i < kMostPlans; ++i) {
       std::optional<RematChoice> choice = chooser_.fit(below);
       if (!choice) break;
       const int64_t planned = plan(choice->decision);
-      if (planned <= out_.target_bytes) {
-        out_.decision = std::move(choice->decision);
-        out_.planned_bytes = planned;
-        return std::move(out_);
+      if (planned <= target) {
+        take(std::move(choice->decision), planned);
+        return true;
       }
-      below = std::min(below, choice->peak_bytes) - (planned - out_.target_bytes);
+      below = std::min(below, choice->peak_bytes) - (planned - target);
     }
-    if (least_peak() > out_.target_bytes) {
-      out_.missed = out_of_reach();
-      return take_least();
-    }
-    out_.decision = chooser_.least().decision;
-    out_.planned_bytes = least_peak();
-    return std::move(out_);
+    take_least();
+    return least_peak() <= target;
   }
 
-  Error out_of_reach() {
-    const int64_t least = std::min(least_peak(), kept_peak());
-    return {ErrorKind::cannot_apply,
-            "a peak of " + exact_bytes(out_.target_bytes) + " is out of reach: the lowest that was found is " +
-                exact_bytes(least) + ", the lower bound " + exact_bytes(out_.bound.bytes),
-            {{}, 0, 0, {}, place_of(program(), program().graph, model_.node(out_.bound.at))},
-            "at the bound " + held_text(model_, out_.bound)};
+  void take_least() {
+    const bool lowers = least_peak() < kept_peak();
+    take(lowers ? chooser_.least().decision : chooser_.none().decision, least_peak());
+  }
+
+  bool take_if_it_fits(RematDecision decision, int64_t target) {
+    const int64_t planned = plan(decision);
+    if (planned > target) return false;
+    take(std::move(decision), planned);
+    return true;
+  }
+
+  MissedTarget missed(int64_t target) {
+    Error error{ErrorKind::cannot_apply,
+                "a peak of " + exact_bytes(target) + " is out of reach: the lowest that was found is " +
+                    exact_bytes(least_peak()) + ", the lower bound " + exact_bytes(bound_.bytes),
+                {{}, 0, 0, {}, place_of(program(), program().graph, part_.model->node(bound_.at))},
+                bound_.bytes > 0 ? "at the bound " + held_text(*part_.model, bound_) : ""};
+    return {std::move(error), least_peak()};
+  }
+
+ private:
+  const Program& program() const { return *asked_.job.programs[which_]; }
+
+  // The arena under the decision, by the memory plan instead of the model.
+  int64_t plan(const RematDecision& decision) const {
+    const size_t chosen[] = {which_};
+    Job trial(asked_.job, chosen);
+    apply_remat(*part_.model, part_.model->place(decision), &trial.programs[0]->graph);
+    return planned_peak(*trial.programs[0], asked_.sizes[which_]);
+  }
+
+  void take(RematDecision decision, int64_t planned_bytes) {
+    part_.decision = std::move(decision);
+    part_.after_bytes = planned_bytes;
   }
 
   const TargetQuestion& asked_;
-  RematModel& model_;
+  size_t which_;
+  RematPart& part_;
   RematChooser chooser_;
-  TargetChoice out_;
-  std::optional<int64_t> kept_, least_;
+  RematBound bound_;
+  std::optional<int64_t> least_;
+};
+
+class JobTarget {
+ public:
+  JobTarget(const TargetQuestion& asked, std::span<RematPart> parts) : asked_(asked), parts_(parts) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const auto same = std::ranges::find_if(
+          parts.first(i), [&](const RematPart& other) { return has_equal_nodes(*other.model, *parts[i].model); });
+      first_.push_back(static_cast<size_t>(same - parts.begin()));
+      programs_.push_back(first_[i] == i ? std::make_unique<ProgramTarget>(asked, i, &parts[i]) : nullptr);
+    }
+  }
+
+  std::vector<MissedTarget> run() {
+    std::vector<MissedTarget> missed;
+    const int64_t target = target_bytes();
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      if (!programs_[i]) copy_decision(parts_[first_[i]], &parts_[i]);
+      else if (!decide(i, target)) missed.push_back(programs_[i]->missed(target));
+      parts_[i].target_bytes = target;
+    }
+    return missed;
+  }
+
+ private:
+  // The peak of the program that needs most.
+  int64_t worst(int64_t (ProgramTarget::*peak)()) {
+    int64_t out = 0;
+    for (const auto& program : programs_)
+      if (program) out = std::max(out, ((*program).*peak)());
+    return out;
+  }
+
+  int64_t target_bytes() {
+    if (asked_.target.peak_bytes) return *asked_.target.peak_bytes;
+    const double budget = *asked_.target.budget;
+    const int64_t most = worst(&ProgramTarget::kept_peak);
+    if (budget >= 1) return most;
+    const int64_t least = worst(&ProgramTarget::least_peak);
+    return least + std::llround(std::max(budget, 0.0) * static_cast<double>(most - least));
+  }
+
+  bool decide(size_t i, int64_t target) {
+    ProgramTarget& program = *programs_[i];
+    if (asked_.alike && i > 0) {
+      const RematPart& first = parts_[0];
+      if (program.take_if_it_fits(decision_alike(*first.model, first.decision, *parts_[i].model, parts_[i].open()),
+                                  target))
+        return true;
+    }
+    if (!asked_.target.budget || program.least_peak() < target) return program.fit(target);
+    program.take_least();
+    return true;
+  }
+
+  static void copy_decision(const RematPart& from, RematPart* to) {
+    to->decision = from.decision;
+    to->bound_bytes = from.bound_bytes;
+  }
+
+  const TargetQuestion& asked_;
+  std::span<RematPart> parts_;
+  std::vector<size_t> first_;                             // by program: the first one with equal nodes
+  std::vector<std::unique_ptr<ProgramTarget>> programs_;  // null: equal to an earlier one
 };
 
 }  // namespace
 
-TargetChoice choose_for(const TargetQuestion& question) { return TargetFinder(question).find(); }
-
-int64_t planned_with(const TargetQuestion& question, const RematDecision& decision) {
-  const size_t chosen[] = {question.which};
-  Job trial(question.job, chosen);
-  apply_remat(*question.model, question.model->place(decision), &trial.programs[0]->graph);
-  return planned_peak(*trial.programs[0], question.sizes);
+std::vector<MissedTarget> choose_for_target(const TargetQuestion& question, std::span<RematPart> parts) {
+  return JobTarget(question, parts).run();
 }
 
 }  // namespace sg

@@ -1,43 +1,42 @@
-// sg-remat --budget and --peak: chooses what to recompute so that the planned peak of a program meets the request.
-// Internal to sg-remat.
+// sg-remat --budget and --peak: chooses what to recompute so that the planned peak of a job, that is, of the rank that
+// needs most, meets the request. Internal to sg-remat.
 //
 // Budget    1 = nothing is recomputed; 0 = the lowest peak found; values in between interpolate linearly between the
-//           planned peaks of 0 and 1.
+//           planned peaks of 0 and 1. Where programs differ, all get the same number of bytes, so the last stage of a
+//           pipeline recomputes nothing as long as the first needs more.
 // Peak      in bytes, as planned (sg-run --plan). If no decision found reaches it, the lowest peak found is used, and
-//           `missed` is the error, with the lower bound and its composition.
-// Cost      RematChooser's work, and a handful of memory plans.
+//           that program is reported as missing it, with the lower bound and its composition.
+// Alike     the first program's decision is taken where it meets the target, so that ranks recompute the same
+//           collectives.
+// Cost      RematChooser's work, and a handful of memory plans, per program.
 #pragma once
 
+#include <span>
+#include <vector>
+
 #include "libgraph/job.h"
+#include "libgraph/plan/liveness.h"
 #include "libpasses/remat/remat.h"
-#include "libpasses/remat/remat_choose.h"
+#include "libpasses/remat/remat_part.h"
 
 namespace sg {
 
-struct TargetChoice {
-  RematDecision decision;
-  int64_t target_bytes = 0;
-  RematBound bound;
-  int64_t kept_bytes = 0;     // planned peak with nothing recomputed
-  int64_t planned_bytes = 0;  // planned peak with the decision applied
-  std::optional<Error> missed;
-};
-
 struct TargetQuestion {
   const Job& job;
-  size_t which = 0;                                 // program of the job
-  const SizeValues& sizes;                          // of that program
-  RematModel* model;                                // of its main graph, for these sizes
-  const std::vector<uint8_t>&allowed, &crossing;    // by position: RematSearch
-  const std::vector<std::vector<uint8_t>>& starts;  // by position, too
+  std::span<const SizeValues> sizes;  // by program
   RematTarget target;
   bool by_tags_alone = false;
+  bool alike = false;
   size_t threads = 1;
 };
 
-TargetChoice choose_for(const TargetQuestion& question);
+// A program that does not reach the requested peak, and the lowest that it does reach.
+struct MissedTarget {
+  Error error;
+  int64_t least_bytes;
+};
 
-// The arena of that program under the decision, by the memory plan instead of the model.
-int64_t planned_with(const TargetQuestion& question, const RematDecision& decision);
+// Decides for each of `parts` (by program; model, allowed and crossing are set).
+std::vector<MissedTarget> choose_for_target(const TargetQuestion& question, std::span<RematPart> parts);
 
 }  // namespace sg

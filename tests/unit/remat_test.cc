@@ -8,6 +8,7 @@
 
 #include "libgraph/binary/binary.h"
 #include "libgraph/expr/assume.h"
+#include "libgraph/infer/infer.h"
 #include "libgraph/plan/plan.h"
 #include "libgraph/verify/verify.h"
 #include "libpasses/min_cut.h"
@@ -26,6 +27,12 @@ using sg::test::Rng;
 using sg::test::training_step;
 
 namespace {
+
+Job typed(const std::string& text) {
+  Job job = parse(text);
+  for (auto& program : job.programs) infer_missing_types(*program);
+  return job;
+}
 
 SizeValues sizes_of(const Job& job) {
   return [values = usual_values(job)[0]](StrId symbol) { return values.value(symbol); };
@@ -274,6 +281,32 @@ TEST_CASE("a budget of one is the graph as it is, of nought the lowest peak, and
       if (budget == 1.0) CHECK(out.programs[0]->graph.node_count() == nodes);
       last = peak;
     }
+  }
+}
+
+TEST_CASE("a budget is the job's: a rank that needs less than the target recomputes nothing") {
+  const auto body = [](int layers) {
+    std::string out = "  input %x0 : f32[1024]\n  forward -\n", back = "  backward -\n    %g0 = aten.ones_like(%x0)\n";
+    for (int i = 0; i < layers; ++i) {
+      const std::string n = std::to_string(i), next = std::to_string(i + 1), turn = std::to_string(layers - 1 - i);
+      out += "    %x" + next + " = aten.exp(%x" + n + ")\n";
+      back += "    %g" + next + " = aten.mul.Tensor(%g" + n + ", %x" + turn + ")\n";
+    }
+    return out + back + "  output %g" + std::to_string(layers) + "\n";
+  };
+  const Job job =
+      typed("sg 1.0 job \"stages\" world 2\ndevice cpu\ngraph rank 0\n" + body(16) + "graph rank 1\n" + body(3));
+  for (double budget : {0.5, 0.0}) {
+    Job out(job);
+    Diagnostics notes;
+    PassContext context{&notes};
+    Result<Change> change =
+        remat(&out, {.policy = RematPolicy::all, .target = {.budget = budget, .peak_bytes = {}}, .save = {}}, context);
+    REQUIRE(change.ok());
+    INFO(budget << ": " << change->summary);
+    CHECK(change->changed);
+    CHECK(planned_peak(out) < planned_peak(job));
+    CHECK(out.programs[1]->graph.node_count() == job.programs[1]->graph.node_count());
   }
 }
 
