@@ -21,10 +21,12 @@ namespace {
 
 using namespace bucket_parts;
 
-// What has been done to the job.
-struct Tally {
-  size_t roles = 0, gone = 0, moved = 0;
+// A job with the buckets of a plan in it.
+struct Bucketed {
+  Plan plan;
+  Job job;
   int64_t prefetch = 0;
+  size_t gone = 0, moved = 0;  // nodes merged away, nodes placed elsewhere
 };
 
 // A lower bound of the planned peak: the most bytes live at once in any program.
@@ -38,60 +40,58 @@ int64_t most_live(const Job& job) {
   return most;
 }
 
-// Places buckets with the deepest prefetch that the limit allows. A distance beyond the number of buckets is as good as
-// all.
-Status place(Job* job, size_t buckets, const BucketOptions& options, Tally* out) {
-  const int64_t most = std::max<int64_t>(BucketOptions::kMaxPrefetch, static_cast<int64_t>(buckets));
-  out->prefetch = options.prefetch < 0 ? BucketOptions::kMaxPrefetch : std::min(options.prefetch, most);
-  if (options.peak_bytes == 0) {
-    out->moved = place_buckets(job, out->prefetch);
-    return ok_status();
+Bucketed merged(const Job& job, const Members& members, Plan plan) {
+  Bucketed out{std::move(plan), job};
+  out.gone = merge_buckets(&out.job, members, out.plan);
+  return out;
+}
+
+Bucketed placed(Bucketed merged, int64_t prefetch) {
+  merged.prefetch = prefetch;
+  merged.moved = place_buckets(&merged.job, prefetch);
+  return merged;
+}
+
+// Parameters gathered once instead of twice: a gather launched at the beginning of the backward is live beside the loss
+// anyway; if keeping the forward's result does not raise the peak, it is not gathered again.
+Bucketed without_regathers(const Job& job, const Members& members, Bucketed now) {
+  constexpr int kMostTries = 4;
+  if (now.prefetch == 0) return now;
+  int64_t peak = -1;
+  const size_t buckets = now.plan.buckets.size();
+  const size_t least = buckets - std::min(buckets, static_cast<size_t>(now.prefetch));
+  for (int tries = 0; tries < kMostTries && now.plan.buckets.size() > least; ++tries) {
+    std::optional<Plan> fewer = with_one_kept(members, now.plan);
+    if (!fewer) break;
+    if (peak < 0) peak = most_live(now.job);
+    Bucketed tried = placed(merged(job, members, std::move(*fewer)), now.prefetch);
+    const int64_t with = most_live(tried.job);
+    if (with > peak) break;
+    now = std::move(tried), peak = with;
   }
+  return now;
+}
+
+// Buckets with the deepest prefetch that the limit allows. A distance beyond the number of buckets is as good as all.
+Result<Bucketed> carry_out(const Job& job, const Members& members, Plan plan, const BucketOptions& options) {
+  Bucketed base = merged(job, members, std::move(plan));
+  const int64_t most = std::max<int64_t>(BucketOptions::kMaxPrefetch, static_cast<int64_t>(base.plan.buckets.size()));
+  int64_t prefetch = options.prefetch < 0 ? BucketOptions::kMaxPrefetch : std::min(options.prefetch, most);
+  if (options.peak_bytes == 0) return without_regathers(job, members, placed(std::move(base), prefetch));
   int64_t peak = 0;
-  for (; out->prefetch >= 0; --out->prefetch) {
-    Job placed(*job);
-    out->moved = place_buckets(&placed, out->prefetch);
-    peak = planned_peak(placed);
-    if (peak > options.peak_bytes) continue;
-    *job = std::move(placed);
-    return ok_status();
+  for (; prefetch >= 0; --prefetch) {
+    Bucketed with_regathers = placed(base, prefetch);
+    peak = planned_peak(with_regathers.job);
+    const bool fits = peak <= options.peak_bytes;
+    Bucketed out = without_regathers(job, members, fits ? with_regathers : std::move(with_regathers));
+    if (planned_peak(out.job) <= options.peak_bytes) return out;
+    if (fits) return with_regathers;
   }
   return Error{ErrorKind::cannot_apply,
                "the planned peak is " + human_bytes(static_cast<double>(peak)) + " without prefetch, above --peak " +
                    human_bytes(static_cast<double>(options.peak_bytes)),
                {},
                "use smaller buckets (--plan by-size:SIZE), or sg-remat before"};
-}
-
-Status carry_out(Job* job, const Members& members, const Plan& plan, const BucketOptions& options, Tally* out) {
-  out->gone = merge_buckets(job, members, plan);
-  return place(job, plan.buckets.size(), options, out);
-}
-
-// --- parameters gathered once instead of twice ---
-
-// A gather launched at the beginning of the backward is live beside the loss anyway; if keeping the forward's result
-// does not raise the peak, it is not gathered again.
-Status leave_out_regathers(const Job& job, const Members& members, const BucketOptions& options, Plan* plan,
-                           Job* placed, Tally* done) {
-  constexpr int kMostTries = 4;
-  if (done->prefetch == 0) return ok_status();
-  int64_t peak = -1;
-  const size_t least = plan->buckets.size() - std::min(plan->buckets.size(), static_cast<size_t>(done->prefetch));
-  for (int tries = 0; tries < kMostTries && plan->buckets.size() > least; ++tries) {
-    std::optional<Plan> fewer = with_one_kept(members, *plan);
-    if (!fewer) break;
-    if (peak < 0) peak = most_live(*placed);
-    Job tried(job);
-    Tally now{done->roles, 0, 0, 0};
-    BucketOptions as_placed = options;
-    as_placed.prefetch = done->prefetch, as_placed.peak_bytes = 0;
-    SG_TRY(carry_out(&tried, members, *fewer, as_placed, &now));
-    const int64_t with = most_live(tried);
-    if (with > peak || (options.peak_bytes != 0 && planned_peak(tried) > options.peak_bytes)) break;
-    *plan = std::move(*fewer), *placed = std::move(tried), *done = now, peak = with;
-  }
-  return ok_status();
 }
 
 // --- plans ---
@@ -114,13 +114,12 @@ Result<Plan> choose_plan(const Job& job, const Members& members, const BucketOpt
   double best = 0;
   std::optional<Plan> chosen;
   for (auto& [name, plan] : candidates) {
-    Job tried(job);
-    Tally done;
-    if (Status applied = carry_out(&tried, members, plan, options, &done); !applied.ok()) {
-      if (!chosen && &plan == &candidates.back().second) return std::move(applied.error());
+    Result<Bucketed> tried = carry_out(job, members, plan, options);
+    if (!tried.ok()) {
+      if (!chosen && &plan == &candidates.back().second) return std::move(tried.error());
       continue;
     }
-    SG_ASSIGN(const double us, simulated_us(tried, options.machine));
+    SG_ASSIGN(const double us, simulated_us(tried->job, options.machine));
     if (chosen && us >= best) continue;
     best = us, chosen = std::move(plan), *said = name + " on " + options.machine;
   }
@@ -191,24 +190,22 @@ std::string idle_reason(const Job& job) {
   return out;
 }
 
-std::string summary_of(const Job& job, const Members& members, const Plan& plan, const Tally& done,
-                       const std::string& said) {
+std::string summary_of(const Job& job, const Members& members, const Bucketed& done, const std::string& said) {
   if (members.list.empty() && done.moved == 0)
     return members.bucketed != 0
                ? "nothing to bucket: what gathers parameters and reduces gradients is in buckets already (" +
                      std::to_string(members.bucketed) + ")"
                : "nothing to bucket: " + (members.left.empty() ? idle_reason(job) : members.left[0]);
-  std::string out = members.list.empty()
-                        ? plural(members.bucketed, "bucket")
-                        : plural(members.list.size(), "collective") + " -> " + plural(plan.buckets.size(), "bucket");
+  std::string out = members.list.empty() ? plural(members.bucketed, "bucket")
+                                         : plural(members.list.size(), "collective") + " -> " +
+                                               plural(done.plan.buckets.size(), "bucket");
   if (!said.empty()) out += " (" + said + ")";
   return out + (done.prefetch == 0 ? std::string(", no prefetch") : ", prefetch " + std::to_string(done.prefetch));
 }
 
-std::string json_of(const Members& members, const Plan& plan, const Tally& done,
-                    const std::vector<std::string>& lines) {
+std::string json_of(const Members& members, const Bucketed& done, const std::vector<std::string>& lines) {
   JsonWriter json;
-  json.begin_object().key("collectives").natural(members.list.size()).key("buckets").natural(plan.buckets.size());
+  json.begin_object().key("collectives").natural(members.list.size()).key("buckets").natural(done.plan.buckets.size());
   json.key("prefetch").integer(done.prefetch).key("decisions").begin_array();
   for (const std::string& line : lines) json.string(line);
   json.end_array().end_object();
@@ -290,21 +287,15 @@ Status check_bucket(const PassOptions& options) {
 }  // namespace
 
 Result<Change> bucket(Job* job, const BucketOptions& options, PassContext& context) {
-  Job next(*job);
-  Tally done;
-  for (auto& program : next.programs)
-    done.roles += store_roles(&program->graph, CollectiveRoles(*program, program->graph));
-  const Members members = find_members(next);
+  Job known(*job);
+  size_t roles = 0;
+  for (auto& program : known.programs) roles += store_roles(&program->graph, CollectiveRoles(*program, program->graph));
+  const Members members = find_members(known);
   std::string said;
-  SG_ASSIGN(Plan plan, make_plan(next, members, options, &said));
-  std::optional<Job> before;
-  if (context.explain || with_one_kept(members, plan)) before.emplace(next);
-  SG_TRY(carry_out(&next, members, plan, options, &done));
-  if (before) SG_TRY(leave_out_regathers(*before, members, options, &plan, &next, &done));
-  const std::vector<std::string> lines =
-      context.explain ? lines_of(*before, members, plan) : std::vector<std::string>();
+  SG_ASSIGN(Plan plan, make_plan(known, members, options, &said));
+  SG_ASSIGN(Bucketed done, carry_out(known, members, std::move(plan), options));
   Change change;
-  if (const std::string why = disagreement(*job, &next, context.threads); !why.empty()) {
+  if (const std::string why = disagreement(*job, &done.job, context.threads); !why.empty()) {
     if (done.prefetch > 0) {
       context.notes->warning("bucket", "nothing is launched ahead, as ranks would not agree: " + why);
       BucketOptions in_place = options;
@@ -315,11 +306,14 @@ Result<Change> bucket(Job* job, const BucketOptions& options, PassContext& conte
     change.summary = "nothing to bucket: ranks would not agree on their collectives";
     return change;
   }
-  *job = std::move(next);
-  change.changed = done.gone + done.moved + done.roles > 0;
-  change.summary = summary_of(*job, members, plan, done, said);
-  for (const std::string& line : lines) change.plan += line + "\n";
-  if (context.explain) change.plan_json = json_of(members, plan, done, lines);
+  change.changed = done.gone + done.moved + roles > 0;
+  change.summary = summary_of(done.job, members, done, said);
+  if (context.explain) {
+    const std::vector<std::string> lines = lines_of(known, members, done.plan);
+    for (const std::string& line : lines) change.plan += line + "\n";
+    change.plan_json = json_of(members, done, lines);
+  }
+  *job = std::move(done.job);
   return change;
 }
 
