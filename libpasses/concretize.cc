@@ -60,7 +60,8 @@ class Concretizer {
   }
 
   Status finish() {
-    drop_declarations();
+    SG_TRY(drop_declarations());
+    SG_TRY(check_what_is_left());
     return check_all_types();
   }
 
@@ -129,29 +130,49 @@ class Concretizer {
   }
 
   Status check_guards() const {
-    for (const Guard& guard : program_.guards) {
-      auto left = sizes_.values().value(pool_.exprs, guard.left),
-           right = sizes_.values().value(pool_.exprs, guard.right);
-      if (!left || !right || holds(guard.relation, *left, *right)) continue;
-      return Error{ErrorKind::cannot_apply,
-                   "the guard " + pool_.exprs.print(guard.left) + " " + std::string(relation_sign(guard.relation)) +
-                       " " + pool_.exprs.print(guard.right) + " does not hold: it would be " + std::to_string(*left) +
-                       " and " + std::to_string(*right),
-                   source_of(pool_, guard.source),
-                   "the step was captured under this condition: bind other sizes, or capture again"};
-    }
+    for (const Guard& guard : program_.guards) SG_TRY(check_guard(guard, sizes_.values()));
     return ok_status();
   }
 
-  void drop_declarations() {
+  // Passes if a side is not known yet.
+  Status check_guard(const Guard& guard, const SymbolValues& values) const {
+    auto left = values.value(pool_.exprs, guard.left), right = values.value(pool_.exprs, guard.right);
+    if (!left || !right || holds(guard.relation, *left, *right)) return ok_status();
+    return Error{ErrorKind::cannot_apply,
+                 "the guard " + print(guard) + " does not hold: it would be " + std::to_string(*left) + " and " +
+                     std::to_string(*right),
+                 source_of(pool_, guard.source),
+                 "the step was captured under this condition: bind other sizes, or capture again"};
+  }
+
+  std::string print(const Guard& guard) const {
+    return pool_.exprs.print(guard.left) + " " + std::string(relation_sign(guard.relation)) + " " +
+           pool_.exprs.print(guard.right);
+  }
+
+  // A guard may have become constant although not all of its symbols have numbers.
+  Status drop_declarations() {
     SymbolList kept;
     for (const Symbol& s : program_.symbols)
       if (!value_of(s.name)) kept.push_back(s);
     program_.symbols = std::move(kept);
+    for (const Guard& guard : program_.guards) SG_TRY(check_guard(guard, {}));
     std::erase_if(program_.guards, [this](const Guard& g) {
       return pool_.exprs.is_constant(g.left) && pool_.exprs.is_constant(g.right);
     });
     for (const Guard& guard : program_.guards) forget_stale_hints(guard);
+    return ok_status();
+  }
+
+  // The symbols that stay must have sizes to take.
+  Status check_what_is_left() const {
+    if (!Facts(program_).contradictory()) return ok_status();
+    std::string guards;
+    for (const Guard& guard : program_.guards) guards += (guards.empty() ? "" : ", ") + print(guard);
+    return Error{ErrorKind::cannot_apply,
+                 "no sizes are left that meet all ranges and guards" + (guards.empty() ? "" : ": " + guards),
+                 {},
+                 "bind other sizes, or capture again"};
   }
 
   // A captured size may contradict what is bound now; it then stops being a hint.

@@ -177,15 +177,60 @@ void InputSizes::follow_guards() {
     changed = false;
     for (const Guard& guard : program_.guards) {
       if (guard.relation != Relation::eq) continue;
-      for (auto [unknown, known] : {std::pair{guard.left, guard.right}, std::pair{guard.right, guard.left}}) {
-        auto symbol = exprs_.as_symbol(unknown);
-        auto number = value(known);
-        if (!symbol || !number || values_.value(*symbol)) continue;
-        values_.set(*symbol, *number);
-        changed = true;
-      }
+      const auto symbol = only_unknown(guard);
+      const auto number = symbol ? solution(guard, *symbol) : std::nullopt;
+      if (!number) continue;
+      values_.set(*symbol, *number);
+      changed = true;
     }
   }
+}
+
+std::optional<StrId> InputSizes::only_unknown(const Guard& guard) const {
+  std::vector<StrId> symbols;
+  for (Expr side : {guard.left, guard.right})
+    if (!exprs_.is_invalid(side)) exprs_.collect_symbols(side, &symbols);
+  std::optional<StrId> out;
+  for (StrId s : symbols) {
+    if (values_.value(s) || s == out) continue;
+    if (out) return std::nullopt;
+    out = s;
+  }
+  return out;
+}
+
+// Of an equality whose sides are lines in `symbol`: both at 0 and 1 give the lines, and where they meet is verified.
+std::optional<int64_t> InputSizes::solution(const Guard& guard, StrId symbol) const {
+  if (!is_line(guard.left, symbol) || !is_line(guard.right, symbol)) return std::nullopt;
+  const auto side_at = [&](Expr side, int64_t x) {
+    return exprs_.evaluate(side, [&](StrId s) { return s == symbol ? x : values_.value(s); });
+  };
+  const auto apart_at = [&](int64_t x) -> std::optional<int64_t> {
+    const auto left = side_at(guard.left, x), right = side_at(guard.right, x);
+    int64_t out = 0;
+    return left && right && !__builtin_sub_overflow(*right, *left, &out) ? std::optional(out) : std::nullopt;
+  };
+  const auto zero = apart_at(0), one = apart_at(1);
+  int64_t slope = 0;
+  if (!zero || !one || __builtin_sub_overflow(*zero, *one, &slope) || slope == 0) return std::nullopt;
+  if (slope == -1 && *zero == INT64_MIN) return std::nullopt;
+  const int64_t out = *zero / slope;
+  return apart_at(out) == 0 ? std::optional(out) : std::nullopt;
+}
+
+bool InputSizes::is_line(Expr side, StrId symbol) const {
+  if (exprs_.is_invalid(side)) return false;
+  for (const Term& term : exprs_.terms(side)) {
+    uint32_t power = 0;
+    for (const Factor& factor : term.factors) {
+      const Atom& atom = exprs_.atom(factor.atom);
+      if (atom.kind == AtomKind::symbol && atom.symbol == symbol) power += factor.power;
+      for (Expr operand : atom.operands)
+        if (exprs_.mentions(operand, symbol)) return false;
+    }
+    if (power > 1) return false;
+  }
+  return true;
 }
 
 void InputSizes::take_hints() {

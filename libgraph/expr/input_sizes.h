@@ -37,7 +37,7 @@ class InputSizes {
   Status bind(std::span<const SizeBinding> bindings);
   // Dimensions that are one bare symbol give it its value; the first value stays. REQUIRES: equal length
   void learn(std::span<const Expr> recorded, std::span<const int64_t> actual);
-  // Symbols that an equality of the graph ties to known ones.
+  // Symbols that an equality of the graph ties to known ones: those of which it has only one, linearly.
   void follow_guards();
   // What the graph computes of known sizes: goes before what equalities made of it.
   void settle(StrId symbol, int64_t value) { values_.set(symbol, value); }
@@ -53,6 +53,9 @@ class InputSizes {
   std::optional<int64_t> value(Expr e) const;
   Status set(StrId symbol, int64_t value, const SizeBinding& binding);
   Status solve(Expr size, const SizeBinding& binding);
+  std::optional<StrId> only_unknown(const Guard& guard) const;
+  std::optional<int64_t> solution(const Guard& guard, StrId symbol) const;
+  bool is_line(Expr side, StrId symbol) const;
   std::string print(const Guard& guard) const;
 
   const Program& program_;

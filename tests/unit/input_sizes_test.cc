@@ -65,6 +65,30 @@ TEST_CASE("a dimension that is an expression is solved for its symbol") {
   CHECK(refusal({"tokens[1]=4"}) == "--bind tokens[1]=4: that size is 3");
 }
 
+TEST_CASE("an equality with one unknown is solved for it, where it is a line") {
+  const auto follows = [](const std::string& guard, int64_t a) {
+    const Job job =
+        parse("sg 1.0 job \"t\" world 1\ngraph rank *\n  symbol a input [0, 100]\n  symbol b input [0, 100]\n" +
+              ("  guard " + guard) + "\n  input %x : f32[a, b]\n  output %x\n");
+    InputSizes sizes(*job.programs[0]);
+    std::vector<SizeBinding> bindings = {parse_binding("a=" + std::to_string(a)).value()};
+    REQUIRE(sizes.bind(bindings).ok());
+    sizes.follow_guards();
+    return sizes.values().value(job.pool->strings.find("b")).value_or(-1);
+  };
+  CHECK(follows("a == b", 4) == 4);
+  CHECK(follows("a == 2*b", 4) == 2);
+  CHECK(follows("3*b + 1 == a", 7) == 2);
+  CHECK(follows("a + b == 10", 4) == 6);
+  CHECK(follows("2*b == b + a", 5) == 5);
+  CHECK(follows("a*b == 12", 3) == 4);
+  CHECK(follows("a == 2*b", 5) == -1);   // nothing solves it
+  CHECK(follows("a == b//2", 4) == -1);  // 8 and 9 do
+  CHECK(follows("b % 4 == a", 1) == -1);
+  CHECK(follows("b*b == a", 1) == -1);
+  CHECK(follows("a*b == 12", 0) == -1);
+}
+
 TEST_CASE("what cannot be bound is named") {
   CHECK(refusal({"s0"}) == "--bind cannot read 's0'");
   CHECK(refusal({"tokens[x]=1"}) == "--bind cannot read 'tokens[x]=1'");
