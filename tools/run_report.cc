@@ -198,6 +198,7 @@ Result<int> print_plans(const Args& args, const Job& job) {
   RangeInference ranges = infer_ranges(job);
   JsonWriter json;
   std::string text;
+  int64_t most = 0;  // beyond the inputs
   json.begin_object().member("schema", "sg-run-plan").member("version", 1).key("plans").begin_array();
   for (size_t i = 0; i < job.programs.size(); ++i) {
     const Program& program = *job.programs[i];
@@ -209,10 +210,18 @@ Result<int> print_plans(const Args& args, const Job& job) {
         args.has("allocator") ? allocator_named(args.text("allocator")) : std::nullopt);
     text += (text.empty() ? "" : "\n") + print_plan(report);
     write_plan(report, &json);
+    most = std::max(most, report.peak_bytes);
   }
   json.end_array().end_object();
   SG_TRY(write_text(args, args.has("json") ? json.take() + "\n" : text));
-  return 0;
+  if (!args.has("memory-limit")) return 0;
+  SG_ASSIGN(const int64_t limit, parse_bytes(args.text("memory-limit")));
+  if (most <= limit) return 0;
+  return Error{
+      ErrorKind::negative,
+      "the plan needs " + std::to_string(most) + " bytes beyond the inputs, the limit is " + std::to_string(limit),
+      {},
+      "sg-remat --peak lowers it"};
 }
 
 Status write_profile(const Args& args, const SessionReport& report) {

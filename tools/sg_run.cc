@@ -18,12 +18,14 @@ Result<SessionReport> run_one_or_two(const Args& args, const Job& job, Communica
   if (!args.has("compare") || args.has("dry-run")) return run_session(job, comms, options);
   SG_ASSIGN(Job other, read_job(args, args.text("compare")));
   SG_TRY(require_all_ranks(other));
-  return run_compared(job, comms, other, options);
+  SG_ASSIGN(SessionReport report, run_compared(job, comms, other, options));
+  const bool is_second = !report.ranks.empty() && report.ranks[0].comparison;
+  if (is_second) args.report().note("loss, time and memory are those of " + args.text("compare"));
+  return report;
 }
 
 Result<int> run_on(const Args& args, const Job& job, Communicators comms) {
   SG_ASSIGN(SessionReport report, run_one_or_two(args, job, comms));
-  if (args.has("compare")) args.report().note("loss, time and memory are those of " + args.text("compare"));
   for (const RankReport& r : report.ranks)
     for (const std::string& line : r.explained) args.report().note("rank " + std::to_string(r.rank) + ": " + line);
   if (args.has("dry-run")) {
@@ -44,7 +46,12 @@ Result<int> run(const Args& args) {
   if (left) return *left;
   SG_ASSIGN(Job job, read_job(args, args.input()));
   warn_of_tags(args, job);
-  if (args.has("plan")) return print_plans(args, job);
+  if (args.has("plan")) {
+    for (const char* option : {"expect", "compare", "outputs", "profile", "dump-nodes"})
+      if (args.has(option))
+        return Error{ErrorKind::usage, std::string("--plan runs nothing: --") + option + " does not go with it"};
+    return print_plans(args, job);
+  }
   if (args.has("allocator")) return Error{ErrorKind::usage, "--allocator needs --plan", {}, "sg-stat has it too"};
   SG_TRY(require_all_ranks(job));
   SG_TRY(check_backend(args));

@@ -159,3 +159,48 @@ graph rank *
     expect(run(["sg-explain", "g.txt", "rr"]), 4, "did you mean")
     expect(run(["sg-explain", "g.txt"]), 2, "a graph and a node")
     expect(run(["sg-explain", "g.txt", "r", "--rank", "7"]), 4, "no rank 7")
+
+
+SIZED = """sg 1.0 world 1
+graph rank *
+  symbol a input [1, 100] hint 6
+  symbol b input [1, 100] hint 3
+  guard {guard} at "model.py":7
+  input %x : f32[a]
+  input %y : f32[b]
+  output %x
+"""
+
+
+@case
+def concretize_drops_no_guard_that_cannot_hold():
+    for guard, binds, message in (("(a*b) % 4 == 2", ["a=4"], r"model.py:7: error: the guard 0 == 2 does not hold"),
+                                  ("a == 2*b", ["a=3"], "no sizes are left that meet all ranges and guards"),
+                                  ("a == 2*b", ["a=4", "b=3"], "the guard .* does not hold: it would be 4 and 6")):
+        write("sized.txt", SIZED.format(guard=guard))
+        expect(run(["sg-concretize", "sized.txt", *[w for b in binds for w in ("--bind", b)], "-o", "out.sg"]), 4, message)
+        assert not os.path.exists("out.sg")
+    write("sized.txt", SIZED.format(guard="a == 2*b"))
+    done = expect(run(["sg-concretize", "sized.txt", "--bind", "a=8", "-o", "out.txt"]), 0, "a = 8, b = 4")
+    assert b"f32[4]" in read("out.txt"), done
+    expect(run(["sg-run", "sized.txt", "--init", "seed:0", "--bind", "a=8"]), 0)
+
+
+@case
+def run_holds_the_first_graph_to_what_is_expected():
+    write("g.txt", b"sg 1.0 world 1\n\ngraph rank *\n  input %x : f32[4]\n  %y = aten.relu(%x) : f32[4]\n  output %y\n")
+    write("h.txt", b"sg 1.0 world 1\n\ngraph rank *\n  input %x : f32[4]\n  %y = aten.exp(%x) : f32[4]\n  output %y\n")
+    expect(run(["sg-run", "g.txt", "--init", "seed:0", "--outputs", "g.safetensors"]), 0)
+    expect(run(["sg-run", "h.txt", "--init", "seed:0", "--outputs", "h.safetensors"]), 0)
+    both = ["sg-run", "g.txt", "--init", "seed:0", "--compare", "g.txt", "--expect"]
+    expect(run([*both, "g.safetensors"]), 0, out="as expected")
+    expect(run([*both, "h.safetensors"]), 1, out="not as expected")
+    expect(run([*both, "none.safetensors"]), 3, "none.safetensors")
+
+
+@case
+def plan_holds_to_a_limit_and_runs_nothing():
+    write_small()
+    expect(run(["sg-run", "small.sg", "--plan", "--memory-limit", "1GiB"]), 0)
+    expect(run(["sg-run", "small.sg", "--plan", "--memory-limit", "1"]), 1, "beyond the inputs, the limit is 1")
+    expect(run(["sg-run", "small.sg", "--plan", "--expect", "x"]), 2, "--plan runs nothing")
