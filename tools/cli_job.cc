@@ -12,6 +12,7 @@
 #include "libgraph/merge.h"
 #include "libgraph/text/text.h"
 #include "tools/cli_output.h"
+#include "tools/cli_targets.h"
 #include "tools/write_ahead.h"
 
 namespace sg::cli {
@@ -98,9 +99,7 @@ Status check_output(const Args& args) {
     return Error{ErrorKind::usage, "`--in-place` needs one named input", {}, "name the file, or write to -o FILE"};
   if (output.empty()) return Error{ErrorKind::usage, "`--output` is empty", {}, "- is standard output"};
   if (args.tool().writes == Writes::report) SG_TRY(refuse_pattern(args));
-  for (const std::string& input : args.operands())
-    if (!args.has("in-place") && output != "-" && input != "-" && (input == output || is_same_file(input, output)))
-      return Error{ErrorKind::usage, "the output " + output + " is the input", {}, "add --in-place to replace it"};
+  SG_TRY(check_targets(args, output));
   if (args.tool().writes != Writes::graph || output != "-" || wants_text(args) || args.has("force-tty"))
     return ok_status();
   if (::isatty(STDOUT_FILENO) == 0) return ok_status();

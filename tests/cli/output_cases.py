@@ -45,6 +45,27 @@ def the_input_is_never_replaced_by_accident():
 
 
 @case
+def nothing_that_a_command_reads_is_replaced():
+    write("g.sg", small_binary())
+    write("w.txt", b"sg 1.0 world 2\n\ngraph rank *\n  input %x : f32[4]\n  %y = aten.relu(%x) : f32[4]\n  output %y\n")
+    write("m.yaml", b"name: mine\nbase: h100-8\n")
+    expect(run(["sg-parse", "w.txt", "-o", "rank{r}.sg"]), 0)
+    before = {name: read(name) for name in os.listdir(".")}
+    for command in ("sg-clean 'rank{r}.sg' -o rank0.sg", "sg-clean 'rank{r}.sg' -o './rank{r}.sg'",
+                    "sg-clean rank1.sg -o 'rank{r}.sg'", "sg-clean - -o g.sg < g.sg", "sg-clean -o g.sg < g.sg",
+                    "sg-sim g.sg --trace g.sg", "sg-sim g.sg -m m.yaml --trace m.yaml", "sg-sim g.sg -m m.yaml -o m.yaml",
+                    "sg-sim g.sg --json -o same.json --trace same.json", "sg-overlap g.sg -m m.yaml -o m.yaml",
+                    "sg-bucket g.sg --plan per-module:m.yaml -o m.yaml", "sg-pipe g.sg --pass 'overlap -m m.yaml' -o m.yaml",
+                    "sg-diff g.sg g.sg -o g.sg"):
+        expect(run(command), 2, "replace|is the input|both write")
+        assert before == {name: read(name) for name in os.listdir(".")}, command
+    expect(run("sg-clean - -o /dev/null < g.sg"), 0)
+    expect(run("sg-clean 'rank{r}.sg' -o 'new{r}.sg' && sg-clean w.txt -o new0.sg"), 0)
+    expect(run(["sg-clean", "g.sg", "-o", "auto"]), 0)
+    expect(run(["sg-bucket", "g.sg", "--plan", "auto", "-o", "auto"]), 0)  # a word, not that file
+
+
+@case
 def a_rank_pattern_is_a_file_a_rank_in_other_forms_too():
     write("g.txt", b"sg 1.0 world 2\n\ngraph rank *\n  input %x : f32[4]\n  %y = aten.relu(%x) : f32[4]\n  output %y\n")
     expect(run(["sg-print", "g.txt", "-o", "out/rank{r}.sg.txt"]), 0)

@@ -102,6 +102,17 @@ stages:
 
 
 @case
+def no_output_is_a_file_that_the_recipe_consists_of():
+    write("g.txt", GRAPH)
+    os.symlink("g.txt", "link.txt")
+    write("mine.yaml", "name: mine\nbase: h100-8\n")
+    write("more.yaml", "parameters: {n: 2}\n")
+    for output, who in (("r.yaml", "the recipe"), ("more.yaml", "the recipe"), ("mine.yaml", "`machine`"), ("link.txt", "`g`")):
+        write("r.yaml", f"include: more.yaml\nmachine: mine.yaml\ninputs: {{g: g.txt}}\nstages:\n  - clean:\n    output: {output}\n")
+        expect(sg("sg-recipe", "check", "r.yaml"), 1, f"{who} and `clean` have one file")
+
+
+@case
 def a_mistake_of_all_variants_is_told_once_and_a_failing_pass_has_its_line():
     write("g.txt", GRAPH)
     write("m.yaml", "matrix: {policy: [full, none], b: [0.2, 0.8, 2]}\ninputs: {g: g.txt}\nstages:\n"

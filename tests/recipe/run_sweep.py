@@ -198,6 +198,12 @@ def mistakes_have_places():
             (["r.yaml", "--points", "no/such/p.jsonl"], 5, "cannot write")):
         run("sg-sweep", *words, code=code, error=error)
     assert not os.path.exists("cache")
+    write("other.jsonl", '{"a": 1}\n')
+    for words in (["--points", "other.jsonl"], ["--points", "other.jsonl", "--fresh"]):
+        run("sg-sweep", "r.yaml", *words, code=2, error="does not hold points of sg-sweep")
+        assert open("other.jsonl").read() == '{"a": 1}\n'
+    run("sg-sweep", "r.yaml", "--points", "r.yaml", code=2, error="would replace r.yaml, which is the input")
+    run("sg-sweep", "r.yaml", "--score", "run", "--run", "--init seed:0 --plan", code=2, error="--plan does not")
     write("full.yaml", RECIPE)
     run("sg-sweep", "full.yaml", "--points", "/dev/full", code=5, error="cannot write")
 

@@ -24,6 +24,7 @@ class Planner {
     recipe_ = &variant.recipe;
     prefix_ = variant.name.empty() ? "" : variant.name + "/";
     known_.clear();
+    for (const std::string& file : recipe_->files) users_.emplace(place_of(file), "the recipe");
     check_machine();
     for (const InputSpec& i : recipe_->inputs) add_input(i);
     uint32_t before = recipe_->inputs.size() == 1 && !plan_.steps.empty()
@@ -181,23 +182,31 @@ class Planner {
     }
   }
 
-  // No step writes a file that another one reads or writes.
+  // Through links; of a file that is not there, where it would be.
+  static std::string place_of(const std::string& file) {
+    std::error_code problem;
+    const std::filesystem::path path = std::filesystem::weakly_canonical(file, problem);
+    return problem ? file : path.string();
+  }
+
+  // No step writes a file that the recipe consists of, or that another step reads or writes.
   void refuse_equal_outputs() {
-    std::map<std::string, const Step*> users;
     for (const Step& s : plan_.steps) {
-      for (const std::string& source : s.sources) users.emplace(source, &s);
+      const auto reads = [&](const std::string& file) { users_.emplace(place_of(file), "`" + s.name + "`"); };
+      if (is_machine_file(s.machine)) users_.emplace(place_of(s.machine), "`machine`");
+      for (const std::string& source : s.sources) reads(source);
       for (const OptionValue& o : s.options)
-        if (o.is_path()) users.emplace(o.path(), &s);
+        if (o.is_path()) reads(o.path());
       for (const RunCheck& r : s.runs)
         for (const OptionValue& o : r.options)
-          if (o.is_path()) users.emplace(o.path(), &s);
+          if (o.is_path()) reads(o.path());
     }
     for (const Step& s : plan_.steps) {
       for (const std::string& file : {s.output, s.expect}) {
         if (file.empty()) continue;
-        auto [at, is_new] = users.emplace(file, &s);
+        auto [at, is_new] = users_.emplace(place_of(file), "`" + s.name + "`");
         if (!is_new)
-          error(s.where, "`" + at->second->name + "` and `" + s.name + "` have one file: " + file,
+          error(s.where, at->second + " and `" + s.name + "` have one file: " + file,
                 "put a parameter into its name: ${policy}");
       }
     }
@@ -208,6 +217,7 @@ class Planner {
   const Recipe* recipe_ = nullptr;
   std::string prefix_;
   std::map<std::string, uint32_t> known_;
+  std::map<std::string, std::string> users_;  // by file: who reads or writes it
   Plan plan_;
 };
 

@@ -47,6 +47,7 @@ class RecipeReader {
       Location where = asked_by.file.empty() ? Location{file, 0, 0, {}, {}} : asked_by;
       return problems_.error("recipe", text.error().message, std::move(where));
     }
+    if (file != kStdin) recipe_.files.push_back(file);
     YamlReader yaml(file, *text, &problems_);
     try {
       read_top(&yaml, YAML::Load(*text), depth);

@@ -69,6 +69,7 @@ struct MatrixAxis {
 
 struct Recipe {
   std::string file;
+  std::vector<std::string> files;  // itself and what it includes; standard input left out
   std::string name, about;
   Word machine;  // of assertions about time
   std::vector<Parameter> parameters;

@@ -118,6 +118,9 @@ Result<Scoring> scoring_of(const Args& args, const recipe::Recipe& recipe) {
   if (args.has("run") && !out.runs) return Error{ErrorKind::usage, "--run needs --score run", {}, {}};
   if (args.has("machine") && out.runs) return Error{ErrorKind::usage, "--machine is of --score sim", {}, {}};
   SG_ASSIGN(out.run_words, cli::split_words(args.has("run") ? args.text("run") : "--init seed:0 --steps 3", "--run"));
+  for (const char* word : {"--plan", "--dry-run", "--help", "--help-all", "--version"})
+    if (std::ranges::count(out.run_words, word) != 0)
+      return Error{ErrorKind::usage, std::string("--run must run the step, and ") + word + " does not", {}, {}};
   for (const std::string& word : out.run_words)
     if (word == "--json" || word == "-o" || word.starts_with("--output"))
       return Error{ErrorKind::usage, "--run: " + word + " is sg-sweep's to say", {}, {}};
@@ -283,10 +286,8 @@ Result<int> run_sweep(const Args& args) {
                              : args.has("cache")  ? args.text("cache")
                                                   : recipe::Cache::usual_folder();
   recipe::Cache cache(folder, static_cast<uint64_t>(cache_size));
-  std::map<std::string, Point> known;
-  if (!args.has("fresh")) {
-    SG_ASSIGN(known, read_points(sweep.points_file));
-  }
+  SG_ASSIGN(auto known, read_points(sweep.points_file));
+  if (args.has("fresh")) known.clear();
   SG_ASSIGN(PointFile file, PointFile::open(sweep.points_file));
   size_t number = 0;
   sweep.options.told = [&](const Point& p) {

@@ -89,13 +89,21 @@ Result<std::map<std::string, Point>> read_points(const std::string& file) {
   struct stat is {};
   if (::stat(file.c_str(), &is) != 0 || !S_ISREG(is.st_mode)) return out;  // new, or a device
   SG_ASSIGN(std::string text, recipe::read_regular_file(file));
+  const std::string any_point = point_json({});
+  const size_t common = std::min({text.size(), any_point.size(), any_point.find(',')});
+  if (text.compare(0, common, any_point, 0, common) != 0)
+    return Error{ErrorKind::usage,
+                 file + " does not hold points of sg-sweep, and is left alone",
+                 {},
+                 "give --points a new file"};
   simdjson::dom::parser parser;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
     if (end == text.npos) break;  // a writer was killed here
     simdjson::dom::element line;
-    if (parser.parse(text.data() + begin, end - begin, true).get(line) == simdjson::SUCCESS)
-      if (std::optional<Point> point = point_of(line)) out[point->key] = std::move(*point);
+    const bool is_json = parser.parse(text.data() + begin, end - begin, true).get(line) == simdjson::SUCCESS;
+    std::optional<Point> point = is_json ? point_of(line) : std::nullopt;
+    if (point) out[point->key] = std::move(*point);
     begin = end + 1;
   }
   return out;

@@ -1,0 +1,124 @@
+#include "tools/cli_targets.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tools/cli_input.h"
+#include "tools/cli_output.h"
+
+namespace sg::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kWritten[] = {"output", "trace", "plot", "points"};  // options
+constexpr uint32_t kMostRanks = 4096;                                           // looked for of a pattern
+constexpr size_t kMostFiles = 1 << 14;                                          // looked at in a folder
+
+struct Named {
+  std::string by;    // "--trace", "the input"
+  std::string name;  // as the user wrote it
+  std::string file;
+};
+
+// Graphs in it are no part of a capture, but what an earlier import wrote.
+void add_folder(const std::string& by, const std::string& name, std::vector<Named>* out) {
+  std::error_code problem;
+  size_t count = 0;
+  for (fs::recursive_directory_iterator at(name, problem), end; !problem && at != end && ++count < kMostFiles;
+       at.increment(problem))
+    if (at->path().extension() != ".sg") out->push_back({by, at->path().string(), at->path().string()});
+}
+
+// A name and the files that it stands for.
+void add_files(const std::string& by, const std::string& name, std::vector<Named>* out) {
+  std::error_code problem;
+  if (is_rank_pattern(name)) {
+    for (uint32_t rank = 0; rank < kMostRanks; ++rank)
+      if (std::string file = file_of_rank(name, rank); fs::exists(file, problem)) out->push_back({by, file, file});
+    out->push_back({by, name, name});
+  } else if (fs::is_directory(name, problem)) {
+    add_folder(by, name, out);
+  } else {
+    out->push_back({by, name, name == "-" ? "/dev/stdin" : name});
+  }
+}
+
+// "auto" of "per-block|auto|per-module:FILE": a word of the option's own.
+bool is_choice(const Option& option, std::string_view value) {
+  for (size_t begin = 0; begin <= option.argument.size();) {
+    const size_t end = std::min(option.argument.find('|', begin), option.argument.size());
+    if (option.argument.substr(begin, end - begin) == value) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+bool is_written(std::string_view option) { return std::ranges::find(kWritten, option) != std::end(kWritten); }
+
+// Of "overlap --machine m.yaml" and "per-module:plan.txt", the words that may be files.
+void add_words(const std::string& by, const std::string& value, std::vector<Named>* out) {
+  for (size_t begin = 0; begin <= value.size();) {
+    const size_t end = std::min(value.find_first_of(" :=,", begin), value.size());
+    const std::string word = value.substr(begin, end - begin);
+    if (!word.empty()) out->push_back({by, word, word});
+    begin = end + 1;
+  }
+}
+
+std::vector<Named> files_read(const Args& args) {
+  std::vector<Named> out;
+  for (const std::string& operand : args.operands()) add_files("the input", operand, &out);
+  if (args.operands().empty() && args.tool().reads_stdin) add_files("the input", "-", &out);
+  for (const Option& option : args.tool().options) {
+    const bool names_files = option.argument.find("FILE") != std::string_view::npos || option.name == "pass";
+    if (is_written(option.name) || !names_files) continue;
+    for (const std::string& value : args.all(option.name)) {
+      if (is_choice(option, value)) continue;
+      add_words("--" + std::string(option.name), value, &out);
+      out.push_back({"--" + std::string(option.name), value, value});
+    }
+  }
+  return out;
+}
+
+std::vector<Named> files_written(const Args& args, const std::string& output) {
+  std::vector<Named> out;
+  for (std::string_view option : kWritten) {
+    const bool has = option == "output" ? output != "-" : args.has(option);
+    if (!has) continue;
+    const std::string name = option == "output" ? output : args.text(option);
+    if (name != "-") add_files("--" + std::string(option), name, &out);
+  }
+  return out;
+}
+
+// Devices may be read and written at once.
+bool is_same(const Named& a, const Named& b) {
+  std::error_code problem;
+  return is_same_file(a.file, b.file) && fs::is_regular_file(a.file, problem);
+}
+
+}  // namespace
+
+Status check_targets(const Args& args, const std::string& output) {
+  const std::vector<Named> read = files_read(args), written = files_written(args, output);
+  for (const Named& target : written) {
+    for (const Named& other : written)
+      if (target.by < other.by && (target.file == other.file || is_same(target, other)))
+        return Error{ErrorKind::usage, target.by + " and " + other.by + " would both write " + target.name};
+    for (const Named& source : read) {
+      if (!is_same(target, source) || (source.by == "the input" && target.by == "--output" && args.has("in-place")))
+        continue;
+      if (source.by == "the input" && target.by == "--output")
+        return Error{
+            ErrorKind::usage, "the output " + target.name + " is the input", {}, "add --in-place to replace it"};
+      return Error{ErrorKind::usage,
+                   target.by + " would replace " + source.name + ", which " +
+                       (source.by == "the input" ? std::string("is the input") : "is given as " + source.by)};
+    }
+  }
+  return ok_status();
+}
+
+}  // namespace sg::cli
