@@ -1,5 +1,6 @@
 #include "libpasses/auto_chunk/auto_chunk.h"
 
+#include "libgraph/expr/assume.h"
 #include "libpasses/auto_chunk/auto_chunker.h"
 #include "libpasses/auto_chunk/fewest_chunks.h"
 
@@ -54,10 +55,27 @@ class Search {
   const PassContext& context_;
 };
 
+// Sizes that only the data decides count as what memory is planned with, in the search as in the plan that judges it.
+void hint_usual_sizes(Job* job) {
+  const std::vector<SymbolValues> usual = usual_values(*job);
+  for (size_t i = 0; i < job->programs.size(); ++i)
+    for (Symbol& symbol : job->programs[i]->symbols)
+      if (const auto value = usual[i].value(symbol.name)) symbol.hint = value;
+}
+
+void take_back_hints(const Job& from, Job* job) {
+  for (size_t i = 0; i < job->programs.size(); ++i)
+    for (Symbol& symbol : job->programs[i]->symbols)
+      if (const Symbol* known = from.programs[i]->find_symbol(symbol.name)) symbol.hint = known->hint;
+}
+
 }  // namespace
 
 Result<Change> auto_chunk(Job* job, const AutoChunkOptions& options, PassContext& context) {
-  Attempt found = Search(*job, options, context).run();
+  Job hinted(*job);
+  hint_usual_sizes(&hinted);
+  Attempt found = Search(hinted, options, context).run();
+  take_back_hints(*job, &found.job);
   *job = std::move(found.job);
   context.notes->add(found.notes);
   return std::move(found.change);
