@@ -25,7 +25,8 @@ class Teller {
          const StoryHistory& history)
       : job_(job), program_(program), graph_(graph), sizes_(sizes), history_(history), print_(job) {}
 
-  NodeStory of_node(NodeId n) {
+  // `asked`: the result that the name is of.
+  NodeStory of_node(NodeId n, ValueId asked) {
     const Node& node = graph_.node(n);
     out_.name = graph_.label(n), out_.op = graph_.op_name(n), out_.phase = name_of(node.phase);
     out_.line = print_.node_alone(program_, graph_, n);
@@ -41,7 +42,7 @@ class Teller {
         if (a.is(ArgKind::expr)) collect(a.as_expr());
       });
     tell_symbols();
-    if (node.result_count > 0) memory_of(node.result(0));
+    if (node.result_count > 0) memory_of(asked ? asked : node.result(0));
     nearest_collectives({n});
     return finish();
   }
@@ -339,7 +340,7 @@ Result<NodeStory> tell_node(const Job& job, const Program& program, std::string_
   for (std::string_view called : {name, bare})  // a name may itself begin with %
     for (const Graph* graph : graphs) {
       Teller teller(job, program, *graph, sizes, history);
-      if (NodeId n = graph->find_node(called)) return teller.of_node(n);
+      if (NodeId n = graph->find_node(called)) return teller.of_node(n, graph->find_value(called));
       for (const Input& input : graph->inputs())
         if (graph->name(input.value) == called) return teller.of_input(input);
     }

@@ -65,6 +65,11 @@ TEST_CASE("node_story: a node of several results lies in memory of its own, a vi
   Result<NodeStory> own = tell_node(job, *job.programs[0], "topk", kThirteen, {});
   REQUIRE(own.ok());
   CHECK(print_story(*own).find("in the memory of") == std::string::npos);
+  for (const auto& [name, bytes] : {std::pair{"v", 64}, std::pair{"i", 128}}) {
+    Result<NodeStory> result = tell_node(job, *job.programs[0], name, kThirteen, {});
+    REQUIRE(result.ok());
+    CHECK((result->memory && result->memory->owner == name && result->memory->bytes == bytes));
+  }
   Result<NodeStory> view = tell_node(job, *job.programs[0], "t", kThirteen, {});
   REQUIRE(view.ok());
   CHECK(print_story(*view).find("in the memory of %v") != std::string::npos);
