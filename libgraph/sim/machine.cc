@@ -202,6 +202,12 @@ std::string machine_yaml(const Machine& machine) {
   return out;
 }
 
+std::string MachineKey::refusal(double number) const {
+  if (number == 0) return may_be_zero ? std::string() : "`" + std::string(path) + "` is more than 0";
+  if (number >= kLeast && number <= kMost) return {};
+  return "`" + std::string(path) + "` is a number from 1e-9 to 1e15";
+}
+
 Status set_machine(Machine* machine, std::string_view assignment) {
   size_t equals = assignment.find('=');
   std::string_view word = assignment.substr(0, equals);
@@ -217,20 +223,26 @@ Status set_machine(Machine* machine, std::string_view assignment) {
                  "such as nvlink=2x or device.memory_gbps=4000"};
   if (const MachineKey* key = find_key(word)) {
     double& field = key->field(*machine);
-    if (value == 0 && !key->may_be_zero)
-      return Error{ErrorKind::usage, "`" + std::string(word) + "` is more than 0", {}, {}};
-    field = is_factor ? field * value : value;
+    const double number = is_factor ? field * value : value;
+    if (std::string why = key->refusal(number); !why.empty()) return Error{ErrorKind::usage, std::move(why), {}, {}};
+    field = number;
     return ok_status();
   }
   auto words = machine_words();
   auto found = std::find_if(words.begin(), words.end(), [&](const MachineWord& w) { return w.word == word; });
   if (found == words.end()) return no_such_key(word);
-  if (!is_factor || value == 0)
+  if (!is_factor)
     return Error{ErrorKind::usage,
                  "`" + std::string(word) + "` stands for several numbers",
                  {},
                  "give a factor, as in " + std::string(word) + "=2x"};
-  for (std::string_view path : found->keys) find_key(path)->field(*machine) *= value;
+  for (std::string_view path : found->keys) {
+    double& field = find_key(path)->field(*machine);
+    std::string why =
+        value == 0 ? "`" + std::string(word) + "` times 0 is no speed" : find_key(path)->refusal(field * value);
+    if (!why.empty()) return Error{ErrorKind::usage, std::move(why), {}, {}};
+    field *= value;
+  }
   return ok_status();
 }
 

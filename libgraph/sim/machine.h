@@ -72,6 +72,10 @@ struct MachineKey {
   std::string_view about;
   bool may_be_zero = false;
   bool may_be_left_out = false;  // where there is no base: it is 0 then
+
+  // Why the key cannot have this number; empty if it can. Beyond these limits times are no numbers any more.
+  std::string refusal(double number) const;
+  static constexpr double kLeast = 1e-9, kMost = 1e15;
 };
 std::span<const MachineKey> machine_keys();  // in the order in which they are printed
 

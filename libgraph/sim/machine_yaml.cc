@@ -96,7 +96,7 @@ class Reader {
       double number = 0;
       if (!YAML::convert<double>::decode(value, number) || !std::isfinite(number) || number < 0)
         return error(value, "`" + path + "` is a number that is not negative", "");
-      if (number == 0 && !key.may_be_zero) return error(value, "`" + path + "` is more than 0", "");
+      if (std::string why = key.refusal(number); !why.empty()) return error(value, why, "");
       key.field(*machine) = number;
       return;
     }
