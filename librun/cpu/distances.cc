@@ -79,11 +79,12 @@ Status cdist_backward(KernelCall& call) {
   const auto* whole = contiguous_as(call, call.tensor("cdist"), DType::f64).as<double>();
   Tensor out = workspace(call, DType::f64, call.result().sizes());
   const double p = call.number("p");
+  const bool is_single = call.tensor("cdist").dtype == DType::f32;
   if (!on_device(call) && p == 1) slopes_of_rows<1>(call, s, g, whole, out.as<double>());
   else if (!on_device(call) && p == 2) slopes_of_rows<2>(call, s, g, whole, out.as<double>());
   else
     for_each(call, out.elements(), grain_of(s.m),
-             work::CrossDistanceSlope{{p}, s.a, s.b, g, whole, s.n, s.m, s.width, out.as<double>()});
+             work::CrossDistanceSlope{{p, is_single}, s.a, s.b, g, whole, s.n, s.m, s.width, out.as<double>()});
   copy(call, call.result(), out);
   return ok_status();
 }
@@ -109,7 +110,8 @@ Status pdist_backward(KernelCall& call) {
   const auto* whole = contiguous_as(call, call.tensor("pdist"), DType::f64).as<double>();
   Tensor out = workspace(call, DType::f64, self.sizes());
   for_each(call, out.elements(), grain_of(n),
-           work::PairDistanceSlope{{call.number("p")}, x, g, whole, n, width, out.as<double>()});
+           work::PairDistanceSlope{
+               {call.number("p"), call.tensor("pdist").dtype == DType::f32}, x, g, whole, n, width, out.as<double>()});
   copy(call, call.result(), out);
   return ok_status();
 }

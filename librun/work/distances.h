@@ -10,6 +10,7 @@ namespace sg::work {
 // The p-norm of differences; p = 0 counts nonzero ones, infinity takes the largest.
 struct Norm {
   double p;
+  bool is_single = false;  // distances are stored in f32: for infinity, differences must be rounded so to find theirs
 
   SG_INLINE static double sign(double x) { return static_cast<double>(x > 0) - static_cast<double>(x < 0); }
   SG_INLINE bool is_largest() const { return p > 0 && p - p != 0; }
@@ -29,7 +30,7 @@ struct Norm {
     if (p == 0 || whole == 0 || d == 0) return p == 1 ? sign(d) : 0;
     if (p == 1) return sign(d);
     if (p == 2) return d / whole;
-    if (is_largest()) return ::fabs(d) == whole ? sign(d) : 0;
+    if (is_largest()) return (is_single ? static_cast<float>(::fabs(d)) : ::fabs(d)) == whole ? sign(d) : 0;
     return sign(d) * ::pow(::fabs(d) / whole, p - 1);
   }
 };
