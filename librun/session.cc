@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "librun/bit_casts.h"
@@ -33,8 +34,15 @@ class Session {
 
   Result<SessionReport> run() {
     std::optional<WatchdogThread> watchdog;
-    if (options_.timeout_s > 0)
-      watchdog.emplace(job_, pointers(), options_.timeout_s, [&](Error e) { end_stuck(std::move(e)); });
+    try {
+      if (options_.timeout_s > 0)
+        watchdog.emplace(job_, pointers(), options_.timeout_s, [&](Error e) { end_stuck(std::move(e)); });
+    } catch (const std::system_error&) {
+      return Error{ErrorKind::missing,
+                   "the system starts no thread to watch over the ranks",
+                   {},
+                   "see ulimit -u and -v; --timeout 0 runs without it"};
+    }
     Status status = run_ranks(comms_, [&](Communicator& comm) { return run_rank(comm); });
     finished_ = true;
     for (const auto& rank : ranks_)

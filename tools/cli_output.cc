@@ -19,7 +19,7 @@ void remove_outputs_and_die(int number) {
 }  // namespace
 
 void handle_ends(void (*handler)(int number)) {
-  for (int number : {SIGINT, SIGTERM, SIGHUP}) {
+  for (int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) {
     struct sigaction old;
     if (::sigaction(number, nullptr, &old) == 0 && old.sa_handler == SIG_IGN) continue;  // nohup, background jobs
     std::signal(number, handler);

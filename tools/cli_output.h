@@ -7,10 +7,10 @@
 
 namespace sg::cli {
 
-// Removes temporary files on SIGINT, SIGTERM and SIGHUP, then dies of the signal; on SIGPIPE, too, which so is quiet.
+// Removes temporary files on SIGINT, SIGTERM, SIGHUP and SIGQUIT, then dies of the signal; on SIGPIPE, too, which so is quiet.
 void install_signal_handlers();
 
-// `handler` for SIGINT, SIGTERM and SIGHUP, but for those that the caller ignores: nohup, background jobs.
+// `handler` for SIGINT, SIGTERM, SIGHUP and SIGQUIT, but for those that the caller ignores: nohup, background jobs.
 void handle_ends(void (*handler)(int number));
 
 // Opens what the caller left closed of descriptors 0 to 2, so that no file of ours lands there.

@@ -4,6 +4,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "libgraph/checked.h"
 #include "libgraph/dtype.h"
 #include "libgraph/expr/sizes.h"
 #include "libgraph/expr/symbols.h"
@@ -139,7 +140,8 @@ Result<uint32_t> find_cut(const Program& program, const ChunkPlanOptions& option
     return why_not.of_module(
         region, name + " has " + std::to_string(rank) + " axes and no axis of tokens: use --along batch or seq");
   const uint32_t axis = options.along == ChunkAlong::sequence && rank > 2 ? 1 : 0;
-  const std::string most = too_few(program, graph.type(v).shape[axis], options.chunks * options.least_rows);
+  const std::string most =
+      too_few(program, graph.type(v).shape[axis], checked_mul(options.chunks, options.least_rows).value_or(INT64_MAX));
   if (!most.empty())
     return why_not.of_module(region, "axis " + std::to_string(axis) + " of " + name + " has " + most +
                                          ": too few for " + std::to_string(options.chunks) + " chunks" +

@@ -27,7 +27,7 @@ class ReferencePlanner {
       refused->push_back(std::move(planned.error()));
     }
     out_.order = precedence_.sorted(edges_);
-    if (out_.order.empty())
+    if (out_.order.size() != precedence_.size())
       return Error{
           ErrorKind::cannot_apply, "the phases of two regions wait for each other", {}, "use --strategy model"};
     return std::move(out_);

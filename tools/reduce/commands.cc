@@ -60,6 +60,7 @@ Result<int> attempts_for(const Args& args, const Job& job, const TempFolder& fol
                  {},
                  "it is run as `" + options.command + " GRAPH.sg`; --show prints its output"};
   constexpr int64_t kMostAttempts = 1000;
+  if (args.number("attempts", 1) == 0) return Error{ErrorKind::usage, "--attempts takes at least 1", {}, {}};
   if (args.has("attempts")) return static_cast<int>(std::min(args.number("attempts", 1), kMostAttempts));
   const int answered = kTrials - skipped;
   if (yes == answered) return 1;
