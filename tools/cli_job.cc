@@ -29,19 +29,6 @@ Result<std::string> bytes_of(bool as_text, const Job& job) {
   return write_binary(job);
 }
 
-// --dry-run: writes a temporary file and removes it, so that errors show up.
-Status try_to_write(const std::string& path, std::string_view bytes) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;  // what cannot be examined cannot be opened either
-  const fs::path folder = fs::path(path).parent_path();
-  const bool is_new_folder = !folder.empty() && !fs::exists(folder, ignored);
-  const bool is_special = fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
-  if (path == "-" || is_new_folder || is_special) return ok_status();
-  SG_ASSIGN(OutputFile file, OutputFile::open(path));
-  SG_TRY(file.write(bytes));
-  return file.close();
-}
-
 // Completes all files before placing the first, and places all before keeping any.
 Status write_exploded(const Job& job, const std::string& pattern, const JobWriter& form, bool is_dry) {
   std::vector<OutputFile> files;
@@ -111,6 +98,18 @@ Status write_whole(const std::string& path, std::string_view bytes, bool make_fo
   SG_TRY(file.write(bytes));
   SG_TRY(file.close());
   return file.commit();
+}
+
+Status try_to_write(const std::string& path, std::string_view bytes) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;  // what cannot be examined cannot be opened either
+  const fs::path folder = fs::path(path).parent_path();
+  const bool is_new_folder = !folder.empty() && !fs::exists(folder, ignored);
+  const bool is_special = fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
+  if (path == "-" || is_new_folder || is_special) return ok_status();
+  SG_ASSIGN(OutputFile file, OutputFile::open(path));
+  SG_TRY(file.write(bytes));
+  return file.close();
 }
 
 Status write_output(const Args& args, const std::string& path, std::string_view bytes, bool make_folders) {

@@ -77,6 +77,9 @@ Status write_text(const Args& args, std::string_view text);
 // All of `bytes` to a place that the options name; with --dry-run as far as it goes without putting it there.
 Status write_output(const Args& args, const std::string& path, std::string_view bytes, bool make_folders = false);
 
+// --dry-run: writes a temporary file and removes it, so that errors show up.
+Status try_to_write(const std::string& path, std::string_view bytes);
+
 // All of `bytes` to one place, or nothing.
 Status write_whole(const std::string& path, std::string_view bytes, bool make_folders = false);
 

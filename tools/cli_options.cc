@@ -153,6 +153,8 @@ class Parser {
   }
 
   Status check_operands() const {
+    if (std::ranges::count(operands, "-") > 1 && !tool_.stops_at_operand)
+      return usage("standard input is named twice, and can be read once", "give one of the two as a file");
     if (operands.size() <= tool_.max_operands) return ok_status();
     return usage("`" + operands[tool_.max_operands] + "` is one argument too many",
                  "usage: " + std::string(tool_.name) + " [OPTION]... " + std::string(tool_.operands));

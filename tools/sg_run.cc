@@ -1,5 +1,6 @@
 // sg-run: execute a step on its ranks.
 #include "librun/compare_session.h"
+#include "librun/data_name.h"
 #include "tools/cli_job.h"
 #include "tools/run_backend.h"
 #include "tools/run_comm.h"
@@ -11,13 +12,22 @@ using namespace sg::cli;
 
 namespace {
 
+// --dry-run: whether the files could be written, by writing nothing to each.
+Status try_targets(const Args& args) {
+  for (std::string_view option : {"outputs", "dump-nodes", "profile"})
+    if (args.has(option)) SG_TRY(try_to_write(data_file_name(args.text(option), 0, 0), {}));
+  return ok_status();
+}
+
 Result<SessionReport> run_one_or_two(const Args& args, const Job& job, Communicators comms) {
   SG_ASSIGN(SessionOptions options, session_options(args, ranks_here(comms)));
   SG_ASSIGN(std::unique_ptr<BackendMaker> backends, make_backends(args, job));
   options.rank.backends = backends.get();
-  if (!args.has("compare") || args.has("dry-run")) return run_session(job, comms, options);
+  if (args.has("dry-run")) SG_TRY(try_targets(args));
+  if (!args.has("compare")) return run_session(job, comms, options);
   SG_ASSIGN(Job other, read_job(args, args.text("compare")));
   SG_TRY(require_all_ranks(other));
+  if (args.has("dry-run")) return run_session(job, comms, options);
   SG_ASSIGN(SessionReport report, run_compared(job, comms, other, options));
   const bool is_second = !report.ranks.empty() && report.ranks[0].comparison;
   if (is_second) args.report().note("loss, time and memory are those of " + args.text("compare"));
@@ -55,6 +65,9 @@ Result<int> run(const Args& args) {
   if (args.has("allocator")) return Error{ErrorKind::usage, "--allocator needs --plan", {}, "sg-stat has it too"};
   SG_TRY(require_all_ranks(job));
   SG_TRY(check_backend(args));
+  if (args.has("compare") && args.text("compare") == "-" && args.input() == "-")
+    return Error{
+        ErrorKind::usage, "standard input is named twice, and can be read once", {}, "give one graph as a file"};
   if (args.has("compare") && args.text("comm") != "local")
     return Error{ErrorKind::usage, "--compare runs both graphs in this process: it needs --comm local"};
   SG_ASSIGN(auto comms, open_communicators(args, job));

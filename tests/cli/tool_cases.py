@@ -204,3 +204,10 @@ def plan_holds_to_a_limit_and_runs_nothing():
     expect(run(["sg-run", "small.sg", "--plan", "--memory-limit", "1GiB"]), 0)
     expect(run(["sg-run", "small.sg", "--plan", "--memory-limit", "1"]), 1, "beyond the inputs, the limit is 1")
     expect(run(["sg-run", "small.sg", "--plan", "--expect", "x"]), 2, "--plan runs nothing")
+    dry = ["sg-run", "small.sg", "--init", "seed:0", "--dry-run"]
+    expect(run([*dry, "--outputs", "out.safetensors"]), 0)
+    expect(run([*dry, "--profile", "/proc/y"]), 5, "/proc/y")
+    expect(run([*dry, "--compare", "none.sg"]), 3, "none.sg")
+    assert not os.path.exists("out.safetensors")
+    expect(run("sg-run - --compare - --init seed:0 < small.sg"), 2, "standard input is named twice")
+    expect(run("sg-check - - < small.sg"), 2, "standard input is named twice")
