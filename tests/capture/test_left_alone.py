@@ -24,3 +24,31 @@ class LeftAlone(CaptureCase):
     def test_what_is_no_module(self):
         with self.assertRaisesRegex(CaptureError, "the model is a function: wrap it in a torch.nn.Module"):
             self.captured(lambda x: x, None, torch.ones(2))
+
+    def test_modules_of_two_names(self):
+        model = nn.ModuleDict({"layers": nn.ModuleList([nn.Linear(4, 4)] * 2)})
+        model["last"] = model["layers"][0]
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        before = dict(model.named_parameters(remove_duplicate=False))
+
+        def forward(x):
+            for layer in (*model["layers"], model["last"]):
+                x = torch.tanh(layer(x))
+            return x.square().mean()
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = forward(x)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        model.forward = forward
+        for way in ({}, {"train_step": step, "optimizer": optimizer}):
+            with self.subTest(way=list(way)):
+                document = self.captured(model, None, {"x": torch.randn(2, 4)}, **way)
+                weight = next(entry for entry in document["inputs"] if entry.get("fqn") == "layers.0.weight")
+                self.assertEqual(weight["tied"], ["layers.1.weight", "last.weight"])
+                for name, parameter in model.named_parameters(remove_duplicate=False):
+                    self.assertIs(parameter, before[name])
+                self.imported()

@@ -9,14 +9,32 @@ import torch
 from torch import Tensor, nn
 
 
-def swapped(module: nn.Module, tensors: Dict[str, Tensor]) -> Any:
-    """A context in which `tensors` are the module's parameters and buffers, tied ones included.
+@contextmanager
+def swapped(module: nn.Module, tensors: Dict[str, Tensor]) -> Iterator[None]:
+    """A context in which `tensors` are the module's parameters and buffers, tied ones included. A module that is
+    registered under several names is swapped once.
 
     On exit `tensors` holds what the module has under these names: another object if it was reassigned.
     """
-    from torch.nn.utils import stateless
+    from torch.nn.utils._named_member_accessor import swap_tensor
 
-    return stateless._reparametrize_module(module, tensors, tie_weights=True, strict=False)
+    own = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
+    names = {id(own[name]): name for name in tensors if name in own}
+    places = [
+        (part, key, names[id(tensor)])
+        for part in module.modules()
+        for key, tensor in (*part._parameters.items(), *part._buffers.items())
+        if id(tensor) in names
+    ]
+    before: List[Tuple[nn.Module, str, str, Tensor]] = []
+    try:
+        for part, key, name in places:
+            before.append((part, key, name, swap_tensor(part, key, tensors[name])))
+        yield
+    finally:
+        # The first of several places gives the name, so it comes last here.
+        for part, key, name, tensor in reversed(before):
+            tensors[name] = swap_tensor(part, key, tensor, allow_missing=True)
 
 
 @contextmanager
