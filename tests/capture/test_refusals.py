@@ -102,6 +102,35 @@ class Refusals(CaptureCase):
         self.refused("no training step", nn.Linear(4, 4).requires_grad_(False))
         self.refused("without a loss function", self.model(lambda self, x: (x,)), None)
 
+    def test_another_parameter_in_its_place(self):
+        model = nn.Sequential(nn.Linear(4, 4, bias=False))
+
+        def forward(x):
+            model[0].weight = nn.Parameter(nn.functional.normalize(model[0].weight.detach(), dim=1))
+            return model[0](x).square().mean()
+
+        def step(x):
+            model.zero_grad()
+            loss = model[0](x).square().mean()
+            loss.backward()
+            model[0].weight = nn.Parameter(model[0].weight.detach() - 0.1 * model[0].weight.grad)
+            return loss
+
+        def early_step(x):
+            loss = forward(x)
+            loss.backward()
+            return loss
+
+        weight, words = model[0].weight, r"assigns another Parameter to 0.weight, .*model.0.weight.copy_\(...\)"
+        for train_step in (step, early_step):
+            with self.assertRaisesRegex(CaptureError, words):
+                self.captured(model, None, (torch.randn(2, 4),), train_step=train_step)
+            self.assertIs(model[0].weight, weight)
+        model.forward = forward
+        with self.assertRaisesRegex(CaptureError, words):
+            self.captured(model, None, (torch.randn(2, 4),))
+        self.assertIs(model[0].weight, weight)
+
     def test_arguments_twice(self):
         self.refused(
             "input: given in inputs= and in kwargs=",

@@ -177,7 +177,7 @@ class Step:
             else:
                 pairs = [(slot.value, given[id(slot)]) for slot in self.trainable]
                 with by_parameter.moved(pairs):
-                    found = self._by_loss(args, keywords, targets, [leaf for _, leaf in pairs], recorder)
+                    found = self._by_loss(args, keywords, targets, [leaf for _, leaf in pairs], before, recorder)
                 loss, gradients, others = found
         buffers = [slot.name for slot in self.state if slot.kind == "buffer"]
         rebound = {name: sharding.part(state[name]) for name in buffers if state[name] is not before[name]}
@@ -200,9 +200,18 @@ class Step:
                     state[slot.name] = part if slot.name in gathered else sharding.whole(part, slot.value)
         return state
 
-    def _by_loss(self, args: Any, keywords: Any, targets: Any, leaves: List[Tensor], recorder: Recorder) -> _Found:
+    def _by_loss(
+        self,
+        args: Any,
+        keywords: Any,
+        targets: Any,
+        leaves: List[Tensor],
+        state: Mapping[str, Tensor],
+        recorder: Recorder,
+    ) -> _Found:
         output = self.replicas.given(*args, **keywords)
         loss, others = self._loss(output, targets)
+        self._check_kept(state)
         return loss, self._gradients(loss, leaves, recorder), others
 
     def _loss(self, output: Any, targets: Any) -> Tuple[Tensor, Others]:
@@ -223,6 +232,7 @@ class Step:
         backwards = own_step.Backwards(recorder, gathers, self.replicas, leaves, lambda: self._bindings(state))
         with backwards.watched(), kept.refused(self._own, self._marks):
             found, others = _apart(self.train_step(*args, **keywords))
+            self._check_kept(state)
         loss = None if found is None else sharding.plain(found)
         own_step.check_loss(loss)
         backwards.check_trained()
@@ -231,6 +241,19 @@ class Step:
         for slot, gradient in zip(self.trainable, gradients):
             _check_dense(slot, gradient)
         return loss, gradients, others
+
+    def _check_kept(self, state: Mapping[str, Tensor]) -> None:
+        """Refuses another Parameter in the place of one of `state`: gradients and updates would not be of the same
+        tensor. A cast, or what fully_shard gathers, is no Parameter."""
+        now = dict(self.model.named_parameters(remove_duplicate=False))
+        for slot in self.parameters:
+            for name in (slot.name, *slot.tied):
+                tensor = now.get(name)
+                if tensor is not None and tensor is not state[slot.name] and isinstance(tensor, nn.Parameter):
+                    raise CaptureError(
+                        f"the step assigns another Parameter to {name}, of which the graph would know nothing: write "
+                        f"into the one that is there (with torch.no_grad(): model.{name}.copy_(...))"
+                    )
 
     def _bindings(self, state: Mapping[str, Tensor]) -> Iterator[scalers.Place]:
         """The places where a hook may bind another tensor."""
