@@ -24,6 +24,7 @@ from . import (
     refusals,
     rounding,
     sharding,
+    shared,
     source,
     symbols,
     twins,
@@ -417,6 +418,7 @@ def _document_of(
     refusals.no_state_as_constant(step, _graphs(traced.module), encoder.constants)
     refusals.none_replaced(traced.replaced, encoder.constants)
     refusals.no_write_to_constant(traced.module)
+    shared.none_written(step, traced.module.graph)
     refusals.no_draws_again(_graphs(traced.module))
     outputs, names = _outputs(step, traced, declared)
     document: Dict[str, Any] = {

@@ -56,6 +56,10 @@ class Optimizers:
         """Their state by slot name."""
         return {name: tensor for one in self._all for name, tensor in one.tensors().items()}
 
+    def kept(self) -> Dict[str, Tensor]:
+        """The tensors that they hold themselves, by slot name; the graph's state is copies of them."""
+        return {name: tensor for one in self._all for name, tensor in one.kept().items()}
+
     def own_tensors(self) -> Iterator[Tensor]:
         """The tensors of their own state, which no run touches."""
         for one in self._all:

@@ -66,6 +66,10 @@ class StandIn:
         """The state that the graph starts from, by slot name."""
         return dict(self._slots(self._known))
 
+    def kept(self) -> Dict[str, Tensor]:
+        """The tensors of the optimizer's own state, by slot name."""
+        return dict(self._slots({self._names[id(p)]: state for p, state in self.optimizer.state.items()}))
+
     @property
     def has_made_state(self) -> bool:
         """Whether the last run created state."""
