@@ -91,3 +91,13 @@ class Shared(CaptureCase):
 
         words = "parameter weight and the buffer optimizer.momentum_buffer.weight share memory"
         self.refused(words, model, (torch.randn(2, 4),), train_step=step, optimizer=optimizer)
+
+    def test_an_input_that_is_a_parameter(self):
+        model = nn.Bilinear(4, 4, 1)
+        model.forward = lambda x, scale: (x @ model.weight[0] * scale).square().mean()
+        x = torch.randn(4, 4)
+        words = "input {} is made from the parameter weight, .*: read it in the step"
+        self.refused(words.format("scale"), model, (x, model.weight[0]))
+        self.refused(words.format("x"), model, (model.weight, torch.ones(4)))
+        self.accepted(model, (x, model.weight[0].detach()))
+        self.accepted(model, (x, x[0].clone().requires_grad_().exp()))

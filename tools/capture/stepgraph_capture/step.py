@@ -92,6 +92,7 @@ class Step:
             raise CaptureError(f"{wide[0]} is of complex128, which safetensors files cannot hold: use complex64")
         if not any(slot.trainable for slot in self.state):
             raise CaptureError("no parameter of the model requires a gradient: there is no training step to capture")
+        self._check_apart()
         self.beside: Dict[str, beside.Place] = {}  # state outside the model, by name
         self.beside_state: List[Slot] = []
         self.optimizers = Optimizers(optimizer, {id(slot.value): slot.name for slot in self.state})
@@ -107,6 +108,19 @@ class Step:
     def _check_own(self) -> None:
         if self.loss_fn is not None or self._batch[2] is not None:
             raise CaptureError("train_step= computes the loss itself: give what it takes in inputs=, and no loss_fn=")
+
+    def _check_apart(self) -> None:
+        """Refuses inputs through which gradients would flow to a parameter: an input has no history."""
+        names = {id(slot.value): slot.name for slot in self.trainable}
+        for slot in self.inputs:
+            if slot.is_tensor and slot.value.requires_grad:
+                leaves = [slot.value, *(compat.leaves(slot.value.grad_fn) if slot.value.grad_fn is not None else ())]
+                name = next((names[id(leaf)] for leaf in leaves if id(leaf) in names), None)
+                if name is not None:
+                    raise CaptureError(
+                        f"the input {slot.name} is made from the parameter {name}, and a gradient by way of it would be "
+                        "lost: read it in the step, from the model, or give it as .detach()"
+                    )
 
     def learn_optimizers(self) -> None:
         """Takes in the optimizers' state; the first run creates what does not exist yet."""
