@@ -22,8 +22,10 @@ class Failure(Exception):
     """What was to hold does not: told with the name of its check, and the next one runs."""
 
 
-def _tail(text):
-    return (text or '')[-2000:] if isinstance(text, str) else text[-2000:].decode(errors='replace')
+def _ends(text):
+    """The beginning, where a process that died may have said why, and the end."""
+    text = text if isinstance(text, str) else (text or b'').decode(errors='replace')
+    return text if len(text) <= 4000 else f'{text[:2000]}\n[...]\n{text[-2000:]}'
 
 
 def run(*command, ok=(0,), text=True, **more):
@@ -31,7 +33,7 @@ def run(*command, ok=(0,), text=True, **more):
     done = subprocess.run(command, capture_output=True, text=text, **more)
     if done.returncode not in ok:
         words = ' '.join(map(str, command))
-        raise Failure(f'{words}\nexit {done.returncode}\n{_tail(done.stderr)}{_tail(done.stdout)}')
+        raise Failure(f'{words}\nexit {done.returncode}\n{_ends(done.stderr)}{_ends(done.stdout)}')
     return done
 
 

@@ -120,6 +120,7 @@ def capture_job(name, ranks, folder, source="jobs.py"):
         **os.environ,
         "PYTHONPATH": os.path.join(ROOT, "tools", "capture"),
         "OMP_NUM_THREADS": "1",
+        "PYTHONFAULTHANDLER": "1",  # where a rank was that a signal ended
         "JOB_ANSWERS": folder,
     }
     run(

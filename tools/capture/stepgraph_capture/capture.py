@@ -96,9 +96,7 @@ def capture(
         else:
             step.take_in({name: place for name, place in step.reachable().places.items() if place.is_surely_state})
         say("traces the step")
-        traced = world.together(lambda: _trace_somehow(step, dynamic, fake))
-        if step.optimizers.have_made_state:
-            raise CaptureError(_NO_STATE_WHEN_FAKE)
+        traced = world.together(lambda: _trace_with_state(step, dynamic, fake))
         traced = _with_gradients_of_others(step, traced, dynamic, fake)
         say("describes the graph")
         declared = meshes.Meshes(_meshes(step))
@@ -263,6 +261,14 @@ class _Traced:
 
 class _AsksForValues(CaptureError):
     """The step branches on the value of a tensor; fake tensors have none."""
+
+
+def _trace_with_state(step: Step, dynamic: symbols.Dynamic, fake: bool) -> _Traced:
+    """Traces a step whose optimizers have their state; refuses one that made it meanwhile, which `fake` alone allows."""
+    traced = _trace_somehow(step, dynamic, fake)
+    if step.optimizers.have_made_state:
+        raise CaptureError(_NO_STATE_WHEN_FAKE)
+    return traced
 
 
 def _trace_somehow(step: Step, dynamic: symbols.Dynamic, fake: bool) -> _Traced:

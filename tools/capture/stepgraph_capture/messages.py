@@ -100,13 +100,19 @@ def check_agree(of_ranks: List[List[Message]]) -> None:
         sent, received = ([m for m in of_ranks[rank] if m[0] == way] for rank in (way.source, way.target))
         for at in range(max(len(sent), len(received))):
             here, there = sent[at : at + 1], received[at : at + 1]
-            if here and there and (here[0][1] == there[0][1] or "?" in here[0][1] + there[0][1]):
+            if here and there and _fit(here[0][1], there[0][1]):
                 continue
             raise CaptureError(
                 f"rank {way.source} sends {_told(here, at)} to rank {way.target}, which receives {_told(there, at)}"
                 f"{f' with tag {way.tag}' if way.tag else ''}: each message needs its partner, of the same number of "
                 "elements and type, in the same order"
             )
+
+
+def _fit(sent: str, received: str) -> bool:
+    """Whether one message can be the other's partner. A count that only the data decides ("?") may be any."""
+    (count, dtype), (other_count, other_dtype) = sent.split(" "), received.split(" ")
+    return dtype == other_dtype and (count == other_count or "?" in (count, other_count))
 
 
 def _told(messages: List[Message], at: int) -> str:
