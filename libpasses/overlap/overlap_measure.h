@@ -75,6 +75,12 @@ class PeakLimit {
     return now.makespan_us < before_.makespan_us || (now.makespan_us == before_.makespan_us && reaches);
   }
 
+  // Of two that are a gain.
+  bool is_better(const Figures& a, const Figures& b) const {
+    const bool a_fits = a.peak_bytes <= bytes_, b_fits = b.peak_bytes <= bytes_;
+    return a_fits != b_fits ? a_fits : a.makespan_us < b.makespan_us;
+  }
+
  private:
   int64_t bytes_;
   const Figures& before_;

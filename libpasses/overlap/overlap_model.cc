@@ -42,14 +42,15 @@ class Search {
       now_ = play(step_, clock_, best_);
       is_bound_ = true;
     }
-    const Order own = best_, early = launched_early(step_);
+    const bool is_early = limits_.start == OrderStart::launched_early;
+    const Order own = is_early ? launched_early(step_) : best_;
+    if (is_early && (own == best_ || !keeps_launches(own))) return true;  // no start of its own
+    offer(own);
     std::vector<const Order*> from = {&own};
-    auto begin_with = [&](const Order& start) {
+    for (const Order& start : starts) {
       offer(start);
-      if (start != own && keeps_launches(start)) from.push_back(&start);
-    };
-    for (const Order& start : starts) begin_with(start);
-    begin_with(early);
+      if (keeps_launches(start)) from.push_back(&start);
+    }
     list(from);
     sink_waits();
     if (limits_.polish) polish();

@@ -71,10 +71,10 @@ void make_steps(const Job& job, const Measure& measure, OrderScope scope, JobOrd
 }
 
 // One order for each program; false when the programs cannot follow the first.
-bool order_programs(const Job& job, int64_t limit, JobOrder* out) {
+bool order_programs(const Job& job, OrderStart start, int64_t limit, JobOrder* out) {
   out->by_program.clear();
   for (size_t p = 0; p < job.programs.size(); ++p) {
-    ModelLimits limits{limit, nullptr};
+    ModelLimits limits{limit, start, nullptr};
     Lists launches;
     if (p > 0 && out->scope == OrderScope::job) {
       if (!translate(out->precedence(0), out->by_program[0], out->precedence(p), job.groups.size(), &launches))
@@ -82,7 +82,7 @@ bool order_programs(const Job& job, int64_t limit, JobOrder* out) {
       limits.launches = &launches;
     }
     std::vector<Order> starts;
-    if (out->scope == OrderScope::job) {
+    if (out->scope == OrderScope::job && start == OrderStart::as_it_is) {
       std::vector<Error> refused;
       Result<ReferenceOrder> reference = reference_order(*job.programs[p], out->precedence(p), &refused);
       if (reference.ok() && !reference->exchange_waits.empty()) starts.push_back(std::move(reference->order));
@@ -94,10 +94,10 @@ bool order_programs(const Job& job, int64_t limit, JobOrder* out) {
 }
 
 // The same; programs that cannot follow the first keep the rules that bind a rank alone.
-void order_or_part(const Job& job, const Measure& measure, int64_t limit, JobOrder* out) {
-  if (order_programs(job, limit, out) || out->scope == OrderScope::rank) return;
+void order_or_part(const Job& job, const Measure& measure, OrderStart start, int64_t limit, JobOrder* out) {
+  if (order_programs(job, start, limit, out) || out->scope == OrderScope::rank) return;
   make_steps(job, measure, OrderScope::rank, out);
-  order_programs(job, limit, out);
+  order_programs(job, start, limit, out);
 }
 
 bool is_identity(const Order& order) { return std::ranges::is_sorted(order); }
@@ -138,34 +138,59 @@ Result<Attempt> attempt(const Job& job, const JobOrder& orders, const Measure& m
   return out;
 }
 
-Status run_model(Job* job, bool isolated, const OverlapOptions& options, PassContext& context, const Measure& measure,
-                 JobOrder* orders, Verdict* out) {
-  const PeakLimit limit(options.peak_bytes, out->before);
-  make_steps(*job, measure, OrderScope::job, orders);
+// A job in orders that are worth it.
+struct Found {
+  Job job;
+  Figures figures;
+  JobOrder orders;
+};
+
+// The best orders from one start that the plan, too, finds within the limit; none if they are no gain.
+Result<std::optional<Found>> search(const Job& job, bool isolated, OrderStart start, const PeakLimit& limit,
+                                    const Measure& measure, PassContext& context) {
+  JobOrder orders;
+  make_steps(job, measure, OrderScope::job, &orders);
   int64_t asked = limit.bytes();
   for (int tries = 1; tries <= kPeakTries; ++tries) {
-    order_or_part(*job, measure, asked, orders);
-    if (!isolated && std::ranges::all_of(orders->by_program, is_identity)) break;
-    SG_ASSIGN(Attempt tried, attempt(*job, *orders, measure, context.threads));
-    if (!tried.parted.empty() && orders->scope == OrderScope::rank) {
+    order_or_part(job, measure, start, asked, &orders);
+    if (!isolated && std::ranges::all_of(orders.by_program, is_identity)) break;
+    SG_ASSIGN(Attempt tried, attempt(job, orders, measure, context.threads));
+    if (!tried.parted.empty() && orders.scope == OrderScope::rank) {
       context.notes->warning("overlap", "ranks would not agree on their collectives: " + tried.parted);
       break;
     }
     if (!tried.parted.empty()) {
-      make_steps(*job, measure, OrderScope::rank, orders);
+      make_steps(job, measure, OrderScope::rank, &orders);
     } else if (const int64_t over = limit.bytes_over(tried.figures); over > 0) {
       asked -= over * tries;  // packing costs something, and not always the same
     } else if (limit.is_gain(tried.figures)) {
-      *job = std::move(tried.job);
-      out->after = tried.figures;
-      out->kept = true;
-      return ok_status();
+      return std::optional<Found>({std::move(tried.job), tried.figures, std::move(orders)});
     } else {
       break;
     }
   }
-  out->why = "no order was found that is shorter than " + human_us(out->before.makespan_us) + " on " + options.machine +
-             " within " + human_bytes(static_cast<double>(limit.bytes()));
+  return std::optional<Found>();
+}
+
+// From each start by itself: what looks best to the search may be above the limit once it is planned, and would then
+// stand in the way of what another start has found.
+Status run_model(Job* job, bool isolated, const OverlapOptions& options, PassContext& context, const Measure& measure,
+                 JobOrder* orders, Verdict* out) {
+  const PeakLimit limit(options.peak_bytes, out->before);
+  std::optional<Found> best;
+  for (OrderStart start : {OrderStart::as_it_is, OrderStart::launched_early}) {
+    SG_ASSIGN(std::optional<Found> found, search(*job, isolated, start, limit, measure, context));
+    if (found && (!best || limit.is_better(found->figures, best->figures))) best = std::move(found);
+  }
+  if (!best) {
+    out->why = "no order was found that is shorter than " + human_us(out->before.makespan_us) + " on " +
+               options.machine + " within " + human_bytes(static_cast<double>(limit.bytes()));
+    return ok_status();
+  }
+  *job = std::move(best->job);
+  *orders = std::move(best->orders);
+  out->after = best->figures;
+  out->kept = true;
   return ok_status();
 }
 

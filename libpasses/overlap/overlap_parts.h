@@ -127,8 +127,13 @@ Played play(Step& step, StepClock& clock, const Order& order);
 
 // --- strategy model ---
 
+enum class OrderStart : uint8_t {
+  as_it_is,        // the graph's own order, and others that are given
+  launched_early,  // launched_early()
+};
 struct ModelLimits {
-  int64_t peak_bytes = 0;           // by StepMemory
+  int64_t peak_bytes = 0;  // by StepMemory
+  OrderStart start = OrderStart::as_it_is;
   const Lists* launches = nullptr;  // chains of places in the order that another program has chosen; null = free
   bool polish = true;               // small graphs: move single nodes at the end
 };
