@@ -24,7 +24,7 @@ class Made:
     def __init__(self, search: Callable[[], Found], whose: str) -> None:
         """whose: "step", or "model" if it is captured without a train_step."""
         self._search, self._whose = search, whose
-        self._before = search()
+        self.before = search()  # what there was before the runs
         self._last: Dict[str, Tuple[Tensor, int, Tensor]] = {}  # after the last run: tensor, version, values
         self._runs = 0
         self._state: Set[str] = set()  # places that hold state, by name
@@ -34,7 +34,7 @@ class Made:
         """Must be called after each run. State is what a run finds in place and changes."""
         found = self._search()
         now = {name: place for name, place in self._places(found).items() if _has_numbers(place.tensor)}
-        self.counted = [name for name, (_, was) in self._before.others.items() if _is_counted(was, found.others.get(name))]
+        self.counted = [name for name, (_, was) in self.before.others.items() if _is_counted(was, found.others.get(name))]
         self._runs += 1
         if self._runs > 1:
             self._state |= {name for name, place in now.items() if self._is_changed(name, place.tensor)}
@@ -57,7 +57,7 @@ class Made:
         marks = {name: kept.mark(place.tensor, words.format(name)) for name, place in made.items() if name in self._state}
         if not marks:
             for name in [name for name, place in made.items() if place.attribute]:
-                _undo(name, before, self._before)
+                _undo(name, before, self.before)
             before = self._search()
             made = self._places(before)
         was = {name: place.tensor for name, place in made.items()}
@@ -72,9 +72,9 @@ class Made:
 
     def forget(self) -> None:
         """Removes what the runs created, and resets numbers and sets."""
-        self._restore(self._before, {})
+        self._restore(self.before, {})
         found = self._search()
-        for name, (place, was) in self._before.others.items():
+        for name, (place, was) in self.before.others.items():
             if _is_counted(was, found.others.get(name)):
                 if isinstance(was, frozenset):
                     place.container[place.key].clear()
@@ -84,7 +84,7 @@ class Made:
 
     def _places(self, found: Found) -> Dict[str, Place]:
         """The places that the runs created."""
-        return {name: place for name, place in found.tensors.items() if name not in self._before.tensors}
+        return {name: place for name, place in found.tensors.items() if name not in self.before.tensors}
 
     def _is_changed(self, name: str, tensor: Tensor) -> bool:
         if name not in self._last:

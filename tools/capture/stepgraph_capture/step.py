@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
-from . import beside, by_parameter, compat, fsdp, inplace, kept, own_step, scalers, sharding, world, wrappers
+from . import beside, by_parameter, compat, fsdp, inplace, kept, opened, own_step, scalers, sharding, world, wrappers
 from .errors import CaptureError
 from .made import Made
 from .optimizers import Optimizers
@@ -80,7 +80,7 @@ class Step:
         self.loss_fn = loss_fn
         self.train_step = train_step
         args, keywords = _arguments(inputs, kwargs)
-        self._batch = (args, keywords, targets)
+        self._batch = opened.opened((args, keywords, targets))
         self.state = _state_of(self.model)
         leaves, self._shape = pytree.tree_flatten(self._batch)
         callee = self.model.forward if train_step is None else train_step
@@ -104,6 +104,10 @@ class Step:
             self._own = {slot.name: slot.value for slot in self.trainable}
             self._marks = kept.marks(self._own)
         self.made = Made(self.reachable, "model" if train_step is None else "step")
+        others = [slot for slot in self.inputs if not slot.is_tensor]
+        known = [slot.value for slot in self.state] + [*self.optimizers.own_tensors()]
+        known += [place.tensor for place in self.made.before.tensors.values()]
+        opened.check([slot.name for slot in others], [slot.value for slot in others], known)
 
     def _check_own(self) -> None:
         if self.loss_fn is not None or self._batch[2] is not None:
