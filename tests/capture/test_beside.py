@@ -1,5 +1,6 @@
 """What a train_step keeps beside its model: state of the graph where the step writes it, and as it was for the user."""
 
+import collections
 import copy
 import functools
 
@@ -112,6 +113,49 @@ class Beside(CaptureCase):
             return scores.logsumexp(1).mean()
 
         self.check(self.train(loss_of, lambda loss: loss), ["bank"])
+
+    def test_tuples(self):
+        Factors = collections.namedtuple("Factors", "a g")
+        kept = {
+            "alone": (torch.eye(4), torch.eye(3)),
+            "in_a_dict": {self.model[0].weight: (torch.eye(4), torch.eye(3)), "more": 1},
+            "in_a_list": [Factors(torch.eye(4), torch.eye(3))],
+            "in_a_tuple": ((torch.eye(4), torch.eye(3)), 2),
+        }
+        names = {"alone": "kept", "in_a_dict": "kept.0.weight", "in_a_list": "kept.0", "in_a_tuple": "kept.0"}
+        keys = {"in_a_dict": self.model[0].weight, "in_a_list": 0, "in_a_tuple": 0}
+        for way, made in kept.items():
+            for is_written in (True, False):
+                with self.subTest(way=way, is_written=is_written):
+                    self.check_tuple(made, keys.get(way), is_written, f"buffer .*{names[way]}.1")
+
+    def check_tuple(self, kept, key, is_written, name):
+        def follow(loss):
+            nonlocal kept
+            key_now = next(k for k in kept) if isinstance(kept, dict) else key
+            a, g = kept if key is None else kept[key_now]
+            weight = self.model[2].weight.detach()
+            if is_written:
+                g.mul_(0.9).addmm_(weight, weight.t(), alpha=0.1)
+                return loss.detach() + g.trace()
+            g = 0.9 * g + 0.1 * weight @ weight.t()
+            if key is None:
+                kept = (a, g)
+            elif isinstance(kept, tuple):
+                kept = ((a, g), *kept[1:])
+            else:
+                kept[key_now] = type(kept[key_now])._make((a, g)) if hasattr(kept[key_now], "_make") else (a, g)
+            return loss.detach() + g.trace()
+
+        step = self.train(lambda y, _, target: F.mse_loss(y, target), follow)
+        before = kept if key is None else kept[key]
+        numbers = [tensor.clone() for tensor in before]
+        self.captured(self.model, None, self.inputs, train_step=step, optimizer=self.optimizer)
+        now = kept if key is None else kept[key]
+        self.assertIs(now, before)
+        self.assertTrue(all(map(torch.equal, now, numbers)))
+        self.assertRegex(self.imported(), name)
+        self.check_steps(step, self.inputs)
 
     def test_the_object_whose_method_it_is(self):
         trainer = Trainer(self.model, self.optimizer)

@@ -10,8 +10,10 @@ Hooks of optimizers and of parameters are searched in the same way.
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
+import operator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, MutableMapping, Optional, Set, Tuple, Union
@@ -72,6 +74,48 @@ class _Slots(dict):  # type: ignore[type-arg]
         return hasattr(self._thing, key)
 
 
+class _Tuple(dict):  # type: ignore[type-arg]
+    """The tuple in a place as a container: a new element makes a new tuple there, and once all elements are what they
+    were, the original is there again."""
+
+    def __init__(self, container: Any, key: Any) -> None:
+        super().__init__()
+        self.container, self.key = container, key
+        self._original = container[key]
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.container[self.key][index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        now = self.container[self.key]
+        elements = [*now[:index], value, *now[index + 1 :]]
+        if len(now) == len(self._original) and all(map(operator.is_, elements, self._original)):
+            self.container[self.key] = self._original
+        else:
+            self.container[self.key] = type(now)._make(elements) if hasattr(now, "_make") else tuple(elements)
+
+    def __delitem__(self, index: Any) -> None:
+        now = self.container[self.key]
+        self.container[self.key] = (*now[:index], *now[index + 1 :])
+
+    def __contains__(self, index: Any) -> bool:
+        if not _has(self.container, self.key):
+            return False
+        now = self.container[self.key]
+        return isinstance(now, tuple) and index < len(now)
+
+
+def _has(container: Any, key: Any) -> bool:
+    if isinstance(container, list):
+        return int(key) < len(container)
+    return isinstance(container, _Cell) or key in container
+
+
+def _is_rebuilt(thing: Any) -> bool:
+    """Whether another tuple of the kind can be made of its elements."""
+    return type(thing) is tuple or (isinstance(thing, tuple) and hasattr(thing, "_make"))
+
+
 @dataclass
 class Place:
     """The place where a tensor is kept."""
@@ -93,9 +137,19 @@ class Place:
 
     def is_there(self) -> bool:
         """False if the step has removed the entry from its list or dict."""
-        if isinstance(self.container, list):
-            return int(self.key) < len(self.container)
-        return isinstance(self.container, _Cell) or self.key in self.container
+        return _has(self.container, self.key)
+
+    def with_keys(self, keys: Mapping[int, Any]) -> Place:
+        """The place while these keys, by the id of what they replace, are those of dicts."""
+        return Place(self.name, _with_keys(self.container, keys), keys.get(id(self.key), self.key))
+
+
+def _with_keys(container: Any, keys: Mapping[int, Any]) -> Any:
+    if not isinstance(container, _Tuple):
+        return container
+    now = copy.copy(container)
+    now.container, now.key = _with_keys(container.container, keys), keys.get(id(container.key), container.key)
+    return now
 
 
 class Watched:
@@ -292,9 +346,13 @@ class _Search:
                 return
             if isinstance(thing, _DICTS):
                 self.all.dicts.append(thing)
+            kept: Any = thing
+            if isinstance(thing, tuple):
+                kept = None if at is _NOWHERE or not _is_rebuilt(thing) else _Tuple(*at)
             for key, one in list(thing.items() if isinstance(thing, _DICTS) else enumerate(thing)):
-                at = _NOWHERE if isinstance(thing, tuple) else (thing, key)
-                self._thing(one, f"{name}.{self._part(key)}", at, depth + 1, is_by_parameter or self._is_of_parameter(key))
+                inside = _NOWHERE if kept is None else (kept, key)
+                is_of_parameter = is_by_parameter or self._is_of_parameter(key)
+                self._thing(one, f"{name}.{self._part(key)}", inside, depth + 1, is_of_parameter)
         elif inspect.isfunction(thing) or inspect.ismethod(thing) or isinstance(thing, functools.partial):
             if _is_the_users(thing) and not self._attribute:
                 self.function(thing, name, depth + 1)
@@ -365,7 +423,7 @@ class _Search:
 
 OF_MODULES = set(vars(nn.Module()))  # the attributes that every module has
 
-_NOWHERE: Tuple[Any, Any] = (None, None)  # a bound argument or tuple element: no run can replace it
+_NOWHERE: Tuple[Any, Any] = (None, None)  # a bound argument: no run can replace it
 
 
 def _defaults_of(function: Any) -> Dict[str, Any]:

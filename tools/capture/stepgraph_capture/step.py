@@ -278,7 +278,7 @@ class Step:
         yield from ((part._buffers, key) for part in self.model.modules() for key in part._buffers)
         keys = {id(slot.value): state[slot.name] for slot in self.parameters}  # for dicts keyed by parameters
         for place in self.beside.values():
-            now = beside.Place(place.name, place.container, keys.get(id(place.key), place.key))
+            now = place.with_keys(keys)
             if now.is_there():
                 yield now.container, now.key
 
