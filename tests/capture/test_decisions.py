@@ -1,6 +1,7 @@
 """Steps that ask for values, and sizes that the data decides."""
 
 import json
+import math
 import os
 import subprocess
 import unittest
@@ -239,6 +240,71 @@ class Decisions(CaptureCase):
         rows = torch.tensor([1, 0, 2])
         self.captured(Model(2, 2, 3), lambda out: out.square().sum(), (torch.randn(3, 2, 8, 8), rows))
         self.imported()
+
+
+class PlainNumbers(CaptureCase):
+    """Python numbers made of float tensors: asserted where the graph depends on them, and only there."""
+
+    def step_with(self, use):
+        model = nn.Linear(4, 3)
+
+        def step(x):
+            model.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            with torch.no_grad():
+                use(model, loss.detach())
+                for parameter in model.parameters():
+                    parameter.sub_(0.2 * parameter.grad)
+            return loss.detach()
+
+        inputs = {"x": torch.randn(6, 4)}
+        document = self.captured(model, None, inputs, train_step=step)
+        self.assertNotIn("note", document)
+        return step, inputs, [node for node in document["nodes"] if node["op"] == "aten._assert_scalar.default"]
+
+    def test_those_that_the_graph_uses(self):
+        def scale(factor):
+            return lambda model, loss: model.weight.grad.mul_(factor(loss))
+
+        def cut(model, loss):
+            if float(loss) < 3:  # far from the example's: it takes a far number to see the decision
+                model.weight.grad.mul_(0.5)
+
+        uses = {
+            "float": scale(float),
+            "root": scale(lambda loss: math.sqrt(loss.item())),
+            "constant": scale(lambda loss: torch.tensor(loss.item())),
+            "text": scale(lambda loss: float("%.3f" % loss)),
+            "whole": scale(lambda loss: int(loss * 1000)),
+            "cut": cut,
+        }
+        for name, use in uses.items():
+            with self.subTest(name):
+                _, _, asserted = self.step_with(use)
+                self.assertTrue(asserted)
+                self.assertTrue(all(node["source"]["file"].endswith("test_decisions.py") for node in asserted))
+                self.imported()
+                values = [os.path.join(self.folder, part) for part in ("step.sg", "inputs.safetensors")]
+                run = [os.path.join(os.environ["SG_BIN"], "sg-run"), values[0], "--inputs", values[1], "--steps", "3"]
+                result = subprocess.run(run, capture_output=True, text=True)
+                self.assertEqual(result.returncode, 4, result.stdout)
+                self.assertRegex(result.stderr, r"test_decisions.py:\d+.*a number that Python takes here out of a tensor")
+
+    def test_those_that_it_only_logs(self):
+        logged = []
+        uses = {
+            "float": lambda model, loss: logged.append(float(loss)),
+            "perplexity": lambda model, loss: logged.append(math.exp(loss.item())),
+            "text": lambda model, loss: logged.append("%.3f" % loss.item()),
+            "whole": lambda model, loss: logged.append(int(loss * 10)),
+            "symbolic": lambda model, loss: model.weight.grad.mul_(math.floor(loss.item() * 100) / 100),
+        }
+        for name, use in uses.items():
+            with self.subTest(name):
+                step, inputs, asserted = self.step_with(use)
+                self.assertEqual(asserted, [])
+                self.check_steps(step, inputs)
 
 
 class WindowsOfTheData(CaptureCase):

@@ -27,6 +27,7 @@ from . import (
     shared,
     source,
     symbols,
+    taken,
     twins,
     values,
     world,
@@ -255,6 +256,7 @@ class _Traced:
     ) -> None:
         self.module, self.fakes, self.mode, self.result, self.names = module, fakes, mode, result, names
         self.answers = answers  # the values that data-dependent symbols must have
+        self.uses_taken = False  # whether the graph depends on plain numbers that the step takes out of float tensors
         self.replaced = replaced  # attributes of the model to which the step assigned other tensors
         self.encoder = Encoder(module)
 
@@ -288,9 +290,11 @@ def _trace_somehow(step: Step, dynamic: symbols.Dynamic, fake: bool) -> _Traced:
             values.of_the_model(step)  # if eager PyTorch fails, too, it says more: errors of fakes are about kernels
         raise
     try:
-        return _trace(step, dynamic, with_values=True)
+        settle, traced = False, _trace(step, dynamic, with_values=True)
     except _AsksForValues:
-        return _trace(step, dynamic, with_values=True, settle=True)
+        settle, traced = True, _trace(step, dynamic, with_values=True, settle=True)
+    traced.uses_taken = taken.are_used(traced, lambda move: _trace(step, dynamic, True, settle, move))
+    return traced
 
 
 _NO_STATE_WHEN_FAKE = (
@@ -306,9 +310,15 @@ _NO_VALUES_IN_A_JOB = (
 )
 
 
-def _trace(step: Step, dynamic: symbols.Dynamic, with_values: bool = False, settle: bool = False) -> _Traced:
+def _trace(
+    step: Step,
+    dynamic: symbols.Dynamic,
+    with_values: bool = False,
+    settle: bool = False,
+    move: taken.Move = lambda _, number: number,
+) -> _Traced:
     watcher = Recorder(step.model)
-    mode = compat.new_fake_mode(allow_real_inputs=True, here=watcher.here, with_values=with_values)
+    mode = compat.new_fake_mode(allow_real_inputs=True, here=watcher.here, with_values=with_values, move=move)
     varying = {slot.name: slot.value for slot in step.inputs if slot.is_tensor and not sharding.is_sharded(slot.value)}
     varying = {name: _apart(tensor, with_values) for name, tensor in varying.items()}
     wanted = symbols.wishes(dynamic, varying)
@@ -493,6 +503,12 @@ def _add_symbols(document: Dict[str, Any], traced: _Traced, shapes: computed.Com
     shape_env = traced.mode.shape_env
     asserted = checks.Checks(traced.module.graph)
     guards, notes = _sayable(compat.guards(shape_env), shapes, shape_env, asserted)
+    for graph in _graphs(traced.module):
+        for symbol, value in compat.settled_floats(shape_env, graph).items():
+            notes += asserted.equal(symbol, value)
+    if traced.uses_taken:
+        for expr, number, origin in compat.taken(shape_env):
+            notes += asserted.near(expr, number, origin)
     document["nodes"] += asserted.nodes
     written = {guard: symbols.text(guard) for guard in guards}
     texts = [text for text in dict.fromkeys(written.values()) if text not in (None, "True")]

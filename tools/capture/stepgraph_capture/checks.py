@@ -7,7 +7,9 @@ it.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Optional
+import math
+import sys
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import sympy
 from torch import fx
@@ -25,7 +27,12 @@ _OPS = {
     "Pow": "pow",
     "FloatPow": "pow",
     "FloatTrueDiv": "truediv",
+    "TruncToInt": "trunc",
+    "FloorToInt": "floor",
+    "CeilToInt": "ceil",
 }
+_TO_INTEGERS = {"trunc", "floor", "ceil"}
+_NEAR = 1e-4  # how far apart numbers may be that two programs round differently, relative to them
 _COMPARISONS = {"le", "lt", "ge", "gt", "eq", "ne"}
 
 
@@ -41,6 +48,7 @@ class Checks:
             if not symbol.is_integer
         }
         self._taken = {node.name for node in graph.nodes}
+        self._source: Optional[Dict[str, Any]] = None  # the user's line that the next nodes are about
 
     def are_about(self, guard: Any) -> bool:
         """Whether it refers to a number that has no symbol in the document."""
@@ -53,9 +61,30 @@ class Checks:
         if condition is None:
             self.nodes = before
             return False
-        message = f"the step was captured where {guard}"
-        self._append("assert_scalar", "aten._assert_scalar.default", [condition, message], None)
+        self._assert(condition, f"the step was captured where {guard}")
         return True
+
+    def equal(self, symbol: Any, value: Any) -> List[str]:
+        """Asserts that a number is the one that a condition of the step says. Returns what cannot be asserted, in
+        words."""
+        guard = sympy.Eq(symbol, value, evaluate=False)
+        return [] if self.are_about(guard) and self.add(guard) else [f"no node asserts that {guard}"]
+
+    def near(self, expr: Any, number: Any, origin: Any) -> List[str]:
+        """Asserts that what Python took out of float tensors is the example's number, up to rounding. Returns what
+        cannot be asserted, in words."""
+        self._source = origin.source
+        value = self._value(expr)
+        if value is not None:
+            message = f"the step was captured where a number that Python takes here out of a tensor is {number:g}"
+            for op, end in _around(number):
+                end = value if end is None else end
+                self._assert(self._append(op, f"python.{op}", [value, end], "bool"), message)
+        self._source = None
+        return [] if value is not None else [f"no node asserts that {expr}, a Python number in the step, is {number:g}"]
+
+    def _assert(self, condition: Any, message: str) -> None:
+        self._append("assert_scalar", "aten._assert_scalar.default", [condition, message], None)
 
     def _value(self, expr: Any) -> Optional[Any]:
         if expr in self._readers:
@@ -66,8 +95,10 @@ class Checks:
             return float(expr)
         op = _OPS.get(type(expr).__name__)
         parts = [self._value(part) for part in expr.args]
-        if op is None or len(parts) < 2 or any(part is None for part in parts):
+        if op is None or any(part is None for part in parts) or (len(parts) > 1) == (op in _TO_INTEGERS):
             return None
+        if op in _TO_INTEGERS:
+            return self._append(op, f"python.{op}", parts, "int")
         found = parts[0]
         for part in parts[1:]:
             found = self._append(op, f"python.{op}", [found, part], "bool" if op in _COMPARISONS else "float")
@@ -78,5 +109,19 @@ class Checks:
         self._taken.add(unused)
         entry = {"name": unused, "op": op, "args": list(arguments), "phase": "backward"}
         entry["type"] = {"scalar": result} if result else None
+        if self._source is not None:
+            entry["source"] = self._source
         self.nodes.append(entry)
         return {"ref": unused}
+
+
+def _around(number: Any) -> List[Tuple[str, Optional[float]]]:
+    """The comparisons that hold for numbers near this one; None is the compared number itself."""
+    if isinstance(number, int):
+        return [("eq", number)]
+    if math.isnan(number):
+        return [("ne", None)]
+    if math.isinf(number):
+        return [("gt", sys.float_info.max) if number > 0 else ("lt", -sys.float_info.max)]
+    reach = max(_NEAR * abs(number), 1e-12)
+    return [("ge", number - reach), ("le", number + reach)]

@@ -73,6 +73,8 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.__format__ and _is_whole(args[0]):
             return format(int(args[0]), args[1])
+        if func is Tensor.__int__ and args[0].is_floating_point():
+            return int(args[0].item())  # PyTorch would take the whole number, and so the graph assert it
         answer = _pad if getattr(func, "__name__", "") == "_pad_packed_sequence" else func
         args, kwargs = _settled((args, kwargs or {})) if self._settle else (args, kwargs or {})
         if getattr(func, "__module__", "") in ("torch._C._nn", "torch.nn.functional"):

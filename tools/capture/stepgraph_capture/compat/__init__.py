@@ -35,7 +35,18 @@ from .collectives import (
     wait,
 )
 from .failures import asks_about_nan, data_dependent_errors, is_mixed_up, unsupported_errors, wants_numbers
-from .fakes import CORRECTED, fake_with_value, fakes_of, is_fake, new_fake_mode, python_twins, real, value_beside, values_in
+from .fakes import (
+    CORRECTED,
+    constant_of,
+    fake_with_value,
+    fakes_of,
+    is_fake,
+    new_fake_mode,
+    python_twins,
+    real,
+    value_beside,
+    values_in,
+)
 from .handles import Handle, Reductions, can_box_work, unboxed_group
 from .masks import is_block_mask, split_block_mask
 from .nodes import (
@@ -62,7 +73,9 @@ from .sizes import (
     is_of_data,
     settled,
     settled_at,
+    settled_floats,
     symbol_facts,
+    taken,
 )
 from .tracing import (
     casts_keep_strides,

@@ -6,18 +6,26 @@ import inspect
 from contextlib import contextmanager
 from typing import Any, Callable, Dict, Iterator, Optional
 
+import sympy
 import torch
 from torch import Tensor
 from torch.fx.experimental import symbolic_shapes
 
 from .layouts import lay_as_kernels
+from .sizes import is_number_of_floats
 
 
-def new_fake_mode(allow_real_inputs: bool, here: Callable[[], Any], with_values: bool = False) -> Any:
+def new_fake_mode(
+    allow_real_inputs: bool,
+    here: Callable[[], Any],
+    with_values: bool = False,
+    move: Callable[[int, Any], Any] = lambda _, number: number,
+) -> Any:
     """A mode whose tensors have no memory; sizes may be symbols, data-dependent ones included.
 
     here: returns what is being traced; called when a symbol turns out to equal another or a number: see `settled_at`.
     with_values: keeps real tensors alongside the fake ones, to answer what Python asks of them.
+    move: changes the numbers that Python takes out of float tensors: see `taken`.
     """
     from torch._functorch import config
     from torch._subclasses.fake_tensor import FakeTensorMode
@@ -39,6 +47,17 @@ def new_fake_mode(allow_real_inputs: bool, here: Callable[[], Any], with_values:
         def _set_replacement(self, a: Any, tgt: Any, *more: Any) -> None:
             vars(self).setdefault("settled_here", {}).setdefault(a, (tgt, here()))
             super()._set_replacement(a, tgt, *more)
+
+        def evaluate_expr(self, orig_expr: Any, *more: Any, **named: Any) -> Any:
+            # PyTorch would replace the number by the example's everywhere, without a guard.
+            if not with_values or not is_number_of_floats(orig_expr):
+                return super().evaluate_expr(orig_expr, *more, **named)
+            known = vars(self).setdefault("taken", {})
+            if orig_expr not in known:
+                found = _known(self, orig_expr)
+                known[orig_expr] = len(known), int(found) if orig_expr.is_integer else float(found), here()
+            index, number, _ = known[orig_expr]
+            return sympy.sympify(move(index, number))
 
     shape_env = Sizes(allow_scalar_outputs=True, allow_dynamic_output_shape_ops=True)
     with config.patch(fake_tensor_propagate_real_tensors=with_values):
@@ -143,11 +162,14 @@ def _example(size: Any) -> Optional[int]:
 
 
 def _with_examples(symbolic: Any) -> Any:
-    node = symbolic.node
+    return _known(symbolic.node.shape_env, symbolic.node.expr)
+
+
+def _known(shape_env: Any, expr: Any) -> Any:
+    """The expression with the example's numbers."""
     names = ("var_to_val", "backed_var_to_val", "unbacked_var_to_val", "real_tensor_prop_unbacked_vals")
-    known = [vars(node.shape_env).get(name, {}) for name in names]  # by PyTorch's version
-    values = {s: numbers[s] for numbers in known for s in node.expr.free_symbols if s in numbers}
-    return node.expr.xreplace(values)
+    known = [vars(shape_env).get(name, {}) for name in names]  # by PyTorch's version
+    return expr.xreplace({s: numbers[s] for numbers in known for s in expr.free_symbols if s in numbers})
 
 
 def fake_with_value(fake_mode: Any, tensor: Tensor) -> Tensor:
@@ -159,3 +181,9 @@ def is_fake(tensor: Tensor) -> bool:
     from torch._subclasses.fake_tensor import FakeTensor
 
     return isinstance(tensor, FakeTensor)
+
+
+def constant_of(tensor: Tensor) -> Tensor:
+    """The values that PyTorch keeps with a fake tensor made from a constant, else the tensor itself."""
+    kept = getattr(tensor, "constant", None) if is_fake(tensor) else None
+    return tensor if kept is None else kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Tuple
 
+import sympy
 import torch
 from torch import Tensor, fx
 from torch.fx.experimental import symbolic_shapes
@@ -72,6 +73,26 @@ def bounds(shape_env: Any, expr: Any) -> Tuple[Optional[int], Optional[int]]:
         for end in (found.lower, found.upper)
     )
     return low, high
+
+
+def is_number_of_floats(expr: Any) -> bool:
+    """Whether it is a number, not a condition, that depends on values of float tensors."""
+    is_condition = isinstance(expr, (sympy.core.relational.Relational, sympy.logic.boolalg.BooleanFunction))
+    return not is_condition and any(not symbol.is_integer for symbol in expr.free_symbols)
+
+
+def taken(shape_env: Any) -> List[Tuple[Any, Any, Any]]:
+    """The numbers that Python took out of float tensors: the expression, the example's number, and what was being
+    traced."""
+    return [(expr, number, here) for expr, (_, number, here) in vars(shape_env).get("taken", {}).items()]
+
+
+def settled_floats(shape_env: Any, graph: fx.Graph) -> Dict[Any, Any]:
+    """The numbers read from float tensors in this graph that a condition (`if scale.item() == 1`) makes equal to
+    something else, and that."""
+    bound = [symbol for node in graph.nodes for symbol in (node.meta.get("unbacked_bindings") or {})]
+    values = {symbol: shape_env.replace(symbol) for symbol in bound if not symbol.is_integer}
+    return {symbol: value for symbol, value in values.items() if value != symbol}
 
 
 def settled(shape_env: Any, graph: fx.Graph) -> Dict[Any, int]:
