@@ -6,6 +6,7 @@ import os
 import subprocess
 import unittest
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -297,6 +298,7 @@ class PlainNumbers(CaptureCase):
             "float": lambda model, loss: logged.append(float(loss)),
             "perplexity": lambda model, loss: logged.append(math.exp(loss.item())),
             "text": lambda model, loss: logged.append("%.3f" % loss.item()),
+            "formatted": lambda model, loss: logged.append(f"{loss:.3f} {loss.item():.4f}"),
             "whole": lambda model, loss: logged.append(int(loss * 10)),
             "symbolic": lambda model, loss: model.weight.grad.mul_(math.floor(loss.item() * 100) / 100),
         }
@@ -305,6 +307,16 @@ class PlainNumbers(CaptureCase):
                 step, inputs, asserted = self.step_with(use)
                 self.assertEqual(asserted, [])
                 self.check_steps(step, inputs)
+
+    def test_code_that_takes_no_symbols(self):
+        uses = {
+            "json": lambda loss: json.dumps({"loss": loss.item()}),
+            "numpy": lambda loss: np.sqrt(loss.item()),
+            "array": lambda loss: loss.numpy(),
+        }
+        for name, use in uses.items():
+            with self.subTest(name), self.assertRaisesRegex(CaptureError, "test_decisions.py:[0-9]+ in .*float"):
+                self.step_with(lambda model, loss: use(loss))
 
 
 class WindowsOfTheData(CaptureCase):

@@ -340,19 +340,23 @@ def _trace(
     try:
         with watcher.recording(), values.seeded(), leftovers.removed(step.model) as replaced, step.made.refused(), compat.fakes_of(
             {**compat.CORRECTED, **decisions.FAKES}
-        ), compat.python_twins(twins.TWINS), compat.without_notices(), compat.without_batch_limits(), compat.with_eager_checkpoints():
+        ), compat.python_twins(twins.TWINS), compat.formats(), compat.without_notices(), compat.without_batch_limits(), compat.with_eager_checkpoints():
             module = compat.trace(traced_step, fakes, mode, symbolic=bool(wanted))
     except compat.data_dependent_errors() as error:
         raise _AsksForValues(_because(_BY_VALUE, error)) from error
     except compat.unsupported_errors() as error:
         raise CaptureError(_because(f"it calls {_unsupported(str(error))}", error)) from error
-    except TypeError as error:
-        if not compat.asks_about_nan(error):
-            raise
-        raise CaptureError(_because(_BY_NAN, error)) from error
+    except (TypeError, AttributeError) as error:
+        if compat.asks_about_nan(error):
+            raise CaptureError(_because(_BY_NAN, error)) from error
+        if compat.takes_no_symbol(error):
+            raise CaptureError(_because(_NO_SYMBOLS, error)) from error
+        raise
     except RuntimeError as error:
         if compat.is_mixed_up(error):
             raise CaptureError(_because(_FORWARD_OVER_REVERSE, error)) from error
+        if compat.takes_no_symbol(error):
+            raise CaptureError(_because(_NO_SYMBOLS, error)) from error
         if settle or not compat.wants_numbers(error):
             raise
         raise _AsksForValues(_because(_BY_VALUE, error)) from error
@@ -383,6 +387,11 @@ _BY_VALUE = (
 _BY_NAN = (
     "it decides by the value of a tensor, which is NaN in the example: give values with which it is a number (a step "
     "that a scaler skips has gradients that are not: let it begin with a smaller init_scale)"
+)
+
+_NO_SYMBOLS = (
+    "it hands a tensor, or a number read from one, to code that is none of PyTorch's and takes no stand-in for it: give "
+    "a number as float(...) or int(...), and compute with tensors in PyTorch, not NumPy"
 )
 
 _FORWARD_OVER_REVERSE = (

@@ -23,20 +23,25 @@ from . import compat
 
 @contextmanager
 def asking() -> Iterator[None]:
-    """In this context, formatting an integer tensor (`self.experts[f"expert_{i}"]`) fails as data-dependent."""
+    """In this context, formatting an integer tensor (`self.experts[f"expert_{i}"]`), or by a format also one of a float
+    (`f"{loss:.4f}"`), fails as data-dependent."""
     with _Texts():
         yield
 
 
 class _Texts(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is Tensor.__format__ and _is_whole(args[0]):
+        if func is Tensor.__format__ and (_is_whole(args[0]) or _has_fraction(args[0]) and args[1]):
             raise compat.data_dependent_errors()[0](torch.ops.aten._local_scalar_dense.default)
         return func(*args, **(kwargs or {}))
 
 
 def _is_whole(tensor: Tensor) -> bool:
     return tensor.dim() == 0 and not tensor.is_floating_point() and not tensor.is_complex()
+
+
+def _has_fraction(tensor: Tensor) -> bool:
+    return tensor.dim() == 0 and tensor.is_floating_point()
 
 
 @contextmanager
@@ -73,6 +78,8 @@ class _Functions(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is Tensor.__format__ and _is_whole(args[0]):
             return format(int(args[0]), args[1])
+        if func is Tensor.__format__ and _has_fraction(args[0]) and args[1]:
+            return format(args[0].detach().item(), args[1])
         if func is Tensor.__int__ and args[0].is_floating_point():
             return int(args[0].item())  # PyTorch would take the whole number, and so the graph assert it
         answer = _pad if getattr(func, "__name__", "") == "_pad_packed_sequence" else func

@@ -34,7 +34,14 @@ from .collectives import (
     root_mesh,
     wait,
 )
-from .failures import asks_about_nan, data_dependent_errors, is_mixed_up, unsupported_errors, wants_numbers
+from .failures import (
+    asks_about_nan,
+    data_dependent_errors,
+    is_mixed_up,
+    takes_no_symbol,
+    unsupported_errors,
+    wants_numbers,
+)
 from .fakes import (
     CORRECTED,
     constant_of,
@@ -68,6 +75,7 @@ from .sizes import (
     example,
     expression,
     fake_with_symbols,
+    formats,
     guards,
     hint,
     is_of_data,

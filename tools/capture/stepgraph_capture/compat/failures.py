@@ -33,6 +33,13 @@ def asks_about_nan(error: BaseException) -> bool:
     return isinstance(error, TypeError) and "Invalid NaN comparison" in str(error)
 
 
+def takes_no_symbol(error: BaseException) -> bool:
+    """Whether code outside PyTorch (json, numpy) refused a symbolic number or a fake tensor, or numpy() of the latter."""
+    if isinstance(error, (TypeError, AttributeError)):
+        return any(text in str(error) for text in ("SymFloat", "SymInt", "SymBool", "FakeTensor"))
+    return isinstance(error, RuntimeError) and ".numpy() is not supported for tensor subclasses" in str(error)
+
+
 def unsupported_errors() -> Tuple[type, ...]:
     from torch._subclasses import fake_tensor
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import sympy
 import torch
@@ -93,6 +94,27 @@ def settled_floats(shape_env: Any, graph: fx.Graph) -> Dict[Any, Any]:
     bound = [symbol for node in graph.nodes for symbol in (node.meta.get("unbacked_bindings") or {})]
     values = {symbol: shape_env.replace(symbol) for symbol in bound if not symbol.is_integer}
     return {symbol: value for symbol, value in values.items() if value != symbol}
+
+
+@contextmanager
+def formats() -> Iterator[None]:
+    """In this context symbolic numbers can be formatted (f"{loss.item():.4f}"), as the plain numbers they are in the
+    example."""
+
+    def float_format(self: Any, spec: str) -> str:
+        return format(float(self), spec)
+
+    def int_format(self: Any, spec: str) -> str:
+        return format(int(self), spec) if spec else str(self)
+
+    kinds = {torch.SymFloat: float_format, torch.SymInt: int_format}
+    for kind, function in kinds.items():
+        kind.__format__ = function
+    try:
+        yield
+    finally:
+        for kind in kinds:
+            del kind.__format__
 
 
 def settled(shape_env: Any, graph: fx.Graph) -> Dict[Any, int]:
