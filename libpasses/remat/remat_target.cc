@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 
 #include "libgraph/human.h"
@@ -144,20 +145,26 @@ class JobTarget {
   }
 
  private:
-  // The peak of the program that needs most.
-  int64_t worst(int64_t (ProgramTarget::*peak)()) {
+  // The lowest peak of the job: that of the program that needs most. A program that needs less as it is is not searched.
+  int64_t least_peak(std::vector<ProgramTarget*> by_need) {
+    std::ranges::sort(by_need, std::greater<>(), &ProgramTarget::kept_peak);
     int64_t out = 0;
-    for (const auto& program : programs_)
-      if (program) out = std::max(out, ((*program).*peak)());
+    for (ProgramTarget* program : by_need) {
+      if (program->kept_peak() <= out) break;
+      out = std::max(out, program->least_peak());
+    }
     return out;
   }
 
   int64_t target_bytes() {
     if (asked_.target.peak_bytes) return *asked_.target.peak_bytes;
     const double budget = *asked_.target.budget;
-    const int64_t most = worst(&ProgramTarget::kept_peak);
+    std::vector<ProgramTarget*> all;
+    int64_t most = 0;
+    for (const auto& program : programs_)
+      if (program) all.push_back(program.get()), most = std::max(most, program->kept_peak());
     if (budget >= 1) return most;
-    const int64_t least = worst(&ProgramTarget::least_peak);
+    const int64_t least = least_peak(std::move(all));
     return least + std::llround(std::max(budget, 0.0) * static_cast<double>(most - least));
   }
 
@@ -169,7 +176,8 @@ class JobTarget {
                                   target))
         return true;
     }
-    if (!asked_.target.budget || program.least_peak() < target) return program.fit(target);
+    if (!asked_.target.budget || program.kept_peak() <= target || program.least_peak() < target)
+      return program.fit(target);
     program.take_least();
     return true;
   }
