@@ -139,15 +139,15 @@ Result<Attempt> attempt(const Job& job, const JobOrder& orders, const Measure& m
 }
 
 // A job in orders that are worth it.
-struct Found {
+struct FoundOrders {
   Job job;
   Figures figures;
   JobOrder orders;
 };
 
 // The best orders from one start that the plan, too, finds within the limit; none if they are no gain.
-Result<std::optional<Found>> search(const Job& job, bool isolated, OrderStart start, const PeakLimit& limit,
-                                    const Measure& measure, PassContext& context) {
+Result<std::optional<FoundOrders>> search(const Job& job, bool isolated, OrderStart start, const PeakLimit& limit,
+                                          const Measure& measure, PassContext& context) {
   JobOrder orders;
   make_steps(job, measure, OrderScope::job, &orders);
   int64_t asked = limit.bytes();
@@ -164,12 +164,12 @@ Result<std::optional<Found>> search(const Job& job, bool isolated, OrderStart st
     } else if (const int64_t over = limit.bytes_over(tried.figures); over > 0) {
       asked -= over * tries;  // packing costs something, and not always the same
     } else if (limit.is_gain(tried.figures)) {
-      return std::optional<Found>({std::move(tried.job), tried.figures, std::move(orders)});
+      return std::optional<FoundOrders>({std::move(tried.job), tried.figures, std::move(orders)});
     } else {
       break;
     }
   }
-  return std::optional<Found>();
+  return std::optional<FoundOrders>();
 }
 
 // From each start by itself: what looks best to the search may be above the limit once it is planned, and would then
@@ -177,9 +177,9 @@ Result<std::optional<Found>> search(const Job& job, bool isolated, OrderStart st
 Status run_model(Job* job, bool isolated, const OverlapOptions& options, PassContext& context, const Measure& measure,
                  JobOrder* orders, Verdict* out) {
   const PeakLimit limit(options.peak_bytes, out->before);
-  std::optional<Found> best;
+  std::optional<FoundOrders> best;
   for (OrderStart start : {OrderStart::as_it_is, OrderStart::launched_early}) {
-    SG_ASSIGN(std::optional<Found> found, search(*job, isolated, start, limit, measure, context));
+    SG_ASSIGN(std::optional<FoundOrders> found, search(*job, isolated, start, limit, measure, context));
     if (found && (!best || limit.is_better(found->figures, best->figures))) best = std::move(found);
   }
   if (!best) {

@@ -31,7 +31,7 @@ using sg::test::Rng;
 namespace {
 
 // With types, without which nothing would cost anything.
-Job parse(std::string_view text) {
+Job parse_typed(std::string_view text) {
   Job job = test::parse(text);
   for (auto& program : job.programs) infer_missing_types(*program);
   return job;
@@ -102,7 +102,7 @@ Job small_step(uint64_t seed) {
     ++movable;
   }
   for (size_t i = 2; i < values.size(); ++i) text += "  output %" + values[i] + "\n";
-  return parse(text);
+  return parse_typed(text);
 }
 
 // The shortest step over all orders within the memory limit; plays every order except those that cannot be better.
@@ -215,7 +215,7 @@ Job step_of_calls(uint64_t seed) {
     }
   }
   for (size_t i = 1; i < values.size(); ++i) text += "  output %" + values[i] + "\n";
-  return parse(text + R"(graph rank * nested late
+  return parse_typed(text + R"(graph rank * nested late
   input %p : f32[4]
   input %q : f32[4]
   forward -
@@ -386,7 +386,7 @@ static Job reduced_gradients(int layers, bool at_the_end) {
     end += "    %g" + n + " = _c10d_functional.wait_tensor(%r" + n + ")\n";
     outputs += "  output %g" + n + "\n";
   }
-  return parse(text + end + outputs);
+  return parse_typed(text + end + outputs);
 }
 
 TEST_CASE("reductions that a step ends with move to their gradients") {
@@ -413,7 +413,7 @@ TEST_CASE("reductions that a step ends with move to their gradients") {
 }
 
 TEST_CASE("a schedule that is broken on purpose is caught") {
-  Job job = parse(R"(sg 1.0 job "two" world 2
+  Job job = parse_typed(R"(sg 1.0 job "two" world 2
 group @g [0 1]
 graph rank 0
   input %x : f32[4]
@@ -504,9 +504,9 @@ TEST_CASE("programs that differ follow one order of launches") {
     %u = aten.mm(%bw, %t)
     %v = aten.mm(%y, %y)
 )";
-  Job job = parse(std::string("sg 1.0 job \"two\" world 2\ngroup @g [0 1]\ngraph rank 0\n") + kProgram +
-                  "  output %u\n  output %v\ngraph rank 1\n" + kProgram +
-                  "    %w = aten.mm(%v, %y)\n  output %u\n  output %w\n");
+  Job job = parse_typed(std::string("sg 1.0 job \"two\" world 2\ngroup @g [0 1]\ngraph rank 0\n") + kProgram +
+                        "  output %u\n  output %v\ngraph rank 1\n" + kProgram +
+                        "    %w = aten.mm(%v, %y)\n  output %u\n  output %w\n");
   Diagnostics notes;
   PassContext context{&notes, false, true, 1};
   Result<Change> change = overlap(&job, {}, context);
@@ -527,8 +527,8 @@ TEST_CASE("exchanges that all programs have are counted once") {
     %bw = _c10d_functional.wait_tensor(%b)
   output %bw
 )";
-  Job job = parse(std::string("sg 1.0 job \"two\" world 2\ngroup @g [0 1]\ngraph rank 0") + kProgram + "graph rank 1" +
-                  kProgram);
+  Job job = parse_typed(std::string("sg 1.0 job \"two\" world 2\ngroup @g [0 1]\ngraph rank 0") + kProgram +
+                        "graph rank 1" + kProgram);
   Diagnostics notes;
   PassContext context{&notes};
   Result<Change> change = isolate(&job, {}, context);
@@ -579,7 +579,7 @@ static Job meetings(uint64_t seed) {
     programs += "graph rank " + std::to_string(r) + "\n  input %x : f32[8]\n  forward -\n" + ranks[r].nodes;
     for (size_t v = 1; v < ranks[r].values.size(); ++v) programs += "  output %" + ranks[r].values[v] + "\n";
   }
-  return parse(text + "device cuda:0\n" + programs);
+  return parse_typed(text + "device cuda:0\n" + programs);
 }
 
 TEST_CASE("ranks with programs of their own do not come to wait for each other") {
