@@ -319,6 +319,20 @@ class PlainNumbers(CaptureCase):
                 self.step_with(lambda model, loss: use(loss))
 
 
+class RowsByTheData(CaptureCase):
+    def test_a_row_by_a_number_in_a_tensor(self):
+        """Its offset is that of the operands; PyTorch has a symbol of its own for it."""
+
+        class Model(nn.Linear):
+            def forward(self, x, i):
+                ring = torch.zeros(3, 4)
+                ring[i % 3] = self.weight[i]
+                return (x * ring.sum() * self.weight[:, i]).square().mean()
+
+        self.captured(Model(4, 3, bias=False), None, (torch.randn(3), torch.tensor(2)))
+        self.imported()
+
+
 class WindowsOfTheData(CaptureCase):
     def test_lengths_between_borders_that_are_found(self):
         """One window: its number of lengths is 1 by a guard alone, of which PyTorch's fake of unbind knows nothing."""
