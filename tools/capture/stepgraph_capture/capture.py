@@ -17,6 +17,7 @@ from . import (
     computed,
     constants,
     decisions,
+    default_dtype,
     leftovers,
     meshes,
     progress,
@@ -363,6 +364,7 @@ def _trace(
     place_of = lambda size: recorder.place(compat.settled_at(size), module.graph)  # noqa: E731
     symbols.check_still_dynamic(with_symbols, wanted, place_of)
     for graph in _graphs(module):
+        default_dtype.write_out(graph)
         recorder.link(graph)
     if step.train_step is not None:
         recorder.tell_optimizer(module.graph)
