@@ -77,9 +77,9 @@ TEST_CASE("pending output files are taken back at a signal, placed ones too") {
 TEST_CASE("folders for the time of a run go with their owner, and at a signal") {
   test::TempFolder where;
   ::setenv("TMPDIR", where.path().c_str(), 1);
-  { REQUIRE(TempFolder::make("sg-test").ok()); }
+  { REQUIRE(sg::TempFolder::make("sg-test").ok()); }
   CHECK(std::filesystem::is_empty(where.path()));
-  Result<TempFolder> folder = TempFolder::make("sg-test");
+  Result<sg::TempFolder> folder = sg::TempFolder::make("sg-test");
   ::unsetenv("TMPDIR");
   REQUIRE(folder.ok());
   for (int i = 0; i < 500; ++i)  // more than one read of a folder returns
