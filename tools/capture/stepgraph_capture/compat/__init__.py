@@ -88,6 +88,7 @@ from .sizes import (
 )
 from .tracing import (
     casts_keep_strides,
+    data_assigned_by_copies,
     eager_everywhere,
     observe_nodes,
     torch_annotations,

@@ -163,3 +163,23 @@ def without_notices() -> Iterator[None]:
     finally:
         for logger, level in before.items():
             logger.setLevel(level)
+
+
+@contextmanager
+def data_assigned_by_copies() -> Iterator[None]:
+    """In this context `tensor.data = value`, which tracing does not see, copies the value into the tensor: the same for
+    all that does not look at the old memory, or write the value, afterwards. Another shape or type is assigned as usual.
+    """
+    data = torch._C.TensorBase.data
+
+    def assign(tensor: Tensor, value: Tensor) -> None:
+        if tensor.shape == value.shape and tensor.dtype == value.dtype and tensor.device == value.device:
+            data.__get__(tensor).copy_(value.detach())
+        else:
+            data.__set__(tensor, value)
+
+    torch.Tensor.data = property(data.__get__, assign)
+    try:
+        yield
+    finally:
+        del torch.Tensor.data
