@@ -120,6 +120,12 @@ class Ways(CaptureCase):
         self.assertEqual(os.listdir(self.folder), ["step.json"])
         self.tool("sg-import", "-q", os.path.join(self.folder, "step.json"), "-o", os.path.join(self.folder, "step.sg"))
 
+    def test_modules_of_torch_jit(self):
+        model, x = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)), torch.randn(6, 4)
+        for made in (torch.jit.trace(model, x), torch.jit.script(model)):
+            self.captured(made, nn.functional.cross_entropy, (x,), targets=torch.randint(3, (6,)))
+            self.imported()
+
     def test_gzip(self):
         self.captured(nn.Linear(2, 1), lambda out: out.sum(), torch.ones(1, 2), compress=True)
         self.assertTrue(os.path.exists(os.path.join(self.folder, "step.json.gz")))

@@ -377,7 +377,10 @@ def _state_of(model: nn.Module) -> List[Slot]:
 def _leaf_names(callee: Callable[..., Any], batch: Tuple[Tuple[Any, ...], Dict[str, Any], Any]) -> List[str]:
     """Names of inputs (`input_ids`, `mask.full`, `targets`): parameter names of the callee, then keys within structures."""
     args, keywords, targets = batch
-    parameters = list(inspect.signature(callee).parameters.values())
+    try:
+        parameters = list(inspect.signature(callee).parameters.values())
+    except ValueError:  # of a module that torch.jit has traced, nobody knows them
+        parameters = []
     positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     star = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "args")
     names = [positional[i] if i < len(positional) else f"{star}.{i - len(positional)}" for i in range(len(args))]
