@@ -1,10 +1,13 @@
 #include "tools/cli_targets.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <optional>
 
 #include "tools/cli_input.h"
-#include "tools/cli_output.h"
 
 namespace sg::cli {
 namespace {
@@ -15,10 +18,19 @@ constexpr std::string_view kWritten[] = {"output", "trace", "plot", "points"};  
 constexpr uint32_t kMostRanks = 4096;                                           // looked for of a pattern
 constexpr size_t kMostFiles = 1 << 14;                                          // looked at in a folder
 
+using FileId = std::pair<dev_t, ino_t>;
+
 struct Named {
   std::string by;    // "--trace", "the input"
   std::string name;  // as the user wrote it
   std::string file;
+
+  // Through links; none for what is not there, and for devices, which may be read and written at once.
+  std::optional<FileId> id() const {
+    struct stat is {};
+    if (::stat(file.c_str(), &is) != 0 || !S_ISREG(is.st_mode)) return std::nullopt;
+    return FileId(is.st_dev, is.st_ino);
+  }
 };
 
 // Graphs in it are no part of a capture, but what an earlier import wrote.
@@ -93,30 +105,30 @@ std::vector<Named> files_written(const Args& args, const std::string& output) {
   return out;
 }
 
-// Devices may be read and written at once.
-bool is_same(const Named& a, const Named& b) {
-  std::error_code problem;
-  return is_same_file(a.file, b.file) && fs::is_regular_file(a.file, problem);
-}
-
 }  // namespace
 
 Status check_targets(const Args& args, const std::string& output) {
-  const std::vector<Named> read = files_read(args), written = files_written(args, output);
+  const std::vector<Named> written = files_written(args, output), all_read = files_read(args);
+  std::map<FileId, const Named*> read;
+  for (const Named& source : all_read)
+    if (const auto id = source.id()) read.emplace(*id, &source);
+  std::map<std::string, const Named*> by_name;
+  std::map<FileId, const Named*> by_id;
   for (const Named& target : written) {
-    for (const Named& other : written)
-      if (target.by < other.by && (target.file == other.file || is_same(target, other)))
-        return Error{ErrorKind::usage, target.by + " and " + other.by + " would both write " + target.name};
-    for (const Named& source : read) {
-      if (!is_same(target, source) || (source.by == "the input" && target.by == "--output" && args.has("in-place")))
-        continue;
-      if (source.by == "the input" && target.by == "--output")
-        return Error{
-            ErrorKind::usage, "the output " + target.name + " is the input", {}, "add --in-place to replace it"};
-      return Error{ErrorKind::usage,
-                   target.by + " would replace " + source.name + ", which " +
-                       (source.by == "the input" ? std::string("is the input") : "is given as " + source.by)};
-    }
+    const auto id = target.id();
+    const Named* other = by_name.emplace(target.file, &target).first->second;
+    if (id && other == &target) other = by_id.emplace(*id, &target).first->second;
+    if (other->by != target.by)
+      return Error{ErrorKind::usage, other->by + " and " + target.by + " would both write " + target.name};
+    const auto found = id ? read.find(*id) : read.end();
+    if (found == read.end()) continue;
+    const Named& source = *found->second;
+    const bool is_input = source.by == "the input";
+    if (is_input && target.by == "--output" && args.has("in-place")) continue;
+    if (is_input && target.by == "--output")
+      return Error{ErrorKind::usage, "the output " + target.name + " is the input", {}, "add --in-place to replace it"};
+    return Error{ErrorKind::usage, target.by + " would replace " + source.name + ", which " +
+                                       (is_input ? std::string("is the input") : "is given as " + source.by)};
   }
   return ok_status();
 }
