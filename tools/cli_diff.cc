@@ -35,8 +35,6 @@ Result<DiffOptions> diff_options(const Args& args, std::vector<std::string>* ign
 Status check_options(const Args& args) {
   if (args.operands().size() != 2)
     return usage("sg-diff compares two graphs", "sg-diff A B; one of them may be - for standard input");
-  if (args.operands()[0] == "-" && args.operands()[1] == "-")
-    return usage("only one of the two can be standard input", "give a file for the other");
   std::string shapes;
   for (const char* name : {"stat", "name-only", "side"})
     if (args.has(name)) shapes += (shapes.empty() ? "--" : " and --") + std::string(name);

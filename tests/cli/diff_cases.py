@@ -19,7 +19,7 @@ def diff_exit_codes_and_streams():
     expect(run(["sg-diff", "a", "no-such"]), 2, "no such file")
     expect(run(["sg-diff", "a", "-"], text[:100]), 2, "error")
     expect(run(["sg-diff", "a"]), 2, "compares two graphs")
-    expect(run(["sg-diff", "-", "-"], text), 2, "only one of the two")
+    expect(run(["sg-diff", "-", "-"], text), 2, "standard input is named twice")
     expect(run(["sg-diff", "--ignore", "nmae", "a", "a"]), 2, "did you mean `name`")
     expect(run(["sg-diff", "--stat", "--json", "a", "a"]), 2, "--json")
     expect(run(["sg-diff", "--stat", "--side", "a", "a"]), 2, "exclude each other")

@@ -72,8 +72,6 @@ Result<std::string> format_of(const Args& args) {
   bool two = args.operands().size() == 2;
   if (two && format != "html" && format != "json")
     return usage("--format=" + format + " shows one graph", "give one operand, or --format=html");
-  if (two && args.operands()[0] == "-" && args.operands()[1] == "-")
-    return usage("only one of the two can be standard input", "give a file for the other");
   return format;
 }
 
