@@ -339,7 +339,7 @@ def _trace(
         return tuple(result.outputs)
 
     try:
-        with watcher.recording(), values.seeded(), leftovers.removed(step.model) as replaced, step.made.refused(), compat.fakes_of(
+        with watcher.recording(), values.seeded(), step.generators.set_aside_while_traced(), leftovers.removed(step.model) as replaced, step.made.refused(), compat.fakes_of(
             {**compat.CORRECTED, **decisions.FAKES}
         ), compat.python_twins(twins.TWINS), compat.formats(), compat.data_assigned_by_copies(), compat.without_notices(), compat.without_batch_limits(), compat.with_eager_checkpoints():
             module = compat.trace(traced_step, fakes, mode, symbolic=bool(wanted))

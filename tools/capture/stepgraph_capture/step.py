@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 
 from . import beside, by_parameter, compat, fsdp, inplace, kept, opened, own_step, scalers, sharding, world, wrappers
 from .errors import CaptureError
+from .generators import Generators
 from .made import Made
 from .optimizers import Optimizers
 from .recorder import Recorder
@@ -103,6 +104,7 @@ class Step:
             self._check_own()
             self._own = {slot.name: slot.value for slot in self.trainable}
             self._marks = kept.marks(self._own)
+        self.generators = Generators()
         self.made = Made(self.reachable, "model" if train_step is None else "step")
         others = [slot for slot in self.inputs if not slot.is_tensor]
         known = [slot.value for slot in self.state] + [*self.optimizers.own_tensors()]

@@ -55,7 +55,7 @@ def laid_copy(tensor: Tensor, with_gaps: bool = True) -> Tensor:
 def of_the_model(step: Step) -> Answers:
     """PyTorch's own results: eager forward, loss and autograd."""
     tensors = given(step)
-    with seeded(), compat.eager_everywhere():
+    with seeded(), step.generators.set_aside(), compat.eager_everywhere():
         result = step.run(tensors, Recorder(step.model), is_traced=False)
     return Answers(result.outputs, tensors)
 
