@@ -61,6 +61,14 @@ const Composite* find_composite(std::string_view op) {
   return it == table.rows.end() ? nullptr : &it->second;
 }
 
+// The recipe of what an in-place overload without a row writes.
+const Composite* find_out_of_place(std::string_view op) {
+  for (const std::string& name : names_out_of_place(op))
+    if (const Composite* found = find_composite(name); found && found->recipe && gives_new_tensor(found->schema))
+      return found;
+  return nullptr;
+}
+
 struct Place {  // a node's location, for messages
   const Program* program;
   const Graph* graph;
@@ -116,7 +124,7 @@ bool has_form(const Graph& graph, NodeId n) {
 
 bool is_composite(std::string_view op) {
   return find_composite(op) != nullptr || written_by_out(op) != nullptr || done_to_each(op) != nullptr ||
-         is_profiler_mark(op);
+         written_in_place(op) != nullptr || find_out_of_place(op) != nullptr || is_profiler_mark(op);
 }
 
 bool is_taken_apart(const Graph& graph, NodeId n) { return is_composite(graph.op_name(n)) || has_form(graph, n); }
@@ -128,6 +136,8 @@ CompositeExpander::~CompositeExpander() = default;
 Status CompositeExpander::expand(Graph* graph, NodeId n, RecordedTypes recorded) {
   if (is_profiler_mark(graph->op_name(n))) return drop_mark(graph, n), ok_status();
   const Composite* row = find_composite(graph->op_name(n));
+  const Composite* of_result = row == nullptr ? find_out_of_place(graph->op_name(n)) : nullptr;
+  if (of_result != nullptr) row = of_result;
   if (row == nullptr) return expand_form(graph, n, recorded);
   if (!row->same_as.empty()) {
     graph->set_op(n, graph->pool().op(row->same_as));
@@ -137,6 +147,7 @@ Status CompositeExpander::expand(Graph* graph, NodeId n, RecordedTypes recorded)
   CompositeCall call(program_, graph, n, row->schema, &inferrer_, seeds_.get());
   SG_TRY(call.bind());
   row->recipe(call);
+  if (of_result != nullptr) call.write_to(call.arg(row->schema.params[0].name));
   return replace(graph, n, recorded, &call);
 }
 
@@ -149,6 +160,7 @@ Status CompositeExpander::expand_form(Graph* graph, NodeId n, RecordedTypes reco
   else if (op && is_waited_within(*graph, n)) composite::waited_form(call, *graph, n);
   else if (op) composite::numbers_form(call, *graph, n);
   else if (done_to_each(named.name)) composite::foreach_form(call, *graph, n);
+  else if (written_in_place(named.name)) composite::in_place_form(call, *graph, n);
   else composite::out_form(call, *graph, n);
   return replace(graph, n, recorded, &call);
 }

@@ -356,4 +356,9 @@ void CompositeCall::give_own(ValueId v) {
   if (!failed()) own_.push_back(given_.back());
 }
 
+void CompositeCall::write_to(const Arg& self) {
+  if (failed() || given_.size() != 1) return fail("has no one result to write");
+  given_[0] = make("copy_", {self, given_[0]});
+}
+
 }  // namespace sg

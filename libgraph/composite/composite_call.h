@@ -109,8 +109,9 @@ class CompositeCall {
   PartArg memory_format(std::string_view name) const;       // as the keyword argument of that name
   ValueId zeros(ArgList shape, ValueId like);               // of its element type and device
 
-  void give(ValueId v);      // one more result of the composite
-  void give_own(ValueId v);  // one that is not as PyTorch has it: its recorded type is not its
+  void give(ValueId v);            // one more result of the composite
+  void give_own(ValueId v);        // one that is not as PyTorch has it: its recorded type is not its
+  void write_to(const Arg& self);  // the one result is copied into `self`, which takes its place
   void fail(std::string message);
   bool failed() const { return error_.has_value(); }
   const Error& error() const { return *error_; }

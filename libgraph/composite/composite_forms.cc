@@ -43,6 +43,25 @@ const ArgList* places_of(const Arg& a) { return a.is(ArgKind::list) ? &a.items()
 
 }  // namespace
 
+std::vector<std::string> names_out_of_place(std::string_view op) {
+  const size_t dot = op.rfind('.');
+  if (!op.starts_with("aten.") || dot == std::string_view::npos || !op.substr(0, dot).ends_with('_') || find_op(op))
+    return {};
+  const std::string name(op.substr(0, dot - 1)), overload(op.substr(dot + 1));
+  return {name + "." + overload, name + ".Tensor_" + overload};
+}
+
+bool gives_new_tensor(const OpInfo& op) {
+  return op.results.size() == 1 && !op.returns_list && op.results[0].alias == 0 && !op.params.empty() &&
+         op.params[0].kind == ParamKind::tensor && op.params[0].alias == 0;
+}
+
+const OpInfo* written_in_place(std::string_view op) {
+  for (const std::string& name : names_out_of_place(op))
+    if (const OpInfo* found = find_op(name); found && gives_new_tensor(*found)) return found;
+  return nullptr;
+}
+
 const OpInfo* done_to_each(std::string_view op) {
   constexpr std::string_view kPrefix = "aten._foreach_";
   const size_t dot = op.rfind('.');
@@ -126,6 +145,14 @@ void out_form(CompositeCall& c, const Graph& graph, NodeId n) {
   if (c.type(out).kind != TypeKind::tensor || c.type(out).shape != c.type(made).shape)
     return c.fail("`out` has another size, and PyTorch would resize it");
   c.give(c.make("copy_", {out, made}));
+}
+
+void in_place_form(CompositeCall& c, const Graph& graph, NodeId n) {
+  const OpInfo* op = written_in_place(graph.op_name(n));
+  const std::vector<Arg> given = graph.node(n).args;
+  if (op == nullptr || given.empty()) return c.fail("has no tensor to write");
+  c.give(c.make(without_space(*op), PartArgs(given.begin(), given.end())));
+  c.write_to(given[0]);
 }
 
 void foreach_form(CompositeCall& c, const Graph& graph, NodeId n) {

@@ -1,9 +1,11 @@
-// Forms of calls that are made of others: any operator with `out=`, one of `_foreach_` that does the same to each
-// tensor of lists, a pointwise one with numbers where tensors stand, an index that is a mask, and an exchange that
+// Forms of calls that are made of others: any operator with `out=`, an in-place one without a row, one of `_foreach_`
+// that does the same to each tensor of lists, a pointwise one with numbers where tensors stand, an index that is a mask, and an exchange that
 // nobody waits for.
 #pragma once
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "libgraph/composite/composite_call.h"
 
@@ -14,6 +16,14 @@ namespace sg {
 const OpInfo* written_by_out(std::string_view op);
 // The same of a call with so many arguments by place: aten.mean.out is of dimensions, or of all.
 const OpInfo* written_by_out(std::string_view op, size_t given);
+
+// "aten.pow_.Tensor" -> "aten.pow.Tensor", "aten.pow.Tensor_Tensor": the names under which there may be a row for what
+// an in-place overload writes. None for other names, and for overloads that have a row themselves.
+std::vector<std::string> names_out_of_place(std::string_view op);
+// The row of the op table among them.
+const OpInfo* written_in_place(std::string_view op);
+// Whether what it gives can be copied into its first argument: one tensor, no view, of a tensor.
+bool gives_new_tensor(const OpInfo& op);
 
 // "aten._foreach_add_.List" -> the row of aten.add_.Tensor: what it does to each tensor of its lists. Null where it is
 // none of these, or the table lacks what it does.
@@ -35,6 +45,8 @@ namespace composite {
 
 // The result, then a copy into the tensor given as `out`, which has its size already.
 void out_form(CompositeCall& c, const Graph& graph, NodeId n);
+// The result, then a copy into the first argument, which has its size.
+void in_place_form(CompositeCall& c, const Graph& graph, NodeId n);
 // One call for each place of the lists; what is no list is for all of them.
 void foreach_form(CompositeCall& c, const Graph& graph, NodeId n);
 // The first number as a tensor without dimensions, which the others join.

@@ -393,6 +393,31 @@ TEST_CASE("composite: what is written to `out` is what the call with these argum
         "copy_.default sum.default copy_.default std.correction copy_.default");
 }
 
+TEST_CASE("composite: an in-place call without a row is the result, copied into the tensor") {
+  Expanded e = expand(R"(  input %x : f32[4, 3]
+  input %row : f32[3]
+  input %at : i64[2]
+  input %b : f32[2]
+  forward -
+  %to = aten.clone(%x) : f32[4, 3]
+  %p = aten.cumprod_(%to, 0) : f32[4, 3]
+  %q = aten.pow_.Tensor(%p, %row) : f32[4, 3]
+  %r = aten.put_(%q, %at, %b) : f32[4, 3]
+  %s = aten.relu_(%r) : f32[4, 3]
+  output %s
+)");
+  INFO(said(e));
+  CHECK(ops(e.graph()) ==
+        "clone.default cumprod.default copy_.default pow.Tensor_Tensor copy_.default reshape.default reshape.default "
+        "reshape.default index_put.default clone.default view.default copy.default copy_.default relu_.default");
+  CHECK(is_valid(e));
+  Expanded view = expand(R"(  input %x : f32[4, 3]
+  %y = aten.swapaxes_(%x, 0, 1) : f32[3, 4]
+  output %y
+)");
+  CHECK(ops(view.graph()) == "swapaxes_.default");  // no copy makes the tensor itself another view
+}
+
 TEST_CASE("composite: marks of the profiler go, and nothing is said") {
   Expanded e = expand(R"(  input %a : f32[4]
   %outer = profiler._record_function_enter_new.default("layer", none) : opaque "ScriptObject"
