@@ -177,47 +177,7 @@ void give_spectra(CompositeCall& c, bool center) {
   c.give(keeps ? out : c.make("view_as_real", {out}));
 }
 
-// Windows as PyTorch's C++ code makes them: a periodic one is made one longer, and its last element dropped.
-struct Window {
-  int64_t length;
-  bool is_periodic;
-  DType dtype;
-};
-
-Window window_of(CompositeCall& c) {
-  const Window w{c.integer("window_length"), !c.has("periodic") || c.flag("periodic"),
-                 c.dtype("dtype").value_or(DType::f32)};
-  if (w.length < 0 || w.length > int64_t{1} << 40) c.fail("'window_length' is out of range");
-  return w;
-}
-
-// sum of weights[k] * cos(2 * pi * k * i / last); a window of length 1 is 1.
-void give_cosines(CompositeCall& c, std::initializer_list<double> weights) {
-  const Window w = window_of(c);
-  if (c.failed()) return;
-  const int64_t count = w.length + (w.is_periodic && w.length > 1 ? 1 : 0);
-  ValueId places = c.make("arange", {count, c.key("dtype", w.dtype)}), sum;
-  if (w.length <= 1) return c.give(c.make("ones_like", {places}));
-  double order = 0;
-  for (double weight : weights) {
-    if (order > 0) {
-      const double step = 2 * 3.14159265358979323846 * order / static_cast<double>(count - 1);
-      ValueId wave = c.make("mul.Tensor", {c.make("cos", {c.make("mul.Tensor", {places, step})}), weight});
-      sum = sum.is_none() ? wave : c.make("add.Tensor", {sum, wave});
-    }
-    ++order;
-  }
-  sum = c.make("add.Tensor", {sum, *weights.begin()});
-  c.give(count == w.length ? sum : c.make("slice.Tensor", {sum, 0, 0, w.length}));
-}
-
 }  // namespace
-
-void hann_window(CompositeCall& c) { give_cosines(c, {0.5, -0.5}); }
-void hamming_window(CompositeCall& c) {
-  give_cosines(c, {c.has("alpha") ? c.number("alpha") : 0.54, c.has("beta") ? -c.number("beta") : -0.46});
-}
-void blackman_window(CompositeCall& c) { give_cosines(c, {0.42, -0.5, 0.08}); }
 
 void stft(CompositeCall& c) { give_spectra(c, false); }
 void stft_center(CompositeCall& c) { give_spectra(c, c.flag("center")); }

@@ -314,4 +314,13 @@ void affine_grid(CompositeCall& c) {
   c.give(c.make("view", {grid, ArgList{size[0], size[2], size[3], Arg::integer(2)}}));
 }
 
+// A convolution along time: of (time, batch, channels), by (time, in, out).
+void conv_tbc(CompositeCall& c) {
+  ValueId x = c.make("permute", {c.tensor("self"), Numbers{1, 2, 0}});
+  ValueId weight = c.make("permute", {c.tensor("weight"), Numbers{2, 1, 0}});
+  ValueId out = c.make("conv1d", {c.make("contiguous", {x}), c.make("contiguous", {weight}), c.tensor("bias"),
+                                  Numbers{1}, Numbers{c.integer("pad")}});
+  c.give(c.make("clone", {c.make("permute", {out, Numbers{2, 0, 1}}), c.memory_format("contiguous_format")}));
+}
+
 }  // namespace sg::composite

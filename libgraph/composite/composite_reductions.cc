@@ -161,6 +161,14 @@ void normal_around(CompositeCall& c) {
   c.give(c.make("contiguous", {noise}));
 }
 
+void normal_of_size(CompositeCall& c) {
+  PartArgs args{c.sizes("size")};
+  for (const char* name : {"dtype", "device"})
+    if (c.has(name)) args.push_back(c.key(name, c.arg(name)));
+  ValueId noise = c.make("mul.Tensor", {c.make("randn", args), c.arg("std")});
+  c.give(c.make("add.Tensor", {noise, c.arg("mean")}));
+}
+
 // --- functions ---
 
 void logspace(CompositeCall& c) {

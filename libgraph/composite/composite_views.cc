@@ -318,6 +318,31 @@ void block_diag(CompositeCall& c) {
 }
 
 void argwhere(CompositeCall& c) { c.give(c.make("nonzero", {c.tensor("self")})); }
+// The first `size` places, in order: each element is written to the row that the count before it says, the others to
+// one row more, which is dropped.
+void nonzero_static(CompositeCall& c) {
+  ValueId self = c.tensor("self");
+  const Arg size = c.sizes("size")[0], fill = c.arg("fill_value");
+  const int dims = c.rank(self);
+  auto flat = [&](ValueId v) { return c.make("reshape", {v, Numbers{-1}}); };
+  ValueId found = flat(c.make("ne.Scalar", {self, 0}));
+  ValueId row = c.make("sub.Tensor", {c.make("cumsum", {found, 0}), 1});
+  found = c.make("logical_and", {found, c.make("lt.Scalar", {row, size})});
+  row = c.make("where.ScalarOther", {found, row, size});
+  const Arg rows = c.as_arg(c.exprs().add(c.as_expr(size), c.exprs().constant(1)));
+  if (dims == 0) return c.give(c.make("full", {ArgList{size, Arg::integer(0)}, fill, c.key("dtype", DType::i64)}));
+  Values columns;
+  for (int dim = 0; dim < dims; ++dim) {
+    ArgList along(static_cast<size_t>(dims), Arg::integer(1));
+    along[static_cast<size_t>(dim)] = c.size(self, dim);
+    ValueId place = c.make("view", {c.make("arange", {c.size(self, dim)}), along});
+    place = flat(c.make("expand", {place, c.shape(self)}));
+    ValueId column = c.make("full", {ArgList{rows}, fill, c.key("dtype", DType::i64)});
+    columns.push_back(c.make("scatter.src", {column, 0, row, place}));
+  }
+  c.give(c.make("slice.Tensor", {c.make("stack", {columns, 1}), 0, 0, size}));
+}
+
 void msort(CompositeCall& c) { c.give(c.make_all("sort", {c.tensor("self"), 0, false})[0]); }
 
 void take_along_dim(CompositeCall& c) {

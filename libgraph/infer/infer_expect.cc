@@ -32,7 +32,7 @@ constexpr Expectation kExpectations[] = {
     {"aten.amax aten.amin aten.max.default aten.min.default aten.max.dim aten.min.dim aten.argmax aten.argmin",
      "real self"},
     {"aten.cummax aten.cummin aten.sort aten.argsort aten.topk aten.median aten.nanmedian aten.mode aten._unique2 "
-     "aten.unique_consecutive",
+     "aten.unique_consecutive aten.unique_dim",
      "real self"},
     {"aten.logcumsumexp", "float self"},
     {"aten.histc", "real self; range bins 1 1099511627776"},

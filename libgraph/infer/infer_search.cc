@@ -101,8 +101,9 @@ Status unique2(InferCall& c) {
   return c.give_contiguous(DType::i64, counts ? Exprs{*found} : none, *self);
 }
 
-// The same for runs of equal elements or, along an axis, of equal slices.
-Status unique_consecutive(InferCall& c) {
+// The same for runs of equal elements or, along an axis, of equal slices. Of slices on the CPU, PyTorch gives places and
+// counts unasked.
+Status unique_slices(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   bool inverse = false, counts = false, flat = !c.given("dim");
   size_t axis = 0;
@@ -116,6 +117,7 @@ Status unique_consecutive(InferCall& c) {
     SG_ASSIGN(axis, c.dim("dim", self->shape.size()));
   }
   if (!flat && self->shape.empty()) return c.fail("a number has no slices");
+  if (!flat && c.pool.strings[self->device] == "cpu") inverse = counts = true;
   SG_ASSIGN(std::optional<Expr> found, recorded_size(c, 0, axis, flat ? 1 : self->shape.size()));
   if (!found) return give_unknown(c);
   Exprs none = {c.sizes.number(0)}, values = flat ? Exprs{*found} : self->shape;
@@ -144,10 +146,9 @@ int64_t triangle(int64_t rows, int64_t columns) {
   return columns * (columns + 1) / 2 + (rows - columns) * columns;
 }
 
-}  // namespace
-
-// Row r of the lower triangle has r + offset + 1 columns, clamped to the matrix.
-Status tril_indices(InferCall& c) {
+// Row r of the lower triangle has r + offset + 1 columns, clamped to the matrix; the upper one has those that the lower
+// one of the diagonal before leaves.
+Status triangle_indices(InferCall& c, bool upper) {
   SG_ASSIGN(int64_t rows, c.integer("row"));
   SG_ASSIGN(int64_t columns, c.integer("col"));
   int64_t offset = 0;
@@ -157,12 +158,19 @@ Status tril_indices(InferCall& c) {
   constexpr int64_t kMost = int64_t{1} << 30;  // bounds rows * columns, the number of elements, to what memory can hold
   if (rows < 0 || columns < 0) return c.fail("a negative size");
   if (rows > kMost || columns > kMost || offset > kMost || offset < -kMost) return c.fail("the matrix is too large");
+  if (upper) --offset;
   int64_t count = triangle(rows + offset, columns) - triangle(offset, columns);
+  if (upper) count = rows * columns - count;
   Exprs shape = {c.sizes.number(2), c.sizes.number(count)};
   Exprs stride = c.sizes.contiguous(shape);
   StrId device = c.device("device").value_or(c.pool.strings.intern("cpu"));
   return c.give(c.make(c.dtype("dtype").value_or(DType::i64), std::move(shape), std::move(stride), device));
 }
+
+}  // namespace
+
+Status tril_indices(InferCall& c) { return triangle_indices(c, false); }
+Status triu_indices(InferCall& c) { return triangle_indices(c, true); }
 
 // Gathers along one dimension and keeps this rank's part of another. The number of ranks is known to the job, not to
 // the node: the recorded size of the gathered dimension implies it.

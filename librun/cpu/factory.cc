@@ -69,14 +69,15 @@ Status eye(KernelCall& call) {
   return ok_status();
 }
 
-// Row and column indices of the lower triangle's elements, row by row.
-Status tril_indices(KernelCall& call) {
+// Row and column indices of a triangle's elements, row by row.
+Status triangle_indices(KernelCall& call, bool upper) {
   const Tensor& out = call.result();
   int64_t rows = call.integer("row"), columns = call.integer("col"),
           offset = std::clamp(call.integer("offset"), -rows - columns, rows + columns);
-  auto width = [&](int64_t row) { return std::clamp<int64_t>(row + offset + 1, 0, columns); };
+  auto first = [&](int64_t row) { return upper ? std::clamp<int64_t>(row + offset, 0, columns) : 0; };
+  auto end = [&](int64_t row) { return upper ? columns : std::clamp<int64_t>(row + offset + 1, 0, columns); };
   int64_t n = 0;
-  for (int64_t row = 0; row < rows; ++row) n += width(row);
+  for (int64_t row = 0; row < rows; ++row) n += end(row) - first(row);
   if (out.is_none()) SG_TRY(call.allocate_result(0, std::array<int64_t, 2>{2, n}));
   if (call.result().dim(1) != n)
     return call.fail("the triangle has " + std::to_string(n) + " elements, not " +
@@ -84,13 +85,16 @@ Status tril_indices(KernelCall& call) {
   std::vector<int64_t> places(static_cast<size_t>(2 * n));
   size_t k = 0;
   for (int64_t row = 0; row < rows; ++row)
-    for (int64_t column = 0; column < width(row); ++column, ++k)
+    for (int64_t column = first(row); column < end(row); ++column, ++k)
       places[k] = row, places[static_cast<size_t>(n) + k] = column;
   const auto* at = table(call, std::span<const int64_t>(places));
   std::byte* memory = reinterpret_cast<std::byte*>(const_cast<int64_t*>(at));
   copy(call, call.result(), make_tensor(memory, DType::i64, std::array<int64_t, 2>{2, n}));
   return ok_status();
 }
+
+Status tril_indices(KernelCall& call) { return triangle_indices(call, false); }
+Status triu_indices(KernelCall& call) { return triangle_indices(call, true); }
 
 constexpr KernelRow kRows[] = {
     {"aten.empty.memory_format", empty},
@@ -116,6 +120,7 @@ constexpr KernelRow kRows[] = {
     {"aten.eye.default", eye},
     {"aten.eye.m", eye},
     {"aten.tril_indices.default", tril_indices},
+    {"aten.triu_indices.default", triu_indices},
 };
 
 }  // namespace

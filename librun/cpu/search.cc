@@ -1,6 +1,7 @@
 // Searching: nonzero, masked_select, unique, searchsorted, isin, one_hot. Some result sizes depend on the data.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "librun/cpu/fill.h"
 #include "librun/cpu/indices.h"
@@ -135,22 +136,41 @@ std::vector<int64_t> resized(const Tensor& t, bool flat, int axis, int64_t size)
   return shape;
 }
 
+// The order of the slices of `x`, each of `size` elements: by the first element in which they differ.
+template <class T>
+void order_slices(const T* x, int64_t n, int64_t size, int64_t* order) {
+  std::iota(order, order + n, int64_t{0});
+  std::stable_sort(order, order + n, [&](int64_t a, int64_t b) {
+    const T *left = x + a * size, *right = x + b * size;
+    return std::lexicographical_compare(left, left + size, right, right + size,
+                                        [](T u, T v) { return order_key(u) < order_key(v); });
+  });
+}
+
 // Runs of equal elements, or of equal slices along an axis: the first of each, the run of each element, run lengths.
-Status unique_consecutive(KernelCall& call) {
+// `sorted`: of the slices in their order.
+Status give_runs(KernelCall& call, bool sorted) {
   const Tensor& given = call.tensor("self");
   const bool flat = !call.has("dim");
   const int axis = flat ? 0 : wrap_axis(call.integer("dim"), given.rank);
   Tensor self = contiguous(call, flat ? given : swap_axes(given, 0, axis));
   const int64_t n = flat ? self.elements() : self.dim(0), size = n == 0 ? 0 : self.elements() / n;
-  int64_t *first = call.scratch().take<int64_t>(n + 1), *run = call.scratch().take<int64_t>(n + 1), count = 0;
+  int64_t *first = call.scratch().take<int64_t>(n + 1), *run = call.scratch().take<int64_t>(n + 1),
+          *order = call.scratch().take<int64_t>(n + 1), count = 0;
   visit_compared(call, self, is_floating(self.dtype), [&](const auto* x) {
+    if (sorted) order_slices(x, n, size, order);
+    else std::iota(order, order + n, int64_t{0});
+    auto is_as_before = [&](int64_t i) {
+      const auto *slice = x + order[i] * size, *before = x + order[i - 1] * size;
+      return std::equal(slice, slice + size, before);
+    };
     for (int64_t i = 0; i < n; ++i) {
-      if (i == 0 || !std::equal(x + i * size, x + (i + 1) * size, x + (i - 1) * size)) first[count++] = i;
-      run[i] = count - 1;
+      if (i == 0 || !is_as_before(i)) first[count++] = i;
+      run[order[i]] = count - 1;
     }
   });
   first[count] = n;
-  const bool inverse = call.flag("return_inverse"), counts = call.flag("return_counts");
+  const bool inverse = is_slice_result(call, "return_inverse", 1), counts = is_slice_result(call, "return_counts", 2);
   const std::array<int64_t, 1> line = {n}, none = {0};
   const std::span<const int64_t> places = !inverse ? none : flat ? given.sizes() : std::span<const int64_t>(line);
   SG_TRY(result_of_shape(call, 0, resized(given, flat, axis, count)));
@@ -159,13 +179,17 @@ Status unique_consecutive(KernelCall& call) {
   const auto bytes = static_cast<size_t>(size * dtype_bytes(self.dtype));
   Tensor kept = call.scratch().tensor(self.dtype, resized(self, flat, 0, count));
   for (int64_t g = 0; g < count; ++g)
-    std::copy_n(self.data + static_cast<size_t>(first[g]) * bytes, bytes, kept.data + static_cast<size_t>(g) * bytes);
+    std::copy_n(self.data + static_cast<size_t>(order[first[g]]) * bytes, bytes,
+                kept.data + static_cast<size_t>(g) * bytes);
   copy(call, flat ? call.result(0) : swap_axes(call.result(0), 0, axis), kept);
   if (inverse) copy(call, call.result(1), make_tensor(reinterpret_cast<std::byte*>(run), DType::i64, places));
   for (int64_t g = 0; counts && g < count; ++g)
     call.result(2).as<int64_t>()[g * call.result(2).stride[0]] = first[g + 1] - first[g];
   return ok_status();
 }
+
+Status unique_consecutive(KernelCall& call) { return give_runs(call, false); }
+Status unique_dim(KernelCall& call) { return give_runs(call, true); }
 
 // --- sorted sequences ---
 
@@ -256,6 +280,7 @@ constexpr KernelRow kRows[] = {
     {"aten.masked_scatter_backward.default", masked_scatter_backward},
     {"aten._unique2.default", unique},
     {"aten.unique_consecutive.default", unique_consecutive},
+    {"aten.unique_dim.default", unique_dim},
     {"aten.bucketize.Tensor", bucketize},
     {"aten.searchsorted.Tensor", searchsorted},
     {"aten.isin.Tensor_Tensor", isin},

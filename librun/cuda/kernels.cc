@@ -61,6 +61,7 @@ constexpr std::string_view kAsOnProcessor[] = {
     "aten.isin.Tensor_Tensor",
     "aten.linspace.default",
     "aten.tril_indices.default",
+    "aten.triu_indices.default",
     "aten.rrelu_with_noise_backward.default",
     "aten.im2col.default",
     "aten.col2im.default",

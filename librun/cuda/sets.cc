@@ -39,7 +39,7 @@ Result<Tensor> first_of_runs(KernelCall& call, const Tensor& values, int64_t cou
 Status give_runs(KernelCall& call, const Tensor& first, int64_t count, std::span<const int64_t> shape,
                  const int64_t* order) {
   constexpr int64_t kNothing[] = {0};
-  const bool inverse = call.flag("return_inverse"), counts = call.flag("return_counts");
+  const bool inverse = is_slice_result(call, "return_inverse", 1), counts = is_slice_result(call, "return_counts", 2);
   const int64_t runs = first.dim(0);
   SG_TRY(result_of_shape(call, 1, inverse ? shape : kNothing));
   SG_TRY(result_of_shape(call, 2, std::array{counts ? runs : int64_t{0}}));
@@ -180,8 +180,11 @@ Status one_hot(KernelCall& call) {
 }
 
 constexpr KernelRow kSetRows[] = {
-    {"aten._unique2.default", unique},   {"aten.unique_consecutive.default", unique_consecutive},
-    {"aten.bincount.default", bincount}, {"aten.histc.default", histc},
+    {"aten._unique2.default", unique},
+    {"aten.unique_consecutive.default", unique_consecutive},
+    {"aten.unique_dim.default", run_by_host},
+    {"aten.bincount.default", bincount},
+    {"aten.histc.default", histc},
     {"aten.one_hot.default", one_hot},
 };
 

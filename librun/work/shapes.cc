@@ -52,6 +52,11 @@ Status result_of_shape(KernelCall& call, size_t i, std::span<const int64_t> shap
   return call.fail("the data gives another number of elements than the graph says");
 }
 
+bool is_slice_result(KernelCall& call, std::string_view flag, size_t i) {
+  if (call.flag(flag)) return true;
+  return call.has("dim") && (call.result(i).is_none() || call.result(i).elements() > 0);
+}
+
 Status check_probability(const KernelCall& call, double p) {
   if (p >= 0 && p <= 1) return ok_status();
   return call.fail("a probability is not within [0, 1]: " + std::to_string(p));

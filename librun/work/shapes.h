@@ -27,6 +27,10 @@ Status broadcast_index(const KernelCall& call, std::vector<int64_t>* shape, cons
 // Gives result `i` a data-dependent shape: allocates it, or checks it against what the graph says.
 Status result_of_shape(KernelCall& call, size_t i, std::span<const int64_t> shape);
 
+// Of an op that may look at slices along `dim`: whether it gives result `i`, asked for by `flag`. On the CPU, PyTorch
+// gives places and counts of slices unasked, and the result's type says so.
+bool is_slice_result(KernelCall& call, std::string_view flag, size_t i);
+
 // Number of elements of `normalized_shape`.
 int64_t normalized_length(const KernelCall& call);
 

@@ -118,6 +118,10 @@ def windows(*more):
     return floats_only(lambda d: [([n, *rest], {"dtype": d, "device": torch.device("cpu")}) for n in (0, 1, 8, 11) for rest in more])
 
 
+def frequencies(d):
+    return [([n, spacing], {"dtype": d, "device": torch.device("cpu")}) for n in (1, 2, 7, 8) for spacing in (1.0, 0.3)] if d in FLOATS else []
+
+
 CALLS = {
     "aten.__and__.Scalar": bitwise(5), "aten.__and__.Tensor": bitwise(None),
     "aten.__or__.Scalar": bitwise(5), "aten.__or__.Tensor": bitwise(None),
@@ -158,6 +162,14 @@ CALLS = {
     "aten.hamming_window.default": windows([]), "aten.hamming_window.periodic": windows([False], [True]),
     "aten.hamming_window.periodic_alpha": windows([False, 0.6]), "aten.hamming_window.periodic_alpha_beta": windows([False, 0.6, 0.3], [True, 0.5, 0.5]),
     "aten.blackman_window.default": windows([]), "aten.blackman_window.periodic": windows([False], [True]),
+    "aten.bartlett_window.default": windows([]), "aten.bartlett_window.periodic": windows([False], [True]),
+    "aten.kaiser_window.default": windows([]), "aten.kaiser_window.periodic": windows([False], [True]), "aten.kaiser_window.beta": windows([False, 8.5], [True, 2.0]),
+    "aten.fft_fftfreq.default": frequencies, "aten.fft_rfftfreq.default": frequencies,
+    "aten.conv_tbc.default": floats_only(lambda d: [([some(d, 6, 2, 3), some(d, k, 3, 4), some(d, 4), pad], {}) for k, pad in ((3, 1), (2, 0), (1, 2))]),
+    "aten.nonzero_static.default": lambda d: [([kept_small(d, *shape)], {"size": n, "fill_value": -1}) for shape in ((3, 4), (5,), ()) for n in (0, 4, 20)],
+    "aten.normal.float_float": floats_only(lambda d: [([1.0, 2.0, [3, 4]], {"dtype": d, "device": torch.device("cpu")})]),
+    "aten.triu_indices.default": lambda d: [([*shape, offset], {"dtype": d, "device": torch.device("cpu")}) for shape in ((3, 5), (5, 3), (0, 2)) for offset in (-7, -1, 0, 2, 9)] if d in (torch.int64, torch.int32) else [],
+    "aten.unique_dim.default": lambda d: [([some(d, 9, 2, low=0, high=2), dim, True, asked, asked], {}) for dim in (0, 1) for asked in (False, True)],
     "aten._int_mm.default": lambda d: [([some(d, m, k), some(d, k, n)], {}) for m, k, n in ((3, 5, 4), (1, 300, 2))] if d == torch.int8 else [],
     "aten.kl_div.default": floats_only(lambda d: [([*(t.abs() for t in pairs_of(d)), r], {"log_target": g}) for r, g in ((0, False), (1, True), (2, False))]),
     "aten.lift_fresh_copy.default": lambda d: [([some(d, 3, 4)], {})],

@@ -17,8 +17,9 @@ SYMBOLS
   %u2, %i2, %c2 = aten.unique_consecutive(%x, true, true)       : TYPE[u2], i64[SIZE], i64[u2]
   %u3, %i3, %c3 = aten.unique_consecutive(%y, true, true, 0)    : TYPE[u3, 3, 2], i64[ROWS], i64[u3]
   %t = aten.transpose.int(%y, 0, 2)
-  %u4, %i4, %c4 = aten.unique_consecutive(%t, true, false, 2)   : TYPE[2, 3, u4], i64[ROWS], i64[0]
+  %u4, %i4, %c4 = aten.unique_consecutive(%t, true, false, 2)   : TYPE[2, 3, u4], i64[ROWS], i64[u4]
   %u5, %i5, %c5 = aten._unique2(%t, true, true, false)          : TYPE[u5], i64[2, 3, ROWS], i64[0]
+  %u6, %i6, %c6 = aten.unique_dim(%y, 0, true, true, true)      : TYPE[u6, 3, 2], i64[ROWS], i64[u6]
 '''
 COUNTS = '''sg 1.0
 graph rank *
