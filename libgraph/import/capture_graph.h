@@ -82,7 +82,7 @@ class GraphReader : public NameScope {
   Status take_getitem_type(uint32_t index, TypeId* type, Extras* extras);
   std::vector<std::string> name_results(const NodeRecord& record, NodeSpec* spec);
   Status read_context(const PlacedNode& node, NodeSpec* spec, Extras* extras);
-  void number_stream(NodeId n);
+  Status give_stream(const PlacedNode& node, bool draws);
   Status read_binds(const Json& json, NodeId n);
   Status read_folded(const PlacedNode& parent, NodeMeta* meta, Extras* extras);
   Status keep_unknown_keys(const Json& json, const std::string& prefix, Extras* extras);

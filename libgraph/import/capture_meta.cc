@@ -229,8 +229,8 @@ Status read_getitem_meta(ImportContext* context, const PlacedNode& getitem, cons
       return ok_status();
     });
   }));
-  for (NodeField field : {NodeField::module, NodeField::phase, NodeField::seq, NodeField::recompute, NodeField::source,
-                          NodeField::binds, NodeField::bind_paths}) {
+  for (NodeField field : {NodeField::module, NodeField::phase, NodeField::seq, NodeField::draws_as,
+                          NodeField::recompute, NodeField::source, NodeField::binds, NodeField::bind_paths}) {
     SG_TRY(getitem.with(field, [&](const Json& json) -> Status {
       bool is_there = parent.record->has(field);
       if (!is_there || canonical_json(parent.record->field(field)) != canonical_json(json.element))

@@ -33,7 +33,7 @@ Status GraphReader::build_node(size_t index) {
   spec.meta = context_->pool().metas.intern(std::move(meta));
   record.node = graph_->append(std::move(spec));
   for (uint32_t g : record.getitems) records_[g].node = record.node;
-  if (info != nullptr && draws_random(*graph_, record.node)) number_stream(record.node);
+  SG_TRY(give_stream(node, info != nullptr && draws_random(*graph_, record.node)));
   return node.with(NodeField::binds, [&](const Json& json) { return read_binds(json, record.node); });
 }
 
@@ -118,11 +118,29 @@ Status GraphReader::read_context(const PlacedNode& node, NodeSpec* spec, Extras*
   });
 }
 
-void GraphReader::number_stream(NodeId n) {
+// A stream of its own, or that of the node whose numbers it draws again.
+Status GraphReader::give_stream(const PlacedNode& node, bool draws) {
+  const NodeId n = node.record->node;
   NodeMeta meta = graph_->meta(n);
-  meta.random.stream = ++*next_stream_;
-  meta.random.rank_local = capture_.world > 1;
-  graph_->set_meta(n, std::move(meta));
+  if (draws && !node.record->has(NodeField::draws_as)) {
+    meta.random.stream = ++*next_stream_;
+    meta.random.rank_local = capture_.world > 1;
+    graph_->set_meta(n, std::move(meta));
+  }
+  return node.with(NodeField::draws_as, [&](const Json& json) -> Status {
+    SG_ASSIGN(std::string_view name, json.string());
+    SG_ASSIGN(Named named, find(json, name));
+    if (!named.is_input && named.index >= current_) return forward_reference(json, named.index);
+    const NodeId first = named.is_input ? NodeId() : records_[named.index].node;
+    if (!draws || first.is_none() || graph_->node(first).op != graph_->node(n).op ||
+        graph_->meta(first).random.stream == 0)
+      return json.error("`" + std::string(name) + "` does not draw random numbers as this node does",
+                        "`draws_as` names a node before this one, of the same random op");
+    meta.random = graph_->meta(first).random;
+    meta.copy = {CopyKind::remat, graph_->node(first).label};
+    graph_->set_meta(n, std::move(meta));
+    return ok_status();
+  });
 }
 
 // Kept only if it differs from the op table's rule.

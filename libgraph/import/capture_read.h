@@ -114,6 +114,7 @@ enum class NodeField : uint8_t {
   module,
   phase,
   seq,
+  draws_as,
   recompute,
   source,
   custom,
@@ -121,9 +122,9 @@ enum class NodeField : uint8_t {
   binds,
   bind_paths,
 };
-inline constexpr std::string_view kNodeKeys[] = {"name",   "op",    "args",  "kwargs",    "type",
-                                                 "module", "phase", "seq",   "recompute", "source",
-                                                 "custom", "meta",  "binds", "bind_paths"};
+inline constexpr std::string_view kNodeKeys[] = {"name",   "op",     "args", "kwargs",   "type",
+                                                 "module", "phase",  "seq",  "draws_as", "recompute",
+                                                 "source", "custom", "meta", "binds",    "bind_paths"};
 inline constexpr size_t kNodeFieldCount = std::size(kNodeKeys);
 
 // A node of the file, found before any node is built: names and getitems must be known ahead.

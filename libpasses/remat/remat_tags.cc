@@ -77,7 +77,7 @@ class Tagger {
     for (NodeId n : graph_.nodes())
       if (graph_.node(n).phase == Phase::forward) set(n, tag_of(n));
     RematTags out{keep_what_crosses_layers(), head_, {}};
-    if (head_ && !has_copies_) out.unshards = leave_unshards_of_head();
+    if (head_ && !has_earlier_run_) out.unshards = leave_unshards_of_head();
     return out;
   }
 
@@ -94,8 +94,14 @@ class Tagger {
 
   bool is_copy(NodeId n) const { return graph_.meta(n).copy.kind == CopyKind::remat; }
 
+  // An earlier run leaves tags and copies. Copies alone are of a capture: what its checkpoints draw again.
   void find_earlier_run() {
-    for (NodeId n : graph_.nodes()) has_copies_ |= is_copy(n);
+    bool has_tags = false, has_copies = false;
+    for (NodeId n : graph_.nodes()) {
+      has_tags |= graph_.meta(n).recompute != Recompute::none;
+      has_copies |= is_copy(n);
+    }
+    has_earlier_run_ = has_tags && has_copies;
   }
 
   void find_layers() {
@@ -126,12 +132,12 @@ class Tagger {
   }
 
   Recompute tag_of(NodeId n) {
-    const bool was_head = has_copies_ && graph_.meta(n).recompute == Recompute::none;
+    const bool was_head = has_earlier_run_ && graph_.meta(n).recompute == Recompute::none;
     if (was_head || (head_ && is_in_head(n))) return Recompute::none;
     const OpInfo* op = graph_.op_info(n);
     if (op == nullptr || op->has(kSize) || op->has(kHostSync)) return Recompute::must_save;
     if (selectors_.save.matches(graph_, n, sizes_)) return Recompute::must_save;
-    if (has_copies_ && graph_.meta(n).recompute == Recompute::prefer_save) return Recompute::prefer_save;
+    if (has_earlier_run_ && graph_.meta(n).recompute == Recompute::prefer_save) return Recompute::prefer_save;
     if (op->has(kWait)) return tag_of_launch(n);
     if (selectors_.recompute.matches(graph_, n, sizes_)) return Recompute::must_recompute;
     if (policy_ == RematPolicy::none) return Recompute::must_save;
@@ -215,7 +221,7 @@ class Tagger {
   const RematSelectors& selectors_;
   const SizeValues& sizes_;
   Recompute crossing_;
-  bool has_copies_ = false;
+  bool has_earlier_run_ = false;
   std::vector<int32_t> layer_;  // by node
   NodeId last_layered_, head_;
 };

@@ -1,9 +1,11 @@
 """Models whose forward runs again within backward, trained for several steps; and state that a graph cannot follow."""
 
 import copy
+import os
 import unittest
 
 import torch
+from safetensors.torch import load_file
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.nn import functional as F
@@ -218,7 +220,50 @@ class Refused(CaptureCase):
         other = torch.randn(4)
         self.captured(model, lambda out: (out * other).sum(), torch.randn(5, 6))
 
+
+class Drawn(CaptureCase):
+    def outputs(self, model):
+        """What sg-run computes of a capture, with random numbers of a seed."""
+        document = self.captured(model, square, torch.randn(5, 6))
+        path = lambda name: os.path.join(self.folder, name)  # noqa: E731
+        self.tool("sg-import", "-q", path("step.json"), "-o", path("step.sg"))
+        self.tool("sg-run", path("step.sg"), "--inputs", path("inputs.safetensors"), "--seed", "3", "--outputs", path("out"))
+        return document, load_file(path("out"))
+
     def test_dropout_within_a_checkpoint(self):
-        for fake in (False, True):
-            words = r"bernoulli_.* at test_checkpoint\.py:\d+ in forward draws random numbers within an activation"
-            self.refused(words, Model(use_reentrant=False, dropout=0.5), fake=fake)
+        """The same numbers in backward: those of the model without checkpoints, to the bit."""
+        for use_reentrant in (False, True):
+            torch.manual_seed(1)
+            model = Model(use_reentrant, dropout=0.5).eval()  # F.dropout draws, the norms keep their statistics
+            plain = copy.deepcopy(model)
+            plain.forward = lambda x, m=plain: m.last(m.block(m.block(m.first(x))).sin())
+            torch.manual_seed(2)
+            document, found = self.outputs(model)
+            again = {node["name"]: node["draws_as"] for node in document["nodes"] if "draws_as" in node}
+            drawing = [node["name"] for node in document["nodes"] if node["op"].startswith("aten.bernoulli")]
+            self.assertEqual(again, {drawing[2]: drawing[1], drawing[3]: drawing[0]})
+            torch.manual_seed(2)
+            wanted = self.outputs(plain)[1]
+            for name, value in wanted.items():
+                self.assertTrue(torch.equal(found[name], value), name)
+
+    def test_dropout_that_a_checkpoint_draws_anew(self):
+        class Anew(Model):
+            def forward(self, x):
+                return self.last(checkpoint(self.block, self.first(x), use_reentrant=False, preserve_rng_state=False))
+
+        torch.manual_seed(1)
+        document, _ = self.outputs(Anew(False, dropout=0.5).eval())
+        self.assertEqual([node for node in document["nodes"] if "draws_as" in node], [])
+        self.assertEqual(sum(node["op"].startswith("aten.bernoulli") for node in document["nodes"]), 2)
+
+    def test_dropout_within_nested_checkpoints_without_values(self):
+        class Nested(Model):
+            def forward(self, x):
+                outer = lambda y: checkpoint(self.block, self.block(y), use_reentrant=False)  # noqa: E731
+                return self.last(checkpoint(outer, self.first(x), use_reentrant=False))
+
+        document = self.captured(Nested(False, dropout=0.5), square, torch.randn(5, 6), fake=True)
+        again = [node["draws_as"] for node in document["nodes"] if "draws_as" in node]
+        drawing = [node["name"] for node in document["nodes"] if node["op"].startswith("aten.bernoulli")]
+        self.assertEqual(set(again), set(drawing[:2]))

@@ -370,6 +370,30 @@ TEST_CASE("random nodes are numbered in schedule order") {
   CHECK(graph_of(many).meta(graph_of(many).find_node("a")).random.rank_local);
 }
 
+TEST_CASE("a node that draws again has the stream of the first, and is its copy") {
+  auto bernoulli = [](std::string_view name, std::string_view as) {
+    const std::string more = as.empty() ? "" : R"(,"phase":"backward","draws_as":")" + std::string(as) + "\"";
+    return node(name, "aten.bernoulli.p", R"([{"ref":"x"},0.5])", more);
+  };
+  Job one = import_ok(capture(bernoulli("a", "") + "," + bernoulli("b", "") + "," + bernoulli("again", "a")));
+  const NodeMeta& meta = graph_of(one).meta(graph_of(one).find_node("again"));
+  CHECK(meta.random.stream == 1);
+  CHECK(meta.copy.kind == CopyKind::remat);
+  CHECK(one.pool->strings[meta.copy.of] == "a");
+  CHECK(graph_of(one).meta(graph_of(one).find_node("b")).random.stream == 2);
+
+  auto refusal = [](const std::string& nodes) {
+    auto job = import(capture(nodes));
+    return job.ok() ? "" : job.error().message;
+  };
+  CHECK(refusal(bernoulli("again", "a") + "," + bernoulli("a", "")).find("used before it is defined") !=
+        std::string::npos);
+  CHECK(refusal(bernoulli("again", "nobody")).find("no node or input is called `nobody`") != std::string::npos);
+  CHECK(refusal(bernoulli("again", "x")).find("`x` does not draw random numbers as") != std::string::npos);
+  CHECK(refusal(node("r", "aten.rand_like.default", R"([{"ref":"x"}])") + "," + bernoulli("again", "r"))
+            .find("`r` does not draw random numbers as") != std::string::npos);
+}
+
 TEST_CASE("binds are kept where the rule of the op table says something else") {
   auto local_scalar = [](std::string_view binds) {
     return R"({"name":"u","op":"aten._local_scalar_dense.default","args":[{"ref":"x"}],"type":{"scalar":"int","value":{"sym":"u0"}},"binds":)" +

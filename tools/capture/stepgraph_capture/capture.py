@@ -18,6 +18,7 @@ from . import (
     constants,
     decisions,
     default_dtype,
+    draws,
     leftovers,
     meshes,
     progress,
@@ -318,7 +319,7 @@ def _trace(
     settle: bool = False,
     move: taken.Move = lambda _, number: number,
 ) -> _Traced:
-    watcher = Recorder(step.model)
+    watcher = Recorder(step.model, draws.Draws(is_real=with_values).tag)
     mode = compat.new_fake_mode(allow_real_inputs=True, here=watcher.here, with_values=with_values, move=move)
     varying = {slot.name: slot.value for slot in step.inputs if slot.is_tensor and not sharding.is_sharded(slot.value)}
     varying = {name: _apart(tensor, with_values) for name, tensor in varying.items()}
@@ -366,6 +367,7 @@ def _trace(
     for graph in _graphs(module):
         default_dtype.write_out(graph)
         recorder.link(graph)
+    draws.link(_graphs(module))
     if step.train_step is not None:
         recorder.tell_optimizer(module.graph)
     return _Traced(module, fakes, mode, results[0], symbols.names_of(with_symbols, wanted), answers, replaced)
@@ -446,7 +448,6 @@ def _document_of(
     refusals.none_replaced(traced.replaced, encoder.constants)
     refusals.no_write_to_constant(traced.module)
     shared.none_written(step, traced.module.graph)
-    refusals.no_draws_again(_graphs(traced.module))
     outputs, names = _outputs(step, traced, declared)
     document: Dict[str, Any] = {
         "format": "step-capture",

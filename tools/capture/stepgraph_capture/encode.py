@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Optional
 import torch
 from torch import Tensor, fx
 
-from . import compat
+from . import compat, draws
 from .errors import CaptureError
 from .recorder import origin_of
 from .symbols import number
@@ -158,6 +158,8 @@ class Encoder:
         }
         if node.kwargs:
             entry["kwargs"] = {key: self.argument(arg) for key, arg in node.kwargs.items()}
+        if first := draws.first(node):
+            entry["draws_as"] = first
         entry["type"] = type_of(compat.results(node))
         origin = origin_of(node)
         if origin is None:

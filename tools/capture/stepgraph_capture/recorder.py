@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Set
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set
 
 from torch import fx, nn
 from torch.nn.modules import module as module_hooks
@@ -32,7 +32,9 @@ class Origin:
 class Recorder:
     """Writes an Origin into each node created in `recording()`."""
 
-    def __init__(self, root: nn.Module) -> None:
+    def __init__(self, root: nn.Module, see: Callable[[fx.Node], None] = lambda node: None) -> None:
+        """see: called with each of these nodes."""
+        self._see = see
         # A module with several names has the first of them, as its parameters do.
         self._names = {id(module): name for name, module in root.named_modules()}
         self._modules: List[str] = []
@@ -120,6 +122,7 @@ class Recorder:
     def _tag(self, node: fx.Node) -> None:
         if node.op not in ("placeholder", "output"):
             node.meta[KEY] = self.here()
+            self._see(node)
 
     def here(self) -> Origin:
         """The origin of what is being traced now."""

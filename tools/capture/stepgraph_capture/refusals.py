@@ -48,25 +48,6 @@ def no_write_to_constant(module: fx.GraphModule) -> None:
                 )
 
 
-def no_draws_again(graphs: Sequence[fx.Graph]) -> None:
-    """Refuses random ops that a checkpoint recomputes. Recomputation must reproduce the numbers of forward, but the
-    nodes of a graph draw one after the other, so the gradients would be wrong."""
-    forward = set()
-    for graph in graphs:
-        for node in graph.nodes:
-            if not compat.is_random(node):
-                continue
-            origin = origin_of(node)
-            if origin is None or origin.phase == "forward":
-                forward.add(node.target)
-            elif node.target in forward:
-                raise CaptureError(
-                    f"{node.target}{_place(node)} draws random numbers within an activation checkpoint, which draws "
-                    "them again in backward, and a graph cannot say that they are the same: capture with a dropout of "
-                    "0, or without checkpoints, which sg-remat can make in the graph"
-                )
-
-
 def _where(graphs: Sequence[fx.Graph], name: str) -> str:
     found = (node for graph in graphs for node in graph.nodes if node.op == "get_attr" and node.name == name)
     return next((_place(user) for node in found for user in [node, *node.users] if _place(user)), "")

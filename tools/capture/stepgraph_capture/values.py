@@ -10,7 +10,7 @@ from typing import Any, Iterator, List, Optional, Sequence
 import torch
 from torch import Tensor, fx
 
-from . import compat
+from . import compat, draws
 from .bits import changed
 from .errors import CaptureError
 from .recorder import Recorder
@@ -77,8 +77,12 @@ class AsTraced(fx.Interpreter):
     """Runs a graph with the strides that tracing predicts, which may differ from those of eager ops: a view may be
     possible with one and not with the other."""
 
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self._draws = draws.Replay(module.graph)
+
     def run_node(self, n: fx.Node) -> Any:
-        result = super().run_node(n)
+        result = self._draws.run(n, super().run_node)
         if not isinstance(n.target, torch._ops.OpOverload) or any(r.alias_info for r in n.target._schema.returns):
             return result
         return as_traced(result, n.meta.get("val"))
