@@ -149,15 +149,17 @@ class World {
     return !failed_;
   }
 
-  // Returns all texts to every rank. The next exchange begins only after all ranks have taken the texts of this one.
+  // Returns all texts to every rank, once all have given theirs even if the job fails meanwhile. The next exchange begins
+  // only after all ranks have taken the texts of this one.
   Result<std::vector<std::string>> exchange(uint32_t rank, std::string text) {
     std::unique_lock lock(text_mutex_);
     text_changed_.wait(lock, [&] { return failed_ || !texts_taken_; });
+    if (failed_) return *failure();
     texts_[rank] = std::move(text);
-    if (!failed_ && ++texts_given_ == world()) texts_taken_ = world();
+    if (++texts_given_ == world()) texts_taken_ = world();
     if (texts_taken_) text_changed_.notify_all();
     text_changed_.wait(lock, [&] { return failed_ || texts_taken_; });
-    if (failed_) return *failure();
+    if (!texts_taken_) return *failure();
     std::vector<std::string> out = texts_;
     if (--texts_taken_ == 0) texts_given_ = 0, text_changed_.notify_all();
     return out;

@@ -1,7 +1,9 @@
 #include "librun/ranks.h"
 
 #include <exception>
+#include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -28,13 +30,30 @@ Error no_thread(size_t started, size_t wanted) {
           "see ulimit -u and -v; sg-run under mpirun has a process a rank"};
 }
 
+// The error of the lowest rank that has one of its own, rather than the job's failure, of which it was told. The rank
+// `failed_first` was told by nobody.
+const Status* first_own(const std::vector<Status>& results, size_t failed_first, const std::optional<Error>& failure) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].ok()) continue;
+    if (i == failed_first || !failure || results[i].error().message != failure->message) return &results[i];
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 Status run_ranks(std::span<const std::unique_ptr<Communicator>> ranks, const std::function<Status(Communicator&)>& fn) {
   std::vector<Status> results(ranks.size(), ok_status());
+  std::mutex failing;
+  size_t first = ranks.size();  // the rank that failed first
+  auto fail = [&](size_t i) {
+    std::lock_guard lock(failing);  // a rank that hears of a failure comes after the one that has it
+    if (first == ranks.size()) first = i;
+    ranks[i]->abort(results[i].error());
+  };
   auto run = [&](size_t i) {
     results[i] = guarded(*ranks[i], fn);
-    if (!results[i].ok()) ranks[i]->abort(results[i].error());
+    if (!results[i].ok()) fail(i);
   };
   std::vector<std::thread> threads;
   threads.reserve(ranks.size());
@@ -47,8 +66,10 @@ Status run_ranks(std::span<const std::unique_ptr<Communicator>> ranks, const std
       if (i == 0 || i > threads.size()) results[i] = none, ranks[i]->abort(none);
   }
   for (std::thread& t : threads) t.join();
+  if (ranks.size() > 1)
+    if (const Status* own = first_own(results, first, ranks[0]->failure())) return *own;
   for (const auto& comm : ranks)
-    if (auto first = comm->failure()) return *first;
+    if (auto failure = comm->failure()) return *failure;
   for (Status& s : results)
     if (!s.ok()) return s;
   return ok_status();

@@ -7,6 +7,7 @@
 #include "librun/comm_inject.h"
 #include "librun/comm_local.h"
 #include "librun/comm_plugin.h"
+#include "librun/ranks.h"
 #include "librun/thread_team.h"
 #include "tests/support/collective_script.h"
 
@@ -348,4 +349,25 @@ TEST_CASE("a communicator that is not there is a missing resource, with a remedy
     CHECK(comm.error().hint != "");
   }
   CHECK(make_communicators("local", *job, 60)->size() == 2);
+}
+
+TEST_CASE("of ranks that fail by themselves the lowest is named, each time", "[comm]") {
+  auto job = job_of(4);
+  auto failure_of = [&](uint32_t lowest) {
+    const Communicators comms = make_local_communicators(*job);
+    auto meet = [](Communicator& comm) -> Status {
+      auto texts = comm.exchange("x");
+      return texts.ok() ? ok_status() : Status(texts.error());
+    };
+    Status status = sg::run_ranks(comms, [&](Communicator& comm) -> Status {
+      SG_TRY(meet(comm));
+      if (comm.rank() < lowest) return meet(comm);
+      return Error{ErrorKind::missing, "rank " + std::to_string(comm.rank()), {}, {}};
+    });
+    return status.ok() ? "" : status.error().message;
+  };
+  for (int run = 0; run < 50; ++run) {
+    CHECK(failure_of(0) == "rank 0");
+    CHECK(failure_of(2) == "rank 2");  // ranks 0 and 1 are told
+  }
 }
