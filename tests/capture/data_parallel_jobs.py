@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook  # noqa: E402
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook, bf16_compress_hook  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import jobs  # noqa: E402
@@ -131,6 +131,12 @@ def unused():
 
 def unused_in_a_static_graph():
     return jobs._step(DistributedDataParallel(Sometimes(), static_graph=True), *jobs._batch())
+
+
+def hook_that_sends_bfloat16():
+    parallel = DistributedDataParallel(jobs.Model())
+    parallel.register_comm_hook(None, bf16_compress_hook)
+    return jobs._step(parallel, *jobs._batch())
 
 
 def plain_hook():

@@ -89,8 +89,9 @@ class Copies:
         return f"{self.name}.module" if self.name else ""
 
     def average(self, gradient: Tensor) -> Tensor:
-        """Averages like DistributedDataParallel: divides first, then sums."""
-        return compat.all_reduce(gradient / self.group.size(), self.group)
+        """Averages like DistributedDataParallel: divides first, then sums; in the type of its communication hook."""
+        sent = gradient.to(sent_type(self.parallel) or gradient.dtype)
+        return compat.all_reduce(sent / self.group.size(), self.group).to(gradient.dtype)
 
 
 class Replicas:
@@ -210,6 +211,26 @@ class Replicas:
 def is_parallel(module: nn.Module) -> bool:
     kind = getattr(torch.nn.parallel, "DistributedDataParallel", None)
     return kind is not None and isinstance(module, kind)
+
+
+def is_known_hook(hook: Any) -> bool:
+    """Whether `average` does what the communication hook does."""
+    return hook in _sent_types()
+
+
+def sent_type(parallel: Any) -> Optional[torch.dtype]:
+    """The element type in which its communication hook sends gradients; None for their own."""
+    return next((_sent_types()[hook] for hook, _ in parallel._comm_hooks), None)
+
+
+def _sent_types() -> Dict[Any, Optional[torch.dtype]]:
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    return {
+        default_hooks.allreduce_hook: None,
+        default_hooks.bf16_compress_hook: torch.bfloat16,
+        default_hooks.fp16_compress_hook: torch.float16,
+    }
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from torch import nn
 
 from . import compat, sharding
 from .errors import CaptureError
-from .replicas import is_parallel, reduced_parameters
+from .replicas import is_known_hook, is_parallel, reduced_parameters
 
 
 def check(model: nn.Module, is_own: bool) -> None:
@@ -78,12 +78,10 @@ def _of_data_parallel(parallel: Any) -> Iterator[Tuple[bool, str]]:
 
 
 def _hook_of(parallel: Any, log: Any) -> str:
-    """The communication hook's name; "" if gradients are averaged as without a hook."""
-    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
-
+    """The communication hook's name; "" if there is none, or one that is known."""
     for hook, state in parallel._comm_hooks:
         group = torch.distributed.group.WORLD if state is None else state
-        if hook is not allreduce_hook or group is not parallel.process_group:
+        if not is_known_hook(hook) or group is not parallel.process_group:
             return getattr(hook, "__qualname__", type(hook).__name__)
     name = log.get("comm_hook") or ""
     return "" if parallel._comm_hooks or name == str(torch.distributed.BuiltinCommHookType.ALLREDUCE) else name
