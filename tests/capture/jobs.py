@@ -161,6 +161,25 @@ def fsdp_bf16():
     return fsdp(width=32, param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
 
 
+class _Twice(nn.Module):
+    """Weights that are used twice, and norms whose gradients are of wider types than they are."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.norm, self.layer = nn.Embedding(24, 16), nn.RMSNorm(16), nn.Linear(16, 16)
+        self.last = nn.LayerNorm(16)
+
+    def forward(self, ids):
+        x = self.table(ids)
+        x = x + self.layer(self.norm(x))
+        return nn.functional.linear(self.last(x) + self.layer(x), self.table.weight).float()
+
+
+def fsdp_wider_gradients():
+    model = fully_shard(_Twice(), mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
+    return _step(model, *_batch())
+
+
 class _Loud(nn.Module):
     """Gradients that are large: the sum over four ranks is beyond float16, their mean is not."""
 

@@ -29,6 +29,7 @@ ALL = (
     ("data_parallel", 2),
     ("fsdp", 2),
     ("fsdp_bf16", 2),
+    ("fsdp_wider_gradients", 2),
     ("tensor_parallel", 2),
     ("sequence_parallel", 3),
     ("bits_on_one_rank", 2),

@@ -23,6 +23,12 @@ class Refusals(CaptureCase):
         model = nn.Sequential(nn.Embedding(10, 4, sparse=True), nn.Linear(4, 1))
         self.refused("gradient of 0.weight is sparse", model, lambda out: out.square().mean(), torch.tensor([1, 2, 1]))
 
+    @unittest.skipUnless(hasattr(torch.Tensor, "grad_dtype"), "this PyTorch has no grad_dtype")
+    def test_gradients_of_a_type_of_their_own(self):
+        model = nn.Sequential(nn.Linear(4, 4))
+        model[0].bias.grad_dtype = torch.bfloat16
+        self.refused("0.bias.grad_dtype is set: leave it", model)
+
     def test_numbers_that_no_file_holds(self):
         model = self.model(lambda self, x: self.linear(x) * self.turn.abs())
         model.turn = nn.Parameter(torch.ones(4, dtype=torch.complex128))

@@ -50,6 +50,8 @@ class Shard:
     replicas: Optional[Any]  # process group of copies of the shard, or None
     param_dtype: Optional[torch.dtype]
     reduce_dtype: Optional[torch.dtype]
+    grad_dtype: Optional[torch.dtype]  # of gradients of the gathered parameter, if it is not that of the parameter
+    defers_upcast: bool  # what backward gives now and reduces at once may stay narrower than grad_dtype
     divisor: float
     settings: Settings
     layout: Optional[
@@ -96,6 +98,12 @@ class Running:
         return shown is self.gathered and shown.requires_grad == self.kept.requires_grad  # type: ignore[union-attr]
 
     @property
+    def accepts(self) -> Optional[torch.dtype]:
+        """The dtype to which autograd casts gradients of the gathered parameter; None leaves them as they are."""
+        is_at_once = self.shard.settings.reduces or self._unreduced is not None
+        return None if self.shard.defers_upcast and is_at_once else self.shard.grad_dtype
+
+    @property
     def is_waiting(self) -> bool:
         return self._unreduced is not None or self._unshared is not None
 
@@ -133,16 +141,21 @@ class Running:
 
 def _gathered(running: Running) -> Tensor:
     whole = _Gather.apply(sharding.part(running.kept), running)
-    if running.shard.layout is None:
+    if running.shard.layout is None or running.shard.grad_dtype is not None:
         return whole
+    return _laid_out(whole, running.shard)
+
+
+def _laid_out(whole: Tensor, shard: Shard) -> Tensor:
     from torch.distributed.tensor import DTensor
 
-    mesh, placements, size, stride = running.shard.layout
+    mesh, placements, size, stride = shard.layout  # type: ignore[misc]
     return DTensor.from_local(whole, mesh, placements, run_check=False, shape=size, stride=stride)
 
 
 class _Gather(torch.autograd.Function):
-    """Forward casts and gathers. Backward reduces in its own dtype, which autograd of these ops could not do."""
+    """Forward casts and gathers. Backward reduces in its own dtype, which autograd of these ops could not do. With a
+    dtype of its gradients' own it returns a DTensor itself: autograd of from_local would cast them."""
 
     @staticmethod
     def forward(ctx: Any, local: Tensor, running: Running) -> Tensor:
@@ -155,10 +168,17 @@ class _Gather(torch.autograd.Function):
         parts = compat.all_gather(_padded(local, shard.dim, rows), shard.shards)
         if shard.dim != 0:
             parts = torch.cat(parts.chunk(count), shard.dim)
-        return parts.narrow(shard.dim, 0, shard.size[shard.dim]) if padding else parts
+        whole = parts.narrow(shard.dim, 0, shard.size[shard.dim]) if padding else parts
+        if shard.grad_dtype is None:
+            return whole
+        ctx.set_output_grad_dtype(running.accepts)
+        return whole if shard.layout is None else _laid_out(whole, shard)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tuple[Optional[Tensor], None]:
+        shard = ctx.running.shard
+        if shard.layout is not None and shard.grad_dtype is not None:
+            gradient = gradient.redistribute(placements=shard.layout[1]).to_local()  # type: ignore[attr-defined]
         return ctx.running.reduced(gradient), None
 
 

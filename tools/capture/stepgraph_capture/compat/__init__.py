@@ -108,4 +108,12 @@ from .training import (
     swapped,
     within_hooks,
 )
-from .wrappers import fsdp_groups, fsdp_hooks_at_rest, fsdp_methods, fsdp_units, syncs_buffers, unknown_wrapper
+from .wrappers import (
+    fsdp_groups,
+    fsdp_hooks_at_rest,
+    fsdp_methods,
+    fsdp_units,
+    has_own_grad_dtype,
+    syncs_buffers,
+    unknown_wrapper,
+)

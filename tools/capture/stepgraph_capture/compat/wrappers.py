@@ -98,9 +98,13 @@ def _shard_of(param: Any, names: Dict[int, str], group: Any, policy: Any, make: 
     copies = mesh_info.shard_process_group.size() * (replicas.size() if replicas is not None else 1)
     factor = getattr(group, "gradient_divide_factor", None) or getattr(group, "reduce_scatter_divide_factor", None)
     spec = getattr(param, "_unsharded_dtensor_spec", None) or getattr(param, "_tp_spec", None)
-    reduce_dtype = policy.reduce_dtype
-    if reduce_dtype is None and _RELEASE >= (2, 15):
-        reduce_dtype = sharded.dtype  # as documented for MixedPrecisionPolicy; param_dtype before
+    policy = getattr(param, "mp_policy", policy)  # with what param_dtype_override_fn says of this parameter
+    reduce_dtype, grad_dtype = policy.reduce_dtype, None
+    defers_upcast = False
+    if _RELEASE >= (2, 15):  # as documented for MixedPrecisionPolicy; before, gradients had param_dtype
+        reduce_dtype = grad_dtype = reduce_dtype or sharded.dtype
+        is_wider = grad_dtype.itemsize > (policy.param_dtype or sharded.dtype).itemsize
+        defers_upcast = is_wider and not param.may_reduce_grad_outside_dp
     return make(
         fqn=names[id(sharded)],
         places=[(info.module, info.param_name), *zip(info.shared_modules, info.shared_param_names)],
@@ -110,12 +114,21 @@ def _shard_of(param: Any, names: Dict[int, str], group: Any, policy: Any, make: 
         replicas=replicas,
         param_dtype=policy.param_dtype,
         reduce_dtype=reduce_dtype,
+        grad_dtype=grad_dtype,
+        defers_upcast=defers_upcast,
         divisor=float(factor or copies),
         settings=settings,
         layout=(
             (spec.mesh, spec.placements, spec.tensor_meta.shape, spec.tensor_meta.stride) if param.is_dtensor else None
         ),
     )
+
+
+def has_own_grad_dtype(parameter: torch.Tensor) -> bool:
+    """Whether its gradient is of a type that the user has set (newer versions of PyTorch)."""
+    if hasattr(parameter, "_has_grad_dtype_override"):
+        return bool(parameter._has_grad_dtype_override)
+    return getattr(parameter, "grad_dtype", parameter.dtype) != parameter.dtype
 
 
 def fsdp_methods(module: nn.Module) -> List[Tuple[str, Callable[..., Any]]]:
