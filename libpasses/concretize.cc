@@ -227,6 +227,8 @@ class Concretizer {
     auto may_be_one = [&](Expr x, Expr y) {
       return x == y || !pool_.exprs.is_constant(x) || !pool_.exprs.is_constant(y);
     };
+    if (a.kind == TypeKind::integer && b.kind == TypeKind::integer && a.has_value && b.has_value)
+      return may_be_one(a.value, b.value);
     if (a.kind != TypeKind::tensor || b.kind != TypeKind::tensor || a.dtype != b.dtype || a.device != b.device ||
         !may_be_one(a.offset, b.offset) || !std::ranges::equal(a.shape, b.shape, may_be_one))
       return false;
