@@ -168,8 +168,6 @@ Result<std::vector<Named>> names_of(const Args& args, Diagnostics* left_out) {
 
 }  // namespace
 
-std::span<const ImportSource> import_sources() { return kSources; }
-
 Result<Sources> read_sources(const Args& args) {
   Diagnostics left_out;
   bool best_effort = args.has("best-effort");

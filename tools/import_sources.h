@@ -59,8 +59,6 @@ struct ImportSource {
   Result<Listing> (*list)(const Args& args, Sources* sources, Diagnostics* notes) = nullptr;
 };
 
-std::span<const ImportSource> import_sources();
-
 Result<Sources> read_sources(const Args& args);
 // REQUIRES: `sources` comes from read_sources
 Result<Imported> import_source(const Args& args, Sources* sources, Diagnostics* notes);
