@@ -2,7 +2,6 @@
 
 #include <catch2/catch.hpp>
 
-#include "libgraph/index.h"
 #include "tests/support/parse.h"
 
 using namespace sg;
@@ -145,36 +144,4 @@ graph rank 2 3
       wire.push_back(communication_of(job, *program, program->graph, n, kNoSizes).wire_bytes);
     CHECK(wire == std::vector<double>{40, 0, 12});
   }
-}
-
-TEST_CASE("the index lists nodes by op, phase and module") {
-  Job job = parse(R"(sg 1.0 job "t" world 1
-device cpu
-
-graph rank *
-  input %x : f32[4] "x"
-
-  forward layers.0.moe
-    %a = aten.neg(%x)  : f32[4]
-  forward layers.1
-    %b = aten.exp(%a)  : f32[4]
-  backward layers.0.moe.experts
-    %c = aten.neg(%b)  : f32[4]
-
-  output %c
-)");
-  const Graph& graph = job.programs[0]->graph;
-  GraphIndex index(graph);
-  auto labels = [&](const auto& nodes) {
-    std::string out;
-    for (NodeId n : nodes) out += graph.label(n);
-    return out;
-  };
-  CHECK(labels(index.by_op("aten.neg.default")) == "ac");
-  CHECK(labels(index.by_phase(Phase::backward)) == "c");
-  CHECK(labels(index.by_module(job.pool->strings.find("layers.1"))) == "b");
-  CHECK(labels(index.matching(*ModulePattern::parse("layers.0"))) == "ac");
-  CHECK(labels(index.matching(*ModulePattern::parse("**.moe"))) == "ac");
-  CHECK(labels(index.matching(*ModulePattern::parse("layers.{1,2}"))) == "b");
-  CHECK(index.by_op("aten.mm.default").empty());
 }
