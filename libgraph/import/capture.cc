@@ -4,15 +4,12 @@
 
 #include "libgraph/composite/composite.h"
 #include "libgraph/import/capture_read.h"
-#include "libgraph/import/gzip.h"
 #include "libgraph/infer/infer.h"
 #include "libgraph/merge.h"
 #include "libgraph/parallel.h"
 
 namespace sg {
 namespace {
-
-constexpr size_t kFormatWithin = 64 * 1024;  // the format key is near the beginning of the file
 
 // --- ranks ---
 
@@ -90,23 +87,6 @@ Status read_programs(ImportContext* context, const std::vector<RankCapture>& cap
 }
 
 }  // namespace
-
-bool looks_like_capture(std::string_view bytes) {
-  if (is_gzip(bytes)) return true;
-  constexpr std::string_view kSpace = " \t\r\n";
-  bytes = bytes.substr(0, kFormatWithin);
-  if (bytes.substr(0, 3) == "\xEF\xBB\xBF") bytes.remove_prefix(3);
-  size_t begin = bytes.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos || bytes[begin] != '{') return false;
-  constexpr std::string_view kKey = "\"format\"", kValue = "\"step-capture\"";
-  for (size_t at = bytes.find(kKey); at != std::string_view::npos; at = bytes.find(kKey, at + 1)) {
-    size_t colon = bytes.find_first_not_of(kSpace, at + kKey.size());
-    if (colon == std::string_view::npos || bytes[colon] != ':') continue;
-    size_t value = bytes.find_first_not_of(kSpace, colon + 1);
-    if (value != std::string_view::npos && bytes.substr(value, kValue.size()) == kValue) return true;
-  }
-  return false;
-}
 
 Result<Job> import_captures(std::vector<CaptureFile> files, const ImportOptions& options, Diagnostics* notes) {
   if (files.empty()) return Error{ErrorKind::usage, "there is no capture to import", {}, {}};

@@ -13,7 +13,6 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "libgraph/diag.h"
@@ -31,9 +30,6 @@ struct ImportOptions {
   bool spmd = false;   // one capture stands for every rank of its world; groups of the others follow from the mesh
   size_t threads = 1;  // files are unpacked and parsed on several; the job is that of one
 };
-
-// A JSON object that names the format near its beginning, or anything gzipped.
-bool looks_like_capture(std::string_view bytes);
 
 // `files` in any order: each says which rank it is. Notes and warnings (unknown keys, opaque operators, what kept ranks
 // apart) go to `notes`, which may be null.

