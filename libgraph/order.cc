@@ -371,21 +371,6 @@ MoveVerdict OrderFacts::may_move_after(NodeId mover, NodeId position) const {
   }
 }
 
-std::string_view order_reason_name(OrderReason reason) {
-  switch (reason) {
-    case OrderReason::none: return "none";
-    case OrderReason::data: return "data";
-    case OrderReason::read_after_write: return "read-after-write";
-    case OrderReason::write_after_read: return "write-after-read";
-    case OrderReason::write_after_write: return "write-after-write";
-    case OrderReason::symbol: return "symbol";
-    case OrderReason::host_sync: return "host-sync";
-    case OrderReason::collective: return "collective";
-    case OrderReason::opaque: return "opaque";
-  }
-  return "none";
-}
-
 std::string explain(const Job& job, const Graph& graph, NodeId mover, const Constraint& why) {
   auto label = [&](NodeId n) { return n ? "%" + std::string(graph.label(n)) : std::string("nothing"); };
   auto value = [&] { return why.value ? "%" + std::string(graph.name(why.value)) : std::string("memory"); };

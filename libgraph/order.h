@@ -22,7 +22,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "libgraph/alias.h"
@@ -40,7 +39,6 @@ enum class OrderReason : uint8_t {
   collective,
   opaque,
 };
-std::string_view order_reason_name(OrderReason reason);  // "data", "read-after-write", ...
 
 // A node that must stay before the one asked about, and why.
 struct Constraint {

@@ -69,11 +69,6 @@ Relation negated(Relation r) {
   return kTable[static_cast<size_t>(r)];
 }
 
-Relation mirrored(Relation r) {
-  constexpr std::array kTable = {Relation::eq, Relation::ne, Relation::gt, Relation::ge, Relation::lt, Relation::le};
-  return kTable[static_cast<size_t>(r)];
-}
-
 Result<std::vector<Guard>> parse_guards(Pool& pool, std::string_view text) {
   std::vector<Guard> out;
   ExprParser parser(pool.exprs, text);

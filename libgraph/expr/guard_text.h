@@ -12,7 +12,6 @@ namespace sg {
 std::string_view relation_sign(Relation r);    // "==", "!=", "<", "<=", ">", ">="
 bool holds(Relation r, int64_t a, int64_t b);  // whether a r b
 Relation negated(Relation r);                  // eq <-> ne, lt <-> ge, ...
-Relation mirrored(Relation r);                 // a r b is b mirrored(r) a
 
 // Reads one relation, as a call or infix; a chain `0<=u0<=5` gives one guard a link. The guards have no source.
 // Errors give the column within `text`.

@@ -272,16 +272,4 @@ class Inference {
 
 RangeInference infer_ranges(const Job& job) { return Inference(job).run(); }
 
-void apply_ranges(const RangeInference& inference, Job& job) {
-  auto r = inference.tightened.begin();  // ordered by program and declaration
-  for (size_t i = 0; i < job.programs.size(); ++i) {
-    for (Symbol& s : job.programs[i]->symbols) {
-      if (r == inference.tightened.end() || r->program != i || r->symbol != s.name) continue;
-      if (r->range.has_min()) s.min = r->range.min;
-      if (r->range.has_max()) s.max = r->range.max;
-      ++r;
-    }
-  }
-}
-
 }  // namespace sg

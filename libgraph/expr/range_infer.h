@@ -56,7 +56,4 @@ struct RangeInference {
 
 RangeInference infer_ranges(const Job& job);
 
-// Writes the tightened ranges into the declarations of `job`, the one that was inferred from.
-void apply_ranges(const RangeInference& inference, Job& job);
-
 }  // namespace sg

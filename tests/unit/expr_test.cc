@@ -238,8 +238,6 @@ TEST_CASE("guards as captures spell them") {
   CHECK(guards("Eq(u0)") == "column 6");
   CHECK(guards("Eq(u0, 1, 2)") == "column 9");
   CHECK(guards("") == "column 1");
-  for (Relation r : {Relation::eq, Relation::ne, Relation::lt, Relation::le, Relation::gt, Relation::ge}) {
+  for (Relation r : {Relation::eq, Relation::ne, Relation::lt, Relation::le, Relation::gt, Relation::ge})
     CHECK(negated(negated(r)) == r);
-    CHECK(mirrored(mirrored(r)) == r);
-  }
 }
