@@ -1,6 +1,6 @@
 #include "libgraph/diff/match.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "libgraph/diff/match_ports.h"
 #include "libgraph/diff/match_steps.h"
@@ -23,13 +23,6 @@ void settle(Matching* m, Level level) {
     if (found_none()) sweep(m, Copies::take_all);
     if (found_none()) return;
   }
-}
-
-// A matching state with the partners of `match`.
-MatchState state_of(const MatchSide& a, const MatchSide& b, const GraphMatch& match) {
-  MatchState state(a, b);
-  state.match() = match;
-  return state;
 }
 
 }  // namespace
@@ -60,32 +53,6 @@ std::vector<uint8_t> moved_nodes(const std::vector<uint32_t>& partner_of_a) {
   for (size_t x = 0; x < moved.size(); ++x) moved[x] = partner_of_a[x] != MatchSide::kNone;
   for (uint32_t x : longest_run(partner_of_a)) moved[x] = 0;
   return moved;
-}
-
-MatchCost match_cost(const MatchSide& a, const MatchSide& b, const GraphMatch& match, bool with_order) {
-  MatchCost cost;
-  MatchState state = state_of(a, b, match);
-  cost.added = static_cast<size_t>(std::count(match.nodes[1].begin(), match.nodes[1].end(), MatchSide::kNone));
-  for (uint32_t x = 0; x < a.node_count(); ++x) {
-    uint32_t y = match.nodes[0][x];
-    if (y == MatchSide::kNone) {
-      ++cost.removed;
-      continue;
-    }
-    PairWorth w = state.worth(x, y, false);
-    cost.ops += !w.same_op;
-    cost.literals += w.same_op && !w.same_key;
-    cost.operands += std::max(a.operands(x).size(), b.operands(y).size()) - w.operands;
-  }
-  if (!with_order) return cost;
-  std::vector<uint8_t> moved = moved_nodes(match.nodes[0]);
-  cost.moved = static_cast<size_t>(std::count(moved.begin(), moved.end(), 1));
-  return cost;
-}
-
-bool may_be_partners(const MatchSide& a, const MatchSide& b, const GraphMatch& match, uint32_t node_a,
-                     uint32_t node_b) {
-  return state_of(a, b, match).worth(node_a, node_b, false).is_allowed();
 }
 
 }  // namespace sg

@@ -23,16 +23,6 @@ struct GraphMatch {
 // REQUIRES: both sides made with `words`
 GraphMatch match_graphs(const MatchSide& a, const MatchSide& b, MatchWords* words);
 
-// The edits that a match of nodes stands for, each 1: see the model. `moved` is counted when `with_order`.
-struct MatchCost {
-  size_t removed = 0, added = 0, ops = 0, literals = 0, operands = 0, moved = 0;
-  size_t total() const { return removed + added + ops + literals + operands + moved; }
-};
-MatchCost match_cost(const MatchSide& a, const MatchSide& b, const GraphMatch& match, bool with_order = true);
-
-// Whether the model allows the pair, given the partners of its neighbours.
-bool may_be_partners(const MatchSide& a, const MatchSide& b, const GraphMatch& match, uint32_t node_a, uint32_t node_b);
-
 // For each position of A that has a partner and stands outside of the longest common run: 1.
 std::vector<uint8_t> moved_nodes(const std::vector<uint32_t>& partner_of_a);
 
