@@ -82,8 +82,6 @@ UnitPoint unit_point(const RandomKey& key, uint64_t i) {
   return {direction.cos, direction.sin};
 }
 
-bool bernoulli(const RandomKey& key, uint64_t i, double p) { return key.uniform(i, 32) < p; }
-
 uint64_t uniform_below(const RandomKey& key, uint64_t i, uint64_t count) { return key.below(i, count); }
 
 }  // namespace sg

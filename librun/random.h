@@ -42,9 +42,6 @@ struct UnitPoint {
 };
 UnitPoint unit_point(const RandomKey& key, uint64_t i);
 
-// True with probability p: compares a 32-digit uniform with p. Never for p = 0 or NaN, always for p >= 1.
-bool bernoulli(const RandomKey& key, uint64_t i, double p);
-
 // In [0, count), REQUIRES: count > 0. Uniform up to 2^-64 * count.
 uint64_t uniform_below(const RandomKey& key, uint64_t i, uint64_t count);
 

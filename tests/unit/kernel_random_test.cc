@@ -109,6 +109,9 @@ TEST_CASE("distributions have their means and bounds") {
   CHECK(mean(f) == Approx(2).margin(0.03));
   REQUIRE(draw("aten.exponential_.default", {{"self", f}, {"lambd", 2.0}}, {f.tensor()}, stream_of(1)).ok());
   CHECK(mean(f) == Approx(0.5).margin(0.03));
+  REQUIRE(draw("aten.bernoulli_.float", {{"self", f}, {"p", 0.1}}, {f.tensor()}, stream_of(1)).ok());
+  CHECK(mean(f) == Approx(0.1).margin(0.01));
+  CHECK_FALSE(draw("aten.bernoulli_.float", {{"self", f}, {"p", std::nan("")}}, {f.tensor()}, stream_of(1)).ok());
   Buffer<int32_t> whole({n});
   REQUIRE(draw("aten.randint.low", {{"low", -3}, {"high", 4}}, {whole.tensor()}, stream_of(1)).ok());
   auto values = whole.values();

@@ -123,18 +123,6 @@ TEST_CASE("points of the unit circle lie on it, in all quarters") {
   for (int n : quarters) CHECK(std::abs(n - 1000) < 150);
 }
 
-TEST_CASE("bernoulli keeps its probability, and 0 and 1 are certain") {
-  const RandomKey key(5, 0, 9, 0);
-  int hits = 0;
-  for (uint64_t i = 0; i < 100000; ++i) {
-    hits += bernoulli(key, i, 0.1);
-    REQUIRE(!bernoulli(key, i, 0.0));
-    REQUIRE(bernoulli(key, i, 1.0));
-    REQUIRE(!bernoulli(key, i, std::nan("")));
-  }
-  CHECK(std::abs(hits - 10000) < 500);
-}
-
 TEST_CASE("integers below a count reach all of them and no other") {
   const RandomKey key(5, 0, 10, 0);
   std::vector<int> bins(7);
