@@ -71,14 +71,6 @@ TypeId Pool::tensor(DType dtype, std::vector<Expr> shape, StrId device) {
   return types.intern(std::move(t));
 }
 
-TypeId Pool::integer(Expr value) {
-  Type t;
-  t.kind = TypeKind::integer;
-  t.has_value = true;
-  t.value = value;
-  return types.intern(std::move(t));
-}
-
 std::vector<Expr> Pool::contiguous_strides(const std::vector<Expr>& shape) {
   std::vector<Expr> stride(shape.size());
   Expr step = exprs.constant(1);

@@ -80,7 +80,6 @@ class Pool {
 
   // A contiguous tensor type: strides filled in from the shape (sizes multiplied as they are, no max(1, ...)).
   TypeId tensor(DType dtype, std::vector<Expr> shape, StrId device);
-  TypeId integer(Expr value);
   std::vector<Expr> contiguous_strides(const std::vector<Expr>& shape);
 };
 

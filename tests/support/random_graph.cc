@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "tests/support/integer_type.h"
+
 namespace sg::test {
 namespace {
 
@@ -157,7 +159,7 @@ void GraphBuilder::add_data_inputs() {
     add("mesh", InputKind::opaque, pool_.types.intern(mesh), opaque);
   }
   if (!program_.symbols.empty() && shape_.percent(50))
-    add("batch", InputKind::user, pool_.integer(pool_.exprs.symbol(program_.symbols[0].name)));
+    add("batch", InputKind::user, integer_type(&pool_, pool_.exprs.symbol(program_.symbols[0].name)));
 }
 
 void GraphBuilder::add_outputs() {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "tests/support/integer_type.h"
 #include "tests/support/random_graph.h"
 
 namespace sg::test {
@@ -427,9 +428,9 @@ void GraphBuilder::read_size() {
   const Type t = type(e.value);
   if (t.shape.empty()) return pointwise_unary();
   ValueId size =
-      emit("aten.sym_size.int", {Arg::value(e.value), Arg::integer(0)}, pool_.types[pool_.integer(t.shape[0])]);
+      emit("aten.sym_size.int", {Arg::value(e.value), Arg::integer(0)}, pool_.types[integer_type(&pool_, t.shape[0])]);
   Expr doubled = pool_.exprs.mul(pool_.exprs.constant(2), t.shape[0]);
-  ValueId twice = emit("python.mul", {Arg::value(size), Arg::integer(2)}, pool_.types[pool_.integer(doubled)]);
+  ValueId twice = emit("python.mul", {Arg::value(size), Arg::integer(2)}, pool_.types[integer_type(&pool_, doubled)]);
   if (pool_.exprs.is_constant(t.shape[0])) return;
   Type fresh = dense_type(DType::f32, {doubled, pool_.exprs.constant(4)});
   add_entry(
@@ -464,8 +465,8 @@ void GraphBuilder::read_data() {
     NodeMeta meta;
     if (shape_.percent(30)) meta.binds = std::vector<StrId>{name};
     numbers.push_back(emit("aten._local_scalar_dense.default",
-                           {Arg::value(graph_.node(n).result(static_cast<uint32_t>(i)))}, pool_.types[pool_.integer(u)],
-                           pool_.metas.intern(meta)));
+                           {Arg::value(graph_.node(n).result(static_cast<uint32_t>(i)))},
+                           pool_.types[integer_type(&pool_, u)], pool_.metas.intern(meta)));
   }
   program_.guards.push_back({Relation::le, sum, pool_.exprs.constant(4096), source_});
   Expr u = type(numbers[0]).value;
@@ -530,7 +531,7 @@ void GraphBuilder::launch(std::string_view op, std::vector<Arg> args, Type resul
   ValueId v = emit(op, std::move(args), result);
   pending_.push_back(v);
   if (shape_.percent(20) && !result.shape.empty())  // its size may be read before the wait
-    emit("aten.sym_size.int", {Arg::value(v), Arg::integer(0)}, pool_.types[pool_.integer(result.shape[0])]);
+    emit("aten.sym_size.int", {Arg::value(v), Arg::integer(0)}, pool_.types[integer_type(&pool_, result.shape[0])]);
 }
 
 void GraphBuilder::wait_one() {

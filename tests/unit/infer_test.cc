@@ -9,6 +9,7 @@
 #include "libgraph/infer/check_types.h"
 #include "libgraph/infer/infer.h"
 #include "libgraph/job.h"
+#include "tests/support/integer_type.h"
 #include "tests/support/random_job.h"
 #include "tests/support/rng.h"
 
@@ -437,7 +438,7 @@ TEST_CASE("infer: missing types are filled in, and wrong ones found") {
 TEST_CASE("infer: a call is alike only to one of the same op, literals, keywords, types and record") {
   World w;
   Arg x = w.tensor({f32, {"2", "3"}}), same = w.tensor({f32, {"2", "3"}}), other = w.tensor({f32, {"3", "2"}});
-  Arg number = Arg::value(w.graph.add_input("n", w.pool.integer(w.pool.exprs.constant(1)), {}));
+  Arg number = Arg::value(w.graph.add_input("n", test::integer_type(&w.pool, w.pool.exprs.constant(1)), {}));
   auto keyed = [&](const char* key) { return Arg::integer(1).set_key(w.pool.str(key)); };
   auto list = [](int64_t n) { return Arg::list({Arg::integer(n)}); };
   AlikeCalls calls;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/integer_type.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 #include "tests/support/rng.h"
@@ -124,7 +125,7 @@ struct Step {
               {Arg::integer(1), named("device", Arg::text(ArgKind::device, pool.str("cpu"))),
                named("pin_memory", Arg::boolean(false))},
               {i64({num(1)})});
-    number = add("aten._local_scalar_dense.default", {Arg::value(result(ids))}, {pool.integer(sym("u0"))});
+    number = add("aten._local_scalar_dense.default", {Arg::value(result(ids))}, {test::integer_type(&pool, sym("u0"))});
     sized = add("aten.new_zeros.default", {Arg::value(w), Arg::list({Arg::value(result(number)), Arg::integer(4)})},
                 {f32({sym("u0"), num(4)})});
     call =
@@ -272,7 +273,8 @@ const Case kCases[] = {
      }},
     {"bind", "node %_local_scalar_dense_1",
      [](Step& s) {
-       s.add("aten._local_scalar_dense.default", {Arg::value(s.result(s.ids))}, {s.pool.integer(s.sym("u0"))});
+       s.add("aten._local_scalar_dense.default", {Arg::value(s.result(s.ids))},
+             {test::integer_type(&s.pool, s.sym("u0"))});
      }},
     {"bind", "node %_local_scalar_dense",
      [](Step& s) { s.damage(s.number, [&](NodeMeta& m) { m.binds = {{s.pool.str("s0")}}; }); }},
