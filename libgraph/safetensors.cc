@@ -350,10 +350,4 @@ TensorFile::~TensorFile() {
   if (mapping_ != nullptr) ::munmap(mapping_, mapping_bytes_);
 }
 
-const StoredTensor* TensorFile::find(std::string_view name) const {
-  auto it = std::lower_bound(tensors_.begin(), tensors_.end(), name,
-                             [](const StoredTensor& t, std::string_view n) { return t.name < n; });
-  return it != tensors_.end() && it->name == name ? &*it : nullptr;
-}
-
 }  // namespace sg

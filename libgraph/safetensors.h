@@ -63,7 +63,6 @@ class TensorFile {
 
   const std::string& name() const { return name_; }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }                           // sorted by name
-  const StoredTensor* find(std::string_view name) const;                                          // null = not there
   const std::vector<std::pair<std::string, std::string>>& metadata() const { return metadata_; }  // sorted by key
   // REQUIRES: opened with copy_on_write, `tensor` is one of tensors()
   void* writable(const StoredTensor& tensor) const { return const_cast<void*>(tensor.data); }

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "libgraph/safetensors.h"
+#include "tests/support/find_tensor.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view bytes(reinterpret_cast<const char*>(data), size);
@@ -26,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto again = sg::TensorFile::parse(*written, "written");
   if (!again.ok() || again->tensors().size() != list.size()) std::abort();
   for (const sg::TensorToWrite& t : list) {
-    const sg::StoredTensor* same = again->find(t.name);
+    const sg::StoredTensor* same = sg::test::find_tensor(*again, t.name);
     if (same == nullptr || same->dtype != t.dtype || same->shape != t.shape) std::abort();
     if (std::memcmp(same->data, t.data, same->bytes) != 0) std::abort();
   }

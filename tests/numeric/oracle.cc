@@ -7,6 +7,7 @@
 
 #include "librun/element.h"
 #include "librun/precision.h"
+#include "tests/support/find_tensor.h"
 
 namespace sg::test {
 namespace {
@@ -86,7 +87,7 @@ std::vector<OracleRow> compare_with_oracle(const TensorFile& ours, const TensorF
                                            const TensorFile& oracle) {
   std::vector<OracleRow> rows;
   for (const StoredTensor& t : expected.tensors())
-    rows.push_back(compare_one(t, ours.find(t.name), oracle.find(t.name)));
+    rows.push_back(compare_one(t, test::find_tensor(ours, t.name), test::find_tensor(oracle, t.name)));
   std::stable_sort(rows.begin(), rows.end(), [](auto& a, auto& b) { return badness(a) > badness(b); });
   return rows;
 }

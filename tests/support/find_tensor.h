@@ -9,9 +9,10 @@
 namespace sg::test {
 
 inline const StoredTensor* find_tensor(const TensorFile& file, std::string_view name) {
-  const auto& all = file.tensors();
-  const auto it = std::find_if(all.begin(), all.end(), [&](const StoredTensor& t) { return t.name == name; });
-  return it == all.end() ? nullptr : &*it;
+  const auto& all = file.tensors();  // sorted by name
+  const auto it = std::lower_bound(all.begin(), all.end(), name,
+                                   [](const StoredTensor& t, std::string_view n) { return t.name < n; });
+  return it != all.end() && it->name == name ? &*it : nullptr;
 }
 
 }  // namespace sg::test

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "tests/support/find_tensor.h"
 #include "tests/support/temp_folder.h"
 
 using namespace sg;
@@ -62,14 +63,14 @@ TEST_CASE("tensors are found by name, where they lie") {
   REQUIRE(file.ok());
   REQUIRE(file->tensors().size() == 3);
   CHECK(file->metadata() == std::vector<std::pair<std::string, std::string>>{{"format", "pt"}});
-  const StoredTensor* b = file->find("b");
+  const StoredTensor* b = test::find_tensor(*file, "b");
   REQUIRE(b != nullptr);
   CHECK((b->dtype == DType::bf16 && b->shape == std::vector<int64_t>{2, 2} && b->bytes == 8));
   CHECK(std::string_view(static_cast<const char*>(b->data), 8) == "abcdefgh");
   CHECK(b->offset == bytes.size() - 8);
-  CHECK(file->find("a")->shape.empty());
-  CHECK(file->find("none")->bytes == 0);
-  CHECK(file->find("c") == nullptr);
+  CHECK(test::find_tensor(*file, "a")->shape.empty());
+  CHECK(test::find_tensor(*file, "none")->bytes == 0);
+  CHECK(test::find_tensor(*file, "c") == nullptr);
 }
 
 TEST_CASE("a broken safetensors file is an error with its place") {
@@ -164,7 +165,7 @@ TEST_CASE("what is written reads back, and equal tensors give equal bytes") {
   auto file = TensorFile::parse(bytes, "x");
   REQUIRE(file.ok());
   auto floats = [&](std::string_view name) {
-    const StoredTensor* t = file->find(name);
+    const StoredTensor* t = test::find_tensor(*file, name);
     std::vector<float> out(t->bytes / 4);
     std::memcpy(out.data(), t->data, t->bytes);
     return out;
@@ -172,9 +173,9 @@ TEST_CASE("what is written reads back, and equal tensors give equal bytes") {
   CHECK(floats("grid.t") == std::vector<float>{0, 3, 1, 4, 2, 5});
   CHECK(floats("spread") == std::vector<float>{4, 5, 4, 5});
   CHECK(floats("back") == std::vector<float>{2, 1, 0});
-  CHECK(file->find("d\"\n")->offset % 8 == 0);
-  CHECK(file->find("empty")->shape == std::vector<int64_t>{4, 0});
-  CHECK(std::memcmp(file->find("z")->data, flags, 3) == 0);
+  CHECK(test::find_tensor(*file, "d\"\n")->offset % 8 == 0);
+  CHECK(test::find_tensor(*file, "empty")->shape == std::vector<int64_t>{4, 0});
+  CHECK(std::memcmp(test::find_tensor(*file, "z")->data, flags, 3) == 0);
 
   std::vector<float> large(70000);
   for (size_t i = 0; i < large.size(); ++i) large[i] = static_cast<float>(i);
@@ -183,7 +184,7 @@ TEST_CASE("what is written reads back, and equal tensors give equal bytes") {
   auto again = TensorFile::parse(transposed, "x");
   REQUIRE(again.ok());
   float last_of_row_0 = 0;
-  std::memcpy(&last_of_row_0, static_cast<const char*>(again->find("t")->data) + 9999 * 4, 4);
+  std::memcpy(&last_of_row_0, static_cast<const char*>(test::find_tensor(*again, "t")->data) + 9999 * 4, 4);
   CHECK(last_of_row_0 == 9999 * 7);
 }
 
@@ -209,13 +210,13 @@ TEST_CASE("files are mapped; writes to a private mapping stay in memory") {
   CHECK(before == *tensor_file_bytes(list));
   auto file = TensorFile::open(path, TensorFile::Access::copy_on_write);
   REQUIRE(file.ok());
-  const StoredTensor* a = file->find("a");
+  const StoredTensor* a = test::find_tensor(*file, "a");
   REQUIRE(a->aligned());
   static_cast<float*>(file->writable(*a))[1] = 7;
   CHECK(static_cast<const float*>(a->data)[1] == 7);
   CHECK(read_all(path) == before);
   TensorFile moved = std::move(*file);
-  CHECK(static_cast<const float*>(moved.find("a")->data)[0] == 1);
+  CHECK(static_cast<const float*>(test::find_tensor(moved, "a")->data)[0] == 1);
 
   CHECK(TensorFile::open(folder.file("none")).error().kind == ErrorKind::unreadable);
   CHECK(TensorFile::open(folder.path()).error().message == "not a regular file");
@@ -241,7 +242,7 @@ TEST_CASE("alignment is said, not assumed") {
   std::memcpy(memory.data(), bytes.data(), bytes.size());
   auto file = TensorFile::parse({reinterpret_cast<const char*>(memory.data()), bytes.size()}, "x");
   REQUIRE(file.ok());
-  CHECK(file->find("a")->aligned());
-  const bool b_is_aligned = file->find("b")->offset % 8 == 0;
-  CHECK(file->find("b")->aligned() == b_is_aligned);
+  CHECK(test::find_tensor(*file, "a")->aligned());
+  const bool b_is_aligned = test::find_tensor(*file, "b")->offset % 8 == 0;
+  CHECK(test::find_tensor(*file, "b")->aligned() == b_is_aligned);
 }
