@@ -3,6 +3,20 @@
 #include <algorithm>
 
 namespace sg {
+namespace {
+
+// -1 = not a number: a component of one to nine digits is one.
+int32_t number_of_component(std::string_view component) {
+  if (component.empty() || component.size() > 9) return -1;
+  int32_t out = 0;
+  for (char c : component) {
+    if (c < '0' || c > '9') return -1;
+    out = out * 10 + (c - '0');
+  }
+  return out;
+}
+
+}  // namespace
 
 std::vector<ModulePart> parts_of_module(std::string_view module) {
   std::vector<ModulePart> out;
@@ -10,16 +24,6 @@ std::vector<ModulePart> parts_of_module(std::string_view module) {
     const size_t dot = std::min(module.find('.', begin), module.size());
     out.push_back({module.substr(begin, dot - begin), module.substr(0, dot)});
     begin = dot + 1;
-  }
-  return out;
-}
-
-int32_t number_of_component(std::string_view component) {
-  if (component.empty() || component.size() > 9) return -1;
-  int32_t out = 0;
-  for (char c : component) {
-    if (c < '0' || c > '9') return -1;
-    out = out * 10 + (c - '0');
   }
   return out;
 }

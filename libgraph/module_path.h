@@ -21,9 +21,6 @@ struct ModulePart {
 // Outermost first; none of "".
 std::vector<ModulePart> parts_of_module(std::string_view module);
 
-// -1 = not a number: a component of one to nine digits is one.
-int32_t number_of_component(std::string_view component);
-
 // The module that one lies in: "encoder" of "encoder.layers"; "" of "encoder".
 std::string_view parent_module(std::string_view module);
 

@@ -38,6 +38,12 @@ constexpr std::pair<DType, std::string_view> kDTypeNames[] = {
     {DType::c64, "C64"},
 };
 
+std::optional<DType> dtype_of_name(std::string_view text) {
+  for (const auto& [dtype, name] : kDTypeNames)
+    if (name == text) return dtype;
+  return std::nullopt;
+}
+
 std::string print_shape(const std::vector<int64_t>& shape) {
   std::string out = "[";
   for (size_t i = 0; i < shape.size(); ++i) out += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
@@ -53,12 +59,6 @@ std::string_view safetensors_dtype_name(DType t) {
   for (const auto& [dtype, name] : kDTypeNames)
     if (dtype == t) return name;
   return {};
-}
-
-std::optional<DType> parse_safetensors_dtype(std::string_view text) {
-  for (const auto& [dtype, name] : kDTypeNames)
-    if (name == text) return dtype;
-  return std::nullopt;
 }
 
 std::optional<uint64_t> contiguous_bytes(DType dtype, std::span<const int64_t> shape) {
@@ -203,7 +203,7 @@ class SafetensorsReader {
   Status read_dtype(simdjson::dom::element value, const JsonPlace& place, StoredTensor* tensor) {
     std::string_view text;
     if (value.get(text)) return fail_at(place, "expected a string, not " + std::string(json_kind(value)));
-    auto dtype = parse_safetensors_dtype(text);
+    auto dtype = dtype_of_name(text);
     if (!dtype) return fail_at(place, "unknown element type `" + std::string(text.substr(0, 40)) + "`");
     tensor->dtype = *dtype;
     return ok_status();

@@ -31,7 +31,6 @@
 namespace sg {
 
 std::string_view safetensors_dtype_name(DType t);  // "F32"; empty = the format has none
-std::optional<DType> parse_safetensors_dtype(std::string_view name);
 
 // Bytes of a contiguous tensor; none when a size is negative or the result passes 63 bits.
 std::optional<uint64_t> contiguous_bytes(DType dtype, std::span<const int64_t> shape);

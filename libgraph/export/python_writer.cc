@@ -11,15 +11,7 @@ namespace sg::python {
 
 namespace {
 
-// The comment on an input: its kind, type and parameter name.
-std::string input_comment(const Pool& pool, const Graph& graph, const Input& input) {
-  std::string out = std::string(name_of(input.kind)) + " " + short_type(pool, graph.value(input.value).type);
-  if (input.fqn) out += " \"", append_comment(pool.strings[input.fqn], &out), out += '"';
-  return out;
-}
-
-}  // namespace
-
+// A type in few words, for comments: "f32[128, u0 + 4]".
 std::string short_type(const Pool& pool, TypeId id) {
   const Type& t = pool.types[id];
   if (t.kind != TypeKind::tensor) return std::string(name_of(t.kind));
@@ -31,6 +23,15 @@ std::string short_type(const Pool& pool, TypeId id) {
   }
   return out + "]";
 }
+
+// The comment on an input: its kind, type and parameter name.
+std::string input_comment(const Pool& pool, const Graph& graph, const Input& input) {
+  std::string out = std::string(name_of(input.kind)) + " " + short_type(pool, graph.value(input.value).type);
+  if (input.fqn) out += " \"", append_comment(pool.strings[input.fqn], &out), out += '"';
+  return out;
+}
+
+}  // namespace
 
 std::string GraphWriter::fail(std::string message, std::string hint) {
   if (error_) return {};

@@ -32,9 +32,6 @@ struct Module {
   bool draws_random = false;
 };
 
-// A type in few words, for comments: "f32[128, u0 + 4]".
-std::string short_type(const Pool& pool, TypeId type);
-
 // "ep", "ep:1": what a group family is called in the tables.
 std::string group_key(const Job& job, GroupId group);
 

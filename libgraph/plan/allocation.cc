@@ -108,6 +108,8 @@ bool is_countable(const Liveness& live) {
   return sum < 0x1p60;
 }
 
+std::string_view allocator_name(AllocatorKind kind) { return kind == AllocatorKind::exact ? "exact" : "cuda-caching"; }
+
 std::string bytes_text(int64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
 }  // namespace
@@ -117,8 +119,6 @@ std::optional<AllocatorKind> allocator_named(std::string_view name) {
   if (name == "cuda-caching") return AllocatorKind::cuda_caching;
   return std::nullopt;
 }
-
-std::string_view allocator_name(AllocatorKind kind) { return kind == AllocatorKind::exact ? "exact" : "cuda-caching"; }
 
 AllocationReport allocate_step(const Program& program, const Liveness& liveness, AllocatorKind kind) {
   AllocationReport out;

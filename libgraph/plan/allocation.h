@@ -21,7 +21,6 @@ namespace sg {
 
 enum class AllocatorKind : uint8_t { exact, cuda_caching };
 std::optional<AllocatorKind> allocator_named(std::string_view name);  // "exact", "cuda-caching"
-std::string_view allocator_name(AllocatorKind kind);
 
 // Neighbours in the schedule of one phase.
 struct PhaseSpan {

@@ -29,8 +29,7 @@ std::string too_few(const Program& program, Expr rows, int64_t wanted) {
   return range.has_max() && range.max < wanted ? "at most " + std::to_string(range.max) + " rows" : "";
 }
 
-}  // namespace
-
+// The shortest prefix of `module` that the pattern matches; empty = none.
 std::string_view region_root(const ModulePattern& pattern, std::string_view module) {
   for (const ModulePart& part : parts_of_module(module))
     if (pattern.matches(part.path)) return part.path;
@@ -59,6 +58,8 @@ std::vector<uint32_t> micro_batches(const Graph& graph) {
     if (!has_backward[batch]) batch = 0;
   return out;
 }
+
+}  // namespace
 
 std::vector<ChunkRegion> find_regions(const Graph& graph, const ModulePattern& pattern,
                                       std::vector<uint32_t>* region_of) {

@@ -8,9 +8,6 @@ namespace sg {
 
 constexpr uint32_t kNoRegion = 0xFFFFFFFFu;
 
-// The shortest prefix of `module` that the pattern matches; empty = none.
-std::string_view region_root(const ModulePattern& pattern, std::string_view module);
-
 // Assigns nodes to regions, in order of their first node. `region_of` is by node.
 std::vector<ChunkRegion> find_regions(const Graph& graph, const ModulePattern& pattern,
                                       std::vector<uint32_t>* region_of);

@@ -120,8 +120,7 @@ bool add_ungrouped(KernelCall& call, const Selection& to, const Selection& from,
   return true;
 }
 
-}  // namespace
-
+// Offsets of all positions over `count` axes of `t` from `first` on, in row-major order.
 OffsetTable offsets_over(KernelCall& call, const Tensor& t, int first, int count) {
   OffsetTable table;
   table.count = 1;
@@ -137,6 +136,8 @@ OffsetTable offsets_over(KernelCall& call, const Tensor& t, int first, int count
   }
   return table;
 }
+
+}  // namespace
 
 Selection whole_selection(KernelCall& call, const Tensor& t, int first, int indexed) {
   Selection s{t, offsets_over(call, t, 0, first), offsets_over(call, t, first, indexed),

@@ -21,9 +21,6 @@ struct Selection {
   bool inner_run = false;  // inner.at[i] == i
 };
 
-// Offsets of all positions over `count` axes of `t` from `first` on, in row-major order.
-OffsetTable offsets_over(KernelCall& call, const Tensor& t, int first, int count);
-
 // All of `t`: the picked positions are those of its `indexed` axes from `first` on, in order.
 Selection whole_selection(KernelCall& call, const Tensor& t, int first, int indexed);
 

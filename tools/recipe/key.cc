@@ -22,6 +22,34 @@ std::string quoted(const std::string& word) {
   return out + "'";
 }
 
+// A file's bytes; for a folder (of traces) the names of all entries and the bytes of its files. Entries that are
+// neither files nor folders are never read.
+Status add_digest(const std::string& path, int depth, Sha256* all) {
+  constexpr int kMostFolders = 8;
+  if (!cli::is_folder(path)) {
+    SG_ASSIGN(std::string bytes, read_regular_file(path));
+    all->update(sha256_tag(bytes));
+    return ok_status();
+  }
+  SG_ASSIGN(std::vector<std::string> entries, cli::entries_of(path));
+  std::ranges::sort(entries);
+  for (const std::string& entry : entries) {
+    const std::string inside = path + "/" + entry;
+    all->update(entry + "\n");
+    if (depth < kMostFolders && (cli::is_folder(inside) || cli::is_plain_file(inside)))
+      SG_TRY(add_digest(inside, depth + 1, all));
+  }
+  return ok_status();
+}
+
+// Digest of a file's bytes; of those of all ranks for a rank pattern.
+Result<std::string> digest_of_files(const std::string& file_or_pattern) {
+  SG_ASSIGN(std::vector<std::string> files, cli::files_of(file_or_pattern));
+  Sha256 all;
+  for (const std::string& file : files) SG_TRY(add_digest(file, 0, &all));
+  return hex(all.finish());
+}
+
 // For a machine file also the resulting machine, as it may take most of its numbers from another file.
 Result<std::string> digest_of(const OptionValue& option) {
   SG_ASSIGN(std::string digest, digest_of_files(option.path()));
@@ -70,33 +98,6 @@ std::map<std::string, std::string> parts_of(const std::string& text) {
     if (tab != std::string::npos) out[line.substr(0, tab)] = line.substr(tab + 1);
   }
   return out;
-}
-
-// A file's bytes; for a folder (of traces) the names of all entries and the bytes of its files. Entries that are
-// neither files nor folders are never read.
-Status add_digest(const std::string& path, int depth, Sha256* all) {
-  constexpr int kMostFolders = 8;
-  if (!cli::is_folder(path)) {
-    SG_ASSIGN(std::string bytes, read_regular_file(path));
-    all->update(sha256_tag(bytes));
-    return ok_status();
-  }
-  SG_ASSIGN(std::vector<std::string> entries, cli::entries_of(path));
-  std::ranges::sort(entries);
-  for (const std::string& entry : entries) {
-    const std::string inside = path + "/" + entry;
-    all->update(entry + "\n");
-    if (depth < kMostFolders && (cli::is_folder(inside) || cli::is_plain_file(inside)))
-      SG_TRY(add_digest(inside, depth + 1, all));
-  }
-  return ok_status();
-}
-
-Result<std::string> digest_of_files(const std::string& file_or_pattern) {
-  SG_ASSIGN(std::vector<std::string> files, cli::files_of(file_or_pattern));
-  Sha256 all;
-  for (const std::string& file : files) SG_TRY(add_digest(file, 0, &all));
-  return hex(all.finish());
 }
 
 Result<std::string> version_of(const std::string& program) {

@@ -24,9 +24,6 @@ Result<Key> key_of_check(const RunCheck& check, const std::string& graph, const 
 // "the options were `--policy default`, now `--policy full`"; empty when nothing changed.
 std::string what_changed(const std::map<std::string, std::string>& before, const Key& now);
 
-// Digest of a file's bytes; of those of all ranks for a rank pattern.
-Result<std::string> digest_of_files(const std::string& file_or_pattern);
-
 // Of the program that makes a result: the version, and its bytes, so that a changed tool makes new results.
 Result<std::string> version_of(const std::string& program);
 
