@@ -58,4 +58,8 @@ bool is_float8(DType t) { return t >= DType::f8e4m3fn && t <= DType::f8e5m2fnuz;
 bool is_complex(DType t) { return t >= DType::c32 && t <= DType::c128; }
 bool is_integral(DType t) { return t >= DType::i64 && t <= DType::u8; }
 
+DType real_part(DType t) {
+  return t == DType::c128 ? DType::f64 : t == DType::c64 ? DType::f32 : t == DType::c32 ? DType::f16 : t;
+}
+
 }  // namespace sg

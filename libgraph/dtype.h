@@ -41,6 +41,7 @@ int dtype_bytes(DType t);                                       // size of one e
 bool is_floating(DType t);                                      // of any width
 bool is_float8(DType t);                                        // one of the four of 8 bits
 bool is_complex(DType t);
+DType real_part(DType t);   // of a complex type, that of its parts: c64 -> f32; other types are their own
 bool is_integral(DType t);  // bool excluded
 
 }  // namespace sg

@@ -11,15 +11,6 @@ DType narrower(DType a, DType b) {
   return y != 0 && y < x ? b : a;
 }
 
-DType real_part(DType t) {
-  switch (t) {
-    case DType::c32: return DType::f16;
-    case DType::c64: return DType::f32;
-    case DType::c128: return DType::f64;
-    default: return t;
-  }
-}
-
 class Precision {
  public:
   Precision(const Program& program, const AliasAnalysis& alias)

@@ -81,14 +81,13 @@ Status choose_again(KernelCall& call) {
   return find_cpu_kernel(gather.name)(again);
 }
 
-DType part_of(DType t) { return t == DType::c64 ? DType::f32 : t == DType::c128 ? DType::f64 : t; }
 int64_t parts_in(const Tensor& t) { return t.elements() * (is_complex(t.dtype) ? 2 : 1); }
 
 // Calls fn(double* number, pointer to the same element of `narrow` as an unsigned integer of its size) for NaNs in
 // `wide`, if `narrow` has more than one NaN. REQUIRES: both contiguous
 template <class Fn>
 void for_nans(const Tensor& wide, const Tensor& narrow, const Fn& fn) {
-  const DType type = part_of(narrow.dtype);
+  const DType type = real_part(narrow.dtype);
   if (is_float8(type) && type != DType::f8e5m2) return;
   auto* numbers = reinterpret_cast<double*>(wide.data);
   for (int64_t i = 0; i < parts_in(wide); ++i) {
@@ -107,7 +106,7 @@ Status copy_bits_again(KernelCall& call, DType from, DType to) {
   cpu::copy(call, narrow, self);
   if (self.dtype != from)
     for_nans(self, narrow, [&](double* x, auto* bits) {
-      *bits = static_cast<std::remove_pointer_t<decltype(bits)>>(narrowed_nan(*x, layout_of(part_of(from))));
+      *bits = static_cast<std::remove_pointer_t<decltype(bits)>>(narrowed_nan(*x, layout_of(real_part(from))));
     });
   const Tensor seen = make_tensor(bytes.data(), to, out.sizes());
   if (seen.bytes() != narrow.bytes()) return call.fail("the bytes of self are not those of the result");
@@ -115,7 +114,7 @@ Status copy_bits_again(KernelCall& call, DType from, DType to) {
   widened.resize(static_cast<size_t>(out.bytes()));
   const Tensor wide = make_tensor(widened.data(), out.dtype, out.sizes());
   cpu::copy(call, wide, seen);
-  for_nans(wide, seen, [&](double* x, auto* bits) { *x = widened_nan(*bits, layout_of(part_of(to))); });
+  for_nans(wide, seen, [&](double* x, auto* bits) { *x = widened_nan(*bits, layout_of(real_part(to))); });
   cpu::copy(call, out, wide);
   return ok_status();
 }

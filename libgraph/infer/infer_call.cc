@@ -47,10 +47,6 @@ DType promote(DType a, DType b) {
   return dtype_bytes(a) == 1 ? DType::i16 : dtype_bytes(a) == 2 ? DType::i32 : DType::i64;
 }
 
-DType real_part(DType t) {
-  return t == DType::c128 ? DType::f64 : t == DType::c64 ? DType::f32 : t == DType::c32 ? DType::f16 : t;
-}
-
 Error InferCall::fail(std::string message) const {
   return Error{ErrorKind::unreadable, std::string(op.name) + ": " + std::move(message), {}, {}};
 }

@@ -81,6 +81,5 @@ struct InferCall {
 
 // PyTorch's promotion of two element types.
 DType promote(DType a, DType b);
-DType real_part(DType t);  // the type of a complex number's parts; other types are their own
 
 }  // namespace sg

@@ -35,7 +35,6 @@ Result<Type> retyped(InferCall& c, const Type& self, DType dtype, int from, int 
 }
 
 DType complex_of(DType t) { return t == DType::f64 ? DType::c128 : t == DType::f32 ? DType::c64 : DType::c32; }
-DType part_of(DType t) { return t == DType::c128 ? DType::f64 : t == DType::c64 ? DType::f32 : DType::f16; }
 
 // The real (0) or imaginary (1) parts of a complex tensor.
 Status component(InferCall& c, int64_t which) {
@@ -43,7 +42,7 @@ Status component(InferCall& c, int64_t which) {
   if (!is_complex(self->dtype)) return which == 0 ? c.give(*self) : Status(c.fail("needs a complex tensor"));
   ExprPool& e = c.sizes.exprs();
   Type t = *self;
-  t.dtype = part_of(self->dtype);
+  t.dtype = real_part(self->dtype);
   for (Expr& stride : t.stride) stride = e.mul(stride, c.sizes.number(2));
   t.offset = e.add(e.mul(t.offset, c.sizes.number(2)), c.sizes.number(which));
   return c.give(std::move(t));
@@ -81,7 +80,7 @@ Status view_as_real(InferCall& c) {
   if (!is_complex(self->dtype)) return c.fail("needs a complex tensor");
   ExprPool& e = c.sizes.exprs();
   Type t = *self;
-  t.dtype = part_of(self->dtype);
+  t.dtype = real_part(self->dtype);
   for (Expr& stride : t.stride) stride = e.mul(stride, c.sizes.number(2));
   t.offset = e.mul(t.offset, c.sizes.number(2));
   t.shape.push_back(c.sizes.number(2));

@@ -87,7 +87,7 @@ Value lower_nan_to_num(PointwiseCall& c) {
   DType type = c.common("self", Common::promoted);
   double most = 0;
   if (is_floating(type) || is_complex(type)) {
-    visit_floating(real_part_type(type), [&]<class T>() {
+    visit_floating(real_part(type), [&]<class T>() {
       if constexpr (std::is_same_v<T, BF16>) most = 0x1.FEp127;
       else if constexpr (std::is_same_v<T, F16>) most = 65504;
       else most = static_cast<double>(std::numeric_limits<T>::max());

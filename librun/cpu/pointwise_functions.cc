@@ -22,7 +22,7 @@ Value lower_conj(PointwiseCall& c) {
 
 Value lower_angle(PointwiseCall& c) {
   DType type = c.common("self", Common::floating);
-  return c.code().compute(BlockOp::angle, lane_of(type), {c.operand("self", type)}, real_part_type(type));
+  return c.code().compute(BlockOp::angle, lane_of(type), {c.operand("self", type)}, real_part(type));
 }
 
 // Complex numbers from two real operands: (real, imag), (abs, angle).

@@ -155,11 +155,9 @@ Value lower_plain(PointwiseCall& c) {
 
 Value lower_test(PointwiseCall& c) { return compute_all(c, c.common(), DType::boolean); }
 
-DType real_part_type(DType t) { return t == DType::c64 ? DType::f32 : t == DType::c128 ? DType::f64 : t; }
-
 Value lower_real(PointwiseCall& c) {
   DType type = c.common();
-  return compute_all(c, type, real_part_type(type));
+  return compute_all(c, type, real_part(type));
 }
 
 std::span<const KernelRow> pointwise_kernels() {

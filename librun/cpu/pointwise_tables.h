@@ -17,6 +17,4 @@ Value lower_plain(PointwiseCall& c);  // the rule's block function of its operan
 Value lower_test(PointwiseCall& c);   // the same with a bool result
 Value lower_real(PointwiseCall& c);   // the same with a real result, including for complex operands
 
-DType real_part_type(DType t);  // of a complex type; other types are unchanged
-
 }  // namespace sg::cpu
