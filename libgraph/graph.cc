@@ -39,6 +39,12 @@ Graph::Graph(const Graph& other, Pool* pool)
 
 // --- reading ---
 
+bool Graph::has_used_result(NodeId n) const {
+  for (uint32_t i = 0; i < node(n).result_count; ++i)
+    if (is_used(node(n).result(i))) return true;
+  return false;
+}
+
 std::vector<NodeId> Graph::users(ValueId v) const {
   std::vector<NodeId> out;
   for_each_use(v, [&](const Use& use) {

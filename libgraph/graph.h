@@ -169,6 +169,7 @@ class Graph {
   }
   std::vector<NodeId> users(ValueId v) const;  // distinct nodes in schedule order; outputs left out
   bool is_used(ValueId v) const { return value(v).use_count != 0; }
+  bool has_used_result(NodeId n) const;
 
   ValueId find_value(std::string_view name) const;  // none when there is no such result or input
   NodeId find_node(std::string_view label) const;   // by label, or by the name of a result

@@ -109,7 +109,6 @@ class AutoOutliner {
   NodeId only_user(ValueId v) const;
   // If views and a cast to the sum's type follow, replaces them by views of the sum.
   bool hand_on(const Out& out);
-  bool is_used(NodeId n) const;
   // The body's originals, and nodes that only they used.
   void erase_body();
 

@@ -72,12 +72,6 @@ class AutoPlanner {
   // A head that is recomputed in the backward is computed once in a chunk.
   void forget_recomputation();
 
-  bool is_used(NodeId n) const {
-    for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
-      if (graph_.is_used(graph_.node(n).result(i))) return true;
-    return false;
-  }
-
   // Fills are made at the size of a chunk where one is wanted.
   void find_fills();
   void mark_fill(NodeId n);

@@ -78,12 +78,6 @@ bool AutoOutliner::hand_on(const Out& out) {
   return true;
 }
 
-bool AutoOutliner::is_used(NodeId n) const {
-  for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
-    if (graph_.is_used(graph_.node(n).result(i))) return true;
-  return false;
-}
-
 void AutoOutliner::erase_body() {
   std::vector<NodeId> dead;
   for (const AutoNode& body : plan_.body) dead.push_back(body.node);
@@ -92,7 +86,7 @@ void AutoOutliner::erase_body() {
     std::vector<NodeId> next;
     for (size_t i = dead.size(); i-- > 0;) {
       const NodeId n = dead[i];
-      if (!graph_.alive(n) || is_used(n)) continue;
+      if (!graph_.alive(n) || graph_.has_used_result(n)) continue;
       for_operands(graph_, n, [&](ValueId v) {
         const NodeId def = graph_.value(v).def;
         if (def && !is_body(def) && graph_.op_info(def) != nullptr && graph_.op_info(def)->has(kPure))
@@ -100,7 +94,7 @@ void AutoOutliner::erase_body() {
       });
       graph_.erase(n);
     }
-    std::erase_if(next, [&](NodeId n) { return !graph_.alive(n) || is_used(n); });
+    std::erase_if(next, [&](NodeId n) { return !graph_.alive(n) || graph_.has_used_result(n); });
     std::ranges::sort(next);
     next.erase(std::unique(next.begin(), next.end()), next.end());
     dead = std::move(next);

@@ -63,7 +63,7 @@ void AutoPlanner::forget_recomputation() {
     for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
       graph_.replace_uses(graph_.node(n).result(i), graph_.node(numbers.leader(n)).result(i));
   for (size_t i = again.size(); i-- > 0;)
-    if (!is_used(again[i])) graph_.erase(again[i]);
+    if (!graph_.has_used_result(again[i])) graph_.erase(again[i]);
 }
 
 void AutoPlanner::find_fills() {

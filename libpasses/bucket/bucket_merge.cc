@@ -370,10 +370,7 @@ class Merger {
   const Program& program_;
   bool is_unused(NodeId n) const {
     const OpInfo* op = graph_.op_info(n);
-    if (op == nullptr || !op->has(kPure)) return false;
-    for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
-      if (graph_.is_used(graph_.node(n).result(i))) return false;
-    return true;
+    return op != nullptr && op->has(kPure) && !graph_.has_used_result(n);
   }
 
   Graph& graph_;

@@ -21,12 +21,6 @@ struct Launch {
   NodeId twin, twin_wait;  // an earlier equal chain; none = the result is not used
 };
 
-bool is_used(const Graph& graph, NodeId n) {
-  for (uint32_t i = 0; i < graph.node(n).result_count; ++i)
-    if (graph.is_used(graph.node(n).result(i))) return true;
-  return false;
-}
-
 // The only user of a one-result launch, if it is a wait.
 NodeId only_wait(const Graph& graph, NodeId launch) {
   if (graph.node(launch).result_count != 1) return {};
@@ -62,7 +56,7 @@ class Candidates {
  private:
   std::optional<Launch> candidate(NodeId n) const {
     Launch out{n, only_wait(graph_, n), {}, {}};
-    if (!is_used(graph_, n) || (out.wait && !is_used(graph_, out.wait))) return out;
+    if (!graph_.has_used_result(n) || (out.wait && !graph_.has_used_result(out.wait))) return out;
     out.twin = numbers_.leader(n);
     if (out.twin == n || !out.wait || graph_.meta(n).copy.kind != CopyKind::none) return std::nullopt;
     if (graph_.op_name(n).find("all_gather") == std::string_view::npos || is_deliberate_copy(graph_, out.twin))

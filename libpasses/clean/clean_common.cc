@@ -34,12 +34,6 @@ bool may_merge(const Graph& graph, const AliasAnalysis& alias, const Schedule& s
   return true;
 }
 
-bool has_used_result(const Graph& graph, NodeId n) {
-  for (uint32_t i = 0; i < graph.node(n).result_count; ++i)
-    if (graph.is_used(graph.node(n).result(i))) return true;
-  return false;
-}
-
 }  // namespace
 
 size_t merge_common(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule) {
@@ -48,7 +42,7 @@ size_t merge_common(Scope& scope, const AliasAnalysis& alias, const Schedule& sc
   size_t changes = 0;
   for (NodeId n : graph.nodes()) {
     const NodeId first = numbers.leader(n);
-    if (first == n || !has_used_result(graph, n) || !may_merge(graph, alias, schedule, first, n)) continue;
+    if (first == n || !graph.has_used_result(n) || !may_merge(graph, alias, schedule, first, n)) continue;
     scope.tally.add(Kind::common, graph, n, "computes what %" + std::string(graph.label(first)) + " does");
     replace_results(&graph, n, first);
     ++changes;

@@ -30,8 +30,7 @@ class Remover {
 
  private:
   bool is_dead(NodeId n) const {
-    for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
-      if (graph_.is_used(graph_.node(n).result(i))) return false;
+    if (graph_.has_used_result(n)) return false;
     const uint32_t effects = alias_.effects(n);
     if (effects & (kEffectOpaque | kEffectCollective)) return false;
     if ((effects & kEffectWait) && !waits_for_transfer(n)) return false;  // collectives: on all ranks at once
