@@ -45,4 +45,15 @@ bool Schedule::is_written_after(uint32_t alias_class, uint32_t after) const {
   return !writes_[alias_class].empty() && writes_[alias_class].back() > after;
 }
 
+bool is_private(const AliasAnalysis& alias, const Schedule& schedule, ValueId v, uint32_t after) {
+  const StorageId s = alias.storage_of(v);
+  if (s.is_none()) return true;
+  const Storage& storage = alias.storage(s);
+  return storage.certain && !schedule.is_written_after(storage.alias_class, after) && !alias.escapes(s);
+}
+
+bool is_private_behind(const Graph& graph, const AliasAnalysis& alias, const Schedule& schedule, NodeId wait) {
+  return is_private(alias, schedule, graph.node(wait).result(0), schedule.position(wait));
+}
+
 }  // namespace sg

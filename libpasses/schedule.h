@@ -20,7 +20,6 @@ class Schedule {
  public:
   Schedule(const Graph& graph, const AliasAnalysis& alias);
   uint32_t position(NodeId n) const { return position_[n.index]; }  // positions start at 1
-  bool is_written(uint32_t alias_class) const { return !writes_[alias_class].empty(); }
   bool is_written_after(uint32_t alias_class, uint32_t after) const;
   uint32_t next_write(uint32_t alias_class, uint32_t after) const;                    // UINT32_MAX = none
   uint32_t last_read(uint32_t alias_class) const { return last_read_[alias_class]; }  // 0 = never
@@ -32,5 +31,11 @@ class Schedule {
   std::vector<std::vector<uint32_t>> writes_;   // by class; ascending
   std::vector<uint32_t> last_read_, last_use_;  // by class
 };
+
+// Whether the value has memory of its own that nothing writes behind position `after` (0: nothing at all) and no output
+// shows; or none.
+bool is_private(const AliasAnalysis& alias, const Schedule& schedule, ValueId v, uint32_t after = 0);
+// The same of a wait's result, which its collective has written.
+bool is_private_behind(const Graph& graph, const AliasAnalysis& alias, const Schedule& schedule, NodeId wait);
 
 }  // namespace sg

@@ -99,16 +99,10 @@ class Finder {
     if (chain.role != CollectiveRole::unshard || leader == chain.launch) return Member::kNone;
     auto call = calls.find(leader);
     auto it = call == calls.end() ? found.end() : found.find(call->second);
-    const bool fits = it != found.end() && call->second.first == id.first && is_private(chain.wait) &&
-                      is_private(it->second.site.wait);
+    const bool fits = it != found.end() && call->second.first == id.first &&
+                      is_private_behind(graph_, alias_, schedule_, chain.wait) &&
+                      is_private_behind(graph_, alias_, schedule_, it->second.site.wait);
     return fits ? call->second.second : Member::kNone;
-  }
-
-  // Whether only its wait writes the result, and no output shows it.
-  bool is_private(NodeId wait) const {
-    const StorageId s = alias_.storage_of(graph_.node(wait).result(0));
-    if (s.is_none() || !alias_.storage(s).certain || alias_.escapes(s)) return false;
-    return !schedule_.is_written_after(alias_.storage(s).alias_class, schedule_.position(wait));
   }
 
   // Why it cannot be in a bucket; empty if it can.

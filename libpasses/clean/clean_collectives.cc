@@ -62,16 +62,10 @@ class Candidates {
     if (graph_.op_name(n).find("all_gather") == std::string_view::npos || is_deliberate_copy(graph_, out.twin))
       return std::nullopt;
     out.twin_wait = only_wait(graph_, out.twin);
-    const bool fits =
-        out.twin_wait && graph_.before(out.twin_wait, out.wait) && is_private(out.wait) && is_private(out.twin_wait);
+    const bool fits = out.twin_wait && graph_.before(out.twin_wait, out.wait) &&
+                      is_private_behind(graph_, alias_, schedule_, out.wait) &&
+                      is_private_behind(graph_, alias_, schedule_, out.twin_wait);
     return fits ? std::optional(out) : std::nullopt;
-  }
-
-  // Whether only its wait writes the result, and no output shows it.
-  bool is_private(NodeId wait) const {
-    const StorageId s = alias_.storage_of(graph_.node(wait).result(0));
-    if (s.is_none() || !alias_.storage(s).certain || alias_.escapes(s)) return false;
-    return !schedule_.is_written_after(alias_.storage(s).alias_class, schedule_.position(wait));
   }
 
   const Graph& graph_;

@@ -7,14 +7,6 @@
 namespace sg::clean_parts {
 namespace {
 
-// Whether it has memory of its own that nothing writes and no output shows.
-bool is_private(const AliasAnalysis& alias, const Schedule& schedule, ValueId v) {
-  const StorageId s = alias.storage_of(v);
-  if (s.is_none()) return true;
-  const Storage& storage = alias.storage(s);
-  return storage.certain && !schedule.is_written(storage.alias_class) && !alias.escapes(s);
-}
-
 bool is_alive_at(const AliasAnalysis& alias, const Schedule& schedule, ValueId v, uint32_t position) {
   const uint32_t c = class_of(alias, v);
   return c == kNoClass || schedule.last_use(c) >= position;
