@@ -143,4 +143,6 @@ std::vector<StrId> default_binds(const Program& program, const Graph& graph, Nod
   return binds;
 }
 
+bool has_hidden_bits(std::string_view op) { return op == "aten._conj.default" || op == "aten._neg_view.default"; }
+
 }  // namespace sg

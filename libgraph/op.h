@@ -123,4 +123,7 @@ uint32_t split_result_count(const OpInfo* op, std::span<const Arg> args);
 // ops without a row define any.
 std::vector<StrId> default_binds(const Program& program, const Graph& graph, NodeId n);
 
+// Whether the op gives a view with a conjugate or a negative bit, which its type does not show.
+bool has_hidden_bits(std::string_view op);
+
 }  // namespace sg

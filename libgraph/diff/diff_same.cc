@@ -11,8 +11,6 @@
 namespace sg {
 namespace {
 
-bool has_hidden_bits(std::string_view op) { return op == "aten._conj.default" || op == "aten._neg_view.default"; }
-
 bool is_copying(std::string_view op) {
   static constexpr std::string_view kOps[] = {"aten.clone.default", "aten._to_copy.default", "aten.contiguous.default",
                                               "aten.lift_fresh_copy.default", "aten.reshape.default"};

@@ -9,9 +9,6 @@
 namespace sg::clean_parts {
 namespace {
 
-// Conjugate and negative bits, which views carry and types do not show.
-bool has_hidden_bits(std::string_view op) { return op == "aten._conj.default" || op == "aten._neg_view.default"; }
-
 bool is_plain_view(const Graph& graph, NodeId n) {
   const OpInfo* op = graph.op_info(n);
   return op != nullptr && op->has(kPure) && (op->has(kView) || op->has(kMayAlias)) && !op->has(kWait) &&
