@@ -30,12 +30,6 @@ constexpr Option kOptions[] = {
 
 Result<int> told(const Status& written) { return written.ok() ? Result<int>(0) : Result<int>(written.error()); }
 
-Result<Machine> machine_of(const Args& args) {
-  SG_ASSIGN(Machine machine, find_machine(args.text("machine")));
-  for (const std::string& assignment : args.all("set")) SG_TRY(set_machine(&machine, assignment));
-  return machine;
-}
-
 Status check_options(const Args& args) {
   if (args.has("ranks") && args.number("ranks", 1) < 1)
     return Error{ErrorKind::usage, "`--ranks` takes a number from 1 up, not 0", {}, "omit it for the job's own"};
@@ -82,7 +76,7 @@ Result<int> run(const Args& args) {
   SG_TRY(check_options(args));
   if (args.has("list")) return told(write_text(args, list_machines()));
   SimOptions options;
-  SG_ASSIGN(options.machine, machine_of(args));
+  SG_ASSIGN(options.machine, machine_with(args.text("machine"), args.all("set")));
   if (args.has("show-machine")) return told(write_text(args, machine_yaml(options.machine)));
   if (args.has("calibrate") && !args.has("measured")) {
     SG_ASSIGN(std::string yaml, calibrate_here(args, options.machine));

@@ -246,4 +246,10 @@ Status set_machine(Machine* machine, std::string_view assignment) {
   return ok_status();
 }
 
+Result<Machine> machine_with(const std::string& name_or_file, std::span<const std::string> assignments) {
+  SG_ASSIGN(Machine machine, find_machine(name_or_file));
+  for (const std::string& assignment : assignments) SG_TRY(set_machine(&machine, assignment));
+  return machine;
+}
+
 }  // namespace sg

@@ -91,6 +91,8 @@ std::string machine_yaml(const Machine& machine);
 // "device.memory_gbps=4000" or "nvlink=2x": sets or multiplies. A word for several keys (machine_words) multiplies
 // only.
 Status set_machine(Machine* machine, std::string_view assignment);
+// find_machine, then each of them in order: --machine and --set.
+Result<Machine> machine_with(const std::string& name_or_file, std::span<const std::string> assignments);
 
 // A word that stands for several keys.
 struct MachineWord {

@@ -11,12 +11,6 @@
 namespace sg::cli {
 namespace {
 
-Result<Machine> machine_of(const Args& args) {
-  SG_ASSIGN(Machine machine, find_machine(args.text("machine")));
-  for (const std::string& assignment : args.all("set")) SG_TRY(set_machine(&machine, assignment));
-  return machine;
-}
-
 std::string escaped_title(std::string_view s) {
   std::string out;
   for (char c : s) {
@@ -112,7 +106,7 @@ Result<int> view_operands(const Args& args) {
   SG_ASSIGN(Job job, read_job(args, operand));
 
   SimOptions sim;
-  SG_ASSIGN(sim.machine, machine_of(args));
+  SG_ASSIGN(sim.machine, machine_with(args.text("machine"), args.all("set")));
   from.machine = sim.machine.name;
   SG_ASSIGN(Timed timed, time_job(args, job, sim));
   from.values = &timed.values;
