@@ -69,6 +69,12 @@ GroupId Job::find_group(StrId axis, uint32_t ordinal) const {
   return GroupId();
 }
 
+size_t Job::node_count() const {
+  size_t n = 0;
+  for_each_graph([&](const Graph& graph) { n += graph.node_count(); });
+  return n;
+}
+
 std::string place_of(const Program& program, const Graph& graph, NodeId n) {
   std::string out = "graph ";
   if (&graph != &program.graph) {

@@ -103,6 +103,16 @@ class Job {
   Program* program_of(uint32_t rank) const;
   bool is_spmd() const { return programs.size() == 1 && programs[0]->ranks.empty(); }
   GroupId find_group(StrId axis, uint32_t ordinal) const;
+  size_t node_count() const;  // of all graphs
+
+  // Calls fn(Graph&) for each program's graph and behind it those nested in it.
+  template <class Fn>
+  void for_each_graph(const Fn& fn) const {
+    for (const auto& program : programs) {
+      fn(program->graph);
+      for (const auto& nested : program->nested) fn(nested->graph);
+    }
+  }
 };
 
 // "graph rank 0, node %mm_3": the place of a node, for diagnostics in memory.

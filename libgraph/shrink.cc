@@ -167,33 +167,25 @@ void remove_guards(Program* program, size_t begin, size_t end) {
   program->guards.erase(first + static_cast<ptrdiff_t>(begin), first + static_cast<ptrdiff_t>(end));
 }
 
-template <class Fn>
-void for_each_graph(Job* job, const Fn& fn) {
-  for (auto& program : job->programs) {
-    fn(&program->graph);
-    for (auto& nested : program->nested) fn(&nested->graph);
-  }
-}
-
 void forget_places(Job* job) {
-  for_each_graph(job, [](Graph* graph) {
-    for (NodeId n : graph->nodes()) {
-      graph->set_module(n, StrId());
-      graph->set_source(n, SourceId());
-      graph->set_forward(n, NodeId());
-      graph->set_phase(n, Phase::forward);
+  job->for_each_graph([](Graph& graph) {
+    for (NodeId n : graph.nodes()) {
+      graph.set_module(n, StrId());
+      graph.set_source(n, SourceId());
+      graph.set_forward(n, NodeId());
+      graph.set_phase(n, Phase::forward);
     }
   });
 }
 
 // Clears all metadata but the random stream, which a node that draws must have.
 void forget_metadata(Job* job) {
-  for_each_graph(job, [](Graph* graph) {
-    for (NodeId n : graph->nodes()) {
+  job->for_each_graph([](Graph& graph) {
+    for (NodeId n : graph.nodes()) {
       NodeMeta plain;
-      plain.random = graph->meta(n).random;
-      plain.binds = graph->meta(n).binds;
-      graph->set_meta(n, std::move(plain));
+      plain.random = graph.meta(n).random;
+      plain.binds = graph.meta(n).binds;
+      graph.set_meta(n, std::move(plain));
     }
   });
 }

@@ -34,19 +34,11 @@ std::optional<Job> graph_on(const TypedLine& line) {
   return std::move(loaded->job);
 }
 
-template <class Fn>
-void for_each_graph(const Job& job, const Fn& fn) {
-  for (const auto& program : job.programs) {
-    fn(program->graph);
-    for (const auto& nested : program->nested) fn(nested->graph);
-  }
-}
-
 using Words = std::map<std::string, std::string>;  // word -> description
 
 Words nodes_of(const Job& job, std::string_view typed) {
   Words out;
-  for_each_graph(job, [&](const Graph& graph) {
+  job.for_each_graph([&](const Graph& graph) {
     for (NodeId n : graph.nodes())
       if (graph.label(n).starts_with(typed) && out.size() < kMaxCandidates)
         out.emplace(graph.label(n), graph.op_name(n));
@@ -57,7 +49,7 @@ Words nodes_of(const Job& job, std::string_view typed) {
 // Patterns of numbered modules; every prefix of a name is a module. Once digits are typed, also the modules themselves.
 Words modules_of(const Job& job, std::string_view typed) {
   std::map<std::string, size_t> counts;
-  for_each_graph(job, [&](const Graph& graph) {
+  job.for_each_graph([&](const Graph& graph) {
     for (NodeId n : graph.nodes()) {
       if (graph.node(n).module.is_none()) continue;
       std::string_view module = graph.pool().strings[graph.node(n).module];
@@ -74,7 +66,7 @@ Words modules_of(const Job& job, std::string_view typed) {
 
 Words ops_of(const Job& job) {
   std::map<std::string, size_t> counts;
-  for_each_graph(job, [&](const Graph& graph) {
+  job.for_each_graph([&](const Graph& graph) {
     for (NodeId n : graph.nodes()) ++counts[std::string(graph.op_name(n))];
   });
   Words out;

@@ -7,15 +7,6 @@
 namespace sg::cli {
 namespace {
 
-size_t total_nodes(const Job& job) {
-  size_t n = 0;
-  for (const auto& program : job.programs) {
-    n += program->graph.node_count();
-    for (const auto& nested : program->nested) n += nested->graph.node_count();
-  }
-  return n;
-}
-
 std::string spelled(const std::vector<uint32_t>& ranks) {
   if (ranks.empty()) return "*";
   std::string out;
@@ -29,7 +20,7 @@ std::string describe(const Job& job) {
   size_t inputs = job.programs.empty() ? 0 : job.programs[0]->graph.inputs().size();
   size_t outputs = job.programs.empty() ? 0 : job.programs[0]->graph.outputs().size();
   std::string out =
-      plural(total_nodes(job), "node") + ", " + plural(inputs, "input") + ", " + plural(outputs, "output") + ", ";
+      plural(job.node_count(), "node") + ", " + plural(inputs, "input") + ", " + plural(outputs, "output") + ", ";
   if (!job.is_spmd())
     if (const size_t held = ranks_held(job).size(); held < job.world) out += std::to_string(held) + " of ";
   out += plural(job.world, "rank");
@@ -40,7 +31,7 @@ std::string describe(const Job& job) {
 std::string describe_json(const Args& args, const Job& job, const std::string& file, std::string_view passes) {
   JsonWriter json;
   json.begin_object().member("schema", args.tool().name).member("version", 1);
-  json.member("file", file).member("nodes", total_nodes(job));
+  json.member("file", file).member("nodes", job.node_count());
   size_t inputs = 0, outputs = 0;
   if (!job.programs.empty()) {
     inputs = job.programs[0]->graph.inputs().size();

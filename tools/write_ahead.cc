@@ -9,16 +9,10 @@ namespace {
 
 constexpr size_t kLeastNodes = 2000;  // takes a millisecond to write; a thread costs a tenth of that
 
-size_t node_count(const Job& job) {
-  size_t count = 0;
-  for (const auto& program : job.programs) count += program->graph.node_count();
-  return count;
-}
-
 }  // namespace
 
 WriteAhead::WriteAhead(const Job& job, size_t threads) {
-  if (threads < 2 || node_count(job) < kLeastNodes) return;
+  if (threads < 2 || job.node_count() < kLeastNodes) return;
   pool_.emplace(*job.pool);
   try {
     bytes_ = std::async(std::launch::async, [this, &job] { return write_binary(job, *pool_); });

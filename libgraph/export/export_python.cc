@@ -23,14 +23,6 @@ struct Written {
   std::string table;    // the variable of its row in the table
 };
 
-template <class Fn>
-void for_each_graph(const Job& job, const Fn& fn) {
-  for (const auto& program : job.programs) {
-    fn(program->graph);
-    for (const auto& nested : program->nested) fn(nested->graph);
-  }
-}
-
 void claim_words(std::string_view words, Scope* scope) {
   while (!words.empty()) {
     size_t length = std::min(words.find(' '), words.size());
@@ -98,7 +90,7 @@ Status Exporter::claim_names() {
     QualifiedOp parts;
     if (split_op_name(op, &parts)) spaces.emplace(parts.space);
   };
-  for_each_graph(job_, [&](const Graph& graph) {
+  job_.for_each_graph([&](const Graph& graph) {
     for (NodeId n : graph.nodes()) {
       note(graph.op_name(n));
       for (const Arg& top : graph.node(n).args)

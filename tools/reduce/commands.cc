@@ -71,18 +71,9 @@ Result<int> attempts_for(const Args& args, const Job& job, const TempFolder& fol
   return attempts;
 }
 
-size_t nodes_of(const Job& job) {
-  size_t n = 0;
-  for (const auto& program : job.programs) {
-    n += program->graph.node_count();
-    for (const auto& nested : program->nested) n += nested->graph.node_count();
-  }
-  return n;
-}
-
 std::string summary(const Found& found, size_t before) {
-  std::string out =
-      std::to_string(before) + " -> " + plural(nodes_of(found.job), "node") + "; asked " + plural(found.asked, "time");
+  std::string out = std::to_string(before) + " -> " + plural(found.job.node_count(), "node") + "; asked " +
+                    plural(found.asked, "time");
   if (found.skipped != 0) out += ", " + std::to_string(found.skipped) + " skipped";
   if (found.invalid != 0) out += ", " + plural(found.invalid, "candidate") + " not valid";
   return out;
@@ -104,7 +95,7 @@ Result<int> reduce_operand(const Args& args) {
   SG_ASSIGN(Job job, cli::read_job(args, args.input()));
   SG_ASSIGN(TempFolder folder, TempFolder::make("sg-reduce"));
   cli::handle_ends(stop);
-  size_t before = nodes_of(job);
+  size_t before = job.node_count();
   SG_ASSIGN(probing.attempts, attempts_for(args, job, folder, probing));
   if (args.has("dry-run")) {
     args.report().line("sg-reduce: would reduce " + plural(before, "node") + ", which show the failure");
@@ -116,7 +107,7 @@ Result<int> reduce_operand(const Args& args) {
   options.keep_metadata = args.has("keep-metadata");
   options.ask = [&](const Job& candidate, size_t slot) { return ask_about(candidate, file_in(folder, slot), probing); };
   options.progress = [&](const Job& best, size_t asked) {
-    args.report().phase("smaller", plural(nodes_of(best), "node") + " after " + plural(asked, "question"));
+    args.report().phase("smaller", plural(best.node_count(), "node") + " after " + plural(asked, "question"));
   };
   SG_ASSIGN(Found found, shrink(std::move(job), options));
   if (!found.complete) args.report().note("stopped: the best so far is kept");
