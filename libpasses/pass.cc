@@ -1,10 +1,10 @@
 #include "libpasses/pass.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "libgraph/human.h"
 #include "libgraph/module_pattern.h"
+#include "libgraph/read_number.h"
 #include "libgraph/sim/machine.h"
 
 #define SG_PASS(name)                \
@@ -22,12 +22,6 @@ constexpr const PassInfo* kPasses[] = {
 #include "libpasses/passes.def"
 #undef SG_PASS
 };
-
-template <class Number>
-bool read_number(std::string_view text, Number* out) {
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
-  return !text.empty() && error == std::errc() && end == text.data() + text.size();
-}
 
 Error no_number(std::string_view name, std::string_view text, const std::string& what) {
   return {

@@ -1,18 +1,13 @@
 #include "libgraph/expr/input_sizes.h"
 
-#include <charconv>
 #include <set>
 
 #include "libgraph/expr/guard_text.h"
 #include "libgraph/nearest.h"
+#include "libgraph/read_number.h"
 
 namespace sg {
 namespace {
-
-bool read_integer(std::string_view text, int64_t* out) {
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
-  return !text.empty() && error == std::errc() && end == text.data() + text.size();
-}
 
 // The input with that name, else the one with that FQN.
 const Input* find_input(const Graph& graph, std::string_view name) {
@@ -73,9 +68,9 @@ Result<SizeBinding> parse_binding(std::string_view text) {
   SizeBinding out{std::string(text), {}, {}, 0};
   const size_t sign = text.rfind('=');
   std::string_view name = text.substr(0, sign);
-  bool is_good = sign != std::string_view::npos && read_integer(text.substr(sign + 1), &out.value);
+  bool is_good = sign != std::string_view::npos && read_number(text.substr(sign + 1), &out.value);
   if (const size_t open = name.rfind('['); is_good && name.ends_with(']') && open != std::string_view::npos) {
-    is_good = read_integer(name.substr(open + 1, name.size() - open - 2), &out.dimension.emplace());
+    is_good = read_number(name.substr(open + 1, name.size() - open - 2), &out.dimension.emplace());
     name = name.substr(0, open);
   }
   if (name.starts_with('%')) name.remove_prefix(1);
