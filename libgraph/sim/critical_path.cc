@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "libgraph/group_name.h"
 #include "libgraph/module_path.h"
 
 namespace sg {
@@ -17,6 +18,11 @@ std::string_view resource_name(Resource resource) {
     case Resource::host: return "host";
   }
   return "?";
+}
+
+std::string lane_name(const Job& job, const SimEvent& e) {
+  if (e.resource != Resource::communicator) return std::string(resource_name(e.resource));
+  return e.group.is_none() ? "group ?" : "group @" + group_name(job, e.group);
 }
 
 std::string source_of(const Graph& graph, NodeId n) {

@@ -2,7 +2,6 @@
 #include <cstdio>
 #include <map>
 
-#include "libgraph/group_name.h"
 #include "libgraph/human.h"
 #include "libgraph/plan/liveness.h"
 #include "libgraph/sim/critical_path.h"
@@ -34,11 +33,6 @@ std::string escaped(std::string_view s) {
 
 void put_text(std::string* out, double x, double y, const std::string& s, const char* anchor = "start") {
   *out += format("<text x=\"%.1f\" y=\"%.1f\"", x, y) + " text-anchor=\"" + anchor + "\">" + escaped(s) + "</text>\n";
-}
-
-std::string lane_name(const Job& job, const SimEvent& e) {
-  if (e.resource != Resource::communicator) return std::string(resource_name(e.resource));
-  return e.group.is_none() ? "group ?" : "group @" + group_name(job, e.group);
 }
 
 const char* color_of(const SimEvent& e) {

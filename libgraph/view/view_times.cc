@@ -2,18 +2,11 @@
 #include <cmath>
 #include <map>
 
-#include "libgraph/group_name.h"
 #include "libgraph/sim/critical_path.h"
 #include "libgraph/view/view_columns.h"
 
 namespace sg {
 namespace {
-
-// The timeline lane of an event; the page shows the lanes that occur.
-std::string lane_of(const Job& job, const SimEvent& e) {
-  if (e.resource != Resource::communicator) return std::string(resource_name(e.resource));
-  return e.group.is_none() ? "group ?" : "group @" + group_name(job, e.group);
-}
 
 double rounded(double us) { return std::round(us * 100) / 100; }
 
@@ -26,7 +19,7 @@ void write_times(JsonWriter* json, const Job& job, const std::vector<ViewGraph>&
   std::vector<std::string> names;
   std::vector<size_t> lane;
   for (const SimEvent& e : t.events) {
-    auto [at, is_new] = lanes.try_emplace(lane_of(job, e), names.size());
+    auto [at, is_new] = lanes.try_emplace(lane_name(job, e), names.size());
     if (is_new) names.push_back(at->first);
     lane.push_back(at->second);
   }
