@@ -13,6 +13,7 @@
 #include <simdjson.h>
 
 #include "libgraph/import/capture_json.h"
+#include "libgraph/shape_text.h"
 
 namespace sg {
 namespace {
@@ -42,12 +43,6 @@ std::optional<DType> dtype_of_name(std::string_view text) {
   for (const auto& [dtype, name] : kDTypeNames)
     if (name == text) return dtype;
   return std::nullopt;
-}
-
-std::string print_shape(const std::vector<int64_t>& shape) {
-  std::string out = "[";
-  for (size_t i = 0; i < shape.size(); ++i) out += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  return out + "]";
 }
 
 // A complex number needs the alignment of its parts.
@@ -191,9 +186,9 @@ class SafetensorsReader {
                                                                  : !has_shape ? "shape"
                                                                               : "data_offsets"));
     auto bytes = contiguous_bytes(tensor.dtype, tensor.shape);
-    if (!bytes) return fail_at(place, "the shape " + print_shape(tensor.shape) + " is too large");
+    if (!bytes) return fail_at(place, "the shape " + shape_text(tensor.shape) + " is too large");
     if (*bytes != tensor.bytes)
-      return fail_at(place, std::string(dtype_name(tensor.dtype)) + print_shape(tensor.shape) + " needs " +
+      return fail_at(place, std::string(dtype_name(tensor.dtype)) + shape_text(tensor.shape) + " needs " +
                                 std::to_string(*bytes) + " bytes, its data_offsets hold " +
                                 std::to_string(tensor.bytes));
     file_->tensors_.push_back(std::move(tensor));

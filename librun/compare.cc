@@ -6,16 +6,11 @@
 
 #include "libgraph/op.h"
 #include "libgraph/safetensors.h"
+#include "libgraph/shape_text.h"
 #include "librun/cpu/fill.h"
 
 namespace sg {
 namespace {
-
-std::string shape_text(std::span<const int64_t> shape) {
-  std::string out = "[";
-  for (size_t i = 0; i < shape.size(); ++i) out += (i ? ", " : "") + std::to_string(shape[i]);
-  return out + "]";
-}
 
 struct Digest {
   std::array<uint64_t, 2> sums{0x9E3779B97F4A7C15ull, 0xC2B2AE3D27D4EB4Full};

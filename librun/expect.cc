@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "libgraph/op.h"
+#include "libgraph/shape_text.h"
 #include "librun/element.h"
 #include "librun/precision.h"
 
@@ -203,9 +204,7 @@ bool is_only_nan(const Tensor& value, const StoredTensor& expected) {
 }
 
 std::string type_text(DType dtype, std::span<const int64_t> shape) {
-  std::string out = std::string(dtype_name(dtype)) + "[";
-  for (size_t i = 0; i < shape.size(); ++i) out += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  return out + "]";
+  return std::string(dtype_name(dtype)) + shape_text(shape);
 }
 
 // A number as a tensor without dimensions, stored in `memory`.

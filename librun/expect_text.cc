@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "libgraph/shape_text.h"
 #include "librun/expect.h"
 
 namespace sg {
@@ -19,12 +20,6 @@ std::string full_number(double v) {
   return text;
 }
 
-std::string index_text(const std::vector<int64_t>& index) {
-  std::string out = "[";
-  for (size_t i = 0; i < index.size(); ++i) out += (i == 0 ? "" : ", ") + std::to_string(index[i]);
-  return out + "]";
-}
-
 std::string pad(std::string text, size_t width) {
   text.resize(std::max(width, text.size()), ' ');
   return text;
@@ -35,7 +30,7 @@ std::string details(const ExpectRow& row) {
   std::string out = "max abs " + pad(number(row.max_abs), 9) + " max rel " + pad(number(row.max_rel), 9);
   if (row.beyond != 0) {
     out += " beyond " + std::to_string(row.beyond) + " of " + std::to_string(row.count) + ", worst at " +
-           index_text(row.where) + ": " + full_number(row.value_there) + ", expected " +
+           shape_text(row.where) + ": " + full_number(row.value_there) + ", expected " +
            full_number(row.expected_there);
   } else if (row.rtol != 0 || row.atol != 0) {
     out += " " + number(100 * row.worst) + " % of the tolerance of " + std::string(dtype_name(row.narrowest));

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <string>
 
+#include "libgraph/shape_text.h"
+
 namespace sg {
 namespace {
 
@@ -96,12 +98,6 @@ Result<Ranges> shard(const Ranges& list, Placement placement, Coordinate at) {
   return out;
 }
 
-std::string print(std::span<const int64_t> shape) {
-  std::string out = "[";
-  for (size_t i = 0; i < shape.size(); ++i) out += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  return out + "]";
-}
-
 }  // namespace
 
 Shard Shard::whole(std::span<const int64_t> shape) {
@@ -143,7 +139,7 @@ Result<Shard> Shard::of(const Job& job, uint32_t rank, const Sharding& sharding,
     if (length(axes[d]) != local_shape[d])
       return Error{ErrorKind::cannot_apply,
                    "its placements give rank " + std::to_string(rank) + " " + std::to_string(length(axes[d])) +
-                       " elements of axis " + std::to_string(d) + ", the graph has " + print(local_shape),
+                       " elements of axis " + std::to_string(d) + ", the graph has " + shape_text(local_shape),
                    {},
                    {}};
   if (std::find(local_shape.begin(), local_shape.end(), 0) != local_shape.end()) return out;
