@@ -61,6 +61,13 @@ Tensor drop_axis(const Tensor& t, int axis) {
   return out;
 }
 
+Tensor narrow_axis(const Tensor& t, int axis, int64_t start, int64_t length) {
+  Tensor part = t;
+  part.shape[static_cast<size_t>(axis)] = length;
+  part.data += start * t.step(axis) * dtype_bytes(t.dtype);
+  return part;
+}
+
 Tensor swap_axes(const Tensor& t, int a, int b) {
   Tensor out = t;
   std::swap(out.shape[static_cast<size_t>(a)], out.shape[static_cast<size_t>(b)]);

@@ -46,6 +46,9 @@ Tensor make_tensor(std::byte* data, DType dtype, std::span<const int64_t> shape)
 // `t` without axis `axis`, at index 0 of it.
 Tensor drop_axis(const Tensor& t, int axis);
 
+// `length` elements of `t` along `axis`, from `start` on.
+Tensor narrow_axis(const Tensor& t, int axis, int64_t start, int64_t length);
+
 // `t` with axes `a` and `b` swapped.
 Tensor swap_axes(const Tensor& t, int a, int b);
 

@@ -9,14 +9,6 @@
 namespace sg::cpu {
 namespace {
 
-// `length` elements of `t` along `axis`, starting at `start`.
-Tensor part_of(const Tensor& t, int axis, int64_t start, int64_t length) {
-  Tensor part = t;
-  part.shape[static_cast<size_t>(axis)] = length;
-  part.data += start * t.step(axis) * dtype_bytes(t.dtype);
-  return part;
-}
-
 // A flat tensor's elements from `start` on, as a contiguous tensor with the shape of `like`.
 Tensor flat_part(const Tensor& flat, int64_t start, const Tensor& like) {
   return make_tensor(flat.data + start * dtype_bytes(flat.dtype), flat.dtype, like.sizes());
@@ -31,7 +23,7 @@ Status cat(KernelCall& call) {
   for (const Tensor& t : call.tensors("tensors")) {
     if (is_legacy_empty(t)) continue;
     if (start + t.dim(axis) > out.dim(axis)) return call.fail("the tensors are longer than the result");
-    copy(call, part_of(out, axis, start, t.dim(axis)), t);
+    copy(call, narrow_axis(out, axis, start, t.dim(axis)), t);
     start += t.dim(axis);
   }
   return start == out.dim(axis) || out.elements() == 0 ? ok_status()
@@ -42,7 +34,7 @@ Status stack(KernelCall& call) {
   const Tensor& out = call.result();
   int axis = wrap_axis(call.integer("dim"), out.rank);
   int64_t i = 0;
-  for (const Tensor& t : call.tensors("tensors")) copy(call, drop_axis(part_of(out, axis, i++, 1), axis), t);
+  for (const Tensor& t : call.tensors("tensors")) copy(call, drop_axis(narrow_axis(out, axis, i++, 1), axis), t);
   return ok_status();
 }
 
@@ -52,7 +44,7 @@ Status split_into(KernelCall& call, std::span<const Tensor> parts) {
   int64_t start = 0;
   for (const Tensor& part : parts) {
     if (start + part.dim(axis) > self.dim(axis)) return call.fail("the parts are longer than the whole");
-    copy(call, part, part_of(self, axis, start, part.dim(axis)));
+    copy(call, part, narrow_axis(self, axis, start, part.dim(axis)));
     start += part.dim(axis);
   }
   return ok_status();
@@ -70,7 +62,7 @@ Status pack(KernelCall& call) {
     for (const Tensor& t : call.tensors("tensors")) {
       if (parts > 1 && (t.rank == 0 || t.dim(0) % parts != 0))
         return call.fail("rows that do not divide into " + std::to_string(parts) + " parts");
-      const Tensor part = parts == 1 ? t : part_of(t, 0, p * (t.dim(0) / parts), t.dim(0) / parts);
+      const Tensor part = parts == 1 ? t : narrow_axis(t, 0, p * (t.dim(0) / parts), t.dim(0) / parts);
       if (start + part.elements() > call.result().elements())
         return call.fail("the tensors are larger than the result");
       copy(call, flat_part(call.result(), start, part), part);
@@ -148,7 +140,7 @@ Status pre_bucket_reduce_scatter(KernelCall& call) {
       int64_t rows = (t.dim(0) + ranks - 1) / ranks, first = std::min(t.dim(0), rank * rows);
       int64_t own = std::min(rows, t.dim(0) - first), row = t.elements() / t.dim(0);
       if (start + rows * row > out.elements()) return call.fail("the inputs are larger than the bucket");
-      Tensor part = part_of(t, 0, first, own);
+      Tensor part = narrow_axis(t, 0, first, own);
       copy(call, flat_part(out, start, part), part);
       fill(call,
            make_tensor(out.data + (start + own * row) * dtype_bytes(out.dtype), out.dtype,

@@ -10,13 +10,6 @@
 namespace sg::cpu {
 namespace {
 
-Tensor part_of(const Tensor& t, int axis, int64_t start, int64_t length) {
-  Tensor part = t;
-  part.shape[static_cast<size_t>(axis)] = length;
-  part.data += start * t.step(axis) * dtype_bytes(t.dtype);
-  return part;
-}
-
 // Rows of the last two axes; elements outside the triangle become 0.
 template <bool lower>
 Status triangle(KernelCall& call) {
@@ -96,10 +89,10 @@ void roll_parts(KernelCall& call, const Tensor& out, const Tensor& self, std::sp
   if (axes.empty()) return copy(call, out, self);
   int axis = axes[0];
   int64_t size = self.dim(axis), shift = size == 0 ? 0 : ((shifts[0] % size) + size) % size;
-  roll_parts(call, part_of(out, axis, shift, size - shift), part_of(self, axis, 0, size - shift), shifts.subspan(1),
-             axes.subspan(1));
+  roll_parts(call, narrow_axis(out, axis, shift, size - shift), narrow_axis(self, axis, 0, size - shift),
+             shifts.subspan(1), axes.subspan(1));
   if (shift > 0)
-    roll_parts(call, part_of(out, axis, 0, shift), part_of(self, axis, size - shift, shift), shifts.subspan(1),
+    roll_parts(call, narrow_axis(out, axis, 0, shift), narrow_axis(self, axis, size - shift, shift), shifts.subspan(1),
                axes.subspan(1));
 }
 
@@ -131,7 +124,7 @@ Status roll(KernelCall& call) {
 
 // out = each next element along `axis` minus the current one, computed by the op for two tensors.
 Status subtract_neighbours(KernelCall& call, const Tensor& t, const Tensor& out, int axis) {
-  const Tensor high = part_of(t, axis, 1, out.dim(axis)), low = part_of(t, axis, 0, out.dim(axis));
+  const Tensor high = narrow_axis(t, axis, 1, out.dim(axis)), low = narrow_axis(t, axis, 0, out.dim(axis));
   if (t.dtype == DType::boolean)
     return call_op(call, "aten.ne.Tensor", {{"self", param_of(high)}, {"other", param_of(low)}}, {out});
   const ParamValue one = param_of(Scalar::integer(1));
@@ -151,7 +144,7 @@ Status diff(KernelCall& call) {
   for (const Tensor& t : joined) shape.shape[static_cast<size_t>(axis)] += t.dim(axis);
   Tensor current = workspace(call, self.dtype, shape.sizes());
   int64_t start = 0;
-  for (const Tensor& t : joined) copy(call, part_of(current, axis, start, t.dim(axis)), t), start += t.dim(axis);
+  for (const Tensor& t : joined) copy(call, narrow_axis(current, axis, start, t.dim(axis)), t), start += t.dim(axis);
   for (int64_t n = call.integer("n"); n > 0 && current.dim(axis) > 0; --n) {
     shape.shape[static_cast<size_t>(axis)] = current.dim(axis) - 1;
     Tensor next = workspace(call, self.dtype, shape.sizes());
@@ -174,8 +167,8 @@ Status constant_pad(KernelCall& call) {
     int64_t before = pad[2 * i], after = pad[2 * i + 1], cut_before = std::max<int64_t>(-before, 0);
     int64_t length = self.dim(axis) - cut_before - std::max<int64_t>(-after, 0);
     if (length < 0) length = 0;
-    self = part_of(self, axis, cut_before, length);
-    inner = part_of(inner, axis, std::max<int64_t>(before, 0), length);
+    self = narrow_axis(self, axis, cut_before, length);
+    inner = narrow_axis(inner, axis, std::max<int64_t>(before, 0), length);
   }
   if (inner.elements() != out.elements())
     fill(call, out, call.has("value") ? call.scalar("value") : Scalar::integer(0));
@@ -218,7 +211,7 @@ Status repeat_interleave_int(KernelCall& call) {
   int axis = call.has("dim") ? wrap_axis(call.integer("dim"), self.rank) : 0;
   if (out.elements() == 0) return ok_status();
   for (int64_t i = 0; i < repeats; ++i) {
-    Tensor to = part_of(out, axis, i, self.dim(axis));
+    Tensor to = narrow_axis(out, axis, i, self.dim(axis));
     to.stride[static_cast<size_t>(axis)] *= repeats;
     copy(call, to, self);
   }
