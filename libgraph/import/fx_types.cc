@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "libgraph/chars.h"
 #include "libgraph/import/fx_notes.h"
 
 namespace sg {
@@ -51,12 +52,6 @@ constexpr std::string_view kBeyondIntegers[] = {"ToFloat",
                                                 "Identity"};
 
 bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
-
-std::string_view trim_spaces(std::string_view s) {
-  while (!s.empty() && s.front() == ' ') s.remove_prefix(1);
-  while (!s.empty() && s.back() == ' ') s.remove_suffix(1);
-  return s;
-}
 
 bool goes_beyond_integers(std::string_view text) {
   return std::any_of(std::begin(kBeyondIntegers), std::end(kBeyondIntegers),

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <functional>
 
+#include "libgraph/chars.h"
 #include "libgraph/expr/assume.h"
 #include "libgraph/human.h"
 #include "libgraph/nearest.h"
@@ -107,12 +108,6 @@ std::optional<double> parse_bound(std::string_view text, Unit wanted) {
   return std::nullopt;
 }
 
-std::string_view trimmed(std::string_view s) {
-  while (!s.empty() && s.front() == ' ') s.remove_prefix(1);
-  while (!s.empty() && s.back() == ' ') s.remove_suffix(1);
-  return s;
-}
-
 bool holds(double value, Relation relation, double bound) {
   switch (relation) {
     case Relation::less: return value < bound;
@@ -168,9 +163,9 @@ Error malformed(const Word& word, const std::string& message, const std::string&
 Result<Assertion> parse_assertion(const Word& word) {
   Assertion out;
   out.word = word;
-  std::string_view text = trimmed(word.text);
+  std::string_view text = trim_spaces(word.text);
   if (text.starts_with("no op=")) {
-    out.op = trimmed(text.substr(6));
+    out.op = trim_spaces(text.substr(6));
     if (out.op.empty()) return malformed(word, "`no op=` names an op", {});
     return out;
   }
@@ -179,7 +174,7 @@ Result<Assertion> parse_assertion(const Word& word) {
   if (at == std::string_view::npos) at = text.find("==");
   if (at == std::string_view::npos)
     return malformed(word, "`" + word.text + "` is not an assertion", std::string(kExample));
-  std::string_view left = trimmed(text.substr(0, at)), rest = text.substr(at);
+  std::string_view left = trim_spaces(text.substr(0, at)), rest = text.substr(at);
   constexpr std::pair<std::string_view, Relation> kRelations[] = {
       {"<=", Relation::at_most},   {">=", Relation::at_least}, {"==", Relation::equal},
       {"!=", Relation::not_equal}, {"<", Relation::less},      {">", Relation::more}};
@@ -187,10 +182,10 @@ Result<Assertion> parse_assertion(const Word& word) {
   if (relation == std::end(kRelations))
     return malformed(word, "`" + word.text + "` is not an assertion", std::string(kExample));
   out.relation = relation->second;
-  std::string_view bound = trimmed(rest.substr(relation->first.size()));
+  std::string_view bound = trim_spaces(rest.substr(relation->first.size()));
   const Metric* metric = find_metric(left);
   if (left.starts_with("op=")) {
-    out.op = trimmed(left.substr(3));
+    out.op = trim_spaces(left.substr(3));
     if (out.op.empty()) return malformed(word, "`op=` names an op", {});
   } else if (!metric) {
     Nearest nearest(left);
