@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "librun/cuda/version_text.h"
+
 namespace sg::cuda {
 namespace {
 
@@ -13,10 +15,6 @@ constexpr const char* kDriverRemedy =
     "a machine with an NVIDIA GPU and its driver (nvidia-smi shows both), or --backend cpu";
 
 Error missing(std::string message) { return Error{ErrorKind::missing, std::move(message), {}, kDriverRemedy}; }
-
-std::string version_text(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
 
 Result<Driver> start(bool all_at_once) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);

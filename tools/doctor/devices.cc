@@ -6,6 +6,7 @@
 #include "libgraph/human.h"
 #include "librun/backend_plugin.h"
 #include "librun/comm_plugin.h"
+#include "librun/cuda/version_text.h"
 #include "librun/plugin.h"
 #include "tools/doctor/findings.h"
 
@@ -19,10 +20,6 @@ std::optional<Finding> trouble_with(const char* kind, const char* name, const ch
   const std::string& text = plugin.error().message;
   const bool is_absent = text.find("is not part of this build") != text.npos;
   return Finding{name, is_absent ? State::absent : State::broken, text, {}, {}};
-}
-
-std::string version_text(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
 // Driver functions are looked up by hand: these five do not justify its header.
@@ -52,7 +49,7 @@ Devices find_devices() {
   if (int code = init(0); code != 0)
     return {"the driver does not start (CUDA error " + std::to_string(code) + ")", {}, {}};
   int number = 0, devices = 0;
-  if (version(&number) == 0) out.version = version_text(number);
+  if (version(&number) == 0) out.version = cuda::version_text(number);
   if (count(&devices) != 0 || devices == 0) out.trouble = "the driver sees no GPU";
   for (int i = 0; i < devices; ++i) {
     char text[256] = "?";
