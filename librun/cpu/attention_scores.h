@@ -10,6 +10,7 @@
 #include "librun/backend.h"
 #include "librun/cpu/attention.h"
 #include "librun/cpu/attention_rows.h"
+#include "librun/cpu/blocks.h"
 #include "librun/element.h"
 
 namespace sg::cpu {
@@ -32,8 +33,6 @@ class FirstError {
   int64_t task_ = INT64_MAX;
   Status status_ = ok_status();
 };
-
-inline int64_t blocks_of(int64_t size, int64_t block) { return (size + block - 1) / block; }
 
 // Rows of a head, packed for multiplication into scores: as elements of T or, for bf16 where the CPU multiplies bf16
 // pairs, as pairs, with space for the other operand.

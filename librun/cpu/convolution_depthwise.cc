@@ -5,6 +5,7 @@
 #include <cstring>
 #include <span>
 
+#include "librun/cpu/blocks.h"
 #include "librun/cpu/channel_lanes.h"
 #include "librun/cpu/convolution_sight.h"
 #include "librun/cpu/isa.h"
@@ -19,8 +20,6 @@ constexpr int64_t kMostOutputs = 4;        // per group; with more, a matrix pro
 constexpr int64_t kMostTaps = 1 << 20;     // that are stored
 constexpr int64_t kBoxElements = 1 << 15;  // of the lanes of source and target together, to fit a cache
 constexpr int64_t kMostEntryBlocks = 16;   // that accumulate separate parts of a weight's gradient
-
-int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
 // All lanes of a place: a vector type that the compiler keeps in registers.
 template <class T>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "librun/cpu/blocks.h"
 #include "librun/cpu/gemm_pack.h"
 #include "librun/cpu/isa.h"
 #include "librun/element.h"
@@ -14,8 +15,6 @@ using Three = std::array<int64_t, 3>;
 
 constexpr int64_t kPlaneElements = 1 << 17;  // limit for a box's planes
 constexpr int64_t kFewPlaces = 128;          // boxes are not cut further
-
-int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
 int64_t elements_of(const ConvolutionTargets& t, const Three& size) {
   int64_t n = 1;

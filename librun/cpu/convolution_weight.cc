@@ -1,6 +1,7 @@
 // The gradient of a convolution's weight: sums over the places of all entries.
 #include <algorithm>
 
+#include "librun/cpu/blocks.h"
 #include "librun/cpu/convolution_planes.h"
 #include "librun/cpu/convolution_products.h"
 #include "librun/cpu/convolution_weight.h"
@@ -77,7 +78,6 @@ class WeightSums {
   struct Cut {
     int64_t channels, columns;  // per task
   };
-  static int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
   // As many tasks as threads, or enough that an incomplete last round does not matter. Cutting one side means packing
   // the other once per part, so the longer side is cut.

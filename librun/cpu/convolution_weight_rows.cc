@@ -1,6 +1,7 @@
 // The gradient of a weight with places as rows: [channel, (channel, tap)] = [channel, place] @ [place, (channel, tap)].
 #include <algorithm>
 
+#include "librun/cpu/blocks.h"
 #include "librun/cpu/convolution_products.h"
 #include "librun/cpu/convolution_rows.h"
 #include "librun/cpu/convolution_weight.h"
@@ -10,8 +11,6 @@ namespace sg::cpu {
 namespace {
 
 constexpr int64_t kColumns = 288;  // per task, unless one channel has more: nine panels, also with 3x3 windows
-
-int64_t blocks_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
 // Adjacent places in the output's image.
 struct Run {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "librun/cpu/blocks.h"
 #include "librun/cpu/fill.h"
 #include "librun/cpu/gemm.h"
 #include "librun/cpu/grouped_mm.h"
@@ -44,8 +45,6 @@ work::Factors<C> factors(KernelCall& call, const Tensor& t) {
 bool is_one_each(const Tensor& scale, const Tensor& matrix, int axis) {
   return scale.elements() == 1 || (scale.rank == 2 && scale.dim(axis) == matrix.dim(axis) && scale.dim(1 - axis) == 1);
 }
-
-int64_t blocks_of(int64_t size, int64_t block) { return (size + block - 1) / block; }
 
 // The matrix times the scales of its blocks; `inner` is its contracted axis.
 template <class C>
