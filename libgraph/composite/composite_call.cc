@@ -351,6 +351,8 @@ void CompositeCall::give(ValueId v) {
   given_.push_back(is_new ? v : make("alias", {v}));
 }
 
+ValueId CompositeCall::one_number(ValueId v) { return rank(v) == 0 ? v : make("view", {v, ArgList()}); }
+
 void CompositeCall::give_own(ValueId v) {
   give(v);
   if (!failed()) own_.push_back(given_.back());

@@ -108,6 +108,7 @@ class CompositeCall {
   Arg word(std::string_view text) const;                    // a string
   PartArg memory_format(std::string_view name) const;       // as the keyword argument of that name
   ValueId zeros(ArgList shape, ValueId like);               // of its element type and device
+  ValueId one_number(ValueId v);                            // a tensor of one element, without its dimensions
 
   void give(ValueId v);            // one more result of the composite
   void give_own(ValueId v);        // one that is not as PyTorch has it: its recorded type is not its

@@ -14,8 +14,6 @@ ValueId times(CompositeCall& c, ValueId a, PartArg b) { return c.make("mul.Tenso
 ValueId over(CompositeCall& c, ValueId a, PartArg b) { return c.make("div.Tensor", {a, std::move(b)}); }
 ValueId in_double(CompositeCall& c, ValueId v) { return c.make("_to_copy", {v, c.key("dtype", DType::f64)}); }
 
-ValueId one_number(CompositeCall& c, ValueId v) { return c.rank(v) == 0 ? v : c.make("view", {v, ArgList()}); }
-
 // The named lists, which must have equal lengths.
 std::vector<Values> lists(CompositeCall& c, std::initializer_list<std::string_view> names) {
   std::vector<Values> found;
@@ -30,12 +28,12 @@ std::vector<Values> lists(CompositeCall& c, std::initializer_list<std::string_vi
 template <typename Update>
 void step(CompositeCall& c, ValueId grad, Values written, Update update) {
   const auto unscaled = [&] {
-    if (c.has("grad_scale")) c.make("div_.Tensor", {grad, one_number(c, c.tensor("grad_scale"))});
+    if (c.has("grad_scale")) c.make("div_.Tensor", {grad, c.one_number(c.tensor("grad_scale"))});
     update();
   };
   if (!c.has("found_inf")) return unscaled();
   if (c.has("grad_scale")) written.push_back(grad);
-  const ValueId is_skipped = c.make("ne.Scalar", {one_number(c, c.tensor("found_inf")), 0});
+  const ValueId is_skipped = c.make("ne.Scalar", {c.one_number(c.tensor("found_inf")), 0});
   Values before;
   for (ValueId v : written) before.push_back(c.make("clone", {v}));
   unscaled();
@@ -132,7 +130,7 @@ void fused_adagrad(CompositeCall& c) {
 
 // Unscales the gradients. `found_inf` becomes 1 if one is not finite, else it keeps its value.
 void unscale_and_check(CompositeCall& c) {
-  const ValueId found = c.tensor("found_inf"), inverse = one_number(c, c.tensor("inv_scale"));
+  const ValueId found = c.tensor("found_inf"), inverse = c.one_number(c.tensor("inv_scale"));
   for (ValueId grad : c.tensors("self")) {
     const bool is_wide = c.dtype_of(grad) == DType::f64 || c.dtype_of(grad) == DType::f32;
     const ValueId wide = is_wide ? grad : c.make("_to_copy", {grad, c.key("dtype", DType::f32)});

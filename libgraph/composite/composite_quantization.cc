@@ -41,8 +41,6 @@ Scaling by_tensors(CompositeCall& c, ValueId scale, ValueId zero) {
   return {scale, c.make("reciprocal", {scale}), in_type(c, zero, DType::f32), false};
 }
 
-ValueId one_number(CompositeCall& c, ValueId v) { return c.rank(v) == 0 ? v : c.make("view", {v, ArgList()}); }
-
 // One number per channel, shaped to lie along dimension `axis` of `x`.
 ValueId along(CompositeCall& c, ValueId v, ValueId x, int64_t axis) {
   if (axis < 0 || axis >= c.rank(x) || c.rank(v) != 1)
@@ -98,7 +96,7 @@ Quantized unless_off(CompositeCall& c, ValueId on, ValueId x, Quantized q) {
 }
 
 ValueId is_on(CompositeCall& c, std::string_view name) {
-  return c.make("ne.Scalar", {one_number(c, c.tensor(name)), 0});
+  return c.make("ne.Scalar", {c.one_number(c.tensor(name)), 0});
 }
 
 void give(CompositeCall& c, Quantized q) {
@@ -121,7 +119,7 @@ Quantized quantized_by_numbers(CompositeCall& c) {
 }
 
 Quantized quantized_by_tensors(CompositeCall& c) {
-  Scaling by = by_tensors(c, one_number(c, c.tensor("scale")), one_number(c, c.tensor("zero_point")));
+  Scaling by = by_tensors(c, c.one_number(c.tensor("scale")), c.one_number(c.tensor("zero_point")));
   return quantize(c, c.tensor("self"), by, Zero::whole);
 }
 
@@ -174,8 +172,8 @@ Shares shares(CompositeCall& c, const Scaling& by) {
 }  // namespace
 
 void fake_quantize_learned(CompositeCall& c) {
-  ValueId zero = nearest_place(c, one_number(c, c.tensor("zero_point")), places(c));
-  c.give(quantize(c, c.tensor("self"), by_tensors(c, one_number(c, c.tensor("scale")), zero), Zero::whole).out);
+  ValueId zero = nearest_place(c, c.one_number(c.tensor("zero_point")), places(c));
+  c.give(quantize(c, c.tensor("self"), by_tensors(c, c.one_number(c.tensor("scale")), zero), Zero::whole).out);
 }
 
 void fake_quantize_learned_by_channel(CompositeCall& c) {
@@ -186,9 +184,9 @@ void fake_quantize_learned_by_channel(CompositeCall& c) {
 // Rounds the zero point differently from the forward: adds a half, then truncates.
 void fake_quantize_learned_backward(CompositeCall& c) {
   const Places p = places(c);
-  ValueId raised = c.make("add.Scalar", {one_number(c, c.tensor("zero_point")), 0.5});
+  ValueId raised = c.make("add.Scalar", {c.one_number(c.tensor("zero_point")), 0.5});
   ValueId zero = c.make("trunc", {c.make("clamp", {raised, p.low, p.high})});
-  Shares s = shares(c, by_tensors(c, one_number(c, c.tensor("scale")), zero));
+  Shares s = shares(c, by_tensors(c, c.one_number(c.tensor("scale")), zero));
   c.give(s.x);
   for (ValueId v : {s.scale, s.zero}) c.give(c.make("unsqueeze", {c.make("sum", {v}), 0}));
 }
@@ -302,7 +300,7 @@ Quantized observe(CompositeCall& c, const Observer& o) {
   };
   ValueId scale = keep(o.scale, now.scale), zero = keep(o.zero, now.zero);
   if (c.flag("per_row_fake_quant")) return unless_off(c, on, x, by_channel(c, x, scale, zero, c.integer("ch_axis")));
-  Scaling by = by_tensors(c, one_number(c, scale), one_number(c, zero));
+  Scaling by = by_tensors(c, c.one_number(scale), c.one_number(zero));
   return unless_off(c, on, x, quantize(c, x, by, Zero::whole));
 }
 
