@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "libgraph/text/text_words.h"
+#include "libgraph/utf8.h"
 
 namespace sg::python {
 
@@ -49,7 +50,7 @@ unsigned hidden_code_point(std::string_view utf8) {
 void append_escaped(std::string_view s, bool quotes, std::string* out) {
   for (size_t i = 0; i < s.size();) {
     unsigned char c = byte_at(s, i);
-    size_t length = c < 0x80 ? 1 : text::utf8_length(s.substr(i));
+    size_t length = c < 0x80 ? 1 : utf8_length(s.substr(i));
     std::string_view bytes = s.substr(i, std::max<size_t>(length, 1));
     if (c == '\n') *out += "\\n";
     else if (c < 0x20 || c == 0x7F) *out += "\\x", append_hex(c, 2, out);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "libgraph/chars.h"
+#include "libgraph/utf8.h"
 
 namespace sg {
 namespace {
@@ -218,24 +219,6 @@ Error FxLexer::unexpected(std::string_view wanted) const {
 // --- string literals ---
 
 namespace {
-
-void append_utf8(uint32_t c, std::string* out) {
-  if (c < 0x80) {
-    out->push_back(static_cast<char>(c));
-  } else if (c < 0x800) {
-    out->push_back(static_cast<char>(0xC0 | c >> 6));
-    out->push_back(static_cast<char>(0x80 | (c & 0x3F)));
-  } else if (c < 0x10000) {
-    out->push_back(static_cast<char>(0xE0 | c >> 12));
-    out->push_back(static_cast<char>(0x80 | (c >> 6 & 0x3F)));
-    out->push_back(static_cast<char>(0x80 | (c & 0x3F)));
-  } else {
-    out->push_back(static_cast<char>(0xF0 | (c >> 18 & 7)));
-    out->push_back(static_cast<char>(0x80 | (c >> 12 & 0x3F)));
-    out->push_back(static_cast<char>(0x80 | (c >> 6 & 0x3F)));
-    out->push_back(static_cast<char>(0x80 | (c & 0x3F)));
-  }
-}
 
 // The character of an escape such as `\x41` or `\u0041`; `*i` moves to the last digit read.
 uint32_t hex_escape(std::string_view s, size_t* i, size_t digits) {

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <limits>
 
+#include "libgraph/utf8.h"
+
 namespace sg::text {
 namespace {
 
@@ -28,14 +30,6 @@ int64_t hex_number(const char* at, const char* end, int count) {
     value = value * 16 + digit;
   }
   return value;
-}
-
-void append_utf8(uint32_t c, std::string* out) {
-  auto put = [&](uint32_t byte) { *out += static_cast<char>(byte); };
-  if (c < 0x80) return put(c);
-  if (c < 0x800) return put(0xC0 | c >> 6), put(0x80 | (c & 63));
-  if (c < 0x10000) return put(0xE0 | c >> 12), put(0x80 | (c >> 6 & 63)), put(0x80 | (c & 63));
-  put(0xF0 | c >> 18), put(0x80 | (c >> 12 & 63)), put(0x80 | (c >> 6 & 63)), put(0x80 | (c & 63));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "libgraph/dtype.h"
+#include "libgraph/utf8.h"
 
 namespace sg::text {
 
@@ -41,28 +42,6 @@ bool gets_default_overload(std::string_view op) {
   if (op.find('.', dot + 1) != std::string_view::npos) return false;
   std::string_view space = op.substr(0, dot);
   return space != "python" && space != "higher_order" && space != "sg";
-}
-
-size_t utf8_length(std::string_view s) {
-  auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
-  auto continues = [&](size_t n) {
-    if (s.size() < n) return false;
-    for (size_t i = 1; i < n; ++i)
-      if ((byte(i) & 0xC0) != 0x80) return false;
-    return true;
-  };
-  if (s.empty()) return 0;
-  if (byte(0) < 0x80) return 1;
-  if (byte(0) >= 0xC2 && byte(0) < 0xE0) return continues(2) ? 2 : 0;
-  if (byte(0) >= 0xE0 && byte(0) < 0xF0) {
-    if (!continues(3) || (byte(0) == 0xE0 && byte(1) < 0xA0)) return 0;
-    return byte(0) == 0xED && byte(1) >= 0xA0 ? 0 : 3;  // surrogates
-  }
-  if (byte(0) >= 0xF0 && byte(0) < 0xF5) {
-    if (!continues(4) || (byte(0) == 0xF0 && byte(1) < 0x90)) return 0;
-    return byte(0) == 0xF4 && byte(1) >= 0x90 ? 0 : 4;
-  }
-  return 0;
 }
 
 void append_quoted(std::string_view s, std::string* out) {

@@ -47,8 +47,6 @@ bool gets_default_overload(std::string_view bare_op);
 
 // A JSON string literal: control characters, quotes and backslashes escaped, valid UTF-8 as it is, other bytes `\xNN`.
 void append_quoted(std::string_view s, std::string* out);
-// Length of the UTF-8 sequence at the start of `s`; 0 = not one.
-size_t utf8_length(std::string_view s);
 
 // Reads one JSON value at the start of `text` and appends it without white space. Returns how many bytes it took;
 // 0 = not JSON, and `*bad` is where.
