@@ -74,7 +74,7 @@ def pack(tensors, dtype=None, parts=1):
 )py"},
     {"sg.unpack", "unpack", R"py(
 def unpack(flat, shapes):
-    """Views of a flat tensor: one a shape, one after the other."""
+    """Views of a flat tensor: one per shape, in order."""
     parts, start = [], 0
     for shape in shapes:
         parts.append(flat.narrow(0, start, math.prod(shape)).view(list(shape)))

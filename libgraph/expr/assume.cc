@@ -239,10 +239,8 @@ Status check_fixed(const Job& job, const Assumption& assumption) {
       is_found = true;
       Interval range = Interval::of(s->min, s->max);
       if (!range.contains(value))
-        return Error{ErrorKind::usage,
-                     "--assume " + name + "=" + std::to_string(value) + " lies outside of " + print(range),
-                     {},
-                     {}};
+        return Error{
+            ErrorKind::usage, "--assume " + name + "=" + std::to_string(value) + " is outside " + print(range), {}, {}};
     }
     if (!is_found)
       return Error{ErrorKind::usage,

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "libgraph/expr/guard_text.h"
+#include "libgraph/human.h"
 #include "libgraph/nearest.h"
 #include "libgraph/read_number.h"
 
@@ -29,8 +30,8 @@ Result<Expr> dimension_of(const Graph& graph, const Input& input, const SizeBind
   const auto axes = static_cast<int64_t>(type.kind == TypeKind::tensor ? type.shape.size() : 0);
   const int64_t axis = *binding.dimension < 0 ? *binding.dimension + axes : *binding.dimension;
   if (axis < 0 || axis >= axes)
-    return misbound(binding,
-                    "%" + std::string(graph.name(input.value)) + " has " + std::to_string(axes) + " dimensions");
+    return misbound(
+        binding, "%" + std::string(graph.name(input.value)) + " has " + plural(static_cast<size_t>(axes), "dimension"));
   return type.shape[static_cast<size_t>(axis)];
 }
 
@@ -51,7 +52,7 @@ std::string symbols_hint(const Job& job) {
   for (const auto& program : job.programs)
     for (const Symbol& symbol : program->symbols)
       if (symbol.kind == SymbolKind::input) names.insert(job.pool->strings.str(symbol.name));
-  if (names.empty()) return "all its sizes are numbers: capture it with dynamic=";
+  if (names.empty()) return "all its sizes are numbers; for symbols, capture with dynamic=";
   std::string out = "its symbols are";
   for (const std::string& name : names) out += (name == *names.begin() ? " " : ", ") + name;
   return out;
@@ -92,7 +93,7 @@ Status check_bindings(const Job& job, std::span<const SizeBinding> bindings) {
         const StrId name = job.pool->strings.find(binding.name);
         const Symbol* symbol = name ? program->find_symbol(name) : nullptr;
         if (symbol != nullptr && symbol->kind != SymbolKind::input)
-          return misbound(binding, binding.name + " is decided by the data of a run");
+          return misbound(binding, binding.name + " depends on the data of a run and cannot be bound");
         is_found |= symbol != nullptr;
       } else if (const Input* input = find_input(program->graph, binding.name)) {
         SG_TRY(dimension_of(program->graph, *input, binding));

@@ -150,7 +150,7 @@ class Inference {
         out_.counts[program].push_back({s, elements});
         if (!most.has_max() || most.max < 0) continue;
         bounds.push_back({s, {0, most.max}});
-        reasons_[program].emplace(s, "%" + std::string(p.graph.label(n)) + " finds at most one a element");
+        reasons_[program].emplace(s, "%" + std::string(p.graph.label(n)) + " finds at most one per element");
       }
     }
     out_.facts[program].tighten(bounds);

@@ -27,7 +27,7 @@ struct Exchange {
   std::vector<Expr> sent;      // split sizes of the argument, likewise
 };
 
-// A count of what an op finds in a tensor: at most one an element, however many those are.
+// A count of what an op finds in a tensor: at most one per element, however many those are.
 struct Count {
   StrId symbol;
   Expr most;

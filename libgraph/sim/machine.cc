@@ -203,9 +203,9 @@ std::string machine_yaml(const Machine& machine) {
 }
 
 std::string MachineKey::refusal(double number) const {
-  if (number == 0) return may_be_zero ? std::string() : "`" + std::string(path) + "` is more than 0";
+  if (number == 0) return may_be_zero ? std::string() : "`" + std::string(path) + "` must be greater than 0";
   if (number >= kLeast && number <= kMost) return {};
-  return "`" + std::string(path) + "` is a number from 1e-9 to 1e15";
+  return "`" + std::string(path) + "` must be a number from 1e-9 to 1e15";
 }
 
 Status set_machine(Machine* machine, std::string_view assignment) {
@@ -239,7 +239,7 @@ Status set_machine(Machine* machine, std::string_view assignment) {
   for (std::string_view path : found->keys) {
     double& field = find_key(path)->field(*machine);
     std::string why =
-        value == 0 ? "`" + std::string(word) + "` times 0 is no speed" : find_key(path)->refusal(field * value);
+        value == 0 ? "a factor of 0 makes `" + std::string(word) + "` 0" : find_key(path)->refusal(field * value);
     if (!why.empty()) return Error{ErrorKind::usage, std::move(why), {}, {}};
     field *= value;
   }

@@ -95,7 +95,7 @@ class Reader {
       if (key.path != path) continue;
       double number = 0;
       if (!YAML::convert<double>::decode(value, number) || !std::isfinite(number) || number < 0)
-        return error(value, "`" + path + "` is a number that is not negative", "");
+        return error(value, "`" + path + "` must be a number, 0 or more", "");
       if (std::string why = key.refusal(number); !why.empty()) return error(value, why, "");
       key.field(*machine) = number;
       return;
@@ -129,7 +129,7 @@ Result<Machine> parse_machine(std::string_view text, const std::string& file, si
     if (!problems.has_errors()) return machine;
   } catch (const YAML::Exception& e) {  // how the library reports that a text is not YAML
     Location where{file, static_cast<uint32_t>(e.mark.line + 1), static_cast<uint32_t>(e.mark.column + 1), {}, {}};
-    return Error{ErrorKind::unreadable, "no YAML: " + e.msg, std::move(where), {}};
+    return Error{ErrorKind::unreadable, "not valid YAML: " + e.msg, std::move(where), {}};
   }
   return problems.as_error(ErrorKind::unreadable);
 }

@@ -166,7 +166,7 @@ Result<simdjson::dom::array> events_of(const CaptureText& text) {
   if (text.root()["traceEvents"].get(events) == simdjson::SUCCESS || text.root().get(events) == simdjson::SUCCESS)
     return events;
   return Error{ErrorKind::unreadable,
-               "no trace: it has no `traceEvents`",
+               "not a trace: it has no `traceEvents`",
                {text.name(), 0, 0, {}, {}},
                "sg-run --profile writes one, and PyTorch's profiler (export_chrome_trace)"};
 }

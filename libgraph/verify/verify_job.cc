@@ -295,7 +295,7 @@ void check_op_names(Check& c) {
     const std::string hint = hint_for_op(name);
     const std::string user = hint.empty() ? std::string() : first_use(c.job, OpId(i));
     if (!user.empty())
-      c.warn(user + " calls " + std::string(name) + ", which is not in the op table and travels opaque", hint);
+      c.warn(user + " calls " + std::string(name) + ", which is not in the op table and is kept as an opaque op", hint);
   }
 }
 

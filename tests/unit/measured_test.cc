@@ -209,8 +209,8 @@ TEST_CASE("what is no profile is told", "[measured]") {
   };
   message("");
   message("{\"traceEvents\": [");
-  CHECK(message("{}") == "no trace: it has no `traceEvents`");
-  CHECK(message("{\"traceEvents\": {}}") == "no trace: it has no `traceEvents`");
+  CHECK(message("{}") == "not a trace: it has no `traceEvents`");
+  CHECK(message("{\"traceEvents\": {}}") == "not a trace: it has no `traceEvents`");
   CHECK(message("[]").find("neither a profile of sg-run nor one of PyTorch") == 0);
   CHECK(message("[1, null, {\"ph\": 3}, {\"ph\": \"X\", \"args\": []}]").find("neither") == 0);
   MeasuredTrace odd = read(R"([

@@ -187,7 +187,7 @@ TEST_CASE("assumed values follow guards and exchanges") {
   CHECK(values(x.job, {"s0=64"}, {"s0", "u0", "u3", "u7"}) == "64 33 32 32");
   CHECK(values(x.job, {"u0=100", "s0=64"}, {"u0", "u1", "u2", "u3", "u4"}) == "100 10 10 10 100");
   CHECK(values(x.job, {"max"}, {"s0", "u0", "u7"}) == "128 258 258");
-  CHECK(values(x.job, {"s0=1"}, {}) == "--assume s0=1 lies outside of [64, 128]");
+  CHECK(values(x.job, {"s0=1"}, {}) == "--assume s0=1 is outside [64, 128]");
   CHECK(values(x.job, {"s1=1"}, {}) == "--assume names 's1', which is not a symbol of the job");
   CHECK(values(x.job, {"most"}, {}) == "--assume cannot read 'most'");
   CHECK(values(x.job, {"u0="}, {}) == "--assume cannot read 'u0='");

@@ -625,7 +625,7 @@ TEST_CASE("an unknown op that is spelt nearly like a known one is warned of, any
     return found[0].message + "; " + found[0].hint;
   };
   CHECK(warning("aten.thanh.default") ==
-        "%thanh calls aten.thanh.default, which is not in the op table and travels opaque; did you mean "
+        "%thanh calls aten.thanh.default, which is not in the op table and is kept as an opaque op; did you mean "
         "`aten.tanh.default`?");
   CHECK(warning("aten.mul.default").find("its overloads are aten.mul.Tensor") != std::string::npos);
   CHECK(warning("my_library.fused_thing.default").empty());
