@@ -10,7 +10,8 @@ Result<std::unique_ptr<BackendMaker>> load_backend(std::string_view name, const 
                                         "install the CUDA toolkit, build again, or use --backend cpu"));
   Error error;
   auto* make = plugin.find<BackendMaker*(const BackendOptions&, Error&)>("sg_backend_make");
-  if (!make) return Error{ErrorKind::missing, title + " is of another build", {}, "rebuild and reinstall all of it"};
+  if (!make)
+    return Error{ErrorKind::missing, title + " comes from a different build", {}, "rebuild and reinstall all of it"};
   std::unique_ptr<BackendMaker> maker(make(options, error));
   if (!maker) return error;
   return maker;

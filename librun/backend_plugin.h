@@ -19,7 +19,7 @@ struct BackendOptions {
   double timeout_s = 600;      // of a collective; 0 = never
 };
 
-// Errors (missing): no such plugin, a plugin of another build, or missing hardware or libraries.
+// Errors (missing): no such plugin, a plugin of a different build, or missing hardware or libraries.
 Result<std::unique_ptr<BackendMaker>> load_backend(std::string_view name, const BackendOptions& options);
 
 }  // namespace sg

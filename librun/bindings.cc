@@ -59,7 +59,7 @@ Status Bindings::bind(StrId symbol, int64_t v) {
                  "symbol " + name + " is " + std::to_string(*value) + " here and " + std::to_string(v) + " there"};
   if ((s.min && v < *s.min) || (s.max && v > *s.max))
     return Error{ErrorKind::cannot_apply,
-                 "symbol " + name + " = " + std::to_string(v) + " is outside of its range " + range_text(s),
+                 "symbol " + name + " = " + std::to_string(v) + " is outside its range " + range_text(s),
                  {},
                  s.kind == SymbolKind::data ? std::string(kOfData) : ""};
   if (s.divisor > 1 && v % s.divisor != 0)
@@ -94,7 +94,7 @@ Status Bindings::bind_shape(const Type& type, std::span<const int64_t> shape, st
     return Error{ErrorKind::unreadable, "input " + std::string(input) + " " + what};
   };
   if (shape.size() != type.shape.size())
-    return mismatch("has " + std::to_string(shape.size()) + " axes, the graph wants " +
+    return mismatch("has " + std::to_string(shape.size()) + " axes, the graph expects " +
                     std::to_string(type.shape.size()));
   for (size_t i = 0; i < shape.size(); ++i)
     if (auto symbol = pool_.exprs.as_symbol(type.shape[i])) SG_TRY(bind(*symbol, shape[i]));
@@ -102,7 +102,7 @@ Status Bindings::bind_shape(const Type& type, std::span<const int64_t> shape, st
     auto expected = value(type.shape[i]);
     if (expected && *expected != shape[i])
       return mismatch("has size " + std::to_string(shape[i]) + " along axis " + std::to_string(i) +
-                      ", the graph wants " + std::to_string(*expected));
+                      ", the graph expects " + std::to_string(*expected));
   }
   return ok_status();
 }

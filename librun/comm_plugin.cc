@@ -14,7 +14,8 @@ Result<std::unique_ptr<Communicator>> load_communicator(std::string_view name, c
                          "install its library (mpi: libopenmpi-dev) and build again, or use --comm local"));
   Error error;
   auto* make = plugin.find<Communicator*(const Job&, double, Error&)>("sg_comm_make");
-  if (!make) return Error{ErrorKind::missing, title + " is of another build", {}, "rebuild and reinstall all of it"};
+  if (!make)
+    return Error{ErrorKind::missing, title + " comes from a different build", {}, "rebuild and reinstall all of it"};
   std::unique_ptr<Communicator> comm(make(job, timeout_s, error));
   if (!comm) return error;
   return comm;

@@ -20,7 +20,7 @@
 namespace sg {
 
 // The communicator of this process's rank: `mpi` starts MPI. The plugin stays loaded. Errors: no such plugin, a plugin
-// of another build, or a failed start. A start that takes longer than `timeout_s` (0 = unlimited) ends the process.
+// of a different build, or a failed start. A start that takes longer than `timeout_s` (0 = unlimited) ends the process.
 Result<std::unique_ptr<Communicator>> load_communicator(std::string_view name, const Job& job, double timeout_s);
 
 // The communicators of this process's ranks: all ranks of the job for `local`, else one from the plugin of that name.

@@ -68,8 +68,8 @@ Status GraphRun::allocate_by_kernel(Step* step, size_t i, std::span<const int64_
   // The sizes are known from here on, and with them the recorded strides, which readers rely on.
   const Type& type = graph_.type(v);
   if (type.shape.size() != shape.size())
-    return Error{ErrorKind::cannot_apply, "the data gives result %" + std::string(graph_.name(v)) +
-                                              " another number of axes than the graph says"};
+    return Error{ErrorKind::cannot_apply,
+                 "result %" + std::string(graph_.name(v)) + " has another number of axes than the graph records"};
   std::span<const StrId> binds = alias_->binds(step->node);
   for (size_t axis = 0; axis < shape.size(); ++axis) {
     auto symbol = graph_.pool().exprs.as_symbol(type.shape[axis]);

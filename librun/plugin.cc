@@ -34,7 +34,8 @@ Result<Plugin> Plugin::load(std::string_view kind, std::string_view name, std::s
   out.library_ = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!out.library_) return unusable(std::string("cannot be loaded: ") + dlerror(), remedy);
   auto* abi_of_build = out.find<const char*()>((start + "abi").c_str());
-  if (!abi_of_build || abi != abi_of_build()) return unusable("is of another build", "rebuild and reinstall all of it");
+  if (!abi_of_build || abi != abi_of_build())
+    return unusable("comes from a different build", "rebuild and reinstall all of it");
   return out;
 }
 

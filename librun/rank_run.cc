@@ -1,5 +1,6 @@
 #include "librun/rank_run.h"
 
+#include "libgraph/human.h"
 #include "librun/cpu/fill.h"
 #include "librun/memory_ranges.h"
 #include "librun/replay.h"
@@ -156,8 +157,8 @@ Status RankRun::prepare(std::vector<Unsupported>* unsupported) {
 Status RankRun::reserve() {
   if (options_.memory_limit && arena_bytes() > *options_.memory_limit)
     return Error{ErrorKind::negative,
-                 "rank " + std::to_string(rank_) + " needs " + std::to_string(arena_bytes()) +
-                     " bytes beyond its inputs, the limit is " + std::to_string(*options_.memory_limit),
+                 "rank " + std::to_string(rank_) + " needs " + human_bytes(double(arena_bytes())) +
+                     " beyond its inputs; the limit is " + human_bytes(double(*options_.memory_limit)),
                  {},
                  "sg-run --plan shows what is alive at the peak"};
   if (options_.memory_limit) pool_.set_limit(*options_.memory_limit - arena_bytes());

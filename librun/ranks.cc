@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "libgraph/human.h"
+
 namespace sg {
 namespace {
 
@@ -25,9 +27,9 @@ Status guarded(Communicator& comm, const std::function<Status(Communicator&)>& f
 
 Error no_thread(size_t started, size_t wanted) {
   return {ErrorKind::missing,
-          "the system starts " + std::to_string(started) + " threads for " + std::to_string(wanted) + " ranks",
+          "only " + plural(started, "thread") + " for " + plural(wanted, "rank") + " could be started",
           {},
-          "see ulimit -u and -v; sg-run under mpirun has a process a rank"};
+          "see ulimit -u and -v; under mpirun each rank is its own process"};
 }
 
 // The error of the lowest rank that has one of its own, rather than the job's failure, of which it was told. The rank

@@ -39,7 +39,7 @@ class Session {
         watchdog.emplace(job_, pointers(), options_.timeout_s, [&](Error e) { end_stuck(std::move(e)); });
     } catch (const std::system_error&) {
       return Error{ErrorKind::missing,
-                   "the system starts no thread to watch over the ranks",
+                   "cannot start the watchdog thread",
                    {},
                    "see ulimit -u and -v; --timeout 0 runs without it"};
     }

@@ -243,7 +243,7 @@ Status check_dump_patterns(const Job& job, std::span<const std::string> patterns
     for (const auto& program : job.programs)
       for (NodeId n : program->graph.nodes()) nearest.offer(program->graph.label(n));
     return Error{
-        ErrorKind::usage, "--nodes " + pattern + " fits no result and no module of the graph", {}, nearest.hint()};
+        ErrorKind::usage, "--nodes " + pattern + " matches no result and no module of the graph", {}, nearest.hint()};
   }
   return ok_status();
 }

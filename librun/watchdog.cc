@@ -104,18 +104,18 @@ Error stuck_error(const Job& job, const Stuck& stuck, std::span<Communicator* co
   std::string node = node_text(job, stuck.rank, stuck.place), at = node.empty() ? "" : " at " + node;
   std::optional<BlockedIn> blocked = stuck.how == Stuck::How::stopped ? std::nullopt : blocked_in(stuck.rank, own);
   if (stuck.how == Stuck::How::stopped) {
-    error.message += " does not run since " + seconds_text(stuck.seconds) + at;
+    error.message += " has not run for " + seconds_text(stuck.seconds) + at;
     error.hint = "its process is stopped, or the machine is out of memory";
   } else if (blocked) {
-    error.message += " waits since " + seconds_text(stuck.seconds) + " in " +
+    error.message += " has been waiting for " + seconds_text(stuck.seconds) + " in " +
                      std::string(collective_name(blocked->kind)) + " %" + blocked->label + " of group " +
                      blocked->group + at;
     if (!blocked->missing.empty()) error.message += ": " + ranks_text(blocked->missing) + " did not come";
-    error.hint = "a longer --timeout helps where a rank just takes long";
+    error.hint = "if it is only slow, raise --timeout";
   } else {
-    error.message +=
-        (stuck.how == Stuck::How::wait ? " waits since " : " is stuck since ") + seconds_text(stuck.seconds) + at;
-    error.hint = "a longer --timeout helps where a node just takes long";
+    error.message += (stuck.how == Stuck::How::wait ? " has been waiting for " : " has been stuck for ") +
+                     seconds_text(stuck.seconds) + at;
+    error.hint = "if it is only slow, raise --timeout";
   }
   return error;
 }

@@ -209,9 +209,9 @@ void Hub::lost(uint32_t from) {
   changed_.notify_all();
   if (has_left_[rank_ == 0 ? from - 1 : 0] || leaves_ || failure_) return;
   Error error{ErrorKind::rank_failed,
-              "rank " + std::to_string(from) + " has ended without a word",
+              "rank " + std::to_string(from) + " ended without reporting an error",
               {},
-              "what it wrote itself, or its launcher, may say more"};
+              "see its own output, or its launcher's"};
   if (rank_ == 0) set_failure(std::move(error), 0);
   else failure_ = std::move(error);
 }

@@ -41,7 +41,7 @@ std::string machine_name() {
 Result<std::string> new_token() {
   unsigned char bytes[16];
   if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-    return Error{ErrorKind::missing, "the system gives no random numbers"};
+    return Error{ErrorKind::missing, "cannot get random numbers from the system"};
   return hex(bytes);
 }
 
@@ -290,7 +290,7 @@ class Guest {
               Hello{std::string(kProtocol), token, machine_name(), options_.rank, options_.world}.body());
     const Clock::time_point until = Clock::now() + kAnswerPatience;
     while (came_.empty() && line.advance(&came_) && Clock::now() < until) wait_readable(line.socket(), kTick);
-    why_ = line.is_open() ? "who listens there does not answer as rank 0" : "who listens there has hung up";
+    why_ = line.is_open() ? "the process listening there is not rank 0" : "the process listening there has hung up";
     if (came_.empty()) return std::optional<Line>();
     const Message first = std::move(came_.front());
     came_.erase(came_.begin());
@@ -304,7 +304,7 @@ class Guest {
     while (came_.empty() && !patience_.is_over(kGrace_s) && line.advance(&came_)) wait_readable(line.socket(), kTick);
     if (came_.empty())
       return Error{ErrorKind::rank_failed,
-                   line.is_open() ? "rank 0 does not get on at " + place_.text() + " since " + patience_.text()
+                   line.is_open() ? "rank 0 has made no progress at " + place_.text() + " for " + patience_.text()
                                   : "rank 0 left before all ranks were there"};
     if (came_[0].kind == MessageKind::refusal) return refusal_of(came_[0]);
     BodyReader in(came_[0].body);

@@ -177,7 +177,7 @@ def a_process_that_dies(tool):
         ranks.processes[guilty].send_signal(signal.SIGKILL)
         codes = [-signal.SIGKILL if r == guilty else 6 for r in range(4)]
         # Nobody is left to say which rank speaks when rank 0 dies: the lowest does at once, the others later.
-        ranks.end(codes, 10, f'rank {guilty} has ended without a word', errors=1 if guilty else 3)
+        ranks.end(codes, 10, f'rank {guilty} ended without reporting an error', errors=1 if guilty else 3)
 
 
 @cases.add
@@ -189,7 +189,7 @@ def a_process_that_is_stopped(tool):
     for r in (0, 2, 3):
         assert ranks.processes[r].wait(timeout=20 * PATIENCE) == 6
     ranks.processes[1].send_signal(signal.SIGCONT)       # nobody is there any more
-    ranks.end([6] * 4, 20, 'rank 1 does not run since')
+    ranks.end([6] * 4, 20, 'rank 1 has not run for')
 
 
 @cases.add
@@ -205,7 +205,7 @@ def before_the_first_step(tool):
     for r in (0, 1, 3):
         assert ranks.processes[r].wait(timeout=20 * PATIENCE) == 6
     ranks.processes[2].kill()
-    ranks.end([6, 6, -signal.SIGKILL, 6], 20, 'rank 2 does not run since')
+    ranks.end([6, 6, -signal.SIGKILL, 6], 20, 'rank 2 has not run for')
 
 
 @cases.add

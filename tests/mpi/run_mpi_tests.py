@@ -27,8 +27,8 @@ CASES = [
     ('agree', [], 2, [6], 10, ['rank 1 calls broadcast %odd, rank 0 calls all_reduce %even']),
     ('fail', [], 3, [4], 10, ['rank 1: index 9 is out of range']),
     ('mismatch', [], 3, [6], 10, ['all_to_all %routed of group @all']),
-    ('endless', [], 3, [6], 10, ['rank 1 is stuck since']),
-    ('stop', [], 3, [6], 10, ['rank 1 does not run since']),
+    ('endless', [], 3, [6], 10, ['rank 1 has been stuck for']),
+    ('stop', [], 3, [6], 10, ['rank 1 has not run for']),
     ('deadlock', [], 3, [6], 10, ['in all_reduce %second of group @', 'did not come']),
     ('kill', [], 3, [137], 10, []),
 ]

@@ -342,7 +342,7 @@ TEST_CASE("a rank that is gone when the others begin is missed", "[meet]") {
   Hub hub(0, std::move(meeting));
   auto texts = hub.exchange("");
   REQUIRE(!texts.ok());
-  CHECK(texts.error().message == "rank 1 has ended without a word");
+  CHECK(texts.error().message == "rank 1 ended without reporting an error");
 }
 
 TEST_CASE("a rank that hangs up and calls again is one process", "[meet]") {
@@ -390,7 +390,7 @@ TEST_CASE("a rank 0 that stands still is not waited for longer than told", "[mee
   auto met = meet_ranks({MeetingPlace::Kind::address, "127.0.0.1", port_of(*listening), ""}, {1, 2, 0.5, {}});
   rank0.join();
   REQUIRE(!met.ok());
-  CHECK(met.error().message.starts_with("rank 0 does not get on at 127.0.0.1:"));
+  CHECK(met.error().message.starts_with("rank 0 has made no progress at 127.0.0.1:"));
 }
 
 TEST_CASE("a file that is somebody's is not written over, nor removed", "[meet]") {

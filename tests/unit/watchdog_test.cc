@@ -126,11 +126,11 @@ TEST_CASE("the report names rank, node, source line and collective", "[watchdog]
   Job job = parse(kWatchedStep);
   NodeId node = job.programs[0]->graph.first();
   Stuck stuck{1, Stuck::How::node, node.index, 5.25, 1};
-  CHECK(stuck_error(job, stuck, {}).message == "rank 1 is stuck since 5.2 s at %y (model.py:7)");
+  CHECK(stuck_error(job, stuck, {}).message == "rank 1 has been stuck for 5.2 s at %y (model.py:7)");
   stuck.how = Stuck::How::stopped;
-  CHECK(stuck_error(job, stuck, {}).message == "rank 1 does not run since 5.2 s at %y (model.py:7)");
+  CHECK(stuck_error(job, stuck, {}).message == "rank 1 has not run for 5.2 s at %y (model.py:7)");
   stuck.place = uint64_t{9} << 32;  // a nested graph that the job does not have
-  CHECK(stuck_error(job, stuck, {}).message == "rank 1 does not run since 5.2 s");
+  CHECK(stuck_error(job, stuck, {}).message == "rank 1 has not run for 5.2 s");
   CHECK(stuck_error(job, stuck, {}).kind == ErrorKind::rank_failed);
 }
 
@@ -160,7 +160,7 @@ TEST_CASE("a rank that never comes is reported, and those that wait for it retur
       return ok_status();
     });
   }
-  CHECK(reported.substr(0, 23) == "rank 1 is stuck since 0");
+  CHECK(reported.substr(0, 27) == "rank 1 has been stuck for 0");
   CHECK(reported.find(" at %y (model.py:7)") != std::string::npos);
   CHECK(returned == reported);
 }
