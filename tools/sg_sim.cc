@@ -38,8 +38,10 @@ Status check_options(const Args& args) {
   bool measures = args.has("calibrate") && !args.has("measured");
   for (const char* option : {"trace", "json"})
     if (args.has("calibrate") && args.has(option))
-      return Error{
-          ErrorKind::usage, std::string("--calibrate writes a machine: it does not go with --") + option, {}, {}};
+      return Error{ErrorKind::usage,
+                   std::string("--calibrate writes a machine: it cannot be combined with --") + option,
+                   {},
+                   {}};
   if (measures && !args.operands().empty())
     return Error{ErrorKind::usage,
                  "--calibrate measures this machine and needs no graph",

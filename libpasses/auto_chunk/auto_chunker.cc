@@ -44,8 +44,8 @@ Result<Change> AutoChunker::run() {
   const int64_t after = planned_peak(job_);
   if (options_.peak_bytes && after > *options_.peak_bytes)
     return Error{ErrorKind::cannot_apply,
-                 "the planned peak stays at " + human_bytes(double(after)) + ", at %" + peak_of(job_).node + ", and " +
-                     human_bytes(double(*options_.peak_bytes)) + " were asked for",
+                 "the planned peak stays at " + human_bytes(double(after)) + ", at %" + peak_of(job_).node + ", but " +
+                     human_bytes(double(*options_.peak_bytes)) + " was requested",
                  {},
                  "sg-remat --peak lowers what is live besides the chunks"};
   if (done_ == 0) return unchanged(why_nothing(before));
@@ -67,8 +67,8 @@ Change AutoChunker::unchanged(std::string why) {
 std::string AutoChunker::why_nothing(int64_t planned) const {
   if (!reasons_.empty()) return reasons_;
   if (seen_.empty())
-    return options_.ratio ? "no forward node makes more than the ratio of what it takes"
-                          : "no forward node makes more than twice the data it takes, in more than " +
+    return options_.ratio ? "no forward node has an output over the ratio of its data inputs"
+                          : "no forward node has an output over twice its data inputs and larger than " +
                                 human_bytes(double(options_.min_output));
   return "the peak of " + human_bytes(double(planned)) + " is at %" + peak_of(job_).node;
 }

@@ -31,7 +31,7 @@ constexpr std::string_view kChunkPrecedes[] = {"offload", "bucket", "overlap", "
 Status refuse_options_of_auto(const PassOptions& options) {
   for (std::string_view own : {"rows-per-chunk", "peak", "amplify-ratio", "min-output", "accumulate"})
     if (options.has(own))
-      return Error{ErrorKind::usage, "--" + std::string(own) + " goes with --auto", {}, "--modules takes --chunks"};
+      return Error{ErrorKind::usage, "--" + std::string(own) + " needs --auto", {}, "--modules takes --chunks"};
   return ok_status();
 }
 
@@ -40,9 +40,9 @@ Result<TorchTitanChunking> read_torchtitan(const PassOptions& options) {
   for (std::string_view own : {"modules", "chunks", "along", "grad-accumulation"})
     if (options.has(own))
       return Error{ErrorKind::usage,
-                   "--torchtitan does not go with --" + std::string(own),
+                   "--torchtitan cannot be combined with --" + std::string(own),
                    {},
-                   "TorchTitan's options say all of it: two chunks"};
+                   "TorchTitan's options determine all of it; there are two chunks"};
   SG_ASSIGN(TorchTitanChunking out, parse_torchtitan(options.all("torchtitan")));
   SG_ASSIGN(out.options.least_rows, options.whole("min-rows", 1, 1));
   return out;
@@ -52,7 +52,7 @@ Result<AutoChunkOptions> read_auto(const PassOptions& options) {
   for (std::string_view other : {"modules", "along", "grad-accumulation", "torchtitan"})
     if (options.has(other))
       return Error{ErrorKind::usage,
-                   "--auto does not go with --" + std::string(other),
+                   "--auto cannot be combined with --" + std::string(other),
                    {},
                    "--auto finds what to chunk; --modules names it"};
   AutoChunkOptions out;
@@ -70,7 +70,7 @@ Result<AutoChunkOptions> read_auto(const PassOptions& options) {
     ++counts;
   }
   if (counts > 1)
-    return Error{ErrorKind::usage, "--chunks, --rows-per-chunk and --peak do not go together", {}, "give one of them"};
+    return Error{ErrorKind::usage, "--chunks, --rows-per-chunk and --peak cannot be combined", {}, "give one of them"};
   if (options.has("amplify-ratio")) {
     SG_ASSIGN(out.ratio, options.number("amplify-ratio", 0));
   }
@@ -191,7 +191,7 @@ Result<Change> chunk(Job* job, const ChunkOptions& options, PassContext& context
     SG_ASSIGN(const Totals totals, chunk_program(program.get(), plan, context, &change));
     if (first && (first->regions != totals.regions || first->counts.collectives != totals.counts.collectives))
       return Error{ErrorKind::cannot_apply,
-                   "ranks would chunk different collectives: a step that hangs",
+                   "ranks would chunk different collectives, and the step would hang",
                    {},
                    "chunk modules that are the same on all ranks"};
     if (!first) first = totals;

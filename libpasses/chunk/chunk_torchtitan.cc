@@ -57,7 +57,7 @@ Result<TorchTitanChunking> parse_torchtitan(const std::vector<std::string>& word
     SG_TRY(read_one(key, value, &out));
   }
   if (out.options.along == ChunkAlong::sequence && out.options.modules != "layers.*.moe")
-    return refuse("chunk_dim=seq goes with module_fqn=layers.*.moe only: attention needs the whole sequence", {});
+    return refuse("chunk_dim=seq needs module_fqn=layers.*.moe: attention needs the whole sequence", {});
   return out;
 }
 

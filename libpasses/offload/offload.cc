@@ -210,8 +210,7 @@ Outcome sum_of(const std::vector<Outcome>& programs) {
 std::string reason_for_nothing(const Outcome& all) {
   if (all.taken_back) return "the plan without what could go is no lower";
   if (all.over_budget > 0) return "what would lower the peak does not fit the budget";
-  if (all.of_no_use > 0)
-    return plural(all.of_no_use, "value") + " could go, but the peak is made of others; --all moves them";
+  if (all.of_no_use > 0) return plural(all.of_no_use, "value") + " could go, but others set the peak; --all moves them";
   if (all.kept > 0) return "of what the backward needs, nothing may go; --explain says why";
   return "the backward needs no value of the forward that is large enough";
 }
@@ -252,7 +251,7 @@ Result<OffloadOptions> read_offload_options(const PassOptions& options) {
   const bool in_time = options.text("prefetch") == "auto";
   if (options.has(in_time ? "defer" : "machine"))
     return Error{ErrorKind::usage,
-                 in_time ? "--defer does not go with --prefetch auto" : "--machine goes with --prefetch auto",
+                 in_time ? "--defer cannot be combined with --prefetch auto" : "--machine needs --prefetch auto",
                  {},
                  "distances are layers, or as long as copies take on a machine"};
   if (in_time) out.machine = options.text("machine", "h100-8");

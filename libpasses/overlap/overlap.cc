@@ -23,7 +23,8 @@ Result<OverlapOptions> read_overlap_options(const PassOptions& options) {
   if (options.has("isolate-only")) {
     for (const char* other : {"strategy", "machine", "peak", "assume", "dense-fsdp"})
       if (options.has(other))
-        return wrong(std::string("--isolate-only orders nothing: it does not go with --") + other, "leave one out");
+        return wrong(std::string("--isolate-only does not reorder: it cannot be combined with --") + other,
+                     "leave one out");
     return out;
   }
   if (const std::string strategy = options.text("strategy", "model"); strategy == "reference")
@@ -36,7 +37,7 @@ Result<OverlapOptions> read_overlap_options(const PassOptions& options) {
   out.dense_fsdp = options.has("dense-fsdp");
   const bool model = out.strategy == OverlapStrategy::model;
   if (model && out.dense_fsdp)
-    return wrong("--dense-fsdp belongs to --strategy reference", "the model places what it moves by what it costs");
+    return wrong("--dense-fsdp belongs to --strategy reference", "the model chooses places by simulated cost");
   if (!model && out.peak_bytes != 0)
     return wrong("--peak belongs to --strategy model", "the reference has one order, whatever memory it needs");
   return out;

@@ -371,7 +371,7 @@ Result<Change> overlap(Job* job, const OverlapOptions& options, PassContext& con
     context.notes->warning("overlap", "no order comes under --peak " +
                                           human_bytes(static_cast<double>(options.peak_bytes)) + ": the peak is " +
                                           human_bytes(static_cast<double>(out.after.peak_bytes)) +
-                                          "; sg-remat --peak lowers it by computing again");
+                                          "; sg-remat --peak lowers it by recomputing values");
   for (const Error& error : orders.refused) context.notes->warning("overlap", error.where.path + ": " + error.message);
   const size_t moved = out.kept ? moved_nodes(orders) : 0;
   change.summary =

@@ -209,10 +209,10 @@ Result<Change> remat(Job* job, const RematOptions& options, PassContext& context
       context.notes->warning("remat", used.error().message, {}, used.error().hint);
     }
   if (options.policy == RematPolicy::tags && !(options.save.empty() && options.recompute.empty()))
-    return usage("--save and --recompute do not go with --policy tags: the capture has decided",
+    return usage("--save and --recompute cannot be combined with --policy tags: the graph's tags decide",
                  "use --policy default or full");
   if (options.target.budget && options.target.peak_bytes)
-    return usage("--budget and --peak do not go together", "give one of them");
+    return usage("--budget and --peak cannot be combined", "give one of them");
   const Recompute crossing = options.has_crossing() ? Recompute::prefer_save : Recompute::must_save;
   std::vector<SizeValues> sizes;
   std::vector<RematTags> tags;

@@ -70,7 +70,7 @@ std::string_view remat_bar_text(RematBar bar) {
     case RematBar::not_forward: return "it is not part of the forward";
     case RematBar::unknown_op: return "nothing is known about its op";
     case RematBar::effect: return "it has an effect, which would happen twice";
-    case RematBar::size: return "the data decides it, and sizes rest on it";
+    case RematBar::size: return "it depends on the data, and sizes depend on it";
     case RematBar::exchange: return "ranks would exchange data that not all of them ask for";
     case RematBar::written: return "something writes into it";
     case RematBar::shared_memory: return "it may lie in other memory";

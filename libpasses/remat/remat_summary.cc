@@ -54,8 +54,8 @@ int64_t RematSummary::most_planned(std::optional<int64_t> RematPart::*known) con
 std::string RematSummary::text() const {
   std::string out = plural(copied_, "node") + " recomputed, " + std::to_string(saved_) + " saved, peak " +
                     human_bytes(double(before_)) + " -> " + human_bytes(double(after_));
-  if (after_ > before_) out += ", which is more: keep more (--save, --policy default)";
-  else if (after_ > before_ - before_ / kWorthwhile) out += ", hardly less: --explain says what stays through the peak";
+  if (after_ > before_) out += ", higher than before: keep more values (--save, --policy default)";
+  else if (after_ > before_ - before_ / kWorthwhile) out += ", hardly lower: --explain lists what is live at the peak";
   return bound_ > 0 ? out + above_bound(after_, bound_) : out;
 }
 

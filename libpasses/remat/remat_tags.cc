@@ -294,7 +294,7 @@ Status ValueSelectors::check_used(const Job& job, const std::vector<SymbolValues
     }
     if (!is_used)
       return Error{ErrorKind::cannot_apply,
-                   "--" + option_ + " " + item.text + " fits no forward node",
+                   "--" + option_ + " " + item.text + " matches no forward node",
                    {},
                    "sg-stat --by module lists the modules, --by op the ops"};
   }

@@ -86,7 +86,7 @@ stages:
                  r"values.yaml:7:5: error: sg-overlap: mine.yaml:3:1: a machine has no `foo`",
                  r"values.yaml:8:5: error: sg-concretize: --bind cannot read 's0'",
                  r"values.yaml:9:5: error: sg-chunk: module pattern 'a..b'",
-                 r"values.yaml:10:5: error: sg-chunk: --auto does not go with --modules"):
+                 r"values.yaml:10:5: error: sg-chunk: --auto cannot be combined with --modules"):
         assert re.search(line, done.message), f"no /{line}/ in\n{done.message}"
     expect(sg("sg-recipe", "run", "values.yaml"), 3)
     assert not os.path.exists("cache")
