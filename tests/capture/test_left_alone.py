@@ -22,7 +22,7 @@ class LeftAlone(CaptureCase):
         self.assertEqual([module.training for module in model.modules()], [True, False, True])
 
     def test_what_is_no_module(self):
-        with self.assertRaisesRegex(CaptureError, "the model is a function: wrap it in a torch.nn.Module"):
+        with self.assertRaisesRegex(CaptureError, "the model has type function: wrap it in a torch.nn.Module"):
             self.captured(lambda x: x, None, torch.ones(2))
 
     def test_modules_of_two_names(self):

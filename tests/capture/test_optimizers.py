@@ -215,7 +215,7 @@ class WholeSteps(CaptureCase):
             "keeps state of 'all', which is not a parameter": (odd, self.train(odd), {}),
             "LBFGS decides by values": (torch.optim.LBFGS(parameters), self.train(sgd), {}),
             "calls that of SGD, whose parameters are the same": (wrapper, self.train(wrapper), {}),
-            "no torch.optim.Optimizer": ([scheduler], self.train(sgd), {}),
+            "not torch.optim.Optimizer": ([scheduler], self.train(sgd), {}),
             "give it to capture as optimizer=": (None, self.train(sgd), {}),
             "the optimizer has no state yet": (adam, self.train(adam), {"fake": True}),
         }

@@ -67,7 +67,7 @@ class Symbols(CaptureCase):
             ("batch", "'batch' says nothing by input"),
             ({"x": "batch"}, "x is 'batch'; give {axis: ...}"),
             ({"x": True}, "x is True; give {axis: ...}"),
-            ({"x": {3: "n"}}, "none is 3"),
+            ({"x": {3: "n"}}, "there is no dimension 3"),
             ({"x": {0: 5}}, "x\\[0\\] is 5"),
             ({"x": batch, "y": {1: "batch"}}, "'batch' is 3 in x\\[0\\] and 8"),
             ({"x": {2: "width"}}, "works only with x\\[2\\] == 4: test_symbols.py:[0-9]+ in forward, or what it calls"),

@@ -82,7 +82,7 @@ def capture(
     Raises CaptureError. The model, its buffers and the random generator are left as they were.
     """
     if not isinstance(model, nn.Module):
-        raise CaptureError(f"the model is a {type(model).__name__}: wrap it in a torch.nn.Module, which has parameters")
+        raise CaptureError(f"the model has type {type(model).__name__}: wrap it in a torch.nn.Module, which has parameters")
     folder = os.path.join(out_dir, f"rank{world.rank()}") if world.size() > 1 else out_dir
     say = say or (lambda what: None)
     described = (model, loss_fn, inputs, kwargs, targets, train_step, optimizer)

@@ -49,7 +49,7 @@ class Backwards:
         if not self._has_run and not are_written and all(leaf.grad is None for leaf in leaves):
             raise CaptureError(
                 "the train_step calls no backward(), and leaves parameters as they are: a train_step computes "
-                "gradients itself; a loss alone is that of loss_fn="
+                "gradients itself; to give only a loss, use loss_fn="
             )
 
     @contextmanager

@@ -47,7 +47,7 @@ class StandIn:
     def __init__(self, optimizer: Any, names: Mapping[int, str], prefix: str) -> None:
         """names: names of the model's parameters, by id. prefix: prefix of the names of its state."""
         if not isinstance(optimizer, Optimizer):
-            raise CaptureError(f"optimizer= is a {type(optimizer).__name__}, and no torch.optim.Optimizer")
+            raise CaptureError(f"optimizer= has type {type(optimizer).__name__}, not torch.optim.Optimizer")
         if isinstance(optimizer, torch.optim.LBFGS):
             raise CaptureError("LBFGS decides by values how often it calls for a loss, and no graph holds that")
         self.optimizer, self.name = optimizer, type(optimizer).__name__

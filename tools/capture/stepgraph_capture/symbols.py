@@ -138,7 +138,8 @@ def wishes(dynamic: Dynamic, tensors: Mapping[str, Tensor]) -> Dict[str, Dict[in
 
 def _check_axis(name: str, axis: Any, tensor: Tensor) -> None:
     if not isinstance(axis, int) or not -tensor.dim() <= axis < tensor.dim():
-        raise CaptureError(f"dynamic: {name} has {tensor.dim()} dimensions and none is {axis!r}")
+        plural = "" if tensor.dim() == 1 else "s"
+        raise CaptureError(f"dynamic: {name} has {tensor.dim()} dimension{plural}; there is no dimension {axis!r}")
     if tensor.shape[axis] < 2:
         raise CaptureError(
             f"dynamic: dimension {axis} of {name} is {tensor.shape[axis]} here; PyTorch treats 0 and 1 as "
