@@ -17,8 +17,9 @@ Status histc(KernelCall& call) {
   double low = call.number("min"), high = call.number("max");
   if (bins <= 0) return call.fail("a histogram needs at least one bin, not " + std::to_string(bins));
   if (low == high && n > 0) {
-    auto [least, most] = std::minmax_element(x, x + n);
+    const auto [least, most] = std::minmax_element(x, x + n);  // passes over NaN, but for one at the front
     low = *least, high = *most;
+    if (std::any_of(x, x + n, [](double v) { return std::isnan(v); })) low = high = std::nan("");
   }
   if (low == high) low -= 1, high += 1;
   if (!std::isfinite(low) || !std::isfinite(high) || low > high)

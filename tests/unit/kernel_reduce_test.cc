@@ -215,3 +215,21 @@ TEST_CASE("softmax along an axis in the middle has the bits of softmax along row
     check_lines<BF16>(op, true, 70, 33, 1);
   }
 }
+
+TEST_CASE("a histogram with bounds from the data fails wherever a NaN stands, and passes over it with bounds given") {
+  const float nan = std::nanf("");
+  for (int64_t at = 0; at < 4; ++at) {
+    CAPTURE(at);
+    Buffer<float> x({4}, {1, 2, 3, 3}), counts({2});
+    x.at(at) = nan;
+    auto count = [&](double low, double high) {
+      return test::call("aten.histc.default", {{"self", x}, {"bins", 2}, {"min", low}, {"max", high}},
+                        {counts.tensor()});
+    };
+    const Status of_data = count(0, 0);
+    REQUIRE(!of_data.ok());
+    CHECK(of_data.error().message.find("needs finite bounds") != std::string::npos);
+    REQUIRE(count(0.5, 3.5).ok());
+    CHECK(counts.at(0) + counts.at(1) == 3);
+  }
+}
