@@ -7,30 +7,14 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
+#include <optional>
 #include <sstream>
 
+#include "tests/support/traces.h"
+
 using namespace sg;
-namespace fs = std::filesystem;
 
 namespace {
-
-const fs::path kTraces = "../shared/traces";
-
-std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream bytes;
-  bytes << in.rdbuf();
-  return bytes.str();
-}
-
-bool traces_are_here() {
-  if (fs::exists(kTraces / "MANIFEST.tsv")) return true;
-  std::cerr << "SKIPPED: ../shared/traces is absent\n";
-  return false;
-}
 
 // "[file]: message" of the error, for INFO.
 template <class T>
@@ -119,8 +103,9 @@ bool only_guards_name(const Job& job, const Symbol& symbol) {
 }  // namespace
 
 TEST_CASE("every shared capture imports with the nodes that the manifest counts, and is valid") {
-  if (!traces_are_here()) return;
-  std::ifstream manifest(kTraces / "MANIFEST.tsv");
+  const std::optional<std::string> told = test::trace("MANIFEST.tsv");
+  if (!told) return;
+  std::istringstream manifest(*told);
   std::string line;
   std::getline(manifest, line);
   size_t captures = 0;
@@ -130,7 +115,7 @@ TEST_CASE("every shared capture imports with the nodes that the manifest counts,
     size_t nodes = 0, getitems = 0, inputs = 0, outputs = 0, symbols = 0, nested = 0, world = 0;
     fields >> file >> nodes >> getitems >> inputs >> outputs >> symbols >> nested >> world;
     Diagnostics notes;
-    auto job = import_captures({{file, read_file(kTraces / file)}}, {}, &notes);
+    auto job = import_captures({{file, *test::trace(file)}}, {}, &notes);
     INFO(file << " " << why(job));
     REQUIRE(job.ok());
     REQUIRE(job->programs.size() == 1);
@@ -156,7 +141,7 @@ TEST_CASE("every shared capture imports with the nodes that the manifest counts,
 }
 
 TEST_CASE("rank sets merge where the programs are equal") {
-  if (!traces_are_here()) return;
+  if (!test::traces_are_here()) return;
   // Classes of equal ranks, found by comparing the JSON of the ranks with their group names mapped.
   const std::pair<std::string, std::vector<std::vector<uint32_t>>> kSets[] = {
       {"dsv3-ep4", {{}}},
@@ -167,8 +152,8 @@ TEST_CASE("rank sets merge where the programs are equal") {
   for (const auto& [name, classes] : kSets) {
     std::vector<CaptureFile> files;
     for (int r = 0; r < 4; ++r) {
-      fs::path path = kTraces / "multi" / name / ("rank" + std::to_string(r)) / "step.json";
-      files.push_back({path.string(), read_file(path)});
+      const std::string path = "multi/" + name + "/rank" + std::to_string(r) + "/step.json";
+      files.push_back({path, *test::trace(path)});
     }
     Diagnostics notes;
     auto job = import_captures(std::move(files), {}, &notes);

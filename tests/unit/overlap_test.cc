@@ -4,12 +4,9 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <functional>
-#include <iostream>
-#include <iterator>
 #include <numeric>
+#include <optional>
 
 #include "libgraph/import/capture.h"
 #include "libgraph/infer/infer.h"
@@ -23,6 +20,7 @@
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 #include "tests/support/rng.h"
+#include "tests/support/traces.h"
 
 using namespace sg;
 using namespace sg::overlap_parts;
@@ -240,14 +238,9 @@ graph rank * nested outer
 }
 
 std::optional<Job> capture(const std::string& path) {
-  const std::filesystem::path file = std::filesystem::path("../shared/traces") / path;
-  if (!std::filesystem::exists(file)) {
-    std::cerr << "SKIPPED: ../shared/traces is absent\n";
-    return std::nullopt;
-  }
-  std::ifstream in(file, std::ios::binary);
-  std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  Result<Job> job = import_captures({{path, std::move(bytes)}}, {true}, nullptr);
+  std::optional<std::string> bytes = test::trace(path);
+  if (!bytes) return std::nullopt;
+  Result<Job> job = import_captures({{path, std::move(*bytes)}}, {true}, nullptr);
   REQUIRE(job.ok());
   return std::move(*job);
 }

@@ -1,35 +1,27 @@
 #include "libgraph/expr/range_infer.h"
 
 #include <catch2/catch.hpp>
-#include <filesystem>
-#include <fstream>
-#include <iostream>
-#include <sstream>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "libgraph/diag.h"
 #include "libgraph/expr/assume.h"
 #include "libgraph/expr/guard_text.h"
 #include "libgraph/import/capture.h"
 #include "libgraph/text/text.h"
+#include "tests/support/traces.h"
 
 using namespace sg;
-namespace fs = std::filesystem;
 
 namespace {
-
-const fs::path kTraces = "../shared/traces";
 
 std::optional<Job> import(std::vector<std::string> paths, bool spmd) {
   std::vector<CaptureFile> files;
   for (const std::string& path : paths) {
-    if (!fs::exists(kTraces / path)) {
-      std::cerr << "SKIPPED: ../shared/traces is absent\n";
-      return std::nullopt;
-    }
-    std::ifstream in(kTraces / path, std::ios::binary);
-    std::stringstream bytes;
-    bytes << in.rdbuf();
-    files.push_back({path, bytes.str()});
+    std::optional<std::string> bytes = test::trace(path);
+    if (!bytes) return std::nullopt;
+    files.push_back({path, std::move(*bytes)});
   }
   auto job = import_captures(std::move(files), {spmd}, nullptr);
   REQUIRE(job.ok());
