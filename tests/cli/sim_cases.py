@@ -63,7 +63,7 @@ graph rank *
     fitted = [r for r in rows if r["what"] != "exposed" and r["measured_us"] > 0]
     assert fitted and all(abs(r["simulated_us"] / r["measured_us"] - 1) < 0.01 for r in fitted), rows
     write("no.json", "{}")
-    expect(run([*held[:-1], "no.json"]), 3, "no.json: error: no trace")
+    expect(run([*held[:-1], "no.json"]), 3, "no.json: error: not a trace")
     expect(run([*held[:-1], "none.json"]), 3, "none.json")
     expect(run([*held, "--calibrate", "--json"]), 2, "--calibrate writes a machine")
     expect(run(["sg-sim", "step.txt", "--calibrate"]), 2, "needs no graph")
