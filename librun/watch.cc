@@ -5,6 +5,7 @@
 
 #include "libgraph/nearest.h"
 #include "libgraph/op.h"
+#include "libgraph/op_pattern.h"
 #include "librun/cpu/fill.h"
 #include "librun/element.h"
 
@@ -193,7 +194,7 @@ Status Dump::after(const Graph& graph, NodeId n, std::span<const Tensor> results
   for (size_t i = 0; i < results.size(); ++i) {
     const Tensor& t = results[i];
     std::string name = name_of_result(graph, n, static_cast<uint32_t>(i));
-    const bool is_named = std::ranges::any_of(patterns_, [&](const std::string& p) { return matches_name(p, name); });
+    const bool is_named = std::ranges::any_of(patterns_, [&](const std::string& p) { return fits_stars(p, name); });
     if (t.is_none() || !(is_named || in_module)) continue;
     auto old = std::ranges::find(kept_, name, &TensorToWrite::name);
     size_t at = static_cast<size_t>(old - kept_.begin());
@@ -223,7 +224,7 @@ bool matches_module(const Graph& graph, std::string_view text) {
 bool matches_some(const Graph& graph, std::string_view pattern) {
   for (NodeId n : graph.nodes())
     for (uint32_t i = 0; i < graph.node(n).result_count; ++i)
-      if (matches_name(pattern, graph.name(graph.node(n).result(i)))) return true;
+      if (fits_stars(pattern, graph.name(graph.node(n).result(i)))) return true;
   return false;
 }
 
@@ -246,26 +247,6 @@ Status check_dump_patterns(const Job& job, std::span<const std::string> patterns
         ErrorKind::usage, "--nodes " + pattern + " matches no result and no module of the graph", {}, nearest.hint()};
   }
   return ok_status();
-}
-
-// Only the last star needs backtracking: the matches of earlier ones can stay.
-bool matches_name(std::string_view pattern, std::string_view name) {
-  size_t p = 0, n = 0, star = std::string_view::npos, after_star = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      after_star = n;
-    } else if (p < pattern.size() && pattern[p] == name[n]) {
-      ++p, ++n;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      n = ++after_star;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
 }
 
 }  // namespace sg

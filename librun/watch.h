@@ -75,7 +75,4 @@ class Dump : public NamingObserver {
 // A pattern that matches no result of the job, including bodies of calls, and no module is an error (usage).
 Status check_dump_patterns(const Job& job, std::span<const std::string> patterns);
 
-// Whether `name` matches `pattern`, in which * stands for any text.
-bool matches_name(std::string_view pattern, std::string_view name);
-
 }  // namespace sg

@@ -9,7 +9,7 @@
 //             none     nothing
 //           default and full then keep kinds of values (the same place in every layer) where that lowers the peak: a
 //           layer needs less at once if part of it is already there. `tag_only` records the rule, before that step.
-//           `save` keeps more: PATTERN:OP, PATTERN or op=OP (module pattern; op with or without overload), optionally
+//           `save` keeps more: PATTERN:OP, PATTERN or op=OP (module pattern; op as libgraph/op_pattern.h), optionally
 //           by size (",size>=SIZE", ",size<SIZE"); `recompute`, with the same syntax, keeps less; `save` wins.
 // Target    a budget or a peak: recompute as little as meets it (remat_target.h), measured by the planned peak, never
 //           by a sum of sizes. Values are chosen by the cost of recomputing them against the bytes that saves.

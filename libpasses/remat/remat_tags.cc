@@ -7,20 +7,11 @@
 #include "libgraph/expr/sizes.h"
 #include "libgraph/human.h"
 #include "libgraph/op.h"
+#include "libgraph/op_pattern.h"
 #include "libpasses/layers.h"
 
 namespace sg {
 namespace {
-
-// Whether `wanted` names the op: "aten.mm.default" matches its full name, "aten.mm" and "mm".
-bool is_called(std::string_view name, std::string_view wanted) {
-  if (name == wanted) return true;
-  const size_t overload = name.rfind('.');
-  const std::string_view packet = overload == std::string_view::npos ? name : name.substr(0, overload);
-  if (packet == wanted) return true;
-  const size_t space = packet.find('.');
-  return space != std::string_view::npos && packet.substr(space + 1) == wanted;
-}
 
 // Fused attention: its result is small relative to its cost.
 bool is_fused_attention(const OpInfo& op) { return op.has(kContraction) && op.has(kRandomIfDropout); }
@@ -38,11 +29,11 @@ bool is_kept_by_default(const Graph& graph, NodeId n) {
   const OpInfo* op = graph.op_info(n);
   if (op == nullptr) return true;
   const std::string_view name = op->name;
-  if (is_called(name, "_scaled_dot_product_flash_attention_for_cpu")) return false;
+  if (op_is_called(name, "_scaled_dot_product_flash_attention_for_cpu")) return false;
   if (op->has(kCollective)) return name.find("all_gather") == std::string_view::npos;
-  if (op->has(kContraction) || op->has(kHigherOrder)) return !is_called(name, "_grouped_mm");
+  if (op->has(kContraction) || op->has(kHigherOrder)) return !op_is_called(name, "_grouped_mm");
   for (std::string_view other : {"topk", "sort", "argsort", "max", "linear"})
-    if (is_called(name, other) && graph.node(n).result_count > (other == "max" ? 1 : 0)) return true;
+    if (op_is_called(name, other) && graph.node(n).result_count > (other == "max" ? 1 : 0)) return true;
   return false;
 }
 
@@ -272,7 +263,7 @@ Result<ValueSelectors::Item> ValueSelectors::parse_item(std::string_view option,
 }
 
 bool ValueSelectors::matches(const Item& item, const Graph& graph, NodeId n, const SizeValues& sizes) {
-  if (!item.op.empty() && !is_called(graph.op_name(n), item.op)) return false;
+  if (!item.op.empty() && !op_is_called(graph.op_name(n), item.op)) return false;
   const StrId module = graph.node(n).module;
   if (item.module && !(module && item.module->matches(graph.pool().strings[module]))) return false;
   if (!item.least_bytes && !item.below_bytes) return true;

@@ -42,6 +42,27 @@ def assertions_mean_what_they_say():
 
 
 @case
+def an_assertion_names_ops_as_sg_remat_does():
+    write("g.txt", GRAPH)
+    recipe = "inputs: {g: g.txt}\nstages:\n  - clean:\n    assert: ['%s']\n"
+    for held in ("op=mm == 1", "op=mm.default == 1", "op=*mm == 1", "op=aten.m* == 1", "op=aten.mm.default == 1",
+                 "op=aten.* == 3", "no op=addmm", "op=add == 1"):
+        write("r.yaml", recipe % held)
+        done = expect(sg("sg-recipe", "run", "r.yaml"), 0)
+        assert "warning" not in done.message, (held, done.message)
+    for broken in ("no op=mm", "op=mm <= 0", "op=mm.default <= 0", "no op=*mm", "no op=aten.mm"):
+        write("r.yaml", recipe % broken)
+        expect(sg("sg-recipe", "run", "r.yaml"), 1, r"r.yaml:4:14: error: clean: .*: it is 1")
+    write("r.yaml", recipe % "op=aten.mn == 0")
+    done = expect(sg("sg-recipe", "check", "r.yaml"), 0, r"r.yaml:4:14: warning: .*no op in docs/ops.md is called `aten.mn`")
+    assert "did you mean `aten.mm`" in done.message, done.message
+    write("r.yaml", recipe % "op=mylib.none == 0")
+    expect(sg("sg-recipe", "check", "r.yaml"), 0, "sg-stat --by op lists")
+    for name in ("mm", "aten.m*", "*mm", "mm.default"):
+        expect(sg("sg-remat", "g.txt", "--policy", "full", "--save", "op=" + name, "-o", "out.sg"), 0)
+
+
+@case
 def a_check_is_known_by_which_file_stands_where():
     write("g.txt", GRAPH)
     expect(sg("sg-run", "g.txt", "--init", "seed:1", "--outputs", "a.safetensors", "-q"), 0)

@@ -8,6 +8,7 @@
 #include "libgraph/graph.h"
 #include "libgraph/job.h"
 #include "libgraph/op.h"
+#include "libgraph/op_pattern.h"
 #include "libgraph/op_schema.h"
 
 namespace sg {
@@ -133,6 +134,24 @@ TEST_CASE("default_binds names the new data symbols only") {
   CHECK(default_binds(program, graph, graph.append(spec)) == std::vector<StrId>{pool.str("u1")});
   spec.op = pool.op("aten.relu.default");
   CHECK(default_binds(program, graph, graph.append(spec)).empty());
+}
+
+TEST_CASE("op patterns: the namespace and the overload may be left out, a star stands for any text") {
+  for (std::string_view pattern : {"aten.mm.default", "aten.mm", "mm.default", "mm", "*mm", "aten.m*", "m*t", "*"})
+    CHECK(op_is_called("aten.mm.default", pattern));
+  for (std::string_view pattern : {"aten.m", "m", "aten", "default", "mm.out", "aten.mm.", "aten.*x", "", "prims.mm"})
+    CHECK_FALSE(op_is_called("aten.mm.default", pattern));
+  CHECK(op_is_called("aten.addmm.default", "*mm"));
+  CHECK_FALSE(op_is_called("aten.addmm.default", "mm"));
+  CHECK(op_is_called("sg.wait", "wait"));  // without an overload
+  CHECK_FALSE(op_is_called("sg.wait", "sg"));
+  CHECK(op_is_called("unknown", "unknown"));
+  CHECK(fits_stars("a*c*e", "abcde"));
+  CHECK_FALSE(fits_stars("a*c*e", "abcd"));
+  for (std::string_view pattern : {"mm", "aten.mm", "*_gather*", "sg.*"}) CHECK(names_an_op(pattern));
+  for (std::string_view pattern : {"aten.mn", "aten.*x1"}) CHECK_FALSE(names_an_op(pattern));
+  CHECK(nearest_op("aten.mmm").hint() == "did you mean `aten.mm`?");
+  CHECK(nearest_op("reul").hint() == "did you mean `relu`?");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "libgraph/expr/assume.h"
 #include "libgraph/human.h"
 #include "libgraph/nearest.h"
+#include "libgraph/op_pattern.h"
 #include "libgraph/sim/simulate.h"
 #include "libgraph/stat.h"
 
@@ -138,19 +139,13 @@ std::string human(double value, Unit unit) {
   return "?";
 }
 
-// "aten.copy_" also matches "aten.copy_.default"; "aten.*" matches everything with that prefix.
-bool op_matches(std::string_view pattern, std::string_view op) {
-  if (!pattern.empty() && pattern.back() == '*') return op.starts_with(pattern.substr(0, pattern.size() - 1));
-  return op == pattern || (op.starts_with(pattern) && op.size() > pattern.size() && op[pattern.size()] == '.');
-}
-
 double count_of_op(const ProgramStats& s, std::string_view pattern) {
   double n = 0;
   for (const auto& [op, count] : s.ops)
-    if (op_matches(pattern, op)) n += static_cast<double>(count);
+    if (op_is_called(op, pattern)) n += static_cast<double>(count);
   for (const NestedStats& nested : s.nested)
     for (const auto& [op, count] : nested.ops)
-      if (op_matches(pattern, op)) n += static_cast<double>(count);
+      if (op_is_called(op, pattern)) n += static_cast<double>(count);
   return n;
 }
 

@@ -22,7 +22,7 @@ enum class Relation : uint8_t { less, at_most, equal, not_equal, at_least, more 
 
 struct Assertion {
   Word word;               // as written
-  std::string metric, op;  // op: of `op=NAME`; a trailing `*` stands for any ending
+  std::string metric, op;  // op: of `op=NAME`, as op_is_called (libgraph/op_pattern.h) takes it
   Relation relation = Relation::equal;
   double bound = 0;
   bool about_time = false;  // needs a machine

@@ -8,6 +8,7 @@
 
 #include "libgraph/human.h"
 #include "libgraph/nearest.h"
+#include "libgraph/op_pattern.h"
 #include "libgraph/sim/machine.h"
 #include "libpasses/pipeline.h"
 #include "tools/cli_input.h"
@@ -133,9 +134,21 @@ class Planner {
   void add_asserts(const StageSpec& stage, Step* step) {
     for (const Word& w : stage.asserts) {
       Result<Assertion> a = parse_assertion(w);
-      if (a.ok()) step->asserts.push_back(std::move(*a));
-      else error(a.error().where, a.error().message, a.error().hint);
+      if (!a.ok()) {
+        error(a.error().where, a.error().message, a.error().hint);
+        continue;
+      }
+      warn_of_unknown_op(*a);
+      step->asserts.push_back(std::move(*a));
     }
+  }
+
+  // Such an assertion says nothing about a graph without that op. The op may be there all the same: of a library.
+  void warn_of_unknown_op(const Assertion& a) {
+    if (a.op.empty() || names_an_op(a.op)) return;
+    const std::string hint = nearest_op(a.op).hint();
+    problems_.warning("assert", "`" + a.word.text + "`: no op in docs/ops.md is called `" + a.op + "`", a.word.where,
+                      hint.empty() ? "sg-stat --by op lists the ops of a graph" : hint);
   }
 
   void check_machine() {
