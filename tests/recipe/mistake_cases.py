@@ -53,6 +53,29 @@ stages:
 
 
 @case
+def options_that_a_command_has_no_use_for_are_refused():
+    write("g.txt", GRAPH)
+    write("r.yaml", "inputs: {g: g.txt}\nstages: [clean]\n")
+    for command in ("run", "expect", "verify"):
+        done = expect(sg("sg-recipe", command, "r.yaml", "-o", "out.sg"), 2, "only with --json or --dry-run")
+        assert "`output: out.sg` in a stage" in done.message, done.message
+    for words, said in ((["run", "r.yaml", "--bless"], "`run` does not take --bless(.|\n)*--bless is for expect"),
+                        (["plan", "r.yaml", "--bless"], "does not take --bless"),
+                        (["plan", "r.yaml", "--fails", "x"], "does not take --fails(.|\n)*for bisect"),
+                        (["check", "r.yaml", "--pipes"], "run, expect, lock, verify and bisect"),
+                        (["lock", "r.yaml", "--json"], "does not take --json"),
+                        (["schema", "foo"], "`schema` takes no recipe, `foo` is one argument too many"),
+                        (["schema", "--set", "a=1"], "does not take --set"),
+                        (["run", "r.yaml", "s.yaml"], "`run` takes one recipe, `s.yaml`")):
+        expect(sg("sg-recipe", *words), 2, said)
+    assert not os.path.exists("cache") and not os.path.exists("out.sg")
+    expect(sg("sg-recipe", "run", "r.yaml", "--json", "-o", "report.json"), 0)
+    expect(sg("sg-recipe", "run", "r.yaml", "--dry-run", "-o", "plan.txt"), 0)
+    assert os.path.exists("report.json")
+    expect(sg("sg-recipe", "bisect", "r.yaml", "g", "clean", "more"), 2, "one argument too many")
+
+
+@case
 def options_that_stand_beside_their_pass_are_told_where_they_go():
     for stage, place in (("- offload\n    budget: 1GiB", "3:11: error: illegal map value"),
                          ("- offload: budget: 1GiB", "2:20: error: illegal map value"),

@@ -10,6 +10,7 @@
 #include "libgraph/sha256.h"
 #include "tools/cli_job.h"
 #include "tools/recipe/bisect.h"
+#include "tools/recipe/command_options.h"
 #include "tools/recipe/files.h"
 #include "tools/recipe/schema.h"
 #include "tools/recipe/session.h"
@@ -256,17 +257,16 @@ Result<int> run_command(const Args& args) {
                                                                {"lock", lock},     {"plan", plan},   {"run", run},
                                                                {"verify", verify}};
   std::string word = args.operands().empty() ? "" : args.operands()[0];
-  if (word == "schema") return schema(args);
   auto command = commands.find(word);
-  if (command == commands.end()) {
+  if (command == commands.end() && word != "schema") {
     std::string hint = nearest_hint(word, args.tool().commands);
     return Error{ErrorKind::usage,
                  word.empty() ? "which command?" : "there is no command `" + word + "`",
                  {},
                  hint.empty() ? "one of check, plan, run, expect, lock, verify, bisect, schema" : hint};
   }
-  if (args.operands().size() > 2 && word != "bisect")
-    return Error{ErrorKind::usage, "`" + word + "` takes one recipe", {}, {}};
+  SG_TRY(check_options_of(args, word));
+  if (word == "schema") return schema(args);
   Result<Session> session = open_session(args);
   if (!session.ok()) {  // `check` answers whether the recipe is valid
     if (word == "check" && session.error().kind == ErrorKind::unreadable) session.error().kind = ErrorKind::negative;
