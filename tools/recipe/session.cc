@@ -1,5 +1,6 @@
 #include "tools/recipe/session.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <set>
 
@@ -44,6 +45,11 @@ Diagnostics each_once(const Diagnostics& problems) {
   return out;
 }
 
+// A place such as `--set a=1`, from expand.cc, or sg-sweep's `--over a`.
+bool is_on_command_line(const Location& where) {
+  return where.line == 0 && where.file.starts_with("--") && where.file.find(' ') != std::string::npos;
+}
+
 }  // namespace
 
 std::string_view state_name(StepState state) {
@@ -55,6 +61,22 @@ std::string_view state_name(StepState state) {
     case StepState::skipped: return "skipped";
   }
   return "?";
+}
+
+Status report_mistakes(const cli::Args& args, const Diagnostics& problems, const std::string& file) {
+  const auto is_error = [](const Diagnostic& d) { return d.severity == Severity::error; };
+  const auto is_of_recipe = [&](const Diagnostic& d) { return is_error(d) && !is_on_command_line(d.where); };
+  const bool is_usage = std::ranges::none_of(problems.list(), is_of_recipe);
+  const ErrorKind kind = is_usage ? ErrorKind::usage : ErrorKind::unreadable;
+  const auto first = std::ranges::find_if(problems.list(), is_error);
+  if (problems.error_count() == 1 && first != problems.list().end() && first->where.line == 0) {
+    for (const Diagnostic& d : problems.list())
+      if (!is_error(d)) args.report().add(d);
+    return Error{kind, first->message, first->where, first->hint};
+  }
+  args.report().add(problems);
+  if (!problems.has_errors()) return ok_status();
+  return Error{kind, (is_usage ? "the command line" : file) + " has " + plural(problems.error_count(), "mistake"), {}, {}};
 }
 
 Result<Session> open_session(const cli::Args& args) {
@@ -70,10 +92,7 @@ Result<Session> open_session(const cli::Args& args) {
     session.plan = make_plan(variants, &tools, &problems);
     if (!problems.has_errors()) check_values(session.plan, &problems);
   }
-  problems = each_once(problems);
-  args.report().add(problems);
-  if (problems.has_errors())
-    return Error{ErrorKind::unreadable, session.file + " has " + plural(problems.error_count(), "mistake"), {}, {}};
+  SG_TRY(report_mistakes(args, each_once(problems), session.file));
   SG_ASSIGN(int64_t limit, parse_bytes(args.text("cache-size")));
   std::string folder = args.has("no-cache") ? "" : args.has("cache") ? args.text("cache") : Cache::usual_folder();
   session.cache = Cache(folder, static_cast<uint64_t>(limit));

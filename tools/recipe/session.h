@@ -15,7 +15,11 @@ struct Session {
   Cache cache{"", 0};
 };
 
-// Mistakes are reported, all of them; the Error (unreadable) then only sums up.
+// Reports the problems of a recipe. With mistakes among them, returns an Error that sums up: `usage` if all are on the
+// command line, else `unreadable`. A single one without a line (no such file) is that Error.
+Status report_mistakes(const cli::Args& args, const Diagnostics& problems, const std::string& file);
+
+// Mistakes are reported, all of them, by report_mistakes.
 Result<Session> open_session(const cli::Args& args);
 
 // Runs the plan, telling each step on standard error.

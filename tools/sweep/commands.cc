@@ -10,6 +10,7 @@
 #include "tools/cli_job.h"
 #include "tools/cli_siblings.h"
 #include "tools/cli_words.h"
+#include "tools/recipe/session.h"
 #include "tools/sweep/axis.h"
 #include "tools/sweep/evaluate.h"
 #include "tools/sweep/front.h"
@@ -98,11 +99,8 @@ std::vector<Point> grid_of(const std::vector<Axis>& axes) {
   return out;
 }
 
-// Reports the problems of a recipe; returns a summary if any is an error.
 Status report(const Args& args, const Diagnostics& problems) {
-  args.report().add(problems);
-  if (!problems.has_errors()) return ok_status();
-  return Error{ErrorKind::unreadable, args.operands()[0] + " has " + plural(problems.error_count(), "mistake"), {}, {}};
+  return recipe::report_mistakes(args, problems, args.operands()[0]);
 }
 
 // The recipe's machine, after applying --set.

@@ -123,8 +123,8 @@ Plan Evaluator::plan_as_set(const std::vector<Point>& points, std::vector<uint32
       if (options_.stage.empty() || stage == options_.stage) found = i;
     }
     if (found == Step::kNone) {
-      problems->error("sweep", "the recipe has no stage `" + options_.stage + "`", {recipe_.file, 0, 0, {}, {}},
-                      nearest.hint());
+      problems->error("sweep", "the recipe has no stage `" + options_.stage + "`",
+                      {"--stage " + options_.stage, 0, 0, {}, {}}, nearest.hint());
       return {};
     }
     last->push_back(found);
