@@ -42,7 +42,14 @@ stages:
         assert re.search(line, done.message), f"no /{line}/ in\n{done.message}"
     assert not os.path.exists("cache")
     expect(sg("sg-recipe", "run", "bad.yaml"), 3, "bad.yaml has [0-9]+ mistakes")
-    expect(sg("sg-recipe", "check", "none.yaml"), 1, "cannot read the recipe none.yaml")
+    for command, code in (("check", 1), ("run", 3)):
+        done = expect(sg("sg-recipe", command, "none.yaml"), code)
+        assert done.message == "sg-recipe: none.yaml: error: no such file\n", done.message
+    write("graph.txt", GRAPH)
+    expect(sg("sg-parse", "graph.txt", "-o", "graph.sg", "-q"), 0)
+    for graph in ("graph.txt", "graph.sg"):
+        done = expect(sg("sg-recipe", "run", graph), 3, f"^sg-recipe: {graph}: error: this is a graph, not a recipe$")
+        assert "inputs: {step: " + graph in done.message and done.message.count("error:") == 1, done.message
     write("no.yaml", "stages: [clean\n")
     expect(sg("sg-recipe", "check", "no.yaml"), 1, r"no.yaml:2:1: error: .*\[yaml\]")
     write("empty.yaml", "")
@@ -176,10 +183,27 @@ def quotes_that_are_never_closed_are_told_where_they_begin():
 @case
 def a_place_on_the_command_line_is_no_file_of_an_annotation():
     write("r.yaml", RECIPE)
-    done = expect(sg("sg-recipe", "check", "r.yaml", "--set", "polcy=full", "--error-format=github"), 1)
-    assert done.message.startswith("::error title=recipe::--set polcy=full: the recipe has no parameter"), done.message
+    done = expect(sg("sg-recipe", "check", "r.yaml", "--set", "polcy=full", "--error-format=github"), 2)
+    assert done.message.startswith("::error ::--set polcy=full: the recipe has no parameter"), done.message
     done = expect(sg("sg-recipe", "check", "r.yaml", "--set", "policy=ful", "--error-format=github"), 1)
     assert re.match(r"::error file=r.yaml,line=\d+,col=\d+,title=option::sg-remat", done.message), done.message
+
+
+@case
+def a_mistake_on_the_command_line_is_not_the_recipes():
+    write("g.txt", GRAPH)
+    write("r.yaml", "parameters: {p: full}\ninputs: {g: g.txt}\nstages:\n  - remat: {policy: $p}\n")
+    for words, said in ((["foo=1"], r"^sg-recipe: --set foo=1: error: the recipe has no parameter `foo`$"),
+                        (["foo"], "--set foo: error: --set takes NAME=VALUE"),
+                        (["rmat.policy=full"], "no stage `rmat`(.|\n)*`remat`"),
+                        (["remat.polcy=full"], "has no option `polcy`"),
+                        (["remat.policy=foo"], "^sg-recipe: --set remat.policy: error: .*takes one of")):
+        for command in ("run", "check", "plan"):
+            done = expect(sg("sg-recipe", command, "r.yaml", "--set", *words), 2, said)
+            assert done.message.count("error:") == 1, done.message
+    expect(sg("sg-recipe", "run", "r.yaml", "--set", "foo=1", "--set", "bar=1"), 2, "the command line has 2 mistakes")
+    write("r.yaml", "parameters: {p: full}\ninputs: {g: g.txt}\nstages:\n  - remat: {policy: ful}\n")
+    expect(sg("sg-recipe", "run", "r.yaml", "--set", "remat.buget=1"), 3, "r.yaml has [12] mistake")
 
 
 @case

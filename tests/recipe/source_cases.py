@@ -50,7 +50,7 @@ def includes():
     write("axis.yaml", "include: a/axis.yaml\nmatrix: {policy: [full]}\nstages:\n  - remat: {policy: $policy}\n")
     expect(sg("sg-recipe", "plan", "axis.yaml"), 0, out=r"^(run|cached) +policy=full/remat")
     write("gone.yaml", "include: none.yaml\nstages: [clean]\n")
-    expect(sg("sg-recipe", "check", "gone.yaml"), 1, r"gone.yaml:1:10: error: cannot read the recipe none.yaml")
+    expect(sg("sg-recipe", "check", "gone.yaml"), 1, r"gone.yaml:1:10: error: cannot include none.yaml: no such file")
 
 
 @case
@@ -117,7 +117,7 @@ def a_recipe_comes_from_standard_input():
     expect(given("lock", "-", "-o", "-"), 0, out="sha256:")
     expect(sg("sg-recipe", "check", "-", input=b"stages:\n  - nothing\n"), 1, "<stdin>:2:5: ")
     write("i.yaml", "include: '<stdin>'\n")
-    expect(sg("sg-recipe", "check", "i.yaml", input=b""), 1, "i.yaml:1:10: error: cannot read the recipe <stdin>")
+    expect(sg("sg-recipe", "check", "i.yaml", input=b""), 1, "i.yaml:1:10: error: cannot include <stdin>")
 
 
 @case

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "libgraph/nearest.h"
 #include "libgraph/whole_file.h"
+#include "tools/cli_input.h"
 #include "tools/recipe/yaml_reader.h"
 
 namespace sg::recipe {
@@ -42,10 +44,12 @@ class RecipeReader {
 
  private:
   void read_open(const std::string& file, const Location& asked_by, size_t depth) {
+    const bool is_included = !asked_by.file.empty();
     Result<std::string> text = text_of(file);
     if (!text.ok()) {
-      Location where = asked_by.file.empty() ? Location{file, 0, 0, {}, {}} : asked_by;
-      return problems_.error("recipe", text.error().message, std::move(where));
+      const std::string what = is_included ? "cannot include " + file + ": " : "";
+      const Location where = is_included ? asked_by : Location{file, 0, 0, {}, {}};
+      return problems_.error("recipe", what + text.error().message, where, text.error().hint);
     }
     if (file != kStdin) recipe_.files.push_back(file);
     YamlReader yaml(file, *text, &problems_);
@@ -70,9 +74,32 @@ class RecipeReader {
   // Only the recipe itself may come from standard input; includes are files.
   Result<std::string> text_of(const std::string& file) const {
     const bool is_stdin = file == kStdin && open_.size() == 1;
+    std::error_code problem;
+    if (!is_stdin && !std::filesystem::exists(file, problem) && !problem)
+      return Error{ErrorKind::unreadable, "no such file", {}, {}};
+    if (!is_stdin && is_graph(head_of(file))) return graph_error(file);
     Result<std::string> text = read_whole_file(is_stdin ? "/dev/stdin" : file, kMaxTextBytes);
-    if (!text.ok()) text.error().message = "cannot read the recipe " + file + ": " + text.error().message;
-    return text;
+    return text.ok() && is_graph(*text) ? graph_error(file) : text;
+  }
+
+  // The first bytes of a regular file: a graph may be larger than any recipe. Empty = of anything else.
+  static std::string head_of(const std::string& file) {
+    std::error_code problem;
+    if (!std::filesystem::is_regular_file(file, problem)) return {};
+    std::string head(64, '\0');
+    std::ifstream in(file, std::ios::binary);
+    in.read(head.data(), static_cast<std::streamsize>(head.size()));
+    head.resize(static_cast<size_t>(in.gcount()));
+    return head;
+  }
+
+  static bool is_graph(std::string_view bytes) {
+    const cli::Form form = cli::form_of(bytes);
+    return form == cli::Form::binary || form == cli::Form::text;
+  }
+
+  static Error graph_error(const std::string& file) {
+    return {ErrorKind::unreadable, "this is a graph, not a recipe", {}, "a recipe reads it as `inputs: {step: " + file + "}`"};
   }
 
   void read_top(YamlReader* yaml, const YAML::Node& root, size_t depth) {
