@@ -5,10 +5,7 @@ namespace sg::cli {
 Status check_backend(const Args& args) {
   const bool nccl = args.text("comm") == "nccl", cuda = args.text("backend") == "cuda";
   if (nccl && !cuda)
-    return Error{ErrorKind::usage,
-                 "--comm nccl moves what lies on GPUs: it goes with --backend cuda",
-                 {},
-                 "--comm local or mpi for CPUs"};
+    return Error{ErrorKind::usage, "--comm nccl needs --backend cuda", {}, "--comm local or mpi for CPUs"};
   if (args.has("deterministic") && !nccl)
     return Error{ErrorKind::usage,
                  "--deterministic is for --comm nccl",

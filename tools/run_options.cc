@@ -12,11 +12,12 @@
 #include <thread>
 
 #include "libgraph/human.h"
+#include "librun/comm_inject.h"
 #include "librun/data_name.h"
 #include "librun/initialize.h"
 #include "librun/watch.h"
 #include "tools/cli_output.h"
-#include "tools/run_report.h"
+#include "tools/run_backend.h"
 
 namespace sg::cli {
 namespace {
@@ -157,7 +158,7 @@ Status numbers_options(const Args& args, SessionOptions* options) {
   for (const char* option : {"rtol", "atol", "bitwise"})
     if (args.has(option) && !args.has("expect") && !args.has("compare"))
       return Error{ErrorKind::usage,
-                   std::string("--") + option + " says how close --expect holds the outputs, which is not given"};
+                   std::string("--") + option + " needs --expect or --compare"};
   options->watch = args.text("watch");
   if (args.has("watch")) SG_TRY(parse_watch(options->watch));
   if (args.has("init")) {
@@ -180,6 +181,17 @@ std::function<void(const std::string&)> said_once(const Args& args) {
     std::lock_guard guard(said->lock);
     if (said->lines.insert(line).second) args.report().note(line);
   };
+}
+
+Status check_they_are_there(const Args& args) {
+  for (const char* option : {"inputs", "expect"})
+    for (const std::string& file : args.all(option)) {
+      const bool is_one = file != "-" && file.find("{r}") == file.npos && file.find("{step}") == file.npos;
+      std::error_code problem;
+      if (is_one && !std::filesystem::exists(file, problem) && !problem)
+        return Error{ErrorKind::unreadable, "no such file", {file}, {}};
+    }
+  return ok_status();
 }
 
 }  // namespace
@@ -219,6 +231,30 @@ Result<SessionOptions> session_options(const Args& args, uint32_t ranks) {
   options.say = said_once(args);
   options.last_words = [&args](const Error& error) { args.report().error(error), args.report().finish(); };
   return options;
+}
+
+Status check_run_options(const Args& args) {
+  SG_TRY(check_backend(args));
+  SG_TRY(session_options(args, 1));
+  if (args.has("link")) SG_TRY(parse_link(args.text("link")));
+  if (args.has("allocator") && !args.has("plan"))
+    return Error{ErrorKind::usage, "--allocator needs --plan", {}, "sg-stat has it too"};
+  if (args.has("compare") && args.text("compare") == "-" && args.input() == "-")
+    return Error{
+        ErrorKind::usage, "standard input is named twice, and can be read once", {}, "give one graph as a file"};
+  if (args.has("compare") && args.text("comm") != "local")
+    return Error{ErrorKind::usage, "--compare runs both graphs in this process: it needs --comm local"};
+  for (const char* option : {"expect", "compare", "outputs", "profile", "dump-nodes"})
+    if (args.has("plan") && args.has(option))
+      return Error{ErrorKind::usage, std::string("--plan runs nothing: --") + option + " does not go with it"};
+  return check_they_are_there(args);
+}
+
+Status check_run_words(const std::vector<std::string>& words) {
+  const Tool tool = {.name = "sg-run", .options = kOptions};
+  Reporter report(tool.name);
+  SG_ASSIGN(const Args args, parse_options(tool, words, report));
+  return check_run_options(args);
 }
 
 }  // namespace sg::cli

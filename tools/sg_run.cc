@@ -54,22 +54,11 @@ Result<int> run_on(const Args& args, const Job& job, Communicators comms) {
 Result<int> run(const Args& args) {
   SG_ASSIGN(std::optional<int> left, follow_launcher(args.text("comm")));
   if (left) return *left;
+  SG_TRY(check_run_options(args));
   SG_ASSIGN(Job job, read_job(args, args.input()));
   warn_of_tags(args, job);
-  if (args.has("plan")) {
-    for (const char* option : {"expect", "compare", "outputs", "profile", "dump-nodes"})
-      if (args.has(option))
-        return Error{ErrorKind::usage, std::string("--plan runs nothing: --") + option + " does not go with it"};
-    return print_plans(args, job);
-  }
-  if (args.has("allocator")) return Error{ErrorKind::usage, "--allocator needs --plan", {}, "sg-stat has it too"};
+  if (args.has("plan")) return print_plans(args, job);
   SG_TRY(require_all_ranks(job));
-  SG_TRY(check_backend(args));
-  if (args.has("compare") && args.text("compare") == "-" && args.input() == "-")
-    return Error{
-        ErrorKind::usage, "standard input is named twice, and can be read once", {}, "give one graph as a file"};
-  if (args.has("compare") && args.text("comm") != "local")
-    return Error{ErrorKind::usage, "--compare runs both graphs in this process: it needs --comm local"};
   SG_ASSIGN(auto comms, open_communicators(args, job));
   Result<int> code = run_on(args, job, comms);
   return code.ok() ? code : failed_run(comms, std::move(code.error()));

@@ -2,7 +2,7 @@
 import os
 import re
 
-from support import GRAPH, RECIPE, case, expect, read, sg, write
+from support import GRAPH, RECIPE, case, expect, given, read, sg, states, write
 
 
 @case
@@ -129,6 +129,35 @@ stages:
     done = expect(sg("sg-recipe", "check", "files.yaml"), 1, "files.yaml:3:5: error: `plan`: no such file: none.txt")
     assert "files.yaml:5:10: error: `inputs`: in{r}.safetensors: no file matches this rank pattern" in done.message, done.message
     expect(sg("sg-pipe", "g.txt", "--pass", "clean", "--pass", "remat --budget 2"), 2, "sg-remat: --budget takes")
+
+
+@case
+def options_of_a_run_are_checked_before_anything_is_run():
+    write("g.txt", GRAPH)
+    for options, said in (("init: 'seed:x'", 'sg-run: .*"seed:x"|seed:N'), ("init: 'seed:1', rtol: -1", "sg-run: --rtol takes a number"),
+                          ("init: 'seed:1', rtol: 0.1", "sg-run: --rtol needs --expect or --compare"),
+                          ("init: 'seed:1', memory-limit: foo", 'sg-run: --memory-limit: "foo" is not a size'),
+                          ("init: 'seed:1', link: fast", "sg-run: --link"), ("init: 'seed:1', watch: zero", "sg-run: --watch"),
+                          ("init: 'seed:1', steps: 0", "sg-run: --steps takes 1 or more"),
+                          ("init: 'seed:1', optimizer: 'sgd:x=1'", "sg-run: --optimizer"),
+                          ("init: 'seed:1', comm: nccl", "sg-run: --comm nccl needs --backend cuda")):
+        write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    run: {" + options + "}\n")
+        expect(sg("sg-recipe", "check", "r.yaml"), 1, "r.yaml:4:10: error: " + said)
+        expect(sg("sg-recipe", "run", "r.yaml"), 3, "r.yaml has 1 mistake")
+    assert not os.path.exists("cache")
+
+
+@case
+def a_run_that_cannot_tell_is_no_no():
+    write("g.txt", GRAPH)
+    bind = "inputs: {g: g.txt}\nstages:\n  - clean:\n    run: {init: 'seed:1', bind: %s}\n  - remat: {policy: none}\n    output: out.sg\n"
+    write("r.yaml", bind % "s9=4")                     # the graph has no such size: exit 2 of sg-run
+    done = sg("sg-recipe", "run", "r.yaml", "--json")
+    expect(done, 2, r"r.yaml:4:10: error: clean: sg-run fails \(exit 2\)")
+    assert states(done) == {"g": "made", "clean": "made", "remat": "made"} and os.path.exists("out.sg")
+    write("r.yaml", bind.replace("bind: %s", "backend: cuda"))
+    if not os.path.exists(os.path.join(given.bin, "..", "lib", "stepgraph", "sg-backend-cuda.so")):
+        expect(sg("sg-recipe", "run", "r.yaml"), 5, r"clean: sg-run fails \(exit 5\)")
 
 
 @case

@@ -20,7 +20,7 @@ def inputs_must_fit_the_graph():
     ]:
         safetensors("in", inputs(**change))
         run("--inputs", "in", code=code, message=message)
-    run("--inputs", "none", code=3, message="none: error: cannot read")
+    run("--inputs", "none", code=3, message="none: error: no such file")
 
 
 @case

@@ -49,27 +49,36 @@ std::string said_by(const Finished& done) {
   return text.empty() ? "" : indented("\n" + last_lines(text));
 }
 
+// Whether a run has judged the graph: that it differs, lacks something, or cannot be run.
+bool is_verdict(ErrorKind kind) {
+  return kind == ErrorKind::negative || kind == ErrorKind::unreadable || kind == ErrorKind::cannot_apply;
+}
+
+using Outcome = Result<std::optional<Diagnostic>>;
+
 // Runs sg-run on these bytes: none = passed, else a finding with its messages.
-std::optional<Diagnostic> run_fails(const RunCheck& check, const std::vector<std::string>& more, std::string_view graph,
-                                    const std::string& what) {
+Outcome run_fails(const RunCheck& check, const std::vector<std::string>& more, std::string_view graph,
+                  const std::string& what) {
   std::vector<std::string> words = {cli::folder_of_this() + "sg-run", "-"};
   for (const std::vector<std::string>& part : {command_words(check.options), more})
     words.insert(words.end(), part.begin(), part.end());
-  Result<Finished> done = run_process(words, graph, "-");
-  if (!done.ok()) return finding(check.where, "run", done.error());
-  if (done->code == 0 && done->output.find(kAllNan) != std::string::npos)
-    return finding(check.where, "run", "a comparison of nothing but NaN shows nothing" + said_by({1, done->output, {}}),
-                   "sg-run --watch nan names the first node that gives one");
-  if (done->code == 0) return std::nullopt;
-  return finding(check.where, "run", what + " (exit " + std::to_string(done->code) + ")" + said_by(*done));
+  SG_ASSIGN(const Finished done, run_process(words, graph, "-"));
+  if (done.code == 0 && done.output.find(kAllNan) != std::string::npos)
+    return std::optional(finding(check.where, "run",
+                                 "a comparison of nothing but NaN shows nothing" + said_by({1, done.output, {}}),
+                                 "sg-run --watch nan names the first node that gives one"));
+  if (done.code == 0) return std::optional<Diagnostic>();
+  const std::string message = what + " (exit " + std::to_string(done.code) + ")" + said_by(done);
+  const ErrorKind kind = error_of(done, "sg-run", check.where).kind;
+  if (!is_verdict(kind)) return Error{kind, message, check.where, {}};
+  return std::optional(finding(check.where, "run", message));
 }
 
-std::optional<Diagnostic> bitwise_fails(const RunCheck& check, const GraphBytes& graph, const GraphBytes& reference) {
-  Result<TempFolder> folder = TempFolder::make("sg-recipe");
-  if (!folder.ok()) return finding(check.where, "run", folder.error());
-  std::string values = folder->file("out{r}.safetensors");
-  if (auto failed = run_fails(check, {"--outputs", values}, reference.bytes, "the reference does not run"))
-    return failed;
+Outcome bitwise_fails(const RunCheck& check, const GraphBytes& graph, const GraphBytes& reference) {
+  SG_ASSIGN(const TempFolder folder, TempFolder::make("sg-recipe"));
+  std::string values = folder.file("out{r}.safetensors");
+  SG_ASSIGN(auto failed, run_fails(check, {"--outputs", values}, reference.bytes, "the reference does not run"));
+  if (failed) return failed;
   return run_fails(check, {"--expect", values, "--bitwise"}, graph.bytes, "the results differ from the reference's");
 }
 
@@ -94,28 +103,29 @@ std::vector<Diagnostic> unreadable_golden(const Step& step, const Error& error, 
 
 }  // namespace
 
-std::vector<Diagnostic> failing_runs(const Step& step, const GraphBytes& graph,
-                                     const std::vector<std::optional<GraphBytes>>& references, Cache* cache) {
-  std::vector<Diagnostic> out;
+Status failing_runs(const Step& step, const GraphBytes& graph, const std::vector<std::optional<GraphBytes>>& references,
+                    Cache* cache, std::vector<Diagnostic>* findings) {
+  Status out = ok_status();
   for (size_t i = 0; i < step.runs.size(); ++i) {
     const RunCheck& check = step.runs[i];
     if (check.bitwise_to != RunCheck::kNone && !references[i]) {
-      out.push_back(finding(check.where, "run", "the graph to compare with was not made"));
+      findings->push_back(finding(check.where, "run", "the graph to compare with was not made"));
       continue;
     }
     if (std::optional<Diagnostic> other = other_world(check, graph.bytes)) {
-      out.push_back(std::move(*other));
+      findings->push_back(std::move(*other));
       continue;
     }
     Result<Key> key = key_of_check(check, graph.digest, references[i] ? references[i]->digest : "");
     if (!key.ok()) {
-      out.push_back(finding(check.where, "run", key.error()));
+      findings->push_back(finding(check.where, "run", key.error()));
       continue;
     }
     if (cache->has_passed(key->digest)) continue;
-    auto failed =
+    Outcome failed =
         references[i] ? bitwise_fails(check, graph, *references[i]) : run_fails(check, {}, graph.bytes, "sg-run fails");
-    if (failed) out.push_back(std::move(*failed));
+    if (!failed.ok()) out = out.ok() ? failed.error() : out.error();
+    else if (*failed) findings->push_back(std::move(**failed));
     else cache->put_passed(key->digest);
   }
   return out;

@@ -16,10 +16,11 @@ struct GraphBytes {
   std::string digest;
 };
 
-// All of these: an empty list = holds. `references`: by run, where it is bitwise to another graph. Each finding has the
-// place in the recipe and says what is the case.
-std::vector<Diagnostic> failing_runs(const Step& step, const GraphBytes& graph,
-                                     const std::vector<std::optional<GraphBytes>>& references, Cache* cache);
+// All of these: an empty list = holds. Each finding has the place in the recipe and says what is the case.
+// `references`: by run, where it is bitwise to another graph. A run that says neither yes nor no (a wrong option, no
+// memory or device, a rank that failed) is an Error; the findings of the others are there all the same.
+Status failing_runs(const Step& step, const GraphBytes& graph, const std::vector<std::optional<GraphBytes>>& references,
+                    Cache* cache, std::vector<Diagnostic>* findings);
 std::vector<Diagnostic> failing_metrics(const Step& step, std::string_view sealed);
 std::vector<Diagnostic> failing_golden(const Step& step, std::string_view sealed);
 

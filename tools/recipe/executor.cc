@@ -215,6 +215,7 @@ Status Executor::make_once(const Step& step, const StepResult& input, Shared* sh
 
 // Runs the checks, and writes the files that the recipe names.
 Status Executor::settle(const Step& step, const Needs& needs, StepResult* out) {
+  Status ran = ok_status();
   if (options_.checks) {
     std::vector<std::optional<GraphBytes>> references;
     for (size_t i = 0; i < step.runs.size(); ++i) {
@@ -225,9 +226,9 @@ Status Executor::settle(const Step& step, const Needs& needs, StepResult* out) {
       out->failed_checks.insert(out->failed_checks.end(), list.begin(), list.end());
     };
     add(failing_metrics(step, *out->bytes));
-    add(failing_runs(step, {*out->bytes, out->digest}, references, &cache_));
+    ran = failing_runs(step, {*out->bytes, out->digest}, references, &cache_, &out->failed_checks);
     std::vector<Diagnostic> golden = failing_golden(step, *out->bytes);
-    if (!golden.empty() && options_.bless && out->failed_checks.empty()) {
+    if (!golden.empty() && options_.bless && out->failed_checks.empty() && ran.ok()) {
       SG_TRY(bless_golden(step, *out->bytes));
       out->blessed = true;
     } else {
@@ -236,7 +237,8 @@ Status Executor::settle(const Step& step, const Needs& needs, StepResult* out) {
       add(std::move(golden));
     }
   }
-  return options_.outputs && !step.output.empty() ? write_result(step, *out->bytes) : ok_status();
+  if (options_.outputs && !step.output.empty()) SG_TRY(write_result(step, *out->bytes));
+  return ran;
 }
 
 Status Executor::make(const Step& step, const StepResult& input, StepResult* out) {

@@ -13,6 +13,7 @@
 #include "libpasses/pipeline.h"
 #include "tools/cli_input.h"
 #include "tools/recipe/files.h"
+#include "tools/run_options.h"
 
 namespace sg::recipe {
 namespace {
@@ -267,6 +268,10 @@ void check_values(const Plan& plan, Diagnostics* problems) {
     if (!s.pass) continue;
     Status checked = check_options(*s.pass, pass_options(s.options));
     if (!checked.ok()) say(s.where, s.tool, checked.error());
+    for (const RunCheck& r : s.runs) {
+      checked = cli::check_run_words(command_words(r.options));
+      if (!checked.ok()) say(r.where, "sg-run", checked.error());
+    }
   }
 }
 

@@ -54,8 +54,8 @@ bool is_about_comparing(const OptionValue& option);
 // Mistakes go to `problems`, orders that the passes warn of too. REQUIRES: what is read is checked before it is run
 Plan make_plan(const std::vector<Variant>& variants, ToolTable* tools, Diagnostics* problems);
 
-// What only a pass itself, or the disk, can tell of values: a budget of 2, a machine's file with a mistake, a file that
-// is not there.
+// What only a pass or sg-run itself, or the disk, can tell of values: a budget of 2, a machine's file with a mistake, a
+// file that is not there.
 void check_values(const Plan& plan, Diagnostics* problems);
 
 }  // namespace sg::recipe
