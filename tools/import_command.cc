@@ -57,7 +57,7 @@ Status write_all(const Args& args, const Job& job, const Imported& imported, Wri
     SG_TRY(write_job(args, job, {}, ahead));
     if (!imported.tensors.empty())
       args.report().line("sg-import: " + plural(imported.tensors.size(), "tensor") +
-                         " of weights and constants not written: --data FILE says where to");
+                         " of weights and constants not written: name a file with --data");
     return ok_status();
   }
   SG_TRY(check_data_place(args, place));
@@ -103,7 +103,7 @@ Result<int> run_import(const Args& args) {
   }
   if (repaired > 0)
     args.report().note(plural(repaired, "recorded type") +
-                       " contradicted by the data or the op: put right (--check lists them)");
+                       " contradicted by the data or the op: corrected (--check lists them)");
   add_provenance(args, {"from", "model", "spmd", "rank", "compile-id"}, sources.digest, job);
   Loaded loaded{std::move(*job), sources.name, {}, sources.bytes};
   WriteAhead ahead(loaded.job, writes_one_binary(args) ? args.threads() : 1);

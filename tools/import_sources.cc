@@ -1,5 +1,7 @@
 #include "tools/import_sources.h"
 
+#include <algorithm>
+
 #include "libgraph/import/capture.h"
 #include "libgraph/import/fx_import.h"
 #include "libgraph/import/pt2.h"
@@ -40,20 +42,30 @@ Result<Listing> list_pt2_file(const Args&, Sources* sources, Diagnostics*) {
   return Listing{std::move(listing.text), std::move(listing.json)};
 }
 
+constexpr std::string_view kSpmdOption[] = {"spmd"}, kPt2Options[] = {"model", "data"},
+                           kTraceOptions[] = {"spmd", "rank", "compile-id"};
+
 constexpr ImportSource kSources[] = {
     {.kind = SourceKind::capture,
      .what = "capture JSON, plain or gzipped",
      .takes_many = true,
+     .options = kSpmdOption,
      .import = import_capture_files},
-    {.kind = SourceKind::pt2, .what = "torch.export archives (.pt2)", .import = import_pt2_file, .list = list_pt2_file},
+    {.kind = SourceKind::pt2,
+     .what = "torch.export archives (.pt2)",
+     .options = kPt2Options,
+     .import = import_pt2_file,
+     .list = list_pt2_file},
     {.kind = SourceKind::fx,
      .what = "the text of a graph that FX prints",
      .takes_many = true,
+     .options = kSpmdOption,
      .import = import_fx_files},
     {.kind = SourceKind::torch_trace,
-     .what = "a TORCH_TRACE log or a folder of tlparse",
+     .what = "a TORCH_TRACE log or tlparse's output folder",
      .takes_many = true,
      .takes_folder = true,
+     .options = kTraceOptions,
      .import = import_trace_files,
      .list = list_trace_files},
 };
@@ -65,7 +77,7 @@ const ImportSource* source_of(SourceKind kind) {
 }
 
 std::string understood() {
-  std::string out = "it reads ";
+  std::string out = "sg-import reads ";
   for (size_t i = 0; i < std::size(kSources); ++i)
     out += (i == 0 ? "" : i + 1 == std::size(kSources) ? " and " : ", ") + std::string(kSources[i].what);
   return out;
@@ -82,7 +94,7 @@ Status check_kind(const SourceFile& file) {
     return Error{ErrorKind::unreadable,
                  std::string(file.is_folder ? "a folder" : "a source") + " of unknown kind: " + understood(), where,
                  file.is_folder ? "name the file in it, or a rank pattern such as 'rank{r}/step.json'"
-                                : "give its kind with --from if the content does not tell"};
+                                : "name its kind with --from"};
   const ImportSource* source = source_of(file.kind);
   std::string kind(source_kind_name(file.kind));
   if (source == nullptr)
@@ -124,6 +136,20 @@ Status check_together(const std::vector<SourceFile>& files) {
       error.message = "a second " + std::string(source_kind_name(first.kind)) + " source: one is one job";
     if (!error.message.empty()) return error;
   }
+  return ok_status();
+}
+
+Status check_options(const Args& args, SourceKind kind) {
+  for (const ImportSource& other : kSources)
+    for (std::string_view option : other.options) {
+      if (!args.has(option) || std::ranges::count(source_of(kind)->options, option) != 0) continue;
+      const std::string name = "--" + std::string(option);
+      const bool is_rank = option == "rank" && source_of(kind)->takes_many;
+      return Error{ErrorKind::usage,
+                   name + " does not apply to a " + std::string(source_kind_name(kind)) + " source",
+                   {},
+                   is_rank ? "name the file of that rank" : name + " is for " + std::string(other.what)};
+    }
   return ok_status();
 }
 
@@ -198,6 +224,7 @@ Result<Sources> read_sources(const Args& args) {
   SG_TRY(check_together(out.files));
   bool is_one = out.files.size() == 1;
   out.kind = out.files[0].kind;
+  SG_TRY(check_options(args, out.kind));
   out.name = is_one ? out.files[0].name : args.input();
   out.digest = is_one ? all_digests.substr(0, all_digests.size() - 1) : sha256_tag(all_digests);
   return out;

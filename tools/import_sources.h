@@ -53,12 +53,14 @@ struct ImportSource {
   std::string_view what;    // "capture JSON, plain or gzipped"; the messages list these
   bool takes_many = false;  // several files are the ranks of one job
   bool takes_folder = false;
+  std::span<const std::string_view> options = {};  // those that not every kind has: spmd, rank, compile-id, model, data
   // May take the files' bytes. What is to be said besides errors goes to `notes`.
   Result<Imported> (*import)(const Args& args, Sources* sources, Diagnostics* notes);
   // Null = say what the job is.
   Result<Listing> (*list)(const Args& args, Sources* sources, Diagnostics* notes) = nullptr;
 };
 
+// Refuses an option that the kind has no use for.
 Result<Sources> read_sources(const Args& args);
 // REQUIRES: `sources` comes from read_sources
 Result<Imported> import_source(const Args& args, Sources* sources, Diagnostics* notes);

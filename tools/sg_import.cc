@@ -26,8 +26,8 @@ constexpr Tool kTool = {
     .operands = "[SOURCE]...",
     .details =
         "SOURCE is capture JSON, plain or gzipped; a torch.export archive (.pt2), whose weights go to a safetensors\n"
-        "file beside the output; a graph as FX prints it (print_readable, tlparse); a TORCH_TRACE log or a folder of\n"
-        "tlparse; the folder of a capture, of one rank or of all; or a rank pattern such as 'rank{r}/step.json'.",
+        "file beside the output; a graph as FX prints it (print_readable, tlparse); a TORCH_TRACE log or tlparse's\n"
+        "output folder; the folder of a capture, of one rank or of all; or a rank pattern such as 'rank{r}/step.json'.",
     .max_operands = SIZE_MAX,
     .writes = Writes::graph,
     .options = kOptions,

@@ -3,7 +3,7 @@
 
 Without --torch: the texts and the log among the shared captures. Each text gives the graph of the capture beside it, node by
 node (compare_imports), is valid, counts the same (sg-stat) and, in f32, runs to PyTorch's results; the log runs to them as a
-joint graph, as forward and backward joined, and as a folder of tlparse. Says SKIPPED aloud where the captures are absent.
+joint graph, as forward and backward joined, and as tlparse's output folder. Says SKIPPED aloud where the captures are absent.
 
 With --torch: what PyTorch prints and logs now (fx_models.py, fx_traces.py); needs a Python with torch.
 """
@@ -110,7 +110,7 @@ def check_shared_log(tool, home, folder):
         f.write(open(log).read())
     listing = run(tool('sg-import'), '--list', log)
     if run(tool('sg-import'), '--list', f'{folder}/tlparse') != listing:
-        raise Failure('the log in a folder of tlparse is not read')
+        raise Failure("the log in tlparse's output folder is not read")
     if '0/0  aot_backward_graph' not in listing:
         raise Failure(f'--list says: {listing}')
     run(tool('sg-import'), log, '--compile-id', '7/7', '-o', f'{folder}/no.sg', status=3)
