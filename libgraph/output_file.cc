@@ -86,6 +86,11 @@ mode_t mode_for(const std::string& target) {
   return 0666 & ~kMask;
 }
 
+bool is_regular_file(const std::string& path) {
+  struct stat info;
+  return !path.empty() && ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
 bool exists_and_is_no_regular_file(const std::string& path) {
   struct stat info;
   return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
@@ -95,8 +100,9 @@ bool exists_and_is_no_regular_file(const std::string& path) {
 
 Error OutputFile::failed(std::string_view what) const {
   std::string name = path_ == "-" ? "<stdout>" : path_;
-  std::string reason = std::strerror(errno);
-  return {ErrorKind::missing, std::string(what) + ": " + reason, {name}, "nothing was replaced"};
+  std::string reason = std::strerror(errno);                                        // before anything else sets it
+  const std::string hint = is_regular_file(target_) ? "nothing was replaced" : "";  // there is an older file
+  return {ErrorKind::missing, std::string(what) + ": " + reason, {name}, hint};
 }
 
 Result<OutputFile> OutputFile::open(const std::string& path, bool make_folders) {

@@ -12,7 +12,8 @@ def full_disk_and_bad_targets():
     write("g.sg", small_binary())
     for command in ("sg-print g.sg > /dev/full", "sg-parse g.sg > /dev/full", "sg-print g.sg -o /dev/full",
                     "sg-check g.sg > /dev/full", "sg-print --help > /dev/full", "sg-print g.sg >&-"):
-        expect(run(command), 5, "error: cannot write")
+        done = expect(run(command), 5, "error: cannot write")
+        assert "nothing was replaced" not in done.message, done.message    # there was nothing to replace
     for target in ("g.sg/out.sg", "/proc/out.sg", "no/such/folder/out.sg"):
         done = expect(run(["sg-parse", "g.sg", "-o", target]), 5, re.escape(target))
         assert done.out == b""
@@ -21,6 +22,9 @@ def full_disk_and_bad_targets():
     for command in ("sg-print large.txt -o small.txt", "sg-parse large.txt > small.sg"):  # bash counts in KiB
         expect(run(["bash", "-c", "ulimit -f 4; " + command]), 5, "error: cannot write: File too large")
     assert not os.path.exists("small.txt")
+    write("old.txt", "old")
+    expect(run(["bash", "-c", "ulimit -f 4; sg-print large.txt -o old.txt"]), 5, "hint: nothing was replaced")
+    assert read("old.txt") == b"old"
     os.mkdir("out")
     expect(run(["sg-parse", "g.sg", "-o", "out"]), 5, "out: error: cannot write")
     expect(run(["sg-parse", "g.sg", "-o", "/dev/null"]), 0)
