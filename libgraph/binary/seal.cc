@@ -39,26 +39,29 @@ bool is_tool_name(std::string_view s) {
   return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) { return c > ' ' && c < 0x7F; });
 }
 
+bool is_stream(std::string_view file) { return file == "<stdin>" || file == "-"; }
+
 Error truncated(std::string_view bytes, const std::string& file) {
   std::string size = std::to_string(bytes.size());
   std::string tool = read_prefix(bytes).tool;
   Error error{ErrorKind::unreadable, "", {.file = file, .offset = bytes.size()}, ""};
-  if (tool.empty()) {
-    error.message = "the graph file ends early (" + size + " of ? bytes): it has no seal";
-  } else {
-    error.message = "the stream from " + tool + " ended early (" + size +
-                    " of ? bytes): the command before this one failed or was killed";
+  if (!is_stream(file)) {
+    error.message = "the file ends after " + size + " bytes, without its seal";
+    if (!tool.empty()) error.message += " (written by " + tool + ")";
+    error.hint = "copy it or make it again";
+    return error;
   }
+  error.message = "the stream" + (tool.empty() ? "" : " from " + tool) + " ended early (after " + size +
+                  " bytes): the command before this one failed or was killed";
   error.hint = "look at the messages of the command that wrote it and run it again (bash: set -o pipefail)";
   return error;
 }
 
 Error empty_input(const std::string& file) {
-  bool is_stream = file == "<stdin>" || file == "-";
   return {ErrorKind::unreadable,
-          is_stream ? "empty input: the command before this one in the pipe wrote nothing" : "the file is empty",
+          is_stream(file) ? "empty input: the command before this one in the pipe wrote nothing" : "the file is empty",
           {.file = file, .offset = 0},
-          is_stream ? "look at its messages (bash: set -o pipefail)" : "write it again"};
+          is_stream(file) ? "look at its messages (bash: set -o pipefail)" : "write it again"};
 }
 
 Error changed(std::string message, const std::string& file) {

@@ -56,9 +56,24 @@ def other_sources_are_recognised_and_refused():
                           (b'V1121 02:33:03.218000 13001 a.py:28] {"str": ["x", 1]}\n', "the trace holds no artefacts")):
         expect(run(["sg-import"], content), 3, said)
     for content in (b"hello\n", b"\0\0\0\0", b"<html>", bytes(range(256))):
-        expect(run(["sg-import"], content), 3, "unknown kind: it reads capture JSON")
+        expect(run(["sg-import"], content), 3, "unknown kind: sg-import reads capture JSON")
     expect(run(["sg-import", "--from", "pt2", os.path.join(DATA, "step.json")]), 3, "not a whole zip archive")
     expect(run(["sg-import"], b"PK\x03\x04...."), 3, "<stdin>: error: not a whole zip archive")
+
+
+@case
+def options_of_other_sources_are_refused():
+    capture, archive = os.path.join(DATA, "step.json"), os.path.join(DATA, "..", "pt2", "tied", "model.pt2")
+    done = expect(run(["sg-import", capture, "--rank", "2"]), 2, "--rank does not apply to a capture source")
+    assert "name the file of that rank" in done.message and done.out == b""
+    for words, said in (([capture, "--model", "foo"], "--model is for torch.export archives"),
+                        ([capture, "--compile-id", "0/0"], "--compile-id is for a TORCH_TRACE log"),
+                        ([capture, "--data", "w.safetensors"], "--data does not apply to a capture source"),
+                        ([capture, "--list", "--model", "foo"], "--model does not apply"),
+                        ([archive, "--spmd"], "--spmd does not apply to a pt2 source"),
+                        ([archive, "--rank", "0"], "--rank is for a TORCH_TRACE log")):
+        expect(run(["sg-import", *words]), 2, said)
+    expect(run(["sg-import", capture, "--spmd", "-q"]), 0)
 
 
 @case
@@ -67,7 +82,7 @@ def exported_programs_bring_their_weights():
     done = expect(run(["sg-import", source, "-o", "t.sg"]), 0, r"wrote t.safetensors: 3 tensors")
     assert os.path.exists("t.sg") and os.path.exists("t.safetensors")
     expect(run(["sg-check", "t.sg"]), 0)
-    done = expect(run(["sg-import", source]), 0, r"3 tensors of weights and constants not written: --data FILE")
+    done = expect(run(["sg-import", source]), 0, r"3 tensors of weights and constants not written: name a file with --data")
     expect(run(f"sg-import {source} --data w.safetensors | sg-check"), 0, out="valid")
     assert read("w.safetensors") == read("t.safetensors")
     done = expect(run(["sg-import", "--list", source]), 0, out=r"e.weight  f32\[16, 8\]")
@@ -173,6 +188,8 @@ def truncated_pipe_is_an_error_of_the_next_tool():
         assert done.out == b"", length
     write("cut.sg", binary[:len(binary) - 5])
     expect(run("cat cut.sg | sg-print"), 3, "the stream from sg-import ended early")
+    done = expect(run("sg-print cut.sg"), 3, r"cut.sg:@\d+: error: the file ends after \d+ bytes, without its seal \(written by sg-import\)")
+    assert "pipe" not in done.message and "copy it or make it again" in done.message, done.message
     expect(run(f"sg-import -q {DATA}/step.json | head -c 300 | sg-check"), 3)
     expect(run("sg-import missing.json | sg-print"), 3, "(?s)missing.json.*the input is empty")
 

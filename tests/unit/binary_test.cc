@@ -147,10 +147,13 @@ TEST_CASE("every truncation of a file names the tool that wrote it") {
     CHECK(job.error().kind == ErrorKind::unreadable);
     CHECK(job.error().where.offset == size);
     if (size >= 150) {  // long enough for the front
-      CHECK(job.error().message == "the stream from sg-import ended early (" + std::to_string(size) +
-                                       " of ? bytes): the command before this one failed or was killed");
+      CHECK(job.error().message == "the stream from sg-import ended early (after " + std::to_string(size) +
+                                       " bytes): the command before this one failed or was killed");
     }
   }
+  const Error of_file = read_binary(std::string_view(bytes).substr(0, 500), "step.sg").error();
+  CHECK(of_file.message == "the file ends after 500 bytes, without its seal (written by sg-import)");
+  CHECK(of_file.hint == "copy it or make it again");
   CHECK(read_binary("", "<stdin>").error().message ==
         "empty input: the command before this one in the pipe wrote nothing");
 }
