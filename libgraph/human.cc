@@ -3,8 +3,8 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <utility>
 
+#include "libgraph/size_units.h"
 #include "libgraph/utf8.h"
 
 namespace sg {
@@ -45,19 +45,16 @@ Result<int64_t> parse_bytes(std::string_view text) {
     return Error{ErrorKind::usage,
                  "\"" + std::string(text) + "\" is not a size",
                  {},
-                 "write bytes, or a number with KiB, MiB, GiB, KB, MB or GB"};
+                 "write bytes, or a number with " + std::string(kSizeUnitNames)};
   };
   double number = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || !(number >= 0)) return wrong();
   std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
   while (unit.starts_with(' ')) unit.remove_prefix(1);
-  constexpr std::pair<std::string_view, double> kUnits[] = {
-      {"", 1},         {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
-      {"TiB", 0x1p40}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
-  for (auto& [name, factor] : kUnits)
-    if (unit == name && number * factor < 0x1p62) return static_cast<int64_t>(std::llround(number * factor));
-  return wrong();
+  const std::optional<double> factor = unit.empty() ? 1 : bytes_of_unit(unit);
+  if (!factor || !(number * *factor < 0x1p62)) return wrong();
+  return static_cast<int64_t>(std::llround(number * *factor));
 }
 
 std::string one_line(std::string_view text) {

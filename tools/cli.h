@@ -77,6 +77,7 @@ class Args {
   std::string text(std::string_view name) const;              // the last value, else the row's default
   std::vector<std::string> all(std::string_view name) const;  // in the order given
   int64_t number(std::string_view name, int64_t fallback) const;
+  Result<int64_t> bytes(std::string_view name) const;  // of a SIZE; an error names the option
 
   // Which of the parsed words gave the option its last value.
   size_t word_of(std::string_view name) const;  // REQUIRES: has(name)

@@ -5,6 +5,7 @@
 #include <optional>
 #include <thread>
 
+#include "libgraph/human.h"
 #include "libgraph/nearest.h"
 #include "tools/cli.h"
 
@@ -221,6 +222,12 @@ size_t Args::word_of(std::string_view name) const { return words_.find(name)->se
 
 int64_t Args::number(std::string_view name, int64_t fallback) const {
   return has(name) ? whole_number(text(name)).value_or(fallback) : fallback;
+}
+
+Result<int64_t> Args::bytes(std::string_view name) const {
+  Result<int64_t> out = parse_bytes(text(name));
+  if (!out.ok()) out.error().message = "--" + std::string(name) + ": " + out.error().message;
+  return out;
 }
 
 size_t Args::threads() const {

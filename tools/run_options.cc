@@ -11,7 +11,6 @@
 #include <set>
 #include <thread>
 
-#include "libgraph/human.h"
 #include "librun/comm_inject.h"
 #include "librun/data_name.h"
 #include "librun/initialize.h"
@@ -226,7 +225,7 @@ Result<SessionOptions> session_options(const Args& args, uint32_t ranks) {
   int64_t threads = std::min(args.number("threads", 0), 8 * cores);
   options.rank.threads = static_cast<int>(std::max<int64_t>(1, (threads > 0 ? threads : cores) / std::max(ranks, 1u)));
   if (args.has("memory-limit")) {
-    SG_ASSIGN(options.rank.memory_limit, parse_bytes(args.text("memory-limit")));
+    SG_ASSIGN(options.rank.memory_limit, args.bytes("memory-limit"));
   }
   options.say = said_once(args);
   options.last_words = [&args](const Error& error) { args.report().error(error), args.report().finish(); };

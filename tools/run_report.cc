@@ -215,7 +215,7 @@ Result<int> print_plans(const Args& args, const Job& job) {
   json.end_array().end_object();
   SG_TRY(write_text(args, args.has("json") ? json.take() + "\n" : text));
   if (!args.has("memory-limit")) return 0;
-  SG_ASSIGN(const int64_t limit, parse_bytes(args.text("memory-limit")));
+  SG_ASSIGN(const int64_t limit, args.bytes("memory-limit"));
   if (most <= limit) return 0;
   return Error{
       ErrorKind::negative,

@@ -19,6 +19,22 @@ def print_selects():
 
 
 @case
+def a_size_is_written_alike_everywhere():
+    write("g.txt", small_text())
+    for size in ("1000000", "1MB", "1000kB", "1000KB", "0.001GB", "1TB", "1TiB", "977 KiB"):
+        expect(run(["sg-run", "g.txt", "--init", "seed:0", "--memory-limit", size]), 0)
+        expect(run(["sg-recipe", "check", "-"], f"inputs: {{g: g.txt}}\nstages:\n  - clean:\n    assert: ['peak < {size}']\n".encode()), 0)
+        expect(run(["sg-remat", "g.txt", "--best-effort", "--peak", size, "-o", "out.sg"]), 0)
+    units = "KiB, MiB, GiB, TiB, kB, MB, GB or TB"
+    expect(run(["sg-run", "g.txt", "--memory-limit", "foo"]), 2, f'--memory-limit: "foo" is not a size(.|\n)*{units}')
+    expect(run(["sg-run", "g.txt", "--plan", "--memory-limit", "foo"]), 2, '--memory-limit: "foo"')
+    write("r.yaml", "inputs: {g: g.txt}\nstages: [clean]\n")
+    expect(run(["sg-recipe", "run", "r.yaml", "--cache-size", "x"]), 2, '--cache-size: "x" is not a size')
+    expect(run(["sg-sweep", "r.yaml", "--peak", "x"]), 2, '--peak: "x" is not a size')
+    expect(run(["sg-recipe", "check", "-"], b"inputs: {g: g.txt}\nstages:\n  - clean:\n    assert: ['peak < 3 stones']\n"), 1, units)
+
+
+@case
 def import_lists_and_reports():
     done = expect(run(["sg-import", "--list", os.path.join(DATA, "rank{r}", "step.json")]), 0, out="title +tiny linear")
     assert re.search(r"group +dp \[0 1\]", done.text) and "program   rank *: 8 nodes" in done.text

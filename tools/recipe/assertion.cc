@@ -12,6 +12,7 @@
 #include "libgraph/nearest.h"
 #include "libgraph/op_pattern.h"
 #include "libgraph/sim/simulate.h"
+#include "libgraph/size_units.h"
 #include "libgraph/stat.h"
 
 namespace sg::recipe {
@@ -65,31 +66,17 @@ struct Suffix {
   Unit unit;  // its unit; count: also for flops
 };
 constexpr Suffix kSuffixes[] = {
-    {"KiB", 1024.0, Unit::bytes},
-    {"MiB", 1048576.0, Unit::bytes},
-    {"GiB", 1073741824.0, Unit::bytes},
-    {"TiB", 1099511627776.0, Unit::bytes},
-    {"B", 1, Unit::bytes},
-    {"kB", 1e3, Unit::bytes},
-    {"MB", 1e6, Unit::bytes},
-    {"GB", 1e9, Unit::bytes},
-    {"TB", 1e12, Unit::bytes},
-    {"k", 1e3, Unit::count},
-    {"M", 1e6, Unit::count},
-    {"G", 1e9, Unit::count},
-    {"T", 1e12, Unit::count},
-    {"P", 1e15, Unit::count},
-    {"%", 0.01, Unit::share},
-    {"us", 1e-6, Unit::seconds},
-    {"ms", 1e-3, Unit::seconds},
-    {"s", 1, Unit::seconds},
+    // those of bytes: libgraph/size_units.h
+    {"k", 1e3, Unit::count},     {"M", 1e6, Unit::count},     {"G", 1e9, Unit::count},
+    {"T", 1e12, Unit::count},    {"P", 1e15, Unit::count},    {"%", 0.01, Unit::share},
+    {"us", 1e-6, Unit::seconds}, {"ms", 1e-3, Unit::seconds}, {"s", 1, Unit::seconds},
 };
 
 std::string_view units_of(Unit unit) {
   switch (unit) {
     case Unit::count: return "k, M, G, T";
     case Unit::flops: return "k, M, G, T, P";
-    case Unit::bytes: return "KiB to TiB, kB to TB";
+    case Unit::bytes: return kSizeUnitNames;
     case Unit::seconds: return "us, ms, s";
     case Unit::share: return "%";
   }
@@ -104,6 +91,10 @@ std::optional<double> parse_bound(std::string_view text, Unit wanted) {
   std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
   while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
   if (unit.empty()) return wanted == Unit::share ? std::nullopt : std::optional(value);
+  if (wanted == Unit::bytes) {
+    const std::optional<double> factor = bytes_of_unit(unit);
+    return factor ? std::optional(value * *factor) : std::nullopt;
+  }
   for (const Suffix& s : kSuffixes)
     if (s.text == unit && s.unit == (wanted == Unit::flops ? Unit::count : wanted)) return value * s.factor;
   return std::nullopt;
@@ -191,7 +182,7 @@ Result<Assertion> parse_assertion(const Word& word) {
   Unit unit = metric ? metric->unit : Unit::count;
   std::optional<double> number = parse_bound(bound, unit);
   if (!number)
-    return malformed(word, "`" + std::string(bound) + "` is not a number of that kind",
+    return malformed(word, "`" + std::string(bound) + "` is not a value of this metric",
                      "units here are " + std::string(units_of(unit)));
   out.bound = *number;
   out.metric = metric ? metric->name : "";

@@ -76,7 +76,8 @@ Status report_mistakes(const cli::Args& args, const Diagnostics& problems, const
   }
   args.report().add(problems);
   if (!problems.has_errors()) return ok_status();
-  return Error{kind, (is_usage ? "the command line" : file) + " has " + plural(problems.error_count(), "mistake"), {}, {}};
+  return Error{
+      kind, (is_usage ? "the command line" : file) + " has " + plural(problems.error_count(), "mistake"), {}, {}};
 }
 
 Result<Session> open_session(const cli::Args& args) {
@@ -93,7 +94,7 @@ Result<Session> open_session(const cli::Args& args) {
     if (!problems.has_errors()) check_values(session.plan, &problems);
   }
   SG_TRY(report_mistakes(args, each_once(problems), session.file));
-  SG_ASSIGN(int64_t limit, parse_bytes(args.text("cache-size")));
+  SG_ASSIGN(int64_t limit, args.bytes("cache-size"));
   std::string folder = args.has("no-cache") ? "" : args.has("cache") ? args.text("cache") : Cache::usual_folder();
   session.cache = Cache(folder, static_cast<uint64_t>(limit));
   return session;

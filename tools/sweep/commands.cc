@@ -141,7 +141,7 @@ Result<Sweep> read_sweep(const Args& args) {
   out.options.checks = args.has("checks");
   out.options.threads = args.threads();
   if (args.has("peak")) {
-    SG_ASSIGN(const int64_t bytes, parse_bytes(args.text("peak")));
+    SG_ASSIGN(const int64_t bytes, args.bytes("peak"));
     out.limit_bytes = static_cast<double>(bytes);
   }
   out.points_file = args.has("points") ? args.text("points") : args.operands()[0] + ".sweep.jsonl";
@@ -279,7 +279,7 @@ Result<int> name_points(const Args& args, const std::vector<Point>& points) {
 Result<int> run_sweep(const Args& args) {
   SG_ASSIGN(Sweep sweep, read_sweep(args));
   if (args.has("dry-run")) return name_points(args, grid_of(sweep.axes));
-  SG_ASSIGN(const int64_t cache_size, parse_bytes(args.text("cache-size")));
+  SG_ASSIGN(const int64_t cache_size, args.bytes("cache-size"));
   const std::string folder = args.has("no-cache") ? ""
                              : args.has("cache")  ? args.text("cache")
                                                   : recipe::Cache::usual_folder();

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "libgraph/human.h"
+#include "libgraph/size_units.h"
 #include "tools/sweep/front.h"
 
 namespace sg::sweep {
@@ -70,25 +71,22 @@ struct Scale {
 };
 
 struct UnitName {
-  double size;
   std::string_view name;
+  double size;
 };
-constexpr UnitName kTimes[] = {{1, "s"}, {1e-3, "ms"}, {1e-6, "us"}};
-constexpr UnitName kBytes[] = {{0x1p40, "TiB"}, {0x1p30, "GiB"}, {0x1p20, "MiB"}, {0x1p10, "KiB"}, {1, "B"}};
+constexpr UnitName kTimes[] = {{"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
 
+// `units`: the smallest first.
 template <class Units>
 Scale scale_of(std::vector<double> values, const Units& units, const std::string& name, double from, double to) {
   Scale out;
   out.from = from, out.to = to;
   const auto [least, most] = std::ranges::minmax(values);
-  const UnitName* unit = &*std::rbegin(units);
-  for (const UnitName& u : units)
-    if (most >= u.size) {
-      unit = &u;
-      break;
-    }
-  out.unit = unit->size;
-  out.name = name + ", " + std::string(unit->name);
+  auto [unit, size] = units[0];
+  for (const auto& [larger, its_size] : units)
+    if (most >= its_size) unit = larger, size = its_size;
+  out.unit = size;
+  out.name = name + ", " + std::string(unit);
   const double room = most > least ? (most - least) * 0.08 : std::max(most * 0.1, out.unit);
   out.low = std::max(0.0, least - room) / out.unit;
   out.high = (most + room) / out.unit;
@@ -108,7 +106,7 @@ class Picture {
       if (p.measured) times.push_back(p.step_seconds), peaks.push_back(p.peak_bytes);
     if (times.empty()) times = {0}, peaks = {0};
     y_ = scale_of(times, kTimes, "step", kHeight - kBottom, kTop);
-    x_ = scale_of(peaks, kBytes, "peak", kLeft, kWidth - kRight);
+    x_ = scale_of(peaks, kBinarySizeUnits, "peak", kLeft, kWidth - kRight);
   }
 
   std::string draw() {
