@@ -80,6 +80,11 @@ std::string output_of(const Args& args) {
   return args.has("in-place") ? args.input() : "-";
 }
 
+Status refuse_json(const Args& args, const std::string& what) {
+  if (!args.has("json")) return ok_status();
+  return Error{ErrorKind::usage, what + ": --json does not go with it", {}, {}};
+}
+
 Status check_output(const Args& args) {
   std::string output = output_of(args);
   if (args.has("in-place") && !args.has("output") && (output == "-" || args.operands().size() != 1))

@@ -56,6 +56,9 @@ std::string output_of(const Args& args);
 // Refuses, before any work: an output that is the input without --in-place, binary to a terminal.
 Status check_output(const Args& args);
 
+// Refuses --json where the answer is a text: `what` says which.
+Status refuse_json(const Args& args, const std::string& what);
+
 // The job in the form and to the place that the options ask for, then a line (or with --json a report) about it.
 // `passes` is JSON that the report has under that key; empty = none. With --dry-run nothing is put in its place.
 // `ahead` may hold the bytes already (write_ahead.h).

@@ -90,6 +90,11 @@ void write_comparison(const ComparisonReport& c, JsonWriter* json) {
   json->end_array().end_object();
 }
 
+void write_bytes(const RankReport& r, JsonWriter* json) {
+  json->member("input_bytes", r.input_bytes).member("arena_bytes", r.arena_bytes);
+  json->member("host_bytes", r.host_bytes).member("pool_bytes", r.pool_bytes);
+}
+
 std::string memory_text(const SessionReport& report) {
   const RankReport* r = largest(report);
   if (r == nullptr) return {};
@@ -128,6 +133,18 @@ std::string dry_run_text(const Job& job, const SessionReport& report, int64_t st
   return out + (memory.empty() ? "" : "\n" + memory.substr(0, memory.size() - 1));
 }
 
+std::string dry_run_json(const SessionReport& report, int64_t steps) {
+  JsonWriter json;
+  json.begin_object().member("schema", "sg-run-dry").member("version", 1).member("steps", steps);
+  json.key("ranks").begin_array();
+  for (const RankReport& r : report.ranks) {
+    json.begin_object().member("rank", r.rank);
+    write_bytes(r, &json);
+    json.end_object();
+  }
+  return json.end_array().end_object().take();
+}
+
 std::string run_json(const SessionReport& report) {
   JsonWriter json;
   json.begin_object().member("schema", "sg-run").member("version", 1);
@@ -137,9 +154,9 @@ std::string run_json(const SessionReport& report) {
   for (const RankReport& r : report.ranks) {
     json.begin_object().member("rank", r.rank).key("losses").begin_array();
     for (double loss : r.losses) json.floating(loss);
-    json.end_array().member("input_bytes", r.input_bytes).member("arena_bytes", r.arena_bytes);
-    json.member("host_bytes", r.host_bytes);
-    json.member("pool_bytes", r.pool_bytes).key("expected").begin_array();
+    json.end_array();
+    write_bytes(r, &json);
+    json.key("expected").begin_array();
     for (auto& [file, outcome] : r.expected) write_expect(outcome, &json);
     json.end_array();
     if (!r.explained.empty()) {

@@ -12,6 +12,7 @@ namespace sg::cli {
 std::string run_text(const SessionReport& report);
 // --dry-run: what would run, when all is at hand.
 std::string dry_run_text(const Job& job, const SessionReport& report, int64_t steps);
+std::string dry_run_json(const SessionReport& report, int64_t steps);
 std::string run_json(const SessionReport& report);
 
 // A job that holds some of its ranks cannot run (cannot_apply).

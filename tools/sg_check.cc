@@ -19,6 +19,7 @@ constexpr Option kOptions[] = {
 
 Result<int> run(const Args& args) {
   if (args.has("list-rules")) {
+    SG_TRY(refuse_json(args, "--list-rules prints a list"));
     SG_TRY(write_text(args, rules_report()));
     return 0;
   }

@@ -89,7 +89,8 @@ Result<int> run_again(const Args& args, const Job& job, const std::vector<Histor
 Result<int> run(const Args& args) {
   const bool again = args.operands().size() == 2;
   if (again && !args.has("replay"))
-    return Error{ErrorKind::usage, "sg-log takes one graph", {}, "with --replay a second one, to begin with"};
+    return Error{ErrorKind::usage, "sg-log takes one graph", {}, "with --replay, a second graph says where to start"};
+  if (args.has("replay") && !again) SG_TRY(refuse_json(args, "--replay without EARLIER prints a script"));
   SG_ASSIGN(Job job, read_job(args, args.input()));
   std::vector<HistoryStep> history = history_of(job);
   if (again) return run_again(args, job, history);

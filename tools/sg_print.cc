@@ -18,6 +18,7 @@ constexpr Option kOptions[] = {
 };
 
 Result<int> run(const Args& args) {
+  SG_TRY(refuse_json(args, "sg-print writes a text"));
   SG_ASSIGN(Job job, read_job(args, args.input()));
   uint32_t rank = static_cast<uint32_t>(std::min<int64_t>(args.number("rank", 0), UINT32_MAX));
   if (args.has("rank") && (rank >= job.world || job.program_of(rank) == nullptr))

@@ -39,8 +39,13 @@ Result<int> run_on(const Args& args, const Job& job, Communicators comms) {
   for (const RankReport& r : report.ranks)
     for (const std::string& line : r.explained) args.report().note("rank " + std::to_string(r.rank) + ": " + line);
   if (args.has("dry-run")) {
-    SG_ASSIGN(RunAnswer answer, gather_answer(comms, dry_run_text(job, report, args.number("steps", 1)), true));
-    if (answer.writes) args.report().line(answer.text);
+    const int64_t steps = args.number("steps", 1);
+    const bool as_json = args.has("json");
+    SG_ASSIGN(
+        RunAnswer answer,
+        gather_answer(comms, as_json ? dry_run_json(report, steps) + "\n" : dry_run_text(job, report, steps), true));
+    if (answer.writes && as_json) SG_TRY(write_text(args, answer.text));
+    else if (answer.writes) args.report().line(answer.text);
     return 0;
   }
   SG_TRY(write_profile(args, report));

@@ -76,6 +76,8 @@ Result<int> write_fitted(const Args& args, const Job& job, const std::vector<Sym
 
 Result<int> run(const Args& args) {
   SG_TRY(check_options(args));
+  if (args.has("list") || args.has("show-machine"))
+    SG_TRY(refuse_json(args, args.has("list") ? "--list prints a table" : "--show-machine prints YAML"));
   if (args.has("list")) return told(write_text(args, list_machines()));
   SimOptions options;
   SG_ASSIGN(options.machine, machine_with(args.text("machine"), args.all("set")));

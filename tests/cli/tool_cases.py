@@ -35,6 +35,19 @@ def a_size_is_written_alike_everywhere():
 
 
 @case
+def json_is_a_report_or_refused():
+    write("g.txt", small_text())
+    for words in (["sg-print", "g.txt"], ["sg-print", "g.txt", "--node", "mm"], ["sg-export", "g.txt"], ["sg-sim", "--list"],
+                  ["sg-sim", "--show-machine"], ["sg-check", "--list-rules"], ["sg-log", "g.txt", "--replay"]):
+        done = expect(run([*words, "--json"]), 2, "--json does not go with it")
+        assert done.out == b"", words
+    done = expect(run(["sg-run", "g.txt", "--init", "seed:1", "--dry-run", "--json", "-n", "3"]), 0)
+    report = json.loads(done.text)
+    assert (report["schema"], report["version"], report["steps"]) == ("sg-run-dry", 1, 3), report
+    assert report["ranks"][0]["rank"] == 0 and report["ranks"][0]["input_bytes"] > 0, report
+
+
+@case
 def import_lists_and_reports():
     done = expect(run(["sg-import", "--list", os.path.join(DATA, "rank{r}", "step.json")]), 0, out="title +tiny linear")
     assert re.search(r"group +dp \[0 1\]", done.text) and "program   rank *: 8 nodes" in done.text
