@@ -17,7 +17,7 @@
 namespace sg {
 namespace {
 
-constexpr size_t kMaxNamed = 50;  // names listed in one message
+constexpr size_t kMaxNamed = 5;  // names listed in one message
 
 std::string type_text(DType dtype, std::span<const int64_t> shape) {
   std::string out = std::string(dtype_name(dtype)) + "[";
