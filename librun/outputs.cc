@@ -164,10 +164,11 @@ Result<NamedValue> find_named_value(const Graph& graph, std::string_view name) {
     }
     return Error{ErrorKind::unreadable, "output " + std::to_string(*i) + " of the graph has no value", {}, {}};
   }
-  const std::string hint = name == "loss" && !graph.outputs().empty()
-                               ? "no output alone is marked as it; the first by its number is out0"
-                               : nearest_name(graph, name).hint();
-  return Error{ErrorKind::unreadable, "the graph has no `" + std::string(name) + "`", {}, hint};
+  std::string hint = nearest_name(graph, name).hint();
+  if (name == "loss" && !graph.outputs().empty())
+    hint = "no output alone is marked as it; the first by its number is out0";
+  else if (find_input(graph, name)) hint = "this is an input: is this the file for --inputs?";
+  return Error{ErrorKind::unreadable, "the graph has no output `" + std::string(name) + "`", {}, hint};
 }
 
 Result<OutputFile> stage_outputs(const std::string& path, const Graph& graph, const AliasAnalysis& alias,

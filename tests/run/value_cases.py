@@ -66,7 +66,7 @@ def what_differs_is_exit_1_worst_first():
     safetensors("e", {"out0": ("F32", [1], values["out0"])})
     run("--inputs", "in", "--expect", "e", code=1, out=r"is f32\[\], expected f32\[1\]")
     safetensors("e", {"out2": ("F32", [], [0])})
-    run("--inputs", "in", "--expect", "e", code=3, message="the graph has no `out2`")
+    run("--inputs", "in", "--expect", "e", code=3, message="the graph has no output `out2`")
 
 
 @case

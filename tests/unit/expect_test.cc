@@ -254,9 +254,9 @@ TEST_CASE("names that the graph lacks are unreadable, with the nearest") {
     CHECK(report.error().kind == ErrorKind::unreadable);
     return report.error().message + " " + report.error().hint;
   };
-  CHECK(mentions(error_of("out3"), "the graph has no `out3`"));
-  CHECK(mentions(error_of("out01"), "no `out01`"));
-  CHECK(mentions(error_of("out18446744073709551616"), "no `out"));
+  CHECK(mentions(error_of("out3"), "the graph has no output `out3`"));
+  CHECK(mentions(error_of("out01"), "no output `out01`"));
+  CHECK(mentions(error_of("out18446744073709551616"), "no output `out"));
   CHECK(mentions(error_of("gradient:layer.wieght"), "gradient:layer.weight"));
   CHECK(mentions(error_of("mutated.layer.cuont"), "mutated.layer.count"));
 }
