@@ -76,6 +76,7 @@ class Command(CaptureCase):
         for arguments, code, words in (
             (["steps.py"], 2, "is not MODULE:FUNCTION"),
             (["nowhere:step"], 2, "cannot import nowhere"),
+            (["nowhere.py:step"], 2, "nowhere.py: no such file"),
             (["steps:nobody"], 2, "has no function nobody"),
             (["steps:nothing"], 4, "has to return"),
             (["steps:broken"], 4, "steps.py:15 in broken: KeyError"),
@@ -87,6 +88,11 @@ class Command(CaptureCase):
                 self.assertEqual(result.returncode, code, result.stderr)
                 self.assertEqual(len(result.stderr.strip().splitlines()), 1, result.stderr)
                 self.assertIn(words, result.stderr)
+
+    def test_what_cannot_be_written_is_exit_5(self):
+        result = self.run_command("steps:as_tuple", "-o", os.path.join(self.folder, "steps.py"))
+        self.assertEqual(result.returncode, 5, result.stderr)
+        self.assertIn("error: cannot write into", result.stderr)
 
     def test_traceback_where_it_is_asked_for(self):
         for step, words in (("nothing", "CaptureError"), ("broken", 'raise KeyError("left out")')):

@@ -9,7 +9,7 @@ import sys
 import traceback
 from typing import Any, Callable, Dict, List, Optional
 
-from .errors import CaptureError
+from .errors import CaptureError, UnwritableError
 
 _HELP = """\
 FUNCTION takes no arguments and returns the arguments of stepgraph_capture.capture() without out_dir, as a mapping:
@@ -29,7 +29,7 @@ examples:
   torchrun --nproc-per-node 4 -m stepgraph_capture train.py:step -o capture
   sg-import capture -o step.sg
 
-exit codes: 0 captured, 2 usage, 4 cannot be captured
+exit codes: 0 captured, 2 usage, 4 cannot be captured, 5 cannot be written
 """
 
 
@@ -74,6 +74,8 @@ def _find(spec: str) -> Callable[[], Any]:
     place, colon, name = spec.rpartition(":")
     if not colon or not place or not name:
         raise UsageError(f"'{spec}' is not MODULE:FUNCTION")
+    if place.endswith(".py") and not os.path.isfile(place):
+        raise UsageError(f"{place}: no such file")
     sys.path.insert(0, os.path.dirname(os.path.abspath(place)) if place.endswith(".py") else os.getcwd())
     try:
         module = importlib.import_module(os.path.basename(place)[:-3] if place.endswith(".py") else place)
@@ -126,6 +128,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return 0
     except UsageError as error:
         return _fail(str(error), 2)
+    except UnwritableError as error:
+        return _fail(str(error), 5)
     except Exception as error:
         if options.traceback:
             traceback.print_exc()

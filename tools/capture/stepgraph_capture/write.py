@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterator, Mapping, Optional
 import torch
 from torch import Tensor
 
-from .errors import CaptureError
+from .errors import UnwritableError
 
 _LISTS = ("inputs", "nodes", "outputs", "groups", "symbols", "guards")
 
@@ -40,7 +40,7 @@ def make_folder(path: str) -> None:
         with tempfile.TemporaryFile(dir=path):
             pass
     except OSError as error:
-        raise CaptureError(f"cannot write into {path}: {error.strerror or error}") from error
+        raise UnwritableError(f"cannot write into {path}: {error.strerror or error}") from error
 
 
 def _umask() -> int:
@@ -56,7 +56,7 @@ def _replace(path: str, fill: Callable[[str], None]) -> None:
         os.chmod(aside, 0o666 & ~_umask())  # safetensors creates files that only the owner can read
         os.replace(aside, path)
     except OSError as error:
-        raise CaptureError(f"cannot write {path}: {error.strerror or error}") from error
+        raise UnwritableError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         if os.path.exists(aside):
             os.remove(aside)
