@@ -112,6 +112,10 @@ Status check_targets(const Args& args, const std::string& output) {
   std::map<FileId, const Named*> read;
   for (const Named& source : all_read)
     if (const auto id = source.id()) read.emplace(*id, &source);
+  const auto appended = output == "-" ? read.find(Named{{}, {}, "/dev/stdout"}.id().value_or(FileId())) : read.end();
+  if (appended != read.end())
+    return Error{
+        ErrorKind::usage, "standard output is " + appended->second->name + ", which is read", {}, "write to -o FILE"};
   std::map<std::string, const Named*> by_name;
   std::map<FileId, const Named*> by_id;
   for (const Named& target : written) {

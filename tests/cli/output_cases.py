@@ -32,6 +32,15 @@ def full_disk_and_bad_targets():
 
 
 @case
+def the_input_is_never_appended_to():
+    write("g.sg", small_binary())
+    for command in ("sg-clean g.sg >> g.sg", "sg-print g.sg >> g.sg", "sg-clean < g.sg >> g.sg", "sg-check g.sg >> g.sg"):
+        expect(run(command), 2, "standard output is .*, which is read")
+        assert read("g.sg") == small_binary(), command
+    expect(run("sg-clean g.sg >> other.sg && sg-check other.sg"), 0)
+
+
+@case
 def the_input_is_never_replaced_by_accident():
     text = small_text()
     write("t.txt", text)

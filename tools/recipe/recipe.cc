@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include "libgraph/nearest.h"
 #include "libgraph/whole_file.h"
@@ -17,7 +18,8 @@ constexpr std::string_view kTopKeys[] = {"recipe", "about",  "include", "paramet
                                          "matrix", "inputs", "stages",  "machine"};
 constexpr std::string_view kStageKeys[] = {"name", "from", "expect", "ignore", "assert", "run", "output"};
 const std::string kOptionsHint =
-    "options stand in braces after the colon, as in `- offload: {budget: 1GiB, all: true}`, or below and further in";
+    "put options in braces after the colon, as in `- offload: {budget: 1GiB, all: true}`, or indented on the next "
+    "lines";
 const std::string kQuotesHint = "in braces a text with ${NAME} stands in quotes: `{policy: \"${NAME}\"}`";
 constexpr size_t kMaxIncludes = 64;  // over all files
 constexpr size_t kMaxTextBytes = 4 << 20;
@@ -99,7 +101,10 @@ class RecipeReader {
   }
 
   static Error graph_error(const std::string& file) {
-    return {ErrorKind::unreadable, "this is a graph, not a recipe", {}, "a recipe reads it as `inputs: {step: " + file + "}`"};
+    return {ErrorKind::unreadable,
+            "this is a graph, not a recipe",
+            {},
+            "a recipe reads it as `inputs: {step: " + file + "}`"};
   }
 
   void read_top(YamlReader* yaml, const YAML::Node& root, size_t depth) {
@@ -141,6 +146,10 @@ class RecipeReader {
     yaml->each(map, "`matrix`", [&](const Word& key, const YAML::Node& value) {
       MatrixAxis axis{key, yaml->words(value, "`" + key.text + "`")};
       if (axis.values.empty()) yaml->error(value, "`" + key.text + "` has no values");
+      std::set<std::string> seen;
+      for (const Word& w : axis.values)
+        if (!seen.insert(w.text).second)
+          yaml->error(w.where, "`" + key.text + "` has the value `" + w.text + "` twice");
       auto at = std::ranges::find_if(recipe_.matrix, [&](const MatrixAxis& a) { return a.name.text == key.text; });
       if (at == recipe_.matrix.end()) recipe_.matrix.push_back(std::move(axis));
       else *at = std::move(axis);
