@@ -54,8 +54,8 @@ bool TextParser::version_line() {
     return lexer_.error_at(at, "parse-version", "expected a version such as 1.0");
   if (major > kSchemaMajor)
     return lexer_.error_at(at, "parse-version",
-                           "this text has version " + std::string(version) + ", this program reads up to version " +
-                               std::to_string(kSchemaMajor) + "." + std::to_string(kSchemaMinor),
+                           "this text has version " + std::string(version) + ", this program reads version " +
+                               std::to_string(kSchemaMajor),
                            "use a newer stepgraph, or write the file again with this one");
   std::vector<std::string_view> seen;
   while (!lexer_.at_end()) {
