@@ -74,10 +74,11 @@ class Args {
   // REQUIRES for each: `name` is in the tool's table or a common option
   bool has(std::string_view name) const;
   size_t count(std::string_view name) const;
-  std::string text(std::string_view name) const;              // the last value, else the row's default
-  std::vector<std::string> all(std::string_view name) const;  // in the order given
-  int64_t number(std::string_view name, int64_t fallback) const;
-  Result<int64_t> bytes(std::string_view name) const;  // of a SIZE; an error names the option
+  std::string text(std::string_view name) const;                     // the last value, else the row's default
+  std::vector<std::string> all(std::string_view name) const;         // in the order given
+  int64_t number(std::string_view name, int64_t fallback) const;     // at most INT64_MAX
+  uint64_t natural(std::string_view name, uint64_t fallback) const;  // the same number, all 64 bits
+  Result<int64_t> bytes(std::string_view name) const;                // of a SIZE; an error names the option
 
   // Which of the parsed words gave the option its last value.
   size_t word_of(std::string_view name) const;  // REQUIRES: has(name)

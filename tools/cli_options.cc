@@ -66,10 +66,10 @@ Error unknown_option(const Tool& tool, const std::string& name) {
   return usage("unknown option `--" + name + "`", hint.empty() ? help_hint(tool) : hint);
 }
 
-std::optional<int64_t> whole_number(std::string_view s) {
-  int64_t v = 0;
+std::optional<uint64_t> whole_number(std::string_view s) {
+  uint64_t v = 0;
   auto [end, problem] = std::from_chars(s.data(), s.data() + s.size(), v);
-  if (problem != std::errc() || end != s.data() + s.size() || v < 0) return std::nullopt;
+  if (problem != std::errc() || end != s.data() + s.size()) return std::nullopt;
   return v;
 }
 
@@ -154,6 +154,8 @@ class Parser {
   }
 
   Status check_operands() const {
+    if (std::ranges::count(operands, "") != 0 && !tool_.stops_at_operand)
+      return usage("an argument is empty", "name a file, or - for standard input");
     if (std::ranges::count(operands, "-") > 1 && !tool_.stops_at_operand)
       return usage("standard input is named twice, and can be read once", "give one of the two as a file");
     if (operands.size() <= tool_.max_operands) return ok_status();
@@ -221,6 +223,11 @@ std::vector<std::string> Args::all(std::string_view name) const {
 size_t Args::word_of(std::string_view name) const { return words_.find(name)->second; }
 
 int64_t Args::number(std::string_view name, int64_t fallback) const {
+  const uint64_t value = natural(name, static_cast<uint64_t>(fallback));
+  return has(name) ? static_cast<int64_t>(std::min<uint64_t>(value, INT64_MAX)) : fallback;
+}
+
+uint64_t Args::natural(std::string_view name, uint64_t fallback) const {
   return has(name) ? whole_number(text(name)).value_or(fallback) : fallback;
 }
 

@@ -89,7 +89,7 @@ Result<std::vector<std::unique_ptr<Communicator>>> open_communicators(const Args
   SG_ASSIGN(auto comms, nccl ? meet_for_nccl(args, job) : make_communicators(args.text("comm"), job, timeout_of(args)));
   for (std::unique_ptr<Communicator>& comm : comms) {
     if (link) comm = with_link(std::move(comm), *link);
-    if (args.has("chaos")) comm = with_chaos(std::move(comm), static_cast<uint64_t>(args.number("chaos", 0)));
+    if (args.has("chaos")) comm = with_chaos(std::move(comm), args.natural("chaos", 0));
   }
   return comms;
 }

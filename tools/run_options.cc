@@ -156,8 +156,7 @@ Status numbers_options(const Args& args, SessionOptions* options) {
     return Error{ErrorKind::usage, "--bitwise leaves no tolerance: --rtol and --atol do not go with it"};
   for (const char* option : {"rtol", "atol", "bitwise"})
     if (args.has(option) && !args.has("expect") && !args.has("compare"))
-      return Error{ErrorKind::usage,
-                   std::string("--") + option + " needs --expect or --compare"};
+      return Error{ErrorKind::usage, std::string("--") + option + " needs --expect or --compare"};
   options->watch = args.text("watch");
   if (args.has("watch")) SG_TRY(parse_watch(options->watch));
   if (args.has("init")) {
@@ -219,7 +218,7 @@ Result<SessionOptions> session_options(const Args& args, uint32_t ranks) {
   for (const char* option : {"link", "chaos"})
     if (args.has(option)) options.injected += std::string(", ") + option + " " + args.text(option);
   options.rank.numerics = numerics_of(args.text("numerics"));
-  options.rank.seed = static_cast<uint64_t>(args.number("seed", 0));
+  options.rank.seed = args.natural("seed", 0);
   int64_t cores = std::max(1u, std::thread::hardware_concurrency());
   // More than a few threads per core only wait for each other; results do not depend on the number.
   int64_t threads = std::min(args.number("threads", 0), 8 * cores);
@@ -250,7 +249,7 @@ Status check_run_options(const Args& args) {
 }
 
 Status check_run_words(const std::vector<std::string>& words) {
-  const Tool tool = {.name = "sg-run", .options = kOptions};
+  const Tool tool = {.name = "sg-run", .summary = {}, .operands = {}, .details = {}, .options = kOptions};
   Reporter report(tool.name);
   SG_ASSIGN(const Args args, parse_options(tool, words, report));
   return check_run_options(args);

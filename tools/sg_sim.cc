@@ -33,6 +33,8 @@ Result<int> told(const Status& written) { return written.ok() ? Result<int>(0) :
 Status check_options(const Args& args) {
   if (args.has("ranks") && args.number("ranks", 1) < 1)
     return Error{ErrorKind::usage, "`--ranks` takes a number from 1 up, not 0", {}, "omit it for the job's own"};
+  if (args.number("ranks", 1) > UINT32_MAX)
+    return Error{ErrorKind::usage, "`--ranks` takes at most 4294967295, not " + args.text("ranks"), {}, {}};
   if (args.has("repeats") && !args.has("calibrate"))
     return Error{ErrorKind::usage, "--repeats needs --calibrate", {}, {}};
   bool measures = args.has("calibrate") && !args.has("measured");
@@ -88,7 +90,7 @@ Result<int> run(const Args& args) {
   }
   SG_ASSIGN(std::optional<MeasuredTrace> measured, read_measured(args));
   SG_ASSIGN(Job job, read_job(args, args.input()));
-  options.ranks = static_cast<uint32_t>(std::min<int64_t>(args.number("ranks", 0), UINT32_MAX));
+  options.ranks = static_cast<uint32_t>(args.number("ranks", 0));
   if (options.ranks != 0 && !has_group_of_all(job))
     args.report().note("--ranks changes nothing: no group of the job spans all its ranks");
   SG_ASSIGN(std::vector<SymbolValues> values, assumed_values(args, job));

@@ -273,7 +273,16 @@ Result<Assumption> parse_assume(std::span<const std::string_view> items) {
                    "--assume cannot read '" + std::string(item) + "'",
                    {},
                    "write balanced, max or SYM=VALUE, for example u0=256"};
-    out.fixed.emplace_back(item.substr(0, sign), value);
+    const std::string_view name = item.substr(0, sign);
+    const auto earlier =
+        std::ranges::find(out.fixed, name, [](const auto& fixed) { return std::string_view(fixed.first); });
+    if (earlier != out.fixed.end() && earlier->second != value)
+      return Error{ErrorKind::usage,
+                   "--assume gives " + earlier->first + " two values: " + std::to_string(earlier->second) + " and " +
+                       std::to_string(value),
+                   {},
+                   {}};
+    if (earlier == out.fixed.end()) out.fixed.emplace_back(name, value);
   }
   return out;
 }

@@ -251,6 +251,8 @@ Status parse_plan(const std::string& word, BucketOptions* out) {
     Result<int64_t> bytes = parse_bytes(std::string_view(word).substr(kSize.size()));
     if (!bytes.ok()) bytes.error().message = "--plan by-size: " + bytes.error().message;
     SG_ASSIGN(out->size_bytes, std::move(bytes));
+    if (out->size_bytes == 0)
+      return Error{ErrorKind::usage, "--plan by-size: a bucket of 0 bytes holds nothing", {}, "as in by-size:512MiB"};
     return ok_status();
   }
   return Error{ErrorKind::usage,
@@ -270,6 +272,8 @@ Result<BucketOptions> read_bucket_options(const PassOptions& options) {
   } else {
     SG_ASSIGN(out.prefetch, options.whole("prefetch", 1, 0));
   }
+  if (options.has("machine") && out.plan != BucketPlanKind::automatic)
+    return Error{ErrorKind::usage, "--machine needs --plan auto, which simulates it", {}, {}};
   out.machine = options.text("machine", "h100-8");
   return out;
 }
