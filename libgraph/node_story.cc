@@ -301,7 +301,20 @@ class Teller {
   NodeStory out_;
 };
 
-// Hint for a name that is a module, not a node: names its nodes.
+Error unknown(const Graph& graph, std::string_view name) {
+  if (std::string hint = hint_of_module(graph, name); !hint.empty())
+    return {ErrorKind::cannot_apply, "the graph has no node %" + std::string(name), {}, std::move(hint)};
+  std::vector<std::string_view> known;
+  for (NodeId n : graph.nodes()) known.push_back(graph.label(n));
+  for (const Input& i : graph.inputs()) {
+    known.push_back(graph.name(i.value));
+    if (i.fqn) known.push_back(graph.pool().strings[i.fqn]);
+  }
+  return {ErrorKind::cannot_apply, "the graph has no node %" + std::string(name), {}, nearest_hint(name, known, "%")};
+}
+
+}  // namespace
+
 std::string hint_of_module(const Graph& graph, std::string_view name) {
   if (name.empty()) return {};
   NodeId first, last;
@@ -317,20 +330,6 @@ std::string hint_of_module(const Graph& graph, std::string_view name) {
   return "`" + std::string(name) + "` is a module of " + std::to_string(count) + " nodes, from %" +
          std::string(graph.label(first)) + " to %" + std::string(graph.label(last));
 }
-
-Error unknown(const Graph& graph, std::string_view name) {
-  if (std::string hint = hint_of_module(graph, name); !hint.empty())
-    return {ErrorKind::cannot_apply, "the graph has no node %" + std::string(name), {}, std::move(hint)};
-  std::vector<std::string_view> known;
-  for (NodeId n : graph.nodes()) known.push_back(graph.label(n));
-  for (const Input& i : graph.inputs()) {
-    known.push_back(graph.name(i.value));
-    if (i.fqn) known.push_back(graph.pool().strings[i.fqn]);
-  }
-  return {ErrorKind::cannot_apply, "the graph has no node %" + std::string(name), {}, nearest_hint(name, known, "%")};
-}
-
-}  // namespace
 
 Result<NodeStory> tell_node(const Job& job, const Program& program, std::string_view name, const SizeValues& sizes,
                             const StoryHistory& history) {

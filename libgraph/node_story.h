@@ -73,6 +73,9 @@ using StoryHistory = std::vector<std::string>;
 Result<NodeStory> tell_node(const Job& job, const Program& program, std::string_view name, const SizeValues& sizes,
                             const StoryHistory& history);
 
+// The hint for a name that is a module's and not a node's: which nodes it has. Empty = there is no such module.
+std::string hint_of_module(const Graph& graph, std::string_view name);
+
 std::string print_story(const NodeStory& story);
 std::string story_json(const NodeStory& story);
 

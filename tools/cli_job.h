@@ -46,6 +46,9 @@ Status require_valid(const Args& args, const Loaded& loaded);
 // load_job and require_valid: what all tools but sg-check read with. A finding is an error (unreadable).
 Result<Job> read_job(const Args& args, const std::string& operand);
 
+// The rank that --rank N names; an Error (cannot_apply) says which the job holds. REQUIRES: args.has("rank")
+Result<uint32_t> held_rank(const Args& args, const Job& job);
+
 // Warns when forward nodes are tagged for recomputation and nobody has carried it out: memory is not what the tags
 // promise.
 void warn_of_tags(const Args& args, const Job& job);

@@ -49,7 +49,7 @@ struct LoadedFile {
 
 // A text has no seal: cut between two lines, it is a smaller graph that lacks its last lines.
 void warn_of_a_cut(const Bytes& bytes, const Job& job, Diagnostics* said) {
-  const std::string hint = "a text that ends early is not told from a smaller graph; the binary form has a seal";
+  const std::string hint = "a text that was cut looks like a smaller graph; the binary form detects it";
   if (!bytes.data.ends_with('\n'))
     said->warning("cut-text", "the last line has no newline: was the text cut short?", {bytes.name}, hint);
   for (const auto& program : job.programs)
@@ -161,6 +161,19 @@ Result<Job> read_job(const Args& args, const std::string& operand) {
   args.report().phase("read", plural(loaded->bytes, "byte") + ", " + describe(loaded->job));
   SG_TRY(require_valid(args, *loaded));
   return std::move(loaded->job);
+}
+
+Result<uint32_t> held_rank(const Args& args, const Job& job) {
+  const auto rank = static_cast<uint32_t>(std::min<int64_t>(args.number("rank", 0), UINT32_MAX));
+  if (rank < job.world && job.program_of(rank) != nullptr) return rank;
+  const std::vector<uint32_t> held = ranks_held(job);
+  const bool has_gap = !held.empty() && held.back() - held.front() + 1 != held.size();
+  std::string hint;
+  if (held.size() == 1) hint = "it holds rank " + std::to_string(held[0]);
+  else if (!held.empty())
+    hint = "it holds ranks " + std::to_string(held.front()) + " to " + std::to_string(held.back()) +
+           (has_gap ? ", with gaps" : "");
+  return Error{ErrorKind::cannot_apply, "the job holds no rank " + args.text("rank"), {}, hint};
 }
 
 void warn_of_tags(const Args& args, const Job& job) {

@@ -7,6 +7,7 @@
 #include "libgraph/infer/check_types.h"
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
+#include "libgraph/node_story.h"
 #include "libgraph/parallel.h"
 #include "libgraph/text/text_printer.h"
 #include "libgraph/verify/verify.h"
@@ -59,7 +60,10 @@ Result<std::string> node_report(const Job& job, std::string name) {
     for (NodeId n : program->graph.nodes()) nearest.offer(program->graph.label(n));
   }
   if (!out.empty()) return out;
-  return Error{ErrorKind::cannot_apply, "no node is named %" + name, {}, nearest.hint("%")};
+  std::string hint;
+  for (const auto& program : job.programs)
+    if (hint.empty()) hint = hint_of_module(program->graph, name);
+  return Error{ErrorKind::cannot_apply, "no node is named %" + name, {}, hint.empty() ? nearest.hint("%") : hint};
 }
 
 namespace {

@@ -1,4 +1,6 @@
 // sg-explain: what made a node and why, its operands and users, its lifetime, the collectives it feeds.
+#include <unistd.h>
+
 #include "libgraph/node_story.h"
 #include "libpasses/replay.h"
 #include "tools/cli_job.h"
@@ -15,11 +17,9 @@ constexpr Option kOptions[] = {
 };
 
 Result<const Program*> program_of(const Args& args, const Job& job) {
-  int64_t rank = args.number("rank", 0);
   if (!args.has("rank") && !job.programs.empty()) return job.programs[0].get();
-  const Program* program = rank >= 0 && rank < job.world ? job.program_of(static_cast<uint32_t>(rank)) : nullptr;
-  if (program == nullptr) return Error{ErrorKind::cannot_apply, "the job has no rank " + std::to_string(rank), {}, {}};
-  return program;
+  SG_ASSIGN(const uint32_t rank, held_rank(args, job));
+  return job.program_of(rank);
 }
 
 Result<SizeValues> sizes_in(const Args& args, const Job& job, const Program* program) {
@@ -31,12 +31,16 @@ Result<SizeValues> sizes_in(const Args& args, const Job& job, const Program* pro
 Result<int> run(const Args& args) {
   if (args.operands().size() != 2)
     return Error{ErrorKind::usage, "sg-explain takes a graph and a node", {}, "sg-explain step.sg %mm_3"};
-  SG_ASSIGN(Job job, read_job(args, args.operands()[0]));
+  const std::string &graph = args.operands()[0], &node = args.operands()[1];
+  if (!is_rank_pattern(graph) && is_plain_file(node) && graph != "-" && ::access(graph.c_str(), F_OK) != 0)
+    return Error{
+        ErrorKind::unreadable, "no such file", {graph}, "the graph comes first: sg-explain " + node + " " + graph};
+  SG_ASSIGN(Job job, read_job(args, graph));
   SG_ASSIGN(const Program* program, program_of(args, job));
   SG_ASSIGN(SizeValues sizes, sizes_in(args, job, program));
   StoryHistory history;
   for (const HistoryStep& step : history_of(job)) history.push_back(step.command());
-  SG_ASSIGN(NodeStory story, tell_node(job, *program, args.operands()[1], sizes, history));
+  SG_ASSIGN(NodeStory story, tell_node(job, *program, node, sizes, history));
   SG_TRY(write_text(args, args.has("json") ? story_json(story) + "\n" : print_story(story)));
   return leave(args, 0);
 }

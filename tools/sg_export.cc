@@ -16,10 +16,10 @@ constexpr Option kOptions[] = {
 Result<int> run(const Args& args) {
   SG_TRY(refuse_json(args, "sg-export writes a Python module"));
   SG_ASSIGN(Job job, read_job(args, args.input()));
-  uint32_t rank = static_cast<uint32_t>(std::min<int64_t>(args.number("rank", 0), UINT32_MAX));
-  if (args.has("rank") && (rank >= job.world || job.program_of(rank) == nullptr))
-    return Error{ErrorKind::cannot_apply, "the job holds no rank " + args.text("rank"), {}, describe(job)};
-  if (args.has("rank")) job = job_of_rank(job, rank);
+  if (args.has("rank")) {
+    SG_ASSIGN(const uint32_t rank, held_rank(args, job));
+    job = job_of_rank(job, rank);
+  }
   SG_TRY(write_form(args, job, [&](const Job& one) { return export_python(one, {.fx = args.has("fx")}); }));
   return leave(args, 0);
 }

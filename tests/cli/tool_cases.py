@@ -15,7 +15,51 @@ def print_selects():
     expect(run(["sg-print", "g.sg", "-n", "%sum_1"]), 0, out="aten.sum")
     expect(run(["sg-print", "g.sg", "--node", "mm_11"]), 4, "did you mean `%mm_1`")
     expect(run(["sg-print", "g.sg", "--rank", "0"]), 0, out=r"graph rank \*")      # a world of one
-    expect(run(["sg-print", "g.sg", "--rank", "1"]), 4, "holds no rank 1")
+    for tool in (["sg-print", "g.sg"], ["sg-export", "g.sg"], ["sg-explain", "g.sg", "mm"]):
+        expect(run([*tool, "--rank", "1"]), 4, "holds no rank 1\n.*hint: it holds rank 0")
+    expect(run(f"sg-import -q '{DATA}/rank{{r}}/step.json' | sg-print --rank 9"), 4, "hint: it holds ranks 0 to 1")
+    write("m.txt", "sg 1.0 world 1\ngraph rank *\n  input %x : f32[4]\n  forward layers.0.mlp\n    %a = aten.relu(%x)\n"
+                   "    %b = aten.neg(%a)\n  output %b\n")
+    for words in (["sg-print", "m.txt", "--node", "layers.0"], ["sg-explain", "m.txt", "layers.0"]):
+        expect(run(words), 4, "`layers.0` is a module of 2 nodes, from %a to %b")
+    expect(run(["sg-explain", "%a", "m.txt"]), 3, "%a: error: no such file\n.*the graph comes first: sg-explain m.txt %a")
+    expect(run(["sg-print", ""]), 2, "an argument is empty")
+
+
+@case
+def numbers_that_no_tool_can_take_are_refused():
+    write("g.txt", small_text())
+    expect(run(["sg-sim", "g.txt", "--ranks", "99999999999"]), 2, "`--ranks` takes at most 4294967295")
+    largest = str(2**64 - 1)
+    for words in (["--init", "seed:" + largest], ["--init", "seed:0", "--seed", largest], ["--init", "seed:0", "--chaos", largest]):
+        expect(run(["sg-run", "g.txt", *words]), 0)
+    expect(run(["sg-run", "g.txt", "--init", "seed:0", "--seed", str(2**64)]), 2, "whole number")
+    expect(run(["sg-bucket", "g.txt", "--plan", "by-size:0"]), 2, "a bucket of 0 bytes holds nothing")
+    for plan in ([], ["--plan", "per-block"]):
+        expect(run(["sg-bucket", "g.txt", *plan, "--machine", "h100-8"]), 2, "--machine needs --plan auto")
+    expect(run(["sg-bucket", "g.txt", "--plan", "auto", "--machine", "h100-8", "-o", "out.sg"]), 0)
+    write("s.txt", "sg 1.0 world 1\ngraph rank *\n  symbol s0 input [1, 64] hint 4\n  input %x : f32[s0]\n  forward -\n"
+                   "    %a = aten.relu(%x)\n  output %a\n")
+    expect(run(["sg-sim", "s.txt", "--assume", "s0=4", "--assume", "s0=8"]), 2, "--assume gives s0 two values: 4 and 8")
+    expect(run(["sg-sim", "s.txt", "--assume", "s0=4", "--assume", "s0=4"]), 0)
+
+
+@case
+def a_message_names_a_few_of_many_inputs():
+    inputs = "".join(f"  input %x{i} : f32[4]\n" for i in range(52))
+    text = "  forward -\n    %s0 = aten.add.Tensor(%x0, %x1)\n"
+    text += "".join(f"    %s{i} = aten.add.Tensor(%s{i - 1}, %x{i + 1})\n" for i in range(1, 51))
+    write("many.txt", "sg 1.0 world 1\ngraph rank *\n" + inputs + text + "  output %s50\n")
+    done = expect(run(["sg-run", "many.txt"]), 3, "52 graph inputs have no value: %x0, %x1, %x2, %x3, %x4 and 47 more")
+    assert max(len(line) for line in done.message.splitlines()) < 200, done.message
+    write("one.txt", "sg 1.0 world 1\ngraph rank *\n  input %x : f32[4] \"x\"\n  forward -\n    %y = aten.relu(%x)\n  output %y\n")
+    expect(run(["sg-run", "one.txt", "--init", "seed:0", "--outputs", "out.safetensors"]), 0)
+    data = read("out.safetensors").replace(b'"out0"', b'"x"   ')       # as a file of inputs names it
+    write("in.safetensors", data)
+    done = expect(run(["sg-run", "one.txt", "--inputs", "in.safetensors", "--expect", "in.safetensors"]), 3, "the graph has no output `x`")
+    assert "this is an input: is this the file for --inputs?" in done.message, done.message
+    done = expect(run(["sg-run", "one.txt", "--init", "seed:0", "--expect", "none.safetensors"]), 3)
+    assert done.message == "sg-run: none.safetensors: error: no such file\n", done.message
 
 
 @case
