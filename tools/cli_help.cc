@@ -34,7 +34,7 @@ std::string option_lines(std::span<const Option> options) {
 
 constexpr std::string_view kExitCodes =
     "Exit status: 0 yes, 1 no (a finding), 2 usage, 3 input unreadable, 4 cannot apply, 5 resources, 6 a rank failed,\n"
-    "70 a bug of ours.\n";
+    "70 an internal error (please report it).\n";
 
 }  // namespace
 

@@ -13,7 +13,7 @@ constexpr Option kOptions[] = {
     {"interesting-if", 0, "pass|fail|regex:RE",
      "what counts as a failure: exit 0, non-zero exit, or output matching RE", "pass"},
     {"timeout", 0, "N", "seconds after which a command counts as not failing, 0 = never", "60"},
-    {"attempts", 0, "N", "runs before a no counts (default: estimated from three runs at the start)"},
+    {"attempts", 0, "N", "runs before a candidate counts as not failing (default: estimated from three runs)"},
     {"keep-metadata", 0, {}, "keep modules, source lines and metadata"},
     {"show", 0, {}, "copy the command's output to standard error"},
 };

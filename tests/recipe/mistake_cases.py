@@ -35,10 +35,10 @@ stages:
                  r"bad.yaml:6:5: error: there is no pass `claen`", r"did you mean `clean`",
                  r"bad.yaml:7:21: error: sg-remat: `policy` takes one of",
                  r"bad.yaml:7:52: error: sg-remat: `tag-only` is a flag",
-                 r"bad.yaml:8:11: error: no stage or input `clean` stands before",
-                 r"there is no metric `peek`", r"did you mean `peak`", r"`3 stones` is not a number of that kind",
+                 r"bad.yaml:8:11: error: no stage or input `clean` comes before",
+                 r"there is no metric `peek`", r"did you mean `peak`", r"`3 stones` is not a value of this metric",
                  r"`peak` is not an assertion",
-                 r"sg-run has no option `innit`", r"no stage or input `setp` stands before"):
+                 r"sg-run has no option `innit`", r"no stage or input `setp` comes before"):
         assert re.search(line, done.message), f"no /{line}/ in\n{done.message}"
     assert not os.path.exists("cache")
     expect(sg("sg-recipe", "run", "bad.yaml"), 3, "bad.yaml has [0-9]+ mistakes")
@@ -168,7 +168,7 @@ def no_output_is_a_file_that_the_recipe_consists_of():
     write("more.yaml", "parameters: {n: 2}\n")
     for output, who in (("r.yaml", "the recipe"), ("more.yaml", "the recipe"), ("mine.yaml", "`machine`"), ("link.txt", "`g`")):
         write("r.yaml", f"include: more.yaml\nmachine: mine.yaml\ninputs: {{g: g.txt}}\nstages:\n  - clean:\n    output: {output}\n")
-        expect(sg("sg-recipe", "check", "r.yaml"), 1, f"{who} and `clean` have one file")
+        expect(sg("sg-recipe", "check", "r.yaml"), 1, f"{who} and `clean` use the same file")
 
 
 @case
@@ -233,6 +233,13 @@ def a_mistake_on_the_command_line_is_not_the_recipes():
     expect(sg("sg-recipe", "run", "r.yaml", "--set", "foo=1", "--set", "bar=1"), 2, "the command line has 2 mistakes")
     write("r.yaml", "parameters: {p: full}\ninputs: {g: g.txt}\nstages:\n  - remat: {policy: ful}\n")
     expect(sg("sg-recipe", "run", "r.yaml", "--set", "remat.buget=1"), 3, "r.yaml has [12] mistake")
+
+
+@case
+def a_matrix_has_each_value_once():
+    write("g.txt", GRAPH)
+    write("r.yaml", "matrix: {p: [full, none, full]}\ninputs: {g: g.txt}\nstages:\n  - remat: {policy: $p}\n")
+    expect(sg("sg-recipe", "check", "r.yaml"), 1, "r.yaml:1:26: error: `p` has the value `full` twice")
 
 
 @case

@@ -45,7 +45,7 @@ def nothing_is_written_over_what_is_read():
     for more in ("output: g.txt", "expect: a.sg.txt\n    output: a.sg.txt",
                  "run: {expect: v.safetensors, init: 'seed:0'}\n    output: v.safetensors"):
         write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    " + more + "\n")
-        expect(sg("sg-recipe", "check", "r.yaml"), 1, "have one file: ")
+        expect(sg("sg-recipe", "check", "r.yaml"), 1, "use the same file: ")
     write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    run: {init: 'seed:0', profile: p.json}\n")
     expect(sg("sg-recipe", "check", "r.yaml"), 1, "sg-run has no option `profile`")
     write("r.yaml",

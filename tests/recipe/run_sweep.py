@@ -174,7 +174,7 @@ def scored_by_runs():
     failed = sweep("r.yaml", "--score", "run", "--run", "--init seed:1 --memory-limit 1KiB", code=1)
     assert failed["points"][0]["exit"] == 1 and "beyond its inputs" in failed["points"][0]["error"], failed
     run("sg-sweep", "r.yaml", "--run", "--steps 2", code=2, error="--score run")
-    run("sg-sweep", "r.yaml", "--score", "run", "--run", "--json", code=2, error="sg-sweep's to say")
+    run("sg-sweep", "r.yaml", "--score", "run", "--run", "--json", code=2, error="is set by sg-sweep")
 
 
 @case

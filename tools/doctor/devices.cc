@@ -70,7 +70,7 @@ std::string listed(const std::vector<std::string>& names) {
 
 Finding look_at_mpi() {
   if (std::optional<Finding> trouble = trouble_with("comm", "mpi", SG_COMM_ABI)) {
-    trouble->remedy = "build where MPI is (Debian: libopenmpi-dev), or install the package stepgraph-mpi";
+    trouble->remedy = "install MPI (Debian: libopenmpi-dev) and build again, or install the package stepgraph-mpi";
     return *trouble;
   }
   const Said mpirun = ask("mpirun --version", 20);
@@ -88,7 +88,7 @@ Finding look_at_cuda() {
   if (plugin) {
     out.state = plugin->state;
     out.text = plugin->text + (devices.trouble.empty() ? "; the machine has " + listed(devices.names) : "");
-    out.remedy = devices.trouble.empty() ? "make cuda, where the CUDA toolkit is" : "";
+    out.remedy = devices.trouble.empty() ? "run `make cuda` where the CUDA toolkit is installed" : "";
   } else if (!devices.trouble.empty()) {
     out.state = State::absent;
     out.text = "the plugin loads, but " + devices.trouble;

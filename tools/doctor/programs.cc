@@ -103,11 +103,19 @@ Finding look_at_torch() {
   const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
   const Said said = ask(cli::shell_word(python) + " -c " + cli::shell_word(kProgram), 120);
   if (said.code == 127)
-    return {"torch", State::absent, "there is no " + one_line(python), "STEPGRAPH_PYTHON names one with PyTorch", {}};
+    return {"torch",
+            State::absent,
+            "there is no " + one_line(python),
+            "set STEPGRAPH_PYTHON to a Python that has PyTorch",
+            {}};
   if (said.code == 124)
     return {"torch", State::broken, one_line(python) + " takes more than two minutes to import torch", {}, {}};
   if (said.code != 0)
-    return {"torch", State::absent, one_line(python) + " has no PyTorch", "STEPGRAPH_PYTHON names one that has", {}};
+    return {"torch",
+            State::absent,
+            one_line(python) + " has no PyTorch",
+            "set STEPGRAPH_PYTHON to a Python that has it",
+            {}};
   std::istringstream lines(said.text);
   std::string program, version, device, safetensors, capture;
   std::getline(lines, program), std::getline(lines, version), std::getline(lines, device);

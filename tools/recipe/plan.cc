@@ -128,7 +128,7 @@ class Planner {
     if (name.text == "input" && recipe_->inputs.size() == 1) return known_[recipe_->inputs[0].name.text];
     Nearest nearest(name.text);
     for (const auto& [known, index] : known_) nearest.offer(known);
-    error(name.where, "no stage or input `" + name.text + "` stands before this one", nearest.hint());
+    error(name.where, "no stage or input `" + name.text + "` comes before this one", nearest.hint());
     return Step::kNone;
   }
 
@@ -220,7 +220,7 @@ class Planner {
         if (file.empty()) continue;
         auto [at, is_new] = users_.emplace(place_of(file), "`" + s.name + "`");
         if (!is_new)
-          error(s.where, at->second + " and `" + s.name + "` have one file: " + file,
+          error(s.where, at->second + " and `" + s.name + "` use the same file: " + file,
                 "put a parameter into its name: ${policy}");
       }
     }

@@ -15,7 +15,7 @@ class Writer {
         .text("title", "a recipe of Stepgraph passes")
         .text("type", "object");
     json_.member("additionalProperties", false).key("properties").begin_object();
-    string_property("recipe", "its name; the file's name without one");
+    string_property("recipe", "its name (default: the file's name)");
     string_property("about", "for people");
     word_list("include", "recipes whose parts come before this one's");
     string_property("machine", "of assertions about time: as sg-sim --machine");
@@ -105,7 +105,7 @@ class Writer {
     string_property("bitwise_to", "an input or a stage before: the outputs are equal to the bit");
     json_.key("ranks").begin_object();
     json_.key("type"), words({"integer", "string"});
-    text("description", "how many ranks the job has to have");
+    text("description", "how many ranks the job must have");
     json_.end_object();
     options(run);
     json_.end_object().end_object();
@@ -121,8 +121,8 @@ class Writer {
         .member("additionalProperties", false)
         .key("properties")
         .begin_object();
-    string_property("name", "how later stages call it; the tool's name without one");
-    string_property("from", "the stage or input that it reads; the one before without it");
+    string_property("name", "how later stages call it (default: the tool's name)");
+    string_property("from", "the stage or input that it reads (default: the one before)");
     string_property("expect", "a golden that the result equals");
     string_property("ignore", "differences to ignore: name, meta, order, loc");
     string_property("output", "where the result is written");

@@ -55,8 +55,8 @@ Result<int> attempts_for(const Args& args, const Job& job, const TempFolder& fol
                  "--show prints its output"};
   if (yes == 0)
     return Error{ErrorKind::negative,
-                 "the command does not say that the whole job fails (--interesting-if " + args.text("interesting-if") +
-                     "): there is nothing to reduce",
+                 "the command does not report a failure for the whole job (--interesting-if " +
+                     args.text("interesting-if") + "): there is nothing to reduce",
                  {},
                  "it is run as `" + options.command + " GRAPH.sg`; --show prints its output"};
   constexpr int64_t kMostAttempts = 1000;
@@ -84,7 +84,7 @@ std::string summary(const Found& found, size_t before) {
 Result<int> reduce_operand(const Args& args) {
   if (!args.has("fails"))
     return Error{ErrorKind::usage,
-                 "what does a failing job do? --fails is missing",
+                 "--fails is missing: a command that recognizes a failing job",
                  {},
                  "--fails './breaks.sh': exit 0 for a graph file that still fails"};
   ProbeOptions probing;

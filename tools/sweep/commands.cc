@@ -114,14 +114,14 @@ Result<Scoring> scoring_of(const Args& args, const recipe::Recipe& recipe) {
   Scoring out;
   out.runs = args.text("score") == "run";
   if (args.has("run") && !out.runs) return Error{ErrorKind::usage, "--run needs --score run", {}, {}};
-  if (args.has("machine") && out.runs) return Error{ErrorKind::usage, "--machine is of --score sim", {}, {}};
+  if (args.has("machine") && out.runs) return Error{ErrorKind::usage, "--machine needs --score sim", {}, {}};
   SG_ASSIGN(out.run_words, cli::split_words(args.has("run") ? args.text("run") : "--init seed:0 --steps 3", "--run"));
   for (const char* word : {"--plan", "--dry-run", "--help", "--help-all", "--version"})
     if (std::ranges::count(out.run_words, word) != 0)
       return Error{ErrorKind::usage, std::string("--run must run the step, and ") + word + " does not", {}, {}};
   for (const std::string& word : out.run_words)
     if (word == "--json" || word == "-o" || word.starts_with("--output"))
-      return Error{ErrorKind::usage, "--run: " + word + " is sg-sweep's to say", {}, {}};
+      return Error{ErrorKind::usage, "--run: " + word + " is set by sg-sweep", {}, {}};
   if (!args.has("machine") && !recipe.machine.empty() && !out.runs) out.recipe_machine = machine_of(args, recipe);
   SG_ASSIGN(out.machine, find_machine(out.recipe_machine.empty() ? args.text("machine") : out.recipe_machine));
   return out;
