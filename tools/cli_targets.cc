@@ -80,7 +80,9 @@ void add_words(const std::string& by, const std::string& value, std::vector<Name
 
 std::vector<Named> files_read(const Args& args) {
   std::vector<Named> out;
-  for (const std::string& operand : args.operands()) add_files("the input", operand, &out);
+  const std::vector<std::string>& operands = args.operands();
+  const bool is_command = !operands.empty() && std::ranges::count(args.tool().commands, operands[0]) != 0;
+  for (size_t i = is_command ? 1 : 0; i < operands.size(); ++i) add_files("the input", operands[i], &out);
   if (args.operands().empty() && args.tool().reads_stdin) add_files("the input", "-", &out);
   for (const Option& option : args.tool().options) {
     const bool names_files = option.argument.find("FILE") != std::string_view::npos || option.name == "pass";

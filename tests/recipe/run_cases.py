@@ -123,3 +123,6 @@ def every_command_has_its_report_as_json():
 def the_published_schema_is_that_of_the_tools():
     with open(os.path.join(ROOT, "schema", "recipe.schema.json")) as f:
         assert f.read() == expect(sg("sg-recipe", "schema"), 0).out, "sg-recipe schema -o schema/recipe.schema.json"
+    write("schema/recipe.schema.json", "")         # a folder that is called as the command is no input
+    expect(sg("sg-recipe", "schema", "-o", "schema/recipe.schema.json"), 0)
+    assert json.loads(read("schema/recipe.schema.json"))
