@@ -98,11 +98,11 @@ std::vector<Named> files_read(const Args& args) {
 
 std::vector<Named> files_written(const Args& args, const std::string& output) {
   std::vector<Named> out;
-  for (std::string_view option : kWritten) {
-    const bool has = option == "output" ? output != "-" : args.has(option);
-    if (!has) continue;
-    const std::string name = option == "output" ? output : args.text(option);
-    if (name != "-") add_files("--" + std::string(option), name, &out);
+  if (output != "-") add_files("--output", output, &out);
+  for (const Option& option : args.tool().options) {
+    if (option.name == "output" || !is_written(option.name) || !args.has(option.name)) continue;
+    if (const std::string name = args.text(option.name); name != "-")
+      add_files("--" + std::string(option.name), name, &out);
   }
   return out;
 }
