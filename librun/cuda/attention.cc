@@ -1,11 +1,13 @@
 // Attention of the backend: by tiles (kernels/flash.h), or by products and a kernel for the weights.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <string>
 
 #include "librun/cpu/attention.h"
 #include "librun/cuda/attention_heads.h"
+#include "librun/cuda/attention_mask.h"
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/flash_backward.h"
 #include "librun/cuda/kernels/matmul_args.h"
@@ -108,12 +110,10 @@ bool has_runs(const FlashTensor& t) {
   return t.batch % 8 == 0 && t.head % 8 == 0 && t.row % 8 == 0 && reinterpret_cast<uintptr_t>(t.data) % 16 == 0;
 }
 
-std::optional<FlashMask> flash_mask(const Tensor& t) {
-  const View view = Device::view(t);
-  const Element e = view.element;
-  if (e != Element::f32 && e != Element::bf16 && e != Element::f16 && e != Element::boolean) return std::nullopt;
-  auto step = [&](int axis) { return t.dim(axis) == 1 ? 0 : t.step(axis); };
-  return FlashMask{t.data, e, step(0), step(1), step(2), step(3)};
+// Whether bf16 numbers of usual size times the scale are bf16 numbers, and sums of their products the same multiples.
+bool is_exact_factor(float scale) {
+  int exponent = 0;
+  return std::frexp(scale, &exponent) == 0.5f && exponent <= 1 && exponent > -16;
 }
 
 std::optional<FlashArgs> flash_args(const cpu::Attention& a) {
@@ -123,10 +123,12 @@ std::optional<FlashArgs> flash_args(const cpu::Attention& a) {
   if (!query || !key || !value || a.dropout || depth != a.value.dim(3) || depth > kFlashDepth || depth % 2 != 0 ||
       !(static_cast<float>(a.scale) > 0))
     return std::nullopt;
-  if (a.query.elements() == 0 || a.key.elements() == 0) return std::nullopt;
+  constexpr int64_t kMostRows = int64_t{1} << 30;  // kernels number rows in 32 bits
+  if (a.query.elements() == 0 || a.key.elements() == 0 || a.query.dim(2) > kMostRows || a.key.dim(2) > kMostRows)
+    return std::nullopt;
   FlashArgs args;
   if (!a.mask.is_none()) {
-    const auto mask = flash_mask(a.mask);
+    const auto mask = flash_mask(a.mask, a.key.dim(2));
     if (!mask) return std::nullopt;
     args.mask = *mask;
   }
@@ -136,10 +138,11 @@ std::optional<FlashArgs> flash_args(const cpu::Attention& a) {
   args.batches = a.batch();
   args.heads = a.heads();
   args.group = a.group();
-  args.queries = a.query.dim(2);
-  args.keys = a.key.dim(2);
+  args.queries = static_cast<int32_t>(a.query.dim(2));
+  args.keys = static_cast<int32_t>(a.key.dim(2));
   args.depth = static_cast<int32_t>(depth);
   args.scale = static_cast<float>(a.scale);
+  (is_exact_factor(args.scale) ? args.scale_of_rows : args.scale_of_products) = args.scale;
   args.causal = a.causal;
   args.has_runs = depth % 8 == 0 && has_runs(*query) && has_runs(*key) && has_runs(*value);
   return args;
@@ -149,19 +152,22 @@ int64_t flash_blocks(const FlashArgs& args, int64_t heads, int64_t rows, int til
   return args.batches * heads * ((rows + flash_rows(tiles) - 1) / flash_rows(tiles));
 }
 
+void find_tiles(KernelCall& call, FlashArgs& args) {
+  if (args.mask.data) args.tiles = flash_tiles(call, args.mask, {args.batches, args.heads, args.queries, args.keys});
+}
+
 std::string flash_name(std::string_view kernel, const FlashArgs& args, bool is_wide) {
-  return std::string(kernel) + (args.depth <= 64 ? "_64" : "_128") +
-         (args.mask.data ? "_masked"
-          : is_wide      ? "_wide"
-                         : "");
+  return std::string(kernel) + (args.depth <= 64 ? "_64" : "_128") + (is_wide ? "_wide" : "") +
+         (args.mask.data ? "_masked" : "");
 }
 
 // Launches over `rows` of that many heads. With 32 rows per warp, the other side is read once instead of twice: used if
-// there are enough blocks for every multiprocessor, up to the depth that leaves registers for them.
+// there are enough blocks for every multiprocessor, up to the depth that leaves registers for them: 64 with a mask.
 void launch_flash(Device& device, std::string_view kernel, const FlashArgs& args, int64_t heads, int64_t rows,
                   int wide_depth) {
   constexpr int64_t kManyBlocks = 256;
-  const bool is_wide = args.depth <= wide_depth && !args.mask.data && flash_blocks(args, heads, rows, 2) >= kManyBlocks;
+  if (args.mask.data) wide_depth = std::min(wide_depth, 64);
+  const bool is_wide = args.depth <= wide_depth && flash_blocks(args, heads, rows, 2) >= kManyBlocks;
   device.launch(flash_name(kernel, args, is_wide).c_str(), flash_blocks(args, heads, rows, is_wide ? 2 : 1), args);
 }
 
@@ -173,9 +179,10 @@ bool flash_forward(KernelCall& call, const cpu::Attention& a, const cpu::Attenti
   args->out = *out;
   Tensor sums;
   if (!result.logsumexp.is_none()) {
-    sums = backend_of(call).scratch(DType::f32, std::array{args->batches, args->heads, args->queries});
+    sums = backend_of(call).scratch(DType::f32, std::array<int64_t, 3>{args->batches, args->heads, args->queries});
     args->sums = sums.as<float>();
   }
+  find_tiles(call, *args);
   launch_flash(device_of(call), "flash_forward", *args, args->heads, args->queries, 128);
   if (!sums.is_none()) {
     Tensor to = first_three(result.logsumexp);
@@ -216,6 +223,7 @@ bool flash_backward(KernelCall& call, const cpu::Attention& a, const cpu::Attent
   args->sums = sums.as<float>();
   args->delta = delta.as<float>();
   Device& device = device_of(call);
+  find_tiles(call, *args);
   device.launch("flash_delta", blocks_for(delta.elements() * kDeltaLanes), *args);
   if (!key->wanted.is_none() || !value->wanted.is_none()) {
     if (!key->wanted.is_none()) args->grad_key = *flash_tensor(key->written, a.batch());

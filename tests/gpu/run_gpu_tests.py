@@ -28,6 +28,7 @@ import rank_cases  # noqa: E402
 import softmax_cases  # noqa: E402
 import sum_cases  # noqa: E402
 from attention_cases import AttentionCases  # noqa: E402
+from attention_mask_cases import AttentionMaskCases  # noqa: E402
 from copy_cases import CopyCases  # noqa: E402
 from ctc_cases import CtcCases  # noqa: E402
 from float8_cases import Float8Cases  # noqa: E402
@@ -143,7 +144,7 @@ def lanes(tests, at):
         tests.env = {**kept, 'LD_LIBRARY_PATH': tests.args.lanes + ':' + kept['LD_LIBRARY_PATH'],
                      'SG_STUB_LANES': order}
         for case in ('same_bits', 'shared_work', 'long_sums', 'sorts_by_lanes', 'ctc_by_lanes', 'groups_by_lanes',
-                     'norms_by_lanes', 'attention_by_lanes', 'masked', 'dropout', 'flex'):
+                     'norms_by_lanes', 'attention_by_lanes', 'attention_masks_by_lanes', 'masked', 'dropout', 'flex'):
             tests.case(case, at)
         if tests.args.vectors:
             conformance(tests, at, 3 * tests.args.every)
@@ -157,7 +158,7 @@ def guarded(tests, at):
         return
     kept = tests.env
     tests.env = {**kept, 'SG_STUB_GUARD': '1'}
-    for case in ('same_bits', 'shared_work', 'attention', 'masked', 'dropout', 'flex'):
+    for case in ('same_bits', 'shared_work', 'attention', 'attention_masks', 'masked', 'dropout', 'flex'):
         tests.case(case, at)
     if tests.args.vectors:
         conformance(tests, at, 3 * tests.args.every)
@@ -227,6 +228,8 @@ CASES = {  # in their order
     'norms_by_lanes': by_lanes(NormCases),
     'attention': of(AttentionCases),
     'attention_by_lanes': by_lanes(AttentionCases),
+    'attention_masks': of(AttentionMaskCases),
+    'attention_masks_by_lanes': by_lanes(AttentionMaskCases),
     'masked': mask_cases.masked,
     'flex': flex_cases.flex,
     'dropout': mask_cases.dropout,

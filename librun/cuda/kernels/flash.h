@@ -11,7 +11,7 @@
 
 #include "librun/cuda/kernels/async.h"
 #include "librun/cuda/kernels/exp2.h"
-#include "librun/cuda/kernels/raw.h"
+#include "librun/cuda/kernels/flash_mask.h"
 #include "librun/cuda/kernels/tile.h"
 
 namespace sg::cuda {
@@ -21,22 +21,17 @@ struct FlashTensor {
   int64_t batch = 0, head = 0, row = 0;  // strides
 };
 
-// Added to scores; for booleans, minus infinity where false.
-struct FlashMask {
-  const void* data = nullptr;
-  Element element = Element::f32;                    // or bf16, f16, boolean
-  int64_t batch = 0, head = 0, row = 0, column = 0;  // strides, 0 along broadcast axes
-};
-
 struct FlashArgs {
   FlashTensor query, key, value, out, grad_out, grad_query, grad_key, grad_value;
-  FlashMask mask;                             // for the masked kernels
+  FlashMask mask;                             // for the masked kernels,
+  FlashTiles tiles;                           // and its tiles
   float* sums = nullptr;                      // [batch, heads, queries], contiguous: natural logarithms
   float* delta = nullptr;                     // backward, same layout: out * grad_out summed for each row
   int64_t batches = 0, heads = 0, group = 1;  // group: query heads per key head
-  int64_t queries = 0, keys = 0;
-  int32_t depth = 0;
-  float scale = 1;  // greater than 0
+  int32_t queries = 0, keys = 0, depth = 0;   // like places of rows in 32 bits: registers are few
+  float scale = 1;                            // greater than 0
+  // With a mask, the scale is a factor of the rows that a block keeps where that is exact, else of the products.
+  float scale_of_rows = 1, scale_of_products = 1;
   bool causal = false;
   // Depth is a multiple of 8, and 8 elements of a row are an aligned 16-byte unit, in all operands of tiles.
   bool has_runs = false;
@@ -58,26 +53,29 @@ enum class Heaviest { first, last };
 // The tile of rows and the head of a block. The heaviest tiles of all heads start first, so that no multiprocessor is
 // left with a long one at the end.
 struct FlashPlace {
-  int64_t batch, head, first;
-  SG_FN FlashPlace(int64_t block, int64_t batches, int64_t heads, int64_t rows, int64_t own, Heaviest heaviest) {
-    const int64_t tiles = (rows + own - 1) / own, tile = block / (batches * heads);
+  int batch, head, first;
+  SG_FN FlashPlace(int64_t block, int64_t batches, int64_t heads, int rows, int own, Heaviest heaviest) {
+    const int tiles = (rows + own - 1) / own, tile = static_cast<int>(block / (batches * heads));
     first = (heaviest == Heaviest::first ? tile : tiles - 1 - tile) * own;
-    head = block % heads;
-    batch = block / heads % batches;
+    head = static_cast<int>(block % heads);
+    batch = static_cast<int>(block / heads % batches);
   }
 };
 
-// Starts loading rows [first, first + rows) of a head into shared memory, [rows][D + 8], with zeros outside.
-template <int D>
+// Starts loading rows [first, first + kRows) of a head into shared memory, [kRows][D + 8], with zeros outside. A lane
+// has 8 columns of every kStep-th row.
+template <int D, int kRows>
 SG_FN void flash_load(const Block& block, const FlashArgs& args, const FlashTensor& t, int64_t batch, int64_t head,
-                      int64_t first, int rows, int64_t all, uint16_t* to) {
-  const uint16_t* from = flash_row(t, batch, head, first);
+                      int first, int all, uint16_t* to) {
+  constexpr int kUnits = D / 8, kStep = kLanes / kUnits;
+  static_assert(kRows % kStep == 0);
   block.each([&](int lane) {
-    for (int i = lane; i < rows * (D / 8); i += kLanes) {
-      const int row = i / (D / 8), column = i % (D / 8) * 8;
-      const int there = first + row < all ? args.depth - column : 0;  // number of elements
-      uint16_t* at = to + row * (D + 8) + column;
-      const uint16_t* source = there > 0 ? from + row * t.row + column : t.data;
+    const int column = lane % kUnits * 8, down = lane / kUnits;
+    const uint16_t* const from = flash_row(t, batch, head, first + down) + column;
+    SG_UNROLL for (int row = 0; row < kRows; row += kStep) {
+      const int there = first + down + row < all ? args.depth - column : 0;  // number of elements
+      const uint16_t* const source = there > 0 ? from + row * t.row : t.data;
+      uint16_t* const at = to + (down + row) * (D + 8) + column;
       if (args.has_runs) {
         copy_async<16>(at, source, there > 0 ? 16 : 0);
       } else {
@@ -87,34 +85,35 @@ SG_FN void flash_load(const Block& block, const FlashArgs& args, const FlashTens
   });
 }
 
-// Starts loading elements [first, first + count) of a row of f32 into shared memory, with zeros after its end.
-SG_FN void flash_load_line(const Block& block, const float* line, int64_t first, int count, int64_t all, float* to) {
+// Starts loading elements [first, first + kCount) of a row of f32 into shared memory, with zeros after its end.
+template <int kCount>
+SG_FN void flash_load_line(const Block& block, const float* line, int first, int all, float* to) {
+  static_assert(kCount <= kLanes);
   block.each([&](int lane) {
-    for (int i = lane; i < count; i += kLanes) {
-      const bool inside = first + i < all;
-      copy_async<4>(to + i, inside ? line + first + i : line, inside ? 4 : 0);
-    }
+    if (lane >= kCount) return;
+    const bool inside = first + lane < all;
+    copy_async<4>(to + lane, inside ? line + first + lane : line, inside ? 4 : 0);
   });
 }
 
 // Rows of a warp as left operands, from memory: columns from 16 k on.
 template <int R>
-SG_FN LeftTile<R> flash_left(const FlashArgs& args, const FlashTensor& t, int64_t batch, int64_t head, int64_t first,
-                             int64_t all, int k) {
+SG_FN LeftTile<R> flash_left(const FlashArgs& args, const FlashTensor& t, int64_t batch, int64_t head, int first,
+                             int all, int k) {
   return load_left<R>([&](int row, int column) {
     const bool inside = first + row < all && 16 * k + column < args.depth;
     return inside ? *reinterpret_cast<const uint32_t*>(flash_row(t, batch, head, first + row) + 16 * k + column) : 0u;
   });
 }
 template <int R, int K>
-SG_FN void flash_left_all(const FlashArgs& args, const FlashTensor& t, int64_t batch, int64_t head, int64_t first,
-                          int64_t all, LeftTile<R> (&to)[K]) {
+SG_FN void flash_left_all(const FlashArgs& args, const FlashTensor& t, int64_t batch, int64_t head, int first, int all,
+                          LeftTile<R> (&to)[K]) {
   SG_UNROLL for (int k = 0; k < K; ++k) to[k] = flash_left<R>(args, t, batch, head, first, all, k);
 }
 
 template <int R, int N>
-SG_FN void flash_store(const FlashArgs& args, const FlashTensor& t, int64_t batch, int64_t head, int64_t first,
-                       int64_t all, Tile<R, N>& x) {
+SG_FN void flash_store(const FlashArgs& args, const FlashTensor& t, int64_t batch, int64_t head, int first, int all,
+                       Tile<R, N>& x) {
   x.each_pair([&](int row, int column, uint32_t both) {
     if (first + row < all && column < args.depth)
       *reinterpret_cast<uint32_t*>(flash_row(t, batch, head, first + row) + column) = both;
@@ -122,7 +121,7 @@ SG_FN void flash_store(const FlashArgs& args, const FlashTensor& t, int64_t batc
 }
 
 // Whether any of `rows` queries from `first` on that exist sees a key from `k` on.
-SG_FN bool flash_sees(const FlashArgs& args, int64_t first, int rows, int64_t k) {
+SG_FN bool flash_sees(const FlashArgs& args, int first, int rows, int k) {
   return first < args.queries && (!args.causal || k < first + rows);
 }
 
@@ -134,20 +133,13 @@ SG_FN float flash_multiply_add(float x, float by, float y) {
 #endif
 }
 
-template <class Raw>
-SG_FN float flash_added(Raw x) {
-  return value_of(x);
-}
-SG_FN float flash_added(Flag x) { return value_of(x) ? 0.0f : -flash_infinity(); }
-
-struct FlashPair {
-  int64_t query, key;
-};
+// Which side the rows of a tile of scores are; its columns are the other one.
+enum class FlashRows : uint8_t { queries, keys };
 
 // The scores of a head, and the weights of keys computed from them. Without a mask, scores are plain products, and the
 // scale is a factor of the exponent; with one they are scaled and masked first, because masks may contain arbitrarily
 // large numbers.
-template <bool kMasked>
+template <bool kMasked, FlashRows kRows>
 struct FlashScores {
   const FlashArgs& args;
   int64_t mask = 0;  // offset of this head in the mask
@@ -155,38 +147,61 @@ struct FlashScores {
   SG_FN FlashScores(const FlashArgs& of, int64_t batch, int64_t head)
       : args(of), mask(batch * of.mask.batch + head * of.mask.head) {}
 
-  SG_FN bool sees(const FlashPair& at) const {
-    return at.query < args.queries && at.key < args.keys && (!args.causal || at.key <= at.query);
-  }
-  // Whether the products of queries from q on and `keys` keys from k on are scores without further masking.
-  SG_FN bool are_products(int64_t q, int64_t k, int keys) const {
-    return !kMasked && k + keys <= args.keys && (!args.causal || k + keys - 1 <= q);
-  }
-  // Turns products into scores: minus infinity if the key is not seen. pair(row, column): the query and the key.
-  template <class T, class Pair>
-  SG_FN void take_products(T& tile, const Pair& pair) const {
+  // Turns the products of queries from q on and keys from k on into scores: minus infinity if the key is not seen.
+  // kind: what the mask has there.
+  template <int R, int N>
+  SG_FN void take_products(Tile<R, N>& tile, int q, int k, uint32_t kind) const {
+    constexpr bool kQueriesDown = kRows == FlashRows::queries;
+    constexpr int kDown = R * kTileRows, kAcross = 8 * N;
+    constexpr int kQueries = kQueriesDown ? kDown : kAcross, kKeys = kQueriesDown ? kAcross : kDown;
+    const bool is_whole = k + kKeys <= args.keys && (!kMasked || q + kQueries <= args.queries);
     if constexpr (kMasked) {
-      switch (args.mask.element) {
-        case Element::f32: return add_mask<float>(tile, pair);
-        case Element::bf16: return add_mask<Bf16>(tile, pair);
-        case Element::f16: return add_mask<F16>(tile, pair);
-        default: return add_mask<Flag>(tile, pair);
-      }
-    } else {
-      tile.each([&](int row, int column, float& x) {
-        if (!sees(pair(row, column))) x = -flash_infinity();
-      });
+      if (kind & kAdds) add_mask(tile, q, k, is_whole);
+      else if (args.scale_of_products != 1) tile.each([&](int, int, float& x) { x *= args.scale_of_products; });
+    }
+    if (is_whole && (!args.causal || k + kKeys - 1 <= q)) return;
+    tile.each([&](int row, int column, float& x) {
+      const int query = q + (kQueriesDown ? row : column), key = k + (kQueriesDown ? column : row);
+      if (query >= args.queries || key >= args.keys || (args.causal && key > query)) x = -flash_infinity();
+    });
+  }
+  template <int R, int N>
+  SG_FN void add_mask(Tile<R, N>& tile, int q, int k, bool is_whole) const {
+    switch (args.mask.element) {
+      case Element::f32: return add<float>(tile, q, k, is_whole);
+      case Element::bf16: return add<Bf16>(tile, q, k, is_whole);
+      case Element::f16: return add<F16>(tile, q, k, is_whole);
+      default: return add<Flag>(tile, q, k, is_whole);
     }
   }
-  template <class Raw, class T, class Pair>
-  SG_FN void add_mask(T& tile, const Pair& pair) const {
+  // What lies outside of the mask gets numbers of its last query or key.
+  template <class Raw, int R, int N>
+  SG_FN void add(Tile<R, N>& tile, int q, int k, bool is_whole) const {
     const Raw* added = static_cast<const Raw*>(args.mask.data) + mask;
-    tile.each([&](int row, int column, float& x) {
-      const FlashPair at = pair(row, column);
-      x = sees(at) ? flash_multiply_add(x, args.scale,
-                                        flash_added(added[at.query * args.mask.row + at.key * args.mask.column]))
-                   : -flash_infinity();
-    });
+    auto of_query = [&](int i) { return added + (q + i < args.queries ? q + i : args.queries - 1) * args.mask.row; };
+    auto of_key = [&](int i) {
+      return static_cast<uint32_t>(k + i < args.keys ? k + i : args.keys - 1) * static_cast<uint32_t>(args.mask.column);
+    };
+    auto score = [&](float x, float y) { return flash_multiply_add(x, args.scale_of_products, y); };
+    if constexpr (kRows == FlashRows::keys) {
+      tile.each([&](int row, int column, float& x) { x = score(x, flash_added(of_query(column)[of_key(row)])); });
+    } else if (args.mask.has_pairs && is_whole) {
+      tile.each_two([&](int row, int column, float& x, float& y) {
+        const FlashTwo two = flash_two(added + (q + row) * args.mask.row + k + column);
+        x = score(x, two.first);
+        y = score(y, two.second);
+      });
+    } else {
+      tile.each([&](int row, int column, float& x) { x = score(x, flash_added(of_query(row)[of_key(column)])); });
+    }
+  }
+  // Gives the rows that the block keeps, an operand of the products, their part of the scale.
+  template <int R, int K>
+  SG_FN void take_rows(LeftTile<R> (&rows)[K]) const {
+    if constexpr (kMasked) {
+      if (args.scale_of_rows == 1) return;
+      SG_UNROLL for (int k = 0; k < K; ++k) scale_left(rows[k], args.scale_of_rows);
+    }
   }
   SG_FN float natural(float score) const { return kMasked ? score : score * args.scale; }
 

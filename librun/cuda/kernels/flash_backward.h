@@ -11,10 +11,6 @@ namespace sg::cuda {
 inline constexpr int kDeltaLanes = 4;
 
 template <int kWords>
-struct alignas(4 * kWords) FlashWords {
-  uint32_t of[kWords];
-};
-template <int kWords>
 SG_FN float flash_delta_part(const FlashArgs& args, int64_t batch, int64_t head, int64_t row, int part) {
   using Words = FlashWords<kWords>;
   const auto* x = reinterpret_cast<const Words*>(flash_row(args.out, batch, head, row));
@@ -75,23 +71,33 @@ SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
   using Stage = FlashQueries<D, kStage>;
   SG_SHARED(Stage, stages, 2);
   const FlashPlace at(block.index(), args.batches, args.heads / args.group, args.keys, flash_rows(R), Heaviest::first);
-  // 32 bits, because every register counts.
-  const int begin = args.causal ? static_cast<int>(at.first / kStage * kStage) : 0;
+  const int begin = args.causal ? at.first / kStage * kStage : 0;
   const int end_head = static_cast<int>((at.head + 1) * args.group);
-  auto load = [&](int64_t head, int64_t q, Stage& to) {
+  auto load = [&](int head, int q, Stage& to) {
     const int64_t line = (at.batch * args.heads + head) * args.queries;
-    flash_load<D>(block, args, args.query, at.batch, head, q, kStage, args.queries, to.queries);
-    flash_load<D>(block, args, args.grad_out, at.batch, head, q, kStage, args.queries, to.grads);
-    flash_load_line(block, args.sums + line, q, kStage, args.queries, to.sums);
-    flash_load_line(block, args.delta + line, q, kStage, args.queries, to.delta);
+    flash_load<D, kStage>(block, args, args.query, at.batch, head, q, args.queries, to.queries);
+    flash_load<D, kStage>(block, args, args.grad_out, at.batch, head, q, args.queries, to.grads);
+    flash_load_line<kStage>(block, args.sums + line, q, args.queries, to.sums);
+    flash_load_line<kStage>(block, args.delta + line, q, args.queries, to.delta);
   };
   int head = static_cast<int>(at.head * args.group), q = begin;
-  if (q < args.queries) load(head, q, stages[0]);
-  else head = end_head;
+  auto advance = [&] {
+    q += kStage;
+    if (q >= args.queries) q = begin, ++head;
+  };
+  auto seen = [&](int of) { return FlashSeen<R>::by_key(args.tiles, at.batch, of, at.first); };
+  auto pass_unseen = [&] {
+    if constexpr (kMasked)
+      while (head < end_head && !seen(head).any(q, kStage)) advance();
+  };
+  if (q >= args.queries) head = end_head;
+  pass_unseen();
+  if (head < end_head) load(head, q, stages[0]);
   Warps<FlashKeys<D, R>> state;
   block.warps(state, [&](int warp, FlashKeys<D, R>& s) {
-    const int64_t first = at.first + warp * kTileRows * R;
+    const int first = at.first + warp * kTileRows * R;
     flash_left_all(args, args.key, at.batch, at.head, first, args.keys, s.key);
+    FlashScores<kMasked, FlashRows::keys>(args, at.batch, 0).take_rows(s.key);
     flash_left_all(args, args.value, at.batch, at.head, first, args.keys, s.value);
     s.grad_key.fill(0);
     s.grad_value.fill(0);
@@ -99,17 +105,20 @@ SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
   for (int stage = 0; head < end_head; stage ^= 1) {
     wait_for_copies();
     block.sync();  // this stage is loaded, and all are done with the other
-    const FlashScores<kMasked> scores(args, at.batch, head);
+    const FlashScores<kMasked, FlashRows::keys> scores(args, at.batch, head);
+    const auto tiles = seen(head);
     const int now = q;
-    q += kStage;
-    if (q >= args.queries) q = begin, ++head;
+    advance();
+    pass_unseen();
     if (head < end_head) load(head, q, stages[stage ^ 1]);
     block.warps(state, [&](int warp, FlashKeys<D, R>& s) {
-      const int64_t first = at.first + warp * kTileRows * R;
+      const int first = at.first + warp * kTileRows * R;
       if (first >= args.keys) return;
       SG_ONE_BY_ONE for (int part = 0; part < kStage; part += kStep) {
-        const int64_t query = now + part;
+        const int query = now + part;
         if (!flash_sees(args, query, kStep, first)) continue;
+        const uint32_t kind = kMasked ? tiles.kind(warp * kTileRows * R, query, kStep) : 0u;
+        if (kMasked && !(kind & kSeen)) continue;
         const uint16_t* const queries = stages[stage].queries + part * (D + 8);
         const uint16_t* const grads = stages[stage].grads + part * (D + 8);
         const float *const sums = stages[stage].sums + part, *const delta = stages[stage].delta + part;
@@ -118,8 +127,7 @@ SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
         weights.fill(0);
         SG_UNROLL for (int d = 0; d < D / 16; ++d)
             multiply_tile<Lies::straight>(weights, s.key[d], queries, D + 8, 16 * d);
-        if (!scores.are_products(query, first, kTileRows * R))
-          scores.take_products(weights, [&](int row, int column) { return FlashPair{query + column, first + row}; });
+        scores.take_products(weights, query, first, kind);
         weights.each([&](int, int column, float& y) { y = scores.weight(y, scores.line_of_logarithm(sums[column])); });
         SG_UNROLL for (int i = 0; i < kStep / 16; ++i)
             multiply_tile<Lies::turned>(s.grad_value, weights.left(i), grads, D + 8, 16 * i);
@@ -134,7 +142,7 @@ SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
     });
   }
   block.warps(state, [&](int warp, FlashKeys<D, R>& s) {
-    const int64_t first = at.first + warp * kTileRows * R;
+    const int first = at.first + warp * kTileRows * R;
     s.grad_key.each([&](int, int, float& y) { y *= args.scale; });
     if (args.grad_key.data) flash_store(args, args.grad_key, at.batch, at.head, first, args.keys, s.grad_key);
     if (args.grad_value.data) flash_store(args, args.grad_value, at.batch, at.head, first, args.keys, s.grad_value);
@@ -144,6 +152,7 @@ SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
 SG_KERNEL(flash_backward_keys_64, FlashArgs) { flash_backward_keys<64, 1, 64, 64, false>(block, args); }
 SG_KERNEL(flash_backward_keys_64_wide, FlashArgs) { flash_backward_keys<64, 2, 64, 16, false>(block, args); }
 SG_KERNEL(flash_backward_keys_64_masked, FlashArgs) { flash_backward_keys<64, 1, 64, 64, true>(block, args); }
+SG_KERNEL(flash_backward_keys_64_wide_masked, FlashArgs) { flash_backward_keys<64, 2, 64, 16, true>(block, args); }
 SG_KERNEL(flash_backward_keys_128, FlashArgs) { flash_backward_keys<128, 1, 32, 16, false>(block, args); }
 SG_KERNEL(flash_backward_keys_128_masked, FlashArgs) { flash_backward_keys<128, 1, 32, 16, true>(block, args); }
 
@@ -162,18 +171,27 @@ SG_FN void flash_backward_queries(Block& block, const FlashArgs& args) {
   SG_SHARED(uint16_t, keys, 2 * kStage);
   SG_SHARED(uint16_t, values, 2 * kStage);
   const FlashPlace at(block.index(), args.batches, args.heads, args.queries, flash_rows(R), Heaviest::last);
-  const int64_t key_head = at.head / args.group, last = at.first + flash_rows(R);
-  const int64_t end = args.causal && last < args.keys ? last : args.keys;
-  const FlashScores<kMasked> scores(args, at.batch, at.head);
-  auto load = [&](int64_t k, int stage) {
-    flash_load<D>(block, args, args.key, at.batch, key_head, k, kStep, args.keys, keys + stage * kStage);
-    flash_load<D>(block, args, args.value, at.batch, key_head, k, kStep, args.keys, values + stage * kStage);
+  const int64_t key_head = at.head / args.group;
+  const int last = at.first + flash_rows(R), end = args.causal && last < args.keys ? last : args.keys;
+  const FlashScores<kMasked, FlashRows::queries> scores(args, at.batch, at.head);
+  const auto seen = FlashSeen<R>::by_query(args.tiles, at.batch, at.head, at.first);
+  auto next = [&](int k) {  // the next stage of which anything is seen
+    if constexpr (kMasked)
+      while (k < end && !seen.any(k, kStep)) k += kStep;
+    return k;
   };
-  load(0, 0);
+  auto load = [&](int k, int stage) {
+    flash_load<D, kStep>(block, args, args.key, at.batch, key_head, k, args.keys, keys + stage * kStage);
+    flash_load<D, kStep>(block, args, args.value, at.batch, key_head, k, args.keys, values + stage * kStage);
+  };
+  int k = next(0);
+  if (k < end) load(k, 0);
   Warps<FlashQuery<D, R>> state;
   block.warps(state, [&](int warp, FlashQuery<D, R>& s) {
-    const int64_t first = at.first + warp * kTileRows * R, numbers = (at.batch * args.heads + at.head) * args.queries;
+    const int first = at.first + warp * kTileRows * R;
+    const int64_t numbers = (at.batch * args.heads + at.head) * args.queries;
     flash_left_all(args, args.query, at.batch, at.head, first, args.queries, s.query);
+    scores.take_rows(s.query);
     flash_left_all(args, args.grad_out, at.batch, at.head, first, args.queries, s.grad_out);
     s.grad.fill(0);
     each_row_kept<R>([&](int row) {
@@ -182,21 +200,23 @@ SG_FN void flash_backward_queries(Block& block, const FlashArgs& args) {
       s.delta.at(row) = inside ? args.delta[numbers + first + row] : 0.0f;
     });
   });
-  int stage = 0;
-  for (int64_t k = 0; k < end; k += kStep, stage ^= 1) {
+  for (int stage = 0; k < end; stage ^= 1) {
     wait_for_copies();
     block.sync();  // this stage is loaded, and all are done with the other
-    if (k + kStep < end) load(k + kStep, stage ^ 1);
+    const int now = k;
+    k = next(k + kStep);
+    if (k < end) load(k, stage ^ 1);
     block.warps(state, [&](int warp, FlashQuery<D, R>& s) {
-      const int64_t first = at.first + warp * kTileRows * R;
-      if (!flash_sees(args, first, kTileRows * R, k)) return;
+      const int first = at.first + warp * kTileRows * R;
+      if (!flash_sees(args, first, kTileRows * R, now)) return;
+      const uint32_t kind = kMasked ? seen.kind(warp * kTileRows * R, now, kStep) : 0u;
+      if (kMasked && !(kind & kSeen)) return;
       Tile<R, kStep / 8> weights, slopes;
       weights.fill(0);
       slopes.fill(0);
       SG_UNROLL for (int d = 0; d < D / 16; ++d)
           multiply_tile<Lies::straight>(weights, s.query[d], keys + stage * kStage, D + 8, 16 * d);
-      if (!scores.are_products(first, k, kStep))
-        scores.take_products(weights, [&](int row, int column) { return FlashPair{first + row, k + column}; });
+      scores.take_products(weights, first, now, kind);
       weights.each([&](int row, int, float& x) { x = scores.weight(x, s.line.at(row)); });
       SG_UNROLL for (int d = 0; d < D / 16; ++d)
           multiply_tile<Lies::straight>(slopes, s.grad_out[d], values + stage * kStage, D + 8, 16 * d);
@@ -215,6 +235,7 @@ SG_FN void flash_backward_queries(Block& block, const FlashArgs& args) {
 SG_KERNEL(flash_backward_queries_64, FlashArgs) { flash_backward_queries<64, 1, 64, false>(block, args); }
 SG_KERNEL(flash_backward_queries_64_wide, FlashArgs) { flash_backward_queries<64, 2, 32, false>(block, args); }
 SG_KERNEL(flash_backward_queries_64_masked, FlashArgs) { flash_backward_queries<64, 1, 64, true>(block, args); }
+SG_KERNEL(flash_backward_queries_64_wide_masked, FlashArgs) { flash_backward_queries<64, 2, 32, true>(block, args); }
 SG_KERNEL(flash_backward_queries_128, FlashArgs) { flash_backward_queries<128, 1, 32, false>(block, args); }
 SG_KERNEL(flash_backward_queries_128_masked, FlashArgs) { flash_backward_queries<128, 1, 32, true>(block, args); }
 

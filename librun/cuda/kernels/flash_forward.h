@@ -20,38 +20,48 @@ SG_FN void flash_forward(Block& block, const FlashArgs& args) {
   SG_SHARED(uint16_t, keys, 2 * kStage);
   SG_SHARED(uint16_t, values, 2 * kStage);
   const FlashPlace at(block.index(), args.batches, args.heads, args.queries, flash_rows(R), Heaviest::last);
-  const int64_t key_head = at.head / args.group, last = at.first + flash_rows(R);
-  const int64_t end = args.causal && last < args.keys ? last : args.keys;
-  const FlashScores<kMasked> scores(args, at.batch, at.head);
-  auto load = [&](int64_t k, int stage) {
-    flash_load<D>(block, args, args.key, at.batch, key_head, k, kKeys, args.keys, keys + stage * kStage);
-    flash_load<D>(block, args, args.value, at.batch, key_head, k, kKeys, args.keys, values + stage * kStage);
+  const int64_t key_head = at.head / args.group;
+  const int last = at.first + flash_rows(R), end = args.causal && last < args.keys ? last : args.keys;
+  const FlashScores<kMasked, FlashRows::queries> scores(args, at.batch, at.head);
+  const auto seen = FlashSeen<R>::by_query(args.tiles, at.batch, at.head, at.first);
+  auto next = [&](int k) {  // the next stage of which anything is seen
+    if constexpr (kMasked)
+      while (k < end && !seen.any(k, kKeys)) k += kKeys;
+    return k;
   };
-  load(0, 0);
+  auto load = [&](int k, int stage) {
+    flash_load<D, kKeys>(block, args, args.key, at.batch, key_head, k, args.keys, keys + stage * kStage);
+    flash_load<D, kKeys>(block, args, args.value, at.batch, key_head, k, args.keys, values + stage * kStage);
+  };
+  int k = next(0);
+  if (k < end) load(k, 0);
   Warps<FlashForward<D, R>> state;
   block.warps(state, [&](int warp, FlashForward<D, R>& s) {
     flash_left_all(args, args.query, at.batch, at.head, at.first + warp * kTileRows * R, args.queries, s.query);
+    scores.take_rows(s.query);
     s.out.fill(0);
     s.most.fill(-flash_infinity());
     s.sum.fill(0);
   });
-  int stage = 0;
-  for (int64_t k = 0; k < end; k += kKeys, stage ^= 1) {
+  for (int stage = 0; k < end; stage ^= 1) {
     wait_for_copies();
     block.sync();  // this stage is loaded, and all are done with the other
-    if (k + kKeys < end) load(k + kKeys, stage ^ 1);
+    const int now = k;
+    k = next(k + kKeys);
+    if (k < end) load(k, stage ^ 1);
     block.warps(state, [&](int warp, FlashForward<D, R>& s) {
-      const int64_t first = at.first + warp * kTileRows * R;
+      const int first = at.first + warp * kTileRows * R;
       SG_ONE_BY_ONE for (int part = 0; part < kKeys; part += kStep) {
-        const int64_t key = k + part;
+        const int key = now + part;
         if (!flash_sees(args, first, kTileRows * R, key)) return;
+        const uint32_t kind = kMasked ? seen.kind(warp * kTileRows * R, key, kStep) : 0u;
+        if (kMasked && !(kind & kSeen)) continue;
         const int from = stage * kStage + part * (D + 8);
         Tile<R, kStep / 8> weights;
         weights.fill(0);
         SG_UNROLL for (int d = 0; d < D / 16; ++d)
             multiply_tile<Lies::straight>(weights, s.query[d], keys + from, D + 8, 16 * d);
-        if (!scores.are_products(first, key, kStep))
-          scores.take_products(weights, [&](int row, int column) { return FlashPair{first + row, key + column}; });
+        scores.take_products(weights, first, key, kind);
         RowNumbers<R> most = s.most, line, factor;
         fold_columns(most, weights, FlashLarger());
         join_lanes(most, FlashLarger());
@@ -73,7 +83,7 @@ SG_FN void flash_forward(Block& block, const FlashArgs& args) {
     });
   }
   block.warps(state, [&](int warp, FlashForward<D, R>& s) {
-    const int64_t first = at.first + warp * kTileRows * R;
+    const int first = at.first + warp * kTileRows * R;
     join_lanes(s.sum, FlashSum());
     s.out.each([&](int row, int, float& x) { x = s.sum.at(row) == 0 ? 0.0f : x / s.sum.at(row); });
     flash_store(args, args.out, at.batch, at.head, first, args.queries, s.out);
@@ -89,6 +99,7 @@ SG_FN void flash_forward(Block& block, const FlashArgs& args) {
 SG_KERNEL(flash_forward_64, FlashArgs) { flash_forward<64, 1, 64, 64, false>(block, args); }
 SG_KERNEL(flash_forward_64_wide, FlashArgs) { flash_forward<64, 2, 64, 64, false>(block, args); }
 SG_KERNEL(flash_forward_64_masked, FlashArgs) { flash_forward<64, 1, 64, 64, true>(block, args); }
+SG_KERNEL(flash_forward_64_wide_masked, FlashArgs) { flash_forward<64, 2, 64, 64, true>(block, args); }
 SG_KERNEL(flash_forward_128, FlashArgs) { flash_forward<128, 1, 32, 32, false>(block, args); }
 SG_KERNEL(flash_forward_128_wide, FlashArgs) { flash_forward<128, 2, 32, 16, false>(block, args); }
 SG_KERNEL(flash_forward_128_masked, FlashArgs) { flash_forward<128, 1, 32, 32, true>(block, args); }

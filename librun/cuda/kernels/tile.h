@@ -58,6 +58,17 @@ struct Tile {
         for (int i = 0; i < 4; ++i)
           f(r * kTileRows + lane_row() + i / 2 * 8, n * 8 + lane_column() + i % 2, v[r][n][i]);
   }
+  // f(row, column, number, next) for pairs of adjacent columns, of which the first is even.
+  template <class F>
+  SG_FN void each_two(const F& f) {
+#pragma unroll
+    for (int r = 0; r < R; ++r)
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; i += 2)
+          f(r * kTileRows + lane_row() + i / 2 * 8, n * 8 + lane_column(), v[r][n][i], v[r][n][i + 1]);
+  }
   // f(row, column, both): the bf16 numbers of that column and the next, as stored in memory.
   template <class F>
   SG_FN void each_pair(const F& f) {
@@ -168,6 +179,18 @@ SG_FN LeftTile<R> load_left(const Pair& pair) {
   return out;
 }
 
+// t *= factor, rounded to bf16: exact for a power of two.
+template <int R>
+SG_FN void scale_left(LeftTile<R>& t, float factor) {
+#pragma unroll
+  for (int r = 0; r < R; ++r)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t both = t.v[r][i];
+      t.v[r][i] = brain_pair(number(both << 16) * factor, number(both & 0xFFFF0000u) * factor);
+    }
+}
+
 // Rows `row` to row + 16 R - 1 of shared memory, columns k to k + 15.
 template <Lies kLies, int R>
 SG_FN LeftTile<R> shared_left(const uint16_t* memory, int step, int row, int k) {
@@ -223,6 +246,11 @@ struct Tile {
       for (int column = 0; column < 8 * N; ++column) f(row, column, v[row][column]);
   }
   template <class F>
+  void each_two(const F& f) {
+    for (int row = 0; row < R * kTileRows; ++row)
+      for (int column = 0; column < 8 * N; column += 2) f(row, column, v[row][column], v[row][column + 1]);
+  }
+  template <class F>
   void each_pair(const F& f) {
     for (int row = 0; row < R * kTileRows; ++row)
       for (int column = 0; column < 8 * N; column += 2)
@@ -273,6 +301,12 @@ LeftTile<R> load_left(const Pair& pair) {
       out.v[row][i + 1] = from_brain(static_cast<uint16_t>(both >> 16));
     }
   return out;
+}
+
+template <int R>
+void scale_left(LeftTile<R>& t, float factor) {
+  for (auto& row : t.v)
+    for (float& x : row) x = from_brain(to_brain(x * factor));
 }
 
 template <Lies kLies, int R>
