@@ -1,10 +1,12 @@
 #include "librun/cuda/comm_nccl.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "librun/cuda/comm_over.h"
 #include "librun/cuda/flight_record.h"
 #include "librun/cuda/nccl_collectives.h"
+#include "librun/cuda/nccl_connect.h"
 #include "librun/cuda/nccl_groups.h"
 #include "librun/watchdog.h"
 
@@ -44,6 +46,7 @@ class NcclCommunicator : public CommunicatorOver {
       SG_CU(device_.driver(), cuStreamCreate(&channels_[g].stream, CU_STREAM_NON_BLOCKING));
     }
     device_.set_watch([this] { return watch(); });
+    SG_TRY(connect(groups));
     is_ready_ = true;
     return ok_status();
   }
@@ -57,10 +60,7 @@ class NcclCommunicator : public CommunicatorOver {
     const Ticket ticket{flight.number};
     SG_CU(device_.driver(), cuEventRecord(arrived_, device_.stream()));
     SG_CU(device_.driver(), cuStreamWaitEvent(channel.stream, arrived_, 0));
-    const auto issued = [&](ncclComm_t comm, const char* by_nccl) {
-      return groups_.issued(comm, by_nccl, "the other ranks to start " + flight.text());
-    };
-    const NcclRank by{nccl_, device_, rank(), options_.deterministic, issued};
+    const NcclRank by = issuer("start " + flight.text());
     const uint64_t begin = device_.clock().mark_in(channel.stream);
     SG_TRY(issue_collective(by, call, members, channel, &flight.staging));
     const int64_t bytes = call.output.is_none() ? call.input.bytes() : call.output.bytes();
@@ -94,6 +94,32 @@ class NcclCommunicator : public CommunicatorOver {
                        "NCCL needs a GPU a rank: " + ranks_text({here[j], here[i]}) + " of this machine have the same",
                        {},
                        "--comm local lets ranks share a GPU; see CUDA_VISIBLE_DEVICES where a process sees too few"};
+    return ok_status();
+  }
+
+  // `what` is what NCCL may wait for other ranks to do.
+  NcclRank issuer(const std::string& what) {
+    return {nccl_, device_, rank(), options_.deterministic, [this, what](ncclComm_t comm, const char* by_nccl) {
+              return groups_.issued(comm, by_nccl, "the other ranks to " + what);
+            }};
+  }
+
+  // Connects the groups of which any rank says that they need it: a rank may hold its own program alone.
+  Status connect(const std::vector<RankGroup>& groups) {
+    std::string mine;
+    for (const bool exchanges : exchanging_groups(*options_.job, options_.deterministic)) mine += exchanges ? '1' : '0';
+    SG_ASSIGN(const std::vector<std::string> all, host_.exchange(mine));
+    std::byte* bytes = device_.memory().take(2 * static_cast<int64_t>(world()));
+    if (!bytes) return Error{ErrorKind::missing, "the GPU has no memory to connect the ranks of groups"};
+    for (size_t g = 0; g < groups.size(); ++g) {
+      auto exchanges = [&](const std::string& said) { return g < said.size() && said[g] == '1'; };
+      if (groups[g].ranks.size() < 2 || std::ranges::none_of(all, exchanges)) continue;
+      SG_TRY(connect_members(issuer("connect group " + groups[g].name), groups[g], channels_[g], bytes));
+      SG_CU(device_.driver(), cuEventRecord(arrived_, channels_[g].stream));
+      SG_CU(device_.driver(), cuStreamWaitEvent(device_.stream(), arrived_, 0));
+    }
+    SG_TRY(device_.synchronize());
+    device_.memory().give(bytes);
     return ok_status();
   }
 

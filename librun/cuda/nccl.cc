@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
+
 #include "libgraph/hex.h"
 
 namespace sg::cuda {
@@ -11,6 +13,9 @@ constexpr int kOldestNccl = 21800;  // first with non-blocking communicators tha
 constexpr const char* kNcclRemedy = "NCCL 2.18 or newer (libnccl.so.2) on the library path, or --comm local";
 
 Result<Nccl> open_nccl() {
+  // Else NCCL connects within the first collective of a kind on each communicator (nccl_connect.h). Read by its first
+  // call.
+  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   SG_ASSIGN(void* library, open_library("libnccl.so.2", kNcclRemedy));
   Nccl out;
 #define SG_FIND(name)                                                    \

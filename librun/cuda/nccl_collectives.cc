@@ -133,9 +133,9 @@ class Issue {
   // --- sums ---
 
   Status reduce() {
+    if (reduces_in_order(call_.reduction.kind, out_.dtype, by_.deterministic)) return reduce_in_order();
     const auto type = nccl_type(out_.dtype);
     const auto op = nccl_reduction(call_.reduction.kind, out_.dtype);
-    if (by_.deterministic || !type || !op || out_.dtype == DType::boolean) return reduce_in_order();
     const auto count = static_cast<size_t>(out_.elements() * (is_complex(out_.dtype) ? 2 : 1));
     if (is_all_reduce())
       return check_issued(nccl_.ncclAllReduce(in_.data, out_.data, count, *type, *op, channel_.comm, stream_),
@@ -207,6 +207,10 @@ class Issue {
 };
 
 }  // namespace
+
+bool reduces_in_order(ReduceKind kind, DType dtype, bool deterministic) {
+  return deterministic || dtype == DType::boolean || !nccl_type(dtype) || !nccl_reduction(kind, dtype);
+}
 
 Status issue_collective(const NcclRank& by, const CollectiveCall& call, const RankGroup& members,
                         const NcclChannel& channel, std::vector<std::byte*>* staging) {

@@ -20,6 +20,9 @@ struct NcclRank {
   std::function<Status(ncclComm_t, const char* call)> issued;
 };
 
+// Whether a reduction is an exchange of slots and our own sum: asked for, or NCCL has none like it.
+bool reduces_in_order(ReduceKind kind, DType dtype, bool deterministic);
+
 // Puts the operations on the channel's stream and returns. Adds the device memory they need to `staging`: the caller
 // releases it once the stream has passed them.
 Status issue_collective(const NcclRank& by, const CollectiveCall& call, const RankGroup& members,

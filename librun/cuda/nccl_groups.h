@@ -4,7 +4,8 @@
 //             with another (splitShare = 0). NCCL runs the launches of one communicator, or of communicators that share
 //             resources, one after the other in launch order, regardless of streams. With sharing, the collectives of
 //             two groups, which sg-overlap runs concurrently, would queue up; and ranks that launch them in different
-//             orders, as they are free to do, would deadlock.
+//             orders, as they are free to do, would deadlock. For the same reason nothing is connected during a step
+//             (nccl_connect.h).
 // Split       If the library can split communicators (2.18), all ranks of the job meet once, and every rank, including
 //             those outside a group, splits the groups from that communicator in the file's order: one unique id and
 //             one bootstrap for the job, instead of one for each part of each group. The first group that is the whole

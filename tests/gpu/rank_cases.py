@@ -42,7 +42,7 @@ def faults(tests, at):
         return
     run = [tests.tool('sg-run'), '-q', at('all.txt'), '--inputs', at('all{r}.safetensors'), '--backend', 'cuda',
            '--comm', 'nccl', '--timeout', '2']
-    # Who gives up first may be a rank that has launched %most, and waits for one that has not got on from it.
+    # The first request of @all connects its members, for %routed. Who gives up first may be a rank that has launched %most, and waits for one that has not got on from it.
     stuck = r'rank \d waits since 3 s (for the other ranks to start|in) all_reduce %(most of group @all|strided of group @pair) \(number \d+\)'
     cases = [('an operation is refused', run, 'refuse:1:2', 6,
               r'rank \d: nccl\w+ failed: an error of the stand-in'),
@@ -50,15 +50,15 @@ def faults(tests, at):
              ('there is no unique id', run, 'id:0:1', 6, r'ncclGetUniqueId failed'),
              ('a rank does not come', run, 'absent:1:1', 6,
               r'rank \d waits since 2 s for the other ranks of the job to start NCCL'),
-             ('a rank hangs', run, 'hang:1:3', 6, r'rank \d waits since \d s in all_reduce %most of group @all \(number \d+\), launched at %most \(step.py:7\).*(\n.*)*its last collectives: .* ended; .* is open'),
+             ('a rank hangs', run, 'hang:1:4', 6, r'rank \d waits since \d s in all_reduce %most of group @all \(number \d+\), launched at %most \(step.py:7\).*(\n.*)*its last collectives: .* ended; .* is open'),
              # (the driver waits for all that is before a copy to memory that is not pinned, and asks nobody meanwhile)
              ('a rank hangs before a number for the host', [*run[:2], at('awaited.txt'), '--init', 'seed:0', *run[5:]], 'hang:1:1', 6,
               r'waits since \d s in all_reduce %r of group @all'),
-             ('a collective is never issued', run, 'stuck:1:3', 6, stuck),
-             ('NCCL reports an error', run, 'error:2:2', 6, r'rank 2: NCCL failed: remote process exited')]
+             ('a collective is never issued', run, 'stuck:1:4', 6, stuck),
+             ('NCCL reports an error', run, 'error:2:3', 6, r'rank 2: NCCL failed: remote process exited')]
     if shutil.which('mpirun') and tests.run([*mpirun(4), *run[:5], '--comm', 'mpi'])[0] == 0:
-        cases += [('a process hangs', [*mpirun(4), *run], 'hang:1:3', 6, r'waits since \d s in all_reduce %most'),
-                  ('a process dies', [*mpirun(4), *run], 'die:2:4', 9, '')]
+        cases += [('a process hangs', [*mpirun(4), *run], 'hang:1:4', 6, r'waits since \d s in all_reduce %most'),
+                  ('a process dies', [*mpirun(4), *run], 'die:2:5', 9, '')]
     for name, command, fault, code, said in cases:
         begin = time.monotonic()
         status, text = tests.run(command, {'SG_FAKE_NCCL': fault})

@@ -211,7 +211,7 @@ def before_the_first_step(tool):
 @cases.add
 def a_rank_that_hangs_in_nccl(tool):
     ready(tool)
-    Ranks(tool, ['--timeout', '2'], by_hand(SG_FAKE_NCCL='hang:1:3')).end([6] * 4, 10, 'waits since 3 s in all_reduce %most of group @all')
+    Ranks(tool, ['--timeout', '2'], by_hand(SG_FAKE_NCCL='hang:1:4')).end([6] * 4, 10, 'waits since 3 s in all_reduce %most of group @all')
 
 
 def torch_python():

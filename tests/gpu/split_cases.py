@@ -40,6 +40,26 @@ group @all [0..3]
 group @turned [2 0] [3 1]
 ''' + graph_of(('*',), [('@all', 4), ('@turned', 2)])
 
+# Two groups whose first exchanges, which connect their members, come in different orders.
+def exchanges(rank, first, second):
+    return f'''graph rank {rank}
+  input %x : f32[2, 3] "x"
+  %a = _c10d_functional.all_to_all_single(%x, [1, 1], [1, 1], {first})  : f32[2, 3]
+  %b = _c10d_functional.all_to_all_single(%x, [1, 1], [1, 1], {second}) : f32[2, 3]
+  %wa = _c10d_functional.wait_tensor(%a) : f32[2, 3]
+  %wb = _c10d_functional.wait_tensor(%b) : f32[2, 3]
+  output %wa
+  output %wb
+'''
+
+
+CROSSED = '''sg 1.0 world 2
+group @left [0 1]
+group @right [0 1]
+''' + exchanges(0, '@left', '@right') + exchanges(1, '@right', '@left')
+# The same with sums, which --deterministic turns into exchanges.
+CROSSED_SUMS = CROSSED.replace('all_to_all_single(%x, [1, 1], [1, 1], ', 'all_reduce(%x, "sum", ')
+
 ONE_AXIS = '''sg 1.0 world 4
 group @pair [0 2] [1 3]
 ''' + graph_of(('*',), [('@pair', 2)])
@@ -54,7 +74,9 @@ JOBS = (('overlapping groups', OVERLAPPING, 6, (1, 6, 24, 6 + 3 + 6 + 6)),
         ('few ranks in groups', FEW, 4, (1, 4, 8, 4)),
         ('ranks in another order', TURNED, 4, (1, 4, 4, 4)),
         ('one axis', ONE_AXIS, 4, (2, 4, 0, 0)),
-        ('one rank', ALONE, 1, (1, 1, 1, 1)))
+        ('one rank', ALONE, 1, (1, 1, 1, 1)),
+        ('crossed exchanges', CROSSED, 2, (1, 2, 2, 2)),
+        ('crossed sums', CROSSED_SUMS, 2, (1, 2, 2, 2)))
 OLD = {'overlapping groups': (1 + 3 + 1 + 2 + 1, 6 + 6 + 3 + 6 + 6, 0, 0)}
 CALLS = (('ncclGetUniqueId', 1), ('ncclCommInitRankConfig', 4), ('ncclCommSplit', 4), ('ncclCommGetAsyncError', 3), ('ncclGroupStart', 2),
          ('ncclGroupEnd', 2), ('ncclSend', 3), ('ncclRecv', 3), ('ncclAllGather', 3), ('ncclBroadcast', 2), ('ncclAllReduce', 3),
@@ -74,10 +96,20 @@ class SplitCases:
             return
         for name, job, world, counts in JOBS:
             self.held(name, job, world, counts)
+        self.connected_late()
         for name, env, why in (('without ncclCommSplit', self.old, 'it has no ncclCommSplit'),
                                ('that nobody wants', {'SG_CUDA_SPLIT': '0'}, 'SG_CUDA_SPLIT says so')):
             text = self.held(f'splits {name}', OVERLAPPING, 6, OLD['overlapping groups'], env)
             self.tests.expect(f'splits {name}: why', f'5 by an id, 0 by splits: {why}' not in text and text)
+
+    def connected_late(self):
+        """Why connections are made before the first step: else ranks that launch in different orders wait for each other."""
+        run = [self.tests.tool('sg-run'), self.at('split.txt'), '--init', 'seed:0', '--backend', 'cuda', '--comm', 'nccl', '--timeout', '2']
+        with open(self.at('split.txt'), 'w', encoding='utf-8') as f:
+            f.write(OVERLAPPING)
+        status, text = self.tests.run(run, {'SG_STUB_DEVICES': '6', 'NCCL_RUNTIME_CONNECT': '1'})
+        hangs = status == 6 and re.search(r'rank \d waits since 3 s (for the other ranks to start|in) all_gather', text)
+        self.tests.expect('connections of collectives in the step', not hangs and f'exit {status}: {text}')
 
     def held(self, name, job, world, counts, env=None):
         """As the ranks of the processor have it, to the bit; how the communicators came to be."""
@@ -92,6 +124,7 @@ class SplitCases:
         status, text = self.tests.run([*command, '-q', '--outputs', out])
         self.tests.expect(f'{name}: the processor', status and f'exit {status}: {text}')
         command += ['--backend', 'cuda', '--comm', 'nccl', '--timeout', '30', '--expect', out, '--bitwise']
+        command += ['--deterministic'] if job is CROSSED_SUMS else []
         env = {**(env or {}), 'SG_STUB_DEVICES': str(world)}
         status, text = self.tests.run([*command, '--explain'], {**env, 'SG_FAKE_NCCL_LOG': log})
         lines = []

@@ -14,9 +14,10 @@
 //   SG_FAKE_NCCL=split:R:N   rank R's N-th split is in error while it is under way
 //   SG_FAKE_NCCL=apart:R:N   rank R never joins the N-th split of the others
 //   SG_FAKE_NCCL_FAIL=F:N    the N-th call of the function F in a process fails
-//   SG_FAKE_NCCL_LOG=FILE    logs each unique id, each rank that joins with one, each split, each rank made by a split
+//   SG_FAKE_NCCL_LOG=FILE    logs each unique id, each rank that joins with one, each split, each rank made by a split,
 // Like NCCL, it issues a request gradually, while it is polled for its state, and accepts no other for that
-// communicator meanwhile. It runs the launches of one communicator one after the other, whatever the streams, and so
+// communicator meanwhile. The first request that needs a connection is not issued before the ranks on its other side
+// have made theirs (nccl_comm.h). It runs the launches of one communicator one after the other, whatever the streams, and so
 // those of communicators that share resources (splitShare). A split is under way on the parent, and stores the new
 // communicator when it has ended. What NCCL forbids ends the process: to split a communicator that is at work, to
 // destroy a parent before its children. With SG_FAKE_NCCL_OLD the library cannot split.
@@ -126,7 +127,12 @@ void start(ncclComm* comm, CUstream stream, std::vector<Transfer> transfers, std
   });
 }
 
-ncclResult_t issue(ncclComm* comm, CUstream stream, std::vector<Transfer> transfers, std::function<void()> after = {}) {
+// The kinds of collectives that connect each for itself.
+enum Kind { kPairs = -1, kAllGather, kBroadcast, kAllReduce, kReduceScatter };
+
+ncclResult_t issue(Kind kind, ncclComm* comm, CUstream stream, std::vector<Transfer> transfers,
+                   std::function<void()> after = {}) {
+  comm->begin_to_connect(kind, transfers);
   if (rule_is("stuck")) comm->is_stuck = comm->counted("stuck");
   comm->being_issued = [=] { start(comm, stream, transfers, after); };
   return ncclInProgress;
@@ -144,11 +150,11 @@ std::vector<Transfer> all_pairs(ncclComm* comm, const void* input, size_t bytes,
   return out;
 }
 
-ncclResult_t reduce_all(const void* input, void* output, size_t count, size_t step, ncclDataType_t type, ncclRedOp_t op,
-                        ncclComm* comm, CUstream stream) {
+ncclResult_t reduce_all(Kind kind, const void* input, void* output, size_t count, size_t step, ncclDataType_t type,
+                        ncclRedOp_t op, ncclComm* comm, CUstream stream) {
   const size_t bytes = count * size_of(type);
   auto parts = std::make_shared<std::vector<unsigned char>>(bytes * static_cast<size_t>(comm->ranks));
-  return issue(comm, stream, all_pairs(comm, input, bytes, step, parts->data()), [=] {
+  return issue(kind, comm, stream, all_pairs(comm, input, bytes, step, parts->data()), [=] {
     std::vector<unsigned char> acc(parts->begin() + static_cast<ptrdiff_t>(bytes) * comm->rank,
                                    parts->begin() + static_cast<ptrdiff_t>(bytes) * (comm->rank + 1));
     for (int i = 1; i < comm->ranks; ++i)
@@ -269,6 +275,7 @@ STUB ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   if (comm->failed) return *state = ncclRemoteError, ncclSuccess;
   *state = ncclInProgress;
   if (comm->is_stuck) return ncclSuccess;
+  if (comm->being_issued && !comm->is_connected()) return ncclSuccess;
   if (comm->being_issued) return std::exchange(comm->being_issued, {})(), ncclSuccess;
   if (comm->region->here.load() < static_cast<uint32_t>(comm->ranks)) return ncclSuccess;
   if (comm->is_splitting && !has_split(comm)) return ncclSuccess;
@@ -310,7 +317,7 @@ STUB ncclGroupEnd() {
   if (--group_depth > 0) return ncclSuccess;
   if (fails(__func__)) return queued.clear(), ncclSystemError;
   const ncclResult_t code = queued.empty() ? ncclSuccess : ncclInProgress;
-  for (Queued& q : queued) issue(q.comm, q.stream, std::move(q.transfers));
+  for (Queued& q : queued) issue(kPairs, q.comm, q.stream, std::move(q.transfers));
   queued.clear();
   return code;
 }
@@ -334,7 +341,7 @@ STUB ncclAllGather(const void* input, void* output, size_t count, ncclDataType_t
                    cudaStream_t stream) {
   FAIL_IF_ASKED;
   if (comm->refuses()) return ncclSystemError;
-  return issue(comm, reinterpret_cast<CUstream>(stream),
+  return issue(kAllGather, comm, reinterpret_cast<CUstream>(stream),
                all_pairs(comm, input, count * size_of(type), 0, bytes_of(output)));
 }
 STUB ncclBroadcast(const void* input, void* output, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
@@ -346,19 +353,20 @@ STUB ncclBroadcast(const void* input, void* output, size_t count, ncclDataType_t
   for (int peer = 0; comm->rank == root && peer < comm->ranks; ++peer)
     list.push_back({true, peer, bytes_of(input), bytes});
   list.push_back({false, root, bytes_of(output), bytes});
-  return issue(comm, reinterpret_cast<CUstream>(stream), std::move(list));
+  return issue(kBroadcast, comm, reinterpret_cast<CUstream>(stream), std::move(list));
 }
 STUB ncclAllReduce(const void* input, void* output, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                    cudaStream_t stream) {
   FAIL_IF_ASKED;
   if (comm->refuses()) return ncclSystemError;
-  return reduce_all(input, output, count, 0, type, op, comm, reinterpret_cast<CUstream>(stream));
+  return reduce_all(kAllReduce, input, output, count, 0, type, op, comm, reinterpret_cast<CUstream>(stream));
 }
 STUB ncclReduceScatter(const void* input, void* output, size_t count, ncclDataType_t type, ncclRedOp_t op,
                        ncclComm_t comm, cudaStream_t stream) {
   FAIL_IF_ASKED;
   if (comm->refuses()) return ncclSystemError;
-  return reduce_all(input, output, count, count * size_of(type), type, op, comm, reinterpret_cast<CUstream>(stream));
+  return reduce_all(kReduceScatter, input, output, count, count * size_of(type), type, op, comm,
+                    reinterpret_cast<CUstream>(stream));
 }
 STUB ncclRedOpCreatePreMulSum(ncclRedOp_t*, void*, ncclDataType_t, ncclScalarResidence_t, ncclComm_t) {
   return ncclInvalidUsage;

@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/gpu/stub/nccl_mail.h"
@@ -56,6 +57,36 @@ struct ncclComm {
     if (!rule || std::strncmp(rule, what, length) != 0 || std::sscanf(rule + length, ":%d:%d", &at_rank, &at_call) != 2)
       return false;
     return at_rank == rank && at_call == number;
+  }
+
+  // Connections, as NCCL makes them: of a kind of collective by the first one, unless the communicator came with them
+  // (NCCL_RUNTIME_CONNECT=0), and of two ranks by the first send or receive. The request is not issued before the ranks
+  // on the other side have made theirs.
+  static bool connects_late() {
+    const char* said = std::getenv("NCCL_RUNTIME_CONNECT");
+    return !said || std::strcmp(said, "0") != 0;
+  }
+  bool is_kind_known[stub::kKinds] = {};
+  int connecting_kind = -1;                   // of what is being issued
+  std::vector<stub::Transfer> connecting_to;  // sends and receives of what is being issued
+  void begin_to_connect(int kind, const std::vector<stub::Transfer>& transfers) {
+    connecting_kind = -1;
+    connecting_to.clear();
+    if (kind < 0) {
+      connecting_to = transfers;
+      for (const stub::Transfer& t : transfers)
+        (t.sends ? region->connections.sends[rank][t.peer] : region->connections.receives[t.peer][rank]) = 1;
+    } else if (connects_late()) {
+      connecting_kind = kind;
+      if (!std::exchange(is_kind_known[kind], true)) ++region->connections.of_kind[kind];
+    }
+  }
+  bool is_connected() const {
+    const stub::Connections& all = region->connections;
+    if (connecting_kind >= 0) return all.of_kind[connecting_kind] == static_cast<uint32_t>(ranks);
+    return std::all_of(connecting_to.begin(), connecting_to.end(), [&](const stub::Transfer& t) {
+      return (t.sends ? all.receives[rank][t.peer] : all.sends[t.peer][rank]) == 1;
+    });
   }
 
   std::function<void()> being_issued;

@@ -26,8 +26,15 @@ struct Split {
   std::atomic<int> color[kMostRanks], key[kMostRanks];
   std::atomic<uint32_t> made[kMostRanks];
 };
+// How many ranks have made their first collective of each kind; which have said that they send to which, and receive.
+inline constexpr int kKinds = 4;
+struct Connections {
+  std::atomic<uint32_t> of_kind[kKinds];
+  std::atomic<uint32_t> sends[kMostRanks][kMostRanks], receives[kMostRanks][kMostRanks];  // [from][to]
+};
 struct Region {
-  std::atomic<uint32_t> here;         // ranks that have come
+  std::atomic<uint32_t> here;  // ranks that have come
+  Connections connections;
   Mail mail[kMostRanks][kMostRanks];  // [from][to]
   Split splits[kMostSplits];
 };
