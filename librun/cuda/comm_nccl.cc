@@ -43,7 +43,7 @@ class NcclCommunicator : public CommunicatorOver {
     for (size_t g = 0; g < groups.size(); ++g) {
       channels_[g].comm = groups_.of_group(g);
       if (!channels_[g].comm) continue;
-      SG_CU(device_.driver(), cuStreamCreate(&channels_[g].stream, CU_STREAM_NON_BLOCKING));
+      SG_TRY(device_.make_urgent_stream(&channels_[g].stream));
     }
     device_.set_watch([this] { return watch(); });
     SG_TRY(connect(groups));

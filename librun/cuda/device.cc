@@ -235,6 +235,13 @@ Result<CUgraphExec> Device::end_recording() {
   return ready;
 }
 
+Status Device::make_urgent_stream(CUstream* stream) {
+  int least = 0, greatest = 0;
+  SG_CU(driver_, cuCtxGetStreamPriorityRange(&least, &greatest));
+  SG_CU(driver_, cuStreamCreateWithPriority(stream, CU_STREAM_NON_BLOCKING, greatest));
+  return ok_status();
+}
+
 Status Device::synchronize() {
   SG_TRY(touch());
   if (!watch_) return check(driver_, driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize");

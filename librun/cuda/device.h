@@ -80,6 +80,10 @@ class Device {
   // Notes that the host takes part; an error during a recording.
   Status touch();
 
+  // A stream whose blocks start before any that wait in the compute stream: else a collective would begin only when a
+  // grid that fills the device has ended.
+  Status make_urgent_stream(CUstream* stream);
+
   // Waits for the stream. `watch` is called meanwhile; an error from it ends the wait.
   Status synchronize();
   // A copy from or to unpinned host memory makes the driver wait for the stream within the call, during which `watch`

@@ -18,7 +18,8 @@ extern "C" CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent begi
   X(cuDeviceGetUuid_v2) X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease_v2) X(cuCtxSetCurrent)                \
   X(cuMemGetInfo_v2) X(cuMemAlloc_v2)                                                                                 \
   X(cuMemFree_v2) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemcpyHtoDAsync_v2) X(cuMemcpyDtoHAsync_v2)                  \
-  X(cuMemcpyAsync) X(cuMemcpyDtoDAsync_v2) X(cuStreamCreate) X(cuStreamDestroy_v2) X(cuStreamSynchronize)            \
+  X(cuMemcpyAsync) X(cuMemcpyDtoDAsync_v2) X(cuStreamCreate) X(cuStreamCreateWithPriority)                            \
+  X(cuCtxGetStreamPriorityRange) X(cuStreamDestroy_v2) X(cuStreamSynchronize)                                         \
   X(cuStreamQuery) X(cuStreamWaitEvent) X(cuEventCreate) X(cuEventRecord) X(cuEventQuery) X(cuEventDestroy_v2)        \
   X(cuEventElapsedTime)                                                                                               \
   X(cuStreamBeginCapture_v2) X(cuStreamEndCapture) X(cuGraphInstantiateWithFlags) X(cuGraphLaunch)                    \

@@ -134,6 +134,8 @@ class SplitCases:
             os.remove(log)
         found = tuple(sum(line.split(':')[0] == what for line in lines) for what in ('id', 'met', 'split', 'split off'))
         self.tests.expect(name, status and f'exit {status}: {text}')
+        slow = {line for line in lines if line.startswith('stream') and line != 'stream: priority -5'}
+        self.tests.expect(f'{name}: streams before that of the kernels', slow)
         self.tests.expect(f'{name}: how they came to be', found != counts and f'{found}, not {counts}: {lines}')
         return text
 

@@ -5,12 +5,14 @@
 // whose device its calls are for, and a stream of another device.
 #pragma once
 
+#include <cuda.h>
 #include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
 
 extern "C" uintptr_t stub_current_context();
+extern "C" int stub_stream_priority(CUstream stream);
 
 // Of calls whose result nobody reads: on a device what they should give back would stay.
 [[noreturn]] inline void ended_without_context(const char* call) {

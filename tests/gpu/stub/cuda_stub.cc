@@ -289,13 +289,30 @@ STUB cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstre
 }
 
 // A stream that waits for the default stream would wait for whatever a library does there.
-STUB cuStreamCreate(CUstream* stream, unsigned flags) {
-  IN_A_CONTEXT;
+static CUresult new_stream(CUstream* stream, unsigned flags, int priority) {
   if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
-  FAIL_IF_ASKED(CUDA_ERROR_OUT_OF_MEMORY);
-  *stream = reinterpret_cast<CUstream>(new Stream(current_context));
+  *stream = reinterpret_cast<CUstream>(new Stream(current_context, priority));
   own_streams.push_back(stream_of(*stream));
   return CUDA_SUCCESS;
+}
+STUB cuStreamCreate(CUstream* stream, unsigned flags) {
+  IN_A_CONTEXT;
+  FAIL_IF_ASKED(CUDA_ERROR_OUT_OF_MEMORY);
+  return new_stream(stream, flags, 0);
+}
+STUB cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
+  IN_A_CONTEXT;
+  FAIL_IF_ASKED(CUDA_ERROR_OUT_OF_MEMORY);
+  return new_stream(stream, flags, priority);
+}
+STUB cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  IN_A_CONTEXT;
+  *least = 0;
+  *greatest = -5;
+  return CUDA_SUCCESS;
+}
+extern "C" __attribute__((visibility("default"))) int stub_stream_priority(CUstream stream) {
+  return stream_of(stream)->priority;
 }
 STUB cuStreamDestroy_v2(CUstream stream) {
   ENDS_IN_A_CONTEXT;

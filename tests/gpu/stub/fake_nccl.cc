@@ -15,6 +15,7 @@
 //   SG_FAKE_NCCL=apart:R:N   rank R never joins the N-th split of the others
 //   SG_FAKE_NCCL_FAIL=F:N    the N-th call of the function F in a process fails
 //   SG_FAKE_NCCL_LOG=FILE    logs each unique id, each rank that joins with one, each split, each rank made by a split,
+//                            and for each request the priority of its stream
 // Like NCCL, it issues a request gradually, while it is polled for its state, and accepts no other for that
 // communicator meanwhile. The first request that needs a connection is not issued before the ranks on its other side
 // have made theirs (nccl_comm.h). It runs the launches of one communicator one after the other, whatever the streams, and so
@@ -132,6 +133,7 @@ enum Kind { kPairs = -1, kAllGather, kBroadcast, kAllReduce, kReduceScatter };
 
 ncclResult_t issue(Kind kind, ncclComm* comm, CUstream stream, std::vector<Transfer> transfers,
                    std::function<void()> after = {}) {
+  note("stream: priority " + std::to_string(stub_stream_priority(stream)));
   comm->begin_to_connect(kind, transfers);
   if (rule_is("stuck")) comm->is_stuck = comm->counted("stuck");
   comm->being_issued = [=] { start(comm, stream, transfers, after); };

@@ -18,7 +18,8 @@ namespace stub {
 
 class Stream {
  public:
-  explicit Stream(uintptr_t of_context) : context(of_context), thread_([this] { work(); }) {}
+  explicit Stream(uintptr_t of_context, int with_priority = 0)
+      : context(of_context), priority(with_priority), thread_([this] { work(); }) {}
   ~Stream() {
     {
       std::lock_guard guard(mutex_);
@@ -37,6 +38,7 @@ class Stream {
     changed_.notify_all();
   }
   const uintptr_t context;  // where it was created
+  const int priority;
   using Graph = std::vector<std::function<void()>>;
   bool is_recorded() const { return is_recorded_; }
   bool record() { return !std::exchange(is_recorded_, true); }
