@@ -83,9 +83,9 @@ RankSession::RankSession(const Job& job, Communicator& comm, const AliasAnalysis
       comm_(comm),
       options_(options),
       init_(init),
-      run_(job, comm.rank(), options.rank, &comm),
+      run_(std::in_place, job, comm.rank(), options.rank, &comm),
       alias_(alias) {
-  values_ = {[this](ValueId v) { return run_.tensor(v); }, [this](ValueId v) { return run_.number(v); }};
+  values_ = {[this](ValueId v) { return run_->tensor(v); }, [this](ValueId v) { return run_->number(v); }};
   report_.rank = comm.rank();
   if (options.profile) observers_.add(&profile_.emplace(job, comm.rank(), start));
 }
@@ -98,15 +98,15 @@ Status RankSession::add_observers() {
   }
   if (options_.record) observers_.add(&(*options_.record)[comm_.rank()]);
   if (options_.compare_with)
-    observers_.add(&comparison_.emplace((*options_.compare_with)[comm_.rank()], run_.graph(),
-                                        narrowest_floats(run_.program(), alias_), options_.tolerance));
-  if (!observers_.empty()) run_.set_observer(&observers_);
+    observers_.add(&comparison_.emplace((*options_.compare_with)[comm_.rank()], run_->graph(),
+                                        narrowest_floats(run_->program(), alias_), options_.tolerance));
+  if (!observers_.empty()) run_->set_observer(&observers_);
   return ok_status();
 }
 
 // Refuses a step captured with its optimizer, which would be updated twice.
 Status RankSession::check_not_updated() const {
-  const Graph& graph = run_.graph();
+  const Graph& graph = run_->graph();
   for (NodeId n : graph.nodes()) {
     if (graph.node(n).phase != Phase::optimizer) continue;
     for (StorageId written : alias_.writes(n))
@@ -116,7 +116,7 @@ Status RankSession::check_not_updated() const {
           continue;
         return Error{ErrorKind::usage,
                      "--optimizer: the step updates " + input_title(graph, parameter) + " itself, at " +
-                         place_of(run_.program(), graph, n),
+                         place_of(run_->program(), graph, n),
                      {},
                      "leave --optimizer out: the step was captured with its own"};
       }
@@ -127,30 +127,30 @@ Status RankSession::check_not_updated() const {
 Status RankSession::prepare() {
   SG_TRY(add_observers());
   if (options_.optimizer) {
-    SG_ASSIGN(optimizer_, Optimizer::make(run_.graph(), *options_.optimizer));
+    SG_ASSIGN(optimizer_, Optimizer::make(run_->graph(), *options_.optimizer));
     SG_TRY(check_not_updated());
     if (options_.rank.numerics == Numerics::f64)
-      recorded_optimizer_ = Optimizer::make(run_.graph(), *options_.optimizer).value();
+      recorded_optimizer_ = Optimizer::make(run_->graph(), *options_.optimizer).value();
   }
   SG_TRY(take_inputs());
   SG_TRY(bind_sizes());
   std::vector<Unsupported> unsupported;
-  SG_TRY(run_.prepare(&unsupported));
-  if (!unsupported.empty()) return refuse(run_.graph(), unsupported);
+  SG_TRY(run_->prepare(&unsupported));
+  if (!unsupported.empty()) return refuse(run_->graph(), unsupported);
   say_what_runs_on_host();
   if (!options_.expect.empty()) {  // names that the graph lacks are reported before the run
     std::string file =
         data_file_name(options_.expect, comm_.rank(), is_due(options_.expect, 0) ? 0 : options_.steps - 1);
-    SG_TRY(Expectation::open(run_.program(), alias_, file, tolerance()));
+    SG_TRY(Expectation::open(run_->program(), alias_, file, tolerance()));
   }
-  SG_TRY(agree_on_collectives(comm_, job_, run_.bindings().lookup(), settings()));
+  SG_TRY(agree_on_collectives(comm_, job_, run_->bindings().lookup(), settings()));
   SG_TRY(require_memory_together());
-  SG_TRY(run_.reserve());
-  return run_.bind_inputs(inputs_->tensors, inputs_->scalars);
+  SG_TRY(run_->reserve());
+  return run_->bind_inputs(inputs_->tensors, inputs_->scalars);
 }
 
 void RankSession::say_what_runs_on_host() const {
-  const std::map<std::string, size_t>& ops = run_.main_graph().on_host();
+  const std::map<std::string, size_t>& ops = run_->main_graph().on_host();
   if (ops.empty() || !options_.say || !speaks()) return;
   std::string list;
   size_t nodes = 0;
@@ -163,14 +163,14 @@ void RankSession::say_what_runs_on_host() const {
 
 // Whether this rank reports for all ranks of its program.
 bool RankSession::speaks() const {
-  const std::vector<uint32_t>& same = run_.program().ranks;
+  const std::vector<uint32_t>& same = run_->program().ranks;
   return comm_.rank() == (same.empty() ? 0 : same[0]);
 }
 
 ExpectOptions RankSession::tolerance() const {
   ExpectOptions out = options_.tolerance;
   if (options_.compare_with && options_.compared_to)
-    out.counterparts = pair_outputs(options_.compared_to->program_of(comm_.rank())->graph, run_.graph());
+    out.counterparts = pair_outputs(options_.compared_to->program_of(comm_.rank())->graph, run_->graph());
   return out;
 }
 
@@ -182,7 +182,7 @@ Status RankSession::take_inputs() {
   for (const std::string& pattern : options_.inputs) source.files.push_back(data_file_name(pattern, comm_.rank(), 0));
   source.is_of_all_ranks = options_.inputs.size() == 1 && options_.inputs[0].find("{r}") == std::string::npos;
   std::optional<InitMaker> maker;
-  if (init_) source.maker = &maker.emplace(*init_, comm_.rank(), *options_.init_seed, &run_.team());
+  if (init_) source.maker = &maker.emplace(*init_, comm_.rank(), *options_.init_seed, &run_->team());
   SG_ASSIGN(inputs_, load_inputs(job_, comm_.rank(), source));
   if (!options_.say || !speaks()) return ok_status();
   const Graph& graph = job_.program_of(comm_.rank())->graph;
@@ -200,7 +200,7 @@ std::string RankSession::settings() const {
 
 // The ranks of one machine may each fit into memory, but not all together.
 Status RankSession::require_memory_together() {
-  SG_ASSIGN(std::vector<std::string> all, comm_.exchange(std::to_string(run_.arena_bytes())));
+  SG_ASSIGN(std::vector<std::string> all, comm_.exchange(std::to_string(run_->arena_bytes())));
   int64_t bytes = 0;
   const std::vector<uint32_t> here = comm_.ranks_of_machine();
   for (uint32_t rank : here) bytes += std::atoll(all[rank].c_str());
@@ -211,15 +211,16 @@ Status RankSession::require_memory_together() {
 }
 
 Status RankSession::bind_sizes() {
-  const Graph& graph = run_.graph();
+  const Graph& graph = run_->graph();
   for (size_t i = 0; i < graph.inputs().size(); ++i) {
     const Input& input = graph.inputs()[i];
     const Tensor& t = inputs_->tensors[i];
-    if (!t.is_none()) SG_TRY(run_.bindings().bind_shape(graph.type(input.value), t.sizes(), input_title(graph, input)));
+    if (!t.is_none())
+      SG_TRY(run_->bindings().bind_shape(graph.type(input.value), t.sizes(), input_title(graph, input)));
   }
-  for (const Symbol& s : run_.program().symbols)
+  for (const Symbol& s : run_->program().symbols)
     if (auto v = inputs_->symbols.value(s.name); v && s.kind == SymbolKind::input)
-      SG_TRY(run_.bindings().bind(s.name, *v));
+      SG_TRY(run_->bindings().bind(s.name, *v));
   return ok_status();
 }
 
@@ -245,14 +246,14 @@ Status RankSession::reload_inputs(uint64_t step) {
     if (!same_shape(from, to))
       return Error{ErrorKind::unreadable,
                    "the inputs of step " + std::to_string(step) + ": " +
-                       input_title(run_.graph(), run_.graph().inputs()[i]) + " has another shape than at step 0",
+                       input_title(run_->graph(), run_->graph().inputs()[i]) + " has another shape than at step 0",
                    {},
                    "steps of one run have inputs of one size"};
-    const Tensor inside = run_.tensor(run_.graph().inputs()[i].value);  // another one under Numerics::f64
-    SG_TRY(run_.brought());
-    cpu::copy(run_.team(), to, from);
-    if (!inside.is_none() && inside.data != to.data) cpu::copy(run_.team(), inside, from);
-    run_.input_changed(i);
+    const Tensor inside = run_->tensor(run_->graph().inputs()[i].value);  // another one under Numerics::f64
+    SG_TRY(run_->brought());
+    cpu::copy(run_->team(), to, from);
+    if (!inside.is_none() && inside.data != to.data) cpu::copy(run_->team(), inside, from);
+    run_->input_changed(i);
   }
   return ok_status();
 }
@@ -260,15 +261,15 @@ Status RankSession::reload_inputs(uint64_t step) {
 Status RankSession::run_step(uint64_t step) {
   SG_TRY(reload_inputs(step));
   if (comparison_) comparison_->restart();
-  if (profile_ && run_.backend()) SG_TRY(profile_->begin_step(&run_.backend()->clock()));
+  if (profile_ && run_->backend()) SG_TRY(profile_->begin_step(&run_->backend()->clock()));
   auto begin = Profile::Clock::now();
-  SG_TRY(run_.run_step(step));
+  SG_TRY(run_->run_step(step));
   seconds_ = std::chrono::duration<double>(Profile::Clock::now() - begin).count();
   note_loss();
   SG_TRY(answer(step));
-  SG_TRY(run_.brought());
+  SG_TRY(run_->brought());
   SG_TRY(begin_update());
-  run_.carry_buffers();
+  run_->carry_buffers();
   SG_TRY(end_update());
   return profile_ ? profile_->end_step() : ok_status();
 }
@@ -276,44 +277,44 @@ Status RankSession::run_step(uint64_t step) {
 Status RankSession::answer(uint64_t step) {
   if (is_due(options_.expect, step)) {
     std::string file = data_file_name(options_.expect, comm_.rank(), step);
-    SG_ASSIGN(Expectation expected, Expectation::open(run_.program(), alias_, file, tolerance()));
+    SG_ASSIGN(Expectation expected, Expectation::open(run_->program(), alias_, file, tolerance()));
     report_.expected.emplace_back(file, expected.compare(values_));
   }
   if (is_due(options_.outputs, step)) {
     std::string name = data_file_name(options_.outputs, comm_.rank(), step);
-    SG_ASSIGN(OutputFile file, stage_outputs(name, run_.graph(), alias_, values_));
+    SG_ASSIGN(OutputFile file, stage_outputs(name, run_->graph(), alias_, values_));
     written_.push_back(std::move(file));
   }
   return ok_status();
 }
 
 void RankSession::note_loss() {
-  const Graph& graph = run_.graph();
+  const Graph& graph = run_->graph();
   ValueId v = loss_of(graph);
   if (v.is_none()) return;
-  if (graph.type(v).kind != TypeKind::tensor) report_.losses.push_back(run_.number(v).to_double());
-  else if (run_.stored(v).elements() != 1) return;  // do not copy it from a device just to find out
-  else if (auto value = number_in(run_.tensor(v))) report_.losses.push_back(*value);
+  if (graph.type(v).kind != TypeKind::tensor) report_.losses.push_back(run_->number(v).to_double());
+  else if (run_->stored(v).elements() != 1) return;  // do not copy it from a device just to find out
+  else if (auto value = number_in(run_->tensor(v))) report_.losses.push_back(*value);
 }
 
 // Runs before buffers are carried over, since gradients may be stored in them. If results come from a run in double,
 // the recorded graph's own parameters are updated, too.
 Status RankSession::begin_update() {
   if (!optimizer_) return ok_status();
-  const std::vector<Tensor> carried_to = run_.carried_to();
+  const std::vector<Tensor> carried_to = run_->carried_to();
   if (recorded_optimizer_) {
-    const RunValues recorded{[this](ValueId v) { return run_.main_graph().values().tensors[v.index]; }, {}};
-    SG_TRY(recorded_optimizer_->begin(recorded, carried_to, run_.team(), nullptr));
+    const RunValues recorded{[this](ValueId v) { return run_->main_graph().values().tensors[v.index]; }, {}};
+    SG_TRY(recorded_optimizer_->begin(recorded, carried_to, run_->team(), nullptr));
   }
-  const RunValues stored{[this](ValueId v) { return run_.stored(v); }, {}};
-  return optimizer_->begin(stored, carried_to, run_.team(), run_.backend());
+  const RunValues stored{[this](ValueId v) { return run_->stored(v); }, {}};
+  return optimizer_->begin(stored, carried_to, run_->team(), run_->backend());
 }
 
 Status RankSession::end_update() {
   if (!optimizer_) return ok_status();
-  if (recorded_optimizer_) SG_TRY(recorded_optimizer_->end(run_.team(), nullptr));
-  SG_TRY(optimizer_->end(run_.team(), run_.backend()));
-  return run_.stored_changed(optimizer_->inputs());
+  if (recorded_optimizer_) SG_TRY(recorded_optimizer_->end(run_->team(), nullptr));
+  SG_TRY(optimizer_->end(run_->team(), run_->backend()));
+  return run_->stored_changed(optimizer_->inputs());
 }
 
 Status RankSession::write_dump() {
@@ -341,10 +342,10 @@ Status RankSession::rename_files() {
 }
 
 void RankSession::note_memory() {
-  const Graph& graph = run_.graph();
-  report_.arena_bytes = run_.arena_bytes();
-  report_.host_bytes = run_.host_bytes();
-  report_.pool_bytes = run_.pool_bytes();
+  const Graph& graph = run_->graph();
+  report_.arena_bytes = run_->arena_bytes();
+  report_.host_bytes = run_->host_bytes();
+  report_.pool_bytes = run_->pool_bytes();
   for (size_t i = 0; i < inputs_->tensors.size(); ++i) {
     const Tensor& t = inputs_->tensors[i];
     if (t.is_none()) continue;
@@ -353,17 +354,23 @@ void RankSession::note_memory() {
     if (counts) report_.tokens = std::max(report_.tokens, t.elements());
   }
   if (options_.explain && speaks()) report_.explained = explain();
-  if (profile_) profile_->set_memory(run_.main_graph(), report_.pool_bytes);
+  if (profile_) profile_->set_memory(run_->main_graph(), report_.pool_bytes);
 }
 
 std::vector<std::string> RankSession::explain() const {
-  std::vector<std::string> out = run_.main_graph().explain();
+  std::vector<std::string> out = run_->main_graph().explain();
   if (!optimizer_) return out;
   const size_t count = optimizer_->parameter_count();
   out.push_back("optimizer: " + std::to_string(count) + (count == 1 ? " parameter is" : " parameters are") +
-                " updated by " + (run_.backend() ? run_.backend()->memory().title() : "the processor") +
+                " updated by " + (run_->backend() ? run_->backend()->memory().title() : "the processor") +
                 ", its state is " + human_bytes(static_cast<double>(optimizer_->state_bytes())));
   return out;
+}
+
+void RankSession::end_run() {
+  optimizer_.reset();
+  recorded_optimizer_.reset();
+  run_.reset();
 }
 
 void RankSession::remove_files() { written_.clear(); }

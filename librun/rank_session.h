@@ -31,6 +31,8 @@ class RankSession {
   // Gives written files their final names. REQUIRES: all ranks have written theirs
   Status rename_files();
   void remove_files();
+  // Gives up the device and its memory, which belong to the rank's thread. Nothing runs after it; the report stays.
+  void end_run();
 
   RankReport& report() { return report_; }
   const Profile* profile() const { return profile_ ? &*profile_ : nullptr; }
@@ -58,7 +60,7 @@ class RankSession {
   Communicator& comm_;
   const SessionOptions& options_;
   const InitPlan* init_;
-  RankRun run_;
+  std::optional<RankRun> run_;  // until end_run
   const AliasAnalysis& alias_;  // of its own program
   RunValues values_;
   std::optional<InputSet> inputs_;

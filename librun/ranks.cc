@@ -44,7 +44,8 @@ const Status* first_own(const std::vector<Status>& results, size_t failed_first,
 
 }  // namespace
 
-Status run_ranks(std::span<const std::unique_ptr<Communicator>> ranks, const std::function<Status(Communicator&)>& fn) {
+Status run_ranks(std::span<const std::unique_ptr<Communicator>> ranks, const std::function<Status(Communicator&)>& fn,
+                 const std::function<void(Communicator&)>& end) {
   std::vector<Status> results(ranks.size(), ok_status());
   std::mutex failing;
   size_t first = ranks.size();  // the rank that failed first
@@ -56,6 +57,7 @@ Status run_ranks(std::span<const std::unique_ptr<Communicator>> ranks, const std
   auto run = [&](size_t i) {
     results[i] = guarded(*ranks[i], fn);
     if (!results[i].ok()) fail(i);
+    if (end) end(*ranks[i]);
   };
   std::vector<std::thread> threads;
   threads.reserve(ranks.size());

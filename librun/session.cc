@@ -43,7 +43,12 @@ class Session {
                    {},
                    "see ulimit -u and -v; --timeout 0 runs without it"};
     }
-    Status status = run_ranks(comms_, [&](Communicator& comm) { return run_rank(comm); });
+    Status status = run_ranks(
+        comms_, [&](Communicator& comm) { return run_rank(comm); },
+        [&](Communicator& comm) {
+          if (++returned_ == comms_.size()) finished_ = true;
+          if (auto& rank = session_of(comm)) rank->end_run();
+        });
     finished_ = true;
     for (const auto& rank : ranks_)
       if (rank && !status.ok()) rank->remove_files();
@@ -58,9 +63,13 @@ class Session {
   }
 
  private:
-  Status run_rank(Communicator& comm) {
+  std::unique_ptr<RankSession>& session_of(const Communicator& comm) {
     auto at = std::ranges::find(comms_, &comm, &std::unique_ptr<Communicator>::get);
-    auto& rank = ranks_[static_cast<size_t>(at - comms_.begin())];
+    return ranks_[static_cast<size_t>(at - comms_.begin())];
+  }
+
+  Status run_rank(Communicator& comm) {
+    std::unique_ptr<RankSession>& rank = session_of(comm);
     rank = std::make_unique<RankSession>(job_, comm, *alias_.at(job_.program_of(comm.rank())), options_,
                                          init_ ? &*init_ : nullptr, start_);
     SG_TRY(rank->prepare());
@@ -111,6 +120,7 @@ class Session {
   std::optional<InitPlan> like_, init_;
   // Created before ranks run concurrently, because it may add expressions to the pool that all share.
   std::map<const Program*, std::unique_ptr<AliasAnalysis>> alias_;
+  std::atomic<size_t> returned_{0};  // number of ranks that have
   std::atomic<bool> finished_{false};
   std::mutex lock_;
   SessionReport report_;

@@ -200,7 +200,8 @@ void NcclGroups::abort() {
   of_group_.clear();
 }
 
-// In the same order on all ranks, because each call waits for the other ranks of the group.
+// In the same order on all ranks, each in its own thread: NCCL documents the end of a communicator as collective among
+// the ranks of a machine. ncclCommFinalize itself waits for this rank's own work only.
 void NcclGroups::finish() {
   for (; !made_.empty(); made_.pop_back()) {
     nccl_.ncclCommFinalize(made_.back());

@@ -46,7 +46,7 @@ class NcclGroups {
   Status check() const;
   // Aborts everything unfinished, and all communicators.
   void abort();
-  // Releases the communicators when everything is done; every rank of the job does this.
+  // Releases the communicators when everything is done; every rank of the job does this, in its own thread.
   void finish();
 
   // How they were created, for --explain.

@@ -16,6 +16,6 @@ extern "C" int stub_stream_priority(CUstream stream);
 
 // Of calls whose result nobody reads: on a device what they should give back would stay.
 [[noreturn]] inline void ended_without_context(const char* call) {
-  std::fprintf(stderr, "%s without a current context\n", call);
+  std::fprintf(stderr, "%s without its context\n", call);
   ::_exit(99);
 }

@@ -16,7 +16,8 @@
 //   SG_STUB_GUARD=1          the host cannot access device memory (guard.h)
 //   SG_STUB_CAPTURES=FILE    logs each recorded graph: its number of launches
 // A call needs the context of a device as the thread's current one, and that of the stream it refers to; freeing or
-// destroying without a context ends the process, as nobody reads what those calls return (context.h).
+// destroying without a context, or a stream or an event in another's, ends the process, as nobody reads what those
+// calls return (context.h).
 // Copies are between allocated blocks, those of a device by its own streams, and must not overlap. A copy from or to
 // host memory that is not pinned is synchronous, and waits for all before it, as on a device.
 // Modules are the built-in kernels, or libraries of the NVRTC stub. While a stream is recorded, calls that would wait
@@ -78,6 +79,8 @@ bool fails(const char* name) {
   if ((thing)->context == 0 || (thing)->context != stub_current_context()) return CUDA_ERROR_INVALID_CONTEXT
 #define ENDS_IN_A_CONTEXT \
   if (stub_current_context() == 0) ended_without_context(__func__)
+#define ENDS_IN_CONTEXT_OF(thing) \
+  if ((thing)->context != stub_current_context()) ended_without_context(__func__)
 // A call that waits for a stream, or reads what may have changed by the time of a launch, cannot be recorded.
 #define NOT_RECORDED(stream)                      \
   if (stream_of(stream)->is_recorded()) {         \
@@ -315,7 +318,7 @@ extern "C" __attribute__((visibility("default"))) int stub_stream_priority(CUstr
   return stream_of(stream)->priority;
 }
 STUB cuStreamDestroy_v2(CUstream stream) {
-  ENDS_IN_A_CONTEXT;
+  ENDS_IN_CONTEXT_OF(stream_of(stream));
   std::erase(own_streams, stream_of(stream));
   delete stream_of(stream);
   return CUDA_SUCCESS;
@@ -353,7 +356,7 @@ STUB cuEventCreate(CUevent* event, unsigned flags) {
   return CUDA_SUCCESS;
 }
 STUB cuEventDestroy_v2(CUevent event) {
-  ENDS_IN_A_CONTEXT;
+  ENDS_IN_CONTEXT_OF(event_of(event));
   delete event_of(event);
   return CUDA_SUCCESS;
 }
