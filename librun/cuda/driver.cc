@@ -14,7 +14,14 @@ constexpr int kOldestDriver = 13000;  // supports code and libraries of CUDA 13
 constexpr const char* kDriverRemedy =
     "a machine with an NVIDIA GPU and its driver (nvidia-smi shows both), or --backend cpu";
 
-Error missing(std::string message) { return Error{ErrorKind::missing, std::move(message), {}, kDriverRemedy}; }
+// Servers of H100 and H200 often keep an older driver, for which NVIDIA has a package beside it.
+constexpr const char* kNewerDriverRemedy =
+    "NVIDIA's driver 580 or newer; or, for GPUs of data centers, the package cuda-compat-13-0 beside an older driver, "
+    "with its folder /usr/local/cuda-13.0/compat first on LD_LIBRARY_PATH; or --backend cpu";
+
+Error missing(std::string message, const char* remedy = kDriverRemedy) {
+  return Error{ErrorKind::missing, std::move(message), {}, remedy};
+}
 
 Result<Driver> start(bool all_at_once) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -22,7 +29,7 @@ Result<Driver> start(bool all_at_once) {
   Driver driver;
 #define SG_FIND(name)                                                       \
   driver.name = reinterpret_cast<decltype(&::name)>(dlsym(library, #name)); \
-  if (!driver.name) return missing("the driver (libcuda.so.1) is too old: it has no " #name);
+  if (!driver.name) return missing("the driver (libcuda.so.1) is too old: it has no " #name, kNewerDriverRemedy);
   SG_CUDA_FUNCTIONS(SG_FIND)
 #undef SG_FIND
   // cuInit reads it.
@@ -33,8 +40,9 @@ Result<Driver> start(bool all_at_once) {
   }
   SG_CU(driver, cuDriverGetVersion(&driver.version));
   if (driver.version < kOldestDriver)
-    return missing("the driver is for CUDA " + version_text(driver.version) + ", " + version_text(kOldestDriver) +
-                   " is needed");
+    return missing(
+        "the driver is for CUDA " + version_text(driver.version) + ", " + version_text(kOldestDriver) + " is needed",
+        kNewerDriverRemedy);
   int devices = 0;
   SG_CU(driver, cuDeviceGetCount(&devices));
   if (devices == 0) return missing("the driver sees no GPU");

@@ -39,6 +39,9 @@ def absent(tests, at):
         status, text = tests.run([tests.tool('sg-run'), at('same.txt'), '--init', 'seed:0', '--backend', 'cuda'],
                                  {'SG_STUB_FAIL': fault})
         tests.expect('a driver without a device', (status != 5 or said not in text) and f'exit {status}: {text}')
+    status, text = tests.run([tests.tool('sg-run'), at('same.txt'), '--init', 'seed:0', '--backend', 'cuda'], {'SG_STUB_VERSION': '12080'})
+    said = re.search(r'the driver is for CUDA 12.8, 13.0 is needed(.|\n)*hint:(.|\n)*cuda-compat-13-0', text)
+    tests.expect('an old driver', (status != 5 or not said) and f'exit {status}: {text}')
     status, text = tests.run([tests.tool('sg-run'), at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda'], {'SG_STUB_ARCHITECTURE': '75'})
     tests.expect('an old GPU', (status != 5 or 'has compute capability 7.5, and 8.0 is needed' not in text) and f'exit {status}: {text}')
     status, text = tests.run([tests.tool('sg-run'), at('all.txt'), '--init', 'seed:0', '--backend', 'cuda', '--comm', 'nccl'], {'SG_FAKE_NCCL_VERSION': '21000'})

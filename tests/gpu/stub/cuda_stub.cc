@@ -4,6 +4,7 @@
 // wait for the event, the data read is not there yet. Kernels are host builds of the same bodies
 // (librun/cuda/kernels/block.h).
 //   SG_STUB_DEVICES=N        the number of devices (1)
+//   SG_STUB_VERSION=12080    the driver's version of CUDA (13000)
 //   SG_STUB_ARCHITECTURE=75  the GPU's architecture (90)
 //   SG_STUB_FAIL=NAME:N      the N-th call of that function fails
 //   SG_STUB_MEMORY=BYTES     the memory of a device
@@ -172,7 +173,8 @@ STUB cuInit(unsigned) {
   return CUDA_SUCCESS;
 }
 STUB cuDriverGetVersion(int* version) {
-  *version = 13000;
+  const char* text = std::getenv("SG_STUB_VERSION");
+  *version = text ? std::atoi(text) : 13000;
   return CUDA_SUCCESS;
 }
 STUB cuDeviceGetCount(int* count) {
