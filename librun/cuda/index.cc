@@ -157,18 +157,29 @@ void start_from(KernelCall& call, const Tensor& self) {
   if (out.data != self.data || !std::ranges::equal(out.strides(), self.strides())) backend_of(call).copy(out, self);
 }
 
-// Sorts `args.sources` sources into buckets by destination; sets begin and order.
-void sort_into_buckets(KernelCall& call, BucketArgs* args) {
+// Sorts `buckets.sources` sources into buckets by destination, and writes each to its destination. With fewer sources
+// than destinations nothing is as long as the destinations, which may be every element of a large tensor.
+void scatter_sorted(KernelCall& call, BucketArgs buckets, ScatterArgs args) {
   auto longs = [&](int64_t count) { return backend_of(call).scratch(DType::i64, std::array{count}); };
-  const Tensor keys = longs(args->sources), sorted = longs(args->sources), order = longs(args->sources);
-  args->key = keys.as<int64_t>();
-  args->sorted = sorted.as<int64_t>();
-  args->order = order.as<int64_t>();
-  args->begin = longs(args->destinations + 1).as<int64_t>();
-  args->report = device_of(call).report();
-  device_of(call).launch("bucket_keys", blocks_for(args->sources), *args);
+  const int64_t sources = buckets.sources, destinations = buckets.destinations;
+  const Tensor keys = longs(sources), sorted = longs(sources), order = longs(sources);
+  buckets.key = keys.as<int64_t>();
+  buckets.sorted = sorted.as<int64_t>();
+  buckets.order = order.as<int64_t>();
+  buckets.report = device_of(call).report();
+  device_of(call).launch("bucket_keys", blocks_for(sources), buckets);
   sort_line(call, keys, sorted, order);
-  device_of(call).launch("bucket_begins", blocks_for(args->destinations + 1), *args);
+  args.order = buckets.order;
+  args.sources = sources;
+  args.destinations = destinations;
+  const int64_t others = args.to.outer * args.to.inner;
+  if (sources < destinations) {
+    args.sorted = buckets.sorted;
+    return device_of(call).launch("scatter_runs", blocks_for(sources * others), args);
+  }
+  args.begin = buckets.begin = longs(destinations + 1).as<int64_t>();
+  device_of(call).launch("bucket_begins", blocks_for(destinations + 1), buckets);
+  device_of(call).launch("scatter_buckets", blocks_for(destinations * others), args);
 }
 
 // How sources are combined with existing elements.
@@ -189,21 +200,16 @@ Status put(KernelCall& call, const Tensor& out, const Picks& picks, const Tensor
   int64_t reach = 1;  // number of positions that can be picked
   for (int k = 0; k < selection.indexed; ++k) reach *= selection.size[k];
   buckets.destinations = reach;
-  sort_into_buckets(call, &buckets);
   const Scalar& scale = putting.scale;
   ScatterArgs args;
   args.to = selection;
   args.from = element_view(from);
-  args.begin = buckets.begin;
-  args.order = buckets.order;
-  args.sources = selection.picked;
-  args.destinations = reach;
   args.scale = scale.to_complex().real();
   args.whole_scale = scale.is_integral() ? scale.i : static_cast<int64_t>(scale.re);
   args.how = putting.how;
   args.scale_im = scale.to_complex().imag();
   args.includes_self = putting.includes_self;
-  device_of(call).launch("scatter_buckets", blocks_for(selection.outer * reach * selection.inner), args);
+  scatter_sorted(call, buckets, args);
   return ok_status();
 }
 
@@ -283,19 +289,14 @@ Status scatter(KernelCall& call, int64_t dim, const Tensor& source, Combine how,
   buckets.axis = axis;
   buckets.sources = index.elements();
   buckets.destinations = extent_bytes(out) / dtype_bytes(out.dtype);
-  sort_into_buckets(call, &buckets);
   ScatterArgs args;
   Tensor start = out;
   start.rank = 0;
   args.to.rest = Device::view(start);
   args.from = element_view(from);
-  args.begin = buckets.begin;
-  args.order = buckets.order;
-  args.sources = buckets.sources;
-  args.destinations = buckets.destinations;
   args.how = how;
   args.includes_self = includes_self;
-  device_of(call).launch("scatter_buckets", blocks_for(args.destinations), args);
+  scatter_sorted(call, buckets, args);
   return ok_status();
 }
 

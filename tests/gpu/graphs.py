@@ -425,3 +425,40 @@ graph rank *
   %rows = aten.embedding(%w, %i) : f32[6, 5, 5]
   output %rows
 '''
+
+# Fewer sources than destinations: by elements, by rows, as indices of two axes; and once more sources than destinations.
+FEW_AMONG_MANY = '''sg 1.0
+graph rank *
+  input %x : f32[70, 300] "x"
+  input %i : i64[70, 3] "i"
+  input %s : f32[70, 3] "s"
+  input %k : i64[40] "k"
+  input %g : f32[40, 300] "g"
+  input %w : i64[70, 3] "w"
+  %picked   = aten.gather(%x, 1, %i)
+  %zeros    = aten.zeros_like(%x)
+  %added    = aten.scatter_add(%zeros, 1, %i, %s)
+  %largest  = aten.scatter_reduce.two(%x, 1, %i, %s, "amax", include_self=false)
+  %mean     = aten.scatter_reduce.two(%x, 1, %i, %s, "mean")
+  %whole    = aten._to_copy(%x, dtype=i64)
+  %wholes   = aten.scatter_add(%whole, 1, %i, %w)
+  %rows     = aten.embedding_dense_backward(%g, %k, 70, 3, false)
+  %columns  = aten.select.int(%i, 1, 0)
+  %places   = aten.slice.Tensor(%columns, 0, 0, 40)
+  %values   = aten.select.int(%g, 1, 0)
+  %put      = aten.index_put(%x, [%k, %places], %values)
+  %sums     = aten.index_put(%x, [%k, %places], %values, true)
+  %turned   = aten.t(%x)
+  %small    = aten.slice.Tensor(%x, 0, 0, 30)
+  %marked   = aten.remainder.Scalar(%k, 30)
+  %back     = aten.index_add(%small, 0, %marked, %g)
+  output %picked
+  output %added
+  output %largest
+  output %mean
+  output %wholes
+  output %rows
+  output %put
+  output %sums
+  output %back
+'''

@@ -35,6 +35,7 @@ from float8_cases import Float8Cases  # noqa: E402
 from fusion_cases import FusionCases  # noqa: E402
 from grid_cases import GridCases  # noqa: E402
 from grouped_cases import GroupedCases  # noqa: E402
+from index_cases import IndexCases  # noqa: E402
 from loss_cases import LossCases  # noqa: E402
 from norm_cases import NormCases  # noqa: E402
 from optimizer_cases import OptimizerCases  # noqa: E402
@@ -143,8 +144,9 @@ def lanes(tests, at):
         print(f'lanes {order}:')
         tests.env = {**kept, 'LD_LIBRARY_PATH': tests.args.lanes + ':' + kept['LD_LIBRARY_PATH'],
                      'SG_STUB_LANES': order}
-        for case in ('same_bits', 'shared_work', 'long_sums', 'sorts_by_lanes', 'ctc_by_lanes', 'groups_by_lanes',
-                     'norms_by_lanes', 'attention_by_lanes', 'attention_masks_by_lanes', 'masked', 'dropout', 'flex'):
+        for case in ('same_bits', 'shared_work', 'long_sums', 'indices', 'sorts_by_lanes', 'ctc_by_lanes',
+                     'groups_by_lanes', 'norms_by_lanes', 'attention_by_lanes', 'attention_masks_by_lanes', 'masked',
+                     'dropout', 'flex'):
             tests.case(case, at)
         if tests.args.vectors:
             conformance(tests, at, 3 * tests.args.every)
@@ -216,6 +218,7 @@ CASES = {  # in their order
     'segments': of(SegmentCases),
     'samples': of(GridCases),
     'halves': softmax_cases.halves,
+    'indices': of(IndexCases),
     'losses': of(LossCases),
     'class_gradients': softmax_cases.class_gradients,
     'sorts_by_lanes': by_lanes(SortCases),

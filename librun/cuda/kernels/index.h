@@ -1,7 +1,7 @@
 // Elements by index: read at the indices, and accumulated or written there in the order of the indices.
 //
 // Accumulation is deterministic without atomics: sources are sorted by their destination (sort.h), and each destination
-// adds up its bucket from first to last.
+// adds up its bucket from first to last. Either each destination has a lane, or, if there are fewer sources, each source.
 #pragma once
 
 #include "librun/cuda/kernels/raw.h"
@@ -100,7 +100,7 @@ struct BucketArgs {
   int64_t* key = nullptr;           // by source; -1 = none
   const int64_t* sorted = nullptr;  // the sorted keys
   const int64_t* order = nullptr;   // sources by bucket; those without a destination come first
-  int64_t* begin = nullptr;         // by destination, plus one
+  int64_t* begin = nullptr;         // by destination, plus one; null = a lane per source
   Report report;
 };
 
@@ -134,7 +134,8 @@ enum class Combine : uint8_t { last, sum, product, mean, largest, smallest };
 struct ScatterArgs {
   Selection to;  // destinations are its picked indices; if nothing is indexed, positions
   View from;     // [outer, source, inner] in row-major order; a single element for all if it has no axes
-  const int64_t* begin = nullptr;
+  const int64_t* begin = nullptr;   // scatter_buckets
+  const int64_t* sorted = nullptr;  // scatter_runs: the sorted keys
   const int64_t* order = nullptr;
   int64_t sources = 0, destinations = 0;
   double scale = 1, scale_im = 0;
@@ -246,11 +247,10 @@ SG_FN void scatter_complex(const ScatterArgs& args, const Bucket& b, int64_t to)
   at_place[1] = im;
 }
 
-SG_FN void scatter_one(const ScatterArgs& args, int64_t outer, int64_t d, int64_t inner) {
-  const Bucket b{args, outer, inner, args.begin[d], args.begin[d + 1]};
-  if (b.count() == 0) return;
+// A bucket that is not empty goes to destination d.
+SG_FN void scatter_one(const ScatterArgs& args, const Bucket& b, int64_t d) {
   const View& to = args.to.rest;
-  const int64_t at_offset = args.to.rest_offset(outer, inner) + args.to.number_offset(d);
+  const int64_t at_offset = args.to.rest_offset(b.outer, b.inner) + args.to.number_offset(d);
   if (args.how == Combine::last) return copy_element(to, at_offset, args.from, b.offset(b.end - 1));
   switch (to.element) {
     case Element::f64: return scatter_floats<double>(args, b, at_offset);
@@ -269,8 +269,37 @@ SG_KERNEL(scatter_buckets, ScatterArgs) {
     for (int64_t i = block.index() * kLanes + lane; i < all; i += block.count() * kLanes) {
       int64_t outer = i;
       const int64_t number = work::take_remainder(&outer, inner);
-      const int64_t destination = work::take_remainder(&outer, args.destinations);
-      scatter_one(args, outer, destination, number);
+      const int64_t d = work::take_remainder(&outer, args.destinations);
+      const Bucket b{args, outer, number, args.begin[d], args.begin[d + 1]};
+      if (b.count() > 0) scatter_one(args, b, d);
+    }
+  });
+}
+
+// The end of the run of equal keys that begins at `first`; most have one key.
+SG_FN int64_t end_of_run(const int64_t* sorted, int64_t first, int64_t count) {
+  const int64_t key = sorted[first];
+  int64_t step = 1;
+  while (first + step < count && sorted[first + step] == key) step *= 2;
+  int64_t low = first + step / 2 + 1, high = first + step < count ? first + step : count;
+  while (low < high) {
+    const int64_t half = low + (high - low) / 2;
+    if (sorted[half] == key) low = half + 1;
+    else high = half;
+  }
+  return low;
+}
+
+// The same by sources, for few of them among many destinations: the first of a bucket adds up all of it.
+SG_KERNEL(scatter_runs, ScatterArgs) {
+  block.each([&](int lane) {
+    const int64_t inner = args.to.inner, all = args.to.outer * args.sources * inner;
+    for (int64_t i = block.index() * kLanes + lane; i < all; i += block.count() * kLanes) {
+      int64_t outer = i;
+      const int64_t number = work::take_remainder(&outer, inner), k = work::take_remainder(&outer, args.sources);
+      const int64_t d = args.sorted[k];
+      if (d < 0 || (k > 0 && args.sorted[k - 1] == d)) continue;
+      scatter_one(args, {args, outer, number, k, end_of_run(args.sorted, k, args.sources)}, d);
     }
   });
 }
