@@ -190,6 +190,8 @@ std::vector<std::string> CudaBackend::explain() const {
     out.push_back("gradients of losses that the softmax before them makes itself: " + std::to_string(pairs_));
   if (const size_t nodes = dense_attention_.size(); nodes > 0)
     out.push_back("attention with its scores in memory, a part of them at a time: " + plural(nodes, "node"));
+  if (const size_t nodes = plain_products_.size(); nodes > 0)
+    out.push_back("products of floats without cuBLASLt, a lane for each element: " + plural(nodes, "node"));
   if (std::string refused = lt_->refused(); !refused.empty())
     out.push_back("products that cuBLASLt has no algorithm for: " + refused);
   if (!communicators_.empty()) out.push_back(communicators_);

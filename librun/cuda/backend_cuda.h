@@ -67,6 +67,8 @@ class CudaBackend : public Backend {
   // Records that the current node keeps its scores in memory, a part at a time. `explain` reports the number of such
   // nodes.
   void note_dense_attention() { dense_attention_.insert(device_->place()); }
+  // The same for a product of floats that our own kernel computes, a lane per element.
+  void note_plain_product() { plain_products_.insert(device_->place()); }
   // Creates an interpreted program: for calls that run only once.
   Result<std::unique_ptr<DeviceProgram>> interpret(cpu::PointwiseProgram& program);
   Result<std::optional<DeviceFault>> settle() override;
@@ -81,7 +83,7 @@ class CudaBackend : public Backend {
   CopyStreams copies_;
   std::vector<std::byte*> scratch_;  // of the current call
   std::map<std::vector<std::byte>, std::byte*> tables_;
-  std::set<uint64_t> dense_attention_;  // places of nodes
+  std::set<uint64_t> dense_attention_, plain_products_;  // places of nodes
   ThreadTeam host_team_{1};
   std::string communicators_;  // how those of NCCL were created; empty: there are none
 

@@ -282,6 +282,8 @@ std::string Lt::refused() const {
   return out;
 }
 
+bool Lt::takes_strides(const Tensor& t) { return stored(t).has_value(); }
+
 Result<bool> Lt::multiply(const Product& product) {
   Call call(lt_);
   if (!call.take(product)) return false;

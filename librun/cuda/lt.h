@@ -43,6 +43,8 @@ class Lt {
   static Result<std::unique_ptr<Lt>> open(Device& device);
   ~Lt();
 
+  // Whether a tensor [batch, i, j] can be an operand: rows or columns side by side, none twice.
+  static bool takes_strides(const Tensor& t);
   // False, and nothing is done: cuBLASLt does not support the strides or types, or has no algorithm for them.
   Result<bool> multiply(const Product& product);
   // How many kinds of products (by everything that selects an algorithm) the library has no algorithm for; empty =

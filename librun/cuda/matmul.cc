@@ -55,6 +55,7 @@ void multiply_plainly(KernelCall& call, const Product& p, const Tensor& add, Sca
   args.whole_alpha = alpha.is_integral() ? alpha.i : static_cast<int64_t>(alpha.re);
   args.whole_beta = beta.is_integral() ? beta.i : static_cast<int64_t>(beta.re);
   args.report = device_of(call).report();
+  if (is_floating(p.a.dtype)) backend_of(call).note_plain_product();
   device_of(call).launch("matmul_elements", blocks_for(args.to.count), args);
 }
 
@@ -81,13 +82,45 @@ Result<bool> multiply_by_library(KernelCall& call, Product p, const Tensor& add,
   return lt.multiply(p);
 }
 
+// --- strides that the library does not take ---
+
+// A copy with rows side by side; entries of a batch that are one in memory stay one.
+Tensor copied_rows(KernelCall& call, const Tensor& t) {
+  Tensor one = t;
+  if (t.step(0) == 0) one.shape[0] = 1;
+  Tensor copy = in_rows(call, one);
+  copy.shape[0] = t.dim(0);
+  if (t.step(0) == 0) copy.stride[0] = 0;
+  return copy;
+}
+
+// Whether copies of operands are cheap beside what our own kernel would take.
+bool is_worth_copies(const Product& p) {
+  constexpr double kLeastWork = 1 << 16;
+  return static_cast<double>(p.out.elements()) * static_cast<double>(p.a.dim(2)) >= kLeastWork;
+}
+
+// multiply_by_library for any strides, with copies if there are others.
+Result<bool> multiply_copies_by_library(KernelCall& call, Product p, const Tensor& add, Scalar alpha, Scalar beta) {
+  auto fits = [](const Tensor& t) { return Lt::takes_strides(t); };
+  if (fits(p.a) && fits(p.b) && fits(p.out)) return multiply_by_library(call, p, add, alpha, beta);
+  if (!is_worth_copies(p)) return false;
+  const Tensor out = p.out;
+  if (!fits(p.a)) p.a = copied_rows(call, p.a);
+  if (!fits(p.b)) p.b = copied_rows(call, p.b);
+  if (!fits(out)) p.out = backend_of(call).scratch(out.dtype, out.sizes());
+  SG_ASSIGN(const bool done, multiply_by_library(call, p, add, alpha, beta));
+  if (done && !fits(out)) backend_of(call).copy(out, p.out);
+  return done;
+}
+
 }  // namespace
 
 Status multiply_three(KernelCall& call, const Product& p, const Tensor& add, Scalar alpha, Scalar beta) {
   if (p.out.elements() == 0) return ok_status();
   const Tensor added = beta.to_complex() == 0.0 ? Tensor() : add;
   if (is_floating(p.a.dtype) && p.a.dim(2) > 0) {
-    SG_ASSIGN(const bool done, multiply_by_library(call, p, added, alpha, beta));
+    SG_ASSIGN(const bool done, multiply_copies_by_library(call, p, added, alpha, beta));
     if (done) return ok_status();
   }
   multiply_plainly(call, p, added, alpha, beta);

@@ -5,8 +5,8 @@ import re
 import shutil
 import struct
 
-from graphs import CLASSES, PRODUCTS, SHARED_WORK
-from values import safetensors
+from graphs import CLASSES, PRODUCTS, SHARED_WORK, STRIDED_PRODUCTS
+from values import bf16, safetensors
 
 
 def class_inputs(path, targets):
@@ -84,7 +84,20 @@ def products(tests, at):
         counts = names.count('matmul_elements'), sum(name.startswith('work_move') for name in names)
         tests.expect(f'products, cuBLASLt {said}', (status or counts != (own, copies) or told != (said != '')) and f'exit {status}, {counts}: {text}')
     status, text = tests.run(cuda, {'SG_STUB_LT': 'fails'})
+    strided_products(tests, at)
     tests.expect('products that fail', (status != 5 or 'cublasLtMatmul failed with cuBLAS status 13' not in text) and f'exit {status}: {text}')
+
+
+def strided_products(tests, at):
+    """Operands that cuBLASLt does not take as they lie are copied for it; small products, of which --explain speaks, are not."""
+    names = ('x', (64, 80)), ('w', (40, 64)), ('g', ())
+    inputs = {name: ('F32', shape, struct.pack(f'<{math.prod(shape)}f', *(math.sin(7 * i) for i in range(math.prod(shape)))))
+              for name, shape in names}
+    inputs['h'] = ('BF16', (4, 16, 24, 8), bf16([math.cos(3 * i) for i in range(4 * 16 * 24 * 8)]))
+    tests.against_processor('strided products', at, STRIDED_PRODUCTS, inputs, ['--rtol', '1e-2', '--atol', '1e-3'], kernels={'matmul_elements': 2})
+    status, text = tests.run([tests.tool('sg-run'), at('held.txt'), '--inputs', at('held.safetensors'), '--backend', 'cuda', '--explain'])
+    said = 'products of floats without cuBLASLt, a lane for each element: 2 nodes' in text
+    tests.expect('strided products: what is said', (status or not said) and f'exit {status}: {text}')
 
 
 def shared_work(tests, at):

@@ -462,3 +462,33 @@ graph rank *
   output %sums
   output %back
 '''
+
+# Operands whose rows or columns do not lie side by side: of an expanded number, of every second column, of axes that change
+# places; and two that are small.
+STRIDED_PRODUCTS = '''sg 1.0
+graph rank *
+  input %x : f32[64, 80] "x"
+  input %w : f32[40, 64] "w"
+  input %g : f32[] "g"
+  input %h : bf16[4, 16, 24, 8] "h"
+  %some   = aten.slice.Tensor(%x, 1, 0, 80, 2)
+  %a      = aten.mm(%some, %w)
+  %same   = aten.expand(%g, [64, 80])
+  %turned = aten.t(%x)
+  %b      = aten.mm(%turned, %same)
+  %c      = aten.addmm(%a, %some, %w, alpha=0.5)
+  %axes   = aten.permute(%h, [0, 1, 3, 2])
+  %apart  = aten.slice.Tensor(%axes, 3, 0, 24, 2)
+  %rows   = aten.slice.Tensor(%h, 3, 0, 8, 2)
+  %even   = aten.slice.Tensor(%rows, 2, 0, 12)
+  %left   = aten.select.int(%apart, 1, 3)
+  %right  = aten.select.int(%even, 1, 2)
+  %d      = aten.bmm(%left, %right)
+  %little = aten.slice.Tensor(%some, 0, 0, 2)
+  %e      = aten.mm(%little, %w)
+  output %a
+  output %b
+  output %c
+  output %d
+  output %e
+'''
