@@ -17,7 +17,7 @@ work::Stream stream_of(const KernelCall& call) {
 
 RandomArgs random_args(const KernelCall& call, const Tensor& out, Draw draw, double a = 0, double b = 0) {
   RandomArgs args;
-  args.to = Device::view(out);
+  args.to = element_view(out);
   args.stream = stream_of(call);
   args.draw = draw;
   args.a = a;
@@ -27,6 +27,7 @@ RandomArgs random_args(const KernelCall& call, const Tensor& out, Draw draw, dou
   const RandomStream& s = call.random;
   if (s.origin_shape.size() != static_cast<size_t>(out.rank) || s.origin_shape.empty()) return args;
   args.has_origin = true;
+  args.to = Device::view(out);  // with the axes that the original has
   int64_t stride = 1;
   for (size_t axis = s.origin_shape.size(); axis-- > 0;) {
     args.origin_stride[axis] = stride;
@@ -37,7 +38,8 @@ RandomArgs random_args(const KernelCall& call, const Tensor& out, Draw draw, dou
 }
 
 Status launch(KernelCall& call, const RandomArgs& args, const char* kernel = "draw_elements") {
-  device_of(call).launch(kernel, blocks_for(args.to.count), args);
+  const int64_t lanes = goes_by_quads(args) ? (args.to.count + kQuad - 1) / kQuad : args.to.count;
+  device_of(call).launch(kernel, blocks_for(lanes), args);
   return ok_status();
 }
 
@@ -138,7 +140,8 @@ Status rrelu(KernelCall& call) {
   args.digits = random_args(call, noise, Draw::uniform).digits;
   args.mask = element_view(noise);
   args.from = element_view(call.tensor("self"));
-  return launch(call, args, "rrelu_elements");
+  device_of(call).launch("rrelu_elements", blocks_for(args.to.count), args);
+  return ok_status();
 }
 
 // --- orders and choices ---

@@ -463,6 +463,30 @@ graph rank *
   output %back
 '''
 
+# Draws that share a block of the generator's numbers, and three that do not.
+RANDOM = '''sg 1.0
+graph rank *
+  input %x : f32[41, 67] "x"
+  %turned = aten.t(%x)
+  %y, %mask = aten.native_dropout(%turned, 0.3, true) stream 1
+  %z = aten.dropout(%x, 0.5, true) stream 2
+  %u = aten.rand_like(%x) stream 3
+  %n = aten.randn_like(%x, dtype=bf16) stream 4
+  %f = aten.bernoulli.p(%x, 0.25) stream 5
+  %wide = aten.rand_like(%x, dtype=f64) stream 6
+  %e = aten.randint_like(%x, 1000) stream 7
+  %part = aten.rand_like(%x) stream 8 origin [82, 70] at [41, 3]
+  output %y
+  output %mask
+  output %z
+  output %u
+  output %n
+  output %f
+  output %wide
+  output %e
+  output %part
+'''
+
 # Operands whose rows or columns do not lie side by side: of an expanded number, of every second column, of axes that change
 # places; and two that are small.
 STRIDED_PRODUCTS = '''sg 1.0

@@ -1,8 +1,9 @@
-"""Cases of run_gpu_tests.py: few elements put among many."""
+"""Cases of run_gpu_tests.py: few elements put among many, random numbers four at a time."""
+import os
 import random
 import struct
 
-from graphs import FEW_AMONG_MANY
+from graphs import FEW_AMONG_MANY, RANDOM
 
 ROWS, COLUMNS, SOURCES = 70, 300, 40
 
@@ -25,6 +26,13 @@ class IndexCases:
 
     def run(self):
         self.few_among_many()
+        self.four_at_a_time()
+
+    def launches(self, log):
+        with open(log, encoding='utf-8') as f:
+            lines = f.read().splitlines()
+        os.remove(log)
+        return lines
 
     def few_among_many(self):
         """A lane for each source, and the bits of a lane for each destination: runs of equal indices, skipped ones, complex numbers."""
@@ -37,3 +45,17 @@ class IndexCases:
                   'w': ('I64', (ROWS, 3), longs([rng.randrange(-50, 50) for _ in range(ROWS * 3)]))}
         kernels = {'scatter_runs': 7, 'scatter_buckets': 1, 'bucket_begins': 1}
         self.tests.against_processor('few among many', self.at, FEW_AMONG_MANY, inputs, kernels=kernels)
+
+    def four_at_a_time(self):
+        """Numbers of a block of the generator belong to neighbours: a quarter of the lanes, the same bits."""
+        count = 41 * 67  # no multiple of four
+        log = self.at('launches')
+        self.tests.against_processor('random numbers', self.at, RANDOM, {'x': ('F32', (41, 67), self.numbers(count))},
+                                     env={'SG_STUB_LAUNCHES': log})
+        if not self.tests.args.stub:
+            return
+        launches = self.launches(log)
+        blocks = lambda kernel: [int(line.split()[1]) for line in launches if line.split()[0] == kernel]
+        few, many = -(-count // 1024), -(-count // 256)
+        found = blocks('dropout_elements'), sorted(blocks('draw_elements'))
+        self.tests.expect('random numbers: blocks', found != ([few, few], [few] * 3 + [many] * 3) and str(found))

@@ -56,9 +56,61 @@ SG_FN double drawn_number(const RandomArgs& args, const work::Key& key, uint64_t
   }
 }
 
+// --- four elements at a time ---
+
+inline constexpr int kQuad = 4;
+
+// Elements share a block of the generator: four of them, or two if each takes two words. A chunk's are not neighbours.
+SG_FN bool goes_by_quads(const RandomArgs& args) {
+  if (args.has_origin || args.chance.data) return false;
+  return args.draw == Draw::bernoulli || args.draw == Draw::normal || (args.draw == Draw::uniform && args.digits <= 32);
+}
+
+struct Quad {
+  double x[kQuad];
+};
+
+// What drawn_number (of bernoulli: the number that is held against `a`) gives for elements 4n to 4n + 3.
+SG_FN Quad drawn_quad(const RandomArgs& args, const work::Key& key, uint64_t n) {
+  Quad out;
+  if (args.draw == Draw::normal) {
+    for (int half = 0; half < 2; ++half) {
+      const work::SinCos pair = work::normal_pair(key.block(2 * n + static_cast<uint64_t>(half)));
+      out.x[2 * half] = args.a + args.b * pair.cos;
+      out.x[2 * half + 1] = args.a + args.b * pair.sin;
+    }
+    return out;
+  }
+  const work::Words words = key.block(n);
+  const bool is_flag = args.draw == Draw::bernoulli;
+  for (int k = 0; k < kQuad; ++k) {
+    const double u = work::uniform_of_word(words.w[k], is_flag ? 32 : args.digits);
+    out.x[k] = is_flag ? u : args.a + u * (args.b - args.a);
+  }
+  return out;
+}
+
+// Calls fn(i, x) for every element of `to` with its number.
+template <class Fn>
+SG_FN void for_quads(Block& block, int lane, const RandomArgs& args, const work::Key& key, const Fn& fn) {
+  const int64_t quads = (args.to.count + kQuad - 1) / kQuad;
+  for (int64_t n = block.index() * kLanes + lane; n < quads; n += block.count() * kLanes) {
+    const Quad quad = drawn_quad(args, key, static_cast<uint64_t>(n));
+    SG_UNROLL for (int k = 0; k < kQuad; ++k) if (kQuad * n + k < args.to.count) fn(kQuad * n + k, quad.x[k]);
+  }
+}
+
+SG_FN void write_drawn(const RandomArgs& args, int64_t i, double x) {
+  const int64_t offset = offset_of(args.to, i);
+  if (args.draw == Draw::bernoulli) write_whole(args.to, offset, x < args.a);
+  else write<double>(args.to, offset, x);
+}
+
 SG_KERNEL(draw_elements, RandomArgs) {
   block.each([&](int lane) {
     const work::Key key = work::Key::of(args.stream);
+    if (goes_by_quads(args))
+      return for_quads(block, lane, args, key, [&](int64_t i, double x) { write_drawn(args, i, x); });
     for (int64_t i = block.index() * kLanes + lane; i < args.to.count; i += block.count() * kLanes) {
       const int64_t offset = offset_of(args.to, i);
       if (args.draw == Draw::bernoulli) write_whole(args.to, offset, is_drawn(args, key, i));
@@ -69,19 +121,22 @@ SG_KERNEL(draw_elements, RandomArgs) {
   });
 }
 
+SG_FN void drop_element(const RandomArgs& args, int64_t i, bool kept) {
+  if (args.mask.data) write_whole(args.mask, offset_of(args.mask, i), kept);
+  const int64_t to = offset_of(args.to, i), from = offset_of(args.from, i);
+  if (args.to.element == Element::f64)
+    at<double>(args.to, to) = at<double>(args.from, from) * (kept ? 1.0 : 0.0) * args.scale;
+  else write<float>(args.to, to, read<float>(args.from, from) * (kept ? 1.0f : 0.0f) * static_cast<float>(args.scale));
+}
+
 // The mask, and `from` with it applied, in one pass: products in f32 if the type is no wider.
 SG_KERNEL(dropout_elements, RandomArgs) {
   block.each([&](int lane) {
     const work::Key key = work::Key::of(args.stream);
-    for (int64_t i = block.index() * kLanes + lane; i < args.to.count; i += block.count() * kLanes) {
-      const bool kept = is_drawn(args, key, i);
-      if (args.mask.data) write_whole(args.mask, offset_of(args.mask, i), kept);
-      const int64_t to = offset_of(args.to, i), from = offset_of(args.from, i);
-      if (args.to.element == Element::f64)
-        at<double>(args.to, to) = at<double>(args.from, from) * (kept ? 1.0 : 0.0) * args.scale;
-      else
-        write<float>(args.to, to, read<float>(args.from, from) * (kept ? 1.0f : 0.0f) * static_cast<float>(args.scale));
-    }
+    if (goes_by_quads(args))
+      return for_quads(block, lane, args, key, [&](int64_t i, double x) { drop_element(args, i, x < args.a); });
+    for (int64_t i = block.index() * kLanes + lane; i < args.to.count; i += block.count() * kLanes)
+      drop_element(args, i, is_drawn(args, key, i));
   });
 }
 
