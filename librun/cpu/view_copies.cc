@@ -89,15 +89,32 @@ Status slice_copy(KernelCall& call) {
   return copy_exactly(call, call.result(), part);
 }
 
+// Zeros outside of `part`, which is `count` neighbouring slices along the axis: around it, if what is before and behind
+// it are two blocks of memory; else everywhere.
+void zero_around(KernelCall& call, const Tensor& part, int axis, int64_t count) {
+  const Tensor& out = call.result();
+  bool is_outermost = out.is_contiguous() && count > 0;
+  for (int outer = 0; outer < axis; ++outer) is_outermost &= out.dim(outer) == 1;
+  if (!is_outermost) return fill(call, out, Scalar::integer(0));
+  const int64_t slice_bytes = out.bytes() / out.dim(axis);
+  Tensor before = out, after = out;
+  before.shape[static_cast<size_t>(axis)] = (part.data - out.data) / std::max<int64_t>(slice_bytes, 1);
+  after.shape[static_cast<size_t>(axis)] = out.dim(axis) - before.dim(axis) - count;
+  after.data = part.data + count * slice_bytes;
+  for (const Tensor& zeros : {before, after})
+    if (zeros.elements() > 0) fill(call, zeros, Scalar::integer(0));
+}
+
 Status slice_backward(KernelCall& call) {
-  fill(call, call.result(), Scalar::integer(0));
   SG_ASSIGN(Tensor part, slice_of(call, call.result()));
+  const int axis = wrap_axis(call.integer("dim"), part.rank);
+  zero_around(call, part, axis, call.integer("step") == 1 ? part.dim(axis) : 0);
   return copy_exactly(call, part, call.tensor("grad_output"));
 }
 
 Status select_backward(KernelCall& call) {
-  fill(call, call.result(), Scalar::integer(0));
   SG_ASSIGN(Tensor part, selection_of(call, call.result()));
+  zero_around(call, part, wrap_axis(call.integer("dim"), call.result().rank), 1);
   return copy_exactly(call, part, call.tensor("grad_output"));
 }
 

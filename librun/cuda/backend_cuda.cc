@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <complex>
 #include <cstdlib>
 #include <new>
@@ -107,8 +108,25 @@ void CudaBackend::move(const Tensor& to, const Tensor& from) {
   });
 }
 
+namespace {
+
+// Whether all bytes of an element of this value are zero, in every type.
+bool is_all_zeros(std::complex<double> number) {
+  return number == 0.0 && !std::signbit(number.real()) && !std::signbit(number.imag());
+}
+
+}  // namespace
+
 void CudaBackend::fill(const Tensor& to, Scalar value) {
   const std::complex<double> number = value.to_complex();
+  if (is_all_zeros(number) && to.is_dense() && to.elements() > 0) {
+    const Driver& driver = device_->driver();
+    device_->note(check(driver,
+                        driver.cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(to.data), 0,
+                                               static_cast<size_t>(to.bytes()), device_->stream()),
+                        "cuMemsetD8Async"));
+    return;
+  }
   FillArgs args{element_view(to), number.real(), number.imag(), value.is_integral() ? value.i : 0, value.is_integral()};
   device_->launch("fill_elements", blocks_for(to.elements()), args);
 }

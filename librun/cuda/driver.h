@@ -21,7 +21,7 @@ extern "C" CUresult CUDAAPI cuEventElapsedTime(float* milliseconds, CUevent begi
   X(cuMemcpyAsync) X(cuMemcpyDtoDAsync_v2) X(cuStreamCreate) X(cuStreamCreateWithPriority)                            \
   X(cuCtxGetStreamPriorityRange) X(cuStreamDestroy_v2) X(cuStreamSynchronize)                                         \
   X(cuStreamQuery) X(cuStreamWaitEvent) X(cuEventCreate) X(cuEventRecord) X(cuEventQuery) X(cuEventDestroy_v2)        \
-  X(cuEventElapsedTime)                                                                                               \
+  X(cuEventElapsedTime) X(cuMemsetD8Async)                                                                            \
   X(cuStreamBeginCapture_v2) X(cuStreamEndCapture) X(cuGraphInstantiateWithFlags) X(cuGraphLaunch)                    \
   X(cuGraphExecDestroy) X(cuGraphDestroy)                                                                             \
   X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction) X(cuLaunchKernel) X(cuGetErrorName) X(cuGetErrorString)

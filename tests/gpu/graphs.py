@@ -463,6 +463,25 @@ graph rank *
   output %back
 '''
 
+# Memory that is set to zero at once, and a number that is not zero.
+ZEROS = '''sg 1.0
+graph rank *
+  input %x : f32[6, 5] "x"
+  %turned = aten.t(%x)
+  %a = aten.zeros_like(%turned)
+  %b = aten.full_like(%x, 0.0, dtype=bf16)
+  %c = aten.zeros_like(%x, dtype=bool)
+  %d = aten.full_like(%x, -0.0)
+  %e = aten.slice_backward(%x, [9, 5], 0, 2, 8, 1)
+  %f = aten.slice_backward(%x, [6, 45], 1, 2, 7, 1)
+  output %a
+  output %b
+  output %c
+  output %d
+  output %e
+  output %f
+'''
+
 # Draws that share a block of the generator's numbers, and three that do not.
 RANDOM = '''sg 1.0
 graph rank *

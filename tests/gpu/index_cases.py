@@ -1,9 +1,9 @@
-"""Cases of run_gpu_tests.py: few elements put among many, random numbers four at a time."""
+"""Cases of run_gpu_tests.py: few elements put among many, zeros, random numbers four at a time."""
 import os
 import random
 import struct
 
-from graphs import FEW_AMONG_MANY, RANDOM
+from graphs import FEW_AMONG_MANY, RANDOM, ZEROS
 
 ROWS, COLUMNS, SOURCES = 70, 300, 40
 
@@ -26,6 +26,7 @@ class IndexCases:
 
     def run(self):
         self.few_among_many()
+        self.zeros()
         self.four_at_a_time()
 
     def launches(self, log):
@@ -34,8 +35,17 @@ class IndexCases:
         os.remove(log)
         return lines
 
+    def zeros(self):
+        """Memory that is set at once; of a slice's gradient what is outside of the slice."""
+        log = self.at('launches')
+        self.tests.against_processor('zeros', self.at, ZEROS, {'x': ('F32', (6, 5), self.numbers(30))}, kernels={'fill_elements': 1},
+                                     env={'SG_STUB_LAUNCHES': log})
+        if self.tests.args.stub:
+            found = sorted(int(line.split()[1]) for line in self.launches(log) if line.startswith('memset'))
+            self.tests.expect('zeros: bytes', found != [20, 30, 40, 60, 120, 1080] and str(found))
+
     def few_among_many(self):
-        """A lane for each source, and the bits of a lane for each destination: runs of equal indices, skipped ones, complex numbers."""
+        """A lane for each source, and the bits of a lane for each destination: runs of equal indices, and skipped ones."""
         rng = self.rng
         inputs = {'x': ('F32', (ROWS, COLUMNS), self.numbers(ROWS * COLUMNS)),
                   'i': ('I64', (ROWS, 3), longs([rng.choice((7, 7, 9, rng.randrange(COLUMNS))) for _ in range(ROWS * 3)])),

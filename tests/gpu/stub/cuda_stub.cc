@@ -10,7 +10,7 @@
 //   SG_STUB_MEMORY=BYTES     the memory of a device
 //   SG_STUB_SLOW=NAME:MS     that kernel takes so much longer; memcpy: copies to and from the host; cuInit
 //   SG_STUB_KERNELS=FILE     logs the name of each kernel launched
-//   SG_STUB_LAUNCHES=FILE    logs each launch: the kernel's name and the number of blocks
+//   SG_STUB_LAUNCHES=FILE    logs each launch: the kernel's name and the number of blocks; "memset BYTES"
 //   SG_STUB_TRANSFERS=FILE   logs each copy between host and device: "up BYTES" or "down BYTES"
 //   SG_STUB_BLOCKS=down      blocks of a launch run from last to first
 //   SG_STUB_LOADING=FILE     logs CUDA_MODULE_LOADING, as cuInit finds it
@@ -290,6 +290,16 @@ STUB cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstre
     if (!is_held(reinterpret_cast<void*>(side), bytes, stream_of(stream)->context)) return CUDA_ERROR_INVALID_VALUE;
   if (!are_apart(to, from, bytes)) return CUDA_ERROR_INVALID_VALUE;
   stream_of(stream)->add([=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes); });
+  return CUDA_SUCCESS;
+}
+
+STUB cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {
+  IN_CONTEXT_OF(stream_of(stream));
+  FAIL_IF_ASKED(CUDA_ERROR_LAUNCH_FAILED);
+  if (!is_held(reinterpret_cast<void*>(to), bytes, stream_of(stream)->context)) return CUDA_ERROR_INVALID_VALUE;
+  if (const char* file = std::getenv("SG_STUB_LAUNCHES"))
+    if (std::FILE* f = std::fopen(file, "a")) std::fprintf(f, "memset %zu\n", bytes), std::fclose(f);
+  stream_of(stream)->add([=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
   return CUDA_SUCCESS;
 }
 
