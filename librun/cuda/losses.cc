@@ -41,7 +41,13 @@ LossArgs loss_args(const KernelCall& call, const Tensor& scores, const Tensor& t
 void run_loss(KernelCall& call, LossArgs args, const Tensor& to) {
   args.to = Device::view(to);
   args.total = Device::view(call.result(1));
-  device_of(call).launch("nll_loss_all", 1, args);
+  constexpr int64_t kRowsOfLane = 4, kMostParts = 256;
+  args.part_count = std::min(args.count / (kRowsOfLane * kLanes), kMostParts);  // by the sizes alone
+  if (args.part_count < 2) return device_of(call).launch("nll_loss_all", 1, args);
+  const Tensor parts = backend_of(call).scratch(DType::f64, std::array{args.part_count, int64_t{2}});
+  args.parts = reinterpret_cast<TwoSums*>(parts.data);
+  device_of(call).launch("nll_loss_parts", args.part_count, args);
+  device_of(call).launch("finish_nll_loss", 1, args);
 }
 
 Status nll_loss(KernelCall& call) {

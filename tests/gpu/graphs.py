@@ -506,6 +506,17 @@ graph rank *
   output %part
 '''
 
+# More rows than a block adds up.
+MANY_CLASSES = '''sg 1.0
+graph rank *
+  input %x : f32[3000, 5] "x"
+  input %t : i64[3000] "t"
+  %y = aten._log_softmax(%x, 1, false)
+  %l, %n = aten.nll_loss_forward(%y, %t, none, REDUCTION, 3)
+  output %l
+  output %n
+'''
+
 # Operands whose rows or columns do not lie side by side: of an expanded number, of every second column, of axes that change
 # places; and two that are small.
 STRIDED_PRODUCTS = '''sg 1.0

@@ -1,9 +1,9 @@
-"""Cases of run_gpu_tests.py: few elements put among many, zeros, random numbers four at a time."""
+"""Cases of run_gpu_tests.py: few elements put among many, zeros, random numbers four at a time, losses of many rows."""
 import os
 import random
 import struct
 
-from graphs import FEW_AMONG_MANY, RANDOM, ZEROS
+from graphs import FEW_AMONG_MANY, MANY_CLASSES, RANDOM, ZEROS
 
 ROWS, COLUMNS, SOURCES = 70, 300, 40
 
@@ -28,6 +28,7 @@ class IndexCases:
         self.few_among_many()
         self.zeros()
         self.four_at_a_time()
+        self.losses()
 
     def launches(self, log):
         with open(log, encoding='utf-8') as f:
@@ -69,3 +70,12 @@ class IndexCases:
         few, many = -(-count // 1024), -(-count // 256)
         found = blocks('dropout_elements'), sorted(blocks('draw_elements'))
         self.tests.expect('random numbers: blocks', found != ([few, few], [few] * 3 + [many] * 3) and str(found))
+
+    def losses(self):
+        rows, classes = 3000, 5
+        inputs = {'x': ('F32', (rows, classes), self.numbers(rows * classes)),
+                  't': ('I64', (rows, ), longs([self.rng.choice((3, self.rng.randrange(classes))) for _ in range(rows)]))}
+        for reduction in (0, 1, 2):
+            graph = MANY_CLASSES.replace('REDUCTION', str(reduction))
+            self.tests.against_processor(f'losses of many rows, {reduction}', self.at, graph, inputs, ['--rtol', '1e-6', '--atol', '0'],
+                                         kernels={'nll_loss_all': 0, 'nll_loss_parts': 1, 'finish_nll_loss': 1})
