@@ -163,7 +163,9 @@ Status scan(KernelCall& call) {
   args.length = axis_last(out, axis).dim(-1);
   args.whole = !is_floating(out.dtype) && !is_complex(out.dtype);
   args.kind = kind;
-  device_of(call).launch("scan_rows", blocks_for(args.rows), args);
+  if (kind < Scan::largest && args.whole && args.length >= kLongScan)
+    device_of(call).launch("scan_long_rows", std::min<int64_t>(args.rows, 1 << 16), args);
+  else device_of(call).launch("scan_rows", blocks_for(args.rows), args);
   return ok_status();
 }
 

@@ -229,12 +229,15 @@ graph rank *
   %some = aten.gt.Scalar(%i, 3)
   %flags = aten.cumsum(%some, -1)
   %made = aten.cumprod(%i, 0)
+  %odd = aten.bitwise_or.Scalar(%i, 1)
+  %products = aten.cumprod(%odd, 1)
   %copy = aten.clone(%i)
   %here = aten.cumsum_(%copy, 0)
   output %rows
   output %down
   output %flags
   output %made
+  output %products
   output %here
 '''
 

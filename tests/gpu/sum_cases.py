@@ -24,7 +24,7 @@ def long_sums(tests, at):
     for way, env, kernels in (('alone', {'SG_CUDA_INTERPRET': '1'}, {'row_parts': 4, 'column_parts': 1, 'reduce_rows': 1}),
                               ('behind chains', {'SG_STUB_NVRTC': '1'}, {'reduce_rows': 1, 'finish_parts': 5})):
         tests.against_processor(f'long norms {way}', at, LONG_NORMS, inputs, ['--rtol', '1e-6', '--atol', '0'], env, kernels)
-    for length in (1, 7, 8, 21):
+    for length in (1, 7, 8, 21, 512, 5001):  # the last two by blocks
         numbers = struct.pack(f'<{9 * length}q', *((i * i % 31) - 9 for i in range(9 * length)))
         tests.against_processor(f'running sums of {length}', at, RUNNING.replace('LENGTH', str(length)),
-                                {'i': ('I64', (9, length), numbers)}, kernels={'scan_rows': 5})
+                                {'i': ('I64', (9, length), numbers)}, kernels={'scan_rows': 6 if length < 512 else 3, 'scan_long_rows': 0 if length < 512 else 3})

@@ -1,4 +1,5 @@
-// Running sums, products and extremes along the last axis: one lane per row, for short rows or many of them.
+// Running sums, products and extremes along the last axis: one lane per row; long rows of integers, whose sums are the
+// same in any order, one block each.
 #pragma once
 
 #include "librun/cuda/kernels/reduce.h"
@@ -81,6 +82,74 @@ SG_FN void scan_extremes(const ScanArgs& args, int64_t row) {
     if (better) best = i;
     copy_element(args.to, at_row(args.to, row, i), args.from, at_row(args.from, row, best));
     write_whole(args.index, at_row(args.index, row, i), best);
+  }
+}
+
+// --- by blocks ---
+
+inline constexpr int kScanRun = 8;     // consecutive numbers of a lane
+inline constexpr int kScanGroup = 16;  // lanes whose totals one lane adds up
+inline constexpr int64_t kLongScan = 2 * kLanes;
+
+struct ScanRun {
+  uint64_t x[kScanRun];
+};
+
+SG_FN uint64_t scanned(const ScanArgs& args, uint64_t a, uint64_t b) {
+  return args.kind == Scan::product ? a * b : a + b;
+}
+
+// The lane's numbers from `first` on, as running totals.
+SG_FN ScanRun scan_run(const ScanArgs& args, int64_t row_offset, int64_t first) {
+  ScanRun run;
+  uint64_t total = args.kind == Scan::product;
+  SG_UNROLL for (int k = 0; k < kScanRun; ++k) {
+    const int64_t i = first + k;
+    if (i < args.length) {
+      const int64_t at_offset = row_offset + i * args.from.stride[args.from.axes - 1];
+      total = scanned(args, total, static_cast<uint64_t>(read_whole(args.from, at_offset)));
+    }
+    run.x[k] = total;
+  }
+  return run;
+}
+
+SG_KERNEL(scan_long_rows, ScanArgs) {
+  constexpr int kGroups = kLanes / kScanGroup;
+  SG_SHARED(uint64_t, totals, kLanes);
+  SG_SHARED(uint64_t, groups, kGroups);
+  const uint64_t none = args.kind == Scan::product;
+  for (int64_t row = block.index(); row < args.rows; row += block.count()) {
+    const int64_t from = at_row(args.from, row, 0), to = at_row(args.to, row, 0);
+    uint64_t carried = none;  // of the numbers before this tile
+    for (int64_t tile = 0; tile < args.length; tile += kLanes * kScanRun) {
+      auto runs = block.each([&](int lane) {
+        const ScanRun run = scan_run(args, from, tile + lane * kScanRun);
+        totals[lane] = run.x[kScanRun - 1];
+        return run;
+      });
+      block.sync();
+      block.each([&](int lane) {
+        if (lane >= kGroups) return;
+        uint64_t sum = none;
+        for (int i = 0; i < kScanGroup; ++i) sum = scanned(args, sum, totals[lane * kScanGroup + i]);
+        groups[lane] = sum;
+      });
+      block.sync();
+      block.each(runs, [&](int lane, const ScanRun& run) {
+        uint64_t before = carried;
+        for (int g = 0; g < lane / kScanGroup; ++g) before = scanned(args, before, groups[g]);
+        for (int i = lane / kScanGroup * kScanGroup; i < lane; ++i) before = scanned(args, before, totals[i]);
+        SG_UNROLL for (int k = 0; k < kScanRun; ++k) {
+          const int64_t i = tile + lane * kScanRun + k;
+          if (i < args.length)
+            write_whole(args.to, to + i * args.to.stride[args.to.axes - 1],
+                        static_cast<int64_t>(scanned(args, before, run.x[k])));
+        }
+      });
+      for (int g = 0; g < kGroups; ++g) carried = scanned(args, carried, groups[g]);
+      block.sync();  // before the next tile's totals
+    }
   }
 }
 
