@@ -68,7 +68,7 @@ class SetCases:
         rows = max(1, size // 6)
         often = some_elements(self.rng, dtype, 6)
         slices = b''.join(often if self.rng.random() < 0.6 else some_elements(self.rng, dtype, 6) for _ in range(rows))
-        text = UNIQUE.replace('SYMBOLS', symbols(6)) + outputs(f'{letter}{k}' for k in range(6) for letter in 'uic')
+        text = UNIQUE.replace('SYMBOLS', symbols(7)) + outputs(f'{letter}{k}' for k in range(7) for letter in 'uic')
         text = text.replace('TYPE', NAMES[dtype]).replace('SIZE', str(size)).replace('ROWS', str(rows))
         self.tests.against_processor(f'unique {dtype} of {size}', self.at, text, {
             'x': (dtype, (size,), some_elements(self.rng, dtype, size)), 'y': (dtype, (rows, 3, 2), slices)})
