@@ -32,11 +32,12 @@ Error no_thread(size_t started, size_t wanted) {
           "see ulimit -u and -v; under mpirun each rank is its own process"};
 }
 
-// The error of the lowest rank that has one of its own, rather than the job's failure, of which it was told. The rank
-// `failed_first` was told by nobody.
+// The error of the lowest rank that has one of its own, rather than the job's failure, of which it was told; the rank
+// `failed_first` was told by nobody. None where communication failed: what ranks say after that follows from it.
 const Status* first_own(const std::vector<Status>& results, size_t failed_first, const std::optional<Error>& failure) {
+  if (failure && failure->kind == ErrorKind::rank_failed) return nullptr;
   for (size_t i = 0; i < results.size(); ++i) {
-    if (results[i].ok()) continue;
+    if (results[i].ok() || results[i].error().kind == ErrorKind::rank_failed) continue;
     if (i == failed_first || !failure || results[i].error().message != failure->message) return &results[i];
   }
   return nullptr;

@@ -18,7 +18,7 @@ def class_inputs(path, targets):
 def usage(tests, at):
     graph = at('same.txt')
     for options, code, said in (
-            (['--comm', 'nccl'], 2, 'goes with --backend cuda'),
+            (['--comm', 'nccl'], 2, 'needs --backend cuda'),
             (['--deterministic'], 2, '--deterministic is for --comm nccl'),
             (['--backend', 'cuda', '--numerics', 'f64'], 2, 'is what CPUs do'),
             (['--backend', 'cuda', '--chaos', '1'], 2, 'ranks on CPUs')):
