@@ -21,15 +21,14 @@ bool is_open(const Pool& pool, const Type& t) {
 }
 
 // Compares element types, sizes and, where they matter, strides.
-bool same_layout(const Tensor& t, const Type& inferred, const Pool& pool, std::string_view op) {
+bool same_layout(const Tensor& t, const Type& inferred, const Pool& pool, bool layout_is_free) {
   if (inferred.shape.size() != static_cast<size_t>(t.rank)) return false;
-  const bool lies_so = t.is_contiguous() && may_lie_in_row_order(op);
   bool same = true;
   for (int i = 0; i < t.rank; ++i) {
     auto axis = static_cast<size_t>(i);
     same &= pool.exprs.constant_value(inferred.shape[axis]) == t.dim(i);
-    same &=
-        lies_so || t.dim(i) <= 1 || t.elements() == 0 || pool.exprs.constant_value(inferred.stride[axis]) == t.step(i);
+    same &= layout_is_free || t.dim(i) <= 1 || t.elements() == 0 ||
+            pool.exprs.constant_value(inferred.stride[axis]) == t.step(i);
   }
   return same;
 }
@@ -70,7 +69,7 @@ class OneNode {
       const Tensor& t = values_.tensors[node.result(i).index];
       const Type& type = (*types)[i];
       if (from_.type(node.result(i)).kind != TypeKind::tensor || t.is_none() || type.kind != TypeKind::tensor) continue;
-      if (!same_layout(t, type, pool_, from_.op_name(n)))
+      if (!same_layout(t, type, pool_, layout_is_free(from_, n)))
         return Error{ErrorKind::cannot_apply, "result %" + std::string(from_.name(node.result(i))) +
                                                   " has another shape or other strides than the op gives"};
     }

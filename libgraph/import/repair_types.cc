@@ -61,11 +61,12 @@ class Repair {
   void hold_against_rule(NodeId n) {
     bool behind = false;
     for_operands(graph_, n, [&](ValueId v) { behind = behind || repaired_[v.index]; });
-    if (!behind && !checker_.may_be_exception(graph_, n)) return;  // nothing found here would be repaired
+    if (!behind && !checker_.may_be_error(graph_, n)) return;  // nothing found here would be repaired
     found_.clear();
     checker_.check(graph_, n, &found_);
     for (TypeDisagreement& d : found_)
-      if (d.reason.empty() && (behind || d.exception)) set(graph_.node(n).result(d.result), std::move(d.inferred));
+      if (d.reason.empty() && (d.exception ? d.exception->is_error() : behind))
+        set(graph_.node(n).result(d.result), std::move(d.inferred));
   }
 
   Program& program_;

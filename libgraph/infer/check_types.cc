@@ -10,23 +10,24 @@ namespace {
 // "offset" and "symbols" come from TorchTitan's graph chunking, which copies a region's nodes and edits their recorded
 // types. "offset": the record lacks the offset; possible anywhere in a chunked program, as the parts of a tensor split
 // before that pass lose theirs too. "symbols": a copy, or a node that takes the result of one. The others can appear in
-// anything traced with PyTorch's fake tensors: an "axis" of one entry, "layout", "mask", and on CPUs "statistics" of
-// low-precision data with parameters in f32.
+// anything traced with PyTorch's fake tensors: an "axis" of one entry, "mask", and on CPUs "statistics" of
+// low-precision data with parameters in f32. "layout" is nobody's fault: layout_is_free().
 constexpr std::string_view kNorms =
     "aten.native_layer_norm.default,aten.native_group_norm.default,aten.native_batch_norm.default,"
     "aten._native_batch_norm_legit.default,aten._native_batch_norm_legit.no_stats";
-constexpr std::string_view kPadding = "aten.constant_pad_nd.default";
 
 constexpr std::string_view kUnbind = "aten.unbind.int";
 constexpr std::string_view kMasked =
     "aten.native_batch_norm_backward.default,aten.native_group_norm_backward.default,"
     "aten.native_layer_norm_backward.default,aten.convolution_backward.default";
+constexpr std::string_view kLaidByStrides =
+    "aten.empty_strided.default,aten.new_empty_strided.default,aten.empty_permuted.default,"
+    "aten.as_strided_scatter.default";
 
 constexpr TypeException kExceptions[] = {
     {"axis", kUnbind, "fake tensors keep the axis where only a guard says that it has one entry"},
-    {"layout", kPadding,
-     "where the padding is a symbol, fake tensors lay out in row order what PyTorch's kernel cuts and copies as it "
-     "lies"},
+    {"layout", "*",
+     "PyTorch's kernels, its fake tensors and its versions lay out what this op makes in different orders"},
     {"mask", kMasked, "fake tensors record a gradient that is not asked for, which PyTorch's kernel does not give"},
     {"offset", "aten.split_with_sizes.default,aten.slice.Tensor",
      "graph chunking records parts of a split tensor without their storage offset"},
@@ -53,18 +54,12 @@ bool differ_in_symbols_only(const ExprPool& exprs, const std::vector<Expr>& a, c
                                             [&](Expr x, Expr y) { return x == y || !both_constant(exprs, x, y); });
 }
 
-// For numbers only; the stride of an axis with one entry does not matter.
-bool in_row_order(const ExprPool& exprs, const Type& t) {
-  int64_t step = 1;
-  for (size_t d = t.shape.size(); d-- > 0;) {
-    const auto size = exprs.constant_value(t.shape[d]);
-    if (!size || (*size > 1 && exprs.constant_value(t.stride[d]) != step)) return false;
-    if (__builtin_mul_overflow(step, std::max<int64_t>(*size, 1), &step)) return false;
-  }
-  return true;
+// Whether an argument says how the result lies.
+bool says_layout(const Arg& arg, const StringTable& strings) {
+  return arg.is(ArgKind::memory_format) && !strings[arg.as_text()].ends_with("preserve_format");
 }
 
-std::string_view kind_of(const ExprPool& exprs, const TypeDisagreement& d) {
+std::string_view kind_of(const ExprPool& exprs, TypeInferrer& inferrer, const TypeDisagreement& d) {
   if (!d.reason.empty()) return "";
   if (d.inferred.kind == TypeKind::none && d.recorded.kind == TypeKind::tensor) return "mask";
   if (d.inferred.kind != d.recorded.kind) return "";
@@ -78,7 +73,8 @@ std::string_view kind_of(const ExprPool& exprs, const TypeDisagreement& d) {
   if (same_offset == d.inferred) return exprs.constant_value(d.recorded.offset) == 0 ? "offset" : "";
   Type same_stride = d.recorded;
   same_stride.stride = d.inferred.stride;
-  if (same_stride == d.inferred) return in_row_order(exprs, d.recorded) ? "layout" : "";
+  if (same_stride == d.inferred)
+    return layout_is_free(*d.graph, d.node) && inferrer.is_dense(d.recorded) ? "layout" : "";
   if (d.recorded.dtype == d.inferred.dtype && d.recorded.shape.size() == d.inferred.shape.size() + 1) return "axis";
   Type same_dtype = d.recorded;
   same_dtype.dtype = d.inferred.dtype;
@@ -103,6 +99,18 @@ uint32_t first_recorded(const Graph& graph, const Node& node) {
 
 }  // namespace
 
+bool TypeException::is_error() const { return when != "layout"; }
+
+bool layout_is_free(const Graph& graph, NodeId n) {
+  const OpInfo* op = graph.op_info(n);
+  constexpr uint32_t kNotOwn = kView | kMayAlias | kCollective | kWait | kHigherOrder;
+  if (op == nullptr || (op->traits & kNotOwn) != 0 || is_one_of(op->name, kLaidByStrides)) return false;
+  if (std::any_of(op->results.begin(), op->results.end(), [](const ResultInfo& r) { return r.alias != 0; }))
+    return false;
+  const std::vector<Arg>& args = graph.node(n).args;
+  return std::none_of(args.begin(), args.end(), [&](const Arg& arg) { return says_layout(arg, graph.pool().strings); });
+}
+
 TypeChecker::TypeChecker(const Program& program)
     : inferrer_(program), pool_(program.graph.pool()), graph_producer_(pool_.strings.find("graph")) {
   for (NodeId n : program.graph.nodes())
@@ -123,13 +131,13 @@ bool TypeChecker::touches_chunk_copy(const Graph& graph, NodeId n) const {
   return found;
 }
 
-bool TypeChecker::may_be_exception(const Graph& graph, NodeId n) const {
-  return was_chunked_ || is_one_of(graph.op_name(n), kNorms) || graph.op_name(n) == kPadding ||
-         graph.op_name(n) == kUnbind || is_one_of(graph.op_name(n), kMasked);
+bool TypeChecker::may_be_error(const Graph& graph, NodeId n) const {
+  return was_chunked_ || is_one_of(graph.op_name(n), kNorms) || graph.op_name(n) == kUnbind ||
+         is_one_of(graph.op_name(n), kMasked);
 }
 
-const TypeException* TypeChecker::exception_for(const TypeDisagreement& d) const {
-  std::string_view kind = kind_of(pool_.exprs, d);
+const TypeException* TypeChecker::exception_for(const TypeDisagreement& d) {
+  std::string_view kind = kind_of(pool_.exprs, inferrer_, d);
   if ((kind == "offset" || kind == "symbols") && !was_chunked_) return nullptr;
   if (kind == "symbols" && !touches_chunk_copy(*d.graph, d.node)) return nullptr;
   for (const TypeException& e : kExceptions)
@@ -175,7 +183,5 @@ std::vector<TypeDisagreement> check_types(const Program& program) {
   std::erase_if(found, [](const TypeDisagreement& d) { return d.recorded.kind == TypeKind::unknown; });
   return found;
 }
-
-bool may_lie_in_row_order(std::string_view op) { return op == kPadding; }
 
 }  // namespace sg

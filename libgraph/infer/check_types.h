@@ -13,11 +13,13 @@
 
 namespace sg {
 
-// A kind of disagreement that is the recorder's fault and known to be: it is reported with its reason.
+// A kind of disagreement that is known: it is reported with its reason, and is no fault of the program.
 struct TypeException {
   std::string_view when;  // "axis", "layout", "mask", "offset", "symbols", "statistics"
   std::string_view ops;   // comma-separated full names; "*" = any
   std::string_view reason;
+
+  bool is_error() const;  // of the recorder: the inferred type is the right one
 };
 
 struct TypeDisagreement {
@@ -39,11 +41,11 @@ class TypeChecker {
   // Adds each result of `n` whose recorded type is not exactly the inferred one. Results without a recorded type and
   // ops without a rule are passed over; where the rule refuses, one entry with its reason stands for the whole node.
   void check(const Graph& graph, NodeId n, std::vector<TypeDisagreement>* found);
-  // False: no disagreement of this node is an exception.
-  bool may_be_exception(const Graph& graph, NodeId n) const;
+  // False: no disagreement of this node is an error of the recorder.
+  bool may_be_error(const Graph& graph, NodeId n) const;
 
  private:
-  const TypeException* exception_for(const TypeDisagreement& d) const;
+  const TypeException* exception_for(const TypeDisagreement& d);
   bool is_chunk_copy(const Graph& graph, NodeId n) const;
   bool touches_chunk_copy(const Graph& graph, NodeId n) const;
 
@@ -54,8 +56,9 @@ class TypeChecker {
   bool was_chunked_ = false;
 };
 
-// Whether a result of this op may lie in row order, whatever its rule says at these sizes: the exception "layout".
-bool may_lie_in_row_order(std::string_view op);
+// Whether results of this call are made in memory of their own, in an order of axes that nothing in the call says. Any
+// dense order is right then: what takes the results goes by the recorded one, and kernels write any.
+bool layout_is_free(const Graph& graph, NodeId n);
 
 // Every disagreement of a program in schedule order, nested graphs after the program's; nodes without any recorded type
 // are passed over.

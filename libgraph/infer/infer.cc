@@ -45,6 +45,8 @@ TypeInferrer::TypeInferrer(const Program& program)
 
 TypeInferrer::~TypeInferrer() = default;
 
+bool TypeInferrer::is_dense(const Type& tensor) { return sizes_->is_dense(tensor); }
+
 Result<std::vector<Type>> TypeInferrer::infer(const Graph& graph, NodeId n) {
   const OpInfo* op = graph.op_info(n);
   if (op == nullptr || op->infer == nullptr)

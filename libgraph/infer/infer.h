@@ -23,6 +23,7 @@ class TypeInferrer {
   explicit TypeInferrer(const Program& program);
   ~TypeInferrer();
   Result<std::vector<Type>> infer(const Graph& graph, NodeId n);
+  bool is_dense(const Type& tensor);  // no gaps, no overlap, in any order of the axes
 
  private:
   const Program& program_;

@@ -79,12 +79,14 @@ Status masked_scatter_backward(KernelCall& call) {
   if (wanted > out.elements())
     return call.fail("the mask has " + std::to_string(wanted) + " places, but the source " +
                      std::to_string(out.elements()) + " elements");
+  Tensor values = call.scratch().tensor(out.dtype, out.sizes());
   visit_dtype(out.dtype, [&]<class T>() {
     int64_t k = 0;
     for (int64_t i = 0; i < total; ++i)
-      if (mask.as<bool>()[i]) out.as<T>()[k++] = grad.as<T>()[i];
-    std::fill(out.as<T>() + k, out.as<T>() + out.elements(), T());
+      if (mask.as<bool>()[i]) values.as<T>()[k++] = grad.as<T>()[i];
+    std::fill(values.as<T>() + k, values.as<T>() + out.elements(), T());
   });
+  copy(call, out, values);
   return ok_status();
 }
 

@@ -45,6 +45,23 @@ class Layouts(CaptureCase):
         """Which number a pixel gets is decided by where it lies: the capture compares its graph with the model."""
         self.norm_behind_attention(1, dropout=0.25)
 
+    def test_gradients_behind_one_image(self):
+        """Kernels and fake tensors lay out in different orders what backwards make of a permuted gradient."""
+
+        class Tokens(nn.Module):
+            def __init__(self, op):
+                super().__init__()
+                self.scale, self.op = nn.Parameter(torch.randn(1, 6, 8)), op
+
+            def forward(self, x):
+                return self.op(self.scale * x).transpose(1, 2).mul(2)
+
+        norm = lambda x: F.batch_norm(x.transpose(1, 2), None, None, training=True)
+        for op in (nn.LayerNorm(8), F.elu, F.softplus, F.hardswish, lambda x: F.log_softmax(x, -1), norm):
+            with self.subTest(op=str(op)):
+                self.captured(Tokens(op), lambda out: out.pow(3).mean(), torch.randn(1, 6, 8))
+                self.imported()
+
     def test_more_images(self):
         traced, kernels = self.norm_behind_attention(2, dropout=0.25)
         self.assertEqual(set(kernels), {traced})

@@ -61,6 +61,7 @@ class VectorRun {
 
  private:
   Outcome check_types();
+  void lay_in_column_order();
   Outcome execute(const Manner& manner);
   Status read_inputs();
   Status give_inputs() { return run_->bind_inputs(inputs_, std::vector<Scalar>(inputs_.size())); }
@@ -92,6 +93,7 @@ Outcome VectorRun::run(const Manner& manner) {
   ImportTally tally;
   expand_composites(job_->programs[0].get(), false, &tally);
   if (Outcome types = check_types(); types.fault != Fault::none) return types;
+  if (manner.column_order) lay_in_column_order();
   VerifyOptions options;
   options.types = false;  // checked more closely above
   verify(*job_, options, &findings);
@@ -106,6 +108,26 @@ Outcome VectorRun::check_types() {
                              ", PyTorch " + type_text(*job_->pool, d.recorded)};
   }
   return {};
+}
+
+// Results that another node takes stay as they are: a view of them may not be one then.
+void VectorRun::lay_in_column_order() {
+  Graph& graph = job_->programs[0]->graph;
+  ExprPool& exprs = job_->pool->exprs;
+  for (NodeId n : graph.nodes()) {
+    if (!layout_is_free(graph, n)) continue;
+    for (uint32_t i = 0; i < graph.node(n).result_count; ++i) {
+      const ValueId result = graph.node(n).result(i);
+      Type type = graph.type(result);
+      if (type.kind != TypeKind::tensor || !graph.users(result).empty()) continue;
+      Expr step = exprs.constant(1);
+      for (size_t d = 0; d < type.shape.size(); ++d) {
+        type.stride[d] = step;
+        step = exprs.mul(step, exprs.max(exprs.constant(1), type.shape[d]));
+      }
+      graph.set_type(result, job_->pool->types.intern(std::move(type)));
+    }
+  }
 }
 
 Tensor VectorRun::input_tensor(const Type& type) const {

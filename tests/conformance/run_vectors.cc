@@ -1,10 +1,10 @@
-// run_vectors [--backend NAME] [--every N] [--listed FILE]... [--ops TEXT] [--show N] [--print] FOLDER: every vector of
-// FOLDER/*.sgv.gz through the type rules and the kernels. Exit 0: all agree with PyTorch except those that FILE lists,
-// and none of the listed ones agrees.
+// run_vectors [--backend NAME] [--every N] [--listed FILE]... [--ops TEXT] [--show N] [--print] [--column-order]
+// FOLDER: every vector of FOLDER/*.sgv.gz through the type rules and the kernels. Exit 0: all agree with PyTorch except
+// those that FILE lists, and none of the listed ones agrees.
 //
 // --backend cuda runs them on CUDA, and counts the ops without a kernel there; --every N takes each N-th vector. A line
 // of FILE is "OP DTYPE KIND reason": KIND is type, refused or value. --print shows the texts of the vectors that
-// failed.
+// failed. With --column-order kernels write results whose first axis is the innermost one.
 #include <unistd.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ struct Options {
   std::string folder, ops, backend = "cpu";
   std::vector<std::string> listed;  // files
   size_t show = 3, every = 1;
-  bool print = false;
+  bool print = false, column_order = false;
 };
 
 struct Totals {
@@ -103,7 +103,8 @@ bool run_file(const std::filesystem::path& path, const Options& options, Backend
     if (v.op.find(options.ops) == std::string_view::npos) continue;
     if (++turn % options.every != 0) continue;
     g_now = v.text;
-    Manner manner{turn % 4 == 0 ? 2 : 1, turn % 16 == 0, backends};  // planning is the slowest part
+    Manner manner{turn % 4 == 0 ? 2 : 1, turn % 16 == 0, options.column_order,
+                  backends};  // planning is the slowest part
     totals->note(v, run_vector(v, manner), options);
   }
   return true;
@@ -118,6 +119,7 @@ bool parse(int argc, char** argv, Options* o) {
     else if (word == "--backend" && i + 1 < argc) o->backend = argv[++i];
     else if (word == "--every" && i + 1 < argc) o->every = std::max(1ul, std::stoul(argv[++i]));
     else if (word == "--print") o->print = true;
+    else if (word == "--column-order") o->column_order = true;
     else if (o->folder.empty() && word[0] != '-') o->folder = word;
     else return false;
   }
@@ -131,7 +133,7 @@ int main(int argc, char** argv) {
   if (!parse(argc, argv, &options))
     return std::fprintf(stderr,
                         "usage: run_vectors [--backend cuda] [--every N] [--listed FILE]... [--ops TEXT] [--show N] "
-                        "[--print] FOLDER\n"),
+                        "[--print] [--column-order] FOLDER\n"),
            2;
   for (int s : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS}) std::signal(s, last_words);
   std::vector<std::filesystem::path> files;

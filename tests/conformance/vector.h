@@ -44,7 +44,8 @@ struct Outcome {
 
 struct Manner {
   int threads = 1;
-  bool planned = false;              // in an arena, as sg-run does it; else each tensor in a block of its own
+  bool planned = false;       // in an arena, as sg-run does it; else each tensor in a block of its own
+  bool column_order = false;  // results lie in column order where the op makes their memory, whatever its rule says
   BackendMaker* backends = nullptr;  // null = the processor
 };
 

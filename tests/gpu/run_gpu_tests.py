@@ -123,15 +123,21 @@ class Tests:
             print(f'ok     {name}: {self.held - held}, {time.monotonic() - begin:.1f} s', flush=True)
 
 
-def conformance(tests, at, every=0):
+def conformance(tests, at, every=0, options=()):
     begin = time.monotonic()
     every = str(every or tests.args.every)
-    status, text = tests.run([tests.args.vectors, '--backend', 'cuda', '--every', every, '--listed',
+    status, text = tests.run([tests.args.vectors, *options, '--backend', 'cuda', '--every', every, '--listed',
                               os.path.join(HERE, '../conformance/listed.txt'), '--listed', os.path.join(HERE, 'listed.txt'),
                               os.path.join(HERE, '../conformance/vectors')], timeout=900)
     said = [line for line in text.splitlines() if 'vectors' in line or line.startswith('FAIL')]
     tests.expect('conformance', status and '\n'.join(said[-40:]), time.monotonic() - begin)
     print('       ' + '\n       '.join(said[-2:]))
+
+
+def layouts(tests, at):
+    """Results in an order of axes that no rule gives: a capture says how they lie."""
+    if tests.args.vectors:
+        conformance(tests, at, 3 * tests.args.every, ['--column-order'])
 
 
 def lanes(tests, at):
@@ -240,6 +246,7 @@ CASES = {  # in their order
     'profiles': of(ProfileCases),
     'copies': of(CopyCases),
     'conformance': conformance,
+    'layouts': layouts,
     'lanes': lanes,
     'guarded': guarded,
     'captures': captures,
