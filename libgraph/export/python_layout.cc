@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "libgraph/op.h"
+#include "libgraph/operands.h"
 
 namespace sg::python {
 
@@ -30,15 +31,22 @@ bool lies_contiguously(Pool& pool, const Type& t) {
 
 bool is_tensor_of_rows(const Type& t) { return t.kind == TypeKind::tensor && t.shape.size() >= 2; }
 
+bool lies_permuted(Pool& pool, const Type& t) { return is_tensor_of_rows(t) && !lies_contiguously(pool, t); }
+
 bool takes_permuted(const Graph& graph, const Node& node) {
   bool found = false;
   for (const Arg& top : node.args)
     top.walk([&](const Arg& arg) {
       if (found || !arg.is(ArgKind::value)) return;
-      const Type& t = graph.type(arg.as_value());
-      found = is_tensor_of_rows(t) && !lies_contiguously(graph.pool(), t);
+      found = lies_permuted(graph.pool(), graph.type(arg.as_value()));
     });
   return found;
+}
+
+bool gives_permuted(const Graph& graph, const Node& node) {
+  for (uint32_t i = 0; i < node.result_count; ++i)
+    if (lies_permuted(graph.pool(), graph.type(node.result(i)))) return true;
+  return false;
 }
 
 // Whether an eager kernel may choose other strides. Contractions have their own layout rules, the same in eager mode;
@@ -61,14 +69,13 @@ std::vector<uint8_t> counted_layouts(const Graph& graph) {
     bool is_counted = is_strict(op->name);
     for (uint32_t i = 0; i < node.result_count; ++i) is_counted |= under_view[node.result(i).index] != 0;
     if (!is_counted) continue;
-    const bool is_argument = !op->results.empty() && op->results[0].alias != 0;  // a view, or written in place
-    if (is_argument) {
-      if (!node.args.empty() && node.args[0].is(ArgKind::value)) under_view[node.args[0].as_value().index] = 1;
-    } else if (may_lie_otherwise(*op) && takes_permuted(graph, node)) {
+    if (may_lie_otherwise(*op) && (takes_permuted(graph, node) || gives_permuted(graph, node))) {
       for (uint32_t i = 0; i < node.result_count; ++i) {
         ValueId v = node.result(i);
         out[v.index] = under_view[v.index] && is_tensor_of_rows(graph.type(v));
       }
+    } else {  // its results lie as traced if its arguments do
+      for_operands(graph, *at, [&](ValueId v) { under_view[v.index] = 1; });
     }
   }
   return out;
