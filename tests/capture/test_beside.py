@@ -114,6 +114,17 @@ class Beside(CaptureCase):
 
         self.check(self.train(loss_of, lambda loss: loss), ["bank"])
 
+    def test_a_tuple_that_refuses_its_length(self):
+        """As e3nn.o3.Irreps does, to be asked for the dimension instead."""
+
+        class Kinds(tuple):
+            def __len__(self):
+                raise NotImplementedError
+
+        model = nn.Linear(3, 2)
+        model.kinds = Kinds((1, 2))
+        self.captured(model, lambda out: out.sum(), torch.randn(2, 3))
+
     def test_tuples(self):
         Factors = collections.namedtuple("Factors", "a g")
         kept = {

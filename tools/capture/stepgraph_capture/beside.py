@@ -342,7 +342,7 @@ class _Search:
             self.all.dicts.append(thing)
         elif isinstance(thing, (*_DICTS, list, tuple)):
             self._seen.add(id(thing))
-            if len(thing) > _LONGEST:
+            if (tuple.__len__(thing) if isinstance(thing, tuple) else len(thing)) > _LONGEST:  # subclasses may refuse it
                 return
             if isinstance(thing, _DICTS):
                 self.all.dicts.append(thing)
