@@ -55,7 +55,7 @@ class OneNode {
   OneNode(const Graph& from, const ValueTable& values, const Bindings& bindings)
       : from_(from), values_(values), bindings_(bindings) {}
 
-  Status check(NodeId n) {
+  Result<std::vector<Type>> infer(NodeId n) {
     const Node& node = from_.node(n);
     NodeSpec spec;
     spec.op = pool_.op(from_.op_name(n));
@@ -65,9 +65,15 @@ class OneNode {
     auto types = infer_types(program_, program_.graph, program_.graph.append(spec));
     if (!types.ok())
       return Error{ErrorKind::cannot_apply, reason(types.error().message, from_.op_name(n)), {}, types.error().hint};
+    return types;
+  }
+
+  Status check(NodeId n) {
+    const Node& node = from_.node(n);
+    SG_ASSIGN(const std::vector<Type> types, infer(n));
     for (uint32_t i = 0; i < node.result_count; ++i) {
       const Tensor& t = values_.tensors[node.result(i).index];
-      const Type& type = (*types)[i];
+      const Type& type = types[i];
       if (from_.type(node.result(i)).kind != TypeKind::tensor || t.is_none() || type.kind != TypeKind::tensor) continue;
       if (!same_layout(t, type, pool_, layout_is_free(from_, n)))
         return Error{ErrorKind::cannot_apply, "result %" + std::string(from_.name(node.result(i))) +
@@ -75,6 +81,8 @@ class OneNode {
     }
     return ok_status();
   }
+
+  std::optional<int64_t> number_of(Expr inferred) const { return pool_.exprs.constant_value(inferred); }
 
  private:
   // Drops the op's name from a rule's message, because the executor adds it again.
@@ -148,6 +156,26 @@ class OneNode {
 
 Status check_sizes(const Graph& graph, NodeId n, const ValueTable& values, const Bindings& bindings) {
   return OneNode(graph, values, bindings).check(n);
+}
+
+Status bind_view_sizes(const Graph& graph, NodeId n, std::span<const StrId> symbols, const ValueTable& values,
+                       Bindings* bindings) {
+  OneNode one(graph, values, *bindings);
+  SG_ASSIGN(const std::vector<Type> types, one.infer(n));
+  auto bind = [&](Expr recorded, Expr inferred) -> Status {
+    const auto symbol = recorded.is_none() ? std::nullopt : graph.pool().exprs.as_symbol(recorded);
+    const auto number = inferred.is_none() ? std::nullopt : one.number_of(inferred);
+    if (!symbol || !number || std::ranges::find(symbols, *symbol) == symbols.end()) return ok_status();
+    return bindings->bind(*symbol, *number);
+  };
+  for (uint32_t i = 0; i < types.size(); ++i) {
+    const Type& recorded = graph.type(graph.node(n).result(i));
+    if (recorded.shape.size() != types[i].shape.size()) continue;  // check_sizes tells
+    for (size_t d = 0; d < recorded.shape.size(); ++d) SG_TRY(bind(recorded.shape[d], types[i].shape[d]));
+    for (size_t d = 0; d < recorded.shape.size(); ++d) SG_TRY(bind(recorded.stride[d], types[i].stride[d]));
+    SG_TRY(bind(recorded.offset, types[i].offset));
+  }
+  return ok_status();
 }
 
 }  // namespace sg

@@ -5,6 +5,8 @@
 // rule is applied again with numbers, so that kernels can trust types.
 #pragma once
 
+#include <span>
+
 #include "libgraph/graph.h"
 #include "librun/arguments.h"
 #include "librun/bindings.h"
@@ -17,5 +19,10 @@ bool has_open_sizes(const Graph& graph, NodeId n);
 // `values` holds the node's operands, and its results as far as they have memory; results with data-dependent sizes are
 // none. Fails with the rule's reason.
 Status check_sizes(const Graph& graph, NodeId n, const ValueTable& values, const Bindings& bindings);
+
+// Binds those of `symbols`, which the node defines, that are a size, a stride or the offset of its results, views whose
+// place the data says: to what the rule gives for the numbers of this run.
+Status bind_view_sizes(const Graph& graph, NodeId n, std::span<const StrId> symbols, const ValueTable& values,
+                       Bindings* bindings);
 
 }  // namespace sg

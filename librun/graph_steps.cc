@@ -37,6 +37,8 @@ bool is_sized(const Type& type, const Bindings& bindings) {
 Status GraphRun::resolve(Step* step) {
   const Node& node = graph_.node(step->node);
   bool binds = !alias_->binds(step->node).empty();
+  if (const OpInfo* op = graph_.op_info(step->node); binds && op != nullptr && op->has(kView))
+    SG_TRY(bind_view_sizes(graph_, step->node, alias_->binds(step->node), values_, state_.bindings));
   for (uint32_t i = 0; i < node.result_count; ++i) {
     const Type& type = graph_.type(node.result(i));
     bool by_kernel = binds && type.kind == TypeKind::tensor && !is_sized(type, *state_.bindings);

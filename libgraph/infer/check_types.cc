@@ -88,6 +88,22 @@ std::string_view kind_of(const ExprPool& exprs, TypeInferrer& inferrer, const Ty
   return symbols ? "symbols" : "";
 }
 
+// `recorded` with what the rule gives where a size or the offset is a symbol that the node defines: a slice whose bounds
+// are data has a length of its own.
+Type with_defined(const ExprPool& exprs, const NodeMeta& meta, const Type& recorded, const Type& inferred) {
+  Type out = recorded;
+  if (!meta.binds || recorded.kind != TypeKind::tensor || inferred.kind != TypeKind::tensor ||
+      recorded.shape.size() != inferred.shape.size())
+    return out;
+  auto settle = [&](Expr* mine, Expr theirs) {
+    const auto symbol = mine->is_none() ? std::nullopt : exprs.as_symbol(*mine);
+    if (symbol && std::ranges::find(*meta.binds, *symbol) != meta.binds->end()) *mine = theirs;
+  };
+  for (size_t d = 0; d < out.shape.size(); ++d) settle(&out.shape[d], inferred.shape[d]);
+  settle(&out.offset, inferred.offset);
+  return out;
+}
+
 std::string count_text(uint32_t n) { return std::to_string(n) + (n == 1 ? " result" : " results"); }
 
 // The first result with a recorded type, else the first: where entries about the whole node are attached.
@@ -165,9 +181,11 @@ void TypeChecker::check(const Graph& graph, NodeId n, std::vector<TypeDisagreeme
   }
   const size_t before = found->size();
   for (uint32_t i = 0; i < node.result_count; ++i) {
-    const Type& recorded = graph.type(node.result(i));
-    if (recorded.kind == TypeKind::unknown || (*types)[i] == recorded) continue;
-    TypeDisagreement d{&graph, n, i, std::move((*types)[i]), recorded, {}, {}, nullptr};
+    const Type& said = graph.type(node.result(i));
+    if (said.kind == TypeKind::unknown || (*types)[i] == said) continue;
+    Type recorded = with_defined(pool_.exprs, graph.meta(n), said, (*types)[i]);
+    if (recorded == (*types)[i]) continue;
+    TypeDisagreement d{&graph, n, i, std::move((*types)[i]), std::move(recorded), {}, {}, nullptr};
     d.exception = exception_for(d);
     found->push_back(std::move(d));
   }

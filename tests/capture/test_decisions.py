@@ -319,10 +319,55 @@ class PlainNumbers(CaptureCase):
                 self.step_with(lambda model, loss: use(loss))
 
 
-class RowsByTheData(CaptureCase):
-    def test_a_row_by_a_number_in_a_tensor(self):
-        """Its offset is that of the operands; PyTorch has a symbol of its own for it."""
+class PlacesByTheData(CaptureCase):
+    """Rows and slices whose place or length is a number of the data: PyTorch has symbols of their own for these."""
 
+    class Scaled(nn.Module):
+        def __init__(self, use):
+            super().__init__()
+            self.scale, self.use = nn.Parameter(torch.randn(6, 4)), use
+
+        def forward(self, x, i):
+            return self.use(self.scale * x, i).square().sum()
+
+    def check_places(self, use, *numbers):
+        """A capture made with 2 gives PyTorch's loss and gradient for other numbers, too."""
+        model, x = self.Scaled(use), torch.randn(6, 4)
+        document = self.captured(model, None, (x, torch.tensor(2)))
+        self.imported()
+        name = next(entry["name"] for entry in document["inputs"] if entry.get("fqn") == "i")
+        given, made = (os.path.join(self.folder, name + ".safetensors") for name in ("other", "made"))
+        for number in numbers:
+            with self.subTest(number=number):
+                loss = model(x, torch.tensor(number))
+                gradient = torch.autograd.grad(loss, model.scale)[0]
+                write.tensors(given, {**self.values("inputs"), name: torch.tensor(number)})
+                self.tool("sg-run", os.path.join(self.folder, "step.sg"), "--inputs", given, "--outputs", made)
+                torch.testing.assert_close(self.values("made"), {"out0": loss, "out1": gradient})
+
+    def test_rows(self):
+        self.check_places(lambda rows, i: rows[i.item()], 0, 5, -1, -6)
+        self.check_places(lambda rows, i: rows[..., i.item()], 3, -4)
+        self.check_places(lambda rows, i: rows[None, i.item(), 1:3], 4, -2)
+        self.check_places(lambda rows, i: rows[1:, i.item() + 1], 1, -1)
+
+    def test_rows_that_are_written(self):
+        def cleared(rows, i):
+            rows = rows.clone()
+            rows[i.item()] = 0
+            rows[1:, i.item()] *= 2
+            return rows
+
+        self.check_places(cleared, 0, 3, -1)
+
+    def test_slices(self):
+        self.check_places(lambda rows, i: rows[: i.item()], 0, 1, 6, 9, -1, -9)
+        self.check_places(lambda rows, i: rows[i.item() :], 0, 5, 7, -2)
+        self.check_places(lambda rows, i: rows[:, -i.item() :], 1, 4, 0)
+        self.check_places(lambda rows, i: rows[i.item() : i.item() + 3], 0, 4, 6)
+        self.check_places(lambda rows, i: rows[: i.item() * 2 : 2].clone().view(-1), 0, 1, 3)
+
+    def test_a_row_by_a_number_in_a_tensor(self):
         class Model(nn.Linear):
             def forward(self, x, i):
                 ring = torch.zeros(3, 4)

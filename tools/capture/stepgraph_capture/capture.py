@@ -19,6 +19,7 @@ from . import (
     decisions,
     default_dtype,
     draws,
+    indexing,
     leftovers,
     meshes,
     progress,
@@ -334,7 +335,7 @@ def _trace(
     answers: Dict[Any, int] = {}
 
     def traced_step(*tensors: Tensor) -> Tuple[Any, ...]:
-        with decisions.answering(answers, settle) if with_values else nullcontext():
+        with indexing.SelectsByData(), decisions.answering(answers, settle) if with_values else nullcontext():
             result = step.run(tensors, watcher)
         results.append(result)
         return tuple(result.outputs)

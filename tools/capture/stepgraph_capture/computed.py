@@ -25,11 +25,6 @@ class Computed:
     def __init__(self, graphs: Iterable[fx.Graph]) -> None:
         self.symbols: Dict[Any, sympy.Symbol] = {}
         self._binders: Dict[sympy.Symbol, fx.Node] = {}
-        self._offsets: Dict[sympy.Symbol, Any] = {}  # by the symbol that PyTorch has for the offset of a row
-        graphs = list(graphs)
-        for graph in graphs:
-            for node in graph.nodes:
-                self._offsets.update(compat.offset_of_row(node))
         for graph in graphs:
             for node in graph.nodes:
                 for expr in _expressions(node.meta.get("val")):
@@ -44,8 +39,6 @@ class Computed:
 
     def in_words(self, expr: Any) -> Any:
         """The expression with symbols for what nodes compute, and without floats where integers are exact."""
-        while self._offsets.keys() & expr.free_symbols:  # a row of a row
-            expr = expr.xreplace(self._offsets)
         expr = expr.xreplace(self.symbols) if self.symbols else expr
         return expr if symbols.text(expr) is not None else expr.replace(_is_rounding, _exact)
 

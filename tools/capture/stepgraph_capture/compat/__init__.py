@@ -63,7 +63,6 @@ from .nodes import (
     is_exchange,
     is_launch,
     is_random,
-    offset_of_row,
     results,
     written,
     written_by,

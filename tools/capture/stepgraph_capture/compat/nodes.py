@@ -27,23 +27,8 @@ def is_answered(node: fx.Node) -> bool:
 def bound_symbols(node: fx.Node) -> List[str]:
     """The symbols whose values come from what this node computes. A non-integer number is no size: it is referred to by
     its node."""
-    offset = offset_of_row(node)
     bound = node.meta.get("unbacked_bindings") or {}
-    return [str(symbol) for symbol in bound if symbol.is_integer and symbol not in offset]
-
-
-def offset_of_row(node: fx.Node) -> Dict[Any, Any]:
-    """For `x[i]` with a data-dependent i PyTorch makes a symbol for where the row begins. This symbol, and what it
-    is by the operands."""
-    row = node.meta.get("val")
-    if node.target is not torch.ops.aten.select.int or not isinstance(row, Tensor):
-        return {}
-    whole, axis, index = (arg.meta["val"] if isinstance(arg, fx.Node) else arg for arg in node.args)
-    offset = row.storage_offset()
-    if not isinstance(offset, torch.SymInt) or offset.node.expr not in (node.meta.get("unbacked_bindings") or {}):
-        return {}
-    begin = whole.storage_offset() + index * whole.stride(axis)
-    return {offset.node.expr: begin.node.expr}
+    return [str(symbol) for symbol in bound if symbol.is_integer]
 
 
 def written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> List[Tensor]:

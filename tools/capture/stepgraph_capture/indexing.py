@@ -1,0 +1,51 @@
+"""`rows[index.item()]`: PyTorch indexes tensors by numbers of the data only in functions, not in brackets.
+
+In brackets such a number is the `select` of an axis here, which stays valid for other data. Beside tensors or masks, which
+change the place of the axes that they index, it is refused as data-dependent: the capture then goes by the example's.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List, Tuple
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from . import compat
+
+
+class SelectsByData(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func not in (Tensor.__getitem__, Tensor.__setitem__) or not any(map(_is_of_data, _entries(args[1]))):
+            return func(*args, **(kwargs or {}))
+        selected, rest = _selected(args[0], _entries(args[1]))
+        return func(selected, tuple(rest), *args[2:])
+
+
+def _entries(index: Any) -> Tuple[Any, ...]:
+    return index if isinstance(index, tuple) else (index,)
+
+
+def _is_of_data(entry: Any) -> bool:
+    return isinstance(entry, torch.SymInt) and compat.is_of_data(entry)
+
+
+def _takes_axis(entry: Any) -> bool:
+    return entry is not None and entry is not Ellipsis
+
+
+def _selected(tensor: Tensor, entries: Tuple[Any, ...]) -> Tuple[Tensor, List[Any]]:
+    """The tensor with the numbers of the data selected, from the last on, and what of the index is left."""
+    if any(isinstance(entry, (Tensor, list, bool)) for entry in entries):
+        raise compat.data_dependent_errors()[0](torch.ops.aten._local_scalar_dense.default)
+    rest: List[Any] = list(entries)
+    for at in reversed(range(len(entries))):
+        if not _is_of_data(entries[at]):
+            continue
+        axis = sum(map(_takes_axis, entries[:at]))
+        if any(entry is Ellipsis for entry in entries[:at]):
+            axis = tensor.dim() - sum(map(_takes_axis, rest[at:]))
+        tensor = tensor.select(axis, entries[at])
+        del rest[at]
+    return tensor, rest or [Ellipsis]
