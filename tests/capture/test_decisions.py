@@ -367,6 +367,10 @@ class PlacesByTheData(CaptureCase):
         self.check_places(lambda rows, i: rows[i.item() : i.item() + 3], 0, 4, 6)
         self.check_places(lambda rows, i: rows[: i.item() * 2 : 2].clone().view(-1), 0, 1, 3)
 
+    def test_slices_bounded_by_tensors(self):
+        self.check_places(lambda rows, i: rows[:, :i], 0, 4, -1)
+        self.check_places(lambda rows, i: rows[i : i + 2] @ rows[i : i + 2].T, 0, 5, -4)
+
     def test_a_row_by_a_number_in_a_tensor(self):
         class Model(nn.Linear):
             def forward(self, x, i):

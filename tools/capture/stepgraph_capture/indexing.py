@@ -1,7 +1,8 @@
-"""`rows[index.item()]`: PyTorch indexes tensors by numbers of the data only in functions, not in brackets.
+"""`rows[index.item()]` and `rows[:count]`: PyTorch takes numbers of the data as symbols only in functions, not in brackets.
 
-In brackets such a number is the `select` of an axis here, which stays valid for other data. Beside tensors or masks, which
-change the place of the axes that they index, it is refused as data-dependent: the capture then goes by the example's.
+In brackets such a number is the `select` of an axis here, and a tensor that bounds a slice the number that it holds: both stay
+valid for other data. Beside tensors or masks, which change the place of the axes that they index, a row is refused as
+data-dependent: the capture then goes by the example's.
 """
 
 from __future__ import annotations
@@ -17,14 +18,20 @@ from . import compat
 
 class SelectsByData(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func not in (Tensor.__getitem__, Tensor.__setitem__) or not any(map(_is_of_data, _entries(args[1]))):
+        if func not in (Tensor.__getitem__, Tensor.__setitem__):
             return func(*args, **(kwargs or {}))
-        selected, rest = _selected(args[0], _entries(args[1]))
-        return func(selected, tuple(rest), *args[2:])
+        entries = tuple(map(_bounded, args[1] if isinstance(args[1], tuple) else (args[1],)))
+        if any(map(_is_of_data, entries)):
+            selected, rest = _selected(args[0], entries)
+            return func(selected, tuple(rest), *args[2:])
+        return func(args[0], entries if isinstance(args[1], tuple) else entries[0], *args[2:])
 
 
-def _entries(index: Any) -> Tuple[Any, ...]:
-    return index if isinstance(index, tuple) else (index,)
+def _bounded(entry: Any) -> Any:
+    """A slice with the numbers that tensors hold as its bounds, or any other entry."""
+    if not isinstance(entry, slice) or not any(isinstance(bound, Tensor) for bound in (entry.start, entry.stop)):
+        return entry
+    return slice(*(bound.item() if isinstance(bound, Tensor) else bound for bound in (entry.start, entry.stop, entry.step)))
 
 
 def _is_of_data(entry: Any) -> bool:
