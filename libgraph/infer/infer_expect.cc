@@ -165,6 +165,10 @@ constexpr Expectation kExpectations[] = {
     {"aten.geometric aten.geometric_", "part p"},
     {"aten.native_dropout aten.dropout", "float input; part p"},
     {"aten.multinomial", "float self"},
+    {"aten._standard_gamma aten._sample_dirichlet aten.poisson", "float self"},
+    {"aten._standard_gamma_grad", "float self output; same self output"},
+    {"aten._dirichlet_grad", "float x alpha total; same x alpha total"},
+    {"aten.binomial", "float count prob; same count prob"},
     // collectives
     {"_c10d_functional.all_gather_into_tensor_out _c10d_functional.reduce_scatter_tensor_out", "same input out"},
 };

@@ -247,6 +247,18 @@ Status masked_fill(InferCall& c) {
   return c.give_contiguous(self->dtype, std::move(shape), *self);
 }
 
+// The common shape of all operands, in rows.
+Status in_rows(InferCall& c) {
+  std::vector<const Type*> operands;
+  for (const Param& p : c.op.params) {
+    if (p.kind != ParamKind::tensor) continue;
+    SG_ASSIGN(const Type* operand, c.tensor(p.name));
+    operands.push_back(operand);
+  }
+  SG_ASSIGN(Exprs shape, common_shape(c, operands));
+  return c.give_contiguous(operands[0]->dtype, std::move(shape), *operands[0]);
+}
+
 Status like_first(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor(c.op.params[0].name));
   return c.give(self->dtype, self->shape, c.sizes.elementwise(self->shape, {self}), *self);

@@ -45,6 +45,7 @@ Table build_table() {
            cpu::scatter_kernels(),
            cpu::search_kernels(),
            cpu::segment_kernels(),
+           cpu::shaped_random_kernels(),
            cpu::softmax_kernels(),
            cpu::sort_kernels(),
            cpu::decomposition_kernels(),

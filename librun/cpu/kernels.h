@@ -36,6 +36,7 @@ std::span<const KernelRow> pair_loss_kernels();           // pair_losses.cc: ele
 std::span<const KernelRow> pointwise_kernels();           // pointwise_rules.cc
 std::span<const KernelRow> pool_kernels();                // pool.cc: maxima and averages of windows, also adaptive
 std::span<const KernelRow> random_kernels();              // random_ops.cc
+std::span<const KernelRow> shaped_random_kernels();       // random_shapes.cc
 std::span<const KernelRow> rearrange_kernels();           // rearrange.cc: tril, repeat, roll, flip, pad, ...
 std::span<const KernelRow> reduce_extreme_kernels();      // reduce_extreme.cc: amax, max, argmax, ...
 std::span<const KernelRow> reduce_moments_kernels();      // reduce_moments.cc: var, std, norm, logsumexp

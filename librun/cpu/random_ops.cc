@@ -10,6 +10,7 @@
 #include "librun/cpu/fill.h"
 #include "librun/cpu/isa.h"
 #include "librun/cpu/kernels.h"
+#include "librun/cpu/random_draw.h"
 #include "librun/element.h"
 #include "librun/work/math.h"
 #include "librun/work/pair.h"
@@ -20,36 +21,6 @@ namespace sg::cpu {
 namespace {
 
 constexpr int64_t kRun = 1024;  // elements drawn at a time
-
-RandomKey key_of(const KernelCall& call) {
-  const RandomStream& r = call.random;
-  return RandomKey(r.seed, r.step, static_cast<uint32_t>(r.stream), static_cast<uint32_t>(r.rank));
-}
-
-// Maps row-major indices of a tensor to those of the original that it is a part of.
-class Places {
- public:
-  Places(const RandomStream& stream, const Tensor& t) : stream_(stream), shape_(t.sizes().begin(), t.sizes().end()) {
-    is_chunk_ =
-        stream.origin_shape.size() == shape_.size() && stream.origin_offset.size() == shape_.size() && !shape_.empty();
-  }
-  bool is_chunk() const { return is_chunk_; }
-  uint64_t operator()(int64_t element) const {
-    if (!is_chunk_) return static_cast<uint64_t>(element);
-    uint64_t place = 0, weight = 1;
-    for (size_t axis = shape_.size(); axis-- > 0;) {
-      place += weight * static_cast<uint64_t>(element % shape_[axis] + stream_.origin_offset[axis]);
-      weight *= static_cast<uint64_t>(stream_.origin_shape[axis]);
-      element /= shape_[axis];
-    }
-    return place;
-  }
-
- private:
-  const RandomStream& stream_;
-  std::vector<int64_t> shape_;
-  bool is_chunk_;
-};
 
 // The random numbers to draw: one at an index, or several consecutive ones at once.
 struct Uniforms {
@@ -65,8 +36,8 @@ struct Normals {
 // Sets `out` to fn(random number), by runs of elements.
 template <class Numbers, class Fn>
 void draw(KernelCall& call, const Tensor& out, const Numbers& numbers, const Fn& fn) {
-  RandomKey key = key_of(call);
-  Places places(call.random, out);
+  RandomKey key = random_key(call);
+  RandomPlaces places(call.random, out);
   Tensor line = out.is_contiguous() ? out : call.scratch().tensor(out.dtype, out.sizes());
   visit_dtype(out.dtype, [&]<class T>() {
     call.team().parallel_for(out.elements(), kRun, [&](int64_t begin, int64_t end) {
@@ -92,8 +63,8 @@ void draw(KernelCall& call, const Tensor& out, const Numbers& numbers, const Fn&
 // The same for values determined by a single word: the words of a run are generated together. fn(word, element here)
 template <class T, class Fn>
 void draw_words(KernelCall& call, const Tensor& out, const Fn& fn) {
-  RandomKey key = key_of(call);
-  Places places(call.random, out);
+  RandomKey key = random_key(call);
+  RandomPlaces places(call.random, out);
   Tensor line = out.is_contiguous() ? out : call.scratch().tensor(out.dtype, out.sizes());
   call.team().parallel_for(out.elements(), 16 * kRun, [&](int64_t begin, int64_t end) {
     std::array<uint32_t, kRun> words;
@@ -122,8 +93,8 @@ void draw_normal(KernelCall& call, const Tensor& out, double mean, double deviat
 Status draw_whole(KernelCall& call, const Tensor& out, int64_t low, int64_t high) {
   if (low >= high) return call.fail("no integer lies in [" + std::to_string(low) + ", " + std::to_string(high) + ")");
   uint64_t count = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
-  RandomKey key = key_of(call);
-  Places places(call.random, out);
+  RandomKey key = random_key(call);
+  RandomPlaces places(call.random, out);
   Tensor whole = call.scratch().tensor(DType::i64, out.sizes());
   call.team().parallel_for(out.elements(), kRun, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
@@ -305,7 +276,7 @@ Status randperm(KernelCall& call) {
   auto* order = whole.as<int64_t>();
   int64_t n = whole.elements();
   std::iota(order, order + n, int64_t{0});
-  RandomKey key = key_of(call);
+  RandomKey key = random_key(call);
   for (int64_t i = 0; i + 1 < n; ++i)
     std::swap(
         order[i],
@@ -368,7 +339,7 @@ Status multinomial(KernelCall& call) {
   bool replace = call.flag("replacement");
   auto classes = static_cast<size_t>(weights.dim(-1)), wanted = static_cast<size_t>(out.dim(-1));
   int64_t rows = weights.rank == 2 ? weights.dim(0) : 1;
-  RandomKey key = key_of(call);
+  RandomKey key = random_key(call);
   for (int64_t row = 0; row < rows && wanted > 0; ++row) {
     std::span<const double> each(weights.as<double>() + row * static_cast<int64_t>(classes), classes);
     SG_TRY(check_weights(call, each, replace, wanted));
