@@ -142,7 +142,7 @@ Status Exporter::bodies(const Program& program, const SymbolPlan& symbols, std::
 }
 
 Status Exporter::program(const Program& program) {
-  SymbolPlan symbols(program);
+  SymbolPlan symbols(program, !module_.fx);
   if (symbols.is_too_deep())
     return Error{ErrorKind::cannot_apply, "nested graphs call each other deeper than Python can", {}, {}};
   const GraphSymbols& main = symbols.main();

@@ -6,11 +6,11 @@ constexpr std::string_view kRuntimeNames =
     "argparse arrived ctypes glob hashlib math operator os sys torch dist fx inf nan Callable Dict NamedTuple Optional "
     "Tuple "
     "Builder GROUP GROUPS MissingInputs PROGRAMS Program WORLD compare deterministic_scatter_add draw_again "
-    "find_constants g "
+    "find_constants fits g "
     "graph_module "
     "graph_modules held_constants inputs laid_out load_expected load_inputs main offload open_groups pack program_of "
     "random_state "
-    "reload set_random_state "
+    "needs NotCaptured reload set_random_state "
     "skip_draw stand_in step unpack values_of";
 
 constexpr std::string_view kImports = R"py(import argparse
@@ -144,6 +144,20 @@ def stand_in(shape, stride, dtype, device):
     return torch.empty_strided(shape, stride, dtype=dtype, device=device).fill_(1)
 )py";
 
+constexpr std::string_view kConditions = R"py(
+def fits(name, tensor, shape):
+    """Refuses an input of other sizes than the step is for. None: any size."""
+    if len(tensor.shape) != len(shape) or any(size not in (None, given) for size, given in zip(shape, tensor.shape)):
+        raise NotCaptured(f"{name} has the shape {list(tensor.shape)}, and the step is for {['any' if size is None else size for size in shape]}")
+
+
+def needs(holds, condition, /, **sizes):
+    """Refuses sizes, or data, under which the step would have been another one."""
+    if not holds:
+        found = ", ".join(f"{name} is {int(size)}" for name, size in sizes.items())
+        raise NotCaptured(f"the step was captured for {condition}, but {found}: capture it for these sizes, or this data")
+)py";
+
 constexpr std::string_view kLayout = R"py(
 def laid_out(value, strides):
     """The value in memory as the step has it: a view of it counts on that, and not every eager kernel lays it out so."""
@@ -155,6 +169,10 @@ def laid_out(value, strides):
 constexpr std::string_view kProgramOf = R"py(
 class MissingInputs(KeyError):
     pass
+
+
+class NotCaptured(ValueError):
+    """The inputs have sizes or data that the step was not captured for."""
 
 
 def program_of(rank=None):
@@ -336,6 +354,8 @@ def main():
         outputs = step(inputs, rank)
     except MissingInputs as error:
         sys.exit(f"rank {rank}: {error.args[0]} (a tangent is what came back for an output that is not the loss; zeros where nothing uses it)")
+    except NotCaptured as error:
+        sys.exit(f"rank {rank}: {error}")
     values = values_of(program, inputs, outputs)
     if options.outputs:
         from safetensors.torch import save_file

@@ -10,6 +10,7 @@ extern const std::string_view kProgramClass;  // the row type of the tables
 extern const std::string_view kBuilderClass;  // --fx: a torch.fx.Graph under construction
 extern const std::string_view kGroups;        // opens process groups; for jobs that talk
 extern const std::string_view kDraws;         // random draws that are made again
+extern const std::string_view kConditions;    // sizes and data that the step was captured for
 extern const std::string_view kLayout;        // results that lie as the graph has them
 extern const std::string_view kProgramOf;     // program_of(): whose program a process runs
 extern const std::string_view kStep;          // step() of functions

@@ -23,6 +23,21 @@ bool is_linear(const ExprPool& exprs, Expr e, SymbolSource* out) {
   return out->offset != INT64_MIN;
 }
 
+// What the graph's conditions are about: guards, and sizes of inputs. Of data, symbols whose range says something.
+void want_conditions(const Program& program, SymbolSet* wanted) {
+  const ExprPool& exprs = program.graph.pool().exprs;
+  std::vector<StrId> symbols;
+  for (const Guard& guard : program.guards) {
+    exprs.collect_symbols(guard.left, &symbols);
+    exprs.collect_symbols(guard.right, &symbols);
+  }
+  for (const Input& input : program.graph.inputs())
+    for (Expr size : program.graph.type(input.value).shape) exprs.collect_symbols(size, &symbols);
+  for (const Symbol& symbol : program.symbols)
+    if (symbol.kind == SymbolKind::data && (symbol.max || symbol.min.value_or(0) != 0)) symbols.push_back(symbol.name);
+  wanted->insert(symbols.begin(), symbols.end());
+}
+
 // Takes from `value` the symbols in `wanted` that are not yet `known`: bare ones, or with `linear` those in linear
 // expressions.
 void learn(const Graph& graph, ValueId value, bool linear, const SymbolSet& wanted, SymbolSet* known,
@@ -42,10 +57,27 @@ void learn(const Graph& graph, ValueId value, bool linear, const SymbolSet& want
   for (size_t d = 0; d < type.shape.size(); ++d) consider(type.shape[d], static_cast<int>(d));
 }
 
+// The symbols of answers, one per result, where the type has no number or that of the capture: of conditions of the data.
+void learn_answers(const Graph& graph, NodeId n, const SymbolSet& wanted, SymbolSet* known,
+                   std::vector<SymbolSource>* out) {
+  const Node& node = graph.node(n);
+  const auto& binds = graph.meta(n).binds;
+  if (!binds || binds->size() != node.result_count) return;
+  for (uint32_t i = 0; i < node.result_count; ++i) {
+    const Type& type = graph.type(node.result(i));
+    if (type.kind != TypeKind::integer && type.kind != TypeKind::boolean) continue;
+    if (!wanted.contains((*binds)[i]) || !known->insert((*binds)[i]).second) continue;
+    out->push_back({(*binds)[i], node.result(i)});
+  }
+}
+
 }  // namespace
 
-SymbolPlan::SymbolPlan(const Program& program)
-    : program_(program), nested_(program.nested.size()), planned_(program.nested.size(), 0) {
+SymbolPlan::SymbolPlan(const Program& program, bool has_conditions)
+    : program_(program),
+      has_conditions_(has_conditions),
+      nested_(program.nested.size()),
+      planned_(program.nested.size(), 0) {
   for (uint32_t i = 0; i < program.nested.size(); ++i) plan_nested(NestedId(i));
   main_ = plan(program.graph);
 }
@@ -94,6 +126,7 @@ GraphSymbols SymbolPlan::plan(const Graph& graph) {
     if (type.kind == TypeKind::tensor && type.stride != graph.pool().contiguous_strides(type.shape))
       wanted.insert(symbols.begin(), symbols.end());
   }
+  if (&graph == &program_.graph && has_conditions_) want_conditions(program_, &wanted);
   const std::vector<uint8_t> laid_out = counted_layouts(graph);
   for (NodeId n : graph.nodes())
     for (uint32_t i = 0; i < graph.node(n).result_count; ++i) {
@@ -116,6 +149,7 @@ GraphSymbols SymbolPlan::plan(const Graph& graph) {
     std::vector<SymbolSource> here;
     for (uint32_t i = 0; i < graph.node(n).result_count; ++i)
       learn(graph, graph.node(n).result(i), false, wanted, &known, &here);
+    learn_answers(graph, n, wanted, &known, &here);
     if (!here.empty()) out.from_node.emplace(n, std::move(here));
   }
   return out;

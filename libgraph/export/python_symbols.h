@@ -27,7 +27,8 @@ struct GraphSymbols {
 // Plans for the main graph and every nested one; nested graphs that need parameters make their callers need them.
 class SymbolPlan {
  public:
-  explicit SymbolPlan(const Program& program);
+  // has_conditions: the main graph checks its guards and the sizes of its inputs, and so has to know their symbols.
+  SymbolPlan(const Program& program, bool has_conditions);
   const GraphSymbols& main() const { return main_; }
   const GraphSymbols& nested(NestedId id) const { return nested_[id.index]; }
   bool is_too_deep() const { return is_too_deep_; }  // bodies in bodies, more than kMaxDepth: nothing else holds then
@@ -40,6 +41,7 @@ class SymbolPlan {
   std::vector<StrId> needs_of(const Graph& graph, NodeId n);
 
   const Program& program_;
+  bool has_conditions_;
   GraphSymbols main_;
   std::vector<GraphSymbols> nested_;
   std::vector<uint8_t> planned_;  // by NestedId; set on entry, so that a cycle ends

@@ -50,6 +50,9 @@ Status GraphWriter::write(const Graph& graph, const GraphSymbols& symbols, const
   if (!draws_.places.empty()) module_.helpers.insert(kDraws);
   head(symbols, what);
   for (const SymbolSource& source : symbols.from_inputs) define(source);
+  plan_conditions();
+  check_inputs();
+  check_conditions();
   for (NodeId n : graph.nodes()) {
     node(symbols, n);
     if (error_) return *error_;
@@ -67,6 +70,7 @@ void GraphWriter::learn(const Graph& graph) {
   last_use_.assign(graph.value_id_limit(), NodeId());
   is_wanted_.assign(graph.value_id_limit(), 0);
   symbol_names_.clear();
+  defined_.clear();
   phase_ = Phase::forward, block_ = StrId(), source_ = SourceId(), in_block_ = false;
   for (const Input& input : graph.inputs()) names_[input.value.index] = scope_.claim(graph.name(input.value));
   for (NodeId n : graph.nodes()) {
@@ -121,6 +125,7 @@ void GraphWriter::parameters(const GraphSymbols& symbols) {
 }
 
 void GraphWriter::define(const SymbolSource& s) {
+  defined_.insert(s.symbol);
   if (symbol(s.symbol) == identifier(s.value)) return;
   std::string code = identifier(s.value);
   if (s.dimension != SymbolSource::kScalar)
@@ -164,6 +169,7 @@ void GraphWriter::node(const GraphSymbols& symbols, NodeId n) {
   statement(assigned(n, std::move(call)), dead_after(n), types_of(node));
   if (auto found = symbols.from_node.find(n); found != symbols.from_node.end())
     for (const SymbolSource& source : found->second) define(source);
+  check_conditions();
   for (uint32_t i = 0; i < graph_->node(n).result_count; ++i) lay_out(graph_->node(n).result(i));
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "libgraph/export/python_draws.h"
@@ -64,6 +65,12 @@ class GraphWriter {
   void returns(const What& what);
   void line(std::string_view code, std::string_view comment = {}) { append_line(4, code, comment, out_); }
 
+  // --- python_writer_conditions.cc: what the step was captured for ---
+  void plan_conditions();
+  void check_inputs();
+  void check_conditions();
+  std::string place() const;
+
   // --- python_writer_calls.cc: one node ---
   std::string call_of(NodeId n);
   std::string size_call(NodeId n, const SizeOp& op);
@@ -104,13 +111,15 @@ class GraphWriter {
   std::string* out_ = nullptr;
   std::vector<std::string> names_;  // by ValueId
   std::unordered_map<StrId, std::string, IdHash> symbol_names_;
-  std::vector<NodeId> last_use_;         // by ValueId; none = never, or an output
-  std::vector<uint8_t> is_wanted_;       // by ValueId: used, or a symbol is read from it
-  std::vector<uint8_t> is_laid_out_;     // by ValueId: python_layout.h
-  DrawPlan draws_;                       // of the main graph
-  std::vector<std::string> draw_names_;  // by draw; empty = nobody has asked
-  bool stands_in_ = false;               // values are not there yet
-  bool tuples_ = false;                  // lists are written as tuples: higher-order ops insist
+  std::unordered_set<StrId, IdHash> defined_;  // symbols that the code so far has
+  std::vector<NodeId> last_use_;               // by ValueId; none = never, or an output
+  std::vector<uint8_t> is_wanted_;             // by ValueId: used, or a symbol is read from it
+  std::vector<uint8_t> is_laid_out_;           // by ValueId: python_layout.h
+  std::vector<Guard> unchecked_;               // guards and ranges of which some symbol is not known yet
+  DrawPlan draws_;                             // of the main graph
+  std::vector<std::string> draw_names_;        // by draw; empty = nobody has asked
+  bool stands_in_ = false;                     // values are not there yet
+  bool tuples_ = false;                        // lists are written as tuples: higher-order ops insist
   NodeId at_;
   Phase phase_ = Phase::forward;
   StrId block_;

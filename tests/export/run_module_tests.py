@@ -195,6 +195,33 @@ graph rank *
   output %ones
 ''', {"x": X}, X.nonzero(), torch.ones(12))
 
+    def test_sizes_and_data_that_it_was_not_captured_for(self):
+        module = module_at(self.export('''
+graph rank *
+  symbol s0 input [2, 12]
+  symbol u0 data
+  guard s0%3 == 0
+  guard u0 == 1
+  input %x : f32[s0, 4] "pixels"
+  input %y : f32[s0]
+  input %i : i64[]
+  forward -
+    at "model.py":7 forward
+    %n = aten._local_scalar_dense(%i) : int u0
+    %sum = aten.sum.dim_IntList(%x, [1])
+    %out = aten.add.Tensor(%sum, %y)
+  output %out
+'''))
+        step = lambda size, given=None, i=1: module.step({"x": torch.ones(size, 4), "y": torch.ones(given or size), "i": torch.tensor(i)})
+        self.assertTrue(torch.equal(step(6)["out0"], torch.full((6,), 5.0)))
+        for arguments, said in (((7,), "captured for s0%3 == 0, but s0 is 7"), ((15,), "captured for s0 <= 12, but s0 is 15"),
+                                ((6, 1), r"y has the shape \[1\], and the step is for \[6\]"),
+                                ((6, 6, 2), "captured for u0 == 1 at model.py:7, but u0 is 2")):
+            with self.subTest(said), self.assertRaisesRegex(module.NotCaptured, said):
+                step(*arguments)
+        with self.assertRaisesRegex(module.NotCaptured, r"pixels has the shape \[6, 5\]"):
+            module.step({"pixels": torch.ones(6, 5), "y": torch.ones(6), "i": torch.tensor(1)})
+
     def test_buckets_and_offload(self):
         self.check('''
 graph rank *
