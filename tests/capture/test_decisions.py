@@ -274,7 +274,7 @@ class PlainNumbers(CaptureCase):
 
         uses = {
             "float": scale(float),
-            "root": scale(lambda loss: math.sqrt(loss.item())),
+            "gamma": scale(lambda loss: math.lgamma(loss.item())),
             "constant": scale(lambda loss: torch.tensor(loss.item())),
             "text": scale(lambda loss: float("%.3f" % loss)),
             "whole": scale(lambda loss: int(loss * 1000)),
@@ -300,6 +300,8 @@ class PlainNumbers(CaptureCase):
             "text": lambda model, loss: logged.append("%.3f" % loss.item()),
             "formatted": lambda model, loss: logged.append(f"{loss:.3f} {loss.item():.4f}"),
             "whole": lambda model, loss: logged.append(int(loss * 10)),
+            "root": lambda model, loss: model.weight.grad.mul_(math.sqrt(loss.item())),
+            "of a tensor": lambda model, loss: model.weight.grad.mul_(math.log(loss, 3) + math.pow(0.5, loss)),
             "symbolic": lambda model, loss: model.weight.grad.mul_(math.floor(loss.item() * 100) / 100),
         }
         for name, use in uses.items():

@@ -343,7 +343,7 @@ def _trace(
     try:
         with watcher.recording(), values.seeded(), step.generators.set_aside_while_traced(), leftovers.removed(step.model) as replaced, step.made.refused(), compat.fakes_of(
             {**compat.CORRECTED, **decisions.FAKES}
-        ), compat.python_twins(twins.TWINS), compat.formats(), compat.data_assigned_by_copies(), compat.without_notices(), compat.without_batch_limits(), compat.with_eager_checkpoints():
+        ), compat.python_twins(twins.TWINS), compat.formats(), compat.data_assigned_by_copies(), compat.math_keeps_symbols(step.modules), compat.without_notices(), compat.without_batch_limits(), compat.with_eager_checkpoints():
             module = compat.trace(traced_step, fakes, mode, symbolic=bool(wanted))
     except compat.data_dependent_errors() as error:
         raise _AsksForValues(_because(_BY_VALUE, error)) from error

@@ -52,6 +52,12 @@ class Optimizers:
         """Whether the last run created state."""
         return any(one.has_made_state for one in self._all)
 
+    @property
+    def modules(self) -> List[str]:
+        """The Python modules that their classes are from, except PyTorch's."""
+        kinds = (kind for one in self._all for kind in type(one.optimizer).__mro__)
+        return [kind.__module__ for kind in kinds if kind.__module__.split(".")[0] not in ("torch", "builtins")]
+
     def tensors(self) -> Dict[str, Tensor]:
         """Their state by slot name."""
         return {name: tensor for one in self._all for name, tensor in one.tensors().items()}

@@ -145,6 +145,11 @@ class Step:
         hooks = [*self.optimizers.hooks, *(hook for slot in self.trainable for hook in compat.hooks_of(slot.value))]
         return [self.train_step, *hooks]
 
+    @property
+    def modules(self) -> List[str]:
+        """The Python modules of its train_step and of its optimizers."""
+        return [getattr(self.train_step, "__module__", None) or "", *self.optimizers.modules]
+
     def take_in(self, places: Dict[str, beside.Place]) -> None:
         """Makes these places state of the step."""
         names = {slot.name for slot in self.slots}

@@ -56,6 +56,7 @@ from .fakes import (
 )
 from .handles import Handle, Reductions, can_box_work, unboxed_group
 from .masks import is_block_mask, split_block_mask
+from .math_functions import math_keeps_symbols
 from .nodes import (
     bound_symbols,
     is_answered,

@@ -1,0 +1,61 @@
+"""Functions of Python's math module, which make a plain number of a symbolic one or of a tensor. Of what depends on the
+data they keep it symbolic here.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterable, Iterator
+
+import torch
+from torch import Tensor
+
+from .fakes import is_fake
+from .sizes import is_of_data
+
+
+def _kept(name: str, symbolic: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of math with this name; `symbolic` in its place, given symbolic floats, where one is symbolic."""
+    plain = getattr(math, name)
+
+    def function(*given: Any) -> Any:
+        numbers = [x.detach().item() if isinstance(x, Tensor) and is_fake(x) and x.numel() == 1 else x for x in given]
+        return symbolic(*map(torch.sym_float, numbers)) if any(map(_is_symbolic, numbers)) else plain(*given)
+
+    return function
+
+
+def _is_symbolic(x: Any) -> bool:
+    return isinstance(x, (torch.SymInt, torch.SymFloat)) and is_of_data(x)
+
+
+def _logarithm(x: Any, base: Any = math.e) -> Any:
+    return torch._sym_log2(x) / (torch._sym_log2(base) if _is_symbolic(base) else math.log2(base))
+
+
+_OF_ONE = ("sqrt", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")
+_FUNCTIONS: Dict[str, Callable[..., Any]] = {
+    **{name: _kept(name, getattr(torch, f"_sym_{name}")) for name in _OF_ONE if hasattr(torch, f"_sym_{name}")},
+    "pow": _kept("pow", lambda base, exponent: base**exponent),
+    "exp": _kept("exp", lambda x: math.e**x),
+    "log": _kept("log", _logarithm),
+}
+
+
+@contextmanager
+def math_keeps_symbols(modules: Iterable[str]) -> Iterator[None]:
+    """In this context they do so, also where one of these modules has imported them (`from math import sqrt`)."""
+    there = [vars(math), *(vars(sys.modules[name]) for name in sorted(set(modules)) if name in sys.modules)]
+    ours = {id(getattr(math, name)): function for name, function in _FUNCTIONS.items()}
+    undo = []
+    try:
+        for namespace in there:
+            for name, value in [item for item in namespace.items() if id(item[1]) in ours]:
+                undo.append((namespace, name, value))
+                namespace[name] = ours[id(value)]
+        yield
+    finally:
+        for namespace, name, value in undo:
+            namespace[name] = value
