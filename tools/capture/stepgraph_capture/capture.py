@@ -287,7 +287,9 @@ def _trace_somehow(step: Step, dynamic: symbols.Dynamic, fake: bool) -> _Traced:
         if not isinstance(error, _AsksForValues):
             raise
         if not has_values:
-            raise CaptureError(f"{error}. {_NO_VALUES_WHEN_FAKE if fake else _NO_VALUES_IN_A_JOB}") from error
+            averages = compat.asks_whether_averaged(error.__cause__)
+            way_out = _NO_VALUES_TO_AVERAGE if averages else _NO_VALUES_WHEN_FAKE if fake else _NO_VALUES_IN_A_JOB
+            raise CaptureError(f"{error}. {way_out}") from error
     except Exception:
         if has_values:
             values.of_the_model(step)  # if eager PyTorch fails, too, it says more: errors of fakes are about kernels
@@ -306,6 +308,11 @@ _NO_STATE_WHEN_FAKE = (
 )
 _NO_VALUES_WHEN_FAKE = (
     "With fake=True there are no values to decide by: capture a smaller model without it, or use torch.where"
+)
+_NO_VALUES_TO_AVERAGE = (
+    "AveragedModel.update_parameters() asks whether it has averaged before (n_averaged == 0), which is not followed with "
+    "fake=True or in a distributed job: let it update outside of the step, or average in the step yourself "
+    "(`for mean, p in zip(averaged.parameters(), model.parameters()): mean.lerp_(p, 1 - decay)`, under torch.no_grad())"
 )
 _NO_VALUES_IN_A_JOB = (
     "In a distributed job ranks could decide differently, so that is not followed: use torch.where, or sizes as "

@@ -36,6 +36,7 @@ from .collectives import (
 )
 from .failures import (
     asks_about_nan,
+    asks_whether_averaged,
     data_dependent_errors,
     is_mixed_up,
     takes_no_symbol,

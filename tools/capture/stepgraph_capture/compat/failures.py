@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Tuple
+from typing import Optional, Tuple
 
 import torch
 from torch.fx.experimental import symbolic_shapes
@@ -31,6 +31,16 @@ def wants_numbers(error: BaseException) -> bool:
 def asks_about_nan(error: BaseException) -> bool:
     """Whether an example number that is NaN was compared: sympy, which PyTorch asks, refuses."""
     return isinstance(error, TypeError) and "Invalid NaN comparison" in str(error)
+
+
+def asks_whether_averaged(error: Optional[BaseException]) -> bool:
+    """Whether AveragedModel.update_parameters() asked for its count."""
+    from torch.optim import swa_utils
+
+    trace = error.__traceback__ if error is not None else None
+    while trace is not None and trace.tb_frame.f_code is not swa_utils.AveragedModel.update_parameters.__code__:
+        trace = trace.tb_next
+    return trace is not None
 
 
 def takes_no_symbol(error: BaseException) -> bool:
