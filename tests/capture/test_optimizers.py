@@ -24,11 +24,10 @@ KINDS = {
 
 
 class Lion(torch.optim.Optimizer):
-    """Of the user's own; with `counts`, in a Python number."""
+    """Of the user's own."""
 
-    def __init__(self, parameters, counts=False):
+    def __init__(self, parameters):
         super().__init__(parameters, dict(lr=1e-2))
-        self.counts = counts
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -37,8 +36,6 @@ class Lion(torch.optim.Optimizer):
                 state = self.state[p]
                 if not state:
                     state.update(average=torch.zeros_like(p))
-                    state.setdefault("count", 0)
-                state["count"] += self.counts
                 p.add_((state["average"] * 0.9 + p.grad * 0.1).sign(), alpha=-group["lr"])
                 state["average"] = state["average"] * 0.99 + p.grad * 0.01
 
@@ -189,7 +186,7 @@ class WholeSteps(CaptureCase):
         parameters = list(self.model.parameters())
         sgd = torch.optim.SGD(parameters, lr=0.1)
         scheduler = torch.optim.lr_scheduler.StepLR(sgd, 1)
-        counting, adam = Lion(parameters, counts=True), torch.optim.Adam(parameters)
+        adam = torch.optim.Adam(parameters)
         damped = torch.optim.SGD(parameters, lr=0.1, momentum=0.9, dampening=0.5)
         by_tensor = torch.optim.SGD(parameters, lr=torch.tensor(0.1))
         halve = lambda: by_tensor.param_groups[0]["lr"].mul_(0.5)  # noqa: E731
@@ -207,7 +204,6 @@ class WholeSteps(CaptureCase):
             "changes lr of SGD": (by_tensor, self.train(by_tensor, halve), {}),
             "changes turns of Lion": (own, self.train(own, lambda: setattr(own, "turns", own.turns + 1)), {}),
             "changes lr of SGD, which the graph holds as a number": (sgd, self.train(sgd, scheduler.step), {}),
-            r"Lion counts in a Python number \(count of 0.weight\)": (counting, self.train(counting), {}),
             "not a parameter of the model": (torch.optim.SGD([torch.ones(1)]), self.train(sgd), {}),
             r"keeps tensors in a list \(both of 0.weight\)": ([listed, own], self.train(own), {}),
             "another group of parameters": (grown, self.train(grown, grow), {}),

@@ -159,7 +159,7 @@ def _of_runs(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
     with step.replicas.learning() as unused, beside_it.running():
         first = _first_run(step, dynamic)
     step.made.look()
-    made = step.optimizers.have_made_state
+    made = bool(step.optimizers.made)
     of_first = {slot.name: tensor.detach() for slot, tensor in zip(step.tensors, first.inputs)}
     step.take_in(world.together(beside_it.written))
     step.learn_optimizers()
@@ -168,6 +168,9 @@ def _of_runs(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
     if not world.on_any_rank(tells):
         return first
     second = values.of_the_model(step)
+    if step.optimizers.made:  # numbers that each step sets, as it turns out
+        step.learn_optimizers()
+        second = values.of_the_model(step)
     step.made.look()
     of_second = {slot.name: tensor.detach() for slot, tensor in zip(step.tensors, second.inputs)}
     updated = [slot for slot in step.trainable if (made or step.made.counted) and slot.name not in unused]
@@ -271,8 +274,11 @@ class _AsksForValues(CaptureError):
 def _trace_with_state(step: Step, dynamic: symbols.Dynamic, fake: bool) -> _Traced:
     """Traces a step whose optimizers have their state; refuses one that made it meanwhile, which `fake` alone allows."""
     traced = _trace_somehow(step, dynamic, fake)
-    if step.optimizers.have_made_state:
-        raise CaptureError(_NO_STATE_WHEN_FAKE)
+    if fake and step.optimizers.made and step.optimizers.numbers.issuperset(step.optimizers.made):
+        step.learn_optimizers()
+        traced = _trace_somehow(step, dynamic, fake)
+    for name in step.optimizers.made:
+        raise CaptureError(_NO_STATE_WHEN_FAKE if fake else _STATE_BY_TRACING.format(name))
     return traced
 
 
@@ -305,6 +311,9 @@ def _trace_somehow(step: Step, dynamic: symbols.Dynamic, fake: bool) -> _Traced:
 _NO_STATE_WHEN_FAKE = (
     "With fake=True no step is run, and the optimizer has no state yet: let it make a step before, or capture a smaller "
     "model"
+)
+_STATE_BY_TRACING = (
+    "the step changes {} of the optimizer, which its first two runs left as it was: let it make a step before the capture"
 )
 _NO_VALUES_WHEN_FAKE = (
     "With fake=True there are no values to decide by: capture a smaller model without it, or use torch.where"
@@ -362,6 +371,10 @@ def _trace(
         if compat.takes_no_symbol(error):
             raise CaptureError(_because(_NO_SYMBOLS, error)) from error
         raise
+    except AssertionError as error:
+        if compat.meets_infinity(error):
+            raise CaptureError(_because(_INFINITE, error)) from error
+        raise
     except RuntimeError as error:
         if compat.is_mixed_up(error):
             raise CaptureError(_because(_FORWARD_OVER_REVERSE, error)) from error
@@ -376,6 +389,7 @@ def _trace(
         default_dtype.write_out(graph)
         recorder.link(graph)
     draws.link(_graphs(module))
+    recorder.locate(module.graph, compat.decided_at(mode.shape_env))
     if step.train_step is not None:
         recorder.tell_optimizer(module.graph)
     return _Traced(module, fakes, mode, results[0], symbols.names_of(with_symbols, wanted), answers, replaced)
@@ -404,6 +418,10 @@ _BY_NAN = (
 _NO_SYMBOLS = (
     "it hands a tensor, or a number read from one, to code that is none of PyTorch's and takes no stand-in for it: give "
     "a number as float(...) or int(...), and compute with tensors in PyTorch, not NumPy"
+)
+
+_INFINITE = (
+    "PyTorch's tracer knows no bounds of what an infinite number and one read from a tensor give: take a large finite one"
 )
 
 _FORWARD_OVER_REVERSE = (
@@ -453,6 +471,7 @@ def _document_of(
     encoder = traced.encoder
     nodes = encoder.nodes(shapes.bound_by)
     refusals.no_state_as_constant(step, _graphs(traced.module), encoder.constants)
+    refusals.no_count_settled(step, traced)
     refusals.none_replaced(traced.replaced, encoder.constants)
     refusals.no_write_to_constant(traced.module)
     shared.none_written(step, traced.module.graph)
@@ -472,7 +491,7 @@ def _document_of(
     }
     if encoder.graphs:
         document["graphs"] = encoder.graphs
-    _add_symbols(document, traced, shapes)
+    _add_symbols(document, step, traced, shapes)
     symbols.rename(document, traced.names)
     return document, names
 
@@ -518,11 +537,14 @@ def _outputs(step: Step, traced: _Traced, declared: meshes.Meshes) -> Tuple[List
     return entries, names
 
 
-def _add_symbols(document: Dict[str, Any], traced: _Traced, shapes: computed.Computed) -> None:
+def _add_symbols(document: Dict[str, Any], step: Step, traced: _Traced, shapes: computed.Computed) -> None:
     """Declares the symbols that nodes, inputs and guards use."""
     shape_env = traced.mode.shape_env
     asserted = checks.Checks(traced.module.graph)
-    guards, notes = _sayable(compat.guards(shape_env), shapes, shape_env, asserted)
+    guards, notes, lost = _sayable(compat.guards(shape_env), shapes, shape_env, asserted)
+    refusals.no_guard_of_count_lost(step, traced, lost)
+    if lost:
+        notes.append("guards that the format has no form for: " + "; ".join(map(str, lost)))
     for graph in _graphs(traced.module):
         for symbol, value in compat.settled_floats(shape_env, graph).items():
             notes += asserted.equal(symbol, value)
@@ -559,21 +581,23 @@ def _add_symbols(document: Dict[str, Any], traced: _Traced, shapes: computed.Com
 
 def _sayable(
     guards: List[Any], shapes: computed.Computed, shape_env: Any, asserted: checks.Checks
-) -> Tuple[List[Any], List[str]]:
-    """The guards that the format can express, and notes on the others. A guard about a single size becomes a range of
-    that size; one about a non-integer number goes to the nodes that assert it."""
+) -> Tuple[List[Any], List[str], List[Any]]:
+    """The guards that the format can express, notes on others, and those that are lost. A guard about a single size
+    becomes a range of that size; one about a non-integer number goes to the nodes that assert it."""
     found, notes, lost = [], [], []
-    for guard in (part for whole in guards for part in sympy.And.make_args(whole)):
+    origins = compat.assumed_at(shape_env)
+    for guard, origin in ((part, at) for whole, at in zip(guards, origins) for part in sympy.And.make_args(whole)):
         if asserted.are_about(guard):
-            if not asserted.add(guard):
-                lost.append(str(guard))
+            if not asserted.add(guard, origin):
+                lost.append(guard)
             continue
         worded = shapes.in_words(guard)
         ends = None if symbols.text(worded) is not None else computed.range_of(shape_env, guard)
         if symbols.text(worded) is not None:
             found.append(worded)
         elif ends is None:
-            lost.append(str(worded))
+            if not asserted.add(guard, origin):
+                lost.append(worded)
         else:
             symbol, low, high = ends
             found += [sympy.Ge(symbol, low, evaluate=False), sympy.Le(symbol, high, evaluate=False)]
@@ -581,9 +605,7 @@ def _sayable(
                 f"the step is that of {symbol} from {low} to {high}, for which {guard}: where int() of a size made "
                 "it a constant, torch.sym_int() keeps it a size"
             )
-    if lost:
-        notes.append("guards that the format has no form for: " + "; ".join(lost))
-    return found, notes
+    return found, notes, lost
 
 
 def _expressions(traced: _Traced) -> List[Any]:

@@ -12,6 +12,7 @@ import sys
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import sympy
+import torch
 from torch import fx
 
 _OPS = {
@@ -26,12 +27,21 @@ _OPS = {
     "Mul": "mul",
     "Pow": "pow",
     "FloatPow": "pow",
+    "PowByNatural": "pow",
     "FloatTrueDiv": "truediv",
+    "IntTrueDiv": "truediv",
+    "FloorDiv": "floordiv",
+    "Mod": "mod",
+    "PythonMod": "mod",
+    "ToFloat": "sym_float",
+    "OpaqueUnaryFn_sqrt": "sym_sqrt",
+    "OpaqueUnaryFn_log2": "sym_log2",
     "TruncToInt": "trunc",
     "FloorToInt": "floor",
     "CeilToInt": "ceil",
 }
 _TO_INTEGERS = {"trunc", "floor", "ceil"}
+_OF_ONE = {*_TO_INTEGERS, "sym_float", "sym_sqrt", "sym_log2"}
 _NEAR = 1e-4  # how far apart numbers may be that two programs round differently, relative to them
 _COMPARISONS = {"le", "lt", "ge", "gt", "eq", "ne"}
 
@@ -44,25 +54,27 @@ class Checks:
         self._readers = {
             symbol: node.name
             for node in graph.nodes
+            if node.target is torch.ops.aten._local_scalar_dense.default
             for symbol in node.meta.get("unbacked_bindings") or {}
-            if not symbol.is_integer
         }
         self._taken = {node.name for node in graph.nodes}
         self._source: Optional[Dict[str, Any]] = None  # the user's line that the next nodes are about
 
     def are_about(self, guard: Any) -> bool:
         """Whether it refers to a number that has no symbol in the document."""
-        return any(symbol in self._readers for symbol in guard.free_symbols)
+        return any(symbol in self._readers and not symbol.is_integer for symbol in guard.free_symbols)
 
-    def add(self, guard: Any) -> bool:
-        """Returns False if the condition contains more than comparisons and arithmetic on such numbers."""
-        before = list(self.nodes)
+    def add(self, guard: Any, origin: Any = None) -> bool:
+        """Returns False if the condition contains more than comparisons and arithmetic on such numbers. origin: of the
+        condition, if known."""
+        before, self._source = list(self.nodes), origin.source if origin is not None else None
         condition = self._value(guard)
         if condition is None:
             self.nodes = before
-            return False
-        self._assert(condition, f"the step was captured where {guard}")
-        return True
+        else:
+            self._assert(condition, f"the step was captured where {guard}")
+        self._source = None
+        return condition is not None
 
     def equal(self, symbol: Any, value: Any) -> List[str]:
         """Asserts that a number is the one that a condition of the step says. Returns what cannot be asserted, in
@@ -95,13 +107,14 @@ class Checks:
             return float(expr)
         op = _OPS.get(type(expr).__name__)
         parts = [self._value(part) for part in expr.args]
-        if op is None or any(part is None for part in parts) or (len(parts) > 1) == (op in _TO_INTEGERS):
+        if op is None or any(part is None for part in parts) or (len(parts) > 1) == (op in _OF_ONE):
             return None
-        if op in _TO_INTEGERS:
-            return self._append(op, f"python.{op}", parts, "int")
+        kind = "bool" if op in _COMPARISONS else "int" if expr.is_integer else "float"
+        if op in _OF_ONE:
+            return self._append(op, f"python.{op}", parts, kind)
         found = parts[0]
         for part in parts[1:]:
-            found = self._append(op, f"python.{op}", [found, part], "bool" if op in _COMPARISONS else "float")
+            found = self._append(op, f"python.{op}", [found, part], kind)
         return found
 
     def _append(self, name: str, op: str, arguments: Iterable[Any], result: Optional[str]) -> Dict[str, str]:

@@ -9,7 +9,7 @@ number would be that of the traced step.
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from typing import Any, Callable, Dict, Iterator, List, Mapping
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Set
 
 from torch import Tensor
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -48,9 +48,14 @@ class Optimizers:
         return [hook for one in self._all for hook in compat.hooks_around(one.optimizer)]
 
     @property
-    def have_made_state(self) -> bool:
-        """Whether the last run created state."""
-        return any(one.has_made_state for one in self._all)
+    def made(self) -> List[str]:
+        """The slots of state that the last run created, and of what it changed and was not known to be state."""
+        return sorted(name for one in self._all for name in one.made)
+
+    @property
+    def numbers(self) -> Set[str]:
+        """The slots of Python numbers that step() changes."""
+        return {name for one in self._all for name in one.counted.numbers}
 
     @property
     def modules(self) -> List[str]:
@@ -90,11 +95,12 @@ class Optimizers:
             register_optimizer_step_pre_hook(
                 lambda optimizer, args, keywords: self._begin(optimizer, args, keywords, leaves, recorder)
             ).remove,
-            register_optimizer_step_post_hook(lambda *_: self._stepping.close()).remove,
+            register_optimizer_step_post_hook(lambda optimizer, *_: self._end(optimizer)).remove,
             self._stepping.close,
         ]
         try:
-            undo += [one.begin(leaves, given) for one in self._all]
+            with recorder.updating():
+                undo += [one.begin(leaves, given) for one in self._all]
             yield
             for one in self._all:
                 one.check(leaves)
@@ -106,9 +112,11 @@ class Optimizers:
         self, optimizer: Optimizer, args: Any, keywords: Any, leaves: Mapping[str, Tensor], recorder: Recorder
     ) -> Any:
         """Runs before every step(). Returns its arguments, with closures wrapped."""
-        groups = {id(group) for one in self._all for group in one.optimizer.param_groups}
-        if any(optimizer is one.optimizer for one in self._all):
+        groups = {id(group) for one in self._all for group in one.groups}
+        ours = next((one for one in self._all if one.optimizer is optimizer), None)
+        if ours is not None:
             self._update(leaves, recorder)
+            ours.counted.before_step()
             return tree_map(
                 lambda given: self._aside(given, leaves, recorder) if callable(given) else given, (args, keywords)
             )
@@ -118,6 +126,13 @@ class Optimizers:
                 "give that one to capture"
             )
         return None
+
+    def _end(self, optimizer: Optimizer) -> None:
+        """Runs after every step()."""
+        for one in self._all:
+            if one.optimizer is optimizer:
+                one.counted.after_step()
+        self._stepping.close()
 
     def _update(self, leaves: Mapping[str, Tensor], recorder: Recorder) -> None:
         """Starts an update with the current gradients."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set
 
 from torch import fx, nn
 from torch.nn.modules import module as module_hooks
@@ -155,6 +155,17 @@ def link(graph: fx.Graph) -> None:
             origin.custom = {**known.custom, **origin.custom}
             if origin.module is None:
                 origin.module, origin.source = known.module, known.source
+
+
+def locate(graph: fx.Graph, decided_at: Mapping[Any, Optional[Origin]]) -> None:
+    """Gives reads of numbers that no line of the user's makes (an optimizer's count, as the step begins) the line that
+    first decides by the number. decided_at: by symbol."""
+    for node in graph.nodes:
+        origin = origin_of(node)
+        for symbol in node.meta.get("unbacked_bindings") or ():
+            decision = decided_at.get(symbol)
+            if origin is not None and origin.source is None and decision is not None:
+                origin.source = decision.source
 
 
 def tell_optimizer(graph: fx.Graph) -> None:

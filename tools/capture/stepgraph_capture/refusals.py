@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Dict, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple
 
+import torch
 from torch import Tensor, fx
 
-from . import beside, compat
+from . import beside, compat, recorder
 from .errors import CaptureError
 from .recorder import origin_of
 from .step import Step
@@ -46,6 +47,51 @@ def no_write_to_constant(module: fx.GraphModule) -> None:
                     "of the model: make it a buffer of the model, or write it in a train_step, which is run first "
                     "(without fake=True), so that what it keeps is found"
                 )
+
+
+def no_count_settled(step: Step, traced: Any) -> None:
+    """A graph that takes for a constant what each step counts would be right once."""
+    shape_env, graph = traced.mode.shape_env, traced.module.graph
+    counts = counts_of(step, graph)
+    for symbol, name in counts.items():
+        if not shape_env.replace(symbol).free_symbols:
+            raise _of_one_step(name, recorder.place(compat.settled_symbol_at(shape_env, symbol), graph))
+    for expr, _, origin in compat.taken(shape_env) if traced.uses_taken else ():
+        for symbol in expr.free_symbols & counts.keys():
+            raise _of_one_step(counts[symbol], recorder.place(origin, graph))
+
+
+def no_guard_of_count_lost(step: Step, traced: Any, lost: Sequence[Any]) -> None:
+    """lost: conditions that neither a guard nor a node can state."""
+    counts = counts_of(step, traced.module.graph)
+    for guard in lost:
+        for symbol in guard.free_symbols & counts.keys():
+            raise CaptureError(
+                f"the step decides by {counts[symbol]}, which it changes, and no graph can state the condition: {guard}. "
+                "Decide outside of the step, or by torch.where"
+            )
+
+
+def counts_of(step: Step, graph: fx.Graph) -> Dict[Any, str]:
+    """The symbols of the numbers that optimizers count in, and their names."""
+    inputs = [node for node in graph.nodes if node.op == "placeholder"]
+    names = {node: slot.name for node, slot in zip(inputs, step.tensors) if slot.name in step.optimizers.numbers}
+    reads = [node for node in graph.nodes if node.target is torch.ops.aten._local_scalar_dense.default]
+    return {
+        symbol: names[node.args[0]]
+        for node in reads
+        if node.args[0] in names
+        for symbol in node.meta.get("unbacked_bindings") or {}
+    }
+
+
+def _of_one_step(name: str, place: Optional[str]) -> CaptureError:
+    return CaptureError(
+        f"the step changes the number {name}, and makes a constant of it{f' at {place}' if place else ''}: the graph would "
+        "be that of one step. Where only the first step differs (`if step == 1`), let it make a step before the capture; "
+        "else compute with the number as it is (arithmetic, comparisons, math.sqrt), without int(), float(), range() or "
+        "formatting, and in PyTorch, not NumPy"
+    )
 
 
 def _where(graphs: Sequence[fx.Graph], name: str) -> str:

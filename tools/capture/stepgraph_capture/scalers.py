@@ -84,7 +84,7 @@ def _updated(bindings: Bindings, optimizer: Any, found_inf: List[Tensor], update
 def _undone(optimizer: Any, is_skipped: Tensor, bindings: Optional[Bindings]) -> Iterator[None]:
     """Undoes what is written in this context if `is_skipped`. Without bindings, only the optimizer's parameters and
     state."""
-    places = [(state, key) for state in optimizer.state.values() for key in state]
+    places = [(kept, key) for kept in (*optimizer.state.values(), *optimizer.param_groups) for key in kept]
     bound = _Bound([*places, *(bindings() if bindings is not None else ())])
     writes = _Writes(optimizer, is_skipped, with_others=bindings is not None)
     with writes:

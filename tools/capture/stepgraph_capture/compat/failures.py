@@ -43,6 +43,11 @@ def asks_whether_averaged(error: Optional[BaseException]) -> bool:
     return trace is not None
 
 
+def meets_infinity(error: BaseException) -> bool:
+    """Whether PyTorch's bounds of numbers met infinity times zero, or minus infinity."""
+    return isinstance(error, AssertionError) and "sympy expression is NaN" in str(error)
+
+
 def takes_no_symbol(error: BaseException) -> bool:
     """Whether code outside PyTorch (json, numpy) refused a symbolic number or a fake tensor, or numpy() of the latter."""
     if isinstance(error, (TypeError, AttributeError)):

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.fx.experimental import symbolic_shapes
 
 from .layouts import lay_as_kernels
-from .sizes import is_number_of_floats
+from .sizes import assumptions, count_of_assumptions, is_number_of_floats
 
 
 def new_fake_mode(
@@ -51,7 +51,11 @@ def new_fake_mode(
         def evaluate_expr(self, orig_expr: Any, *more: Any, **named: Any) -> Any:
             # PyTorch would replace the number by the example's everywhere, without a guard.
             if not with_values or not is_number_of_floats(orig_expr):
-                return super().evaluate_expr(orig_expr, *more, **named)
+                before, found = count_of_assumptions(self), super().evaluate_expr(orig_expr, *more, **named)
+                if count_of_assumptions(self) > before:
+                    places = vars(self).setdefault("assumed_here", {})
+                    places.update({expr: here() for expr in assumptions(self) if expr not in places})
+                return found
             known = vars(self).setdefault("taken", {})
             if orig_expr not in known:
                 found = _known(self, orig_expr)

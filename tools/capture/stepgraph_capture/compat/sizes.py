@@ -60,10 +60,25 @@ def symbol_facts(shape_env: Any, symbol: Any) -> SymbolFacts:
 
 def guards(shape_env: Any) -> List[Any]:
     """What tracing assumed about sizes, as sympy expressions: guards, then run-time checks."""
+    return [shape_env.replace(expr) for expr in assumptions(shape_env)]
+
+
+def assumptions(shape_env: Any) -> List[Any]:
+    """The same as it was first stated."""
     found = [guard.expr for guard in shape_env.guards]
     for checks in shape_env.deferred_runtime_asserts.values():
         found += [check.expr for check in checks]
-    return [shape_env.replace(expr) for expr in found]
+    return found
+
+
+def count_of_assumptions(shape_env: Any) -> int:
+    return len(shape_env.guards) + sum(map(len, shape_env.deferred_runtime_asserts.values()))
+
+
+def assumed_at(shape_env: Any) -> List[Any]:
+    """What was being traced where each of `guards` came about; None if unknown."""
+    known = vars(shape_env).get("assumed_here", {})
+    return [known.get(expr) for expr in assumptions(shape_env)]
 
 
 def bounds(shape_env: Any, expr: Any) -> Tuple[Optional[int], Optional[int]]:
@@ -76,10 +91,21 @@ def bounds(shape_env: Any, expr: Any) -> Tuple[Optional[int], Optional[int]]:
     return low, high
 
 
+def decided_at(shape_env: Any) -> Dict[Any, Any]:
+    """What was being traced where the first assumption about each symbol came about, if known."""
+    found: Dict[Any, Any] = {}
+    for expr, here in zip(assumptions(shape_env), assumed_at(shape_env)):
+        found.update({symbol: here for symbol in expr.free_symbols if here is not None and symbol not in found})
+    return found
+
+
 def is_number_of_floats(expr: Any) -> bool:
-    """Whether it is a number, not a condition, that depends on values of float tensors."""
+    """Whether it is a number, not a condition, that depends on values of float tensors, or one with a fraction that
+    depends on those of any."""
     is_condition = isinstance(expr, (sympy.core.relational.Relational, sympy.logic.boolalg.BooleanFunction))
-    return not is_condition and any(not symbol.is_integer for symbol in expr.free_symbols)
+    if is_condition or any(not symbol.is_integer for symbol in expr.free_symbols):
+        return not is_condition
+    return not expr.is_integer and bool(symbolic_shapes.free_unbacked_symbols(expr))
 
 
 def taken(shape_env: Any) -> List[Tuple[Any, Any, Any]]:
@@ -143,13 +169,15 @@ def expression(value: Any) -> Any:
 
 def settled_at(size: Any) -> Any:
     """What was being traced when a symbolic size became a number; None if unknown."""
-    if isinstance(size, int):
-        return None
-    known = vars(size.node.shape_env).get("settled_here", {})
-    symbol, found = size.node._expr, None
+    return None if isinstance(size, int) else settled_symbol_at(size.node.shape_env, size.node._expr)
+
+
+def settled_symbol_at(shape_env: Any, symbol: Any) -> Any:
+    """The same of a symbol."""
+    known, found = vars(shape_env).get("settled_here", {}), None
     while symbol in known:
         symbol, found = known[symbol]
-    return found if symbol.is_Integer else None
+    return found if symbol.is_number else None
 
 
 def is_of_data(value: Any) -> bool:
