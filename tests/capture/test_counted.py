@@ -176,6 +176,46 @@ class Numbers(CaptureCase):
                 self.assertTrue({"optimizer.param_groups.0.size", "optimizer.param_groups.0.mean"} <= names)
                 self.check_steps(step, self.inputs)
 
+    def test_tensors_in_lists(self):
+        """Kronecker factors, as preconditioners keep them; one that the first step fills has to make it before."""
+
+        def more(optimizer, group, count):
+            p = group["params"][0]
+            state = optimizer.state[p]
+            if "factors" in state:
+                left, right = state["factors"]
+                left.lerp_(p.grad @ p.grad.t(), 0.1)
+                state["factors"] = [left, 0.9 * right + 0.1 * p.grad.t() @ p.grad]
+                p.grad.addmm_(state["factors"][0] @ p.grad, state["factors"][1], alpha=100.0)
+            elif count > 1:
+                state["factors"] = [torch.eye(size) for size in p.shape]
+            return 1.0
+
+        step, document = self.whole(self.counting(more, 2))
+        self.assertIn("optimizer.factors.1.0.weight", {entry.get("fqn") for entry in document["inputs"]})
+        self.check_steps(step, self.inputs)
+
+        def filled(optimizer, group, count):
+            if count > 1:
+                optimizer.state[group["params"][1]].setdefault("factors", []).append(torch.zeros(3))
+            return 1.0
+
+        with self.assertRaisesRegex(CaptureError, "fills the list factors of 0.bias in its first step"):
+            self.whole(self.counting(filled, 1))
+
+    def test_a_number_that_runs_leave_as_it_is(self):
+        """A sum of zeros, as far as the example goes."""
+
+        def more(optimizer, group, count):
+            optimizer.total += 0.0 * count
+            return 1 / (1 + optimizer.total)
+
+        optimizer = self.counting()
+        optimizer.more, optimizer.total = more, 0.0
+        _, document = self.whole(optimizer)
+        self.assertIn("optimizer.total", {entry.get("fqn") for entry in document["inputs"]})
+        self.imported()
+
     def test_decisions_are_guards(self):
         """Of steps that alternate, and of first ones."""
         for more, steps, guard in ((every_second, 2, "Ne(Mod(u0+1,2),0)"), (warm_up, 3, None)):

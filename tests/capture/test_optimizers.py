@@ -194,8 +194,6 @@ class WholeSteps(CaptureCase):
         own.turns = 0
         odd = Lion(parameters)
         odd.state["all"]["count"] = torch.zeros(())
-        listed = Lion(parameters)
-        listed.state[parameters[0]]["both"] = [torch.zeros(2), torch.zeros(2)]
         grown = torch.optim.SGD(parameters[:4], lr=0.1)
         grow = lambda: grown.add_param_group({"params": [self.model[3].bias]})  # noqa: E731
         wrapper = Wrapper(torch.optim.SGD(parameters, lr=0.1, momentum=0.9))
@@ -205,7 +203,6 @@ class WholeSteps(CaptureCase):
             "changes turns of Lion": (own, self.train(own, lambda: setattr(own, "turns", own.turns + 1)), {}),
             "changes lr of SGD, which the graph holds as a number": (sgd, self.train(sgd, scheduler.step), {}),
             "not a parameter of the model": (torch.optim.SGD([torch.ones(1)]), self.train(sgd), {}),
-            r"keeps tensors in a list \(both of 0.weight\)": ([listed, own], self.train(own), {}),
             "another group of parameters": (grown, self.train(grown, grow), {}),
             "is in optimizer= twice": ([sgd, sgd], self.train(sgd), {}),
             "keeps state of 'all', which is not a parameter": (odd, self.train(odd), {}),

@@ -100,7 +100,9 @@ def capture(
         else:
             step.take_in({name: place for name, place in step.reachable().places.items() if place.is_surely_state})
         say("traces the step")
+        known = len(step.tensors)
         traced = world.together(lambda: _trace_with_state(step, dynamic, fake))
+        answers = answers if len(step.tensors) == known else None
         traced = _with_gradients_of_others(step, traced, dynamic, fake)
         say("describes the graph")
         declared = meshes.Meshes(_meshes(step))
@@ -272,9 +274,10 @@ class _AsksForValues(CaptureError):
 
 
 def _trace_with_state(step: Step, dynamic: symbols.Dynamic, fake: bool) -> _Traced:
-    """Traces a step whose optimizers have their state; refuses one that made it meanwhile, which `fake` alone allows."""
+    """Traces a step whose optimizers have their state. If the trace shows more numbers that they change (runs may have
+    added zero), traces again. Refuses a step that made other state meanwhile."""
     traced = _trace_somehow(step, dynamic, fake)
-    if fake and step.optimizers.made and step.optimizers.numbers.issuperset(step.optimizers.made):
+    if step.optimizers.made and step.optimizers.numbers.issuperset(step.optimizers.made):
         step.learn_optimizers()
         traced = _trace_somehow(step, dynamic, fake)
     for name in step.optimizers.made:

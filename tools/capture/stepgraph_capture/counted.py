@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from . import compat
 from .errors import CaptureError
 
 
@@ -229,7 +230,8 @@ class Counted:
         before = place.at_first(key) if before is None else before
         if not _is_number(before) or not _is_number(now) or isinstance(before, _SYMBOLIC):
             raise self._refusal(place, key, before, now)
-        return torch.tensor(before, dtype=torch.float64 if _is_fraction(before) or _is_fraction(now) else torch.int64)
+        kind = torch.float64 if _is_fraction(before) or _is_fraction(now) else torch.int64
+        return compat.real(lambda: torch.tensor(before, dtype=kind))
 
     def _refusal(self, place: Place, key: str, before: Any, now: Any) -> CaptureError:
         return CaptureError(

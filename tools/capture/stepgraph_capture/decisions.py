@@ -138,6 +138,10 @@ def _equal(left: Tensor, right: Tensor) -> bool:
     return bool(torch.ops.aten.eq.Tensor(left, right).all().item())
 
 
+def _allclose(left: Tensor, right: Tensor, *tolerances: Any, **more: Any) -> bool:
+    return bool(torch.ops.aten.isclose.default(left, right, *tolerances, **more).all().item())
+
+
 def _numbers(lengths: Tensor) -> List[int]:
     return [int(length.item()) for length in lengths.unbind()]
 
@@ -180,6 +184,7 @@ def _pad(rows: Tensor, sizes: Tensor, batch_first: bool, padding: float, total: 
 
 _ANSWERS: Dict[Any, Callable[..., Any]] = {
     torch.ops.aten.equal.default: _equal,
+    torch.ops.aten.allclose.default: _allclose,
     torch.ops.aten._ctc_loss.Tensor: _ctc_loss,
     torch.ops.aten._ctc_loss_backward.Tensor: _ctc_loss_backward,
     torch.ops.aten._pack_padded_sequence.default: _pack,

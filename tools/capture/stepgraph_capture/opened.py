@@ -101,3 +101,11 @@ def _closed(parts: Iterable[Any], context: Tuple[Any, List[Hashable]]) -> Any:
 
 
 pytree.register_pytree_node(_Opened, _flatten, _closed, flatten_with_keys_fn=_flatten_with_keys)
+
+
+def step_of(key: Any) -> str:
+    """The part of a name that stands for a key in a path of pytree."""
+    for attribute in ("key", "idx", "name"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)

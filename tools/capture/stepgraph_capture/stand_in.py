@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer
 from torch.utils import _pytree as pytree
 
-from . import scalers, sharding
+from . import opened, scalers, sharding
 from .counted import Counted, Place, Recorded, copied
 from .errors import CaptureError
 
@@ -67,6 +67,12 @@ class StandIn:
         for fqn, state in self._running.items():
             known = self._known.get(fqn, {})
             made = {key: value for key, value in state.at_first.items() if key not in known}
+            for key, value in made.items():
+                if len(pytree.tree_leaves(value)) != len(pytree.tree_leaves(state.get(key))):
+                    raise CaptureError(
+                        f"{self.name} fills the {type(value).__name__} {key} of {fqn} in its first step: let it make a step "
+                        "before the capture"
+                    )
             for key, value in state.at_first.items():
                 if isinstance(state.get(key), Tensor) and isinstance(value, (int, float)):
                     made[key] = torch.full_like(state[key], value)  # a number of which the first step makes a tensor
@@ -86,10 +92,18 @@ class StandIn:
         return {name: sharding.part(tensor) for name, tensor in found.items() if tensor is not given[name]}
 
     def _slots(self, states: Mapping[str, Mapping[str, Any]]) -> Iterator[Tuple[str, Tensor]]:
+        """The tensors, also those in lists, tuples, dicts and deques: `optimizer.factors.0.layers.0.weight`."""
         for fqn, state in states.items():
-            for key, value in state.items():
+            for path, value in pytree.tree_flatten_with_path(dict(state))[0]:
                 if isinstance(value, Tensor):
-                    yield f"{self._prefix}.{key}.{fqn}", value
+                    yield self._slot(path, fqn), value
+
+    def _slot(self, path: Any, fqn: str) -> str:
+        return ".".join([self._prefix, *map(opened.step_of, path), fqn])
+
+    def _given(self, state: Mapping[str, Any], fqn: str, given: Mapping[str, Tensor]) -> Dict[str, Any]:
+        """The same state with these tensors."""
+        return pytree.tree_map_with_path(lambda path, value: given.get(self._slot(path, fqn), value), dict(state))
 
     def _initial(self, state: Mapping[str, Any]) -> Dict[str, Any]:
         found = {key: copied(value) for key, value in state.items()}
@@ -112,10 +126,7 @@ class StandIn:
         for place, settings in zip(self._places(), self._settings):
             place.update(settings)
         self._running = {
-            fqn: Recorded(
-                {k: given.get(f"{self._prefix}.{k}.{fqn}", v) for k, v in self._known.get(fqn, {}).items()},
-                own=self._own_keys.get(fqn, ()),
-            )
+            fqn: Recorded(self._given(self._known.get(fqn, {}), fqn, given), own=self._own_keys.get(fqn, ()))
             for fqn in leaves
         }
         state = {leaves[fqn]: state for fqn, state in self._running.items()}
@@ -145,13 +156,6 @@ class StandIn:
         if len(self._places()) != len(self._settings):
             raise CaptureError(f"the step gives {self.name} another group of parameters: add it before")
         self.counted.check([(Place(was, ""), Place(group, "")) for group, was in self._own])
-        for fqn, state in self._running.items():
-            for key, value in state.items():
-                self._check_state(f"{key} of {fqn}", value)
-
-    def _check_state(self, place: str, value: Any) -> None:
-        if not isinstance(value, Tensor) and any(isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(value)):
-            raise CaptureError(f"{self.name} keeps tensors in a {type(value).__name__} ({place}): keep each by itself")
 
     def _check_keys(self, known: Any) -> None:
         other = next((key for key in self.optimizer.state if id(key) not in known), None)

@@ -394,17 +394,10 @@ def _leaf_names(callee: Callable[..., Any], batch: Tuple[Tuple[Any, ...], Dict[s
     found: List[str] = []
     for name, value in [*zip(names, args), *keywords.items(), ("targets", targets)]:
         for path, _ in pytree.tree_flatten_with_path(value)[0]:
-            found.append(".".join([name, *(_step_of(key) for key in path)]))
+            found.append(".".join([name, *map(opened.step_of, path)]))
     taken: Dict[str, int] = {}
     for i, name in enumerate(found):
         taken[name] = taken.get(name, 0) + 1
         if taken[name] > 1:  # an argument of forward that is itself called targets
             found[i] = f"{name}#{taken[name]}"
     return found
-
-
-def _step_of(key: Any) -> str:
-    for attribute in ("key", "idx", "name"):
-        if hasattr(key, attribute):
-            return str(getattr(key, attribute))
-    return str(key)
