@@ -2,44 +2,16 @@
 // sg-remat.
 #pragma once
 
-#include <optional>
+#include <cstdint>
+#include <vector>
 
-#include "libgraph/alias.h"
-#include "libgraph/expr/assume.h"
-#include "libgraph/module_pattern.h"
+#include "libgraph/expr/sizes.h"
 #include "libgraph/recompute_tags.h"
 #include "libpasses/remat/remat.h"
 #include "libpasses/remat/remat_model.h"
+#include "libpasses/remat/remat_select.h"
 
 namespace sg {
-
-// The items of --save or --recompute: PATTERN, PATTERN:OP or op=OP, each optionally followed by ",size>=SIZE" or
-// ",size<SIZE" (total size of a node's results), which may also stand alone.
-class ValueSelectors {
- public:
-  // `option`: for messages.
-  static Result<ValueSelectors> parse(std::string_view option, const std::vector<std::string>& items);
-  bool matches(const Graph& graph, NodeId n, const SizeValues& sizes) const;
-
-  // A selector that matches no node of the job is an error (cannot_apply). `values`: by program.
-  Status check_used(const Job& job, const std::vector<SymbolValues>& values) const;
-
- private:
-  struct Item {
-    std::string text, op;                 // no op = any
-    std::optional<ModulePattern> module;  // none = any
-    std::optional<int64_t> least_bytes, below_bytes;
-  };
-  static Result<Item> parse_item(std::string_view option, const std::string& text);
-  static bool matches(const Item& item, const Graph& graph, NodeId n, const SizeValues& sizes);
-  std::string option_;
-  std::vector<Item> items_;
-};
-
-// Selectors besides the policy; if both match, the value is saved.
-struct RematSelectors {
-  ValueSelectors save, recompute;
-};
 
 // The ops that these policies keep, regardless of layers and selectors.
 bool is_kept_by_default(const Graph& graph, NodeId n);
