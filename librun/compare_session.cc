@@ -2,6 +2,7 @@
 
 #include "libgraph/temp_folder.h"
 #include "librun/comm_local.h"
+#include "librun/compare.h"
 #include "librun/compare_sizes.h"
 
 namespace sg {

@@ -9,6 +9,8 @@
 
 namespace sg {
 
+class Graph;
+
 // The bindings that make both graphs run at the same sizes: --bind where the graph has the name, then the numbers that
 // the other graph has for an input of the same name or FQN (if equal on all ranks; sizes that differ between ranks
 // stay). An input with different numbers in the two graphs is an error (cannot apply).

@@ -35,12 +35,11 @@
 #include "libgraph/result.h"
 #include "libgraph/scalar.h"
 #include "librun/memory.h"
+#include "librun/numerics.h"
 #include "librun/tensor.h"
 #include "librun/thread_team.h"
 
 namespace sg {
-
-enum class Numerics : uint8_t { fast, strict, f64 };
 
 // Memory for one call, released when the call ends and kept for the next ones: one block, as large as any call so far
 // has needed. Aligned to 64 bytes.

@@ -1,8 +1,4 @@
-// --optimizer: updates parameters from their gradients after each step, as in torch.optim.
-//
-//   sgd:lr=0.1,momentum=0.9,dampening=0,nesterov=1,wd=0.01      torch.optim.SGD
-//   adamw:lr=1e-3,betas=0.9:0.999,eps=1e-8,wd=0.01              torch.optim.AdamW
-// Every key may be omitted and then has PyTorch's default. `betas=0.9,0.999` is accepted too.
+// --optimizer (optimizer_options.h): updates parameters from their gradients after each step, as in torch.optim.
 //
 // Arithmetic  in f32, element by element (work/update.h): the same bits for any number of threads, and on a device. f64
 //             parameters are updated in f64.
@@ -14,29 +10,17 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "librun/inputs.h"
 #include "librun/memory.h"
+#include "librun/optimizer_options.h"
 #include "librun/outputs.h"
 
 namespace sg {
 
 class Backend;
 class ThreadTeam;
-
-struct OptimizerOptions {
-  enum class Kind : uint8_t { sgd, adamw };
-  Kind kind = Kind::sgd;
-  double lr = 1e-3;
-  double weight_decay = 0;                        // adamw: 0.01 by default
-  double momentum = 0, dampening = 0;             // sgd
-  bool nesterov = false;                          // sgd
-  double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;  // adamw
-};
-
-Result<OptimizerOptions> parse_optimizer(std::string_view text);
 
 class Optimizer {
  public:

@@ -16,18 +16,9 @@
 #include <vector>
 
 #include "librun/graph_run.h"
+#include "librun/rank_options.h"
 
 namespace sg {
-
-struct RankOptions {
-  Numerics numerics = Numerics::fast;
-  int threads = 1;
-  uint64_t seed = 0;
-  std::optional<int64_t> memory_limit;  // in addition to the inputs
-  bool use_arena = true;                // false: each tensor in a block of its own, so that sanitizers see its end
-  bool guards_flight = false;           // spoils results of collectives until their waits: collectives.h
-  BackendMaker* backends = nullptr;     // null = the CPU
-};
 
 class RankRun {
  public:

@@ -6,9 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "librun/compare.h"
+#include "librun/expect.h"
 #include "librun/initialize.h"
 #include "librun/inputs.h"
+#include "librun/optimizer.h"
 #include "librun/profile.h"
+#include "librun/rank_run.h"
 #include "librun/session.h"
 #include "librun/watch.h"
 

@@ -5,19 +5,27 @@
 // files are kept once all ranks have renamed theirs, otherwise the previous files are restored.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "librun/compare.h"
-#include "librun/expect.h"
-#include "librun/optimizer.h"
-#include "librun/rank_run.h"
+#include "libgraph/expr/size_binding.h"
+#include "libgraph/result.h"
+#include "librun/compare_report.h"
+#include "librun/expect_report.h"
+#include "librun/optimizer_options.h"
+#include "librun/rank_options.h"
 
 namespace sg {
+
+class Communicator;
+class Job;
+class Record;  // compare.h
 
 struct SessionOptions {
   RankOptions rank;

@@ -9,6 +9,7 @@
 #include "libgraph/json.h"
 #include "libgraph/plan/plan_report.h"
 #include "librun/data_name.h"
+#include "librun/expect.h"
 #include "librun/inputs.h"
 #include "tools/cli_job.h"
 #include "tools/run_options.h"

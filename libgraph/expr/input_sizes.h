@@ -12,18 +12,10 @@
 #include <vector>
 
 #include "libgraph/expr/assume.h"
+#include "libgraph/expr/size_binding.h"
 #include "libgraph/job.h"
 
 namespace sg {
-
-// One --bind: a symbol `s0=16`, or one dimension of an input by its name or FQN `tokens[0]=16`, `tokens[-1]=16`.
-struct SizeBinding {
-  std::string text;  // as given, for messages
-  std::string name;
-  std::optional<int64_t> dimension;  // none = `name` is a symbol
-  int64_t value = 0;
-};
-Result<SizeBinding> parse_binding(std::string_view text);
 
 // A name that no program of the job has, or a dimension that its input has not, is an error (usage).
 Status check_bindings(const Job& job, std::span<const SizeBinding> bindings);

@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "libgraph/expr/sizes.h"
 #include "libgraph/infer/infer.h"
 #include "libgraph/verify/verify.h"
 #include "librun/comm_local.h"
