@@ -80,20 +80,22 @@ bool reuses_in_place(const OpInfo& op) {
 }
 
 std::optional<int64_t> in_place_offset(const Graph& graph, const AliasAnalysis& alias, const SizeValues& values,
-                                       NodeId n, ValueId result, int64_t bytes, ValueId argument, int64_t dying_bytes) {
+                                       NodeId n, StoredValue result, StoredValue argument) {
   const Pool& pool = graph.pool();
-  const Type &to = graph.type(result), &from = graph.type(argument);
+  const Type &to = graph.type(result.value), &from = graph.type(argument.value);
   if (to.device != from.device || dtype_bytes(to.dtype) != dtype_bytes(from.dtype)) return std::nullopt;
   auto into = walk_of(pool, to, values), out_of = walk_of(pool, from, values);
   if (!into || !out_of || into->dims != out_of->dims || !is_injective(*into)) return std::nullopt;
   int64_t at = out_of->begin - into->begin, end;
-  if (at < 0 || at % plan_alignment(bytes) != 0 || __builtin_add_overflow(at, bytes, &end) || end > dying_bytes)
+  if (at < 0 || at % plan_alignment(result.bytes) != 0 || __builtin_add_overflow(at, result.bytes, &end) ||
+      end > argument.bytes)
     return std::nullopt;
-  StorageId s = alias.storage_of(argument);
+  StorageId s = alias.storage_of(argument.value);
   bool legal = true;
   for (const Arg& arg : graph.node(n).args)
     arg.walk([&](const Arg& a) {
-      if (!legal || !a.is(ArgKind::value) || alias.storage_of(a.as_value()) != s || a.as_value() == argument) return;
+      if (!legal || !a.is(ArgKind::value) || alias.storage_of(a.as_value()) != s || a.as_value() == argument.value)
+        return;
       const Type& type = graph.type(a.as_value());
       auto other = walk_of(pool, type, values);
       if (other && *other == *out_of && dtype_bytes(type.dtype) == dtype_bytes(from.dtype)) return;

@@ -21,11 +21,16 @@ int64_t plan_alignment(int64_t bytes);
 
 bool reuses_in_place(const OpInfo& op);
 
-// Bytes into the storage of `argument` (`dying_bytes` long) where the storage of `result` (`bytes` long) may begin;
-// none = it may not lie there. The caller has seen to it that the storage of `argument` dies at `n` and that nothing
-// else may alias it.
+// A value, and how long its storage is.
+struct StoredValue {
+  ValueId value;
+  int64_t bytes;
+};
+
+// Bytes into the storage of `argument` where that of `result` may begin; none = it may not lie there. The caller has
+// seen to it that the storage of `argument` dies at `n` and that nothing else may alias it.
 // REQUIRES: reuses_in_place, and `result` is the first value of a storage made by `n`.
 std::optional<int64_t> in_place_offset(const Graph& graph, const AliasAnalysis& alias, const SizeValues& values,
-                                       NodeId n, ValueId result, int64_t bytes, ValueId argument, int64_t dying_bytes);
+                                       NodeId n, StoredValue result, StoredValue argument);
 
 }  // namespace sg

@@ -223,7 +223,7 @@ class Analysis {
     if (alias_.class_members(alias_.storage(dying->storage).alias_class).size() != 1) return;
     if (!reads_directly(result->def, dying->storage)) return;
     auto at =
-        in_place_offset(graph_, alias_, values_, result->def, result->owner, result->bytes, argument, dying->bytes);
+        in_place_offset(graph_, alias_, values_, result->def, {result->owner, result->bytes}, {argument, dying->bytes});
     if (!at) return;
     result->takes_over = dying->storage;
     result->takes_over_at = *at;

@@ -211,7 +211,8 @@ void RematModel::add_reuses(const NodeFacts& facts, const Learner& known) {
             (dying->bytes == result->bytes) != whole || dying->bytes < result->bytes)
           return;
         if (!std::ranges::binary_search(reads, dying->storage)) return;
-        if (in_place_offset(graph_, known.alias, known.sizes, facts.id, result->owner, result->bytes, v, dying->bytes))
+        if (in_place_offset(graph_, known.alias, known.sizes, facts.id, {result->owner, result->bytes},
+                            {v, dying->bytes}))
           reuses_.push_back({r - facts.results, operand - facts.operands});
       });
     }

@@ -56,8 +56,8 @@ class Forward {
         add_scores(space.scores + i * kPackedRow, block.columns, &rows[i], space.out + i * width_);
       scores_.drop(block, space.scores);
       MatrixView value = scores_.of_key_head(a_.value, batch, head).at(k, 0);
-      multiply_packed(scores_.kernels(), space.scores, count, value, out_width, block.columns, scores_.onto(),
-                      space.out, width_, true, space.panel);
+      multiply_packed(scores_.kernels(), {space.scores, count, value, out_width, block.columns},
+                      scores_.onto(space.out, width_), space.panel);
     }
     for (int64_t i = 0; i < count; ++i) finish_row(rows[i], batch, head, q + i, space.out + i * width_);
     store_block(space.out, width_, matrix_of(result_.out, batch * a_.heads() + head).at(q, 0), count, out_width);

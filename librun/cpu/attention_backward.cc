@@ -157,17 +157,17 @@ class Backward {
     };
     turned(space.p);
     MatrixView grads{reinterpret_cast<const std::byte*>(space.grad_rows), dtype, value_width_, 1};
-    multiply_packed(kernels, space.turned, block.columns, grads, a_.value.dim(3), block.rows, scores_.onto(),
-                    space.grad_value + block.k * value_width_, value_width_, true, space.panel);
+    multiply_packed(kernels, {space.turned, block.columns, grads, a_.value.dim(3), block.rows},
+                    scores_.onto(space.grad_value + block.k * value_width_, value_width_), space.panel);
     for (int64_t i = 0; i < block.rows; ++i)
       scale_row(space.grad + i * kPackedRow, block.columns, static_cast<T>(a_.scale));
     turned(space.grad);
     MatrixView query = scores_.query(block.batch, block.head).at(block.q, 0);
-    multiply_packed(kernels, space.turned, block.columns, query, a_.query.dim(3), block.rows, scores_.onto(),
-                    space.grad_key + block.k * key_width_, key_width_, true, space.panel);
+    multiply_packed(kernels, {space.turned, block.columns, query, a_.query.dim(3), block.rows},
+                    scores_.onto(space.grad_key + block.k * key_width_, key_width_), space.panel);
     MatrixView key = scores_.of_key_head(a_.key, block.batch, block.head).at(block.k, 0);
-    multiply_packed(kernels, space.grad, block.rows, key, a_.key.dim(3), block.columns, scores_.onto(),
-                    space.grad_query, key_width_, true, space.panel);
+    multiply_packed(kernels, {space.grad, block.rows, key, a_.key.dim(3), block.columns},
+                    scores_.onto(space.grad_query, key_width_), space.panel);
   }
 
   KernelCall& call_;

@@ -57,7 +57,8 @@ class Scores {
         late_scale_(a.mask.is_none() && !hooks.forward && a.scale > 0 ? a.scale : 1) {}
 
   const TileKernels<T>& kernels() const { return kernels_; }
-  Starts onto() const { return {starts_.later, starts_.later}; }
+  // Products that are added to what is there: rows of a head's own width.
+  PackedSums<T> onto(T* sums, int64_t step) const { return {sums, step, true, {starts_.later, starts_.later}}; }
 
   MatrixView query(int64_t batch, int64_t head) const { return matrix_of(a_.query, batch * a_.heads() + head); }
   MatrixView of_key_head(const Tensor& t, int64_t batch, int64_t head) const {
@@ -76,12 +77,13 @@ class Scores {
   // to[count, kPackedRow] = rows @ others^T, others [columns, width]
   void multiply(const ScoreRows<T>& rows, int64_t count, const MatrixView& others, int64_t columns, int64_t width,
                 T* to, T* panel) const {
+    const MatrixView right = others.transposed();
+    const PackedSums<T> sums{to, kPackedRow, true, starts_};
     if constexpr (std::is_same_v<T, float>)
       if (rows.pairs)
-        return multiply_packed(tile_kernels<Bf16Pair>(best_isa()), rows.pairs, count, others.transposed(), columns,
-                               width, starts_, to, kPackedRow, true, rows.panel);
-    multiply_packed(kernels_, rows.numbers, count, others.transposed(), columns, width, starts_, to, kPackedRow, true,
-                    panel);
+        return multiply_packed(tile_kernels<Bf16Pair>(best_isa()), {rows.pairs, count, right, columns, width}, sums,
+                               rows.panel);
+    multiply_packed(kernels_, {rows.numbers, count, right, columns, width}, sums, panel);
   }
 
   // Number of keys that rows [q, q + rows) can see.

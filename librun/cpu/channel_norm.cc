@@ -47,13 +47,17 @@ SG_CLONES double centered_dot(const C* grad, const C* x, double center, int64_t 
   return sum_lanes(n, [=](int64_t i) { return static_cast<double>(grad[i]) * (static_cast<double>(x[i]) - center); });
 }
 
-// to = rstd * (grad * scale - shift - (x - mean) * slope)
+// A channel's coefficients of the gradient: to = rstd * (grad * scale - shift - (x - mean) * slope)
+struct ChannelGradient {
+  double mean, rstd, scale, shift, slope;
+};
+
 template <class C>
-SG_CLONES void input_gradient(const C* grad, const C* x, double mean, double rstd, double scale, double shift,
-                              double slope, C* to, int64_t n) {
-  for (int64_t i = 0; i < n; ++i)
-    to[i] = static_cast<C>(rstd *
-                           (static_cast<double>(grad[i]) * scale - shift - (static_cast<double>(x[i]) - mean) * slope));
+SG_CLONES void input_gradient(const C* grad, const C* x, ChannelGradient by, C* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const double centered = static_cast<double>(x[i]) - by.mean;
+    to[i] = static_cast<C>(by.rstd * (static_cast<double>(grad[i]) * by.scale - by.shift - centered * by.slope));
+  }
 }
 
 // --- group norm ---
@@ -171,8 +175,9 @@ class GroupNormGradients {
       of_normal += (weight ? weight[c] : 1.0) * sums[2 * c + 1] * rstd;
     }
     for (int64_t c = 0; c < g_.channels; ++c)
-      input_gradient(grad + c * g_.inner, x + c * g_.inner, means_[row], rstd, weight ? weight[c] : 1.0,
-                     of_grad / count, rstd * of_normal / count, to + c * g_.inner, g_.inner);
+      input_gradient(grad + c * g_.inner, x + c * g_.inner,
+                     {means_[row], rstd, weight ? weight[c] : 1.0, of_grad / count, rstd * of_normal / count},
+                     to + c * g_.inner, g_.inner);
   }
 
   KernelCall& call_;
@@ -338,8 +343,8 @@ void batch_norm_gradients(KernelCall& call, const double* mean, const double* sa
     double shift = save ? of_grad / count : 0, slope = save ? of_normal * rstd / count : 0;
     for (int64_t n = 0; wanted && n < runs.runs; ++n) {
       int64_t row = n * runs.channels + c;
-      input_gradient(grad.row(row, thread), x.row(row, thread), mean[c], scale, 1.0, shift, slope, to.row(row, thread),
-                     runs.length);
+      input_gradient(grad.row(row, thread), x.row(row, thread), {mean[c], scale, 1.0, shift, slope},
+                     to.row(row, thread), runs.length);
       to.done(row, thread);
     }
     if (weights.data()) weights.data()[c] = of_normal;

@@ -146,8 +146,8 @@ class Gather {
   void gather_box(const PlaceBox& box, int64_t group, int64_t first_row, int64_t end_row, Space<P>* s) const {
     const PlaneLayout layout(t_, box, sides_.source_channels);
     const PlacePanels panels(box, layout, width_);
-    fill_planes(t_, box, layout, sides_.source_size, sides_.source, group * sides_.source_channels,
-                sides_.source_channels, s->planes);
+    const int64_t channels = sides_.source_channels;
+    fill_planes(t_, box, layout, {sides_.source_size, sides_.source, group * channels, channels}, s->planes);
     s->at.clear();
     for (int64_t c = 0; c < sides_.source_channels; ++c)
       for (int64_t tap : layout.taps) s->at.push_back(c * layout.channel + tap);
@@ -168,12 +168,12 @@ class Gather {
         const int64_t step = panels.count() * width_;
         if constexpr (!kPairs)
           if (!panels.is_copied()) {
-            sums_.add_rows(a, s.planes + panels.begin(panel), at, k, block == 0, rows, sums, step);
+            sums_.add_rows({a, s.planes + panels.begin(panel), at, k, block == 0}, rows, sums, step);
             continue;
           }
         const PlacePanels::Piece whole{panels.is_copied() ? 0 : panels.begin(panel), width_};
         pack_panel(panels.is_copied() ? panels.pieces(panel) : std::span(&whole, 1), at, k, s.planes, s.panel);
-        sums_.add_rows(a, s.panel, panel_rows_.data(), k, block == 0, rows, sums, step);
+        sums_.add_rows({a, s.panel, panel_rows_.data(), k, block == 0}, rows, sums, step);
       }
     }
   }
@@ -271,8 +271,8 @@ GatherSums<P>::GatherSums(const KernelCall& call, int64_t depth)
       chain_(convolution_chain(depth) / Packing<P>::kDepth) {}
 
 template <class P>
-void GatherSums<P>::add_tile(const P* a, const P* b, const int64_t* at, int64_t k, bool first, int64_t rows, Sum* c,
-                             int64_t step) const {
+void GatherSums<P>::add_tile(const GatherBlock<P>& block, int64_t rows, Sum* c, int64_t step) const {
+  const auto& [a, b, at, k, first] = block;
   const bool apart = !first && later_ == TileStart::add;
   alignas(64) Sum sums[kMaxTileRows * kMaxTileColumns];
   kernels_.gather[rows - 1]({a, b, at, packed_depth<P>(k), chain_, apart ? sums : c, apart ? kMaxTileColumns : step,
@@ -281,13 +281,13 @@ void GatherSums<P>::add_tile(const P* a, const P* b, const int64_t* at, int64_t 
 }
 
 template <class P>
-void GatherSums<P>::add_rows(const P* a, const P* b, const int64_t* at, int64_t k, bool first, int64_t rows, Sum* c,
-                             int64_t step) const {
+void GatherSums<P>::add_rows(const GatherBlock<P>& block, int64_t rows, Sum* c, int64_t step) const {
+  GatherBlock<P> tile = block;
   const int64_t tiles = (rows + kernels_.rows - 1) / kernels_.rows;
   for (int64_t t = 0, i = 0; t < tiles; ++t) {
     const int64_t tile_rows = rows / tiles + (t < rows % tiles);
-    add_tile(a + i * Packing<P>::kRow, b, at, k, first, tile_rows, c + i * step, step);
-    i += tile_rows;
+    add_tile(tile, tile_rows, c + i * step, step);
+    i += tile_rows, tile.a += tile_rows * Packing<P>::kRow;
   }
 }
 

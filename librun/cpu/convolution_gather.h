@@ -27,18 +27,25 @@ T bias_of(const Tensor& bias, int64_t channel) {
   });
 }
 
+// One block of the sums, a @ b of `k` products, with row p of b at b + at[p]. The first one initializes the sums.
+template <class P>
+struct GatherBlock {
+  const P *a, *b;
+  const int64_t* at;
+  int64_t k;
+  bool first;
+};
+
 // The sums of `depth` products: blocks of kSumBlock, each computed separately by chains.
 template <class P>
 class GatherSums {
  public:
   using Sum = typename Packing<P>::Sum;
   GatherSums(const KernelCall& call, int64_t depth);
-  // A tile of c (+)= a @ b for one block; the first block initializes c. With strict numerics the chain continues.
-  void add_tile(const P* a, const P* b, const int64_t* at, int64_t k, bool first, int64_t rows, Sum* c,
-                int64_t step) const;
+  // A tile of c (+)= a @ b for one block. With strict numerics the chain continues.
+  void add_tile(const GatherBlock<P>& block, int64_t rows, Sum* c, int64_t step) const;
   // The same for any number of rows.
-  void add_rows(const P* a, const P* b, const int64_t* at, int64_t k, bool first, int64_t rows, Sum* c,
-                int64_t step) const;
+  void add_rows(const GatherBlock<P>& block, int64_t rows, Sum* c, int64_t step) const;
   int64_t columns() const { return kernels_.columns; }
   const TileKernels<P>& kernels() const { return kernels_; }
 

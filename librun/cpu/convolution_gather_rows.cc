@@ -90,8 +90,8 @@ class GatherRows {
     call_.team().parallel_for_indexed(
         padded(channels, together) / together, 1, [&](int thread, int64_t begin, int64_t end) {
           for (int64_t from = begin * together; from < std::min(channels, end * together); from += together)
-            rows_.pack_channels(box, source, from, std::min(together, channels - from), 0, rows,
-                                spaces[static_cast<size_t>(thread)].planes, packed_, most_ * kPackedRow);
+            rows_.pack_channels({box, 0, rows}, source, from, std::min(together, channels - from),
+                                spaces[static_cast<size_t>(thread)].planes, {packed_, most_ * kPackedRow});
         });
   }
 
@@ -116,7 +116,7 @@ class GatherRows {
       for (int64_t held = 0; held < k; ++count) held += pieces[count].count;
       for (int64_t j = 0; j < task.channels; j += width_) {
         pack_panel(pieces.first(count), task, j, s.panel);
-        sums_.add_rows(packed_ + block * most_ * kPackedRow, s.panel, panel_rows_.data(), k, block == 0, rows,
+        sums_.add_rows({packed_ + block * most_ * kPackedRow, s.panel, panel_rows_.data(), k, block == 0}, rows,
                        s.sums + j / width_ * step, width_);
       }
       pieces = pieces.subspan(count);

@@ -118,8 +118,9 @@ PlaneLayout::PlaneLayout(const ConvolutionTargets& t, const PlaceBox& box, int64
 }
 
 template <class T>
-void fill_planes(const ConvolutionTargets& t, const PlaceBox& box, const PlaneLayout& layout, const Three& source,
-                 const Image& image, int64_t channel, int64_t channels, T* to) {
+void fill_planes(const ConvolutionTargets& t, const PlaceBox& box, const PlaneLayout& layout, const PlaceSource& source,
+                 T* to) {
+  const Image& image = source.image;
   Three step, begin, stride;  // step: of positions in the source; stride: of the source's elements
   for (size_t d = 0; d < 3; ++d) {
     step[d] = t.axes[d].source_step, begin[d] = box.begin[d] * step[d];
@@ -129,21 +130,22 @@ void fill_planes(const ConvolutionTargets& t, const PlaceBox& box, const PlaneLa
   for (int64_t a : t.axes[0].origins)
     for (int64_t b : t.axes[1].origins)
       for (int64_t c : t.axes[2].origins)
-        planes.emplace_back(Three{a + begin[0], b + begin[1], c + begin[2]}, step, layout.length, source, image.step);
+        planes.emplace_back(Three{a + begin[0], b + begin[1], c + begin[2]}, step, layout.length, source.size,
+                            image.step);
   const bool whole = std::ranges::all_of(planes, &PlaneSource::is_whole);
   const bool as_it_lies = lies_so(planes, layout, stride),
              all_lie_so = as_it_lies && image.channel_step == layout.channel;
   visit_floating(image.dtype, [&]<class From>() {
     for (int64_t e = 0; e < box.entries; ++e, to += layout.entry) {
-      const From* from =
-          reinterpret_cast<const From*>(image.data) + (box.entry + e) * image.batch_step + channel * image.channel_step;
+      const From* from = reinterpret_cast<const From*>(image.data) + (box.entry + e) * image.batch_step +
+                         source.channel * image.channel_step;
       if (all_lie_so) {
-        copy_line(from + planes[0].at, 1, channels * layout.channel, to);
+        copy_line(from + planes[0].at, 1, source.channels * layout.channel, to);
         continue;
       }
-      if (!whole) std::fill_n(to, channels * layout.channel, T(0));
+      if (!whole) std::fill_n(to, source.channels * layout.channel, T(0));
       T* plane = to;
-      for (int64_t c = 0; c < channels; ++c, from += image.channel_step)
+      for (int64_t c = 0; c < source.channels; ++c, from += image.channel_step)
         for (const PlaneSource& p : planes) {
           if (as_it_lies) copy_line(from + p.at, 1, layout.plane, plane);
           else if (!p.is_empty) fill_plane(p, stride, layout.length, from, plane);
@@ -202,12 +204,9 @@ void PlacePanels::copy_pieces(const PlaceBox& box, const PlaneLayout& layout, in
   first_piece_.push_back(pieces_.size());
 }
 
-template void fill_planes(const ConvolutionTargets&, const PlaceBox&, const PlaneLayout&, const Three&, const Image&,
-                          int64_t, int64_t, float*);
-template void fill_planes(const ConvolutionTargets&, const PlaceBox&, const PlaneLayout&, const Three&, const Image&,
-                          int64_t, int64_t, double*);
-template void fill_planes(const ConvolutionTargets&, const PlaceBox&, const PlaneLayout&, const Three&, const Image&,
-                          int64_t, int64_t, BF16*);
+template void fill_planes(const ConvolutionTargets&, const PlaceBox&, const PlaneLayout&, const PlaceSource&, float*);
+template void fill_planes(const ConvolutionTargets&, const PlaceBox&, const PlaneLayout&, const PlaceSource&, double*);
+template void fill_planes(const ConvolutionTargets&, const PlaceBox&, const PlaneLayout&, const PlaceSource&, BF16*);
 
 SG_CLONES void pair_up(BF16* numbers, int64_t count) {
   if (count % 2 != 0) numbers[count] = BF16();

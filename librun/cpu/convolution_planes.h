@@ -55,10 +55,17 @@ struct PlaneLayout {
   }
 };
 
-// Fills planes with channels from `channel` on of the box's entries.
+// What planes are filled from: its size, its image, and the range of channels.
+struct PlaceSource {
+  const std::array<int64_t, 3>& size;
+  const Image& image;
+  int64_t channel, channels;
+};
+
+// Fills planes with the source's channels of the box's entries.
 template <class T>
-void fill_planes(const ConvolutionTargets& t, const PlaceBox& box, const PlaneLayout& layout,
-                 const std::array<int64_t, 3>& source, const Image& image, int64_t channel, int64_t channels, T* to);
+void fill_planes(const ConvolutionTargets& t, const PlaceBox& box, const PlaneLayout& layout, const PlaceSource& source,
+                 T* to);
 
 // The places of a box as panels of a tile's width, read in place from the planes: panels continue across line ends if
 // that reduces their number. If much would be read in vain (small planes), panels are copies: pieces of lines,

@@ -74,12 +74,12 @@ PlaceBox seen_by(const PlaceBox& box, int64_t* first, int64_t rows) {
 // Rows of a single tap are transposed planes.
 template <class T>
 void turn_planes(const TileKernels<T>& kernels, const T* planes, int64_t channel_step, int64_t places, int64_t from,
-                 int64_t count, T* to, int64_t block_step) {
+                 int64_t count, PackedPlaces<T> to) {
   for (int64_t k = from, columns = 0; k < from + count; k += columns) {
     columns = std::min(from + count - k, kSumBlock - k % kSumBlock);
     const MatrixView part{reinterpret_cast<const std::byte*>(planes + (k - from) * channel_step), kTileType<T>, 1,
                           channel_step};
-    pack_block(kernels, part, places, columns, to + k / kSumBlock * block_step + k % kSumBlock, kPackedRow);
+    pack_block(kernels, part, places, columns, to.to + k / kSumBlock * to.block_step + k % kSumBlock, kPackedRow);
   }
 }
 
@@ -94,21 +94,22 @@ PlaceRows<T>::PlaceRows(const ConvolutionTargets& t, const PlaceBox& largest)
 }
 
 template <class T>
-void PlaceRows<T>::pack_channels(const PlaceBox& box, const PlaceSource& source, int64_t from, int64_t count,
-                                 int64_t first, int64_t rows, T* planes, T* to, int64_t block_step) const {
-  const PlaceBox seen = seen_by(box, &first, rows);
+void PlaceRows<T>::pack_channels(const PlaceRange& range, const PlaceSource& source, int64_t from, int64_t count,
+                                 T* planes, PackedPlaces<T> to) const {
+  int64_t first = range.first;
+  const PlaceBox seen = seen_by(range.box, &first, range.count);
   const PlaneLayout layout(t_, seen, count);
-  fill_planes(t_, seen, layout, source.size, source.image, source.channel + from, count, planes);
-  const TapRuns runs = taps_ == 1 ? TapRuns() : tap_runs(layout, from, count, block_step);
-  const std::vector<PlaceRun> places = place_runs(seen, first, rows);
+  fill_planes(t_, seen, layout, {source.size, source.image, source.channel + from, count}, planes);
+  const TapRuns runs = taps_ == 1 ? TapRuns() : tap_runs(layout, from, count, to.block_step);
+  const std::vector<PlaceRun> places = place_runs(seen, first, range.count);
   for (size_t i = 0; i < places.size();) {
     auto at = [&](const PlaceRun& p) { return layout.line(p.entry, p.place[0], p.place[1]) + p.place[2]; };
     const int64_t begin = at(places[i]);
     int64_t length = 0;  // including lines that follow immediately
     for (; i < places.size() && at(places[i]) == begin + length; ++i) length += places[i].count;
-    if (taps_ == 1) turn_planes(kernels_, planes + begin, layout.channel, length, from, count, to, block_step);
-    for (int64_t c = 0; taps_ > 1 && c < length; ++c) copy_row(runs, planes + begin + c, to + c * kPackedRow);
-    to += length * kPackedRow;
+    if (taps_ == 1) turn_planes(kernels_, planes + begin, layout.channel, length, from, count, to);
+    for (int64_t c = 0; taps_ > 1 && c < length; ++c) copy_row(runs, planes + begin + c, to.to + c * kPackedRow);
+    to.to += length * kPackedRow;
   }
 }
 

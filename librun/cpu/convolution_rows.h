@@ -9,11 +9,18 @@
 
 namespace sg::cpu {
 
-// The source: its size, its image, and the range of channels.
-struct PlaceSource {
-  const std::array<int64_t, 3>& size;
-  const Image& image;
-  int64_t channel, channels;
+// Places [first, first + count) of a box, in its order.
+struct PlaceRange {
+  const PlaceBox& box;
+  int64_t first, count;
+};
+
+// Where packed rows go: [block of kSumBlock columns, row, column in it], with rows kPackedRow apart. For tiles a block
+// is an A of that many k, or a B of as many columns.
+template <class T>
+struct PackedPlaces {
+  T* to;
+  int64_t block_step;
 };
 
 template <class T>
@@ -26,17 +33,14 @@ class PlaceRows {
   int64_t channels_together() const { return together_; }
   int64_t planes_size() const { return planes_size_; }
 
-  // Packs the places [first, first + rows) of the box, in its order. Column (channel - source.channel) * taps + tap of
-  // row i goes to [block of kSumBlock columns, i, column in it], with rows kPackedRow apart and blocks `block_step`.
-  // For tiles a block is an A of that many k, or a B of as many columns.
-  void pack(const PlaceBox& box, const PlaceSource& source, int64_t first, int64_t rows, T* planes, T* to,
-            int64_t block_step) const {
+  // Packs places as rows, one after the other: column (channel - source.channel) * taps + tap.
+  void pack(const PlaceRange& places, const PlaceSource& source, T* planes, PackedPlaces<T> to) const {
     for (int64_t c = 0; c < source.channels; c += together_)
-      pack_channels(box, source, c, std::min(together_, source.channels - c), first, rows, planes, to, block_step);
+      pack_channels(places, source, c, std::min(together_, source.channels - c), planes, to);
   }
   // The part for channels [from, from + count) of the source's, count <= channels_together().
-  void pack_channels(const PlaceBox& box, const PlaceSource& source, int64_t from, int64_t count, int64_t first,
-                     int64_t rows, T* planes, T* to, int64_t block_step) const;
+  void pack_channels(const PlaceRange& places, const PlaceSource& source, int64_t from, int64_t count, T* planes,
+                     PackedPlaces<T> to) const;
 
  private:
   const ConvolutionTargets& t_;

@@ -130,7 +130,7 @@ class WeightSums {
 
   void add_box(const PlaceBox& box, const Block& block, const Space& s) const {
     const PlaneLayout layout(t_, box, block.channels);
-    fill_planes(t_, box, layout, g_.in, x_, block.group * g_.in_channels + block.channel, block.channels, s.planes);
+    fill_planes(t_, box, layout, {g_.in, x_, block.group * g_.in_channels + block.channel, block.channels}, s.planes);
     std::vector<Piece> pieces;
     int64_t held = 0;
     for (int64_t e = 0; e < box.entries; ++e)

@@ -98,8 +98,8 @@ class WeightRows {
 
   void add_places(const PlaceBox& box, const Part& part, int64_t first, int64_t count, const Space& s, T* sums) const {
     const int64_t columns = part.inputs * taps_, block_step = count * kPackedRow;
-    rows_.pack(box, {g_.in, x_, part.group * g_.in_channels + part.input, part.inputs}, first, count, s.planes,
-               s.places, block_step);
+    rows_.pack({box, first, count}, {g_.in, x_, part.group * g_.in_channels + part.input, part.inputs}, s.planes,
+               {s.places, block_step});
     pack_outputs(runs_of(box, first, count), part, s.outputs);
     const int64_t tiles = blocks_of(part.outputs, kernels_.rows);
     for (int64_t j = 0; j < columns; j += kernels_.columns)

@@ -74,15 +74,16 @@ void pack_a(const TileKernels<P>& kernels, const MatrixView& a, int64_t rows, in
 }
 
 template <class P>
-void multiply_packed(const TileKernels<P>& kernels, const P* a, int64_t rows, const MatrixView& b, int64_t columns,
-                     int64_t k, Starts start, typename Packing<P>::Sum* c, int64_t c_step, bool padded, P* panel) {
+void multiply_packed(const TileKernels<P>& kernels, const PackedProduct<P>& product,
+                     const PackedSums<typename Packing<P>::Sum>& to, P* panel) {
   constexpr int64_t kRow = Packing<P>::kRow;
+  const auto& [a, rows, b, columns, k] = product;
   int64_t tiles = (rows + kernels.rows - 1) / kernels.rows, width = kernels.columns;
   for (int64_t j = 0; j < columns; j += width) {
     int64_t count = std::min(width, columns - j);
     const P* block = a;
-    TileStart now = start.first;
-    for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += kSumBlock, block += rows * kRow, now = start.later) {
+    TileStart now = to.start.first;
+    for (int64_t k0 = 0; k0 == 0 || k0 < k; k0 += kSumBlock, block += rows * kRow, now = to.start.later) {
       int64_t length = std::min(kSumBlock, k - k0);
       MatrixView part = b.at(k0, j);
       const P* lies = as_it_lies<P>(part, count, width);
@@ -98,12 +99,12 @@ void multiply_packed(const TileKernels<P>& kernels, const P* a, int64_t rows, co
                      reads_b ? lies : panel,
                      reads_b ? part.row_step : width,
                      packed_depth<P>(length),
-                     c + i * c_step + j,
-                     c_step,
+                     to.c + i * to.step + j,
+                     to.step,
                      now,
                      next.of(t, packed_depth<P>(length)),
                      panel};
-        if (!padded && count < width) run_edge_tile(kernels, tile, tile_rows, count);
+        if (!to.padded && count < width) run_edge_tile(kernels, tile, tile_rows, count);
         else (reads_b && tiles > 1 ? kernels.run_copying : kernels.run)[tile_rows - 1](tile);
         i += tile_rows;
       }
@@ -122,10 +123,9 @@ MatrixView matrix_of(const Tensor& t, int64_t entry) {
   return v;
 }
 
-#define SG_INSTANTIATE(P)                                                                                              \
-  template void pack_a(const TileKernels<P>&, const MatrixView&, int64_t, int64_t, P*);                                \
-  template void multiply_packed(const TileKernels<P>&, const P*, int64_t, const MatrixView&, int64_t, int64_t, Starts, \
-                                Packing<P>::Sum*, int64_t, bool, P*);
+#define SG_INSTANTIATE(P)                                                               \
+  template void pack_a(const TileKernels<P>&, const MatrixView&, int64_t, int64_t, P*); \
+  template void multiply_packed(const TileKernels<P>&, const PackedProduct<P>&, const PackedSums<Packing<P>::Sum>&, P*);
 SG_INSTANTIATE(float)
 SG_INSTANTIATE(double)
 SG_INSTANTIATE(Bf16Pair)

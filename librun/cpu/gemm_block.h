@@ -31,11 +31,29 @@ struct Starts {
   TileStart first = TileStart::zero, later = TileStart::add;
 };
 
-// c (start)= a @ b: a packed [rows, k], b [k, columns]. With `padded`, rows of c have room for padded_columns(columns),
-// and the elements after the last column become zero or stay.
+// a @ b: a packed [rows, k], b [k, columns].
 template <class P>
-void multiply_packed(const TileKernels<P>& kernels, const P* a, int64_t rows, const MatrixView& b, int64_t columns,
-                     int64_t k, Starts start, typename Packing<P>::Sum* c, int64_t c_step, bool padded, P* panel);
+struct PackedProduct {
+  const P* a;
+  int64_t rows;
+  MatrixView b;
+  int64_t columns, k;
+};
+
+// Where the sums of a product go: [rows, columns], rows `step` apart. If padded, rows have room for
+// padded_columns(columns), and the elements after the last column become zero or stay.
+template <class Sum>
+struct PackedSums {
+  Sum* c;
+  int64_t step;
+  bool padded;
+  Starts start;
+};
+
+// `panel`: kPanelSize elements.
+template <class P>
+void multiply_packed(const TileKernels<P>& kernels, const PackedProduct<P>& product,
+                     const PackedSums<typename Packing<P>::Sum>& to, P* panel);
 
 // One batch entry of a tensor whose last two axes are a matrix; `entry` is the row-major index over the preceding axes.
 MatrixView matrix_of(const Tensor& t, int64_t entry);

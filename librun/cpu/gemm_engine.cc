@@ -38,8 +38,8 @@ void FmaEngine<P>::multiply(const GemmBlock<Sum>& block, GemmDepth depth, GemmCo
   const GemmJob& job = *block.job;
   TileStart later = chain_ ? TileStart::chain : TileStart::add;
   TileStart start = depth.begin > 0 ? later : job.added ? TileStart::add : TileStart::zero;
-  multiply_packed(kernels_, a, block.rows(), job.b.at(depth.begin, columns.begin), columns.size(), depth.size(),
-                  {start, later}, block.sums + (columns.begin - block.c0), block.sums_step, !job.direct, panel);
+  multiply_packed(kernels_, {a, block.rows(), job.b.at(depth.begin, columns.begin), columns.size(), depth.size()},
+                  {block.sums + (columns.begin - block.c0), block.sums_step, !job.direct, {start, later}}, panel);
 }
 
 template class FmaEngine<float>;

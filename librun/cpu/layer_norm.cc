@@ -74,10 +74,20 @@ SG_CLONES void input_gradient(const C* grad, const C* x, const C* weight, const 
   }
 }
 
-// Accumulates the gradients of the parameters and, if kInput, computes those of the input; for kRows rows of n.
+// Rows of n: what their gradients are made of, and where those of the input go.
+template <class C>
+struct GradientRows {
+  const C *grad, *x;
+  const RowGradient* rows;
+  C* to;
+  int64_t n;
+  GradientRows from(int64_t r) const { return {grad + r * n, x + r * n, rows + r, to + r * n, n}; }
+};
+
+// Accumulates the gradients of the parameters and, if kInput, computes those of the input; for kRows rows.
 template <int64_t kRows, bool kInput, class C>
-SG_INLINE void add_gradients(const C* grad, const C* x, const C* weight, const RowGradient* rows, double* of_weight,
-                             double* of_bias, C* to, int64_t n) {
+SG_INLINE void add_gradients(const GradientRows<C>& of, const C* weight, double* of_weight, double* of_bias) {
+  const auto [grad, x, rows, to, n] = of;
 #pragma GCC ivdep  // `to` may lie where grad or x does
   for (int64_t i = 0; i < n; ++i) {
     const double w = kInput && weight ? static_cast<double>(weight[i]) : 1.0;
@@ -95,11 +105,9 @@ SG_INLINE void add_gradients(const C* grad, const C* x, const C* weight, const R
 }
 
 template <bool kInput, class C>
-SG_CLONES void add_gradients(int64_t count, const C* grad, const C* x, const C* weight, const RowGradient* rows,
-                             double* of_weight, double* of_bias, C* to, int64_t n) {
-  if (count == kTogether) return add_gradients<kTogether, kInput>(grad, x, weight, rows, of_weight, of_bias, to, n);
-  for (int64_t r = 0; r < count; ++r)
-    add_gradients<1, kInput>(grad + r * n, x + r * n, weight, rows + r, of_weight, of_bias, to + r * n, n);
+SG_CLONES void add_gradients(int64_t count, GradientRows<C> of, const C* weight, double* of_weight, double* of_bias) {
+  if (count == kTogether) return add_gradients<kTogether, kInput>(of, weight, of_weight, of_bias);
+  for (int64_t r = 0; r < count; ++r) add_gradients<1, kInput>(of.from(r), weight, of_weight, of_bias);
 }
 
 SG_CLONES void add_row(double* to, const double* from, int64_t n) {
@@ -217,12 +225,10 @@ struct Gradients {
           for (int64_t r = 0; r < count; ++r)
             gradients[r] = of_input && together ? row_gradient(row + r, from + r * n, at + r * n)
                                                 : RowGradient{mean(row + r), static_cast<double>(rstds[row + r]), 0, 0};
-          if (of_input && together) {
-            add_gradients<true>(count, from, at, weight, gradients, sum, sum + n, to.piece(first, thread), n);
-            to.done_piece(first, count * n, thread);
-          } else {
-            add_gradients<false>(count, from, at, weight, gradients, sum, sum + n, static_cast<C*>(nullptr), n);
-          }
+          const GradientRows<C> of{from, at, gradients, of_input && together ? to.piece(first, thread) : nullptr, n};
+          if (of.to) add_gradients<true>(count, of, weight, sum, sum + n);
+          else add_gradients<false>(count, of, weight, sum, sum + n);
+          if (of.to) to.done_piece(first, count * n, thread);
         }
       }
     });

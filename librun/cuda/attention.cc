@@ -48,7 +48,7 @@ class AttentionCall {
   // Stores the masked softmax of query @ key^T in `weights`.
   Status weigh(const Heads& h, const Tensor& weights, const Tensor& sums) {
     const Tensor raw = scores(h, sum_type_, Use::raw);
-    SG_TRY(multiply_shared(call_, a_, h, raw, part_of(a_.query, h), a_.key, true));
+    SG_TRY(multiply_shared(call_, a_, h, raw, part_of(a_.query, h), swap_axes(a_.key, 2, 3)));
     ScoreArgs args;
     args.scores = Device::view(raw);
     args.weights = Device::view(weights);
@@ -251,7 +251,7 @@ Status CudaBackend::attend(KernelCall& call, const cpu::Attention& a, const cpu:
     const Tensor weights = work.scores(h, a.query.dtype, AttentionCall::Use::weights);
     SG_TRY(work.weigh(h, weights, part_of(first_three(result.logsumexp), h)));
     if (a.dropout) work.drop(h, weights, weights);
-    return multiply_shared(call, a, h, part_of(result.out, h), weights, a.value, false);
+    return multiply_shared(call, a, h, part_of(result.out, h), weights, a.value);
   });
 }
 
@@ -273,7 +273,7 @@ Status CudaBackend::attend_backward(KernelCall& call, const cpu::Attention& a, c
     const Tensor delta = work.scores(h, work.sum_type(), AttentionCall::Use::delta);
     const Tensor grad_out = part_of(g.grad_out, h);
     SG_TRY(work.weigh(h, weights, {}));
-    SG_TRY(multiply_shared(call, a, h, delta, grad_out, a.value, true));
+    SG_TRY(multiply_shared(call, a, h, delta, grad_out, swap_axes(a.value, 2, 3)));
     auto narrow = [&](const Tensor& t, AttentionCall::Use use) {  // products need operands of one type
       if (t.dtype == a.query.dtype) return t;
       Tensor out = work.scores(h, a.query.dtype, use);
@@ -301,7 +301,7 @@ Status CudaBackend::attend_backward(KernelCall& call, const cpu::Attention& a, c
       device_->launch("attention_seen", blocks, SeenArgs{Device::view(delta), Device::view(delta), {}, a.scale});
     }
     const Tensor scores = narrow(delta, AttentionCall::Use::narrow_delta);
-    if (!g.query.is_none()) SG_TRY(multiply_shared(call, a, h, part_of(g.query, h), scores, a.key, false));
+    if (!g.query.is_none()) SG_TRY(multiply_shared(call, a, h, part_of(g.query, h), scores, a.key));
     if (!key_sum.is_none()) SG_TRY(add_to_shared(call, a, h, key_sum, scores, part_of(a.query, h)));
     return ok_status();
   }));

@@ -30,10 +30,9 @@ Tensor part_of(const Tensor& t, const Heads& h) {
 }
 
 Status multiply_shared(KernelCall& call, const cpu::Attention& a, const Heads& h, const Tensor& to, const Tensor& x,
-                       const Tensor& kept, bool transpose, double alpha) {
+                       const Tensor& kept, double alpha) {
   auto multiply = [&](const Tensor& out, const Tensor& left, const Tensor& right) {
-    return multiply_three(call, {out, left, transpose ? swap_axes(right, 1, 2) : right}, {}, Scalar::floating(alpha),
-                          Scalar::integer(0));
+    return multiply_three(call, {out, left, right}, {}, Scalar::floating(alpha), Scalar::integer(0));
   };
   if (a.group() == 1) return multiply(to, x, heads_of(kept, h.batch, h.first, h.count));
   for (int64_t i = 0; i < h.count; ++i)

@@ -17,9 +17,9 @@ Tensor heads_of(const Tensor& t, int64_t batch, int64_t first, int64_t count);
 // [batch or 1, heads, queries, ...] -> [count, rows, ...]. None stays none.
 Tensor part_of(const Tensor& t, const Heads& h);
 
-// to [count, rows, .] = alpha * x [count, rows, .] @ the key heads of `kept`, optionally transposed.
+// to [count, rows, .] = alpha * x [count, rows, .] @ the key heads of `kept`, [batch or 1, key heads, ., .].
 Status multiply_shared(KernelCall& call, const cpu::Attention& a, const Heads& h, const Tensor& to, const Tensor& x,
-                       const Tensor& kept, bool transpose, double alpha = 1);
+                       const Tensor& kept, double alpha = 1);
 // Accumulates into what key heads share, [batch or 1, key heads, ., .]: sum += alpha * x^T [count, ., rows] @ y [count,
 // rows, .].
 Status add_to_shared(KernelCall& call, const cpu::Attention& a, const Heads& h, const Tensor& sum, const Tensor& x,

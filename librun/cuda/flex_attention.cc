@@ -56,7 +56,7 @@ class FlexRun {
       SG_ASSIGN(const Scores s, scores(h));
       const Tensor weights = space(h, a_.query.dtype);
       weigh(h, s, weights, part_of(logsumexp, h), part_of(maxima, h));
-      return multiply_shared(call_, a_, h, part_of(out, h), weights, a_.value, false);
+      return multiply_shared(call_, a_, h, part_of(out, h), weights, a_.value);
     });
   }
 
@@ -130,7 +130,7 @@ class FlexRun {
   Result<Scores> scores(const Heads& h) {
     Scores out;
     out.raw = space(h, sum_type_);
-    SG_TRY(multiply_shared(call_, a_, h, out.raw, part_of(a_.query, h), a_.key, true, a_.scale));
+    SG_TRY(multiply_shared(call_, a_, h, out.raw, part_of(a_.query, h), swap_axes(a_.key, 2, 3), a_.scale));
     set_places(h);
     lanes_.score = lanes_of(out.raw);
     SG_ASSIGN(out.changed, run(h, score_, FlexGraph::score));
@@ -155,7 +155,7 @@ class FlexRun {
     const Tensor weights = space(h, sum_type_), delta = space(h, sum_type_), grad_out = part_of(g.grad_out, h);
     weigh(h, s, weights, {}, {});
     if (grad_out.is_none()) backend_.fill(delta, Scalar::integer(0));
-    else SG_TRY(multiply_shared(call_, a_, h, delta, grad_out, a_.value, true));
+    else SG_TRY(multiply_shared(call_, a_, h, delta, grad_out, swap_axes(a_.value, 2, 3)));
     if (!value_sum.is_none() && !grad_out.is_none())
       SG_TRY(add_to_shared(call_, a_, h, value_sum, narrow(h, weights), grad_out));
     ScoreArgs args;
@@ -169,7 +169,7 @@ class FlexRun {
     const Tensor grads = space(h, a_.query.dtype);  // gradient of query @ key^T
     const SeenArgs seen{Device::view(grads), Device::view(changed), Device::view(s.seen), a_.scale};
     backend_.device().launch("attention_seen", blocks_for(grads.elements()), seen);
-    if (!g.query.is_none()) SG_TRY(multiply_shared(call_, a_, h, part_of(g.query, h), grads, a_.key, false));
+    if (!g.query.is_none()) SG_TRY(multiply_shared(call_, a_, h, part_of(g.query, h), grads, a_.key));
     if (!key_sum.is_none()) SG_TRY(add_to_shared(call_, a_, h, key_sum, grads, part_of(a_.query, h)));
     return ok_status();
   }

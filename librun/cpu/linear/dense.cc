@@ -43,8 +43,8 @@ void add_large(const Block<double>& c, const Factor<double>& a, const Factor<dou
       if (sign < 0)
         for (int64_t r = 0; r < rows; ++r)
           for (int64_t x = 0; x < depth; ++x) space.packed[r * kPackedRow + x] *= -1;
-      multiply_packed(kernels, space.packed, rows, view_of(b).at(k, 0), c.columns, depth,
-                      {TileStart::add, TileStart::add}, c.row(i), c.step, false, space.panel);
+      multiply_packed(kernels, {space.packed, rows, view_of(b).at(k, 0), c.columns, depth},
+                      {c.row(i), c.step, false, {TileStart::add, TileStart::add}}, space.panel);
     }
   }
 }

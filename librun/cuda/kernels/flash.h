@@ -62,24 +62,32 @@ struct FlashPlace {
   }
 };
 
+// One head of a tensor: its rows, [all, depth].
+struct FlashHead {
+  const FlashTensor& tensor;
+  int64_t batch, head;
+  int all;
+  SG_FN uint16_t* row(int64_t row) const { return flash_row(tensor, batch, head, row); }
+};
+
 // Starts loading rows [first, first + kRows) of a head into shared memory, [kRows][D + 8], with zeros outside. A lane
 // has 8 columns of every kStep-th row.
 template <int D, int kRows>
-SG_FN void flash_load(const Block& block, const FlashArgs& args, const FlashTensor& t, int64_t batch, int64_t head,
-                      int first, int all, uint16_t* to) {
+SG_FN void flash_load(const Block& block, const FlashArgs& args, const FlashHead& of, int first, uint16_t* to) {
   constexpr int kUnits = D / 8, kStep = kLanes / kUnits;
   static_assert(kRows % kStep == 0);
   block.each([&](int lane) {
     const int column = lane % kUnits * 8, down = lane / kUnits;
-    const uint16_t* const from = flash_row(t, batch, head, first + down) + column;
+    const uint16_t* const from = of.row(first + down) + column;
     SG_UNROLL for (int row = 0; row < kRows; row += kStep) {
-      const int there = first + down + row < all ? args.depth - column : 0;  // number of elements
-      const uint16_t* const source = there > 0 ? from + row * t.row : t.data;
+      const int there = first + down + row < of.all ? args.depth - column : 0;  // number of elements
+      const uint16_t* const source = there > 0 ? from + row * of.tensor.row : of.tensor.data;
       uint16_t* const at = to + (down + row) * (D + 8) + column;
       if (args.has_runs) {
         copy_async<16>(at, source, there > 0 ? 16 : 0);
       } else {
-        for (int j = 0; j < 8; j += 2) copy_async<4>(at + j, there > j ? source + j : t.data, there > j ? 4 : 0);
+        for (int j = 0; j < 8; j += 2)
+          copy_async<4>(at + j, there > j ? source + j : of.tensor.data, there > j ? 4 : 0);
       }
     }
   });
@@ -98,25 +106,21 @@ SG_FN void flash_load_line(const Block& block, const float* line, int first, int
 
 // Rows of a warp as left operands, from memory: columns from 16 k on.
 template <int R>
-SG_FN LeftTile<R> flash_left(const FlashArgs& args, const FlashTensor& t, int64_t batch, int64_t head, int first,
-                             int all, int k) {
+SG_FN LeftTile<R> flash_left(const FlashArgs& args, const FlashHead& of, int first, int k) {
   return load_left<R>([&](int row, int column) {
-    const bool inside = first + row < all && 16 * k + column < args.depth;
-    return inside ? *reinterpret_cast<const uint32_t*>(flash_row(t, batch, head, first + row) + 16 * k + column) : 0u;
+    const bool inside = first + row < of.all && 16 * k + column < args.depth;
+    return inside ? *reinterpret_cast<const uint32_t*>(of.row(first + row) + 16 * k + column) : 0u;
   });
 }
 template <int R, int K>
-SG_FN void flash_left_all(const FlashArgs& args, const FlashTensor& t, int64_t batch, int64_t head, int first, int all,
-                          LeftTile<R> (&to)[K]) {
-  SG_UNROLL for (int k = 0; k < K; ++k) to[k] = flash_left<R>(args, t, batch, head, first, all, k);
+SG_FN void flash_left_all(const FlashArgs& args, const FlashHead& of, int first, LeftTile<R> (&to)[K]) {
+  SG_UNROLL for (int k = 0; k < K; ++k) to[k] = flash_left<R>(args, of, first, k);
 }
 
 template <int R, int N>
-SG_FN void flash_store(const FlashArgs& args, const FlashTensor& t, int64_t batch, int64_t head, int first, int all,
-                       Tile<R, N>& x) {
+SG_FN void flash_store(const FlashArgs& args, const FlashHead& of, int first, Tile<R, N>& x) {
   x.each_pair([&](int row, int column, uint32_t both) {
-    if (first + row < all && column < args.depth)
-      *reinterpret_cast<uint32_t*>(flash_row(t, batch, head, first + row) + column) = both;
+    if (first + row < of.all && column < args.depth) *reinterpret_cast<uint32_t*>(of.row(first + row) + column) = both;
   });
 }
 

@@ -75,8 +75,8 @@ SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
   const int end_head = static_cast<int>((at.head + 1) * args.group);
   auto load = [&](int head, int q, Stage& to) {
     const int64_t line = (at.batch * args.heads + head) * args.queries;
-    flash_load<D, kStage>(block, args, args.query, at.batch, head, q, args.queries, to.queries);
-    flash_load<D, kStage>(block, args, args.grad_out, at.batch, head, q, args.queries, to.grads);
+    flash_load<D, kStage>(block, args, {args.query, at.batch, head, args.queries}, q, to.queries);
+    flash_load<D, kStage>(block, args, {args.grad_out, at.batch, head, args.queries}, q, to.grads);
     flash_load_line<kStage>(block, args.sums + line, q, args.queries, to.sums);
     flash_load_line<kStage>(block, args.delta + line, q, args.queries, to.delta);
   };
@@ -96,9 +96,9 @@ SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
   Warps<FlashKeys<D, R>> state;
   block.warps(state, [&](int warp, FlashKeys<D, R>& s) {
     const int first = at.first + warp * kTileRows * R;
-    flash_left_all(args, args.key, at.batch, at.head, first, args.keys, s.key);
+    flash_left_all(args, {args.key, at.batch, at.head, args.keys}, first, s.key);
     FlashScores<kMasked, FlashRows::keys>(args, at.batch, 0).take_rows(s.key);
-    flash_left_all(args, args.value, at.batch, at.head, first, args.keys, s.value);
+    flash_left_all(args, {args.value, at.batch, at.head, args.keys}, first, s.value);
     s.grad_key.fill(0);
     s.grad_value.fill(0);
   });
@@ -144,8 +144,8 @@ SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
   block.warps(state, [&](int warp, FlashKeys<D, R>& s) {
     const int first = at.first + warp * kTileRows * R;
     s.grad_key.each([&](int, int, float& y) { y *= args.scale; });
-    if (args.grad_key.data) flash_store(args, args.grad_key, at.batch, at.head, first, args.keys, s.grad_key);
-    if (args.grad_value.data) flash_store(args, args.grad_value, at.batch, at.head, first, args.keys, s.grad_value);
+    if (args.grad_key.data) flash_store(args, {args.grad_key, at.batch, at.head, args.keys}, first, s.grad_key);
+    if (args.grad_value.data) flash_store(args, {args.grad_value, at.batch, at.head, args.keys}, first, s.grad_value);
   });
 }
 
@@ -181,8 +181,8 @@ SG_FN void flash_backward_queries(Block& block, const FlashArgs& args) {
     return k;
   };
   auto load = [&](int k, int stage) {
-    flash_load<D, kStep>(block, args, args.key, at.batch, key_head, k, args.keys, keys + stage * kStage);
-    flash_load<D, kStep>(block, args, args.value, at.batch, key_head, k, args.keys, values + stage * kStage);
+    flash_load<D, kStep>(block, args, {args.key, at.batch, key_head, args.keys}, k, keys + stage * kStage);
+    flash_load<D, kStep>(block, args, {args.value, at.batch, key_head, args.keys}, k, values + stage * kStage);
   };
   int k = next(0);
   if (k < end) load(k, 0);
@@ -190,9 +190,9 @@ SG_FN void flash_backward_queries(Block& block, const FlashArgs& args) {
   block.warps(state, [&](int warp, FlashQuery<D, R>& s) {
     const int first = at.first + warp * kTileRows * R;
     const int64_t numbers = (at.batch * args.heads + at.head) * args.queries;
-    flash_left_all(args, args.query, at.batch, at.head, first, args.queries, s.query);
+    flash_left_all(args, {args.query, at.batch, at.head, args.queries}, first, s.query);
     scores.take_rows(s.query);
-    flash_left_all(args, args.grad_out, at.batch, at.head, first, args.queries, s.grad_out);
+    flash_left_all(args, {args.grad_out, at.batch, at.head, args.queries}, first, s.grad_out);
     s.grad.fill(0);
     each_row_kept<R>([&](int row) {
       const bool inside = first + row < args.queries;
@@ -228,7 +228,7 @@ SG_FN void flash_backward_queries(Block& block, const FlashArgs& args) {
   }
   block.warps(state, [&](int warp, FlashQuery<D, R>& s) {
     s.grad.each([&](int, int, float& x) { x *= args.scale; });
-    flash_store(args, args.grad_query, at.batch, at.head, at.first + warp * kTileRows * R, args.queries, s.grad);
+    flash_store(args, {args.grad_query, at.batch, at.head, args.queries}, at.first + warp * kTileRows * R, s.grad);
   });
 }
 

@@ -30,14 +30,14 @@ SG_FN void flash_forward(Block& block, const FlashArgs& args) {
     return k;
   };
   auto load = [&](int k, int stage) {
-    flash_load<D, kKeys>(block, args, args.key, at.batch, key_head, k, args.keys, keys + stage * kStage);
-    flash_load<D, kKeys>(block, args, args.value, at.batch, key_head, k, args.keys, values + stage * kStage);
+    flash_load<D, kKeys>(block, args, {args.key, at.batch, key_head, args.keys}, k, keys + stage * kStage);
+    flash_load<D, kKeys>(block, args, {args.value, at.batch, key_head, args.keys}, k, values + stage * kStage);
   };
   int k = next(0);
   if (k < end) load(k, 0);
   Warps<FlashForward<D, R>> state;
   block.warps(state, [&](int warp, FlashForward<D, R>& s) {
-    flash_left_all(args, args.query, at.batch, at.head, at.first + warp * kTileRows * R, args.queries, s.query);
+    flash_left_all(args, {args.query, at.batch, at.head, args.queries}, at.first + warp * kTileRows * R, s.query);
     scores.take_rows(s.query);
     s.out.fill(0);
     s.most.fill(-flash_infinity());
@@ -86,7 +86,7 @@ SG_FN void flash_forward(Block& block, const FlashArgs& args) {
     const int first = at.first + warp * kTileRows * R;
     join_lanes(s.sum, FlashSum());
     s.out.each([&](int row, int, float& x) { x = s.sum.at(row) == 0 ? 0.0f : x / s.sum.at(row); });
-    flash_store(args, args.out, at.batch, at.head, first, args.queries, s.out);
+    flash_store(args, {args.out, at.batch, at.head, args.queries}, first, s.out);
     if (args.sums)
       each_row<R>([&](int row) {
         if (first + row < args.queries)

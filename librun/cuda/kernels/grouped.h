@@ -69,16 +69,22 @@ struct GroupedStage {
   uint16_t numbers[kLines * kStride];
 };
 
-// Starts loading rows [row, row_end) and columns [begin, stop) of an operand into its stage, with zeros outside.
+// What a stage takes of a group's operand: rows [row, row_end) and columns [column, column_end), as many as fit it.
+struct GroupedWindow {
+  int64_t group, row, row_end, column, column_end;
+};
+
+// Starts loading a window of an operand into its stage, with zeros outside.
 template <Lies kLies>
-SG_FN void grouped_load(const Block& block, const GroupedMatrix& m, int64_t group, int64_t row, int64_t row_end,
-                        int64_t begin, int64_t stop, GroupedStage<kLies>& stage) {
+SG_FN void grouped_load(const Block& block, const GroupedMatrix& m, const GroupedWindow& window,
+                        GroupedStage<kLies>& stage) {
   using Stage = GroupedStage<kLies>;
   constexpr bool kTurned = kLies == Lies::turned;
   const int64_t across = kTurned ? m.column : m.row,
                 along = kTurned ? m.row : m.column;  // strides between lines, and within a line
-  const int64_t line = kTurned ? begin : row, line_end = kTurned ? stop : row_end;
-  const int64_t first = kTurned ? row : begin, end = kTurned ? row_end : stop;
+  const auto& [group, row, row_end, column, column_end] = window;
+  const int64_t line = kTurned ? column : row, line_end = kTurned ? column_end : row_end;
+  const int64_t first = kTurned ? row : column, end = kTurned ? row_end : column_end;
   const uint16_t* from = m.data + group * m.group;
   const int run = first % m.run == 0 ? m.run : m.run == 8 && first % 2 == 0 ? 2 : 1;
   block.each([&](int lane) {
@@ -110,8 +116,8 @@ SG_FN void grouped_product(Block& block, const GroupedArgs& args) {
   SG_SHARED(Right, right, 2);
   const GroupedPart part = grouped_part(args, block.index());
   auto load = [&](int64_t k, int stage) {
-    grouped_load(block, args.a, part.group, part.first, part.end, k, part.stop, left[stage]);
-    grouped_load(block, args.b, part.group, part.column, args.columns, k, part.stop, right[stage]);
+    grouped_load(block, args.a, {part.group, part.first, part.end, k, part.stop}, left[stage]);
+    grouped_load(block, args.b, {part.group, part.column, args.columns, k, part.stop}, right[stage]);
   };
   if (part.begin < part.stop) load(part.begin, 0);
   Warps<Sums> sums;

@@ -20,16 +20,19 @@ SG_FN int64_t group_at(const View& ends, int64_t i) {
   return g;
 }
 
+// What an element of a product sums up: the batch entries of both operands, and a range of k.
+struct MatmulTerms {
+  int64_t a, b, begin, end;
+};
+
 template <class C>
-SG_FN void multiply_real(const MatmulArgs& args, int64_t to_batch, int64_t ba, int64_t bb, int64_t i, int64_t j,
-                         int64_t begin, int64_t end) {
+SG_FN void multiply_real(const MatmulArgs& args, const MatmulTerms& of, int64_t batch, int64_t i, int64_t j) {
   C sum = 0;
-  for (int64_t k = begin; k < end; ++k)
-    sum += read<C>(args.a, at3(args.a, ba, i, k)) * read<C>(args.b, at3(args.b, bb, k, j));
+  for (int64_t k = of.begin; k < of.end; ++k)
+    sum += read<C>(args.a, at3(args.a, of.a, i, k)) * read<C>(args.b, at3(args.b, of.b, k, j));
   sum *= static_cast<C>(args.alpha);
-  if (args.add.data && args.beta != 0)
-    sum += static_cast<C>(args.beta) * read<C>(args.add, at3(args.add, to_batch, i, j));
-  write<C>(args.to, at3(args.to, to_batch, i, j), sum);
+  if (args.add.data && args.beta != 0) sum += static_cast<C>(args.beta) * read<C>(args.add, at3(args.add, batch, i, j));
+  write<C>(args.to, at3(args.to, batch, i, j), sum);
 }
 
 SG_FN Cx<double> complex_at(const View& v, int64_t offset) {
@@ -64,21 +67,20 @@ SG_FN void multiply_element(const MatmulArgs& args, int64_t b, int64_t i, int64_
   const Element type = args.a.element;
   if (is_complex(type)) return multiply_complex(args, b, i, j);
   if (!is_floating(type)) return multiply_whole(args, b, i, j);
-  int64_t ba = b, bb = b, begin = 0, end = args.a.shape[2];
+  MatmulTerms of{b, b, 0, args.a.shape[2]};
   if (args.along == MatmulArgs::Along::m || args.along == MatmulArgs::Along::n) {
     const int64_t g = group_at(args.ends, args.along == MatmulArgs::Along::m ? i : j);
     if (g == args.ends.count) return;  // after the last group: contents are undefined
-    if (args.along == MatmulArgs::Along::m) bb = g, ba = 0;
-    else ba = g, bb = 0;
+    if (args.along == MatmulArgs::Along::m) of.a = 0, of.b = g;
+    else of.a = g, of.b = 0;
   } else if (args.along == MatmulArgs::Along::k) {
-    begin = b == 0 ? 0 : read_whole(args.ends, (b - 1) * args.ends.stride[0]);
+    const int64_t begin = b == 0 ? 0 : read_whole(args.ends, (b - 1) * args.ends.stride[0]);
     const int64_t stop = read_whole(args.ends, b * args.ends.stride[0]);
-    if (begin < 0 || stop < begin || stop > end) return args.report.raise(Fault::Kind::index, stop, end);
-    end = stop;
-    ba = bb = 0;
+    if (begin < 0 || stop < begin || stop > of.end) return args.report.raise(Fault::Kind::index, stop, of.end);
+    of = {0, 0, begin, stop};
   }
-  if (type == Element::f64) multiply_real<double>(args, b, ba, bb, i, j, begin, end);
-  else multiply_real<float>(args, b, ba, bb, i, j, begin, end);
+  if (type == Element::f64) multiply_real<double>(args, of, b, i, j);
+  else multiply_real<float>(args, of, b, i, j);
 }
 
 SG_KERNEL(matmul_elements, MatmulArgs) {
