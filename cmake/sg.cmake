@@ -43,7 +43,7 @@ if(SG_SANITIZE)
 endif()
 
 # With SG_UNITY neighbours of one folder are compiled together; headers are then read once a batch. Kernels of the
-# processor never are. Files that a target gets later are in its batches too.
+# processor, and those of any device, never are. Files that a target gets later are in its batches too.
 set(SG_UNITY_FILES 12)
 
 function(sg_in_batches target)
@@ -51,7 +51,7 @@ function(sg_in_batches target)
     get_target_property(files ${target} SOURCES)
     list(SORT files)
     set_target_properties(${target} PROPERTIES SOURCES "${files}" UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${SG_UNITY_FILES})
-    list(FILTER files INCLUDE REGEX "^cpu/")
+    list(FILTER files INCLUDE REGEX "^(cpu|any_device)/")
     set_source_files_properties(${files} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
 endfunction()

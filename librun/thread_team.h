@@ -20,6 +20,8 @@
 
 namespace sg {
 
+inline constexpr int64_t kPieceElements = 1 << 14;  // elements per task: enough to justify distributing it
+
 class ThreadTeam {
  public:
   explicit ThreadTeam(int threads);

@@ -58,9 +58,7 @@ class RowWalker {
 
 // Calls fn(const int64_t* offsets, int64_t position, int64_t length) for pieces of rows on all threads: `offsets` are
 // those of the piece's first element and `position` its row-major index. A thread takes many short rows at once, and
-// long rows in parts.
-inline constexpr int64_t kPieceElements = 1 << 14;  // elements per task: enough to justify distributing it
-
+// long rows in parts (kPieceElements).
 template <class Fn>
 void parallel_rows(ThreadTeam& team, const RowWalker& walk, const Fn& fn) {
   int64_t length = walk.length();

@@ -1,7 +1,7 @@
 #include "librun/cpu/grid_neighbours.h"
 
+#include "librun/any_device/resample.h"
 #include "librun/cpu/isa.h"
-#include "librun/cpu/resample.h"
 
 namespace sg::cpu::grid {
 

@@ -1,4 +1,5 @@
-// The CPU kernels by family: each file of librun/cpu returns its rows, and kernels.cc combines them into one table.
+// The CPU kernels by family: each file of librun/cpu and librun/any_device returns its rows, and kernels.cc combines
+// them into one table.
 #pragma once
 
 #include <span>

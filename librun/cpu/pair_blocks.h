@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "librun/cpu/give_loss.h"
+#include "librun/any_device/give_loss.h"
 #include "librun/cpu/lanes.h"
 #include "librun/cpu/rows.h"
 

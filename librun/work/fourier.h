@@ -1,5 +1,5 @@
 // Steps of Fourier transforms of lines, element by element, in double. Complex numbers are pairs; lines are contiguous,
-// one after another. cpu/fourier_by_work.h combines the steps.
+// one after another. any_device/fourier_by_work.h combines the steps.
 #pragma once
 
 #include "librun/work/divide.h"

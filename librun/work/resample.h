@@ -1,4 +1,4 @@
-// Resampling one axis (cpu/resample.h): [outer, in, inner] to [outer, out, inner].
+// Resampling one axis (any_device/resample.h): [outer, in, inner] to [outer, out, inner].
 #pragma once
 
 #include "librun/work/work.h"

@@ -1,10 +1,10 @@
 // Runs elementwise work (work.h) on the rank's threads, or on its device.
 #pragma once
 
+#include <algorithm>
 #include <span>
 
 #include "librun/backend.h"
-#include "librun/cpu/fill.h"
 #include "librun/work/work.h"
 
 namespace sg {
@@ -29,7 +29,7 @@ template <class F>
 void for_each_in_rows(KernelCall& call, int64_t rows, int64_t length, const F& work) {
   if (rows <= 0 || length <= 0) return;
   if (on_device(call)) return for_each(call, rows * length, 1, work);
-  call.team().parallel_for(rows, std::max<int64_t>(cpu::kPieceElements / length, 1), [&](int64_t begin, int64_t end) {
+  call.team().parallel_for(rows, std::max<int64_t>(kPieceElements / length, 1), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row)
       for (int64_t i = 0; i < length; ++i) work.at(row, i);
   });

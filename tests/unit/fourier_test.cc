@@ -5,8 +5,8 @@
 #include <limits>
 #include <random>
 
-#include "librun/cpu/fourier_by_work.h"
-#include "librun/cpu/fourier_plan.h"
+#include "librun/any_device/fourier_by_work.h"
+#include "librun/any_device/fourier_plan.h"
 #include "tests/support/kernel_call.h"
 
 using namespace sg;

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <vector>
 
-#include "librun/cpu/fourier_by_work.h"
-#include "librun/cpu/fourier_plan.h"
+#include "librun/any_device/fourier_by_work.h"
+#include "librun/any_device/fourier_plan.h"
 #include "librun/cpu/isa.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/rows.h"

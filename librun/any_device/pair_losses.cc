@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "librun/cpu/give_loss.h"
+#include "librun/any_device/give_loss.h"
 #include "librun/cpu/inner_call.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/pair_blocks.h"

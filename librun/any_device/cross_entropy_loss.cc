@@ -1,7 +1,7 @@
 // Cross entropy of scores, in double, rounded once at the end.
 #include <cmath>
 
-#include "librun/cpu/give_loss.h"
+#include "librun/any_device/give_loss.h"
 #include "librun/cpu/inner_call.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/rows.h"

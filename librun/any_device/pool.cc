@@ -4,11 +4,11 @@
 #include <cmath>
 #include <limits>
 
+#include "librun/any_device/resample.h"
 #include "librun/cpu/indices.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/pool_averages.h"
 #include "librun/cpu/pool_maxima.h"
-#include "librun/cpu/resample.h"
 #include "librun/cpu/rows.h"
 #include "librun/work/pool.h"
 #include "librun/work/run.h"

@@ -1,4 +1,4 @@
-#include "librun/cpu/fourier_plan.h"
+#include "librun/any_device/fourier_plan.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "librun/cpu/resample.h"
+#include "librun/any_device/resample.h"
 
 #include <algorithm>
 #include <cstring>

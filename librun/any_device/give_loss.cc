@@ -1,4 +1,4 @@
-#include "librun/cpu/give_loss.h"
+#include "librun/any_device/give_loss.h"
 
 #include "librun/cpu/rows.h"
 #include "librun/work/pair.h"

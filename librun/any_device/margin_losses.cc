@@ -1,7 +1,8 @@
 // Margin losses between the classes of a sample (work/margin.h).
 #include <algorithm>
 
-#include "librun/cpu/give_loss.h"
+#include "librun/any_device/give_loss.h"
+#include "librun/cpu/fill.h"
 #include "librun/cpu/indices.h"
 #include "librun/cpu/kernels.h"
 #include "librun/work/margin.h"

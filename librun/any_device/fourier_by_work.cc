@@ -1,12 +1,12 @@
-#include "librun/cpu/fourier_by_work.h"
+#include "librun/any_device/fourier_by_work.h"
 
 #include <algorithm>
 #include <complex>
 #include <utility>
 #include <vector>
 
+#include "librun/any_device/fourier_plan.h"
 #include "librun/cpu/fill.h"
-#include "librun/cpu/fourier_plan.h"
 #include "librun/work/fourier.h"
 #include "librun/work/run.h"
 #include "librun/work/shapes.h"

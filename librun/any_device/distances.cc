@@ -3,8 +3,8 @@
 #include <array>
 #include <cmath>
 
+#include "librun/any_device/resample.h"
 #include "librun/cpu/kernels.h"
-#include "librun/cpu/resample.h"
 #include "librun/cpu/rows.h"
 #include "librun/work/distances.h"
 #include "librun/work/run.h"

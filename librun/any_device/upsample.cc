@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "librun/any_device/resample.h"
 #include "librun/cpu/fill.h"
 #include "librun/cpu/kernels.h"
-#include "librun/cpu/resample.h"
 #include "librun/work/resample.h"
 #include "librun/work/run.h"
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "librun/any_device/resample.h"
 #include "librun/cpu/kernels.h"
-#include "librun/cpu/resample.h"
 #include "librun/cpu/rows.h"
 #include "librun/work/run.h"
 #include "librun/work/windows.h"
