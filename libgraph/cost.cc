@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "libgraph/op_name.h"
+
 namespace sg {
 
 const Arg* CostCall::argument(std::string_view name) const {
@@ -134,13 +136,6 @@ NodeCost CostModel::body(NestedId id) {
 }
 
 namespace {
-
-// "_c10d_functional.all_gather_into_tensor_out.default" -> "all_gather_into_tensor_out"
-std::string_view base_name(std::string_view op) {
-  size_t dot = op.find('.');
-  if (dot != std::string_view::npos) op.remove_prefix(dot + 1);
-  return op.substr(0, op.find('.'));
-}
 
 double group_size(const Job& job, const Program& program, GroupId g) {
   if (g.index >= job.groups.size() || job.groups[g.index].parts.empty()) return 1;

@@ -1,7 +1,6 @@
 #include "libgraph/freeze.h"
 
-#include <unordered_map>
-
+#include "libgraph/node_parts.h"
 #include "libgraph/op.h"
 
 namespace sg {
@@ -9,15 +8,6 @@ namespace {
 
 constexpr std::string_view kFrozen = "frozen.";           // the symbols it defines followed from its op
 constexpr std::string_view kFrozenSaid = "frozen_said.";  // it stated explicitly which symbols it defines
-
-using Parts = std::unordered_map<StrId, size_t, IdHash>;
-
-Parts parts_of(const Job& job) {
-  Parts out;
-  for (const auto& program : job.programs)
-    for (NodeId n : program->graph.nodes()) out.try_emplace(program->graph.node(n).label, out.size());
-  return out;
-}
 
 // The node whose part decides whether n is frozen: a wait follows its collective.
 NodeId decider(const Graph& graph, NodeId n) {
@@ -68,7 +58,7 @@ void thaw_graph(Graph* graph) {
 
 std::vector<StepPart> step_parts(const Job& job) {
   std::vector<StepPart> out;
-  Parts parts = parts_of(job);
+  NodeParts parts = node_parts(job);
   out.resize(parts.size());
   for (const auto& program : job.programs) {
     const Graph& graph = program->graph;
@@ -86,7 +76,7 @@ std::vector<StepPart> step_parts(const Job& job) {
 }
 
 void freeze_all_but(Job* job, size_t begin, size_t end) {
-  Parts parts = parts_of(*job);
+  NodeParts parts = node_parts(*job);
   for (const auto& program : job->programs) {
     Graph& graph = program->graph;
     std::vector<NodeId> frozen;

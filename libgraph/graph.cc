@@ -4,20 +4,13 @@
 #include <cassert>
 
 #include "libgraph/large_pages.h"
+#include "libgraph/op_name.h"
 
 namespace sg {
 namespace {
 
 constexpr uint64_t kFirstPosition = uint64_t{1} << 62;
 constexpr uint64_t kAppendGap = uint64_t{1} << 24;
-
-// "aten.mm.default" -> "mm": the name for a node that is given none.
-std::string_view base_name(std::string_view op) {
-  size_t dot = op.find('.');
-  if (dot == std::string_view::npos) return op;
-  op.remove_prefix(dot + 1);
-  return op.substr(0, op.find('.'));
-}
 
 }  // namespace
 

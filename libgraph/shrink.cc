@@ -5,20 +5,11 @@
 #include <unordered_set>
 #include <utility>
 
+#include "libgraph/node_parts.h"
 #include "libgraph/op.h"
 
 namespace sg {
 namespace {
-
-using Labels = std::unordered_map<StrId, size_t, IdHash>;
-
-// Numbers each distinct node name, in the order of the first program that has it.
-Labels node_parts(const Job& job) {
-  Labels out;
-  for (const auto& program : job.programs)
-    for (NodeId n : program->graph.nodes()) out.try_emplace(program->graph.node(n).label, out.size());
-  return out;
-}
 
 void cut(Graph* graph, NodeId n) {
   std::vector<std::pair<ValueId, std::string>> inputs;
@@ -60,7 +51,7 @@ void free_symbols(Program* program) {
 }
 
 // From last to first, so that the readers of a result go before its maker.
-void remove_nodes(Program* program, const Labels& parts, size_t begin, size_t end) {
+void remove_nodes(Program* program, const NodeParts& parts, size_t begin, size_t end) {
   Graph& graph = program->graph;
   for (NodeId n = graph.last(), before; !n.is_none(); n = before) {
     before = graph.previous(n);
@@ -230,7 +221,7 @@ size_t count_parts(const Job& job, Part part) {
 
 Job without_parts(const Job& job, Part part, size_t begin, size_t end) {
   Job out(job);
-  Labels parts = part == Part::node ? node_parts(job) : Labels();
+  NodeParts parts = part == Part::node ? node_parts(job) : NodeParts();
   for (auto& program : out.programs) {
     switch (part) {
       case Part::node: remove_nodes(program.get(), parts, begin, end); break;

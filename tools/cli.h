@@ -109,8 +109,8 @@ std::string help_json(const Tool& tool);            // --help-json
 std::string help_man(const Tool& tool);             // --help-man: a manual page
 std::string help_markdown(const Tool& tool);        // --help-markdown: a section of docs/tools.md
 
-// The alternatives of `a|b`; empty when any text is allowed.
-std::vector<std::string_view> choices_of(const Option& o);
+// The alternatives of an option's argument, `a|b`; empty when any text is allowed.
+std::vector<std::string_view> choices_of(std::string_view argument);
 
 // A command line, each `@FILE` up to `--` replaced by the words in it.
 struct CommandLine {

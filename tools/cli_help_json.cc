@@ -11,7 +11,7 @@ void add_options(std::span<const Option> options, JsonWriter& json) {
     json.begin_object().key("name").string(o.name);
     if (o.letter != 0) json.key("letter").string(std::string(1, o.letter));
     if (!o.argument.empty()) json.key("argument").string(o.argument);
-    std::vector<std::string_view> choices = choices_of(o);
+    std::vector<std::string_view> choices = choices_of(o.argument);
     if (!choices.empty()) {
       json.key("choices").begin_array();
       for (std::string_view choice : choices) json.string(choice);

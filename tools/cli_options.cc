@@ -78,7 +78,7 @@ Status check_value(const Option& o, const std::string& value) {
   if (o.argument == "N" && !whole_number(value))
     return usage(name + " takes a whole number, not `" + value + "`", "for example --" + std::string(o.name) + "=4");
   if (o.name == "jobs" && value == "0") return usage("`--jobs` takes at least 1", "leave it out to use all cores");
-  std::vector<std::string_view> choices = choices_of(o);
+  std::vector<std::string_view> choices = choices_of(o.argument);
   if (choices.empty() || std::find(choices.begin(), choices.end(), value) != choices.end()) return ok_status();
   std::string hint = nearest_hint(value, choices);
   return usage(name + " takes one of " + std::string(o.argument) + ", not `" + value + "`", hint);
@@ -180,11 +180,11 @@ class Parser {
 }  // namespace
 
 // The allowed values; empty if any text is allowed: no `|`, an alternative in capitals (a placeholder), or a list.
-std::vector<std::string_view> choices_of(const Option& o) {
+std::vector<std::string_view> choices_of(std::string_view argument) {
   std::vector<std::string_view> out;
-  bool names_text = std::any_of(o.argument.begin(), o.argument.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
-  if (names_text || o.argument.ends_with(",...") || o.argument.find('|') == std::string_view::npos) return out;
-  std::string_view rest = o.argument;
+  bool names_text = std::any_of(argument.begin(), argument.end(), [](char c) { return c >= 'A' && c <= 'Z'; });
+  if (names_text || argument.ends_with(",...") || argument.find('|') == std::string_view::npos) return out;
+  std::string_view rest = argument;
   for (size_t bar; (bar = rest.find('|')) != std::string_view::npos; rest.remove_prefix(bar + 1))
     out.push_back(rest.substr(0, bar));
   out.push_back(rest);

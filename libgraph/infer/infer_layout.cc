@@ -23,4 +23,12 @@ Exprs in_format_of(InferCall& c, const Type& like, const Exprs& shape) {
   return last ? c.sizes.channels_last(shape) : c.sizes.contiguous(shape);
 }
 
+Status give_copy(InferCall& c, const Type& self) {
+  bool shares = false;
+  for (size_t i = 0; i < self.shape.size(); ++i)
+    shares = shares || (c.sizes.is(self.stride[i], 0) && !c.sizes.is(self.shape[i], 1));
+  if (shares) return c.give(self.dtype, self.shape, c.sizes.preserved(self), self);
+  return c.give(self);
+}
+
 }  // namespace sg

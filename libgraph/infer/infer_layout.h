@@ -12,4 +12,7 @@ bool is_channels_last(Sizes& sizes, const Type& t);
 // Strides over `shape` in the memory format of `like`: channels last where `like` has it, else row-major.
 Exprs in_format_of(InferCall& c, const Type& like, const Exprs& shape);
 
+// Result: a new tensor with the strides and offset of `self`; dense if elements of `self` share memory.
+Status give_copy(InferCall& c, const Type& self);
+
 }  // namespace sg

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "libgraph/infer/infer_layout.h"
+#include "libgraph/infer/infer_planes.h"
 #include "libgraph/infer/infer_rules.h"
 
 namespace sg::infer {
@@ -25,27 +26,6 @@ Status product(InferCall& c, std::string_view left, std::string_view right, size
   Exprs shape = a->shape;
   shape[rank - 1] = b->shape[rank - 1];
   return c.give_contiguous(a->dtype, std::move(shape), *a);
-}
-
-// One number per spatial dimension, or one for all.
-Result<Exprs> spatial(InferCall& c, std::string_view name, size_t rank) {
-  SG_ASSIGN(Exprs list, c.size_list(name));
-  if (list.size() == 1) list.assign(rank, list[0]);
-  if (list.size() != rank) return c.fail("'" + std::string(name) + "' needs " + std::to_string(rank) + " numbers");
-  return list;
-}
-
-struct ConvolutionWindow {
-  Expr kernel, stride, padding, dilation;
-};
-
-// The number of window positions: (size + 2*padding - dilation*(kernel - 1) - 1) // stride + 1.
-Expr window_count(InferCall& c, Expr size, const ConvolutionWindow& w) {
-  ExprPool& e = c.sizes.exprs();
-  Expr one = c.sizes.number(1);
-  Expr span = e.add(size, e.mul(c.sizes.number(2), w.padding));
-  span = e.sub(e.sub(span, e.mul(w.dilation, e.sub(w.kernel, one))), one);
-  return e.add(e.floordiv(span, w.stride), one);
 }
 
 // Rows as images of one row.
@@ -73,7 +53,7 @@ constexpr int64_t kMostSpatial = int64_t{1} << 40;  // limit for a window's numb
 
 // One number per spatial dimension, or one for all, each within [least, kMostSpatial].
 Result<Exprs> window_numbers(InferCall& c, std::string_view name, size_t rank, int64_t least) {
-  SG_ASSIGN(Exprs list, spatial(c, name, rank));
+  SG_ASSIGN(Exprs list, each_axis(c, name, rank));
   for (Expr e : list)
     if (c.is_outside(e, least, kMostSpatial))
       return c.fail("'" + std::string(name) + "' has to be " + (least > 0 ? "positive" : "at least 0") +

@@ -29,6 +29,32 @@ Result<Exprs> each_axis(InferCall& c, std::string_view name, size_t axes) {
   return list;
 }
 
+namespace {
+
+// How far the first element of a window can move.
+Expr room_of(InferCall& c, Expr size, const AxisWindow& w) {
+  ExprPool& e = c.sizes.exprs();
+  Expr one = c.sizes.number(1);
+  Expr span = e.add(size, e.mul(c.sizes.number(2), w.padding));
+  return e.sub(e.sub(span, e.mul(w.dilation, e.sub(w.kernel, one))), one);
+}
+
+}  // namespace
+
+Expr window_count(InferCall& c, Expr size, const AxisWindow& w) {
+  ExprPool& e = c.sizes.exprs();
+  return e.add(e.floordiv(room_of(c, size, w), w.stride), c.sizes.number(1));
+}
+
+Expr window_count_beyond(InferCall& c, Expr size, const AxisWindow& w) {
+  ExprPool& e = c.sizes.exprs();
+  Expr one = c.sizes.number(1);
+  Expr count = e.add(e.floordiv(e.add(room_of(c, size, w), e.sub(w.stride, one)), w.stride), one);
+  Expr start = e.mul(e.sub(count, one), w.stride);  // the last window has to start inside
+  auto last = c.sizes.constant(start), limit = c.sizes.constant(e.add(size, w.padding));
+  return last && limit && *last >= *limit ? e.sub(count, one) : count;
+}
+
 bool below(const InferCall& c, Expr e, int64_t limit) {
   auto value = c.sizes.constant(e);
   return value && *value < limit;

@@ -15,6 +15,16 @@ bool is_batched(const InferCall& c, const Type& planes);
 // An argument with a number for each of `axes`; one alone is for all of them.
 Result<Exprs> each_axis(InferCall& c, std::string_view name, size_t axes);
 
+// A window along one axis.
+struct AxisWindow {
+  Expr kernel, stride, padding, dilation;
+};
+
+// The number of its positions on `size` elements: (size + 2*padding - dilation*(kernel - 1) - 1) // stride + 1.
+Expr window_count(InferCall& c, Expr size, const AxisWindow& w);
+// The same with one more that reaches beyond the end, if it starts inside.
+Expr window_count_beyond(InferCall& c, Expr size, const AxisWindow& w);
+
 // Whether it is known to be.
 bool below(const InferCall& c, Expr e, int64_t limit);
 

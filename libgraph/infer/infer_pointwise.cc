@@ -269,14 +269,9 @@ Status like_first_preserve(InferCall& c) {
   return c.give(self->dtype, self->shape, c.sizes.preserved(*self), *self);
 }
 
-// A new tensor with the strides and offset of `self`; dense if elements of `self` share memory.
 Status copy(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
-  bool shares = false;
-  for (size_t i = 0; i < self->shape.size(); ++i)
-    shares = shares || (c.sizes.is(self->stride[i], 0) && !c.sizes.is(self->shape[i], 1));
-  if (!shares) return c.give(*self);
-  return c.give(self->dtype, self->shape, c.sizes.preserved(*self), *self);
+  return give_copy(c, *self);
 }
 
 // The argument itself, written or not.

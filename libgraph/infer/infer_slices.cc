@@ -1,6 +1,7 @@
 // Views of a part: slices, splits, diagonals and windows; their copies and gradients, and tensors with a part replaced.
 #include <algorithm>
 
+#include "libgraph/infer/infer_layout.h"
 #include "libgraph/infer/infer_rules.h"
 #include "libgraph/infer/infer_view.h"
 
@@ -79,15 +80,6 @@ Result<Type> whole_gradient(InferCall& c) {
     if (c.sizes.constant(size).value_or(0) < 0) return c.fail("a negative size in a shape");
   Exprs stride = c.sizes.contiguous(shape);
   return c.make(grad->dtype, std::move(shape), std::move(stride), grad->device);
-}
-
-// A copy with the strides and offset of `self`; dense if elements of `self` share memory.
-Status give_clone(InferCall& c, const Type& self) {
-  bool shares = false;
-  for (size_t i = 0; i < self.shape.size(); ++i)
-    shares = shares || (c.sizes.is(self.stride[i], 0) && !c.sizes.is(self.shape[i], 1));
-  if (shares) return c.give(self.dtype, self.shape, c.sizes.preserved(self), self);
-  return c.give(self);
 }
 
 // A copy of `self` with `part` replaced by `src`.
@@ -260,14 +252,14 @@ Status slice_scatter(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(Type part, slice_of(c, *self));
   SG_TRY(c.expect_broadcast("src", part.shape));
-  return give_clone(c, *self);
+  return give_copy(c, *self);
 }
 
 Status select_scatter(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_ASSIGN(Type part, selected(c, *self));
   SG_TRY(c.expect_shape("src", part.shape));
-  return give_clone(c, *self);
+  return give_copy(c, *self);
 }
 
 // Sizes, strides and offset refer to the memory of the result, which keeps the strides of `self`.

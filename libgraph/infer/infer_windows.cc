@@ -12,6 +12,7 @@ constexpr int64_t kMostWindow = int64_t{1} << 30;  // limit for a window's numbe
 
 struct Window {
   Exprs kernel, stride, padding, dilation;
+  AxisWindow at(size_t i) const { return {kernel[i], stride[i], padding[i], dilation[i]}; }
 };
 
 Result<Window> window(InferCall& c, size_t axes) {
@@ -40,19 +41,6 @@ Result<Window> window(InferCall& c, size_t axes) {
   return w;
 }
 
-// The number of window positions along axis i of this size.
-Expr window_count(InferCall& c, Expr size, const Window& w, size_t i, bool ceil_mode) {
-  ExprPool& e = c.sizes.exprs();
-  Expr one = c.sizes.number(1);
-  Expr span = e.add(size, e.mul(c.sizes.number(2), w.padding[i]));
-  span = e.sub(e.sub(span, e.mul(w.dilation[i], e.sub(w.kernel[i], one))), one);
-  if (!ceil_mode) return e.add(e.floordiv(span, w.stride[i]), one);
-  Expr count = e.add(e.floordiv(e.add(span, e.sub(w.stride[i], one)), w.stride[i]), one);
-  Expr start = e.mul(e.sub(count, one), w.stride[i]);  // the last window has to start inside
-  auto last = c.sizes.constant(start), limit = c.sizes.constant(e.add(size, w.padding[i]));
-  return last && limit && *last >= *limit ? e.sub(count, one) : count;
-}
-
 Result<Exprs> pooled_shape(InferCall& c, const Type& self) {
   size_t axes = axes_of(c), first = self.shape.size() - axes;
   SG_ASSIGN(Window w, window(c, axes));
@@ -68,7 +56,8 @@ Result<Exprs> pooled_shape(InferCall& c, const Type& self) {
   }
   Exprs shape = self.shape;
   for (size_t i = 0; i < axes; ++i) {
-    shape[first + i] = window_count(c, self.shape[first + i], w, i, ceil_mode);
+    const Expr size = self.shape[first + i];
+    shape[first + i] = ceil_mode ? window_count_beyond(c, size, w.at(i)) : window_count(c, size, w.at(i));
     if (below(c, shape[first + i], 1)) return c.fail("the window is larger than the padded plane");
   }
   return shape;
@@ -88,7 +77,7 @@ struct Columns {
 Result<Columns> columns_of(InferCall& c, Expr channels, Expr height, Expr width) {
   SG_ASSIGN(Window w, window(c, 2));
   ExprPool& e = c.sizes.exprs();
-  Expr rows = window_count(c, height, w, 0, false), columns = window_count(c, width, w, 1, false);
+  Expr rows = window_count(c, height, w.at(0)), columns = window_count(c, width, w.at(1));
   if (below(c, rows, 1) || below(c, columns, 1)) return c.fail("the window is larger than the padded plane");
   Exprs shape{e.mul(channels, e.mul(w.kernel[0], w.kernel[1])), e.mul(rows, columns)};
   return Columns{std::move(shape), {channels, w.kernel[0], w.kernel[1], rows, columns}};

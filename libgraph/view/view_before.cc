@@ -10,18 +10,6 @@ namespace {
 
 constexpr size_t kPoints = 1000;  // per curve: more than the pixels of a page
 
-// The time of each node of the main graph: its own end, or the latest end before it.
-std::vector<double> clock_of(const ViewGraph& view, const ProgramTimeline& timeline) {
-  std::vector<double> end(view.nodes.size(), 0);
-  for (const SimEvent& e : timeline.events) {
-    if (e.graph != view.graph) continue;
-    double& at = end[static_cast<size_t>(view.position_of[e.node.index])];
-    if (at == 0) at = e.end_us;
-  }
-  for (size_t n = 1; n < end.size(); ++n) end[n] = std::max(end[n], end[n - 1]);
-  return end;
-}
-
 // The maximum over the stretch of time of each point; points without a node repeat the previous one.
 std::vector<int64_t> curve_of(const Liveness& live, const std::vector<double>& clock, double makespan_us) {
   std::vector<int64_t> out(std::min(kPoints, std::max<size_t>(1, clock.size())), -1);
@@ -39,7 +27,7 @@ std::vector<int64_t> curve_of(const Liveness& live, const std::vector<double>& c
 
 void write_before(JsonWriter* json, const ViewGraph& view, const SizeValues& values, const ProgramTimeline& timeline) {
   const Liveness live = compute_liveness(*view.program, *view.graph, values);
-  const std::vector<int64_t> curve = curve_of(live, clock_of(view, timeline), timeline.makespan_us);
+  const std::vector<int64_t> curve = curve_of(live, times_of(view, timeline), timeline.makespan_us);
   json->key("before").begin_object().member("nodes", view.nodes.size());
   json->member("peak_bytes", live.lower_bound_bytes);
   json->member("makespan_us", timeline.makespan_us).member("exposed_us", timeline.exposed_total_us());

@@ -37,6 +37,9 @@ struct ViewGraph {
   int64_t maker_of(ValueId v) const;  // a position, or -1 - input
 };
 
+// The time of each node: the end of its event, or the latest end before it. `view`: of the main graph.
+std::vector<double> times_of(const ViewGraph& view, const ProgramTimeline& timeline);
+
 // "key": [fn(0), fn(1), ...]
 void write_column(JsonWriter* json, std::string_view key, size_t n, const std::function<int64_t(size_t)>& fn);
 

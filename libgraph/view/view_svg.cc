@@ -88,19 +88,6 @@ class Lanes {
   std::string bars_;
 };
 
-// The time of each node of the main graph: the end of its event, else that of the node before it.
-std::vector<double> times_of(const ViewGraph& view, const ProgramTimeline& t) {
-  std::vector<double> out(view.nodes.size(), -1);
-  for (const SimEvent& e : t.events)
-    if (e.graph == view.graph) {
-      double& at = out[static_cast<size_t>(view.position_of[e.node.index])];
-      at = std::max(at, e.end_us);
-    }
-  double before = 0;
-  for (double& at : out) before = at = std::max(at, before);
-  return out;
-}
-
 std::string memory_curve(const ViewGraph& view, const Liveness& live, const ProgramTimeline& t, double top) {
   std::vector<double> times = times_of(view, t);
   double peak = std::max<double>(1, static_cast<double>(live.lower_bound_bytes));

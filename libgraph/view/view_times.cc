@@ -1,4 +1,5 @@
 // The simulated timeline: lanes, events, critical path.
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -11,6 +12,18 @@ namespace {
 double rounded(double us) { return std::round(us * 100) / 100; }
 
 }  // namespace
+
+std::vector<double> times_of(const ViewGraph& view, const ProgramTimeline& t) {
+  std::vector<double> out(view.nodes.size(), -1);
+  for (const SimEvent& e : t.events)
+    if (e.graph == view.graph) {
+      double& at = out[static_cast<size_t>(view.position_of[e.node.index])];
+      at = std::max(at, e.end_us);
+    }
+  double before = 0;
+  for (double& at : out) before = at = std::max(at, before);
+  return out;
+}
 
 void write_times(JsonWriter* json, const Job& job, const std::vector<ViewGraph>& graphs, const ProgramTimeline& t) {
   std::map<const Graph*, size_t> graph_index;

@@ -6,13 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <utility>
 
 #include "libgraph/temp_folder.h"
+#include "tools/children.h"
 
 namespace sg::recipe {
 namespace {
@@ -21,39 +20,16 @@ constexpr size_t kMaxSaid = 4000;  // bytes of a tool's messages that are passed
 
 Error failed(const std::string& what) { return {ErrorKind::missing, what + ": " + std::strerror(errno), {}, {}}; }
 
-// Running children: a signal that ends this process kills them before their folders are removed.
-constexpr size_t kMostRunning = 256;
-std::atomic<pid_t> running[kMostRunning];
+cli::Children running;
 
+// A signal that ends this process kills them before their folders are removed.
 void end_running() {
-  for (std::atomic<pid_t>& slot : running)
-    if (const pid_t child = slot.exchange(0); child != 0) {
-      ::kill(child, SIGKILL);
-      while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-      }
+  running.take_each([](pid_t child) {
+    ::kill(child, SIGKILL);
+    while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
     }
+  });
 }
-
-class Registered {
- public:
-  explicit Registered(pid_t child) {
-    end_writers_by(end_running);
-    for (std::atomic<pid_t>& slot : running) {
-      pid_t none = 0;
-      if (!slot.compare_exchange_strong(none, child)) continue;
-      slot_ = &slot;
-      return;
-    }
-  }
-  ~Registered() { leave(); }
-  Registered(const Registered&) = delete;
-  void leave() {
-    if (slot_ != nullptr) std::exchange(slot_, nullptr)->store(0);
-  }
-
- private:
-  std::atomic<pid_t>* slot_ = nullptr;  // null: more children than slots
-};
 
 struct Pipe {
   int ends[2] = {-1, -1};
@@ -64,17 +40,6 @@ struct Pipe {
   }
   ~Pipe() { close(0), close(1); }
 };
-
-// Runs between fork and exec in a multithreaded program: system calls only. PDEATHSIG fires when the forking thread
-// ends; that thread waits for the child.
-[[noreturn]] void become(char* const* arguments, const Pipe& in, const Pipe& out, const Pipe& err, int file) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  ::dup2(in.ends[0], STDIN_FILENO);
-  ::dup2(file >= 0 ? file : out.ends[1], STDOUT_FILENO);
-  ::dup2(err.ends[1], STDERR_FILENO);
-  ::execv(arguments[0], arguments);
-  ::_exit(127);
-}
 
 // While it lives, this thread's writes to a closed pipe fail with EPIPE instead of raising SIGPIPE. Other threads, and
 // the program's own output, keep the signal.
@@ -132,10 +97,15 @@ Result<Finished> run_process(const std::vector<std::string>& words, std::string_
   for (const std::string& w : words) arguments.push_back(const_cast<char*>(w.c_str()));
   arguments.push_back(nullptr);
   pid_t child = ::fork();
-  if (child == 0) become(arguments.data(), in, out, err, file);
+  if (child == 0) {
+    // Fires when the forking thread ends; that thread waits for the child.
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    cli::become(arguments.data(), in.ends[0], file >= 0 ? file : out.ends[1], err.ends[1]);
+  }
   if (file >= 0) ::close(file);
   if (child < 0) return failed("cannot start " + words[0]);
-  Registered registered(child);
+  end_writers_by(end_running);
+  cli::Children::Place registered(&running, child);
   in.close(0), out.close(1), err.close(1);
   Finished done;
   exchange(input, &in, &out, &err, &done);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "libgraph/nearest.h"
+#include "tools/cli.h"
 #include "tools/cli_siblings.h"
 #include "tools/recipe/process.h"
 
@@ -34,19 +35,6 @@ bool is_whole_number(std::string_view s) {
   return !s.empty() && s.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
-// The alternatives of `a|b` if all are plain words; else none: any text is allowed.
-std::vector<std::string_view> choices_of(std::string_view argument) {
-  std::vector<std::string_view> out;
-  if (argument.find('|') == std::string_view::npos) return out;
-  for (size_t at = 0; at <= argument.size();) {
-    size_t bar = std::min(argument.find('|', at), argument.size());
-    out.push_back(argument.substr(at, bar - at));
-    if (out.back().find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_") != std::string_view::npos) return {};
-    at = bar + 1;
-  }
-  return out;
-}
-
 class Checker {
  public:
   Checker(const std::string& tool, Diagnostics* problems) : tool_(tool), problems_(problems) {}
@@ -71,7 +59,7 @@ class Checker {
   void add_value(const OptionRow& row, const Word& value) {
     if (row.argument == "N" && !is_whole_number(value.text))
       return error(value.where, "`" + row.name + "` takes a whole number, not `" + value.text + "`");
-    std::vector<std::string_view> choices = choices_of(row.argument);
+    std::vector<std::string_view> choices = cli::choices_of(row.argument);
     if (!choices.empty() && std::ranges::count(choices, value.text) == 0)
       return error(value.where, "`" + row.name + "` takes one of " + row.argument + ", not `" + value.text + "`",
                    nearest_hint(value.text, choices));

@@ -11,48 +11,26 @@
 #include <csignal>
 #include <cstring>
 
+#include "tools/children.h"
+
 namespace sg::reduce {
 namespace {
 
 constexpr int kSkip = 125, kNotRunnable = 126, kNotFound = 127;  // of the shell
-constexpr size_t kMaxRunning = 64;
-constexpr size_t kMaxLine = 4096;  // longer lines are searched in pieces
+constexpr size_t kMaxLine = 4096;                                // longer lines are searched in pieces
 
 std::atomic<bool> stopped{false};
-std::atomic<pid_t> running[kMaxRunning];  // process groups; 0 = a free slot
+cli::Children running;  // by their process groups
 
-// A slot in `running` while the child exists.
-class Registered {
- public:
-  explicit Registered(pid_t group) {
-    for (size_t i = 0; i < kMaxRunning && !place_; ++i) {
-      pid_t none = 0;
-      if (running[i].compare_exchange_strong(none, group)) place_ = &running[i];
-    }
-    if (stopped) ::kill(-group, SIGKILL);
-  }
-  ~Registered() {
-    if (place_) *place_ = 0;
-  }
-  Registered(const Registered&) = delete;
-
- private:
-  std::atomic<pid_t>* place_ = nullptr;
-};
-
-// Runs between fork and exec in a multithreaded program: system calls only.
-[[noreturn]] void become(char* const* words, bool show, int kept) {
+// Runs between fork and exec. Both streams of the command go to `kept`, to standard error, or nowhere.
+[[noreturn]] void become_shell(char* const* words, bool show, int kept) {
   ::setpgid(0, 0);
-  int nothing = ::open("/dev/null", O_RDWR);
-  ::dup2(nothing, STDIN_FILENO);
-  ::dup2(kept >= 0 ? kept : show ? STDERR_FILENO : nothing, STDOUT_FILENO);
-  if (kept >= 0) ::dup2(kept, STDERR_FILENO);
-  else if (!show) ::dup2(nothing, STDERR_FILENO);
+  const int nothing = ::open("/dev/null", O_RDWR);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::execv(words[0], words);
-  ::_exit(127);
+  const int printed = kept >= 0 ? kept : show ? STDERR_FILENO : nothing;
+  cli::become(words, nothing, printed, printed);
 }
 
 // True = it ended on its own. 0 seconds: it may take any time.
@@ -120,11 +98,12 @@ Result<Answer> ask_once(const ProbeOptions& options, const std::string& candidat
   std::string script = options.command + " \"$1\"";
   const char* words[] = {"/bin/sh", "-c", script.c_str(), "sg-reduce", candidate.c_str(), nullptr};
   pid_t child = ::fork();
-  if (child == 0) become(const_cast<char* const*>(words), options.show, printed.fd());
+  if (child == 0) become_shell(const_cast<char* const*>(words), options.show, printed.fd());
   if (child < 0)
     return Error{ErrorKind::missing, std::string("cannot start a process: ") + std::strerror(errno), {}, {}};
   ::setpgid(child, child);  // parent and child both do this, to avoid a race
-  Registered registered(child);
+  const cli::Children::Place registered(&running, child);
+  if (stopped) ::kill(-child, SIGKILL);
   int status = 0;
   bool ended = wait_for(child, options.timeout_seconds, &status);
   if (stopped) return Answer::stopped;
@@ -176,8 +155,7 @@ Result<Answer> probe(const ProbeOptions& options, const std::string& candidate) 
 
 void stop_probing() {
   stopped = true;
-  for (std::atomic<pid_t>& group : running)
-    if (pid_t g = group; g != 0) ::kill(-g, SIGKILL);
+  running.take_each([](pid_t group) { ::kill(-group, SIGKILL); });
 }
 
 }  // namespace sg::reduce
