@@ -69,7 +69,17 @@ class ChunkRewriter {
                    NodeId like);
   ValueId make(std::string_view op, std::vector<Arg> args, std::string_view name, NodeId position, NodeId like);
   NodeId replace(NodeId n, NodeId first_new, std::span<const ValueId> by);
-  ValueId flattened(ValueId v, const Type& whole, const Type& flat, NodeId before);
+
+  // A value as flat rows take it: viewed in a shape first, or as it is.
+  struct Flattened {
+    ValueId value;
+    std::optional<std::vector<Expr>> shape;
+  };
+  std::optional<Flattened> flattened(ValueId v, const Type& whole, const Type& flat);
+  ValueId make_flat(const Flattened& to, NodeId before);
+  bool can_push_down(NodeId n);
+  bool can_move_past(NodeId user, const Type& whole, const Type& flat);
+  void move_past(NodeId user, ValueId whole, ValueId flat);
 
   Program& program_;
   Graph& graph_;
