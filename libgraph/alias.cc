@@ -89,10 +89,11 @@ class AliasBuilder {
     if (op.has(kCollective)) add_collective(n);
     const Node& node = graph_.node(n);
     bool all_views = node.result_count > 0;
+    const bool writes = writes_arguments(graph_, n);
     for (uint32_t i = 0; i < node.result_count; ++i) all_views &= place_result(n, op, i);
     for (const Operand& o : operands_) {
       if (o.storage.is_none() || op.has(kSize)) continue;
-      if (o.param && o.param->written) written_.push_back(o.storage);
+      if (writes && o.param && o.param->written) written_.push_back(o.storage);
       else if (!(all_views && o.param && o.param->alias)) read_.push_back(o.storage);
     }
     if (op.has(kWait)) complete_wait();

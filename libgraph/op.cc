@@ -112,6 +112,14 @@ bool draws_random(const Graph& graph, NodeId n) {
   return train == nullptr || !train->is(ArgKind::boolean) || train->as_bool();
 }
 
+bool writes_arguments(const Graph& graph, NodeId n) {
+  const OpInfo* op = graph.op_info(n);
+  if (op == nullptr || !op->writes()) return false;
+  const Arg* training =
+      op->has(kWritesInTraining) ? argument(graph.node(n), *op, graph.pool().strings, "training") : nullptr;
+  return training == nullptr || !training->is(ArgKind::boolean) || training->as_bool();
+}
+
 uint32_t split_result_count(const OpInfo* op, std::span<const Arg> args) {
   int index = op == nullptr || !op->returns_list ? -1 : op->param_index("split_sizes");
   if (index < 0 || static_cast<size_t>(index) >= args.size() || !args[static_cast<size_t>(index)].is(ArgKind::list))

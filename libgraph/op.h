@@ -38,6 +38,7 @@ enum Trait : uint32_t {
   kSize = 1u << 12,             // arithmetic on sizes: scalars in, scalars out, nothing on the device
   kHigherOrder = 1u << 13,      // takes nested graphs
   kRandomIfDropout = 1u << 14,  // draws random numbers when its dropout probability is not a literal 0
+  kWritesInTraining = 1u << 15,  // writes the arguments that its schema marks unless its `training` is a literal false
 };
 
 enum class ParamKind : uint8_t {
@@ -114,6 +115,9 @@ const Arg* argument(const Node& node, const OpInfo& op, const StringTable& strin
 
 // Whether this call draws random numbers: kRandom, or kRandomIfDropout with a probability that may differ from 0.
 bool draws_random(const Graph& graph, NodeId n);
+
+// Whether this call writes the arguments that its schema marks as written.
+bool writes_arguments(const Graph& graph, NodeId n);
 
 // How many results a list-returning call has, as far as its list of sizes to split into tells; 0 = it does not.
 uint32_t split_result_count(const OpInfo* op, std::span<const Arg> args);

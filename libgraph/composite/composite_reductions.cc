@@ -142,6 +142,15 @@ void index_reduce(CompositeCall& c) {
 
 // --- writes and random numbers ---
 
+// Where the entries of each row begin, of sorted rows.
+void row_bounds(CompositeCall& c) {
+  const ValueId rows = c.tensor("self");
+  const int64_t size = c.integer("size");
+  if (size < 0 || size > int64_t{1} << 40) return c.fail("'size' is out of range");
+  const ValueId each = c.make("arange", {size + 1, c.key("dtype", c.dtype_of(rows))});
+  c.give(c.make("searchsorted.Tensor", {rows, each, c.key("out_int32", c.has("out_int32") && c.flag("out_int32"))}));
+}
+
 void put(CompositeCall& c) {
   ValueId self = c.tensor("self");
   auto flat = [&](ValueId v) { return c.make("reshape", {v, Numbers{-1}}); };

@@ -175,6 +175,7 @@ CALLS = {
     "aten._dirichlet_grad.default": floats_only(lambda d: [([some(d, 6, 7, low=0.02, high=0.98), some(d, 6, 7, low=0.05, high=high), some(d, 6, 7, low=1.1 * high, high=3 * high)], {}) for high in (1, 9, 40)]),
     "aten.poisson.default": floats_only(lambda d: [([some(d, 4, 5, low=0, high=60)], {})]),
     "aten.binomial.default": floats_only(lambda d: [([some(d, 4, 5, low=1, high=60).round(), some(d, 4, 5, low=0, high=1)], {})]),
+    "aten._convert_indices_from_coo_to_csr.default": lambda d: [([torch.tensor(rows, dtype=d), 4], {"out_int32": narrow}) for rows in ([0, 0, 1, 3, 3, 3], [], [2]) for narrow in (False, True)] if d in (torch.int32, torch.int64) else [],
     "aten.unique_dim.default": lambda d: [([some(d, 9, 2, low=0, high=2), dim, True, asked, asked], {}) for dim in (0, 1) for asked in (False, True)],
     "aten._int_mm.default": lambda d: [([some(d, m, k), some(d, k, n)], {}) for m, k, n in ((3, 5, 4), (1, 300, 2))] if d == torch.int8 else [],
     "aten.kl_div.default": floats_only(lambda d: [([*(t.abs() for t in pairs_of(d)), r], {"log_target": g}) for r, g in ((0, False), (1, True), (2, False))]),
