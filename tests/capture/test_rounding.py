@@ -6,7 +6,7 @@ import unittest
 import torch
 from torch import fx
 
-from stepgraph_capture import rounding
+from stepgraph_capture import rounding, values
 
 aten = torch.ops.aten
 
@@ -35,6 +35,20 @@ def not_in_double(x: torch.Tensor) -> torch.Tensor:
     if x.dtype == torch.float64:
         raise ValueError("no doubles")
     return x * 2
+
+
+class Updates(unittest.TestCase):
+    """The first step of Adam is by the sign of a gradient, which may be nothing but rounding."""
+
+    def settled(self, gradient, other_gradient):
+        value, other = torch.tensor([0.9, 1.1]), torch.tensor([0.9, 0.9])
+        return values.settled_by_gradients(value, other, torch.tensor(gradient), torch.tensor(other_gradient)).tolist()
+
+    def test_a_step_by_the_sign_of_rounding(self):
+        self.assertEqual(self.settled([0.5, 1e-9], [0.5, -1e-9]), torch.tensor([0.9, 1.1]).tolist())
+
+    def test_a_step_by_a_gradient(self):
+        self.assertEqual(self.settled([0.5, 1e-9], [0.5, 1e-9]), torch.tensor([0.9, 0.9]).tolist())
 
 
 class InDouble(unittest.TestCase):

@@ -122,6 +122,15 @@ def check_same(names: Sequence[str], model: Answers, graph: Answers, noise: Sequ
             check_close(name, left, right, moved)
 
 
+def settled_by_gradients(value: Tensor, other: Tensor, gradient: Tensor, other_gradient: Tensor) -> Tensor:
+    """An updated parameter, with the elements of `value` where the gradients, the same as a whole, are next to 0 and not
+    the same: an optimizer that divides by their size steps one way or the other there."""
+    if not gradient.shape == other_gradient.shape == value.shape == other.shape:
+        return other
+    is_chance = (gradient - other_gradient).abs() > _CHANCE * gradient.abs()
+    return torch.where(is_chance, value, other)
+
+
 def is_same_update(before: Tensor, one: Tensor, other: Tensor) -> bool:
     """Whether both updates change the value by the same amount, up to rounding."""
     if one.numel() == 0:
@@ -148,6 +157,7 @@ def _farthest(left: Tensor, right: Tensor) -> float:
     return (left - right).abs().masked_fill(same, 0).nan_to_num(math.inf, math.inf).max().item()
 
 
+_CHANCE = 0.05  # relative distance of two gradients that are nothing but rounding
 _SLACK = 3  # multiples of the noise that are accepted, as in sg-run
 
 
