@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "librun/cpu/fill.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/random_draw.h"
 #include "librun/element.h"
