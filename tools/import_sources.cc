@@ -27,7 +27,7 @@ Result<Imported> import_capture_files(const Args& args, Sources* sources, Diagno
 }
 
 Result<Imported> import_fx_files(const Args& args, Sources* sources, Diagnostics* notes) {
-  SG_ASSIGN(Job job, import_fx(ranks_of(sources), {args.has("spmd"), args.threads()}, notes));
+  SG_ASSIGN(Job job, import_fx(ranks_of(sources), fx_options(args), notes));
   return Imported{std::move(job), {}, nullptr};
 }
 
@@ -43,7 +43,7 @@ Result<Listing> list_pt2_file(const Args&, Sources* sources, Diagnostics*) {
 }
 
 constexpr std::string_view kSpmdOption[] = {"spmd"}, kPt2Options[] = {"model", "data"},
-                           kTraceOptions[] = {"spmd", "rank", "compile-id"};
+                           kFxOptions[] = {"spmd", "world"}, kTraceOptions[] = {"spmd", "world", "rank", "compile-id"};
 
 constexpr ImportSource kSources[] = {
     {.kind = SourceKind::capture,
@@ -59,7 +59,7 @@ constexpr ImportSource kSources[] = {
     {.kind = SourceKind::fx,
      .what = "the text of a graph that FX prints",
      .takes_many = true,
-     .options = kSpmdOption,
+     .options = kFxOptions,
      .import = import_fx_files},
     {.kind = SourceKind::torch_trace,
      .what = "a TORCH_TRACE log or tlparse's output folder",
@@ -193,6 +193,12 @@ Result<std::vector<Named>> names_of(const Args& args, Diagnostics* left_out) {
 }
 
 }  // namespace
+
+ImportOptions fx_options(const Args& args) {
+  ImportOptions options{args.has("spmd"), args.threads(), {}};
+  if (args.has("world")) options.world = static_cast<uint32_t>(std::min<int64_t>(args.number("world", 1), UINT32_MAX));
+  return options;
+}
 
 Result<Sources> read_sources(const Args& args) {
   Diagnostics left_out;

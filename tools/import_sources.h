@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "libgraph/diag.h"
+#include "libgraph/import/capture.h"
 #include "libgraph/import/source_kind.h"
 #include "libgraph/job.h"
 #include "libgraph/safetensors.h"
@@ -53,13 +54,15 @@ struct ImportSource {
   std::string_view what;    // "capture JSON, plain or gzipped"; the messages list these
   bool takes_many = false;  // several files are the ranks of one job
   bool takes_folder = false;
-  std::span<const std::string_view> options = {};  // those that not every kind has: spmd, rank, compile-id, model, data
+  std::span<const std::string_view> options = {};  // those that not every kind has: spmd, world, rank, ...
   // May take the files' bytes. What is to be said besides errors goes to `notes`.
   Result<Imported> (*import)(const Args& args, Sources* sources, Diagnostics* notes);
   // Null = say what the job is.
   Result<Listing> (*list)(const Args& args, Sources* sources, Diagnostics* notes) = nullptr;
 };
 
+// Those of FX text and traces.
+ImportOptions fx_options(const Args& args);
 // Refuses an option that the kind has no use for.
 Result<Sources> read_sources(const Args& args);
 // REQUIRES: `sources` comes from read_sources

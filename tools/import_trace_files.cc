@@ -88,7 +88,7 @@ Result<Imported> import_trace_files(const Args& args, Sources* sources, Diagnost
   TraceOptions options;
   if (args.has("rank")) options.rank = static_cast<uint32_t>(args.number("rank", 0));
   options.compile = args.has("compile-id") ? args.text("compile-id") : "";
-  options.import = {args.has("spmd"), args.threads()};
+  options.import = fx_options(args);
   Result<Job> job = import_trace(traces.logs, options, notes);
   if (!job.ok() && job.error().where.file.empty()) job.error().where.file = sources->files[0].name;
   if (!job.ok()) return std::move(job.error());

@@ -12,6 +12,7 @@ namespace {
 constexpr Option kOptions[] = {
     {"from", 0, "capture|pt2|fx|torch-trace", "kind of source (default: detected from its content)"},
     {"spmd", 0, "", "one rank's capture stands for every rank of its world"},
+    {"world", 0, "N", "ranks of the job, where a text or trace does not say how large its groups are"},
     {"rank", 'r', "N", "rank to import from a trace of several ranks"},
     {"compile-id", 0, "ID", "compilation to import from a trace of several, as 0/0"},
     {"list", 0, "", "list what the source holds, and write no graph"},

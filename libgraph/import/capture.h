@@ -29,6 +29,7 @@ struct CaptureFile {
 struct ImportOptions {
   bool spmd = false;   // one capture stands for every rank of its world; groups of the others follow from the mesh
   size_t threads = 1;  // files are unpacked and parsed on several; the job is that of one
+  std::optional<uint32_t> world = {};  // ranks of the job, for a source that does not say (FX text); a capture does
 };
 
 // `files` in any order: each says which rank it is. Notes and warnings (unknown keys, opaque operators, what kept ranks

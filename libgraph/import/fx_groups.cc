@@ -24,6 +24,10 @@ int64_t FxGroups::largest() const {
   return largest;
 }
 
+size_t FxGroups::of_unknown_size() const {
+  return static_cast<size_t>(std::ranges::count_if(sizes_, [](const auto& size) { return !size; }));
+}
+
 Status FxGroups::settle(uint32_t world, size_t programs, uint32_t named_ranks) {
   std::vector<std::string_view> names(sizes_.size());
   for (const auto& [name, id] : by_name_) names[id.index] = name;

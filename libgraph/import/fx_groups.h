@@ -17,7 +17,8 @@ class FxGroups {
  public:
   explicit FxGroups(Job* job) : job_(job) {}
   GroupId of(std::string_view name, std::optional<int64_t> size);
-  int64_t largest() const;  // of the sizes that are told; 1 without any
+  int64_t largest() const;         // of the sizes that are told; 1 without any
+  size_t of_unknown_size() const;  // groups whose size is not told
   bool empty() const { return sizes_.empty(); }
   // Gives each its members, and its name on ranks below `named_ranks`. Those of unknown size hold the world; smaller
   // ones the ranks from 0 on, or from the last rank backwards where 0 is not meant. An error where members cannot be

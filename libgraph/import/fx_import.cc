@@ -105,6 +105,7 @@ class FxImporter {
     for (FxStep& step : steps) {
       ranks.push_back(step.rank);
       last_rank = std::max(last_rank, step.rank);
+      ranks_seen_ = std::max(ranks_seen_, step.ranks);
       SG_ASSIGN(FxProgram program, read_step(std::move(step)));
       SG_TRY(check_foreign(program));
       programs.push_back(std::move(program));
@@ -223,8 +224,25 @@ class FxImporter {
         "give a graph of AOTAutograd (aot_joint_graph; aot_forward_graph and aot_backward_graph), or of torch.export"};
   }
 
+  // Only gathers and scatters print how many ranks take part: of an all_reduce alone the job could have any number, and
+  // among one rank it would do nothing.
+  Status check_world_is_told(uint32_t files, uint32_t last_rank) const {
+    const int64_t told = std::max({groups_.largest(), int64_t{last_rank} + 1, int64_t{files}});
+    if (options_.world && *options_.world < told)
+      return Error{ErrorKind::usage, "--world " + std::to_string(*options_.world) + ": the job has at least " +
+                                         counted(static_cast<uint64_t>(told), "rank")};
+    if (options_.world || files > 1 || ranks_seen_ > 1 || groups_.of_unknown_size() == 0 || groups_.largest() > 1)
+      return ok_status();
+    return Error{ErrorKind::unreadable,
+                 "the graph communicates, and the text does not say among how many ranks",
+                 {units_[0]->text.file},
+                 "--world N says it; or give the text of every rank"};
+  }
+
   Status settle_world(uint32_t files, uint32_t last_rank) {
-    int64_t world = std::max<int64_t>(groups_.largest(), int64_t{last_rank} + 1);
+    SG_TRY(check_world_is_told(files, last_rank));
+    int64_t world = std::max({groups_.largest(), int64_t{last_rank} + 1, int64_t{ranks_seen_}});
+    if (options_.world) world = std::max<int64_t>(world, *options_.world);
     if (world > kMaxFxWorld)
       return Error{ErrorKind::unreadable,
                    "a group of " + std::to_string(world) + " ranks is beyond any world",
@@ -254,6 +272,8 @@ class FxImporter {
         symbols, [](const Symbol& symbol) { return symbol.kind == SymbolKind::input && !symbol.hint; });
     if (bare != 0) add("hints of " + counted(static_cast<uint64_t>(bare), "symbol") + " (sizes are 2 or more)");
     if (implied_guards_ != 0) add("guards (" + std::to_string(implied_guards_) + " follow from the types)");
+    if (const size_t sizeless = options_.world ? 0 : groups_.of_unknown_size(); sizeless != 0)
+      add("sizes of " + counted(sizeless, "group") + " (all " + std::to_string(job_.world) + " ranks are taken)");
     if (!groups_.empty()) add("members of " + counted(job_.groups.size(), "group") + " (ranks from 0 on are taken)");
     const auto& inputs = first.source.graph.inputs;
     size_t nameless = static_cast<size_t>(std::count_if(inputs.begin(), inputs.end(), [](const SourceInput& i) {
@@ -279,6 +299,7 @@ class FxImporter {
   FxGaps gaps_;
   ComputedSizes computed_;
   size_t implied_guards_ = 0;
+  uint32_t ranks_seen_ = 1;
   ImportTally tally_;
   std::vector<std::unique_ptr<FxUnit>> units_;
 };

@@ -36,6 +36,7 @@ struct FxStep {
   std::optional<FxText> backward;
   std::optional<FxText> dynamo;  // the graph before AOTAutograd: it names the inputs
   uint32_t rank = 0;
+  uint32_t ranks = 1;              // of the job, as far as is known: several where only one of them is imported
   std::vector<FxSize> sizes = {};  // what is known of the graph's symbols, and of others
 };
 

@@ -216,11 +216,13 @@ Result<Job> import_trace(const std::vector<TraceLog>& logs, const TraceOptions& 
   SG_TRY(check_ranks(logs));
   Ranks ranks = ranks_of(logs);
   if (ranks.empty()) return Error{ErrorKind::unreadable, "the trace holds no artefacts", {}, {}};
+  uint32_t world = 1;  // the ranks that the logs show, though one is chosen
   if (options.rank) {
     auto it = ranks.find(*options.rank);
     if (it == ranks.end())
       return trace_error(ranks.begin()->second, "the trace holds nothing of rank " + std::to_string(*options.rank), {});
     Rank rank = std::move(it->second);
+    world = std::max(static_cast<uint32_t>(ranks.size()), ranks.rbegin()->first + 1);
     ranks.clear();
     ranks.emplace(*options.rank, std::move(rank));
   } else if (ranks.size() > 1 && ranks.rbegin()->first + 1 != ranks.size()) {
@@ -235,6 +237,7 @@ Result<Job> import_trace(const std::vector<TraceLog>& logs, const TraceOptions& 
     SG_ASSIGN(const Attempt* attempt, choose(rank, options.compile));
     SG_ASSIGN(FxStep step, step_of(rank, *attempt, &lacks_backward));
     step.rank = number;
+    step.ranks = world;
     steps.push_back(std::move(step));
   }
   if (lacks_backward && notes != nullptr)

@@ -271,6 +271,40 @@ TEST_CASE("fx: groups, and one text for all ranks") {
   CHECK(import_ok(text, options).is_spmd());
 }
 
+TEST_CASE("fx: an all_reduce does not say among how many ranks") {
+  const std::string text = body(
+      "        r: \"f32[4, 8]\" = torch.ops._c10d_functional.all_reduce.default(x, 'sum', '0')\n"
+      "        w: \"f32[4, 8]\" = torch.ops._c10d_functional.wait_tensor.default(r);  r = None\n        return w\n");
+  ImportOptions options;
+  for (bool spmd : {false, true}) {
+    options.spmd = spmd;
+    Result<Job> open = import(text, nullptr, options);
+    REQUIRE_FALSE(open.ok());
+    CHECK(open.error().message == "the graph communicates, and the text does not say among how many ranks");
+  }
+  options.world = 4;
+  Job job = import_ok(text, options);
+  CHECK(job.is_spmd());
+  CHECK(job.world == 4);
+  CHECK(job.groups[0].parts[0].ranks.size() == 4);
+  options.world = 1;  // said, so believed
+  CHECK(import_ok(text, options).world == 1);
+  // The texts of all ranks say it.
+  Result<Job> ranks = import_fx({{"fx0.txt", text}, {"fx1.txt", text}}, {}, nullptr);
+  REQUIRE(ranks.ok());
+  CHECK(ranks->groups[0].parts[0].ranks.size() == 2);
+  // A size that the text tells contradicts a smaller world.
+  options = {};
+  options.world = 2;
+  Result<Job> small =
+      import(body("        g: \"f32[16, 8]\" = torch.ops._c10d_functional.all_gather_into_tensor.default(x, 4, '0')\n"
+                  "        return g\n"),
+             nullptr, options);
+  REQUIRE_FALSE(small.ok());
+  CHECK(small.error().kind == ErrorKind::usage);
+  CHECK(small.error().message == "--world 2: the job has at least 4 ranks");
+}
+
 TEST_CASE("fx: what is refused, and where") {
   struct Case {
     std::string text, error;
