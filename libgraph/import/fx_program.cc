@@ -55,8 +55,19 @@ void classify_input(std::string_view descriptor, Pool* pool, SourceInput* input)
   }
 }
 
-// Whether the inputs are primals_1 to primals_n in this order, and tangents. (A separate backward graph also takes
-// saved values.)
+// What depends on a tangent.
+FlatSet<StrId> gradients_of(const SourceGraph& graph) {
+  FlatSet<StrId> out;
+  for (const SourceInput& input : graph.inputs)
+    if (input.input.kind == InputKind::tangent) out.insert(input.name);
+  for (const SourceNode& node : graph.nodes)
+    if (node.name && std::ranges::any_of(node.refs, [&](const SourceRef& ref) { return out.contains(ref.name); }))
+      out.insert(node.name);
+  return out;
+}
+
+// Whether the inputs are primals_1 to primals_n in this order, and tangents, and results for the tangents come first
+// among the outputs. A backward alone may look alike: it takes the primals that it needs and returns gradients of all.
 bool is_joint(const SourceGraph& graph, const Pool& pool) {
   size_t primals = 0, tangents = 0;
   for (const SourceInput& input : graph.inputs) {
@@ -65,7 +76,15 @@ bool is_joint(const SourceGraph& graph, const Pool& pool) {
     if (!is_primal && !is_tangent && input.input.kind != InputKind::constant) return false;
     primals += is_primal, tangents += is_tangent;
   }
-  return primals > 0 && tangents > 0 && graph.outputs.size() > primals;
+  if (primals == 0 || tangents == 0 || graph.outputs.size() <= primals) return false;
+  const FlatSet<StrId> gradients = gradients_of(graph);
+  size_t results = 0;
+  for (size_t i = 0; i < graph.outputs.size() - primals; ++i) {
+    const StrId name = graph.outputs[i].value.name;
+    if (name && gradients.contains(name)) return false;
+    results += name ? 1 : 0;
+  }
+  return results >= tangents;
 }
 
 // Finds the loss: the only scalar among the user's results, if gradients are computed. If there are other results

@@ -257,6 +257,31 @@ TEST_CASE("fx: what else prints graphs") {
   CHECK(unpacked.programs[0]->graph.outputs()[0].value == unpacked.programs[0]->graph.inputs()[1].value);
 }
 
+namespace {
+
+// What each output is, and of which input: "loss, grad primals_2, output".
+std::string ports(const Job& job) {
+  const Graph& graph = job.programs[0]->graph;
+  std::string out;
+  for (const Output& output : graph.outputs()) {
+    out += (out.empty() ? "" : ", ") + std::string(name_of(output.kind));
+    if (output.of) out += " " + std::string(graph.name(output.of));
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("fx: a backward alone is no joint graph, though its inputs may look like one's") {
+  // Gradients of all primals, of which it takes the first: the last is not of the first.
+  const std::string_view inputs = "primals_1: \"f32[6, 6]\", tangents_1: \"f32[6, 6]\"";
+  const std::string gradient = "        mm_1: \"f32[6, 6]\" = torch.ops.aten.mm.default(primals_1, tangents_1)\n";
+  CHECK(ports(import_ok(body(gradient + "        return (None, mm_1)\n", inputs))) == "none, output");
+  CHECK(ports(import_ok(body(gradient + "        return (mm_1, mm_1)\n", inputs))) == "output, output");
+  const std::string result = "        r: \"f32[6, 6]\" = torch.ops.aten.sin.default(primals_1)\n";
+  CHECK(ports(import_ok(body(result + gradient + "        return (r, mm_1)\n", inputs))) == "output, grad primals_1");
+}
+
 TEST_CASE("fx: groups, and one text for all ranks") {
   std::string text = body(
       "        g: \"f32[16, 8]\" = torch.ops._c10d_functional.all_gather_into_tensor.default(x, 4, '0')\n"
