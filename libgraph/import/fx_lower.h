@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "libgraph/flat_set.h"
 #include "libgraph/import/fx_groups.h"
 #include "libgraph/import/fx_import.h"
 #include "libgraph/import/fx_notes.h"
@@ -35,6 +36,7 @@ Result<std::unique_ptr<FxUnit>> read_fx_unit(FxText text);
 struct FxProgram {
   SourceProgram source;
   std::vector<std::string> input_descriptors, output_descriptors;  // empty where there is none
+  FlatSet<StrId> tokens;                                           // inputs that order operators with effects
   uint64_t foreign_calls = 0;                                      // of functions and methods that are no operators
   uint64_t operator_calls = 0;
   std::string first_foreign;

@@ -1,5 +1,7 @@
 #include "libgraph/import/fx_module.h"
 
+#include <algorithm>
+
 #include "libgraph/import/source_build.h"
 
 namespace sg {
@@ -62,6 +64,7 @@ Status FxModuleLowering::statement(const FxStatement& s) {
     return error(s.at, "expected one name on the left");
   std::string_view name = target(s)->text;
   if (value.kind == FxKind::name) return named(s, name, value);
+  if (is_token_again(name, value)) return ok_status();
   SourceNode node;
   node.place = place(target(s)->at);
   node.name = pool().str(name);
@@ -148,7 +151,38 @@ Status FxModuleLowering::call(const FxExpr& value, const FxExpr& callee, FxArgs*
     else if (!is_host_function(text)) foreign("`" + std::string(text) + "`", callee.at);
   }
   node->op = pool().str(op);
-  return args->read(value, 1, find_op(op));
+  SG_TRY(args->read(value, 1, find_op(op)));
+  if (op == "higher_order.with_effects") assert_without_token(node);
+  return ok_status();
+}
+
+// with_effects(token, op, arguments...) runs the op in the order that tokens give and returns the token with the op's
+// results. An assertion keeps its place without one: it becomes the op itself.
+void FxModuleLowering::assert_without_token(SourceNode* node) {
+  std::vector<Arg>& args = node->args;
+  if (args.size() < 2 || !args[0].is(ArgKind::value) || !args[1].is(ArgKind::op)) return;
+  const StrId token = node->refs[0].name;
+  const auto is_token = [&](const SourceInput& input) { return input.name == token; };
+  if (is_main_ && std::ranges::any_of(graph_->inputs, is_token)) program_->tokens.insert(token);
+  const OpInfo* info = find_op(pool().strings[args[1].as_text()]);
+  if (info == nullptr || !info->has(kAssert)) return;
+  effects_.try_emplace(pool().strings[node->name], pool().strings[token]);
+  node->op = args[1].as_text();
+  args.erase(args.begin(), args.begin() + 2);
+  node->refs.erase(node->refs.begin());
+  for (Arg& arg : args)
+    arg.walk_mutable([](Arg& a) {
+      if (a.is(ArgKind::value)) a.set_value(ValueId(a.as_value().index - 1));
+    });
+}
+
+// getitem = with_effects[0], of an assertion: the token that it was given.
+bool FxModuleLowering::is_token_again(std::string_view name, const FxExpr& value) {
+  if (value.kind != FxKind::subscript || file().child(value, 1).text != "0") return false;
+  const std::string_view* token = effects_.find(file().child(value, 0).text);
+  if (token == nullptr) return false;
+  names_.try_emplace(name, FxName{*token});
+  return true;
 }
 
 Status FxModuleLowering::set_result(const FxStatement& s, SourceNode* node) {

@@ -71,6 +71,8 @@ class FxModuleLowering {
   Status call(const FxExpr& value, const FxExpr& callee, FxArgs* args, SourceNode* node);
   Status set_result(const FxStatement& s, SourceNode* node);
   void set_context(const FxStatement& s, SourceNode* node);
+  void assert_without_token(SourceNode* node);
+  bool is_token_again(std::string_view name, const FxExpr& value);
   void foreign(std::string what, uint32_t at);
 
   const FxLowering& lowering_;
@@ -86,6 +88,7 @@ class FxModuleLowering {
   FlatTextMap<Declared> declared_;
   FlatTextMap<FxName> names_;
   FlatTextMap<std::string_view> attributes_;
+  FlatTextMap<std::string_view> effects_;  // assertions under with_effects: the token that each returns
 };
 
 }  // namespace sg

@@ -68,14 +68,15 @@ FlatSet<StrId> gradients_of(const SourceGraph& graph) {
 
 // Whether the inputs are primals_1 to primals_n in this order, and tangents, and results for the tangents come first
 // among the outputs. A backward alone may look alike: it takes the primals that it needs and returns gradients of all.
-bool is_joint(const SourceGraph& graph, const Pool& pool) {
-  size_t primals = 0, tangents = 0;
+bool is_joint(const SourceGraph& graph, const FlatSet<StrId>& tokens, const Pool& pool) {
+  size_t primals = 0, tangents = 0, of_tokens = 0;
   for (const SourceInput& input : graph.inputs) {
     const bool is_primal = pool.strings[input.name] == "primals_" + std::to_string(primals + 1);
     const bool is_tangent = input.input.kind == InputKind::tangent;
     if (!is_primal && !is_tangent && input.input.kind != InputKind::constant) return false;
-    primals += is_primal, tangents += is_tangent;
+    primals += is_primal, tangents += is_tangent, of_tokens += tokens.contains(input.name);
   }
+  primals -= of_tokens;
   if (primals == 0 || tangents == 0 || graph.outputs.size() <= primals) return false;
   const FlatSet<StrId> gradients = gradients_of(graph);
   size_t results = 0;
@@ -102,16 +103,17 @@ void mark_loss(SourceGraph* graph, const std::vector<size_t>& plain, const Pool&
     graph->outputs[numbers[0]].output.kind = OutputKind::loss;
 }
 
-// For versions without port descriptors: a joint graph ends with the gradients of its primals, in their order.
-void classify_by_place(SourceGraph* graph, const Pool& pool) {
-  if (!is_joint(*graph, pool)) return;
+// For versions without port descriptors: a joint graph ends with the gradients of its primals, in their order. Tokens
+// are primals without; an object that is one is passed through in place of a gradient.
+void classify_by_place(SourceGraph* graph, const FlatSet<StrId>& tokens, const Pool& pool) {
+  if (!is_joint(*graph, tokens, pool)) return;
   std::vector<StrId> primals;
   for (const SourceInput& input : graph->inputs)
-    if (pool.strings[input.name].starts_with("primals_")) primals.push_back(input.name);
+    if (pool.strings[input.name].starts_with("primals_") && !tokens.contains(input.name)) primals.push_back(input.name);
   const size_t begin = graph->outputs.size() - primals.size();
   for (size_t k = 0; k < primals.size(); ++k) {
     SourceOutput& output = graph->outputs[begin + k];
-    if (!output.value.name) continue;
+    if (!output.value.name || output.output.kind == OutputKind::opaque) continue;
     output.output.kind = OutputKind::gradient;
     output.of = primals[k];
   }
@@ -157,7 +159,7 @@ void classify_fx_ports(FxProgram* program, Pool* pool) {
     output.of = of != described.end() ? of->second : pool->str(inner_of(descriptor, key));
   }
   if (are_empty(program->input_descriptors) && are_empty(program->output_descriptors))
-    return classify_by_place(&graph, *pool);
+    return classify_by_place(&graph, program->tokens, *pool);
   if (has_gradients) mark_loss(&graph, plain, *pool);
 }
 
@@ -238,11 +240,14 @@ class Joiner {
   Status match_inputs() {
     const SourceGraph& forward = out_.source.graph;
     SourceGraph& backward = in_.source.graph;
+    FlatSet<StrId> returned;
+    for (const SourceOutput& output : forward.outputs)
+      if (output.value.name) returned.insert(output.value.name);
     std::vector<size_t> wanted;
     for (size_t i = 0; i < backward.inputs.size(); ++i) {
       const SourceInput& input = backward.inputs[i];
-      if (!is_tangent(i) && input.input.kind != InputKind::constant && input.input.kind != InputKind::opaque)
-        wanted.push_back(i);
+      const bool is_own_object = input.input.kind == InputKind::opaque && !returned.contains(input.name);
+      if (!is_tangent(i) && input.input.kind != InputKind::constant && !is_own_object) wanted.push_back(i);
     }
     if (wanted.size() > forward.outputs.size())
       return error("the backward takes " + std::to_string(wanted.size()) +

@@ -282,6 +282,51 @@ TEST_CASE("fx: a backward alone is no joint graph, though its inputs may look li
   CHECK(ports(import_ok(body(result + gradient + "        return (r, mm_1)\n", inputs))) == "output, grad primals_1");
 }
 
+TEST_CASE("fx: an object that the backward takes is saved like a value, and passed through in place of a gradient") {
+  Job job = import_ok(R"(class fw(torch.nn.Module):
+    def forward(self, primals_1: "f32[4, 8]", primals_2: "f32[8, 8]", primals_3):
+        mm: "f32[4, 8]" = torch.ops.aten.mm.default(primals_1, primals_2)
+        return (mm, primals_1, primals_2, primals_3)
+
+class bw(torch.nn.Module):
+    def forward(self, primals_1: "f32[4, 8]", primals_2: "f32[8, 8]", primals_3, tangents_1: "f32[4, 8]"):
+        t: "f32[8, 8]" = torch.ops.aten.t.default(primals_2)
+        mm_1: "f32[4, 8]" = torch.ops.aten.mm.default(tangents_1, t)
+        t_1: "f32[8, 4]" = torch.ops.aten.t.default(primals_1)
+        mm_2: "f32[8, 8]" = torch.ops.aten.mm.default(t_1, tangents_1)
+        return (mm_1, mm_2, primals_3)
+)");
+  CHECK(ports(job) == "output, grad primals_1, grad primals_2, opaque");
+  CHECK(job.programs[0]->graph.inputs().size() == 4);
+}
+
+TEST_CASE("fx: an assertion keeps its place without a token, and tokens have no gradients") {
+  Job job = import_ok(R"(class fw(torch.nn.Module):
+    def forward(self, primals_1: "f32[0]", primals_2: "f32[6, 6]", primals_3: "f32[6, 6]"):
+        mul: "f32[6, 6]" = torch.ops.aten.mul.Tensor(primals_2, primals_3)
+        info: "i32[]" = torch.ops.aten.full.default([], 0, dtype = torch.int32)
+        with_effects = torch.ops.higher_order.with_effects(primals_1, torch.ops.aten._linalg_check_errors.default, info, 'cholesky', is_matrix = True);  primals_1 = info = None
+        getitem: "f32[0]" = with_effects[0];  with_effects = None
+        with_effects_1 = torch.ops.higher_order.with_effects(getitem, torch.ops.mine.log.default, mul)
+        getitem_1: "f32[0]" = with_effects_1[0]
+        getitem_2: "f32[6, 6]" = with_effects_1[1];  with_effects_1 = None
+        return (getitem_1, getitem_2, primals_2, primals_3)
+
+class bw(torch.nn.Module):
+    def forward(self, primals_2: "f32[6, 6]", primals_3: "f32[6, 6]", tangents_1: "f32[6, 6]"):
+        mul_1: "f32[6, 6]" = torch.ops.aten.mul.Tensor(tangents_1, primals_3)
+        mul_2: "f32[6, 6]" = torch.ops.aten.mul.Tensor(tangents_1, primals_2)
+        return (mul_1, mul_2)
+)");
+  CHECK(ports(job) == "output, output, grad primals_2, grad primals_3");
+  const Graph& graph = job.programs[0]->graph;
+  const Node& check = node(graph, "with_effects");
+  CHECK(check.args.size() == 3);
+  CHECK(check.args[0].as_value() == graph.find_value("info"));
+  CHECK(graph.op_name(graph.find_node("with_effects")) == "aten._linalg_check_errors.default");
+  CHECK(node(graph, "with_effects_1").args[0].as_value() == graph.inputs()[0].value);
+}
+
 TEST_CASE("fx: groups, and one text for all ranks") {
   std::string text = body(
       "        g: \"f32[16, 8]\" = torch.ops._c10d_functional.all_gather_into_tensor.default(x, 4, '0')\n"
