@@ -76,7 +76,10 @@ const OpInfo* done_to_each(std::string_view op) {
   for (std::string_view dot_or_mark : {in_place ? "_." : ".", "."})  // without an in-place form, a copy follows
     for (std::string_view single : single_overloads(overload)) {
       const OpInfo* found = find_op("aten." + name + std::string(dot_or_mark) + std::string(single));
-      if (found && found->results.size() == 1 && !found->returns_list) return found;
+      if (!found || found->results.size() != 1 || found->returns_list || found->params.empty()) continue;
+      // pow.Scalar is a number raised to a tensor: not what is done to each tensor.
+      if (overload != "ScalarAndTensor" && found->params[0].kind != ParamKind::tensor) continue;
+      return found;
     }
   return nullptr;
 }

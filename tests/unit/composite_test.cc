@@ -369,6 +369,16 @@ TEST_CASE("composite: what is done to each tensor of lists") {
         "clamp_min.default clamp_min.default pow.Scalar pow.Scalar mul_.Tensor mul_.Tensor maximum.default "
         "copy_.default");
   CHECK(is_valid(e));
+  Expanded powers = expand(R"(  input %a : f32[4]
+  input %b : f32[2, 3]
+  %p0, %p1 = aten._foreach_pow.Scalar([%a, %b], 0.75) : f32[4], f32[2, 3]
+  %q0, %q1 = aten._foreach_pow.ScalarList([%p0, %p1], [2, 3]) : f32[4], f32[2, 3]
+  output %q0
+  output %q1
+)");
+  INFO(said(powers));
+  CHECK(ops(powers.graph()) == "pow.Tensor_Scalar pow.Tensor_Scalar pow.Tensor_Scalar pow.Tensor_Scalar");
+  CHECK(is_valid(powers));
   Expanded unequal = expand(R"(  input %a : f32[4]
   %p0 = aten._foreach_add.List([%a], [%a, %a]) : f32[4]
   output %p0
