@@ -176,6 +176,8 @@ class Loader {
   Status bind_sizes() {
     InputSizes sizes(program_);
     SG_TRY(sizes.bind(source_.bindings));
+    for (size_t i = 0; i < graph_.inputs().size(); ++i)  // numbers first: a tensor's sizes may be products of them
+      if (const auto number = size_given(i)) sizes.learn({&type(i).value, 1}, {&*number, 1});
     for (size_t i = 0; i < graph_.inputs().size(); ++i) {
       const StoredTensor* stored = matching_.of(i);
       if (stored == nullptr || type(i).kind != TypeKind::tensor) continue;
@@ -190,6 +192,15 @@ class Loader {
     if (findings_.has_errors()) return findings_.as_error(ErrorKind::unreadable);
     if (source_.maker != nullptr) source_.maker->set_sizes(out_.symbols);
     return sizes.check();
+  }
+
+  // The number that a file has for an input that is a size of the graph.
+  std::optional<int64_t> size_given(size_t i) const {
+    const StoredTensor* stored = matching_.of(i);
+    if (stored == nullptr || type(i).kind != TypeKind::integer || !type(i).has_value || !stored->shape.empty())
+      return std::nullopt;
+    const Result<Scalar> number = scalar_of(*stored, type(i));
+    return number.ok() ? std::optional(number->to_int()) : std::nullopt;
   }
 
   std::string recorded(size_t i) const {
@@ -222,12 +233,24 @@ class Loader {
         findings_.error("inputs",
                         "input " + title(i) + " is a number, the file has " + type_text(stored->dtype, stored->shape),
                         at(i));
+      if (const auto given = size_given(i)) check_size(i, *given);
       return;
     }
     bool same = type(i).kind == TypeKind::tensor && stored->dtype == type(i).dtype;
     for (size_t d = 0; same && d < stored->shape.size(); ++d)
       same = out_.symbols.value(job_.pool->exprs, type(i).shape[d]) == stored->shape[d];
     if (!same) findings_.error("inputs", mismatch(i, *stored), at(i), one_file_for_all());
+  }
+
+  void check_size(size_t i, int64_t given) {
+    const Expr size = type(i).value;
+    const auto known = out_.symbols.value(job_.pool->exprs, size);
+    if (!known || *known == given) return;
+    const std::string is = job_.pool->exprs.is_constant(size) ? "" : job_.pool->exprs.print(size) + " = ";
+    findings_.error("inputs",
+                    "input " + title(i) + " is " + is + std::to_string(*known) +
+                        " by the sizes of the graph's inputs, " + std::to_string(given) + " in the file",
+                    at(i));
   }
 
   // A tensor of the recorded shape and strides, without memory. Its storage begins `offset` elements before it.

@@ -341,6 +341,38 @@ graph rank *
   CHECK(mentions(wrong.error().message, "%scale is a number, the file has f32[1]"));
 }
 
+TEST_CASE("a size among the inputs binds its symbol, and contradicts no tensor") {
+  TempFolder folder;
+  Job job = parse(R"(sg 1.0 job "t" world 1
+graph rank *
+  symbol s0 input [0, 99]
+  symbol s1 input [0, 99]
+  input %n : int s0
+  input %m : int s1
+  input %x : f32[s0*s1]
+  forward -
+    %y = aten.view(%x, [%n, %m]) : f32[s0, s1]
+  output %y
+)");
+  float x[6] = {};
+  int64_t n = 3, m = 2;
+  std::vector<TensorToWrite> list = {
+      {"n", DType::i64, {}, {}, &n}, {"m", DType::i64, {}, {}, &m}, {"x", DType::f32, {6}, {}, x}};
+  REQUIRE(write_tensors(folder.file("x"), list).ok());
+  auto set = load_inputs(job, 0, {.files = {folder.file("x")}});
+  REQUIRE(set.ok());
+  CHECK(set->tensors[2].shape[0] == 6);
+  n = 17;
+  REQUIRE(write_tensors(folder.file("y"), list).ok());
+  auto wrong = load_inputs(job, 0, {.files = {folder.file("y")}});
+  REQUIRE(!wrong.ok());
+  CHECK(mentions(wrong.error().message, "%x is f32[s0*s1 = 34] in the graph, f32[6] in the file"));
+  const std::vector<SizeBinding> bound = {{"s0=3", "s0", {}, 3}};
+  auto other = load_inputs(job, 0, {.files = {folder.file("y")}, .bindings = bound});
+  REQUIRE(!other.ok());
+  CHECK(mentions(other.error().message, "%n is s0 = 3 by the sizes of the graph's inputs, 17 in the file"));
+}
+
 TEST_CASE("names of data files hold the rank and the step") {
   CHECK(data_file_name("a{r}/s{step}-{x}.st", 3, 12) == "a3/s12-{x}.st");
   TempFolder folder;
