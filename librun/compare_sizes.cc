@@ -96,13 +96,19 @@ Result<CommonSizes> find_common_sizes(const Job& first, const Job& second, const
   auto constant = [](const Graph& g, const Input& i, size_t axis) {
     return g.pool().exprs.constant_value(g.type(i.value).shape[axis]);
   };
+  // Only such a size can be solved; one of several symbols follows from theirs.
+  auto has_one_symbol = [](const Graph& g, const Input& i, size_t axis) {
+    std::vector<StrId> symbols;
+    g.pool().exprs.collect_symbols(g.type(i.value).shape[axis], &symbols);
+    return std::ranges::all_of(symbols, [&](StrId s) { return s == symbols[0]; }) && !symbols.empty();
+  };
   Decided by_second, by_first;
   for (uint32_t rank = 0; rank < first.world; ++rank) {
     const Graph &a = first.program_of(rank)->graph, &b = second.program_of(rank)->graph;
     SG_TRY(for_each_axis(a, b, [&](const Input& x, const Input& y, size_t axis) -> Status {
       auto here = constant(a, x, axis), there = constant(b, y, axis);
       if (here && there && *here != *there) return different(a, x, axis, *here, *there);
-      if (!here && there) by_second.add(std::string(a.name(x.value)), axis, *there);
+      if (has_one_symbol(a, x, axis) && there) by_second.add(std::string(a.name(x.value)), axis, *there);
       return ok_status();
     }));
   }
@@ -112,7 +118,7 @@ Result<CommonSizes> find_common_sizes(const Job& first, const Job& second, const
     SG_ASSIGN(SymbolValues sizes, sizes_of(first, rank, options, out.first));
     SG_TRY(for_each_axis(b, a, [&](const Input& y, const Input& x, size_t axis) -> Status {
       auto here = sizes.value(a.pool().exprs, a.type(x.value).shape[axis]);
-      if (here && !constant(b, y, axis)) by_first.add(std::string(b.name(y.value)), axis, *here);
+      if (here && has_one_symbol(b, y, axis)) by_first.add(std::string(b.name(y.value)), axis, *here);
       return ok_status();
     }));
   }

@@ -72,6 +72,28 @@ def graphs_are_compared_at_one_size():
 
 
 @case
+def sizes_that_are_products_follow_from_their_symbols():
+    with open("g.txt", "w") as f:
+        f.write("""sg 1.0 job "t" world 1
+
+graph rank *
+  symbol s0 input [1, 64]
+  symbol s1 input [1, 64]
+  input %a : f32[s0*s1] "a"
+  input %x : f32[s0, s1] "x"
+
+  forward -
+    %v = aten.view(%x, [-1])
+    %y = aten.add.Tensor(%a, %v)
+
+  output %y
+""")
+    safetensors("in", {"a": ("F32", [6], [1] * 6), "x": ("F32", [2, 3], [1] * 6)})
+    run("--compare", "g.txt", "--inputs", "in", out="results equal to the bit")
+    run("--compare", "g.txt", "--init", "seed:0", "--bind", "s0=2", "--bind", "s1=5", out="results equal to the bit")
+
+
+@case
 def outputs_are_compared_by_what_they_are():
     for returns in RETURNS:
         sized("g." + returns, returns=returns)
