@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "libgraph/chars.h"
 #include "libgraph/import/fx_lower.h"
 #include "libgraph/import/fx_notes.h"
 
@@ -189,10 +190,39 @@ std::string dynamo_name(std::string_view source) {
   return out;
 }
 
+namespace {
+
+// Which compilation a log's line is of, and which attempt at it: "V1121 ... file.py:10] [0/0_1] [__aot_graphs] " is
+// {"0/0", 1}. {"", 0} where the line has no such prefix.
+std::pair<std::string_view, uint32_t> attempt_of(const FxText& text, size_t at) {
+  const size_t end_before = text.whole.substr(0, at).rfind('\n');
+  std::string_view prefix = text.whole.substr(0, at).substr(end_before == std::string_view::npos ? 0 : end_before + 1);
+  const size_t begin = prefix.find("] [");
+  if (begin == std::string_view::npos || begin + 3 >= prefix.size() || !is_digit(prefix[begin + 3])) return {};
+  std::string_view id = prefix.substr(begin + 3);
+  id = id.substr(0, id.find(']'));
+  uint32_t attempt = 0;
+  const size_t bar = id.find('_');
+  if (bar != std::string_view::npos) std::from_chars(id.data() + bar + 1, id.data() + id.size(), attempt);
+  return {id.substr(0, bar), attempt};
+}
+
+}  // namespace
+
 std::vector<uint32_t> fx_roots(const FxFile& file) {
   std::vector<uint32_t> roots;
   for (uint32_t i = 0; i < file.modules.size(); ++i)
     if (file.modules[i].parent == kNoFx && file.modules[i].has_forward) roots.push_back(i);
+  if (roots.size() < 2) return roots;
+  std::map<std::string_view, uint32_t> last;
+  for (uint32_t root : roots) {
+    const auto [compile, attempt] = attempt_of(*file.text, file.modules[root].at);
+    last[compile] = std::max(last[compile], attempt);
+  }
+  std::erase_if(roots, [&](uint32_t root) {
+    const auto [compile, attempt] = attempt_of(*file.text, file.modules[root].at);
+    return attempt != last[compile];
+  });
   return roots;
 }
 

@@ -154,6 +154,7 @@ class FxImporter {
       SG_ASSIGN(program, join_fx_programs(std::move(program), std::move(second), &pool()));
     } else if (roots.size() == 2) {
       SG_ASSIGN(FxProgram second, lower(graph, roots[1]));
+      if (has_tangents(program) && !has_tangents(second)) std::swap(program, second);  // in any order
       if (!has_tangents(second) || has_tangents(program)) return several(*graph);
       SG_ASSIGN(program, join_fx_programs(std::move(program), std::move(second), &pool()));
     } else if (roots.size() != 1) {

@@ -53,7 +53,8 @@ struct FxLowering {
 // The program of modules[module] with the graphs inside it. Places are {offset, `unit_index`}.
 Result<FxProgram> lower_fx_program(const FxLowering& lowering, FxUnit* unit, uint32_t module, uint32_t unit_index);
 
-// The modules that no other holds and that can be run.
+// The modules that no other holds and that can be run. Of a log that shows several attempts at a compilation (0/0,
+// 0/0_1) those of the last, as in a trace.
 std::vector<uint32_t> fx_roots(const FxFile& file);
 // Kinds and FQNs of inputs from the graph that Dynamo made of the same step. What its names have lost (underscores) is
 // in the sources among `sizes`, where there are any.

@@ -375,6 +375,21 @@ TEST_CASE("fx: an all_reduce does not say among how many ranks") {
   CHECK(small.error().message == "--world 2: the job has at least 4 ranks");
 }
 
+TEST_CASE("fx: a backward may stand before its forward, and the last attempt in a log counts") {
+  Job job = import_ok(std::string(kBackward) + std::string(kForward));
+  CHECK(job.programs[0]->graph.inputs().size() == 3);
+  CHECK(node(job.programs[0]->graph, "mm_again").phase == Phase::backward);
+
+  auto logged = [](std::string tag, std::string op) {
+    const std::string prefix = "V1121 02:33:03.218000 13001 torch/file.py:10] [" + tag + "] [__aot_graphs] ";
+    return prefix + "class G(torch.nn.Module):\n" + prefix + "    def forward(self, x: \"f32[4]\"):\n" + prefix +
+           "        y: \"f32[4]\" = torch.ops.aten." + op + ".default(x)\n" + prefix + "        return y\n";
+  };
+  Job last = import_ok(logged("0/0", "sin") + logged("0/0_2", "cos") + logged("0/0_1", "tan"));
+  CHECK(last.programs[0]->graph.op_name(last.programs[0]->graph.find_node("y")) == "aten.cos.default");
+  CHECK(refused(logged("0/0", "sin") + logged("1/0", "cos")).find("the text holds 2 graphs") != std::string::npos);
+}
+
 TEST_CASE("fx: what is refused, and where") {
   struct Case {
     std::string text, error;
