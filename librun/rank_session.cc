@@ -28,6 +28,12 @@ std::string remedy_of(const Unsupported& u) {
   if (u.op.starts_with("higher_order.flex_attention"))
     return "its nested graphs run on the kernels of docs/ops.md; a learned bias has its gradient as attn_mask of "
            "scaled_dot_product_attention";
+  if (u.op.starts_with("higher_order.run_"))  // run_and_save_rng_state, run_with_rng_state
+    return "these draw a recomputed step's random numbers again: import the joint graph (aot_joint_graph), which draws "
+           "them once, and recompute with sg-remat";
+  if (u.op.starts_with("higher_order.with_effects"))
+    return "an operator that is not PyTorch's own, or prints, has effects that the graph keeps in order; sg-run does "
+           "not know it: leave it out of what is compiled";
   if (u.op.starts_with("higher_order."))
     return "sg-run runs no loops and no bodies that an operator calls: write the model with a loop of Python's, which "
            "tracing unrolls, or put "

@@ -150,8 +150,9 @@ Status FxModuleLowering::call(const FxExpr& value, const FxExpr& callee, FxArgs*
     if (text.starts_with("torch.ops.")) ++program_->operator_calls;
     else if (!is_host_function(text)) foreign("`" + std::string(text) + "`", callee.at);
   }
-  node->op = pool().str(op);
   SG_TRY(args->read(value, 1, find_op(op)));
+  call_body(&op, &node->args);
+  node->op = pool().str(op);
   if (op == "higher_order.with_effects") assert_without_token(node);
   return ok_status();
 }
@@ -193,6 +194,12 @@ Status FxModuleLowering::set_result(const FxStatement& s, SourceNode* node) {
   node->results.is_guess = type.is_guess || (type.type == Pool::kUnknownType && lacks_layout);
   node->results.offset_is_guess = true;
   if (type.type == Pool::kUnknownType) {
+    if (pool().strings[node->op] == "sg.call") {
+      const SourceGraph& body = program_->source.nested[node->args[0].as_graph().index].graph;
+      node->results.shape = SourceResults::Shape::tuple;
+      node->results.types.resize(body.outputs.size(), Pool::kUnknownType);
+      return ok_status();
+    }
     const OpInfo* info = find_op(pool().strings[node->op]);
     if (info == nullptr || info->returns_list || info->results.size() < 2) return ok_status();
     node->results.shape = SourceResults::Shape::tuple;  // unused results count too

@@ -72,15 +72,7 @@ Status Pt2Reader::read_node(const Json& json, Scope* scope, SourceGraph* out, in
   if (op == "higher_order.wrap_with_autocast")
     return json.error("the program has a region under torch.autocast, whose casts are not in the archive",
                       "program.run_decompositions() before torch.export.save puts them in");
-  // The body of a region without gradients is called directly.
-  if (op == "higher_order.wrap_with_set_grad_enabled" && node.args.size() >= 2 && node.args[1].is(ArgKind::graph)) {
-    op = "sg.call";
-    node.args.erase(node.args.begin());
-    ArgList inputs(std::make_move_iterator(node.args.begin() + 1), std::make_move_iterator(node.args.end()));
-    node.args.resize(1);
-    node.args.push_back(Arg::list(std::move(inputs)));
-    is_single = false;
-  }
+  if (call_body(&op, &node.args)) is_single = false;
   node.op = str(op);
   std::vector<SourceNode> after;
   SG_TRY(need_field(json, "outputs",

@@ -2,6 +2,7 @@
 #include "libgraph/import/source_build.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 
 #include "libgraph/composite/composite.h"
@@ -261,6 +262,19 @@ std::string op_of_target(std::string_view target) {
   for (const auto& [prefix, ours] : kPrefixes)
     if (target.substr(0, prefix.size()) == prefix) return std::string(ours) + std::string(target.substr(prefix.size()));
   return std::string(target);
+}
+
+bool call_body(std::string* op, std::vector<Arg>* args) {
+  const bool sets_gradients = *op == "higher_order.wrap_with_set_grad_enabled";  // (enabled, body, operands...)
+  const bool is_region = *op == "higher_order.invoke_subgraph";                  // (body, its name, operands...)
+  const size_t body = sets_gradients ? 1 : 0;
+  if ((!sets_gradients && !is_region) || args->size() < 2 || !(*args)[body].is(ArgKind::graph)) return false;
+  *op = "sg.call";
+  if (body != 0) std::swap((*args)[0], (*args)[body]);
+  ArgList operands(std::make_move_iterator(args->begin() + 2), std::make_move_iterator(args->end()));
+  args->resize(1);
+  args->push_back(Arg::list(std::move(operands)));
+  return true;
 }
 
 }  // namespace sg

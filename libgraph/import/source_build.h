@@ -22,4 +22,8 @@ Status build_program(const SourceProgram& source, const Job& job, ImportTally* t
 // "_operator.add" and "operator.add" are python.add, "math.floor" stays.
 std::string op_of_target(std::string_view target);
 
+// An operator that runs its body once, and nothing else (a region without gradients, a region compiled once), is the
+// call of it: makes `op` and `args` those of sg.call. False = any other operator.
+bool call_body(std::string* op, std::vector<Arg>* args);
+
 }  // namespace sg

@@ -49,6 +49,18 @@ def float8_is_refused_where_nothing_computes_with_it():
 
 
 @case
+def what_draws_random_numbers_again_is_refused_with_what_to_import():
+    with open("g.txt", "w") as f:
+        f.write("""sg 1.0
+graph rank *
+  input %x : f32[4]
+  %s, %r = higher_order.run_and_save_rng_state(op:aten.native_dropout.default, %x, 0.5, true) : u8[16], f32[4]
+  output %r
+""")
+    run("--init", "seed:1", code=4, message="import the joint graph")
+
+
+@case
 def messages_between_two_ranks_are_refused_with_what_to_write():
     with open("g.txt", "w") as f:
         f.write("""sg 1.0 world 2

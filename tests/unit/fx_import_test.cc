@@ -327,6 +327,33 @@ class bw(torch.nn.Module):
   CHECK(node(graph, "with_effects_1").args[0].as_value() == graph.inputs()[0].value);
 }
 
+TEST_CASE("fx: a region whose body runs once is the call of it") {
+  Job job = import_ok(R"(class G(torch.nn.Module):
+    def forward(self, x: "f32[3, 4]", w: "f32[4, 4]"):
+        body = self.body_0
+        region = torch.ops.higher_order.invoke_subgraph(body, 'body_0', x, w);  body = x = None
+        getitem: "f32[3, 4]" = region[0];  region = None
+        quiet = self.quiet_0
+        without = torch.ops.higher_order.wrap_with_set_grad_enabled(False, quiet, getitem)
+        getitem_1: "f32[3, 4]" = without[0];  without = None
+        return (getitem_1,)
+
+    class body_0(torch.nn.Module):
+        def forward(self, x: "f32[3, 4]", w: "f32[4, 4]"):
+            mm: "f32[3, 4]" = torch.ops.aten.mm.default(x, w)
+            return (mm, x)
+
+    class quiet_0(torch.nn.Module):
+        def forward(self, x: "f32[3, 4]"):
+            sin: "f32[3, 4]" = torch.ops.aten.sin.default(x)
+            return (sin,)
+)");
+  const Graph& graph = job.programs[0]->graph;
+  for (std::string_view name : {"region", "without"}) CHECK(graph.op_name(graph.find_node(name)) == "sg.call");
+  CHECK(node(graph, "region").result_count == 2);  // one of them is not used
+  CHECK(node(graph, "without").args[1].items()[0].as_value() == graph.find_value("getitem"));
+}
+
 TEST_CASE("fx: strides of sizes that a backward knows in saved values only") {
   // s0 - 2 is a size, so s0 was one of the forward's inputs; strides are equal wherever the tensor has elements.
   import_ok(body(
