@@ -37,16 +37,12 @@ class SymbolCollector {
     for (TypeId element : type.elements) this->type(element);
   }
 
-  // PyTorch compiles graphs for input sizes and strides of 2 or more; 0 and 1 get separate graphs. A backward has such
-  // sizes only in those of saved values: f32[s0 - 2].
+  // PyTorch compiles graphs for input sizes and strides of 2 or more; 0 and 1 get separate graphs.
   void input(TypeId id) {
     type(id);
     const Type& type = pool_->types[id];
-    for (Expr e : type.stride) at_least(e, 2);
-    std::vector<StrId> symbols;
-    for (Expr e : type.shape)
-      if (e && !pool_->exprs.is_invalid(e)) pool_->exprs.collect_symbols(e, &symbols);
-    for (StrId symbol : symbols) at_least(pool_->exprs.symbol(symbol), 2);
+    for (const std::vector<Expr>* sizes : {&type.shape, &type.stride})
+      for (Expr e : *sizes) at_least(e, 2);
   }
 
   void graph(const SourceGraph& graph) {

@@ -198,8 +198,7 @@ int Sizes::compare(Expr a, Expr b) {
     if (is(small, 0)) return false;
     if (is(small, 1)) return lower(large).value_or(-1) >= 0;  // also of what the data decides, and may be 0
     Expr q = exprs_.floordiv(large, small);
-    if (exprs_.is_invalid(q) || is(q, 0) || exprs_.mul(q, small) != large) return false;
-    return lower(q).value_or(-1) >= (depends_on_data(q) ? 1 : 0);  // 0 only where the tensor is empty
+    return !exprs_.is_invalid(q) && exprs_.mul(q, small) == large && lower(q).value_or(0) >= 1;
   };
   if (is_multiple(a, b)) return 1;
   return is_multiple(b, a) ? -1 : compare_at_capture(a, b);
@@ -223,20 +222,10 @@ Expr Sizes::at_least_one(Expr e) {
   if (auto value = constant(e)) return *value >= 1 ? e : number(1);
   if (auto it = at_least_one_.find(e); it != at_least_one_.end()) return it->second;
   // PyTorch drops the maximum only for sizes that had a value at capture, whatever their range.
-  bool positive = lower(e).value_or(0) >= 1 && !depends_on_data(e);
+  bool positive = lower(e).value_or(0) >= 1 && !has_unbacked(e);
   Expr result = positive ? e : exprs_.max(number(1), e);
   at_least_one_.emplace(e, result);
   return result;
-}
-
-// Whether a symbol is decided by data, or unknown. Sizes of inputs had a value at capture, though a text may not say it.
-bool Sizes::depends_on_data(Expr e) {
-  std::vector<StrId> names;
-  exprs_.collect_symbols(e, &names);
-  return std::any_of(names.begin(), names.end(), [&](StrId name) {
-    const Symbol* s = symbol(name);
-    return s == nullptr || s->kind == SymbolKind::data;
-  });
 }
 
 // Whether a symbol had no value at capture: PyTorch assumes nothing about such a symbol.

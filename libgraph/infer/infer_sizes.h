@@ -61,7 +61,6 @@ class Sizes {
   std::optional<int64_t> atom_bound(const Atom& atom, bool is_upper, int depth);
   std::optional<int64_t> symbol_bound(StrId name, bool is_upper);
   const Symbol* symbol(StrId name);
-  bool depends_on_data(Expr e);
   bool has_unbacked(Expr e);
   Expr strip(Expr e, int depth = 0);  // max(1, x) replaced by x
   Expr strip_atom(uint32_t index, int depth);

@@ -354,29 +354,6 @@ TEST_CASE("fx: a region whose body runs once is the call of it") {
   CHECK(node(graph, "without").args[1].items()[0].as_value() == graph.find_value("getitem"));
 }
 
-TEST_CASE("fx: strides of sizes that a backward knows in saved values only") {
-  // s0 - 2 is a size, so s0 was one of the forward's inputs; strides are equal wherever the tensor has elements.
-  import_ok(body(
-      R"fx(        size: "Sym(s0 - 2)" = torch.ops.aten.sym_size.int(x, 2)
-        mul: "Sym((s0 - 2)**2)" = size * size
-        view: "f32[2, 2, 4, (s0 - 2)**2][8*Max(1, s0 - 2)**2, 4*Max(1, s0 - 2)**2, Max(1, s0 - 2)**2, 1]" = torch.ops.aten.view.default(x, [2, 2, 4, mul])
-        return view
-)fx",
-      R"fx(n: "Sym(s0)", x: "f32[2, 8, s0 - 2, s0 - 2][8*Max(1, s0 - 2)**2, Max(1, s0 - 2)**2, Max(1, s0 - 2), 1]")fx"));
-  // Channels last: 8 is less than 8*(s0 - 2), unless there are no elements.
-  const std::string type = "f32[2, 8, s0 - 2, s0 - 2][(s0 - 2)*(8*s0 - 16), 1, 8*s0 - 16, 8]";
-  import_ok(body("        mul: \"" + type + "\" = torch.ops.aten.mul.Tensor(x, y)\n        return mul\n",
-                 "n: \"Sym(s0)\", x: \"" + type + "\", y: \"f32[8, 1, 1][1, 1, 1]\""));
-}
-
-TEST_CASE("fx: a size of at least 2 needs no maximum in a stride, though the text has no hint") {
-  Job job = import_ok(body(R"(        y: "f32[2, s1, 48]" = torch.ops.aten.sin.default(x)
-        return y
-)",
-                           "x: \"f32[2, s1, 48][48*s1, 48, 1]\""));
-  CHECK(type_text(job, job.programs[0]->graph, "y") == "tensor f32 2 s1 48 | 48*s1 48 1 cpu");
-}
-
 TEST_CASE("fx: groups, and one text for all ranks") {
   std::string text = body(
       "        g: \"f32[16, 8]\" = torch.ops._c10d_functional.all_gather_into_tensor.default(x, 4, '0')\n"
