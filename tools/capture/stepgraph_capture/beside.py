@@ -10,238 +10,23 @@ Hooks of optimizers and of parameters are searched in the same way.
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
-import operator
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, MutableMapping, Optional, Set, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 from weakref import WeakKeyDictionary
 
-import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 from torch.utils.weak import WeakIdKeyDictionary
 
 from . import compat, scalers, sharding
-from .bits import changed
-from .errors import CaptureError
+from .containers import CellContents, SlotAttributes, TupleElements, is_rebuilt
+from .places import Place, is_strided
 
 _DEEPEST = 4  # levels of nested objects
 _DEEPEST_OF_MODEL = 2  # the same for the model's attributes: its trainer, and the data the trainer holds, are not state
 _DICTS = (dict, WeakKeyDictionary, WeakIdKeyDictionary)
 _LONGEST = 4096  # entries of lists and dicts; longer ones hold data
-
-
-class _Cell(dict):  # type: ignore[type-arg]
-    """A closure variable as a container with one entry."""
-
-    def __init__(self, cell: Any) -> None:
-        super().__init__()
-        self._cell = cell
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._cell.cell_contents
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self._cell.cell_contents = value
-
-    def __delitem__(self, key: Any) -> None:
-        del self._cell.cell_contents
-
-
-class _Slots(dict):  # type: ignore[type-arg]
-    """The __slots__ of an object as a container."""
-
-    def __init__(self, thing: Any) -> None:
-        names = (getattr(kind, "__slots__", ()) for kind in type(thing).__mro__)
-        slots = [name for some in names for name in ((some,) if isinstance(some, str) else some)]
-        super().__init__({s: getattr(thing, s) for s in slots if not s.startswith("__") and hasattr(thing, s)})
-        self._thing = thing
-
-    def __getitem__(self, key: Any) -> Any:
-        return getattr(self._thing, key)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        object.__setattr__(self._thing, key, value)  # works on frozen dataclasses, too
-
-    def __delitem__(self, key: Any) -> None:
-        object.__delattr__(self._thing, key)
-
-    def __contains__(self, key: Any) -> bool:
-        return hasattr(self._thing, key)
-
-
-class _Tuple(dict):  # type: ignore[type-arg]
-    """The tuple in a place as a container: a new element makes a new tuple there, and once all elements are what they
-    were, the original is there again."""
-
-    def __init__(self, container: Any, key: Any) -> None:
-        super().__init__()
-        self.container, self.key = container, key
-        self._original = container[key]
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.container[self.key][index]
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        now = self.container[self.key]
-        elements = [*now[:index], value, *now[index + 1 :]]
-        if len(now) == len(self._original) and all(map(operator.is_, elements, self._original)):
-            self.container[self.key] = self._original
-        else:
-            self.container[self.key] = type(now)._make(elements) if hasattr(now, "_make") else tuple(elements)
-
-    def __delitem__(self, index: Any) -> None:
-        now = self.container[self.key]
-        self.container[self.key] = (*now[:index], *now[index + 1 :])
-
-    def __contains__(self, index: Any) -> bool:
-        if not _has(self.container, self.key):
-            return False
-        now = self.container[self.key]
-        return isinstance(now, tuple) and index < len(now)
-
-
-def _has(container: Any, key: Any) -> bool:
-    if isinstance(container, list):
-        return int(key) < len(container)
-    return isinstance(container, _Cell) or key in container
-
-
-def _is_rebuilt(thing: Any) -> bool:
-    """Whether another tuple of the kind can be made of its elements."""
-    return type(thing) is tuple or (isinstance(thing, tuple) and hasattr(thing, "_make"))
-
-
-@dataclass
-class Place:
-    """The place where a tensor is kept."""
-
-    name: str  # as the function names it: ema.module.0.weight
-    container: Union[MutableMapping[Any, Any], List[Any]]
-    key: Any
-    is_surely_state: bool = False  # even if no run writes it
-    attribute: str = ""  # the model's attribute that is or contains it: blocks.0.running
-
-    @property
-    def variable(self) -> str:
-        """The variable (or the model's attribute) that it belongs to, as the function names it."""
-        return self.attribute or self.name.partition(".")[0]
-
-    @property
-    def tensor(self) -> Tensor:
-        return self.container[self.key]  # type: ignore[no-any-return]
-
-    def is_there(self) -> bool:
-        """False if the step has removed the entry from its list or dict."""
-        return _has(self.container, self.key)
-
-    def with_keys(self, keys: Mapping[int, Any]) -> Place:
-        """The place while these keys, by the id of what they replace, are those of dicts."""
-        return Place(self.name, _with_keys(self.container, keys), keys.get(id(self.key), self.key))
-
-
-def _with_keys(container: Any, keys: Mapping[int, Any]) -> Any:
-    if not isinstance(container, _Tuple):
-        return container
-    now = copy.copy(container)
-    now.container, now.key = _with_keys(container.container, keys), keys.get(id(container.key), container.key)
-    return now
-
-
-class Watched:
-    """The state of places before a run: undoes what the run writes there, and reports it."""
-
-    def __init__(self, places: Mapping[str, Place]) -> None:
-        self._places = places
-        self._before = {name: place.tensor for name, place in places.items()}
-        self._numbers = {name: sharding.local(tensor).clone() for name, tensor in self._before.items()}
-        self._versions = {name: tensor._version for name, tensor in self._before.items()}
-        self._uses = _Uses({id(place.tensor) for place in places.values() if place.attribute})
-
-    def running(self) -> Any:
-        """A context for the run that records which of the model's attributes it uses."""
-        return self._uses if self._uses.ids else nullcontext()
-
-    def written(self) -> Dict[str, Place]:
-        """All places of the variables in which the run wrote something. Excludes an attribute of the model that the run
-        only reassigned without using it first (the last hidden states)."""
-        there = {name: place for name, place in self._places.items() if place.is_there()}
-        written = [name for name in there if self._is_replaced(name) or self._is_changed(name)]
-        state = [name for name in written if self._is_used(name) or self._is_changed(name)]
-        for name in written:
-            self._undo(name)
-        for name in state:
-            self._check_untrained(name)
-        variables = {there[name].variable for name in state}
-        return {name: place for name, place in there.items() if place.variable in variables or place.is_surely_state}
-
-    def _is_replaced(self, name: str) -> bool:
-        place = self._places[name]
-        return place.container[place.key] is not self._before[name]
-
-    def _is_changed(self, name: str) -> bool:
-        tensor = self._before[name]
-        if tensor._version != self._versions[name]:
-            return True
-        return changed(self._numbers[name], sharding.local(tensor))  # a write through .data keeps the version
-
-    def _is_used(self, name: str) -> bool:
-        return not self._places[name].attribute or id(self._before[name]) in self._uses.found
-
-    def _undo(self, name: str) -> None:
-        place, tensor = self._places[name], self._before[name]
-        place.container[place.key] = tensor
-        if self._is_changed(name):
-            with torch.no_grad():
-                sharding.local(tensor).copy_(self._numbers[name])
-
-    def _check_untrained(self, name: str) -> None:
-        tensor = self._before[name]
-        if tensor.requires_grad and tensor.grad is not None:
-            raise CaptureError(
-                f"the train_step trains {name}, which is beside the model: make both parts of one module, and give "
-                "that to capture"
-            )
-
-
-class _Uses(TorchFunctionMode):
-    """Records which of the given tensors torch functions use; reading a type or size is not a use."""
-
-    def __init__(self, ids: Set[int]) -> None:
-        super().__init__()
-        self.ids, self.found = ids, set[int]()
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func not in _NO_USE:
-            given = (id(leaf) for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor))
-            self.found.update(self.ids.intersection(given))
-        return func(*args, **(kwargs or {}))
-
-
-_NO_USE = {
-    *(getattr(Tensor, name).__get__ for name in ("shape", "dtype", "device", "ndim", "layout", "requires_grad", "is_leaf")),
-    *(Tensor.size, Tensor.dim, Tensor.numel, Tensor.stride, Tensor.is_contiguous, Tensor.is_floating_point),
-}
-
-
-@contextmanager
-def swapped(places: Mapping[str, Place], given: Dict[str, Tensor]) -> Iterator[None]:
-    """Puts the tensors `given` in these places. On exit `given` has what the places held last, and the places are
-    restored."""
-    before = {name: place.tensor for name, place in places.items()}
-    try:
-        for name, place in places.items():
-            place.container[place.key] = given[name]
-        yield
-        for name, place in places.items():
-            given[name] = place.container[place.key]
-    finally:
-        for name, place in places.items():
-            place.container[place.key] = before[name]
 
 
 @dataclass
@@ -314,7 +99,7 @@ class _Search:
         self._seen.add(id(function))
         for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
             try:
-                self._thing(cell.cell_contents, variable, (_Cell(cell), None), depth)
+                self._thing(cell.cell_contents, variable, (CellContents(cell), None), depth)
             except ValueError:  # not set yet
                 continue
         for variable, given in _defaults_of(function).items():
@@ -348,7 +133,7 @@ class _Search:
                 self.all.dicts.append(thing)
             kept: Any = thing
             if isinstance(thing, tuple):
-                kept = None if at is _NOWHERE or not _is_rebuilt(thing) else _Tuple(*at)
+                kept = None if at is _NOWHERE or not is_rebuilt(thing) else TupleElements(*at)
             for key, one in list(thing.items() if isinstance(thing, _DICTS) else enumerate(thing)):
                 inside = _NOWHERE if kept is None else (kept, key)
                 is_of_parameter = is_by_parameter or self._is_of_parameter(key)
@@ -415,7 +200,7 @@ class _Search:
         if isinstance(thing, nn.Module):
             return self._module(thing, name, depth)
         self._seen.add(id(thing))
-        for kept in (getattr(thing, "__dict__", {}), _Slots(thing)):
+        for kept in (getattr(thing, "__dict__", {}), SlotAttributes(thing)):
             for key, one in list(kept.items()):
                 self._thing(one, ".".join(filter(None, (name, key))), (kept, key), depth + 1)
         return None
@@ -429,13 +214,6 @@ _NOWHERE: Tuple[Any, Any] = (None, None)  # a bound argument: no run can replace
 def _defaults_of(function: Any) -> Dict[str, Any]:
     parameters = inspect.signature(function).parameters.values()
     return {p.name: p.default for p in parameters if p.default is not p.empty}
-
-
-def is_strided(tensor: Tensor) -> bool:
-    """Whether it has plain memory. No step writes other tensors (sparse, quantized, nested, inference mode)."""
-    if tensor.layout != torch.strided or tensor.is_quantized or tensor.is_nested:
-        return False
-    return tensor.device.type != "meta" and not tensor.is_inference()
 
 
 def _is_the_users(thing: Any) -> bool:

@@ -13,7 +13,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 from torch import Tensor
 
 from . import compat, kept, sharding
-from .beside import Found, Place, is_strided
+from .beside import Found
+from .places import Place, is_strided
 from .bits import changed
 from .errors import CaptureError
 

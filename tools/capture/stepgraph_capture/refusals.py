@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 import torch
 from torch import Tensor, fx
 
-from . import beside, compat, recorder
+from . import compat, places, recorder
 from .errors import CaptureError
 from .recorder import origin_of
 from .step import Step
@@ -27,9 +27,9 @@ def no_state_as_constant(step: Step, graphs: Sequence[fx.Graph], constants: Dict
 def none_replaced(replaced: Sequence[Tuple[str, Tensor]], constants: Dict[str, Tensor]) -> None:
     """Refuses constants that the step replaces by another tensor: they are state. A run reveals them; if there was
     none, this check does."""
-    held = {compat.memory_of(constant) for constant in constants.values() if beside.is_strided(constant)}
+    held = {compat.memory_of(constant) for constant in constants.values() if places.is_strided(constant)}
     for name, tensor in replaced:
-        if not compat.is_fake(tensor) and beside.is_strided(tensor) and compat.memory_of(tensor) in held:
+        if not compat.is_fake(tensor) and places.is_strided(tensor) and compat.memory_of(tensor) in held:
             raise CaptureError(
                 f"the step reads {name} of the model and assigns another tensor to it: make it a buffer, or capture "
                 "without fake=True, so that what the model keeps is found"

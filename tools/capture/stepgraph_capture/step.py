@@ -17,6 +17,7 @@ from .errors import CaptureError
 from .generators import Generators
 from .made import Made
 from .optimizers import Optimizers
+from .places import Place, swapped
 from .recorder import Recorder
 from .replicas import Replicas
 
@@ -94,7 +95,7 @@ class Step:
         if not any(slot.trainable for slot in self.state):
             raise CaptureError("no parameter of the model requires a gradient: there is no training step to capture")
         self._check_apart()
-        self.beside: Dict[str, beside.Place] = {}  # state outside the model, by name
+        self.beside: Dict[str, Place] = {}  # state outside the model, by name
         self.beside_state: List[Slot] = []
         self.optimizers = Optimizers(optimizer, {id(slot.value): slot.name for slot in self.state})
         self.learn_optimizers()
@@ -150,7 +151,7 @@ class Step:
         """The Python modules of its train_step and of its optimizers."""
         return [getattr(self.train_step, "__module__", None) or "", *self.optimizers.modules]
 
-    def take_in(self, places: Dict[str, beside.Place]) -> None:
+    def take_in(self, places: Dict[str, Place]) -> None:
         """Makes these places state of the step."""
         names = {slot.name for slot in self.slots}
         self.beside = {name if name not in names else f"{name}#2": place for name, place in places.items()}
@@ -191,7 +192,7 @@ class Step:
         # Covers backward as well: what checkpoints recompute there reads the state that forward read.
         plain = fsdp.explicit(self.model, self.units, state, recorder, puts_back=self.train_step is not None)
         calls = inplace.functional() if is_traced else nullcontext()
-        outside = beside.swapped(self.beside, kept_beside)
+        outside = swapped(self.beside, kept_beside)
         with plain as gathers, outside, self.replicas.explicit(recorder), compat.casts_in_forward(), calls:
             if self.train_step is not None:
                 leaves = {slot.name: before[slot.name] for slot in self.parameters}

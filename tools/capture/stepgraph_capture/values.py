@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, fx
 
 from . import compat, draws
-from .bits import changed
 from .errors import CaptureError
 from .recorder import Recorder
 from .step import Step

@@ -1,0 +1,69 @@
+"""The graph run beside the model: both must agree, to the rounding. The values that a capture holds are the model's."""
+
+from __future__ import annotations
+
+import os
+from typing import Dict, List, Optional, Sequence
+
+import torch
+from torch import Tensor
+
+from . import rounding, values, world, write
+from .bits import changed
+from .errors import CaptureError
+from .step import Step
+from .trace import Traced
+
+
+def write_values(
+    step: Step, traced: Traced, names: List[str], folder: str, answers: Optional[values.Answers]
+) -> None:
+    """Inputs before the step; outputs and inputs written in place after it."""
+    placeholders = [node.name for node in traced.module.graph.nodes if node.op == "placeholder"]
+    before = dict(zip(placeholders, (tensor.detach() for tensor in values.given(step))))
+    before.update(traced.encoder.constants)
+    model = answers or values.of_the_model(step)
+    graph = values.of_the_graph(step, traced.module)
+    try:
+        world.together(lambda: _check_same(step, names, model, graph))
+    except CaptureError:  # on all ranks; the gradient of a bias before a batch norm is mere rounding noise
+        noise = rounding.of(traced.module, values.given(step, with_gaps=False), [*graph.outputs, *graph.inputs])
+        world.together(lambda: _check_same(step, names, model, graph, noise))
+    after = {f"out{i}": value for i, value in enumerate(model.outputs) if value is not None}
+    for name, left, is_written in zip(placeholders, model.inputs, graph.written):
+        if is_written or changed(before[name], left):
+            after[f"mutated.{name}"] = left
+    # The model's own names: graphs of the same model traced another way use different input names.
+    own_names = {f"fqn.{name}": slot.name for name, slot in zip(placeholders, step.tensors)}
+    made_by = {"threads": str(torch.get_num_threads()), "torch": torch.__version__.split("+")[0]}
+    notes = {**made_by, **_rounding(step, traced, placeholders, after)}
+    write.tensors(os.path.join(folder, "inputs.safetensors"), before, own_names)
+    write.tensors(os.path.join(folder, "expected.safetensors"), after, notes)
+
+
+def _check_same(
+    step: Step, names: List[str], model: values.Answers, graph: values.Answers, noise: Sequence[Optional[float]] = ()
+) -> None:
+    noise = noise or [None] * (len(model.outputs) + len(model.inputs))
+    try:
+        values.check_same(names, model, graph, noise)
+        gradients = dict(zip(names, zip(model.outputs, graph.outputs)))
+        for slot, left, right, moved in zip(step.tensors, model.inputs, graph.inputs, noise[len(model.outputs) :]):
+            pair = gradients.get(f"the gradient of {slot.name}", (None, None))
+            if changed(left, right):
+                if pair[0] is not None and pair[1] is not None:
+                    right = values.settled_by_gradients(left, right, *pair)
+                values.check_close(f"{slot.name} after the step", left, right, moved)
+    except CaptureError as error:
+        if not step.made.counted:
+            raise
+        counts = ", ".join(step.made.counted)
+        raise CaptureError(f"{error}. It changes {counts}, and a graph holds the numbers of one step") from error
+
+
+def _rounding(step: Step, traced: Traced, placeholders: List[str], after: Dict[str, Tensor]) -> Dict[str, str]:
+    """How far off rounding may put correct values: by output, and by input as the step leaves it."""
+    count = len(next(node for node in traced.module.graph.nodes if node.op == "output").args[0])
+    names = [f"out{i}" for i in range(count)] + [f"mutated.{name}" for name in placeholders]
+    errors = rounding.of(traced.module, values.given(step), [after.get(name) for name in names])
+    return {f"rounding.{name}": repr(error) for name, error in zip(names, errors) if error is not None}

@@ -1,0 +1,87 @@
+"""Where Python keeps values: closure variables, __slots__ and tuples, read and written as dicts are."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+
+class CellContents(dict):  # type: ignore[type-arg]
+    """A closure variable as a container with one entry."""
+
+    def __init__(self, cell: Any) -> None:
+        super().__init__()
+        self._cell = cell
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._cell.cell_contents
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._cell.cell_contents = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self._cell.cell_contents
+
+
+class SlotAttributes(dict):  # type: ignore[type-arg]
+    """The __slots__ of an object as a container."""
+
+    def __init__(self, thing: Any) -> None:
+        names = (getattr(kind, "__slots__", ()) for kind in type(thing).__mro__)
+        slots = [name for some in names for name in ((some,) if isinstance(some, str) else some)]
+        super().__init__({s: getattr(thing, s) for s in slots if not s.startswith("__") and hasattr(thing, s)})
+        self._thing = thing
+
+    def __getitem__(self, key: Any) -> Any:
+        return getattr(self._thing, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        object.__setattr__(self._thing, key, value)  # works on frozen dataclasses, too
+
+    def __delitem__(self, key: Any) -> None:
+        object.__delattr__(self._thing, key)
+
+    def __contains__(self, key: Any) -> bool:
+        return hasattr(self._thing, key)
+
+
+class TupleElements(dict):  # type: ignore[type-arg]
+    """The tuple in a place as a container: a new element makes a new tuple there, and once all elements are what they
+    were, the original is there again."""
+
+    def __init__(self, container: Any, key: Any) -> None:
+        super().__init__()
+        self.container, self.key = container, key
+        self._original = container[key]
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.container[self.key][index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        now = self.container[self.key]
+        elements = [*now[:index], value, *now[index + 1 :]]
+        if len(now) == len(self._original) and all(map(operator.is_, elements, self._original)):
+            self.container[self.key] = self._original
+        else:
+            self.container[self.key] = type(now)._make(elements) if hasattr(now, "_make") else tuple(elements)
+
+    def __delitem__(self, index: Any) -> None:
+        now = self.container[self.key]
+        self.container[self.key] = (*now[:index], *now[index + 1 :])
+
+    def __contains__(self, index: Any) -> bool:
+        if not has(self.container, self.key):
+            return False
+        now = self.container[self.key]
+        return isinstance(now, tuple) and index < len(now)
+
+
+def has(container: Any, key: Any) -> bool:
+    if isinstance(container, list):
+        return int(key) < len(container)
+    return isinstance(container, CellContents) or key in container
+
+
+def is_rebuilt(thing: Any) -> bool:
+    """Whether another tuple of the kind can be made of its elements."""
+    return type(thing) is tuple or (isinstance(thing, tuple) and hasattr(thing, "_make"))

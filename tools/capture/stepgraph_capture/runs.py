@@ -1,0 +1,115 @@
+"""The runs of the step before it is traced."""
+
+from __future__ import annotations
+
+from typing import List, Mapping, Optional, Set
+
+import torch
+from torch import Tensor, fx
+
+from . import places, symbols, trace, values, world
+from .errors import CaptureError
+from .step import Slot, Step
+
+
+def check_that_ranks_meet(step: Step, dynamic: symbols.Dynamic) -> None:
+    """Ranks that launch different collectives would block as soon as the model runs, so the ranks' traces are compared
+    before that. (A train_step has to run first: its optimizer, or its pipeline schedule, creates state.)"""
+    failure: Optional[Exception] = None
+    graphs: List[fx.Graph] = []
+    try:
+        with step.replicas.learning():  # which gradients other ranks have is not known yet
+            graphs = trace.somehow(step, dynamic, fake=False).graphs
+        world.group_names(graphs)  # raises on groups that a capture cannot hold
+    except Exception as error:  # if all ranks fail: the trace after the run knows more, and raises then if it must
+        failure = error
+    if world.on_any_rank(failure is None):
+        world.together(lambda: _raise(failure))
+        world.check_messages(graphs)
+        world.check_agree(graphs)
+
+
+def _raise(failure: Optional[Exception]) -> None:
+    if failure is not None:
+        raise failure
+
+
+def answers(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
+    """Runs the step. The first run shows which gradients other ranks have, what state it writes besides parameters and
+    buffers, and what it creates or counts. If it finds any of these, the answers are those of a second run. A
+    train_step always runs twice: a pipeline schedule learns sizes from other ranks in its first step."""
+    beside_it = places.Watched(step.reachable().places)
+    with step.replicas.learning() as unused, beside_it.running():
+        first = _first_run(step, dynamic)
+    step.made.look()
+    made = bool(step.optimizers.made)
+    of_first = {slot.name: tensor.detach() for slot, tensor in zip(step.tensors, first.inputs)}
+    step.take_in(world.together(beside_it.written))
+    step.learn_optimizers()
+    step.replicas.used_elsewhere = used_elsewhere(step, sorted(unused))
+    tells = bool(step.train_step or unused or step.beside or step.made.has_made or step.made.counted)
+    if not world.on_any_rank(tells):
+        return first
+    second = values.of_the_model(step)
+    if step.optimizers.made:  # numbers that each step sets, as it turns out
+        step.learn_optimizers()
+        second = values.of_the_model(step)
+    step.made.look()
+    of_second = {slot.name: tensor.detach() for slot, tensor in zip(step.tensors, second.inputs)}
+    updated = [slot for slot in step.trainable if (made or step.made.counted) and slot.name not in unused]
+    world.together(lambda: _check_first(step, updated, of_first, of_second))
+    if step.made.counted:
+        world.together(lambda: _check_counted(step, first, second))
+    return second
+
+
+def _first_run(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
+    try:
+        return values.of_the_model(step)
+    except Exception:
+        if step.train_step is None:
+            trace.somehow(step, dynamic, fake=False)  # a refusal by the tracer says more
+        raise
+
+
+def _check_first(
+    step: Step, updated: List[Slot], of_first: Mapping[str, Tensor], of_second: Mapping[str, Tensor]
+) -> None:
+    """Checks that the second run updates parameters as the first did. The second run starts with what the first one
+    counted, and with the optimizer state that the first one created, at its initial values."""
+    for slot in updated:
+        if not values.is_same_update(slot.local, of_first[slot.name], of_second[slot.name]):
+            raise CaptureError(f"{_first_step(step)} updates {slot.name} in another way than later ones: {_before(step)}")
+
+
+def _check_counted(step: Step, first: values.Answers, second: values.Answers) -> None:
+    """Checks the same for the loss and the gradients, except gradients that are mere rounding noise."""
+    pairs = zip(first.outputs[: 1 + len(step.trainable)], second.outputs)
+    both = [(a.detach(), b.detach()) for a, b in pairs if a is not None and b is not None and a.shape == b.shape]
+    sizes = [float(one.abs().max()) if one.numel() else 0.0 for one, _ in both]
+    for (one, other), size in zip(both, sizes):
+        if size > 1e-6 * max(sizes) and not values.is_same_update(torch.zeros_like(one), one, other):
+            raise CaptureError(
+                f"{_first_step(step)} has another loss or gradients than later ones: {_before(step)}, {_OR_WHICH}"
+            )
+
+
+def _first_step(step: Step) -> str:
+    if step.made.counted:
+        what = "run of the model" if step.train_step is None else "step"
+        return f"the first {what}, which changes {', '.join(step.made.counted)},"
+    return f"the first step of {step.optimizers.names}, which makes its state,"
+
+
+def _before(step: Step) -> str:
+    return "run it once before" if step.train_step is None else "let it make a step before"
+
+
+_OR_WHICH = "if only the first does. A graph holds one step: of a step that alternates capture each kind by itself"
+
+
+def used_elsewhere(step: Step, missing: List[str]) -> Set[str]:
+    """The parameters without a gradient on this rank that have one on a rank it averages with."""
+    unused = step.replicas.unused(missing)
+    of_ranks = world.of_each_rank(unused)
+    return {fqn for fqn, ranks in unused.items() if any(fqn not in of_ranks[rank] for rank in ranks)}

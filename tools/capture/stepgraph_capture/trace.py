@@ -1,0 +1,197 @@
+"""The step as a graph: traced with fake tensors, or with real ones alongside where it decides by values."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any, Dict, Iterator, List, Tuple
+
+import torch
+from torch import Tensor, fx
+
+from . import (
+    compat,
+    decisions,
+    default_dtype,
+    draws,
+    indexing,
+    leftovers,
+    recorder,
+    sharding,
+    symbols,
+    taken,
+    trace_errors,
+    twins,
+    values,
+    world,
+)
+from .encode import Encoder
+from .errors import CaptureError
+from .recorder import Recorder
+from .step import Result, Slot, Step
+from .trace_errors import AsksForValues
+
+
+class Traced:
+    """The graph, the fake inputs it was traced with, and what the step returned."""
+
+    def __init__(
+        self,
+        module: fx.GraphModule,
+        fakes: List[Tensor],
+        mode: Any,
+        result: Result,
+        names: Dict[str, str],
+        answers: Dict[Any, int],
+        replaced: List[Tuple[str, Tensor]],
+    ) -> None:
+        self.module, self.fakes, self.mode, self.result, self.names = module, fakes, mode, result, names
+        self.answers = answers  # the values that data-dependent symbols must have
+        self.uses_taken = False  # whether the graph depends on plain numbers that the step takes out of float tensors
+        self.replaced = replaced  # attributes of the model to which the step assigned other tensors
+        self.encoder = Encoder(module)
+
+    @property
+    def graphs(self) -> List[fx.Graph]:
+        """The step's graph and those of its regions."""
+        return [part.graph for part in self.module.modules() if isinstance(part, fx.GraphModule)]
+
+
+def with_state(step: Step, dynamic: symbols.Dynamic, fake: bool) -> Traced:
+    """Traces a step whose optimizers have their state. If the trace shows more numbers that they change (runs may have
+    added zero), traces again. Refuses a step that made other state meanwhile."""
+    traced = somehow(step, dynamic, fake)
+    if step.optimizers.made and step.optimizers.numbers.issuperset(step.optimizers.made):
+        step.learn_optimizers()
+        traced = somehow(step, dynamic, fake)
+    for name in step.optimizers.made:
+        raise CaptureError(_NO_STATE_WHEN_FAKE if fake else _STATE_BY_TRACING.format(name))
+    return traced
+
+
+def somehow(step: Step, dynamic: symbols.Dynamic, fake: bool) -> Traced:
+    """Traces with fake tensors; if the step asks for values, with real tensors alongside; as a last resort with the
+    example's numbers in place of data-dependent symbols."""
+    has_values = not fake and world.size() == 1
+    try:
+        with decisions.asking() if has_values else nullcontext():
+            return _trace(step, dynamic)
+    except CaptureError as error:
+        if not isinstance(error, AsksForValues):
+            raise
+        if not has_values:
+            averages = compat.asks_whether_averaged(error.__cause__)
+            way_out = _NO_VALUES_TO_AVERAGE if averages else _NO_VALUES_WHEN_FAKE if fake else _NO_VALUES_IN_A_JOB
+            raise CaptureError(f"{error}. {way_out}") from error
+    except Exception:
+        if has_values:
+            values.of_the_model(step)  # if eager PyTorch fails, too, it says more: errors of fakes are about kernels
+        raise
+    try:
+        settle, traced = False, _trace(step, dynamic, with_values=True)
+    except AsksForValues:
+        settle, traced = True, _trace(step, dynamic, with_values=True, settle=True)
+    traced.uses_taken = taken.are_used(traced, lambda move: _trace(step, dynamic, True, settle, move))
+    return traced
+
+
+_NO_STATE_WHEN_FAKE = (
+    "With fake=True no step is run, and the optimizer has no state yet: let it make a step before, or capture a smaller "
+    "model"
+)
+_STATE_BY_TRACING = (
+    "the step changes {} of the optimizer, which its first two runs left as it was: let it make a step before the capture"
+)
+_NO_VALUES_WHEN_FAKE = (
+    "With fake=True there are no values to decide by: capture a smaller model without it, or use torch.where"
+)
+_NO_VALUES_TO_AVERAGE = (
+    "AveragedModel.update_parameters() asks whether it has averaged before (n_averaged == 0), which is not followed with "
+    "fake=True or in a distributed job: let it update outside of the step, or average in the step yourself "
+    "(`for mean, p in zip(averaged.parameters(), model.parameters()): mean.lerp_(p, 1 - decay)`, under torch.no_grad())"
+)
+_NO_VALUES_IN_A_JOB = (
+    "In a distributed job ranks could decide differently, so that is not followed: use torch.where, or sizes as "
+    "symbols (torch._check), or capture the model in a world of one rank"
+)
+
+
+def _trace(
+    step: Step,
+    dynamic: symbols.Dynamic,
+    with_values: bool = False,
+    settle: bool = False,
+    move: taken.Move = lambda _, number: number,
+) -> Traced:
+    watcher = Recorder(step.model, draws.Draws(is_real=with_values).tag)
+    mode = compat.new_fake_mode(allow_real_inputs=True, here=watcher.here, with_values=with_values, move=move)
+    varying = {slot.name: slot.value for slot in step.inputs if slot.is_tensor and not sharding.is_sharded(slot.value)}
+    varying = {name: _apart(tensor, with_values) for name, tensor in varying.items()}
+    wanted = symbols.wishes(dynamic, varying)
+    with_symbols = symbols.fake_inputs(mode, varying, wanted)
+    twin = _twin_with_value if with_values else _twin
+    fakes = [
+        with_symbols[slot.name] if slot.kind == "input" and slot.name in with_symbols else twin(mode, slot)
+        for slot in step.tensors
+    ]
+    results: List[Result] = []
+    answers: Dict[Any, int] = {}
+
+    def traced_step(*tensors: Tensor) -> Tuple[Any, ...]:
+        with indexing.SelectsByData(), decisions.answering(answers, settle) if with_values else nullcontext():
+            result = step.run(tensors, watcher)
+        results.append(result)
+        return tuple(result.outputs)
+
+    with trace_errors.explained(settle), watcher.recording(), _traceable(step) as replaced:
+        module = compat.trace(traced_step, fakes, mode, symbolic=bool(wanted))
+    place_of = lambda size: recorder.place(compat.settled_at(size), module.graph)  # noqa: E731
+    symbols.check_still_dynamic(with_symbols, wanted, place_of)
+    names = symbols.names_of(with_symbols, wanted)
+    traced = Traced(module, fakes, mode, results[0], names, answers, replaced)
+    for graph in traced.graphs:
+        default_dtype.write_out(graph)
+        recorder.link(graph)
+    draws.link(traced.graphs)
+    recorder.locate(module.graph, compat.decided_at(mode.shape_env))
+    if step.train_step is not None:
+        recorder.tell_optimizer(module.graph)
+    return traced
+
+
+@contextmanager
+def _traceable(step: Step) -> Iterator[List[Tuple[str, Tensor]]]:
+    """Sets what a step needs while it is traced, of PyTorch and of itself. Yields the attributes of the model to which
+    the step assigned other tensors, known at the end."""
+    with ExitStack() as set_up:
+        set_up.enter_context(values.seeded())
+        set_up.enter_context(step.generators.set_aside_while_traced())
+        replaced = set_up.enter_context(leftovers.removed(step.model))
+        set_up.enter_context(step.made.refused())
+        set_up.enter_context(compat.fakes_of({**compat.CORRECTED, **decisions.FAKES}))
+        set_up.enter_context(compat.python_twins(twins.TWINS))
+        set_up.enter_context(compat.formats())
+        set_up.enter_context(compat.data_assigned_by_copies())
+        set_up.enter_context(compat.math_keeps_symbols(step.modules))
+        set_up.enter_context(compat.without_notices())
+        set_up.enter_context(compat.without_batch_limits())
+        set_up.enter_context(compat.with_eager_checkpoints())
+        yield replaced
+
+
+def _apart(tensor: Tensor, with_value: bool) -> Tensor:
+    """A copy that shares no memory with another input (`ids` used as labels, `tokens[:, 1:]`): the graph has two
+    separate inputs, and no size of either gives the row stride of a common tensor."""
+    return tensor.detach().clone() if with_value else torch.empty_like(tensor, requires_grad=False)
+
+
+def _twin(mode: Any, slot: Slot) -> Tensor:
+    """A fake tensor like this rank's part of the slot."""
+    real = slot.local
+    place = "cpu" if real.device.type == "meta" else real.device
+    with mode:
+        twin = torch.empty_strided(tuple(real.shape), real.stride(), dtype=real.dtype, device=place)
+    return twin.requires_grad_(slot.trainable)
+
+
+def _twin_with_value(mode: Any, slot: Slot) -> Tensor:
+    return compat.fake_with_value(mode, values.laid_copy(slot.local)).requires_grad_(slot.trainable)

@@ -1,0 +1,82 @@
+"""Why a step cannot be traced, in words for the user."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Iterator
+
+from . import compat, source, symbols, world
+from .errors import CaptureError
+
+
+class AsksForValues(CaptureError):
+    """The step branches on the value of a tensor; fake tensors have none."""
+
+
+@contextmanager
+def explained(settle: bool) -> Iterator[None]:
+    """Raises what the tracer raises as CaptureErrors that say what of the step is the reason. settle: the example's
+    numbers are already in place of those of the data, so that no further way to ask for values is left."""
+    try:
+        yield
+    except compat.data_dependent_errors() as error:
+        raise AsksForValues(_because(_BY_VALUE, error)) from error
+    except compat.unsupported_errors() as error:
+        raise CaptureError(_because(f"it calls {_unsupported(str(error))}", error)) from error
+    except (TypeError, AttributeError) as error:
+        if compat.asks_about_nan(error):
+            raise CaptureError(_because(_BY_NAN, error)) from error
+        if compat.takes_no_symbol(error):
+            raise CaptureError(_because(_NO_SYMBOLS, error)) from error
+        raise
+    except AssertionError as error:
+        if compat.meets_infinity(error):
+            raise CaptureError(_because(_INFINITE, error)) from error
+        raise
+    except RuntimeError as error:
+        if compat.is_mixed_up(error):
+            raise CaptureError(_because(_FORWARD_OVER_REVERSE, error)) from error
+        if compat.takes_no_symbol(error):
+            raise CaptureError(_because(_NO_SYMBOLS, error)) from error
+        if settle or not compat.wants_numbers(error):
+            raise
+        raise AsksForValues(_because(_BY_VALUE, error)) from error
+
+
+def _unsupported(words: str) -> str:
+    if "c10d." in words:
+        return world.IN_PLACE
+    if "backward on CPU" in words:
+        return "an op that PyTorch has no backward of on CPUs (freeze what comes before it, or capture on a GPU)"
+    if "sharding strategy" in words:
+        return "an op that DTensor has no sharding strategy for on this device (call full_tensor() before, or another op)"
+    return "an op that PyTorch has no fake of (torch.library.register_fake)"
+
+
+_BY_VALUE = (
+    "it decides by the value of a tensor (an `if`, int() or .item() of one), and the graph would hold only one way"
+)
+
+_BY_NAN = (
+    "it decides by the value of a tensor, which is NaN in the example: give values with which it is a number (a step "
+    "that a scaler skips has gradients that are not: let it begin with a smaller init_scale)"
+)
+
+_NO_SYMBOLS = (
+    "it hands a tensor, or a number read from one, to code that is none of PyTorch's and takes no stand-in for it: give "
+    "a number as float(...) or int(...), and compute with tensors in PyTorch, not NumPy"
+)
+
+_INFINITE = (
+    "PyTorch's tracer knows no bounds of what an infinite number and one read from a tensor give: take a large finite one"
+)
+
+_FORWARD_OVER_REVERSE = (
+    "PyTorch's tracer loses the device of what vmap makes of derivatives of both modes (torch.func.hessian under vmap)"
+    ": use jacrev of jacrev, or a loop"
+)
+
+
+def _because(reason: str, error: BaseException) -> str:
+    place = source.raised_at(error)
+    return f"the step cannot be captured{f' at {place}' if place else ''}: {reason} [{symbols.first_line(error)}]"
