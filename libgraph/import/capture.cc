@@ -109,6 +109,7 @@ Result<Job> import_captures(std::vector<CaptureFile> files, const ImportOptions&
   share_equal_programs(&context.job, notes);
   if (options.spmd) context.job.programs[0]->ranks.clear();
   warn_missing_ranks(context.job, notes);
+  if (notes != nullptr && !context.job.note.empty()) notes->note(context.job.note);
   if (notes != nullptr)
     context.tally.report(options.spmd && context.job.world > 1 ? captures[0].rank : ImportTally::kNoRank, notes);
   return std::move(context.job);

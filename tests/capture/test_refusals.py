@@ -79,6 +79,10 @@ class Refusals(CaptureCase):
             self.model(lambda self, x: torch.ops.stepgraph_test.twice(self.linear(x))),
         )
 
+    def test_types_that_an_op_does_not_take(self):
+        spectrum = self.model(lambda self, x: torch.fft.rfft(self.linear(x).bfloat16()).abs())
+        self.refused("does not take tensors of this type .*BFloat16", spectrum)
+
     def begin_job(self):
         store = os.path.join(self.folder, "store")
         torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=0, world_size=1)

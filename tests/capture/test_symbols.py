@@ -59,6 +59,15 @@ class Symbols(CaptureCase):
         )
         self.assertEqual(len(document["symbols"]), 1)
 
+    def test_all_that_can_be(self):
+        document = self.pairs(True)
+        self.assertEqual([symbol["name"] for symbol in document["symbols"]], ["x_0", "x_1"])
+        x, y = [entry["type"] for entry in document["inputs"] if entry["kind"] == "input"]
+        self.assertEqual(x["shape"], [{"sym": "x_0"}, {"sym": "x_1"}, 4])
+        self.assertEqual(y["shape"], x["shape"][:2])
+        self.assertRegex(document["note"], r"^x\[2\] is 4 in the graph: test_symbols.py:[0-9]+ in forward takes it")
+        self.imported()
+
     def test_refusals(self):
         batch = {0: "batch"}
         for dynamic, words in (

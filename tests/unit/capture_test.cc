@@ -442,6 +442,14 @@ TEST_CASE("equal ranks become one SPMD program whatever their groups are called"
   CHECK(some->programs[0]->ranks == std::vector<uint32_t>{1, 2, 3});
 }
 
+TEST_CASE("the note of a capture is kept, and repeated by the import") {
+  Diagnostics notes;
+  const Job job = import_ok(capture(node("a", "aten.neg.default", R"([{"ref":"x"}])"), "", R"("note":"x[1] is 8",)"),
+                            {}, &notes);
+  CHECK(job.note == "x[1] is 8");
+  CHECK(says(notes, "x[1] is 8"));
+}
+
 TEST_CASE("groups of one axis that share ranks are families of their own") {
   Job job = import_ok(capture(
       gather("c"), "", R"("groups":[{"name":"a","axis":"dp","ranks":[0,1]},{"name":"b","axis":"dp","ranks":[0,1]},

@@ -98,6 +98,7 @@ def _add_symbols(document: Dict[str, Any], step: Step, traced: Traced, shapes: c
     shape_env = traced.mode.shape_env
     asserted = checks.Checks(traced.module.graph)
     guards, notes, lost = _sayable(compat.guards(shape_env), shapes, shape_env, asserted)
+    notes += traced.notes
     refusals.no_guard_of_count_lost(step, traced, lost)
     if lost:
         notes.append("guards that the format has no form for: " + "; ".join(map(str, lost)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import sympy
@@ -86,20 +87,23 @@ def number(value: Any) -> Any:
     return {"sym": written}
 
 
+@dataclass
 class DimensionWish:
     """A dimension that the user wants symbolic; equal names are one symbol."""
 
-    def __init__(self, name: Optional[str], low: Optional[int], high: Optional[int]) -> None:
-        self.name, self.low, self.high = name, low, high
+    name: Optional[str] = None
+    low: Optional[int] = None
+    high: Optional[int] = None
+    if_possible: bool = False  # of dynamic=True: a constant where the code makes it one
 
 
 def _wish(value: Wish, where: str) -> Optional[DimensionWish]:
     if value is None or value is False:
         return None
     if value is True:
-        return DimensionWish(None, None, None)
+        return DimensionWish()
     if isinstance(value, str):
-        return DimensionWish(value, None, None)
+        return DimensionWish(value)
     if isinstance(value, tuple) and len(value) in (2, 3):
         name, low, high = value if len(value) == 3 else (None, *value)
         return DimensionWish(name, low, high)
@@ -115,7 +119,7 @@ def wishes(dynamic: Dynamic, tensors: Mapping[str, Tensor]) -> Dict[str, Dict[in
         return {}
     if dynamic is True:
         return {
-            name: {axis: DimensionWish(None, None, None) for axis in range(tensor.dim()) if tensor.shape[axis] > 1}
+            name: {axis: DimensionWish(if_possible=True) for axis in range(tensor.dim()) if tensor.shape[axis] > 1}
             for name, tensor in tensors.items()
         }
     found: Dict[str, Dict[int, DimensionWish]] = {}
@@ -176,28 +180,44 @@ def fake_inputs(
 
 def check_still_dynamic(
     fakes: Mapping[str, Tensor], wanted: Dict[str, Dict[int, DimensionWish]], place_of: Callable[[Any], Optional[str]]
-) -> None:
-    """Refuses sizes that the code has turned into constants. place_of: finds the line that did."""
+) -> List[str]:
+    """Refuses sizes that the code has turned into constants, or tells of them where only what is possible was asked for.
+    place_of: finds the line that did."""
+    notes = []
     for name, axes in wanted.items():
-        for axis in axes:
+        for axis, wish in axes.items():
             size = fakes[name].shape[axis]
-            if isinstance(size, int) or compat.expression(size).is_Integer:
-                place = place_of(size)
-                raise CaptureError(
-                    f"dynamic: the model works only with {name}[{axis}] == {size}: "
-                    f"{place or 'its code'}, or what it calls there, takes that size for a constant, as len(), int() "
-                    f"and range() do ({name}.shape[{axis}] is a size). Leave it out of dynamic=, or change the code"
-                )
+            if not isinstance(size, int) and not compat.expression(size).is_Integer:
+                continue
+            place = place_of(size) or "the model's code"
+            if wish.if_possible:
+                notes.append(f"{name}[{axis}] is {size} in the graph: {place} takes it for a constant")
+                continue
+            raise CaptureError(
+                f"dynamic: the model works only with {name}[{axis}] == {size}: "
+                f"{place}, or what it calls there, takes that size for a constant, as len(), int() "
+                f"and range() do ({name}.shape[{axis}] is a size). Leave it out of dynamic=, or change the code"
+            )
+    return notes
 
 
 def names_of(fakes: Mapping[str, Tensor], wanted: Dict[str, Dict[int, DimensionWish]]) -> Dict[str, str]:
-    """Maps PyTorch's symbol names to the user's; names that the format does not allow are not mapped."""
+    """Maps PyTorch's symbol names to the user's, or to the input and axis that had it first (`tokens_1`). Names that the
+    format does not allow are not mapped."""
     found: Dict[str, str] = {}
+    by_place: Dict[str, str] = {}
     for name, axes in wanted.items():
         for axis, wish in axes.items():
             expr = compat.expression(fakes[name].shape[axis])
-            if wish.name and expr.is_Symbol and _NAME.fullmatch(wish.name) and wish.name not in found.values():
+            if not expr.is_Symbol:
+                continue
+            if not wish.name:
+                by_place.setdefault(str(expr), re.sub(r"\W", "_", f"{name}_{axis}"))
+            elif _NAME.fullmatch(wish.name) and wish.name not in found.values():
                 found.setdefault(str(expr), wish.name)
+    for symbol, name in by_place.items():
+        if symbol not in found and _NAME.fullmatch(name) and name not in found.values():
+            found[symbol] = name
     return found
 
 

@@ -43,11 +43,13 @@ class Traced:
         names: Dict[str, str],
         answers: Dict[Any, int],
         replaced: List[Tuple[str, Tensor]],
+        notes: List[str],
     ) -> None:
         self.module, self.fakes, self.mode, self.result, self.names = module, fakes, mode, result, names
         self.answers = answers  # the values that data-dependent symbols must have
         self.uses_taken = False  # whether the graph depends on plain numbers that the step takes out of float tensors
         self.replaced = replaced  # attributes of the model to which the step assigned other tensors
+        self.notes = notes  # what the user should know of the graph
         self.encoder = Encoder(module)
 
     @property
@@ -145,9 +147,9 @@ def _trace(
     with trace_errors.explained(settle), watcher.recording(), _traceable(step) as replaced:
         module = compat.trace(traced_step, fakes, mode, symbolic=bool(wanted))
     place_of = lambda size: recorder.place(compat.settled_at(size), module.graph)  # noqa: E731
-    symbols.check_still_dynamic(with_symbols, wanted, place_of)
+    notes = symbols.check_still_dynamic(with_symbols, wanted, place_of)
     names = symbols.names_of(with_symbols, wanted)
-    traced = Traced(module, fakes, mode, results[0], names, answers, replaced)
+    traced = Traced(module, fakes, mode, results[0], names, answers, replaced, notes)
     for graph in traced.graphs:
         default_dtype.write_out(graph)
         recorder.link(graph)

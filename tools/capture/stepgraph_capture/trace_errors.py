@@ -48,6 +48,8 @@ def _unsupported(words: str) -> str:
         return world.IN_PLACE
     if "backward on CPU" in words:
         return "an op that PyTorch has no backward of on CPUs (freeze what comes before it, or capture on a GPU)"
+    if "nsupported dtype" in words:
+        return "an op that does not take tensors of this type"
     if "sharding strategy" in words:
         return "an op that DTensor has no sharding strategy for on this device (call full_tensor() before, or another op)"
     return "an op that PyTorch has no fake of (torch.library.register_fake)"
