@@ -1,6 +1,5 @@
 #include "tools/cli_diff.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -13,6 +12,7 @@
 #include "libgraph/parallel.h"
 #include "libgraph/sim/simulate.h"
 #include "tools/cli_job.h"
+#include "tools/cli_terminal.h"
 
 namespace sg::cli {
 namespace {
@@ -91,15 +91,6 @@ bool wants_color(const Args& args) {
   return when != "never" && !refused && output_of(args) == "-" && ::isatty(STDOUT_FILENO) != 0;
 }
 
-// COLUMNS, else the terminal's width.
-size_t columns() {
-  const char* text = std::getenv("COLUMNS");
-  long n = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
-  winsize size{};
-  if (n <= 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) n = size.ws_col;
-  return n >= 40 && n <= 10000 ? static_cast<size_t>(n) : 160;
-}
-
 // By name: the line of the text that defines it, if only one does. Empty for anything but a text in a file.
 std::map<std::string, size_t> lines_of_text(const std::string& path) {
   std::map<std::string, size_t> out;
@@ -144,7 +135,7 @@ Result<int> diff_operands(const Args& args) {
   text.name_a = name(args.operands()[0]), text.name_b = name(args.operands()[1]), text.uri_a = uri_of(text.name_a);
   text.hunks.context = static_cast<size_t>(std::min<int64_t>(args.number("context", 2), 1000));
   text.hunks.full = args.has("full");
-  text.color = wants_color(args), text.columns = columns();
+  text.color = wants_color(args), text.columns = terminal_columns().value_or(160);
   std::map<std::string, size_t> lines;
   if (std::string format = args.text("format"); format == "github" || format == "sarif")
     lines = lines_of_text(args.operands()[0]);

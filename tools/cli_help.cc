@@ -3,6 +3,7 @@
 
 #include "libgraph/binary/binary.h"
 #include "tools/cli.h"
+#include "tools/cli_terminal.h"
 
 namespace sg::cli {
 namespace {
@@ -44,7 +45,9 @@ std::string help_text(const Tool& tool, bool all) {
   if (!tool.options.empty()) out += "\nOptions:\n" + option_lines(tool.options);
   out += "\nCommon options" + std::string(all ? ":\n" : " (--help-all lists the rest):\n");
   out += option_lines(all ? common_options() : common_options().first(kInHelp));
-  out += "\n" + std::string(kExitCodes) + "\nExamples:\n";
+  out += "\n" + std::string(kExitCodes);
+  if (const std::optional<size_t> columns = terminal_columns()) out = folded(out, *columns);
+  out += "\nExamples:\n";  // which may be copied as they stand
   for (const Example& e : tool.examples) out += "  # " + std::string(e.what) + "\n  " + std::string(e.command) + "\n";
   return out;
 }

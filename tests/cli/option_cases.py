@@ -55,6 +55,20 @@ def help_lines_fit_the_page():
 
 
 @case
+def help_is_folded_to_the_terminal():
+    for tool in TOOLS:
+        whole = run([tool, "--help-all"]).text
+        for columns in (60, 80):
+            text = expect(run([tool, "--help-all"], env={"COLUMNS": str(columns)}), 0).text
+            assert text.split() == whole.split(), tool
+            for line in text.split("\nExamples:\n")[0].splitlines():
+                assert len(line) <= columns or " " not in line.strip(), f"{tool}, {columns} columns: {line}"
+    narrow = run(["sg-run", "--help"], env={"COLUMNS": "80"}).text
+    assert "\n      --seed N                seed of the random ops (default: 0)\n" in narrow, narrow
+    assert "\n  -i, --inputs FILE           inputs by name or FQN; {r} stands for the rank, {step}\n" + 30 * " " + "for" in narrow
+
+
+@case
 def help_and_version_ignore_the_rest():
     for tool in TOOLS:
         first = run([tool, "--help"]).out
