@@ -25,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kDescribeAgain = std::chrono::milliseconds(100);
 constexpr int kClockEvery = 64;               // tries
 constexpr std::chrono::seconds kLastWord{2};  // for the process that reports a failure
+constexpr std::chrono::seconds kSpeakFirst{10};  // for rank 0, where all ranks fail alike
 
 class MpiCommunicator final : public Communicator {
  public:
@@ -137,8 +138,8 @@ class MpiCommunicator final : public Communicator {
     rank_ = static_cast<uint32_t>(rank);
     world_ = static_cast<uint32_t>(size);
     if (world_ != job.world) {
-      // Rank 0 reports for all; when it ends, mpirun ends the others.
-      if (rank_ != 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+      // Rank 0 reports for all; when it ends, mpirun ends the others, on a busy machine only after seconds.
+      if (rank_ != 0) std::this_thread::sleep_for(kSpeakFirst);
       return Error{ErrorKind::cannot_apply,
                    "the job has " + std::to_string(job.world) + " ranks, MPI started " + std::to_string(world_),
                    {},
