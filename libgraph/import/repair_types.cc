@@ -22,14 +22,13 @@ class Repair {
       const OpInfo* op = graph_.op_info(n);
       if (op && (op->has(kPure) || !op->has(kBindsSymbol))) hold_against_rule(n);
     }
-    return count_;
+    return faults_;
   }
 
  private:
   void set(ValueId v, Type type) {
     graph_.set_type(v, pool_.types.intern(std::move(type)));
     repaired_[v.index] = true;
-    ++count_;
   }
 
   // One symbol per result: replaces a number recorded in its place.
@@ -64,9 +63,11 @@ class Repair {
     if (!behind && !checker_.may_be_error(graph_, n)) return;  // nothing found here would be repaired
     found_.clear();
     checker_.check(graph_, n, &found_);
-    for (TypeDisagreement& d : found_)
-      if (d.reason.empty() && (d.exception ? d.exception->is_error() : behind))
-        set(graph_.node(n).result(d.result), std::move(d.inferred));
+    for (TypeDisagreement& d : found_) {
+      if (!d.reason.empty() || !(d.exception ? d.exception->is_error() : behind)) continue;
+      set(graph_.node(n).result(d.result), std::move(d.inferred));
+      if (d.exception != nullptr) ++faults_;
+    }
   }
 
   Program& program_;
@@ -76,7 +77,7 @@ class Repair {
   std::vector<bool> repaired_;  // by value
   std::unordered_set<StrId, IdHash> bound_;
   std::vector<TypeDisagreement> found_;
-  size_t count_ = 0;
+  size_t faults_ = 0;
 };
 
 }  // namespace

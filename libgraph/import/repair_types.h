@@ -14,7 +14,7 @@
 
 namespace sg {
 
-// How many results have got another type.
+// How many faults there were; what lies behind them, and numbers that became symbols, are not counted.
 size_t repair_recorded_types(Program& program);
 
 }  // namespace sg

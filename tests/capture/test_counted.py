@@ -176,6 +176,25 @@ class Numbers(CaptureCase):
                 self.assertTrue({"optimizer.param_groups.0.size", "optimizer.param_groups.0.mean"} <= names)
                 self.check_steps(step, self.inputs)
 
+    def test_state_under_names(self):
+        """What an optimizer keeps in its state of no parameter: a count, and a tensor."""
+
+        def more(optimizer, group, count):
+            state = optimizer.state
+            if "total" not in state:
+                state["total"], state["norm"] = 0, torch.zeros(())
+            state["total"] += 1
+            state["norm"].lerp_(group["params"][0].grad.norm(), 0.5)
+            return 1.0 / (state["total"] + state["norm"].item())
+
+        for steps in (0, 2):
+            for scaler in (None, torch.amp.GradScaler("cpu", init_scale=1.5 * 2.0**127)):
+                with self.subTest(steps=steps, scaled=scaler is not None):
+                    step, document = self.whole(self.counting(more, steps), scaler)
+                    names = {entry.get("fqn") for entry in document["inputs"]}
+                    self.assertTrue({"optimizer.state.total", "optimizer.state.norm"} <= names, names)
+                    self.check_steps(step, self.inputs, count=4 if scaler is None else 12)
+
     def test_tensors_in_lists(self):
         """Kronecker factors, as preconditioners keep them; one that the first step fills has to make it before."""
 

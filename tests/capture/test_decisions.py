@@ -275,7 +275,6 @@ class PlainNumbers(CaptureCase):
         uses = {
             "float": scale(float),
             "gamma": scale(lambda loss: math.lgamma(loss.item())),
-            "constant": scale(lambda loss: torch.tensor(loss.item())),
             "text": scale(lambda loss: float("%.3f" % loss)),
             "whole": scale(lambda loss: int(loss * 1000)),
             "cut": cut,
@@ -302,6 +301,8 @@ class PlainNumbers(CaptureCase):
             "whole": lambda model, loss: logged.append(int(loss * 10)),
             "root": lambda model, loss: model.weight.grad.mul_(math.sqrt(loss.item())),
             "of a tensor": lambda model, loss: model.weight.grad.mul_(math.log(loss, 3) + math.pow(0.5, loss)),
+            "tensor": lambda model, loss: model.weight.grad.mul_(torch.tensor(loss.item())),
+            "tensors": lambda model, loss: model.weight.grad.mul_(torch.as_tensor([[loss.item()], [0.5]]).sum()),
             "symbolic": lambda model, loss: model.weight.grad.mul_(math.floor(loss.item() * 100) / 100),
         }
         for name, use in uses.items():

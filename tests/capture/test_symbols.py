@@ -125,6 +125,16 @@ class Symbols(CaptureCase):
         with self.assertRaisesRegex(CaptureError, "== 5: test_symbols.py:[0-9]+ in (forward|backward), or"):
             self.captured(Model(4, 4), None, {"x": torch.randn(5, 4)}, dynamic={"x": {0: "rows"}})
 
+    def test_tensors_of_sizes(self):
+        class Scaled(nn.Linear):
+            def forward(self, x):
+                rows, columns = x.shape
+                return (super().forward(x) / torch.tensor([rows, columns], dtype=x.dtype)).sum() * torch.tensor(rows)
+
+        document = self.captured(Scaled(4, 2), None, {"x": torch.randn(5, 4)}, dynamic={"x": {0: "rows"}})
+        self.imported()
+        self.assertEqual([entry for entry in document["inputs"] if entry["kind"] == "constant"], [])
+
     def test_composite_ops_keep_sizes(self):
         class Products(nn.Module):
             def __init__(self):

@@ -65,7 +65,8 @@ def help_is_folded_to_the_terminal():
                 assert len(line) <= columns or " " not in line.strip(), f"{tool}, {columns} columns: {line}"
     narrow = run(["sg-run", "--help"], env={"COLUMNS": "80"}).text
     assert "\n      --seed N                seed of the random ops (default: 0)\n" in narrow, narrow
-    assert "\n  -i, --inputs FILE           inputs by name or FQN; {r} stands for the rank, {step}\n" + 30 * " " + "for" in narrow
+    first = "  -i, --inputs FILE           inputs by name or FQN; {r} stands for the rank,\n"
+    assert first + 30 * " " + "{step} for the step\n" in narrow, narrow
 
 
 @case

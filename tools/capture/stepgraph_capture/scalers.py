@@ -84,7 +84,9 @@ def _updated(bindings: Bindings, optimizer: Any, found_inf: List[Tensor], update
 def _undone(optimizer: Any, is_skipped: Tensor, bindings: Optional[Bindings]) -> Iterator[None]:
     """Undoes what is written in this context if `is_skipped`. Without bindings, only the optimizer's parameters and
     state."""
-    places = [(kept, key) for kept in (*optimizer.state.values(), *optimizer.param_groups) for key in kept]
+    states = [state for state in optimizer.state.values() if isinstance(state, dict)]
+    places = [(kept, key) for kept in (*states, *optimizer.param_groups) for key in kept]
+    places += [(optimizer.state, key) for key in optimizer.state if isinstance(key, str)]
     bound = _Bound([*places, *(bindings() if bindings is not None else ())])
     writes = _Writes(optimizer, is_skipped, with_others=bindings is not None)
     with writes:

@@ -3,12 +3,11 @@ attributes are restored afterwards; changes that a graph could hold for one step
 step() changes see `counted`.
 
 State is keyed by parameter, then by the optimizer's name for it. `known` is what the graph starts from; `running` is the
-state of the current or last run.
+state of the current or last run. `common` is what it keeps in its `state` under names of its own (`state["total_step"]`).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Set, Tuple
 
 import torch
@@ -21,6 +20,17 @@ from .counted import Counted, Place, Recorded, copied
 from .errors import CaptureError
 
 _IN_TENSORS = {"capturable": True, "foreach": False, "fused": False}  # foreach and fused off: one parameter at a time
+
+
+_COMMON = (int, float, torch.SymInt, torch.SymFloat, Tensor, type(None))  # what may be under a name of its own
+
+
+class _States(Recorded):
+    """`optimizer.state` during a run: by parameter, and what the optimizer keeps there under names of its own."""
+
+    def __missing__(self, key: Any) -> Recorded:
+        self[key] = state = Recorded({}, own=())
+        return state
 
 
 class StandIn:
@@ -37,9 +47,12 @@ class StandIn:
         if any(id(p) not in names for group in optimizer.param_groups for p in group["params"]):
             raise CaptureError(f"{self.name} updates a tensor that is not a parameter of the model")
         self._check_keys(names)
-        self._known = {names[id(p)]: self._initial(state) for p, state in optimizer.state.items() if state}
+        self._known = {names[id(p)]: self._initial(state) for p, state in self._states() if state}
+        self._common = {key: copied(value) for key, value in optimizer.state.items() if isinstance(key, str)}
+        self._own_common = frozenset(self._common)
         self._own_keys = {fqn: set(state) for fqn, state in self._known.items()}
         self._running: Dict[str, Recorded] = {}
+        self._all_states = _States({}, own=())  # of the current or last run, with what is of no parameter
         self._own = [(group, dict(group)) for group in optimizer.param_groups]  # its groups, and what was in them
         self._groups: List[Recorded] = []  # those of the current or last run
         self._made: List[Dict[str, Any]] = [{} for _ in optimizer.param_groups]  # what the first run adds to them
@@ -55,7 +68,7 @@ class StandIn:
 
     def kept(self) -> Dict[str, Tensor]:
         """The tensors of the optimizer's own state, by slot name."""
-        return dict(self._slots({self._names[id(p)]: state for p, state in self.optimizer.state.items()}))
+        return dict(self._slots({self._names[id(p)]: state for p, state in self._states()}))
 
     @property
     def made(self) -> Set[str]:
@@ -81,6 +94,9 @@ class StandIn:
             self._known.setdefault(fqn, {}).update(self._initial(made))
         for own, group, made in zip(self.optimizer.param_groups, self._groups, self._made):
             made.update({key: value for key, value in group.made() if key not in own and key not in made})
+        for key, value in self._all_states.made():
+            if isinstance(key, str):
+                self._common.setdefault(key, value)
         self.counted.learn()
 
     def rebound(self, given: Mapping[str, Tensor]) -> Dict[str, Tensor]:
@@ -130,7 +146,7 @@ class StandIn:
             for fqn in leaves
         }
         state = {leaves[fqn]: state for fqn, state in self._running.items()}
-        optimizer.state = defaultdict(lambda: Recorded({}, own=()), state)
+        optimizer.state = self._all_states = _States({**self._common, **state}, own=self._own_common)
         setattr(optimizer, scalers.SKIPS_ITSELF, getattr(optimizer, "_step_supports_amp_scaling", False))
         optimizer._step_supports_amp_scaling = False  # so a scaler unscales gradients before it calls step()
         self.counted.begin(self._watched(), given)
@@ -158,10 +174,14 @@ class StandIn:
         self.counted.check([(Place(was, ""), Place(group, "")) for group, was in self._own])
 
     def _check_keys(self, known: Any) -> None:
-        other = next((key for key in self.optimizer.state if id(key) not in known), None)
-        if other is not None:
-            key = "a tensor" if isinstance(other, Tensor) else repr(other)
-            raise CaptureError(f"{self.name} keeps state of {key}, which is not a parameter of the model")
+        for other, state in self.optimizer.state.items():
+            if id(other) not in known and not (isinstance(other, str) and isinstance(state, _COMMON)):
+                key = "a tensor" if isinstance(other, Tensor) else repr(other)
+                raise CaptureError(f"{self.name} keeps state of {key}, which is not a parameter of the model")
+
+    def _states(self) -> Iterator[Tuple[Tensor, Mapping[str, Any]]]:
+        """Its state by parameter."""
+        return ((key, state) for key, state in self.optimizer.state.items() if not isinstance(key, str))
 
     def _places(self) -> List[Dict[str, Any]]:
         """The dicts that hold its settings."""
@@ -173,7 +193,8 @@ class StandIn:
         before = [at, *(f"{at}param_groups.{i}." for i in range(len(self._groups)))]
         states = [Place(state, at, f".{fqn}") for fqn, state in self._running.items()]
         mine = zip(self._places(), before, self._at_first)
-        return [*(Place(kept, name, tensors=tensors) for kept, name, tensors in mine), *states]
+        common = Place(self.optimizer.state, f"{at}state.", tensors=_tensors_of(self._common))
+        return [*(Place(kept, name, tensors=tensors) for kept, name, tensors in mine), common, *states]
 
 
 def _tensors_of(place: Mapping[str, Any]) -> Dict[str, Tensor]:

@@ -15,6 +15,7 @@ from . import (
     draws,
     indexing,
     leftovers,
+    of_numbers,
     recorder,
     sharding,
     symbols,
@@ -139,7 +140,7 @@ def _trace(
     answers: Dict[Any, int] = {}
 
     def traced_step(*tensors: Tensor) -> Tuple[Any, ...]:
-        with indexing.SelectsByData(), decisions.answering(answers, settle) if with_values else nullcontext():
+        with indexing.SelectsByData(), of_numbers.TensorsOfNumbers(), decisions.answering(answers, settle) if with_values else nullcontext():
             result = step.run(tensors, watcher)
         results.append(result)
         return tuple(result.outputs)
