@@ -102,8 +102,7 @@ Result<int> run_import(const Args& args) {
     repaired += repair_recorded_types(*program);
   }
   if (repaired > 0)
-    args.report().note(plural(repaired, "recorded type") +
-                       " contradicted by the op: corrected (--check lists them)");
+    args.report().note(plural(repaired, "recorded type") + " contradicted by the op: corrected (--check lists them)");
   add_provenance(args, {"from", "model", "spmd", "world", "rank", "compile-id"}, sources.digest, job);
   Loaded loaded{std::move(*job), sources.name, {}, sources.bytes};
   WriteAhead ahead(loaded.job, writes_one_binary(args) ? args.threads() : 1);

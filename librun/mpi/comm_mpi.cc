@@ -23,8 +23,8 @@ constexpr auto kNap = std::chrono::microseconds(100);
 // Measured by the clock instead of by tries: if many processes share a core, a yield may take arbitrarily long.
 using Clock = std::chrono::steady_clock;
 constexpr auto kDescribeAgain = std::chrono::milliseconds(100);
-constexpr int kClockEvery = 64;               // tries
-constexpr std::chrono::seconds kLastWord{2};  // for the process that reports a failure
+constexpr int kClockEvery = 64;                  // tries
+constexpr std::chrono::seconds kLastWord{2};     // for the process that reports a failure
 constexpr std::chrono::seconds kSpeakFirst{10};  // for rank 0, where all ranks fail alike
 
 class MpiCommunicator final : public Communicator {

@@ -444,8 +444,8 @@ TEST_CASE("equal ranks become one SPMD program whatever their groups are called"
 
 TEST_CASE("the note of a capture is kept, and repeated by the import") {
   Diagnostics notes;
-  const Job job = import_ok(capture(node("a", "aten.neg.default", R"([{"ref":"x"}])"), "", R"("note":"x[1] is 8",)"),
-                            {}, &notes);
+  const Job job =
+      import_ok(capture(node("a", "aten.neg.default", R"([{"ref":"x"}])"), "", R"("note":"x[1] is 8",)"), {}, &notes);
   CHECK(job.note == "x[1] is 8");
   CHECK(says(notes, "x[1] is 8"));
 }
