@@ -6,6 +6,7 @@ Every rank calls capture() for each of them in turn; none waits for another, and
 `ok rank 0: NAME` or `FAILED rank 0: NAME: ...` on each rank.
 """
 
+import functools
 import os
 import sys
 
@@ -265,8 +266,7 @@ def left_apart_from_copies():
 
 def shards_kept_from_before():
     model = _shards()
-    kept = list(model.parameters())
-    return _own(model, end=lambda: nn.utils.clip_grad_norm_(kept, 1.0))
+    return _own(model, end=functools.partial(nn.utils.clip_grad_norm_, tuple(model.parameters()), 1.0))
 
 
 def optimizer_of_shards():

@@ -64,6 +64,33 @@ class Beside(CaptureCase):
         self.assertFalse([entry for entry in document["inputs"] if entry["kind"] == "constant"])
         self.check_steps(step, self.inputs)
 
+    def test_an_average_that_holds_the_model(self):
+        """As in ema_pytorch: one module with the model, its average, and a count of updates."""
+
+        class Average(nn.Module):
+            def __init__(self, model):
+                super().__init__()
+                self.model, self.average = model, copy.deepcopy(model).requires_grad_(False)
+                self.register_buffer("updates", torch.tensor(0))
+
+            @torch.no_grad()
+            def update(self):
+                count = self.updates.item()
+                self.updates += 1
+                decay = min(0.9, count / (1 + count))
+                for mean, p in zip(self.average.parameters(), self.model.parameters()):
+                    mean.lerp_(p, 1 - decay)
+
+        average = Average(self.model)
+
+        def follow(loss):
+            average.update()
+            return loss
+
+        names = [f"average.average.{name}" for name, _ in self.model.named_parameters()]
+        step = self.train(lambda output, x, y: F.mse_loss(output, y), follow)
+        self.check(step, ["average.updates", *names])
+
     def test_an_averaged_model(self):
         average = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
         average.update_parameters(self.model)

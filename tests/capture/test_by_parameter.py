@@ -1,4 +1,5 @@
-"""What a train_step keeps by parameter: hooks of gradients, and dicts that have parameters as keys."""
+"""What a train_step knows parameters by: their class, hooks of gradients, dicts that have them as keys, and lists and
+dicts that hold them."""
 
 import torch
 from stepgraph_capture import CaptureError
@@ -38,6 +39,75 @@ class ByParameter(CaptureCase):
             return loss
 
         self.check(step, optimizer)
+
+    def test_classes_of_parameters(self):
+        """A model and an optimizer that go by the class of a parameter, and call its methods."""
+
+        class Scaled(nn.Parameter):
+            def scaled(self):
+                return self * 5
+
+        class Optimizer(torch.optim.SGD):
+            @torch.no_grad()
+            def step(self, closure=None):
+                for p in self.param_groups[0]["params"]:
+                    assert isinstance(p, nn.Parameter)
+                    p.add_(p.grad, alpha=-0.5 if isinstance(p, Scaled) else -0.1)
+
+        class Model(nn.Linear):
+            def forward(self, x):
+                weight = self.weight.scaled() if isinstance(self.weight, Scaled) else self.weight
+                return F.linear(x, weight, self.bias if isinstance(self.bias, nn.Parameter) else None)
+
+        self.model = Model(6, 3)
+        self.model.weight = Scaled(self.model.weight.detach())
+        self.captured(self.model, F.cross_entropy, (self.inputs["x"],), targets=self.inputs["y"])
+        self.imported()
+        torch.testing.assert_close(self.values("expected")["out0"], self.backward(**self.inputs))
+        optimizer = Optimizer(self.model.parameters())
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = self.backward(x, y)
+            optimizer.step()
+            return loss
+
+        self.check(step, optimizer)
+        self.assertIs(type(self.model.weight), Scaled)
+        self.assertIs(type(self.model.bias), nn.Parameter)
+
+    def test_parameters_in_lists_and_dicts(self):
+        """Of the model, and of the step; a list that the step empties stays so."""
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.by_name = {}
+                for name in ("w", "b"):
+                    self.register_parameter(name, nn.Parameter(torch.randn(6, 3) if name == "w" else torch.randn(3)))
+                    self.by_name[name] = getattr(self, name)
+                self.in_turn = [self.w, (self.b, 2.0)]
+
+            def forward(self, x):
+                return x @ self.by_name["w"] + self.in_turn[1][0] * self.in_turn[1][1] + self.in_turn[0].mean()
+
+        self.model = model = Model()
+        kept, once = list(model.parameters()), [model.b]
+        tied, both = model.in_turn, (model.w, model.b)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+        def step(x, y):
+            optimizer.zero_grad()
+            once.clear()
+            loss = self.backward(x, y)
+            nn.utils.clip_grad_norm_(kept, 0.1)
+            both[0].grad.add_(0.01)
+            optimizer.step()
+            return loss
+
+        self.check(step, optimizer)
+        self.assertTrue(kept[0] is model.w is both[0] is tied[0] is model.by_name["w"] and tied[1][0] is model.b)
+        self.assertEqual(once, [])
 
     def test_hooks_where_the_loss_is_given(self):
         self.model[0].weight.register_hook(lambda gradient: gradient * 2)

@@ -176,6 +176,21 @@ class Numbers(CaptureCase):
                 self.assertTrue({"optimizer.param_groups.0.size", "optimizer.param_groups.0.mean"} <= names)
                 self.check_steps(step, self.inputs)
 
+    def test_limits_that_are_infinite(self):
+        """As in D-Adaptation: the least of a number of the data and what an infinite rate of growth allows."""
+
+        def more(optimizer, group, count):
+            norm = group["params"][0].grad.norm().item()
+            group["size"] = max(group["size"], min(norm, group["size"] * group["growth"]))
+            return group["size"]
+
+        optimizer = self.counting(more)
+        optimizer.param_groups[0].update(size=1e-6, growth=math.inf)
+        self.train(optimizer)(**self.inputs)
+        step, _ = self.whole(optimizer)
+        self.assertEqual(optimizer.param_groups[0]["growth"], math.inf)
+        self.check_steps(step, self.inputs)
+
     def test_state_under_names(self):
         """What an optimizer keeps in its state of no parameter: a count, and a tensor."""
 

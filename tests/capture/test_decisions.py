@@ -322,6 +322,24 @@ class PlainNumbers(CaptureCase):
                 self.step_with(lambda model, loss: use(loss))
 
 
+class InScripts(CaptureCase):
+    def test_a_function_of_torchscript(self):
+        class Model(nn.Linear):
+            def forward(self, x):
+                return _doubled_if_positive(super().forward(x)).square().sum()
+
+        document = self.captured(Model(4, 4), None, {"x": torch.randn(3, 4)})
+        self.assertEqual([guard["expr"] for guard in document["guards"]], ["Eq(u0,0)"])
+        self.imported()
+
+
+@torch.jit.script
+def _doubled_if_positive(x):
+    if torch.all(x > 0):
+        return 2 * x
+    return x
+
+
 class PlacesByTheData(CaptureCase):
     """Rows and slices whose place or length is a number of the data: PyTorch has symbols of their own for these."""
 

@@ -174,9 +174,9 @@ class _Search:
             self.all.places[name] = place
 
     def _module(self, module: nn.Module, name: str, depth: int) -> None:
-        if any(id(part) in self._seen for part in module.modules()):  # the model, or a wrapper around it
-            return
         for path, part in module.named_modules():
+            if id(part) in self._seen:  # of the model, which the module may wrap
+                continue
             self._seen.add(id(part))
             prefix = ".".join(filter(None, (name, path)))
             for kept in (part._parameters, part._buffers):

@@ -1,4 +1,4 @@
-"""What user code attaches to parameters, moved to the tensors that replace them during a step and back: hooks of
+"""What user code knows a parameter by, moved to the tensors that replace them during a step and back: its class, hooks of
 gradients, attributes (`p.momentum`), and dicts and sets with parameters or their ids as keys (`momentum[p]`, `state[id(p)]`,
 `state[p, "average"]`).
 """
@@ -21,6 +21,7 @@ def moved(
     called on entry and on exit. Without it, attributes that the step sets on the replacements are dropped."""
     with ExitStack() as undo:
         for parameter, leaf in pairs:
+            undo.callback(compat.becomes(leaf, parameter))
             for hook in compat.gradient_hooks(parameter):
                 undo.callback(leaf.register_hook(hook).remove)
             for hook in compat.accumulation_hooks(parameter):

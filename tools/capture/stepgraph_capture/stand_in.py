@@ -8,6 +8,8 @@ state of the current or last run. `common` is what it keeps in its `state` under
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Set, Tuple
 
 import torch
@@ -139,6 +141,7 @@ class StandIn:
         for group in self._groups:
             group["params"] = [leaves[self._names[id(p)]] for p in group["params"]]
             group.update({key: value for key, value in _IN_TENSORS.items() if key in group})
+            group.update({key: _largest(value) for key, value in group.items() if _is_infinite(value)})
         for place, settings in zip(self._places(), self._settings):
             place.update(settings)
         self._running = {
@@ -195,6 +198,15 @@ class StandIn:
         mine = zip(self._places(), before, self._at_first)
         common = Place(self.optimizer.state, f"{at}state.", tensors=_tensors_of(self._common))
         return [*(Place(kept, name, tensors=tensors) for kept, name, tensors in mine), common, *states]
+
+
+def _is_infinite(setting: Any) -> bool:
+    """Whether it says that there is no limit, as D-Adaptation's growth_rate does. The tracer cannot compute with that."""
+    return isinstance(setting, float) and math.isinf(setting)
+
+
+def _largest(infinite: float) -> float:
+    return math.copysign(sys.float_info.max, infinite)
 
 
 def _tensors_of(place: Mapping[str, Any]) -> Dict[str, Tensor]:

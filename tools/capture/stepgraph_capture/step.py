@@ -17,7 +17,7 @@ from .errors import CaptureError
 from .generators import Generators
 from .made import Made
 from .optimizers import Optimizers
-from .places import Place, swapped
+from .places import Place, replaced, swapped
 from .recorder import Recorder
 from .replicas import Replicas
 
@@ -107,6 +107,7 @@ class Step:
             self._marks = kept.marks(self._own)
         self.generators = Generators()
         self.made = Made(self.reachable, "model" if train_step is None else "step")
+        self._held = _held(self.parameters, self.made.before.tensors)
         others = [slot for slot in self.inputs if not slot.is_tensor]
         known = [slot.value for slot in self.state] + [*self.optimizers.own_tensors()]
         known += [place.tensor for place in self.made.before.tensors.values()]
@@ -193,7 +194,8 @@ class Step:
         plain = fsdp.explicit(self.model, self.units, state, recorder, puts_back=self.train_step is not None)
         calls = inplace.functional() if is_traced else nullcontext()
         outside = swapped(self.beside, kept_beside)
-        with plain as gathers, outside, self.replicas.explicit(recorder), compat.casts_in_forward(), calls:
+        held = replaced([(place, slot.value, before[slot.name]) for place, slot in self._held])
+        with plain as gathers, outside, held, self.replicas.explicit(recorder), compat.casts_in_forward(), calls:
             if self.train_step is not None:
                 leaves = {slot.name: before[slot.name] for slot in self.parameters}
                 pairs = [(slot.value, leaves[slot.name]) for slot in self.parameters]
@@ -201,9 +203,10 @@ class Step:
                 with users, self.optimizers.running(leaves, updated, recorder):
                     loss, gradients, others = self._by_train_step(args, keywords, before, gathers, recorder)
             else:
-                pairs = [(slot.value, given[id(slot)]) for slot in self.trainable]
+                pairs = [(slot.value, given[id(slot)]) for slot in self.parameters]
+                leaves = [given[id(slot)] for slot in self.trainable]
                 with by_parameter.moved(pairs):
-                    found = self._by_loss(args, keywords, targets, [leaf for _, leaf in pairs], before, recorder)
+                    found = self._by_loss(args, keywords, targets, leaves, before, recorder)
                 loss, gradients, others = found
         buffers = [slot.name for slot in self.state if slot.kind == "buffer"]
         rebound = {name: sharding.part(state[name]) for name in buffers if state[name] is not before[name]}
@@ -301,6 +304,14 @@ class Step:
                 with recorder.inside(slot.name.rpartition(".")[0]):
                     gradients.append(self.replicas.average(slot.name, parameter, gradient))
         return gradients
+
+
+def _held(parameters: List[Slot], places: Mapping[str, Place]) -> List[Tuple[Place, Slot]]:
+    """The places, lists and dicts mostly, that hold parameters as well; but those of optimizers, which hold others while
+    they run."""
+    slots = {id(slot.value): slot for slot in parameters}
+    found = [place for name, place in places.items() if "param_groups" not in name.split(".")]
+    return [(place, slots[id(place.tensor)]) for place in found if id(place.tensor) in slots]
 
 
 def _apart(found: Any) -> Tuple[Any, Others]:

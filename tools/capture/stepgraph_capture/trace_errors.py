@@ -38,7 +38,7 @@ def explained(settle: bool) -> Iterator[None]:
             raise CaptureError(_because(_FORWARD_OVER_REVERSE, error)) from error
         if compat.takes_no_symbol(error):
             raise CaptureError(_because(_NO_SYMBOLS, error)) from error
-        if settle or not compat.wants_numbers(error):
+        if not compat.branches_in_script(error) and (settle or not compat.wants_numbers(error)):
             raise
         raise AsksForValues(_because(_BY_VALUE, error)) from error
 

@@ -37,6 +37,7 @@ from .collectives import (
 from .failures import (
     asks_about_nan,
     asks_whether_averaged,
+    branches_in_script,
     data_dependent_errors,
     is_mixed_up,
     meets_infinity,
@@ -70,6 +71,7 @@ from .nodes import (
     written,
     written_by,
 )
+from .parameters import becomes
 from .sizes import (
     Dimension,
     SymbolFacts,

@@ -16,6 +16,12 @@ def data_dependent_errors() -> Tuple[type, ...]:
     return tuple(errors) + (symbolic_shapes.GuardOnDataDependentSymNode,)
 
 
+def branches_in_script(error: BaseException) -> bool:
+    """Whether a function of torch.jit.script branches on a value: its interpreter repeats the tracer's error as text."""
+    names = "GuardOnDataDependentSymNode", "DataDependentOutputException", "DynamicOutputShapeException"
+    return "TorchScript interpreter" in str(error) and any(name in str(error) for name in names)
+
+
 def is_mixed_up(error: BaseException) -> bool:
     """Whether PyTorch took a fake tensor for one on "meta", as autograd does below vmap and forward-over-reverse."""
     words = "two devices, meta and ", "two different devices meta, "  # by version

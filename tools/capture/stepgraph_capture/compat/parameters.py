@@ -1,0 +1,32 @@
+"""The class of a parameter, for the tensor that replaces it during a step."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+from torch import Tensor, nn
+
+from .fakes import is_fake
+
+
+def becomes(tensor: Tensor, parameter: Tensor) -> Callable[[], None]:
+    """Makes the tensor one of the parameter's class, as isinstance() and its methods have it; returns what undoes that.
+    A sharded parameter is known as one by an attribute, which moves with the others."""
+    was, kind = type(tensor), type(parameter)
+    if not issubclass(kind, nn.Parameter) or not (was is Tensor or is_fake(tensor)):
+        return lambda: None
+    tensor.__class__ = kind if was is Tensor else _fake_kind(was, kind)
+    if was is not Tensor:
+        tensor._is_param = True  # type: ignore[attr-defined]
+
+    def undo() -> None:
+        tensor.__class__ = was
+        vars(tensor).pop("_is_param", None)
+
+    return undo
+
+
+@functools.lru_cache(maxsize=None)
+def _fake_kind(fake: Any, kind: Any) -> Any:
+    return fake if kind is nn.Parameter else type(kind.__name__, (fake, kind), {"__module__": kind.__module__})
