@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from support import CaptureCase
+from test_wrapped_optimizers import Wrapper
 
 KINDS = {
     "AdamW": dict(lr=1e-2, weight_decay=0.1),
@@ -38,17 +39,6 @@ class Lion(torch.optim.Optimizer):
                     state.update(average=torch.zeros_like(p))
                 p.add_((state["average"] * 0.9 + p.grad * 0.1).sign(), alpha=-group["lr"])
                 state["average"] = state["average"] * 0.99 + p.grad * 0.01
-
-
-class Wrapper(torch.optim.Optimizer):
-    """As look-ahead optimizers are made."""
-
-    def __init__(self, base):
-        super().__init__(base.param_groups, {})
-        self.base, self.param_groups, self.state = base, base.param_groups, base.state
-
-    def step(self, closure=None):
-        self.base.step()
 
 
 class WholeSteps(CaptureCase):
@@ -207,7 +197,7 @@ class WholeSteps(CaptureCase):
             "is in optimizer= twice": ([sgd, sgd], self.train(sgd), {}),
             "keeps state of 'all', which is not a parameter": (odd, self.train(odd), {}),
             "LBFGS decides by values": (torch.optim.LBFGS(parameters), self.train(sgd), {}),
-            "calls that of SGD, whose parameters are the same": (wrapper, self.train(wrapper), {}),
+            "calls that of Wrapper, whose parameters are the same": (wrapper.base, self.train(wrapper), {}),
             "not torch.optim.Optimizer": ([scheduler], self.train(sgd), {}),
             "give it to capture as optimizer=": (None, self.train(sgd), {}),
             "the optimizer has no state yet": (adam, self.train(adam), {"fake": True}),

@@ -79,6 +79,18 @@ class Refusals(CaptureCase):
             self.model(lambda self, x: torch.ops.stepgraph_test.twice(self.linear(x))),
         )
 
+    def test_tensors_of_other_layouts(self):
+        def nested(self, x):
+            parts = torch.nested.nested_tensor_from_jagged(self.linear(x), torch.tensor([0, 1, x.shape[0]]))
+            return parts.values().sum()
+
+        def sparse(self, x):
+            values = self.linear(x).sum(0)[:2]
+            return torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 0]]), values, (2, 2)).to_dense().sum()
+
+        self.refused("test_refusals.py:[0-9]+ in nested: it makes nested tensors", self.model(nested))
+        self.refused("test_refusals.py:[0-9]+ in sparse: it calls an op on sparse tensors", self.model(sparse))
+
     def test_types_that_an_op_does_not_take(self):
         spectrum = self.model(lambda self, x: torch.fft.rfft(self.linear(x).bfloat16()).abs())
         self.refused("does not take tensors of this type .*BFloat16", spectrum)

@@ -9,7 +9,7 @@ number would be that of the traced step.
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Set
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Set, Tuple
 
 from torch import Tensor
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -31,9 +31,26 @@ class Optimizers:
         if len({id(optimizer) for optimizer in found}) != len(found):
             raise CaptureError("an optimizer is in optimizer= twice")
         prefixes = ["optimizer"] if len(found) == 1 else [f"optimizer{i}" for i in range(len(found))]
-        self._all = [StandIn(optimizer, names, prefix) for optimizer, prefix in zip(found, prefixes)]
+        named = {id(optimizer): prefix for optimizer, prefix in zip(found, prefixes)}
+        self._all: List[StandIn] = []  # wrapped ones before those that wrap them
+        for optimizer, prefix in zip(found, prefixes):
+            self._stand_in(optimizer, prefix, names, named)
         self._stepping = ExitStack()  # while a step() runs
+        self._depth = 0  # how many step() run, one calling the other
         self.gradients: Dict[str, Tensor] = {}  # the gradients found by a step(), by parameter
+
+    def _stand_in(
+        self, optimizer: Any, prefix: str, names: Mapping[int, str], named: Mapping[int, str]
+    ) -> StandIn:
+        """The stand-in of an optimizer; makes it, and those of optimizers among its attributes. named: the prefixes of
+        those that the user gave, by id."""
+        known = next((one for one in self._all if one.optimizer is optimizer), None)
+        if known is not None:
+            return known
+        inside = [(key, value) for key, value in _attributes(optimizer) if isinstance(value, Optimizer)]
+        wrapped = [self._stand_in(one, named.get(id(one), f"{prefix}.{key}"), names, named) for key, one in inside]
+        self._all.append(StandIn(optimizer, names, prefix, wrapped))
+        return self._all[-1]
 
     def __bool__(self) -> bool:
         return bool(self._all)
@@ -91,6 +108,7 @@ class Optimizers:
     ) -> Iterator[None]:
         """In this context, the optimizers update `leaves`, with the state `given` by slot name."""
         self.gradients.clear()
+        self._depth = 0
         undo: List[Callable[[], None]] = [
             register_optimizer_step_pre_hook(
                 lambda optimizer, args, keywords: self._begin(optimizer, args, keywords, leaves, recorder)
@@ -115,8 +133,10 @@ class Optimizers:
         groups = {id(group) for one in self._all for group in one.groups}
         ours = next((one for one in self._all if one.optimizer is optimizer), None)
         if ours is not None:
+            self._depth += 1
             self._update(leaves, recorder)
-            ours.counted.before_step()
+            for one in ours.with_wrapped():
+                one.counted.before_step()
             return tree_map(
                 lambda given: self._aside(given, leaves, recorder) if callable(given) else given, (args, keywords)
             )
@@ -129,14 +149,18 @@ class Optimizers:
 
     def _end(self, optimizer: Optimizer) -> None:
         """Runs after every step()."""
-        for one in self._all:
-            if one.optimizer is optimizer:
+        ours = next((one for one in self._all if one.optimizer is optimizer), None)
+        if ours is not None:
+            self._depth -= 1
+            for one in ours.with_wrapped():
                 one.counted.after_step()
-        self._stepping.close()
+        if self._depth == 0:
+            self._stepping.close()
 
     def _update(self, leaves: Mapping[str, Tensor], recorder: Recorder) -> None:
         """Starts an update with the current gradients."""
         self.gradients.update({fqn: leaf.grad for fqn, leaf in leaves.items() if leaf.grad is not None})
+        self._stepping.close()
         self._stepping.enter_context(compat.as_compiled())
         self._stepping.enter_context(recorder.updating())
 
@@ -151,3 +175,12 @@ class Optimizers:
                 self._update(leaves, recorder)
 
         return run
+
+
+def _attributes(optimizer: Any) -> Iterator[Tuple[str, Any]]:
+    """Its attributes, and what lists, tuples and dicts among them hold: `optimizers.0`."""
+    for key, value in vars(optimizer).items():
+        yield key, value
+        if isinstance(value, (list, tuple, dict)):
+            inside = value.items() if isinstance(value, dict) else enumerate(value)
+            yield from ((f"{key}.{name}", one) for name, one in inside)

@@ -4,13 +4,15 @@ step() changes see `counted`.
 
 State is keyed by parameter, then by the optimizer's name for it. `known` is what the graph starts from; `running` is the
 state of the current or last run. `common` is what it keeps in its `state` under names of its own (`state["total_step"]`).
+
+An optimizer may wrap others (SAM, look-ahead): groups and state that it shares with them are theirs.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor
@@ -36,28 +38,31 @@ class _States(Recorded):
 
 
 class StandIn:
-    def __init__(self, optimizer: Any, names: Mapping[int, str], prefix: str) -> None:
-        """names: names of the model's parameters, by id. prefix: prefix of the names of its state."""
+    def __init__(self, optimizer: Any, names: Mapping[int, str], prefix: str, wrapped: Sequence[StandIn] = ()) -> None:
+        """names: names of the model's parameters, by id. prefix: prefix of the names of its state. wrapped: the stand-ins
+        of optimizers in it."""
         if not isinstance(optimizer, Optimizer):
             raise CaptureError(f"optimizer= has type {type(optimizer).__name__}, not torch.optim.Optimizer")
         if isinstance(optimizer, torch.optim.LBFGS):
             raise CaptureError("LBFGS decides by values how often it calls for a loss, and no graph holds that")
         self.optimizer, self.name = optimizer, type(optimizer).__name__
-        if isinstance(getattr(type(optimizer), "state", None), property):
+        self._names, self._prefix, self._wrapped = names, prefix, wrapped
+        self._keeper = next((one for one in wrapped if one.optimizer.state is optimizer.state), None)  # of the same state
+        if self._keeper is None and isinstance(getattr(type(optimizer), "state", None), property):
             raise CaptureError(f"{self.name} keeps the state of another optimizer: give that one, and call its step()")
-        self._names, self._prefix = names, prefix
         if any(id(p) not in names for group in optimizer.param_groups for p in group["params"]):
             raise CaptureError(f"{self.name} updates a tensor that is not a parameter of the model")
         self._check_keys(names)
         self._known = {names[id(p)]: self._initial(state) for p, state in self._states() if state}
-        self._common = {key: copied(value) for key, value in optimizer.state.items() if isinstance(key, str)}
+        common = {} if self._keeper else optimizer.state
+        self._common = {key: copied(value) for key, value in common.items() if isinstance(key, str)}
         self._own_common = frozenset(self._common)
         self._own_keys = {fqn: set(state) for fqn, state in self._known.items()}
         self._running: Dict[str, Recorded] = {}
         self._all_states = _States({}, own=())  # of the current or last run, with what is of no parameter
-        self._own = [(group, dict(group)) for group in optimizer.param_groups]  # its groups, and what was in them
+        self._own = [(group, dict(group)) for group in self._own_groups()]  # its groups, and what was in them
         self._groups: List[Recorded] = []  # those of the current or last run
-        self._made: List[Dict[str, Any]] = [{} for _ in optimizer.param_groups]  # what the first run adds to them
+        self._made: List[Dict[str, Any]] = [{} for _ in self._own]  # what the first run adds to them
         self._settings = [_tensors_of(place) for place in self._places()]  # copies to use in place of its own
         self._at_first = [_tensors_of(place) for place in self._places()]
         self.counted = Counted(self.name)
@@ -94,7 +99,7 @@ class StandIn:
             if isinstance(self.optimizer, torch.optim.SGD) and "momentum_buffer" in made:
                 made["momentum_buffer"].zero_()  # created after the first update, from its gradient
             self._known.setdefault(fqn, {}).update(self._initial(made))
-        for own, group, made in zip(self.optimizer.param_groups, self._groups, self._made):
+        for (own, _), group, made in zip(self._own, self._groups, self._made):
             made.update({key: value for key, value in group.made() if key not in own and key not in made})
         for key, value in self._all_states.made():
             if isinstance(key, str):
@@ -135,9 +140,11 @@ class StandIn:
         """Makes it work on `leaves`, with state given by slot name; returns what restores it."""
         optimizer = self.optimizer
         attributes = dict(vars(optimizer))
-        self._own = own = [(group, dict(group)) for group in optimizer.param_groups]
+        self._own = own = [(group, dict(group)) for group in self._own_groups()]
         self._groups = [Recorded({**group, **made}, own=group) for (group, _), made in zip(own, self._made)]
-        optimizer.param_groups[:] = self._groups
+        all_groups = list(optimizer.param_groups)
+        in_run = self.in_run()
+        optimizer.param_groups[:] = [in_run.get(id(group), group) for group in all_groups]
         for group in self._groups:
             group["params"] = [leaves[self._names[id(p)]] for p in group["params"]]
             group.update({key: value for key, value in _IN_TENSORS.items() if key in group})
@@ -148,8 +155,11 @@ class StandIn:
             fqn: Recorded(self._given(self._known.get(fqn, {}), fqn, given), own=self._own_keys.get(fqn, ()))
             for fqn in leaves
         }
-        state = {leaves[fqn]: state for fqn, state in self._running.items()}
-        optimizer.state = self._all_states = _States({**self._common, **state}, own=self._own_common)
+        if self._keeper is None:
+            state = {leaves[fqn]: state for fqn, state in self._running.items()}
+            optimizer.state = self._all_states = _States({**self._common, **state}, own=self._own_common)
+        elif "state" in attributes:
+            optimizer.state = self._keeper.optimizer.state
         setattr(optimizer, scalers.SKIPS_ITSELF, getattr(optimizer, "_step_supports_amp_scaling", False))
         optimizer._step_supports_amp_scaling = False  # so a scaler unscales gradients before it calls step()
         self.counted.begin(self._watched(), given)
@@ -157,12 +167,28 @@ class StandIn:
         def give_back() -> None:
             vars(optimizer).clear()
             vars(optimizer).update(attributes)
-            optimizer.param_groups[:] = [group for group, _ in own]
+            optimizer.param_groups[:] = all_groups
             for group, before in own:
                 group.clear()
                 group.update(before)
 
         return give_back
+
+    def with_wrapped(self) -> Iterator[StandIn]:
+        """The optimizers whose numbers its step() may change."""
+        for one in self._wrapped:
+            yield from one.with_wrapped()
+        yield self
+
+    def in_run(self) -> Dict[int, Recorded]:
+        """The groups of the current run by the id of those that they replace, of wrapped optimizers, too."""
+        found = {id(group): recorded for (group, _), recorded in zip(self._own, self._groups)}
+        return {key: group for one in self._wrapped for key, group in one.in_run().items()} | found
+
+    def _own_groups(self) -> List[Dict[str, Any]]:
+        """The groups that no wrapped optimizer has."""
+        theirs = {id(group) for one in self._wrapped for group in one.groups}
+        return [group for group in self.optimizer.param_groups if id(group) not in theirs]
 
     @property
     def groups(self) -> List[Dict[str, Any]]:
@@ -171,7 +197,8 @@ class StandIn:
 
     def check(self, leaves: Mapping[str, Tensor]) -> None:
         """After a run: refuses changes that the graph would not hold."""
-        self._check_keys({id(leaf) for leaf in leaves.values()})
+        if self._keeper is None:
+            self._check_keys({id(leaf) for leaf in leaves.values()})
         if len(self._places()) != len(self._settings):
             raise CaptureError(f"the step gives {self.name} another group of parameters: add it before")
         self.counted.check([(Place(was, ""), Place(group, "")) for group, was in self._own])
@@ -184,11 +211,12 @@ class StandIn:
 
     def _states(self) -> Iterator[Tuple[Tensor, Mapping[str, Any]]]:
         """Its state by parameter."""
-        return ((key, state) for key, state in self.optimizer.state.items() if not isinstance(key, str))
+        states = () if self._keeper else self.optimizer.state.items()
+        return ((key, state) for key, state in states if not isinstance(key, str))
 
     def _places(self) -> List[Dict[str, Any]]:
         """The dicts that hold its settings."""
-        return [vars(self.optimizer), *self.optimizer.param_groups]
+        return [vars(self.optimizer), *self._own_groups()]
 
     def _watched(self) -> List[Place]:
         """The dicts in which it may keep something."""
@@ -196,8 +224,10 @@ class StandIn:
         before = [at, *(f"{at}param_groups.{i}." for i in range(len(self._groups)))]
         states = [Place(state, at, f".{fqn}") for fqn, state in self._running.items()]
         mine = zip(self._places(), before, self._at_first)
-        common = Place(self.optimizer.state, f"{at}state.", tensors=_tensors_of(self._common))
-        return [*(Place(kept, name, tensors=tensors) for kept, name, tensors in mine), common, *states]
+        found = [Place(kept, name, tensors=tensors) for kept, name, tensors in mine]
+        if self._keeper is not None:
+            return found
+        return [*found, Place(self.optimizer.state, f"{at}state.", tensors=_tensors_of(self._common)), *states]
 
 
 def _is_infinite(setting: Any) -> bool:

@@ -102,7 +102,8 @@ _NO_STATE_WHEN_FAKE = (
     "model"
 )
 _STATE_BY_TRACING = (
-    "the step changes {} of the optimizer, which its first two runs left as it was: let it make a step before the capture"
+    "the step changes {} of the optimizer, which its first two runs left as it was: let it make more steps before the "
+    "capture, until its state only changes"
 )
 _NO_VALUES_WHEN_FAKE = (
     "With fake=True there are no values to decide by: capture a smaller model without it, or use torch.where"
@@ -140,7 +141,8 @@ def _trace(
     answers: Dict[Any, int] = {}
 
     def traced_step(*tensors: Tensor) -> Tuple[Any, ...]:
-        with indexing.SelectsByData(), of_numbers.TensorsOfNumbers(), decisions.answering(answers, settle) if with_values else nullcontext():
+        decided = decisions.answering(answers, settle) if with_values else nullcontext()
+        with indexing.SelectsByData(), of_numbers.TensorsOfNumbers(), decided:
             result = step.run(tensors, watcher)
         results.append(result)
         return tuple(result.outputs)

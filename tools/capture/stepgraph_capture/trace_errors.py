@@ -38,7 +38,11 @@ def explained(settle: bool) -> Iterator[None]:
             raise CaptureError(_because(_FORWARD_OVER_REVERSE, error)) from error
         if compat.takes_no_symbol(error):
             raise CaptureError(_because(_NO_SYMBOLS, error)) from error
-        if not compat.branches_in_script(error) and (settle or not compat.wants_numbers(error)):
+        if compat.is_about_nested_tensors(error):
+            raise CaptureError(_because(_NESTED, error)) from error
+        if compat.wants_numbers(error) and settle:
+            raise CaptureError(_because(_PLAIN_SIZES, error)) from error
+        if not compat.wants_numbers(error) and not compat.branches_in_script(error):
             raise
         raise AsksForValues(_because(_BY_VALUE, error)) from error
 
@@ -48,6 +52,8 @@ def _unsupported(words: str) -> str:
         return world.IN_PLACE
     if "backward on CPU" in words:
         return "an op that PyTorch has no backward of on CPUs (freeze what comes before it, or capture on a GPU)"
+    if "SparseTensorImpl" in words:
+        return "an op on sparse tensors, which no graph holds: compute with dense ones (scatter, index_add)"
     if "nsupported dtype" in words:
         return "an op that does not take tensors of this type"
     if "sharding strategy" in words:
@@ -71,6 +77,16 @@ _NO_SYMBOLS = (
 
 _INFINITE = (
     "PyTorch's tracer knows no bounds of what an infinite number and one read from a tensor give: take a large finite one"
+)
+
+_NESTED = (
+    "it makes nested tensors, which PyTorch's tracer does not follow: compute with flat values and offsets, or with padded "
+    "rows and a mask"
+)
+
+_PLAIN_SIZES = (
+    "an op of PyTorch takes no size that depends on the data here: where a tensor of one element is spread over what a mask "
+    "selects, spread it first (expand_as)"
 )
 
 _FORWARD_OVER_REVERSE = (

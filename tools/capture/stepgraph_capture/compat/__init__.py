@@ -39,6 +39,7 @@ from .failures import (
     asks_whether_averaged,
     branches_in_script,
     data_dependent_errors,
+    is_about_nested_tensors,
     is_mixed_up,
     meets_infinity,
     takes_no_symbol,

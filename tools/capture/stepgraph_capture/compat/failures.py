@@ -22,6 +22,10 @@ def branches_in_script(error: BaseException) -> bool:
     return "TorchScript interpreter" in str(error) and any(name in str(error) for name in names)
 
 
+def is_about_nested_tensors(error: BaseException) -> bool:
+    return isinstance(error, RuntimeError) and "nested_tensor" in str(error)
+
+
 def is_mixed_up(error: BaseException) -> bool:
     """Whether PyTorch took a fake tensor for one on "meta", as autograd does below vmap and forward-over-reverse."""
     words = "two devices, meta and ", "two different devices meta, "  # by version
