@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Optional, Tuple
 
-import torch
 from torch.fx.experimental import symbolic_shapes
 
 

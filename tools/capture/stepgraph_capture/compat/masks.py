@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from typing import Any, Callable, List, Sequence
 
-import torch
 from torch import Tensor
 
 

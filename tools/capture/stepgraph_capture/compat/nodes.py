@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor, fx
