@@ -36,18 +36,15 @@ std::string remedy_of(const Unsupported& u) {
            "not know it: leave it out of what is compiled";
   if (u.op.starts_with("higher_order."))
     return "sg-run runs no loops and no bodies that an operator calls: write the model with a loop of Python's, which "
-           "tracing unrolls, or put "
-           "what it computes in plain tensor operations";
+           "tracing unrolls, or put what it computes in plain tensor operations";
   const bool has_row = u.reason != "not in the op table";
   if (!has_row && (u.op.starts_with("_c10d_functional.") || u.op.starts_with("symm_mem.")))
     return "messages between two ranks and memory that ranks share do not run: write the exchange as a collective of "
            "all ranks of its group (all_to_all_single, permute_tensor)";
   if (!u.op.starts_with("aten.") && !u.op.starts_with("prims.") && !has_row)
-    return "this operator is not PyTorch's own: choose the implementation of the model that is plain PyTorch (an "
-           "option such as "
-           "`attn_implementation` or `experts_implementation`), run program.run_decompositions() before "
-           "torch.export.save, or add "
-           "the op (docs/tasks/add-an-op.md)";
+    return "this operator is not PyTorch's own: write what it computes in plain PyTorch, choose such an implementation "
+           "of the model (an option such as `attn_implementation` or `experts_implementation`), run "
+           "program.run_decompositions() before torch.export.save, or add the op (docs/tasks/add-an-op.md)";
   return "sg-stat --by op counts what the graph holds; docs/ops.md lists what runs";
 }
 

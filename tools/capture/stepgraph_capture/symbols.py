@@ -195,8 +195,8 @@ def check_still_dynamic(
                 continue
             raise CaptureError(
                 f"dynamic: the model works only with {name}[{axis}] == {size}: "
-                f"{place}, or what it calls there, takes that size for a constant, as len(), int() "
-                f"and range() do ({name}.shape[{axis}] is a size). Leave it out of dynamic=, or change the code"
+                f"{place}, or what it calls there, takes that size for a constant, as len(), int(), "
+                f"range() and shape.numel() do ({name}.shape[{axis}] is a size). Leave it out of dynamic=, or change the code"
             )
     return notes
 
