@@ -76,6 +76,21 @@ class ByParameter(CaptureCase):
         self.assertIs(type(self.model.weight), Scaled)
         self.assertIs(type(self.model.bias), nn.Parameter)
 
+    def test_what_is_known_of_buffers(self):
+        class Model(nn.Linear):
+            def __init__(self):
+                super().__init__(6, 3)
+                self.register_buffer("scale", torch.tensor(2.0))
+                self.scale.power = 3
+
+            def forward(self, x):
+                return super().forward(x) * self.scale**self.scale.power
+
+        self.model = Model()
+        self.captured(self.model, F.cross_entropy, (self.inputs["x"],), targets=self.inputs["y"])
+        self.imported()
+        torch.testing.assert_close(self.values("expected")["out0"], self.backward(**self.inputs))
+
     def test_parameters_in_lists_and_dicts(self):
         """Of the model, and of the step; a list that the step empties stays so."""
 

@@ -1,6 +1,6 @@
-"""What user code knows a parameter by, moved to the tensors that replace them during a step and back: its class, hooks of
-gradients, attributes (`p.momentum`), and dicts and sets with parameters or their ids as keys (`momentum[p]`, `state[id(p)]`,
-`state[p, "average"]`).
+"""What user code knows parameters and buffers by, moved to the tensors that replace them during a step and back: the class
+of a parameter, hooks of gradients, attributes (`p.momentum`), and dicts and sets with parameters or their ids as keys
+(`momentum[p]`, `state[id(p)]`, `state[p, "average"]`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from . import compat
 def moved(
     pairs: List[Tuple[Tensor, Tensor]], dicts: Optional[Callable[[], Sequence[Any]]] = None
 ) -> Iterator[None]:
-    """pairs: each parameter and its replacement. dicts: finds the dicts and sets that may have parameters as keys;
+    """pairs: each parameter or buffer and its replacement. dicts: finds the dicts and sets that may have parameters as keys;
     called on entry and on exit. Without it, attributes that the step sets on the replacements are dropped."""
     with ExitStack() as undo:
         for parameter, leaf in pairs:

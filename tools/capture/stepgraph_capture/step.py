@@ -198,12 +198,12 @@ class Step:
         with plain as gathers, outside, held, self.replicas.explicit(recorder), compat.casts_in_forward(), calls:
             if self.train_step is not None:
                 leaves = {slot.name: before[slot.name] for slot in self.parameters}
-                pairs = [(slot.value, leaves[slot.name]) for slot in self.parameters]
+                pairs = [(slot.value, before[slot.name]) for slot in self.state]
                 users = by_parameter.moved(pairs, lambda: beside.dicts(self._functions(), self.model))
                 with users, self.optimizers.running(leaves, updated, recorder):
                     loss, gradients, others = self._by_train_step(args, keywords, before, gathers, recorder)
             else:
-                pairs = [(slot.value, given[id(slot)]) for slot in self.parameters]
+                pairs = [(slot.value, given[id(slot)]) for slot in self.state]
                 leaves = [given[id(slot)] for slot in self.trainable]
                 with by_parameter.moved(pairs):
                     found = self._by_loss(args, keywords, targets, leaves, before, recorder)
