@@ -237,9 +237,10 @@ Status InputSizes::check() const {
   }
   for (const Guard& guard : program_.guards) {
     auto left = value(guard.left), right = value(guard.right);
-    if (left && right && !holds(guard.relation, *left, *right))
-      return does_not_fit("the graph needs " + print(guard) + "; the inputs make it " + std::to_string(*left) +
-                          " and " + std::to_string(*right));
+    if (!left || !right || holds(guard.relation, *left, *right)) continue;
+    const std::string sides = *left == *right ? "both sides " + std::to_string(*left)
+                                              : "it " + std::to_string(*left) + " and " + std::to_string(*right);
+    return does_not_fit("the graph needs " + print(guard) + "; the inputs make " + sides);
   }
   return ok_status();
 }

@@ -14,6 +14,7 @@ graph rank *
   symbol s0 input [2, 64] hint 4 divisor 2
   symbol s1 input [0, inf] hint 4
   guard s0 == s1
+  guard s0 != 12
 
   input %tokens : i64[s0, 3] "batch.tokens"
   input %twice : f32[2*s1 + 1]
@@ -100,4 +101,5 @@ TEST_CASE("what cannot be bound is named") {
   CHECK(refusal({"s0=3"}) == "the size s0 is 3, the graph takes multiples of 2");
   CHECK(refusal({"s0=128"}) == "the size s0 is 128, the graph takes 64 or less");
   CHECK(refusal({"s0=8", "s1=6"}) == "the graph needs s0 == s1; the inputs make it 8 and 6");
+  CHECK(refusal({"s0=12"}) == "the graph needs s0 != 12; the inputs make both sides 12");
 }
