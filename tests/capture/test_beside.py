@@ -3,6 +3,7 @@
 import collections
 import copy
 import functools
+import types
 
 import torch
 from stepgraph_capture import CaptureError
@@ -62,6 +63,29 @@ class Beside(CaptureCase):
         beside = [entry["fqn"] for entry in document["inputs"] if entry["kind"] == "buffer"]
         self.assertEqual(beside, names)
         self.assertFalse([entry for entry in document["inputs"] if entry["kind"] == "constant"])
+        self.check_steps(step, self.inputs)
+
+    def test_a_dict_and_a_list_made_anew(self):
+        """The step binds other ones to the variable and to an object's attribute; the user has his own back afterwards."""
+        previous = {name: p.detach().clone() for name, p in self.model.named_parameters()}
+        own, tensors = previous, dict(previous)
+        holder = types.SimpleNamespace(last=[torch.zeros(()), (torch.ones(3), 1)])
+
+        def loss_of(output, x, y):
+            moved = sum((p - previous[name]).square().sum() for name, p in self.model.named_parameters())
+            return F.mse_loss(output, y) + moved + holder.last[0] * holder.last[1][0].sum()
+
+        def follow(loss):
+            nonlocal previous
+            previous = {name: 0.5 * previous[name] + 0.5 * p.detach() for name, p in self.model.named_parameters()}
+            holder.last = [loss.detach() * 0.1, (holder.last[1][0] * 0.5, 2)]
+            return loss
+
+        step = self.train(loss_of, follow)
+        document = self.captured(self.model, None, self.inputs, train_step=step, optimizer=self.optimizer)
+        beside = {entry["fqn"] for entry in document["inputs"] if entry["kind"] == "buffer"}
+        self.assertEqual(beside, {*(f"previous.{name}" for name in own), "holder.last.0", "holder.last.1.0"})
+        self.assertTrue(previous is own and all(own[name] is tensor for name, tensor in tensors.items()))
         self.check_steps(step, self.inputs)
 
     def test_an_average_that_holds_the_model(self):

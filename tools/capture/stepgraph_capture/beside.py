@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakIdKeyDictionary
 
 from . import compat, scalers, sharding
-from .containers import CellContents, SlotAttributes, TupleElements, is_rebuilt
+from .containers import CellContents, Elements, SlotAttributes, TupleElements, is_rebuilt
 from .places import Place, is_strided
 
 _DEEPEST = 4  # levels of nested objects
@@ -131,7 +131,7 @@ class _Search:
                 return
             if isinstance(thing, _DICTS):
                 self.all.dicts.append(thing)
-            kept: Any = thing
+            kept: Any = thing if at is _NOWHERE else Elements(*at)
             if isinstance(thing, tuple):
                 kept = None if at is _NOWHERE or not is_rebuilt(thing) else TupleElements(*at)
             for key, one in list(thing.items() if isinstance(thing, _DICTS) else enumerate(thing)):

@@ -1,4 +1,5 @@
-"""Where Python keeps values: closure variables, __slots__ and tuples, read and written as dicts are."""
+"""Where Python keeps values: closure variables, __slots__, tuples, and lists and dicts that a step may exchange for others;
+read and written as dicts are."""
 
 from __future__ import annotations
 
@@ -74,6 +75,30 @@ class TupleElements(dict):  # type: ignore[type-arg]
             return False
         now = self.container[self.key]
         return isinstance(now, tuple) and index < len(now)
+
+
+class Elements(dict):  # type: ignore[type-arg]
+    """The list or dict in a place as a container: reads what is there now. A write puts the original there again."""
+
+    def __init__(self, container: Any, key: Any) -> None:
+        super().__init__()
+        self.container, self.key = container, key
+        self._original = container[key]
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.container[self.key][index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        if self.container[self.key] is not self._original:
+            self.container[self.key] = self._original
+        self._original[index] = value
+
+    def __delitem__(self, index: Any) -> None:
+        del self.container[self.key][index]
+
+    def __contains__(self, index: Any) -> bool:
+        now = self.container[self.key] if has(self.container, self.key) else None
+        return type(now) is type(self._original) and has(now, index)
 
 
 def has(container: Any, key: Any) -> bool:
