@@ -221,3 +221,50 @@ class Made(CaptureCase):
         with self.assertRaisesRegex(CaptureError, r"the step makes kept\.0\.bias, and with fake=True"):
             self.captured(self.model, None, self.inputs, train_step=self.momentum(of), fake=True)
         self.assertEqual(kept, {})
+
+
+class LeftBehind(CaptureCase):
+    """Modes and requires_grad that a step leaves otherwise for the next one."""
+
+    def setUp(self):
+        super().setUp()
+        self.model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.inputs = {"x": torch.randn(4, 6), "y": torch.tensor([0, 2, 1, 0])}
+
+    def whole(self, before=lambda: None, after=lambda: None):
+        def step(x, y):
+            before()
+            self.optimizer.zero_grad()
+            loss = F.cross_entropy(self.model(x), y)
+            loss.backward()
+            self.optimizer.step()
+            after()
+            return loss.detach()
+
+        document = self.captured(self.model, None, self.inputs, train_step=step, optimizer=self.optimizer)
+        self.check_steps(step, self.inputs)
+        return document
+
+    def test_modes(self):
+        with self.assertRaisesRegex(CaptureError, "step, which changes model.training, .*a step before"):
+            self.whole(after=self.model.eval)
+        self.assertTrue(all(part.training for part in self.model.modules()))
+        with self.assertRaisesRegex(CaptureError, "step, which changes 1.training, "):
+            self.whole(after=self.model[1].eval)
+        self.model[1].train()
+        self.whole(before=self.model.train, after=self.model.eval)
+        self.setUp()
+        self.model[1] = nn.Tanh()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.whole(after=self.model.eval)  # of no effect
+
+    def test_frozen_parameters(self):
+        first = self.model[0]
+        freeze, thaw = (lambda: first.requires_grad_(False)), (lambda: first.requires_grad_(True))
+        with self.assertRaisesRegex(CaptureError, "which changes 0.weight.requires_grad, 0.bias.requires_grad, "):
+            self.whole(after=freeze)
+        self.assertTrue(all(p.requires_grad for p in self.model.parameters()))
+        with self.assertRaisesRegex(CaptureError, "which changes 0.weight.requires_grad"):
+            self.whole(before=lambda: first.requires_grad_(not first.weight.requires_grad))
+        self.whole(before=thaw, after=freeze)

@@ -9,6 +9,7 @@ from torch import Tensor, fx
 
 from . import places, symbols, trace, values, world
 from .errors import CaptureError
+from .left import Left
 from .step import Slot, Step
 
 
@@ -38,7 +39,7 @@ def answers(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
     """Runs the step. The first run shows which gradients other ranks have, what state it writes besides parameters and
     buffers, and what it creates or counts. If it finds any of these, the answers are those of a second run. A
     train_step always runs twice: a pipeline schedule learns sizes from other ranks in its first step."""
-    beside_it = places.Watched(step.reachable().places)
+    beside_it, left = places.Watched(step.reachable().places), Left(step)
     with step.replicas.learning() as unused, beside_it.running():
         first = _first_run(step, dynamic)
     step.made.look()
@@ -47,19 +48,22 @@ def answers(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
     step.take_in(world.together(beside_it.written))
     step.learn_optimizers()
     step.replicas.used_elsewhere = used_elsewhere(step, sorted(unused))
-    tells = bool(step.train_step or unused or step.beside or step.made.has_made or step.made.counted)
+    leaves = left.begin()
+    tells = bool(step.train_step or unused or step.beside or step.made.has_made or step.made.counted or leaves)
     if not world.on_any_rank(tells):
         return first
     second = values.of_the_model(step)
     if step.optimizers.made:  # numbers that each step sets, as it turns out
         step.learn_optimizers()
         second = values.of_the_model(step)
+    left.end()
     step.made.look()
     of_second = {slot.name: tensor.detach() for slot, tensor in zip(step.tensors, second.inputs)}
-    updated = [slot for slot in step.trainable if (made or step.made.counted) and slot.name not in unused]
-    world.together(lambda: _check_first(step, updated, of_first, of_second))
-    if step.made.counted:
-        world.together(lambda: _check_counted(step, first, second))
+    changed = step.made.counted + leaves
+    updated = [slot for slot in step.parameters if (made or changed) and slot.name not in unused]
+    world.together(lambda: _check_first(step, changed, updated, of_first, of_second))
+    if changed:
+        world.together(lambda: _check_outputs(step, changed, first, second))
     return second
 
 
@@ -73,37 +77,45 @@ def _first_run(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
 
 
 def _check_first(
-    step: Step, updated: List[Slot], of_first: Mapping[str, Tensor], of_second: Mapping[str, Tensor]
+    step: Step, changed: List[str], updated: List[Slot], of_first: Mapping[str, Tensor], of_second: Mapping[str, Tensor]
 ) -> None:
     """Checks that the second run updates parameters as the first did. The second run starts with what the first one
     counted, and with the optimizer state that the first one created, at its initial values."""
     for slot in updated:
         if not values.is_same_update(slot.local, of_first[slot.name], of_second[slot.name]):
-            raise CaptureError(f"{_first_step(step)} updates {slot.name} in another way than later ones: {_before(step)}")
+            raise CaptureError(
+                f"{_first_step(step, changed)} updates {slot.name} in another way than later ones: {_before(step)}"
+            )
 
 
-def _check_counted(step: Step, first: values.Answers, second: values.Answers) -> None:
+def _check_outputs(step: Step, changed: List[str], first: values.Answers, second: values.Answers) -> None:
     """Checks the same for the loss and the gradients, except gradients that are mere rounding noise."""
-    pairs = zip(first.outputs[: 1 + len(step.trainable)], second.outputs)
+    pairs = list(zip(first.outputs[: 1 + len(step.trainable)], second.outputs))
+    refusal = CaptureError(
+        f"{_first_step(step, changed)} has another loss or gradients than later ones: {_before(step)}, {_OR_WHICH}"
+    )
+    if any((one is None) != (other is None) for one, other in pairs):
+        raise refusal
     both = [(a.detach(), b.detach()) for a, b in pairs if a is not None and b is not None and a.shape == b.shape]
     sizes = [float(one.abs().max()) if one.numel() else 0.0 for one, _ in both]
     for (one, other), size in zip(both, sizes):
         if size > 1e-6 * max(sizes) and not values.is_same_update(torch.zeros_like(one), one, other):
-            raise CaptureError(
-                f"{_first_step(step)} has another loss or gradients than later ones: {_before(step)}, {_OR_WHICH}"
-            )
+            raise refusal
 
 
-def _first_step(step: Step) -> str:
-    if step.made.counted:
+def _first_step(step: Step, changed: List[str]) -> str:
+    if changed:
         what = "run of the model" if step.train_step is None else "step"
-        return f"the first {what}, which changes {', '.join(step.made.counted)},"
+        more = f" and {len(changed) - _MOST_NAMES} more" if len(changed) > _MOST_NAMES else ""
+        return f"the first {what}, which changes {', '.join(changed[:_MOST_NAMES])}{more},"
     return f"the first step of {step.optimizers.names}, which makes its state,"
 
 
 def _before(step: Step) -> str:
     return "run it once before" if step.train_step is None else "let it make a step before"
 
+
+_MOST_NAMES = 8
 
 _OR_WHICH = "if only the first does. A graph holds one step: of a step that alternates capture each kind by itself"
 

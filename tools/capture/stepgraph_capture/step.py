@@ -97,6 +97,8 @@ class Step:
         self._check_apart()
         self.beside: Dict[str, Place] = {}  # state outside the model, by name
         self.beside_state: List[Slot] = []
+        self.requires_grad: Dict[str, bool] = {}  # parameters that a run begins with frozen, or not, unlike the model's
+        self.left_requires_grad: Dict[str, bool] = {}  # those that the last run left so
         self.optimizers = Optimizers(optimizer, {id(slot.value): slot.name for slot in self.state})
         self.learn_optimizers()
         if self.optimizers and train_step is None:
@@ -190,6 +192,8 @@ class Step:
         batch = [sharding.whole(given[id(slot)], slot.value) if slot.is_tensor else slot.value for slot in self.inputs]
         args, keywords, targets = pytree.tree_unflatten(batch, self._shape)
         before, before_beside = dict(state), dict(kept_beside)
+        for name, is_required in self.requires_grad.items():
+            before[name].requires_grad_(is_required)
         # Covers backward as well: what checkpoints recompute there reads the state that forward read.
         plain = fsdp.explicit(self.model, self.units, state, recorder, puts_back=self.train_step is not None)
         calls = inplace.functional() if is_traced else nullcontext()
@@ -208,6 +212,10 @@ class Step:
                 with by_parameter.moved(pairs):
                     found = self._by_loss(args, keywords, targets, leaves, before, recorder)
                 loss, gradients, others = found
+        if self.train_step is not None:
+            now = {slot.name: before[slot.name].requires_grad for slot in self.parameters}
+            frozen = [slot for slot in self.parameters if now[slot.name] != slot.value.requires_grad]
+            self.left_requires_grad = {slot.name: now[slot.name] for slot in frozen}
         buffers = [slot.name for slot in self.state if slot.kind == "buffer"]
         rebound = {name: sharding.part(state[name]) for name in buffers if state[name] is not before[name]}
         bound = {name: now for name, now in kept_beside.items() if now is not before_beside[name]}
