@@ -91,6 +91,25 @@ class ByParameter(CaptureCase):
         self.imported()
         torch.testing.assert_close(self.values("expected")["out0"], self.backward(**self.inputs))
 
+    def test_ids_in_lists(self):
+        """Also in frozensets, as values of dicts, and in variables."""
+        model = self.model
+        listed, frozen = [id(model[0].weight)], frozenset([id(model[0].bias), "more"])
+        by_name, last, parameters = {"weight": id(model[2].weight)}, id(model[2].bias), frozenset([model[2].bias])
+        before = [*listed, *by_name.values(), last]
+
+        def step(x, y):
+            loss = self.backward(x, y)
+            for p in model.parameters():
+                rate = 0.1 * (id(p) in listed) + 0.2 * (id(p) in frozen) + 0.3 * (id(p) == by_name["weight"])
+                p.data.sub_((rate + 0.4 * (id(p) == last) * (p in parameters)) * p.grad)
+                p.grad = None
+            return loss
+
+        self.check(step, None)
+        self.assertEqual([*listed, *by_name.values(), last], before)
+        self.assertEqual(frozen, {id(model[0].bias), "more"})
+
     def test_parameters_in_lists_and_dicts(self):
         """Of the model, and of the step; a list that the step empties stays so."""
 

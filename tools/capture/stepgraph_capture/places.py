@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, MutableMapping, Set, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, MutableMapping, Set, Union
 
 import torch
 from torch import Tensor
@@ -69,21 +69,6 @@ def swapped(places: Mapping[str, Place], given: Dict[str, Tensor]) -> Iterator[N
     finally:
         for name, place in places.items():
             place.container[place.key] = before[name]
-
-
-@contextmanager
-def replaced(pairs: Iterable[Tuple[Place, Tensor, Tensor]]) -> Iterator[None]:
-    """For each place, what it holds and a tensor to stand there instead; on exit the former is back, unless the place
-    holds something else by then."""
-    there = [(place, was, now) for place, was, now in pairs if place.is_there() and place.tensor is was]
-    try:
-        for place, _, now in there:
-            place.container[place.key] = now
-        yield
-    finally:
-        for place, was, now in there:
-            if place.is_there() and place.tensor is now:
-                place.container[place.key] = was
 
 
 class Watched:

@@ -15,9 +15,10 @@ from torch.utils import _pytree as pytree
 from . import beside, by_parameter, compat, fsdp, inplace, kept, opened, own_step, scalers, sharding, world, wrappers
 from .errors import CaptureError
 from .generators import Generators
+from .held import Held
 from .made import Made
 from .optimizers import Optimizers
-from .places import Place, replaced, swapped
+from .places import Place, swapped
 from .recorder import Recorder
 from .replicas import Replicas
 
@@ -109,7 +110,7 @@ class Step:
             self._marks = kept.marks(self._own)
         self.generators = Generators()
         self.made = Made(self.reachable, "model" if train_step is None else "step")
-        self._held = _held(self.parameters, self.made.before.tensors)
+        self._held = Held(self.parameters, self.made.before)
         others = [slot for slot in self.inputs if not slot.is_tensor]
         known = [slot.value for slot in self.state] + [*self.optimizers.own_tensors()]
         known += [place.tensor for place in self.made.before.tensors.values()]
@@ -198,7 +199,7 @@ class Step:
         plain = fsdp.explicit(self.model, self.units, state, recorder, puts_back=self.train_step is not None)
         calls = inplace.functional() if is_traced else nullcontext()
         outside = swapped(self.beside, kept_beside)
-        held = replaced([(place, slot.value, before[slot.name]) for place, slot in self._held])
+        held = self._held.replaced(before)
         with plain as gathers, outside, held, self.replicas.explicit(recorder), compat.casts_in_forward(), calls:
             if self.train_step is not None:
                 leaves = {slot.name: before[slot.name] for slot in self.parameters}
@@ -312,14 +313,6 @@ class Step:
                 with recorder.inside(slot.name.rpartition(".")[0]):
                     gradients.append(self.replicas.average(slot.name, parameter, gradient))
         return gradients
-
-
-def _held(parameters: List[Slot], places: Mapping[str, Place]) -> List[Tuple[Place, Slot]]:
-    """The places, lists and dicts mostly, that hold parameters as well; but those of optimizers, which hold others while
-    they run."""
-    slots = {id(slot.value): slot for slot in parameters}
-    found = [place for name, place in places.items() if "param_groups" not in name.split(".")]
-    return [(place, slots[id(place.tensor)]) for place in found if id(place.tensor) in slots]
 
 
 def _apart(found: Any) -> Tuple[Any, Others]:
