@@ -179,6 +179,8 @@ class WholeSteps(CaptureCase):
         adam = torch.optim.Adam(parameters)
         damped = torch.optim.SGD(parameters, lr=0.1, momentum=0.9, dampening=0.5)
         by_tensor = torch.optim.SGD(parameters, lr=torch.tensor(0.1))
+        rate = torch.tensor(0.1)
+        by_variable = torch.optim.Adam(parameters, lr=rate)
         halve = lambda: by_tensor.param_groups[0]["lr"].mul_(0.5)  # noqa: E731
         own = Lion(parameters)
         own.turns = 0
@@ -190,6 +192,7 @@ class WholeSteps(CaptureCase):
         cases = {
             "first step of SGD, which makes its state, updates 0.weight": (damped, self.train(damped), {}),
             "changes lr of SGD": (by_tensor, self.train(by_tensor, halve), {}),
+            "changes lr of Adam": (by_variable, self.train(by_variable, lambda: rate.mul_(0.5)), {}),
             "changes turns of Lion": (own, self.train(own, lambda: setattr(own, "turns", own.turns + 1)), {}),
             "changes lr of SGD, which the graph holds as a number": (sgd, self.train(sgd, scheduler.step), {}),
             "not a parameter of the model": (torch.optim.SGD([torch.ones(1)]), self.train(sgd), {}),

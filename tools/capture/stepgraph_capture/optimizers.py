@@ -104,9 +104,14 @@ class Optimizers:
 
     @contextmanager
     def running(
-        self, leaves: Mapping[str, Tensor], given: Mapping[str, Tensor], recorder: Recorder
+        self,
+        leaves: Mapping[str, Tensor],
+        given: Mapping[str, Tensor],
+        instead: Mapping[int, Tensor],
+        recorder: Recorder,
     ) -> Iterator[None]:
-        """In this context, the optimizers update `leaves`, with the state `given` by slot name."""
+        """In this context, the optimizers update `leaves`, with the state `given` by slot name. instead: what stands for
+        tensors that the step itself keeps, by id."""
         self.gradients.clear()
         self._depth = 0
         undo: List[Callable[[], None]] = [
@@ -118,7 +123,7 @@ class Optimizers:
         ]
         try:
             with recorder.updating():
-                undo += [one.begin(leaves, given) for one in self._all]
+                undo += [one.begin(leaves, given, instead) for one in self._all]
             yield
             for one in self._all:
                 one.check(leaves)

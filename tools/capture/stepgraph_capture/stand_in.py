@@ -65,6 +65,7 @@ class StandIn:
         self._made: List[Dict[str, Any]] = [{} for _ in self._own]  # what the first run adds to them
         self._settings = [_tensors_of(place) for place in self._places()]  # copies to use in place of its own
         self._at_first = [_tensors_of(place) for place in self._places()]
+        self._ids = [{key: id(value) for key, value in place.items()} for place in self._places()]
         self.counted = Counted(self.name)
 
     # State
@@ -136,8 +137,11 @@ class StandIn:
 
     # A run
 
-    def begin(self, leaves: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> Callable[[], None]:
-        """Makes it work on `leaves`, with state given by slot name; returns what restores it."""
+    def begin(
+        self, leaves: Mapping[str, Tensor], given: Mapping[str, Tensor], instead: Mapping[int, Tensor]
+    ) -> Callable[[], None]:
+        """Makes it work on `leaves`, with state given by slot name; returns what restores it. instead: what stands for
+        tensors that the step keeps as well, by id (`lr = torch.tensor(0.1)`, for one that it changes)."""
         optimizer = self.optimizer
         attributes = dict(vars(optimizer))
         self._own = own = [(group, dict(group)) for group in self._own_groups()]
@@ -149,8 +153,8 @@ class StandIn:
             group["params"] = [leaves[self._names[id(p)]] for p in group["params"]]
             group.update({key: value for key, value in _IN_TENSORS.items() if key in group})
             group.update({key: _largest(value) for key, value in group.items() if _is_infinite(value)})
-        for place, settings in zip(self._places(), self._settings):
-            place.update(settings)
+        for place, settings, ids in zip(self._places(), self._settings, self._ids):
+            place.update({key: instead.get(ids[key], setting) for key, setting in settings.items()})
         self._running = {
             fqn: Recorded(self._given(self._known.get(fqn, {}), fqn, given), own=self._own_keys.get(fqn, ()))
             for fqn in leaves

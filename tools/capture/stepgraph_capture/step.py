@@ -205,7 +205,8 @@ class Step:
                 leaves = {slot.name: before[slot.name] for slot in self.parameters}
                 pairs = [(slot.value, before[slot.name]) for slot in self.state]
                 users = by_parameter.moved(pairs, lambda: beside.dicts(self._functions(), self.model))
-                with users, self.optimizers.running(leaves, updated, recorder):
+                instead = {id(slot.value): before_beside[slot.name] for slot in self.beside_state}
+                with users, self.optimizers.running(leaves, updated, instead, recorder):
                     loss, gradients, others = self._by_train_step(args, keywords, before, gathers, recorder)
             else:
                 pairs = [(slot.value, given[id(slot)]) for slot in self.state]
