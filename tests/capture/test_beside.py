@@ -277,6 +277,24 @@ class Beside(CaptureCase):
             self.captured(self.model, None, self.inputs, train_step=step, optimizer=self.optimizer)
         self.assertTrue(torch.equal(critic.weight, before))
 
+
+    def test_a_tensor_that_it_trains_has_to_be_of_the_model(self):
+        """A disturbance of all inputs, whose gradient the step drops."""
+        shift = torch.zeros(5, 4, requires_grad=True)
+
+        def step(x, y):
+            self.optimizer.zero_grad()
+            loss = F.mse_loss(self.model(x + shift), y)
+            loss.backward()
+            with torch.no_grad():
+                shift.add_(0.1 * shift.grad.sign())
+            shift.grad = None
+            self.optimizer.step()
+            return loss
+
+        with self.assertRaisesRegex(CaptureError, "trains shift, which is beside the model"):
+            self.captured(self.model, None, self.inputs, train_step=step, optimizer=self.optimizer)
+
     def test_a_write_that_nothing_says_more_of_is_refused_with_its_line(self):
         seen = torch.zeros(())
 

@@ -79,11 +79,21 @@ class Watched:
         self._before = {name: place.tensor for name, place in places.items()}
         self._numbers = {name: sharding.local(tensor).clone() for name, tensor in self._before.items()}
         self._versions = {name: tensor._version for name, tensor in self._before.items()}
+        self._trained: Set[int] = set()
         self._uses = _Uses({id(place.tensor) for place in places.values() if place.attribute})
 
-    def running(self) -> Any:
-        """A context for the run that records which of the model's attributes it uses."""
-        return self._uses if self._uses.ids else nullcontext()
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """A context for the run that records which of the model's attributes it uses, and what it trains."""
+        trainable = [tensor for tensor in self._before.values() if tensor.requires_grad and tensor.is_leaf]
+        train = lambda tensor: self._trained.add(id(tensor))  # noqa: E731
+        hooks = [tensor.register_post_accumulate_grad_hook(train) for tensor in trainable]
+        try:
+            with self._uses if self._uses.ids else nullcontext():
+                yield
+        finally:
+            for hook in hooks:
+                hook.remove()
 
     def written(self) -> Dict[str, Place]:
         """All places of the variables in which the run wrote something. Excludes an attribute of the model that the run
@@ -120,7 +130,7 @@ class Watched:
 
     def _check_untrained(self, name: str) -> None:
         tensor = self._before[name]
-        if tensor.requires_grad and tensor.grad is not None:
+        if tensor.requires_grad and (tensor.grad is not None or id(tensor) in self._trained):
             raise CaptureError(
                 f"the train_step trains {name}, which is beside the model: make both parts of one module, and give "
                 "that to capture"
