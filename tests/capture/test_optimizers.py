@@ -179,6 +179,8 @@ class WholeSteps(CaptureCase):
         adam = torch.optim.Adam(parameters)
         damped = torch.optim.SGD(parameters, lr=0.1, momentum=0.9, dampening=0.5)
         by_tensor = torch.optim.SGD(parameters, lr=torch.tensor(0.1))
+        cleared, loaded = torch.optim.AdamW(parameters), torch.optim.RMSprop(parameters)
+        load = lambda: loaded.load_state_dict(loaded.state_dict())  # noqa: E731
         rate = torch.tensor(0.1)
         by_variable = torch.optim.Adam(parameters, lr=rate)
         halve = lambda: by_tensor.param_groups[0]["lr"].mul_(0.5)  # noqa: E731
@@ -201,6 +203,8 @@ class WholeSteps(CaptureCase):
             "keeps state of 'all', which is not a parameter": (odd, self.train(odd), {}),
             "LBFGS decides by values": (torch.optim.LBFGS(parameters), self.train(sgd), {}),
             "calls that of Wrapper, whose parameters are the same": (wrapper.base, self.train(wrapper), {}),
+            "clears or replaces the state of AdamW": (cleared, self.train(cleared, lambda: cleared.state.clear()), {}),
+            "clears or replaces the state of RMSprop": (loaded, self.train(loaded, load), {}),
             "not torch.optim.Optimizer": ([scheduler], self.train(sgd), {}),
             "give it to capture as optimizer=": (None, self.train(sgd), {}),
             "the optimizer has no state yet": (adam, self.train(adam), {"fake": True}),

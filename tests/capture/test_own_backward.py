@@ -52,6 +52,37 @@ class OwnBackward(CaptureCase):
             with self.assertRaisesRegex(CaptureError, words):
                 self.step(train, **more)
 
+    def test_inputs_that_require_gradients(self):
+        """A gradient penalty of the input, and a step that looks at the gradient which backward leaves there."""
+        self.model = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1))
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        rows = torch.randn(6, 4, requires_grad=True)
+
+        def penalized(output, rows=rows):
+            gradient = torch.autograd.grad(output.sum(), self.taken, create_graph=True)[0]
+            return output.square().mean() + gradient.square().sum()
+
+        class Taking(nn.Module):
+            def forward(inner, rows):
+                self.taken = rows
+                return self.model(rows)
+
+        def train(rows):
+            optimizer.zero_grad()
+            rows.grad = None
+            loss = self.model(rows).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach() + rows.grad.norm() if rows.requires_grad else loss.detach()
+
+        taking = Taking()
+        taking.inner = self.model
+        self.captured(taking, penalized, (rows,), dynamic={"rows": {0: "rows"}})
+        self.imported()
+        torch.testing.assert_close(self.values("expected")["out0"], penalized(taking(rows)))
+        self.captured(self.model, None, {"rows": rows}, train_step=train, optimizer=optimizer)
+        self.check_steps(train, {"rows": rows})
+
     def test_by_itself(self):
         self.model = nn.Linear(4, 2)
         capture(

@@ -202,6 +202,9 @@ class StandIn:
     def check(self, leaves: Mapping[str, Tensor]) -> None:
         """After a run: refuses changes that the graph would not hold."""
         if self._keeper is None:
+            state = self.optimizer.state
+            if state is not self._all_states or any(state.get(leaves[fqn]) is not own for fqn, own in self._running.items()):
+                raise CaptureError(f"the step clears or replaces the state of {self.name}: write into what is there")
             self._check_keys({id(leaf) for leaf in leaves.values()})
         if len(self._places()) != len(self._settings):
             raise CaptureError(f"the step gives {self.name} another group of parameters: add it before")

@@ -42,6 +42,11 @@ class Slot:
         return isinstance(self.value, Tensor)
 
     @property
+    def requires_grad(self) -> bool:
+        """Whether it does while the step runs: also an input that does, for penalties and adversarial training."""
+        return self.trainable or (self.kind == "input" and bool(self.value.requires_grad))
+
+    @property
     def local(self) -> Tensor:
         """This rank's part of the value."""
         return sharding.local(self.value)

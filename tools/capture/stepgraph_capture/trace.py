@@ -134,7 +134,9 @@ def _trace(
     with_symbols = symbols.fake_inputs(mode, varying, wanted)
     twin = _twin_with_value if with_values else _twin
     fakes = [
-        with_symbols[slot.name] if slot.kind == "input" and slot.name in with_symbols else twin(mode, slot)
+        with_symbols[slot.name].requires_grad_(slot.requires_grad)
+        if slot.kind == "input" and slot.name in with_symbols
+        else twin(mode, slot)
         for slot in step.tensors
     ]
     results: List[Result] = []
@@ -195,8 +197,8 @@ def _twin(mode: Any, slot: Slot) -> Tensor:
     place = "cpu" if real.device.type == "meta" else real.device
     with mode:
         twin = torch.empty_strided(tuple(real.shape), real.stride(), dtype=real.dtype, device=place)
-    return twin.requires_grad_(slot.trainable)
+    return twin.requires_grad_(slot.requires_grad)
 
 
 def _twin_with_value(mode: Any, slot: Slot) -> Tensor:
-    return compat.fake_with_value(mode, values.laid_copy(slot.local)).requires_grad_(slot.trainable)
+    return compat.fake_with_value(mode, values.laid_copy(slot.local)).requires_grad_(slot.requires_grad)

@@ -30,7 +30,7 @@ class Answers:
 
 def given(step: Step, with_gaps: bool = True) -> List[Tensor]:
     """Fresh copies of the step's inputs, so that a run leaves the user's tensors unchanged."""
-    return [laid_copy(slot.local, with_gaps).requires_grad_(slot.trainable) for slot in step.tensors]
+    return [laid_copy(slot.local, with_gaps).requires_grad_(slot.requires_grad) for slot in step.tensors]
 
 
 def laid_copy(tensor: Tensor, with_gaps: bool = True) -> Tensor:
