@@ -110,6 +110,19 @@ class ByParameter(CaptureCase):
         self.assertEqual([*listed, *by_name.values(), last], before)
         self.assertEqual(frozen, {id(model[0].bias), "more"})
 
+    def test_ids_where_the_loss_is_given(self):
+        class Model(nn.Linear):
+            def forward(self, x):
+                scale = 5 if id(self.weight) in self.chosen and id(self.weight) == self.one else 1
+                return scale * super().forward(x)
+
+        self.model = Model(6, 3)
+        self.model.chosen, self.model.one = {id(self.model.weight)}, id(self.model.weight)
+        self.captured(self.model, F.cross_entropy, (self.inputs["x"],), targets=self.inputs["y"])
+        self.imported()
+        torch.testing.assert_close(self.values("expected")["out0"], self.backward(**self.inputs))
+        self.assertEqual(self.model.chosen, {id(self.model.weight)})
+
     def test_parameters_in_lists_and_dicts(self):
         """Of the model, and of the step; a list that the step empties stays so."""
 

@@ -259,6 +259,17 @@ class LeftBehind(CaptureCase):
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
         self.whole(after=self.model.eval)  # of no effect
 
+    def test_functions(self):
+        """A step that puts another function into its model for the next one."""
+        act, self.model = torch.tanh, nn.Linear(6, 3)
+        self.model.act, self.model.mode = act, "first"
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.model.register_forward_hook(lambda model, _, output: model.act(output))
+        with self.assertRaisesRegex(CaptureError, "step, which changes .*act, "):
+            self.whole(after=lambda: setattr(self.model, "act", torch.relu))
+        self.assertIs(self.model.act, act)
+        self.whole(after=lambda: setattr(self.model, "mode", "later"))  # which nothing reads
+
     def test_frozen_parameters(self):
         first = self.model[0]
         freeze, thaw = (lambda: first.requires_grad_(False)), (lambda: first.requires_grad_(True))

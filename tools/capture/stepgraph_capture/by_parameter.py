@@ -6,7 +6,7 @@ of a parameter, hooks of gradients, attributes (`p.momentum`), and dicts and set
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Set, Tuple
 
 from torch import Tensor
 
@@ -15,10 +15,10 @@ from . import compat
 
 @contextmanager
 def moved(
-    pairs: List[Tuple[Tensor, Tensor]], dicts: Optional[Callable[[], Sequence[Any]]] = None
+    pairs: List[Tuple[Tensor, Tensor]], dicts: Callable[[], Sequence[Any]], with_new_attributes: bool
 ) -> Iterator[None]:
     """pairs: each parameter or buffer and its replacement. dicts: finds the dicts and sets that may have parameters as keys;
-    called on entry and on exit. Without it, attributes that the step sets on the replacements are dropped."""
+    called on entry and on exit. with_new_attributes: those that the step sets on the replacements are moved back, too."""
     with ExitStack() as undo:
         for parameter, leaf in pairs:
             undo.callback(compat.becomes(leaf, parameter))
@@ -26,12 +26,11 @@ def moved(
                 undo.callback(leaf.register_hook(hook).remove)
             for hook in compat.accumulation_hooks(parameter):
                 undo.callback(leaf.register_post_accumulate_grad_hook(hook).remove)
-        if dicts is not None:
-            undo.callback(lambda: _exchange(dicts(), [(leaf, parameter) for parameter, leaf in pairs]))
-            _exchange(dicts(), pairs)
+        undo.callback(lambda: _exchange(dicts(), [(leaf, parameter) for parameter, leaf in pairs]))
+        _exchange(dicts(), pairs)
         for parameter, leaf in pairs:
             own = {*vars(leaf), *_OF_SHARDED}
-            if dicts is not None:
+            if with_new_attributes:
                 undo.callback(_give_attributes, leaf, parameter, own)
             _give_attributes(parameter, leaf, own)
         yield

@@ -8,6 +8,7 @@ checks of the step and for messages. Afterwards all of these are as they were be
 from __future__ import annotations
 
 from contextlib import contextmanager
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 from torch import Tensor
@@ -110,10 +111,13 @@ class Made:
                 _undo(name, now, before)
 
 
+_KINDS = (int, float, str, frozenset, type, FunctionType, BuiltinFunctionType, MethodType)
+
+
 def _is_counted(was: Any, now: Optional[Tuple[Place, Any]]) -> bool:
-    """now: what is in the same place now, if not a tensor."""
-    kinds = (int, float, frozenset)
-    return isinstance(was, kinds) and now is not None and isinstance(now[1], kinds) and now[1] != was
+    """Whether a run has counted there, or put another name or function there (`self.act = torch.relu`). now: what is in
+    the same place now, if not a tensor."""
+    return isinstance(was, _KINDS) and now is not None and isinstance(now[1], _KINDS) and now[1] != was
 
 
 def _has_numbers(tensor: Tensor) -> bool:

@@ -205,18 +205,19 @@ class Step:
         calls = inplace.functional() if is_traced else nullcontext()
         outside = swapped(self.beside, kept_beside)
         held = self._held.replaced(before)
+        dicts = lambda: beside.dicts(self._functions(), self.model)  # noqa: E731
         with plain as gathers, outside, held, self.replicas.explicit(recorder), compat.casts_in_forward(), calls:
             if self.train_step is not None:
                 leaves = {slot.name: before[slot.name] for slot in self.parameters}
                 pairs = [(slot.value, before[slot.name]) for slot in self.state]
-                users = by_parameter.moved(pairs, lambda: beside.dicts(self._functions(), self.model))
+                users = by_parameter.moved(pairs, dicts, with_new_attributes=True)
                 instead = {id(slot.value): before_beside[slot.name] for slot in self.beside_state}
                 with users, self.optimizers.running(leaves, updated, instead, recorder):
                     loss, gradients, others = self._by_train_step(args, keywords, before, gathers, recorder)
             else:
                 pairs = [(slot.value, given[id(slot)]) for slot in self.state]
                 leaves = [given[id(slot)] for slot in self.trainable]
-                with by_parameter.moved(pairs):
+                with by_parameter.moved(pairs, dicts, with_new_attributes=False):
                     found = self._by_loss(args, keywords, targets, leaves, before, recorder)
                 loss, gradients, others = found
         if self.train_step is not None:
@@ -309,6 +310,9 @@ class Step:
                 yield now.container, now.key
 
     def _gradients(self, loss: Tensor, parameters: List[Tensor], recorder: Recorder) -> List[Optional[Tensor]]:
+        for slot, parameter in zip(self.trainable, parameters):
+            if not parameter.requires_grad:
+                raise CaptureError(f"the model freezes its parameter {slot.name} as it runs: do so before, or in a train_step")
         seed = torch.ones_like(loss)
         with recorder.backward([loss]), torch.autocast(loss.device.type, enabled=False):
             found = _pulled_back(loss, seed, parameters)
