@@ -83,6 +83,26 @@ class OwnBackward(CaptureCase):
         self.captured(self.model, None, {"rows": rows}, train_step=train, optimizer=optimizer)
         self.check_steps(train, {"rows": rows})
 
+    def test_an_exception_that_the_step_catches(self):
+        model = self.model = nn.Linear(4, 4)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def train(rows):
+            optimizer.zero_grad()
+            try:
+                rows = rows @ rows
+            except RuntimeError:
+                rows = 2 * rows
+            loss = model(rows).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        inputs = {"rows": torch.randn(6, 4)}
+        document = self.captured(model, None, inputs, train_step=train, optimizer=optimizer)
+        self.assertFalse([node for node in document["nodes"] if node["op"].startswith("aten.") and node["type"] is None])
+        self.check_steps(train, inputs)
+
     def test_by_itself(self):
         self.model = nn.Linear(4, 2)
         capture(

@@ -156,6 +156,7 @@ def _trace(
     names = symbols.names_of(with_symbols, wanted)
     traced = Traced(module, fakes, mode, results[0], names, answers, replaced, notes)
     for graph in traced.graphs:
+        compat.drop_failed(graph)
         default_dtype.write_out(graph)
         recorder.link(graph)
     draws.link(traced.graphs)

@@ -63,6 +63,7 @@ from .masks import is_block_mask, split_block_mask
 from .math_functions import math_keeps_symbols
 from .nodes import (
     bound_symbols,
+    drop_failed,
     is_answered,
     is_collective,
     is_exchange,

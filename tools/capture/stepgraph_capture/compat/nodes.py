@@ -100,3 +100,11 @@ def _aliased(node: fx.Node) -> Iterator[Tuple[fx.Node, Any]]:
         for one in given if isinstance(given, (list, tuple)) else [given]:
             if argument.alias_info is not None and isinstance(one, fx.Node):
                 yield one, argument.alias_info
+
+
+def drop_failed(graph: fx.Graph) -> None:
+    """Removes the calls that raised an exception, which the step has caught: they gave no value."""
+    for node in reversed(graph.nodes):
+        schema = getattr(node.target, "_schema", None)
+        if schema is not None and schema.returns and not schema.is_mutable and not node.users and "val" not in node.meta:
+            graph.erase_node(node)
