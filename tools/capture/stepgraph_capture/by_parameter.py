@@ -1,6 +1,6 @@
-"""What user code knows parameters and buffers by, moved to the tensors that replace them during a step and back: the class
-of a parameter, hooks of gradients, attributes (`p.momentum`), and dicts and sets with parameters or their ids as keys
-(`momentum[p]`, `state[id(p)]`, `state[p, "average"]`).
+"""What user code knows parameters and buffers by, moved to the tensors that replace them during a step and back: the
+class of a parameter, hooks of gradients, attributes (`p.momentum`), and dicts and sets with parameters or their ids as
+keys (`momentum[p]`, `state[id(p)]`, `state[p, "average"]`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from . import compat
 def moved(
     pairs: List[Tuple[Tensor, Tensor]], dicts: Callable[[], Sequence[Any]], with_new_attributes: bool
 ) -> Iterator[None]:
-    """pairs: each parameter or buffer and its replacement. dicts: finds the dicts and sets that may have parameters as keys;
-    called on entry and on exit. with_new_attributes: those that the step sets on the replacements are moved back, too."""
+    """pairs: each parameter or buffer and its replacement. dicts: finds the dicts and sets that may have parameters as
+    keys; called on entry and on exit. with_new_attributes: those that the step sets on the replacements are moved back,
+    too."""
     with ExitStack() as undo:
         for parameter, leaf in pairs:
             undo.callback(compat.becomes(leaf, parameter))

@@ -1,5 +1,5 @@
-"""Where Python keeps values: closure variables, __slots__, tuples, and lists and dicts that a step may exchange for others;
-read and written as dicts are."""
+"""Where Python keeps values: closure variables, __slots__, tuples, and lists and dicts that a step may exchange for
+others; read and written as dicts are."""
 
 from __future__ import annotations
 

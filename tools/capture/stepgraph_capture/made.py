@@ -15,9 +15,9 @@ from torch import Tensor
 
 from . import compat, kept, sharding
 from .beside import Found
-from .places import Place, is_strided
 from .bits import changed
 from .errors import CaptureError
+from .places import Place, is_strided
 
 
 class Made:

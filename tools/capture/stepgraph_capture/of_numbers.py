@@ -1,5 +1,5 @@
-"""`torch.tensor(norm.item())`, `torch.tensor([rows, 2.0])`: PyTorch makes constants of symbolic numbers there. Here they are
-ops, which stay valid for other data, other sizes and later steps.
+"""`torch.tensor(norm.item())`, `torch.tensor([rows, 2.0])`: PyTorch makes constants of symbolic numbers there. Here they
+are ops, which stay valid for other data, other sizes and later steps.
 """
 
 from __future__ import annotations

@@ -24,8 +24,6 @@ from .counted import Counted, Place, Recorded, copied
 from .errors import CaptureError
 
 _IN_TENSORS = {"capturable": True, "foreach": False, "fused": False}  # foreach and fused off: one parameter at a time
-
-
 _COMMON = (int, float, torch.SymInt, torch.SymFloat, Tensor, type(None))  # what may be under a name of its own
 
 
@@ -203,7 +201,8 @@ class StandIn:
         """After a run: refuses changes that the graph would not hold."""
         if self._keeper is None:
             state = self.optimizer.state
-            if state is not self._all_states or any(state.get(leaves[fqn]) is not own for fqn, own in self._running.items()):
+            is_kept = (state.get(leaves[fqn]) is own for fqn, own in self._running.items())
+            if state is not self._all_states or not all(is_kept):
                 raise CaptureError(f"the step clears or replaces the state of {self.name}: write into what is there")
             self._check_keys({id(leaf) for leaf in leaves.values()})
         if len(self._places()) != len(self._settings):

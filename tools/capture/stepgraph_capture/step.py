@@ -312,7 +312,7 @@ class Step:
     def _gradients(self, loss: Tensor, parameters: List[Tensor], recorder: Recorder) -> List[Optional[Tensor]]:
         for slot, parameter in zip(self.trainable, parameters):
             if not parameter.requires_grad:
-                raise CaptureError(f"the model freezes its parameter {slot.name} as it runs: do so before, or in a train_step")
+                raise CaptureError(f"the model freezes its parameter {slot.name} as it runs: do so before, or in train_step=")
         seed = torch.ones_like(loss)
         with recorder.backward([loss]), torch.autocast(loss.device.type, enabled=False):
             found = _pulled_back(loss, seed, parameters)

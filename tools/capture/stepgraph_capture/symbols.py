@@ -194,16 +194,16 @@ def check_still_dynamic(
                 notes.append(f"{name}[{axis}] is {size} in the graph: {place} takes it for a constant")
                 continue
             raise CaptureError(
-                f"dynamic: the model works only with {name}[{axis}] == {size}: "
-                f"{place}, or what it calls there, takes that size for a constant, as len(), int(), "
-                f"range() and shape.numel() do ({name}.shape[{axis}] is a size). Leave it out of dynamic=, or change the code"
+                f"dynamic: the model works only with {name}[{axis}] == {size}: {place}, or what it calls there, takes "
+                f"that size for a constant, as len(), int(), range() and shape.numel() do ({name}.shape[{axis}] is a "
+                "size). Leave it out of dynamic=, or change the code"
             )
     return notes
 
 
 def names_of(fakes: Mapping[str, Tensor], wanted: Dict[str, Dict[int, DimensionWish]]) -> Dict[str, str]:
-    """Maps PyTorch's symbol names to the user's, or to the input and axis that had it first (`tokens_1`). Names that the
-    format does not allow are not mapped."""
+    """Maps PyTorch's symbol names to the user's, or to the input and axis that had it first (`tokens_1`); not to names
+    that the format does not allow."""
     found: Dict[str, str] = {}
     by_place: Dict[str, str] = {}
     for name, axes in wanted.items():

@@ -80,13 +80,13 @@ _INFINITE = (
 )
 
 _NESTED = (
-    "it makes nested tensors, which PyTorch's tracer does not follow: compute with flat values and offsets, or with padded "
-    "rows and a mask"
+    "it makes nested tensors, which PyTorch's tracer does not follow: compute with flat values and offsets, or with "
+    "padded rows and a mask"
 )
 
 _PLAIN_SIZES = (
-    "an op of PyTorch takes no size that depends on the data here: where a tensor of one element is spread over what a mask "
-    "selects, spread it first (expand_as)"
+    "an op of PyTorch takes no size that depends on the data here: where a tensor of one element is spread over what a "
+    "mask selects, spread it first (expand_as)"
 )
 
 _FORWARD_OVER_REVERSE = (

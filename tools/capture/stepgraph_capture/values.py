@@ -171,7 +171,7 @@ def check_close(name: str, left: Tensor, right: Tensor, noise: Optional[float] =
     scale, difference = _largest(left.to(wide)), _farthest(left.to(wide), right.to(wide))
     if difference > max(tolerance * (scale + 1e-3), _SLACK * (noise or 0.0)):
         raise CaptureError(
-            f"{name} differs by {difference:.3g} (largest value {scale:.3g}) between the model's run and the "
-            "graph's: the model's code depends on values, or on what no graph holds (state that is no parameter or buffer, a "
-            "seed set in the step, random numbers of Python or NumPy, type() of its tensors)"
+            f"{name} differs by {difference:.3g} (largest value {scale:.3g}) between the model's run and the graph's: "
+            "the model's code depends on values, or on what no graph holds (state that is no parameter or buffer, a seed "
+            "set in the step, random numbers of Python or NumPy, type() of its tensors)"
         )
