@@ -65,19 +65,27 @@ struct Change {
 // How results may differ from those of the original graph.
 enum class Results : uint8_t { bitwise, reassociated };
 
+// A pass that another one should come before.
+struct LaterPass {
+  std::string_view name;
+  std::string_view but_with = {};  // not a run with this option
+};
+
 struct PassInfo {
   std::string_view name;     // "clean": the tool is sg-clean
   std::string_view summary;  // one sentence without the full stop
   std::string_view details;  // lines for --help; may be empty
   Results results = Results::bitwise;
-  // Passes that should come after this one; the pipeline warns if one has already run. "overlap but --isolate-only"
-  // excludes runs with that option.
-  std::span<const std::string_view> precedes;
+  // Passes that should come after this one; the pipeline warns if one has already run (pass_order.h).
+  std::span<const LaterPass> precedes;
   std::span<const PassOption> options;
   std::string_view examples[2][2];  // command, what
   Result<Change> (*run)(Job* job, const PassOptions& options, PassContext& context) = nullptr;
   // Checks the options before `run`; null = everything the option table accepts is valid.
   Status (*check)(const PassOptions& options) = nullptr;
+  // Whether a run with options of these names left anything in the job that a pass could come too late for; null = it
+  // marks no nodes, so nothing tells: assumed.
+  bool (*has_left_traces)(const Job& job, std::span<const std::string> options) = nullptr;
 };
 
 // Errors in the options that do not depend on the job: usage, or an unreadable file. REQUIRES: the options are in the

@@ -9,6 +9,7 @@
 #include "libgraph/json.h"
 #include "libgraph/sha256.h"
 #include "libgraph/verify/verify.h"
+#include "libpasses/pass_order.h"
 
 namespace sg {
 namespace {
@@ -175,65 +176,6 @@ std::vector<std::string> stage_names(std::span<const Stage> stages) {
 std::string canonical_stage(std::string_view name) {
   if (name.ends_with(":1")) name.remove_suffix(2);
   return std::string(name);
-}
-
-namespace {
-
-// A pass that has run, and the names of its options.
-struct PastStage {
-  std::string name;
-  std::vector<std::string> options;
-};
-
-// Whether `pattern` (PassInfo::precedes) covers that run.
-bool is_meant(const PastStage& past, std::string_view pattern) {
-  constexpr std::string_view kBut = " but --";
-  const size_t but = pattern.find(kBut);
-  if (past.name != pattern.substr(0, but)) return false;
-  return but == pattern.npos || std::ranges::count(past.options, pattern.substr(but + kBut.size())) == 0;
-}
-
-// Whether a run in the job's history left anything that a later pass could come too late for. A pass that does not mark
-// nodes leaves no evidence: assumed yes.
-bool has_left_traces(const Job& job, const PastStage& past) {
-  auto marks = [&](const auto& is_mark) {
-    for (const auto& program : job.programs)
-      for (NodeId n : program->graph.nodes())
-        if (is_mark(program->graph.meta(n))) return true;
-    return false;
-  };
-  const bool has_tagged = std::ranges::count(past.options, "tag-only") != 0;
-  if (past.name == "remat" && !has_tagged)
-    return marks([](const NodeMeta& m) { return m.copy.kind == CopyKind::remat; });
-  if (past.name == "offload") return marks([](const NodeMeta& m) { return m.copy.kind == CopyKind::offload; });
-  if (past.name == "chunk")
-    return marks([&](const NodeMeta& m) { return m.chunk.producer && job.pool->strings[m.chunk.producer] == "graph"; });
-  if (past.name == "bucket") return marks([](const NodeMeta& m) { return m.collective.bucket >= 0; });
-  return true;
-}
-
-}  // namespace
-
-std::vector<std::string> order_warnings(const Job& job, std::span<const Stage> stages, size_t first) {
-  std::vector<PastStage> history;
-  std::vector<std::string> out;
-  for (const Provenance& entry : job.provenance) {
-    std::string_view tool = job.pool->strings[entry.tool];
-    if (!tool.starts_with("sg-")) continue;
-    PastStage past{std::string(tool.substr(3)), {}};
-    for (const KeyValue& option : entry.options) past.options.emplace_back(job.pool->strings[option.key]);
-    if (has_left_traces(job, past)) history.push_back(std::move(past));
-  }
-  for (size_t i = 0; i < stages.size(); ++i) {
-    const Stage& stage = stages[i];
-    for (std::string_view later : stage.pass->precedes)
-      if (i >= first && std::ranges::any_of(history, [&](const PastStage& past) { return is_meant(past, later); }))
-        out.push_back("sg-" + std::string(stage.pass->name) + " is meant to run before sg-" +
-                      std::string(later.substr(0, later.find(' '))) + ", which has run");
-    history.push_back({std::string(stage.pass->name), {}});
-    for (const auto& [name, values] : stage.options.values()) history.back().options.push_back(name);
-  }
-  return out;
 }
 
 Result<std::vector<StageReport>> run_pipeline(Job* job, std::vector<Stage> stages, const PipelineOptions& options,

@@ -60,9 +60,4 @@ std::string canonical_stage(std::string_view name);
 Result<std::vector<StageReport>> run_pipeline(Job* job, std::vector<Stage> stages, const PipelineOptions& options,
                                               Diagnostics* notes, std::optional<FailedStage>* failed = nullptr);
 
-// One line for each stage that comes after a pass it should precede (PassInfo::precedes), which ran earlier in the
-// job's history or in `stages`. A historical run that left nothing in the graph does not count. Lines for stages before
-// `first` are omitted.
-std::vector<std::string> order_warnings(const Job& job, std::span<const Stage> stages, size_t first = 0);
-
 }  // namespace sg

@@ -14,6 +14,7 @@
 #include "libgraph/whole_file.h"
 #include "libpasses/agreement.h"
 #include "libpasses/bucket/bucket_parts.h"
+#include "libpasses/pass_order.h"
 #include "libpasses/planned_peak.h"
 
 namespace sg {
@@ -214,7 +215,11 @@ std::string json_of(const Members& members, const Bucketed& done, const std::vec
 
 // --- options ---
 
-constexpr std::string_view kBucketPrecedes[] = {"overlap but --isolate-only"};
+bool has_buckets(const Job& job, std::span<const std::string>) {
+  return has_mark(job, [](const NodeMeta& m) { return m.collective.bucket >= 0; });
+}
+
+constexpr LaterPass kBucketPrecedes[] = {{"overlap", "isolate-only"}};
 constexpr PassOption kBucketOptions[] = {
     {"plan", 'p', "per-block|per-module:FILE|by-size:SIZE|auto", "what shares a bucket", "per-block"},
     {"prefetch", 0, "N|auto", "buckets to launch ahead of use; auto: as many as --peak allows", "1"},
@@ -331,6 +336,7 @@ constexpr PassInfo bucket_pass = {
                   "buckets by size, launched as early as memory allows"}},
     .run = run_bucket,
     .check = check_bucket,
+    .has_left_traces = has_buckets,
 };
 
 }  // namespace sg

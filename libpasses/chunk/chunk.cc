@@ -6,6 +6,7 @@
 #include "libpasses/chunk/chunk_copy.h"
 #include "libpasses/chunk/chunk_plan.h"
 #include "libpasses/chunk/chunk_torchtitan.h"
+#include "libpasses/pass_order.h"
 
 namespace sg {
 namespace {
@@ -26,7 +27,12 @@ constexpr PassOption kChunkOptions[] = {
     {"accumulate", 0, "f32|same", "--auto: sum over chunks in f32, or in the type of the summands", "f32"},
     {"torchtitan", 0, "KEY=VALUE", "an option of TorchTitan's EP overlap, as module_fqn=layers.*.moe", {}, true},
 };
-constexpr std::string_view kChunkPrecedes[] = {"offload", "bucket", "overlap", "concretize"};
+constexpr LaterPass kChunkPrecedes[] = {{"offload"}, {"bucket"}, {"overlap"}, {"concretize"}};
+
+bool has_chunks(const Job& job, std::span<const std::string>) {
+  return has_mark(
+      job, [&](const NodeMeta& m) { return m.chunk.producer && job.pool->strings[m.chunk.producer] == "graph"; });
+}
 
 Status refuse_options_of_auto(const PassOptions& options) {
   for (std::string_view own : {"rows-per-chunk", "peak", "amplify-ratio", "min-output", "accumulate"})
@@ -225,6 +231,7 @@ constexpr PassInfo chunk_pass = {
                   "the loss head in as few chunks as that peak needs"}},
     .run = run_chunk,
     .check = check_chunk,
+    .has_left_traces = has_chunks,
 };
 
 }  // namespace sg

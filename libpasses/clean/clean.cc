@@ -87,7 +87,7 @@ constexpr PassOption kCleanOptions[] = {
     {"fold-casts", 0, {}, "fold casts from bf16 and f16 into the softmax after them; for sg-run, not for PyTorch"},
     {"fold-losses", 0, {}, "merge log-softmax and nll_loss into one op that stores no log-probabilities"},
 };
-constexpr std::string_view kCleanPrecedes[] = {"remat", "offload", "chunk", "bucket", "overlap"};
+constexpr LaterPass kCleanPrecedes[] = {{"remat"}, {"offload"}, {"chunk"}, {"bucket"}, {"overlap"}};
 
 Result<Change> run_clean(Job* job, const PassOptions& options, PassContext& context) {
   return clean(job, {options.has("drop-asserts"), options.has("fold-casts"), options.has("fold-losses")}, context);

@@ -11,6 +11,7 @@
 #include "libgraph/recompute_tags.h"
 #include "libgraph/sim/simulate.h"
 #include "libpasses/offload/offload_apply.h"
+#include "libpasses/pass_order.h"
 #include "libpasses/remat/remat.h"
 
 namespace sg {
@@ -241,7 +242,11 @@ constexpr PassOption kOffloadOptions[] = {
     {"least", 0, "SIZE", "smaller values stay on the device", "4KiB"},
     {"all", 0, {}, "also offload values that do not lower the planned peak, largest first"},
 };
-constexpr std::string_view kOffloadPrecedes[] = {"bucket", "overlap"};
+constexpr LaterPass kOffloadPrecedes[] = {{"bucket"}, {"overlap"}};
+
+bool has_offloaded(const Job& job, std::span<const std::string>) {
+  return has_mark(job, [](const NodeMeta& m) { return m.copy.kind == CopyKind::offload; });
+}
 
 Result<OffloadOptions> read_offload_options(const PassOptions& options) {
   OffloadOptions out;
@@ -367,6 +372,7 @@ constexpr PassInfo offload_pass = {
                   "after recomputation; print the resulting memory plan"}},
     .run = run_offload,
     .check = check_offload,
+    .has_left_traces = has_offloaded,
 };
 
 }  // namespace sg

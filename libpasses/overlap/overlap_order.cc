@@ -1,5 +1,6 @@
 // sg-overlap for a job: finds an order for each program, and keeps it if the job is better for it and its ranks agree.
 #include <algorithm>
+#include <cassert>
 #include <memory>
 
 #include "libgraph/human.h"
@@ -97,7 +98,8 @@ bool order_programs(const Job& job, OrderStart start, int64_t limit, JobOrder* o
 void order_or_part(const Job& job, const Measure& measure, OrderStart start, int64_t limit, JobOrder* out) {
   if (order_programs(job, start, limit, out) || out->scope == OrderScope::rank) return;
   make_steps(job, measure, OrderScope::rank, out);
-  order_programs(job, start, limit, out);
+  [[maybe_unused]] const bool found = order_programs(job, start, limit, out);
+  assert(found);  // alone, each rank can keep its own rules
 }
 
 bool is_identity(const Order& order) { return std::ranges::is_sorted(order); }

@@ -7,6 +7,7 @@
 #include "libgraph/human.h"
 #include "libgraph/op.h"
 #include "libpasses/offload/offload_apply.h"
+#include "libpasses/pass_order.h"
 #include "libpasses/remat/remat_agreement.h"
 #include "libpasses/remat/remat_apply.h"
 #include "libpasses/remat/remat_ease.h"
@@ -156,7 +157,12 @@ constexpr PassOption kRematOptions[] = {
     {"peak", 0, "SIZE", "recompute until the planned peak is at most this, as 60GiB"},
     {"tag-only", 0, {}, "only record the decision on the nodes, and recompute nothing"},
 };
-constexpr std::string_view kRematPrecedes[] = {"chunk but --auto", "bucket", "overlap"};
+constexpr LaterPass kRematPrecedes[] = {{"chunk", "auto"}, {"bucket"}, {"overlap"}};
+
+bool has_recomputed(const Job& job, std::span<const std::string> options) {
+  return std::ranges::count(options, "tag-only") != 0 ||
+         has_mark(job, [](const NodeMeta& m) { return m.copy.kind == CopyKind::remat; });
+}
 
 Error usage(std::string message, std::string hint) {
   return {ErrorKind::usage, std::move(message), {}, std::move(hint)};
@@ -236,6 +242,7 @@ constexpr PassInfo remat_pass = {
                  {"sg-clean step.sg | sg-remat --budget 0.5 | sg-stat", "lower the peak halfway, and show the result"}},
     .run = run_remat,
     .check = check_remat,
+    .has_left_traces = has_recomputed,
 };
 
 }  // namespace sg

@@ -1,4 +1,5 @@
 #include "libpasses/pipeline.h"
+#include "libpasses/pass_order.h"
 
 #include <catch2/catch.hpp>
 
