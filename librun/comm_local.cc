@@ -153,15 +153,15 @@ class World {
   // only after all ranks have taken the texts of this one.
   Result<std::vector<std::string>> exchange(uint32_t rank, std::string text) {
     std::unique_lock lock(text_mutex_);
-    text_changed_.wait(lock, [&] { return failed_ || !texts_taken_; });
+    text_changed_.wait(lock, [&] { return failed_ || !texts_left_to_take_; });
     if (failed_) return *failure();
     texts_[rank] = std::move(text);
-    if (++texts_given_ == world()) texts_taken_ = world();
-    if (texts_taken_) text_changed_.notify_all();
-    text_changed_.wait(lock, [&] { return failed_ || texts_taken_; });
-    if (!texts_taken_) return *failure();
+    if (++texts_given_ == world()) texts_left_to_take_ = world();
+    if (texts_left_to_take_) text_changed_.notify_all();
+    text_changed_.wait(lock, [&] { return failed_ || texts_left_to_take_; });
+    if (!texts_left_to_take_) return *failure();
     std::vector<std::string> out = texts_;
-    if (--texts_taken_ == 0) texts_given_ = 0, text_changed_.notify_all();
+    if (--texts_left_to_take_ == 0) texts_given_ = 0, text_changed_.notify_all();
     return out;
   }
 
@@ -176,7 +176,7 @@ class World {
   std::mutex text_mutex_;
   std::condition_variable text_changed_;
   std::vector<std::string> texts_;
-  uint32_t texts_given_ = 0, texts_taken_ = 0;
+  uint32_t texts_given_ = 0, texts_left_to_take_ = 0;
 };
 
 Error unknown_group(const CollectiveCall& call, uint32_t rank) {
@@ -214,9 +214,9 @@ class Rank final : public Communicator {
   }
 
   Result<std::vector<std::string>> exchange(std::string text) override {
-    enter_wait();
+    seat_.heart.begin_wait();
     auto out = world_->exchange(rank_, std::move(text));
-    leave_wait();
+    seat_.heart.end_wait();
     return out;
   }
 
@@ -397,15 +397,7 @@ class Rank final : public Communicator {
       std::lock_guard lock(seat_.mutex);
       seat_.blocked = round;
     }
-    round ? enter_wait() : leave_wait();
-  }
-
-  // A rank that has not begun its step, or has finished it, is not watched.
-  void enter_wait() {
-    if (seat_.heart.state.load(std::memory_order_relaxed) == Heartbeat::running) seat_.heart.enter(Heartbeat::waiting);
-  }
-  void leave_wait() {
-    if (seat_.heart.state.load(std::memory_order_relaxed) == Heartbeat::waiting) seat_.heart.enter(Heartbeat::running);
+    round ? seat_.heart.begin_wait() : seat_.heart.end_wait();
   }
 
   std::shared_ptr<World> world_;

@@ -27,7 +27,15 @@ struct alignas(64) Heartbeat {
     state.store(s, std::memory_order_relaxed);
     beat();
   }
+  // Around a wait for other ranks. A rank that has not begun its step, or has finished it, is not watched.
+  void begin_wait() { turn(running, waiting); }
+  void end_wait() { turn(waiting, running); }
   void beat() { beats.store(beats.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
+
+ private:
+  void turn(State from, State to) {
+    if (state.load(std::memory_order_relaxed) == from) enter(to);
+  }
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);  // otherwise it would not work between processes
 

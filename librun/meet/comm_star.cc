@@ -46,10 +46,9 @@ class StarCommunicator final : public Communicator {
   Result<std::vector<std::string>> exchange(std::string text) override {
     if (text.size() > kLongestText)
       return Error{ErrorKind::cannot_apply, "what the ranks have to tell each other is too long"};
-    const bool runs = heartbeat().state.load(std::memory_order_relaxed) == Heartbeat::running;
-    if (runs) heartbeat().enter(Heartbeat::waiting);
+    heartbeat().begin_wait();
     auto out = hub_.exchange(std::move(text));
-    if (runs) heartbeat().enter(Heartbeat::running);
+    heartbeat().end_wait();
     return out;
   }
 

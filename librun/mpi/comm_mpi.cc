@@ -75,9 +75,9 @@ class MpiCommunicator final : public Communicator {
     if (at == active_.end() || at->id != ticket.id)
       return Error{ErrorKind::internal, "a ticket was waited for twice", {}, {}};
     if (!at->operation->done()) {
-      enter_wait();
+      heartbeat().begin_wait();
       Status status = block_in(*at->operation);
-      leave_wait();
+      heartbeat().end_wait();
       if (!status.ok()) return status;
     }
     active_.erase(at);
@@ -92,9 +92,9 @@ class MpiCommunicator final : public Communicator {
   void progress() override { (void)advance_all().ok(); }
 
   Result<std::vector<std::string>> exchange(std::string text) override {
-    enter_wait();
+    heartbeat().begin_wait();
     auto out = gather_texts(text);
-    leave_wait();
+    heartbeat().end_wait();
     return out;
   }
 
@@ -243,14 +243,6 @@ class MpiCommunicator final : public Communicator {
   void describe(const Operation& o) {
     std::lock_guard lock(mutex_);
     blocked_in_ = {o.call().kind, std::string(o.call().label), o.group().name, o.missing()};
-  }
-
-  // A rank that has not begun its step, or has finished it, is not watched.
-  void enter_wait() {
-    if (heartbeat().state.load(std::memory_order_relaxed) == Heartbeat::running) heartbeat().enter(Heartbeat::waiting);
-  }
-  void leave_wait() {
-    if (heartbeat().state.load(std::memory_order_relaxed) == Heartbeat::waiting) heartbeat().enter(Heartbeat::running);
   }
 
   MPI_Comm comm_ = MPI_COMM_NULL;
