@@ -1,6 +1,9 @@
 // Converts the arguments of a node to the parameters of a kernel call.
 #pragma once
 
+#include <span>
+#include <vector>
+
 #include "libgraph/graph.h"
 #include "librun/bindings.h"
 #include "librun/kernel.h"
@@ -11,6 +14,11 @@ namespace sg {
 struct ValueTable {
   std::vector<Tensor> tensors;  // dtype none = not yet available, or not a tensor
   std::vector<Scalar> scalars;
+
+  std::span<const Tensor> results_of(const Node& node) const {
+    if (node.result_count == 0) return {};
+    return std::span(tensors).subspan(node.first_result.index, node.result_count);
+  }
 };
 
 // Fills call->params() by the schema: given arguments, and defaults for the rest. REQUIRES: the symbols and values that

@@ -203,10 +203,6 @@ bool is_only_nan(const Tensor& value, const StoredTensor& expected) {
   return is;
 }
 
-std::string type_text(DType dtype, std::span<const int64_t> shape) {
-  return std::string(dtype_name(dtype)) + shape_text(shape);
-}
-
 // A number as a tensor without dimensions, stored in `memory`.
 Tensor tensor_of(Scalar s, std::array<std::byte, 8>* memory) {
   DType dtype = s.kind == Scalar::Kind::floating  ? DType::f64

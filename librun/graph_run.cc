@@ -162,8 +162,7 @@ void GraphRun::begin_node(NodeId n) {
 // Passes results to the observer; results on a device are copied to the host first, in the same layout.
 Status GraphRun::show_results(NodeId n) {
   if (!state_.observer->looks_at_results()) return state_.observer->after(graph_, n, {});
-  const Node& node = graph_.node(n);
-  std::span<const Tensor> results(values_.tensors.data() + node.first_result.index, node.result_count);
+  const std::span<const Tensor> results = values_.results_of(graph_.node(n));
   if (!state_.backend) return state_.observer->after(graph_, n, results);
   std::vector<Tensor> shown(results.begin(), results.end());
   std::vector<std::vector<std::byte>> memory;

@@ -49,9 +49,8 @@ Status GraphRun::resolve(Step* step) {
   KernelCall& call = *step->call;
   SG_TRY(read_arguments(graph_, step->node, values_, *state_.bindings, &call));
   if (step->has_open_sizes) SG_TRY(check_sizes(graph_, step->node, values_, *state_.bindings));
-  auto first = values_.tensors.begin() + node.first_result.index;
-  call.results.assign(node.result_count == 0 ? values_.tensors.begin() : first,
-                      node.result_count == 0 ? values_.tensors.begin() : first + node.result_count);
+  const std::span<const Tensor> results = values_.results_of(node);
+  call.results.assign(results.begin(), results.end());
   call.scalars.assign(node.result_count, Scalar());
   call.random = random_stream(graph_, step->node, state_);
   if (binds)
@@ -119,8 +118,8 @@ Status GraphRun::bind_results(Step* step) {
     };
     if (type.kind == TypeKind::integer && type.has_value) SG_TRY(bind(type.value, step->call->scalars[i].to_int()));
     bool is_whole = type.kind == TypeKind::integer || type.kind == TypeKind::boolean;
-    bool hint = is_whole && binds.size() == node.result_count && !state_.bindings->value(binds[i]);
-    if (hint)
+    bool is_unbound = is_whole && binds.size() == node.result_count && !state_.bindings->value(binds[i]);
+    if (is_unbound)
       SG_TRY(state_.bindings->bind(binds[i], step->call->scalars[i].to_int()));  // the type has the captured number
     if (type.kind != TypeKind::tensor || !values_.tensors[v.index].is_none()) continue;
     const Tensor& made = step->call->results[i];

@@ -8,6 +8,7 @@
 #include "libgraph/constant_data.h"
 #include "libgraph/diag.h"
 #include "libgraph/expr/sizes.h"
+#include "libgraph/shape_text.h"
 #include "libgraph/tangent.h"
 #include "librun/constant_files.h"
 #include "librun/element.h"
@@ -18,12 +19,6 @@ namespace sg {
 namespace {
 
 constexpr size_t kMaxNamed = 5;  // names listed in one message
-
-std::string type_text(DType dtype, std::span<const int64_t> shape) {
-  std::string out = std::string(dtype_name(dtype)) + "[";
-  for (size_t i = 0; i < shape.size(); ++i) out += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  return out + "]";
-}
 
 bool is_scalar(const Type& type) {
   return type.kind == TypeKind::integer || type.kind == TypeKind::floating || type.kind == TypeKind::boolean;
@@ -75,8 +70,8 @@ Status check_missing(const Graph& graph, const InputMatch& matching, const Input
   return error;
 }
 
-Result<Scalar> scalar_of(const StoredTensor& t, const Type& type) {
-  Scalar out;
+// The number of a scalar input; none if the file has another type. REQUIRES: t has one element
+std::optional<Scalar> scalar_of(const StoredTensor& t, const Type& type) {
   auto is = [&](DType d) { return t.dtype == d; };
   if (type.kind == TypeKind::floating && (is(DType::f64) || is(DType::f32))) {
     double value = 0;
@@ -92,7 +87,7 @@ Result<Scalar> scalar_of(const StoredTensor& t, const Type& type) {
   }
   if (type.kind == TypeKind::boolean && is(DType::boolean))
     return Scalar::boolean(*static_cast<const char*>(t.data) != 0);
-  return Error{};
+  return std::nullopt;
 }
 
 // Calls `each` with every element of a contiguous tensor at `from`, and its address in a tensor with any strides.
@@ -199,8 +194,8 @@ class Loader {
     const StoredTensor* stored = matching_.of(i);
     if (stored == nullptr || type(i).kind != TypeKind::integer || !type(i).has_value || !stored->shape.empty())
       return std::nullopt;
-    const Result<Scalar> number = scalar_of(*stored, type(i));
-    return number.ok() ? std::optional(number->to_int()) : std::nullopt;
+    const std::optional<Scalar> number = scalar_of(*stored, type(i));
+    return number ? std::optional(number->to_int()) : std::nullopt;
   }
 
   std::string recorded(size_t i) const {
@@ -229,7 +224,7 @@ class Loader {
     const StoredTensor* stored = matching_.of(i);
     if (stored == nullptr) return;
     if (is_scalar(type(i))) {
-      if (!stored->shape.empty() || !scalar_of(*stored, type(i)).ok())
+      if (!stored->shape.empty() || !scalar_of(*stored, type(i)))
         findings_.error("inputs",
                         "input " + title(i) + " is a number, the file has " + type_text(stored->dtype, stored->shape),
                         at(i));
@@ -285,7 +280,7 @@ class Loader {
 
   Status take_stored(size_t i, const StoredTensor& stored) {
     if (is_scalar(type(i))) {
-      SG_ASSIGN(out_.scalars[i], scalar_of(stored, type(i)));
+      out_.scalars[i] = *scalar_of(stored, type(i));  // check_type has seen it
       return ok_status();
     }
     if (stored.dtype == DType::boolean) SG_TRY(check_booleans(i, stored));
