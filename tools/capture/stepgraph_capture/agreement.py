@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -15,13 +15,10 @@ from .step import Step
 from .trace import Traced
 
 
-def write_values(
-    step: Step, traced: Traced, names: List[str], folder: str, answers: Optional[values.Answers]
-) -> None:
-    """Inputs before the step; outputs and inputs written in place after it."""
-    placeholders = [node.name for node in traced.module.graph.nodes if node.op == "placeholder"]
-    before = dict(zip(placeholders, (tensor.detach() for tensor in values.given(step))))
-    before.update(traced.encoder.constants)
+def checked(
+    step: Step, traced: Traced, names: List[str], answers: Optional[values.Answers]
+) -> Tuple[values.Answers, values.Answers]:
+    """The results of the model and of the graph."""
     model = answers or values.of_the_model(step)
     graph = values.of_the_graph(step, traced.module)
     try:
@@ -29,6 +26,14 @@ def write_values(
     except CaptureError:  # on all ranks; the gradient of a bias before a batch norm is mere rounding noise
         noise = rounding.of(traced.module, values.given(step, with_gaps=False), [*graph.outputs, *graph.inputs])
         world.together(lambda: _check_same(step, names, model, graph, noise))
+    return model, graph
+
+
+def write_values(step: Step, traced: Traced, folder: str, model: values.Answers, graph: values.Answers) -> None:
+    """Inputs before the step; outputs and inputs written in place after it."""
+    placeholders = [node.name for node in traced.module.graph.nodes if node.op == "placeholder"]
+    before = dict(zip(placeholders, (tensor.detach() for tensor in values.given(step))))
+    before.update(traced.encoder.constants)
     after = {f"out{i}": value for i, value in enumerate(model.outputs) if value is not None}
     for name, left, is_written in zip(placeholders, model.inputs, graph.written):
         if is_written or changed(before[name], left):

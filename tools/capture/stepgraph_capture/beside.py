@@ -26,7 +26,7 @@ from .places import Place, is_strided
 _DEEPEST = 4  # levels of nested objects
 _DEEPEST_OF_MODEL = 2  # the same for the model's attributes: its trainer, and the data the trainer holds, are not state
 _DICTS = (dict, WeakKeyDictionary, WeakIdKeyDictionary)
-_LONGEST = 4096  # entries of lists and dicts; longer ones hold data
+LONGEST = 4096  # entries of lists and dicts; longer ones hold data
 
 
 @dataclass
@@ -127,7 +127,7 @@ class _Search:
             self.all.dicts.append(thing)
         elif isinstance(thing, (*_DICTS, list, tuple)):
             self._seen.add(id(thing))
-            if (tuple.__len__(thing) if isinstance(thing, tuple) else len(thing)) > _LONGEST:  # subclasses may refuse it
+            if (tuple.__len__(thing) if isinstance(thing, tuple) else len(thing)) > LONGEST:  # subclasses may refuse it
                 return
             if isinstance(thing, _DICTS):
                 self.all.dicts.append(thing)

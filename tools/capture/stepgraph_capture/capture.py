@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterator, Mapping, Optional, Tuple
 import torch
 from torch import nn
 
-from . import agreement, constants, document, progress, runs, symbols, trace, world, write
+from . import agreement, constants, document, progress, rehearsal, runs, symbols, trace, world, write
 from .errors import CaptureError
 from .step import Loss, Step
 
@@ -85,7 +85,9 @@ def capture(
         if not fake:
             say("holds the graph against the model")
             with world.message_groups(traced.graphs):
-                agreement.write_values(step, traced, names, folder, answers)
+                of_both = agreement.checked(step, traced, names, answers)
+                document.add_notes(content, rehearsal.notes(step, traced, say))
+                agreement.write_values(step, traced, folder, *of_both)
         say("writes the capture")
         path = os.path.join(folder, "step.json.gz" if compress else "step.json")
         write.capture_json(path, content, compress)

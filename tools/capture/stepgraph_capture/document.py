@@ -127,13 +127,19 @@ def _add_symbols(document: Dict[str, Any], step: Step, traced: Traced, shapes: c
             f"random numbers are drawn, by {drawn[0]}{' and others' if len(drawn) > 1 else ''}, which cannot be "
             "reproduced elsewhere: expected values that depend on them will differ"
         )
-    if notes:
-        document["note"] = ". ".join(notes)
+    add_notes(document, notes)
     used = symbols.used_symbols([shapes.in_words(expr) for expr in _expressions(traced)] + guards)
     used += [symbol for symbol in [*settled, *equal] if symbol not in used]
     document["symbols"] = [
         shapes.describe(shape_env, symbol) or symbols.describe(shape_env, symbol) for symbol in used
     ]
+
+
+def add_notes(document: Dict[str, Any], notes: List[str]) -> None:
+    """What the user should know of the graph."""
+    told = [document["note"]] if "note" in document else []
+    if notes:
+        document["note"] = ". ".join([*told, *notes])
 
 
 def _sayable(

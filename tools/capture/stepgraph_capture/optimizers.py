@@ -60,6 +60,11 @@ class Optimizers:
         return " and ".join(one.name for one in self._all)
 
     @property
+    def own(self) -> List[Optimizer]:
+        """The optimizers themselves."""
+        return [one.optimizer for one in self._all]
+
+    @property
     def hooks(self) -> List[Callable[..., Any]]:
         """User functions that run before or after step()."""
         return [hook for one in self._all for hook in compat.hooks_around(one.optimizer)]

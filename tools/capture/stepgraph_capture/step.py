@@ -195,8 +195,7 @@ class Step:
         state = self._state(given, recorder)
         updated = {slot.name: sharding.leaf(given[id(slot)], slot.value) for slot in self.optimizer_state}
         kept_beside = {slot.name: sharding.leaf(given[id(slot)], slot.value) for slot in self.beside_state}
-        batch = [sharding.whole(given[id(slot)], slot.value) if slot.is_tensor else slot.value for slot in self.inputs]
-        args, keywords, targets = pytree.tree_unflatten(batch, self._shape)
+        args, keywords, targets = self._called_with(given)
         before, before_beside = dict(state), dict(kept_beside)
         for name, is_required in self.requires_grad.items():
             before[name].requires_grad_(is_required)
@@ -230,6 +229,28 @@ class Step:
         rebound.update({name: sharding.part(now) for name, now in bound.items()})
         rebound.update(self.optimizers.rebound(updated))
         return Result(loss, gradients, others, rebound)
+
+    def as_it_is(self, inputs: Sequence[Tensor]) -> Optional[Tensor]:
+        """Runs the step on the user's own model and optimizers; returns the loss."""
+        slots = [slot for slot in self.inputs if slot.is_tensor]
+        args, keywords, targets = self._called_with(dict(zip(map(id, slots), inputs)))
+        if self.train_step is None:
+            loss, _ = self._loss(self.model(*args, **keywords), targets)
+            loss.backward()
+            return loss
+        found, _ = _apart(self.train_step(*args, **keywords))
+        return None if found is None else sharding.plain(found)
+
+    def own_state(self) -> Dict[str, Tensor]:
+        """The tensors that the user's model has now, and the step beside it."""
+        buffers = dict(self.model.named_buffers(remove_duplicate=False))
+        found = {slot.name: buffers.get(slot.name, slot.value) for slot in self.state}
+        return {**found, **{name: place.tensor for name, place in self.beside.items() if place.is_there()}}
+
+    def _called_with(self, given: Mapping[int, Tensor]) -> Any:
+        """What the user's function is called with: positional and keyword arguments, and targets."""
+        batch = [sharding.whole(given[id(slot)], slot.value) if slot.is_tensor else slot.value for slot in self.inputs]
+        return pytree.tree_unflatten(batch, self._shape)
 
     def _state(self, given: Mapping[int, Tensor], recorder: Recorder) -> Dict[str, Tensor]:
         """The tensors that replace the model's own, by name. Sharded ones are whole DTensors, but without a train_step

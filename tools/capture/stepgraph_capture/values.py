@@ -13,7 +13,7 @@ from torch import Tensor, fx
 from . import compat, draws
 from .errors import CaptureError
 from .recorder import Recorder
-from .step import Step
+from .step import Slot, Step
 
 SEED = 0  # for random ops, so that captures are reproducible
 
@@ -30,7 +30,11 @@ class Answers:
 
 def given(step: Step, with_gaps: bool = True) -> List[Tensor]:
     """Fresh copies of the step's inputs, so that a run leaves the user's tensors unchanged."""
-    return [laid_copy(slot.local, with_gaps).requires_grad_(slot.requires_grad) for slot in step.tensors]
+    return [given_for(slot, with_gaps) for slot in step.tensors]
+
+
+def given_for(slot: Slot, with_gaps: bool = True) -> Tensor:
+    return laid_copy(slot.local, with_gaps).requires_grad_(slot.requires_grad)
 
 
 def laid_copy(tensor: Tensor, with_gaps: bool = True) -> Tensor:
@@ -61,7 +65,11 @@ def of_the_model(step: Step) -> Answers:
 
 def of_the_graph(step: Step, module: fx.GraphModule) -> Answers:
     """The results of the traced graph, to compare with the model's."""
-    tensors = given(step, with_gaps=False)
+    return of_the_graph_on(given(step, with_gaps=False), module)
+
+
+def of_the_graph_on(tensors: List[Tensor], module: fx.GraphModule) -> Answers:
+    """The same with these inputs, which it may write."""
     before = [tensor._version for tensor in tensors]
     with seeded(), torch.no_grad():
         results = AsTraced(module).run(*tensors)
@@ -137,8 +145,8 @@ def is_same_update(before: Tensor, one: Tensor, other: Tensor) -> bool:
     wide = torch.complex128 if one.is_complex() else torch.float64
     rounding = 4 * torch.finfo(one.dtype).eps
     before, one, other = (tensor.to(wide) for tensor in (before, one, other))
-    apart = _farthest(one, other)
-    return apart < math.inf and apart <= 1e-3 * _farthest(one, before) + rounding * _largest(one)
+    apart = farthest(one, other)
+    return apart < math.inf and apart <= 1e-3 * farthest(one, before) + rounding * _largest(one)
 
 
 def _largest(tensor: Tensor) -> float:
@@ -146,7 +154,7 @@ def _largest(tensor: Tensor) -> float:
     return tensor.abs().nan_to_num(posinf=0).max().item() if tensor.numel() else 0.0
 
 
-def _farthest(left: Tensor, right: Tensor) -> float:
+def farthest(left: Tensor, right: Tensor) -> float:
     """The largest distance between two corresponding elements; infinite if only one side has a NaN or an infinity."""
     if left.numel() == 0:
         return 0.0
@@ -157,7 +165,12 @@ def _farthest(left: Tensor, right: Tensor) -> float:
 
 
 _CHANCE = 0.05  # relative distance of two gradients that are nothing but rounding
-_SLACK = 3  # multiples of the noise that are accepted, as in sg-run
+SLACK = 3  # multiples of the noise that are accepted, as in sg-run
+
+
+def tolerance(dtype: torch.dtype) -> float:
+    """Of results that are the same but for rounding, relative to the largest."""
+    return 1e-4 if dtype in (torch.float32, torch.float64, torch.complex64) else 2e-2
 
 
 def check_close(name: str, left: Tensor, right: Tensor, noise: Optional[float] = None) -> None:
@@ -167,9 +180,8 @@ def check_close(name: str, left: Tensor, right: Tensor, noise: Optional[float] =
             f"{tuple(right.shape)} when the graph does: the model's code depends on values"
         )
     wide = torch.complex128 if left.is_complex() else torch.float64
-    tolerance = 1e-4 if left.dtype in (torch.float32, torch.float64, torch.complex64) else 2e-2
-    scale, difference = _largest(left.to(wide)), _farthest(left.to(wide), right.to(wide))
-    if difference > max(tolerance * (scale + 1e-3), _SLACK * (noise or 0.0)):
+    scale, difference = _largest(left.to(wide)), farthest(left.to(wide), right.to(wide))
+    if difference > max(tolerance(left.dtype) * (scale + 1e-3), SLACK * (noise or 0.0)):
         raise CaptureError(
             f"{name} differs by {difference:.3g} (largest value {scale:.3g}) between the model's run and the graph's: "
             "the model's code depends on values, or on what no graph holds (state that is no parameter or buffer, a seed "

@@ -10,6 +10,7 @@ from .autograd import (
     backward_within,
     gradient_hooks,
     has_reentrant_checkpoint,
+    hook_tables,
     hooks_of,
     leaves,
     node_sequence_number,

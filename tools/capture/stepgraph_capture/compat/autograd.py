@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import Any, Callable, Iterator, List, Sequence, Set
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Set
 
 import torch
 from torch import Tensor
@@ -26,6 +26,12 @@ def accumulation_hooks(tensor: Tensor) -> List[Callable[..., Any]]:
 
 def hooks_of(tensor: Tensor) -> List[Callable[..., Any]]:
     return gradient_hooks(tensor) + accumulation_hooks(tensor)
+
+
+def hook_tables(tensor: Tensor) -> List[Dict[int, Callable[..., Any]]]:
+    """The dicts that hold them, if there are any."""
+    both = (tensor._backward_hooks, getattr(tensor, "_post_accumulate_grad_hooks", None))
+    return [hooks for hooks in both if hooks]
 
 
 def node_sequence_number(node: Any) -> int:

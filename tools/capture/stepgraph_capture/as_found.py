@@ -1,0 +1,101 @@
+"""The user's own objects before his step runs on them: parameters and their gradients, modules, optimizers, and what
+the step keeps beside them. Afterwards they are as they were found.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import OrderedDict, defaultdict
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from . import compat
+from .beside import LONGEST
+from .places import Place, is_strided
+from .step import Step
+
+
+class AsFound:
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self._containers: Dict[int, Tuple[Any, Any]] = {}  # dicts and lists, by id, with copies
+        self._tensors: Dict[int, _Kept] = {}
+        self._places: List[Tuple[Place, Tensor]] = []
+        for thing in (*step.model.modules(), *step.optimizers.own):
+            self._take(vars(thing))
+        for place in (*step.beside.values(), *step.reachable().tensors.values()):
+            self._places.append((place, place.tensor))
+            self._take(place.tensor)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """A context in which the step may run on them. It begins without what earlier runs made."""
+        self._step.made.forget()
+        for kept in self._tensors.values():
+            kept.begin()
+        try:
+            with compat.version_kept([kept.tensor for kept in self._tensors.values()]):
+                yield
+        finally:
+            self._step.made.forget()
+            for place, tensor in self._places:
+                if place.is_there():
+                    place.container[place.key] = tensor
+            for container, content in self._containers.values():
+                if not _is_same(container, content):
+                    container.clear()
+                    container.extend(content) if isinstance(container, list) else container.update(content)
+            for kept in self._tensors.values():
+                kept.restore()
+
+    def _take(self, thing: Any) -> None:
+        if isinstance(thing, Tensor):
+            if id(thing) not in self._tensors and is_strided(thing):
+                self._tensors[id(thing)] = _Kept(thing)
+                self._take(thing.grad if thing.is_leaf else None)
+        elif isinstance(thing, (dict, list, tuple)) and id(thing) not in self._containers and len(thing) <= LONGEST:
+            if type(thing) in _KINDS:
+                self._containers[id(thing)] = thing, thing.copy()
+            for one in thing.values() if isinstance(thing, dict) else thing:
+                self._take(one)
+
+
+_KINDS = (dict, OrderedDict, defaultdict, list)
+
+
+def _is_same(now: Any, before: Any) -> bool:
+    if isinstance(now, list):
+        return len(now) == len(before) and all(map(operator.is_, now, before))
+    return list(now) == list(before) and all(map(operator.is_, now.values(), before.values()))
+
+
+class _Kept:
+    """A tensor: its memory and the numbers in it, its gradient, its hooks."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor, self._data = tensor, tensor.data
+        self._numbers = self._data.clone()
+        self._requires_grad = tensor.requires_grad
+        self._gradient: Optional[Tensor] = tensor.grad if tensor.is_leaf else None
+        self._hooks = [(hooks, dict(hooks)) for hooks in compat.hook_tables(tensor)]
+
+    def begin(self) -> None:
+        """Drops a gradient that a loss has left there; a view of other memory was put there for steps to write to."""
+        if self._gradient is not None and not self._gradient._is_view():
+            self.tensor.grad = None
+
+    def restore(self) -> None:
+        if compat.memory_of(self.tensor) != compat.memory_of(self._data) or self.tensor.shape != self._data.shape:
+            self.tensor.data = self._data
+        with torch.no_grad():
+            self._data.copy_(self._numbers)
+        if self.tensor.is_leaf:
+            self.tensor.requires_grad_(self._requires_grad)
+            self.tensor.grad = self._gradient
+        known = {id(hooks): before for hooks, before in self._hooks}
+        for hooks in compat.hook_tables(self.tensor):
+            for key in hooks.keys() - known.get(id(hooks), {}).keys():
+                del hooks[key]
