@@ -248,6 +248,19 @@ void fill_part(const ElementSource& source, const Shard& shard, const Tensor& te
   }
 }
 
+// Inputs that one note names together.
+struct MadeOfAKind {
+  std::string first;
+  size_t count = 0;
+
+  void add(std::string title) {
+    if (count++ == 0) first = std::move(title);
+  }
+  std::string text(const std::string& things) const {
+    return first + (count == 1 ? "" : " and " + std::to_string(count - 1) + " more " + things);
+  }
+};
+
 }  // namespace
 
 Result<uint64_t> parse_init(std::string_view text) {
@@ -315,14 +328,16 @@ InitRule InitMaker::rule(size_t input) const {
 
 std::vector<std::string> InitMaker::describe(bool has_files) const {
   std::vector<std::string> out;
-  std::string first;
-  size_t models = 0;
+  MadeOfAKind models, states;
   for (size_t i = 0; i < made_.size(); ++i) {
+    if (!made_[i]) continue;
     const Input& input = program_->graph.inputs()[i];
     const InitRule r = rule(i);
     const bool is_models = input.kind == InputKind::parameter || input.kind == InputKind::buffer;
-    if (made_[i] && is_models && models++ == 0) first = input_title(program_->graph, input);
-    if (!made_[i] || (is_models && r.kind != Kind::index)) continue;
+    const bool is_state = input.kind == InputKind::optimizer_state && r.kind == Kind::zeros;
+    if (is_models) models.add(input_title(program_->graph, input));
+    if (is_state) states.add(input_title(program_->graph, input));
+    if (is_state || (is_models && r.kind != Kind::index)) continue;
     std::string line = input_title(program_->graph, input) + ": ";
     if (r.kind == Kind::index)
       line += "integers in [" + std::to_string(first_of(r)) + ", " + std::to_string(r.below) + "): " + r.because;
@@ -334,9 +349,9 @@ std::vector<std::string> InitMaker::describe(bool has_files) const {
     else line += "normal";
     out.push_back(std::move(line));
   }
-  if (has_files && models > 0)
-    out.push_back("made up, because no file gives them: " + first +
-                  (models == 1 ? "" : " and " + std::to_string(models - 1) + " more parameters and buffers"));
+  if (states.count > 0) out.push_back(states.text("tensors") + ": 0: optimizer state");
+  if (has_files && models.count > 0)
+    out.push_back("made up, because no file gives them: " + models.text("parameters and buffers"));
   return out;
 }
 
