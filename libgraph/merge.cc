@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <unordered_map>
 
 #include "libgraph/diff/program_compare.h"
 #include "libgraph/translate.h"
@@ -120,14 +121,12 @@ std::vector<uint32_t> ranks_held(const Job& job) {
 }
 
 Job job_of_rank(const Job& job, uint32_t rank) {
-  Job out(job);
-  std::unique_ptr<Program> mine;
-  for (auto& program : out.programs)
-    if (program->ranks.empty() || std::binary_search(program->ranks.begin(), program->ranks.end(), rank))
-      mine = std::move(program);
-  if (job.world > 1) mine->ranks = {rank};
-  out.programs.clear();
-  out.programs.push_back(std::move(mine));
+  const auto runs_on = [&](const auto& program) {
+    return program->ranks.empty() || std::ranges::binary_search(program->ranks, rank);
+  };
+  const size_t mine = static_cast<size_t>(std::ranges::find_if(job.programs, runs_on) - job.programs.begin());
+  Job out(job, std::span(&mine, 1));
+  if (job.world > 1) out.programs[0]->ranks = {rank};
   return out;
 }
 
@@ -150,21 +149,22 @@ Result<Job> merge_ranks(std::vector<Job> jobs, const std::vector<std::string>& f
 
 void share_equal_programs(Job* job, Diagnostics* notes) {
   std::vector<std::unique_ptr<Program>> kept;
+  std::unordered_multimap<uint64_t, Program*> by_fingerprint;  // the kept ones
   std::string difference;
   for (auto& program : job->programs) {
-    Program* same = nullptr;
-    for (const auto& candidate : kept) {
-      std::optional<std::string> d = first_difference(*candidate, *program);
-      if (!d) {
-        same = candidate.get();
-        break;
-      }
-      if (difference.empty())
-        difference = "ranks " + std::to_string(candidate->ranks[0]) + " and " + std::to_string(program->ranks[0]) +
-                     " differ first in " + *d;
+    const uint64_t print = fingerprint(*program);
+    const auto [begin, end] = by_fingerprint.equal_range(print);
+    const auto same = std::find_if(begin, end, [&](const auto& e) { return !first_difference(*e.second, *program); });
+    if (same != end) {
+      std::vector<uint32_t>& ranks = same->second->ranks;
+      ranks.insert(ranks.end(), program->ranks.begin(), program->ranks.end());
+      continue;
     }
-    if (same == nullptr) kept.push_back(std::move(program));
-    else same->ranks.insert(same->ranks.end(), program->ranks.begin(), program->ranks.end());
+    if (kept.size() == 1)
+      difference = "ranks " + std::to_string(kept[0]->ranks[0]) + " and " + std::to_string(program->ranks[0]) +
+                   " differ first in " + first_difference(*kept[0], *program).value();
+    by_fingerprint.emplace(print, program.get());
+    kept.push_back(std::move(program));
   }
   size_t rank_count = 0;
   for (auto& program : kept) {

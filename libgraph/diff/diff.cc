@@ -179,8 +179,9 @@ JobDiff diff_jobs(const Job& a, const Job& b, const DiffOptions& options) {
   std::vector<Meeting> all = meetings(a, b, &out.items);
   out.programs.resize(all.size());
   // Not in parallel: describing types adds entries to the pool that all programs share.
+  DiffPrinters print(a, b);
   for (size_t i = 0; i < all.size(); ++i) {
-    out.programs[i] = diff_programs(a, *all[i].a, b, *all[i].b, options);
+    out.programs[i] = diff_programs(a, *all[i].a, b, *all[i].b, options, &print);
     out.programs[i].ranks = all[i].ranks;
   }
   return out;

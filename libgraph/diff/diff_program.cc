@@ -19,8 +19,8 @@ namespace {
 class ProgramDiffer {
  public:
   ProgramDiffer(const Job& a, const Program& program_a, const Job& b, const Program& program_b,
-                const DiffOptions& options)
-      : a_(a), b_(b), program_a_(program_a), program_b_(program_b), options_(options), print_(a, b) {}
+                const DiffOptions& options, DiffPrinters* print)
+      : a_(a), b_(b), program_a_(program_a), program_b_(program_b), options_(options), print_(*print) {}
 
   ProgramDiff run() {
     out_.a = &program_a_, out_.b = &program_b_;
@@ -301,7 +301,7 @@ class ProgramDiffer {
   std::optional<DiffTerms> terms_;                    // for the current match
   SymbolNumbers numbers_[2];                          // symbols of each side that are numbers on the other
   std::vector<std::pair<StrId, int64_t>> learnt_[2];  // the same, in order
-  DiffPrinters print_;
+  DiffPrinters& print_;
   ProgramDiff out_;
   std::vector<NestedId> nested_of_a_, nested_of_b_;
 };
@@ -309,8 +309,8 @@ class ProgramDiffer {
 }  // namespace
 
 ProgramDiff diff_programs(const Job& a, const Program& program_a, const Job& b, const Program& program_b,
-                          const DiffOptions& options) {
-  return ProgramDiffer(a, program_a, b, program_b, options).run();
+                          const DiffOptions& options, DiffPrinters* print) {
+  return ProgramDiffer(a, program_a, b, program_b, options, print).run();
 }
 
 }  // namespace sg

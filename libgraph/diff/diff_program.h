@@ -9,7 +9,7 @@ namespace sg {
 
 // Edits of symbols, guards and graphs. Explanations included.
 ProgramDiff diff_programs(const Job& a, const Program& program_a, const Job& b, const Program& program_b,
-                          const DiffOptions& options);
+                          const DiffOptions& options, DiffPrinters* print);
 
 // Finds what the edits amount to, and points them at it.
 void explain_edits(const Job& a, const Job& b, const ProgramDiff& program, GraphDiff* diff);

@@ -1,5 +1,7 @@
 #include "libgraph/diff/program_compare.h"
 
+#include "libgraph/hashing.h"
+
 namespace sg {
 namespace {
 
@@ -117,7 +119,28 @@ Difference compare_symbols(const Pool& pool, const Program& a, const Program& b)
   return std::nullopt;
 }
 
+void mix(const Graph& graph, Hasher* hash) {
+  hash->mix(graph.inputs().size()).mix(graph.outputs().size()).mix(graph.node_count());
+  for (const Input& input : graph.inputs()) hash->mix(graph.value(input.value).name).mix(graph.value(input.value).type);
+  for (NodeId n : graph.nodes()) {
+    const Node& node = graph.node(n);
+    hash->mix(node.op).mix(node.label).mix(node.source).mix(node.meta);
+    for (const Arg& arg : node.args)
+      arg.walk([&](const Arg& part) {
+        hash->mix(static_cast<uint64_t>(part.kind())).mix(static_cast<uint64_t>(part.bits()));
+      });
+    for (uint32_t i = 0; i < node.result_count; ++i) hash->mix(graph.value(node.result(i)).type);
+  }
+}
+
 }  // namespace
+
+uint64_t fingerprint(const Program& program) {
+  Hasher hash;
+  mix(program.graph, &hash);
+  for (const auto& nested : program.nested) mix(nested->graph, &hash);
+  return hash.value();
+}
 
 std::optional<std::string> first_difference(const Program& a, const Program& b) {
   const Pool& pool = a.graph.pool();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <memory>
 #include <unordered_map>
 
 #include "libgraph/computed_number.h"
@@ -343,10 +344,11 @@ std::vector<SymbolValues> usual_values(const Job& job) {
 }
 
 JobSizes sizes_of(const Job& job, std::vector<SymbolValues> values) {
-  return [&job, values = std::move(values)](const Program& program, StrId symbol) -> std::optional<int64_t> {
-    for (size_t i = 0; i < values.size(); ++i)
-      if (job.programs[i].get() == &program) return values[i].value(symbol);
-    return std::nullopt;
+  auto by_program = std::make_shared<std::unordered_map<const Program*, SymbolValues>>();  // shared by all copies
+  for (size_t i = 0; i < values.size(); ++i) by_program->emplace(job.programs[i].get(), std::move(values[i]));
+  return [by_program = std::move(by_program)](const Program& program, StrId symbol) -> std::optional<int64_t> {
+    const auto found = by_program->find(&program);
+    return found == by_program->end() ? std::nullopt : found->second.value(symbol);
   };
 }
 

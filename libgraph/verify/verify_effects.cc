@@ -284,31 +284,28 @@ std::string group_text(const Check& c, const Group& g) {
 
 // The first rank of the program that is in no part of the group; none if all are.
 std::optional<uint32_t> rank_outside(const Check& c, const Group& g) {
+  if (!c.program->ranks.empty()) {
+    const auto outside = std::ranges::find_if(c.program->ranks, [&](uint32_t r) { return g.part_of(r) == nullptr; });
+    return outside == c.program->ranks.end() ? std::nullopt : std::optional(*outside);
+  }
   std::vector<uint32_t> members;
   for (const GroupPart& part : g.parts) members.insert(members.end(), part.ranks.begin(), part.ranks.end());
   std::sort(members.begin(), members.end());
-  if (c.program->ranks.empty()) {
-    for (uint32_t r = 0; r < c.job.world; ++r)
-      if (r >= members.size() || members[r] != r) return r;  // stops at the first gap, within the members
-    return std::nullopt;
-  }
-  for (uint32_t r : c.program->ranks)
-    if (!std::binary_search(members.begin(), members.end(), r)) return r;
+  for (uint32_t r = 0; r < c.job.world; ++r)
+    if (r >= members.size() || members[r] != r) return r;  // stops at the first gap, within the members
   return std::nullopt;
 }
 
 // The group's size for the ranks of this program; none if it differs between ranks.
 std::optional<size_t> size_for_program(const Check& c, const Group& g) {
-  std::optional<size_t> size;
-  for (const GroupPart& part : g.parts) {
-    bool mine = c.program->ranks.empty() || std::any_of(part.ranks.begin(), part.ranks.end(), [&](uint32_t r) {
-                  return std::binary_search(c.program->ranks.begin(), c.program->ranks.end(), r);
-                });
-    if (!mine) continue;
-    if (size && *size != part.ranks.size()) return std::nullopt;
-    size = part.ranks.size();
-  }
-  return size;
+  std::vector<const GroupPart*> parts;
+  for (uint32_t r : c.program->ranks) parts.push_back(g.part_of(r));
+  if (c.program->ranks.empty())
+    for (const GroupPart& part : g.parts) parts.push_back(&part);
+  std::erase(parts, nullptr);
+  const auto has_another_size = [&](const GroupPart* part) { return part->ranks.size() != parts[0]->ranks.size(); };
+  if (parts.empty() || std::ranges::any_of(parts, has_another_size)) return std::nullopt;
+  return parts[0]->ranks.size();
 }
 
 void check_sizes(Check& c, NodeId n, const OpInfo& info, const Group& g, std::optional<size_t> size) {
