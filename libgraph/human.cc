@@ -38,6 +38,18 @@ std::string human_count(double count) {
   return out;
 }
 
+std::string human_time(double seconds) {
+  double value = seconds * 1e6;
+  const char* unit = "us";
+  if (std::abs(value) >= 999'950) value *= 1e-6, unit = "s";
+  else if (std::abs(value) >= 999.95) value *= 1e-3, unit = "ms";
+  const double size = std::abs(value);
+  const int digits = size == 0 || size >= 999.95 ? 0 : size >= 99.995 ? 1 : size >= 9.9995 ? 2 : 3;
+  char text[48];
+  std::snprintf(text, sizeof text, "%.*f %s", digits, value, unit);
+  return text;
+}
+
 std::string plural(size_t n, const std::string& thing) { return std::to_string(n) + " " + thing + (n == 1 ? "" : "s"); }
 
 Result<int64_t> parse_bytes(std::string_view text) {

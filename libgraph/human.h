@@ -13,6 +13,8 @@ namespace sg {
 std::string human_bytes(double bytes);  // "1.50 KiB"
 std::string human_flops(double flops);  // "1.50 kflop"
 std::string human_count(double count);  // "1.50 k"
+// "1.500 ms", of us, ms and s: four digits, as times are read beside others that differ by little.
+std::string human_time(double seconds);
 // Text out of a file, fit for a line on a terminal: control characters and what is not UTF-8 as \n, \x1b.
 std::string one_line(std::string_view text);
 std::string plural(size_t n, const std::string& thing);  // "2 nodes"

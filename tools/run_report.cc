@@ -112,7 +112,7 @@ std::string run_text(const SessionReport& report) {
   for (const RankReport& r : report.ranks)
     if (!r.losses.empty()) out += "rank " + std::to_string(r.rank) + "  loss " + losses_text(r.losses) + "\n";
   double seconds = median(report.step_seconds);
-  out += "step    " + format("%.4g ms", seconds * 1e3);
+  out += "step    " + human_time(seconds);
   if (report.step_seconds.size() > 1) out += " (median of " + std::to_string(report.step_seconds.size()) + ")";
   if (int64_t tokens = tokens_of(report); tokens > 0 && seconds > 0)
     out += ", " + format("%.4g", static_cast<double>(tokens) / seconds) + " tokens/s";

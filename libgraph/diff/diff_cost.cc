@@ -1,28 +1,14 @@
 #include "libgraph/diff/diff_cost.h"
 
-#include <cstdio>
 #include <map>
 
 #include "libgraph/human.h"
 
 namespace sg {
-namespace {
-
-// "1.50 ms"; the smallest unit is a microsecond.
-std::string time_text(double us) {
-  const char* unit = us >= 999'500 ? "s" : us >= 999.5 ? "ms" : "us";
-  double value = us >= 999'500 ? us * 1e-6 : us >= 999.5 ? us * 1e-3 : us;
-  char text[48];
-  std::snprintf(text, sizeof text, "%.*f %s", value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2, value, unit);
-  return text;
-}
-
-}  // namespace
-
 std::string print_cost_number(double v, CostRow::Unit unit) {
   if (unit == CostRow::Unit::bytes) return human_bytes(v);
   if (unit == CostRow::Unit::flops) return human_flops(v);
-  if (unit == CostRow::Unit::microseconds) return time_text(v);
+  if (unit == CostRow::Unit::microseconds) return human_time(v * 1e-6);
   return std::to_string(static_cast<long long>(v));
 }
 

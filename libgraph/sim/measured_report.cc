@@ -9,7 +9,6 @@
 #include "libgraph/human.h"
 #include "libgraph/sim/measured.h"
 #include "libgraph/sim/op_kind.h"
-#include "libgraph/sim/report.h"
 
 namespace sg {
 namespace {
@@ -68,9 +67,9 @@ std::string unknown_text(const MeasuredStep& measured) {
   for (const auto& [name, us] : measured.unknown_us) rows.emplace_back(us, name), total += us;
   if (total <= 0) return {};
   std::ranges::sort(rows, std::greater<>());
-  std::string out = "  " + human_us(total) + " of no kind:";
+  std::string out = "  " + human_time(total * 1e-6) + " of no kind:";
   for (size_t i = 0; i < rows.size() && i < kUnknownRows; ++i)
-    out += (i ? ", " : " ") + one_line(rows[i].second) + " " + human_us(rows[i].first);
+    out += (i ? ", " : " ") + one_line(rows[i].second) + " " + human_time(rows[i].first * 1e-6);
   if (rows.size() > kUnknownRows) out += ", " + plural(rows.size() - kUnknownRows, "more name");
   return out + "\n";
 }
@@ -88,16 +87,17 @@ std::vector<Residual> residuals(const MeasuredStep& measured, const ProgramTimel
 }
 
 std::string print_residuals(const MeasuredStep& measured, const ProgramTimeline& simulated) {
-  std::string out = "measured by " + measured.source + ": " + human_us(measured.step_us) + " a step (" +
+  std::string out = "measured by " + measured.source + ": " + human_time(measured.step_us * 1e-6) + " a step (" +
                     plural(measured.steps, "step") + ", " + plural(measured.ranks, "rank") + "); simulated " +
-                    human_us(simulated.makespan_us) + ", " + difference(simulated.makespan_us, measured.step_us) + "\n";
+                    human_time(simulated.makespan_us * 1e-6) + ", " +
+                    difference(simulated.makespan_us, measured.step_us) + "\n";
   out += column("", 34, true) + column("measured", 12) + column("simulated", 12) + column("residual", 11) + "\n";
   for (const Residual& r : residuals(measured, simulated)) {
     std::string name = "  " + (r.what == "compute"   ? r.kind
                                : r.what == "exposed" ? "exposed " + r.kind
                                                      : r.kind + " under way");
-    out += column(name, 34, true) + column(r.count > 0 ? human_us(r.measured_us) : "-", 12) +
-           column(r.simulated_us > 0 ? human_us(r.simulated_us) : "-", 12) +
+    out += column(name, 34, true) + column(r.count > 0 ? human_time(r.measured_us * 1e-6) : "-", 12) +
+           column(r.simulated_us > 0 ? human_time(r.simulated_us * 1e-6) : "-", 12) +
            column(difference(r.simulated_us, r.measured_us), 11);
     if (r.count > 0) out += "   x" + std::to_string(std::llround(r.count));
     out += "\n";

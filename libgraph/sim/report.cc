@@ -29,7 +29,7 @@ std::string ranks_of(const Job& job, const Simulation& simulation, size_t progra
 
 void line(std::string* out, const std::string& name, double us, double whole) {
   if (us <= 0) return;
-  std::string left = "  " + name, time = human_us(us), share = percent(us, whole);
+  std::string left = "  " + name, time = human_time(us * 1e-6), share = percent(us, whole);
   *out += left + std::string(left.size() < 36 ? 36 - left.size() : 1, ' ') +
           std::string(time.size() < 12 ? 12 - time.size() : 1, ' ') + time +
           std::string(share.size() < 10 ? 10 - share.size() : 1, ' ') + share + "\n";
@@ -130,15 +130,9 @@ void write_event(JsonWriter* json, size_t process, const SimEvent& e, double ori
 
 }  // namespace
 
-std::string human_us(double us) {
-  if (us >= 1e6) return fixed(us * 1e-6, 2) + " s";
-  if (us >= 1e3) return fixed(us * 1e-3, 2) + " ms";
-  return fixed(us, 1) + " us";
-}
-
 std::string print_simulation(const Job& job, const Machine& machine, const Simulation& simulation, size_t rows) {
   const ProgramTimeline& t = simulation.worst();
-  std::string out = machine.name + ": " + human_us(t.makespan_us) + " a step, simulated; " +
+  std::string out = machine.name + ": " + human_time(t.makespan_us * 1e-6) + " a step, simulated; " +
                     ranks_of(job, simulation, simulation.slowest) +
                     (simulation.programs.size() > 1 ? ", the slowest" : "") + "\n";
   print_parts(&out, t);
@@ -147,7 +141,7 @@ std::string print_simulation(const Job& job, const Machine& machine, const Simul
   for (const auto& [kind, us] : t.communication_us) {
     auto exposed = t.exposed_us.find(kind);
     double hidden = us - (exposed == t.exposed_us.end() ? 0 : exposed->second);
-    out += "  " + kind + ": " + human_us(us) + " under way, " + percent(std::max(0.0, hidden), us) +
+    out += "  " + kind + ": " + human_time(us * 1e-6) + " under way, " + percent(std::max(0.0, hidden), us) +
            " hidden by other work\n";
   }
   if (t.unknown != 0)

@@ -9,8 +9,6 @@ namespace sg {
 
 class MeasuredTrace;
 
-std::string human_us(double us);  // "1.50 ms"
-
 std::string print_simulation(const Job& job, const Machine& machine, const Simulation& simulation, size_t rows);
 
 // {"schema":"sg-sim","version":1, ...}: the slowest program at the top, all of them under "ranks". `measured`: null, or

@@ -122,7 +122,7 @@ std::string view_svg(const Job& job, const ViewSources& from) {
       " font-family=\"system-ui, sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" "
       "fill=\"white\"/>\n";
   put_text(&out, kLeft, 24,
-           from.name + " on " + from.machine + ": " + format("%.2f ms", t.makespan_us / 1000) + ", peak " +
+           from.name + " on " + from.machine + ": " + human_time(t.makespan_us * 1e-6) + ", peak " +
                human_bytes(static_cast<double>(live.lower_bound_bytes)) + " live");
   for (size_t i = 0; i < lanes.names().size(); ++i)
     put_text(&out, kLeft - 10, kTop + kLane * static_cast<double>(i) + 15, lanes.names()[i], "end");

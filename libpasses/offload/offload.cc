@@ -1,7 +1,6 @@
 #include "libpasses/offload/offload.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <unordered_map>
 
 #include "libgraph/expr/assume.h"
@@ -279,16 +278,11 @@ Status check_offload(const PassOptions& options) {
   return ok_status();
 }
 
-std::string microseconds(double us) {
-  char text[32];
-  std::snprintf(text, sizeof text, us < 1e4 ? "%.0f us" : "%.1f ms", us < 1e4 ? us : us / 1e3);
-  return text;
-}
-
 // Whether the link keeps up.
 std::string held_up(const ProgramTimeline& before, const ProgramTimeline& after, const std::string& machine) {
-  return "; on " + machine + " the step takes " + microseconds(after.makespan_us) + ", " + microseconds(after.copy_us) +
-         " of it waiting for copies, before " + microseconds(before.makespan_us);
+  return "; on " + machine + " the step takes " + human_time(after.makespan_us * 1e-6) + ", " +
+         human_time(after.copy_us * 1e-6) + " of it waiting for copies, before " +
+         human_time(before.makespan_us * 1e-6);
 }
 
 // A plan that was not taken ends the rounds of one look at the program; a fresh look may find another. Until none does.

@@ -185,7 +185,7 @@ Status run_model(Job* job, bool isolated, const OverlapOptions& options, PassCon
     if (found && (!best || limit.is_better(found->figures, best->figures))) best = std::move(found);
   }
   if (!best) {
-    out->why = "no order was found that is shorter than " + human_us(out->before.makespan_us) + " on " +
+    out->why = "no order was found that is shorter than " + human_time(out->before.makespan_us * 1e-6) + " on " +
                options.machine + " within " + human_bytes(static_cast<double>(limit.bytes()));
     return ok_status();
   }
@@ -258,7 +258,7 @@ size_t regions_of(const JobOrder& orders) {
 }
 
 std::string figures_text(const Figures& before, const Figures& after) {
-  return human_us(before.makespan_us) + " -> " + human_us(after.makespan_us) + " a step, peak " +
+  return human_time(before.makespan_us * 1e-6) + " -> " + human_time(after.makespan_us * 1e-6) + " a step, peak " +
          human_bytes(static_cast<double>(before.peak_bytes)) + " -> " +
          human_bytes(static_cast<double>(after.peak_bytes));
 }
@@ -292,7 +292,7 @@ std::string line_of(const MoveLine& m) {
   std::string out = m.kind + " %" + m.node + ": " + plural(static_cast<size_t>(std::abs(m.nodes)), "node") +
                     (m.nodes < 0 ? " earlier" : " later");
   if (m.before_us != m.after_us)
-    out += ", compute stands still for " + human_us(m.before_us) + " -> " + human_us(m.after_us);
+    out += ", compute stands still for " + human_time(m.before_us * 1e-6) + " -> " + human_time(m.after_us * 1e-6);
   return m.why.empty() ? out : out + "; " + m.why;
 }
 

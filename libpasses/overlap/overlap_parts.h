@@ -182,7 +182,6 @@ void apply_order(Graph* graph, const Precedence& precedence, const Order& order)
 
 // --- what is said ---
 
-std::string human_us(double us);
 // What moved in one program, for people: launches, waits, syncs with the node that each now stands next to, others by
 // number.
 struct MoveLine {

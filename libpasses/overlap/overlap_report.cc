@@ -1,6 +1,5 @@
 // What sg-overlap says of an order: what moved, and what the exchanges of each region look like now.
 #include <algorithm>
-#include <cstdio>
 #include <map>
 
 #include "libgraph/op.h"
@@ -49,14 +48,6 @@ std::string nearest(const Job& job, const Program& program, const Precedence& pr
 }
 
 }  // namespace
-
-std::string human_us(double us) {
-  const char* unit = us >= 1e6 ? "s" : us >= 1e3 ? "ms" : "us";
-  const double n = us >= 1e6 ? us * 1e-6 : us >= 1e3 ? us * 1e-3 : us;
-  char text[32];
-  std::snprintf(text, sizeof text, "%.*f %s", n < 10 ? 3 : n < 100 ? 2 : 1, n, unit);
-  return text;
-}
 
 MoveReport report_moves(const Job& job, const Program& program, const Precedence& precedence, const StepCosts* costs,
                         const Order& order) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <functional>
 
 #include "libgraph/chars.h"
@@ -110,13 +109,6 @@ bool holds(double value, Relation relation, double bound) {
     case Relation::more: return value > bound;
   }
   return false;
-}
-
-std::string human_time(double seconds) {
-  char text[32];
-  const double scale = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1;
-  std::snprintf(text, sizeof text, "%.4g %s", seconds * scale, seconds < 1e-3 ? "us" : seconds < 1 ? "ms" : "s");
-  return text;
 }
 
 std::string human(double value, Unit unit) {

@@ -166,7 +166,7 @@ std::string line_of(const Point& p) {
   const std::string name = p.name();
   std::string out = name + std::string(name.size() < 40 ? 40 - name.size() : 1, ' ');
   if (!p.measured) return out + "failed: " + p.failure->message.substr(0, p.failure->message.find('\n'));
-  return out + time_text(p.step_seconds) + "  " + human_bytes(p.peak_bytes);
+  return out + human_time(p.step_seconds) + "  " + human_bytes(p.peak_bytes);
 }
 
 // The fastest point that fits; null = none.
@@ -219,7 +219,7 @@ std::string report_text(const Args& args, const Sweep& sweep, const std::vector<
   if (measured != points.size()) out += ", " + std::to_string(points.size() - measured) + " failed";
   out += "\nfront" + std::string(width - 3, ' ') + "      step        peak\n";
   for (const Point* p : front_of(points)) {
-    const std::string name = p->name(), time = time_text(p->step_seconds), peak = human_bytes(p->peak_bytes);
+    const std::string name = p->name(), time = human_time(p->step_seconds), peak = human_bytes(p->peak_bytes);
     out += "  " + name + std::string(width - name.size() + (time.size() < 10 ? 10 - time.size() : 0), ' ') + time;
     out += std::string(peak.size() < 12 ? 12 - peak.size() : 1, ' ') + peak + "\n";
   }

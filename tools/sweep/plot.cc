@@ -177,10 +177,11 @@ class Picture {
   }
 
   void dot(const Point& p) {
-    out_ +=
-        std::string("<circle class=\"") + (p.on_front ? "front" : "other") + "\" cx=\"" + number(x_.at(p.peak_bytes)) +
-        "\" cy=\"" + number(y_.at(p.step_seconds)) + "\" r=\"" + (p.on_front ? "5" : "4") + "\"><title>" +
-        escaped(p.name() + ": " + time_text(p.step_seconds) + ", " + human_bytes(p.peak_bytes)) + "</title></circle>\n";
+    out_ += std::string("<circle class=\"") + (p.on_front ? "front" : "other") + "\" cx=\"" +
+            number(x_.at(p.peak_bytes)) + "\" cy=\"" + number(y_.at(p.step_seconds)) + "\" r=\"" +
+            (p.on_front ? "5" : "4") + "\"><title>" +
+            escaped(p.name() + ": " + human_time(p.step_seconds) + ", " + human_bytes(p.peak_bytes)) +
+            "</title></circle>\n";
   }
 
   // Places a label where there is room: above right, right, below right, below left, left; else omits it, as the table
@@ -236,19 +237,6 @@ constexpr std::string_view kPage = R"(<style>
 
 }  // namespace
 
-std::string time_text(double seconds) {
-  const double us = seconds * 1e6;
-  char text[48];
-  std::snprintf(text, sizeof text, "%.4g %s",
-                us >= 1e6   ? us / 1e6
-                : us >= 1e3 ? us / 1e3
-                            : us,
-                us >= 1e6   ? "s"
-                : us >= 1e3 ? "ms"
-                            : "us");
-  return text;
-}
-
 std::string plot_svg(const std::vector<Point>& points, const PlotOptions& options) {
   return Picture(points, options).draw();
 }
@@ -265,7 +253,7 @@ std::string plot_html(const std::vector<Point>& points, const PlotOptions& optio
   for (const Point* p : sorted) {
     out += std::string("<tr") + (p->on_front ? " class=\"front\"" : "") + "><td>" + escaped(p->name()) + "</td>";
     if (p->measured)
-      out += "<td class=\"n\">" + time_text(p->step_seconds) + "</td><td class=\"n\">" + human_bytes(p->peak_bytes) +
+      out += "<td class=\"n\">" + human_time(p->step_seconds) + "</td><td class=\"n\">" + human_bytes(p->peak_bytes) +
              "</td><td>" + (p->on_front ? "front" : "") + "</td></tr>\n";
     else out += "<td class=\"why\" colspan=\"3\">" + escaped(p->failure ? p->failure->message : "") + "</td></tr>\n";
   }

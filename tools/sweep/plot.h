@@ -19,6 +19,4 @@ struct PlotOptions {
 std::string plot_svg(const std::vector<Point>& points, const PlotOptions& options);
 std::string plot_html(const std::vector<Point>& points, const PlotOptions& options);
 
-std::string time_text(double seconds);  // "12.3 ms"
-
 }  // namespace sg::sweep
