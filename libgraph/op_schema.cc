@@ -4,6 +4,8 @@
 #include <array>
 #include <optional>
 
+#include "libgraph/chars.h"
+
 namespace sg {
 namespace {
 
@@ -114,7 +116,7 @@ class SchemaParser {
         type.optional = true;  // also for the element in "Tensor?[]": a list that may hold nulls may be omitted too
         continue;
       }
-      while (here() >= '0' && here() <= '9') ++at_;
+      while (is_digit(here())) ++at_;
       if (here() != ']') return fail("a list type without ']'").error();
       ++at_;
       type.kind = known->list_kind;
@@ -151,9 +153,6 @@ class SchemaParser {
     return text_.substr(begin, at_ - begin);
   }
 
-  static bool is_word(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-  }
   std::string_view word() {
     skip_spaces();
     size_t begin = at_;

@@ -1,6 +1,7 @@
 // Machine-readable messages: JSON, SARIF 2.1.0 and GitHub workflow commands.
 #include <set>
 
+#include "libgraph/chars.h"
 #include "libgraph/json.h"
 #include "tools/cli.h"
 #include "tools/cli_report.h"
@@ -85,8 +86,7 @@ std::string uri_of(std::string_view s) {
   static constexpr char kHex[] = "0123456789ABCDEF";
   std::string out;
   for (char c : s) {
-    bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                 std::string_view("-._~/").find(c) != std::string_view::npos;
+    bool plain = is_word(c) || std::string_view("-.~/").find(c) != std::string_view::npos;
     if (plain) {
       out += c;
     } else {

@@ -2,12 +2,11 @@
 #include <algorithm>
 #include <charconv>
 
+#include "libgraph/chars.h"
 #include "tools/cli_complete.h"
 
 namespace sg::cli {
 namespace {
-
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n'; }
 
 // --- scripts: the same for every tool, apart from its name ---
 

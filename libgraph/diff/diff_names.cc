@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "libgraph/chars.h"
+
 namespace sg {
 namespace {
 
@@ -12,10 +14,7 @@ size_t end_of_name(std::string_view line, size_t i) {
     for (++i; i < line.size() && line[i] != '"'; ++i) i += line[i] == '\\';
     return i + 1;
   }
-  auto is_name = [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.';
-  };
-  while (i < line.size() && is_name(line[i])) ++i;
+  while (i < line.size() && is_dotted_word(line[i])) ++i;
   return i;
 }
 
@@ -28,7 +27,7 @@ std::string without_names(std::string_view line) {
   std::string out;
   const size_t extra = line.find(" extra {");  // numbers there belong to the producer: lines, calls
   for (size_t i = 0; i < line.size();) {
-    if (i > extra && line[i] >= '0' && line[i] <= '9') {
+    if (i > extra && is_digit(line[i])) {
       ++i;
       continue;
     }

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <optional>
 
+#include "libgraph/chars.h"
 #include "libgraph/diff/diff_explain.h"
 #include "libgraph/human.h"
 
@@ -17,16 +18,13 @@ struct Change {
   friend auto operator<=>(const Change&, const Change&) = default;
 };
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_word(char c) { return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.'; }
-
 // A free-standing integer at `*at`, which then points after it; the digits of u4 and 1e-05 are none.
 std::optional<int64_t> number_at(std::string_view text, size_t* at) {
-  if (!is_digit(text[*at]) || (*at > 0 && is_word(text[*at - 1]))) return std::nullopt;
+  if (!is_digit(text[*at]) || (*at > 0 && is_dotted_word(text[*at - 1]))) return std::nullopt;
   int64_t out = 0;
   const auto [end, error] = std::from_chars(text.data() + *at, text.data() + text.size(), out);
   const size_t behind = static_cast<size_t>(end - text.data());
-  if (error != std::errc() || (behind < text.size() && is_word(text[behind]))) return std::nullopt;
+  if (error != std::errc() || (behind < text.size() && is_dotted_word(text[behind]))) return std::nullopt;
   *at = behind;
   return out;
 }
@@ -125,7 +123,7 @@ bool is_size(const OpInfo* info, std::string_view what) {
     const std::string_view rest = info->schema.substr(at);
     const size_t space = rest.find(' ');
     if (space == std::string_view::npos || !rest.substr(space).starts_with(name)) continue;
-    if (space + name.size() == rest.size() || !is_word(rest[space + name.size()])) return true;
+    if (space + name.size() == rest.size() || !is_dotted_word(rest[space + name.size()])) return true;
   }
   return false;
 }

@@ -71,7 +71,7 @@ size_t width_of(std::string_view s) {
 
 bool is_identifier(std::string_view s) {
   if (s.empty() || is_digit(s[0]) || is_among(s, kKeywords)) return false;
-  return std::all_of(s.begin(), s.end(), [](char c) { return text::is_letter(c) || is_digit(c); });
+  return std::all_of(s.begin(), s.end(), is_word);
 }
 
 bool is_dotted_name(std::string_view s) {
@@ -110,7 +110,7 @@ bool Scope::is_taken(const std::string& name) const {
 std::string Scope::claim(std::string_view wish) {
   std::string base;
   for (char c : wish)
-    if ((c & 0xC0) != 0x80) base += text::is_letter(c) || is_digit(c) ? c : '_';  // one per character, not per byte
+    if ((c & 0xC0) != 0x80) base += is_word(c) ? c : '_';  // one per character, not per byte
   if (base.empty() || is_digit(base[0])) base.insert(0, "_");
   std::string name = base;
   if (is_taken(name)) {

@@ -2,6 +2,7 @@
 #include <cassert>
 #include <unordered_set>
 
+#include "libgraph/chars.h"
 #include "libgraph/export/python_writer.h"
 #include "libgraph/op.h"
 
@@ -9,12 +10,7 @@ namespace sg::python {
 
 namespace {
 
-bool is_plain(std::string_view code) {
-  for (char c : code)
-    if (!(c == '_' || c == '.' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')))
-      return false;
-  return true;
-}
+bool is_plain(std::string_view code) { return std::ranges::all_of(code, is_dotted_word); }
 
 std::string in_parentheses(const std::string& code) { return is_plain(code) ? code : "(" + code + ")"; }
 

@@ -4,14 +4,13 @@
 #include <cassert>
 #include <unordered_map>
 
+#include "libgraph/chars.h"
 #include "libgraph/checked.h"
 #include "libgraph/expr/expr_builder.h"
 
 namespace sg {
 
 namespace {
-
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
 bool divides_badly(int64_t a, int64_t b) { return b == 0 || (a == INT64_MIN && b == -1); }
 
@@ -34,7 +33,7 @@ Expr ExprPool::append(std::vector<Term> list, Info info) {
 
 bool ExprPool::is_symbol_name(std::string_view name) {
   if (name.empty() || !is_letter(name[0])) return false;
-  return std::all_of(name.begin(), name.end(), [](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
+  return std::all_of(name.begin(), name.end(), is_word);
 }
 
 // --- leaves ---

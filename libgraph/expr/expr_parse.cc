@@ -11,9 +11,6 @@ namespace {
 
 constexpr int kMaxNesting = 4 * ExprPool::kMaxDepth;  // nested parentheses, calls and exponents
 
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
-bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-
 // The names that sympy and PyTorch use for the four atoms. CleanDiv divides without a remainder.
 struct Function {
   std::string_view name;
@@ -70,8 +67,8 @@ bool ExprParser::expect(std::string_view token) {
 std::string_view ExprParser::peek_name() {
   skip_spaces();
   size_t end = position_;
-  if (end < text_.size() && is_name_start(text_[end]))
-    while (end < text_.size() && (is_name_start(text_[end]) || is_digit(text_[end]))) ++end;
+  if (end < text_.size() && is_letter(text_[end]))
+    while (end < text_.size() && is_word(text_[end])) ++end;
   return text_.substr(position_, end - position_);
 }
 

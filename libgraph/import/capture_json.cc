@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "libgraph/chars.h"
 #include "libgraph/import/gzip.h"
 #include "libgraph/json.h"
 
@@ -81,8 +82,6 @@ class Scanner {
     return false;
   }
 
-  static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
-
  private:
   std::string_view text_;
   size_t at_ = 0;
@@ -116,7 +115,7 @@ class FaultFinder {
  private:
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   void skip_space() {
-    while (at_ < text_.size() && Scanner::is_space(text_[at_])) ++at_;
+    while (at_ < text_.size() && is_space(text_[at_])) ++at_;
   }
 
   std::optional<JsonFault> stop(std::string_view expected) {

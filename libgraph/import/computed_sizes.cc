@@ -6,14 +6,14 @@
 #include <set>
 #include <vector>
 
+#include "libgraph/chars.h"
+
 namespace sg {
 namespace {
 
 // PyTorch's integer-valued functions of floats or bits.
 constexpr std::string_view kCalls[] = {"TruncToInt(", "FloorToInt(", "CeilToInt(", "RoundToInt(",
                                        "LShift(",     "RShift(",     "BitwiseFn_"};
-
-bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
 
 // The start of the next such call; npos if there is none.
 size_t next_call(std::string_view text, size_t from) {

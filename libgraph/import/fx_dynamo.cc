@@ -182,10 +182,9 @@ void name_inputs_from_dynamo(const FxUnit& dynamo, const std::vector<FxSize>& si
 }
 
 std::string dynamo_name(std::string_view source) {
-  auto is_letter = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   std::string out;
   for (char c : source)
-    if (is_letter(c)) out += c;
+    if (is_word(c) && c != '_') out += c;
     else if (!out.ends_with('_')) out += '_';
   return out;
 }

@@ -8,7 +8,7 @@
 namespace sg {
 namespace {
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80) != 0; }
+bool begins_name(char c) { return is_letter(c) || (c & 0x80) != 0; }
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 constexpr std::string_view kSigns[] = {"**=", "//=", "<<=", ">>=", "...", "->", "==", "!=", "<=", ">=", "+=", "-=",
@@ -129,8 +129,8 @@ Status FxLexer::advance() {
     return number();
   } else if (c == '"' || c == '\'') {
     return string(begin);
-  } else if (is_letter(c)) {
-    while (is_letter(at(cursor_)) || is_digit(at(cursor_))) ++cursor_;
+  } else if (begins_name(c)) {
+    while (begins_name(at(cursor_)) || is_digit(at(cursor_))) ++cursor_;
     bool is_prefix = cursor_ - begin <= 2 && (at(cursor_) == '"' || at(cursor_) == '\'');
     if (is_prefix) return string(begin);
     token_ = make(FxTokenKind::name, begin);
@@ -163,7 +163,7 @@ Status FxLexer::number() {
   }
   bool is_imaginary = at(cursor_) == 'j';
   if (is_imaginary) ++cursor_;
-  if (is_letter(at(cursor_)) || at(cursor_) == '.') return text_.error(begin, "a malformed number");
+  if (begins_name(at(cursor_)) || at(cursor_) == '.') return text_.error(begin, "a malformed number");
   token_ = make(is_imaginary ? FxTokenKind::imaginary : is_float ? FxTokenKind::floating : FxTokenKind::integer, begin);
   return ok_status();
 }

@@ -2,6 +2,7 @@
 #include <charconv>
 #include <limits>
 
+#include "libgraph/chars.h"
 #include "libgraph/flat_set.h"
 #include "libgraph/import/fx_lower.h"
 
@@ -28,8 +29,7 @@ bool is_symbol(std::string_view s) {
   size_t letters = 0;
   while (letters < s.size() && s[letters] >= 'a' && s[letters] <= 'z') ++letters;
   if (letters == 0 || letters == s.size() || letters > 3 || (s[0] != 's' && s[0] != 'u' && s[0] != 'z')) return false;
-  return std::all_of(s.begin() + static_cast<std::ptrdiff_t>(letters), s.end(),
-                     [](char c) { return c >= '0' && c <= '9'; });
+  return std::all_of(s.begin() + static_cast<std::ptrdiff_t>(letters), s.end(), is_digit);
 }
 
 std::optional<double> as_double(const Arg& a) {

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <set>
 
+#include "libgraph/chars.h"
 #include "libgraph/flat_set.h"
 #include "libgraph/import/fx_lower.h"
 
@@ -26,8 +27,7 @@ std::string_view inner_of(std::string_view descriptor, std::string_view key) {
 
 // tangents_1: AOTAutograd's name for the gradient of an output.
 bool is_tangent_name(std::string_view name) {
-  return name.starts_with("tangents_") && name.size() > 9 &&
-         std::all_of(name.begin() + 9, name.end(), [](char c) { return c >= '0' && c <= '9'; });
+  return name.starts_with("tangents_") && name.size() > 9 && std::all_of(name.begin() + 9, name.end(), is_digit);
 }
 
 bool is_float_scalar(const Pool& pool, TypeId id) {

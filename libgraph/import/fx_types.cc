@@ -51,8 +51,6 @@ constexpr std::string_view kBeyondIntegers[] = {"ToFloat",
                                                 "IsNonOverlappingAndDenseIndicator",
                                                 "Identity"};
 
-bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
-
 bool goes_beyond_integers(std::string_view text) {
   return std::any_of(std::begin(kBeyondIntegers), std::end(kBeyondIntegers),
                      [&](std::string_view name) { return text.find(name) != std::string_view::npos; });
@@ -71,7 +69,7 @@ bool names_float(std::string_view text) {
     if (i > 0 && is_word(text[i - 1])) continue;
     std::string_view rest = text.substr(i);
     size_t digits = rest.substr(0, 2) == "zf" ? 2 : rest.substr(0, 3) == "zuf" ? 3 : 0;
-    if (digits != 0 && digits < rest.size() && rest[digits] >= '0' && rest[digits] <= '9') return true;
+    if (digits != 0 && digits < rest.size() && is_digit(rest[digits])) return true;
   }
   return false;
 }
@@ -98,7 +96,7 @@ bool is_float(std::string_view text) {
 // The name before `(` if `text` is "Name(...)"; else empty.
 std::string_view class_of(std::string_view text) {
   size_t n = 0;
-  while (n < text.size() && (is_word(text[n]) || text[n] == '.')) ++n;
+  while (n < text.size() && is_dotted_word(text[n])) ++n;
   return n > 0 && n < text.size() && text[n] == '(' && text.back() == ')' ? text.substr(0, n) : std::string_view();
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "libgraph/chars.h"
+
 namespace sg {
 namespace {
 
@@ -14,7 +16,7 @@ bool contains(std::string_view text, std::string_view part) { return text.find(p
 bool looks_like_torch_trace(std::string_view head) {
   std::string_view line = head.substr(0, head.find('\n'));
   bool starts = line.size() > 5 && std::string_view("VIWE").find(line[0]) != std::string_view::npos &&
-                std::all_of(line.begin() + 1, line.begin() + 5, [](char c) { return c >= '0' && c <= '9'; });
+                std::all_of(line.begin() + 1, line.begin() + 5, is_digit);
   return starts && contains(line, "] {");
 }
 

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <optional>
 
+#include "libgraph/chars.h"
 #include "libgraph/expr/guard_text.h"
 
 namespace sg {
@@ -11,10 +12,6 @@ namespace {
 constexpr size_t kMaxText = 1 << 16;
 constexpr int kMaxDepth = 64;
 constexpr size_t kMaxGuards = 1024;
-
-bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
-}
 
 class SympyParser {
  public:
@@ -65,7 +62,7 @@ class SympyParser {
   std::string_view word() {
     skip();
     size_t begin = at_;
-    while (at_ < text_.size() && is_word(text_[at_])) ++at_;
+    while (at_ < text_.size() && is_dotted_word(text_[at_])) ++at_;
     return text_.substr(begin, at_ - begin);
   }
 
@@ -103,7 +100,7 @@ class SympyParser {
     if (depth > kMaxDepth) return fail("the expression nests too deep");
     skip();
     size_t begin = at_;
-    if (at_ < text_.size() && (text_[at_] == '-' || (text_[at_] >= '0' && text_[at_] <= '9'))) {
+    if (at_ < text_.size() && (text_[at_] == '-' || is_digit(text_[at_]))) {
       SG_ASSIGN(int64_t value, number());
       return pool_->exprs.constant(value);
     }

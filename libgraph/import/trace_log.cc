@@ -31,15 +31,15 @@ std::optional<uint32_t> number(const object& o, std::string_view key) {
 // "..._rank_3_xyz.log" and "rank3/trace.log" belong to rank 3, "frank3/trace.log" to none: the last such word counts.
 std::optional<uint32_t> rank_of_name(std::string_view path) {
   constexpr std::string_view kWord = "rank";
-  auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  auto is_alpha = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   for (size_t at = path.rfind(kWord); at != path.npos; at = at == 0 ? path.npos : path.rfind(kWord, at - 1)) {
-    if (at > 0 && (is_letter(path[at - 1]) || is_digit(path[at - 1]))) continue;
+    if (at > 0 && (is_alpha(path[at - 1]) || is_digit(path[at - 1]))) continue;
     std::string_view digits = path.substr(at + kWord.size());
     if (digits.starts_with('_')) digits.remove_prefix(1);
     uint32_t rank = 0;
     const char* const end = digits.data() + digits.size();
     const auto [behind, problem] = std::from_chars(digits.data(), end, rank);
-    if (problem == std::errc() && (behind == end || !is_letter(*behind))) return rank;
+    if (problem == std::errc() && (behind == end || !is_alpha(*behind))) return rank;
   }
   return std::nullopt;
 }

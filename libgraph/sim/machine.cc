@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "libgraph/chars.h"
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
 #include "libgraph/sim/machine_texts.h"
@@ -175,8 +176,7 @@ namespace {
 // In quotes where YAML would read something else: a comment, a key, a list.
 std::string yaml_text(const std::string& text) {
   auto is_plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view(" ,.;()/+_=%-").find(c) != std::string_view::npos;
+    return is_word(c) || std::string_view(" ,.;()/+=%-").find(c) != std::string_view::npos;
   };
   const bool begins_well = !text.empty() && is_plain(text.front()) && text.front() > '/' && text.back() != ' ';
   return begins_well && std::ranges::all_of(text, is_plain) ? text : json_string(text);

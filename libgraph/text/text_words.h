@@ -15,10 +15,8 @@ inline constexpr size_t kTypeColumn = 64;  // results, `=`, op and arguments are
 inline constexpr int kMaxDepth = 200;      // of lists in arguments and types, of JSON
 inline constexpr uint32_t kRunLength = 5;  // as many ranks in a row are written `0..4`
 
-constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-
 // Names, modules, roles, functions: letters, digits, `_` and `.`
-constexpr bool is_word_char(char c) { return is_letter(c) || is_digit(c) || c == '.'; }
+constexpr bool is_word_char(char c) { return is_dotted_word(c); }
 // Axes: those, `/` and `-`
 constexpr bool is_axis_char(char c) { return is_word_char(c) || c == '/' || c == '-'; }
 // Devices: word characters and `:`

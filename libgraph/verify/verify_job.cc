@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "libgraph/chars.h"
 #include "libgraph/nearest.h"
 #include "libgraph/op.h"
 #include "libgraph/verify/verify_rules.h"
@@ -115,7 +116,7 @@ bool is_version(std::string_view s) {
   int dots = 0;
   bool digit = false;
   for (size_t i = 0; i < s.size(); ++i) {
-    if (s[i] >= '0' && s[i] <= '9') digit = true;
+    if (is_digit(s[i])) digit = true;
     else if (s[i] == '.' && digit && dots < 2) ++dots, digit = false;
     else return digit && dots == 2 && (s[i] == '-' || s[i] == '+');  // a pre-release or build suffix
   }

@@ -18,6 +18,7 @@
 #include <map>
 #include <set>
 
+#include "libgraph/chars.h"
 #include "libgraph/collective_roles.h"
 #include "libgraph/cost.h"
 #include "libgraph/op.h"
@@ -77,8 +78,7 @@ class DenseScheduler {
     for (size_t begin = 0; begin < name.size();) {
       const size_t end = std::min(name.find('.', begin), name.size());
       const std::string_view part = name.substr(begin, end - begin);
-      if (!part.empty() && std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; }))
-        return name.substr(0, end);
+      if (!part.empty() && std::ranges::all_of(part, is_digit)) return name.substr(0, end);
       begin = end + 1;
     }
     return name;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 
+#include "libgraph/chars.h"
 #include "libgraph/nearest.h"
 #include "libgraph/sim/machine.h"
 
@@ -13,10 +14,6 @@ namespace {
 using Values = std::map<std::string, std::string, std::less<>>;
 
 constexpr size_t kMaxVariants = 10'000;
-
-bool is_name_char(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
 
 class Substitution {
  public:
@@ -44,7 +41,7 @@ class Substitution {
     const std::string& s = word.text;
     bool braced = *at + 1 < s.size() && s[*at + 1] == '{';
     size_t begin = *at + (braced ? 2 : 1), end = begin;
-    while (end < s.size() && is_name_char(s[end])) ++end;
+    while (end < s.size() && is_word(s[end])) ++end;
     std::string name = s.substr(begin, end - begin);
     if (name.empty() || (braced && (end >= s.size() || s[end] != '}'))) {
       error(word, "`$` begins the name of a parameter", "write `$name`, `${name}`, or `$$` for a dollar");
