@@ -92,7 +92,7 @@ std::string_view call_kind(std::string_view op) {
   if (dot == std::string_view::npos) return op;
   std::string_view name = op.substr(dot + 1);
   name = name.substr(0, name.find('.'));
-  if (name.size() > 4 && name.substr(name.size() - 4) == "_out") name.remove_suffix(4);
+  if (name.size() > 4 && name.ends_with("_out")) name.remove_suffix(4);
   if (name.size() > 1 && name.back() == '_') name.remove_suffix(1);
   return name;
 }

@@ -174,7 +174,7 @@ std::optional<double> share_sent(const Job& job, const Program& program, GroupId
 std::string_view communication_kind(std::string_view op) {
   std::string_view base = base_name(op);
   for (std::string_view kind : {"all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast"})
-    if (base.substr(0, kind.size()) == kind) return kind;
+    if (base.starts_with(kind)) return kind;
   return base;
 }
 

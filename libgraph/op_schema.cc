@@ -165,7 +165,7 @@ class SchemaParser {
   char here() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   bool peek(std::string_view s) {
     skip_spaces();
-    return text_.substr(at_, s.size()) == s;
+    return text_.substr(at_).starts_with(s);
   }
   bool accept(std::string_view s) {
     if (!peek(s)) return false;

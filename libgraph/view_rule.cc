@@ -119,7 +119,7 @@ ViewAnswer result_is_view(const Graph& graph, NodeId n, ValueId source, ValueId 
   bool usable = from.kind == TypeKind::tensor && to.kind == TypeKind::tensor && from.stride.size() == from.shape.size();
   if (!usable) return ViewAnswer::maybe;
   std::string_view op = graph.op_name(n);
-  auto is = [&](std::string_view family) { return op.substr(0, family.size()) == family; };
+  auto is = [&](std::string_view family) { return op.starts_with(family); };
   if (is("aten.reshape.") || is("aten.flatten.")) return reshape_is_view(graph.pool(), from, to, values);
   if (is("aten.contiguous."))
     return asks_for_layout(graph, n, "contiguous") ? ViewAnswer::maybe : contiguous_is_view(graph.pool(), from, values);

@@ -22,7 +22,7 @@ namespace {
 std::optional<std::string> answer(const Tool& tool, const std::vector<std::string>& words) {
   if (!words.empty() && words[0] == "--complete") return completion_answer(tool, {words.begin() + 1, words.end()});
   for (const std::string& word : words) {
-    if (word == "--" || (tool.stops_at_operand && word.rfind('-', 0) != 0)) break;
+    if (word == "--" || (tool.stops_at_operand && !word.starts_with('-'))) break;
     if (word == "--help" || word == "-h") return help_text(tool, false);
     if (word == "--help-all") return help_text(tool, true);
     if (word == "--help-json") return help_json(tool);
@@ -38,7 +38,7 @@ void set_format_early(const std::vector<std::string>& words, Reporter& report) {
   constexpr std::string_view kName = "--error-format";
   for (size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
     if (words[i] == kName && i + 1 < words.size()) report.set_format(words[i + 1]);
-    if (words[i].rfind(std::string(kName) + "=", 0) == 0) report.set_format(words[i].substr(kName.size() + 1));
+    if (words[i].starts_with(std::string(kName) + "=")) report.set_format(words[i].substr(kName.size() + 1));
   }
 }
 

@@ -118,8 +118,8 @@ Result<std::vector<uint32_t>> ranks_present(const std::string& pattern) {
 Form form_of(std::string_view bytes) {
   if (bytes.empty()) return Form::empty;
   if (looks_binary(bytes)) return Form::binary;
-  if (bytes.substr(0, 2) == "\x1f\x8b") return Form::gzip;
-  if (bytes.substr(0, 4) == "PK\x03\x04") return Form::zip;
+  if (bytes.starts_with("\x1f\x8b")) return Form::gzip;
+  if (bytes.starts_with("PK\x03\x04")) return Form::zip;
   std::string_view word = first_word(bytes);
   if (word == "sg") return Form::text;
   return !word.empty() && word[0] == '{' ? Form::json : Form::other;

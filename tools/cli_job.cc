@@ -18,11 +18,7 @@
 namespace sg::cli {
 namespace {
 
-bool ends_with(std::string_view s, std::string_view end) {
-  return s.size() >= end.size() && s.substr(s.size() - end.size()) == end;
-}
-
-bool wants_text(const Args& args) { return args.has("text") || ends_with(output_of(args), ".txt"); }
+bool wants_text(const Args& args) { return args.has("text") || output_of(args).ends_with(".txt"); }
 
 Result<std::string> bytes_of(bool as_text, const Job& job) {
   if (as_text) return print_text(job);
@@ -125,7 +121,7 @@ Status write_output(const Args& args, const std::string& path, std::string_view 
 }
 
 Status write_job_file(const Job& job, const std::string& path) {
-  const bool as_text = ends_with(path, ".txt");
+  const bool as_text = path.ends_with(".txt");
   if (is_rank_pattern(path))
     return write_exploded(
         job, path, [&](const Job& one) { return bytes_of(as_text, one); }, false);

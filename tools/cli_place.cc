@@ -31,7 +31,7 @@ std::optional<uint32_t> leading_number(std::string_view s) {
 }
 
 bool take_prefix(std::string_view* s, std::string_view prefix) {
-  if (s->substr(0, prefix.size()) != prefix) return false;
+  if (!s->starts_with(prefix)) return false;
   s->remove_prefix(prefix.size());
   return true;
 }
@@ -83,7 +83,7 @@ std::string_view item_kind(std::string_view word) {
 // The name after the `%` at `at`, bare or quoted; empty if it contains escapes.
 std::string_view name_at(std::string_view line, size_t at) {
   std::string_view rest = line.substr(at + 1);
-  if (rest.substr(0, 1) != "\"") return rest.substr(0, rest.find_first_of(" ,=:\t#"));
+  if (!rest.starts_with('"')) return rest.substr(0, rest.find_first_of(" ,=:\t#"));
   size_t end = rest.find('"', 1);
   std::string_view quoted = rest.substr(1, end == std::string_view::npos ? end : end - 1);
   return quoted.find('\\') == std::string_view::npos ? quoted : std::string_view();
@@ -93,7 +93,7 @@ std::string_view label_word(std::string_view line) {
   size_t at = line.rfind(" label ");
   if (at == std::string_view::npos) return {};
   std::string_view word = line.substr(at + 7);
-  if (word.substr(0, 1) == "\"") return word.substr(1, word.find('"', 1) - 1);
+  if (word.starts_with('"')) return word.substr(1, word.find('"', 1) - 1);
   return word.substr(0, word.find_first_of(kBlank));
 }
 
@@ -119,7 +119,7 @@ Head parse_head(std::string_view line) {
     size_t dots = word.find("..");
     std::optional<uint32_t> first = leading_number(word);
     if (before == "nested") {
-      out.nested = word.substr(0, 1) == "\"" ? word.substr(1, word.find('"', 1) - 1) : word;
+      out.nested = word.starts_with('"') ? word.substr(1, word.find('"', 1) - 1) : word;
       break;
     }
     if (first && before != "graph")

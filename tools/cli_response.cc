@@ -33,7 +33,7 @@ Result<CommandLine> expand_response_files(const Tool& tool, std::vector<std::str
   bool ended = false;
   for (std::string& word : words) {
     if (ended || word.size() < 2 || word[0] != '@') {
-      ended |= word == "--" || (tool.stops_at_operand && word.rfind('-', 0) != 0);
+      ended |= word == "--" || (tool.stops_at_operand && !word.starts_with('-'));
       add(std::move(word), {});
       continue;
     }

@@ -50,7 +50,7 @@ void add_disagreement(text::TextPrinter* print, const Program& program, const Ty
 }  // namespace
 
 Result<std::string> node_report(const Job& job, std::string name) {
-  if (name.rfind('%', 0) == 0) name.erase(0, 1);
+  if (name.starts_with('%')) name.erase(0, 1);
   std::string out;
   Nearest nearest(name);
   text::TextPrinter print(job);

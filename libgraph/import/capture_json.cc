@@ -275,7 +275,7 @@ Status CaptureText::parse() {
     if (is_gzip(bytes_))
       return Error{ErrorKind::unreadable, "packed by gzip twice", {name_}, "unpack it once: gunzip < FILE > OTHER"};
   }
-  if (bytes_.substr(0, 3) == "\xEF\xBB\xBF") bytes_.erase(0, 3);
+  if (bytes_.starts_with("\xEF\xBB\xBF")) bytes_.erase(0, 3);
   auto code = parser_.parse(bytes_).get(root_);
   if (!code) return ok_status();
   Error error{ErrorKind::unreadable, std::string("not JSON: ") + simdjson::error_message(code), {name_}, {}};

@@ -99,7 +99,7 @@ class ProgramReader {
       if (program_->find_symbol(name)) continue;
       Symbol symbol;
       symbol.name = name;
-      symbol.kind = context_->pool().strings[name].substr(0, 1) == "s" ? SymbolKind::input : SymbolKind::data;
+      symbol.kind = context_->pool().strings[name].starts_with('s') ? SymbolKind::input : SymbolKind::data;
       symbol.source = StrId();
       program_->symbols.push_back(symbol);
     }

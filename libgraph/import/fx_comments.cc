@@ -84,7 +84,7 @@ class CommentReader {
   void more(std::string_view* s) {
     size_t mark = s->find(" # ");
     if (s->starts_with("File: ") || s->starts_with("Annotation: ") || s->starts_with("No stacktrace")) return;
-    if (mark == std::string_view::npos && s->size() >= 2 && s->substr(s->size() - 2) == " #") mark = s->size() - 2;
+    if (mark == std::string_view::npos && s->ends_with(" #")) mark = s->size() - 2;
     if (mark == std::string_view::npos) return;
     std::string_view added = s->substr(0, mark);
     s->remove_prefix(std::min(s->size(), mark + 3));

@@ -79,7 +79,7 @@ void FxLexer::skip_log_prefix() {
   size_t end = std::min({text_.whole.find('\n', cursor_), text_.end, cursor_ + kMaxPrefix});
   std::string_view line = text_.whole.substr(cursor_, end - cursor_);
   size_t i = 0;
-  if (line.substr(0, 5) == "[rank") {
+  if (line.starts_with("[rank")) {
     i = line.find("]:");
     if (i == std::string_view::npos) return;
     i += 2;

@@ -10,7 +10,7 @@ namespace sg {
 namespace {
 
 bool starts_word(std::string_view line, std::string_view word) {
-  return line.substr(0, word.size()) == word && line.size() > word.size() && line[word.size()] == ' ';
+  return line.starts_with(word) && line.size() > word.size() && line[word.size()] == ' ';
 }
 
 std::string_view trim(std::string_view s) {

@@ -68,7 +68,7 @@ bool names_float(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (i > 0 && is_word(text[i - 1])) continue;
     std::string_view rest = text.substr(i);
-    size_t digits = rest.substr(0, 2) == "zf" ? 2 : rest.substr(0, 3) == "zuf" ? 3 : 0;
+    size_t digits = rest.starts_with("zf") ? 2 : rest.starts_with("zuf") ? 3 : 0;
     if (digits != 0 && digits < rest.size() && is_digit(rest[digits])) return true;
   }
   return false;
@@ -157,7 +157,7 @@ Result<FxType> FxTypes::tensor(const Reading& r, std::string_view text) {
   text.remove_prefix(bracket);
   SG_ASSIGN(auto shape, sizes(r, &text));
   std::optional<std::vector<Expr>> stride;
-  bool has_stride = text.substr(0, 1) == "[";
+  bool has_stride = text.starts_with('[');
   if (has_stride) {
     SG_ASSIGN(stride, sizes(r, &text));
     if (stride && shape && stride->size() != shape->size())

@@ -21,11 +21,9 @@ Status index_values(const Json& graph, std::string_view key, FlatTextMap<simdjso
   });
 }
 
-bool starts(std::string_view s, std::string_view with) { return s.substr(0, with.size()) == with; }
-
 // Frames of torch itself, and of generated code.
 bool is_torch_file(std::string_view file) {
-  return starts(file, "torch/") || file.find("/torch/") != std::string_view::npos || starts(file, "<");
+  return file.starts_with("torch/") || file.find("/torch/") != std::string_view::npos || file.starts_with("<");
 }
 
 }  // namespace
@@ -63,7 +61,7 @@ Status Pt2Reader::read_node(const Json& json, Scope* scope, SourceGraph* out, in
     return ok_status();
   }));
   SG_TRY(need_field(json, "inputs", [&](const Json& inputs) { return read_inputs_of(inputs, info, &node, depth); }));
-  bool is_single = !starts(op, "higher_order.");  // a single result of a higher-order op may be a tuple of one
+  bool is_single = !op.starts_with("higher_order.");  // a single result of a higher-order op may be a tuple of one
   SG_TRY(with_field(json, "is_hop_single_tensor_return", [&](const Json& flag) -> Status {
     SG_ASSIGN(bool is_hop_single, flag.boolean());
     is_single = is_single || is_hop_single;
@@ -233,8 +231,8 @@ void Pt2Reader::read_module_stack(std::string_view text, SourceNode* node) {
   if (begin == std::string_view::npos) return;
   std::string_view path = last.substr(begin + 1);
   path = path.substr(0, path.find(','));
-  if (starts(path, "L['self'].")) path.remove_prefix(10);
-  if (path.empty() || path == "L['self']" || starts(path, "_empty_nn_module_stack")) return;
+  if (path.starts_with("L['self'].")) path.remove_prefix(10);
+  if (path.empty() || path == "L['self']" || path.starts_with("_empty_nn_module_stack")) return;
   node->module = str(path);
 }
 
@@ -247,7 +245,7 @@ void Pt2Reader::read_stack_trace(std::string_view text, SourceNode* node) {
     std::string_view line = text.substr(begin, end - begin);
     begin = end + 1;
     line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-    if (!starts(line, "File \"")) continue;
+    if (!line.starts_with("File \"")) continue;
     line.remove_prefix(6);
     size_t quote = line.find('"');
     size_t number = line.find("line ", quote == std::string_view::npos ? line.size() : quote);
@@ -259,7 +257,7 @@ void Pt2Reader::read_stack_trace(std::string_view text, SourceNode* node) {
     if (found && is_torch_file(file)) continue;
     rest.remove_prefix(static_cast<size_t>(stop - rest.data()));
     source.file = str(file.substr(file.rfind('/') == std::string_view::npos ? 0 : file.rfind('/') + 1));
-    source.function = str(starts(rest, ", in ") ? rest.substr(5) : std::string_view());
+    source.function = str(rest.starts_with(", in ") ? rest.substr(5) : std::string_view());
     best = source;
     found = true;
   }

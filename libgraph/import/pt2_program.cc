@@ -103,7 +103,7 @@ Status Pt2Reader::read_range(std::string_view text, const Json& json) {
                       "] is empty");
   Symbol symbol;
   symbol.name = *name;
-  symbol.kind = pool().strings[*name].substr(0, 1) == "s" ? SymbolKind::input : SymbolKind::data;
+  symbol.kind = pool().strings[*name].starts_with('s') ? SymbolKind::input : SymbolKind::data;
   symbol.min = bounds[0];
   symbol.max = bounds[1];
   symbol.source = StrId();
@@ -165,7 +165,7 @@ bool Pt2Reader::read_guard(std::string_view text) {
 std::string Pt2Reader::with_sizes(std::string_view guard) const {
   std::string out;
   for (size_t at = 0; at < guard.size();) {
-    if (guard.substr(at, 3) != "L['") {
+    if (!guard.substr(at).starts_with("L['")) {
       out += guard[at++];
       continue;
     }

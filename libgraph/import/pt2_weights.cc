@@ -8,10 +8,6 @@
 namespace sg {
 namespace {
 
-bool ends(std::string_view s, std::string_view with) {
-  return s.size() >= with.size() && s.substr(s.size() - with.size()) == with;
-}
-
 // The sizes of a stored tensor, which must be numbers.
 Result<std::vector<int64_t>> read_numbers(const Json& json) {
   std::vector<int64_t> out;
@@ -254,7 +250,7 @@ Result<Pt2Layout> find_layout(const ZipArchive& archive) {
   for (const ZipEntry& entry : archive.entries()) {
     std::string_view name = std::string_view(entry.name).substr(out.root.size());
     Pt2Model model;
-    if (name.substr(0, kModels.size()) == kModels && ends(name, ".json") &&
+    if (name.starts_with(kModels) && name.ends_with(".json") &&
         name.find('/', kModels.size()) == std::string_view::npos) {
       model.name = name.substr(kModels.size(), name.size() - kModels.size() - 5);
       for (const char* config :
@@ -288,7 +284,7 @@ Result<Pt2Layout> find_layout(const ZipArchive& archive) {
               {archive.name()},
               {}};
   bool is_pickle = std::any_of(archive.entries().begin(), archive.entries().end(),
-                               [&](const ZipEntry& e) { return ends(e.name, "data.pkl"); });
+                               [&](const ZipEntry& e) { return e.name.ends_with("data.pkl"); });
   error.hint = is_pickle ? "this is what torch.save or torch.jit.save writes; torch.export.save writes a .pt2"
                          : "torch.export.save writes one";
   return error;

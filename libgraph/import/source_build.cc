@@ -260,7 +260,7 @@ std::string op_of_target(std::string_view target) {
                                                                                 {"torch.sym_", "python.sym_"},
                                                                                 {"torch._sym_", "python.sym_"}};
   for (const auto& [prefix, ours] : kPrefixes)
-    if (target.substr(0, prefix.size()) == prefix) return std::string(ours) + std::string(target.substr(prefix.size()));
+    if (target.starts_with(prefix)) return std::string(ours) + std::string(target.substr(prefix.size()));
   return std::string(target);
 }
 

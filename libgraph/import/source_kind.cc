@@ -37,8 +37,8 @@ std::optional<SourceKind> source_kind_named(std::string_view name) {
 
 SourceKind source_kind_of(std::string_view bytes) {
   std::string_view head = bytes.substr(0, kHead);
-  if (head.substr(0, 2) == "\x1f\x8b") return SourceKind::capture;  // unpacked and checked by the importer
-  if (head.substr(0, 4) == "PK\x03\x04") return SourceKind::pt2;
+  if (head.starts_with("\x1f\x8b")) return SourceKind::capture;  // unpacked and checked by the importer
+  if (head.starts_with("PK\x03\x04")) return SourceKind::pt2;
   size_t first = head.find_first_not_of(" \t\r\n");
   if (first != std::string_view::npos && head[first] == '{') return SourceKind::capture;  // checked by the importer
   if (looks_like_torch_trace(head)) return SourceKind::torch_trace;

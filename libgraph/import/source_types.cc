@@ -63,7 +63,7 @@ class SymbolCollector {
     if (auto known = known_.find(name); known != known_.end()) return program_->symbols.push_back(*known->second);
     Symbol symbol;
     symbol.name = name;
-    symbol.kind = pool_->strings[name].substr(0, 1) == "s" ? SymbolKind::input : SymbolKind::data;
+    symbol.kind = pool_->strings[name].starts_with('s') ? SymbolKind::input : SymbolKind::data;
     symbol.source = StrId();
     program_->symbols.push_back(symbol);
     is_declared_here_.insert(name);

@@ -47,7 +47,7 @@ class SympyParser {
   }
   bool accept_word(std::string_view w) {
     skip();
-    if (text_.substr(at_, w.size()) != w) return false;
+    if (!text_.substr(at_).starts_with(w)) return false;
     at_ += w.size();
     return true;
   }

@@ -13,10 +13,6 @@ namespace {
 using simdjson::dom::element;
 using simdjson::dom::object;
 
-bool ends_with(std::string_view s, std::string_view part) {
-  return s.size() >= part.size() && s.substr(s.size() - part.size()) == part;
-}
-
 // Keys that locate a log line; the remaining key is the event.
 constexpr std::string_view kEnvelope[] = {
     "rank",   "frame_id",  "frame_compile_id", "attempt", "compiled_autograd_id", "stack", "has_payload", "process",
@@ -153,7 +149,7 @@ bool read_folder_name(std::string_view folder, TraceArtefact* out) {
 
 // "aot_joint_graph_5.txt": aot_joint_graph
 std::string_view artefact_of_file(std::string_view file) {
-  if (!ends_with(file, ".txt")) return {};
+  if (!file.ends_with(".txt")) return {};
   file.remove_suffix(4);
   size_t bar = file.rfind('_');
   bool is_numbered = bar != std::string_view::npos && bar + 1 < file.size() &&
@@ -170,7 +166,7 @@ Result<TraceLog> read_trace_log(const std::string& name, std::string_view bytes)
 bool is_trace_graph_file(std::string_view path) {
   size_t slash = path.rfind('/');
   std::string_view name = artefact_of_file(path.substr(slash == std::string_view::npos ? 0 : slash + 1));
-  return ends_with(name, "_graph");
+  return name.ends_with("_graph");
 }
 
 Result<TraceLog> read_trace_folder(const std::vector<TraceFile>& files) {

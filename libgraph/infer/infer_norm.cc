@@ -11,7 +11,7 @@ namespace {
 // statistic is f32, else the input's type.
 Result<DType> statistics(InferCall& c, const Type& input) {
   if (input.dtype != DType::bf16 && input.dtype != DType::f16) return input.dtype;
-  if (c.pool.strings[input.device].substr(0, 3) != "cpu") return DType::f32;
+  if (!c.pool.strings[input.device].starts_with("cpu")) return DType::f32;
   for (std::string_view name : {"weight", "bias", "running_mean", "running_var"}) {
     if (c.op.param_index(name) < 0) continue;
     SG_ASSIGN(const Type* like, c.optional_tensor(name));

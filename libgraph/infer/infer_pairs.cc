@@ -70,7 +70,7 @@ Status log_sigmoid_forward(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   Exprs stride = c.sizes.elementwise(self->shape, {self});
   SG_TRY(c.give(self->dtype, self->shape, stride, *self));
-  bool host = c.pool.strings[self->device].substr(0, 3) == "cpu";
+  bool host = c.pool.strings[self->device].starts_with("cpu");
   if (!host) return c.give_contiguous(self->dtype, {c.sizes.number(0)}, *self);
   return c.give(self->dtype, self->shape, stride, *self);
 }
