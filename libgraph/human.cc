@@ -50,6 +50,16 @@ std::string human_time(double seconds) {
   return text;
 }
 
+std::string left_cell(std::string_view text, size_t width) {
+  std::string out(text);
+  return out.append(text.size() < width ? width - text.size() : 1, ' ');
+}
+
+std::string right_cell(std::string_view text, size_t width) {
+  std::string out(text.size() < width ? width - text.size() : 1, ' ');
+  return out += text;
+}
+
 std::string plural(size_t n, const std::string& thing) { return std::to_string(n) + " " + thing + (n == 1 ? "" : "s"); }
 
 Result<int64_t> parse_bytes(std::string_view text) {

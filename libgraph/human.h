@@ -17,6 +17,9 @@ std::string human_count(double count);  // "1.50 k"
 std::string human_time(double seconds);
 // Text out of a file, fit for a line on a terminal: control characters and what is not UTF-8 as \n, \x1b.
 std::string one_line(std::string_view text);
+// A cell of a table, at its left or right end: as many columns as `width`, and one space more than the text at least.
+std::string left_cell(std::string_view text, size_t width);
+std::string right_cell(std::string_view text, size_t width);
 std::string plural(size_t n, const std::string& thing);  // "2 nodes"
 
 // "512MiB", "2GiB", "1.5GB", "1000": bytes. An error is of kind `usage`.

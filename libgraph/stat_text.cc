@@ -11,8 +11,8 @@ constexpr size_t kNameWidth = 52;
 
 void print_row(std::string* out, const std::string& name, std::initializer_list<std::string> cells,
                size_t width = kNameWidth) {
-  *out += "  " + name + std::string(name.size() < width ? width - name.size() : 1, ' ');
-  for (const std::string& cell : cells) *out += std::string(cell.size() < 12 ? 12 - cell.size() : 1, ' ') + cell;
+  *out += "  " + left_cell(name, width);
+  for (const std::string& cell : cells) *out += right_cell(cell, 12);
   *out += "\n";
 }
 

@@ -1,4 +1,5 @@
 // sg-doctor: which parts of Stepgraph work on this machine.
+#include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
 #include "tools/cli_job.h"
@@ -54,8 +55,7 @@ Result<std::vector<std::string>> needed(const Args& args) {
 std::string told(const std::vector<Finding>& findings, const Tool& tool) {
   std::string out = version_text(tool);
   for (const Finding& f : findings) {
-    const std::string state(name_of(f.state));
-    out += state + std::string(8 - state.size(), ' ') + f.name + std::string(11 - f.name.size(), ' ') + f.text + "\n";
+    out += left_cell(name_of(f.state), 8) + left_cell(f.name, 11) + f.text + "\n";
     if (!f.remedy.empty()) out += std::string(19, ' ') + f.remedy + "\n";
   }
   return out;

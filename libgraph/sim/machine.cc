@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "libgraph/chars.h"
+#include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
 #include "libgraph/sim/machine_texts.h"
@@ -144,8 +145,7 @@ std::string list_machines() {
   std::string out;
   for (std::string_view name : built_in_machines()) {
     Result<Machine> machine = find_machine(std::string(name));
-    out += std::string(name) + std::string(name.size() < 18 ? 18 - name.size() : 1, ' ') +
-           (machine.ok() ? machine->about : "") + "\n";
+    out += left_cell(name, 18) + (machine.ok() ? machine->about : "") + "\n";
   }
   return out;
 }

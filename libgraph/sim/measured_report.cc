@@ -49,11 +49,6 @@ void add_rows(std::vector<Residual>* out, const std::string& what, const Parts& 
                    [](const Residual& a, const Residual& b) { return a.measured_us > b.measured_us; });
 }
 
-std::string column(std::string text, size_t width, bool left = false) {
-  std::string pad(text.size() < width ? width - text.size() : 1, ' ');
-  return left ? text + pad : pad + text;
-}
-
 std::string difference(double simulated, double measured) {
   if (measured <= 0 || simulated <= 0) return "-";
   char buffer[32];
@@ -91,14 +86,15 @@ std::string print_residuals(const MeasuredStep& measured, const ProgramTimeline&
                     plural(measured.steps, "step") + ", " + plural(measured.ranks, "rank") + "); simulated " +
                     human_time(simulated.makespan_us * 1e-6) + ", " +
                     difference(simulated.makespan_us, measured.step_us) + "\n";
-  out += column("", 34, true) + column("measured", 12) + column("simulated", 12) + column("residual", 11) + "\n";
+  out +=
+      left_cell("", 34) + right_cell("measured", 12) + right_cell("simulated", 12) + right_cell("residual", 11) + "\n";
   for (const Residual& r : residuals(measured, simulated)) {
     std::string name = "  " + (r.what == "compute"   ? r.kind
                                : r.what == "exposed" ? "exposed " + r.kind
                                                      : r.kind + " under way");
-    out += column(name, 34, true) + column(r.count > 0 ? human_time(r.measured_us * 1e-6) : "-", 12) +
-           column(r.simulated_us > 0 ? human_time(r.simulated_us * 1e-6) : "-", 12) +
-           column(difference(r.simulated_us, r.measured_us), 11);
+    out += left_cell(name, 34) + right_cell(r.count > 0 ? human_time(r.measured_us * 1e-6) : "-", 12) +
+           right_cell(r.simulated_us > 0 ? human_time(r.simulated_us * 1e-6) : "-", 12) +
+           right_cell(difference(r.simulated_us, r.measured_us), 11);
     if (r.count > 0) out += "   x" + std::to_string(std::llround(r.count));
     out += "\n";
   }

@@ -29,10 +29,8 @@ std::string ranks_of(const Job& job, const Simulation& simulation, size_t progra
 
 void line(std::string* out, const std::string& name, double us, double whole) {
   if (us <= 0) return;
-  std::string left = "  " + name, time = human_time(us * 1e-6), share = percent(us, whole);
-  *out += left + std::string(left.size() < 36 ? 36 - left.size() : 1, ' ') +
-          std::string(time.size() < 12 ? 12 - time.size() : 1, ' ') + time +
-          std::string(share.size() < 10 ? 10 - share.size() : 1, ' ') + share + "\n";
+  *out +=
+      left_cell("  " + name, 36) + right_cell(human_time(us * 1e-6), 12) + right_cell(percent(us, whole), 10) + "\n";
 }
 
 void print_parts(std::string* out, const ProgramTimeline& t) {

@@ -77,9 +77,8 @@ std::string plan_text(const Plan& plan, const std::vector<Forecast>& forecasts) 
   std::string out;
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& s = plan.steps[i];
-    out += (forecasts[i].cached ? "cached  " : "run     ") + s.name +
-           std::string(s.name.size() < 24 ? 24 - s.name.size() : 1, ' ') + command_of(s) + "  (" + forecasts[i].why +
-           ")\n";
+    out += (forecasts[i].cached ? "cached  " : "run     ") + left_cell(s.name, 24) + command_of(s) + "  (" +
+           forecasts[i].why + ")\n";
   }
   return out;
 }

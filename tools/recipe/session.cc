@@ -19,8 +19,7 @@ std::string seconds_text(double seconds) {
 
 void tell(const cli::Args& args, const Step& step, const StepResult& r) {
   for (const Diagnostic& d : r.notes) args.report().add(d);
-  std::string line = step.name + std::string(step.name.size() < 24 ? 24 - step.name.size() : 1, ' ');
-  line += std::string(state_name(r.state)) + std::string(9 - state_name(r.state).size(), ' ') + seconds_text(r.seconds);
+  std::string line = left_cell(step.name, 24) + left_cell(state_name(r.state), 9) + seconds_text(r.seconds);
   if (!r.summary.empty()) line += "  " + r.summary;
   if (r.blessed) line += "  (new golden " + step.expect + ")";
   args.report().line(line);

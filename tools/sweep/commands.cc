@@ -163,8 +163,7 @@ Diagnostics said_once(const Diagnostics& problems, const std::string& first_poin
 }
 
 std::string line_of(const Point& p) {
-  const std::string name = p.name();
-  std::string out = name + std::string(name.size() < 40 ? 40 - name.size() : 1, ' ');
+  const std::string out = left_cell(p.name(), 40);
   if (!p.measured) return out + "failed: " + p.failure->message.substr(0, p.failure->message.find('\n'));
   return out + human_time(p.step_seconds) + "  " + human_bytes(p.peak_bytes);
 }
@@ -219,9 +218,9 @@ std::string report_text(const Args& args, const Sweep& sweep, const std::vector<
   if (measured != points.size()) out += ", " + std::to_string(points.size() - measured) + " failed";
   out += "\nfront" + std::string(width - 3, ' ') + "      step        peak\n";
   for (const Point* p : front_of(points)) {
-    const std::string name = p->name(), time = human_time(p->step_seconds), peak = human_bytes(p->peak_bytes);
-    out += "  " + name + std::string(width - name.size() + (time.size() < 10 ? 10 - time.size() : 0), ' ') + time;
-    out += std::string(peak.size() < 12 ? 12 - peak.size() : 1, ' ') + peak + "\n";
+    const std::string name = p->name();
+    out += "  " + name + std::string(width - name.size(), ' ') + right_cell(human_time(p->step_seconds), 10);
+    out += right_cell(human_bytes(p->peak_bytes), 12) + "\n";
   }
   out += failures_text(points);
   const Point* best = best_of(points, sweep.limit_bytes);
