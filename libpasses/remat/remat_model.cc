@@ -100,7 +100,7 @@ RematModel::RematModel(const Program& program, const Graph& graph, const SizeVal
   const Learner known(program, graph, sizes);
   const std::vector<bool> written = written_classes(graph, known.general);
   CostModel costs(program, sizes);
-  position_.assign(graph.node_id_limit(), RematModel::kNone);
+  position_.assign(graph.node_id_limit(), kNone);
   for (uint32_t i = 0; i < known.live.schedule.size(); ++i) position_[known.live.schedule[i].index] = i;
   original_bytes_.resize(known.alias.storages().size());
   is_single_.resize(original_bytes_.size());
@@ -158,7 +158,7 @@ RematModel::Operand RematModel::operand_for(ValueId v, const AliasAnalysis& alia
   const StorageId s = alias.storage_of(v);
   if (s.is_none()) return out;
   out.storage = s.index;
-  if (out.def == RematModel::kNone) return out;
+  if (out.def == kNone) return out;
   for (uint32_t r = nodes_[out.def].results; r < nodes_[out.def].results_end; ++r)
     if (results_[r].storage == s.index) out.result = r - nodes_[out.def].results;
   return out;
@@ -185,13 +185,12 @@ void RematModel::add_result(NodeFacts* facts, StorageId s, const AliasAnalysis& 
   memory.storage = s.index;
   memory.is_made = alias.storage(s).def == facts->id;
   for (uint32_t o = facts->operands; !memory.is_made && o < facts->operands_end; ++o)
-    if (operands_[o].storage == s.index && memory.operand == RematModel::kNone) memory.operand = o - facts->operands;
+    if (operands_[o].storage == s.index && memory.operand == kNone) memory.operand = o - facts->operands;
   if (memory.is_made) {
     facts->made_bytes += original_bytes_[s.index];
     facts->is_output |= alias.storage(s).is_output;
   }
-  if (NodeId maker = alias.storage(s).def; facts->maker == RematModel::kNone && maker)
-    facts->maker = position_[maker.index];
+  if (NodeId maker = alias.storage(s).def; facts->maker == kNone && maker) facts->maker = position_[maker.index];
   results_.push_back(memory);
 }
 
@@ -221,8 +220,8 @@ void RematModel::add_reuses(const NodeFacts& facts, const Learner& known) {
 
 // A wait is decided together with its launch.
 RematBar RematModel::bar_of_launch(const NodeFacts& wait) const {
-  const uint32_t launch = wait.operands == wait.operands_end ? RematModel::kNone : operands_[wait.operands].launch;
-  return launch == RematModel::kNone ? RematBar::effect : nodes_[launch].bar;
+  const uint32_t launch = wait.operands == wait.operands_end ? kNone : operands_[wait.operands].launch;
+  return launch == kNone ? RematBar::effect : nodes_[launch].bar;
 }
 
 // Memory that bodies of calls need beyond their results.
@@ -236,21 +235,21 @@ void RematModel::add_calls(const Liveness& live) {
 void RematModel::add_uses() {
   all_uses_.assign(nodes_.size(), 0);
   for (const Operand& output : outputs_)
-    if (output.def != RematModel::kNone) ++all_uses_[output.def];
-  std::vector<uint32_t> maker(original_bytes_.size(), RematModel::kNone);
+    if (output.def != kNone) ++all_uses_[output.def];
+  std::vector<uint32_t> maker(original_bytes_.size(), kNone);
   for (uint32_t at = 0; at < nodes_.size(); ++at)
     for (uint32_t r = nodes_[at].results; r < nodes_[at].results_end; ++r)
       if (results_[r].is_made) maker[results_[r].storage] = at;
   std::vector<uint8_t> waited(results_.size(), 0);
   for (uint32_t at = 0; at < nodes_.size(); ++at)
     for (uint32_t o = nodes_[at].operands; o < nodes_[at].operands_end; ++o) {
-      if (const uint32_t launch = operands_[o].launch; launch != RematModel::kNone)
+      if (const uint32_t launch = operands_[o].launch; launch != kNone)
         for (uint32_t r = nodes_[launch].results; r < nodes_[launch].results_end; ++r)
           waited[r] |= operands_[o].def != launch || r == nodes_[launch].results + operands_[o].result;
-      if (operands_[o].storage == RematModel::kNone || maker[operands_[o].storage] == RematModel::kNone) continue;
+      if (operands_[o].storage == kNone || maker[operands_[o].storage] == kNone) continue;
       NodeFacts& made_by = nodes_[maker[operands_[o].storage]];
       if (nodes_[at].is_forward) made_by.last_forward = at;
-      else if (made_by.first_later == RematModel::kNone) made_by.first_later = at;
+      else if (made_by.first_later == kNone) made_by.first_later = at;
     }
   for (NodeFacts& facts : nodes_) {
     facts.lands = facts.results != facts.results_end;
@@ -264,7 +263,7 @@ void RematModel::find_traits() {
   for (uint32_t at = 0; at < nodes_.size(); ++at) {
     const NodeFacts& facts = nodes_[at];
     bool waits = false;
-    for (uint32_t o = facts.operands; o < facts.operands_end; ++o) waits |= operands_[o].launch != RematModel::kNone;
+    for (uint32_t o = facts.operands; o < facts.operands_end; ++o) waits |= operands_[o].launch != kNone;
     auto trait = [](bool has, Trait which) { return has ? unsigned{which} : 0u; };
     traits_[at] =
         static_cast<uint8_t>(trait(facts.is_forward, kForward) | trait(facts.bar == RematBar::none, kMayCopy) |
@@ -278,10 +277,10 @@ void RematModel::find_traits() {
   for (const Operand& operand : operands_) {
     operand_def_.push_back(operand.def);
     read_piece_.push_back(operand.storage);
-    if (operand.def != RematModel::kNone) ++all_uses_[operand.def];
+    if (operand.def != kNone) ++all_uses_[operand.def];
   }
-  read_copy_.assign(operands_.size(), RematModel::kNone);
-  read_launch_.assign(operands_.size(), RematModel::kNone);
+  read_copy_.assign(operands_.size(), kNone);
+  read_launch_.assign(operands_.size(), kNone);
   for (const ResultMemory& result : results_) lies_in_.push_back(result.storage);
 }
 
@@ -292,9 +291,9 @@ void RematModel::find_moving() {
     const size_t before = moving_.size();
     for (uint32_t o = operand_begin_[at]; o < operand_begin_[at + 1]; ++o) {
       const Operand& operand = operands_[o];
-      if (operand.def == RematModel::kNone) continue;
+      if (operand.def == kNone) continue;
       const bool may_read_copy = !(traits_[at] & kForward) && (traits_[operand.def] & kMayCopy);
-      const bool shows = operand.result != RematModel::kNone && is_moving[result_begin_[operand.def] + operand.result];
+      const bool shows = operand.result != kNone && is_moving[result_begin_[operand.def] + operand.result];
       if (may_read_copy || shows) moving_.push_back(o);
     }
     if (moving_.size() == before) continue;
@@ -302,8 +301,8 @@ void RematModel::find_moving() {
     moving_begin_.push_back(static_cast<uint32_t>(before));
     const std::span here(moving_.data() + before, moving_.data() + moving_.size());
     for (uint32_t r = result_begin_[at]; r < result_begin_[at + 1]; ++r)
-      is_moving[r] = results_[r].operand != RematModel::kNone &&
-                     std::ranges::binary_search(here, operand_begin_[at] + results_[r].operand);
+      is_moving[r] =
+          results_[r].operand != kNone && std::ranges::binary_search(here, operand_begin_[at] + results_[r].operand);
   }
   moving_begin_.push_back(static_cast<uint32_t>(moving_.size()));
 }
