@@ -27,6 +27,51 @@ void collect_symbols(const Pool& pool, const Type& type, std::vector<StrId>* out
     for (TypeId element : type.elements) collect_symbols(pool, pool.types[element], out, depth + 1);
 }
 
+// The symbols that nodes use: in the types of their results, in their arguments and in the bodies that they call, those
+// which bodies call included. Each body is walked once.
+class NodeSymbols {
+ public:
+  NodeSymbols(const Program& program, std::vector<StrId>* out) : program_(program), out_(out) {}
+
+  void add_node(const Graph& graph, NodeId n) {
+    add(graph, n);
+    walk_bodies();
+  }
+  void add_body(NestedId body) {
+    enter(body);
+    walk_bodies();
+  }
+
+ private:
+  void add(const Graph& graph, NodeId n) {
+    const Node& node = graph.node(n);
+    for (uint32_t i = 0; i < node.result_count; ++i) collect_symbols(graph.pool(), graph.type(node.result(i)), out_);
+    for (const Arg& arg : node.args)
+      arg.walk([&](const Arg& a) {
+        if (a.is(ArgKind::expr)) graph.pool().exprs.collect_symbols(a.as_expr(), out_);
+        if (a.is(ArgKind::graph)) enter(a.as_graph());
+      });
+  }
+
+  void enter(NestedId body) {
+    if (body.index < program_.nested.size() && entered_.insert(body).second) bodies_.push_back(body);
+  }
+
+  void walk_bodies() {
+    while (!bodies_.empty()) {
+      const Graph& graph = program_.nested[bodies_.back().index]->graph;
+      bodies_.pop_back();
+      for (const Input& input : graph.inputs()) collect_symbols(graph.pool(), graph.type(input.value), out_);
+      for (NodeId n : graph.nodes()) add(graph, n);
+    }
+  }
+
+  const Program& program_;
+  std::vector<StrId>* out_;
+  std::vector<NestedId> bodies_;  // yet to be walked
+  std::unordered_set<NestedId, IdHash> entered_;
+};
+
 }  // namespace
 
 // Walks the schedule once and keeps, for every kind of order, the last node that a later one must wait for.
@@ -197,19 +242,7 @@ class ConstraintBuilder {
     return earlier;
   }
 
-  void body_symbols(NestedId body, std::vector<StrId>* out) const {
-    if (body.index >= facts_.program_.nested.size()) return;
-    const Graph& g = facts_.program_.nested[body.index]->graph;
-    for (const Input& input : g.inputs()) collect_symbols(pool(), g.type(input.value), out);
-    for (NodeId n : g.nodes()) {
-      const Node& node = g.node(n);
-      for (uint32_t i = 0; i < node.result_count; ++i) collect_symbols(pool(), g.type(node.result(i)), out);
-      for (const Arg& arg : node.args)
-        arg.walk([&](const Arg& a) {
-          if (a.is(ArgKind::expr)) pool().exprs.collect_symbols(a.as_expr(), out);
-        });
-    }
-  }
+  void body_symbols(NestedId body, std::vector<StrId>* out) const { NodeSymbols(facts_.program_, out).add_body(body); }
 
   const Pool& pool() const { return graph_.pool(); }
 
@@ -275,12 +308,11 @@ MoveVerdict OrderFacts::may_swap(NodeId earlier, NodeId later) const {
   assert(earlier.index < accesses_.size() && later.index < accesses_.size());
   MoveVerdict verdict;
   verdict.why.before = earlier;
-  for (const Arg& arg : graph_.node(later).args)
-    arg.walk([&](const Arg& a) {
-      if (!a.is(ArgKind::value) || graph_.value(a.as_value()).def != earlier) return;
-      verdict.why.reason = OrderReason::data;
-      verdict.why.value = a.as_value();
-    });
+  for_operands(graph_, later, [&](ValueId v) {
+    if (graph_.value(v).def != earlier) return;
+    verdict.why.reason = OrderReason::data;
+    verdict.why.value = v;
+  });
   verdict.allowed = verdict.why.reason == OrderReason::none && check_memory(earlier, later, &verdict.why) &&
                     check_symbols(earlier, later, &verdict.why) && check_effects(earlier, later, &verdict.why);
   return verdict;
@@ -315,25 +347,9 @@ bool OrderFacts::check_symbols(NodeId earlier, NodeId later, Constraint* why) co
 }
 
 bool OrderFacts::mentions(NodeId n, StrId symbol) const {
-  const Pool& pool = graph_.pool();
   std::vector<StrId> symbols;
-  auto collect_node = [&](const Graph& g, NodeId id) {
-    const Node& node = g.node(id);
-    for (uint32_t i = 0; i < node.result_count; ++i) collect_symbols(pool, g.type(node.result(i)), &symbols);
-    for (const Arg& arg : node.args)
-      arg.walk([&](const Arg& a) {
-        if (a.is(ArgKind::expr)) pool.exprs.collect_symbols(a.as_expr(), &symbols);
-      });
-  };
-  collect_node(graph_, n);
-  for (const Arg& arg : graph_.node(n).args)
-    arg.walk([&](const Arg& a) {
-      if (!a.is(ArgKind::graph) || a.as_graph().index >= program_.nested.size()) return;
-      const Graph& body = program_.nested[a.as_graph().index]->graph;
-      for (const Input& input : body.inputs()) collect_symbols(pool, body.type(input.value), &symbols);
-      for (NodeId m : body.nodes()) collect_node(body, m);
-    });
-  return std::find(symbols.begin(), symbols.end(), symbol) != symbols.end();
+  NodeSymbols(program_, &symbols).add_node(graph_, n);
+  return std::ranges::find(symbols, symbol) != symbols.end();
 }
 
 bool OrderFacts::check_effects(NodeId earlier, NodeId later, Constraint* why) const {

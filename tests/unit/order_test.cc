@@ -357,3 +357,34 @@ graph rank *
   CHECK(after.why.before == graph.find_node("b"));
   CHECK(explain(job, graph, graph.find_node("a"), after.why) == "%b takes %a, a result of %a");
 }
+
+TEST_CASE("symbols that a body's own bodies use keep a call behind the node that defines them") {
+  Job job = parse(R"(sg 1.0 job "t"
+device cpu
+
+graph rank *
+  symbol u0 data [0, 8]
+  input %n : i64[] "n"
+  %u = aten._local_scalar_dense(%n) : int u0
+  %r, = sg.call(graph:outer, []) : f32[4]
+  output %r
+
+graph rank * nested outer
+  %a, = sg.call(graph:inner, []) : f32[4]
+  output %a
+
+graph rank * nested inner
+  %e = aten.ones([u0]) : f32[u0]
+  %s = aten.sum(%e) : f32[]
+  %f = aten.expand(%s, [4]) : f32[4]
+  output %f
+)");
+  const Graph& graph = job.programs[0]->graph;
+  const NodeId u = graph.find_node("u"), r = graph.find_node("r");
+  for (OrderScope scope : {OrderScope::rank, OrderScope::job}) {
+    OrderFacts facts(*job.programs[0], graph, scope);
+    CHECK(facts.may_swap(u, r).why.reason == OrderReason::symbol);
+    REQUIRE(facts.constraints_into(r).size() == 1);
+    CHECK(facts.constraints_into(r)[0].before == u);
+  }
+}
