@@ -2,6 +2,7 @@
 
 #include "libgraph/node_parts.h"
 #include "libgraph/op.h"
+#include "libgraph/source_text.h"
 
 namespace sg {
 namespace {
@@ -66,10 +67,7 @@ std::vector<StepPart> step_parts(const Job& job) {
       StepPart& part = out[parts.at(graph.node(n).label)];
       if (!part.name.empty()) continue;
       part.name = "%" + std::string(graph.label(n));
-      if (SourceId at = graph.node(n).source) {
-        const Source& source = graph.pool().sources[at];
-        part.source = std::string(graph.pool().strings[source.file]) + ":" + std::to_string(source.line);
-      }
+      part.source = source_of(graph, n);
     }
   }
   return out;

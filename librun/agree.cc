@@ -8,6 +8,7 @@
 
 #include "libgraph/collective_calls.h"
 #include "libgraph/sha256.h"
+#include "libgraph/source_text.h"
 
 namespace sg {
 namespace {
@@ -53,12 +54,8 @@ std::string facts_text(const CollectiveFacts& f) {
          (exchange ? "?" : or_unknown(f.elements)) + kBetween + clean(f.reduce_op) + kBetween + or_unknown(f.src);
 }
 
-std::string place_text(const Job& job, const CollectiveEvent& e) {
-  std::string out = kBetween + clean(e.graph->label(e.node)) + kBetween;
-  SourceId source = e.graph->node(e.node).source;
-  if (source.is_none()) return out;
-  const Source& s = job.pool->sources[source];
-  return out + clean(job.pool->strings[s.file]) + ":" + std::to_string(s.line);
+std::string place_text(const CollectiveEvent& e) {
+  return kBetween + clean(e.graph->label(e.node)) + kBetween + clean(source_of(*e.graph, e.node));
 }
 
 struct Line {
@@ -100,7 +97,7 @@ std::map<std::string, GroupCalls> calls_of_rank(const Communicator& comm, const 
     if (at == out.end()) continue;
     std::string facts = facts_text(collective_facts(*job.pool, e, sizes));
     at->second.facts += facts + "\n";
-    at->second.lines += facts + place_text(job, e) + "\n";
+    at->second.lines += facts + place_text(e) + "\n";
     ++at->second.count;
   }
   return out;

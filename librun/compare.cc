@@ -7,6 +7,7 @@
 #include "libgraph/op.h"
 #include "libgraph/safetensors.h"
 #include "libgraph/shape_text.h"
+#include "libgraph/source_text.h"
 #include "librun/cpu/fill.h"
 
 namespace sg {
@@ -122,10 +123,7 @@ RunDifference Comparison::site(const Graph& graph, NodeId n, uint32_t result) co
   out.op = std::string(graph.op_name(n));
   out.order = order_;
   if (!node.module.is_none()) out.module = std::string(pool.strings[node.module]);
-  if (!node.source.is_none()) {
-    const Source& source = pool.sources[node.source];
-    out.place = std::string(pool.strings[source.file]) + ":" + std::to_string(source.line);
-  }
+  out.place = source_of(graph, n);
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include "libgraph/group_name.h"
 #include "libgraph/names.h"
 #include "libgraph/op.h"
+#include "libgraph/source_text.h"
 
 namespace sg {
 namespace {
@@ -92,10 +93,7 @@ void Profile::write_slice(JsonWriter* json, const Slice& s) const {
   json->key("args").begin_object().member("node", s.graph->label(s.node));
   if (s.steps > 1) json->member("fused", s.steps);
   if (!node.module.is_none()) json->member("module", pool.strings[node.module]);
-  if (!node.source.is_none()) {
-    const Source& source = pool.sources[node.source];
-    json->member("source", std::string(pool.strings[source.file]) + ":" + std::to_string(source.line));
-  }
+  if (!node.source.is_none()) json->member("source", source_text(pool, node.source));
   json->end_object().end_object();
 }
 

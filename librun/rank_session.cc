@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "libgraph/human.h"
+#include "libgraph/source_text.h"
 #include "librun/agree.h"
 #include "librun/compare_sizes.h"
 #include "librun/cpu/fill.h"
@@ -17,10 +18,8 @@ namespace {
 
 // ", train.py:12": the node's source line, as far as it is known.
 std::string line_of(const Graph& graph, NodeId n) {
-  const SourceId id = graph.node(n).source;
-  if (id.is_none()) return {};
-  const Source& source = graph.pool().sources[id];
-  return ", " + std::string(graph.pool().strings.str(source.file)) + ":" + std::to_string(source.line);
+  const std::string source = source_of(graph, n);
+  return source.empty() ? source : ", " + source;
 }
 
 // What the model's author can do about it.

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdio>
 
+#include "libgraph/source_text.h"
+
 namespace sg {
 namespace {
 
@@ -36,10 +38,8 @@ std::string node_text(const Job& job, uint32_t rank, uint64_t place) {
   const Graph& graph = nested == 0 ? program->graph : program->nested[nested - 1]->graph;
   if (!graph.alive(n)) return "";
   std::string out = "%" + std::string(graph.label(n));
-  SourceId source = graph.node(n).source;
-  if (source.is_none()) return out;
-  const Source& s = job.pool->sources[source];
-  return out + " (" + std::string(job.pool->strings[s.file]) + ":" + std::to_string(s.line) + ")";
+  const std::string source = source_of(graph, n);
+  return source.empty() ? out : out + " (" + source + ")";
 }
 
 Watchdog::Watchdog(std::vector<WatchedRank> ranks, double timeout_s)

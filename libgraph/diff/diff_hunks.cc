@@ -10,6 +10,7 @@
 #include "libgraph/human.h"
 #include "libgraph/module_ranges.h"
 #include "libgraph/names.h"
+#include "libgraph/source_text.h"
 
 namespace sg {
 namespace {
@@ -188,10 +189,8 @@ class GraphReporter {
     const Pool& pool = e.b != MatchSide::kNone ? diff_.b->pool() : diff_.a->pool();
     SourceId id = node_of(e).source;
     if (!id) return {};
-    const Source& source = pool.sources[id];
-    std::string file(pool.strings[source.file]);
-    std::string out = file.substr(file.rfind('/') + 1) + ":" + std::to_string(source.line);
-    return source.function ? out + " " + std::string(pool.strings[source.function]) : out;
+    const StrId function = pool.sources[id].function;
+    return short_source_text(pool, id) + (function ? " " + std::string(pool.strings[function]) : "");
   }
 
   // By position in A: the partner of the last unmoved node before it that has one; kNone = there is none.

@@ -4,6 +4,7 @@
 
 #include "libgraph/checked.h"
 #include "libgraph/names.h"
+#include "libgraph/source_text.h"
 
 namespace sg {
 namespace {
@@ -41,14 +42,7 @@ class Reporter {
     }
   }
 
-  std::string source_of(NodeId n) const {
-    SourceId id = graph_.node(n).source;
-    if (id.is_none()) return {};
-    const Source& source = graph_.pool().sources[id];
-    std::string file(graph_.pool().strings[source.file]);
-    if (auto slash = file.rfind('/'); slash != std::string::npos) file.erase(0, slash + 1);  // the file name suffices
-    return file + ":" + std::to_string(source.line);
-  }
+  std::string file_of(NodeId n) const { return short_source_text(graph_.pool(), graph_.node(n).source); }
 
   std::string module_of(NodeId n) const {
     StrId module = graph_.node(n).module;
@@ -61,7 +55,7 @@ class Reporter {
     owner.op = graph_.op_name(s.def);
     owner.phase = name_of(graph_.node(s.def).phase);
     owner.module = module_of(s.def);
-    owner.source = source_of(s.def);
+    owner.source = file_of(s.def);
     if (!s.is_output) owner.until = graph_.label(s.last);
     owner.bytes = s.bytes;
     return owner;
@@ -73,7 +67,7 @@ class Reporter {
     out_.peak_node = graph_.label(peak);
     out_.peak_phase = name_of(graph_.node(peak).phase);
     out_.peak_module = module_of(peak);
-    out_.peak_source = source_of(peak);
+    out_.peak_source = file_of(peak);
     out_.call_bytes = live_.call_bytes_at_peak;
     for (uint32_t i : live_.live_at_peak) out_.live_at_peak.push_back(owner_of(live_.storages[i]));
   }

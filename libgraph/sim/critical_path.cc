@@ -6,6 +6,7 @@
 
 #include "libgraph/group_name.h"
 #include "libgraph/module_path.h"
+#include "libgraph/source_text.h"
 
 namespace sg {
 
@@ -23,13 +24,6 @@ std::string_view resource_name(Resource resource) {
 std::string lane_name(const Job& job, const SimEvent& e) {
   if (e.resource != Resource::communicator) return std::string(resource_name(e.resource));
   return e.group.is_none() ? "group ?" : "group @" + group_name(job, e.group);
-}
-
-std::string source_of(const Graph& graph, NodeId n) {
-  const Node& node = graph.node(n);
-  if (node.source.is_none()) return {};
-  const Source& source = graph.pool().sources[node.source];
-  return std::string(graph.pool().strings[source.file]) + ":" + std::to_string(source.line);
 }
 
 namespace {

@@ -24,6 +24,5 @@ std::vector<PathRow> critical_rows(const Job& job, const ProgramTimeline& timeli
 std::string_view resource_name(Resource resource);  // "compute", "communicator", ...
 // Where an event is drawn: "compute", "group @ep".
 std::string lane_name(const Job& job, const SimEvent& event);
-std::string source_of(const Graph& graph, NodeId n);  // "file.py:12"; empty when unknown
 
 }  // namespace sg

@@ -7,6 +7,7 @@
 #include "libgraph/json.h"
 #include "libgraph/sim/critical_path.h"
 #include "libgraph/sim/measured.h"
+#include "libgraph/source_text.h"
 
 namespace sg {
 namespace {

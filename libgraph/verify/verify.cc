@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "libgraph/parallel.h"
+#include "libgraph/source_text.h"
 #include "libgraph/verify/verify_rules.h"
 
 namespace sg {
@@ -246,11 +247,8 @@ void Check::fail(ValueId v, std::string message, std::string hint) {
 std::string Check::from_line(NodeId n) const {
   SourceId source = graph->node(n).source;
   if (!source || source.index >= pool.sources.size()) return {};
-  const Source& s = pool.sources[source];
-  if (s.file.index >= pool.strings.size()) return {};
-  std::string_view file = str(s.file);
-  file.remove_prefix(file.find_last_of('/') == std::string_view::npos ? 0 : file.find_last_of('/') + 1);
-  return " (from " + std::string(file) + ":" + std::to_string(s.line) + ")";
+  if (pool.sources[source].file.index >= pool.strings.size()) return {};
+  return " (from " + short_source_text(pool, source) + ")";
 }
 
 const Facts& Check::facts() {

@@ -2,6 +2,7 @@
 #include "libgraph/names.h"
 #include "libgraph/operands.h"
 #include "libgraph/sim/critical_path.h"
+#include "libgraph/source_text.h"
 #include "libgraph/text/text_printer.h"
 #include "libgraph/view/view_columns.h"
 
