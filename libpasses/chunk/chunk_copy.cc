@@ -210,11 +210,11 @@ class ChunkCopier {
     return ok_status();
   }
 
-  // Types come from the op's type rule; numbers that the data decides are the chunk's own symbols.
   static bool is_reshaping(const OpInfo& op) {
     return op.name == "aten.view.default" || op.name == "aten._unsafe_view.default";
   }
 
+  // Types come from the op's type rule; numbers that the data decides are the chunk's own symbols.
   Status type_copy(const BodyNode& body, NodeId copy, int64_t c) {
     const OpInfo& op = *graph_.op_info(copy);
     const bool is_found = op.has(kBindsSymbol) && !op.has(kPure);  // a pure op in chunks is given its size
