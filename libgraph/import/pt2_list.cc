@@ -27,8 +27,7 @@ void list_payload(const std::string& fqn, const Pt2Payload& p, std::string* text
   *text += p.entry + (p.is_pickled ? "  pickled: not read" : "") + "\n";
 }
 
-Status list_model(const ZipArchive& archive, const Pt2Layout& layout, const Pt2Model& model, std::string* text,
-                  JsonWriter* json) {
+Status list_model(const ZipArchive& archive, const Pt2Model& model, std::string* text, JsonWriter* json) {
   SG_ASSIGN(std::unique_ptr<CaptureText> program, read_json_entry(archive, model.program));
   simdjson::dom::element root = program->root();
   std::string_view torch;
@@ -41,7 +40,7 @@ Status list_model(const ZipArchive& archive, const Pt2Layout& layout, const Pt2M
            std::to_string(outputs) + " outputs; schema " + schema + ", torch " + std::string(torch) + "\n";
   json->begin_object().member("name", model.name).member("nodes", nodes).member("inputs", inputs);
   json->member("outputs", outputs).member("schema", schema).member("torch", torch).key("tensors").begin_array();
-  SG_ASSIGN(Pt2Payloads payloads, read_payloads(archive, layout, model));
+  SG_ASSIGN(Pt2Payloads payloads, read_payloads(archive, model));
   for (const auto& [fqn, payload] : payloads) list_payload(fqn, payload, text, json);
   json->end_array().key("pickles").begin_array();
   for (const std::string& entry : model.pickles) {
@@ -62,7 +61,7 @@ Result<Pt2Listing> list_pt2(std::string_view bytes, const std::string& name) {
   json.begin_object().member("schema", "sg-import-list").member("version", 1).member("file", name);
   json.member("kind", "pt2").key("models").begin_array();
   out.text = name + ": " + layout.format + ", " + std::to_string(archive.entries().size()) + " entries\n";
-  for (const Pt2Model& model : layout.models) SG_TRY(list_model(archive, layout, model, &out.text, &json));
+  for (const Pt2Model& model : layout.models) SG_TRY(list_model(archive, model, &out.text, &json));
   json.end_array().key("entries").begin_array();
   out.text += "  entries\n";
   for (const ZipEntry& entry : archive.entries()) {

@@ -174,7 +174,7 @@ Result<Pt2Layout> find_layout(const ZipArchive& archive);
 // places stay.
 void quote_bare_numbers(std::string* json);
 Result<std::unique_ptr<CaptureText>> read_json_entry(const ZipArchive& archive, const std::string& entry);
-Result<Pt2Payloads> read_payloads(const ZipArchive& archive, const Pt2Layout& layout, const Pt2Model& model);
+Result<Pt2Payloads> read_payloads(const ZipArchive& archive, const Pt2Model& model);
 // Reads what the inputs of the job's program want; what cannot be read is said in one note.
 Status read_weights(const ZipArchive& archive, const Pt2Model& model, const Pt2Layout& layout, Pt2Import* import,
                     Diagnostics* notes);

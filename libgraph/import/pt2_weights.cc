@@ -184,7 +184,7 @@ Result<std::unique_ptr<CaptureText>> read_json_entry(const ZipArchive& archive, 
   return text;
 }
 
-Result<Pt2Payloads> read_payloads(const ZipArchive& archive, const Pt2Layout&, const Pt2Model& model) {
+Result<Pt2Payloads> read_payloads(const ZipArchive& archive, const Pt2Model& model) {
   Pt2Payloads out;
   for (const std::string& entry : model.configs) {
     SG_ASSIGN(std::unique_ptr<CaptureText> text, read_json_entry(archive, entry));
@@ -228,7 +228,7 @@ Status read_weights(const ZipArchive& archive, const Pt2Model& model, const Pt2L
         {archive.name()}, "save it again with a newer torch (raw weights), or give the values with sg-run --inputs");
     return ok_status();
   }
-  SG_ASSIGN(Pt2Payloads payloads, read_payloads(archive, layout, model));
+  SG_ASSIGN(Pt2Payloads payloads, read_payloads(archive, model));
   return WeightReader(archive, payloads, import, notes).read();
 }
 
