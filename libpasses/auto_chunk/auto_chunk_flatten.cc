@@ -64,8 +64,7 @@ ValueId ChunkRewriter::make_flat(const Flattened& to, NodeId before) {
   if (!to.shape) return to.value;
   std::vector<Arg> list;
   for (Expr e : *to.shape) list.push_back(size_of(e));
-  return make("aten.view.default", {Arg::value(to.value), Arg::list(std::move(list))}, graph_.name(to.value), before,
-              before);
+  return make("aten.view.default", {Arg::value(to.value), Arg::list(std::move(list))}, graph_.name(to.value), before);
 }
 
 bool ChunkRewriter::can_push_down(NodeId n) {
@@ -117,12 +116,11 @@ void ChunkRewriter::move_past(NodeId user, ValueId whole, ValueId flat) {
       if (!a.is(ArgKind::value) || graph_.type(a.as_value()).kind != TypeKind::tensor) return;
       a.set_value(a.as_value() == whole ? flat : make_flat(*flattened(a.as_value(), whole_type, flat_type), user));
     });
-  const ValueId made =
-      make(graph_.op_name(user), std::move(args), std::string(graph_.name(result)) + "_rows", user, user);
+  const ValueId made = make(graph_.op_name(user), std::move(args), std::string(graph_.name(result)) + "_rows", user);
   std::vector<Arg> list;
   for (Expr e : whole_type.shape) list.push_back(size_of(e));
   const ValueId back =
-      make("aten.view.default", {Arg::value(made), Arg::list(std::move(list))}, graph_.name(result), user, user);
+      make("aten.view.default", {Arg::value(made), Arg::list(std::move(list))}, graph_.name(result), user);
   graph_.replace_uses(result, back);
   graph_.erase(user);
 }

@@ -66,17 +66,17 @@ Arg ChunkRewriter::size_of(Expr e) const {
 }
 
 NodeId ChunkRewriter::make_node(std::string_view op, std::vector<Arg> args, std::span<const std::string> names,
-                                NodeId position, NodeId like) {
+                                NodeId position) {
   NodeSpec spec;
   spec.op = pool_.op(op);
   spec.args = std::move(args);
   spec.result_types.assign(names.size(), Pool::kUnknownType);
   spec.names.assign(names.begin(), names.end());
   spec.is_tuple = names.size() > 1;
-  spec.phase = graph_.node(like).phase;
-  spec.module = graph_.node(like).module;
-  spec.source = graph_.node(like).source;
-  spec.forward = graph_.node(like).forward;
+  spec.phase = graph_.node(position).phase;
+  spec.module = graph_.node(position).module;
+  spec.source = graph_.node(position).source;
+  spec.forward = graph_.node(position).forward;
   const NodeId n = graph_.insert_before(position, spec);
   auto types = types_.infer(graph_, n);
   failed_ = failed_ || !types.ok();
@@ -85,10 +85,9 @@ NodeId ChunkRewriter::make_node(std::string_view op, std::vector<Arg> args, std:
   return n;
 }
 
-ValueId ChunkRewriter::make(std::string_view op, std::vector<Arg> args, std::string_view name, NodeId position,
-                            NodeId like) {
+ValueId ChunkRewriter::make(std::string_view op, std::vector<Arg> args, std::string_view name, NodeId position) {
   const std::string names[] = {std::string(name)};
-  return graph_.node(make_node(op, std::move(args), names, position, like)).result(0);
+  return graph_.node(make_node(op, std::move(args), names, position)).result(0);
 }
 
 NodeId ChunkRewriter::replace(NodeId n, NodeId first_new, std::span<const ValueId> by) {
@@ -96,6 +95,10 @@ NodeId ChunkRewriter::replace(NodeId n, NodeId first_new, std::span<const ValueI
   const NodeId next = first_new ? first_new : graph_.next(n);
   graph_.erase(n);
   return next;
+}
+
+NodeId ChunkRewriter::replace_from(NodeId before, NodeId n, std::span<const ValueId> by) {
+  return replace(n, from(before), by);
 }
 
 std::optional<NodeId> ChunkRewriter::rewrite(NodeId n) {
@@ -168,12 +171,12 @@ std::optional<NodeId> ChunkRewriter::mean(NodeId n) {
   std::vector<Arg> args = graph_.node(n).args;
   const std::string name(graph_.label(n));
   const ValueId sum =
-      make(dims == nullptr ? "aten.sum.default" : "aten.sum.dim_IntList", std::move(args), name + "_sum", n, n);
+      make(dims == nullptr ? "aten.sum.default" : "aten.sum.dim_IntList", std::move(args), name + "_sum", n);
   const auto number = pool_.exprs.constant_value(count);
-  const ValueId out = make("aten.div.Scalar", {Arg::value(sum), number ? Arg::integer(*number) : Arg::expr(count)},
-                           name + "_mean", n, n);
+  const ValueId out =
+      make("aten.div.Scalar", {Arg::value(sum), number ? Arg::integer(*number) : Arg::expr(count)}, name + "_mean", n);
   if (failed_) return std::nullopt;
-  return replace(n, before ? graph_.next(before) : graph_.first(), std::span(&out, 1));
+  return replace_from(before, n, std::span(&out, 1));
 }
 
 // The fill of a one-element *_like: it needs only the type of its operand, not its data.
@@ -189,7 +192,7 @@ std::optional<NodeId> ChunkRewriter::like(NodeId n) {
   const ValueId out = make("aten.full.default",
                            {Arg::list({}), value, keyword("dtype", Arg::dtype(type.dtype)),
                             keyword("device", Arg::text(ArgKind::device, type.device))},
-                           graph_.name(graph_.node(n).result(0)), n, n);
+                           graph_.name(graph_.node(n).result(0)), n);
   if (failed_) return std::nullopt;
   return replace(n, graph_.value(out).def, std::span(&out, 1));
 }
@@ -211,7 +214,7 @@ std::optional<NodeId> ChunkRewriter::fill(NodeId n) {
   const ValueId out = make("aten.full.default",
                            {list, value, keyword("dtype", Arg::dtype(type.dtype)),
                             keyword("device", Arg::text(ArgKind::device, type.device))},
-                           graph_.name(graph_.node(n).result(0)), n, n);
+                           graph_.name(graph_.node(n).result(0)), n);
   if (failed_) return std::nullopt;
   return replace(n, graph_.value(out).def, std::span(&out, 1));
 }

@@ -47,7 +47,9 @@ class ChunkRewriter {
   ValueId total_weight(NodeId n, ValueId target, int64_t ignored, DType dtype, ValueId row_weight);
   std::optional<NodeId> loss(NodeId n);
   std::optional<NodeId> folded_loss(NodeId n);
+  ValueId row_scales(NodeId n, int64_t reduction, const Labels& labels);
   std::optional<NodeId> loss_backward(NodeId n);
+  bool through_log_softmax(NodeId softmax, ValueId column, ValueId index, ValueId negative);
   std::optional<NodeId> pair_loss(NodeId n, bool is_backward);
   void set_reduction(NodeId n, std::vector<Arg>* args, int64_t reduction);
   ValueId column_of(NodeId n, ValueId self);
@@ -64,11 +66,13 @@ class ChunkRewriter {
   std::optional<int64_t> integer(NodeId n, std::string_view name) const;
   Arg keyword(std::string_view key, Arg arg) { return arg.set_key(pool_.str(key)); }
   Arg size_of(Expr e) const;
-  // A node before `position` with the metadata of `like`; its types are inferred.
-  NodeId make_node(std::string_view op, std::vector<Arg> args, std::span<const std::string> names, NodeId position,
-                   NodeId like);
-  ValueId make(std::string_view op, std::vector<Arg> args, std::string_view name, NodeId position, NodeId like);
+  // A node before `position`, with its metadata; types are inferred.
+  NodeId make_node(std::string_view op, std::vector<Arg> args, std::span<const std::string> names, NodeId position);
+  ValueId make(std::string_view op, std::vector<Arg> args, std::string_view name, NodeId position);
+  // Both return the first new node, from which to go on: `first_new`, or the one behind `before` (none = the first).
   NodeId replace(NodeId n, NodeId first_new, std::span<const ValueId> by);
+  NodeId replace_from(NodeId before, NodeId n, std::span<const ValueId> by);
+  NodeId from(NodeId before) const { return before ? graph_.next(before) : graph_.first(); }
 
   // A value as flat rows take it: viewed in a shape first, or as it is.
   struct Flattened {

@@ -28,16 +28,16 @@ ChunkRewriter::Labels& ChunkRewriter::labels_of(NodeId before, ValueId target, i
   if (!fresh) return it->second;
   Labels& out = it->second;
   const std::string name(graph_.name(target));
-  out.ignored = make("aten.eq.Scalar", {Arg::value(target), Arg::integer(ignored)}, name + "_ignored", before, before);
+  out.ignored = make("aten.eq.Scalar", {Arg::value(target), Arg::integer(ignored)}, name + "_ignored", before);
   out.safe = make("aten.masked_fill.Scalar", {Arg::value(target), Arg::value(out.ignored), Arg::integer(0)},
-                  name + "_safe", before, before);
+                  name + "_safe", before);
   return out;
 }
 
 ValueId ChunkRewriter::label_column(NodeId before, Labels* labels) {
   if (labels->column.is_none())
     labels->column = make("aten.unsqueeze.default", {Arg::value(labels->safe), Arg::integer(1)},
-                          std::string(graph_.name(labels->safe)) + "_column", before, before);
+                          std::string(graph_.name(labels->safe)) + "_column", before);
   return labels->column;
 }
 
@@ -45,22 +45,21 @@ ValueId ChunkRewriter::label_column(NodeId before, Labels* labels) {
 ValueId ChunkRewriter::row_weights(NodeId before, ValueId weight, const Labels& labels) {
   const bool one_axis = graph_.type(labels.safe).shape.size() == 1;
   const ValueId picked =
-      one_axis ? make("aten.index_select.default", {Arg::value(weight), Arg::integer(0), Arg::value(labels.safe)},
-                      "row_weight", before, before)
-               : make("aten.index.Tensor", {Arg::value(weight), Arg::list({Arg::value(labels.safe)})}, "row_weight",
-                      before, before);
+      one_axis
+          ? make("aten.index_select.default", {Arg::value(weight), Arg::integer(0), Arg::value(labels.safe)},
+                 "row_weight", before)
+          : make("aten.index.Tensor", {Arg::value(weight), Arg::list({Arg::value(labels.safe)})}, "row_weight", before);
   return make("aten.masked_fill.Scalar", {Arg::value(picked), Arg::value(labels.ignored), Arg::floating(0)},
-              "row_weight", before, before);
+              "row_weight", before);
 }
 
 // The divisor of a mean: the number of rows that count, or the sum of their weights. Depends only on the labels.
 ValueId ChunkRewriter::total_weight(NodeId n, ValueId target, int64_t ignored, DType dtype, ValueId row_weight) {
   const std::string name(graph_.label(n));
-  if (!row_weight.is_none()) return make("aten.sum.default", {Arg::value(row_weight)}, name + "_weight", n, n);
-  const ValueId counted = make("aten.ne.Scalar", {Arg::value(target), Arg::integer(ignored)}, name + "_counted", n, n);
-  const ValueId count = make("aten.sum.default", {Arg::value(counted)}, name + "_count", n, n);
-  return make("aten._to_copy.default", {Arg::value(count), keyword("dtype", Arg::dtype(dtype))}, name + "_weight", n,
-              n);
+  if (!row_weight.is_none()) return make("aten.sum.default", {Arg::value(row_weight)}, name + "_weight", n);
+  const ValueId counted = make("aten.ne.Scalar", {Arg::value(target), Arg::integer(ignored)}, name + "_counted", n);
+  const ValueId count = make("aten.sum.default", {Arg::value(counted)}, name + "_count", n);
+  return make("aten._to_copy.default", {Arg::value(count), keyword("dtype", Arg::dtype(dtype))}, name + "_weight", n);
 }
 
 std::optional<NodeId> ChunkRewriter::loss(NodeId n) {
@@ -75,25 +74,24 @@ std::optional<NodeId> ChunkRewriter::loss(NodeId n) {
   if (!weight.is_none()) row_weight = row_weights(n, weight, labels);
   const std::string name(graph_.label(n));
   if (*reduction == kNone) {
-    total = make("aten.zeros.default", {Arg::list({}), keyword("dtype", Arg::dtype(dtype))}, name + "_weight", n, n);
+    total = make("aten.zeros.default", {Arg::list({}), keyword("dtype", Arg::dtype(dtype))}, name + "_weight", n);
   } else {
     total = total_weight(n, target, *ignored, dtype, row_weight);
   }
   const ValueId picked =
       make("aten.gather.default", {Arg::value(self), Arg::integer(1), Arg::value(label_column(n, &labels))},
-           name + "_picked", n, n);
-  const ValueId flat = make("aten.squeeze.dim", {Arg::value(picked), Arg::integer(1)}, name + "_picked", n, n);
-  ValueId rows = make("aten.neg.default", {Arg::value(flat)}, name + "_rows", n, n);
-  if (!weight.is_none())
-    rows = make("aten.mul.Tensor", {Arg::value(rows), Arg::value(row_weight)}, name + "_rows", n, n);
+           name + "_picked", n);
+  const ValueId flat = make("aten.squeeze.dim", {Arg::value(picked), Arg::integer(1)}, name + "_picked", n);
+  ValueId rows = make("aten.neg.default", {Arg::value(flat)}, name + "_rows", n);
+  if (!weight.is_none()) rows = make("aten.mul.Tensor", {Arg::value(rows), Arg::value(row_weight)}, name + "_rows", n);
   rows = make("aten.masked_fill.Scalar", {Arg::value(rows), Arg::value(labels.ignored), Arg::floating(0)},
-              name + "_rows", n, n);
+              name + "_rows", n);
   ValueId out = rows;
-  if (*reduction != kNone) out = make("aten.sum.default", {Arg::value(rows)}, name + "_sum", n, n);
-  if (*reduction == kMean) out = make("aten.div.Tensor", {Arg::value(out), Arg::value(total)}, name + "_mean", n, n);
+  if (*reduction != kNone) out = make("aten.sum.default", {Arg::value(rows)}, name + "_sum", n);
+  if (*reduction == kMean) out = make("aten.div.Tensor", {Arg::value(out), Arg::value(total)}, name + "_mean", n);
   if (failed_) return std::nullopt;
   const ValueId by[] = {out, total};
-  return replace(n, before ? graph_.next(before) : graph_.first(), by);
+  return replace_from(before, n, by);
 }
 
 // A loss that computes its own log-probabilities stays one op: as a sum, with the divisor computed separately, or as
@@ -107,7 +105,7 @@ std::optional<NodeId> ChunkRewriter::folded_loss(NodeId n) {
   if (*reduction == kNone) {
     const ValueId nothing =
         make("aten.zeros.default", {Arg::list({}), keyword("dtype", Arg::dtype(graph_.type(given).dtype))},
-             std::string(graph_.label(n)) + "_weight", n, n);
+             std::string(graph_.label(n)) + "_weight", n);
     if (failed_) return std::nullopt;
     graph_.replace_uses(given, nothing);
     return n;
@@ -120,12 +118,12 @@ std::optional<NodeId> ChunkRewriter::folded_loss(NodeId n) {
   set_reduction(n, &args, kSum);
   const std::string name(graph_.label(n));
   const std::string names[] = {name + "_sum", name + "_part", std::string(graph_.name(graph_.node(n).result(2)))};
-  const NodeId sums = make_node("sg.cross_entropy", std::move(args), names, n, n);
+  const NodeId sums = make_node("sg.cross_entropy", std::move(args), names, n);
   ValueId out = graph_.node(sums).result(0);
-  if (*reduction == kMean) out = make("aten.div.Tensor", {Arg::value(out), Arg::value(total)}, name + "_mean", n, n);
+  if (*reduction == kMean) out = make("aten.div.Tensor", {Arg::value(out), Arg::value(total)}, name + "_mean", n);
   if (failed_) return std::nullopt;
   const ValueId by[] = {out, total, graph_.node(sums).result(2)};
-  return replace(n, before ? graph_.next(before) : graph_.first(), by);
+  return replace_from(before, n, by);
 }
 
 // The log-softmax that this is the gradient of, if it has no other user.
@@ -140,58 +138,63 @@ NodeId ChunkRewriter::sole_log_softmax_backward(NodeId n) const {
   return tensor(users[0], "grad_output") == grad && (dim == 1 || dim == 1 - rank) ? users[0] : NodeId();
 }
 
+// [rows, 1]: c(r), what row r adds to the loss; 0 where it does not count.
+ValueId ChunkRewriter::row_scales(NodeId n, int64_t reduction, const Labels& labels) {
+  const ValueId weight = tensor(n, "weight"), given = tensor(n, "grad_output");
+  const std::string name(graph_.label(n));
+  ValueId rows = given;
+  if (reduction == kMean)
+    rows = make("aten.div.Tensor", {Arg::value(given), Arg::value(tensor(n, "total_weight"))}, name + "_scale", n);
+  if (!weight.is_none())
+    rows = make("aten.mul.Tensor", {Arg::value(row_weights(n, weight, labels)), Arg::value(rows)}, name + "_rows", n);
+  else if (reduction != kNone)
+    rows = make("aten.expand.default", {Arg::value(rows), shape_of(tensor(n, "target"))}, name + "_rows", n);
+  rows = make("aten.masked_fill.Scalar", {Arg::value(rows), Arg::value(labels.ignored), Arg::floating(0)},
+              name + "_rows", n);
+  return make("aten.unsqueeze.default", {Arg::value(rows), Arg::integer(1)}, name + "_column", n);
+}
+
 // Row r of the gradient is -c(r) at its label and 0 elsewhere. Through log-softmax it becomes exp(output) * c(r), minus
 // c(r) at the label.
 std::optional<NodeId> ChunkRewriter::loss_backward(NodeId n) {
-  const ValueId self = tensor(n, "self"), target = tensor(n, "target"), weight = tensor(n, "weight"),
-                total = tensor(n, "total_weight");
-  const ValueId given = tensor(n, "grad_output");
+  const ValueId self = tensor(n, "self"), target = tensor(n, "target");
   const auto reduction = integer(n, "reduction"), ignored = integer(n, "ignore_index");
-  if (self.is_none() || target.is_none() || is_written(target) || given.is_none() || total.is_none() || !reduction ||
-      !ignored || !are_scores(self, target))
+  if (self.is_none() || target.is_none() || is_written(target) || tensor(n, "grad_output").is_none() ||
+      tensor(n, "total_weight").is_none() || !reduction || !ignored || !are_scores(self, target))
     return std::nullopt;
   const NodeId before = graph_.previous(n);
   Labels& labels = labels_of(n, target, *ignored);
   const std::string name(graph_.label(n));
-  ValueId rows = given;
-  if (*reduction == kMean)
-    rows = make("aten.div.Tensor", {Arg::value(given), Arg::value(total)}, name + "_scale", n, n);
-  if (!weight.is_none())
-    rows =
-        make("aten.mul.Tensor", {Arg::value(row_weights(n, weight, labels)), Arg::value(rows)}, name + "_rows", n, n);
-  else if (*reduction != kNone)
-    rows = make("aten.expand.default", {Arg::value(rows), shape_of(target)}, name + "_rows", n, n);
-  rows = make("aten.masked_fill.Scalar", {Arg::value(rows), Arg::value(labels.ignored), Arg::floating(0)},
-              name + "_rows", n, n);
-  const ValueId column = make("aten.unsqueeze.default", {Arg::value(rows), Arg::integer(1)}, name + "_column", n, n);
-  const ValueId negative = make("aten.neg.default", {Arg::value(column)}, name + "_negative", n, n);
+  const ValueId column = row_scales(n, *reduction, labels);
+  const ValueId negative = make("aten.neg.default", {Arg::value(column)}, name + "_negative", n);
   const ValueId index = label_column(n, &labels);
   if (failed_) return std::nullopt;
-  const NodeId softmax = sole_log_softmax_backward(n);
-  if (softmax.is_none()) {
-    const ValueId zeros = make("aten.zeros_like.default", {Arg::value(self)}, name, n, n);
-    const ValueId out = make("aten.scatter_add_.default",
-                             {Arg::value(zeros), Arg::integer(1), Arg::value(index), Arg::value(negative)}, name, n, n);
-    if (failed_) return std::nullopt;
-    return replace(n, before ? graph_.next(before) : graph_.first(), std::span(&out, 1));
+  if (const NodeId softmax = sole_log_softmax_backward(n)) {
+    if (!through_log_softmax(softmax, column, index, negative)) return std::nullopt;
+    graph_.erase(n);
+    return from(before);
   }
-  const ValueId output = tensor(softmax, "output");
-  const ValueId p =
-      make("aten.exp.default", {Arg::value(output)}, std::string(graph_.label(softmax)) + "_exp", softmax, softmax);
-  const ValueId scaled = make("aten.mul.Tensor", {Arg::value(p), Arg::value(column)},
-                              std::string(graph_.label(softmax)) + "_scaled", softmax, softmax);
-  ValueId out =
-      make("aten.scatter_add_.default", {Arg::value(scaled), Arg::integer(1), Arg::value(index), Arg::value(negative)},
-           graph_.label(softmax), softmax, softmax);
+  const ValueId zeros = make("aten.zeros_like.default", {Arg::value(self)}, name, n);
+  const ValueId out = make("aten.scatter_add_.default",
+                           {Arg::value(zeros), Arg::integer(1), Arg::value(index), Arg::value(negative)}, name, n);
+  if (failed_) return std::nullopt;
+  return replace_from(before, n, std::span(&out, 1));
+}
+
+// Replaces the gradient of log-softmax by exp(output) * column, to which `negative` is added at the labels.
+bool ChunkRewriter::through_log_softmax(NodeId softmax, ValueId column, ValueId index, ValueId negative) {
+  const std::string name(graph_.label(softmax));
+  const ValueId p = make("aten.exp.default", {Arg::value(tensor(softmax, "output"))}, name + "_exp", softmax);
+  const ValueId scaled = make("aten.mul.Tensor", {Arg::value(p), Arg::value(column)}, name + "_scaled", softmax);
+  ValueId out = make("aten.scatter_add_.default",
+                     {Arg::value(scaled), Arg::integer(1), Arg::value(index), Arg::value(negative)}, name, softmax);
   const DType wanted = graph_.type(graph_.node(softmax).result(0)).dtype;
   if (graph_.type(out).dtype != wanted)
-    out = make("aten._to_copy.default", {Arg::value(out), keyword("dtype", Arg::dtype(wanted))}, graph_.label(softmax),
-               softmax, softmax);
-  if (failed_) return std::nullopt;
+    out = make("aten._to_copy.default", {Arg::value(out), keyword("dtype", Arg::dtype(wanted))}, name, softmax);
+  if (failed_) return false;
   graph_.replace_uses(graph_.node(softmax).result(0), out);
   graph_.erase(softmax);
-  graph_.erase(n);
-  return before ? graph_.next(before) : graph_.first();
+  return true;
 }
 
 // --- elementwise losses ---
@@ -213,16 +216,16 @@ std::optional<NodeId> ChunkRewriter::pair_loss(NodeId n, bool is_backward) {
   ValueId out;
   if (is_backward) {
     if (given.is_none()) return std::nullopt;
-    const ValueId scaled = make("aten.div.Scalar", {Arg::value(given), size_of(count)}, name + "_scale", n, n);
+    const ValueId scaled = make("aten.div.Scalar", {Arg::value(given), size_of(count)}, name + "_scale", n);
     for (Arg& arg : args)
       if (arg.is(ArgKind::value) && arg.as_value() == given) arg = Arg::value(scaled).set_key(arg.key());
-    out = make(op, std::move(args), name, n, n);
+    out = make(op, std::move(args), name, n);
   } else {
-    const ValueId sum = make(op, std::move(args), name + "_sum", n, n);
-    out = make("aten.div.Scalar", {Arg::value(sum), size_of(count)}, name + "_mean", n, n);
+    const ValueId sum = make(op, std::move(args), name + "_sum", n);
+    out = make("aten.div.Scalar", {Arg::value(sum), size_of(count)}, name + "_mean", n);
   }
   if (failed_) return std::nullopt;
-  return replace(n, before ? graph_.next(before) : graph_.first(), std::span(&out, 1));
+  return replace_from(before, n, std::span(&out, 1));
 }
 
 void ChunkRewriter::set_reduction(NodeId n, std::vector<Arg>* args, int64_t reduction) {
@@ -259,11 +262,11 @@ ValueId ChunkRewriter::column_of(NodeId n, ValueId self) {
   const std::pair key(label.index, *classes);
   if (const auto it = columns_.find(key); it != columns_.end()) return it->second;
   const std::string name(graph_.name(label));
-  const ValueId negative = make("aten.lt.Scalar", {Arg::value(label), Arg::integer(0)}, name + "_negative", n, n);
-  const ValueId wrapped = make("aten.add.Scalar", {Arg::value(label), Arg::integer(*classes)}, name + "_wrapped", n, n);
+  const ValueId negative = make("aten.lt.Scalar", {Arg::value(label), Arg::integer(0)}, name + "_negative", n);
+  const ValueId wrapped = make("aten.add.Scalar", {Arg::value(label), Arg::integer(*classes)}, name + "_wrapped", n);
   const ValueId safe =
-      make("aten.where.self", {Arg::value(negative), Arg::value(wrapped), Arg::value(label)}, name + "_safe", n, n);
-  const ValueId column = make("aten.unsqueeze.default", {Arg::value(safe), Arg::integer(1)}, name + "_index", n, n);
+      make("aten.where.self", {Arg::value(negative), Arg::value(wrapped), Arg::value(label)}, name + "_safe", n);
+  const ValueId column = make("aten.unsqueeze.default", {Arg::value(safe), Arg::integer(1)}, name + "_index", n);
   if (!is_written(label)) columns_.emplace(key, column);
   return column;
 }
@@ -275,10 +278,10 @@ std::optional<NodeId> ChunkRewriter::picked(NodeId n) {
   if (index.is_none() || failed_) return std::nullopt;
   const std::string name(graph_.label(n));
   const ValueId column =
-      make("aten.gather.default", {Arg::value(self), Arg::integer(1), Arg::value(index)}, name + "_picked", n, n);
-  const ValueId out = make("aten.squeeze.dim", {Arg::value(column), Arg::integer(1)}, name, n, n);
+      make("aten.gather.default", {Arg::value(self), Arg::integer(1), Arg::value(index)}, name + "_picked", n);
+  const ValueId out = make("aten.squeeze.dim", {Arg::value(column), Arg::integer(1)}, name, n);
   if (failed_) return std::nullopt;
-  return replace(n, before ? graph_.next(before) : graph_.first(), std::span(&out, 1));
+  return replace_from(before, n, std::span(&out, 1));
 }
 
 std::optional<NodeId> ChunkRewriter::put(NodeId n) {
@@ -296,13 +299,13 @@ std::optional<NodeId> ChunkRewriter::put(NodeId n) {
   ValueId rows = values;
   if (given.empty())
     rows = make("aten.expand.default", {Arg::value(values), Arg::list({size_of(graph_.type(self).shape[0])})},
-                name + "_rows", n, n);
-  const ValueId column = make("aten.unsqueeze.default", {Arg::value(rows), Arg::integer(1)}, name + "_column", n, n);
+                name + "_rows", n);
+  const ValueId column = make("aten.unsqueeze.default", {Arg::value(rows), Arg::integer(1)}, name + "_column", n);
   const std::string_view op = adds ? (in_place ? "aten.scatter_add_.default" : "aten.scatter_add.default")
                                    : (in_place ? "aten.scatter_.src" : "aten.scatter.src");
-  const ValueId out = make(op, {Arg::value(self), Arg::integer(1), Arg::value(index), Arg::value(column)}, name, n, n);
+  const ValueId out = make(op, {Arg::value(self), Arg::integer(1), Arg::value(index), Arg::value(column)}, name, n);
   if (failed_) return std::nullopt;
-  return replace(n, before ? graph_.next(before) : graph_.first(), std::span(&out, 1));
+  return replace_from(before, n, std::span(&out, 1));
 }
 
 }  // namespace sg
