@@ -12,7 +12,7 @@
 
 #include <simdjson.h>
 
-#include "libgraph/import/capture_json.h"
+#include "libgraph/json_read.h"
 #include "libgraph/shape_text.h"
 
 namespace sg {

@@ -1,19 +1,18 @@
 // Typed access to the JSON of a capture: every failure names the file, the JSON path and the byte offset.
 //
-// simdjson's DOM holds no positions, and needs none while all goes well: a Json carries the way it was reached (places
-// linked through the callers' frames), and only an error walks the text again along that way.
+// A Json carries the way it was reached: libgraph/json_read.h.
 // Internal to the importer.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include <simdjson.h>
 
 #include "libgraph/flat_set.h"
+#include "libgraph/json_read.h"
 #include "libgraph/result.h"
 
 namespace sg {
@@ -37,30 +36,6 @@ class CaptureText {
   simdjson::dom::element root_;
 };
 
-// One step from a JSON value to one inside it. Lives on the stack of whoever took the step.
-struct JsonPlace {
-  const JsonPlace* parent = nullptr;  // null = inside the root
-  std::string_view key;               // used when `is_key`
-  size_t index = 0;
-  bool is_key = false;
-
-  static JsonPlace at_key(const JsonPlace* parent, std::string_view key) { return {parent, key, 0, true}; }
-  static JsonPlace at_index(const JsonPlace* parent, size_t index) { return {parent, {}, index, false}; }
-};
-
-// "nodes[17].args[2]", or from `base` on; the root is "the top level".
-std::string print_place(const JsonPlace* place, const JsonPlace* base = nullptr);
-
-// Where the value at `place` begins in well-formed JSON text; none when it cannot be told (an escaped key on the way).
-std::optional<uint64_t> offset_of(std::string_view json, const JsonPlace* place);
-
-// Where text stops being JSON, and what was expected there; none when it is well-formed.
-struct JsonFault {
-  uint64_t offset;
-  std::string message;
-};
-std::optional<JsonFault> find_json_fault(std::string_view json);
-
 struct Json {
   simdjson::dom::element element;
   const JsonPlace* place = nullptr;
@@ -83,12 +58,6 @@ struct Json {
   Result<simdjson::dom::array> array() const;
   Result<simdjson::dom::object> object() const;
 };
-
-// What a value is called in messages: "a string", "an integer", ...
-std::string_view json_kind(simdjson::dom::element e);
-
-// The canonical compact spelling: keys sorted (the last of equal ones), no white space.
-std::string canonical_json(simdjson::dom::element e);
 
 // The keys of one object that have been met. Most objects have few.
 class KeysMet {
