@@ -1,7 +1,7 @@
 #include "libgraph/collective_calls.h"
 
+#include "libgraph/op.h"
 #include "libgraph/transfer.h"
-#include "libgraph/verify/verify_rules.h"
 
 namespace sg {
 namespace {
@@ -129,16 +129,17 @@ CollectiveFacts collective_facts(const Pool& pool, const CollectiveEvent& e, con
   call.kind = call_kind(e.graph->op_name(e.node));
   if (!info) return call;
   const SizeValues unknown = [](StrId) { return std::optional<int64_t>(); };
-  std::vector<const Arg*> args = args_by_param(pool, node, *info);
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (!args[i]) continue;
-    std::string_view param = info->params[i].name;
-    if (i == 0) add_payload(pool, *e.graph, *args[i], values ? values : unknown, &call);
-    if (param == "reduce_op" && args[i]->is(ArgKind::string)) call.reduce_op = pool.strings[args[i]->as_text()];
-    if (param == "src" && args[i]->is(ArgKind::integer)) call.src = args[i]->as_int();
-    if (param == "input_split_sizes" && args[i]->is(ArgKind::list)) call.send = args[i];
-    if (param == "output_split_sizes" && args[i]->is(ArgKind::list)) call.receive = args[i];
-  }
+  auto given = [&](std::string_view param, ArgKind kind) {
+    const Arg* arg = argument(node, *info, pool.strings, param);
+    return arg && arg->is(kind) ? arg : nullptr;
+  };
+  if (!info->params.empty())
+    if (const Arg* input = argument(node, *info, pool.strings, info->params[0].name))
+      add_payload(pool, *e.graph, *input, values ? values : unknown, &call);
+  if (const Arg* by = given("reduce_op", ArgKind::string)) call.reduce_op = pool.strings[by->as_text()];
+  if (const Arg* src = given("src", ArgKind::integer)) call.src = src->as_int();
+  call.send = given("input_split_sizes", ArgKind::list);
+  call.receive = given("output_split_sizes", ArgKind::list);
   return call;
 }
 
