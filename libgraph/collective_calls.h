@@ -20,7 +20,7 @@ inline constexpr int kMaxCollectiveDepth = 64;  // of calls within calls
 struct CollectiveEvent {
   bool is_wait = false;
   uint32_t group = 0;
-  uint32_t call = 0;  // the how-manieth launch on that group
+  uint32_t call = 0;  // the index of the launch within its group
   const Graph* graph = nullptr;
   NodeId node;
 };

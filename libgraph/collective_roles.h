@@ -7,7 +7,8 @@
 //   reduce    a reduce_scatter or all_reduce whose result reaches gradients among the graph's outputs, and nothing
 //             else, through waits, pure ops (views, casts, sums), pointwise writes into memory that they made, and
 //             other reductions. What they read is written by none but them. It may be waited for anywhere later, in
-//             front of those who take it without passing it on (consumers.h). What is reduced of theirs has no role.
+//             front of those who take it without passing it on (consumers.h). A reduction whose input is such a
+//             consumer's result gets no role.
 //   exchange  every all_to_all; counts when its elements are integers, else tokens.
 // Only the functional forms of the main graph are looked at; what a nested body launches has no role.
 //

@@ -42,9 +42,9 @@ std::string wrong_order(const Job& job, const Program& program, const Precedence
 
 // --- model ---
 
-// The launches of a program in the order that `first` has chosen for its own, by group; the how-manieth of a group is
-// the same in all. Behind the groups comes a list of all launches: ranks that launch in one order never wait for each
-// other in a circle, in several groups as little as in one.
+// The launches of a program in the order that `first` has chosen for its own, by group; launches of one index within
+// their group are the same collective in all programs. Behind the groups comes a list of all launches: ranks that
+// launch in one order never wait for each other in a circle, in several groups as little as in one.
 bool translate(const Precedence& first, const Order& order, const Precedence& to, size_t groups, Lists* out) {
   const Lists from = launches_of(first, groups), own = launches_of(to, groups);
   std::vector<uint32_t> at(order.size());

@@ -137,9 +137,9 @@ struct ModelLimits {
   const Lists* launches = nullptr;  // chains of places in the order that another program has chosen; null = free
   bool polish = true;               // small graphs: move single nodes at the end
 };
-// The best order that was found: never longer than the graph's own, and within the limit where the graph's own is; but
-// for a program whose launches another one orders, which is as it has to be. Empty when it cannot have those launches.
-// `starts`: orders to begin with.
+// The best order that was found: never longer than the graph's own, and within the limit where the graph's own is,
+// except when another program dictates the launch order: then the order may be longer. Empty when it cannot have those
+// launches. `starts`: orders to begin with.
 Order find_order(Step& step, const ModelLimits& limits, const std::vector<Order>& starts);
 
 // An order to search from: the graph's own, but launches stand directly behind the compute that they wait for.
@@ -157,7 +157,7 @@ struct ReferenceOrder {
   Order order;
   std::vector<RegionPhases> regions;
   std::vector<std::pair<uint32_t, bool>> copies;  // token counts to the host: place, non_blocking
-  std::vector<uint32_t> exchange_waits;           // to be called so
+  std::vector<uint32_t> exchange_waits;           // nodes to mark as EpStep::token_exchange_wait
 };
 // Strict: what the reference refuses is an Error with node and rule; with `refused`, it goes there and the region
 // stays.
