@@ -6,7 +6,6 @@
 // Threads   Several may ask at once. After stop() nothing is started any more, and what runs is killed.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <regex>
 #include <string>
