@@ -76,14 +76,14 @@ class Backward {
 
   Status rows(int thread, int64_t batch, int64_t head, int64_t q, int64_t count) {
     const Space& space = spaces_[static_cast<size_t>(thread)];
-    double shift[kQueryBlock];
+    StoredLog logs[kQueryBlock];
     T delta[kQueryBlock];
-    load_rows(space, batch, head, q, count, shift, delta);
+    load_rows(space, batch, head, q, count, logs, delta);
     std::fill_n(space.grad_query, count * key_width_, T(0));
     int64_t limit = scores_.key_limit(q, count);
     for (int64_t k = 0; k < limit; k += kKeyBlock) {
       ScoreBlock<T> block{thread, batch, head, q, count, k, std::min(kKeyBlock, limit - k), space.p};
-      SG_TRY(score_gradients(space, block, shift, delta));
+      SG_TRY(score_gradients(space, block, logs, delta));
       add_products(space, block);
     }
     if (!g_.query.is_none())
@@ -94,7 +94,7 @@ class Backward {
 
   // Loads what all blocks of these rows need: packed query and grad_out, and per row the logarithm and sum(out *
   // grad_out).
-  void load_rows(const Space& space, int64_t batch, int64_t head, int64_t q, int64_t count, double* shift,
+  void load_rows(const Space& space, int64_t batch, int64_t head, int64_t q, int64_t count, StoredLog* logs,
                  T* delta) const {
     int64_t width = a_.value.dim(3), entry = batch * a_.heads() + head;
     scores_.pack(scores_.query(batch, head).at(q, 0), count, a_.query.dim(3), space.query);
@@ -109,8 +109,8 @@ class Backward {
     }
     scores_.pack(grads, count, width, space.grad_out);
     for (int64_t i = 0; i < count; ++i) {
-      double log = load_number(g_.logsumexp, batch, head, q + i) / g_.log_scale;
-      shift[i] = log == -kScoreInfinity<double> ? kScoreInfinity<double> : log;
+      const double log = load_number(g_.logsumexp, batch, head, q + i);
+      logs[i] = {log == -kScoreInfinity<double> ? kScoreInfinity<double> : log, g_.log_scale};
       delta[i] = dot_row(space.out_rows + i * value_width_, space.grad_rows + i * value_width_, width);
       if (!g_.grad_logsumexp.is_none())
         delta[i] -= static_cast<T>(load_number(g_.grad_logsumexp, batch, head, q + i) * g_.log_scale);
@@ -118,10 +118,10 @@ class Backward {
   }
 
   // space.p: softmax values of a block, as factors of gradients; space.grad: the gradient of its scaled scores.
-  Status score_gradients(const Space& space, const ScoreBlock<T>& block, const double* shift, const T* delta) {
+  Status score_gradients(const Space& space, const ScoreBlock<T>& block, const StoredLog* logs, const T* delta) {
     SG_TRY(scores_.make(block, space.query, space.raw, space.panel));
     for (int64_t i = 0; i < block.rows; ++i)
-      exp_row(space.p + i * kPackedRow, block.columns, scores_.late_scale(), shift[i]);
+      weights_row(space.p + i * kPackedRow, block.columns, scores_.late_scale(), logs[i]);
     const MatrixView value = scores_.of_key_head(a_.value, block.batch, block.head).at(block.k, 0);
     scores_.multiply(space.grad_out, block.rows, value, block.columns, a_.value.dim(3), space.grad, space.panel);
     scores_.drop(block, space.grad);

@@ -62,12 +62,32 @@ SG_INLINE float exp_of(float* s, int64_t n, double scale, double shift) {
   return sum_of(s, n);
 }
 
+constexpr double kLargeLog = 1024;  // rounded to float, it is 2^-15 off
+
+SG_INLINE double weights_of(double* s, int64_t n, double scale, StoredLog log) {
+  return exp_of(s, n, scale, log.value / log.log_scale);
+}
+
+SG_INLINE float weights_of(float* s, int64_t n, double scale, StoredLog log) {
+  const double size = math::abs(log.value);
+  if (!(size > kLargeLog) || size > std::numeric_limits<float>::max())
+    return exp_of(s, n, scale, log.value / log.log_scale);
+  const double slope = scale * log.log_scale;
+  const auto zero = static_cast<float>(log.value), unit = static_cast<float>(1 / log.log_scale);
+  for (int64_t i = 0; i < n; ++i)
+    s[i] = math::exp_float((static_cast<float>(static_cast<double>(s[i]) * slope) - zero) * unit);
+  return sum_of(s, n);
+}
+
 }  // namespace
 
 SG_CLONES float max_of_scores(const float* s, int64_t n) { return max_of(s, n); }
 SG_CLONES double max_of_scores(const double* s, int64_t n) { return max_of(s, n); }
 SG_CLONES float exp_row(float* s, int64_t n, double scale, double shift) { return exp_of(s, n, scale, shift); }
 SG_CLONES double exp_row(double* s, int64_t n, double scale, double shift) { return exp_of(s, n, scale, shift); }
+
+SG_CLONES float weights_row(float* s, int64_t n, double scale, StoredLog log) { return weights_of(s, n, scale, log); }
+SG_CLONES double weights_row(double* s, int64_t n, double scale, StoredLog log) { return weights_of(s, n, scale, log); }
 
 SG_CLONES void scale_row(float* s, int64_t n, float by) {
   for (int64_t i = 0; i < n; ++i) s[i] *= by;

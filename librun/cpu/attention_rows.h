@@ -13,6 +13,16 @@ double max_of_scores(const double* s, int64_t n);
 float exp_row(float* s, int64_t n, double scale, double shift);
 double exp_row(double* s, int64_t n, double scale, double shift);
 
+// A row's logsumexp as the forward has stored it, times log_scale and rounded.
+struct StoredLog {
+  double value, log_scale;
+};
+
+// s = exp(scale * s - log), not above 1 where s is one of the scores that `log` is the logarithm of. Large products are
+// rounded as it was: else its rounding, a large difference of exponents, would be a large factor.
+float weights_row(float* s, int64_t n, double scale, StoredLog log);
+double weights_row(double* s, int64_t n, double scale, StoredLog log);
+
 // s *= by
 void scale_row(float* s, int64_t n, float by);
 void scale_row(double* s, int64_t n, double by);
