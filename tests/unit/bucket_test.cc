@@ -106,6 +106,14 @@ TEST_CASE("what several programs have alike is counted once") {
   CHECK(again->summary == "nothing to bucket: what gathers parameters and reduces gradients is in buckets already (3)");
 }
 
+TEST_CASE("a limit that no bucket could keep is none where there is nothing to bucket") {
+  Job job = parse_programs("graph rank *\n  input %x : f32[64]\n  forward -\n    %y = aten.neg(%x)\n  output %y\n");
+  for (auto& p : job.programs) infer_missing_types(*p);
+  const auto change = run(&job, {.peak_bytes = 1});
+  REQUIRE(change.ok());
+  CHECK(!change->changed);
+}
+
 TEST_CASE("a bucket is known by the modules of what it still gathers") {
   Job job = inferred_programs(R"(graph rank *
   param %n : f32[2, 4] "norm.weight"
