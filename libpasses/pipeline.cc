@@ -28,7 +28,9 @@ std::string without_folder(const PassInfo& pass, std::string_view option, const 
   return slash == std::string::npos || slash < at ? value : value.substr(0, at) + value.substr(slash + 1);
 }
 
-void add_provenance(const Stage& stage, const std::string& version, const std::string& input, Job* job) {
+// `left_some`: the result is that of --best-effort, which repeating it takes.
+void add_provenance(const Stage& stage, const std::string& version, const std::string& input, bool left_some,
+                    Job* job) {
   Pool& pool = *job->pool;
   Provenance entry{pool.str("sg-" + std::string(stage.pass->name)), pool.str(version), {}, pool.str(sha256_tag(input))};
   for (const auto& [name, values] : stage.options.values()) {
@@ -39,6 +41,8 @@ void add_provenance(const Stage& stage, const std::string& version, const std::s
     const bool is_flag = values.size() == 1 && values[0].empty();
     entry.options.push_back({pool.str(name), pool.str(is_flag ? "true" : json.take())});
   }
+  if (left_some) entry.options.push_back({pool.str(kBestEffort), pool.str("true")});
+  std::ranges::sort(entry.options, {}, [&](const KeyValue& option) { return pool.strings[option.key]; });
   job->provenance.push_back(std::move(entry));
 }
 
@@ -88,6 +92,7 @@ class Pipeline {
     StageReport report{name, stage.pass, {}, 0, false, count_nodes(*job_), 0};
     for (const std::string& line : order_warnings(*job_, std::span(&stage, 1))) notes_->warning("pass-order", line);
     PassContext context{notes_, options_.best_effort, options_.explain, options_.threads};
+    const size_t said = notes_->list().size();
     auto begin = std::chrono::steady_clock::now();
     Result<Change> change = stage.pass->run(job_, stage.options, context);
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -102,7 +107,7 @@ class Pipeline {
     }
     report.change = std::move(*change);
     report.nodes_after = count_nodes(*job_);
-    add_provenance(stage, options_.version, bytes_, job_);
+    add_provenance(stage, options_.version, bytes_, options_.best_effort && notes_->list().size() > said, job_);
     SG_TRY(settle(i, name));
     return close(std::move(report));
   }

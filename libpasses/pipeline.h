@@ -19,6 +19,9 @@
 
 namespace sg {
 
+// The option of every pass tool, in the history of what it left alone.
+inline constexpr std::string_view kBestEffort = "best-effort";
+
 struct Stage {
   const PassInfo* pass = nullptr;
   PassOptions options;

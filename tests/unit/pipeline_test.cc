@@ -1,5 +1,4 @@
 #include "libpasses/pipeline.h"
-#include "libpasses/pass_order.h"
 
 #include <catch2/catch.hpp>
 
@@ -8,6 +7,8 @@
 #include "libgraph/rewrite.h"
 #include "libgraph/verify/verify.h"
 #include "libpasses/bundle.h"
+#include "libpasses/pass_order.h"
+#include "libpasses/replay.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 
@@ -158,6 +159,25 @@ TEST_CASE("with best effort a stage that cannot be done is left out, and leaves 
   CHECK(notes.list()[0].message == "sg-half is left out: there is no way");
   REQUIRE(run_pipeline(&without, {clean_stage()}, options, &notes).ok());
   CHECK(write_binary(job).value() == write_binary(without).value());
+}
+
+TEST_CASE("what best effort has left alone is in the history, and is left alone again") {
+  const Job before = parse(kPipelineGraph);
+  Job job(before);
+  Diagnostics notes;
+  Stage remat{find_pass("remat"), {}};
+  remat.options.add("recompute", "op=gelu");
+  PipelineOptions options = versioned();
+  CHECK(!run_pipeline(&job, {remat}, options, &notes).ok());
+  options.best_effort = true;
+  job = Job(before);
+  REQUIRE(run_pipeline(&job, {remat}, options, &notes).ok());
+  CHECK(history_of(job).back().command() == "sg-remat --best-effort --recompute op=gelu");
+  const Result<Replay> again = replay(before, job, 1);
+  REQUIRE(again.ok());
+  CHECK(again->other.empty());
+  REQUIRE(run_pipeline(&job, {clean_stage()}, options, &notes).ok());
+  CHECK(history_of(job).back().command() == "sg-clean");  // it has left nothing
 }
 
 TEST_CASE("stages in one process leave the bytes that one process each leaves") {
