@@ -138,6 +138,7 @@ void compare_floats(const Tensor& value, const StoredTensor& expected, Tolerance
   row->atol = tolerance.is_relative_to_largest ? tolerance.atol * largest : tolerance.atol;
   if (!tolerance.takes_rounding) row->rounding = 0;
   Worst worst;
+  bool needs_rounding = false;
   auto one = [&](int64_t element, double x, double y) {
     double error = std::fabs(x - y);
     if (x == y || (std::isnan(x) && std::isnan(y))) error = 0;
@@ -146,12 +147,14 @@ void compare_floats(const Tensor& value, const StoredTensor& expected, Tolerance
     if (error != 0)
       row->max_rel = std::max(row->max_rel, y == 0 ? kInfinity : std::isfinite(y) ? error / std::fabs(y) : kInfinity);
     const double magnitude = std::isfinite(y) ? std::fabs(y) : 0;
-    const double allowed = std::max(row->atol + row->rtol * magnitude, kRoundings * row->rounding);
+    const double plain = row->atol + row->rtol * magnitude, allowed = std::max(plain, kRoundings * row->rounding);
+    needs_rounding |= error > plain;
     note(row, &worst, element, x, y, error == 0 ? 0 : allowed == 0 ? kInfinity : error / allowed);
   };
   for_pieces<double>(value, expected, [&](int64_t first, int64_t n, const double* x, const double* y) {
     for (int64_t i = 0; i < n * parts; ++i) one(first + i / parts, x[i], y[i]);
   });
+  row->only_rounding = needs_rounding && row->passed() && kRoundings * row->rounding >= largest;
   if (worst.element < 0) return;
   row->where = index_of(worst.element, value.sizes());
   row->value_there = worst.value;

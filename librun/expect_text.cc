@@ -61,6 +61,8 @@ std::string expect_text(const ExpectReport& report, size_t max_passed, std::stri
     out += ", and " + std::string(kAllNan) + ", which shows nothing (--watch nan names the first)";
   else if (nan != 0)
     out += ", " + std::to_string(nan) + " of them nothing but NaN, which shows nothing (--watch nan names the first)";
+  if (const auto noise = std::ranges::count_if(report.rows, &ExpectRow::only_rounding); noise != 0)
+    out += ", " + std::to_string(noise) + " of them by a recorded rounding as large as they are, which shows little";
   if (report.without_counterpart != 0)
     out += ", " + std::to_string(report.without_counterpart) + " have no counterpart";
   if (report.not_compared != 0) out += ", " + std::to_string(report.not_compared) + " not in the file";

@@ -122,6 +122,23 @@ TEST_CASE("given tolerances replace the defaults, each its own") {
   CHECK(std::isinf(row.worst));
 }
 
+TEST_CASE("values that only a rounding as large as they are lets pass are told") {
+  auto row_of = [](float now, double rounding) {
+    const float expected = 1;
+    const StoredTensor stored{"out0", DType::f32, {1}, &expected, 4, 0};
+    ExpectRow row;
+    row.narrowest = DType::f32, row.rounding = rounding;
+    compare_tensor(make_tensor(reinterpret_cast<std::byte*>(&now), DType::f32, std::vector<int64_t>{1}), stored, {},
+                   &row);
+    return row;
+  };
+  CHECK(row_of(2, 1e9).only_rounding);
+  CHECK(row_of(2, 1e9).passed());
+  CHECK(!row_of(1, 1e9).only_rounding);      // as expected without it
+  CHECK(!row_of(1.01f, 0.1).only_rounding);  // a tenth of the value still shows something
+  CHECK(!row_of(9, 1).only_rounding);        // has not passed
+}
+
 TEST_CASE("a file's own rounding widens the tolerance of f32 and of narrower types, threefold") {
   const float value[4] = {1, 2, 3.25f, 4}, off[4] = {1, 2, 3.5f, 4};
   const std::vector<TensorToWrite> file = {{"out1", DType::f32, {2, 2}, {}, value}};
