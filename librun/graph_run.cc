@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libgraph/human.h"
 #include "libgraph/op.h"
 #include "libgraph/view_rule.h"
 
@@ -252,6 +253,12 @@ Result<Tensor> GraphRun::view_of(ValueId v) const {
 Status GraphRun::take_memory(StorageId s, int64_t bytes) {
   Slot& slot = slots_[s.index];
   slot.base = state_.pool->take(bytes);
+  if (const auto left = state_.pool->left(); !slot.base && left && *left < bytes)
+    return Error{ErrorKind::negative,
+                 "its data need " + human_bytes(double(bytes)) + " more, and --memory-limit leaves " +
+                     human_bytes(double(std::max<int64_t>(*left, 0))),
+                 {},
+                 "sizes that the data decide are not in the plan: sg-run --plan shows what else is alive"};
   if (!slot.base)
     return Error{ErrorKind::missing,
                  "no memory for " + std::to_string(bytes) + " bytes",

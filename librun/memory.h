@@ -65,6 +65,8 @@ class BlockPool {
   // 64-byte aligned (with a source: as it aligns); null if there is no memory, or the limit would be exceeded.
   std::byte* take(int64_t bytes);
   void give(std::byte* block);  // a block from `take`
+  // What a request may still have; none = there is no limit.
+  std::optional<int64_t> left() const { return limit_ ? std::optional(*limit_ - in_use_) : std::nullopt; }
   int64_t in_use() const { return in_use_; }
   int64_t most_in_use() const { return most_; }
 
