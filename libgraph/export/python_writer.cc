@@ -167,9 +167,10 @@ void GraphWriter::node(const GraphSymbols& symbols, NodeId n) {
   context(node);
   draws_before(n);
   statement(assigned(n, std::move(call)), dead_after(n), types_of(node));
-  if (auto found = symbols.from_node.find(n); found != symbols.from_node.end())
+  if (auto found = symbols.from_node.find(n); found != symbols.from_node.end()) {
     for (const SymbolSource& source : found->second) define(source);
-  check_conditions();
+    check_conditions();
+  }
   for (uint32_t i = 0; i < graph_->node(n).result_count; ++i) lay_out(graph_->node(n).result(i));
 }
 

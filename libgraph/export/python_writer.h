@@ -115,11 +115,15 @@ class GraphWriter {
   std::vector<NodeId> last_use_;               // by ValueId; none = never, or an output
   std::vector<uint8_t> is_wanted_;             // by ValueId: used, or a symbol is read from it
   std::vector<uint8_t> is_laid_out_;           // by ValueId: python_layout.h
-  std::vector<Guard> unchecked_;               // guards and ranges of which some symbol is not known yet
-  DrawPlan draws_;                             // of the main graph
-  std::vector<std::string> draw_names_;        // by draw; empty = nobody has asked
-  bool stands_in_ = false;                     // values are not there yet
-  bool tuples_ = false;                        // lists are written as tuples: higher-order ops insist
+  struct Condition {
+    Guard guard;
+    std::vector<StrId> symbols;  // by number
+  };
+  std::vector<Condition> unchecked_;     // guards and ranges of which some symbol is not known yet
+  DrawPlan draws_;                       // of the main graph
+  std::vector<std::string> draw_names_;  // by draw; empty = nobody has asked
+  bool stands_in_ = false;               // values are not there yet
+  bool tuples_ = false;                  // lists are written as tuples: higher-order ops insist
   NodeId at_;
   Phase phase_ = Phase::forward;
   StrId block_;

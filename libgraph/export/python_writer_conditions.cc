@@ -13,13 +13,21 @@ void GraphWriter::plan_conditions() {
   unchecked_.clear();
   if (module_.fx || graph_ != &program_.graph) return;
   ExprPool& exprs = graph_->pool().exprs;
+  const auto plan = [&](const Guard& guard) {
+    if (guard.relation == Relation::ge && guard.right == guard.left) return;
+    std::vector<StrId> symbols;
+    exprs.collect_symbols(guard.left, &symbols);
+    exprs.collect_symbols(guard.right, &symbols);
+    std::ranges::sort(symbols, {}, [](StrId s) { return s.index; });
+    symbols.erase(std::unique(symbols.begin(), symbols.end()), symbols.end());
+    unchecked_.push_back({guard, std::move(symbols)});
+  };
   for (const Symbol& s : program_.symbols) {
     if (s.min && (*s.min > 0 || s.kind == SymbolKind::data))
-      unchecked_.push_back({Relation::ge, exprs.symbol(text(s.name)), exprs.constant(*s.min), {}});
-    if (s.max) unchecked_.push_back({Relation::le, exprs.symbol(text(s.name)), exprs.constant(*s.max), {}});
+      plan({Relation::ge, exprs.symbol(text(s.name)), exprs.constant(*s.min), {}});
+    if (s.max) plan({Relation::le, exprs.symbol(text(s.name)), exprs.constant(*s.max), {}});
   }
-  unchecked_.insert(unchecked_.end(), program_.guards.begin(), program_.guards.end());
-  std::erase_if(unchecked_, [](const Guard& g) { return g.relation == Relation::ge && g.right == g.left; });
+  for (const Guard& guard : program_.guards) plan(guard);
 }
 
 // Of what the user gives with each step; parameters and buffers belong to the model.
@@ -56,13 +64,9 @@ std::string GraphWriter::place() const {
 
 // Those whose symbols are all known by now.
 void GraphWriter::check_conditions() {
-  std::erase_if(unchecked_, [&](const Guard& guard) {
-    std::vector<StrId> symbols;
-    graph_->pool().exprs.collect_symbols(guard.left, &symbols);
-    graph_->pool().exprs.collect_symbols(guard.right, &symbols);
+  std::erase_if(unchecked_, [&](const Condition& checked) {
+    const auto& [guard, symbols] = checked;
     if (!std::ranges::all_of(symbols, [&](StrId s) { return defined_.contains(s); })) return false;
-    std::ranges::sort(symbols, {}, [](StrId s) { return s.index; });
-    symbols.erase(std::unique(symbols.begin(), symbols.end()), symbols.end());
     const std::string condition =
         expression(guard.left) + " " + std::string(relation_sign(guard.relation)) + " " + expression(guard.right);
     std::string code = "needs(" + condition + "," + kBreak + string_literal(condition + place());
