@@ -197,15 +197,14 @@ Result<Plan> plan_per_module(const Members& members, const std::string& text, co
 
 Plan plan_by_size(const Members& members, int64_t size_bytes) {
   Builder builder(members);
+  std::map<Key, int64_t> open_bytes;
   for (size_t i = 0; i < members.list.size(); ++i) {
-    const Member& m = members.list[i];
-    const Key key = key_of(m, {});
-    if (const Bucket* bucket = builder.open(key)) {
-      int64_t bytes = m.whole_bytes();
-      for (size_t other : bucket->members) bytes += members.list[other].whole_bytes();
-      if (bytes > size_bytes) builder.close(key);
-    }
+    const Key key = key_of(members.list[i], {});
+    const int64_t bytes = members.list[i].whole_bytes();
+    int64_t& held = open_bytes[key];
+    if (held + bytes > size_bytes) builder.close(key);
     builder.add(key, i);
+    held = builder.open(key)->members.size() == 1 ? bytes : held + bytes;
   }
   return builder.take();
 }
