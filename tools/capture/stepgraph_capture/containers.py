@@ -46,9 +46,8 @@ class SlotAttributes(dict):  # type: ignore[type-arg]
         return hasattr(self._thing, key)
 
 
-class TupleElements(dict):  # type: ignore[type-arg]
-    """The tuple in a place as a container: a new element makes a new tuple there, and once all elements are what they
-    were, the original is there again."""
+class Inside(dict):  # type: ignore[type-arg]
+    """What is in a place as a container: reads what is there now."""
 
     def __init__(self, container: Any, key: Any) -> None:
         super().__init__()
@@ -57,6 +56,11 @@ class TupleElements(dict):  # type: ignore[type-arg]
 
     def __getitem__(self, index: Any) -> Any:
         return self.container[self.key][index]
+
+
+class TupleElements(Inside):
+    """The tuple in a place as a container: a new element makes a new tuple there, and once all elements are what they
+    were, the original is there again."""
 
     def __setitem__(self, index: Any, value: Any) -> None:
         now = self.container[self.key]
@@ -77,16 +81,8 @@ class TupleElements(dict):  # type: ignore[type-arg]
         return isinstance(now, tuple) and index < len(now)
 
 
-class Elements(dict):  # type: ignore[type-arg]
-    """The list or dict in a place as a container: reads what is there now. A write puts the original there again."""
-
-    def __init__(self, container: Any, key: Any) -> None:
-        super().__init__()
-        self.container, self.key = container, key
-        self._original = container[key]
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.container[self.key][index]
+class Elements(Inside):
+    """The list or dict in a place as a container: a write puts the original there again."""
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if self.container[self.key] is not self._original:

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from . import sharding
 from .bits import changed
-from .containers import Elements, TupleElements, has
+from .containers import Inside, has
 from .errors import CaptureError
 
 
@@ -48,7 +48,7 @@ class Place:
 
 
 def _with_keys(container: Any, keys: Mapping[int, Any]) -> Any:
-    if not isinstance(container, (Elements, TupleElements)):
+    if not isinstance(container, Inside):
         return container
     now = copy.copy(container)
     now.container, now.key = _with_keys(container.container, keys), keys.get(id(container.key), container.key)

@@ -48,8 +48,8 @@ def answers(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
     step.take_in(world.together(beside_it.written))
     step.learn_optimizers()
     step.replicas.used_elsewhere = used_elsewhere(step, sorted(unused))
-    leaves = left.begin()
-    tells = bool(step.train_step or unused or step.beside or step.made.has_made or step.made.counted or leaves)
+    left_behind = left.begin()
+    tells = bool(step.train_step or unused or step.beside or step.made.has_made or step.made.counted or left_behind)
     if not world.on_any_rank(tells):
         return first
     second = values.of_the_model(step)
@@ -59,7 +59,7 @@ def answers(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
     left.end()
     step.made.look()
     of_second = {slot.name: tensor.detach() for slot, tensor in zip(step.tensors, second.inputs)}
-    changed = step.made.counted + leaves
+    changed = step.made.counted + left_behind
     updated = [slot for slot in step.parameters if (made or changed) and slot.name not in unused]
     world.together(lambda: _check_first(step, changed, updated, of_first, of_second))
     if changed:
