@@ -1,4 +1,5 @@
 # sg_library(NAME file...), sg_tool(NAME), sg_unit_tests(file...): the three kinds of target, and the flags they share.
+# sg_python_test(NAME SCRIPT ...): a test that is a script.
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -95,4 +96,21 @@ function(sg_unit_tests)
              WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
     set_tests_properties(unit/${short} PROPERTIES SKIP_RETURN_CODE 77)   # tests/support/traces.h
   endforeach()
+endfunction()
+
+# A script of this folder. It is given the folder of the tools (--bin; NO_BIN: it needs none), then ARGS. LONG: not in
+# `make test`. SKIPS: it skips itself, with exit code 77, where what it needs is missing (PyTorch, the shared captures).
+function(sg_python_test name script)
+  cmake_parse_arguments(PARSE_ARGV 2 test "LONG;SKIPS;NO_BIN" "" "ARGS")
+  set(bin --bin ${CMAKE_BINARY_DIR}/bin)
+  if(test_NO_BIN)
+    unset(bin)
+  endif()
+  add_test(NAME ${name} COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${bin} ${test_ARGS})
+  if(test_LONG)
+    set_tests_properties(${name} PROPERTIES LABELS long)
+  endif()
+  if(test_SKIPS)
+    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
+  endif()
 endfunction()

@@ -1,7 +1,7 @@
 """What the runners in Python share: commands, tools and files, checks that are counted, cases in folders of their own,
 skips.
 
-Exit codes  0 all held, 1 something failed or nothing ran, 77 skipped (SKIP_RETURN_CODE in tests/CMakeLists.txt).
+Exit codes  0 all held, 1 something failed or nothing ran, 77 skipped (SKIPS of sg_python_test in tests/CMakeLists.txt).
 Import      runners lie in folders beside this file: sys.path.insert(0, os.path.dirname(HERE))
 """
 import functools
