@@ -6,17 +6,12 @@ ranks). Without MPI only our own figures.
 """
 import argparse
 import os
-import platform
 import shutil
 import statistics
 import subprocess
 import sys
 
-
-def machine():
-    model = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')),
-                 platform.machine())
-    return f'{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}'
+from machine import machine
 
 
 def figures(command):

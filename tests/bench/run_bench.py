@@ -11,12 +11,13 @@ import glob
 import gzip
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+from machine import machine
 
 
 def timed(command, runs, stdout=subprocess.DEVNULL):
@@ -38,12 +39,6 @@ def row(name, result, target, note=''):
     median, low, high, processor, mib = result
     print(f'{name:44} {median:8.3f} s ({low:.3f}..{high:.3f})  processor {processor:6.3f} s  target {target:>8}  '
           f'{mib:5.0f} MiB  {note}'.rstrip(), flush=True)
-
-
-def machine():
-    model = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')),
-                 platform.machine())
-    return f'{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}'
 
 
 def python_json_seconds(path, runs):

@@ -6,13 +6,14 @@ mixture-of-experts job of 4 ranks, where ../shared/traces is there. Wall seconds
 comparing and printing included; `compare` is the comparison alone.
 """
 import argparse
-import os
 import re
 import statistics
 import subprocess
 import tempfile
 import time
 from pathlib import Path
+
+from machine import machine
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -35,8 +36,7 @@ def main():
     parser.add_argument("--runs", type=int, default=5)
     args = parser.parse_args()
     tools = Path(args.bin).resolve()
-    cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), "?")
-    print(f"{cpu}, {os.cpu_count()} cores; median of {args.runs}")
+    print(f"{machine()}; median of {args.runs}")
     print(f"{'nodes':>8} {'compare':>9} {'us/node':>8} {'all':>9} {'with costs':>11}")
     with tempfile.TemporaryDirectory() as folder:
         a, b = f"{folder}/a.sg", f"{folder}/b.sg"

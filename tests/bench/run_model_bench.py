@@ -18,6 +18,7 @@ import time
 import torch
 
 from bench_models import MODELS
+from machine import machine
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.normpath(os.path.join(HERE, '..', '..', 'tools', 'capture')))
@@ -90,9 +91,7 @@ def main():
     parser.add_argument('--profile', action='store_true', help='and the ops that our step spends most on')
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    with open('/proc/cpuinfo', encoding='utf-8') as f:
-        processor = next((line.split(':')[1].strip() for line in f if line.startswith('model name')), 'unknown')
-    print(f'{processor}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.0f}, torch {torch.__version__}, {args.threads} threads each')
+    print(f'{machine()}, torch {torch.__version__}, {args.threads} threads each')
     for make in MODELS:
         if args.only in make.__name__:
             measure(args, make)

@@ -13,11 +13,12 @@ are counted in, so the overhead proper is below what is printed.
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
+
+from machine import machine
 
 HEAD = 'sg 1.0 job "overhead" world 1\n\ngraph rank *\n  input %x0 : f32[1]\n  forward -\n'
 BODY_NODES = 8
@@ -44,12 +45,6 @@ def body(nodes):
     inside = [line for i in range(BODY_NODES // 2) for line in pair(i, 'y')]
     return (HEAD + '\n'.join(lines) + f'\n  output %x{calls}\n\ngraph rank * nested body\n  input %y0 : f32[1]\n  forward -\n' +
             '\n'.join(inside) + f'\n  output %y{BODY_NODES // 2}\n')
-
-
-def machine():
-    model = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')),
-                 platform.machine())
-    return f'{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, load {os.getloadavg()[0]:.1f}'
 
 
 def step_seconds(tool, graph):

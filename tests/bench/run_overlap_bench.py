@@ -12,11 +12,12 @@ PYTHON needs torch and safetensors. --capture keeps the capture in DIR, or takes
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
+
+from machine import machine
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RANKS, SHARE, AIM = 2, 0.4, 1.25
@@ -29,12 +30,6 @@ def run(*command, **more):
     if done.returncode != 0:
         raise SystemExit(f'{" ".join(command)}: exit {done.returncode}\n{(done.stdout + done.stderr)[-3000:]}')
     return done.stdout
-
-
-def machine():
-    with open('/proc/cpuinfo') as info:
-        model = next((line.split(':')[1].strip() for line in info if line.startswith('model name')), platform.machine())
-    return f'{model}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}'
 
 
 def capture(python, folder):

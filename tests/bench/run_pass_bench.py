@@ -9,11 +9,12 @@ grows with the nodes alone.
 import argparse
 import csv
 import os
-import platform
 import re
 import statistics
 import subprocess
 import tempfile
+
+from machine import machine
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRACES = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces'))
@@ -21,12 +22,6 @@ PASSES = ['clean', 'remat', 'remat --policy full', 'remat --budget 0.5', 'offloa
 DEEP = {'llama3-deep': 'llama3-deep-68layers', 'dsv3-deep': 'dsv3-deep-26layers'}
 THEIRS = {'clean': ('eliminate_dead_code_pass', 'canonicalize_graph_pass', 'deduplicate_fsdp_unshard_chains_pass'),
           'remat': ('tag_with_memory_policy_pass', 'selective_activation_remat_pass')}
-
-
-def machine():
-    model = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')),
-                 platform.machine())
-    return f'{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}'
 
 
 def run(*command):

@@ -8,16 +8,11 @@ captures where that folder is present; all that reach the bound at once are summ
 import argparse
 import glob
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 
-
-def machine():
-    model = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')),
-                 platform.machine())
-    return f'{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}'
+from machine import machine
 
 
 def plans(tool, graph, runs):

@@ -7,22 +7,18 @@ changes least; beside the targets. The build folder has to be a developer's (no 
 """
 import argparse
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
+
+from machine import machine
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # One of each place that people work at: libraries, a kernel, a tool, a test.
 FILES = ['libgraph/alias.cc', 'libgraph/diff/diff_nodes.cc', 'libpasses/remat/remat.cc', 'librun/session.cc', 'librun/cpu/softmax.cc',
          'tools/sg_stat.cc', 'tests/unit/graph_test.cc']
 ONE_FILE_SECONDS, TEST_SECONDS = 10, 300
-
-
-def machine():
-    model = next((line.split(':')[1].strip() for line in open('/proc/cpuinfo') if line.startswith('model name')), platform.machine())
-    return f'{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, load {os.getloadavg()[0]:.1f}'
 
 
 def timed(*command, **more):

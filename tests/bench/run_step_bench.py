@@ -10,13 +10,14 @@ made in a temporary folder from the registry.
 import argparse
 import json
 import os
-import platform
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import venv
+
+from machine import machine
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CAPTURE = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces', 'shape', 'gpt2-124m-b4t64',
@@ -35,12 +36,6 @@ FAMILIES = [
     ('copies', r'\.(cat|stack|clone|copy_?|_to_copy|constant_pad_nd|split_with_sizes_copy)\.'),
     ('pointwise and others', r''),
 ]
-
-
-def machine():
-    model = next((l.split(':')[1].strip() for l in open('/proc/cpuinfo') if l.startswith('model name')),
-                 platform.machine())
-    return f'{model}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, load {os.getloadavg()[0]:.1f}'
 
 
 def make_python(folder):
