@@ -4,8 +4,10 @@ skips.
 Exit codes  0 all held, 1 something failed or nothing ran, 77 skipped (SKIPS of sg_python_test in tests/CMakeLists.txt).
 Import      runners lie in folders beside this file: sys.path.insert(0, os.path.dirname(HERE))
 """
+import contextlib
 import functools
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -43,6 +45,19 @@ def is_sanitized(program):
     with open(program, 'rb') as file:
         text = file.read()
     return b'__asan_init' in text or b'__tsan_init' in text
+
+
+@functools.cache
+def python_with(*modules):
+    """A Python that has them: STEPGRAPH_PYTHON, this one, a .venv or venv in the repository or beside it, that of the path;
+    None where none of these has."""
+    beside = [os.path.join(folder, name, 'bin', 'python')
+              for folder in (ROOT, os.path.dirname(ROOT)) for name in ('.venv', 'venv')]
+    for python in filter(None, [os.environ.get('STEPGRAPH_PYTHON'), sys.executable, *beside, shutil.which('python3')]):
+        with contextlib.suppress(OSError):
+            if subprocess.run([python, '-c', f'import {", ".join(modules)}'], capture_output=True).returncode == 0:
+                return python
+    return None
 
 
 def skip(why):

@@ -26,7 +26,6 @@ Comments in the page, each on a line of its own, say the rest:
 --update writes what was printed into the page, but for blocks with "...".
 """
 import argparse
-import contextlib
 import doctest
 import json
 import os
@@ -36,8 +35,8 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-SKIPPED = 77
+from harness import ROOT, SKIPPED, python_with
+
 SECONDS = 300
 COMMENT = re.compile(r"<!-- docs: (copy|link|file|part of|succeed|not run|needs)\b:? ?(.*?) ?-->")
 MEASURED = re.compile(r"\b\d+(\.\d+)?(e[+-]?\d+)? ?(ns|us|ms|s|tokens/s|[GM]?flop/s|[KMG]iB/s)(?![\w/])")
@@ -100,18 +99,6 @@ def parts(text):
     return out
 
 
-def python_with(modules):
-    """A Python that has them; None = there is none."""
-    candidates = [os.environ.get("STEPGRAPH_PYTHON"), sys.executable]
-    for folder in (ROOT, os.path.dirname(ROOT)):
-        candidates += [os.path.join(folder, name, "bin", "python") for name in (".venv", "venv")]
-    for python in filter(None, candidates):
-        with contextlib.suppress(OSError):
-            if subprocess.run([python, "-c", "import " + ", ".join(modules)], capture_output=True).returncode == 0:
-                return python
-    return None
-
-
 class Page:
     def __init__(self, page, bin_dir, folder, update):
         self.page, self.folder, self.update = page, folder, update
@@ -146,7 +133,7 @@ class Page:
     def find_python(self, wanted):
         """One Python for the whole page: that which has the most of what it needs, from the first on."""
         for count in range(len(wanted), 0, -1):
-            python = python_with(sum((MODULES[w] for w in wanted[:count]), []))
+            python = python_with(*(module for w in wanted[:count] for module in MODULES[w]))
             if python is not None:
                 self.use(python)
                 return set(wanted[:count])

@@ -3,7 +3,7 @@
 
 `sg-run --comm nccl` as torchrun, Slurm and people by hand start it, over the stand-ins of tests/gpu/stub: answers to the bit, and
 faults, which have to end all ranks in seconds with the documented exit code and one message. Real torchrun is used where a Python
-with torch is (STEPGRAPH_PYTHON, or that of the path); else it is said. Skipped, aloud, where the backend was not built (exit 77).
+with torch is (STEPGRAPH_PYTHON, a venv, or that of the path); else it is said. Skipped, aloud, where the backend was not built (exit 77).
 """
 import argparse
 import glob
@@ -16,7 +16,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.dirname(HERE), HERE]
-from harness import Cases, skip  # noqa: E402
+from harness import Cases, python_with, skip  # noqa: E402
 from run_gpu_tests import prepare  # noqa: E402
 
 PATIENCE = float(os.environ.get('SG_TEST_PATIENCE', '3'))
@@ -214,13 +214,6 @@ def a_rank_that_hangs_in_nccl(tool):
     Ranks(tool, ['--timeout', '2'], by_hand(SG_FAKE_NCCL='hang:1:4')).end([6] * 4, 10, 'waits since 3 s in all_reduce %most of group @all')
 
 
-def torch_python():
-    for python in filter(None, [os.environ.get('STEPGRAPH_PYTHON'), sys.executable]):
-        if subprocess.run([python, '-c', 'import torch.distributed.run'], capture_output=True).returncode == 0:
-            return python
-    return None
-
-
 def torchrun(python, tool, options, *how, program=None):
     run = program or ['all.txt', '--inputs', 'all{r}.safetensors', '--backend', 'cuda', '--comm', 'nccl', *options]
     command = [python, '-m', 'torch.distributed.run', *how, '--no-python', tool, *run]
@@ -230,7 +223,7 @@ def torchrun(python, tool, options, *how, program=None):
 @cases.add
 def real_torchrun(tool):
     """Its agents keep the address of rank 0 in a store of their own; one agent, and two that act as two machines."""
-    python = torch_python()
+    python = python_with('torch.distributed.run')
     if python is None:
         print('SKIPPED real torchrun: no Python with torch; set STEPGRAPH_PYTHON')
         return
@@ -251,7 +244,7 @@ def real_torchrun(tool):
 @cases.add
 def torchrun_starts_again(tool):
     """Two agents, of which each counts its own restarts: the ranks meet again all the same."""
-    python = torch_python()
+    python = python_with('torch.distributed.run')
     if python is None:
         print('SKIPPED restarts by torchrun: no Python with torch; set STEPGRAPH_PYTHON')
         return

@@ -30,7 +30,7 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.dirname(HERE), os.path.join(HERE, '..', 'numeric')]
 import harness  # noqa: E402
-from harness import Failure, TRACES, Tally, Workbench, skip  # noqa: E402
+from harness import Failure, TRACES, Tally, Workbench, python_with, skip  # noqa: E402
 from run_pt2 import write_tensors  # noqa: E402
 GOLDEN = os.path.join(HERE, '..', 'golden', 'chunk')
 SINGLE = ['gpt2-tiny', 'gpt2-tiny-dynamic', 'llama-hf-sdpa', 'mixtral', 'bert', 'llama3-1rank', 'llama3-1rank-flex',
@@ -46,20 +46,6 @@ FORMATS = {'F32': 'f', 'F64': 'd'}
 def run(*command, data=None, **more):
     """In bytes: graphs go through standard input and output."""
     return harness.run(*command, text=False, input=data, **more)
-
-
-def python_with_torch():
-    """As the tests of tools/capture look for it; none when there is none."""
-    root = os.path.normpath(os.path.join(HERE, '..', '..'))
-    places = [os.path.join(folder, name, 'bin', 'python') for folder in (root, os.path.dirname(root))
-              for name in ('.venv', 'venv')]
-    for python in filter(None, [os.environ.get('STEPGRAPH_PYTHON'), *places, sys.executable]):
-        try:
-            if subprocess.run([python, '-c', 'import torch, safetensors'], capture_output=True).returncode == 0:
-                return python
-        except OSError:
-            continue
-    return None
 
 
 def tensors(path):
@@ -353,7 +339,7 @@ def main():
         for name, amplifiers in RANKS.items():
             checks.check(f'ranks {name}', lambda: checks.ranks(name, amplifiers))
         checks.check('traced', checks.traced)
-        python = python_with_torch()
+        python = python_with('torch', 'safetensors')
         if not python:
             skip('no Python with torch: exported modules are not run')
         for name in EXPORTED if python else []:

@@ -199,9 +199,9 @@ def main():
     os.environ["STEPGRAPH_BIN"] = os.path.abspath(options.bin)
     import stepgraph as sg
 
-    from run_docs import python_with
+    from harness import python_with
 
-    other = None if options.here else python_with(["torch", "safetensors"])
+    other = None if options.here else python_with("torch", "safetensors")
     if other and not has("torch"):
         return subprocess.run([other, *sys.argv, "--here"]).returncode
     result = unittest.main(argv=sys.argv[:1] + options.names, exit=False, verbosity=1).result
