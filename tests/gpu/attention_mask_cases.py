@@ -4,7 +4,7 @@ import random
 import struct
 
 from attention_cases import MASKED
-from values import bf16
+from tensor_files import bf16
 
 INF = math.inf
 LEAST = {'bf16': -3.3e38, 'f32': -3.4e38}

@@ -6,13 +6,13 @@ import shutil
 import struct
 
 from graphs import CLASSES, PRODUCTS, SHARED_WORK, STRIDED_PRODUCTS
-from values import bf16, safetensors
+from tensor_files import bf16, write_tensors
 
 
 def class_inputs(path, targets):
     """What CLASSES is given."""
-    safetensors(path, {'a': ('F32', (6, 5), struct.pack('<30f', *(math.sin(i) for i in range(30)))),
-                       't': ('I64', (6,), struct.pack('<6q', *targets))})
+    write_tensors(path, {'a': ('F32', (6, 5), struct.pack('<30f', *(math.sin(i) for i in range(30)))),
+                         't': ('I64', (6,), struct.pack('<6q', *targets))})
 
 
 def usage(tests, at):

@@ -8,7 +8,7 @@ import time
 
 from call_cases import compile_text
 from graphs import FLEX
-from values import bf16, safetensors
+from tensor_files import bf16, write_tensors
 
 
 def flex_inputs(path, rng, dtype, wide, queries=37):
@@ -16,9 +16,9 @@ def flex_inputs(path, rng, dtype, wide, queries=37):
     words = {'F32': lambda x: struct.pack(f'<{len(x)}f', *x), 'F64': lambda x: struct.pack(f'<{len(x)}d', *x),
              'F16': lambda x: struct.pack(f'<{len(x)}e', *x), 'BF16': bf16}
     noise = lambda kind, *shape: (kind, shape, words[kind]([rng.gauss(0, 1) for _ in range(math.prod(shape))]))
-    safetensors(path, {'q': noise(dtype, 2, 4, queries, 8), 'k': noise(dtype, 1, 2, 45, 8), 'v': noise(dtype, 1, 2, 45, 6),
-                       'g': noise(dtype, 2, 4, queries, 6), 'gl': noise(wide, 2, 4, queries), 'table': noise(dtype, 2, 4, 7),
-                       'doc': ('I32', (100,), struct.pack('<100i', *(i // 20 for i in range(100))))})
+    write_tensors(path, {'q': noise(dtype, 2, 4, queries, 8), 'k': noise(dtype, 1, 2, 45, 8), 'v': noise(dtype, 1, 2, 45, 6),
+                         'g': noise(dtype, 2, 4, queries, 6), 'gl': noise(wide, 2, 4, queries), 'table': noise(dtype, 2, 4, 7),
+                         'doc': ('I32', (100,), struct.pack('<100i', *(i // 20 for i in range(100))))})
 
 
 def flex(tests, at):

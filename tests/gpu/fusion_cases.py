@@ -6,7 +6,7 @@ import struct
 
 from call_cases import compile_text
 from fusion_graphs import random_rows
-from values import safetensors
+from tensor_files import write_tensors
 
 # By graph: reductions that are fused with the chains before them, chains behind them that are, too, and kernels of that.
 WANTED = {'reduced.txt': (24, 7, 18), 'behind.txt': (9, 10, 5), 'apart.txt': (0, 0, 3), 'held.txt': (1, 0, 2)}
@@ -220,11 +220,11 @@ class FusionCases:
     def __init__(self, tests, at):
         self.tests, self.at = tests, at
         whole = lambda letter, n: struct.pack(f'<{n}{letter}', *(i * 37 % 23 - 11 for i in range(n)))
-        safetensors(at('reduced.txt.in'), {'i': ('I32', (12, 33), whole('i', 396))})
-        safetensors(at('apart.txt.in'), {'none': ('F32', (4, 0), b'')})
+        write_tensors(at('reduced.txt.in'), {'i': ('I32', (12, 33), whole('i', 396))})
+        write_tensors(at('apart.txt.in'), {'none': ('F32', (4, 0), b'')})
         for name in ('behind', 'held'):
-            safetensors(at(name + '.txt.in'), {})
-        safetensors(at('divided.txt.in'), {'n': ('I64', (8, 40), whole('q', 320))})
+            write_tensors(at(name + '.txt.in'), {})
+        write_tensors(at('divided.txt.in'), {'n': ('I64', (8, 40), whole('q', 320))})
         for name, text in (('reduced.txt', REDUCED), ('behind.txt', BEHIND), ('apart.txt', APART), ('held.txt', HELD), ('divided.txt', DIVIDED)):
             with open(at(name), 'w', encoding='utf-8') as f:
                 f.write(text)

@@ -3,7 +3,7 @@ import math
 import random
 import struct
 
-from values import bf16
+from tensor_files import bf16
 
 HEAD = '''sg 1.0
 graph rank *

@@ -2,7 +2,7 @@
 import random
 import struct
 
-from values import bf16
+from tensor_files import bf16
 
 ENDS = [5, 5, 133, 261, 290]             # an empty group, one of less than a tile, one of a tile and a bit
 TOTAL = 300                              # what is behind the last group is zero

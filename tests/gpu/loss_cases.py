@@ -5,7 +5,7 @@ import os
 import random
 import struct
 
-from values import bf16, safetensors
+from tensor_files import bf16, write_tensors
 
 ROWS, CLASSES = 9, 700  # a block has fewer lanes than a row has numbers
 
@@ -116,7 +116,7 @@ class LossCases:
         name = f'a folded loss of {dtype}, reduction {reduction}, weight {weight}'
         text, inputs = self.step(dtype, reduction, weight)
         self.fold(text)
-        safetensors(self.at('loss.safetensors'), inputs)
+        write_tensors(self.at('loss.safetensors'), inputs)
         for backend in ('cpu', 'cuda'):
             run = ['--inputs', self.at('loss.safetensors'), '--backend', backend]
             status, said = self.tests.run([self.tests.tool('sg-run'), '-q', self.at('apart.txt'), *run, '--outputs', self.at('loss.out')])

@@ -5,15 +5,15 @@ import random
 import struct
 
 from graphs import BIASED, DROPOUT, MASKED
-from values import safetensors
+from tensor_files import write_tensors
 
 
 def masked(tests, at):
     rng = random.Random(3)
     noise = lambda *shape: ('F32', shape, struct.pack(f'<{math.prod(shape)}f', *(rng.gauss(0, 1) for _ in range(math.prod(shape)))))
     rows = [[rng.randrange(3) for _ in range(7)] for _ in range(3)] + [[0] * 7, [1] * 7]
-    safetensors(at('masked.safetensors'), {'q': noise(1, 2, 5, 8), 'k': noise(1, 2, 7, 8),
-                                           'n': ('I64', (5, 7), struct.pack('<35q', *sum(rows, [])))})
+    write_tensors(at('masked.safetensors'), {'q': noise(1, 2, 5, 8), 'k': noise(1, 2, 7, 8),
+                                             'n': ('I64', (5, 7), struct.pack('<35q', *sum(rows, [])))})
     with open(at('masked.txt'), 'w', encoding='utf-8') as f:
         f.write(MASKED)
     run = [tests.tool('sg-run'), '-q', at('masked.txt'), '--inputs', at('masked.safetensors')]
@@ -25,7 +25,7 @@ def masked(tests, at):
     for shape in ((2, 4, 5, 7), (1, 4, 5, 7), (2, 1, 1, 7), (5, 7)):
         with open(at('biased.txt'), 'w', encoding='utf-8') as f:
             f.write(BIASED.replace('TYPE', f'f32{list(shape)}'))
-        safetensors(at('biased.safetensors'), {'q': noise(2, 4, 5, 8), 'k': noise(2, 4, 7, 8), 'b': noise(*shape)})
+        write_tensors(at('biased.safetensors'), {'q': noise(2, 4, 5, 8), 'k': noise(2, 4, 7, 8), 'b': noise(*shape)})
         run = [tests.tool('sg-run'), at('biased.txt'), '--inputs', at('biased.safetensors')]
         status, text = tests.run([*run, '-q', '--outputs', at('biased.out')])
         tests.expect(f'a bias of {shape}: the processor', status and f'exit {status}: {text}')

@@ -2,7 +2,7 @@
 import random
 import struct
 
-from values import bf16
+from tensor_files import bf16
 
 GRAPH = '''sg 1.0
 graph rank *

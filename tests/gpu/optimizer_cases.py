@@ -4,7 +4,7 @@ import random
 import re
 import struct
 
-from values import bf16, safetensors
+from tensor_files import bf16, write_tensors
 
 # Parameters of every type and layout, each with a gradient that hangs on it, so that a wrong update shows in the next step:
 # as they lie, turned, of another type, brought to the host, of a parameter that nothing else reads, without an element. The
@@ -131,14 +131,14 @@ class OptimizerCases:
         for name, text in (('trained.txt', TRAINED), ('shared.txt', SHARED)):
             with open(at(name), 'w', encoding='utf-8') as f:
                 f.write(text)
-        safetensors(at('trained.safetensors'), {name: numbers(rng, *form) for name, form in PARAMETERS.items()})
-        safetensors(at('weights.safetensors'), {name: numbers(rng, *form) for name, form in PARAMETERS.items() if name != 'x'})
+        write_tensors(at('trained.safetensors'), {name: numbers(rng, *form) for name, form in PARAMETERS.items()})
+        write_tensors(at('weights.safetensors'), {name: numbers(rng, *form) for name, form in PARAMETERS.items() if name != 'x'})
         for step in range(STEPS):
             names = 'xwd' if step == 2 else 'x'
-            safetensors(at(f'batch{step}.safetensors'), {name: numbers(rng, *PARAMETERS[name]) for name in names})
+            write_tensors(at(f'batch{step}.safetensors'), {name: numbers(rng, *PARAMETERS[name]) for name in names})
         for rank in range(4):
-            safetensors(at(f'shared{rank}.safetensors'), {'w': numbers(rng, 'F32', (8, 3)), 'h': numbers(rng, 'BF16', (8, 3)),
-                                                          'x': numbers(rng, 'F32', (8, 3))})
+            write_tensors(at(f'shared{rank}.safetensors'), {'w': numbers(rng, 'F32', (8, 3)), 'h': numbers(rng, 'BF16', (8, 3)),
+                                                            'x': numbers(rng, 'F32', (8, 3))})
 
     def expect_run(self, name, command, env=None, said=''):
         status, text = self.tests.run(command, env)

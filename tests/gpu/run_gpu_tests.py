@@ -46,7 +46,7 @@ from sort_cases import SortCases  # noqa: E402
 from split_cases import SplitCases  # noqa: E402
 from graphs import AWAITED, BY_HOST, COLLECTIVES, LONG_SUMS, PICK, RECORDED, SAME_BITS  # noqa: E402
 from harness import TRACES, skip  # noqa: E402
-from values import bf16, safetensors  # noqa: E402
+from tensor_files import bf16, write_tensors  # noqa: E402
 
 EVERY = 5            # of the conformance vectors, for CI
 
@@ -81,7 +81,7 @@ class Tests:
         """A graph on both with the same inputs; `kernels`: how often the stand-in has to be asked for some."""
         with open(at('held.txt'), 'w', encoding='utf-8') as f:
             f.write(graph)
-        safetensors(at('held.safetensors'), inputs)
+        write_tensors(at('held.safetensors'), inputs)
         run, log = [self.tool('sg-run'), at('held.txt'), '--inputs', at('held.safetensors')], at('kernels')
         status, text = self.run([*run, '-q', '--outputs', at('held.out')])
         self.expect(f'{name}: the processor', status and f'exit {status}: {text}')
@@ -108,7 +108,7 @@ class Tests:
         """What the data does not allow, with node and value; `said` is a pattern."""
         with open(at('held.txt'), 'w', encoding='utf-8') as f:
             f.write(graph)
-        safetensors(at('held.safetensors'), inputs)
+        write_tensors(at('held.safetensors'), inputs)
         status, text = self.run([self.tool('sg-run'), at('held.txt'), '--inputs', at('held.safetensors'), '--backend', 'cuda'])
         self.expect(name, (status != 4 or not re.search('rank 0, ' + said, text)) and f'exit {status}: {text}')
 
@@ -262,16 +262,15 @@ def prepare(at):
             f.write(text)
     numbers = lambda n: [rng.uniform(-3, 3) for _ in range(n)]
     a, i = ('F32', (6, 5), struct.pack('<30f', *numbers(30))), ('I64', (6, 5), struct.pack('<30q', *(rng.randrange(-1000, 1000) for _ in range(30))))
-    safetensors(at('same.safetensors'), {'a': a, 'b': ('BF16', (6, 5), bf16(numbers(30))), 'i': i})
-    safetensors(at('pick.safetensors'), {'a': a, 'i': i})
-    safetensors(at('a.safetensors'), {'a': a})
+    write_tensors(at('same.safetensors'), {'a': a, 'b': ('BF16', (6, 5), bf16(numbers(30))), 'i': i})
+    write_tensors(at('pick.safetensors'), {'a': a, 'i': i})
+    write_tensors(at('a.safetensors'), {'a': a})
     f32 = lambda *shape: ('F32', shape, struct.pack(f'<{math.prod(shape)}f', *numbers(math.prod(shape))))
-    safetensors(at('sums.safetensors'), {'x': f32(3, 700, 45), 'w': f32(45), 'h': ('BF16', (9000, 2), bf16(numbers(18000)))})
+    write_tensors(at('sums.safetensors'), {'x': f32(3, 700, 45), 'w': f32(45), 'h': ('BF16', (9000, 2), bf16(numbers(18000)))})
     for r in range(4):
-        safetensors(at(f'all{r}.safetensors'),
-                    {'x': ('F32', (8, 3), struct.pack('<24f', *numbers(24))), 'h': ('BF16', (8, 3), bf16(numbers(24))),
-                                                'n': ('I64', (4,),
-                                                      struct.pack('<4q', *(rng.randrange(1000) for _ in range(4))))})
+        write_tensors(at(f'all{r}.safetensors'),
+                      {'x': ('F32', (8, 3), struct.pack('<24f', *numbers(24))), 'h': ('BF16', (8, 3), bf16(numbers(24))),
+                       'n': ('I64', (4,), struct.pack('<4q', *(rng.randrange(1000) for _ in range(4))))})
 
 
 def cases_of(args):

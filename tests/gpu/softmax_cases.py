@@ -3,7 +3,7 @@ import random
 import struct
 
 from graphs import CLASS_GRADIENT, HALVES
-from values import bf16, safetensors
+from tensor_files import bf16, write_tensors
 
 
 def class_gradients(tests, at):
@@ -19,7 +19,7 @@ def class_gradients(tests, at):
                 text = CLASS_GRADIENT.replace('TYPE', dtype).replace('GRAD', '9' if reduction == 0 else '').replace('WEIGHT', weight)
                 with open(at('classes.txt'), 'w', encoding='utf-8') as f:
                     f.write(text.replace('REDUCTION', str(reduction)).replace('TO', to))
-                safetensors(at('classes.safetensors'), {
+                write_tensors(at('classes.safetensors'), {
                     'x': (dtype.upper(), (9, 700), numbers(6300)), 't': ('I64', (9,), struct.pack('<9q', *targets)),
                     'w': (dtype.upper(), (700,), numbers(700)), 'g': (dtype.upper(), (9,) if rows == 9 else (), numbers(rows))})
                 run = [tests.tool('sg-run'), at('classes.txt'), '--inputs', at('classes.safetensors'), '--backend', 'cuda']
@@ -38,7 +38,7 @@ def halves(tests, at):
         apart, folded, inputs, out = at('apart.txt'), at('folded.txt'), at('halves.safetensors'), at('halves.out')
         with open(apart, 'w', encoding='utf-8') as f:
             f.write(HALVES.replace('TYPE', dtype))
-        safetensors(inputs, {'x': (dtype.upper(), (3, 7, 300), words(numbers(6300))), 'g': ('F32', (21, 300), struct.pack('<6300f', *numbers(6300)))})
+        write_tensors(inputs, {'x': (dtype.upper(), (3, 7, 300), words(numbers(6300))), 'g': ('F32', (21, 300), struct.pack('<6300f', *numbers(6300)))})
         status, text = tests.run([tests.tool('sg-clean'), apart, '--fold-casts', '-o', folded])
         tests.expect(f'casts of {dtype} folded', (status or '2 casts folded' not in text) and f'exit {status}: {text}')
         run = ['--inputs', inputs, '--backend', 'cuda']

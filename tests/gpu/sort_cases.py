@@ -5,7 +5,7 @@ import random
 import struct
 from array import array
 
-from values import safetensors
+from tensor_files import write_tensors
 
 TILE = 2048          # items that a block holds: kSortTile of kernels/sort.h
 LENGTHS = (1, 2, 31, 255, 256, 257, 511, 513, TILE - 1, TILE, TILE + 1, 2 * TILE, 2 * TILE + 1, 3 * TILE + 7, 5 * TILE, 10007)
@@ -204,7 +204,7 @@ graph rank *
 '''
         with open(self.at('long.txt'), 'w', encoding='utf-8') as f:
             f.write(graph)
-        safetensors(self.at('long.safetensors'), {'x': ('I32', (length,), self.rng.randbytes(4 * length))})
+        write_tensors(self.at('long.safetensors'), {'x': ('I32', (length,), self.rng.randbytes(4 * length))})
         command = [self.tests.tool('sg-run'), '-q', self.at('long.txt'), '--inputs', self.at('long.safetensors')]
         status, text = self.tests.run([*command, '--outputs', self.at('long.out')])
         self.tests.expect('sorts: a long row: the processor', status and f'exit {status}: {text}')

@@ -4,7 +4,7 @@ import re
 import shutil
 import struct
 
-from values import safetensors
+from tensor_files import write_tensors
 
 
 def graph_of(ranks, groups, reverse=False):
@@ -87,7 +87,7 @@ class SplitCases:
     def __init__(self, tests, at):
         self.tests, self.at = tests, at
         for r in range(6):  # others on each rank, so that what comes says from whom
-            safetensors(at(f'split{r}.in'), {'x': ('F32', (2, 3), struct.pack('<6f', *(10 * r + i for i in range(6))))})
+            write_tensors(at(f'split{r}.in'), {'x': ('F32', (2, 3), struct.pack('<6f', *(10 * r + i for i in range(6))))})
         self.old = {'LD_LIBRARY_PATH': f'{tests.args.stub}_old:{tests.env.get("LD_LIBRARY_PATH", "")}'}
 
     def run(self):

@@ -3,7 +3,7 @@ import os
 import struct
 
 from graphs import LONG_NORMS, RUNNING
-from values import bf16
+from tensor_files import bf16
 
 
 def long_sums(tests, at):

@@ -5,7 +5,6 @@ Every fault has to end within seconds, on all ranks, with the documented exit co
 Skipped, aloud, without mpirun (exit 77).
 """
 import argparse
-import json
 import os
 import random
 import shutil
@@ -18,6 +17,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from harness import skip  # noqa: E402
+from tensor_files import write_tensors  # noqa: E402
 
 #        mode        arguments      ranks  exit  seconds  what has to be said
 CASES = [
@@ -63,10 +63,7 @@ def write_inputs(path, rank, dtype='F32', shape=(8, 3)):
     rng = random.Random(rank)
     x = struct.pack('<24f', *(rng.uniform(-1, 1) for _ in range(24)))
     n = struct.pack('<4q', *(rng.randrange(1000) for _ in range(4)))
-    header = json.dumps({'x': {'dtype': dtype, 'shape': list(shape), 'data_offsets': [0, len(x)]},
-                         'n': {'dtype': 'I64', 'shape': [4], 'data_offsets': [len(x), len(x) + len(n)]}}).encode()
-    with open(path, 'wb') as f:
-        f.write(struct.pack('<Q', len(header)) + header + x + n)
+    write_tensors(path, {'x': (dtype, shape, x), 'n': ('I64', (4,), n)})
 
 
 def run_step(tool):

@@ -8,38 +8,16 @@ run_pt2.py --bin DIR [--cases DIR]... [-v]
 import argparse
 import json
 import os
-import struct
 import subprocess
 import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.dirname(HERE))
+from tensor_files import read_tensors, write_tensors  # noqa: E402
+
 EXPORTS = os.path.join(ROOT, "..", "shared", "traces", "formats", "gpt2-tiny-export")
-
-
-def read_tensors(path):
-    """name -> (dtype, shape, bytes)"""
-    with open(path, "rb") as f:
-        size, = struct.unpack("<Q", f.read(8))
-        header = json.loads(f.read(size))
-        data = f.read()
-    header.pop("__metadata__", None)
-    return {name: (t["dtype"], t["shape"], data[t["data_offsets"][0]:t["data_offsets"][1]])
-            for name, t in header.items()}
-
-
-def write_tensors(path, tensors):
-    header, at = {}, 0
-    for name, (dtype, shape, data) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
-        at += len(data)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text)
-        for _, _, data in tensors.values():
-            f.write(data)
 
 
 class Runner:

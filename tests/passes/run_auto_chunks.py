@@ -31,7 +31,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.dirname(HERE), os.path.join(HERE, '..', 'numeric')]
 import harness  # noqa: E402
 from harness import Failure, TRACES, Tally, Workbench, python_with, skip  # noqa: E402
-from run_pt2 import write_tensors  # noqa: E402
+from tensor_files import read_tensors, write_tensors  # noqa: E402
 GOLDEN = os.path.join(HERE, '..', 'golden', 'chunk')
 SINGLE = ['gpt2-tiny', 'gpt2-tiny-dynamic', 'llama-hf-sdpa', 'mixtral', 'bert', 'llama3-1rank', 'llama3-1rank-flex',
           'dsv3-1rank']
@@ -49,15 +49,9 @@ def run(*command, data=None, **more):
 
 
 def tensors(path):
-    with open(path, 'rb') as file:
-        data = file.read()
-    size = struct.unpack('<Q', data[:8])[0]
-    out = {}
-    for name, entry in json.loads(data[8:8 + size]).items():
-        if name != '__metadata__' and entry['dtype'] in FORMATS:
-            begin, end = entry['data_offsets']
-            out[name] = array.array(FORMATS[entry['dtype']], data[8 + size + begin:8 + size + end])
-    return out
+    """Those of floats: name -> array."""
+    return {name: array.array(FORMATS[dtype], data)
+            for name, (dtype, _, data) in read_tensors(path).items() if dtype in FORMATS}
 
 
 def furthest(ours, theirs):

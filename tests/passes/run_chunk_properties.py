@@ -13,11 +13,13 @@ import math
 import os
 import random
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from tensor_files import write_tensors  # noqa: E402
 
 UNARY = ['aten.tanh', 'aten.sigmoid', 'aten.neg', 'aten.relu', 'aten.clone', 'aten.alias']
 BINARY = ['aten.add.Tensor', 'aten.sub.Tensor', 'aten.mul.Tensor', 'aten.maximum']
@@ -49,14 +51,8 @@ class Module:
         return name, list(shape), dtype
 
     def write_inputs(self, path):
-        header, data = {}, b''
-        for i, shape in enumerate(self.shapes):
-            numbers = array.array('f', (self.rng.gauss(0, 1) for _ in range(math.prod(shape)))).tobytes()
-            header[f'in{i}'] = {'dtype': 'F32', 'shape': shape, 'data_offsets': [len(data), len(data) + len(numbers)]}
-            data += numbers
-        text = json.dumps(header).encode()
-        with open(path, 'wb') as file:
-            file.write(struct.pack('<Q', len(text)) + text + data)
+        draw = lambda shape: array.array('f', (self.rng.gauss(0, 1) for _ in range(math.prod(shape)))).tobytes()
+        write_tensors(path, {f'in{i}': ('F32', shape, draw(shape)) for i, shape in enumerate(self.shapes)})
 
     def emit(self, op, args, *shapes, dtype='f32'):
         names = []

@@ -12,18 +12,17 @@
 Says aloud when ../shared/traces is absent.
 """
 import argparse
-import array
 import json
 import math
 import os
 import re
-import struct
 import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 from harness import Failure, TRACES, Tally, Workbench, run, skip  # noqa: E402
+from tensor_files import read_tensors, to_numbers  # noqa: E402
 
 TRUTH = ['dsv3-ep4', 'dsv3-ep4-fp32']
 VALUES = [('multi/dsv3-ep4-fp32', 'layers.*.moe', [3, 4, 5]), ('multi/dsv3-ep4', 'layers.*.moe', [3, 4]),
@@ -41,17 +40,7 @@ REFUSED = [('single/dsv3-1rank', 'layers.*', r'[product]'), ('single/llama3-1ran
 
 
 def f32_tensors(path):
-    """name -> array of floats, of the f32 tensors of a safetensors file."""
-    with open(path, 'rb') as file:
-        data = file.read()
-    size = struct.unpack('<Q', data[:8])[0]
-    out = {}
-    for name, entry in json.loads(data[8:8 + size]).items():
-        if name == '__metadata__' or entry['dtype'] != 'F32':
-            continue
-        begin, end = entry['data_offsets']
-        out[name] = array.array('f', data[8 + size + begin:8 + size + end])
-    return out
+    return {name: to_numbers(dtype, data) for name, (dtype, _, data) in read_tensors(path).items() if dtype == 'F32'}
 
 
 def worst_ulps(ours, theirs):

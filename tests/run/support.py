@@ -1,14 +1,13 @@
 """What the cases of run_data_tests.py share: a step of training, files of tensors, and sg-run."""
-import json
 import os
 import re
-import struct
 import subprocess
 import sys
 from types import SimpleNamespace
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from harness import Cases  # noqa: E402
+from tensor_files import read_tensors, to_bytes, to_numbers, write_tensors  # noqa: E402
 
 CASES = Cases()
 case = CASES.add
@@ -45,32 +44,12 @@ graph rank *
 
 def safetensors(path, tensors, header=None):
     """tensors: {name: (dtype, shape, numbers)}"""
-    kinds = {"F32": "f", "F16": "e", "F64": "d", "I64": "q", "I32": "i", "BOOL": "?", "U8": "B"}
-    entries, data = {}, b""
-    for name, (dtype, shape, numbers) in tensors.items():
-        if dtype == "BF16":
-            piece = b"".join(struct.pack("<f", number)[2:] for number in numbers)
-        else:
-            piece = struct.pack(f"<{len(numbers)}{kinds[dtype]}", *numbers)
-        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(piece)]}
-        data += piece
-    text = (header or json.dumps(entries)).encode()
-    with open(path, "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text + data)
+    as_bytes = {name: (dtype, shape, to_bytes(dtype, numbers)) for name, (dtype, shape, numbers) in tensors.items()}
+    write_tensors(path, as_bytes, header)
 
 
 def load(path):
-    with open(path, "rb") as f:
-        raw = f.read()
-    size = struct.unpack("<Q", raw[:8])[0]
-    kinds = {"F32": ("f", 4), "F64": ("d", 8), "I64": ("q", 8), "I32": ("i", 4), "U64": ("Q", 8),
-             "F16": ("e", 2), "BF16": ("H", 2)}                           # the latter as bits
-    out = {}
-    for name, entry in json.loads(raw[8:8 + size]).items():
-        letter, width = kinds[entry["dtype"]]
-        begin, end = entry["data_offsets"]
-        out[name] = struct.unpack(f"<{(end - begin) // width}{letter}", raw[8 + size + begin:8 + size + end])
-    return out
+    return {name: to_numbers(dtype, data) for name, (dtype, _, data) in read_tensors(path).items()}
 
 
 def inputs(rows=2, **changes):
