@@ -1,6 +1,7 @@
 """Cases of run_recipes.py: assertions, runs, goldens and locks that graphs are held against; bisection."""
 import json
 import os
+import re
 import sys
 
 from support import GRAPH, RECIPE, case, expect, given, read, sg, states, write
@@ -157,3 +158,28 @@ def bisection():
         expect(sg("sg-recipe", "bisect", "r.yaml"), 4, "`last` is not bad")     # passes are bitwise
     finally:
         os.environ["PATH"] = env_path
+
+
+@case
+def bisection_around_steps_that_cannot_be_judged():
+    write("g.txt", GRAPH)
+    write("r.yaml", "inputs: {g: g.txt}\nstages:\n" + "".join(f"  - {{clean: {{}}, name: s{i}}}\n" for i in range(1, 7)))
+
+    def found(answers, *words):
+        """What is said where these are the answers for g and s1 to s6: good, bad, unknown."""
+        code = {"g": 1, "b": 0, "u": 125}
+        write("judge.sh", f"n=$('{given.bin}/sg-log' \"$1\" | grep -c sg-clean)\n"
+              f"echo {' '.join(str(code[a]) for a in answers)} | cut -d' ' -f$((n + 1)) | {{ read code; exit $code; }}\n")
+        return expect(sg("sg-recipe", "bisect", "r.yaml", "--fails", "sh judge.sh", *words), 1).out
+
+    unsure = r"the first bad one is one of %s \(r.yaml:\d:6\) .. %s \(r.yaml:\d:6\); %s could not be judged; %s is good\n"
+    for answers, first, bad, unjudged, good in (("guuuuub", "s1", "s6", "s1 to s5", "g"), ("gguuubb", "s2", "s5", "s2 to s4", "s1"),
+                                                ("guubbbb", "s1", "s3", "s1 to s2", "g"), ("gggguub", "s4", "s6", "s4 to s5", "s3"),
+                                                ("ggggubb", "s4", "s5", "s4", "s3"), ("gugugub", "s5", "s6", "s5", "s4")):
+        out = found(answers)
+        assert re.fullmatch(unsure % (first, bad, unjudged, good), out), (answers, out)
+    for answers, bad, good in (("gguuugb", "s6", "s5"), ("gguugbb", "s5", "s4"), ("gbuuuub", "s1", "g"), ("ggbuuub", "s2", "s1")):
+        out = found(answers)
+        assert out.startswith(f"the first bad one is {bad} (") and f"; {good} is good\n" in out, (answers, out)
+    said = json.loads(found("gguuubb", "--json"))
+    assert [said[key] for key in ("bad", "good", "unjudged", "options", "nodes")] == ["s5", "s1", ["s2", "s3", "s4"], [], None], said

@@ -1,6 +1,5 @@
 #include "tools/recipe/bisect.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "libgraph/human.h"
@@ -18,16 +17,22 @@ namespace {
 constexpr int kRankFailed = 6;                                         // exit code of sg-run
 constexpr int kCannotTell = 125, kNotRunnable = 126, kNotFound = 127;  // of the command; of the shell
 
-// The result of a bisection.
+// The result of a bisection. Any of `unjudged` may be the first bad one, too; only without them is it known what in the
+// step is to blame.
 struct Guilt {
   const Step& step;
-  std::string good;                  // the step before it
-  std::vector<std::string> options;  // each: without it the result is good
-  std::optional<Narrowed> nodes;     // none: not a pass
+  std::string good;                   // the step before all of these
+  std::vector<const Step*> unjudged;  // between them, each of which could not be judged
+  std::vector<std::string> options;   // each: without it the result is good
+  std::optional<Narrowed> nodes;      // none: not a pass
 };
 
 std::string first_line(const Guilt& g) {
-  return "the first bad one is " + g.step.name + " (" + print_location(g.step.where) + "); " + g.good + " is good";
+  auto at = [](const Step& step) { return step.name + " (" + print_location(step.where) + ")"; };
+  if (g.unjudged.empty()) return "the first bad one is " + at(g.step) + "; " + g.good + " is good";
+  const Step &first = *g.unjudged.front(), &last = *g.unjudged.back();
+  return "the first bad one is one of " + at(first) + " .. " + at(g.step) + "; " + first.name +
+         (&first == &last ? "" : " to " + last.name) + " could not be judged; " + g.good + " is good";
 }
 
 std::string nodes_text(const Guilt& g) {
@@ -43,6 +48,7 @@ std::string nodes_text(const Guilt& g) {
 
 std::string guilt_text(const Guilt& g) {
   std::string out = first_line(g) + "\n";
+  if (!g.unjudged.empty()) return out;
   for (const std::string& option : g.options) out += "  without `" + option + "` it is good\n";
   return out + "  " + nodes_text(g) + "\n";
 }
@@ -50,7 +56,10 @@ std::string guilt_text(const Guilt& g) {
 std::string guilt_json(const Guilt& g) {
   JsonWriter json;
   json.begin_object().member("schema", "sg-recipe-bisect").member("version", 1).member("bad", g.step.name);
-  json.member("at", print_location(g.step.where)).member("good", g.good).key("options").begin_array();
+  json.member("at", print_location(g.step.where)).member("good", g.good);
+  json.key("unjudged").begin_array();
+  for (const Step* step : g.unjudged) json.string(step->name);
+  json.end_array().key("options").begin_array();
   for (const std::string& option : g.options) json.string(option);
   json.end_array();
   if (g.nodes && g.nodes->touched > 0) {
@@ -74,12 +83,16 @@ class Bisection {
     if (int code = exit_code_of(results_); code != 0) return code;
     SG_TRY(require(chain_.front(), Answer::good));
     SG_TRY(require(chain_.back(), Answer::bad));
-    SG_ASSIGN(size_t first_bad, search());
-    Guilt guilt{steps_[chain_[first_bad]], steps_[chain_[first_bad - 1]].name, {}, {}};
+    SG_ASSIGN(const Found found, search());
+    const uint32_t bad = chain_[found.bad];
+    Guilt guilt{steps_[bad], steps_[chain_[found.good]].name, {}, {}, {}};
+    for (size_t i = found.good + 1; i < found.bad; ++i) guilt.unjudged.push_back(&steps_[chain_[i]]);
     args_.report().note(first_line(guilt));  // the rest may take a while
-    SG_ASSIGN(guilt.options, guilty_options(chain_[first_bad]));
-    if (guilt.step.kind == StepKind::pass) {
-      SG_ASSIGN(guilt.nodes, guilty_nodes(chain_[first_bad]));
+    if (guilt.unjudged.empty()) {
+      SG_ASSIGN(guilt.options, guilty_options(bad));
+      if (guilt.step.kind == StepKind::pass) {
+        SG_ASSIGN(guilt.nodes, guilty_nodes(bad));
+      }
     }
     SG_TRY(cli::write_text(args_, args_.has("json") ? guilt_json(guilt) + "\n" : guilt_text(guilt)));
     return 1;
@@ -166,33 +179,42 @@ class Bisection {
 
   Result<Answer> judge_step(uint32_t step) { return judge(*results_[step].bytes); }
 
+  Result<Answer> judge_aloud(size_t position) {
+    SG_ASSIGN(Answer answer, judge_step(chain_[position]));
+    args_.report().note(steps_[chain_[position]].name + " is " + word_of(answer));
+    return answer;
+  }
+
   Status require(uint32_t step, Answer wanted) {
     SG_ASSIGN(Answer answer, judge_step(step));
     if (answer == wanted) return ok_status();
-    std::string word = wanted == Answer::good ? "good" : "bad";
-    return Error{ErrorKind::cannot_apply, "`" + steps_[step].name + "` is not " + word, steps_[step].where,
+    return Error{ErrorKind::cannot_apply, "`" + steps_[step].name + "` is not " + word_of(wanted), steps_[step].where,
                  "bisection needs a good one and a bad one"};
   }
 
-  // The position of the first bad step in the chain. In place of a step that cannot be judged, the next ones are tried.
-  Result<size_t> search() {
+  // Positions in the chain: the last good step, and the first known to be bad. None between them could be judged.
+  struct Found {
+    size_t good, bad;
+  };
+
+  Result<Found> search() {
     size_t good = 0, bad = chain_.size() - 1;
-    while (bad - good > 1) {
-      size_t middle = (good + bad) / 2, at = middle;
-      Answer answer = Answer::unknown;
-      for (; at < bad && answer == Answer::unknown; ++at) {
-        SG_ASSIGN(answer, judge_step(chain_[at]));
-        if (answer != Answer::unknown) break;
+    size_t end = bad;  // those from here to `bad` cannot be judged
+    while (end - good > 1) {
+      const size_t middle = (good + end) / 2;
+      size_t at = middle;
+      SG_ASSIGN(Answer answer, judge_aloud(at));
+      while (answer == Answer::unknown && ++at < end) {
+        SG_ASSIGN(answer, judge_aloud(at));
       }
-      args_.report().note(steps_[chain_[std::min(at, bad - 1)]].name + (answer == Answer::bad ? " is bad"
-                                                                        : answer == Answer::good
-                                                                            ? " is good"
-                                                                            : " cannot be judged"));
-      if (answer == Answer::good) good = at;
-      else if (answer == Answer::bad) bad = at;
-      else bad = middle;
+      if (answer == Answer::good) {
+        good = at;
+      } else {
+        if (answer == Answer::bad) bad = at;
+        end = middle;
+      }
     }
-    return bad;
+    return Found{good, bad};
   }
 
   const std::string& input_of(uint32_t stage) const { return *results_[steps_[stage].from].bytes; }

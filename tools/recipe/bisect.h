@@ -8,7 +8,7 @@ namespace sg::recipe {
 
 // Operands: RECIPE [GOOD [BAD]], names of an input or stage; by default the input and the last stage. Bad is what
 // --fails says, or without it: sg-run gives other bits than on GOOD. Binary search, so one stage has to have made it
-// bad and none good again.
+// bad and none good again; where it cannot judge what lies before the first bad one it says so, and looks no further.
 Result<int> bisect(const cli::Args& args, Session* session);
 
 }  // namespace sg::recipe

@@ -43,8 +43,7 @@ class Narrowing {
     if (findings.has_errors()) return Answer::unknown;
     SG_ASSIGN(std::string sealed, write_binary(result));
     SG_ASSIGN(Answer answer, options_.judge(sealed));
-    std::string word = answer == Answer::bad ? "bad" : answer == Answer::good ? "good" : "not to be judged";
-    options_.told("with nodes " + std::to_string(begin) + " to " + std::to_string(end) + " it is " + word);
+    options_.told("with nodes " + std::to_string(begin) + " to " + std::to_string(end) + " it is " + word_of(answer));
     return answer;
   }
 
@@ -75,6 +74,10 @@ class Narrowing {
 };
 
 }  // namespace
+
+std::string word_of(Answer answer) {
+  return answer == Answer::good ? "good" : answer == Answer::bad ? "bad" : "not to be judged";
+}
 
 Result<Narrowed> narrow_to_nodes(const Step& stage, const std::string& input, Cache* cache,
                                  const NarrowOptions& options) {

@@ -19,6 +19,7 @@
 namespace sg::recipe {
 
 enum class Answer : uint8_t { good, bad, unknown };
+std::string word_of(Answer answer);  // good, bad, not to be judged
 
 struct NarrowOptions {
   bool pipes = false;  // run the stage as its tool
