@@ -15,4 +15,10 @@ Result<std::optional<std::vector<SymbolValues>>> assumed_values_if_known(const A
   return values.error();
 }
 
+Result<SizeValues> assumed_sizes_if_known(const Args& args, const Job& job, const Program* program) {
+  SG_ASSIGN(auto values, assumed_values_if_known(args, job));
+  if (!values) return SizeValues([](StrId) -> std::optional<int64_t> { return std::nullopt; });
+  return SizeValues([program, sizes = sizes_of(job, std::move(*values))](StrId s) { return sizes(*program, s); });
+}
+
 }  // namespace sg::cli

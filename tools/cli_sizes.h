@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "libgraph/expr/assume.h"
+#include "libgraph/expr/sizes.h"
 #include "tools/cli.h"
 
 namespace sg::cli {
@@ -17,5 +18,8 @@ Result<std::vector<SymbolValues>> assumed_values(const Args& args, const Job& jo
 
 // The same for tools that can say less: without --assume such a symbol is no error, and there are no values at all.
 Result<std::optional<std::vector<SymbolValues>>> assumed_values_if_known(const Args& args, const Job& job);
+
+// These of one program, for as long as that lives.
+Result<SizeValues> assumed_sizes_if_known(const Args& args, const Job& job, const Program* program);
 
 }  // namespace sg::cli

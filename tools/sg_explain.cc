@@ -22,12 +22,6 @@ Result<const Program*> program_of(const Args& args, const Job& job) {
   return job.program_of(rank);
 }
 
-Result<SizeValues> sizes_in(const Args& args, const Job& job, const Program* program) {
-  SG_ASSIGN(auto values, assumed_values_if_known(args, job));
-  if (!values) return SizeValues([](StrId) -> std::optional<int64_t> { return std::nullopt; });
-  return SizeValues([program, sizes = sizes_of(job, std::move(*values))](StrId s) { return sizes(*program, s); });
-}
-
 Result<int> run(const Args& args) {
   if (args.operands().size() != 2)
     return Error{ErrorKind::usage, "sg-explain takes a graph and a node", {}, "sg-explain step.sg %mm_3"};
@@ -37,7 +31,7 @@ Result<int> run(const Args& args) {
         ErrorKind::unreadable, "no such file", {graph}, "the graph comes first: sg-explain " + node + " " + graph};
   SG_ASSIGN(Job job, read_job(args, graph));
   SG_ASSIGN(const Program* program, program_of(args, job));
-  SG_ASSIGN(SizeValues sizes, sizes_in(args, job, program));
+  SG_ASSIGN(SizeValues sizes, assumed_sizes_if_known(args, job, program));
   StoryHistory history;
   for (const HistoryStep& step : history_of(job)) history.push_back(step.command());
   SG_ASSIGN(NodeStory story, tell_node(job, *program, node, sizes, history));

@@ -1,73 +1,11 @@
 // sg-run: execute a step on its ranks.
-#include "librun/compare_session.h"
-#include "librun/data_name.h"
-#include "tools/cli_job.h"
-#include "tools/run_backend.h"
-#include "tools/run_comm.h"
+#include "tools/run_command.h"
 #include "tools/run_options.h"
-#include "tools/run_report.h"
 
 using namespace sg;
 using namespace sg::cli;
 
 namespace {
-
-// --dry-run: whether the files could be written, by writing nothing to each.
-Status try_targets(const Args& args) {
-  for (std::string_view option : {"outputs", "dump-nodes", "profile"})
-    if (args.has(option)) SG_TRY(try_to_write(data_file_name(args.text(option), 0, 0), {}));
-  return ok_status();
-}
-
-Result<SessionReport> run_one_or_two(const Args& args, const Job& job, Communicators comms) {
-  SG_ASSIGN(SessionOptions options, session_options(args, ranks_here(comms)));
-  SG_ASSIGN(std::unique_ptr<BackendMaker> backends, make_backends(args, job));
-  options.rank.backends = backends.get();
-  if (args.has("dry-run")) SG_TRY(try_targets(args));
-  if (!args.has("compare")) return run_session(job, comms, options);
-  SG_ASSIGN(Job other, read_job(args, args.text("compare")));
-  SG_TRY(require_all_ranks(other));
-  if (args.has("dry-run")) return run_session(job, comms, options);
-  SG_ASSIGN(SessionReport report, run_compared(job, comms, other, options));
-  const bool is_second = !report.ranks.empty() && report.ranks[0].comparison;
-  if (is_second) args.report().note("loss, time and memory are those of " + args.text("compare"));
-  return report;
-}
-
-Result<int> run_on(const Args& args, const Job& job, Communicators comms) {
-  SG_ASSIGN(SessionReport report, run_one_or_two(args, job, comms));
-  for (const RankReport& r : report.ranks)
-    for (const std::string& line : r.explained) args.report().note("rank " + std::to_string(r.rank) + ": " + line);
-  if (args.has("dry-run")) {
-    const int64_t steps = args.number("steps", 1);
-    const bool as_json = args.has("json");
-    SG_ASSIGN(
-        RunAnswer answer,
-        gather_answer(comms, as_json ? dry_run_json(report, steps) + "\n" : dry_run_text(job, report, steps), true));
-    if (answer.writes && as_json) SG_TRY(write_text(args, answer.text));
-    else if (answer.writes) args.report().line(answer.text);
-    return 0;
-  }
-  SG_TRY(write_profile(args, report));
-  SG_ASSIGN(RunAnswer answer,
-            gather_answer(comms, args.has("json") ? run_json(report) + "\n" : run_text(report), report.passed()));
-  bool silent = args.has("quiet") && !args.has("json") && answer.passed;
-  if (answer.writes && !silent) SG_TRY(write_text(args, answer.text));
-  return answer.passed ? 0 : 1;
-}
-
-Result<int> run(const Args& args) {
-  SG_ASSIGN(std::optional<int> left, follow_launcher(args.text("comm")));
-  if (left) return *left;
-  SG_TRY(check_run_options(args));
-  SG_ASSIGN(Job job, read_job(args, args.input()));
-  warn_of_tags(args, job);
-  if (args.has("plan")) return print_plans(args, job);
-  SG_TRY(require_all_ranks(job));
-  SG_ASSIGN(auto comms, open_communicators(args, job));
-  Result<int> code = run_on(args, job, comms);
-  return code.ok() ? code : failed_run(comms, std::move(code.error()));
-}
 
 const Tool kTool = {
     .name = "sg-run",
@@ -77,7 +15,7 @@ const Tool kTool = {
     .options = run_options(),
     .examples = {{"sg-run step.sg --init seed:0 --steps 3", "run it on made-up weights and inputs"},
                  {"sg-run step.sg --plan", "how much memory it needs, and for what"}},
-    .run = run,
+    .run = run_step,
 };
 
 }  // namespace
