@@ -210,4 +210,8 @@ Result<std::vector<std::string>> files_of(const std::string& operand, Diagnostic
   return files;
 }
 
+void leave_out(const Error& why, Diagnostics* said) {
+  said->warning("left-out", why.message + "; the file is left out", why.where, why.hint);
+}
+
 }  // namespace sg::cli

@@ -43,4 +43,7 @@ std::string file_of_rank(std::string_view pattern, uint32_t rank);
 // `left_out` a warning there.
 Result<std::vector<std::string>> files_of(const std::string& operand, Diagnostics* left_out = nullptr);
 
+// --best-effort, where others can be read: the warning that a file cannot be, and is left out.
+void leave_out(const Error& why, Diagnostics* said);
+
 }  // namespace sg::cli

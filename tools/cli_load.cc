@@ -18,19 +18,21 @@ namespace {
 
 constexpr size_t kMaxErrors = 20;
 
+// What the bytes are instead, where sg-import reads it.
+std::string_view source_phrase(const Bytes& bytes) {
+  if (bytes.form == Form::json || bytes.form == Form::gzip) return "looks like a capture";
+  if (bytes.form == Form::zip) return "looks like an archive (.pt2?)";
+  switch (source_kind_of(bytes.data)) {
+    case SourceKind::torch_trace: return "is a log of TORCH_TRACE";
+    case SourceKind::fx: return "looks like FX text";
+    default: return {};
+  }
+}
+
 Error not_a_graph(const Bytes& bytes) {
   Location where{bytes.name};
-  if (bytes.form == Form::json || bytes.form == Form::gzip)
-    return {ErrorKind::unreadable, "this looks like a capture, not a graph", where,
-            "import it first: sg-import " + bytes.name};
-  if (bytes.form == Form::zip)
-    return {ErrorKind::unreadable, "this looks like an archive (.pt2?), not a graph", where,
-            "import it first: sg-import " + bytes.name};
-  if (source_kind_of(bytes.data) == SourceKind::torch_trace)
-    return {ErrorKind::unreadable, "this is a log of TORCH_TRACE, not a graph", where,
-            "import it first: sg-import " + bytes.name};
-  if (source_kind_of(bytes.data) == SourceKind::fx)
-    return {ErrorKind::unreadable, "this looks like FX text, not a graph", where,
+  if (const std::string_view source = source_phrase(bytes); !source.empty())
+    return {ErrorKind::unreadable, "this " + std::string(source) + ", not a graph", where,
             "import it first: sg-import " + bytes.name};
   where.line = 1;
   where.column = 1;
@@ -97,7 +99,7 @@ Result<std::vector<LoadedFile>> load_files(const std::vector<std::string>& files
     }
     const Error& e = file.job.error();
     if (!options.best_effort || files.size() == 1) return e;
-    said->warning("left-out", e.message + "; the rank is left out", e.where, e.hint);
+    leave_out(e, said);
   }
   if (out.empty()) return all[0].job.error();
   return out;

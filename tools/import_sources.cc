@@ -218,7 +218,7 @@ Result<Sources> read_sources(const Args& args) {
     if (!read[i].ok()) {
       const Error& e = read[i].error();
       if (!best_effort || names.size() == 1) return e;
-      left_out.warning("left-out", e.message + "; the rank is left out", e.where, e.hint);
+      leave_out(e, &left_out);
       continue;
     }
     all_digests += digests[i] + "\n";

@@ -69,7 +69,7 @@ def best_effort_leaves_ranks_out():
     write("rank3.sg", "nothing")
     shutil.rmtree("d/rank2")
     expect(run(["sg-check", "rank{r}.sg", "--best-effort"]), 0, "rank1.sg: warning: no file of rank 1; left out", "valid, .* 4 ranks in 1 program")
-    expect(run(["sg-check", "rank{r}.sg", "--best-effort"]), 0, r"rank3.sg.*warning: not a graph.*; the rank is left out")
+    expect(run(["sg-check", "rank{r}.sg", "--best-effort"]), 0, r"rank3.sg.*warning: not a graph.*; the file is left out")
     expect(run(["sg-print", "rank{r}.sg", "--best-effort"]), 0, out="graph rank 0 2\n")
     expect(run(["sg-import", "d/rank{r}/step.json", "--best-effort", "--text"]), 0, "no file of rank 2; left out", "graph rank 0 1 3\n")
     expect(run(["sg-check", "rank3.sg", "--best-effort"]), 3, "not a graph")      # one file cannot be left out
