@@ -4,7 +4,7 @@
 //     sg-print --complete zsh|fish INDEX WORD...      the words behind the program's name, and which one is meant
 //
 // The answer is a line of flags (`-`, `files`, `folders`, `open`: the word may go on) and a line a candidate, as the
-// shell's script (cli_shells.cc) takes them. Mistakes on the line are no errors: what cannot be known is not offered.
+// shell's script (cli_shells.cc) takes them. A malformed line is not an error: completion just offers fewer candidates.
 //
 // Arguments   `fast|strict` and `N|auto` offer their words, `seed:N` its beginning; a name in capitals stands for
 //             values: FILE GRAPH (files), DIR, MACHINE, NODE, PATTERN (of modules), OP, SYMBOL; others are the tool's
