@@ -14,18 +14,9 @@
 
 #include "libgraph/diag.h"
 #include "libgraph/job.h"
+#include "libpasses/pass_option.h"
 
 namespace sg {
-
-// One option of a pass: `--name VALUE` of the tool, `name: VALUE` of a recipe's stage.
-struct PassOption {
-  std::string_view name;
-  char letter = 0;
-  std::string_view argument;  // empty = a flag; "N" = a whole number; "a|b" = one of these; else any text
-  std::string_view help;
-  std::string_view fallback = {};
-  bool repeated = false;
-};
 
 // Where a file name begins in the value of an option with this argument: at 0 for FILE and GRAPH, at 0 for a
 // MACHINE|FILE value that names a file, after the prefix for `per-module:FILE`. npos = the value names no file.
@@ -79,7 +70,7 @@ struct PassInfo {
   // Passes that should come after this one; the pipeline warns if one has already run (pass_order.h).
   std::span<const LaterPass> precedes;
   std::span<const PassOption> options;
-  std::string_view examples[2][2];  // command, what
+  Example examples[2];
   Result<Change> (*run)(Job* job, const PassOptions& options, PassContext& context) = nullptr;
   // Checks the options before `run`; null = everything the option table accepts is valid.
   Status (*check)(const PassOptions& options) = nullptr;

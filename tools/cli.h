@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "libgraph/result.h"
+#include "libpasses/pass_option.h"
 #include "tools/cli_report.h"
 
 namespace sg::cli {
@@ -27,21 +28,7 @@ namespace sg::cli {
 inline constexpr std::string_view kVersion = "0.1.0";           // of the suite and of each tool; provenance carries it
 inline constexpr std::string_view kVersionDate = "2026-11-22";  // on manual pages
 
-struct Option {
-  std::string_view name;  // "output", given as --output
-  char letter = 0;        // 'o', given as -o; 0 = none
-  // Empty = a flag; "N" = a whole number; "a|b" = one of these; else any text. A name in capitals says what is meant:
-  // cli_complete.h. "a|b,..." = several of these with commas.
-  std::string_view argument;
-  std::string_view help;           // lower-case start, no full stop
-  std::string_view fallback = {};  // the default, shown in the help and returned by Args::text
-  bool repeated = false;           // may be given more than once
-};
-
-struct Example {
-  std::string_view command;  // runnable in a folder that holds the files it names
-  std::string_view what;
-};
+using Option = PassOption;  // a pass and its tool have one table
 
 class Args;
 struct ValueRequest;  // cli_complete.h

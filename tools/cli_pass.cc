@@ -64,16 +64,14 @@ std::string stages_json(const std::vector<StageReport>& reports) {
 }  // namespace
 
 PassTool::PassTool(const PassInfo& pass, Result<int> (*run)(const Args&)) : name("sg-" + std::string(pass.name)) {
-  for (const PassOption& o : pass.options)
-    options.push_back({o.name, o.letter, o.argument, o.help, o.fallback, o.repeated});
   tool = {
       .name = name,
       .summary = pass.summary,
       .operands = "[GRAPH]",
       .details = pass.details,
       .writes = Writes::graph,
-      .options = options,
-      .examples = {{pass.examples[0][0], pass.examples[0][1]}, {pass.examples[1][0], pass.examples[1][1]}},
+      .options = pass.options,
+      .examples = {pass.examples[0], pass.examples[1]},
       .run = run,
   };
   if (tool.details.empty())

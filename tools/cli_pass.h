@@ -4,20 +4,18 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "libpasses/pipeline.h"
 #include "tools/cli.h"
 
 namespace sg::cli {
 
-// The option table of a pass, and the tool that it makes.
+// The tool that the row of a pass makes.
 struct PassTool {
   PassTool(const PassInfo& pass, Result<int> (*run)(const Args&));
   PassTool(const PassTool&) = delete;
 
   std::string name;  // "sg-clean"
-  std::vector<Option> options;
   Tool tool;
 };
 
