@@ -8,8 +8,7 @@ views of) shows here alone. Each step of the graph begins with what the program'
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, List, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -27,18 +26,19 @@ def notes(step: Step, traced: Traced, say: Callable[[str], None]) -> List[str]:
         return []
     say(f"runs the {_whose(step)} twice as it is")
     try:
-        program = _rehearsed(step, drops_gradients=False)
-    except CaptureError:
-        raise
-    except Exception as error:
-        return [_FAILS.format(_whose(step), f"{type(error).__name__}: {error}")]
-    apart = _first_difference(step, traced, program)
-    if apart is None:
-        return []
-    turn, what = apart
-    if _first_difference(step, traced, _rehearsed(step, drops_gradients=True)) is None:
-        return [_GRADIENTS.format(what)]
+        apart = _first_difference(step, traced, drops_gradients=False)
+        if apart is None:
+            return []
+        turn, what = apart
+        if _first_difference(step, traced, drops_gradients=True) is None:
+            return [_GRADIENTS.format(what)]
+    except _Failed as failed:
+        return [_FAILS.format(_whose(step), failed)]
     raise CaptureError((_FIRST, _SECOND)[turn].format(_whose(step), what))
+
+
+class _Failed(Exception):
+    """The program does, and says so."""
 
 
 _FAILS = "run twice on your own tensors, the {} fails ({}): the graph is that of one step"
@@ -68,7 +68,11 @@ def _is_worth_it(step: Step, traced: Traced) -> bool:
         return False
     if world.size() > 1 or step.units or any(sharding.is_sharded(slot.value) for slot in step.tensors):
         return False
-    return not _decides_by_values(traced)
+    is_large = sum(slot.local.numel() for slot in step.tensors) > _LARGEST
+    return not is_large and not _decides_by_values(traced)
+
+
+_LARGEST = 1 << 29  # numbers; three copies of them are made
 
 
 def _decides_by_values(traced: Traced) -> bool:
@@ -79,63 +83,55 @@ def _decides_by_values(traced: Traced) -> bool:
     return bool(traced.answers) or traced.uses_taken or are_settled or are_guarded
 
 
-@dataclass
-class _OfProgram:
-    """One step of it: tensors by slot name, before and after, and the loss."""
-
-    before: Dict[str, Tensor]
-    after: Dict[str, Tensor]
-    loss: Optional[Tensor]
-
-
-def _rehearsed(step: Step, drops_gradients: bool) -> List[_OfProgram]:
-    """The program's first two steps. Between them, parameters that no train_step updates are moved a little. The user's
-    objects are as they were, afterwards."""
-    found: List[_OfProgram] = []
+def _first_difference(step: Step, traced: Traced, drops_gradients: bool) -> Optional[Tuple[int, str]]:
+    """Runs both, step by step. The first value that the graph has otherwise than the program, and the number of its
+    step. The user's objects are as they were, afterwards."""
+    given = {slot.name: tensor for slot, tensor in zip(step.tensors, values.given(step, with_gaps=False))}
     with AsFound(step).kept():
-        for _ in range(2):
-            before = _copies(step)
-            inputs = [values.given_for(slot) for slot in step.tensors if slot.kind == "input"]
-            with values.seeded(), step.generators.set_aside(), compat.eager_everywhere():
-                loss = step.as_it_is(inputs)
-            found.append(_OfProgram(before, _copies(step), None if loss is None else loss.detach().clone()))
-            for slot in step.trainable:
-                if drops_gradients or step.train_step is None:
-                    slot.value.grad = None
-                if step.train_step is None:
-                    slot.value.data.mul_(_MOVED)
-    return found
+        for turn in range(2):
+            for name, tensor in step.own_state().items():
+                if tensor.shape != given[name].shape:
+                    return None  # of the data's size: the graph may be that of other sizes
+                given[name].detach().copy_(tensor.detach())
+            loss = _loss_of_program(step)
+            ours = _OfGraph(traced, given)
+            name = ours.first_difference(loss, step.own_state())
+            if name is not None:
+                return turn, name
+            for slot in step.optimizer_state:
+                given[slot.name] = ours.after(slot.name)
+            _between(step, drops_gradients)
+    return None
+
+
+def _loss_of_program(step: Step) -> Optional[Tensor]:
+    inputs = [values.given_for(slot) for slot in step.tensors if slot.kind == "input"]
+    try:
+        with values.seeded(), step.generators.set_aside(), compat.eager_everywhere():
+            return step.as_it_is(inputs)
+    except CaptureError:
+        raise
+    except Exception as error:
+        raise _Failed(f"{type(error).__name__}: {error}") from error
+
+
+def _between(step: Step, drops_gradients: bool) -> None:
+    """What a training loop does between steps; parameters that no train_step updates are moved a little."""
+    for slot in step.trainable:
+        if drops_gradients or step.train_step is None:
+            slot.value.grad = None
+        if step.train_step is None:
+            slot.value.data.mul_(_MOVED)
 
 
 _MOVED = 1.01
-
-
-def _copies(step: Step) -> Dict[str, Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in step.own_state().items()}
-
-
-def _first_difference(step: Step, traced: Traced, program: Sequence[_OfProgram]) -> Optional[Tuple[int, str]]:
-    """The first value that the graph has otherwise, and the number of its step."""
-    given = {slot.name: tensor for slot, tensor in zip(step.tensors, values.given(step, with_gaps=False))}
-    for turn, theirs in enumerate(program):
-        for name, tensor in theirs.before.items():
-            if tensor.shape != given[name].shape:
-                return None  # of the data's size: the graph may be that of other sizes
-            given[name].detach().copy_(tensor)
-        ours = _OfGraph(traced, given)
-        name = ours.first_difference(theirs)
-        if name is not None:
-            return turn, name
-        for slot in step.optimizer_state:
-            given[slot.name] = ours.after(slot.name)
-    return None
 
 
 class _OfGraph:
     """One step of the graph."""
 
     def __init__(self, traced: Traced, given: Mapping[str, Tensor]) -> None:
-        self._given, self._module, self._loss = given, traced.module, traced.result.loss
+        self._given, self._module, self._has_loss = given, traced.module, traced.result.loss is not None
         tensors = [values.laid_copy(tensor, with_gaps=False) for tensor in given.values()]
         answers = values.of_the_graph_on(tensors, traced.module)
         self._all = [*answers.outputs, *answers.inputs]
@@ -147,18 +143,18 @@ class _OfGraph:
         """What the step has left."""
         return self._all[self._places[name]]
 
-    def first_difference(self, theirs: _OfProgram) -> Optional[str]:
+    def first_difference(self, loss: Optional[Tensor], state: Mapping[str, Tensor]) -> Optional[str]:
         """The first value that the program has otherwise, by more than rounding."""
-        updates = [(name, theirs.before[name], now, self.after(name)) for name, now in theirs.after.items()]
+        updates = [(name, self._given[name], now, self.after(name)) for name, now in state.items()]
         far = [name for name, *three in updates if _is_another_update(*three)]
-        loss_is_far = theirs.loss is not None and self._loss is not None and _is_another(theirs.loss, self._all[0])
-        if not far and not loss_is_far:
+        is_loss_far = loss is not None and self._has_loss and _is_another(loss, self._all[0])
+        if not far and not is_loss_far:
             return None
         noise = rounding.of(self._module, list(self._given.values()), self._all)
-        if loss_is_far and _distance(theirs.loss, self._all[0]) > values.SLACK * (noise[0] or 0.0):
+        if is_loss_far and _distance(loss, self._all[0]) > values.SLACK * (noise[0] or 0.0):
             return "loss"
         for name in far:
-            if _distance(theirs.after[name], self.after(name)) > values.SLACK * (noise[self._places[name]] or 0.0):
+            if _distance(state[name], self.after(name)) > values.SLACK * (noise[self._places[name]] or 0.0):
                 return f"update of {name}"
         return None
 
