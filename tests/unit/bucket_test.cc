@@ -109,7 +109,7 @@ TEST_CASE("what several programs have alike is counted once") {
 TEST_CASE("a limit that no bucket could keep is none where there is nothing to bucket") {
   Job job = parse_programs("graph rank *\n  input %x : f32[64]\n  forward -\n    %y = aten.neg(%x)\n  output %y\n");
   for (auto& p : job.programs) infer_missing_types(*p);
-  const auto change = run(&job, {.peak_bytes = 1});
+  const auto change = run(&job, BucketOptions{.peak_bytes = 1});
   REQUIRE(change.ok());
   CHECK(!change->changed);
 }
