@@ -282,30 +282,54 @@ std::string group_text(const Check& c, const Group& g) {
   return "@" + std::string(c.str(g.axis)) + (g.ordinal ? ":" + std::to_string(g.ordinal) : "");
 }
 
+using GroupMembers = std::vector<std::pair<uint32_t, size_t>>;
+
+GroupMembers members_of(const Group& g) {
+  GroupMembers out;
+  for (const GroupPart& part : g.parts)
+    for (uint32_t r : part.ranks) out.emplace_back(r, part.ranks.size());
+  std::ranges::sort(out);
+  return out;
+}
+
+// The size of the part that holds this rank; none = no part does.
+std::optional<size_t> size_for_rank(const GroupMembers& members, uint32_t rank) {
+  const auto at = std::ranges::lower_bound(members, rank, {}, &GroupMembers::value_type::first);
+  return at == members.end() || at->first != rank ? std::nullopt : std::optional(at->second);
+}
+
 // The first rank of the program that is in no part of the group; none if all are.
-std::optional<uint32_t> rank_outside(const Check& c, const Group& g) {
+std::optional<uint32_t> rank_outside(const Check& c, const GroupMembers& members) {
   if (!c.program->ranks.empty()) {
-    const auto outside = std::ranges::find_if(c.program->ranks, [&](uint32_t r) { return g.part_of(r) == nullptr; });
+    const auto outside = std::ranges::find_if(c.program->ranks, [&](uint32_t r) { return !size_for_rank(members, r); });
     return outside == c.program->ranks.end() ? std::nullopt : std::optional(*outside);
   }
-  std::vector<uint32_t> members;
-  for (const GroupPart& part : g.parts) members.insert(members.end(), part.ranks.begin(), part.ranks.end());
-  std::sort(members.begin(), members.end());
   for (uint32_t r = 0; r < c.job.world; ++r)
-    if (r >= members.size() || members[r] != r) return r;  // stops at the first gap, within the members
+    if (r >= members.size() || members[r].first != r) return r;  // stops at the first gap, within the members
   return std::nullopt;
 }
 
 // The group's size for the ranks of this program; none if it differs between ranks.
-std::optional<size_t> size_for_program(const Check& c, const Group& g) {
-  std::vector<const GroupPart*> parts;
-  for (uint32_t r : c.program->ranks) parts.push_back(g.part_of(r));
+std::optional<size_t> size_for_program(const Check& c, const Group& g, const GroupMembers& members) {
+  std::vector<size_t> sizes;
+  for (uint32_t r : c.program->ranks)
+    if (const auto size = size_for_rank(members, r)) sizes.push_back(*size);
   if (c.program->ranks.empty())
-    for (const GroupPart& part : g.parts) parts.push_back(&part);
-  std::erase(parts, nullptr);
-  const auto has_another_size = [&](const GroupPart* part) { return part->ranks.size() != parts[0]->ranks.size(); };
-  if (parts.empty() || std::ranges::any_of(parts, has_another_size)) return std::nullopt;
-  return parts[0]->ranks.size();
+    for (const GroupPart& part : g.parts) sizes.push_back(part.ranks.size());
+  if (sizes.empty() || std::ranges::count(sizes, sizes[0]) != std::ssize(sizes)) return std::nullopt;
+  return sizes[0];
+}
+
+// What the use of a group needs to know, for the current program.
+const Check::GroupFacts& facts_of(Check& c, GroupId group) {
+  const Group& g = c.job.groups[group.index];
+  Check::GroupFacts& facts = c.group_facts[group.index];
+  if (facts.round == c.program_round) return facts;
+  if (facts.members.empty()) facts.members = members_of(g);
+  facts.round = c.program_round;
+  facts.outside = rank_outside(c, facts.members);
+  facts.size = size_for_program(c, g, facts.members);
+  return facts;
 }
 
 void check_sizes(Check& c, NodeId n, const OpInfo& info, const Group& g, std::optional<size_t> size) {
@@ -335,8 +359,7 @@ void check_group_use(Check& c, NodeId n) {
     arg.walk([&](const Arg& a) {
       if (!a.is(ArgKind::group)) return;
       const Group& g = c.job.groups[a.as_group().index];
-      Check::GroupFacts& facts = c.group_facts[a.as_group().index];
-      if (facts.round != c.program_round) facts = {c.program_round, rank_outside(c, g), size_for_program(c, g)};
+      const Check::GroupFacts& facts = facts_of(c, a.as_group());
       if (facts.outside)
         return c.fail(n, "rank " + std::to_string(*facts.outside) + " runs this, but is not in " + group_text(c, g),
                       "add a part with that rank to the group, or give the rank a graph of its own");

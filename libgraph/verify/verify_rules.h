@@ -72,11 +72,12 @@ class Check {
   void leave();                                                                     // back to the job as a whole
   bool found_in_rule(std::string_view name) const { return last_failed_ == name; }  // the latest finding was its
 
-  Stamps names, types, type_scope, exprs, texts;  // what the rules have looked at; see their users
-  struct GroupFacts {                             // of a group, for the ranks of one program
-    uint32_t round = 0;                           // program_round of these facts
-    std::optional<uint32_t> outside;              // a rank of the program that is not in the group
-    std::optional<size_t> size;                   // ranks of the part, if all of the program's ranks agree
+  Stamps names, types, type_scope, exprs, texts;       // what the rules have looked at; see their users
+  struct GroupFacts {                                  // of a group, for the ranks of one program
+    uint32_t round = 0;                                // program_round of these facts
+    std::optional<uint32_t> outside;                   // a rank of the program that is not in the group
+    std::optional<size_t> size;                        // ranks of the part, if all of the program's ranks agree
+    std::vector<std::pair<uint32_t, size_t>> members;  // of all programs: rank, and size of its part; by rank
   };
   std::vector<GroupFacts> group_facts;  // by GroupId
 
