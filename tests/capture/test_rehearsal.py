@@ -1,7 +1,9 @@
 """A capture holds the user's own program, run twice, against the graph."""
 
+import os
 from contextlib import nullcontext
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -142,6 +144,20 @@ class Rehearsed(CaptureCase):
                 torch.testing.assert_close(self.all_of(model, optimizer, average), before, rtol=0, atol=0)
                 for parameter, gradient in zip(model.parameters(), grads):
                     self.assertIs(parameter.grad, gradient)
+
+    def test_memory_that_nobody_can_write_to(self):
+        path = os.path.join(self.folder, "data")
+        np.arange(24, dtype=np.float32).tofile(path)
+        data = torch.from_numpy(np.memmap(path, dtype=np.float32, mode="r", shape=(4, 6)))
+        model = nn.Linear(6, 6)
+
+        def step(rows):
+            loss = model(data[rows]).square().mean()
+            loss.backward()
+            return loss.detach()
+
+        self.captured(model, None, {"rows": torch.tensor([0, 2])}, train_step=step)
+        self.imported()
 
     @staticmethod
     def all_of(model, optimizer, average):

@@ -9,11 +9,11 @@ from collections import OrderedDict, defaultdict
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-import torch
 from torch import Tensor
 
 from . import compat
 from .beside import LONGEST
+from .bits import changed
 from .places import Place, is_strided
 from .step import Step
 
@@ -90,7 +90,7 @@ class _Kept:
     def restore(self) -> None:
         if compat.memory_of(self.tensor) != compat.memory_of(self._data) or self.tensor.shape != self._data.shape:
             self.tensor.data = self._data
-        with torch.no_grad():
+        if changed(self._numbers, self._data):  # else it may be memory that nobody can write to
             self._data.copy_(self._numbers)
         if self.tensor.is_leaf:
             self.tensor.requires_grad_(self._requires_grad)
