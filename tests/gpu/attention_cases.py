@@ -59,6 +59,9 @@ MASKS = (
     (128, 'true', 'f32', (150, 90)),
     (40, 'false', 'bf16', (1, 4, 150, 90)),
 )
+# Queries and keys so large that scores are some thousands, and some 10^8: a logarithm of these is 4 off where it is stored. By the
+# first, what gradients are off, as they are products with such rows; of the second only the largest score of a row counts.
+LARGE = ((30, 1), (8000, 0.04))
 LANES = (0, 2, 4, 5)  # for each lane alone is slow
 WIDE_LANES = ((1, 256, 256, 40, 70, 64, 'true', '64_wide', '64_wide', '64_wide'), (1, 256, 256, 20, 70, 128, 'true', '128_wide', '128', '128'))
 
@@ -71,6 +74,10 @@ class AttentionCases:
     def run(self):
         for case in CASES:
             self.held(*case)
+        for size, atol in LARGE:
+            for case in (CASES[0], CASES[9]) if size == 30 else (CASES[0], CASES[2], CASES[6], CASES[9]):
+                self.held(*case, size=size, atol=atol)
+            self.masked(*MASKS[0], size=size, atol=atol)
         for depth in (64, 36):
             self.packed(depth)
         for mask in MASKS:
@@ -79,37 +86,39 @@ class AttentionCases:
     def run_lanes(self):
         for i in LANES:
             self.held(*CASES[i])
+        self.held(*CASES[0], size=8000)
         for case in WIDE_LANES:
             self.held(*case)
         self.masked(*MASKS[0])
 
-    def noise(self, *shape):
+    def noise(self, *shape, size=1):
         count = 1
         for n in shape:
             count *= n
-        some = [self.rng.gauss(0, 1) for _ in range(4099)]  # a prime
+        some = [self.rng.gauss(0, size) for _ in range(4099)]  # a prime
         return 'BF16', shape, bf16([some[i % len(some)] for i in range(count)])
 
-    def compare(self, name, graph, sizes, tensors, kernels):
+    def compare(self, name, graph, sizes, tensors, kernels, atol=0.04):
         for word, size in sizes.items():
             graph = graph.replace(word, str(size))
-        self.tests.against_processor(name, self.at, graph, tensors, ['--rtol', '0.02', '--atol', '0.04'], kernels=kernels)
+        self.tests.against_processor(name, self.at, graph, tensors, ['--rtol', '0.02', '--atol', str(atol)], kernels=kernels)
 
-    def held(self, batch, heads, shared, queries, keys, depth, causal, forward, over_queries, over_keys):
+    def held(self, batch, heads, shared, queries, keys, depth, causal, forward, over_queries, over_keys, size=1, atol=0.04):
         sizes = {'BATCH': batch, 'HEADS': heads, 'SHARED': shared, 'QUERIES': queries, 'KEYS': keys, 'DEPTH': depth, 'CAUSAL': causal}
-        tensors = {name: self.noise(batch, shared if name in 'kv' else heads, keys if name in 'kv' else queries, depth) for name in 'qkvg'}
+        tensors = {name: self.noise(batch, shared if name in 'kv' else heads, keys if name in 'kv' else queries, depth,
+                                    size=size if name in 'qk' else 1) for name in 'qkvg'}
         kernels = {'flash_forward_' + forward: 1, 'flash_delta': 1, 'flash_backward_keys_' + over_keys: 1,
                    'flash_backward_queries_' + over_queries: 1}
-        self.compare(f'attention, {heads} heads on {shared}, {queries} x {keys}, depth {depth}', GRAPH, sizes, tensors, kernels)
+        self.compare(f'attention, {heads} heads on {shared}, {queries} x {keys}, depth {depth}, queries of {size}', GRAPH, sizes, tensors, kernels, atol)
 
     def packed(self, depth):
         sizes = {'BATCH': 2, 'HEADS': 3, 'QUERIES': 130, 'DEPTH': depth, 'CAUSAL': 'true'}
         self.compare(f'attention of one tensor, depth {depth}', PACKED, sizes, {'x': self.noise(2, 130, 4, 3, depth)},
                      {'flash_forward_64': 1, 'flash_backward_keys_64': 1, 'flash_backward_queries_64': 1})
 
-    def masked(self, depth, causal, kind, shape):
+    def masked(self, depth, causal, kind, shape, size=1, atol=0.04):
         sizes = {'BATCH': 2, 'HEADS': 4, 'SHARED': 4, 'QUERIES': 150, 'KEYS': 90, 'DEPTH': depth, 'CAUSAL': causal, 'MASK': f'{kind}{list(shape)}'}
-        tensors = {name: self.noise(2, 4, 90 if name in 'kv' else 150, depth) for name in 'qkvg'}
+        tensors = {name: self.noise(2, 4, 90 if name in 'kv' else 150, depth, size=size if name in 'qk' else 1) for name in 'qkvg'}
         count = math.prod(shape)
         if kind == 'bool':
             tensors['m'] = 'BOOL', shape, bytes(i % 90 < 70 or i < 90 for i in range(count))
@@ -119,5 +128,5 @@ class AttentionCases:
             numbers[90:180] = [least] * 90  # a row of them, which counts as one that sees all
             tensors['m'] = ('F32', shape, struct.pack(f'<{count}f', *numbers)) if kind == 'f32' else ('BF16', shape, bf16(numbers))
         ending = ('64' if depth <= 64 else '128') + '_masked'
-        self.compare(f'attention with a mask of {kind}{list(shape)}', MASKED, sizes, tensors,
-                     {'flash_forward_' + ending: 1, 'flash_backward_keys_' + ending: 1, 'flash_backward_queries_' + ending: 1})
+        self.compare(f'attention with a mask of {kind}{list(shape)}, queries of {size}', MASKED, sizes, tensors,
+                     {'flash_forward_' + ending: 1, 'flash_backward_keys_' + ending: 1, 'flash_backward_queries_' + ending: 1}, atol)

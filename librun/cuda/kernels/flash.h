@@ -137,6 +137,10 @@ SG_FN float flash_multiply_add(float x, float by, float y) {
 #endif
 }
 
+// Whether a row's largest score, or the logarithm of its sum, is so large that its rounding, a difference of exponents,
+// would be a factor of the row's weights that shows. Rows that see nothing are not.
+SG_FN bool flash_is_far(float x) { return (x > 1024 || x < -1024) && x != -flash_infinity(); }
+
 // Which side the rows of a tile of scores are; its columns are the other one.
 enum class FlashRows : uint8_t { queries, keys };
 
@@ -221,6 +225,20 @@ struct FlashScores {
   SG_FN float line_of_logarithm(float sum) const {
     if (sum == -flash_infinity()) return flash_infinity();
     return kMasked ? sum : sum * kLog2E;
+  }
+
+  // The same without a mask for rows that are far, or share a warp with one: differences are taken before anything is
+  // rounded, or of numbers that are rounded alike, as masked scores are.
+  SG_FN float far_weight(float score, float most) const {
+    if (most == -flash_infinity()) return 0;
+    return exp2_near((score - most) * (args.scale * kLog2E));
+  }
+  // The logarithm is the forward's natural(largest score) + log(sum of weights), rounded, so none of its row is larger:
+  // but for a product that was added up in another order, which must not become a weight above 1.
+  SG_FN float far_weight_of_logarithm(float score, float sum) const {
+    if (sum == -flash_infinity()) return 0;
+    const float above = natural(score) - sum;
+    return exp2_near((above > 0 ? 0.0f : above) * kLog2E);
   }
 };
 

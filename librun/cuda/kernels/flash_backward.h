@@ -114,6 +114,8 @@ SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
     block.warps(state, [&](int warp, FlashKeys<D, R>& s) {
       const int first = at.first + warp * kTileRows * R;
       if (first >= args.keys) return;
+      const bool is_far =
+          !kMasked && holds_for_any_of<kStage>([&](int i) { return flash_is_far(stages[stage].sums[i]); });
       SG_ONE_BY_ONE for (int part = 0; part < kStage; part += kStep) {
         const int query = now + part;
         if (!flash_sees(args, query, kStep, first)) continue;
@@ -128,7 +130,11 @@ SG_FN void flash_backward_keys(Block& block, const FlashArgs& args) {
         SG_UNROLL for (int d = 0; d < D / 16; ++d)
             multiply_tile<Lies::straight>(weights, s.key[d], queries, D + 8, 16 * d);
         scores.take_products(weights, query, first, kind);
-        weights.each([&](int, int column, float& y) { y = scores.weight(y, scores.line_of_logarithm(sums[column])); });
+        if (!kMasked && is_far)
+          weights.each([&](int, int column, float& y) { y = scores.far_weight_of_logarithm(y, sums[column]); });
+        else
+          weights.each(
+              [&](int, int column, float& y) { y = scores.weight(y, scores.line_of_logarithm(sums[column])); });
         SG_UNROLL for (int i = 0; i < kStep / 16; ++i)
             multiply_tile<Lies::turned>(s.grad_value, weights.left(i), grads, D + 8, 16 * i);
         slopes.fill(0);
@@ -163,6 +169,7 @@ struct FlashQuery {
   LeftTile<R> query[D / 16], grad_out[D / 16];
   Tile<R, D / 8> grad;
   RowNumbers<R> line, delta;
+  bool is_far;  // some row is: lines are logarithms
 };
 
 template <int D, int R, int kStep, bool kMasked>
@@ -194,11 +201,15 @@ SG_FN void flash_backward_queries(Block& block, const FlashArgs& args) {
     scores.take_rows(s.query);
     flash_left_all(args, {args.grad_out, at.batch, at.head, args.queries}, first, s.grad_out);
     s.grad.fill(0);
+    bool is_far = false;
     each_row_kept<R>([&](int row) {
       const bool inside = first + row < args.queries;
-      s.line.at(row) = inside ? scores.line_of_logarithm(args.sums[numbers + first + row]) : 0.0f;
+      s.line.at(row) = inside ? args.sums[numbers + first + row] : 0.0f;
       s.delta.at(row) = inside ? args.delta[numbers + first + row] : 0.0f;
+      is_far |= flash_is_far(s.line.at(row));
     });
+    s.is_far = !kMasked && holds_for_any(is_far);
+    if (!s.is_far) each_row_kept<R>([&](int row) { s.line.at(row) = scores.line_of_logarithm(s.line.at(row)); });
   });
   for (int stage = 0; k < end; stage ^= 1) {
     wait_for_copies();
@@ -217,7 +228,9 @@ SG_FN void flash_backward_queries(Block& block, const FlashArgs& args) {
       SG_UNROLL for (int d = 0; d < D / 16; ++d)
           multiply_tile<Lies::straight>(weights, s.query[d], keys + stage * kStage, D + 8, 16 * d);
       scores.take_products(weights, first, now, kind);
-      weights.each([&](int row, int, float& x) { x = scores.weight(x, s.line.at(row)); });
+      if (s.is_far)
+        weights.each([&](int row, int, float& x) { x = scores.far_weight_of_logarithm(x, s.line.at(row)); });
+      else weights.each([&](int row, int, float& x) { x = scores.weight(x, s.line.at(row)); });
       SG_UNROLL for (int d = 0; d < D / 16; ++d)
           multiply_tile<Lies::straight>(slopes, s.grad_out[d], values + stage * kStage, D + 8, 16 * d);
       slopes.each([&](int row, int, float& x) { x -= s.delta.at(row); });

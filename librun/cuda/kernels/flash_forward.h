@@ -11,6 +11,7 @@ struct FlashForward {
   LeftTile<R> query[D / 16];
   Tile<R, D / 8> out;
   RowNumbers<R> most, sum;  // by row: its largest score, and each lane's part of the sum of its weights
+  bool is_far;              // some row is
 };
 
 // A warp takes kStep keys of a stage at a time, and keeps intermediate results in registers beside its queries.
@@ -42,6 +43,7 @@ SG_FN void flash_forward(Block& block, const FlashArgs& args) {
     s.out.fill(0);
     s.most.fill(-flash_infinity());
     s.sum.fill(0);
+    s.is_far = false;
   });
   for (int stage = 0; k < end; stage ^= 1) {
     wait_for_copies();
@@ -70,11 +72,19 @@ SG_FN void flash_forward(Block& block, const FlashArgs& args) {
           line.at(row) = scores.line_of_score(most.at(row));
           // The weight of the largest score is 1 up to rounding; the factor is exactly 1 if it stays the largest.
           factor.at(row) = most.at(row) == s.most.at(row) ? 1.0f : scores.weight(s.most.at(row), line.at(row));
-          s.sum.at(row) *= factor.at(row);
-          moves |= factor.at(row) != 1;
+          moves |= most.at(row) != s.most.at(row);
         });
+        if (!kMasked && holds_for_any(moves)) {
+          bool is_far = false;
+          each_row_kept<R>([&](int row) { is_far |= flash_is_far(scores.natural(most.at(row))); });
+          s.is_far = holds_for_any(is_far);
+          if (s.is_far)
+            each_row_kept<R>([&](int row) { factor.at(row) = scores.far_weight(s.most.at(row), most.at(row)); });
+        }
+        each_row_kept<R>([&](int row) { s.sum.at(row) *= factor.at(row); });
         s.most = most;
-        weights.each([&](int row, int, float& x) { x = scores.weight(x, line.at(row)); });
+        if (!kMasked && s.is_far) weights.each([&](int row, int, float& x) { x = scores.far_weight(x, most.at(row)); });
+        else weights.each([&](int row, int, float& x) { x = scores.weight(x, line.at(row)); });
         fold_columns(s.sum, weights, FlashSum());
         if (holds_for_any(moves)) s.out.each([&](int row, int, float& x) { x *= factor.at(row); });
         SG_UNROLL for (int i = 0; i < kStep / 16; ++i)

@@ -118,6 +118,15 @@ SG_FN void join_lanes(RowNumbers<R>& x, const Op& op) {
 // Whether it holds for any lane of the warp: so that all take the same branch.
 SG_FN bool holds_for_any(bool x) { return __any_sync(0xffffffffu, x); }
 
+// Whether f(i) holds for any i below kCount, the same in all lanes.
+template <int kCount, class F>
+SG_FN bool holds_for_any_of(const F& f) {
+  bool any = false;
+#pragma unroll
+  for (int i = lane_of_warp(); i < kCount; i += 32) any |= f(i);
+  return holds_for_any(any);
+}
+
 // f(row) wherever a row's number is held.
 template <int R, class F>
 SG_FN void each_row_kept(const F& f) {
@@ -276,6 +285,12 @@ struct RowNumbers {
 template <int R, class Op>
 void join_lanes(RowNumbers<R>&, const Op&) {}
 inline bool holds_for_any(bool x) { return x; }
+template <int kCount, class F>
+bool holds_for_any_of(const F& f) {
+  bool any = false;
+  for (int i = 0; i < kCount; ++i) any |= f(i);
+  return any;
+}
 
 template <int R, class F>
 void each_row_kept(const F& f) {
