@@ -197,9 +197,9 @@ Result<std::unique_ptr<DeviceProgram>> CudaBackend::end_recording() {
 }
 
 std::vector<std::string> CudaBackend::explain() const {
+  const auto kernels = std::ranges::count_if(chains_.by_text, [](const auto& one) { return one.second != nullptr; });
   std::string chains = "chains of pointwise ops: " + std::to_string(chains_.generated) + " compiled (" +
-                       std::to_string(chains_.by_text.size()) + " kernels), " + std::to_string(chains_.interpreted) +
-                       " interpreted";
+                       std::to_string(kernels) + " kernels), " + std::to_string(chains_.interpreted) + " interpreted";
   if (!chains_.why.empty()) chains += ": " + chains_.why;
   std::vector<std::string> out{std::move(chains)};
   out.push_back("reductions fused with the chains before them: " + std::to_string(chains_.reduced) +

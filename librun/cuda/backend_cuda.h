@@ -91,7 +91,7 @@ class CudaBackend : public Backend {
   struct Chains {
     const CodeMaker* maker = nullptr;  // null = chains are interpreted; `why` says why
     std::string why;
-    std::map<std::string, CUfunction> by_text;
+    std::map<std::string, CUfunction> by_text;  // null: does not compile
     size_t generated = 0, interpreted = 0;
     size_t reduced = 0, behind = 0;  // reductions fused with the preceding chain; chains that continue after one
   };

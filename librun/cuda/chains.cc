@@ -104,14 +104,14 @@ class ReducedChainProgram : public DeviceProgram {
 
 }  // namespace
 
-// Null: compilation failed; `explain` says why.
+// Null: compilation failed; `explain` says why. It would fail again, so that is remembered, too.
 Result<CUfunction> CudaBackend::chain_code(const std::string& text) {
   auto known = chains_.by_text.find(text);
   if (known != chains_.by_text.end()) return known->second;
   auto code = chains_.maker->compile(text, device_->architecture());
   if (!code.ok()) {
     chains_.why = code.error().message;
-    return CUfunction{};
+    return chains_.by_text.emplace(text, nullptr).first->second;
   }
   SG_ASSIGN(CUfunction function, device_->load_function(*code, kGeneratedKernel));
   return chains_.by_text.emplace(text, function).first->second;

@@ -83,3 +83,13 @@ def flex_recorded(tests, at):
     tests.expect('flex attention, recorded', (status or not said) and f'exit {status}: {text}', time.monotonic() - begin)
     for name in os.listdir(texts):
         compile_text(tests, os.path.join(texts, name))
+    tried = at('flex-tried')
+    os.mkdir(tried)
+    status, text = tests.run([*run, '--backend', 'cuda', '--expect', out, '--rtol', '1e-5', '--atol', '1e-5', '--steps', '4'],
+                             {'SG_STUB_NVRTC': '1', 'SG_CUDA_CACHE': '', 'SG_STUB_NVRTC_FAIL': '1', 'SG_STUB_NVRTC_KEEP': tried})
+    chains = []
+    for name in os.listdir(tried):
+        with open(os.path.join(tried, name, 'chain.cc'), encoding='utf-8') as f:
+            chains.append(f.read())
+    tests.expect('flex attention whose programs do not compile: each is tried once',
+                 (status or not chains or len(set(chains)) != len(chains)) and f'exit {status}, {len(chains)} of {len(set(chains))} texts: {text}')

@@ -2,7 +2,7 @@
 //
 //   SG_STUB_NVRTC=1       it works; otherwise it reports no version, and chains are interpreted
 //   SG_STUB_NVRTC_KEEP=D  texts and headers stay in folders of D, for the real NVRTC and nvcc
-//   SG_STUB_NVRTC_FAIL=1  no text compiles
+//   SG_STUB_NVRTC_FAIL=1  no text compiles; D has each one that was tried
 #include <nvrtc.h>
 
 #include <cstdio>
@@ -73,9 +73,11 @@ STUB nvrtcDestroyProgram(nvrtcProgram* p) {
 STUB nvrtcCompileProgram(nvrtcProgram p, int count, const char* const* options) {
   bool is_exact = false;
   for (int i = 0; i < count; ++i) is_exact |= std::strcmp(options[i], "--fmad=false") == 0;
-  if (!is_exact || is_set("SG_STUB_NVRTC_FAIL")) return p->log = "on purpose", NVRTC_ERROR_COMPILATION;
+  const bool fails = !is_exact || is_set("SG_STUB_NVRTC_FAIL");
+  if (fails && !std::getenv("SG_STUB_NVRTC_KEEP")) return p->log = "on purpose", NVRTC_ERROR_COMPILATION;
   const fs::path folder = new_folder();
   write(folder / "chain.cc", p->text);
+  if (fails) return p->log = "on purpose", NVRTC_ERROR_COMPILATION;
   for (const auto& [name, text] : p->headers)  // those of the C++ library are the host's own
     write(folder / (name.find('/') == std::string::npos ? fs::path("device") / name : fs::path(name)), text);
   const std::string library = (folder / "chain.so").string(), log = (folder / "log").string();
