@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
+#include <tuple>
 
 #include "librun/backend.h"
 #include "librun/cpu/fill.h"
@@ -93,12 +95,48 @@ work::Floats floats_of(const Tensor& t) {
   return out;
 }
 
-template <class Rule>
-void update_on_device(Backend& backend, const Tensor& value, const Tensor& gradient,
-                      const work::RuleState<Rule>& state) {
-  const EachArgs<work::Update<Rule>> args{state.count, {floats_of(value), floats_of(gradient), state}};
-  backend.each(Rule::kName, &args, args.count);
-}
+// Updates on a device, where small parameters, of which models have hundreds, share launches: inputs have memory of
+// their own there.
+class DeviceUpdates {
+ public:
+  explicit DeviceUpdates(Backend& backend) : backend_(backend) {}
+
+  template <class Rule>
+  void add(const Tensor& value, const Tensor& gradient, const work::RuleState<Rule>& state) {
+    if (state.count == 0) return;
+    if (state.count > kMostOfSmall || !value.is_contiguous() || !gradient.is_contiguous()) {
+      const EachArgs<work::Update<Rule>> args{state.count, {floats_of(value), floats_of(gradient), state}};
+      return backend_.each(Rule::kName, &args, args.count);
+    }
+    auto& args = std::get<Many<Rule>>(many_);
+    if (args.work.parts == args.work.kMost) launch(args);
+    args.count += state.count;
+    args.work.rule = state.rule;
+    args.work.is_first = state.is_first;
+    args.work.part[args.work.parts++] = {floats_of(value), floats_of(gradient), state.moments, state.master,
+                                         args.count};
+  }
+
+  void launch() {
+    std::apply([&](auto&... many) { (launch(many), ...); }, many_);
+  }
+
+ private:
+  static constexpr int64_t kMostOfSmall = int64_t{1} << 18;  // elements: more fill a device by themselves
+  template <class Rule>
+  using Many = EachArgs<work::UpdateMany<Rule>>;
+
+  template <class Rule>
+  void launch(EachArgs<work::UpdateMany<Rule>>& many) {
+    static_assert(sizeof many <= 4096);
+    if (many.count > 0) backend_.each(Rule::kManyName, &many, many.count);
+    many.count = many.work.parts = 0;
+  }
+
+  Backend& backend_;
+  std::tuple<Many<work::Sgd<float>>, Many<work::Sgd<double>>, Many<work::AdamW<float>>, Many<work::AdamW<double>>>
+      many_{};
+};
 
 }  // namespace
 
@@ -221,11 +259,14 @@ Status Optimizer::update(const RunValues& values, ThreadTeam* given) {
 }
 
 Status Optimizer::end(ThreadTeam& team, Backend* backend) {
+  std::optional<DeviceUpdates> on_device;
+  if (backend) on_device.emplace(*backend);
   for (const Parameter& parameter : parameters_)
     with_rule(parameter, [&](const auto& state) {
-      if (backend) update_on_device(*backend, parameter.value, parameter.slope, state);
+      if (on_device) on_device->add(parameter.value, parameter.slope, state);
       else update_by_threads(team, parameter.value, parameter.slope, state);
     });
+  if (on_device) on_device->launch();
   if (backend) backend->reset_scratch();
   kept_ = TensorMemory();
   return ok_status();

@@ -18,6 +18,7 @@ template <class T>
 struct Sgd {
   using Number = T;
   static constexpr const char* kName = std::is_same_v<T, double> ? "work_sgd_f64" : "work_sgd";
+  static constexpr const char* kManyName = std::is_same_v<T, double> ? "work_sgd_many_f64" : "work_sgd_many";
   T lr, weight_decay, momentum, damped;  // damped: 1 - dampening
   bool has_momentum, nesterov;
 
@@ -36,6 +37,7 @@ template <class T>
 struct AdamW {
   using Number = T;
   static constexpr const char* kName = std::is_same_v<T, double> ? "work_adamw_f64" : "work_adamw";
+  static constexpr const char* kManyName = std::is_same_v<T, double> ? "work_adamw_many_f64" : "work_adamw_many";
   T decay, beta1, beta2, rest1, rest2, eps, step_size, root_correction;  // rest: 1 - beta
 
   // The mean of squares is stored `count` elements after the mean of gradients.
@@ -71,22 +73,12 @@ struct RuleState {
   }
 };
 
-// Elements of a strided floating-point tensor of any type.
-struct Floats {
+// Floating-point numbers of any type, by their place in memory.
+struct FloatMemory {
   enum class Type : uint8_t { f64, f32, f16, bf16 };
   unsigned char* data;
   Type type;
-  int64_t axes, shape[12], stride[12];  // no axes: a single element
 
-  // The offset of element `i` in row-major order.
-  SG_INLINE int64_t place_of(int64_t i) const {
-    int64_t place = 0;
-    for (int64_t axis = axes - 1; axis > 0; --axis) {
-      place += i % shape[axis] * stride[axis];
-      i /= shape[axis];
-    }
-    return axes == 0 ? 0 : place + i * stride[0];
-  }
   template <class T>
   SG_INLINE T load(int64_t place) const {
     switch (type) {
@@ -118,6 +110,21 @@ struct Floats {
   }
 };
 
+// Elements of a strided floating-point tensor of any type.
+struct Floats : FloatMemory {
+  int64_t axes, shape[12], stride[12];  // no axes: a single element
+
+  // The offset of element `i` in row-major order.
+  SG_INLINE int64_t place_of(int64_t i) const {
+    int64_t place = 0;
+    for (int64_t axis = axes - 1; axis > 0; --axis) {
+      place += i % shape[axis] * stride[axis];
+      i /= shape[axis];
+    }
+    return axes == 0 ? 0 : place + i * stride[0];
+  }
+};
+
 // Updates one parameter whose types and strides are only known at run time: for devices.
 template <class Rule>
 struct Update {
@@ -130,6 +137,39 @@ struct Update {
     const int64_t place = parameter.place_of(i);
     const T slope = gradient.template load<T>(gradient.place_of(i));
     parameter.template store<T>(place, state.next(i, parameter.template load<T>(place), slope, parameter));
+  }
+};
+
+// Updates several contiguous parameters in separate memory: small ones, which take less time than a launch each. Their
+// elements are numbered one parameter after the other.
+template <class Rule>
+struct UpdateMany {
+  using T = typename Rule::Number;
+  static constexpr const char* kName = Rule::kManyName;
+  static constexpr int32_t kMost = 64;  // 4 KiB of arguments are what every driver takes
+  struct Part {
+    FloatMemory parameter, gradient;
+    T *moments, *master;
+    int64_t end;  // the number of the element after its last
+  };
+  Rule rule;
+  bool is_first;
+  int32_t parts;
+  Part part[kMost];
+
+  SG_INLINE int64_t begin_of(int32_t k) const { return k == 0 ? 0 : part[k - 1].end; }
+  SG_INLINE void operator()(int64_t i) const {
+    int32_t low = 0, high = parts - 1;
+    while (low < high) {
+      const int32_t middle = (low + high) / 2;
+      if (i < part[middle].end) high = middle;
+      else low = middle + 1;
+    }
+    const Part& p = part[low];
+    const int64_t place = i - begin_of(low);
+    const RuleState<Rule> state{rule, p.moments, p.master, p.end - begin_of(low), is_first};
+    const T slope = p.gradient.template load<T>(place);
+    p.parameter.template store<T>(place, state.next(place, p.parameter.template load<T>(place), slope, p.parameter));
   }
 };
 

@@ -154,6 +154,7 @@ class OptimizerCases:
         self.batches()
         self.observed()
         self.ranks()
+        self.many()
         if self.tests.args.stub:
             self.transfers()
             self.memory()
@@ -198,8 +199,31 @@ class OptimizerCases:
         if self.tests.args.stub:
             self.expect_run('ranks with NCCL', [*held, '--comm', 'nccl', '--deterministic'])
 
+    def many(self):
+        """More small parameters than a launch takes, and a large one among them."""
+        rng = random.Random(5)
+        shapes = {f'p{i}': (rng.choice(('F32', 'BF16', 'F16')), (rng.randrange(1, 700),)) for i in range(150)}
+        shapes['p70'] = 'F32', (1 << 18 | 5,)
+        lines = ['sg 1.0', 'graph rank *']
+        typed = {name: f'{form[0].lower()}[{form[1][0]}]' for name, form in shapes.items()}
+        lines += [f'  param %{name} : {of} "{name}"' for name, of in typed.items()] + ['  backward -']
+        lines += [f'    %g{name} = aten.sin(%{name}) : {of}' for name, of in typed.items()]
+        lines += [f'  grad %g{name} of %{name}' for name in shapes] + [f'  output %{name}' for name in shapes]
+        with open(self.at('many.txt'), 'w', encoding='utf-8') as f:
+            f.write('\n'.join(lines) + '\n')
+        write_tensors(self.at('many.safetensors'), {name: numbers(rng, *form) for name, form in shapes.items()})
+        run = [self.tests.tool('sg-run'), '-q', self.at('many.txt'), '--inputs', self.at('many.safetensors'), '--steps', '3', '--optimizer', 'adamw']
+        self.expect_run('many: the processor', [*run, '--outputs', self.at('many{step}.out')])
+        env = {'SG_STUB_KERNELS': self.at('kernels')} if self.tests.args.stub else {}
+        self.expect_run('many', [*run, '--backend', 'cuda', '--expect', self.at('many{step}.out'), '--bitwise'], env)
+        if self.tests.args.stub:
+            names = lines_of(self.at('kernels'))
+            counts = [names.count(name) for name in ('work_adamw', 'work_adamw_many')]
+            self.tests.expect('optimizer: many: kernels', counts != [3, 9] and str(counts))
+
     def transfers(self):
-        """What a step more brings: its loss alone comes to the host, and each parameter is updated once more by a kernel."""
+        """What a step more brings: its loss alone comes to the host, and each parameter is updated once more by a kernel:
+        those that lie in rows, as their gradients do, by one for all of a type."""
         for optimizer, kernel in (('sgd:lr=0.1', 'work_sgd'), ('adamw', 'work_adamw')):
             seen, kernels = [], []
             for steps in (4, 9):
@@ -207,10 +231,10 @@ class OptimizerCases:
                 self.expect_run(f'{steps} steps', [*self.command(optimizer, steps), '-q', '--backend', 'cuda'], env)
                 seen.append(sorted(lines_of(self.at('transfers'))))
                 names = lines_of(self.at('kernels'))
-                kernels.append([names.count(kernel), names.count(kernel + '_f64')])
+                kernels.append([names.count(kernel + ending) for ending in ('', '_f64', '_many', '_many_f64')])
             more = sorted(seen[0] + 5 * ['down 4'])
             self.tests.expect(f'optimizer: {optimizer}: transfers', more != seen[1] and f'{seen[0]}, then {seen[1]}')
-            self.tests.expect(f'optimizer: {optimizer}: kernels', kernels != [[36, 8], [81, 18]] and str(kernels))
+            self.tests.expect(f'optimizer: {optimizer}: kernels', kernels != [[8, 0, 4, 4], [18, 0, 9, 9]] and str(kernels))
 
     def memory(self):
         """A GPU that has none left for the state says so."""
