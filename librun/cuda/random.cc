@@ -1,5 +1,6 @@
 // Ops that draw random numbers, with the results of cpu/random_ops.cc: identical to the bit unless a library exp, log
 // or tan is involved.
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -147,13 +148,26 @@ Status rrelu(KernelCall& call) {
 // --- orders and choices ---
 
 Status randperm(KernelCall& call) {
-  Tensor order = backend_of(call).scratch(DType::i64, call.result().sizes());
-  ChoiceArgs args{};
-  args.to = order.as<int64_t>();
-  args.length = order.elements();
+  const int64_t length = call.result().elements();
+  if (length == 0) return ok_status();
+  auto longs = [&] { return backend_of(call).scratch(DType::i64, std::array{length}); };
+  const Tensor targets = longs(), sorted = longs(), steps = longs(), before = longs(), into = longs(), to = longs();
+  OrderArgs args;
+  args.length = length;
   args.stream = stream_of(call);
-  device_of(call).launch("random_order", args.length > 0, args);
-  backend_of(call).copy(call.result(), order);
+  args.targets = targets.as<int64_t>();
+  args.sorted = sorted.as<int64_t>();
+  args.steps = steps.as<int64_t>();
+  args.before = before.as<int64_t>();
+  args.into = into.as<int64_t>();
+  args.to = to.as<int64_t>();
+  Device& device = device_of(call);
+  device.launch("order_targets", blocks_for(length), args);
+  sort_line(call, targets, sorted, steps);
+  backend_of(call).fill(into, Scalar::integer(-1));
+  device.launch("order_links", blocks_for(length), args);
+  device.launch("order_numbers", blocks_for(length), args);
+  backend_of(call).copy(call.result(), to);
   return ok_status();
 }
 
@@ -174,7 +188,7 @@ Status multinomial(KernelCall& call) {
   args.replace = call.flag("replacement");
   args.stream = stream_of(call);
   args.report = device_of(call).report();
-  if (args.wanted > 0) device_of(call).launch("random_choices", blocks_for(args.rows), args);
+  if (args.wanted > 0) device_of(call).launch("random_choices", std::min<int64_t>(args.rows, 1 << 16), args);
   backend_of(call).copy(call.result(), chosen);
   return ok_status();
 }

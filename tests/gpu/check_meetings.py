@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.dirname(HERE))
 from harness import skip  # noqa: E402
 
 KERNELS = 'librun/cuda/kernels'
-CASES = ('attention_by_lanes', 'attention_masks_by_lanes', 'long_sums', 'sorts_by_lanes', 'ctc_by_lanes', 'groups_by_lanes', 'conformance')
+CASES = ('attention_by_lanes', 'attention_masks_by_lanes', 'long_sums', 'sorts_by_lanes', 'ctc_by_lanes', 'groups_by_lanes', 'choices_by_lanes', 'conformance')
 MEETING = re.compile(r'^ .*((?:block\.sync|__syncthreads|(?<!void )(?<!::)wait_for_copies)\(\);)(?! \})', re.M)  # none that defines another
 
 

@@ -30,6 +30,7 @@ import sum_cases  # noqa: E402
 from attention_cases import AttentionCases  # noqa: E402
 from attention_mask_cases import AttentionMaskCases  # noqa: E402
 from copy_cases import CopyCases  # noqa: E402
+from choice_cases import ChoiceCases  # noqa: E402
 from ctc_cases import CtcCases  # noqa: E402
 from float8_cases import Float8Cases  # noqa: E402
 from fusion_cases import FusionCases  # noqa: E402
@@ -150,7 +151,7 @@ def lanes(tests, at):
         print(f'lanes {order}:')
         tests.env = {**kept, 'LD_LIBRARY_PATH': tests.args.lanes + ':' + kept['LD_LIBRARY_PATH'],
                      'SG_STUB_LANES': order}
-        for case in ('same_bits', 'shared_work', 'long_sums', 'indices', 'sorts_by_lanes', 'ctc_by_lanes',
+        for case in ('same_bits', 'shared_work', 'long_sums', 'indices', 'choices_by_lanes', 'sorts_by_lanes', 'ctc_by_lanes',
                      'groups_by_lanes', 'norms_by_lanes', 'attention_by_lanes', 'attention_masks_by_lanes', 'masked',
                      'dropout', 'flex'):
             tests.case(case, at)
@@ -225,6 +226,8 @@ CASES = {  # in their order
     'samples': of(GridCases),
     'halves': softmax_cases.halves,
     'indices': of(IndexCases),
+    'choices': of(ChoiceCases),
+    'choices_by_lanes': by_lanes(ChoiceCases),
     'losses': of(LossCases),
     'class_gradients': softmax_cases.class_gradients,
     'sorts_by_lanes': by_lanes(SortCases),

@@ -156,7 +156,58 @@ SG_KERNEL(rrelu_elements, RandomArgs) {
   });
 }
 
-// --- by a single lane each: permutations and samples ---
+// --- permutations: each place in turn is swapped with a later one or itself, its target ---
+//
+// Lanes find the outcome without going through the steps. Place i is final after step i, in which it gets what its
+// target holds: what the last earlier step with that target has put there, or the target's own number. Step k puts there
+// what place k holds, which is found the same way: by the last step before k whose target was k, and so on.
+
+struct OrderArgs {
+  int64_t length = 0;
+  work::Stream stream;
+  int64_t* targets = nullptr;                         // by step
+  const int64_t *sorted = nullptr, *steps = nullptr;  // the targets, sorted stably, and their steps
+  int64_t* before = nullptr;                          // by step: the last earlier one with its target, or -1
+  int64_t* into = nullptr;  // by place: the last step before its own that had it as target, or -1
+  int64_t* to = nullptr;
+};
+
+SG_KERNEL(order_targets, OrderArgs) {
+  block.each([&](int lane) {
+    const work::Key key = work::Key::of(args.stream);
+    for (int64_t i = block.index() * kLanes + lane; i < args.length; i += block.count() * kLanes) {
+      const auto step = static_cast<uint64_t>(i), left = static_cast<uint64_t>(args.length - i);
+      args.targets[i] = i + static_cast<int64_t>(key.below(step, left));
+    }
+  });
+}
+
+// REQUIRES: `into` is -1 everywhere
+SG_KERNEL(order_links, OrderArgs) {
+  block.each([&](int lane) {
+    for (int64_t at = block.index() * kLanes + lane; at < args.length; at += block.count() * kLanes) {
+      const int64_t target = args.sorted[at], step = args.steps[at];
+      const int64_t before = at > 0 && args.sorted[at - 1] == target ? args.steps[at - 1] : -1;
+      args.before[step] = before;
+      const bool is_last = at + 1 == args.length || args.sorted[at + 1] != target;
+      if (is_last) args.into[target] = step < target ? step : before;
+    }
+  });
+}
+
+SG_KERNEL(order_numbers, OrderArgs) {
+  block.each([&](int lane) {
+    for (int64_t i = block.index() * kLanes + lane; i < args.length; i += block.count() * kLanes) {
+      int64_t place = args.before[i];
+      if (place < 0) place = args.targets[i];
+      else
+        while (args.into[place] >= 0) place = args.into[place];
+      args.to[i] = place;
+    }
+  });
+}
+
+// --- samples: one block per row ---
 
 struct ChoiceArgs {
   int64_t* to;    // [rows, wanted]
@@ -168,81 +219,104 @@ struct ChoiceArgs {
   Report report;
 };
 
-// Each place in turn is swapped with a later one or itself.
-SG_KERNEL(random_order, ChoiceArgs) {
+struct Usable {
+  int64_t count, bad;  // weights above 0; the first that is none, or the length
+};
+struct MergeUsable {
+  SG_FN Usable operator()(const Usable& a, const Usable& b) const {
+    return {a.count + b.count, a.bad < b.bad ? a.bad : b.bad};
+  }
+};
+
+SG_FN bool has_choice(const Block& block, const ChoiceArgs& args, const double* weights) {
+  auto part = block.each([&](int lane) {
+    Usable usable{0, args.length};
+    for (int64_t k = lane; k < args.length; k += kLanes) {
+      const bool is_weight = weights[k] >= 0 && weights[k] - weights[k] == 0;
+      if (!is_weight && k < usable.bad) usable.bad = k;
+      usable.count += weights[k] > 0;
+    }
+    return usable;
+  });
+  const Usable usable = block.reduce(part, MergeUsable());
+  if (usable.bad == args.length && usable.count > 0 && (args.replace || usable.count >= args.wanted)) return true;
   block.each([&](int lane) {
-    if (lane != 0 || block.index() != 0) return;
-    const work::Key key = work::Key::of(args.stream);
-    for (int64_t i = 0; i < args.length; ++i) args.to[i] = i;
-    for (int64_t i = 0; i + 1 < args.length; ++i) {
-      int64_t& other = args.to[i + static_cast<int64_t>(
-                                       key.below(static_cast<uint64_t>(i), static_cast<uint64_t>(args.length - i)))];
-      const int64_t held = args.to[i];
-      args.to[i] = other;
-      other = held;
+    if (lane != 0) return;
+    if (usable.bad < args.length) args.report.raise(Fault::Kind::value, 0, 0, weights[usable.bad]);
+    else args.report.raise(Fault::Kind::index, args.wanted, usable.count);
+  });
+  return false;
+}
+
+// Running sums are one lane's: in any other order they would be rounded otherwise.
+SG_FN void choose_with_return(const Block& block, const ChoiceArgs& args, const work::Key& key, uint64_t first,
+                              const double* weights, double* marks, int64_t* to) {
+  block.each([&](int lane) {
+    if (lane != 0) return;
+    double sum = 0;
+    for (int64_t k = 0; k < args.length; ++k) marks[k] = sum += weights[k];
+  });
+  block.sync();
+  block.each([&](int lane) {
+    const double sum = marks[args.length - 1];
+    for (int64_t k = lane; k < args.wanted; k += kLanes) {
+      const double at = key.uniform(first + static_cast<uint64_t>(k), 53) * sum;
+      int64_t low = 0, high = args.length;
+      while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (at < marks[middle]) high = middle;
+        else low = middle + 1;
+      }
+      while (low > 0 && (low >= args.length || weights[low] == 0)) --low;  // a rounded product may reach the end
+      to[k] = low;
     }
   });
 }
 
-SG_FN bool has_choice(const ChoiceArgs& args, const double* weights) {
-  int64_t usable = 0;
-  for (int64_t k = 0; k < args.length; ++k) {
-    if (!(weights[k] >= 0) || weights[k] - weights[k] != 0) {
-      args.report.raise(Fault::Kind::value, 0, 0, weights[k]);
-      return false;
-    }
-    usable += weights[k] > 0;
+struct Mark {
+  double value;
+  int64_t place;
+};
+struct LargerMark {
+  SG_FN Mark operator()(const Mark& a, const Mark& b) const {
+    return a.value > b.value || (a.value == b.value && a.place < b.place) ? a : b;
   }
-  if (usable > 0 && (args.replace || usable >= args.wanted)) return true;
-  args.report.raise(Fault::Kind::index, args.wanted, usable);
-  return false;
-}
+};
 
-SG_FN void choose_with_return(const ChoiceArgs& args, const work::Key& key, uint64_t first, const double* weights,
-                              double* marks, int64_t* to) {
-  double sum = 0;
-  for (int64_t k = 0; k < args.length; ++k) marks[k] = sum += weights[k];
-  for (int64_t k = 0; k < args.wanted; ++k) {
-    const double at = key.uniform(first + static_cast<uint64_t>(k), 53) * sum;
-    int64_t low = 0, high = args.length;
-    while (low < high) {
-      const int64_t middle = low + (high - low) / 2;
-      if (at < marks[middle]) high = middle;
-      else low = middle + 1;
+// The largest weight / exponential values, which are the draws in order; the first of equal ones. A lane alone reads and
+// writes its marks.
+SG_FN void choose_each_once(const Block& block, const ChoiceArgs& args, const work::Key& key, uint64_t first,
+                            const double* weights, double* marks, int64_t* to) {
+  block.each([&](int lane) {
+    for (int64_t k = lane; k < args.length; k += kLanes) {
+      const double wait = -math::log1p_core(-key.uniform(first + static_cast<uint64_t>(k), 53));
+      marks[k] = weights[k] == 0 ? -1 : weights[k] / (wait < 1e-300 ? 1e-300 : wait);
     }
-    while (low > 0 && (low >= args.length || weights[low] == 0)) --low;  // a rounded product may reach the end
-    to[k] = low;
-  }
-}
-
-// The largest weight / exponential values, which are the draws in order; the first of equal ones.
-SG_FN void choose_each_once(const ChoiceArgs& args, const work::Key& key, uint64_t first, const double* weights,
-                            double* marks, int64_t* to) {
-  for (int64_t k = 0; k < args.length; ++k) {
-    const double wait = -math::log1p_core(-key.uniform(first + static_cast<uint64_t>(k), 53));
-    marks[k] = weights[k] == 0 ? -1 : weights[k] / (wait < 1e-300 ? 1e-300 : wait);
-  }
+  });
   for (int64_t n = 0; n < args.wanted; ++n) {
-    int64_t best = 0;
-    for (int64_t k = 1; k < args.length; ++k)
-      if (marks[k] > marks[best]) best = k;
-    to[n] = best;
-    marks[best] = -2;
+    auto part = block.each([&](int lane) {
+      Mark best{-3, args.length};
+      for (int64_t k = lane; k < args.length; k += kLanes) best = LargerMark()(best, Mark{marks[k], k});
+      return best;
+    });
+    const Mark best = block.reduce(part, LargerMark());
+    block.each([&](int lane) {
+      if (lane == 0) to[n] = best.place;
+      if (lane == best.place % kLanes) marks[best.place] = -2;
+    });
   }
 }
 
 SG_KERNEL(random_choices, ChoiceArgs) {
-  block.each([&](int lane) {
+  for (int64_t row = block.index(); row < args.rows; row += block.count()) {
+    const double* weights = args.weights + row * args.length;
+    if (!has_choice(block, args, weights)) continue;
     const work::Key key = work::Key::of(args.stream);
-    for (int64_t row = block.index() * kLanes + lane; row < args.rows; row += block.count() * kLanes) {
-      const double* weights = args.weights + row * args.length;
-      if (!has_choice(args, weights)) continue;
-      const uint64_t first = static_cast<uint64_t>(row * (args.replace ? args.wanted : args.length));
-      double* marks = args.marks + row * args.length;
-      if (args.replace) choose_with_return(args, key, first, weights, marks, args.to + row * args.wanted);
-      else choose_each_once(args, key, first, weights, marks, args.to + row * args.wanted);
-    }
-  });
+    const uint64_t first = static_cast<uint64_t>(row * (args.replace ? args.wanted : args.length));
+    double* marks = args.marks + row * args.length;
+    if (args.replace) choose_with_return(block, args, key, first, weights, marks, args.to + row * args.wanted);
+    else choose_each_once(block, args, key, first, weights, marks, args.to + row * args.wanted);
+  }
 }
 
 }  // namespace sg::cuda
