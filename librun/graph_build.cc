@@ -177,6 +177,7 @@ void GraphRun::add_steps(std::vector<Unsupported>* unsupported) {
     if (add_step(n, &step, &reason)) steps_.push_back(std::move(step));
     if (!reason.empty()) refused.add(graph_.op_name(n), n, reason);
   }
+  steps_.shrink_to_fit();
 }
 
 // False: the node needs no step, or cannot have one (then `reason` says why).
@@ -213,7 +214,6 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
     });
   step->is_static = is_static;
   step->gives_numbers = !is_static || !alias_->binds(n).empty() || has_number(n);
-  step->call = std::make_unique<KernelCall>(*op, state_.kernels);
   step->has_open_sizes = !op->has(kHigherOrder) && has_open_sizes(graph_, n);
   if (op->has(kWait)) return step->kind = StepKind::wait, true;
   if (op->has(kCollective)) return step->kind = StepKind::launch, true;

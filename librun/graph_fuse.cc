@@ -20,11 +20,12 @@ constexpr size_t kMostStages = 6;     // of a row kernel
 }  // namespace
 
 bool GraphRun::can_fuse(const Step& step) const {
-  return step.kind == StepKind::kernel && step.is_static && cpu::PointwiseProgram::knows(step.call->op().name);
+  return step.kind == StepKind::kernel && step.is_static && cpu::PointwiseProgram::knows(graph_.op_name(step.node));
 }
 
 bool GraphRun::can_reduce(const Step& step) const {
-  return step.kind == StepKind::kernel && step.is_static && !step.gives_numbers && step.call->op().has(kReduction);
+  return step.kind == StepKind::kernel && step.is_static && !step.gives_numbers &&
+         graph_.op_info(step.node)->has(kReduction);
 }
 
 // Whether anything but the nodes of steps [first, end) reads the value's memory: users, users of views without steps,
@@ -52,24 +53,35 @@ bool GraphRun::is_needed_outside(ValueId v, size_t first, size_t end) const {
   return is_looked_at_outside(v, first, end);
 }
 
+// On a device, where a group may look at the calls that come after it.
 Status GraphRun::fuse() {
-  groups_.clear();
-  fused_ = true;
-  for (Step& step : steps_)  // in order, because arguments are results of earlier steps
+  for (Step& step : steps_)
     if (step.is_static && step.kind != StepKind::host)
       if (Status status = resolve(&step); !status.ok()) return at_node(std::move(status.error()), step.node);
-  for (size_t first = 0; first < steps_.size();) {
-    size_t end = first;
-    while (end < steps_.size() && end - first < cpu::PointwiseProgram::kMaxCalls && can_fuse(steps_[end])) ++end;
-    if (end == first) {
-      SG_ASSIGN(size_t taken, fuse_pair(first));
-      first += taken;
-      continue;
-    }
-    SG_ASSIGN(size_t taken, fuse_run(first, end));
-    first += taken;
-  }
+  while (fused_ < steps_.size()) SG_TRY(fuse_from(fused_));
   return ok_status();
+}
+
+// Creates the group that begins at step `first`, if there is one.
+Status GraphRun::fuse_from(size_t first) {
+  size_t end = first, taken = 1;
+  while (end < steps_.size() && end - first < cpu::PointwiseProgram::kMaxCalls && can_fuse(steps_[end])) ++end;
+  for (size_t i = first; i < end; ++i)  // what their arguments are was known before the first step
+    if (!steps_[i].resolved)
+      if (Status status = resolve(&steps_[i]); !status.ok()) return at_node(std::move(status.error()), steps_[i].node);
+  const size_t groups = groups_.size();
+  if (end == first) {
+    SG_ASSIGN(taken, fuse_pair(first));
+  } else {
+    SG_ASSIGN(taken, fuse_run(first, end));
+  }
+  fused_ = first + taken;
+  if (!state_.backend && groups_.size() > groups) give_up_calls(first, fused_);
+  return ok_status();
+}
+
+void GraphRun::give_up_calls(size_t first, size_t end) {
+  for (size_t i = first; i < end; ++i) steps_[i].call.reset(), steps_[i].resolved = false;
 }
 
 // Creates the longest group that begins at step `first`; returns how many steps it covers.
@@ -93,9 +105,10 @@ Result<size_t> GraphRun::fuse_run(size_t first, size_t end) {
   SG_ASSIGN(std::unique_ptr<FusedGroup> group, lay_out(first, stop, stop));
   if (!group) return size_t{1};  // left as single steps
   if (state_.backend) {
-    SG_ASSIGN(group->on_device, state_.backend->compile(group->program));
+    SG_ASSIGN(group->on_device, state_.backend->compile(*group->program));
     if (!group->on_device) return size_t{1};  // too long for one kernel: steps run separately
   }
+  if (!state_.backend) group->program->close();
   groups_.push_back(std::move(group));
   return stop - first;
 }
@@ -134,13 +147,14 @@ size_t GraphRun::end_of_chain(size_t first) const {
 // Steps [first, stop) as a program that stores only results needed outside [first, end). Null: they cannot be one.
 Result<std::unique_ptr<GraphRun::FusedGroup>> GraphRun::lay_out(size_t first, size_t stop, size_t end) {
   auto group = std::make_unique<FusedGroup>();
+  group->program = std::make_unique<cpu::PointwiseProgram>();
   group->first = first;
   group->count = end - first;
   for (size_t i = first; i < stop; ++i) {
     const Node& node = graph_.node(steps_[i].node);
     bool stored = false;
     for (uint32_t r = 0; r < node.result_count; ++r) stored |= is_needed_outside(node.result(r), first, end);
-    SG_ASSIGN(bool fits, group->program.add(*steps_[i].call, stored));
+    SG_ASSIGN(bool fits, group->program->add(*steps_[i].call, stored));
     if (!fits) return std::unique_ptr<FusedGroup>();
   }
   return group;
@@ -155,7 +169,7 @@ Result<size_t> GraphRun::fuse_rows(size_t first, size_t stop) {
     const bool reduces = stop < steps_.size() && can_reduce(steps_[stop]);
     SG_ASSIGN(std::unique_ptr<FusedGroup> part, lay_out(first, stop, stop + reduces));
     if (!part) break;
-    stages.push_back({&part->program, reduces ? steps_[stop].call.get() : nullptr});
+    stages.push_back({part->program.get(), reduces ? steps_[stop].call.get() : nullptr});
     parts.push_back(std::move(part));
     first = stop + reduces;
     stop = end_of_chain(first);

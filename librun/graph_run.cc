@@ -58,7 +58,7 @@ Status GraphRun::bind_inputs(std::span<const Tensor> tensors, std::span<const Sc
   segments_.clear();
   recorded_.clear();
   runs_ = 0;
-  fused_ = false;
+  fused_ = 0;
   return ok_status();
 }
 
@@ -90,13 +90,14 @@ void GraphRun::set_arena_bases() {
 Status GraphRun::run() {
   finish();
   const bool whole = state_.use_arena && !shows_nodes();
-  if (whole && !fused_) SG_TRY(fuse());
+  if (whole && fused_ == 0 && state_.backend) SG_TRY(fuse());
   if (whole && state_.backend && nested_.is_none()) return run_on_device();
-  auto group = groups_.begin();
+  size_t group = 0;
   for (size_t i = 0; i < steps_.size();) {
-    if (whole && group != groups_.end() && (*group)->first == i) {
-      SG_TRY(run_group(**group));
-      i += (*group++)->count;
+    if (whole && fused_ <= i) SG_TRY(fuse_from(i));
+    if (whole && group < groups_.size() && groups_[group]->first == i) {
+      SG_TRY(run_group(*groups_[group]));
+      i += groups_[group++]->count;
     } else {
       SG_TRY(run_step(i));
       free_after(i++);
@@ -115,10 +116,11 @@ Status GraphRun::run_group(FusedGroup& group) {
   const NodeId first = steps_[group.first].node;
   begin_node(first);
   if (state_.observer) state_.observer->before(graph_, first);
-  Status status = group.on_device ? group.on_device->run() : group.program.run(team());
+  Status status = group.on_device ? group.on_device->run() : group.program->run(team());
   if (!status.ok()) return at_node(std::move(status.error()), first);
   if (state_.observer) state_.observer->ran(graph_, first, group.count);
   for (size_t i = group.first; i < group.first + group.count; ++i) free_after(i);
+  if (!keeps_calls()) group.program.reset();
   return ok_status();
 }
 
@@ -153,6 +155,7 @@ void GraphRun::free_after(size_t i) {
     if (slot.from_pool) state_.pool->give(slot.base);
     slot = {};
   }
+  if (!keeps_calls()) give_up_calls(i, i + 1);
 }
 
 void GraphRun::begin_node(NodeId n) {

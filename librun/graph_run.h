@@ -6,6 +6,8 @@
 //           their first and last use; inputs stay in the caller's memory.
 // Static    Tensors whose size and address cannot change are set up once; a step that uses only such tensors costs just
 //           its kernel call.
+// Calls     are made when a step first runs, and kept for the next run unless there is none (RankOptions::runs_once);
+//           on the CPU a fused step needs none, as the program of its group holds what it takes.
 #pragma once
 
 #include <map>
@@ -72,6 +74,7 @@ struct RankState {
   Observer* observer = nullptr;
   bool use_arena = true;       // false: all memory comes from the pool
   bool guards_flight = false;  // collectives.h
+  bool runs_once = false;      // RankOptions
   Backend* backend = nullptr;  // null = the CPU; else the owner of the tensors' memory
 };
 
@@ -141,15 +144,15 @@ class GraphRun {
     bool has_open_sizes = false;  // its type rule is checked again with this run's numbers
     bool gives_numbers = true;    // to the host or to symbols: results other than tensors known in advance
     Kernel kernel = nullptr;
-    std::unique_ptr<KernelCall> call;
-    std::unique_ptr<GraphRun> body;  // calls only
-    std::vector<Launched> launched;  // launches only: one per result, until the next run
-    uint64_t copy = 0;               // copies only: the backend's number, until waited for
-    std::vector<StorageId> frees;    // pool storages without users after this step
+    std::unique_ptr<KernelCall> call;  // from `resolve` on; views have none
+    std::unique_ptr<GraphRun> body;    // calls only
+    std::vector<Launched> launched;    // launches only: one per result, until all are finished
+    uint64_t copy = 0;                 // copies only: the backend's number, until waited for
+    std::vector<StorageId> frees;      // pool storages without users after this step
   };
   struct FusedGroup {  // consecutive steps that run as one pass over memory
     size_t first = 0, count = 0;
-    cpu::PointwiseProgram program;
+    std::unique_ptr<cpu::PointwiseProgram> program;  // null: of a pair, or no longer needed
     std::unique_ptr<DeviceProgram> on_device;
   };
   struct Item {                   // runs as one: a group, or a single step
@@ -181,6 +184,8 @@ class GraphRun {
 
   // graph_fuse.cc
   Status fuse();
+  Status fuse_from(size_t first);
+  void give_up_calls(size_t first, size_t end);
   Result<size_t> fuse_run(size_t first, size_t end);
   Result<size_t> fuse_pair(size_t first);
   Result<size_t> fuse_rows(size_t first, size_t stop);
@@ -228,6 +233,7 @@ class GraphRun {
   Status show_results(NodeId n);
   void begin_node(NodeId n);
   bool shows_nodes() const;
+  bool keeps_calls() const { return !state_.runs_once || state_.backend != nullptr || nested_; }
 
   RankState& state_;
   const Graph& graph_;
@@ -246,8 +252,8 @@ class GraphRun {
   std::vector<Step> steps_;
   std::vector<uint32_t> step_of_;                    // by node; launches and copies only
   std::vector<std::unique_ptr<FusedGroup>> groups_;  // in schedule order
-  bool fused_ = false;
-  std::vector<Item> items_;  // with a backend, after fusing
+  size_t fused_ = 0;                                 // steps before it are in groups where that is possible
+  std::vector<Item> items_;                          // with a backend, after fusing
   std::vector<Segment> segments_;
   std::vector<std::unique_ptr<DeviceProgram>> recorded_;  // by segment; null = not yet
   size_t runs_ = 0;                                       // since the inputs were bound

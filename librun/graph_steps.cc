@@ -45,7 +45,8 @@ Status GraphRun::resolve(Step* step) {
     if (by_kernel) values_.tensors[node.result(i).index] = {};
     else SG_TRY(define_result(step->node, i));
   }
-  if (!step->call) return ok_status();
+  if (step->kind == StepKind::view) return ok_status();
+  if (!step->call) step->call = std::make_unique<KernelCall>(*graph_.op_info(step->node), state_.kernels);
   KernelCall& call = *step->call;
   SG_TRY(read_arguments(graph_, step->node, values_, *state_.bindings, &call));
   if (step->has_open_sizes) SG_TRY(check_sizes(graph_, step->node, values_, *state_.bindings));
@@ -232,7 +233,11 @@ Status GraphRun::finish_value(ValueId v) {
   }
   Launched* launched = launched_for(v);
   if (launched && in_flight_ > 0) --in_flight_;
-  return launched ? finish_collective(*state_.comm, *launched) : ok_status();
+  if (!launched) return ok_status();
+  SG_TRY(finish_collective(*state_.comm, *launched));
+  std::vector<Launched>& all = steps_[step_of_[alias_->launch_of(v).index]].launched;
+  if (std::ranges::all_of(all, [](const Launched& l) { return l.ticket.id == 0; })) std::vector<Launched>().swap(all);
+  return ok_status();
 }
 
 // A body cannot wait for an argument's launch outside of it, so arguments are completed before the call.

@@ -29,12 +29,24 @@ RankRun::RankRun(const Job& job, uint32_t rank, const RankOptions& options, Comm
             comm,
             nullptr,
             !f64 && options.use_arena,
-            options.guards_flight};
+            options.guards_flight,
+            options.runs_once};
   graph_ = std::make_unique<GraphRun>(&state_, program_.graph);
   if (!f64) return;
   wide_kernels_ = {&team_, &scratch_, Numerics::f64, &program_, rank, job.world};
-  wide_state_ = {&job,   &program_,      rank, options.seed, 0,     &wide_bindings_,
-                 &pool_, &wide_kernels_, comm, nullptr,      false, options.guards_flight};
+  wide_state_ = {&job,
+                 &program_,
+                 rank,
+                 options.seed,
+                 0,
+                 &wide_bindings_,
+                 &pool_,
+                 &wide_kernels_,
+                 comm,
+                 nullptr,
+                 false,
+                 options.guards_flight,
+                 options.runs_once};
   wide_ = std::make_unique<GraphRun>(&wide_state_, program_.graph);
 }
 

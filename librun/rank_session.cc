@@ -77,6 +77,12 @@ ValueId loss_of(const Graph& graph) {
   return losses == 1 ? found : ValueId();
 }
 
+RankOptions rank_options(const SessionOptions& options) {
+  RankOptions out = options.rank;
+  out.runs_once = options.steps <= 1;
+  return out;
+}
+
 }  // namespace
 
 RankSession::RankSession(const Job& job, Communicator& comm, const AliasAnalysis& alias, const SessionOptions& options,
@@ -85,7 +91,7 @@ RankSession::RankSession(const Job& job, Communicator& comm, const AliasAnalysis
       comm_(comm),
       options_(options),
       init_(init),
-      run_(std::in_place, job, comm.rank(), options.rank, &comm),
+      run_(std::in_place, job, comm.rank(), rank_options(options), &comm),
       alias_(alias) {
   values_ = {[this](ValueId v) { return run_->tensor(v); }, [this](ValueId v) { return run_->number(v); }};
   report_.rank = comm.rank();

@@ -266,6 +266,13 @@ Result<bool> PointwiseProgram::add(const KernelCall& call, bool stored) {
   return true;
 }
 
+void PointwiseProgram::close() {
+  known_ = {};
+  loaded_ = {};
+  slots_.shrink_to_fit();
+  code_.steps.shrink_to_fit();
+}
+
 void PointwiseProgram::prepare() {
   std::vector<Tensor> by_weight;  // results first: their axis order decides
   for (const Step& s : code_.steps)

@@ -34,6 +34,9 @@ class PointwiseProgram {
   // it. An error: it cannot be computed for its types.
   Result<bool> add(const KernelCall& call, bool stored = true);
 
+  // Gives up what only `add` needs. No call can be added after that.
+  void close();
+
   // May be called any number of times, by one thread at a time. Fails on integer division by zero.
   Status run(ThreadTeam& team);
 
