@@ -83,7 +83,8 @@ std::vector<uint32_t> ranks_of(const Job& job, const Program& program) {
 }
 
 // Translates the job's programs into `to`, each with an explicit list of its ranks.
-Status take_programs(const Job& from, std::vector<GroupId> groups, std::vector<bool>* taken, Job* to) {
+Status take_programs(const Job& from, std::vector<GroupId> groups, std::vector<bool>* taken, Job* to,
+                     ProgramSharer* sharer) {
   Translator translate(*from.pool, to->pool.get(), std::move(groups));
   for (const auto& program : from.programs) {
     Program& copy = to->add_program();
@@ -94,18 +95,19 @@ Status take_programs(const Job& from, std::vector<GroupId> groups, std::vector<b
       if ((*taken)[rank]) return disagree("rank " + std::to_string(rank) + " comes twice", "give each rank once");
       (*taken)[rank] = true;
     }
+    sharer->share_last();
   }
   return ok_status();
 }
 
-Status add_ranks(const Job& from, std::vector<bool>* taken, Job* to) {
+Status add_ranks(const Job& from, std::vector<bool>* taken, Job* to, ProgramSharer* sharer) {
   if (from.world != to->world)
     return disagree("the world has " + std::to_string(from.world) + " ranks here and " + std::to_string(to->world) +
                         " in the first file",
                     kSameJob);
   if (!same_meshes(*to, from)) return disagree("the meshes are not those of the first file", kSameJob);
   SG_ASSIGN(std::vector<GroupId> groups, match_groups(from, to));
-  return take_programs(from, std::move(groups), taken, to);
+  return take_programs(from, std::move(groups), taken, to, sharer);
 }
 
 }  // namespace
@@ -134,8 +136,9 @@ Result<Job> merge_ranks(std::vector<Job> jobs, const std::vector<std::string>& f
   Job out(jobs[0]);
   out.programs.clear();
   std::vector<bool> taken(out.world);
+  ProgramSharer sharer(&out);
   for (size_t i = 0; i < jobs.size(); ++i) {
-    Status added = add_ranks(jobs[i], &taken, &out);
+    Status added = add_ranks(jobs[i], &taken, &out, &sharer);
     if (!added.ok()) {
       added.error().where.file = files[i];
       return added.error();
@@ -143,40 +146,41 @@ Result<Job> merge_ranks(std::vector<Job> jobs, const std::vector<std::string>& f
     if (notes != nullptr && !same_history(out, jobs[i]))
       notes->note("this rank has another history than " + files[0] + ", whose history is kept", {files[i]});
   }
-  share_equal_programs(&out, notes);
+  sharer.finish(notes);
   return out;
 }
 
-void share_equal_programs(Job* job, Diagnostics* notes) {
-  std::vector<std::unique_ptr<Program>> kept;
-  std::unordered_multimap<uint64_t, Program*> by_fingerprint;  // the kept ones
-  std::string difference;
-  for (auto& program : job->programs) {
-    const uint64_t print = fingerprint(*program);
-    const auto [begin, end] = by_fingerprint.equal_range(print);
-    const auto same = std::find_if(begin, end, [&](const auto& e) { return !first_difference(*e.second, *program); });
-    if (same != end) {
-      std::vector<uint32_t>& ranks = same->second->ranks;
-      ranks.insert(ranks.end(), program->ranks.begin(), program->ranks.end());
-      continue;
-    }
-    if (kept.size() == 1)
-      difference = "ranks " + std::to_string(kept[0]->ranks[0]) + " and " + std::to_string(program->ranks[0]) +
-                   " differ first in " + first_difference(*kept[0], *program).value();
-    by_fingerprint.emplace(print, program.get());
-    kept.push_back(std::move(program));
+void ProgramSharer::share_last() {
+  const Program& last = *job_.programs.back();
+  const size_t index = job_.programs.size() - 1;
+  const uint64_t print = fingerprint(last);
+  const auto [begin, end] = by_fingerprint_.equal_range(print);
+  const auto same =
+      std::find_if(begin, end, [&](const auto& e) { return !first_difference(*job_.programs[e.second], last); });
+  if (same != end) {
+    std::vector<uint32_t>& ranks = job_.programs[same->second]->ranks;
+    ranks.insert(ranks.end(), last.ranks.begin(), last.ranks.end());
+    job_.programs.pop_back();
+    return;
   }
+  if (index == 1)
+    difference_ = "ranks " + std::to_string(job_.programs[0]->ranks[0]) + " and " + std::to_string(last.ranks[0]) +
+                  " differ first in " + first_difference(*job_.programs[0], last).value();
+  by_fingerprint_.emplace(print, index);
+}
+
+void ProgramSharer::finish(Diagnostics* notes) {
+  std::vector<std::unique_ptr<Program>>& kept = job_.programs;
   size_t rank_count = 0;
   for (auto& program : kept) {
     std::sort(program->ranks.begin(), program->ranks.end());
     rank_count += program->ranks.size();
   }
   std::sort(kept.begin(), kept.end(), [](const auto& a, const auto& b) { return a->ranks < b->ranks; });
-  if (kept.size() == 1 && kept[0]->ranks.size() == job->world) kept[0]->ranks.clear();
+  if (kept.size() == 1 && kept[0]->ranks.size() == job_.world) kept[0]->ranks.clear();
   if (notes != nullptr && kept.size() > 1)
     notes->note(std::to_string(rank_count) + " ranks run " + std::to_string(kept.size()) +
-                " programs that differ: " + difference);
-  job->programs = std::move(kept);
+                " programs that differ: " + difference_);
 }
 
 }  // namespace sg

@@ -7,7 +7,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "libgraph/diag.h"
@@ -26,9 +28,27 @@ Job job_of_rank(const Job& job, uint32_t rank);
 // The ranks whose programs the job holds, ascending.
 std::vector<uint32_t> ranks_held(const Job& job);
 
-// Programs that are equal (program_compare.h) become one that lists all their ranks; one that holds the whole world
-// becomes SPMD. A note says how many programs remain and where the first two differ.
-// REQUIRES: every program lists its ranks
-void share_equal_programs(Job* job, Diagnostics* notes);
+// Programs that are equal (program_compare.h) become one that lists all their ranks, each as soon as it is there, so
+// that a job never holds more than it keeps.
+//
+//     ProgramSharer sharer(&job);
+//     for (...) add the program to the job, sharer.share_last();
+//     sharer.finish(notes);
+class ProgramSharer {
+ public:
+  explicit ProgramSharer(Job* job) : job_(*job) {}
+
+  // Drops the job's last program where an earlier one equals it; that one lists its ranks, too.
+  // REQUIRES: it lists its ranks, and this was called for all before it
+  void share_last();
+  // Orders the programs by rank; one that holds the whole world becomes SPMD. A note says how many remain and where the
+  // first two differ.
+  void finish(Diagnostics* notes);
+
+ private:
+  Job& job_;
+  std::unordered_multimap<uint64_t, size_t> by_fingerprint_;  // into the job's programs
+  std::string difference_;
+};
 
 }  // namespace sg

@@ -11,17 +11,27 @@
 namespace sg {
 namespace {
 
+// A DOM takes a dozen times the memory of its text. Beyond so many bytes of text it is made a second time, for the
+// program, when that is read.
+constexpr size_t kParsedBytes = size_t{8} << 20;
+
 // --- ranks ---
 
 Result<std::vector<RankCapture>> read_headers(ImportContext* context, std::vector<CaptureFile> files, size_t threads) {
   std::vector<std::unique_ptr<CaptureText>> texts(files.size());
   std::vector<Status> parsed(files.size(), ok_status());
-  parallel_for(files.size(), threads, [&](size_t i) {
-    texts[i] = std::make_unique<CaptureText>(std::move(files[i].name), std::move(files[i].bytes));
-    parsed[i] = texts[i]->parse();
-  });
   std::vector<RankCapture> captures;
+  size_t ahead = 0, kept_bytes = 0;
   for (size_t i = 0; i < texts.size(); ++i) {
+    if (i == ahead) {
+      const size_t begin = ahead;
+      ahead = std::min(files.size(), begin + std::max<size_t>(threads, 1));
+      parallel_for(ahead - begin, threads, [&](size_t k) {
+        CaptureFile& file = files[begin + k];
+        texts[begin + k] = std::make_unique<CaptureText>(std::move(file.name), std::move(file.bytes));
+        parsed[begin + k] = texts[begin + k]->parse();
+      });
+    }
     SG_TRY(std::move(parsed[i]));
     SG_ASSIGN(RankCapture capture, read_header(context, std::move(texts[i])));
     if (files[i].rank && *files[i].rank != capture.rank)
@@ -30,12 +40,16 @@ Result<std::vector<RankCapture>> read_headers(ImportContext* context, std::vecto
           "this is rank " + std::to_string(capture.rank) + ", and its name says rank " + std::to_string(*files[i].rank),
           {capture.text->name()},
           "inputs and results are found by the name: put each rank's files in its folder"};
+    kept_bytes += capture.text->json().size();
+    if (kept_bytes > kParsedBytes && i > 0) capture.text->forget_dom();
     captures.push_back(std::move(capture));
   }
   std::stable_sort(captures.begin(), captures.end(),
                    [](const RankCapture& a, const RankCapture& b) { return a.rank < b.rank; });
   return captures;
 }
+
+Status parse_again(RankCapture& capture) { return capture.text->is_parsed() ? ok_status() : capture.text->parse(); }
 
 bool same_meshes(const std::vector<Mesh>& a, const std::vector<Mesh>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Mesh& x, const Mesh& y) {
@@ -76,12 +90,18 @@ void warn_missing_ranks(const Job& job, Diagnostics* notes) {
                  {}, "import all ranks ('rank{r}/step.json'), or --spmd where one rank's capture stands for all");
 }
 
-Status read_programs(ImportContext* context, const std::vector<RankCapture>& captures) {
-  for (const RankCapture& capture : captures) {
+// A text is given up once it is read, and a program that another rank has, too, is that of both at once: so memory does
+// not grow with the ranks.
+Status read_programs(ImportContext* context, std::vector<RankCapture>* captures, ProgramSharer* sharer) {
+  for (RankCapture& capture : *captures) {
+    SG_TRY(parse_again(capture));
     Program& program = context->job.add_program();
     SG_TRY(read_program(context, capture, &program));
     expand_composites(&program, capture.world > 1, &context->tally);
     infer_missing_types(program);  // before the merge: ranks may differ in what was recorded
+    program.ranks = {capture.rank};
+    sharer->share_last();
+    capture.text->give_up();
   }
   return ok_status();
 }
@@ -100,13 +120,14 @@ Result<Job> import_captures(std::vector<CaptureFile> files, const ImportOptions&
   SG_TRY(check_ranks(captures));
   context.job.world = captures[0].world;
   context.job.meshes = captures[0].meshes;
+  SG_TRY(parse_again(captures[0]));
   SG_TRY(read_people(&context, captures[0]));
   SG_TRY(make_families(&context, &captures));
-  SG_TRY(read_programs(&context, captures));
+  ProgramSharer sharer(&context.job);
+  SG_TRY(read_programs(&context, &captures, &sharer));
   context.job.extra = context.job_extras.take(&context.pool());
 
-  for (size_t i = 0; i < captures.size(); ++i) context.job.programs[i]->ranks = {captures[i].rank};
-  share_equal_programs(&context.job, notes);
+  sharer.finish(notes);
   if (options.spmd) context.job.programs[0]->ranks.clear();
   warn_missing_ranks(context.job, notes);
   if (notes != nullptr && !context.job.note.empty()) notes->note(context.job.note);

@@ -123,7 +123,8 @@ Status read_group(ImportContext* context, const Json& json, RankCapture* capture
   bool is_named = false, has_axis = false, has_ranks = false;
   SG_TRY(for_each_field_once(json, [&](std::string_view key, const Json& value) -> Status {
     if (key == "name") {
-      SG_ASSIGN(group.name, value.string());
+      SG_ASSIGN(std::string_view name, value.string());
+      group.name = capture->group_names.emplace_back(name);
       is_named = true;
     } else if (key == "axis") {
       SG_ASSIGN(std::string_view axis, value.string());

@@ -42,6 +42,7 @@ Status CaptureText::parse() {
   }
   if (bytes_.starts_with("\xEF\xBB\xBF")) bytes_.erase(0, 3);
   auto code = parser_.parse(bytes_).get(root_);
+  is_parsed_ = !code;
   if (!code) return ok_status();
   Error error{ErrorKind::unreadable, std::string("not JSON: ") + simdjson::error_message(code), {name_}, {}};
   error.hint = "check the file with: python3 -m json.tool FILE";
@@ -57,6 +58,17 @@ Status CaptureText::parse() {
     error.where.offset = fault->offset;
   }
   return error;
+}
+
+void CaptureText::forget_dom() {
+  root_ = {};
+  parser_ = simdjson::dom::parser();
+  is_parsed_ = false;
+}
+
+void CaptureText::give_up() {
+  forget_dom();
+  std::string().swap(bytes_);
 }
 
 bool KeysMet::add(std::string_view key) {

@@ -24,16 +24,20 @@ class CaptureText {
   CaptureText(const CaptureText&) = delete;
   CaptureText& operator=(const CaptureText&) = delete;
 
-  Status parse();  // unpacks gzip; REQUIRES: called once, before root()
+  Status parse();  // unpacks gzip; REQUIRES: called before root(), and again after forget_dom()
+  bool is_parsed() const { return is_parsed_; }
+  void forget_dom();  // many times as large as the text. Nothing may point into it
   simdjson::dom::element root() const { return root_; }
   const std::string& name() const { return name_; }
   std::string_view json() const { return bytes_; }
+  void give_up();  // the text, too; the name stays
 
  private:
   std::string name_;
   std::string bytes_;
   simdjson::dom::parser parser_;
   simdjson::dom::element root_;
+  bool is_parsed_ = false;
 };
 
 struct Json {

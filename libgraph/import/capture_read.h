@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -52,11 +53,12 @@ class ImportContext {
   };
   std::array<Known, 64> lately_;  // modules, files and devices repeat from node to node
   std::vector<Expr> small_;
-  FlatTextMap<Expr> parsed_;  // texts lie in the captures' DOMs, which outlive this
+  FlatTextMap<Expr> parsed_;  // texts lie in parsed_texts_
+  std::deque<std::string> parsed_texts_;
 };
 
 struct CapturedGroup {
-  std::string_view name;
+  std::string_view name;  // lies in RankCapture::group_names
   StrId axis;
   std::vector<uint32_t> ranks;
   bool holds_rank = false;  // the capture's own rank is one of them
@@ -70,11 +72,13 @@ struct RankCapture {
   std::vector<Mesh> meshes;
   Extras extras;  // unknown keys of world and groups
   std::vector<CapturedGroup> groups;
+  std::deque<std::string> group_names;
   FlatTextMap<uint32_t> group_index;
   Json root() const { return {text->root(), nullptr, text.get()}; }
 };
 
-Result<RankCapture> read_header(ImportContext* context, std::unique_ptr<CaptureText> text);  // REQUIRES: parsed
+// REQUIRES: parsed; what is read here outlives the DOM.
+Result<RankCapture> read_header(ImportContext* context, std::unique_ptr<CaptureText> text);
 // The part of the header that a job has once: title, producer, note, unknown keys.
 Status read_people(ImportContext* context, const RankCapture& capture);
 Result<Source> read_source(ImportContext* context, const Json& json, std::string_view prefix, Extras* extras);

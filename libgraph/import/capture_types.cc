@@ -199,7 +199,7 @@ Result<Expr> ImportContext::parse_expr(const Json& json) {
   if (!parsed.ok() || pool().exprs.is_invalid(parsed.value()))
     return json.error("`" + std::string(text.substr(0, 200)) +
                       "`: " + (parsed.ok() ? "the expression overflows or divides by zero" : parsed.error().message));
-  return *parsed_.try_emplace(text, parsed.value()).first;
+  return *parsed_.try_emplace(parsed_texts_.emplace_back(text), parsed.value()).first;
 }
 
 Result<Expr> ImportContext::expr(const Json& json) {

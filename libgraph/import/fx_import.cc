@@ -111,14 +111,16 @@ class FxImporter {
       programs.push_back(std::move(program));
     }
     SG_TRY(settle_world(static_cast<uint32_t>(programs.size()), last_rank));
+    ProgramSharer sharer(&job_);
     for (size_t i = 0; i < programs.size(); ++i) {
       Program& program = job_.add_program();
       SG_TRY(build_program(programs[i].source, job_, &tally_, &program));
       implied_guards_ += add_implied_guards(&program);
       program.ranks = {ranks[i]};
+      sharer.share_last();
     }
     say_what_is_missing(programs[0]);
-    share_equal_programs(&job_, notes_);
+    sharer.finish(notes_);
     if (options_.spmd) job_.programs[0]->ranks.clear();
     if (notes_ != nullptr) tally_.report(ImportTally::kNoRank, notes_);
     return std::move(job_);

@@ -57,6 +57,7 @@ TEST_CASE("a job taken apart by rank and merged is the job again") {
 TEST_CASE("programs that differ in one argument stay apart, and the note says where") {
   Job job;
   job.world = 2;
+  ProgramSharer sharer(&job);
   for (uint32_t rank = 0; rank < 2; ++rank) {
     Program& program = job.add_program();
     program.ranks = {rank};
@@ -66,9 +67,10 @@ TEST_CASE("programs that differ in one argument stay apart, and the note says wh
     spec.args = {Arg::value(program.graph.add_input("x", type, {})), Arg::integer(rank * 128)};
     spec.result_types = {type};
     program.graph.append(spec);
+    sharer.share_last();
   }
   Diagnostics notes;
-  share_equal_programs(&job, &notes);
+  sharer.finish(&notes);
   REQUIRE(job.programs.size() == 2);
   REQUIRE(notes.list().size() == 1);
   CHECK(notes.list()[0].message.find("node %ge: argument 1: 0 against 128") != std::string::npos);
