@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <optional>
 
 #include "libgraph/op.h"
 #include "libgraph/sim/comm_time.h"
@@ -38,8 +38,8 @@ class StepCostsBuilder {
         costs_(program, values_) {
     out_.groups_ = job.groups.size() + 1;
     out_.launch_us_ = options.machine.host.launch_us;
-    for (const Group& group : job.groups) extents_.push_back(extent_of(group));
-    extents_.emplace_back();
+    extents_.resize(job.groups.size() + 1);
+    extents_.back() = Extent();
   }
 
   void run() {
@@ -68,15 +68,24 @@ class StepCostsBuilder {
     double ranks = 1, nodes = 1;
   };
 
+  const Extent& extent_of(uint32_t group) {
+    if (!extents_[group]) extents_[group] = extent_of(job_.groups[group]);
+    return *extents_[group];
+  }
+
   Extent extent_of(const Group& group) const {
     const GroupPart* part = group.part_of(program_.ranks.empty() ? 0 : program_.ranks[0]);
     if (part == nullptr) return {};
     const double per_node = std::max(1.0, options_.machine.network.ranks_per_node);
     if (options_.ranks != 0 && part->ranks.size() == job_.world)
       return {static_cast<double>(options_.ranks), std::ceil(options_.ranks / per_node)};
-    std::set<uint64_t> hosts;
-    for (uint32_t r : part->ranks) hosts.insert(static_cast<uint64_t>(r / per_node));
-    return {static_cast<double>(part->ranks.size()), static_cast<double>(hosts.size())};
+    std::vector<uint64_t> hosts;
+    for (uint32_t r : part->ranks)
+      if (const auto host = static_cast<uint64_t>(r / per_node); hosts.empty() || hosts.back() != host)
+        hosts.push_back(host);
+    std::sort(hosts.begin(), hosts.end());
+    const auto count = std::unique(hosts.begin(), hosts.end()) - hosts.begin();
+    return {static_cast<double>(part->ranks.size()), static_cast<double>(count)};
   }
 
   void add(Frame& frame, NodeId n, size_t depth) {
@@ -162,7 +171,7 @@ class StepCostsBuilder {
     step->kind = StepOp::Kind::launch;
     step->group = c.group.index < job_.groups.size() ? c.group.index : static_cast<uint32_t>(job_.groups.size());
     const CollectivePattern kind = collective_kind(c.kind);
-    const Extent& extent = extents_[step->group];
+    const Extent& extent = extent_of(step->group);
     double bytes = c.payload_bytes;  // of the whole tensor, see comm_time.h
     if (kind == CollectivePattern::all_gather) bytes += c.wire_bytes;
     // The model assumes equal parts, one of which stays on the rank.
@@ -192,7 +201,7 @@ class StepCostsBuilder {
   const SimOptions& options_;
   SizeValues values_;
   CostModel costs_;
-  std::vector<Extent> extents_;  // by group
+  std::vector<std::optional<Extent>> extents_;  // by group, of those that the program has used
 };
 
 StepCosts::StepCosts(const Job& job, const Program& program, const SymbolValues& values, const SimOptions& options) {

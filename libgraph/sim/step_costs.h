@@ -26,6 +26,7 @@ struct StepOp {
   uint32_t group = 0;                  // launch: the communicator; undeclared ones share the number behind the last
   uint32_t holds = 0, hold_count = 0;  // operations whose end it waits for: StepCosts::holds
   double us = 0;                       // on its stream; of a sync, on the host
+  bool operator==(const StepOp&) const = default;
 };
 
 struct StepOrigin {
@@ -50,6 +51,12 @@ class StepCosts {
   double launch_us() const { return launch_us_; }
   double flops() const { return flops_; }
   size_t unknown() const { return unknown_; }  // nodes that a size or a rule is missing for
+
+  // Whether the same operations run for the same nodes, by id.
+  bool same_times(const StepCosts& other) const {
+    return ops_ == other.ops_ && holds_ == other.holds_ && first_ == other.first_ && count_ == other.count_ &&
+           groups_ == other.groups_ && launch_us_ == other.launch_us_;
+  }
 
  private:
   friend class StepCostsBuilder;
