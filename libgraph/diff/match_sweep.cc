@@ -33,12 +33,14 @@ class Sweep {
 
   // Distributes several nodes of A and B that all have the same operands (or uses).
   void share_out(const MatchGroups::Fit& fit, bool all) {
+    const bool few = size_t{fit.free_a} * fit.free_b <= Matching::kMaxCandidates * Matching::kMaxCandidates;
+    if (!few && !all) return;  // said without a look at each, as every one of them asks
     std::vector<uint32_t> a, b;
     for (uint32_t x : fit.of_a)
       if (m_.is_free(0, x)) a.push_back(x);
     for (uint32_t y : fit.of_b)
       if (m_.is_free(1, y)) b.push_back(y);
-    if (a.size() * b.size() <= Matching::kMaxCandidates * Matching::kMaxCandidates) share_by_worth(a, b, all);
+    if (few) share_by_worth(a, b, all);
     if (!all) return;
     share_by(a, b, [&](int s, uint32_t n) { return std::array<uint32_t, 2>{m_.ahead(s, n), m_.side(s).place[n]}; });
     share_by(a, b, [&](int s, uint32_t n) { return std::array<uint32_t, 2>{m_.side(s).place[n], 0}; });
