@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <unordered_set>
 
 #include "libgraph/module_path.h"
 #include "libgraph/module_pattern.h"
@@ -34,10 +35,15 @@ class Builder {
 
   void add(const Key& key, size_t member, bool holds_parts = false) {
     auto it = open_.find(key);
-    if (it != open_.end() && !holds_parts && holds_parameter(plan_.buckets[it->second], member))
+    const Member& added = members_.list[member];
+    if (it != open_.end() && !holds_parts && holds_parameter(held_[it->second], added))
       open_.erase(it), it = open_.end();
-    if (it == open_.end()) it = open_.emplace(key, plan_.buckets.size()).first, plan_.buckets.emplace_back();
+    if (it == open_.end()) {
+      it = open_.emplace(key, plan_.buckets.size()).first;
+      plan_.buckets.emplace_back(), held_.emplace_back();
+    }
     plan_.buckets[it->second].members.push_back(member);
+    note(added, &held_[it->second]);
   }
 
   // `names`: by member; empty = each is attributed to the module of its parameter.
@@ -56,20 +62,26 @@ class Builder {
     return {-dtype_bytes(members_.list[m].dtype), members_.list[m].parameter};
   }
 
-  bool holds_parameter(const Bucket& bucket, size_t member) const {
-    const Member& added = members_.list[member];
-    bool holds = false;
-    for (size_t i : bucket.members) {
-      const Member& m = members_.list[i];
-      if (added.twin != Member::kNone && m.group == added.group && (m.call == added.twin || m.twin == added.twin))
-        return false;
-      holds |= added.parameter != Member::kNone && m.parameter == added.parameter;
-    }
-    return holds;
+  // What the members of a bucket are and gather.
+  struct Held {
+    std::unordered_set<uint32_t> parameters;
+    std::set<std::pair<uint32_t, uint32_t>> gathers;  // group and call, of the members and of their twins
+  };
+
+  bool holds_parameter(const Held& held, const Member& added) const {
+    if (added.twin != Member::kNone && held.gathers.contains({added.group, added.twin})) return false;
+    return added.parameter != Member::kNone && held.parameters.contains(added.parameter);
+  }
+
+  static void note(const Member& m, Held* held) {
+    held->parameters.insert(m.parameter);
+    held->gathers.insert({m.group, m.call});
+    if (m.twin != Member::kNone) held->gathers.insert({m.group, m.twin});
   }
 
   const Members& members_;
   Plan plan_;
+  std::vector<Held> held_;  // by bucket
   std::map<Key, size_t> open_;
 };
 
