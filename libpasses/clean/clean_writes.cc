@@ -1,8 +1,12 @@
 // Writes to fresh memory that only one tensor refers to become functional ops, which passes can move. The memory plan
 // puts the result where the argument was.
+#include <algorithm>
+#include <unordered_map>
+
 #include "libgraph/expr/sizes.h"
 #include "libgraph/in_place.h"
 #include "libgraph/infer/infer.h"
+#include "libgraph/operands.h"
 #include "libpasses/clean/clean_parts.h"
 
 namespace sg::clean_parts {
@@ -38,21 +42,76 @@ class Functionaliser {
  public:
   Functionaliser(Scope& scope, const AliasAnalysis& alias)
       : graph_(scope.graph), tally_(scope.tally), alias_(alias), inferrer_(scope.program) {
-    members_.resize(alias.storages().size());
-    for (NodeId n : graph_.nodes())
-      for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) {
-        const StorageId s = alias.storage_of(graph_.node(n).result(i));
-        if (!s.is_none()) members_[s.index].push_back(graph_.node(n).result(i));
-      }
+    uses_.resize(alias.storages().size());
+    last_use_.resize(graph_.value_id_limit());
+    place_.resize(graph_.node_id_limit());
+    uint32_t place = 0;
+    for (NodeId n : graph_.nodes()) {
+      place_[n.index] = ++place;
+      for_operands(graph_, n, [&](ValueId v) { last_use_[v.index] = place; });
+    }
+    for (const Output& output : graph_.outputs())
+      if (output.value) last_use_[output.value.index] = UINT32_MAX;
   }
 
+  // A later use is given its new name when the walk comes to it: a write that many follow would otherwise move them all,
+  // as would each of these.
   size_t run() {
     size_t changes = 0;
-    for (NodeId n : graph_.nodes()) changes += visit(n);
+    for (NodeId n : graph_.nodes()) {
+      rename_operands(n);
+      changes += visit(n);
+      note_results(n);
+    }
+    for (size_t i = 0; i < graph_.outputs().size(); ++i)
+      if (const ValueId v = graph_.outputs()[i].value; v && new_name(v) != v) graph_.set_output_value(i, new_name(v));
     return changes;
   }
 
  private:
+  // What the walk knows of a piece of memory: the places of the last users of its values, by the names before the walk.
+  struct Uses {
+    TypeId type;         // of the value that is used last
+    uint32_t last = 0;   // its last use
+    uint32_t other = 0;  // the last use of a value of another type
+    void note(TypeId t, uint32_t place) {
+      if (t != type && place > last) other = last, last = place, type = t;
+      else if (t != type) other = std::max(other, place);
+      else last = std::max(last, place);
+    }
+    uint32_t of_others(TypeId t) const { return t == type ? other : last; }
+  };
+  // What later users of a type in a piece of memory read: the result of the last functional op that was a write.
+  struct Newest {
+    ValueId value;
+    uint32_t since = 0;  // its place
+  };
+
+  uint64_t key_of(ValueId v) const { return uint64_t{alias_.storage_of(v).index} << 32 | graph_.value(v).type.index; }
+
+  ValueId new_name(ValueId v) const {
+    const NodeId def = graph_.value(v).def;
+    if (!def || newest_.empty() || alias_.storage_of(v).is_none()) return v;
+    const auto found = newest_.find(key_of(v));
+    return found != newest_.end() && place_[def.index] < found->second.since ? found->second.value : v;
+  }
+
+  void rename_operands(NodeId n) {
+    std::vector<ValueId> old;
+    for_operands(graph_, n, [&](ValueId v) {
+      if (new_name(v) != v) old.push_back(v);
+    });
+    for (ValueId v : old) graph_.replace_uses_in(n, v, new_name(v));
+  }
+
+  void note_results(NodeId n) {
+    for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) {
+      const ValueId v = graph_.node(n).result(i);
+      const StorageId s = alias_.storage_of(v);
+      if (!s.is_none()) uses_[s.index].note(graph_.value(v).type, last_use_[v.index]);
+    }
+  }
+
   bool visit(NodeId n) {
     const OpInfo* op = graph_.op_info(n);
     const OpInfo* functional = op != nullptr && op->writes() ? functional_of(*op) : nullptr;
@@ -69,7 +128,7 @@ class Functionaliser {
       return false;
     }
     tally_.add(Kind::functional, graph_, n, "only this name sees what it writes");
-    redirect_later_uses(n, written, result);
+    newest_[key_of(written)] = {result, place_[n.index]};
     return true;
   }
 
@@ -84,11 +143,7 @@ class Functionaliser {
     if (graph_.value(written).type != graph_.value(graph_.node(n).result(0)).type || alias_.launch_of(written))
       return false;
     if (!is_as_large(storage.owner, written)) return false;
-    for (ValueId v : members_[s.index])
-      if (graph_.before(graph_.value(v).def, n) && graph_.value(v).type != graph_.value(written).type &&
-          is_used_behind(v, n))
-        return false;
-    return true;
+    return uses_[s.index].of_others(graph_.value(written).type) <= place_[n.index];
   }
 
   // Whether the memory holds exactly the written tensor, like that of a gradient that has been viewed.
@@ -101,31 +156,14 @@ class Functionaliser {
     return whole.dtype == seen.dtype && count(whole) && count(whole) == count(seen);
   }
 
-  bool is_used_behind(ValueId v, NodeId n) const {
-    bool found = false;
-    graph_.for_each_use(v, [&](Use use) { found |= use.user.is_none() || graph_.before(n, use.user); });
-    return found;
-  }
-
-  void redirect_later_uses(NodeId n, ValueId written, ValueId result) {
-    for (ValueId v : members_[alias_.storage_of(written).index]) {
-      if (!graph_.before(graph_.value(v).def, n) || graph_.value(v).type != graph_.value(written).type) continue;
-      std::vector<Use> later;
-      graph_.for_each_use(v, [&](Use use) {
-        if (use.user.is_none() || graph_.before(n, use.user)) later.push_back(use);
-      });
-      for (Use use : later) {
-        if (use.user.is_none()) graph_.set_output_value(use.output, result);
-        else graph_.replace_uses_in(use.user, v, result);
-      }
-    }
-  }
-
   Graph& graph_;
   Tally& tally_;
   const AliasAnalysis& alias_;
   TypeInferrer inferrer_;
-  std::vector<std::vector<ValueId>> members_;  // by storage: the values in it
+  std::vector<Uses> uses_;                       // by storage; of the values that the walk has passed
+  std::unordered_map<uint64_t, Newest> newest_;  // by storage and type
+  std::vector<uint32_t> last_use_;               // by value: the place of its last user; UINT32_MAX = an output
+  std::vector<uint32_t> place_;                  // by node, from 1 on
 };
 
 }  // namespace
