@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -43,6 +44,7 @@ struct PassContext {
   bool best_effort = false;
   bool explain = false;  // fill Change::plan
   size_t threads = 1;
+  std::function<void(const std::string& what)> progress;  // of a pass that may take long, at any rate; may be empty
 };
 
 // What a pass did.

@@ -91,7 +91,8 @@ class Pipeline {
     const Stage& stage = stages_[i];
     StageReport report{name, stage.pass, {}, 0, false, count_nodes(*job_), 0};
     for (const std::string& line : order_warnings(*job_, std::span(&stage, 1))) notes_->warning("pass-order", line);
-    PassContext context{notes_, options_.best_effort, options_.explain, options_.threads};
+    PassContext context{notes_, options_.best_effort, options_.explain, options_.threads, {}};
+    if (options_.progress) context.progress = [&](const std::string& what) { options_.progress(name, what); };
     const size_t said = notes_->list().size();
     auto begin = std::chrono::steady_clock::now();
     Result<Change> change = stage.pass->run(job_, stage.options, context);

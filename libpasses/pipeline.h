@@ -34,6 +34,8 @@ struct PipelineOptions {
   std::vector<std::string> disabled;  // "clean" (the first), or "clean:2"
   std::string stop_after;             // the same; empty = after the last
   std::string version;                // of the tools, recorded in the provenance
+  // How far a stage that takes long has come.
+  std::function<void(const std::string& stage, const std::string& what)> progress;
   // Called after each stage with the sealed bytes of its result: reports, dumps. An error ends the pipeline.
   std::function<Status(const struct StageReport&, const std::string& bytes)> after_stage;
 };

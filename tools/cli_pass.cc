@@ -109,6 +109,7 @@ Result<int> run_stages(const Args& args, Job job, std::vector<Stage> stages, Pip
   options.threads = args.threads();
   options.version = kVersion;
   Diagnostics notes;
+  options.progress = [&](const std::string& stage, const std::string& what) { args.report().progress(stage, what); };
   options.after_stage = [&, then = std::move(options.after_stage)](const StageReport& report,
                                                                    const std::string& bytes) -> Status {
     args.report().add(std::exchange(notes, Diagnostics()));

@@ -154,15 +154,26 @@ void Reporter::line(const std::string& text) {
   if (!quiet_ && format_ == ErrorFormat::text) write_stderr(text + "\n");
 }
 
-void Reporter::phase(std::string_view name, const std::string& what) {
-  phase(name, what, std::chrono::duration<double>(std::chrono::steady_clock::now() - phase_began_).count());
-}
+void Reporter::phase(std::string_view name, const std::string& what) { phase(name, what, phase_seconds()); }
 
 void Reporter::phase(std::string_view name, const std::string& what, double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3f s", seconds);
   phase_began_ +=
       std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+  timed(name, what, seconds);
+}
+
+void Reporter::progress(std::string_view name, const std::string& what) {
+  if (std::chrono::steady_clock::now() - last_said_ > std::chrono::seconds(1)) timed(name, what, phase_seconds());
+}
+
+double Reporter::phase_seconds() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - phase_began_).count();
+}
+
+void Reporter::timed(std::string_view name, const std::string& what, double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f s", seconds);
+  last_said_ = std::chrono::steady_clock::now();
   if (verbose_ != 0) line(tool_ + ": " + std::string(name) + ": " + what + (what.empty() ? "" : ", ") + text);
 }
 

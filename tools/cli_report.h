@@ -39,17 +39,23 @@ class Reporter {
   // The same of a phase that took `seconds`; what has passed beyond them belongs to the next.
   void phase(std::string_view name, const std::string& what, double seconds);
 
+  // The same of a phase that goes on: how far it has come. Nothing within a second of what was said last.
+  void progress(std::string_view name, const std::string& what);
+
   void finish();  // writes the document of json and sarif
 
   const std::string& tool() const { return tool_; }
 
  private:
+  void timed(std::string_view name, const std::string& what, double seconds);
+  double phase_seconds() const;
+
   std::string tool_;
   ErrorFormat format_ = ErrorFormat::text;
   bool color_ = false;
   bool quiet_ = false;
   size_t verbose_ = 0;
-  std::chrono::steady_clock::time_point phase_began_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point phase_began_ = std::chrono::steady_clock::now(), last_said_ = phase_began_;
   size_t hidden_ = 0;
   std::vector<Diagnostic> kept_;  // json and sarif: until finish
 };

@@ -152,7 +152,7 @@ class ProgramOffload {
     const size_t chosen[] = {which_};
     Job trial(job_, chosen);
     Diagnostics notes;
-    PassContext context{&notes, false, false, 1};
+    PassContext context{&notes, false, false, 1, {}};
     SG_TRY(remat(&trial, {.policy = RematPolicy::tags, .target = {}, .save = {}}, context));
     return measure(*trial.programs[0], sizes_).plan;
   }

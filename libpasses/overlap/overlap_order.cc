@@ -71,9 +71,36 @@ void make_steps(const Job& job, const Measure& measure, OrderScope scope, JobOrd
     out->steps.push_back(std::make_unique<Step>(job, *job.programs[p], measure.values(p), measure.options(), scope));
 }
 
+// What has been asked of find_order, for one start and one limit: programs that differ in numbers alone ask the same.
+class Asked {
+ public:
+  Order find(Step& step, const ModelLimits& limits, std::vector<Order> starts) {
+    for (const Question& q : questions_)
+      if (same_launches(q, limits) && q.starts == starts && q.step->same_question(step)) return *q.answer;
+    questions_.push_back(
+        {&step, limits.launches ? std::optional(*limits.launches) : std::nullopt, std::move(starts), {}});
+    questions_.back().answer = find_order(step, limits, questions_.back().starts);
+    return *questions_.back().answer;
+  }
+
+ private:
+  struct Question {
+    const Step* step;
+    std::optional<Lists> launches;
+    std::vector<Order> starts;
+    std::optional<Order> answer;
+  };
+  static bool same_launches(const Question& q, const ModelLimits& limits) {
+    return limits.launches ? q.launches && *q.launches == *limits.launches : !q.launches;
+  }
+
+  std::vector<Question> questions_;
+};
+
 // One order for each program; false when the programs cannot follow the first.
-bool order_programs(const Job& job, OrderStart start, int64_t limit, JobOrder* out) {
+bool order_programs(const Job& job, OrderStart start, int64_t limit, PassContext& context, JobOrder* out) {
   out->by_program.clear();
+  Asked asked;
   for (size_t p = 0; p < job.programs.size(); ++p) {
     ModelLimits limits{limit, start, nullptr};
     Lists launches;
@@ -88,17 +115,20 @@ bool order_programs(const Job& job, OrderStart start, int64_t limit, JobOrder* o
       Result<ReferenceOrder> reference = reference_order(*job.programs[p], out->precedence(p), &refused);
       if (reference.ok() && !reference->exchange_waits.empty()) starts.push_back(std::move(reference->order));
     }
-    out->by_program.push_back(find_order(*out->steps[p], limits, starts));
+    out->by_program.push_back(asked.find(*out->steps[p], limits, std::move(starts)));
+    if (context.progress && job.programs.size() > 1)
+      context.progress(std::to_string(p + 1) + " of " + plural(job.programs.size(), "program") + " ordered");
     if (out->by_program.back().empty() && out->precedence(p).size() != 0) return false;
   }
   return true;
 }
 
 // The same; programs that cannot follow the first keep the rules that bind a rank alone.
-void order_or_part(const Job& job, const Measure& measure, OrderStart start, int64_t limit, JobOrder* out) {
-  if (order_programs(job, start, limit, out) || out->scope == OrderScope::rank) return;
+void order_or_part(const Job& job, const Measure& measure, OrderStart start, int64_t limit, PassContext& context,
+                   JobOrder* out) {
+  if (order_programs(job, start, limit, context, out) || out->scope == OrderScope::rank) return;
   make_steps(job, measure, OrderScope::rank, out);
-  [[maybe_unused]] const bool found = order_programs(job, start, limit, out);
+  [[maybe_unused]] const bool found = order_programs(job, start, limit, context, out);
   assert(found);  // alone, each rank can keep its own rules
 }
 
@@ -154,7 +184,7 @@ Result<std::optional<FoundOrders>> search(const Job& job, bool isolated, OrderSt
   make_steps(job, measure, OrderScope::job, &orders);
   int64_t asked = limit.bytes();
   for (int tries = 1; tries <= kPeakTries; ++tries) {
-    order_or_part(job, measure, start, asked, &orders);
+    order_or_part(job, measure, start, asked, context, &orders);
     if (!isolated && std::ranges::all_of(orders.by_program, is_identity)) break;
     SG_ASSIGN(Attempt tried, attempt(job, orders, measure, context.threads));
     if (!tried.parted.empty() && orders.scope == OrderScope::rank) {

@@ -46,6 +46,7 @@ class Lists {
     return std::span<const uint32_t>(entries_).subspan(begin_[i], begin_[i + 1] - begin_[i]);
   }
   size_t size() const { return begin_.empty() ? 0 : begin_.size() - 1; }
+  bool operator==(const Lists&) const = default;
 
  private:
   std::vector<uint32_t> begin_, entries_;
@@ -63,6 +64,10 @@ class Precedence {
   std::span<const uint32_t> before(uint32_t place) const { return before_[place]; }
   std::span<const uint32_t> after(uint32_t place) const { return after_[place]; }
   const OrderFacts& facts() const { return facts_; }
+  // Whether the same nodes, by id, bind each other.
+  bool same_rules(const Precedence& other) const {
+    return nodes_ == other.nodes_ && before_ == other.before_ && after_ == other.after_;
+  }
 
   // The proof of an order: a pair that stands the wrong way round; none when there is none. Linear.
   std::optional<std::pair<uint32_t, uint32_t>> violated(const Order& order) const;
@@ -92,6 +97,10 @@ class StepMemory {
   // What peak_if() is above live_bytes(), where that does not depend on the order.
   std::optional<int64_t> fixed_need(uint32_t place) const;
   bool makes_memory(uint32_t place) const { return !made_[place].empty(); }
+  bool same_needs(const StepMemory& other) const {
+    return pieces_ == other.pieces_ && made_ == other.made_ && touched_ == other.touched_ &&
+           body_bytes_ == other.body_bytes_;
+  }
 
  private:
   static constexpr uint32_t kNone = 0xFFFFFFFFu;
@@ -99,6 +108,7 @@ class StepMemory {
     int64_t bytes = 0;
     uint32_t uses = 0;  // nodes that need it; one more for outputs
     uint32_t takes_over = kNone;
+    bool operator==(const Piece&) const = default;
   };
   bool ends_at(uint32_t piece) const { return left_[piece] == 1; }
 
@@ -117,6 +127,11 @@ struct Step {
   StepCosts costs;
   SizeValues sizes;
   StepMemory memory;
+
+  // Whether find_order has the same answer for both, as programs that differ in numbers alone have.
+  bool same_question(const Step& other) const {
+    return precedence.same_rules(other.precedence) && costs.same_times(other.costs) && memory.same_needs(other.memory);
+  }
 };
 
 struct Played {

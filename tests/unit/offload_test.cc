@@ -48,7 +48,7 @@ OffloadOptions random_options(test::Rng* rng) {
 
 Change offload(Job* job, const OffloadOptions& options) {
   Diagnostics notes;
-  PassContext context{&notes, false, true, 1};
+  PassContext context{&notes, false, true, 1, {}};
   Result<Change> change = sg::offload(job, options, context);
   REQUIRE(change.ok());
   return std::move(*change);
