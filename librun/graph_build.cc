@@ -27,6 +27,15 @@ std::string refusal(const Type& type, bool as_state) {
   return {};
 }
 
+// The argument that a result is, as it was written; null where the result is another tensor.
+const Arg* written_as(const Graph& graph, NodeId n, uint32_t result) {
+  const OpInfo* op = graph.op_info(n);
+  if (op == nullptr || result >= op->results.size() || !op->results[result].written) return nullptr;
+  const auto same = [&](const Param& p) { return p.written && p.alias == op->results[result].alias; };
+  const auto param = std::ranges::find_if(op->params, same);
+  return param == op->params.end() ? nullptr : argument(graph.node(n), *op, graph.pool().strings, param->name);
+}
+
 class UnsupportedList {
  public:
   explicit UnsupportedList(std::vector<Unsupported>* out) : out_(*out) {}
@@ -105,15 +114,18 @@ void GraphRun::place_storages() {
   }
 }
 
-// A conjugate is a view with a flag; views of it inherit the flag, and values computed from it are plain again.
+// A conjugate is a view with a flag. Views of it and what is written into it have the flag, too; values computed from it
+// are plain again.
 void GraphRun::find_conjugates() {
   conjugate_.assign(graph_.value_id_limit(), false);
   for (NodeId n : graph_.nodes()) {
     const Node& node = graph_.node(n);
-    if (node.args.empty() || !node.args[0].is(ArgKind::value) || !is_plain_view(n)) continue;
-    bool source = conjugate_[node.args[0].as_value().index];
-    bool flips = graph_.op_name(n) == "aten._conj.default";
-    for (uint32_t i = 0; i < node.result_count; ++i) conjugate_[node.result(i).index] = source != flips;
+    const bool is_view = is_plain_view(n), flips = graph_.op_name(n) == "aten._conj.default";
+    for (uint32_t i = 0; i < node.result_count; ++i) {
+      const Arg* source = !is_view ? written_as(graph_, n, i) : node.args.empty() ? nullptr : &node.args[0];
+      if (source != nullptr && source->is(ArgKind::value))
+        conjugate_[node.result(i).index] = conjugate_[source->as_value().index] != flips;
+    }
   }
 }
 

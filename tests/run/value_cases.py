@@ -1,8 +1,9 @@
 """Cases of run_data_tests.py: files in and out: names, what fits, what is expected, made up, written whole."""
 import os
 import pickle
+import subprocess
 
-from support import case, graph, inputs, load, run, safetensors
+from support import case, given, graph, inputs, load, run, safetensors
 
 
 @case
@@ -46,6 +47,43 @@ def outputs_are_what_is_expected_of_the_same_run():
     run("--inputs", "in", "--expect", "out/of/run", "--bitwise", out="all 3 compared values are as expected")
     safetensors("e", {"loss": ("F32", [], values["out0"]), "gradient:layer.weight": ("F32", [3, 4], values["out1"])})
     run("--inputs", "in", "--expect", "e", out="all 2 compared values are as expected, 1 not in the file")
+
+
+@case
+def what_is_written_into_a_conjugate_is_its_conjugate_in_memory():
+    """v.conj().mul_(w) and v.conj()[1:].copy_(w), as PyTorch traces them; then v, and v.conj() * w."""
+    with open("g.txt", "w") as f:
+        f.write("""sg 1.0 world 1
+
+graph rank *
+  input %x : f32[3, 2] "x"
+  input %y : f32[3, 2] "y"
+  forward -
+    %own = aten.clone(%x)
+    %v = aten.view_as_complex(%own)
+    %w = aten.view_as_complex(%y)
+    %c = aten._conj(%v)
+    %copy = aten.clone(%c)
+    %product = aten.mul_.Tensor(%copy, %w)
+    %same = aten.copy_(%c, %product)
+    %tail = aten.slice.Tensor(%same, 0, 1, 3)
+    %source = aten.slice.Tensor(%w, 0, 0, 2)
+    %more = aten.copy_(%tail, %source)
+    %all = aten.view_as_real(%v)
+    %later = aten.mul.Tensor(%same, %w)
+    %seen = aten.view_as_real(%later)
+  output %all
+  output %seen
+""")
+    v, w = [1 + 2j, 3 - 1j, -2 + 0.5j], [0.5 + 1j, -1 - 3j, 2j]
+    seen = [v[0].conjugate() * w[0], w[0], w[1]]
+    pairs = lambda numbers: ("F32", [3, 2], [part for n in numbers for part in (n.real, n.imag)])  # noqa: E731
+    safetensors("in", {"x": pairs(v), "y": pairs(w)})
+    safetensors("e", {"out0": pairs([n.conjugate() for n in seen]), "out1": pairs([a * b for a, b in zip(seen, w)])})
+    run("--inputs", "in", "--expect", "e", out="all 2 compared values are as expected")
+    for words in (["sg-clean"], ["sg-remat", "--policy", "all"]):
+        subprocess.run([os.path.join(given.bin, words[0]), *words[1:], "-q", "g.txt", "-o", "c.txt"], check=True)
+        run("--inputs", "in", "--expect", "e", out="all 2 compared values are as expected", graph="c.txt")
 
 
 @case
