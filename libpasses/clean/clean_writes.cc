@@ -43,11 +43,13 @@ class Functionaliser {
   Functionaliser(Scope& scope, const AliasAnalysis& alias)
       : graph_(scope.graph), tally_(scope.tally), alias_(alias), inferrer_(scope.program) {
     uses_.resize(alias.storages().size());
+    is_hidden_.resize(alias.storages().size());
     last_use_.resize(graph_.value_id_limit());
     place_.resize(graph_.node_id_limit());
     uint32_t place = 0;
     for (NodeId n : graph_.nodes()) {
       place_[n.index] = ++place;
+      if (has_hidden_bits(graph_.op_name(n))) note_hidden(n);
       for_operands(graph_, n, [&](ValueId v) { last_use_[v.index] = place; });
     }
     for (const Output& output : graph_.outputs())
@@ -112,6 +114,11 @@ class Functionaliser {
     }
   }
 
+  void note_hidden(NodeId n) {
+    for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
+      if (const StorageId s = alias_.storage_of(graph_.node(n).result(i)); !s.is_none()) is_hidden_[s.index] = true;
+  }
+
   bool visit(NodeId n) {
     const OpInfo* op = graph_.op_info(n);
     const OpInfo* functional = op != nullptr && op->writes() ? functional_of(*op) : nullptr;
@@ -134,10 +141,10 @@ class Functionaliser {
 
   // Whether the memory is created here, and later nodes use only the tensor that `n` writes, under whatever name. After
   // an earlier write was made functional, its result's memory is judged by the facts of the old memory: the members are
-  // the same, and older names are no longer used.
+  // the same, and older names are no longer used. A conjugate has the type of what it is a view of, and other values.
   bool is_seen_under_one_type(NodeId n, ValueId written) const {
     const StorageId s = alias_.storage_of(written);
-    if (s.is_none() || alias_.writes(n).size() != 1) return false;
+    if (s.is_none() || is_hidden_[s.index] || alias_.writes(n).size() != 1) return false;
     const Storage& storage = alias_.storage(s);
     if (!storage.certain || storage.is_input() || alias_.class_members(storage.alias_class).size() != 1) return false;
     if (graph_.value(written).type != graph_.value(graph_.node(n).result(0)).type || alias_.launch_of(written))
@@ -161,6 +168,7 @@ class Functionaliser {
   const AliasAnalysis& alias_;
   TypeInferrer inferrer_;
   std::vector<Uses> uses_;                       // by storage; of the values that the walk has passed
+  std::vector<bool> is_hidden_;                  // by storage: some view of it has other values
   std::unordered_map<uint64_t, Newest> newest_;  // by storage and type
   std::vector<uint32_t> last_use_;               // by value: the place of its last user; UINT32_MAX = an output
   std::vector<uint32_t> place_;                  // by node, from 1 on
