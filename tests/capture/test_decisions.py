@@ -304,6 +304,8 @@ class PlainNumbers(CaptureCase):
             "tensor": lambda model, loss: model.weight.grad.mul_(torch.tensor(loss.item())),
             "tensors": lambda model, loss: model.weight.grad.mul_(torch.as_tensor([[loss.item()], [0.5]]).sum()),
             "symbolic": lambda model, loss: model.weight.grad.mul_(math.floor(loss.item() * 100) / 100),
+            "larger": lambda model, loss: model.weight.grad.div_(max(1.0, loss.item() / 2, 0.5)),
+            "smaller": lambda model, loss: model.weight.grad.mul_(min([loss.item(), 1])),
         }
         for name, use in uses.items():
             with self.subTest(name):

@@ -21,6 +21,7 @@ KINDS = {
     "RAdam": dict(lr=1e-2),
     "ASGD": dict(lr=1e-2),
     "Rprop": dict(lr=1e-2),
+    "Adafactor": dict(lr=0.1, foreach=False),  # max(1.0, a number of the data) is 1.0 in some steps
 }
 
 

@@ -81,9 +81,9 @@ class Optimizers:
 
     @property
     def modules(self) -> List[str]:
-        """The Python modules that their classes are from, except PyTorch's."""
-        kinds = (kind for one in self._all for kind in type(one.optimizer).__mro__)
-        return [kind.__module__ for kind in kinds if kind.__module__.split(".")[0] not in ("torch", "builtins")]
+        """The Python modules that their classes are from, and their methods (PyTorch's classes are of another one)."""
+        kinds = [kind for one in self._all for kind in type(one.optimizer).__mro__ if kind is not object]
+        return [of.__module__ for kind in kinds for of in (kind, vars(kind).get("step", kind))]
 
     def tensors(self) -> Dict[str, Tensor]:
         """Their state by slot name."""

@@ -1,12 +1,14 @@
-"""Functions of Python's math module, which make a plain number of a symbolic one or of a tensor. Of what depends on the
-data they keep it symbolic here.
+"""Functions of Python's math module, which make a plain number of a symbolic one or of a tensor, and max and min, which
+ask which of two is larger. Of what depends on the data they keep it symbolic here.
 """
 
 from __future__ import annotations
 
+import builtins
+import functools
 import math
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Callable, Dict, Iterable, Iterator
 
 import torch
@@ -44,18 +46,40 @@ _FUNCTIONS: Dict[str, Callable[..., Any]] = {
 }
 
 
+_NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
+
+
+def _undecided(name: str, symbolic: Callable[..., Any]) -> Callable[..., Any]:
+    """Python's max or min; `symbolic` in its place for numbers of which one was computed from the data and has a
+    fraction. (A whole one may be a size, of which a step shall know on which side it is.)"""
+    plain = getattr(builtins, name)
+
+    def function(*given: Any, **options: Any) -> Any:
+        numbers = given[0] if len(given) == 1 and isinstance(given[0], (list, tuple)) else given
+        is_open = any(isinstance(x, torch.SymFloat) and _is_symbolic(x) for x in numbers)
+        if options or not is_open or not all(isinstance(x, _NUMBERS) for x in numbers):
+            return plain(*given, **options)
+        return functools.reduce(symbolic, numbers)
+
+    return function
+
+
+_EXTREMES = {"max": _undecided("max", torch.sym_max), "min": _undecided("min", torch.sym_min)}
+
+
 @contextmanager
 def math_keeps_symbols(modules: Iterable[str]) -> Iterator[None]:
-    """In this context they do so, also where one of these modules has imported them (`from math import sqrt`)."""
-    there = [vars(math), *(vars(sys.modules[name]) for name in sorted(set(modules)) if name in sys.modules)]
+    """In this context they do so: math's everywhere, also where one of these modules has imported them (`from math import
+    sqrt`), max and min in these modules."""
+    namespaces = [vars(sys.modules[name]) for name in sorted(sys.modules.keys() & set(modules))]
     ours = {id(getattr(math, name)): function for name, function in _FUNCTIONS.items()}
-    undo = []
-    try:
-        for namespace in there:
+    with ExitStack() as undo:
+        for namespace in [vars(math), *namespaces]:
             for name, value in [item for item in namespace.items() if id(item[1]) in ours]:
-                undo.append((namespace, name, value))
+                undo.callback(namespace.__setitem__, name, value)
                 namespace[name] = ours[id(value)]
+        for namespace in namespaces:
+            for name in _EXTREMES.keys() - namespace.keys():
+                undo.callback(namespace.pop, name, None)
+                namespace[name] = _EXTREMES[name]
         yield
-    finally:
-        for namespace, name, value in undo:
-            namespace[name] = value
