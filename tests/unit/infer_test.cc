@@ -224,6 +224,8 @@ TEST_CASE("infer: views") {
   CHECK(w.gives("aten.unbind.int", {w.tensor({f32, {"2", "3"}})}, {{f32, {"3"}}, {f32, {"3"}, {"1"}, "3"}}));
   CHECK(w.gives("aten.view_as_complex.default", {w.tensor({f32, {"4", "2"}, {"6", "1"}, "2"})},
                 {{DType::c64, {"4"}, {"3"}, "1"}}));
+  CHECK(w.gives("aten.view_as_complex.default", {w.tensor({f32, {"1", "6", "2"}, {"1", "2", "1"}})},
+                {{DType::c64, {"1", "6"}, {"0", "1"}}}));
   CHECK(w.gives("aten.view.dtype", {w.tensor({DType::u8, {"8"}, {"1"}, "4"}), Arg::dtype(f32)},
                 {{f32, {"2"}, {"1"}, "1"}}));
   CHECK(w.gives("aten.t.default", {w.tensor({f32, {}})}, {{f32, {}}}));
