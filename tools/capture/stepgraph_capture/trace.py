@@ -15,6 +15,7 @@ from . import (
     draws,
     indexing,
     leftovers,
+    libraries,
     of_numbers,
     recorder,
     sharding,
@@ -141,10 +142,11 @@ def _trace(
     ]
     results: List[Result] = []
     answers: Dict[Any, int] = {}
+    bodies = libraries.Bodies()
 
     def traced_step(*tensors: Tensor) -> Tuple[Any, ...]:
         decided = decisions.answering(answers, settle) if with_values else nullcontext()
-        with indexing.SelectsByData(), of_numbers.TensorsOfNumbers(), decided:
+        with indexing.SelectsByData(), of_numbers.TensorsOfNumbers(), decided, bodies:
             result = step.run(tensors, watcher)
         results.append(result)
         return tuple(result.outputs)
@@ -154,7 +156,7 @@ def _trace(
     place_of = lambda size: recorder.place(compat.settled_at(size), module.graph)  # noqa: E731
     notes = symbols.check_still_dynamic(with_symbols, wanted, place_of)
     names = symbols.names_of(with_symbols, wanted)
-    traced = Traced(module, fakes, mode, results[0], names, answers, replaced, notes)
+    traced = Traced(module, fakes, mode, results[0], names, answers, replaced, notes + bodies.notes)
     for graph in traced.graphs:
         compat.drop_failed(graph)
         default_dtype.write_out(graph)
