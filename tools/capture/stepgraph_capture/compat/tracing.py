@@ -11,6 +11,7 @@ from torch import Tensor, fx
 from torch.fx.experimental import proxy_tensor
 
 from .. import flex, release
+from .control_flow import control_flow_as_python
 from .sizes import is_of_data
 
 _RELEASE = release.of(torch.__version__)
@@ -76,24 +77,8 @@ def eager_everywhere() -> Iterator[None]:
 
     with torch.compiler.set_stance("force_eager"), config.patch(
         error_on_nested_fx_trace=False
-    ), torch.autograd.set_multithreading_enabled(False), _conditions_as_python(), flex.with_operands():
+    ), torch.autograd.set_multithreading_enabled(False), control_flow_as_python(), flex.with_operands():
         yield
-
-
-@contextmanager
-def _conditions_as_python() -> Iterator[None]:
-    """Replaces torch.cond by a plain `if`. Uncompiled, it gives no gradients to what its branches close over."""
-    from torch._higher_order_ops.cond import CondOp
-
-    def call(self: Any, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
-        return (true_fn if pred else false_fn)(*operands)
-
-    original = CondOp.__call__
-    CondOp.__call__ = call
-    try:
-        yield
-    finally:
-        CondOp.__call__ = original
 
 
 @contextmanager
