@@ -65,3 +65,19 @@ class Layouts(CaptureCase):
     def test_more_images(self):
         traced, kernels = self.norm_behind_attention(2, dropout=0.25)
         self.assertEqual(set(kernels), {traced})
+
+    def test_a_norm_of_turned_rows_in_a_step_that_branches(self):
+        """The kernel lays its result anew, the fake one as its operand: only that may be viewed as the linear layer has it."""
+
+        class Turned(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm, self.out = nn.BatchNorm1d(9), nn.Linear(9, 6)
+
+            def forward(self, x):
+                return self.out(self.norm(x.transpose(1, 2)).transpose(1, 2))
+
+        branching = lambda out: out.square().mean() * (2 if (out > -1e9).all() else 1)  # noqa: E731
+        for model in Turned(), Turned().eval():
+            self.captured(model, branching, torch.randn(2, 8, 9))
+            self.imported()

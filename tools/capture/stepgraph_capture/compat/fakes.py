@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental import symbolic_shapes
 
-from .layouts import lay_as_kernels
+from .layouts import lay_as_kernels, lay_reals_as_fakes
 from .sizes import assumptions, count_of_assumptions, is_number_of_floats
 
 
@@ -31,6 +31,11 @@ def new_fake_mode(
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     class Mode(FakeTensorMode):
+        def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            out = super().dispatch(func, types, args, kwargs)
+            lay_reals_as_fakes(func, out, _example)
+            return out
+
         def _maybe_infer_fake(self, func: Any, path: Any, fake: Any, real: Any) -> Any:
             if real is not None and not _same_sizes(fake, real):
                 return super()._maybe_infer_fake(func, path, fake, real)

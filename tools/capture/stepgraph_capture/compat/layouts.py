@@ -1,12 +1,14 @@
-"""Where the strides of PyTorch's fake tensors and of its kernels differ: for a batch of one.
+"""Where the strides of PyTorch's fake tensors and of its kernels differ.
 
-The stride of a dimension of size 1 does not affect the layout, but operators decide by it whether an image is
-channels-last, and fake and real tensors disagree on it. Random ops then give elements other numbers.
+For a batch of one: the stride of a dimension of size 1 does not affect the layout, but operators decide by it whether an
+image is channels-last, and fake and real tensors disagree on it. Random ops then give elements other numbers.
+
+For permuted operands of some kernels (batch norms): a view of the result is possible by the strides of one alone.
 """
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any, Callable, List, Optional
 
 import torch
 from torch import Tensor
@@ -25,6 +27,25 @@ def lay_as_kernels(mode: Any) -> None:
         return _as_kernels_lay(mode, func, args, kwargs or {}, theirs(func, types, args, kwargs or {}))
 
     mode.dispatch = dispatch
+
+
+def lay_reals_as_fakes(func: Any, out: Any, example: Callable[[Any], Optional[int]]) -> None:
+    """Gives the real tensors beside the fake results of `func` the strides of these, which the graph will have.
+
+    example: the number of a size in the example, None if it is not known yet.
+    """
+    if not isinstance(func, torch._ops.OpOverload) or any(r.alias_info for r in func._schema.returns):
+        return
+    for fake in _tensors(out):
+        real = getattr(fake, "real_tensor", None)
+        if real is None or real.layout is not torch.strided:
+            continue
+        strides = [example(stride) for stride in fake.stride()]
+        steps = [(n, ours, theirs) for n, ours, theirs in zip(real.shape, strides, real.stride()) if n > 1]
+        if any(ours != theirs for _, ours, theirs in steps) and all(ours for _, ours, _ in steps):
+            with _disable_current_modes(), torch.no_grad():
+                laid = torch.empty_strided(real.shape, strides, dtype=real.dtype, device=real.device)
+                fake.real_tensor = laid.copy_(real)  # type: ignore[attr-defined]
 
 
 def _as_kernels_lay(mode: Any, func: Any, args: Any, kwargs: Any, out: Any) -> Any:
