@@ -91,13 +91,14 @@ class Pipeline {
     const Stage& stage = stages_[i];
     StageReport report{name, stage.pass, {}, 0, false, count_nodes(*job_), 0};
     for (const std::string& line : order_warnings(*job_, std::span(&stage, 1))) notes_->warning("pass-order", line);
-    PassContext context{notes_, options_.best_effort, options_.explain, options_.threads, {}};
+    const bool best_effort = options_.best_effort || stage.best_effort;
+    PassContext context{notes_, best_effort, options_.explain, options_.threads, {}};
     if (options_.progress) context.progress = [&](const std::string& what) { options_.progress(name, what); };
     const size_t said = notes_->list().size();
     auto begin = std::chrono::steady_clock::now();
     Result<Change> change = stage.pass->run(job_, stage.options, context);
     report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    if (!change.ok() && options_.best_effort && change.error().kind == ErrorKind::cannot_apply) {
+    if (!change.ok() && best_effort && change.error().kind == ErrorKind::cannot_apply) {
       SG_TRY(leave_out(change.error(), &report));
       return close(std::move(report));
     }
@@ -108,7 +109,7 @@ class Pipeline {
     }
     report.change = std::move(*change);
     report.nodes_after = count_nodes(*job_);
-    add_provenance(stage, options_.version, bytes_, options_.best_effort && notes_->list().size() > said, job_);
+    add_provenance(stage, options_.version, bytes_, best_effort && notes_->list().size() > said, job_);
     SG_TRY(settle(i, name));
     return close(std::move(report));
   }

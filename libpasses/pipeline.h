@@ -25,6 +25,7 @@ inline constexpr std::string_view kBestEffort = "best-effort";
 struct Stage {
   const PassInfo* pass = nullptr;
   PassOptions options;
+  bool best_effort = false;  // of this stage; PipelineOptions has that of all
 };
 
 struct PipelineOptions {

@@ -54,7 +54,10 @@ Result<Stage> stage_of(const HistoryStep& step) {
     return cannot("`" + one_line(step.tool) + "` is not a pass of this version: it cannot be repeated", kBeginLater);
   if (!step.is_readable) return cannot("the options of `" + step.tool + "` in the history cannot be read", kBeginLater);
   for (const auto& [name, values] : step.options) {
-    if (name == kBestEffort) continue;  // of the pipeline
+    if (name == kBestEffort) {  // of every tool, and of no pass
+      out.best_effort = true;
+      continue;
+    }
     if (std::ranges::none_of(out.pass->options, [&, &name = name](const PassOption& o) { return o.name == name; }))
       return cannot(step.tool + " has no option --" + one_line(name) + " in this version", kBeginLater);
     for (const std::string& value : values) out.options.add(name, value);
@@ -105,7 +108,6 @@ Result<Replay> replay(const Job& earlier, const Job& later, size_t threads) {
   out.steps = stages.size();
   PipelineOptions options;
   options.threads = threads, options.version = history[out.first].version;
-  options.best_effort = true;  // changes nothing of a step that could be done
   size_t done = out.first;
   options.after_stage = [&](const StageReport&, const std::string& result) {
     ++done;

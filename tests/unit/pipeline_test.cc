@@ -180,6 +180,20 @@ TEST_CASE("what best effort has left alone is in the history, and is left alone 
   CHECK(history_of(job).back().command() == "sg-clean");  // it has left nothing
 }
 
+TEST_CASE("a step that warned without best effort is repeated without it") {
+  const Job before = parse(kPipelineGraph);
+  Job job(before);
+  Diagnostics notes;
+  Stage overlap{find_pass("overlap"), {}};
+  overlap.options.add("peak", "1");
+  REQUIRE(run_pipeline(&job, {overlap}, versioned(), &notes).ok());
+  REQUIRE(notes.list().size() == 1);
+  CHECK(notes.list()[0].message.starts_with("no order comes under --peak 1 B"));
+  const Result<Replay> again = replay(before, job, 1);
+  REQUIRE(again.ok());
+  CHECK(again->other.empty());
+}
+
 TEST_CASE("stages in one process leave the bytes that one process each leaves") {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Diagnostics notes;
