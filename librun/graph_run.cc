@@ -25,6 +25,9 @@ bool has_settled_results(const Graph& graph, NodeId n) {
 }
 
 Error GraphRun::at_node(Error error, NodeId n) const {
+  // What another rank failed with is not of the node that was waiting for it, and run_ranks knows it by its words.
+  if (state_.comm)
+    if (const auto failure = state_.comm->failure(); failure && failure->message == error.message) return error;
   const Node& node = graph_.node(n);
   const Pool& pool = graph_.pool();
   error.message = "rank " + std::to_string(state_.rank) + ", %" + std::string(graph_.label(n)) + " = " +

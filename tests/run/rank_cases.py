@@ -123,3 +123,22 @@ def one_file_of_another_size_for_all_ranks_is_told_to_be_that():
     graph(2)
     safetensors("in", inputs(**{"layer.weight": ("F32", [2, 4], [0.0] * 8)}))
     run("--inputs", "in", code=3, message="in is given to all 2 ranks: a file a rank is named with .r., as 'rank.r..safetensors'")
+
+
+@case
+def the_rank_that_failed_is_named_not_one_that_waited_for_it():
+    with open("g.txt", "w") as f:
+        f.write("""sg 1.0 world 3
+group @g [0 1 2]
+graph rank *
+  input %x : f32[4] "x"
+  input %i : i64[1] "i"
+  %a = aten.index_select(%x, 0, %i)
+  %r = _c10d_functional.all_reduce(%a, "sum", @g)
+  %w = _c10d_functional.wait_tensor(%r)
+  output %w
+""")
+    for rank in range(3):
+        safetensors(f"in{rank}", {"x": ("F32", [4], [0.0] * 4), "i": ("I64", [1], [9 if rank == 1 else 0])})
+    for _ in range(5):
+        run("--inputs", "in{r}", code=4, message="error: rank 1, %a = aten.index_select.default: index 9")
