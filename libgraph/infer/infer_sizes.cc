@@ -204,6 +204,8 @@ int Sizes::compare(Expr a, Expr b) {
   return is_multiple(b, a) ? -1 : compare_at_capture(a, b);
 }
 
+bool Sizes::is_less(Expr a, Expr b) { return upper(exprs_.sub(a, b)).value_or(0) < 0 || compare_at_capture(a, b) < 0; }
+
 // As PyTorch does with sizes of inputs: compares their values at capture (and PyTorch guards on it).
 int Sizes::compare_at_capture(Expr a, Expr b) {
   Bound x = at_capture(a), y = at_capture(b);

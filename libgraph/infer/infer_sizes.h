@@ -32,6 +32,7 @@ class Sizes {
   bool same(Expr a, Expr b);  // equal wherever no size is 0, or by a guard
   bool same(const Exprs& a, const Exprs& b);
   int compare(Expr a, Expr b);     // -1, 1, or 0 for equal or unknown
+  bool is_less(Expr a, Expr b);    // for all values of the symbols, else at capture, if all had a value there
   Expr at_least_one(Expr e);       // max(1, e), or e itself when it is a known positive size
   Expr at_least_zero(Expr e);      // max(0, e) where the data decides it and may make it negative, else e
   Expr count(const Exprs& shape);  // number of elements

@@ -8,18 +8,20 @@
 namespace sg::infer {
 namespace {
 
-// A slice bound as a distance from the start, clamped to [0, size] as far as that is known. What is negative for all
-// values of its symbols counts from the end.
+// A slice bound as a distance from the start, clamped to [0, size] as far as that is known. What is negative counts from
+// the end; where symbols decide that, and no range of theirs, it is as at capture.
 Expr slice_bound(InferCall& c, Expr bound, Expr size) {
-  if (c.sizes.upper(bound).value_or(0) < 0) {
+  const Expr zero = c.sizes.number(0);
+  if (c.sizes.is_less(bound, zero)) {
     bound = c.sizes.exprs().add(bound, size);
-    if (c.sizes.upper(bound).value_or(1) <= 0) return c.sizes.number(0);
+    if (c.sizes.upper(bound).value_or(1) <= 0 || c.sizes.is_less(bound, zero)) return zero;
   }
   auto value = c.sizes.constant(bound), limit = c.sizes.constant(size);
   if (value && limit) return c.sizes.number(std::min(*value, *limit));
   if (value == INT64_MAX) return size;
   if (value && c.sizes.lower(size).value_or(0) >= *value) return bound;
-  return value ? c.sizes.exprs().min(bound, size) : bound;
+  if (value) return c.sizes.exprs().min(bound, size);
+  return c.sizes.is_less(size, bound) ? size : bound;
 }
 
 // The elements begin, begin + step, ... before `end` of one dimension.
@@ -51,7 +53,9 @@ Result<Type> slice_of(InferCall& c, const Type& self) {
   if (c.given("step")) {
     SG_ASSIGN(step, c.size("step"));
   }
-  SG_ASSIGN(Type part, sliced(c, self, dim, slice_bound(c, begin, size), slice_bound(c, end, size), step));
+  begin = slice_bound(c, begin, size);
+  end = slice_bound(c, end, size);
+  SG_ASSIGN(Type part, sliced(c, self, dim, begin, c.sizes.is_less(end, begin) ? begin : end, step));
   part.shape[dim] = c.sizes.at_least_zero(part.shape[dim]);
   return part;
 }
@@ -64,7 +68,7 @@ Result<Type> selected(InferCall& c, const Type& self) {
   auto value = c.sizes.constant(index), size = c.sizes.constant(self.shape[dim]);
   if (value && size && *size >= 0 && (*value < -*size || *value >= *size))
     return c.fail("index " + std::to_string(*value) + " is out of range");
-  if (value && *value < 0) index = c.sizes.exprs().add(index, self.shape[dim]);
+  if (c.sizes.is_less(index, c.sizes.number(0))) index = c.sizes.exprs().add(index, self.shape[dim]);
   Type t = self;
   t.offset = c.sizes.exprs().add(t.offset, c.sizes.exprs().mul(index, t.stride[dim]));
   t.shape.erase(t.shape.begin() + static_cast<ptrdiff_t>(dim));
