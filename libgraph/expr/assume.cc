@@ -4,6 +4,7 @@
 #include <charconv>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "libgraph/computed_number.h"
 #include "libgraph/expr/countable.h"
@@ -192,13 +193,16 @@ class Solver {
     return progress;
   }
 
-  // The upper end of the symbol's range, or the known size of the tensor in which it is a count.
+  // The upper end of the symbol's range, or the known size of the tensor in which it is a count, if that is less: the
+  // range holds for all sizes of the inputs.
   std::optional<int64_t> highest(StrId symbol) const {
-    if (Interval range = facts_.range_of_symbol(symbol); range.has_max()) return range.max;
+    std::optional<int64_t> least;
+    if (Interval range = facts_.range_of_symbol(symbol); range.has_max()) least = range.max;
     for (const Count& count : counts_)
       if (count.symbol == symbol)
-        if (const auto most = out_.value(exprs_, count.most); most && *most >= 0) return most;
-    return std::nullopt;
+        if (const auto most = out_.value(exprs_, count.most); most && *most >= 0)
+          least = least ? std::min(*least, *most) : most;
+    return least;
   }
 
   // Sets the first open symbol of this kind, or all of them, to its upper bound (for inputs without one, the lower
@@ -228,6 +232,53 @@ class Solver {
   std::vector<NodeId> computed_;
   std::unordered_map<StrId, SymbolKind, IdHash> kinds_;
   SymbolValues out_;
+};
+
+// The symbols that say how much there is: of a shape or a stride, or told to a collective or a body. An index, such as the
+// u0 of `rows[best.item()]`, says where.
+class Amounts {
+ public:
+  explicit Amounts(const Program& program) : pool_(program.graph.pool()) {
+    of(program.graph);
+    for (const auto& nested : program.nested) of(nested->graph);
+  }
+
+  bool has(StrId symbol) const { return symbols_.contains(symbol); }
+
+ private:
+  void of(const Graph& graph) {
+    for (const Input& input : graph.inputs()) type(graph.value(input.value).type);
+    for (NodeId n : graph.nodes()) {
+      const Node& node = graph.node(n);
+      for (uint32_t i = 0; i < node.result_count; ++i) type(graph.value(node.result(i)).type);
+      const OpInfo* op = graph.op_info(n);
+      if (op != nullptr && !op->has(kCollective) && !op->has(kHigherOrder)) continue;
+      for (const Arg& arg : node.args)
+        arg.walk([&](const Arg& a) {
+          if (a.is(ArgKind::expr)) expr(a.as_expr());
+          if (a.is(ArgKind::value)) expr(graph.type(a.as_value()).value);
+        });
+    }
+  }
+
+  void type(TypeId id) {
+    if (!types_.insert(id).second) return;
+    const Type& t = pool_.types[id];
+    for (Expr e : t.shape) expr(e);
+    for (Expr e : t.stride) expr(e);
+    for (TypeId element : t.elements) type(element);
+  }
+
+  void expr(Expr e) {
+    if (e.is_none() || pool_.exprs.is_constant(e)) return;
+    std::vector<StrId> names;
+    pool_.exprs.collect_symbols(e, &names);
+    symbols_.insert(names.begin(), names.end());
+  }
+
+  const Pool& pool_;
+  std::unordered_set<TypeId, IdHash> types_;
+  std::unordered_set<StrId, IdHash> symbols_;
 };
 
 Status check_fixed(const Job& job, const Assumption& assumption) {
@@ -304,8 +355,11 @@ Result<std::vector<SymbolValues>> assume_values(const Job& job, const RangeInfer
   std::vector<std::string> open;
   for (size_t i = 0; i < job.programs.size(); ++i) {
     out.push_back(Solver(job, i, inference, assumption).run());
+    std::optional<Amounts> amounts;  // few programs have symbols without a value
     for (const Symbol& s : job.programs[i]->symbols) {
       if (out[i].value(s.name) || inference.used[i].count(s.name) == 0) continue;
+      if (!amounts) amounts.emplace(*job.programs[i]);
+      if (!amounts->has(s.name)) continue;
       std::string name(job.pool->strings[s.name]);
       if (std::find(open.begin(), open.end(), name) == open.end()) open.push_back(name);
     }

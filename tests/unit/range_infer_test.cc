@@ -138,6 +138,35 @@ graph rank *
   CHECK(values(*job, {"made0=7"}, {"rows", "made0"}) == "34 7");
 }
 
+TEST_CASE("an index is not a size that something has to bound, and a count is at most what it counts in") {
+  Diagnostics diagnostics;
+  Result<Job> job = parse_text(R"(sg 1.0 job "j" world 1
+device cpu
+
+graph rank *
+  symbol b input [2, 64] hint 5 "x.size()[0]"
+  symbol u0 data [0, 64]
+  symbol u1 data
+  symbol u2 data
+  input %x : f32[b, 4] "x"
+
+  forward -
+    %lt      = aten.lt.Scalar(%x, 0) : bool[b, 4]
+    %nonzero = aten.nonzero(%lt) : i64[u0, 2]  binds [u0]
+    %best    = aten.argmax(%x) : i64[]
+    %at      = aten._local_scalar_dense(%best) : int u1  binds [u1]
+    %row     = aten.select.int(%x, 0, %at) : f32[4] +u2  binds [u2]
+    %back    = aten.select_backward(%row, [b, 4], 0, %at) : f32[b, 4]
+  output %nonzero
+  output %back
+)",
+                               "index", &diagnostics);
+  REQUIRE(job.ok());
+  CHECK(values(*job, {}, {"b", "u0", "u1"}) == "5 20 none");
+  CHECK(values(*job, {"b=9"}, {"b", "u0"}) == "9 36");
+  CHECK(values(*job, {"max"}, {"u0"}) == "20");
+}
+
 TEST_CASE("ranks that run different programs bound each other, exchange by exchange") {
   Exchanging x(2);
   x.program.ranks = {0};
