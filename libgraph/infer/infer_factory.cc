@@ -24,21 +24,55 @@ DType number_dtype(const InferCall& c, std::string_view name) {
   return arg->is(ArgKind::complex) ? DType::c64 : DType::i64;
 }
 
-// A bound of arange as a float; also for integers and known sizes.
-std::optional<double> as_double(const InferCall& c, std::string_view name, double otherwise) {
+// A number of arange: a whole one, of sizes perhaps, and a float.
+struct Amount {
+  Expr whole;
+  double rest = 0;
+};
+
+std::optional<Amount> amount(InferCall& c, std::string_view name, int64_t otherwise) {
   const Arg* arg = c.find(name);
-  if (arg == nullptr) return otherwise;
-  if (arg->is(ArgKind::floating)) return arg->as_float();
+  if (arg == nullptr) return Amount{c.sizes.number(otherwise)};
+  if (arg->is(ArgKind::floating)) return Amount{c.sizes.number(0), arg->as_float()};
   auto size = c.as_size(*arg);
-  if (!size.ok()) return std::nullopt;
-  auto value = c.sizes.constant(*size);
-  return value ? std::optional<double>(static_cast<double>(*value)) : std::nullopt;
+  return size.ok() ? std::optional(Amount{*size}) : std::nullopt;
+}
+
+// It as a float, if no symbol is in it.
+std::optional<double> as_double(const InferCall& c, const Amount& a) {
+  auto whole = c.sizes.constant(a.whole);
+  return whole ? std::optional(static_cast<double>(*whole) + a.rest) : std::nullopt;
+}
+
+constexpr double kMostParts = 65536;  // 2^16
+
+// The number of whole steps that `distance` begins, where sizes are in it: exact for floats that are few parts of a
+// power of two, such as those of arange(0.5, height). Invalid for others.
+Expr steps_begun(InferCall& c, const Amount& distance, double step) {
+  ExprPool& e = c.sizes.exprs();
+  double parts = 1;
+  auto is_whole = [&](double number) { return number * parts == std::floor(number * parts); };
+  while (parts < kMostParts && !(is_whole(distance.rest) && is_whole(step))) parts *= 2;
+  const bool is_small = std::abs(distance.rest) <= kMostParts && std::abs(step) <= kMostParts;
+  if (!is_small || !is_whole(distance.rest) || !is_whole(step) || step == 0) return ExprPool::kInvalid;
+  Expr total = e.add(e.mul(distance.whole, c.sizes.number(static_cast<int64_t>(parts))),
+                     c.sizes.number(static_cast<int64_t>(distance.rest * parts)));
+  if (step > 0) total = e.neg(total);
+  return e.neg(e.floordiv(total, c.sizes.number(static_cast<int64_t>(std::abs(step) * parts))));
 }
 
 Status float_arange(InferCall& c, DType dtype) {
-  auto start = as_double(c, "start", 0), end = as_double(c, "end", 0), step = as_double(c, "step", 1);
-  if (!start || !end || !step) return c.fail("its bounds have to be known numbers");
-  double count = std::ceil((*end - *start) / *step);
+  auto start = amount(c, "start", 0), end = amount(c, "end", 0), step = amount(c, "step", 1);
+  const std::optional<double> by = step ? as_double(c, *step) : std::nullopt;
+  if (!start || !end || !by) return c.fail("its bounds have to be known numbers");
+  const Amount distance{c.sizes.exprs().sub(end->whole, start->whole), end->rest - start->rest};
+  const std::optional<double> known = as_double(c, distance);
+  if (!known) {
+    const Expr steps = steps_begun(c, distance, *by);
+    if (c.sizes.exprs().is_invalid(steps)) return c.fail("its bounds have to be known numbers");
+    return give_new(c, dtype, {steps});
+  }
+  double count = std::ceil(*known / *by);
   if (!(count >= 0 && count < 9e18)) return c.fail("its bounds and step contradict each other");
   return give_new(c, dtype, {c.sizes.number(static_cast<int64_t>(count))});
 }

@@ -207,6 +207,18 @@ class Symbols(CaptureCase):
         self.assertEqual([symbol["name"] for symbol in document["symbols"]], ["batch", "length"])
         self.imported()
 
+    def test_positions_of_floats(self):
+        """arange(0.5, height): what halves are in it does not keep its length from being one of the size."""
+
+        class Positions(nn.Linear):
+            def forward(self, x):
+                rows, steps = torch.arange(0.5, x.shape[0]), torch.arange(0.0, x.shape[0], 2)
+                return (super().forward(x) * rows[:, None]).sum() + (x[::2] * steps[:, None]).sum()
+
+        document = self.captured(Positions(4, 4), None, {"x": torch.randn(7, 4)}, dynamic={"x": {0: "rows"}})
+        self.assertEqual([symbol["name"] for symbol in document["symbols"]], ["rows"])
+        self.imported()
+
     def test_a_size_that_only_guards_make_a_number(self):
         """Parts of 4 of a padded length: their size is an expression of it, and so is the shape of a gradient."""
 

@@ -68,16 +68,41 @@ def _exact(expr: Any) -> Any:
 
 
 def _ratio(expr: Any) -> Tuple[Any, Any]:
-    """Numerator and denominator of a / b, or of a times a fraction that binary floats hold exactly; (None, None) for
-    others."""
-    if type(expr).__name__ == "IntTrueDiv":
+    """Numerator and denominator of a / b, or of what a single division makes of numbers that binary floats hold
+    exactly, as the length of arange(0.5, height); (None, None) for others."""
+    kind = type(expr).__name__
+    if kind == "IntTrueDiv":
         return expr.args
-    if not isinstance(expr, sympy.Mul) or len(expr.args) != 2 or not isinstance(expr.args[0], sympy.Float):
+    if kind != "FloatTrueDiv":
+        return _binary(expr)
+    (above, parts), (by, of) = _binary(expr.args[0]), _binary(expr.args[1])
+    if above is None and by == of == 1:
+        return _ratio(expr.args[0])
+    if above is None or by is None or not by.is_number or by == 0:
         return None, None
-    factor, size = float(expr.args[0]).as_integer_ratio(), expr.args[1]
-    if type(size).__name__ != "ToFloat" or max(map(abs, factor)) > 1 << 16:
+    sign = 1 if by > 0 else -1
+    return sign * above * of, sign * by * parts
+
+
+def _binary(expr: Any) -> Tuple[Any, Any]:
+    """Numerator and denominator of a sum of sizes and of floats that are few parts of a power of two; (None, None) for
+    others."""
+    if type(expr).__name__ == "ToFloat":
+        return expr.args[0], sympy.Integer(1)
+    if isinstance(expr, (sympy.Float, sympy.Integer)):
+        parts = float(expr).as_integer_ratio()
+        return tuple(map(sympy.Integer, parts)) if max(map(abs, parts)) <= 1 << 16 else (None, None)
+    if type(expr).__name__ == "IntTrueDiv" and expr.args[1] in (2, 4, 8, 16):
+        return expr.args
+    if not isinstance(expr, (sympy.Add, sympy.Mul)):
         return None, None
-    return factor[0] * size.args[0], sympy.Integer(factor[1])
+    parts = [_binary(arg) for arg in expr.args]
+    if any(above is None for above, _ in parts):
+        return None, None
+    if isinstance(expr, sympy.Mul):
+        return sympy.prod(above for above, _ in parts), sympy.prod(below for _, below in parts)
+    common = max(below for _, below in parts)
+    return sympy.Add(*(above * (common // below) for above, below in parts)), common
 
 
 def _expressions(value: Any) -> List[Any]:
