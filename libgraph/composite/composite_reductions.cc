@@ -85,14 +85,15 @@ void aminmax(CompositeCall& c) {
 void kthvalue(CompositeCall& c) {
   ValueId self = c.tensor("self");
   int dim = c.wrap(c.integer("dim"), c.rank(self));
-  int64_t k = c.integer("k");
-  if (c.failed() || k < 1) return c.fail("'k' begins at 1");
+  const Expr k = c.as_expr(c.arg("k"));  // k may be a size, as in a median of rows
+  if (c.failed() || c.exprs().constant_value(k).value_or(1) < 1) return c.fail("'k' begins at 1");
+  const Arg at = c.as_arg(c.exprs().sub(k, c.exprs().constant(1))), end = c.as_arg(k);
   for (ValueId v : c.make_all("sort", {self, dim, false})) {
     if (c.rank(self) == 0) c.give(v);
     else
-      c.give(c.make("clone", {c.flag("keepdim") ? c.make("slice.Tensor", {v, dim, k - 1, k})
-                                                : c.make("select.int", {v, dim, k - 1}),
-                              c.memory_format("contiguous_format")}));
+      c.give(c.make("clone",
+                    {c.flag("keepdim") ? c.make("slice.Tensor", {v, dim, at, end}) : c.make("select.int", {v, dim, at}),
+                     c.memory_format("contiguous_format")}));
   }
 }
 

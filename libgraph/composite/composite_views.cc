@@ -252,17 +252,18 @@ void cartesian_prod(CompositeCall& c) {
 void block_diag(CompositeCall& c) {
   Values tensors = c.tensors("tensors");
   if (tensors.empty()) return c.fail("needs at least one matrix");
-  int64_t height = 0, width = 0;
+  ExprPool& e = c.exprs();
+  Expr height = e.constant(0), width = height, row = height, column = height;
   for (ValueId& v : tensors) {
     v = at_least(c, v, 2);
-    height += c.known_size(v, 0), width += c.known_size(v, 1);
+    height = e.add(height, c.extent(v, 0)), width = e.add(width, c.extent(v, 1));
   }
-  ValueId out = c.zeros({Arg::integer(height), Arg::integer(width)}, tensors[0]);
-  int64_t row = 0, column = 0;
+  ValueId out = c.zeros({c.as_arg(height), c.as_arg(width)}, tensors[0]);
   for (ValueId v : tensors) {
-    int64_t rows = c.known_size(v, 0), columns = c.known_size(v, 1);
-    c.make("copy_", {part(c, part(c, out, 0, row, row + rows), 1, column, column + columns), v});
-    row += rows, column += columns;
+    const Expr below = e.add(row, c.extent(v, 0)), right = e.add(column, c.extent(v, 1));
+    ValueId rows = c.make("slice.Tensor", {out, 0, c.as_arg(row), c.as_arg(below)});
+    c.make("copy_", {c.make("slice.Tensor", {rows, 1, c.as_arg(column), c.as_arg(right)}), v});
+    row = below, column = right;
   }
   c.give(out);
 }

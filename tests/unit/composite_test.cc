@@ -441,3 +441,19 @@ TEST_CASE("composite: marks of the profiler go, and nothing is said") {
   CHECK(said(e).empty());
   CHECK(is_valid(e));
 }
+
+TEST_CASE("composite: blocks of a matrix and the place of a kth value may be sizes of inputs") {
+  Expanded e = expand(R"(  symbol b input [2, inf] hint 7 "x.size()[0]"
+  input %x : f32[b, 6]
+  %size = aten.sym_size.int(%x, 0) : int b
+  %half = python.floordiv(%size, 2) : int b//2
+  %blocks = aten.block_diag([%x, %x]) : f32[2*b, 12]
+  %value, %place = aten.kthvalue(%x, %half, 0) : f32[6], i64[6]
+  output %blocks
+  output %value
+  output %place
+)");
+  CHECK(ops(e.graph()).find("block_diag") == std::string::npos);
+  CHECK(ops(e.graph()).find("kthvalue") == std::string::npos);
+  CHECK(is_valid(e));
+}
