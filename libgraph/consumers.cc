@@ -4,6 +4,7 @@
 
 #include "libgraph/op.h"
 #include "libgraph/operands.h"
+#include "libgraph/purity.h"
 
 namespace sg {
 namespace {
@@ -96,7 +97,7 @@ class Finder {
 
 bool is_timeless(const Graph& graph, NodeId n) {
   const OpInfo* op = graph.op_info(n);
-  return op != nullptr && op->has(kPure) && !op->has(kHigherOrder) && !draws_random(graph, n);
+  return op != nullptr && is_pure(graph, n) && !op->has(kHigherOrder) && !draws_random(graph, n);
 }
 
 std::vector<bool> find_consumers(const Graph& graph, const AliasAnalysis& alias) { return Finder(graph, alias).find(); }

@@ -115,9 +115,13 @@ bool draws_random(const Graph& graph, NodeId n) {
 bool writes_arguments(const Graph& graph, NodeId n) {
   const OpInfo* op = graph.op_info(n);
   if (op == nullptr || !op->writes()) return false;
-  const Arg* training =
-      op->has(kWritesInTraining) ? argument(graph.node(n), *op, graph.pool().strings, "training") : nullptr;
-  return training == nullptr || !training->is(ArgKind::boolean) || training->as_bool();
+  if (!op->has(kWritesInTraining)) return true;
+  const Arg* training = argument(graph.node(n), *op, graph.pool().strings, "training");
+  if (training != nullptr && training->is(ArgKind::boolean) && !training->as_bool()) return false;
+  return std::ranges::any_of(op->params, [&](const Param& param) {
+    const Arg* given = param.written ? argument(graph.node(n), *op, graph.pool().strings, param.name) : nullptr;
+    return given != nullptr && !given->is(ArgKind::none);
+  });
 }
 
 uint32_t split_result_count(const OpInfo* op, std::span<const Arg> args) {

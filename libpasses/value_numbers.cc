@@ -6,6 +6,7 @@
 #include "libgraph/hashing.h"
 #include "libgraph/op.h"
 #include "libgraph/operands.h"
+#include "libgraph/purity.h"
 
 namespace sg {
 
@@ -32,8 +33,8 @@ class NumberBuilder {
     const OpInfo* op = graph_.op_info(n);
     if (op == nullptr || op->has(kHigherOrder) || draws_random(graph_, n)) return false;
     const bool exchanges = op->has(kCollective) || op->has(kWait);
-    if (exchanges ? launches_ == ValueNumbers::Launches::themselves : !op->has(kPure)) return false;
-    if (op->writes() && !op->has(kWait)) return false;
+    if (exchanges ? launches_ == ValueNumbers::Launches::themselves : !is_pure(graph_, n)) return false;
+    if (exchanges && op->writes() && !op->has(kWait)) return false;
     for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
       if (is_ever_written(graph_.node(n).result(i))) return false;
     return graph_.node(n).result_count > 0;

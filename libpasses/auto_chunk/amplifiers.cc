@@ -6,6 +6,7 @@
 #include "libgraph/dtype.h"
 #include "libgraph/op.h"
 #include "libgraph/operands.h"
+#include "libgraph/purity.h"
 #include "libpasses/chunk/chunk_regions.h"
 
 namespace sg {
@@ -47,7 +48,7 @@ Amplifiers find_amplifiers(const Program& program, const AutoChunkOptions& optio
   for (NodeId n : graph.nodes()) {
     const OpInfo* op = graph.op_info(n);
     const Node& node = graph.node(n);
-    if (node.phase != Phase::forward || op == nullptr || !op->has(kPure) || op->has(kView) || op->has(kCollective) ||
+    if (node.phase != Phase::forward || op == nullptr || !is_pure(graph, n) || op->has(kView) || op->has(kCollective) ||
         op->has(kHigherOrder) || node.result_count == 0)
       continue;
     const Type& made = graph.type(node.result(0));

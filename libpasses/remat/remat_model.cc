@@ -6,6 +6,7 @@
 #include "libgraph/in_place.h"
 #include "libgraph/op.h"
 #include "libgraph/operands.h"
+#include "libgraph/purity.h"
 #include "libgraph/transfer.h"
 
 namespace sg {
@@ -47,7 +48,7 @@ RematBar bar_of(const Graph& graph, const AliasAnalysis& alias, const std::vecto
   if (op == nullptr) return RematBar::unknown_op;
   const bool exchanges = op->has(kCollective) || op->has(kWait);
   if (exchanges && is_kept(graph, n, kept_groups)) return RematBar::exchange;
-  if (exchanges ? op->writes() && !op->has(kWait) : !(op->has(kPure) || draws_random(graph, n)))
+  if (exchanges ? op->writes() && !op->has(kWait) : !(is_pure(graph, n) || draws_random(graph, n)))
     return RematBar::effect;
   if (op->has(kHostSync) || op->has(kAssert)) return RematBar::effect;
   if (op->has(kSize) || !alias.binds(n).empty()) return RematBar::size;
