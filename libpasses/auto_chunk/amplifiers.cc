@@ -41,8 +41,8 @@ SizeValues assumed_sizes(const Program& program) {
 Amplifiers find_amplifiers(const Program& program, const AutoChunkOptions& options) {
   const Graph& graph = program.graph;
   const SizeValues sizes = assumed_sizes(program);
-  const std::vector<bool> from_data = values_from(graph, InputKind::user);
-  const std::vector<bool> backward = values_from(graph, InputKind::tangent);
+  const std::vector<bool> from_data = values_from_data(program);
+  const std::vector<bool> backward = values_from_tangents(graph);
   const std::vector<bool> before_products = nodes_before_products(graph);
   Amplifiers out;
   for (NodeId n : graph.nodes()) {

@@ -31,7 +31,7 @@ static bool keeps_axis(const Program& program, NodeId n, ValueId operand, uint32
 std::vector<AutoCut> possible_cuts(const Program& program, NodeId amplifier) {
   const Graph& graph = program.graph;
   ExprPool& exprs = graph.pool().exprs;
-  const std::vector<bool> from_data = values_from(graph, InputKind::user);
+  const std::vector<bool> from_data = values_from_data(program);
   std::vector<AutoCut> out;
   for_operands(graph, amplifier, [&](ValueId v) {
     const Type& type = graph.type(v);

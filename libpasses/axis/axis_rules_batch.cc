@@ -126,12 +126,33 @@ bool lists(std::string_view names, std::string_view name) {
   return false;
 }
 
+// Whether it is a batch norm by the mean and variance of its input.
+bool takes_statistics(const AxisCall& c) {
+  return c.op.name.find("batch_norm") != std::string_view::npos &&
+         (c.boolean("training", false) || c.boolean("train", false) || c.op.name.ends_with(".no_stats"));
+}
+
+// A batch norm along its channels, each of which has statistics of its own: an instance norm has all images' there.
+Status by_channel(AxisCall& c, const Along& a) {
+  if (!c.tensor("running_mean").is_none() || !c.tensor("running_var").is_none())
+    return c.fail("it takes mean and variance by channel, and has running ones");
+  Along own = a;
+  own.axis = 0;
+  for (const Param& param : c.op.params) {
+    const ValueId v = c.tensor(param.name);
+    if (v.is_none() || c.type(v).kind != TypeKind::tensor) continue;
+    SG_TRY(c.want(v, c.rank(v) == 1 ? own : a));
+  }
+  for (uint32_t i = 0; i < c.node.result_count; ++i) {
+    const Type& type = c.type(c.result(i));
+    SG_TRY(type.kind != TypeKind::tensor ? c.give(AxisState()) : c.give_along(type.shape.size() == 1 ? own : a));
+  }
+  return ok_status();
+}
+
 // Fails if anything makes the rows depend on each other.
 Status check_rows_apart(const AxisCall& c) {
-  const bool norm = c.op.name.find("batch_norm") != std::string_view::npos;
-  const bool own_statistics =
-      c.boolean("training", false) || c.boolean("train", false) || c.op.name.ends_with(".no_stats");
-  if (norm && own_statistics) return c.fail("it takes mean and variance over all rows: a chunk's would be others");
+  if (takes_statistics(c)) return c.fail("it takes mean and variance over all rows: a chunk's would be others");
   const ValueId weight = c.tensor("weight");
   if (c.op.name.find("conv") != std::string_view::npos && c.rank(c.tensor("input")) != c.rank(weight))
     return c.fail("its input has no batch axis");
@@ -148,6 +169,7 @@ Status batch(AxisCall& c) {
   SG_ASSIGN(const ValueId first, c.first_along());
   if (c.state(first).local) return c.fail("positions of each chunk's own");
   const Along a = c.state(first).along;
+  if (a.axis == 1 && takes_statistics(c) && c.rank(first) > 1) return by_channel(c, a);
   if (a.axis != 0)
     return c.fail("it couples the rows along axis " + std::to_string(a.axis) + ": only the batch axis can be chunked");
   SG_TRY(check_rows_apart(c));

@@ -229,7 +229,7 @@ Result<ChunkPlan> plan_chunks(const Program& program, const ChunkPlanOptions& op
                  "no module of " + options.modules.text() + " exchanges tokens between ranks",
                  {},
                  "--modules chunks modules without an all-to-all"};
-  const std::vector<bool> from_data = values_from(graph, InputKind::user);
+  const std::vector<bool> from_data = values_from_data(program);
   for (;;) {
     ChunkPlanner planner(program, options, regions, region_of, refused != nullptr);
     auto stopped = planner.run(nodes, from_data);

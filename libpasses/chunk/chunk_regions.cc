@@ -4,10 +4,12 @@
 #include <map>
 #include <unordered_map>
 
+#include "libgraph/alias.h"
 #include "libgraph/checked.h"
 #include "libgraph/dtype.h"
 #include "libgraph/expr/sizes.h"
 #include "libgraph/expr/symbols.h"
+#include "libgraph/human.h"
 #include "libgraph/module_path.h"
 #include "libgraph/operands.h"
 
@@ -24,9 +26,10 @@ std::string too_few(const Program& program, Expr rows, int64_t wanted) {
     return symbol != nullptr && symbol->kind == SymbolKind::input ? symbol->hint : std::nullopt;
   });
   const Interval range = Facts(program).range(rows);
-  if (known) return *known < wanted ? std::to_string(*known) + " rows" : "";
-  if (captured && *captured < wanted) return std::to_string(*captured) + " rows at the sizes of the capture";
-  return range.has_max() && range.max < wanted ? "at most " + std::to_string(range.max) + " rows" : "";
+  const auto count = [](int64_t n) { return plural(static_cast<size_t>(n), "row"); };
+  if (known) return *known < wanted ? count(*known) : "";
+  if (captured && *captured < wanted) return count(*captured) + " at the sizes of the capture";
+  return range.has_max() && range.max < wanted ? "at most " + count(range.max) : "";
 }
 
 // The shortest prefix of `module` that the pattern matches; empty = none.
@@ -56,6 +59,21 @@ std::vector<uint32_t> micro_batches(const Graph& graph) {
   }
   for (uint32_t& batch : out)
     if (!has_backward[batch]) batch = 0;
+  return out;
+}
+
+// By value: whether it depends on an input of this kind, by values that count only.
+template <class Counts>
+std::vector<bool> values_from(const Graph& graph, InputKind kind, const Counts& counts) {
+  std::vector<bool> out(graph.value_id_limit(), false);
+  for (const Input& input : graph.inputs())
+    if (input.kind == kind) out[input.value.index] = true;
+  for (NodeId n : graph.nodes()) {
+    bool any = false;
+    for_operands(graph, n, [&](ValueId v) { any = any || out[v.index]; });
+    for (uint32_t i = 0; any && i < graph.node(n).result_count; ++i)
+      out[graph.node(n).result(i).index] = counts(graph.node(n).result(i));
+  }
   return out;
 }
 
@@ -99,16 +117,22 @@ bool leave_without_exchange(const Graph& graph, const std::vector<std::vector<No
   return any;
 }
 
-std::vector<bool> values_from(const Graph& graph, InputKind kind) {
-  std::vector<bool> out(graph.value_id_limit(), false);
-  for (const Input& input : graph.inputs())
-    if (input.kind == kind) out[input.value.index] = true;
-  for (NodeId n : graph.nodes()) {
-    bool any = false;
-    for_operands(graph, n, [&](ValueId v) { any = any || out[v.index]; });
-    for (uint32_t i = 0; any && i < graph.node(n).result_count; ++i) out[graph.node(n).result(i).index] = true;
+std::vector<bool> values_from_data(const Program& program) {
+  const Graph& graph = program.graph;
+  const AliasAnalysis alias(program, graph);
+  std::vector<bool> is_state(alias.storages().size(), false);
+  for (const Input& input : graph.inputs()) {
+    const StorageId s = alias.storage_of(input.value);
+    if (!s.is_none() && input.kind != InputKind::user) is_state[s.index] = true;
   }
-  return out;
+  return values_from(graph, InputKind::user, [&](ValueId v) {
+    const StorageId s = alias.storage_of(v);
+    return s.is_none() || !is_state[s.index];
+  });
+}
+
+std::vector<bool> values_from_tangents(const Graph& graph) {
+  return values_from(graph, InputKind::tangent, [](ValueId) { return true; });
 }
 
 ValueId find_activation(const Graph& graph, uint32_t region, const std::vector<NodeId>& nodes,

@@ -16,9 +16,12 @@ std::vector<ChunkRegion> find_regions(const Graph& graph, const ModulePattern& p
 bool leave_without_exchange(const Graph& graph, const std::vector<std::vector<NodeId>>& nodes,
                             std::vector<ChunkRegion>* regions);
 
-// By value: whether it depends on an input of this kind. `user` inputs are data of the step; whatever depends on a
-// `tangent` is backward, regardless of its tags.
-std::vector<bool> values_from(const Graph& graph, InputKind kind);
+// By value: whether it depends on the data of the step (`user` inputs) otherwise than by weights that the step has
+// updated: what lies in the memory of a parameter or a buffer is none.
+std::vector<bool> values_from_data(const Program& program);
+
+// By value: whether it depends on a tangent, and so is backward, regardless of its tags.
+std::vector<bool> values_from_tangents(const Graph& graph);
 
 // The region's activation; none if nothing that depends on data enters its forward.
 ValueId find_activation(const Graph& graph, uint32_t region, const std::vector<NodeId>& nodes,
