@@ -245,6 +245,16 @@ def tensor_parallel():
     return _step(model, inputs, targets)
 
 
+def dynamic_tensor_parallel():
+    """The batch, which no placement shards, may be a multiple of the ranks or not."""
+    model = Model()
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),), mesh_dim_names=("tp",))
+    _parallelize(model, mesh)
+    torch.manual_seed(100)
+    inputs, targets = {"ids": torch.randint(0, 24, (3, 6))}, torch.randint(0, 24, (3, 6))
+    return dict(_step(model, inputs, targets), dynamic={"ids": {0: "batch"}, "targets": {0: "batch"}})
+
+
 def sequence_parallel():
     """Each rank has a part of each row between the layers, whose norms are of it alone."""
     model = Model(8, 18)

@@ -19,6 +19,7 @@ use_python_with_torch()
 sys.path.insert(0, os.path.join(ROOT, "tools", "capture"))
 
 import torch  # noqa: E402
+from torch.distributed.tensor._ops import _view_ops  # noqa: E402
 from safetensors import safe_open  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
 
@@ -31,6 +32,7 @@ ALL = (
     ("fsdp_bf16", 2),
     ("fsdp_wider_gradients", 2),
     ("tensor_parallel", 2),
+    ("dynamic_tensor_parallel", 2),
     ("sequence_parallel", 3),
     ("bits_on_one_rank", 2),
     ("zeros_to_receive", 2),
@@ -114,6 +116,8 @@ IN_PLACE |= PIPELINED | {"ddp_stage", "fsdp_stage"}
 VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
 # torch 2.6 has fully_shard on GPUs alone, and gloo of 2.8 sums where it asks for the mean; a capture has the mean.
 SHARDS_ON_CPUS = VERSION >= (2, 11)
+FREE_BATCH = {"dynamic_tensor_parallel"}  # a graph for batches of any size
+VIEWS_CAN_ASK_LESS = hasattr(_view_ops, "_ViewShardingPropagator")  # see compat/views.py
 NO_ROUNDING = {"bits_on_one_rank"}  # a rank has no step in double; then none has
 
 
@@ -183,6 +187,14 @@ def check_rounding(folder, rank, wanted):
         raise Failure(f"rank {rank}: roundings of {sorted(found)}, values {sorted(floats)}")
 
 
+def check_guards(folder, rank):
+    """Other guards may be there that hold for each batch."""
+    with open(os.path.join(folder, f"rank{rank}", "step.json")) as file:
+        guards = [guard["expr"] for guard in json.load(file)["guards"] if "Mod" in guard["expr"]]
+    if guards:
+        raise Failure(f"rank {rank}: the graph is for some sizes alone: {guards}")
+
+
 def check_job(name, ranks, bin_folder, folder):
     capture_job(name, ranks, folder, SOURCES.get((name, ranks), "jobs.py"))
     has_answers = SHARDS_ON_CPUS or "fsdp" not in name
@@ -191,6 +203,8 @@ def check_job(name, ranks, bin_folder, folder):
     for rank in range(ranks):
         if has_answers:
             check_answers(folder, rank)
+        if name in FREE_BATCH and VIEWS_CAN_ASK_LESS:
+            check_guards(folder, rank)
         check_rounding(folder, rank, name not in NO_ROUNDING)
     each, graph = os.path.join(folder, "rank{r}"), os.path.join(folder, "step.sg")
     run(os.path.join(bin_folder, "sg-import"), "-q", f"{each}/step.json", "-o", graph)

@@ -184,6 +184,7 @@ def _traceable(step: Step) -> Iterator[List[Tuple[str, Tensor]]]:
         set_up.enter_context(compat.math_keeps_symbols(step.modules))
         set_up.enter_context(compat.without_notices())
         set_up.enter_context(compat.without_batch_limits())
+        set_up.enter_context(compat.views_ask_of_sharded_axes())
         set_up.enter_context(compat.with_eager_checkpoints())
         yield replaced
 

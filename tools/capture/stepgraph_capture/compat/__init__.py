@@ -119,6 +119,7 @@ from .training import (
     swapped,
     within_hooks,
 )
+from .views import views_ask_of_sharded_axes
 from .wrappers import (
     fsdp_groups,
     fsdp_hooks_at_rest,
