@@ -54,9 +54,18 @@ int64_t RematSummary::most_planned(std::optional<int64_t> RematPart::*known) con
 std::string RematSummary::text() const {
   std::string out = plural(copied_, "node") + " recomputed, " + std::to_string(saved_) + " saved, peak " +
                     human_bytes(double(before_)) + " -> " + human_bytes(double(after_));
-  if (after_ > before_) out += ", higher than before: keep more values (--save, --policy default)";
+  if (after_ > before_) out += ", higher than before: " + std::string(remedy());
   else if (after_ > before_ - before_ / kWorthwhile) out += ", hardly lower: --explain lists what is live at the peak";
   return bound_ > 0 ? out + above_bound(after_, bound_) : out;
+}
+
+// Against a policy that raises the peak; a target never does.
+std::string_view RematSummary::remedy() const {
+  switch (options_.policy) {
+    case RematPolicy::save_costly: return "give --budget or --peak, which never raise it, or keep more values (--save)";
+    case RematPolicy::tags: return "give --budget or --peak, which never raise it";
+    default: return "give --budget or --peak, which never raise it, or keep more values (--save, --policy default)";
+  }
 }
 
 std::string RematSummary::why_nothing() const {

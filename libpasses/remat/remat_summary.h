@@ -18,6 +18,7 @@ class RematSummary {
  private:
   int64_t most_planned(std::optional<int64_t> RematPart::*known) const;
   std::string text() const;
+  std::string_view remedy() const;
   std::string why_nothing() const;
   void explain(Change* change);
 
