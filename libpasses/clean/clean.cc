@@ -1,5 +1,7 @@
 #include "libpasses/clean/clean.h"
 
+#include <algorithm>
+
 #include "libgraph/json.h"
 #include "libpasses/clean/clean_parts.h"
 
@@ -72,13 +74,41 @@ std::string summary_of(const Tally& tally) {
   return out.empty() ? "nothing to clean: nothing is dead, done twice or a mere copy" : out;
 }
 
-std::string json_of(const Tally& tally) {
+// Ranks of equal programs say the same.
+std::vector<std::string> all_losses_left(Job* job, Tally* tally) {
+  std::vector<std::string> out;
+  const auto look_at = [&](const Program& program, Graph& graph) {
+    Scope scope{program, graph, *tally};
+    for (std::string& line : losses_left(scope))
+      if (std::ranges::count(out, line) == 0) out.push_back(std::move(line));
+  };
+  for (auto& program : job->programs) {
+    look_at(*program, program->graph);
+    for (auto& nested : program->nested) look_at(*program, nested->graph);
+  }
+  return out;
+}
+
+// Why --fold-losses folds none, for the summary.
+std::string no_loss_text(const std::vector<std::string>& left) {
+  if (left.empty()) return "; no loss folded: there is no log-softmax";
+  return "; no loss folded: " + left[0] +
+         (left.size() > 1 ? " (" + std::to_string(left.size() - 1) + " more: --explain)" : "");
+}
+
+std::string json_of(const Tally& tally, const std::vector<std::string>& losses_left) {
   JsonWriter json;
   json.begin_object();
   for (size_t i = 0; i < kKinds; ++i) json.member(kKindKeys[i], tally.counts[i]);
   json.key("changes").begin_array();
   for (const std::string& line : tally.lines) json.string(line);
-  json.end_array().end_object();
+  json.end_array();
+  if (!losses_left.empty()) {
+    json.key("losses_left").begin_array();
+    for (const std::string& line : losses_left) json.string(line);
+    json.end_array();
+  }
+  json.end_object();
   return json.take();
 }
 
@@ -103,9 +133,13 @@ Result<Change> clean(Job* job, const CleanOptions& options, PassContext& context
   Change change;
   change.changed = tally.total() > 0;
   change.summary = summary_of(tally);
+  std::vector<std::string> left;
+  if (options.fold_losses) left = all_losses_left(job, &tally);
+  if (options.fold_losses && tally.counts[static_cast<size_t>(Kind::loss)] == 0) change.summary += no_loss_text(left);
   if (!context.explain) return change;
-  for (const std::string& line : tally.lines) change.plan += line + "\n";
-  change.plan_json = json_of(tally);
+  for (const std::vector<std::string>* lines : {&tally.lines, &left})
+    for (const std::string& line : *lines) change.plan += line + "\n";
+  change.plan_json = json_of(tally, left);
   return change;
 }
 

@@ -3,8 +3,9 @@
 // This removes the log-probabilities and the loss's own gradient, each as large as the scores in f32. The backward
 // needs only the scores and one number per row from the forward. Casts of the scores to f32, and of the gradient to the
 // type of the scores, are fused as well, and the gradient may reuse the memory of the scores.
-#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "libpasses/clean/clean_parts.h"
 
@@ -30,7 +31,7 @@ class LossFolder {
     std::vector<Loss> losses;
     for (NodeId n : graph_.nodes())
       if (graph_.op_name(n) == "aten._log_softmax.default")
-        if (std::optional<Loss> loss = loss_of(n)) losses.push_back(std::move(*loss));
+        if (Result<Loss> loss = loss_of(n); loss.ok()) losses.push_back(std::move(*loss));
     for (Loss& loss : losses) {
       fold_cast_into(scope_, alias_, schedule_, loss.softmax);
       find_cast(&loss);
@@ -39,7 +40,23 @@ class LossFolder {
     return losses.size();
   }
 
+  // What is left, and why: "%logs aten._log_softmax.default stays: ...".
+  std::vector<std::string> left() const {
+    std::vector<std::string> out;
+    for (NodeId n : graph_.nodes()) {
+      if (graph_.op_name(n) != "aten._log_softmax.default") continue;
+      if (Result<Loss> loss = loss_of(n); !loss.ok()) out.push_back(text_of(n) + " stays: " + loss.error().message);
+    }
+    return out;
+  }
+
  private:
+  std::string text_of(NodeId n) const {
+    return "%" + std::string(graph_.label(n)) + " " + std::string(graph_.op_name(n));
+  }
+
+  static Error stays_because(std::string why) { return {ErrorKind::cannot_apply, std::move(why), {}, {}}; }
+
   ValueId argument(NodeId n, size_t at) const {
     const std::vector<Arg>& args = graph_.node(n).args;
     return at < args.size() && args[at].is(ArgKind::value) ? args[at].as_value() : ValueId();
@@ -73,25 +90,35 @@ class LossFolder {
            dim.is(ArgKind::integer) && (dim.as_int() == 1 || dim.as_int() == -1);
   }
 
-  std::optional<Loss> loss_of(NodeId softmax) const {
-    if (!is_plain(softmax, "aten._log_softmax.default", 3) || !is_of_rows(softmax)) return std::nullopt;
+  Result<Loss> loss_of(NodeId softmax) const {
+    if (!is_plain(softmax, "aten._log_softmax.default", 3))
+      return stays_because("a pass made this copy or chunk of it");
+    if (!is_of_rows(softmax)) return stays_because("it is not along the last of two axes, in f32 or f64");
     const ValueId logs = graph_.node(softmax).result(0), scores = argument(softmax, 0);
     Loss loss{softmax, {}, {}, {}, {}, {}};
     uint32_t uses = 0;
+    NodeId other;
     for (NodeId n : graph_.users(logs)) {
       if (is_plain(n, "aten.nll_loss_forward.default", kLossArgs) && argument(n, 0) == logs) loss.forward = n;
       else if (is_plain(n, "aten.nll_loss_backward.default", 7) && argument(n, 1) == logs) loss.backward = n;
       else if (is_plain(n, "aten._log_softmax_backward_data.default", 4) && argument(n, 1) == logs)
         loss.softmax_backward = n;
-      else return std::nullopt;
+      else if (other.is_none()) other = n;
       ++uses;
     }
+    const std::string reader = other.is_none() ? "" : text_of(other) + " reads the log-probabilities";
+    if (loss.forward.is_none())
+      return stays_because("no nll_loss is behind it" + (other.is_none() ? "" : ": " + reader));
+    if (!other.is_none()) return stays_because(reader + " as well");
     const bool has_backward = !loss.backward.is_none();
-    if (loss.forward.is_none() || loss.softmax_backward.is_none() == has_backward ||
-        uses != graph_.value(logs).use_count || uses != (has_backward ? 3 : 1) || scores.is_none() ||
-        !stays(scores, softmax, has_backward ? loss.softmax_backward : loss.forward))
-      return std::nullopt;
-    return !has_backward || is_its_backward(loss) ? std::optional(loss) : std::nullopt;
+    if (loss.softmax_backward.is_none() == has_backward) return stays_because("half of its backward is missing");
+    if (uses != graph_.value(logs).use_count || uses != (has_backward ? 3 : 1))
+      return stays_because("the log-probabilities are read more than once, or are an output");
+    if (scores.is_none() || !stays(scores, softmax, has_backward ? loss.softmax_backward : loss.forward))
+      return stays_because("its scores may be written before its last use of them");
+    if (has_backward && !is_its_backward(loss))
+      return stays_because("its backward has other classes or weights, or its gradient is read elsewhere too");
+    return loss;
   }
 
   // Whether the backward has the same classes and weights, and is the gradient of nothing else.
@@ -217,6 +244,12 @@ class LossFolder {
 
 size_t fold_losses(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule) {
   return LossFolder(scope, alias, schedule).run();
+}
+
+std::vector<std::string> losses_left(Scope& scope) {
+  const AliasAnalysis alias(scope.program, scope.graph);
+  const Schedule schedule(scope.graph, alias);
+  return LossFolder(scope, alias, schedule).left();
 }
 
 }  // namespace sg::clean_parts

@@ -74,6 +74,8 @@ bool is_typed_view(const Graph& graph, NodeId n);
 
 // Folds log-softmax and nll_loss into one op.
 size_t fold_losses(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule);
+// The log-softmaxes that are not folded, each a line that says why.
+std::vector<std::string> losses_left(Scope& scope);
 
 size_t make_functional(Scope& scope, const AliasAnalysis& alias);
 
