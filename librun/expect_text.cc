@@ -76,6 +76,9 @@ std::string expect_text(const ExpectReport& report, size_t max_passed, std::stri
   if (rounds && !report.in_double)
     out +=
         std::string(prefix) + "hint: against the same file, --numerics f64 tells rounding errors from a wrong result\n";
+  if (!report.passed() && !report.recorded.empty() && !report.in_double)
+    out += std::string(prefix) + "hint: " + report.recorded + " records how far rounding takes such values: --expect " +
+           report.recorded + " in place of --compare allows for it, on each of the graphs\n";
   return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 #include "libgraph/human.h"
 #include "libgraph/source_text.h"
@@ -182,6 +183,20 @@ ExpectOptions RankSession::tolerance() const {
   return out;
 }
 
+// --compare: what the capture that the inputs are of expects, if that records roundings, which two runs lack.
+std::string RankSession::recorded_roundings() const {
+  const ExpectOptions& given = options_.tolerance;
+  if (!options_.compare_with || options_.steps > 1 || given.bitwise || given.rtol || given.atol) return {};
+  for (const std::string& pattern : options_.inputs) {
+    const std::string beside = std::filesystem::path(pattern).replace_filename("expected.safetensors").string();
+    Result<TensorFile> file = TensorFile::open(data_file_name(beside, comm_.rank(), 0));
+    if (file.ok() &&
+        std::ranges::any_of(file->metadata(), [](const auto& m) { return m.first.starts_with("rounding."); }))
+      return beside;
+  }
+  return {};
+}
+
 Status RankSession::take_inputs() {
   InputSource source;
   source.bindings = options_.bindings;
@@ -286,7 +301,9 @@ Status RankSession::answer(uint64_t step) {
   if (is_due(options_.expect, step)) {
     std::string file = data_file_name(options_.expect, comm_.rank(), step);
     SG_ASSIGN(Expectation expected, Expectation::open(run_->program(), alias_, file, tolerance()));
-    report_.expected.emplace_back(file, expected.compare(values_));
+    ExpectReport found = expected.compare(values_);
+    if (!found.passed()) found.recorded = recorded_roundings();
+    report_.expected.emplace_back(file, std::move(found));
   }
   if (is_due(options_.outputs, step)) {
     std::string name = data_file_name(options_.outputs, comm_.rank(), step);

@@ -59,6 +59,7 @@ class RankSession {
   std::vector<std::string> explain() const;
   bool is_due(const std::string& pattern, uint64_t step) const;
   ExpectOptions tolerance() const;
+  std::string recorded_roundings() const;
 
   const Job& job_;
   Communicator& comm_;

@@ -1,4 +1,7 @@
 """Cases of run_data_tests.py: two graphs compared, and nodes dumped."""
+import json
+import os
+
 from support import case, load, run, safetensors
 
 CALLS = """sg 1.0 job "t" world 1
@@ -25,6 +28,26 @@ def a_graph_equals_itself_and_the_first_other_node_is_named():
             f.write(CALLS.replace("FACTOR", factor))
     run("--compare", "g.txt", "--init", "seed:0", out="4 results equal to the bit")
     run("--compare", "three", "--init", "seed:0", code=1, out="4 differ, first %a/y = aten.mul.Tensor")
+
+
+@case
+def a_difference_names_the_file_that_records_roundings():
+    for name, factor in (("g.txt", "2.0"), ("three", "2.001")):
+        with open(name, "w") as f:
+            f.write(CALLS.replace("FACTOR", factor))
+    os.mkdir("job")
+    safetensors("job/inputs.safetensors", {"k": ("F32", [4], [1, 2, 3, 4])})
+    compare = lambda *more, **kwargs: run("--compare", "three", "--inputs", "job/inputs.safetensors", *more, code=1, **kwargs)
+    assert "hint" not in compare().stdout
+    expected = {"out0": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}
+    safetensors("job/expected.safetensors", {"out0": ("F32", [4], [4, 8, 12, 16])}, json.dumps(expected))
+    assert "hint" not in compare().stdout                    # a file, which records none
+    expected["__metadata__"] = {"rounding.out0": "0.01"}
+    safetensors("job/expected.safetensors", {"out0": ("F32", [4], [4, 8, 12, 16])}, json.dumps(expected))
+    compare(out="\nhint: job/expected.safetensors records how far .*--expect job/expected.safetensors in place of --compare")
+    for more in (["--bitwise"], ["--rtol", "1e-5"], ["--steps", "2"], ["--numerics", "f64"]):
+        assert "hint" not in compare(*more).stdout, more
+    run("--expect", "job/expected.safetensors", "--inputs", "job/inputs.safetensors", graph="three", out="all 1 compared")
 
 
 # A batch of any size; SIZE is its symbol or a number.
