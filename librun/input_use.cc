@@ -96,6 +96,7 @@ class UseFinder {
   void visit(const Graph& graph, NodeId n, const OpInfo& op, State* state) {
     const Node& node = graph.node(n);
     const std::string_view name = without_overload(op.name);
+    has_embedding_ |= name == "aten.embedding";
     std::vector<Piece> carried;
     bool carries = false;
     for (size_t i = 0; i < node.args.size(); ++i) {
@@ -245,6 +246,8 @@ class UseFinder {
     if (!arg.is(ArgKind::value)) return;
     const Pieces& pieces = state.of(arg.as_value());
     if (!pieces) return;
+    if (row.role == ParamRole::index && row.op == "aten.embedding")
+      for (const Piece& piece : *pieces) uses_[piece.input].is_embedded = true;
     if (row.role == ParamRole::index) return bound(graph, n, *pieces, extent_indexed(graph, n, op, row));
     if (row.role == ParamRole::classes) return bound(graph, n, *pieces, class_count(graph, n, op));
     if (pieces->size() != 1) return;
@@ -406,7 +409,10 @@ class UseFinder {
   // Only a two-sided check is a range (a rank's part of a vocabulary); `x > 0` alone may just test a mask.
   void take_compared() {
     for (size_t i = 0; i < uses_.size(); ++i)
-      if (is_ranged_[i] && compared_[i] > 0) uses_[i].compared = compared_[i];
+      if (is_ranged_[i] && compared_[i] > 0) {
+        uses_[i].compared = compared_[i];
+        uses_[i].is_embedded |= has_embedding_;
+      }
   }
 
   void enter(const Graph& graph, NodeId n, State* state, int depth) {
@@ -432,6 +438,7 @@ class UseFinder {
   std::vector<InputUse> uses_;
   std::vector<int64_t> compared_;  // by input: the largest limit that it is compared with
   std::vector<bool> is_ranged_;    // by input: compared with an upper limit
+  bool has_embedding_ = false;
   size_t visited_ = 0;
 };
 

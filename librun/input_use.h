@@ -40,6 +40,8 @@ struct InputUse {
   std::optional<int64_t> compared;
   // Integers: offsets of parts, of this many entries.
   std::optional<int64_t> parted;
+  // Integers: an embedding looks up its rows by them, all or a rank's part of its table.
+  bool is_embedded = false;
   // Integers: cast to bool, compared with 0 or 1, or subtracted from 1: apparently a mask.
   bool is_truth = false;
 };

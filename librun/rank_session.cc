@@ -11,6 +11,7 @@
 #include "librun/cpu/fill.h"
 #include "librun/data_name.h"
 #include "librun/element.h"
+#include "librun/input_use.h"
 #include "librun/memory.h"
 #include "librun/precision.h"
 
@@ -367,19 +368,26 @@ Status RankSession::rename_files() {
 }
 
 void RankSession::note_memory() {
-  const Graph& graph = run_->graph();
   report_.arena_bytes = run_->arena_bytes();
   report_.host_bytes = run_->host_bytes();
   report_.pool_bytes = run_->pool_bytes();
-  for (size_t i = 0; i < inputs_->tensors.size(); ++i) {
-    const Tensor& t = inputs_->tensors[i];
-    if (t.is_none()) continue;
-    report_.input_bytes += t.bytes();
-    bool counts = graph.inputs()[i].kind == InputKind::user && is_integral(t.dtype);
-    if (counts) report_.tokens = std::max(report_.tokens, t.elements());
-  }
+  for (const Tensor& t : inputs_->tensors)
+    if (!t.is_none()) report_.input_bytes += t.bytes();
+  report_.tokens = count_tokens();
   if (options_.explain && speaks()) report_.explained = explain();
   if (profile_) profile_->set_memory(run_->main_graph(), report_.pool_bytes);
+}
+
+// Other integers count edges of a graph, classes, positions.
+int64_t RankSession::count_tokens() const {
+  const std::vector<InputUse> uses = find_input_uses(run_->program(), [](StrId) { return std::optional<int64_t>(); });
+  int64_t most = 0;
+  for (size_t i = 0; i < inputs_->tensors.size(); ++i) {
+    const Tensor& t = inputs_->tensors[i];
+    const bool is_given = !t.is_none() && run_->graph().inputs()[i].kind == InputKind::user;
+    if (is_given && is_integral(t.dtype) && uses[i].is_embedded) most = std::max(most, t.elements());
+  }
+  return most;
 }
 
 std::vector<std::string> RankSession::explain() const {

@@ -60,6 +60,7 @@ class RankSession {
   bool is_due(const std::string& pattern, uint64_t step) const;
   ExpectOptions tolerance() const;
   std::string recorded_roundings() const;
+  int64_t count_tokens() const;
 
   const Job& job_;
   Communicator& comm_;

@@ -63,7 +63,7 @@ struct RankReport {
   std::optional<ComparisonReport> comparison;
   int64_t input_bytes = 0, arena_bytes = 0, pool_bytes = 0;
   int64_t host_bytes = 0;              // arena for copies on the host
-  int64_t tokens = 0;                  // elements of the largest integer user input
+  int64_t tokens = 0;                  // elements of the largest user input that an embedding looks up
   std::vector<std::string> explained;  // GraphRun::explain, if requested
 };
 

@@ -1,4 +1,6 @@
 """Cases of run_data_tests.py: several steps, with optimizers, a file a step, what one step leaves the next."""
+import json
+
 from support import case, graph, inputs, load, run, safetensors
 
 
@@ -107,3 +109,21 @@ def a_step_that_updates_its_parameters_is_not_updated_twice():
     run("--init", "seed:0", "--steps", "2", graph="own.txt")
     run("--init", "seed:0", "--steps", "2", "--optimizer", "sgd:lr=0.1", code=2, graph="own.txt",
         message="--optimizer: the step updates `w` .%w. itself, at .*%n")
+
+
+@case
+def tokens_are_what_an_embedding_looks_up():
+    head = 'sg 1.0\ngraph rank *\n  param %w : f32[8, 4] "w"\n  input %ids : i64[3] "ids"\n  input %edges : i64[2, 9] "edges"\n'
+    rows = "  %rows = aten.index_select(%x, 0, %e)\n  %l = aten.sum(%rows)\n  loss %l\n"
+    edges = "  %e = aten.select.int(%edges, 0, 1)\n" + rows
+    looked_up = "  %cast = aten._to_copy(%ids, dtype=i64)\n  %x = aten.embedding(%w, %cast)\n"
+    # A rank's part of a vocabulary: rows 8 to 15 of 16.
+    part = ("  %ge = aten.ge.Scalar(%ids, 8)\n  %lt = aten.lt.Scalar(%ids, 16)\n  %in = aten.bitwise_and.Tensor(%ge, %lt)\n"
+            "  %own = aten.sub.Tensor(%ids, 8)\n  %zero = aten.zeros_like(%own, pin_memory=false)\n"
+            "  %row = aten.where.self(%in, %own, %zero)\n  %x = aten.embedding(%w, %row)\n")
+    for name, text, tokens in (("graph", "  %x = aten.neg(%w)\n" + edges, 0), ("looked_up", looked_up + edges, 3), ("part", part + edges, 3)):
+        with open(name, "w") as f:
+            f.write(head + text)
+        said = run("--init", "seed:0", graph=name).stdout
+        assert ("tokens/s" in said) == (tokens > 0), (name, said)
+        assert json.loads(run("--init", "seed:0", "--json", graph=name).stdout)["tokens"] == tokens, name
