@@ -34,7 +34,8 @@ stages:
 def assertions_mean_what_they_say():
     write("g.txt", GRAPH)
     for bad, said in (("op= <= 4", "`op=` names an op"), ("no op=", "`no op=` names an op"),
-                      ("exposed_comm < 5", "units here are %"),
+                      ("exposed_comm < 5", "`5` needs a unit"), ("host_wait <= 0", "units here are %"),
+                      ("step_time < 5", "`5` needs a unit"), ("compute_time < 0.3", "units here are us, ms, s"),
                       ("step_time < 70GiB", "units here are us, ms, s"), ("peak < inf", "is not a value of this metric"),
                       ("nodes < 3GiB", "units here are k")):
         write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    assert: ['" + bad + "']\n")

@@ -82,14 +82,17 @@ std::string_view units_of(Unit unit) {
   return "";
 }
 
-// None: not a number, or with a unit of another kind.
+// Whether a number alone would be a guess: 5 may be meant as milliseconds or as per cent.
+bool needs_unit(Unit unit) { return unit == Unit::seconds || unit == Unit::share; }
+
+// None: not a number, or without the unit that it needs, or with one of another kind.
 std::optional<double> parse_bound(std::string_view text, Unit wanted) {
   double value = 0;
   auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (problem != std::errc() || !std::isfinite(value)) return std::nullopt;
   std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
   while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
-  if (unit.empty()) return wanted == Unit::share ? std::nullopt : std::optional(value);
+  if (unit.empty()) return needs_unit(wanted) ? std::nullopt : std::optional(value);
   if (wanted == Unit::bytes) {
     const std::optional<double> factor = bytes_of_unit(unit);
     return factor ? std::optional(value * *factor) : std::nullopt;
@@ -173,9 +176,10 @@ Result<Assertion> parse_assertion(const Word& word) {
   }
   Unit unit = metric ? metric->unit : Unit::count;
   std::optional<double> number = parse_bound(bound, unit);
-  if (!number)
-    return malformed(word, "`" + std::string(bound) + "` is not a value of this metric",
-                     "units here are " + std::string(units_of(unit)));
+  const std::string units = "units here are " + std::string(units_of(unit));
+  if (!number && needs_unit(unit) && parse_bound(bound, Unit::count))
+    return malformed(word, "`" + std::string(bound) + "` needs a unit", units);
+  if (!number) return malformed(word, "`" + std::string(bound) + "` is not a value of this metric", units);
   out.bound = *number;
   out.metric = metric ? metric->name : "";
   out.about_time = metric && metric->of_time != nullptr;

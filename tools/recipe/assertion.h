@@ -3,8 +3,8 @@
 //
 // Metrics   nodes inputs outputs flops peak lower_bound input_bytes collectives comm_bytes: as sg-stat counts them;
 //           step_time compute_time exposed_comm host_wait: as sg-sim says for the recipe's machine
-// Units     KiB MiB GiB TiB, kB MB GB TB; k M G T; %; us ms s. Plain numbers otherwise; times are in seconds.
-//           A share has to say %; a bound of another kind than its metric's is a mistake
+// Units     KiB MiB GiB TiB, kB MB GB TB; k M G T; %; us ms s. Plain numbers are counts and bytes.
+//           A time has to say its unit and a share %; a bound of another kind than its metric's is a mistake
 // Unknown   What a size without a number, or an op of unknown cost, keeps from being counted does not hold, and says
 //           so.
 // Ranks     of several programs each has to hold.
