@@ -60,6 +60,62 @@ stages:
 
 
 @case
+def a_mistyped_key_hides_no_other_mistake():
+    write("g.txt", GRAPH)
+    write("r.yaml", """paramters: {p: full}
+inputs: {g: g.txt, h: {imprt: x}}
+stages:
+  - remat: {policy: $p, budgt: 0.5}
+    from: g
+    asert: [peek < 1MiB, step_time < 5]
+  - chunk: {modules: 'a..b', chunks: two}
+  - overlap: {from: nosuch, machine: h1000}
+    from: nosuch
+    output: $q/out.sg
+  - {clean: {}, bucket: {}}
+  - from: h
+    name: nothing
+  - remat: {budget: 2}
+    from: nothing
+    run: {init: 'seed:x', bitwise_to: $q}
+    expect: $q/out.sg
+  - bukcet: {plan: auto}
+  - chunk: {chunks: 2, auto: $q}
+    modules: a
+""")
+    done = expect(sg("sg-recipe", "check", "r.yaml"), 1, "r.yaml has 19 mistakes")
+    said = re.findall(r"^sg-recipe: r.yaml:(\d+:\d+): error: (.*) \[", done.message, re.M)
+    wanted = [("1:1", "a recipe has no `paramters`"), ("2:23", "an input is a graph's file"), ("4:25", "sg-remat has no option `budgt`"),
+              ("6:5", "a stage has no `asert`"), ("6:13", "there is no metric `peek`"), ("6:26", "`5` needs a unit"),
+              ("7:38", "sg-chunk: `chunks` takes a whole number"), ("8:15", "sg-overlap has no option `from`"),
+              ("9:11", "no stage or input `nosuch`"), ("10:13", "no parameter `q`"), ("11:17", "a stage has one tool: `clean` or `bucket`"),
+              ("12:5", "the stage has no tool"), ("14:5", "sg-remat: --budget takes"), ("16:10", "sg-run: "), ("16:39", "no parameter `q`"), ("17:13", "no parameter `q`"),
+              ("18:5", "there is no pass `bukcet`"), ("19:30", "no parameter `q`"), ("20:5", "a stage has one tool: `chunk` or `modules`")]
+    assert len(said) == len(wanted) == 19, done.message
+    for place, what in wanted:
+        assert any(at == place and re.search(what, words) for at, words in said), (place, what, done.message)
+    assert "`from:` stands beside the pass" in done.message, done.message
+
+
+@case
+def what_follows_from_a_mistake_is_not_told():
+    write("g.txt", GRAPH)
+    rest = "\nstages:\n  - remat: {policy: $p}\n    from: g\n    run: {init: 'seed:1', bitwise_to: clean}\n"
+    for text, said in (("include: none.yaml" + rest, "1:10: error: cannot include none.yaml"),
+                       ("inputs: g.txt\nparameters: {p: full}\nstages: [clean]\n", "1:9: error: `inputs` is a map"),
+                       ("inputs: {g: g.txt}\nparameters: [p]" + rest, "2:13: error: `parameters` is a map"),
+                       ("inputs: {g: [g.txt]}\nstages: [clean]\n", "1:13: error: an input is one word"),
+                       ("inputs: {g: $q/g.txt}\nstages: [clean]\n", "1:13: error: the recipe has no parameter `q`"),
+                       ("inputs: {g: g.txt}\nmachine: $q\nstages: [clean]\n", "2:10: error: the recipe has no parameter `q`"),
+                       ("inputs: {g: g.txt}\nstages: ['']\n", "2:10: error: a stage is a tool's name"),
+                       ("inputs: {g: g.txt}\nstages: [{chunk: {modules: a, chunks: two}}]\n", "`chunks` takes a whole number"),
+                       ("inputs: {g: g.txt}\nstages: [{clean: {}, run: 3}]\n", "2:27: error: `run` is a map")):
+        write("r.yaml", text)
+        done = expect(sg("sg-recipe", "check", "r.yaml"), 1, said)
+        assert done.message.count("error:") in (1, 2) and "r.yaml has 1 mistake" in done.message, (text, done.message)
+
+
+@case
 def options_that_a_command_has_no_use_for_are_refused():
     write("g.txt", GRAPH)
     write("r.yaml", "inputs: {g: g.txt}\nstages: [clean]\n")

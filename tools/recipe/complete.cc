@@ -25,7 +25,8 @@ void offer_from_recipe(const std::string& file, const cli::ValueRequest& request
   if (request.kind == "PARAMETER") return offer_parameters(recipe, request);
   if (inputs)
     for (const InputSpec& i : recipe.inputs) request.offer(i.name.text, "input");
-  for (const StageSpec& s : recipe.stages) request.offer(s.name, s.tool.text);
+  for (const StageSpec& s : recipe.stages)
+    if (!s.tool.empty()) request.offer(s.name, s.tool.text);
 }
 
 }  // namespace sg::recipe

@@ -17,7 +17,9 @@ constexpr size_t kMaxVariants = 10'000;
 
 class Substitution {
  public:
-  Substitution(const Values& values, Diagnostics* problems) : values_(values), problems_(problems) {}
+  // `has_all`: whether what is not among the values is no parameter, instead of one that could not be read.
+  Substitution(const Values& values, bool has_all, Diagnostics* problems)
+      : values_(values), has_all_(has_all), problems_(problems) {}
 
   void apply(Word* word) {
     std::string out;
@@ -29,7 +31,7 @@ class Substitution {
         out += '$';
         ++i;
       } else {
-        out += value_at(*word, &i);
+        out += value_at(word, &i);
       }
     }
     word->text = std::move(out);
@@ -37,8 +39,8 @@ class Substitution {
 
  private:
   // Expects `*at` on the dollar; leaves it on the last character of the reference.
-  std::string value_at(const Word& word, size_t* at) {
-    const std::string& s = word.text;
+  std::string value_at(Word* word, size_t* at) {
+    const std::string& s = word->text;
     bool braced = *at + 1 < s.size() && s[*at + 1] == '{';
     size_t begin = *at + (braced ? 2 : 1), end = begin;
     while (end < s.size() && is_word(s[end])) ++end;
@@ -52,15 +54,18 @@ class Substitution {
     if (value != values_.end()) return value->second;
     Nearest nearest(name);
     for (const auto& [known, text] : values_) nearest.offer(known);
-    error(word, "the recipe has no parameter `" + name + "`", nearest.hint());
+    if (has_all_) error(word, "the recipe has no parameter `" + name + "`", nearest.hint());
+    word->is_mistake = true;
     return "";
   }
 
-  void error(const Word& word, const std::string& message, const std::string& hint) {
-    problems_->error("recipe", message, word.where, hint);
+  void error(Word* word, const std::string& message, const std::string& hint) {
+    problems_->error("recipe", message, word->where, hint);
+    word->is_mistake = true;
   }
 
   const Values& values_;
+  bool has_all_;
   Diagnostics* problems_;
 };
 
@@ -128,7 +133,8 @@ class Expander {
       Nearest nearest(name);
       for (const auto& [known, text] : values_) nearest.offer(known);
       for (const MatrixAxis& a : axes_) nearest.offer(a.name.text);
-      problems_->error("recipe", "the recipe has no parameter `" + name + "`", where, nearest.hint());
+      if (recipe_.has_all_names)
+        problems_->error("recipe", "the recipe has no parameter `" + name + "`", where, nearest.hint());
     }
   }
 
@@ -144,7 +150,8 @@ class Expander {
       if (s.name == o.stage) return overrides_.push_back(std::move(o));
       nearest.offer(s.name);
     }
-    problems_->error("recipe", "the recipe has no stage `" + o.stage + "`", o.value.where, nearest.hint());
+    if (recipe_.has_all_names)
+      problems_->error("recipe", "the recipe has no stage `" + o.stage + "`", o.value.where, nearest.hint());
   }
 
   static void apply(const Override& o, Recipe* recipe) {
@@ -164,7 +171,7 @@ class Expander {
   void each_cell(size_t axis, const std::string& name) {
     if (axis == axes_.size()) {
       Variant variant{name, recipe_};
-      Substitution substitution(values_, problems_);
+      Substitution substitution(values_, recipe_.has_all_names, problems_);
       substitute(&variant.recipe, &substitution);
       for (const Override& o : overrides_) apply(o, &variant.recipe);
       variants_.push_back(std::move(variant));

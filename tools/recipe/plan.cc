@@ -57,11 +57,14 @@ class Planner {
     step.tool = input.imported ? "sg-import" : "graph";
     if (input.imported) {
       Result<const std::vector<OptionRow>*> rows = tools_.of_tool("import");
-      if (rows.ok()) step.options = values_of(input.options, "sg-import", **rows, &problems_);
+      if (rows.ok())
+        step.options = values_of(input.options, "sg-import", **rows, {}, &step.has_all_options, &problems_);
       else error(step.where, rows.error().message, rows.error().hint);
     }
-    step.sources = matching_files(step.source);
-    check_sources(step, input.source.where);
+    if (!input.source.is_mistake) {
+      step.sources = matching_files(step.source);
+      check_sources(step, input.source.where);
+    }
     remember(input.name.text, std::move(step));
   }
 
@@ -85,22 +88,27 @@ class Planner {
     step.where = stage.tool.where;
     step.kind = StepKind::pass;
     step.from = stage.from.empty() ? before : resolve(stage.from);
-    if (stage.from.empty() && before == Step::kNone)
+    if (stage.from.empty() && !stage.from.is_mistake && before == Step::kNone && recipe_->has_all_names)
       error(stage.tool.where, "`" + stage.name + "` has no input",
             recipe_->inputs.empty() ? "the recipe lists none: `inputs:`"
                                     : "say which: `from: " + recipe_->inputs[0].name.text + "`");
     step.pass = find_pass(stage.tool.text);
-    if (step.pass) step.options = values_of(stage.options, step.tool, tools_.of_pass(*step.pass), &problems_);
-    else unknown_tool(stage.tool);
-    step.expect = stage.expect.text;
-    step.output = stage.output.text;
-    Result<DiffOptions> ignore = parse_ignore(stage.ignore.text);
-    if (ignore.ok()) step.ignore = *ignore;
-    else error(stage.ignore.where, ignore.error().message, ignore.error().hint);
+    if (step.pass) add_options(stage, &step);
+    else if (!stage.tool.empty() && !stage.tool.is_mistake) unknown_tool(stage.tool);
+    if (!stage.expect.is_mistake) step.expect = stage.expect.text;
+    if (!stage.output.is_mistake) step.output = stage.output.text;
+    if (Result<DiffOptions> ignore = parse_ignore(stage.ignore.text); ignore.ok()) step.ignore = *ignore;
+    else if (!stage.ignore.is_mistake) error(stage.ignore.where, ignore.error().message, ignore.error().hint);
     step.machine = recipe_->machine.empty() ? "h100-8" : recipe_->machine.text;
     add_asserts(stage, &step);
     for (const RunSpec& r : stage.runs) add_run(r, &step);
     return remember(stage.name, std::move(step));
+  }
+
+  void add_options(const StageSpec& stage, Step* step) {
+    step->options = values_of(stage.options, step->tool, tools_.of_pass(*step->pass), kStageKeys,
+                              &step->has_all_options, &problems_);
+    step->has_all_options &= stage.has_all_options;
   }
 
   uint32_t remember(const std::string& name, Step step) {
@@ -127,6 +135,7 @@ class Planner {
     auto at = known_.find(name.text);
     if (at != known_.end()) return at->second;
     if (name.text == "input" && recipe_->inputs.size() == 1) return known_[recipe_->inputs[0].name.text];
+    if (name.is_mistake || !recipe_->has_all_names) return Step::kNone;
     Nearest nearest(name.text);
     for (const auto& [known, index] : known_) nearest.offer(known);
     error(name.where, "no stage or input `" + name.text + "` comes before this one", nearest.hint());
@@ -135,6 +144,7 @@ class Planner {
 
   void add_asserts(const StageSpec& stage, Step* step) {
     for (const Word& w : stage.asserts) {
+      if (w.is_mistake) continue;
       Result<Assertion> a = parse_assertion(w);
       if (!a.ok()) {
         error(a.error().where, a.error().message, a.error().hint);
@@ -155,16 +165,17 @@ class Planner {
   }
 
   void check_machine() {
-    if (recipe_->machine.empty()) return;
+    if (recipe_->machine.empty() || recipe_->machine.is_mistake) return;
     Result<Machine> machine = find_machine(recipe_->machine.text);
     if (!machine.ok()) error(recipe_->machine.where, machine.error().message, machine.error().hint);
   }
 
   void add_run(const RunSpec& run, Step* step) {
-    RunCheck check{run.where, {}, RunCheck::kNone, ranks_of(run.ranks)};
+    RunCheck check{run.where, {}, true, RunCheck::kNone, ranks_of(run.ranks)};
     Result<const std::vector<OptionRow>*> rows = tools_.of_tool("run");
     if (!rows.ok()) return error(run.where, rows.error().message, rows.error().hint);
-    check.options = values_of(run.options, "sg-run", **rows, &problems_);
+    check.options = values_of(run.options, "sg-run", **rows, {}, &check.has_all_options, &problems_);
+    check.has_all_options &= run.has_all_options;
     if (!run.bitwise_to.empty()) check.bitwise_to = resolve(run.bitwise_to);
     if (!run.bitwise_to.empty())
       for (const OptionValue& o : check.options)
@@ -174,7 +185,7 @@ class Planner {
   }
 
   uint32_t ranks_of(const Word& word) {
-    if (word.empty()) return 0;
+    if (word.empty() || word.is_mistake) return 0;
     uint32_t out = 0;
     const char* end = word.text.data() + word.text.size();
     auto [at, problem] = std::from_chars(word.text.data(), end, out);
@@ -251,7 +262,9 @@ void check_values(const Plan& plan, Diagnostics* problems) {
     const std::string message = what + ": " + (at.empty() ? "" : at + ": ") + error.message;
     if (said.insert(print_location(where) + message).second) problems->error("option", message, where, error.hint);
   };
+  // Whether all are there.
   auto check_files = [&](const OptionValues& options, const Location& where) {
+    bool all = true;
     for (const OptionValue& o : options) {
       if (!o.is_path() || o.path().find("{step}") != std::string::npos) continue;
       Result<std::vector<std::string>> files = cli::files_of(o.path());
@@ -259,19 +272,18 @@ void check_values(const Plan& plan, Diagnostics* problems) {
       if (files.ok() && !std::filesystem::exists((*files)[0], missing))
         files = Error{ErrorKind::unreadable, "no such file: " + (*files)[0], {}, {}};
       if (!files.ok()) say(where, "`" + o.name + "`", files.error());
+      all &= files.ok();
     }
+    return all;
   };
   for (const Step& s : plan.steps) {
-    check_files(s.options, s.where);
-    for (const RunCheck& r : s.runs) check_files(r.options, r.where);
-  }
-  if (problems->has_errors()) return;
-  for (const Step& s : plan.steps) {
-    if (!s.pass) continue;
-    Status checked = check_options(*s.pass, pass_options(s.options));
-    if (!checked.ok()) say(s.where, s.tool, checked.error());
+    if (check_files(s.options, s.where) && s.has_all_options && s.pass) {
+      Status checked = check_options(*s.pass, pass_options(s.options));
+      if (!checked.ok()) say(s.where, s.tool, checked.error());
+    }
     for (const RunCheck& r : s.runs) {
-      checked = cli::check_run_words(command_words(r.options));
+      if (!check_files(r.options, r.where) || !r.has_all_options) continue;
+      Status checked = cli::check_run_words(command_words(r.options));
       if (!checked.ok()) say(r.where, "sg-run", checked.error());
     }
   }

@@ -20,6 +20,7 @@ enum class StepKind : uint8_t { graph, import, pass };
 struct RunCheck {
   Location where;
   OptionValues options;         // of sg-run
+  bool has_all_options = true;  // false: some were mistakes, so that what they are together says nothing
   uint32_t bitwise_to = kNone;  // a step
   uint32_t ranks = 0;           // how many the job has to have; 0 = not asked
   static constexpr uint32_t kNone = 0xFFFFFFFFu;
@@ -36,6 +37,7 @@ struct Step {
   std::string source;                // of graph and import: as the recipe says it
   std::vector<std::string> sources;  // what a glob stands for; else the source itself
   OptionValues options;              // of the pass or the import
+  bool has_all_options = true;       // as in RunCheck
   const PassInfo* pass = nullptr;
   std::string expect, output, machine;
   DiffOptions ignore;  // of the golden
@@ -55,7 +57,7 @@ bool is_about_comparing(const OptionValue& option);
 Plan make_plan(const std::vector<Variant>& variants, ToolTable* tools, Diagnostics* problems);
 
 // What only a pass or sg-run itself, or the disk, can tell of values: a budget of 2, a machine's file with a mistake, a
-// file that is not there.
+// file that is not there. Where the plan has mistakes, of what they leave whole.
 void check_values(const Plan& plan, Diagnostics* problems);
 
 }  // namespace sg::recipe

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 
 #include "libgraph/nearest.h"
 #include "libgraph/whole_file.h"
+#include "libpasses/pass.h"
 #include "tools/cli_input.h"
 #include "tools/recipe/yaml_reader.h"
 
@@ -16,7 +18,6 @@ namespace {
 
 constexpr std::string_view kTopKeys[] = {"recipe", "about",  "include", "parameters",
                                          "matrix", "inputs", "stages",  "machine"};
-constexpr std::string_view kStageKeys[] = {"name", "from", "expect", "ignore", "assert", "run", "output"};
 const std::string kOptionsHint =
     "put options in braces after the colon, as in `- offload: {budget: 1GiB, all: true}`, or indented on the next "
     "lines";
@@ -30,8 +31,8 @@ class RecipeReader {
   RecipeReader(Recipe* recipe, Diagnostics* problems) : recipe_(*recipe), problems_(*problems) {}
 
   void read(const std::string& file, const Location& asked_by, size_t depth) {
-    if (std::ranges::count(open_, file) != 0) return problems_.error("recipe", file + " includes itself", asked_by);
-    if (++files_read_ > kMaxIncludes) return problems_.error("recipe", "more than 64 files are included", asked_by);
+    if (std::ranges::count(open_, file) != 0) return unread(file + " includes itself", asked_by);
+    if (++files_read_ > kMaxIncludes) return unread("more than 64 files are included", asked_by);
     open_.push_back(file);
     read_open(file, asked_by, depth);
     open_.pop_back();
@@ -45,22 +46,27 @@ class RecipeReader {
   }
 
  private:
+  void unread(const std::string& message, const Location& where, const std::string& hint = {},
+              const std::string& rule = "recipe") {
+    recipe_.has_all_names = false;
+    problems_.error(rule, message, where, hint);
+  }
+
   void read_open(const std::string& file, const Location& asked_by, size_t depth) {
     const bool is_included = !asked_by.file.empty();
     Result<std::string> text = text_of(file);
     if (!text.ok()) {
       const std::string what = is_included ? "cannot include " + file + ": " : "";
       const Location where = is_included ? asked_by : Location{file, 0, 0, {}, {}};
-      return problems_.error("recipe", what + text.error().message, where, text.error().hint);
+      return unread(what + text.error().message, where, text.error().hint);
     }
     if (file != kStdin) recipe_.files.push_back(file);
     YamlReader yaml(file, *text, &problems_);
     try {
       read_top(&yaml, YAML::Load(*text), depth);
     } catch (const YAML::Exception& e) {  // how the library reports that a text is not YAML
-      problems_.error("yaml", e.msg,
-                      {file, static_cast<uint32_t>(e.mark.line + 1), static_cast<uint32_t>(e.mark.column + 1), {}, {}},
-                      hint_for(e, *text));
+      unread(e.msg, {file, static_cast<uint32_t>(e.mark.line + 1), static_cast<uint32_t>(e.mark.column + 1), {}, {}},
+             hint_for(e, *text), "yaml");
     }
   }
 
@@ -109,18 +115,19 @@ class RecipeReader {
 
   void read_top(YamlReader* yaml, const YAML::Node& root, size_t depth) {
     yaml->each(root, "a recipe", [&](const Word& key, const YAML::Node& value) {
-      if (key.text == "include") return include(yaml, value, depth);
-      if (key.text == "recipe" || key.text == "about") {
-        const Word word = yaml->word(value, "`" + key.text + "`");
-        if (depth == 0) (key.text == "recipe" ? recipe_.name : recipe_.about) = word.text;
+      const std::string name = yaml->known_key(key, "a recipe", kTopKeys);
+      if (name == "include") return include(yaml, value, depth);
+      if (name == "recipe" || name == "about") {
+        const Word word = yaml->word(value, "`" + name + "`");
+        if (depth == 0) (name == "recipe" ? recipe_.name : recipe_.about) = word.text;
         return;
       }
-      if (key.text == "machine") return void(recipe_.machine = yaml->word(value, "`machine`"));
-      if (key.text == "parameters") return read_parameters(yaml, value);
-      if (key.text == "matrix") return read_matrix(yaml, value);
-      if (key.text == "inputs") return read_inputs(yaml, value);
-      if (key.text == "stages") return read_stages(yaml, value);
-      yaml->unknown_key(key, "a recipe", kTopKeys);
+      if (name == "machine") return void(recipe_.machine = yaml->word(value, "`machine`"));
+      if (name == "stages") return read_stages(yaml, value);
+      recipe_.has_all_names &= value.IsMap() || value.IsNull() || name.empty();
+      if (name == "parameters") return read_parameters(yaml, value);
+      if (name == "matrix") return read_matrix(yaml, value);
+      if (name == "inputs") return read_inputs(yaml, value);
     });
   }
 
@@ -162,7 +169,11 @@ class RecipeReader {
       if (value.IsMap()) {
         constexpr std::string_view kSource[] = {"import"};
         YAML::Node source = value["import"];
-        if (!source.IsDefined()) return yaml->error(value, "an input is a graph's file, or `{import: SOURCE}`");
+        if (!source.IsDefined()) {
+          yaml->error(value, "an input is a graph's file, or `{import: SOURCE}`");
+          input.source = {"", yaml->place(value), true};
+          return recipe_.inputs.push_back(std::move(input));
+        }
         input.source = yaml->word(source, "`import`");
         input.imported = true;
         input.options = yaml->settings(value, "an input", kSource);
@@ -174,39 +185,63 @@ class RecipeReader {
   }
 
   void read_stages(YamlReader* yaml, const YAML::Node& list) {
+    recipe_.has_all_names &= list.IsSequence();
     if (!list.IsSequence()) return yaml->error(list, "`stages` is a list");
     if (recipe_.stages.size() + list.size() > kMaxStages) return yaml->error(list, "more than 1,000 stages");
     for (const YAML::Node& item : list) {
-      if (item.IsScalar()) recipe_.stages.push_back({yaml->word(item, "a stage"), {}, {}, {}, {}, {}, {}, {}, {}});
-      else if (item.IsMap()) read_stage(yaml, item);
+      StageSpec stage;
+      if (item.IsScalar() && !item.Scalar().empty()) stage.tool = yaml->word(item, "a stage");
+      else if (item.IsMap()) read_stage(yaml, item, &stage);
       else yaml->error(item, "a stage is a tool's name, or a map with one");
+      recipe_.stages.push_back(std::move(stage));
     }
   }
 
-  void read_stage(YamlReader* yaml, const YAML::Node& map) {
-    StageSpec stage;
-    bool has_name = false;
+  void read_stage(YamlReader* yaml, const YAML::Node& map, StageSpec* stage) {
+    std::vector<std::pair<Word, YAML::Node>> others;  // the pass, and what does not belong here
     yaml->each(map, "a stage", [&](const Word& key, const YAML::Node& value) {
-      if (key.text == "name") return has_name = true, void(stage.name = yaml->word(value, "`name`").text);
-      if (key.text == "from") return void(stage.from = yaml->word(value, "`from`"));
-      if (key.text == "expect") return void(stage.expect = yaml->word(value, "`expect`"));
-      if (key.text == "ignore") return void(stage.ignore = yaml->word(value, "`ignore`"));
-      if (key.text == "output") return void(stage.output = yaml->word(value, "`output`"));
-      if (key.text == "assert") return void(stage.asserts = yaml->words(value, "`assert`"));
-      if (key.text == "run") return read_runs(yaml, value, &stage);
-      if (!stage.tool.empty()) {
-        const std::string meant = nearest_hint(key.text, kStageKeys);
-        return yaml->error(
-            key.where, "a stage has one tool: `" + stage.tool.text + "` or `" + key.text + "`",
-            meant.empty() ? "what else it may have: name, from, expect, ignore, assert, run, output; " + kOptionsHint
-                          : meant);
-      }
-      stage.tool = key;
-      if (value.IsScalar()) return yaml->error(value, "`" + key.text + "` is followed by its options", kOptionsHint);
-      stage.options = yaml->settings(value, "`" + key.text + "`");
+      if (std::ranges::count(kStageKeys, key.text) != 0) read_stage_key(yaml, key.text, value, stage);
+      else others.emplace_back(key, value);
     });
-    if (stage.tool.empty()) return yaml->error(map, "the stage has no tool");
-    recipe_.stages.push_back(std::move(stage));
+    if (others.empty()) return yaml->error(map, "the stage has no tool");
+    const auto is_pass = [](const auto& other) { return find_pass(other.first.text) != nullptr; };
+    auto tool = std::ranges::find_if(others, is_pass);
+    if (tool == others.end()) tool = others.begin();
+    read_tool(yaml, tool->first, tool->second, stage);
+    for (auto other = others.begin(); other != others.end(); ++other)
+      if (other != tool) read_stray_key(yaml, other->first, other->second, stage);
+  }
+
+  void read_stage_key(YamlReader* yaml, std::string_view key, const YAML::Node& value, StageSpec* stage) {
+    if (key == "name") stage->name = yaml->word(value, "`name`").text;
+    else if (key == "from") stage->from = yaml->word(value, "`from`");
+    else if (key == "expect") stage->expect = yaml->word(value, "`expect`");
+    else if (key == "ignore") stage->ignore = yaml->word(value, "`ignore`");
+    else if (key == "output") stage->output = yaml->word(value, "`output`");
+    else if (key == "assert") std::ranges::move(yaml->words(value, "`assert`"), std::back_inserter(stage->asserts));
+    else if (key == "run") read_runs(yaml, value, stage);
+  }
+
+  static void read_tool(YamlReader* yaml, const Word& key, const YAML::Node& value, StageSpec* stage) {
+    stage->tool = key;
+    stage->tool.is_mistake = value.IsScalar();
+    if (value.IsScalar()) yaml->error(value, "`" + key.text + "` is followed by its options", kOptionsHint);
+    else stage->options = yaml->settings(value, "`" + key.text + "`");
+    stage->has_all_options = value.IsMap() || value.IsNull();
+  }
+
+  // A key of a stage that is mistyped, an option of the pass that stands beside it, or a second pass.
+  void read_stray_key(YamlReader* yaml, const Word& key, const YAML::Node& value, StageSpec* stage) {
+    Nearest meant(key.text);
+    for (const std::string_view known : kStageKeys) meant.offer(known);
+    if (!meant.best().empty() && !find_pass(key.text)) {
+      const std::string name(meant.best());
+      yaml->error(key.where, "a stage has no `" + key.text + "`", meant.hint());
+      return read_stage_key(yaml, name, value, stage);
+    }
+    stage->has_all_options = false;
+    yaml->error(key.where, "a stage has one tool: `" + stage->tool.text + "` or `" + key.text + "`",
+                "what else it may have: name, from, expect, ignore, assert, run, output; " + kOptionsHint);
   }
 
   void read_runs(YamlReader* yaml, const YAML::Node& value, StageSpec* stage) {
@@ -219,7 +254,7 @@ class RecipeReader {
 
   void read_run(YamlReader* yaml, const YAML::Node& map, StageSpec* stage) {
     constexpr std::string_view kOwn[] = {"bitwise_to", "ranks"};
-    RunSpec run{yaml->place(map), yaml->settings(map, "`run`", kOwn), {}, {}};
+    RunSpec run{yaml->place(map), yaml->settings(map, "`run`", kOwn), map.IsMap() || map.IsNull(), {}, {}};
     if (map.IsMap() && map["bitwise_to"].IsDefined()) run.bitwise_to = yaml->word(map["bitwise_to"], "`bitwise_to`");
     if (map.IsMap() && map["ranks"].IsDefined()) run.ranks = yaml->word(map["ranks"], "`ranks`");
     stage->runs.push_back(std::move(run));

@@ -7,7 +7,9 @@
 //         assert: [peak < 70GiB]
 //     parameters: {policy: default}
 //
-// Reading finds all mistakes at once. Substitution of $parameters and the matrix are expand.h, meaning is plan.h.
+// Reading finds all mistakes at once, and what could be read is checked further: a mistyped key is read as the one that
+// is meant, a stage without a pass keeps its name, and what follows from a mistake is not told. Substitution of
+// $parameters and the matrix are expand.h, meaning is plan.h.
 #pragma once
 
 #include <string>
@@ -22,6 +24,7 @@ namespace sg::recipe {
 struct Word {
   std::string text;
   Location where;
+  bool is_mistake = false;  // that was told: its text says nothing, and nobody complains of it again
   bool empty() const { return text.empty(); }
 };
 
@@ -43,17 +46,19 @@ struct InputSpec {
 struct RunSpec {
   Location where;
   std::vector<Setting> options;
-  Word bitwise_to;  // an input or a stage whose outputs this one's equal; empty = not asked
-  Word ranks;       // how many the job has to have; empty = not asked
+  bool has_all_options = true;  // as in StageSpec
+  Word bitwise_to;              // an input or a stage whose outputs this one's equal; empty = not asked
+  Word ranks;                   // how many the job has to have; empty = not asked
 };
 
 struct StageSpec {
-  Word tool;
+  Word tool;         // empty = it has none, which was told
   std::string name;  // "clean", "clean:2", or what `name:` says
   Word from;         // a stage or an input; empty = the stage before
   std::vector<Setting> options;
-  Word expect, output;  // files
-  Word ignore;          // what is no difference to the golden: "loc,name"
+  bool has_all_options = true;  // false: some may stand where they do not belong, which was told
+  Word expect, output;          // files
+  Word ignore;                  // what is no difference to the golden: "loc,name"
   std::vector<Word> asserts;
   std::vector<RunSpec> runs;
 };
@@ -76,7 +81,11 @@ struct Recipe {
   std::vector<MatrixAxis> matrix;
   std::vector<InputSpec> inputs;
   std::vector<StageSpec> stages;
+  bool has_all_names = true;  // false: part of it could not be read, so that a name that is missing may be there
 };
+
+// The keys of a stage beside its pass.
+inline constexpr std::string_view kStageKeys[] = {"name", "from", "expect", "ignore", "assert", "run", "output"};
 
 // Errors go to `problems`; what could be read is returned.
 Recipe read_recipe(const std::string& file, Diagnostics* problems);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <set>
+#include <tuple>
 
 #include "libgraph/human.h"
 
@@ -35,11 +36,14 @@ void tell(const cli::Args& args, const Step& step, const StepResult& r) {
   }
 }
 
-// Each problem once: variants of a matrix repeat the same mistakes.
+// Each problem once, as variants of a matrix repeat the same mistakes, and in the order of the text.
 Diagnostics each_once(const Diagnostics& problems) {
   Diagnostics out(kShownMistakes);
   std::set<std::string> said;
-  for (const Diagnostic& d : problems.list())
+  std::vector<Diagnostic> ordered = problems.list();
+  std::ranges::stable_sort(ordered, {},
+                           [](const Diagnostic& d) { return std::tie(d.where.file, d.where.line, d.where.column); });
+  for (const Diagnostic& d : ordered)
     if (said.insert(print_location(d.where) + "\n" + d.message).second) out.add(d);
   return out;
 }
@@ -87,11 +91,9 @@ Result<Session> open_session(const cli::Args& args) {
   Diagnostics problems(kAllMistakes);
   Recipe recipe = read_recipe(session.file, &problems);
   std::vector<Variant> variants = expand(recipe, args.all("set"), &problems);
-  if (!problems.has_errors()) {
-    ToolTable tools;
-    session.plan = make_plan(variants, &tools, &problems);
-    if (!problems.has_errors()) check_values(session.plan, &problems);
-  }
+  ToolTable tools;
+  session.plan = make_plan(variants, &tools, &problems);
+  check_values(session.plan, &problems);
   SG_TRY(report_mistakes(args, each_once(problems), session.file));
   SG_ASSIGN(int64_t limit, args.bytes("cache-size"));
   std::string folder = args.has("no-cache") ? "" : args.has("cache") ? args.text("cache") : Cache::usual_folder();

@@ -40,6 +40,9 @@ class Checker {
   Checker(const std::string& tool, Diagnostics* problems) : tool_(tool), problems_(problems) {}
 
   void add(const Setting& s, const OptionRow& row) {
+    const bool has_mistake = std::ranges::any_of(s.values, &Word::is_mistake);
+    has_all_ &= !has_mistake;
+    if (has_mistake && row.argument.empty()) return;
     if (s.flag == Setting::Flag::no)
       return row.argument.empty() ? void() : error(s.name.where, "`" + row.name + "` takes " + row.argument);
     if (row.argument.empty()) {
@@ -50,10 +53,24 @@ class Checker {
     if (s.flag == Setting::Flag::yes) return error(s.name.where, "`" + row.name + "` takes " + row.argument);
     if (s.values.size() > 1 && !row.repeated)
       return error(s.values[1].where, "`" + row.name + "` is given once, not as a list");
-    for (const Word& value : s.values) add_value(row, value);
+    for (const Word& value : s.values)
+      if (!value.is_mistake) add_value(row, value);
+  }
+
+  void unknown(const Word& name, const std::vector<OptionRow>& rows, std::span<const std::string_view> keys_beside) {
+    has_all_ = false;
+    Nearest option(name.text), key(name.text);
+    for (const OptionRow& r : rows) option.offer(r.name);
+    for (const std::string_view k : keys_beside) key.offer(k);
+    const bool is_beside = !key.best().empty() && (option.best().empty() || key.best() == name.text);
+    const std::string hint = "`" + std::string(key.best()) + ":` stands beside the pass, on a line of its own below `" +
+                             tool_.substr(tool_.find('-') + 1) + ":`, not among its options";
+    problems_->error("option", tool_ + " has no option `" + name.text + "`", name.where,
+                     is_beside ? hint : option.hint());
   }
 
   OptionValues take() { return std::move(values_); }
+  bool has_all() const { return has_all_; }
 
  private:
   void add_value(const OptionRow& row, const Word& value) {
@@ -69,12 +86,14 @@ class Checker {
   }
 
   void error(const Location& where, const std::string& message, const std::string& hint = {}) {
+    has_all_ = false;
     problems_->error("option", tool_ + ": " + message, where, hint);
   }
 
   const std::string& tool_;
   Diagnostics* problems_;
   OptionValues values_;
+  bool has_all_ = true;
 };
 
 }  // namespace
@@ -101,18 +120,15 @@ const std::vector<OptionRow>& ToolTable::of_pass(const PassInfo& pass) {
 }
 
 OptionValues values_of(const std::vector<Setting>& settings, const std::string& tool,
-                       const std::vector<OptionRow>& rows, Diagnostics* problems) {
+                       const std::vector<OptionRow>& rows, std::span<const std::string_view> keys_beside, bool* all,
+                       Diagnostics* problems) {
   Checker checker(tool, problems);
   for (const Setting& s : settings) {
     auto row = std::ranges::find_if(rows, [&](const OptionRow& r) { return r.name == s.name.text; });
-    if (row != rows.end()) {
-      checker.add(s, *row);
-      continue;
-    }
-    Nearest nearest(s.name.text);
-    for (const OptionRow& r : rows) nearest.offer(r.name);
-    problems->error("option", tool + " has no option `" + s.name.text + "`", s.name.where, nearest.hint());
+    if (row != rows.end()) checker.add(s, *row);
+    else checker.unknown(s.name, rows, keys_beside);
   }
+  *all = checker.has_all();
   return checker.take();
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,9 +38,11 @@ class ToolTable {
   std::map<std::string, std::vector<OptionRow>> rows_;
 };
 
-// What the table does not allow goes to `problems`.
+// What the table does not allow goes to `problems`, and `*all` tells whether nothing was left out. `keys_beside`: what
+// stands beside the tool, not among its options.
 OptionValues values_of(const std::vector<Setting>& settings, const std::string& tool,
-                       const std::vector<OptionRow>& rows, Diagnostics* problems);
+                       const std::vector<OptionRow>& rows, std::span<const std::string_view> keys_beside, bool* all,
+                       Diagnostics* problems);
 
 std::vector<std::string> command_words(const OptionValues& options);  // "--policy", "full"
 PassOptions pass_options(const OptionValues& options);                // without --best-effort, which is the pipeline's

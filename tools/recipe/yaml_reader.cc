@@ -27,7 +27,7 @@ Word YamlReader::word(const YAML::Node& node, std::string_view what) {
     return {node.Scalar(), place(node)};
   }
   error(node, std::string(what) + " is one word or text");
-  return {"", place(node)};
+  return {"", place(node), true};
 }
 
 std::vector<Word> YamlReader::words(const YAML::Node& node, std::string_view what) {
@@ -73,8 +73,12 @@ std::vector<Setting> YamlReader::settings(const YAML::Node& map, std::string_vie
   return out;
 }
 
-void YamlReader::unknown_key(const Word& key, std::string_view what, std::span<const std::string_view> known) {
-  error(key.where, std::string(what) + " has no `" + key.text + "`", nearest_hint(key.text, known));
+std::string YamlReader::known_key(const Word& key, std::string_view what, std::span<const std::string_view> known) {
+  if (std::ranges::count(known, key.text) != 0) return key.text;
+  Nearest meant(key.text);
+  for (const std::string_view k : known) meant.offer(k);
+  error(key.where, std::string(what) + " has no `" + key.text + "`", meant.hint());
+  return std::string(meant.best());
 }
 
 }  // namespace sg::recipe

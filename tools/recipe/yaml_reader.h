@@ -30,7 +30,8 @@ class YamlReader {
             const std::function<void(const Word&, const YAML::Node&)>& fn);
   std::vector<Setting> settings(const YAML::Node& map, std::string_view what,
                                 std::span<const std::string_view> left_out = {});
-  void unknown_key(const Word& key, std::string_view what, std::span<const std::string_view> known);
+  // The known key that is written, or after the complaint the one that is meant; empty = none is near.
+  std::string known_key(const Word& key, std::string_view what, std::span<const std::string_view> known);
 
  private:
   std::string file_;
