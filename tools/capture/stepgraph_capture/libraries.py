@@ -12,10 +12,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from . import compat
 from .errors import CaptureError
 
-# PyTorch's own namespaces, and those of which the op table has rows.
+# PyTorch's own namespaces (that of flex attention has a rule for vmap), and those of which the op table has rows.
 _KEPT_NAMESPACES = {
     "aten", "prim", "prims", "c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "ao", "bucketing",
-    "torchtitan", "torchvision",
+    "flex_lib", "torchtitan", "torchvision",
 }  # fmt: skip
 
 
