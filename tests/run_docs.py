@@ -58,10 +58,12 @@ for line in sys.stdin:
 
 
 def plain(text):
-    """Without what differs from run to run: times, rates, and the width of columns in lines that have them."""
+    """Without what differs from run to run: times, of which unit they are, rates, and the width of columns in lines that
+    have them."""
+    without = lambda found: "# time" if found[3] in ("ns", "us", "ms", "s") else f"# {found[3]}"  # noqa: E731
     lines = []
     for line in text.rstrip("\n").split("\n"):
-        steady = MEASURED.sub(r"# \3", line)
+        steady = MEASURED.sub(without, line)
         lines.append(re.sub(r" +", " ", steady).rstrip() if steady != line else line.rstrip())
     return lines
 
