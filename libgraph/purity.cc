@@ -1,7 +1,5 @@
 #include "libgraph/purity.h"
 
-#include <algorithm>
-
 #include "libgraph/graph.h"
 #include "libgraph/op.h"
 

@@ -4,11 +4,11 @@
 #include <charconv>
 #include <memory>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "libgraph/computed_number.h"
 #include "libgraph/expr/countable.h"
 #include "libgraph/expr/expr_builder.h"
+#include "libgraph/expr/symbol_collector.h"
 #include "libgraph/op.h"
 
 namespace sg {
@@ -236,50 +236,24 @@ class Solver {
 
 // The symbols that say how much there is: of a shape or a stride, or told to a collective or a body. An index, such as the
 // u0 of `rows[best.item()]`, says where.
-class Amounts {
- public:
-  explicit Amounts(const Program& program) : pool_(program.graph.pool()) {
-    of(program.graph);
-    for (const auto& nested : program.nested) of(nested->graph);
-  }
-
-  bool has(StrId symbol) const { return symbols_.contains(symbol); }
-
- private:
-  void of(const Graph& graph) {
-    for (const Input& input : graph.inputs()) type(graph.value(input.value).type);
+SymbolCollector amounts_of(const Program& program) {
+  SymbolCollector out(program.graph.pool(), SymbolCollector::Of::amounts);
+  const auto look_at = [&](const Graph& graph) {
+    out.add_values(graph);
     for (NodeId n : graph.nodes()) {
-      const Node& node = graph.node(n);
-      for (uint32_t i = 0; i < node.result_count; ++i) type(graph.value(node.result(i)).type);
       const OpInfo* op = graph.op_info(n);
       if (op != nullptr && !op->has(kCollective) && !op->has(kHigherOrder)) continue;
-      for (const Arg& arg : node.args)
+      for (const Arg& arg : graph.node(n).args)
         arg.walk([&](const Arg& a) {
-          if (a.is(ArgKind::expr)) expr(a.as_expr());
-          if (a.is(ArgKind::value)) expr(graph.type(a.as_value()).value);
+          if (a.is(ArgKind::expr)) out.add(a.as_expr());
+          if (a.is(ArgKind::value)) out.add(graph.type(a.as_value()).value);
         });
     }
-  }
-
-  void type(TypeId id) {
-    if (!types_.insert(id).second) return;
-    const Type& t = pool_.types[id];
-    for (Expr e : t.shape) expr(e);
-    for (Expr e : t.stride) expr(e);
-    for (TypeId element : t.elements) type(element);
-  }
-
-  void expr(Expr e) {
-    if (e.is_none() || pool_.exprs.is_constant(e)) return;
-    std::vector<StrId> names;
-    pool_.exprs.collect_symbols(e, &names);
-    symbols_.insert(names.begin(), names.end());
-  }
-
-  const Pool& pool_;
-  std::unordered_set<TypeId, IdHash> types_;
-  std::unordered_set<StrId, IdHash> symbols_;
-};
+  };
+  look_at(program.graph);
+  for (const auto& nested : program.nested) look_at(nested->graph);
+  return out;
+}
 
 Status check_fixed(const Job& job, const Assumption& assumption) {
   for (const auto& [name, value] : assumption.fixed) {
@@ -355,10 +329,10 @@ Result<std::vector<SymbolValues>> assume_values(const Job& job, const RangeInfer
   std::vector<std::string> open;
   for (size_t i = 0; i < job.programs.size(); ++i) {
     out.push_back(Solver(job, i, inference, assumption).run());
-    std::optional<Amounts> amounts;  // few programs have symbols without a value
+    std::optional<SymbolCollector> amounts;  // few programs have symbols without a value
     for (const Symbol& s : job.programs[i]->symbols) {
       if (out[i].value(s.name) || inference.used[i].count(s.name) == 0) continue;
-      if (!amounts) amounts.emplace(*job.programs[i]);
+      if (!amounts) amounts.emplace(amounts_of(*job.programs[i]));
       if (!amounts->has(s.name)) continue;
       std::string name(job.pool->strings[s.name]);
       if (std::find(open.begin(), open.end(), name) == open.end()) open.push_back(name);

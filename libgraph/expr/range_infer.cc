@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "libgraph/expr/symbol_collector.h"
 #include "libgraph/op.h"
 
 namespace sg {
@@ -11,49 +12,17 @@ namespace {
 
 constexpr int kRounds = 8;
 
-// Collects the symbols that a program's graphs mention. Types and expressions are interned, so each is visited once.
-class Mentions {
- public:
-  explicit Mentions(const Pool& pool) : pool_(pool) {}
-
-  void graph(const Graph& g) {
-    for (const Input& i : g.inputs()) type(g.value(i.value).type);
-    for (NodeId n : g.nodes()) {
-      const Node& node = g.node(n);
-      for (uint32_t i = 0; i < node.result_count; ++i) type(g.value(node.result(i)).type);
-      for (const Arg& arg : node.args)
-        arg.walk([this](const Arg& a) {
-          if (a.is(ArgKind::expr)) expr(a.as_expr());
-        });
-      if (const auto& binds = g.meta(n).binds) symbols_.insert(binds->begin(), binds->end());
-    }
+void add_mentioned(const Graph& g, SymbolCollector* out) {
+  out->add_values(g);
+  for (NodeId n : g.nodes()) {
+    for (const Arg& arg : g.node(n).args)
+      arg.walk([out](const Arg& a) {
+        if (a.is(ArgKind::expr)) out->add(a.as_expr());
+      });
+    if (const auto& binds = g.meta(n).binds)
+      for (StrId symbol : *binds) out->add(symbol);
   }
-
-  std::unordered_set<StrId, IdHash> take() { return std::move(symbols_); }
-
- private:
-  void type(TypeId id) {
-    if (!types_.insert(id).second) return;
-    const Type& t = pool_.types[id];
-    for (Expr e : t.shape) expr(e);
-    for (Expr e : t.stride) expr(e);
-    expr(t.offset);
-    expr(t.value);
-    for (TypeId element : t.elements) type(element);
-  }
-
-  void expr(Expr e) {
-    if (e.is_none() || pool_.exprs.is_constant(e) || !exprs_.insert(e).second) return;
-    std::vector<StrId> names;
-    pool_.exprs.collect_symbols(e, &names);
-    symbols_.insert(names.begin(), names.end());
-  }
-
-  const Pool& pool_;
-  std::unordered_set<TypeId, IdHash> types_;
-  std::unordered_set<Expr, IdHash> exprs_;
-  std::unordered_set<StrId, IdHash> symbols_;
-};
+}
 
 class Inference {
  public:
@@ -66,14 +35,14 @@ class Inference {
       out_.facts.emplace_back(*p);
       out_.exchanges.emplace_back();
       out_.counts.emplace_back();
-      Mentions mentions(*job_.pool);
-      mentions.graph(p->graph);
+      SymbolCollector mentioned(*job_.pool, SymbolCollector::Of::all);
+      add_mentioned(p->graph, &mentioned);
       collect(p->graph, &out_.exchanges.back());
       for (const auto& nested : p->nested) {
-        mentions.graph(nested->graph);
+        add_mentioned(nested->graph, &mentioned);
         collect(nested->graph, &out_.exchanges.back());
       }
-      out_.used.push_back(mentions.take());
+      out_.used.push_back(mentioned.take());
       by_group_.emplace_back();
       for (const Exchange& e : out_.exchanges.back()) by_group_.back()[e.group].push_back(&e);
     }

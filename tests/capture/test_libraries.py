@@ -15,7 +15,7 @@ from support import CaptureCase
 try:
     from torch.nn.modules.linear_cross_entropy_options import LinearCrossEntropyOptions
 except ImportError:
-    LinearCrossEntropyOptions = None  # before 2.14
+    LinearCrossEntropyOptions = None
 
 LIBRARY = "stepgraph_libraries"
 
