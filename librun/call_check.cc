@@ -7,6 +7,7 @@
 #include "libgraph/infer/check_types.h"
 #include "libgraph/infer/infer.h"
 #include "libgraph/job.h"
+#include "libgraph/shape_text.h"
 
 namespace sg {
 namespace {
@@ -20,16 +21,18 @@ bool is_open(const Pool& pool, const Type& t) {
          std::ranges::any_of(t.elements, [&](TypeId element) { return is_open(pool, pool.types[element]); });
 }
 
-// Compares element types, sizes and, where they matter, strides.
-bool same_layout(const Tensor& t, const Type& inferred, const Pool& pool, bool layout_is_free) {
-  if (inferred.shape.size() != static_cast<size_t>(t.rank)) return false;
+bool same_shape(const Tensor& t, const Type& inferred, const Pool& pool) {
+  bool same = inferred.shape.size() == static_cast<size_t>(t.rank);
+  for (int i = 0; same && i < t.rank; ++i)
+    same = pool.exprs.constant_value(inferred.shape[static_cast<size_t>(i)]) == t.dim(i);
+  return same;
+}
+
+// Where they matter.
+bool same_strides(const Tensor& t, const Type& inferred, const Pool& pool) {
   bool same = true;
-  for (int i = 0; i < t.rank; ++i) {
-    auto axis = static_cast<size_t>(i);
-    same &= pool.exprs.constant_value(inferred.shape[axis]) == t.dim(i);
-    same &= layout_is_free || t.dim(i) <= 1 || t.elements() == 0 ||
-            pool.exprs.constant_value(inferred.stride[axis]) == t.step(i);
-  }
+  for (int i = 0; i < t.rank; ++i)
+    same &= t.dim(i) <= 1 || pool.exprs.constant_value(inferred.stride[static_cast<size_t>(i)]) == t.step(i);
   return same;
 }
 
@@ -73,11 +76,10 @@ class OneNode {
     SG_ASSIGN(const std::vector<Type> types, infer(n));
     for (uint32_t i = 0; i < node.result_count; ++i) {
       const Tensor& t = values_.tensors[node.result(i).index];
-      const Type& type = types[i];
-      if (from_.type(node.result(i)).kind != TypeKind::tensor || t.is_none() || type.kind != TypeKind::tensor) continue;
-      if (!same_layout(t, type, pool_, layout_is_free(from_, n)))
-        return Error{ErrorKind::cannot_apply, "result %" + std::string(from_.name(node.result(i))) +
-                                                  " has another shape or other strides than the op gives"};
+      const Type& recorded = from_.type(node.result(i));
+      if (recorded.kind != TypeKind::tensor || t.is_none() || types[i].kind != TypeKind::tensor) continue;
+      if (std::string what = difference(n, recorded, t, types[i]); !what.empty())
+        return Error{ErrorKind::cannot_apply, "result %" + std::string(from_.name(node.result(i))) + what};
     }
     return ok_status();
   }
@@ -89,6 +91,24 @@ class OneNode {
   static std::string reason(std::string message, std::string_view op) {
     std::string prefix = std::string(op) + ": ";
     return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
+  }
+
+  // How the tensor, recorded as `recorded`, is other than the op's rule says; empty if it is not.
+  std::string difference(NodeId n, const Type& recorded, const Tensor& t, const Type& inferred) {
+    if (!same_shape(t, inferred, pool_))
+      return " has the shape " + shape_text(t.sizes()) + ", but the op gives " + shape_text(numbers(inferred.shape));
+    if (t.elements() == 0) return "";
+    if (!layout_is_free(from_, n) && !same_strides(t, inferred, pool_)) return " has other strides than the op gives";
+    const bool is_placed = from_.op_info(n)->has(kView) && !inferred.offset.is_none();
+    if (is_placed && number(recorded.offset) != inferred.offset)
+      return " begins elsewhere in its memory than the op says";
+    return "";
+  }
+
+  std::vector<int64_t> numbers(const std::vector<Expr>& shape) const {
+    std::vector<int64_t> out;
+    for (Expr e : shape) out.push_back(number_of(e).value_or(-1));
+    return out;
   }
 
   StrId text(StrId s) { return s.is_none() ? s : pool_.strings.intern(from_.pool().strings[s]); }

@@ -215,8 +215,10 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
     });
   if (holds_float8 && !is_view && !takes_float8(*op)) *reason = kNoFloat8;
   if (!reason->empty()) return false;
+  step->has_open_sizes = !op->has(kHigherOrder) && has_open_sizes(graph_, n);
   if (is_view) {
     step->kind = StepKind::view;
+    if (is_static && step->has_open_sizes) open_views_.push_back(n);
     return !is_static;
   }
   for (const Arg& arg : node.args)
@@ -226,7 +228,6 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
     });
   step->is_static = is_static;
   step->gives_numbers = !is_static || !alias_->binds(n).empty() || has_number(n);
-  step->has_open_sizes = !op->has(kHigherOrder) && has_open_sizes(graph_, n);
   if (op->has(kWait)) return step->kind = StepKind::wait, true;
   if (op->has(kCollective)) return step->kind = StepKind::launch, true;
   if (op->has(kSize)) return step->kind = StepKind::host, true;

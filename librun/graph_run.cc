@@ -5,6 +5,7 @@
 #include "libgraph/human.h"
 #include "libgraph/op.h"
 #include "libgraph/view_rule.h"
+#include "librun/call_check.h"
 
 namespace sg {
 
@@ -219,6 +220,10 @@ Status GraphRun::define_static_values() {
           type.kind == TypeKind::boolean ? Scalar::boolean(number != 0) : Scalar::integer(number);
     }
   }
+  for (NodeId n : open_views_)
+    if (Status status = check_sizes(graph_, n, values_, *state_.bindings); !status.ok())
+      return at_node(std::move(status.error()), n);
+  open_views_.clear();
   return ok_status();
 }
 

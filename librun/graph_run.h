@@ -261,6 +261,7 @@ class GraphRun {
   size_t in_flight_ = 0;                // roughly, not yet waited for: whether to call progress()
   std::vector<bool> static_;            // by value: neither size nor address can change
   std::vector<ValueId> static_values_;  // defined when the inputs are bound
+  std::vector<NodeId> open_views_;      // views among them with symbols in their types, until their sizes are checked
   std::vector<Tensor> bound_;           // from the last rebind_inputs
 };
 

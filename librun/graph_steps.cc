@@ -45,7 +45,8 @@ Status GraphRun::resolve(Step* step) {
     if (by_kernel) values_.tensors[node.result(i).index] = {};
     else SG_TRY(define_result(step->node, i));
   }
-  if (step->kind == StepKind::view) return ok_status();
+  if (step->kind == StepKind::view)
+    return step->has_open_sizes ? check_sizes(graph_, step->node, values_, *state_.bindings) : ok_status();
   if (!step->call) step->call = std::make_unique<KernelCall>(*graph_.op_info(step->node), state_.kernels);
   KernelCall& call = *step->call;
   SG_TRY(read_arguments(graph_, step->node, values_, *state_.bindings, &call));

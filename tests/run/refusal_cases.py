@@ -96,3 +96,30 @@ def no_step_writes_over_a_file_that_the_run_reads():
         message="--outputs would replace in1.safetensors, which the run reads")
     run("--init", "seed:0", "--outputs", "o.safetensors", "--dump-nodes", "o.safetensors", code=2,
         message="--outputs and --dump-nodes would both write o.safetensors")
+
+
+# Which of two sizes ends a slice is as at capture. A larger one would read what lies behind the view.
+VIEWS = """sg 1.0
+graph rank *
+  symbol b input [2, 64] hint 18
+  symbol l input [2, 64] hint 10
+  symbol u data [0, 64] hint 5
+  input %x : f32[b] "x"
+  input %y : f32[l] "y"
+  input %i : i64[1] "i"
+  %v = aten.slice.Tensor(%x, 0, 0, b//2)
+  %u = aten.item(%i) : int u
+  SLICE
+  %r = aten.clone(%s)
+  output %r
+"""
+
+
+@case
+def a_view_ends_where_its_op_says_for_the_sizes_of_the_run():
+    for line in ("%s = aten.slice.Tensor(%v, 0, 0, l//2)", "%s = aten.slice.Tensor(%v, 0, 0, u) : f32[u]"):
+        with open("g.txt", "w") as f:
+            f.write(VIEWS.replace("SLICE", line))
+        for size, message in ((18, None), (8, r"%s = aten.slice.Tensor: result %s has the shape \[5\], but the op gives \[4\]")):
+            safetensors("in.safetensors", {"x": ("F32", [size], range(size)), "y": ("F32", [10], [0] * 10), "i": ("I64", [1], [5])})
+            run("-i", "in.safetensors", code=4 if message else 0, message=message)
