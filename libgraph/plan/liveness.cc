@@ -137,7 +137,7 @@ class Analysis {
   void extend_over_uses() {
     for (uint32_t i = 0; i < out_.schedule.size(); ++i) {
       NodeId n = out_.schedule[i];
-      for_operands(graph_, n, [&](ValueId v) { extend(alias_.storage_of(v), i); });
+      for_used_operands(graph_, n, [&](ValueId v) { extend(alias_.storage_of(v), i); });
       const Node& node = graph_.node(n);  // a result in older memory extends its life
       for (uint32_t r = 0; r < node.result_count; ++r) extend(alias_.storage_of(node.result(r)), i);
     }

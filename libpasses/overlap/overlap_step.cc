@@ -11,10 +11,10 @@ namespace {
 
 using Pairs = std::vector<std::pair<uint32_t, uint32_t>>;
 
-// Operands and results.
+// Used operands, and results.
 template <class Fn>
 void for_each_value(const Graph& graph, NodeId n, const Fn& fn) {
-  for_operands(graph, n, fn);
+  for_used_operands(graph, n, fn);
   const Node& node = graph.node(n);
   for (uint32_t r = 0; r < node.result_count; ++r) fn(node.result(r));
 }

@@ -167,6 +167,7 @@ RematModel::Operand RematModel::operand_for(ValueId v, const AliasAnalysis& alia
 
 void RematModel::add_operand(const NodeFacts& facts, ValueId v, const Learner& known) {
   Operand operand = operand_for(v, known.alias);
+  if (asks_for_sizes(graph_, facts.id)) operand.storage = operand.result = kNone;
   if (const uint32_t c = class_of(known.general, v); c != kNoClass) {
     const uint32_t write = known.schedule.next_write(c, known.schedule.position(facts.id));
     if (write != UINT32_MAX) operand.good_until = write - 1;

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "libgraph/operands.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 
@@ -111,6 +112,25 @@ graph rank * nested "body"
   CHECK(l.call_bytes_at_peak == 3072);
 }
 
+TEST_CASE("what is asked for its size alone need not be in memory") {
+  Job job = parse_programs(R"(graph rank *
+  symbol s0 input [2, inf] hint 6
+  input %x : f32[s0] "x"
+
+  forward -
+    %a = aten.cat([%x, %x])        : f32[2*s0]
+    %b = aten.cumsum(%a, 0)        : f32[2*s0]
+    %c = aten.cumsum(%b, 0)        : f32[2*s0]
+    %n = aten.sym_size.int(%a, 0)  : int 2*s0
+    %d = aten.cumsum(%c, 0)        : f32[2*s0]
+    %e = aten.mul.Tensor(%d, %n)   : f32[2*s0]
+
+  output %e
+)");
+  SizeValues ten = [](StrId) -> std::optional<int64_t> { return 10; };
+  CHECK(live(job, ten).lower_bound_bytes == 160);
+}
+
 TEST_CASE("sizes without a value are counted, not guessed") {
   Job job = parse_programs(R"(graph rank *
   symbol s0 input [2, inf] hint 6
@@ -144,12 +164,10 @@ TEST_CASE("liveness of random jobs agrees with counting at each node") {
         }
         if (i == l.peak_position) CHECK(sum == l.lower_bound_bytes);
         largest = std::max(largest, sum);
-        for (const Arg& arg : graph.node(l.schedule[i]).args)  // nothing is used outside its lifetime
-          arg.walk([&](const Arg& a) {
-            if (!a.is(ArgKind::value)) return;
-            for (const LiveStorage& s : l.storages)
-              if (s.storage == alias.storage_of(a.as_value())) REQUIRE((s.first_position <= i && i <= s.last_position));
-          });
+        for_used_operands(graph, l.schedule[i], [&](ValueId v) {  // nothing is used outside its lifetime
+          for (const LiveStorage& s : l.storages)
+            if (s.storage == alias.storage_of(v)) REQUIRE((s.first_position <= i && i <= s.last_position));
+        });
       }
       CHECK(largest <= l.lower_bound_bytes);
       int64_t listed = l.call_bytes_at_peak;
