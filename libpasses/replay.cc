@@ -65,6 +65,10 @@ Result<Stage> stage_of(const HistoryStep& step) {
   return out;
 }
 
+bool is_read_in(const std::vector<HistoryStep>& history, const std::string& digest) {
+  return std::ranges::any_of(history, [&](const HistoryStep& step) { return step.input_digest == digest; });
+}
+
 }  // namespace
 
 std::string HistoryStep::command() const {
@@ -98,6 +102,9 @@ Result<Replay> replay(const Job& earlier, const Job& later, size_t threads) {
   const std::vector<HistoryStep> history = history_of(later);
   Replay out;
   out.first = earlier.provenance.size();
+  if (bytes == wanted) return out;
+  if (is_read_in(history_of(earlier), sha256_tag(wanted)))
+    return cannot("that graph was made from this one", "the graph that was made last is named first");
   if (out.first >= history.size() || sha256_tag(bytes) != history[out.first].input_digest)
     return cannot("that graph is not in the history", "sg-log shows the digests; a graph's own is its last line");
   std::vector<Stage> stages;

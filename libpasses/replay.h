@@ -28,7 +28,7 @@ Status check_step(const HistoryStep& step);
 
 struct Replay {
   size_t first = 0;   // index of the first step that was repeated
-  size_t steps = 0;   // how many were repeated
+  size_t steps = 0;   // how many were repeated; 0 = the graphs are the same bytes
   std::string other;  // empty = identical bytes; else the first step whose result differs
 };
 

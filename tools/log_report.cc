@@ -56,6 +56,7 @@ Status check_script(const std::vector<HistoryStep>& history) {
 }
 
 std::string replay_text(const Replay& done, size_t steps) {
+  if (done.steps == 0) return "no step to do again: the graphs are the same bytes\n";
   const std::string last = std::to_string(steps);
   std::string out = done.steps == 1 ? "step " : "steps " + std::to_string(done.first + 1) + " to ";
   out += last + " done again: ";

@@ -186,7 +186,12 @@ def log_tells_and_replays():
     assert document["digest"] == "sha256:" + hashlib.sha256(read("c.sg")).hexdigest()
     for earlier, words in (("a.sg", "steps 2 to 3 done again: the same bytes"), ("b.sg", "step 3 done again: the same bytes")):
         expect(run(["sg-log", "c.sg", earlier, "--replay"]), 0, out=words)
-    expect(run(["sg-log", "c.sg", "c.sg", "--replay"]), 4, "that graph is not in the history")
+    expect(run(["sg-log", "c.sg", "c.sg", "--replay"]), 0, out="^no step to do again: the graphs are the same bytes$")
+    same = json.loads(expect(run(["sg-log", "c.sg", "c.sg", "--replay", "--json"]), 0).out)
+    assert same == {"schema": "sg-log-replay", "version": 1, "first": 4, "steps": 0, "same": True, "other": ""}, same
+    expect(run(["sg-log", "b.sg", "c.sg", "--replay"]), 4, "that graph was made from this one")
+    expect(run("sg-clean -q c.sg -o d.sg && sg-log b.sg d.sg --replay"), 4, "that graph was made from this one")
+    expect(run("sg-clean -q b.sg -o e.sg && sg-log c.sg e.sg --replay"), 4, "that graph is not in the history")
     expect(run(["sg-log", "-", "--replay"], b"sg 1.0 world 1\n\ngraph rank *\n  input %x : f32[4]\n  output %x\n"), 4, "no history")
     expect(run(["sg-log", "c.sg", "a.sg"]), 2, "one graph")
     write("replay.sh", expect(run(["sg-log", "c.sg", "--replay"]), 0).out)
