@@ -10,7 +10,8 @@
 namespace sg {
 namespace {
 
-constexpr std::string_view kKey = "stepgraph.stages";             // [{"pass":"remat","options":{"policy":["full"]}}]
+// [{"pass":"remat","options":{"policy":["full"]},"best_effort":true}]; the last absent = false
+constexpr std::string_view kKey = "stepgraph.stages";
 constexpr std::string_view kEffortKey = "stepgraph.best_effort";  // true; absent = false
 
 std::string json_of(const std::vector<Stage>& stages) {
@@ -23,7 +24,9 @@ std::string json_of(const std::vector<Stage>& stages) {
       for (const std::string& value : values) json.string(value);
       json.end_array();
     }
-    json.end_object().end_object();
+    json.end_object();
+    if (stage.best_effort) json.member("best_effort", true);
+    json.end_object();
   }
   return json.end_array().take();
 }
@@ -39,6 +42,8 @@ Result<Stage> stage_of(simdjson::dom::element item, const PassFinder& find) {
     return damaged("a stage without a pass or options");
   Stage out{find(name), {}};
   if (out.pass == nullptr) return damaged("there is no pass `" + std::string(name) + "`");
+  const simdjson::error_code effort = item["best_effort"].get(out.best_effort);
+  if (effort != simdjson::SUCCESS && effort != simdjson::NO_SUCH_FIELD) return damaged("a best_effort that is no flag");
   for (auto field : options) {
     simdjson::dom::array values;
     if (field.value.get(values) != simdjson::SUCCESS) return damaged("an option that is not a list");

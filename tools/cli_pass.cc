@@ -93,11 +93,12 @@ Result<Stage> parse_stage(const std::string& text) {
   if (!args.ok())
     return Error{args.error().kind, "the stage `" + text + "`: " + args.error().message, {}, args.error().hint};
   Stage stage = stage_of(*pass, *args);
-  size_t own = 0;  // number of values of the pass's own options; given() has one entry per value
+  stage.best_effort = args->has(kBestEffort);
+  size_t own = stage.best_effort ? 1 : 0;  // given() has one entry per value
   for (const auto& [name, values] : stage.options.values()) own += values.size();
   if (!args->operands().empty() || args->given().size() != own)
     return Error{ErrorKind::usage,
-                 "the stage `" + text + "` takes options of the pass alone",
+                 "the stage `" + text + "` takes options of the pass and --best-effort alone",
                  {},
                  "files and what all tools share belong to sg-pipe"};
   return stage;

@@ -98,8 +98,8 @@ void complete_stage(const ValueRequest& request) {
   const Completion answer =
       complete(made.tool, {inside.words.begin() + 1, inside.words.end()}, inside.at - 1, request.line.graph);
   for (const Candidate& c : answer.candidates) {
-    auto is_named = [&](const Option& o) { return "--" + std::string(o.name) == c.text; };
-    if (std::ranges::none_of(common_options(), is_named)) request.offer(before + c.text, c.help);
+    auto is_of_all = [&](const Option& o) { return "--" + std::string(o.name) == c.text && o.name != kBestEffort; };
+    if (std::ranges::none_of(common_options(), is_of_all)) request.offer(before + c.text, c.help);
   }
   request.out->open = true;  // the stage may continue
 }

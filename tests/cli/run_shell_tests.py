@@ -235,7 +235,8 @@ def completions_offer_all_there_is():
     assert offered("sg-pipe", "--pass", "") == ["clean", "remat", "chunk", "offload", "bucket", "overlap", "concretize"]
     policies = ["default", "full", "all", "none", "tags"]
     assert offered("sg-pipe", "--pass", "remat --policy ") == ["remat --policy " + p for p in policies]
-    assert "remat --json" not in offered("sg-pipe", "--pass", "remat --")       # a stage has its pass's options alone
+    assert "remat --json" not in offered("sg-pipe", "--pass", "remat --")       # a stage has its pass's options
+    assert "remat --best-effort" in offered("sg-pipe", "--pass", "remat --")    # and one that all passes have
     assert offered("sg-stat", "--by", "") == ["phase", "module", "op"]
     assert offered("sg-stat", "step.sg", "--by", "op", "--", "--j") == []       # no operand left
     assert offered("sg-chunk", "step.sg", "--modules", "layers.1") == ["layers.1", "layers.1.mlp"]

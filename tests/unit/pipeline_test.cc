@@ -94,6 +94,7 @@ TEST_CASE("what a failed stage leaves is one file that is a graph, and its stage
   named.options.add("policy", "full");
   named.options.add("save", "layers.*:mm");
   named.options.add("save", "op=\"odd\" \\ one");
+  named.best_effort = true;
   PipelineOptions options = versioned();
   options.best_effort = true;
   REQUIRE_FALSE(run_pipeline(&job, {{&kBreaker, {}}, named}, options, &notes, &failed).ok());
@@ -111,6 +112,8 @@ TEST_CASE("what a failed stage leaves is one file that is a graph, and its stage
   CHECK(taken->stages[0].pass == &kBreaker);
   CHECK(taken->stages[1].pass == find_pass("remat"));
   CHECK(taken->stages[1].options.values() == named.options.values());
+  CHECK_FALSE(taken->stages[0].best_effort);
+  CHECK(taken->stages[1].best_effort);
   auto reports = run_pipeline(&again, std::move(taken->stages), versioned(), &notes, &failed);
   REQUIRE_FALSE(reports.ok());
   CHECK(reports.error().message.find("sg-breaker left an invalid graph") == 0);
@@ -120,8 +123,9 @@ TEST_CASE("what a failed stage leaves is one file that is a graph, and its stage
   CHECK(take_stages(&again).error().message.find("there is no pass `breaker`") != std::string::npos);
   job = parse(kPipelineGraph);
   CHECK(take_stages(&job).error().kind == ErrorKind::unreadable);
-  for (const char* text : {"1", "[1]", "[{\"pass\":\"clean\"}]", "[{\"pass\":\"clean\",\"options\":{\"a\":1}}]",
-                           "[{\"pass\":\"clean\",\"options\":{\"a\":[1]}}]"}) {
+  for (const char* text :
+       {"1", "[1]", "[{\"pass\":\"clean\"}]", "[{\"pass\":\"clean\",\"options\":{\"a\":1}}]",
+        "[{\"pass\":\"clean\",\"options\":{\"a\":[1]}}]", "[{\"pass\":\"clean\",\"options\":{},\"best_effort\":1}]"}) {
     job = parse(kPipelineGraph);
     job.extra = {{job.pool->str("stepgraph.stages"), job.pool->str(text)}};
     CHECK(take_stages(&job).error().message.find("cannot be read") != std::string::npos);
