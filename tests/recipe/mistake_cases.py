@@ -116,6 +116,29 @@ def what_follows_from_a_mistake_is_not_told():
 
 
 @case
+def a_command_that_is_no_pass_is_told_where_it_goes():
+    write("g.txt", GRAPH)
+    for command, goes in (("run", "below a pass: `- clean: {}`, and on the next line `run: {init: 'seed:0'}`"), ("sg-run", "it stands below a pass"),
+                          ("import", "inputs: {step: {import: SOURCE}}"), ("diff", "`expect: GOLDEN`"), ("stat", "`assert: [nodes < 200k]`"),
+                          ("sg-sim", "`assert: [exposed_comm < 5%]`"), ("print", "`output: FILE.txt`"), ("pipe", "`stages: [clean, remat]`"),
+                          ("view", "stages are clean, remat, ")):
+        write("r.yaml", f"inputs: {{g: g.txt}}\nstages:\n  - clean\n  - {command}\n")
+        done = expect(sg("sg-recipe", "check", "r.yaml"), 1, f"r.yaml:4:5: error: `{command}` is a command, but no pass")
+        assert goes in done.message and "r.yaml has 1 mistake" in done.message, done.message
+    write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - run: {init: 'seed:0'}\n")
+    expect(sg("sg-recipe", "check", "r.yaml"), 1, "3:5: error: the stage has no tool(.|\n)*a pass comes first: `- clean: {}`")
+    # What the hints say is right.
+    write("r.yaml", """inputs: {g: g.txt}
+stages:
+  - clean: {}
+    run: {init: 'seed:0'}
+    assert: [nodes < 200k, exposed_comm < 5%]
+    output: out.txt
+""")
+    expect(sg("sg-recipe", "check", "r.yaml"), 0)
+
+
+@case
 def options_that_a_command_has_no_use_for_are_refused():
     write("g.txt", GRAPH)
     write("r.yaml", "inputs: {g: g.txt}\nstages: [clean]\n")

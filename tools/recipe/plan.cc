@@ -13,11 +13,26 @@
 #include "libpasses/pass_order.h"
 #include "libpasses/pipeline.h"
 #include "tools/cli_input.h"
+#include "tools/commands.h"
 #include "tools/recipe/files.h"
 #include "tools/run_options.h"
 
 namespace sg::recipe {
 namespace {
+
+// What a recipe has in place of a command that is no pass.
+struct Elsewhere {
+  std::string_view command, instead;
+};
+constexpr Elsewhere kElsewhere[] = {
+    {"import", "an input has it: `inputs: {step: {import: SOURCE}}`"},
+    {"run", "it stands below a pass: `- clean: {}`, and on the next line `run: {init: 'seed:0'}`"},
+    {"diff", "a golden stands below a pass: `- clean: {}`, and on the next line `expect: GOLDEN`"},
+    {"stat", "assertions stand below a pass: `- clean: {}`, and on the next line `assert: [nodes < 200k]`"},
+    {"sim", "assertions stand below a pass: `- clean: {}`, and on the next line `assert: [exposed_comm < 5%]`"},
+    {"print", "a file stands below a pass: `- clean: {}`, and on the next line `output: FILE.txt`"},
+    {"pipe", "each pass is a stage: `stages: [clean, remat]`"},
+};
 
 class Planner {
  public:
@@ -126,6 +141,11 @@ class Planner {
       nearest.offer(p->name);
       all += (all.empty() ? "" : ", ") + std::string(p->name);
     }
+    const std::string_view command = std::string_view(tool.text).substr(tool.text.starts_with("sg-") ? 3 : 0);
+    const auto* other = std::ranges::find(kElsewhere, command, &Elsewhere::command);
+    if (std::ranges::count(cli::kCommands, command) != 0)
+      return error(tool.where, "`" + tool.text + "` is a command, but no pass",
+                   other == std::end(kElsewhere) ? "stages are " + all : std::string(other->instead));
     error(tool.where, "there is no pass `" + tool.text + "`",
           nearest.hint().empty() ? "stages are " + all : nearest.hint());
   }

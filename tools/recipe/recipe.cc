@@ -203,7 +203,8 @@ class RecipeReader {
       if (std::ranges::count(kStageKeys, key.text) != 0) read_stage_key(yaml, key.text, value, stage);
       else others.emplace_back(key, value);
     });
-    if (others.empty()) return yaml->error(map, "the stage has no tool");
+    if (others.empty())
+      return yaml->error(map, "the stage has no tool", "a pass comes first: `- clean: {}`, and this below it");
     const auto is_pass = [](const auto& other) { return find_pass(other.first.text) != nullptr; };
     auto tool = std::ranges::find_if(others, is_pass);
     if (tool == others.end()) tool = others.begin();
