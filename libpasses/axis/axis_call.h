@@ -33,6 +33,11 @@ struct SliceWish {
   Along along;
 };
 
+// Beside a refusal: it would be none if the rows of the domain of `rows` rows were cut at multiples of `together`.
+struct RowsTogether {
+  Expr rows, together;
+};
+
 // An argument whose literal the copies replace.
 struct WordEdit {
   uint32_t arg = 0;
@@ -139,6 +144,7 @@ class AxisCall {
   std::vector<WordEdit> words;
   std::vector<Settle> settles;  // by result; may be shorter
   std::optional<Along> share;   // results are means: weight each copy's result by the chunk's share of these rows
+  std::optional<RowsTogether> wanted_together;  // of a rule that fails
   // Whether copying the node with other operands and sizes suffices: no replaced words, combined results or weights.
   bool is_plain() const { return words.empty() && settles.empty() && !share; }
 

@@ -1,4 +1,6 @@
 // Axis rules of views, and of ops that cut and join along axes other than the chunked one.
+#include <numeric>
+
 #include "libpasses/axis/axis_rules.h"
 
 namespace sg::axis {
@@ -53,23 +55,51 @@ std::optional<Expr> quotient(const AxisCall& c, Expr a, Expr b) {
   return c.exprs.mul(out, b) == a ? std::optional(out) : std::nullopt;
 }
 
-// Where the chunked axis lies in the new shape: the first axis of its group that the preceding runs do not fill, and
-// which holds whole entries of the domain.
-Result<Along> regroup(const AxisCall& c, const Along& a, const Exprs& before, const Exprs& after) {
+// The axis of the new shape that the chunked axis becomes: the first of its group that the preceding runs do not fill.
+struct Place {
+  Group group;
+  size_t axis = 0;
+  Expr runs;
+};
+
+Result<Place> place_in_shape(const AxisCall& c, const Along& a, const Exprs& before, const Exprs& after) {
   const auto g = group_of(c, before, after, a.axis);
   if (!g) return c.fail("the new shape cannot be told to keep the chunked axis apart");
   Expr runs = a.runs ? a.runs : c.exprs.constant(1);
   for (size_t i = g->old_begin; i < a.axis; ++i) runs = c.exprs.mul(runs, before[i]);
   for (size_t i = g->new_begin; i < g->new_end; ++i) {
-    if (const auto left = quotient(c, runs, after[i])) {
-      runs = *left;
-      continue;
-    }
-    const auto unit = quotient(c, after[i], c.exprs.mul(runs, c.domain(a).size));
-    if (!unit) return c.fail("axis " + std::to_string(i) + " of the result is not a multiple of the chunked rows");
-    return Along{a.domain, static_cast<uint32_t>(i), *unit, c.exprs.constant_value(runs) == 1 ? Expr() : runs};
+    const auto left = quotient(c, runs, after[i]);
+    if (!left) return Place{*g, i, runs};
+    runs = *left;
   }
   return c.fail("the chunked axis disappears");
+}
+
+// Where the chunked axis lies in the new shape, if its axis there holds whole entries of the domain.
+Result<Along> regroup(const AxisCall& c, const Along& a, const Exprs& before, const Exprs& after) {
+  SG_ASSIGN(const Place p, place_in_shape(c, a, before, after));
+  const auto unit = quotient(c, after[p.axis], c.exprs.mul(p.runs, c.domain(a).size));
+  if (!unit) return c.fail("axis " + std::to_string(p.axis) + " of the result is not a multiple of the chunked rows");
+  return Along{a.domain, static_cast<uint32_t>(p.axis), *unit, is_one(c, p.runs) ? Expr() : p.runs};
+}
+
+// The least multiple of `step` that `part` divides, in steps; with symbols one that may be larger.
+Expr steps_to_fill(const AxisCall& c, Expr part, Expr step) {
+  const auto p = c.exprs.constant_value(part), s = c.exprs.constant_value(step);
+  if (p && s && *p != 0) return c.exprs.constant(*p / std::gcd(*p, *s));
+  return quotient(c, part, step).value_or(part);
+}
+
+// How many rows make an entry of the new axis, where the view takes several: 8 of the 32 of [32, w] as [4, 8, w].
+std::optional<RowsTogether> rows_together(const AxisCall& c, const Along& a, const Exprs& before, const Exprs& after) {
+  const Result<Place> p = place_in_shape(c, a, before, after);
+  if (!p.ok() || !c.domain(a).is_rows) return std::nullopt;
+  Expr row = a.unit, entry = c.exprs.constant(1);  // elements of the group
+  for (size_t i = a.axis + 1; i < p->group.old_end; ++i) row = c.exprs.mul(row, before[i]);
+  for (size_t i = p->axis + 1; i < p->group.new_end; ++i) entry = c.exprs.mul(entry, after[i]);
+  const Expr rows = c.domain(a).size, together = steps_to_fill(c, entry, row);
+  if (is_one(c, together) || !quotient(c, rows, together)) return std::nullopt;
+  return RowsTogether{rows, together};
 }
 
 // The new index of an axis after axis `gone` is removed; none if it is the removed one.
@@ -121,7 +151,13 @@ Result<AxisState> cut_for_shape(AxisCall& c) {
 Status view(AxisCall& c) {
   SG_ASSIGN(AxisState s, cut_for_shape(c));
   const Exprs& after = c.type(c.result(0)).shape;
-  SG_ASSIGN(const Along a, regroup(c, s.along, c.type(c.tensor("self")).shape, after));
+  const Exprs& before = c.type(c.tensor("self")).shape;
+  const Result<Along> moved = regroup(c, s.along, before, after);
+  if (!moved.ok()) {
+    c.wanted_together = rows_together(c, s.along, before, after);
+    return moved.error();
+  }
+  const Along a = *moved;
   if (a.runs && (!c.domain(a).is_rows || s.local))
     return c.fail("it merges the chunked axis " + std::to_string(s.along.axis) +
                   " behind another, and the data decides which entries a chunk has");

@@ -124,8 +124,15 @@ Status check_chunk(const PassOptions& options) {
   return ok_status();
 }
 
+bool is_by_row(const Graph& graph, const ChunkRegion& region) {
+  return graph.pool().exprs.constant_value(region.along.unit) == 1;
+}
+
 std::string axis_name(const Graph& graph, const ChunkRegion& region) {
-  return "axis " + std::to_string(region.along.axis) + " of %" + std::string(graph.name(region.activation));
+  const std::string out =
+      "axis " + std::to_string(region.along.axis) + " of %" + std::string(graph.name(region.activation));
+  const ExprPool& exprs = graph.pool().exprs;
+  return out + (is_by_row(graph, region) ? "" : ", at entries of " + exprs.print(region.along.unit) + " rows,");
 }
 
 // --explain: for each region, what is cut, what is shared and what leaves it.
@@ -149,6 +156,7 @@ void describe(const Program& program, const ChunkPlan& plan, int64_t chunks, Cha
         .member("module", region.module)
         .member("activation", graph.name(region.activation))
         .member("axis", region.along.axis);
+    if (!is_by_row(graph, region)) json.member("entry_rows", graph.pool().exprs.print(region.along.unit));
     json.member("forward", forward).member("backward", backward).key("results").begin_array();
     for (const BodyNode& body : plan.body)
       for (uint32_t i = 0; body.region == r && i < graph.node(body.node).result_count; ++i) {

@@ -70,8 +70,7 @@ std::optional<RefusedRegion> ChunkPlanner::visit_body(NodeId n, uint32_t r) {
   if (!done.ok() && has.partial)
     return visit_with_sums(n, r, row, has,
                            why_not_.at_node(n, row == nullptr ? "no rule" : row->name, done.error().message));
-  if (!done.ok())
-    return RefusedRegion{r, why_not_.at_node(n, row == nullptr ? "no rule" : row->name, done.error().message)};
+  if (!done.ok()) return refused(call, row, r, done.error());
   if (draws_random(graph_, n) && (call.given[0].kind != AxisKind::along || !call.world.is_block(call.given[0].along)))
     return RefusedRegion{r, why_not_.at_node(n, "random numbers", "its numbers cannot be those of the whole")};
   accept(call, r);
@@ -124,6 +123,24 @@ Status ChunkPlanner::run_rule(AxisCall& call, const AxisRow* row, const Operands
     return tampered(call, axis::partial(call));
   if (row == nullptr) return call.fail("no axis rule says what it does to chunks");
   return tampered(call, run_axis_rule(*row, call));
+}
+
+// A refusal that other cuts would spare, unless these leave too few rows for the region.
+RefusedRegion ChunkPlanner::refused(const AxisCall& call, const AxisRow* row, uint32_t r, const Error& why) const {
+  RefusedRegion out{r, {}};
+  std::string message = why.message;
+  if (call.wanted_together) {
+    std::vector<RowsTogether> together = together_;
+    together.push_back(*call.wanted_together);
+    const ChunkRegion& region = plan_.regions[r];
+    const Expr rows = graph_.type(region.activation).shape[region.along.axis];
+    const RowCut cut = cut_at_entries(&graph_.pool().exprs, region.along.axis, rows, together);
+    const std::string few = too_few_rows(program_, options_, region.activation, cut);
+    if (few.empty()) out.unless = call.wanted_together;
+    else message += ", and " + few;
+  }
+  out.error = why_not_.at_node(call.id, row == nullptr ? "no rule" : row->name, message);
+  return out;
 }
 
 Status ChunkPlanner::tampered(AxisCall& call, Status done) const {

@@ -11,11 +11,12 @@ namespace sg {
 
 ChunkPlanner::ChunkPlanner(const Program& program, const ChunkPlanOptions& options,
                            const std::vector<ChunkRegion>& regions, const std::vector<uint32_t>& region_of,
-                           bool best_effort)
+                           const std::vector<RowsTogether>& together, bool best_effort)
     : program_(program),
       graph_(program.graph),
       options_(options),
       region_of_(region_of),
+      together_(together),
       why_not_(program, best_effort) {
   plan_.regions = regions;
   find_equal_values();
@@ -63,9 +64,8 @@ void ChunkPlanner::find_equal_values() {
 Status ChunkPlanner::start_region(uint32_t r, const std::vector<NodeId>& nodes, const std::vector<bool>& from_data) {
   ChunkRegion& region = plan_.regions[r];
   region.activation = find_activation(graph_, r, nodes, region_of_, from_data);
-  SG_ASSIGN(const uint32_t axis, find_cut(program_, options_, region, why_not_));
-  const Expr rows = graph_.type(region.activation).shape[axis];
-  region.along = {rows_domain(rows), axis, graph_.pool().exprs.constant(1)};
+  SG_ASSIGN(const RowCut cut, find_cut(program_, options_, region, together_, why_not_));
+  region.along = {rows_domain(cut.entries), cut.axis, cut.unit};
   return ok_status();
 }
 
@@ -230,10 +230,16 @@ Result<ChunkPlan> plan_chunks(const Program& program, const ChunkPlanOptions& op
                  {},
                  "--modules chunks modules without an all-to-all"};
   const std::vector<bool> from_data = values_from_data(program);
+  std::vector<RowsTogether> together;
   for (;;) {
-    ChunkPlanner planner(program, options, regions, region_of, refused != nullptr);
+    ChunkPlanner planner(program, options, regions, region_of, together, refused != nullptr);
     auto stopped = planner.run(nodes, from_data);
     if (!stopped) return planner.take();
+    if (stopped->unless) {
+      together.push_back(*stopped->unless);
+      continue;
+    }
+    together.clear();  // what the other regions want is found again
     if (refused == nullptr || stopped->region >= regions.size()) return std::move(stopped->error);
     regions[stopped->region].refusal = stopped->error.message;
     refused->push_back(std::move(stopped->error));

@@ -11,7 +11,9 @@
 //           shared: gathered and cast parameters. Regions of equal rows share their cuts, so that neighbours pass
 //           chunks on directly.
 // Memory    A write must go to the chunk's own memory; a buffer that sums over the rows takes the chunks in turn.
-// Cost      Linear in the nodes, once more for each region that --best-effort leaves whole.
+// Entries   A region that views its rows back into entries ([32, w] as [4, 8, w]) is cut at whole ones, and so are all
+//           regions of as many rows: the plan is made again with such cuts.
+// Cost      Linear in the nodes, once more for each region that --best-effort leaves whole, and for each such view.
 #pragma once
 
 #include <string>

@@ -18,9 +18,9 @@ namespace sg {
 
 class ChunkPlanner {
  public:
-  // `region_of`: by node.
+  // `region_of`: by node. `together`: rows that are cut at multiples.
   ChunkPlanner(const Program& program, const ChunkPlanOptions& options, const std::vector<ChunkRegion>& regions,
-               const std::vector<uint32_t>& region_of, bool best_effort);
+               const std::vector<uint32_t>& region_of, const std::vector<RowsTogether>& together, bool best_effort);
 
   // The region that could not be chunked, if any. `nodes`: by region; `from_data`: by value.
   std::optional<RefusedRegion> run(const std::vector<std::vector<NodeId>>& nodes, const std::vector<bool>& from_data);
@@ -58,6 +58,7 @@ class ChunkPlanner {
   Status run_rule(AxisCall& call, const AxisRow* row, const Operands& has) const;
   Status tampered(AxisCall& call, Status done) const;
   bool sums_before(NodeId n) const;
+  RefusedRegion refused(const AxisCall& call, const AxisRow* row, uint32_t r, const Error& why) const;
   void accept(AxisCall& call, uint32_t r);
   void make_in_chunks(ValueId v, const AxisState& s, uint32_t r);
   void add_body(BodyNode body);
@@ -66,6 +67,7 @@ class ChunkPlanner {
   const Graph& graph_;
   const ChunkPlanOptions& options_;
   const std::vector<uint32_t>& region_of_;
+  const std::vector<RowsTogether>& together_;
   const ChunkRefusals why_not_;
   ChunkPlan plan_;
   std::vector<NodeId> fills_;    // with chunked operands; whole unless wanted in chunks

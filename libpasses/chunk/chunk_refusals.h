@@ -13,6 +13,7 @@ inline constexpr std::string_view kMemoryRule = "memory";  // for writes, which 
 struct RefusedRegion {
   uint32_t region;
   Error error;
+  std::optional<RowsTogether> unless = {};  // it would be none, were these rows cut so
 };
 
 class ChunkRefusals {

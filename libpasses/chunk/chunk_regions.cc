@@ -16,9 +16,10 @@
 namespace sg {
 namespace {
 
-// Says how many rows there are if they are too few: always, at the captured sizes, or at any sizes; empty if they
-// suffice.
-std::string too_few(const Program& program, Expr rows, int64_t wanted) {
+std::string rows_text(int64_t n) { return plural(static_cast<size_t>(n), "row"); }
+
+// Says how many there are if they are too few: always, at the captured sizes, or at any sizes; empty if they suffice.
+std::string too_few(const Program& program, Expr rows, int64_t wanted, const auto& count) {
   const Pool& pool = program.graph.pool();
   const auto known = pool.exprs.constant_value(rows);
   const auto captured = evaluate_size(pool, rows, [&](StrId s) {
@@ -26,7 +27,6 @@ std::string too_few(const Program& program, Expr rows, int64_t wanted) {
     return symbol != nullptr && symbol->kind == SymbolKind::input ? symbol->hint : std::nullopt;
   });
   const Interval range = Facts(program).range(rows);
-  const auto count = [](int64_t n) { return plural(static_cast<size_t>(n), "row"); };
   if (known) return *known < wanted ? count(*known) : "";
   if (captured && *captured < wanted) return count(*captured) + " at the sizes of the capture";
   return range.has_max() && range.max < wanted ? "at most " + count(range.max) : "";
@@ -154,24 +154,51 @@ ValueId find_activation(const Graph& graph, uint32_t region, const std::vector<N
   return found;
 }
 
-Result<uint32_t> find_cut(const Program& program, const ChunkPlanOptions& options, const ChunkRegion& region,
-                          const ChunkRefusals& why_not) {
+RowCut cut_at_entries(ExprPool* exprs, uint32_t axis, Expr rows, const std::vector<RowsTogether>& together) {
+  RowCut out{axis, rows, exprs->constant(1)};
+  for (;;) {
+    const auto more = std::ranges::find(together, out.entries, &RowsTogether::rows);
+    if (more == together.end()) return out;
+    out.entries = exprs->floordiv(out.entries, more->together);
+    out.unit = exprs->mul(out.unit, more->together);
+  }
+}
+
+std::string too_few_rows(const Program& program, const ChunkPlanOptions& options, ValueId activation,
+                         const RowCut& cut) {
+  ExprPool& exprs = program.graph.pool().exprs;
+  const std::string what = "axis " + std::to_string(cut.axis) + " of %" + std::string(program.graph.name(activation));
+  const std::string chunks = ": too few for " + std::to_string(options.chunks) + " chunks";
+  const std::string of_least = options.least_rows > 1 ? " of " + std::to_string(options.least_rows) : "";
+  if (exprs.constant_value(cut.unit) == 1) {
+    const auto wanted = checked_mul(options.chunks, options.least_rows).value_or(INT64_MAX);
+    const std::string most = too_few(program, cut.entries, wanted, rows_text);
+    return most.empty() ? "" : what + " has " + most + chunks + of_least;
+  }
+  const auto entries_text = [&](int64_t n) {
+    return std::to_string(n) + (n == 1 ? " entry" : " entries") + " of " + exprs.print(cut.unit) + " rows";
+  };
+  if (const std::string most = too_few(program, cut.entries, options.chunks, entries_text); !most.empty())
+    return what + " has " + most + chunks;
+  const Expr least = exprs.mul(exprs.floordiv(cut.entries, exprs.constant(options.chunks)), cut.unit);
+  const std::string most = too_few(program, least, options.least_rows, rows_text);
+  return most.empty() ? "" : what + ", cut at whole entries, has a chunk of " + most + chunks + of_least;
+}
+
+Result<RowCut> find_cut(const Program& program, const ChunkPlanOptions& options, const ChunkRegion& region,
+                        const std::vector<RowsTogether>& together, const ChunkRefusals& why_not) {
   const Graph& graph = program.graph;
   const ValueId v = region.activation;
   if (v.is_none()) return why_not.of_module(region, "no tensor that depends on the data of the step enters it");
   const size_t rank = graph.type(v).shape.size();
-  const std::string name = "%" + std::string(graph.name(v));
   if (options.along == ChunkAlong::tokens && rank > 2)
-    return why_not.of_module(
-        region, name + " has " + std::to_string(rank) + " axes and no axis of tokens: use --along batch or seq");
+    return why_not.of_module(region, "%" + std::string(graph.name(v)) + " has " + std::to_string(rank) +
+                                         " axes and no axis of tokens: use --along batch or seq");
   const uint32_t axis = options.along == ChunkAlong::sequence && rank > 2 ? 1 : 0;
-  const std::string most =
-      too_few(program, graph.type(v).shape[axis], checked_mul(options.chunks, options.least_rows).value_or(INT64_MAX));
-  if (!most.empty())
-    return why_not.of_module(region, "axis " + std::to_string(axis) + " of " + name + " has " + most +
-                                         ": too few for " + std::to_string(options.chunks) + " chunks" +
-                                         (options.least_rows > 1 ? " of " + std::to_string(options.least_rows) : ""));
-  return axis;
+  const RowCut cut = cut_at_entries(&graph.pool().exprs, axis, graph.type(v).shape[axis], together);
+  if (const std::string few = too_few_rows(program, options, v, cut); !few.empty())
+    return why_not.of_module(region, few);
+  return cut;
 }
 
 }  // namespace sg

@@ -27,8 +27,19 @@ std::vector<bool> values_from_tangents(const Graph& graph);
 ValueId find_activation(const Graph& graph, uint32_t region, const std::vector<NodeId>& nodes,
                         const std::vector<uint32_t>& region_of, const std::vector<bool>& from_data);
 
-// The axis of the region's activation to cut. Refused if there is no activation, or it has too few rows.
-Result<uint32_t> find_cut(const Program& program, const ChunkPlanOptions& options, const ChunkRegion& region,
-                          const ChunkRefusals& why_not);
+// How the rows of an axis are cut: at entries of `unit` rows each.
+struct RowCut {
+  uint32_t axis = 0;
+  Expr entries, unit;
+};
+// Of axis `axis` with `rows` rows, as all of `together` want it.
+RowCut cut_at_entries(ExprPool* exprs, uint32_t axis, Expr rows, const std::vector<RowsTogether>& together);
+
+// Of the region's activation. Refused if there is no activation, or it has too few rows.
+Result<RowCut> find_cut(const Program& program, const ChunkPlanOptions& options, const ChunkRegion& region,
+                        const std::vector<RowsTogether>& together, const ChunkRefusals& why_not);
+// What is too little for the chunks, as "axis 0 of %x has 3 rows: too few for 4 chunks"; empty = it suffices.
+std::string too_few_rows(const Program& program, const ChunkPlanOptions& options, ValueId activation,
+                         const RowCut& cut);
 
 }  // namespace sg

@@ -2,7 +2,7 @@
 """run_chunk_properties.py --bin BIN [--seeds N] [--first S] [--keep DIR]: random modules, chunked at random: equal, or refused with a reason.
 
 Each module is a random graph of table ops over data with rows, shared parameters and what they make of each other: products,
-reductions, views that merge and move axes, sorts, look-ups and writes by index, fills, writes in place, and a backward part over the
+reductions, views that merge, move and take apart axes, sorts, look-ups and writes by index, fills, writes in place, and a backward part over the
 same values. It is run whole and in chunks on the same inputs. A different result fails, and so does a refusal that names no node.
 With --keep the graphs of failures stay in DIR.
 """
@@ -31,7 +31,7 @@ class Module:
     def __init__(self, seed):
         self.rng = random.Random(seed)
         rng = self.rng
-        self.rows = rng.choice([4, 5, 6, 7, 8])
+        self.rows = rng.choice([4, 5, 6, 7, 8, 12, 24])
         self.width = rng.choice([2, 3, 4])
         self.length = rng.choice([None, None, 2, 3])
         self.shapes = []
@@ -253,6 +253,22 @@ class Module:
         zeros = self.emit('aten.new_zeros', f'{items[0]}, {a[1]}', a[1])
         self.emit('aten.index_put', f'{zeros[0]}, [{row[0]}], {items[0]}, true', a[1])
 
+    def group(self):
+        """Rows as entries of several, something within each entry, and rows again."""
+        a = self.pick(lambda v: len(v[1]) == 2 and v[1][0] % 2 == 0)
+        if not a:
+            return
+        n = self.rng.choice([k for k in (2, 3, 4) if a[1][0] % k == 0])
+        apart = [a[1][0] // n, n, a[1][1]]
+        entries = self.emit('aten.view', f'{a[0]}, {self.rng.choice([apart, [-1, n, a[1][1]]])}', apart)
+        if self.rng.random() < 0.5:
+            entries = self.emit('aten.cumsum', f'{entries[0]}, 1', apart)
+        else:
+            mean = self.emit('aten.mean.dim', f'{entries[0]}, [1], true', [apart[0], 1, a[1][1]])
+            entries = self.emit('aten.sub.Tensor', f'{entries[0]}, {mean[0]}', apart)
+        if self.rng.random() < 0.6:
+            self.emit('aten.view', f'{entries[0]}, {a[1]}', a[1])
+
     def look_up(self):
         a = self.pick(lambda v: len(v[1]) == 2 and v[1][1] >= 1)
         names = self.emit('aten.topk', f'{a[0]}, 1, 1', [a[1][0], 1], [a[1][0], 1], dtype=['f32', 'i64'])
@@ -266,7 +282,7 @@ class Module:
                  self.along, self.norm, self.turn,
                  self.reshape, self.unsqueeze, self.squeeze, self.widen, self.cut, self.take, self.join, self.split,
                  self.fill, self.write, self.best,
-                 self.route, self.look_up]
+                 self.route, self.look_up, self.group, self.group]
         self.lines.append('  forward m')
         for _ in range(self.rng.randrange(2, 7)):
             self.rng.choice(steps)()
