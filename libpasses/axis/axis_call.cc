@@ -107,6 +107,7 @@ Status AxisCall::want(ValueId v, const Along& a) {
   const AxisState& s = state(v);
   if (s.kind == AxisKind::along) {
     if (s.along == a) return ok_status();
+    want_to_meet(s.along, a);
     return fail(describe(*this, v) + ", and axis " + std::to_string(a.axis) + " is wanted");
   }
   if (s.kind == AxisKind::partial || s.kind == AxisKind::size)
@@ -170,6 +171,16 @@ Status AxisCall::edit_word(std::string_view name, Arg word) {
 }
 
 Error AxisCall::fail(std::string message) const { return {ErrorKind::cannot_apply, std::move(message), {}, {}}; }
+
+void AxisCall::want_to_meet(const Along& a, const Along& b) {
+  if (a.axis != b.axis || !world.is_block(a) || !world.is_block(b)) return;
+  for (const auto& [fine, coarse] : {std::pair(a, b), std::pair(b, a)}) {
+    const Expr together = exprs.floordiv(coarse.unit, fine.unit);
+    if (domain(fine).size != domain(coarse).size && exprs.mul(together, fine.unit) == coarse.unit &&
+        exprs.mul(together, domain(coarse).size) == domain(fine).size)
+      wanted_together = {domain(fine).size, together};
+  }
+}
 
 std::string describe(const AxisCall& call, ValueId v) {
   const std::string name = "%" + std::string(call.graph.name(v));

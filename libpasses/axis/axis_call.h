@@ -128,6 +128,8 @@ class AxisCall {
   Status edit_word(std::string_view name, Arg word);
 
   Error fail(std::string message) const;
+  // Beside a refusal: the axes meet if the finer one's rows are cut at the other's entries.
+  void want_to_meet(const Along& a, const Along& b);
 
   AxisWorld& world;
   const Program& program;

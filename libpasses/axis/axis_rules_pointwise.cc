@@ -97,8 +97,10 @@ Result<Along> meet_at(AxisCall& c, size_t rank) {
   for (ValueId v : c.tensors()) {
     const AxisState& s = c.state(v);
     if (s.kind == AxisKind::along) {
-      if (in_result(c, v, rank) != a)
-        return c.fail(describe(c, first) + ", and " + describe(c, v) + ": they do not meet");
+      const auto other = in_result(c, v, rank);
+      if (other == a) continue;
+      if (other) c.want_to_meet(*a, *other);
+      return c.fail(describe(c, first) + ", and " + describe(c, v) + ": they do not meet");
     } else if (s.kind == AxisKind::partial) {
       return c.fail(describe(c, v) + ", and meets single rows");
     } else {
