@@ -216,16 +216,17 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
   if (holds_float8 && !is_view && !takes_float8(*op)) *reason = kNoFloat8;
   if (!reason->empty()) return false;
   step->has_open_sizes = !op->has(kHigherOrder) && has_open_sizes(graph_, n);
-  if (is_view) {
-    step->kind = StepKind::view;
-    if (is_static && step->has_open_sizes) open_views_.push_back(n);
-    return !is_static;
-  }
+  const bool has_static_results = is_static;
   for (const Arg& arg : node.args)
     arg.walk([&](const Arg& a) {
       if (a.is(ArgKind::value)) is_static &= static_[a.as_value().index];
       if (a.is(ArgKind::expr)) is_static &= state_.bindings->value(a.as_expr()).has_value();
     });
+  if (is_view) {
+    step->kind = StepKind::view;
+    if (is_static && step->has_open_sizes) open_views_.push_back(n);
+    return !has_static_results || (!is_static && step->has_open_sizes);
+  }
   step->is_static = is_static;
   step->gives_numbers = !is_static || !alias_->binds(n).empty() || has_number(n);
   if (op->has(kWait)) return step->kind = StepKind::wait, true;

@@ -187,3 +187,24 @@ def files_of_all_ranks_appear_or_none():
     run("--inputs", "in", "--outputs", "out{r}")
     assert [sorted(load(f"out{r}")) for r in range(3)] == [["mutated.count", "out0", "out1"]] * 3
     assert sorted(os.listdir(".")) == ["g.txt", "in", "kept", "out0", "out1", "out2"], os.listdir(".")
+
+
+@case
+def a_view_may_end_where_a_node_computes():
+    with open("g.txt", "w") as f:
+        f.write("""sg 1.0
+graph rank *
+  symbol rows input [2, inf] hint 11
+  symbol m data [0, inf]
+  input %x : f32[rows] "x"
+  %n = aten.sym_size.int(%x, 0) : int rows
+  %f = python.mul(%n, 0.4) : float
+  %t = python.trunc(%f) : int m  binds [m]
+  %s = aten.slice.Tensor(%x, 0, 0, %t) : f32[m]
+  %y = aten.sum(%s)
+  output %y
+""")
+    for rows, expected in ((11, 0 + 1 + 2 + 3), (20, sum(range(8)))):
+        safetensors("in.safetensors", {"x": ("F32", [rows], range(rows))})
+        run("-i", "in.safetensors", "--outputs", "out.safetensors")
+        assert load("out.safetensors") == {"out0": (expected,)}, load("out.safetensors")
