@@ -45,9 +45,12 @@ class Symbols(CaptureCase):
         self.imported()
 
     def test_names_that_cannot_be(self):
-        for name in ("a size", "Max", "2d"):
-            document = self.pairs({"x": {0: name}, "y": {0: name}})
-            self.assertRegex(document["symbols"][0]["name"], r"^s\d+$")
+        for name in ("a size", "Max", "2d", "12*n", ("a size", 2, 9), (5, 2, 9)):
+            with self.subTest(name=name), self.assertRaisesRegex(CaptureError, "x\\[0\\] is called .*; a name is of"):
+                self.pairs({"x": {0: name}, "y": {0: name}})
+        multiple = 2 * torch.export.Dim("n")
+        document = self.pairs({"x": {0: multiple}, "y": {0: multiple}})
+        self.assertEqual([symbol["name"] for symbol in document["symbols"]], ["x_0"])
 
     def test_every_way_to_wish(self):
         dimension = torch.export.Dim("batch", min=2, max=9)

@@ -97,16 +97,25 @@ class DimensionWish:
     if_possible: bool = False  # of dynamic=True: a constant where the code makes it one
 
 
+def _checked(name: Any, where: str) -> Optional[str]:
+    if name is None or (isinstance(name, str) and _NAME.fullmatch(name)):
+        return name
+    raise CaptureError(
+        f"dynamic: {where} is called {name!r}; a name is of letters, digits and _, and none of Eq, Ne, Lt, Le, Gt, Ge, "
+        "Mod, Max and Min. How sizes depend on each other, the code tells"
+    )
+
+
 def _wish(value: Wish, where: str) -> Optional[DimensionWish]:
     if value is None or value is False:
         return None
     if value is True:
         return DimensionWish()
     if isinstance(value, str):
-        return DimensionWish(value)
+        return DimensionWish(_checked(value, where))
     if isinstance(value, tuple) and len(value) in (2, 3):
         name, low, high = value if len(value) == 3 else (None, *value)
-        return DimensionWish(name, low, high)
+        return DimensionWish(_checked(name, where), low, high)
     if isinstance(getattr(value, "__name__", None), str):  # torch.export.Dim
         high = getattr(value, "max", None)
         return DimensionWish(value.__name__, getattr(value, "min", None), high if isinstance(high, int) else None)
@@ -202,8 +211,8 @@ def check_still_dynamic(
 
 
 def names_of(fakes: Mapping[str, Tensor], wanted: Dict[str, Dict[int, DimensionWish]]) -> Dict[str, str]:
-    """Maps PyTorch's symbol names to the user's, or to the input and axis that had it first (`tokens_1`); not to names
-    that the format does not allow."""
+    """Maps PyTorch's symbol names to the user's, or to the input and axis that had it first (`tokens_1`), if the format
+    allows that name."""
     found: Dict[str, str] = {}
     by_place: Dict[str, str] = {}
     for name, axes in wanted.items():
@@ -211,9 +220,9 @@ def names_of(fakes: Mapping[str, Tensor], wanted: Dict[str, Dict[int, DimensionW
             expr = compat.expression(fakes[name].shape[axis])
             if not expr.is_Symbol:
                 continue
-            if not wish.name:
+            if not wish.name or not _NAME.fullmatch(wish.name):  # a Dim may be called 12*n
                 by_place.setdefault(str(expr), re.sub(r"\W", "_", f"{name}_{axis}"))
-            elif _NAME.fullmatch(wish.name) and wish.name not in found.values():
+            elif wish.name not in found.values():
                 found.setdefault(str(expr), wish.name)
     for symbol, name in by_place.items():
         if symbol not in found and _NAME.fullmatch(name) and name not in found.values():
