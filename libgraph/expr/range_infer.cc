@@ -125,11 +125,12 @@ class Inference {
     out_.facts[program].tighten(bounds);
   }
 
-  // The number of elements that a search op looks through; invalid for other ops, or if unknown.
+  // The number of elements, or slices, that a search op looks through; invalid for other ops, or if unknown.
   Expr elements_searched(const Graph& graph, NodeId n) const {
-    std::string_view name = graph.op_name(n);
+    const std::string_view name = graph.op_name(n);
     const bool is_masked = name == "aten.masked_select.default", are_boxes = name == "torchvision.nms.default";
-    if (name != "aten.nonzero.default" && name != "aten._unique2.default" && !is_masked && !are_boxes)
+    const bool may_have_dim = name == "aten.unique_consecutive.default" || name == "aten.unique_dim.default";
+    if (name != "aten.nonzero.default" && name != "aten._unique2.default" && !is_masked && !are_boxes && !may_have_dim)
       return ExprPool::kInvalid;
     const std::vector<Arg>& args = graph.node(n).args;
     if (args.empty() || !args[0].is(ArgKind::value)) return ExprPool::kInvalid;
@@ -139,8 +140,15 @@ class Inference {
       bool has_mask = args.size() > 1 && args[1].is(ArgKind::value);
       if (!has_mask || graph.type(args[1].as_value()).shape != searched.shape) return ExprPool::kInvalid;
     }
-    if (are_boxes) return searched.shape.empty() ? ExprPool::kInvalid : searched.shape[0];
+    if (are_boxes) return size_along(searched, 0);
+    const Arg* dim = argument(graph.node(n), *graph.op_info(n), "dim");
+    if (may_have_dim && dim != nullptr && dim->is(ArgKind::integer)) return size_along(searched, dim->as_int());
     return exprs_.product(searched.shape);
+  }
+
+  static Expr size_along(const Type& t, int64_t dim) {
+    const auto rank = static_cast<int64_t>(t.shape.size());
+    return dim < -rank || dim >= rank ? ExprPool::kInvalid : t.shape[static_cast<size_t>(dim < 0 ? dim + rank : dim)];
   }
 
   // --- exchanges ---

@@ -167,6 +167,31 @@ graph rank *
   CHECK(values(*job, {"max"}, {"u0"}) == "20");
 }
 
+TEST_CASE("there are at most as many different elements or rows as there are") {
+  Diagnostics diagnostics;
+  Result<Job> job = parse_text(R"(sg 1.0 job "j" world 1
+device cpu
+
+graph rank *
+  symbol b input [2, 64] hint 5 "x.size()[0]"
+  symbol u0 data
+  symbol u1 data
+  symbol u2 data
+  input %x : f32[b, 4] "x"
+
+  forward -
+    %all, %ia, %na   = aten.unique_consecutive(%x) : f32[u0], i64[0], i64[0]  binds [u0]
+    %rows, %ir, %nr  = aten.unique_consecutive(%x, false, false, 0) : f32[u1, 4], i64[0], i64[0]  binds [u1]
+    %wide, %iw, %nw  = aten.unique_dim(%x, -1) : f32[b, u2], i64[4], i64[u2]  binds [u2]
+  output %all
+  output %rows
+  output %wide
+)",
+                               "unique", &diagnostics);
+  REQUIRE(job.ok());
+  CHECK(values(*job, {}, {"b", "u0", "u1", "u2"}) == "5 20 5 4");
+}
+
 TEST_CASE("ranks that run different programs bound each other, exchange by exchange") {
   Exchanging x(2);
   x.program.ranks = {0};
