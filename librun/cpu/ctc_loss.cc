@@ -101,9 +101,10 @@ double loss_of(const Sequence& s, int64_t width, const double* alpha) {
 
 Status ctc_loss(KernelCall& call) {
   SG_ASSIGN(Batch batch, batch_of(call));
-  const int64_t width = 2 * batch.longest + 1;
-  if (call.result(1).is_none()) SG_TRY(call.allocate_result(1, std::array{batch.entries, batch.time, width}));
-  if (call.result(1).dim(2) != width) return call.fail("the longest sequence has another length than the graph says");
+  const int64_t own_width = 2 * batch.longest + 1;
+  if (call.result(1).is_none()) SG_TRY(call.allocate_result(1, std::array{batch.entries, batch.time, own_width}));
+  const int64_t width = call.result(1).dim(2);
+  if (width < own_width) return call.fail("the longest sequence has more states than the graph has room for");
   Tensor losses = call.scratch().tensor(DType::f64, call.result(0).sizes());
   Tensor alpha = call.scratch().tensor(DType::f64, call.result(1).sizes());
   std::fill_n(alpha.as<double>(), alpha.elements(), kNever);

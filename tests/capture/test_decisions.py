@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from safetensors.torch import load_file, save_file
+
 from stepgraph_capture import CaptureError, write
 from support import CaptureCase
 
@@ -89,6 +91,34 @@ class Decisions(CaptureCase):
         self.captured(model, lambda out: out.square().mean(), {"src": rows, "tgt": rows, "tgt_mask": mask})
         self.imported()
 
+    def test_ctc_of_any_lengths(self):
+        """Lengths are data where the targets are rows: the graph holds for others, and for other batches and times."""
+
+        class Model(nn.Linear):
+            def forward(self, rows, lengths, labels, counts):
+                scores = super().forward(rows).log_softmax(-1).transpose(0, 1)
+                return F.ctc_loss(scores, labels, lengths, counts, zero_infinity=True)
+
+        def inputs(batch, time, width):
+            return {"rows": torch.randn(batch, time, 4), "lengths": torch.randint(time // 2, time + 1, (batch,)),
+                    "labels": torch.randint(1, 5, (batch, width)), "counts": torch.randint(0, width, (batch,))}
+
+        model, dynamic = Model(4, 5), {"rows": ["b", "t", None], "lengths": ["b"], "labels": ["b", "s"], "counts": ["b"]}
+        document = self.captured(model, None, inputs(3, 8, 3), dynamic=dynamic)
+        self.assertEqual([symbol["kind"] for symbol in document["symbols"]], ["input"] * 3)
+        self.assertIn("aten._ctc_loss_backward.Tensor", {node["op"] for node in document["nodes"]})
+        self.imported()
+        graph, given, made = (os.path.join(self.folder, name) for name in ("step.sg", "in.safetensors", "out.safetensors"))
+        names = {entry["name"]: entry["fqn"] for entry in document["inputs"]}
+        for sizes in ((3, 8, 3), (5, 20, 7), (2, 9, 4)):
+            others = inputs(*sizes)
+            save_file({name: {**others, **model.state_dict()}[fqn] for name, fqn in names.items()}, given)
+            self.tool("sg-run", "-q", graph, "--inputs", given, "--outputs", made)
+            loss = model(**others)
+            expected = [loss.detach(), *torch.autograd.grad(loss, list(model.parameters()))]
+            for mine, theirs in zip(load_file(made).values(), expected):
+                torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
+
     def test_packed_sequences_and_ctc(self):
         class Model(nn.Module):
             def __init__(self):
@@ -101,7 +131,7 @@ class Decisions(CaptureCase):
                 scores = self.head(hidden).log_softmax(-1).transpose(0, 1)
                 return F.ctc_loss(scores, labels, lengths, counts, zero_infinity=True)
 
-        inputs = (torch.randn(3, 8, 4), torch.tensor([6, 7, 4]), torch.randint(1, 5, (3, 3)), torch.tensor([3, 2, 1]))
+        inputs = (torch.randn(3, 8, 4), torch.tensor([6, 7, 4]), torch.randint(1, 5, (6,)), torch.tensor([3, 2, 1]))
         before = [tensor.clone() for tensor in inputs]
         document = self.captured(Model(), None, inputs)
         self.assertIn("aten._ctc_loss_backward.default", {node["op"] for node in document["nodes"]})

@@ -208,3 +208,34 @@ graph rank *
         safetensors("in.safetensors", {"x": ("F32", [rows], range(rows))})
         run("-i", "in.safetensors", "--outputs", "out.safetensors")
         assert load("out.safetensors") == {"out0": (expected,)}, load("out.safetensors")
+
+
+@case
+def ctc_of_lengths_that_are_data_has_room_for_the_longest_row():
+    with open("g.txt", "w") as f:
+        f.write("""sg 1.0
+graph rank *
+  input %s : f32[6, 2, 4] "s"
+  input %l : i64[2, 3] "l"
+  input %t : i64[2] "t"
+  input %n : i64[2] "n"
+  %p = aten._log_softmax(%s, 2, false)
+  %a, %b = aten._ctc_loss.Tensor(%p, %l, %t, %n) : f32[2], f32[2, 6, 7]
+  %c, %d = aten._ctc_loss(%p, %l, [6, 5], [2, 1]) : f32[2], f32[2, 6, 5]
+  %o = aten.ones_like(%a)
+  %x = aten._ctc_loss_backward.Tensor(%o, %p, %l, %t, %n, %a, %b, 0)
+  %y = aten._ctc_loss_backward(%o, %p, %l, [6, 5], [2, 1], %c, %d, 0)
+  output %a
+  output %c
+  output %x
+  output %y
+""")
+    given = {"s": ("F32", [6, 2, 4], [0.1 * (7 * i % 11) for i in range(48)]), "l": ("I64", [2, 3], [1, 2, 3, 3, 1, 2]),
+             "t": ("I64", [2], [6, 5]), "n": ("I64", [2], [2, 1])}
+    safetensors("in.safetensors", given)
+    run("-i", "in.safetensors", "--outputs", "out.safetensors")
+    out = load("out.safetensors")
+    assert out["out0"] == out["out1"] and out["out2"] == out["out3"] and any(out["out2"]), out
+    for lengths, message in (([4, 1], "entry 0 has more labels than 'targets' holds"), ([3, 0], None)):
+        safetensors("in.safetensors", {**given, "n": ("I64", [2], lengths)})
+        run("-i", "in.safetensors", code=4 if message else 0, message=message)

@@ -149,6 +149,8 @@ def _numbers(lengths: Tensor) -> List[int]:
 def _ctc_loss(
     scores: Tensor, targets: Tensor, inputs: Tensor, lengths: Tensor, blank: int = 0, zero_infinity: bool = False
 ) -> Any:
+    if targets.dim() == 2:
+        return torch.ops.aten._ctc_loss.Tensor(scores, targets, inputs, lengths, blank, zero_infinity)
     numbers = _numbers(inputs), _numbers(lengths)
     return torch.ops.aten._ctc_loss.default(scores, targets, *numbers, blank, zero_infinity)
 
@@ -156,6 +158,8 @@ def _ctc_loss(
 def _ctc_loss_backward(
     grad: Tensor, scores: Tensor, targets: Tensor, inputs: Tensor, lengths: Tensor, *more: Any
 ) -> Any:
+    if targets.dim() == 2:
+        return torch.ops.aten._ctc_loss_backward.Tensor(grad, scores, targets, inputs, lengths, *more)
     numbers = _numbers(inputs), _numbers(lengths)
     return torch.ops.aten._ctc_loss_backward.default(grad, scores, targets, *numbers, *more)
 
@@ -201,6 +205,16 @@ def _fake_ctc_loss(
     return scores.new_empty(batch), scores.new_empty(batch, time, 2 * max(lengths, default=0) + 1)
 
 
+def _fake_ctc_loss_of_any_lengths(
+    scores: Tensor, targets: Tensor, inputs: Tensor, lengths: Tensor, blank: int = 0, zero_infinity: bool = False
+) -> Tuple[Tensor, Tensor]:
+    """Has room for the longest row of targets, where PyTorch has as much as the longest of the lengths needs."""
+    if targets.dim() != 2:
+        raise compat.data_dependent_errors()[0](torch.ops.aten._ctc_loss.Tensor)
+    time, batch = scores.shape[0], scores.shape[1]
+    return scores.new_empty(batch), scores.new_empty(batch, time, 2 * targets.shape[1] + 1)
+
+
 def _fake_ctc_loss_backward(grad: Tensor, scores: Tensor, *_: Any) -> Tensor:
     return torch.empty_like(scores, memory_format=torch.contiguous_format)
 
@@ -211,6 +225,8 @@ def _fake_pack(*_: Any) -> Any:
 
 FAKES: Dict[Any, Callable[..., Any]] = {
     torch.ops.aten._ctc_loss.default: _fake_ctc_loss,
+    torch.ops.aten._ctc_loss.Tensor: _fake_ctc_loss_of_any_lengths,
     torch.ops.aten._ctc_loss_backward.default: _fake_ctc_loss_backward,
+    torch.ops.aten._ctc_loss_backward.Tensor: _fake_ctc_loss_backward,
     torch.ops.aten._pack_padded_sequence.default: _fake_pack,
 }
