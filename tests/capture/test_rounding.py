@@ -1,5 +1,6 @@
 """The step in double that says how far right values may be apart: what its tensors are, whatever an op does."""
 
+import collections
 import operator
 import unittest
 
@@ -99,3 +100,22 @@ class InDouble(unittest.TestCase):
         module = graph_of(lambda graph, x: [graph.call_function(op, (x,))], 0)
         x = torch.ones(3)
         self.assertEqual(rounding.of(module, [x], [x * 2, x]), [None, None])
+
+
+class Mapped(unittest.TestCase):
+    Two = collections.namedtuple("Two", "left right")
+
+    def test_containers_stay_what_they_are(self):
+        tree = [1, (2, None), {"a": [3]}, self.Two(4, ()), torch.Size([5])]
+        found = rounding._mapped(lambda value: value, tree)
+        self.assertEqual(found, tree)
+        self.assertEqual([type(each) for each in found], [type(each) for each in tree])
+
+    def test_several_at_once(self):
+        found = rounding._mapped(lambda a, b: (a, b), [1, (None, {"a": 2})], ["x", ("y", {"a": [3]})])
+        self.assertEqual(found, [(1, "x"), ((None, "y"), {"a": (2, [3])})])
+
+    def test_another_structure(self):
+        for other in ([1], (1, 2, 3), [1, 2], 1):
+            with self.assertRaises(RuntimeError):
+                rounding._mapped(lambda a, b: a, (1, 2), other)

@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator, List, Optional, Sequence
+from functools import lru_cache
+from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, fx
-from torch.utils import _pytree as pytree
 
 from . import compat, world
 from .values import as_traced, laid_copy
@@ -125,8 +125,7 @@ class _Twice(fx.Interpreter):
         self.failed = False
 
     def run_node(self, n: fx.Node) -> Any:
-        self._traced = n.meta.get("val")
-        return super().run_node(n)
+        return self._called(n, n.target) if n.op == "call_function" else super().run_node(n)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         value = super().get_attr(target, args, kwargs)
@@ -134,40 +133,47 @@ class _Twice(fx.Interpreter):
             self.failed = True  # a nested graph names element types of its own
         return _Pair(value.clone(), _widened(value)) if isinstance(value, Tensor) else value
 
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        given, keywords = pytree.tree_map_only(_Pair, lambda pair: pair.recorded, (args, kwargs))
-        recorded = target(*given, **keywords)
-        given, keywords = pytree.tree_map_only(_Pair, self._wide_of(target), (args, kwargs))
-        given, keywords = pytree.tree_map_only(torch.dtype, lambda dtype: _WIDE.get(dtype, dtype), (given, keywords))
+    def _called(self, n: fx.Node, target: Any) -> Any:
+        given, keywords = self._arguments(n, _recorded_of)
+        recorded, traced = target(*given, **keywords), n.meta.get("val")
         try:
             if target is torch.ops.aten.view.dtype:
                 self.failed = True  # bits mean something else in double
             if not self.failed or compat.is_collective(target):
+                given, keywords = self._arguments(n, self._side_in_double(target))
                 with _default_in_double():
                     wide = _FORMS.get(target, target)(*given, **keywords)
-                return self._paired(target, recorded, wide)
+                return self._paired(target, traced, recorded, wide)
         except Exception:  # any error: the other ranks wait for this one
             self.failed = True
         if _is_fresh(target):
-            recorded = as_traced(recorded, self._traced)  # later views rely on it
-        return pytree.tree_map_only(Tensor, lambda tensor: _Pair(tensor, _widened(tensor)), recorded)
+            recorded = as_traced(recorded, traced)  # later views rely on it
+        return _mapped(_widened_pair_of, recorded)
 
-    def _wide_of(self, target: Any) -> Callable[[_Pair], Tensor]:
+    def _arguments(self, n: fx.Node, side: Callable[[Any], Any]) -> Tuple[Any, Any]:
+        """The node's arguments; `side` of each value."""
+
+        def of(given: Any) -> Any:
+            return _mapped(side, self.env[given]) if isinstance(given, fx.Node) else side(given)
+
+        return fx.node.map_aggregate(n.args, of), fx.node.map_aggregate(n.kwargs, of)
+
+    def _side_in_double(self, target: Any) -> Callable[[Any], Any]:
         """How this op's arguments in double are obtained. After a failure a collective sends the recorded values,
         widened: in-place ops since then have changed only those."""
         if self.failed and compat.is_launch(target):
-            return lambda pair: _widened(pair.recorded)
-        return lambda pair: pair.wide
+            return lambda value: _widened(value.recorded) if isinstance(value, _Pair) else _wide_of(value)
+        return _wide_of
 
-    def _paired(self, target: Any, recorded: Any, wide: Any) -> Any:
+    def _paired(self, target: Any, traced: Any, recorded: Any, wide: Any) -> Any:
         if compat.is_launch(target):  # in flight: not to be read before the wait
-            return pytree.tree_map(lambda a, b: _Pair(a, b), recorded, wide)
-        wide = pytree.tree_map(_held_to, recorded, wide)
+            return _mapped(_Pair, recorded, wide)
+        wide = _mapped(_held_to, recorded, wide)
         if _is_fresh(target):
-            recorded, wide = as_traced(recorded, self._traced), as_traced(wide, self._traced)
+            recorded, wide = as_traced(recorded, traced), as_traced(wide, traced)
             if self._noise is not None:
-                pytree.tree_map(self._add_noise, recorded, wide)
-        return pytree.tree_map(_pair_of, recorded, wide)
+                _mapped(self._add_noise, recorded, wide)
+        return _mapped(_pair_of, recorded, wide)
 
     def _add_noise(self, recorded: Any, wide: Any) -> None:
         if isinstance(wide, Tensor) and recorded.dtype in _NOISE and wide.numel():
@@ -195,6 +201,20 @@ def _scaled_mm(
 _FORMS = {torch.ops.aten._scaled_mm.default: _scaled_mm}
 
 
+def _mapped(of: Callable[..., Any], first: Any, *others: Any) -> Any:
+    """`of` each element, in tuples, lists and dicts as those of the first; all must have the same structure. For the
+    few elements at hand, pytree would take longer than most ops."""
+    if not isinstance(first, (tuple, list, dict)):
+        return of(first, *others)
+    if any(type(other) is not type(first) or len(other) != len(first) for other in others):
+        raise RuntimeError("the results have another structure in double")
+    if isinstance(first, dict):
+        return {key: _mapped(of, one, *(other[key] for other in others)) for key, one in first.items()}
+    make = getattr(first, "_make", type(first))  # a named tuple takes its elements one by one
+    return make(_mapped(of, *each) for each in zip(first, *others))
+
+
+@lru_cache(maxsize=None)
 def _is_fresh(target: Any) -> bool:
     """Whether the op's results are not views of its arguments."""
     return isinstance(target, torch._ops.OpOverload) and not any(r.alias_info for r in target._schema.returns)
@@ -209,6 +229,17 @@ def _default_in_double() -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
+
+
+def _recorded_of(value: Any) -> Any:
+    return value.recorded if isinstance(value, _Pair) else value
+
+
+def _wide_of(value: Any) -> Any:
+    """The argument in double, or the type that corresponds to one."""
+    if isinstance(value, torch.dtype):
+        return _WIDE.get(value, value)
+    return value.wide if isinstance(value, _Pair) else value
 
 
 def _held_to(recorded: Any, wide: Any) -> Any:
@@ -227,3 +258,7 @@ def _pair_of(recorded: Any, wide: Any) -> Any:
     if recorded.dtype not in _WIDE and not torch.equal(recorded, wide):
         wide.copy_(recorded)
     return _Pair(recorded, wide)
+
+
+def _widened_pair_of(recorded: Any) -> Any:
+    return _Pair(recorded, _widened(recorded)) if isinstance(recorded, Tensor) else recorded
