@@ -177,7 +177,7 @@ class _Twice(fx.Interpreter):
 
     def _add_noise(self, recorded: Any, wide: Any) -> None:
         if isinstance(wide, Tensor) and recorded.dtype in _NOISE and wide.numel():
-            draw = torch.rand(wide.shape, generator=self._noise, dtype=torch.float64).mul_(2).sub_(1)
+            draw = torch.empty(wide.shape, dtype=torch.float64).uniform_(-1, 1, generator=self._noise)
             wide.mul_(draw.to(wide.device).mul_(_NOISE[recorded.dtype]).add_(1))
 
 
