@@ -101,8 +101,8 @@ def as_traced(result: Any, traced: Any) -> Any:
         return type(result)(as_traced(one, other) for one, other in zip(result, traced))
     if not isinstance(result, Tensor) or not isinstance(traced, Tensor):
         return result
-    shape, wanted = (tuple(compat.example(size) for size in sizes) for sizes in (traced.shape, traced.stride()))
-    if None in (*shape, *wanted) or wanted == result.stride():
+    wanted = tuple(map(compat.example, traced.stride()))
+    if wanted == result.stride() or None in (*wanted, *map(compat.example, traced.shape)):
         return result
     return torch.empty_strided(result.shape, wanted, dtype=result.dtype, device=result.device).copy_(result)
 
