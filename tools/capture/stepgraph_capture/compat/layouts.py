@@ -55,8 +55,11 @@ def _as_kernels_lay(mode: Any, func: Any, args: Any, kwargs: Any, out: Any) -> A
         return out
     if torch.Tag.nondeterministic_seeded in func.tags:
         return out
-    taken, made = _tensors((args, kwargs)), _tensors(out)
-    if not made or not any(_is_undecided(t) for t in taken) or not all(_is_known(t) for t in (*taken, *made)):
+    taken = _tensors((*args, *kwargs.values()))
+    if not any(map(_is_undecided, taken)):
+        return out
+    made = _tensors(out)
+    if not made or not all(map(_is_known, (*taken, *made))):
         return out
     if any(isinstance(leaf, _SYMBOLIC) for leaf in pytree.tree_leaves((args, kwargs))):
         return out  # running a kernel would turn it into a constant
@@ -79,7 +82,10 @@ def _laid(func: Any, tensor: Tensor, strides: Any) -> Tensor:
 
 
 def _tensors(tree: Any) -> List[Tensor]:
-    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, Tensor)]
+    """The tensors among arguments or results of an op, in order. Called for each op: pytree would be slow."""
+    if isinstance(tree, (tuple, list)):
+        return [tensor for element in tree for tensor in _tensors(element)]
+    return [tree] if isinstance(tree, Tensor) else []
 
 
 def _zeros(tree: Any) -> Any:
