@@ -7,7 +7,9 @@ whichever is larger. It is stored with each value.
 
 In a job all ranks run this together. Each launches every collective of its graph, even after a failure, and decisions
 are made by all ranks together, so no rank waits for another in vain. What they exchange has the recorded size, and the
-type that corresponds to the recorded one, so every rank gets what it expects.
+type that corresponds to the recorded one, so every rank gets what it expects. In double they have groups of their own:
+gloo may corrupt memory if each collective overlaps with its twin on one group, and waits at other places than the
+step's could block ranks that send to each other.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import math
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Callable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, fx
@@ -60,13 +62,22 @@ def of(module: fx.GraphModule, inputs: Sequence[Tensor], recorded: Values) -> Li
     does not work in double. Runs the graph in its own types and in double side by side, once without noise and once for
     each draw of it. Leaves `inputs` unchanged.
     """
-    exact = _in_double(module, inputs, None)
+    if world.on_any_rank(any(compat.is_random(node) for node in module.graph.nodes)):
+        return [None] * len(recorded)
+    with world.second_groups(module.graph) as groups:
+        return _errors(module, inputs, recorded, groups)
+
+
+def _errors(
+    module: fx.GraphModule, inputs: Sequence[Tensor], recorded: Values, groups: Mapping[str, str]
+) -> List[Optional[float]]:
+    exact = _in_double(module, inputs, groups, None)
     if exact is None:
         return [None] * len(recorded)
     errors = [_error_of(value, wide) for value, wide in zip(recorded, exact)]
     is_large = world.on_any_rank(sum(tensor.numel() for tensor in inputs) > _LARGEST)
     for draw in range(0 if is_large else _DRAWS):
-        noisy = _in_double(module, inputs, torch.Generator().manual_seed(draw + _DRAWS * world.rank()))
+        noisy = _in_double(module, inputs, groups, torch.Generator().manual_seed(draw + _DRAWS * world.rank()))
         if noisy is None:
             break  # PyTorch's own errors stand
         moved = [_error_of(wide, other) for wide, other in zip(exact, noisy)]
@@ -75,14 +86,12 @@ def of(module: fx.GraphModule, inputs: Sequence[Tensor], recorded: Values) -> Li
 
 
 def _in_double(
-    module: fx.GraphModule, inputs: Sequence[Tensor], noise: Optional[torch.Generator]
+    module: fx.GraphModule, inputs: Sequence[Tensor], groups: Mapping[str, str], noise: Optional[torch.Generator]
 ) -> Optional[List[Optional[Tensor]]]:
     """The outputs of the graph in double, then its inputs as it leaves them. Integers and booleans are taken from the
     run in recorded types, so that indices agree."""
-    if world.on_any_rank(any(compat.is_random(node) for node in module.graph.nodes)):
-        return None
     given = [_Pair(laid_copy(tensor), _widened(tensor.detach())) for tensor in inputs]
-    twice = _Twice(module, noise)
+    twice = _Twice(module, groups, noise)
     with torch.no_grad():
         outputs = twice.run(*given)
     if world.on_any_rank(twice.failed):
@@ -113,15 +122,18 @@ def _widened(tensor: Tensor) -> Tensor:
 
 
 class _Twice(fx.Interpreter):
-    """Interprets the graph on pairs. noise: perturbs each result in double by about the rounding of its recorded type.
+    """Interprets the graph on pairs. groups: which to use in double, by name of the graph's. noise: perturbs each result
+    in double by about the rounding of its recorded type.
 
     failed: an op does not work in double. From there on recorded values stand in for double ones, so that the graph
     runs to its end; the result is not used.
     """
 
-    def __init__(self, module: fx.GraphModule, noise: Optional[torch.Generator]) -> None:
+    def __init__(
+        self, module: fx.GraphModule, groups: Mapping[str, str], noise: Optional[torch.Generator]
+    ) -> None:
         super().__init__(module)
-        self._noise = noise
+        self._groups, self._noise = groups, noise
         self.failed = False
 
     def run_node(self, n: fx.Node) -> Any:
@@ -161,9 +173,15 @@ class _Twice(fx.Interpreter):
     def _side_in_double(self, target: Any) -> Callable[[Any], Any]:
         """How this op's arguments in double are obtained. After a failure a collective sends the recorded values,
         widened: in-place ops since then have changed only those."""
-        if self.failed and compat.is_launch(target):
-            return lambda value: _widened(value.recorded) if isinstance(value, _Pair) else _wide_of(value)
-        return _wide_of
+        if not compat.is_launch(target):
+            return _wide_of
+
+        def of(value: Any) -> Any:
+            if isinstance(value, str):
+                return self._groups.get(value, value)
+            return _widened(value.recorded) if self.failed and isinstance(value, _Pair) else _wide_of(value)
+
+        return of
 
     def _paired(self, target: Any, traced: Any, recorded: Any, wide: Any) -> Any:
         if compat.is_launch(target):  # in flight: not to be read before the wait

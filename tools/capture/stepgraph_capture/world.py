@@ -161,6 +161,18 @@ def message_groups(graphs: Iterable[fx.Graph]) -> Iterator[None]:
         torch.distributed.destroy_process_group(group)
 
 
+@contextmanager
+def second_groups(graph: fx.Graph) -> Iterator[Dict[str, str]]:
+    """Creates a second group for each that the graph names; yields its name by that of the first. Collective."""
+    mine = [(name, tuple(compat.group_ranks(name))) for name in group_names([graph])]
+    declared = sorted({group for of_rank in of_each_rank(mine) for group in of_rank})
+    created = {group: compat.new_group(list(group[1])) for group in declared}
+    yield {group[0]: created[group].group_name for group in mine}
+    of_each_rank(None)  # destroy groups only when no rank uses them any more
+    for group in mine:
+        torch.distributed.destroy_process_group(created[group])
+
+
 def group_names(graphs: Iterable[fx.Graph]) -> List[str]:
     """The process groups that these graphs name, in order of first use."""
     found: Dict[str, None] = {}
