@@ -30,6 +30,8 @@ std::string data_file_name(std::string_view pattern, uint32_t rank, uint64_t ste
   return out;
 }
 
+bool has_step(std::string_view pattern) { return has(pattern, "{step}"); }
+
 Status check_input_files(std::string_view pattern, uint32_t world, std::string_view option) {
   if (!has(pattern, "{r}")) return ok_status();  // reading it reports errors
   std::string missing, first_missing;

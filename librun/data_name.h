@@ -12,6 +12,8 @@ namespace sg {
 // "rank{r}/step{step}.safetensors" -> "rank3/step0.safetensors"
 std::string data_file_name(std::string_view pattern, uint32_t rank, uint64_t step);
 
+bool has_step(std::string_view pattern);  // whether it names a file for each step
+
 // An input file must exist for every rank of the world and for none beyond; without `{r}` one file serves all ranks.
 // `option` names it in messages: "--inputs". Checks step 0.
 Status check_input_files(std::string_view pattern, uint32_t world, std::string_view option);

@@ -22,13 +22,13 @@ InputMatch::InputMatch(const Graph& graph, bool may_spare, Diagnostics* out)
   }
 }
 
-void InputMatch::add(const TensorFile& file, size_t number) {
+void InputMatch::add(const TensorFile& file, size_t number, size_t first) {
   for (const StoredTensor& tensor : file.tensors()) {
     Location where{file.name()};
     where.offset = tensor.offset;
     size_t i = find(tensor.name, told_fqn(file, tensor.name), where);
     if (i >= kSeveral) continue;
-    if (stored_[i] != nullptr)
+    if (stored_[i] != nullptr && file_[i] >= first)
       out_->error("inputs", "`" + stored_[i]->name + "` and `" + tensor.name + "` are the same graph input", where);
     stored_[i] = &tensor;
     file_[i] = number;

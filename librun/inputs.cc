@@ -11,6 +11,7 @@
 #include "libgraph/shape_text.h"
 #include "libgraph/tangent.h"
 #include "librun/constant_files.h"
+#include "librun/data_name.h"
 #include "librun/element.h"
 #include "librun/input_match.h"
 #include "librun/memory.h"
@@ -159,7 +160,8 @@ class Loader {
     for (const std::string& name : source_.files) {
       SG_ASSIGN(TensorFile file, TensorFile::open(name, TensorFile::Access::copy_on_write));
       out_.files.push_back(std::move(file));
-      matching_.add(out_.files.back(), out_.files.size() - 1);
+      const size_t number = out_.files.size() - 1;
+      matching_.add(out_.files.back(), number, number < source_.of_step ? 0 : source_.of_step);
     }
     if (findings_.has_errors()) return findings_.as_error(ErrorKind::unreadable);
     if (!source_.constants.empty()) SG_TRY(find_constants(graph_, source_.constants, &matching_, &out_.files));
@@ -405,6 +407,15 @@ Result<std::byte*> TensorMemory::take(int64_t bytes) {
 std::string input_title(const Graph& graph, const Input& input) {
   std::string name = "%" + std::string(graph.name(input.value));
   return input.fqn ? "`" + graph.pool().strings.str(input.fqn) + "` (" + name + ")" : name;
+}
+
+void set_files(const std::vector<std::string>& patterns, uint32_t rank, uint64_t step, InputSource* source) {
+  source->files.clear();
+  for (const bool is_of_step : {false, true}) {
+    source->of_step = source->files.size();
+    for (const std::string& pattern : patterns)
+      if (has_step(pattern) == is_of_step) source->files.push_back(data_file_name(pattern, rank, step));
+  }
 }
 
 Result<InputSet> load_inputs(const Job& job, uint32_t rank, const InputSource& source) {

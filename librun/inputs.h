@@ -2,7 +2,7 @@
 //
 // Names    A tensor of a file goes to the graph input of that name, else to the one with that FQN. Errors: a name that
 //          is neither, an input given twice, missing inputs (all are named), a wrong dtype or shape. Unused inputs may
-//          be missing, and opaque ones have no value.
+//          be missing, and opaque ones have no value. A step's own file ({step}) replaces values of one for all steps.
 // Constants  that no file gives: taken from the graph itself if it holds them, else found by digest (constant_files.h).
 // Sizes    --bind and the shapes of the file give the symbolic sizes, the capture the remaining ones; sizes that
 //          contradict each other, their range or a guard of the graph are errors.
@@ -60,7 +60,8 @@ class InputMaker {
 };
 
 struct InputSource {
-  std::vector<std::string> files;         // of this rank; a tensor name may occur in only one of them
+  std::vector<std::string> files;         // of this rank; a tensor name may occur in only one of them,
+  size_t of_step = SIZE_MAX;              // but those from here on are of one step, and take precedence
   std::string constants;                  // a file or folder for constants by digest; empty = no search
   InputMaker* maker = nullptr;            // for what the files lack; null = they hold everything,
   bool may_miss = false;                  // unless this is set: missing inputs are left out
@@ -68,6 +69,9 @@ struct InputSource {
   bool may_spare = false;                 // file tensors without a graph input are ignored
   std::span<const SizeBinding> bindings;  // --bind
 };
+
+// What the patterns of --inputs name; those with {step} are of the step.
+void set_files(const std::vector<std::string>& patterns, uint32_t rank, uint64_t step, InputSource* source);
 
 Result<InputSet> load_inputs(const Job& job, uint32_t rank, const InputSource& source);
 

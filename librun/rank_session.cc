@@ -203,7 +203,7 @@ Status RankSession::take_inputs() {
   source.bindings = options_.bindings;
   source.may_spare = options_.spare_inputs;
   source.constants = data_file_name(options_.constants, comm_.rank(), 0);
-  for (const std::string& pattern : options_.inputs) source.files.push_back(data_file_name(pattern, comm_.rank(), 0));
+  set_files(options_.inputs, comm_.rank(), 0, &source);
   source.is_of_all_ranks = options_.inputs.size() == 1 && options_.inputs[0].find("{r}") == std::string::npos;
   std::optional<InitMaker> maker;
   if (init_) source.maker = &maker.emplace(*init_, comm_.rank(), *options_.init_seed, &run_->team());
@@ -250,15 +250,14 @@ Status RankSession::bind_sizes() {
 
 bool RankSession::is_due(const std::string& pattern, uint64_t step) const {
   if (pattern.empty()) return false;
-  return pattern.find("{step}") != std::string::npos || step + 1 == options_.steps;
+  return has_step(pattern) || step + 1 == options_.steps;
 }
 
 // A pattern with {step} gives each step its own inputs, loaded into the memory that the run already uses.
 Status RankSession::reload_inputs(uint64_t step) {
   InputSource source;
   for (const std::string& pattern : options_.inputs)
-    if (pattern.find("{step}") != std::string::npos)
-      source.files.push_back(data_file_name(pattern, comm_.rank(), step));
+    if (has_step(pattern)) source.files.push_back(data_file_name(pattern, comm_.rank(), step));
   if (step == 0 || source.files.empty()) return ok_status();
   source.may_miss = true;  // a batch; inputs that it lacks stay
   source.may_spare = options_.spare_inputs;

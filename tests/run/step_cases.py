@@ -39,6 +39,23 @@ def steps_may_have_files_of_their_own():
     run("--inputs", "in{step}", "--steps", "2", code=3, message="another shape than at step 0")
 
 
+@case
+def a_file_of_the_step_takes_precedence():
+    """In either order; two files of the step may not both have a tensor."""
+    graph()
+    safetensors("all", inputs())
+    rows = [[1, 0, 0, 0, 1, 0], [0, 0, 2, 0, 3, 0]]
+    for step, row in enumerate(rows):
+        safetensors(f"x{step}", {"x": ("F32", [2, 3], row)})
+    for files in (["all", "x{step}"], ["x{step}", "all"]):
+        run(*(word for file in files for word in ("--inputs", file)), "--steps", "2", "--outputs", "of{step}")
+        for step, row in enumerate(rows):
+            safetensors("in", inputs(**{"x": ("F32", [2, 3], row)}))
+            run("--inputs", "in", "--outputs", "alone")
+            assert load(f"of{step}")["out1"] == load("alone")["out1"]
+    run("--inputs", "all", "--inputs", "x{step}", "--inputs", "./x{step}", code=3, message="are the same graph input")
+
+
 def steps_of(text, tensors, count, *options):
     """The last `output`s of each step, as lists; what else it gives (updates, gradients) comes before them."""
     with open("h.txt", "w", encoding="utf-8") as f:
