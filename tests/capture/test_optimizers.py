@@ -1,7 +1,11 @@
 """Whole steps, with the optimizer that they call: its state is in the graph, and many steps are PyTorch's."""
 
 
+import json
+import os
+
 import torch
+from safetensors.torch import save_file
 from stepgraph_capture import CaptureError
 from torch import nn
 from torch.nn import functional as F
@@ -173,6 +177,55 @@ class WholeSteps(CaptureCase):
         self.whole(optimizer, step)
         self.check_steps(step, self.inputs)
 
+    def rates(self, document):
+        return [entry["fqn"] for entry in document["inputs"] if entry.get("fqn", "").endswith(("lr", "rate"))]
+
+    def test_rates_in_tensors_are_state(self):
+        """A step may change them. That of a variable stays its."""
+        rate = torch.tensor(0.1)
+        first, second = (list(self.model[part].parameters()) for part in (slice(2), slice(2, 4)))
+        groups = [{"params": first, "lr": rate}, {"params": second, "lr": torch.tensor(0.05)}]
+        optimizer = torch.optim.SGD(groups, momentum=0.9)
+
+        def change():
+            rate.mul_(0.5)
+            optimizer.param_groups[1]["lr"].add_(0.01)
+
+        step = self.train(optimizer, change)
+        document = self.whole(optimizer, step)
+        self.assertEqual(self.rates(document), ["rate", "optimizer.param_groups.1.lr"])
+        self.assertEqual((rate, optimizer.param_groups[1]["lr"]), (torch.tensor(0.1), torch.tensor(0.05)))
+        self.check_steps(step, self.inputs)
+
+    def test_a_scheduler_that_goes_by_the_rate_alone(self):
+        optimizer = torch.optim.AdamW(self.model.parameters(), lr=torch.tensor(1e-2))
+        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.7)
+        step = self.train(optimizer, scheduler.step)
+        before = scheduler.state_dict()
+        self.assertEqual(self.rates(self.whole(optimizer, step)), ["optimizer.param_groups.0.lr"])
+        self.assertEqual(scheduler.state_dict(), before)
+        self.check_steps(step, self.inputs)
+
+    def test_each_step_may_have_a_rate_of_its_own(self):
+        """From the outside: the rate is an input, whether the optimizer computes with the tensor or with its number."""
+        for kind in (torch.optim.AdamW, torch.optim.SGD):
+            with self.subTest(kind):
+                optimizer = kind(self.model.parameters(), lr=torch.tensor(1e-2))
+                scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 5)
+                step = self.train(optimizer)
+                self.assertEqual(self.rates(self.whole(optimizer, step)), ["optimizer.param_groups.0.lr"])
+                theirs = []
+                for i in range(4):
+                    values = {"optimizer.param_groups.0.lr": optimizer.param_groups[0]["lr"].clone()}
+                    save_file(values, os.path.join(self.folder, f"rate{i}.safetensors"))
+                    theirs.append(step(**self.inputs).item())
+                    scheduler.step()
+                self.imported()
+                names = ("step.sg", "inputs.safetensors", "rate{step}.safetensors")
+                graph, values, rates = (os.path.join(self.folder, name) for name in names)
+                said = self.tool("sg-run", graph, "--inputs", values, "--inputs", rates, "--steps", "4", "--json")
+                torch.testing.assert_close(json.loads(said)["ranks"][0]["losses"], theirs, rtol=1e-5, atol=0)
+
     def test_refused(self):
         parameters = list(self.model.parameters())
         sgd = torch.optim.SGD(parameters, lr=0.1)
@@ -182,9 +235,8 @@ class WholeSteps(CaptureCase):
         by_tensor = torch.optim.SGD(parameters, lr=torch.tensor(0.1))
         cleared, loaded = torch.optim.AdamW(parameters), torch.optim.RMSprop(parameters)
         load = lambda: loaded.load_state_dict(loaded.state_dict())  # noqa: E731
-        rate = torch.tensor(0.1)
-        by_variable = torch.optim.Adam(parameters, lr=rate)
-        halve = lambda: by_tensor.param_groups[0]["lr"].mul_(0.5)  # noqa: E731
+        by_python = torch.optim.lr_scheduler.LambdaLR(by_tensor, lambda count: 1 / (1 + count))
+        rebind = lambda: by_tensor.param_groups[0].update(lr=torch.tensor(0.05))  # noqa: E731
         own = Lion(parameters)
         own.turns = 0
         odd = Lion(parameters)
@@ -194,10 +246,10 @@ class WholeSteps(CaptureCase):
         wrapper = Wrapper(torch.optim.SGD(parameters, lr=0.1, momentum=0.9))
         cases = {
             "first step of SGD, which makes its state, updates 0.weight": (damped, self.train(damped), {}),
-            "changes lr of SGD": (by_tensor, self.train(by_tensor, halve), {}),
-            "changes lr of Adam": (by_variable, self.train(by_variable, lambda: rate.mul_(0.5)), {}),
-            "changes turns of Lion": (own, self.train(own, lambda: setattr(own, "turns", own.turns + 1)), {}),
-            "changes lr of SGD, which the graph holds as a number": (sgd, self.train(sgd, scheduler.step), {}),
+            "changes lr of SGD outside of its step.*in place": (by_tensor, self.train(by_tensor, rebind), {}),
+            "It changes by_python.last_epoch": (by_tensor, self.train(by_tensor, lambda: by_python.step()), {}),
+            "changes turns of Lion, which the graph holds as a number: change it between steps$": (own, self.train(own, lambda: setattr(own, "turns", own.turns + 1)), {}),
+            "changes lr of SGD.*between steps, or make it a tensor": (sgd, self.train(sgd, scheduler.step), {}),
             "not a parameter of the model": (torch.optim.SGD([torch.ones(1)]), self.train(sgd), {}),
             "another group of parameters": (grown, self.train(grown, grow), {}),
             "is in optimizer= twice": ([sgd, sgd], self.train(sgd), {}),

@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Set, 
 from weakref import WeakKeyDictionary
 
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.weak import WeakIdKeyDictionary
 
 from . import compat, scalers, sharding
@@ -38,12 +39,26 @@ class Found:
     others: Dict[str, Tuple[Place, Any]] = field(default_factory=dict)  # everything else by name
     dicts: List[Any] = field(default_factory=list)  # the user's dicts and sets, which may have parameters as keys
     by_parameter: Set[str] = field(default_factory=set)  # names of places that belong to a single parameter
+    schedulers: List[LRScheduler] = field(default_factory=list)
 
 
 def search(functions: Iterable[Callable[..., Any]], known: List[Tensor], model: nn.Module) -> Found:
     """Searches from these functions, or the model alone if there are none. Leaves out tensors that share memory with
     `known`."""
     return _found(_Search(known, model), functions)
+
+
+def add_settings(found: Found, settings: Mapping[str, Place], known: List[Tensor]) -> None:
+    """Makes tensors among the settings of optimizers (a learning rate) state, so that each run may have another one. If
+    a variable holds the same tensor, it is the place."""
+    memory = {compat.memory_of(tensor) for tensor in known if is_strided(tensor)}
+    there = {compat.memory_of(sharding.local(place.tensor)): place for place in found.places.values()}
+    for name, place in settings.items():
+        at = compat.memory_of(place.tensor)
+        if at in there:
+            there[at].is_surely_state = True
+        elif at not in memory:
+            there[at] = found.tensors[name] = found.places[name] = place
 
 
 def dicts(functions: Iterable[Callable[..., Any]], model: nn.Module) -> List[Any]:
@@ -123,6 +138,8 @@ class _Search:
             self._module(thing, name, depth)
         elif scalers.is_on(thing):
             self._scaler(thing, name)
+        elif isinstance(thing, LRScheduler):
+            self._scheduler(thing, name, depth)
         elif type(thing) is set:
             self.all.dicts.append(thing)
         elif isinstance(thing, (*_DICTS, list, tuple)):
@@ -139,6 +156,8 @@ class _Search:
                 is_of_parameter = is_by_parameter or self._is_of_parameter(key)
                 self._thing(one, f"{name}.{self._part(key)}", inside, depth + 1, is_of_parameter)
         elif inspect.isfunction(thing) or inspect.ismethod(thing) or isinstance(thing, functools.partial):
+            if isinstance(getattr(thing, "__self__", None), LRScheduler):
+                self._thing(thing.__self__, name, _NOWHERE, depth)
             if _is_the_users(thing) and not self._attribute:
                 self.function(thing, name, depth + 1)
         elif _is_the_users(type(thing)):
@@ -193,6 +212,16 @@ class _Search:
             of_it = _free(f"{name}.{what}", self.all.tensors)
             place = Place(of_it, vars(scaler), key, is_surely_state=True)
             self.all.tensors[of_it] = self.all.places[of_it] = place
+
+    def _scheduler(self, scheduler: LRScheduler, name: str, depth: int) -> None:
+        """Its numbers, and those of schedulers in it. What it keeps of learning rates is no state: copies."""
+        self._seen.add(id(scheduler))
+        self.all.schedulers.append(scheduler)
+        for key, one in vars(scheduler).items():
+            if isinstance(one, (int, float)):
+                self.all.others.setdefault(f"{name}.{key}", (Place(f"{name}.{key}", vars(scheduler), key), one))
+        for i, one in enumerate(vars(scheduler).get("_schedulers", ())):
+            self._thing(one, f"{name}.{i}", _NOWHERE, depth + 1)
 
     def _object(self, thing: Any, name: str, depth: int) -> None:
         if id(thing) in self._seen or isinstance(thing, type):

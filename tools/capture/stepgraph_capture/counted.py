@@ -107,6 +107,7 @@ class Counted:
         self._keys: Dict[str, Tuple[str, str, str]] = {}  # by slot: before, key, after
         self._places: List[Place] = []
         self._given: Mapping[str, Tensor] = {}
+        self._others: Set[int] = set()
         self._seen: Dict[str, Any] = {}  # the numbers as the run began, or after the last step()
         self._seen_tensors: Dict[str, Tuple[Tensor, int]] = {}  # and the tensors, with their versions
         self._has_stepped, self._depth = False, 0
@@ -116,9 +117,10 @@ class Counted:
         self.known.update(self.found)
         self.found = {}
 
-    def begin(self, places: List[Place], given: Mapping[str, Tensor]) -> None:
-        """A run begins. given: its tensors by slot."""
+    def begin(self, places: List[Place], given: Mapping[str, Tensor], others: Set[int]) -> None:
+        """A run begins. given: its tensors by slot. others: the ids of tensors that are state already."""
         self._places, self._given, self.found, self._has_stepped = places, given, {}, False
+        self._others = others
         self._depth = 0
         self._put({slot: given[slot] for slot in self.known.keys() - self.numbers})
         self._read()
@@ -159,14 +161,20 @@ class Counted:
 
     def check(self, more: Sequence[Tuple[Place, Place]] = ()) -> None:
         """Refuses changes made since the last step(). more: other places that should be like each other."""
-        changed = [key for _, key, _, _ in self._changes()] + [key for _, key in self._changed_tensors()]
+        for place, key in self._changed_tensors():
+            raise CaptureError(
+                f"the step changes {key} of {self._whose} outside of its step(): only tensors in its groups may change "
+                "there, and only in place"
+            )
+        changed = [(place, key) for place, key, _, _ in self._changes()]
         for before, now in more:
             numbers = before.numbers()
-            changed += [key for key, value in now.numbers().items() if not _is_same(numbers.get(key), value)]
-        for key in changed[:1]:
+            changed += [(now, key) for key, value in now.numbers().items() if not _is_same(numbers.get(key), value)]
+        for place, key in changed[:1]:
+            way_out = f", or make it a tensor ({key}=torch.tensor(...)), which is an input of the graph"
             raise CaptureError(
-                f"the step changes {key} of {self._whose}, which the graph holds as a number: leave it to what is around "
-                "the step"
+                f"the step changes {key} of {self._whose}, which the graph holds as a number: change it between steps"
+                + (way_out if "params" in place.kept else "")
             )
 
     def _read(self) -> None:
@@ -212,7 +220,7 @@ class Counted:
         for place in self._places:
             for key, tensor in place.watched().items():
                 was, version = self._seen_tensors.get(place.slot(key), (None, 0))
-                if tensor is not was or tensor._version != version:
+                if id(tensor) not in self._others and (tensor is not was or tensor._version != version):
                     yield place, key
 
     def _tensor(self, place: Place, key: str) -> Tensor:

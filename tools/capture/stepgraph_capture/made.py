@@ -27,6 +27,7 @@ class Made:
         """whose: "step", or "model" if it is captured without a train_step."""
         self._search, self._whose = search, whose
         self.before = search()  # what there was before the runs
+        self._schedulers = [(scheduler, dict(vars(scheduler))) for scheduler in self.before.schedulers]
         self._last: Dict[str, Tuple[Tensor, int, Tensor]] = {}  # after the last run: tensor, version, values
         self._runs = 0
         self._state: Set[str] = set()  # places that hold state, by name
@@ -83,6 +84,8 @@ class Made:
                     place.container[place.key].update(was)
                 else:
                     place.container[place.key] = was
+        for scheduler, was in self._schedulers:
+            vars(scheduler).update(was)
 
     def _places(self, found: Found) -> Dict[str, Place]:
         """The places that the runs created."""

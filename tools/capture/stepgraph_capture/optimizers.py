@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from . import compat
 from .errors import CaptureError
+from .places import Place
 from .recorder import Recorder
 from .stand_in import StandIn
 
@@ -88,6 +89,10 @@ class Optimizers:
     def tensors(self) -> Dict[str, Tensor]:
         """Their state by slot name."""
         return {name: tensor for one in self._all for name, tensor in one.tensors().items()}
+
+    def settings(self) -> Dict[str, Place]:
+        """The places of tensors among the settings of their groups (a learning rate), by slot name."""
+        return {name: place for one in self._all for name, place in one.settings().items()}
 
     def kept(self) -> Dict[str, Tensor]:
         """The tensors that they hold themselves, by slot name; the graph's state is copies of them."""

@@ -39,7 +39,9 @@ def answers(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
     """Runs the step. The first run shows which gradients other ranks have, what state it writes besides parameters and
     buffers, and what it creates or counts. If it finds any of these, the answers are those of a second run. A
     train_step always runs twice: a pipeline schedule learns sizes from other ranks in its first step."""
-    beside_it, left = places.Watched(step.reachable().places), Left(step)
+    reachable = step.reachable().places
+    step.take_in({name: place for name, place in reachable.items() if place.is_surely_state})
+    beside_it, left = places.Watched(reachable), Left(step)
     with step.replicas.learning() as unused, beside_it.running():
         first = _first_run(step, dynamic)
     step.made.look()

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer
 from torch.utils import _pytree as pytree
 
-from . import opened, scalers, sharding
+from . import opened, places, scalers, sharding
 from .counted import Counted, Place, Recorded, copied
 from .errors import CaptureError
 
@@ -75,6 +75,15 @@ class StandIn:
     def kept(self) -> Dict[str, Tensor]:
         """The tensors of the optimizer's own state, by slot name."""
         return dict(self._slots({self._names[id(p)]: state for p, state in self._states()}))
+
+    def settings(self) -> Dict[str, places.Place]:
+        """The places of tensors in its groups, by slot name, without those that step() changes, and what schedulers
+        remember there."""
+        groups = [(f"{self._prefix}.param_groups.{i}", group) for i, group in enumerate(self._own_groups())]
+        found = [(at, group, key) for at, group in groups for key in _tensors_of(group) if key != "initial_lr"]
+        slots = {f"{at}.{key}": (group, key) for at, group, key in found}
+        known = self.counted.known
+        return {slot: places.Place(slot, *at, is_surely_state=True) for slot, at in slots.items() if slot not in known}
 
     @property
     def made(self) -> Set[str]:
@@ -164,7 +173,7 @@ class StandIn:
             optimizer.state = self._keeper.optimizer.state
         setattr(optimizer, scalers.SKIPS_ITSELF, getattr(optimizer, "_step_supports_amp_scaling", False))
         optimizer._step_supports_amp_scaling = False  # so a scaler unscales gradients before it calls step()
-        self.counted.begin(self._watched(), given)
+        self.counted.begin(self._watched(), given, {id(tensor) for tensor in instead.values()})
 
         def give_back() -> None:
             vars(optimizer).clear()

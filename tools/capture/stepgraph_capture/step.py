@@ -146,7 +146,9 @@ class Step:
     def reachable(self) -> beside.Found:
         """What a step keeps besides the model's parameters and buffers, its optimizers and inputs."""
         known = [slot.local for slot in self.tensors] + [*self.optimizers.own_tensors()]
-        return beside.search(self._functions(), known, self.model)
+        found = beside.search(self._functions(), known, self.model)
+        beside.add_settings(found, self.optimizers.settings(), known)
+        return found
 
     def _functions(self) -> List[Callable[..., Any]]:
         """The user's functions that run in a train_step."""
@@ -162,7 +164,7 @@ class Step:
 
     def take_in(self, places: Dict[str, Place]) -> None:
         """Makes these places state of the step."""
-        names = {slot.name for slot in self.slots}
+        names = {slot.name for slot in self.state + self.optimizer_state + self.inputs}
         self.beside = {name if name not in names else f"{name}#2": place for name, place in places.items()}
         self.beside_state = [Slot(name, "buffer", place.tensor) for name, place in self.beside.items()]
 
