@@ -46,6 +46,21 @@ class Lion(torch.optim.Optimizer):
                 state["average"] = state["average"] * 0.99 + p.grad * 0.01
 
 
+class Turning(torch.optim.Optimizer):
+    """Counts in a tensor that is its attribute, in a way that is given."""
+
+    def __init__(self, parameters, turn):
+        super().__init__(parameters, dict(lr=0.3))
+        self.count, self.turn = torch.ones(()), turn
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        self.turn(self)
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.sub_(p.grad * group["lr"] / self.count)
+
+
 class WholeSteps(CaptureCase):
     def setUp(self):
         super().setUp()
@@ -176,6 +191,18 @@ class WholeSteps(CaptureCase):
 
         self.whole(optimizer, step)
         self.check_steps(step, self.inputs)
+
+    def test_attributes_that_are_tensors(self):
+        in_place = lambda self: self.count.add_(1)  # noqa: E731
+        another = lambda self: setattr(self, "count", self.count + 1)  # noqa: E731
+        for turn in (in_place, another):
+            with self.subTest(turn):
+                optimizer = Turning(self.model.parameters(), turn)
+                step = self.train(optimizer)
+                document = self.whole(optimizer, step)
+                self.assertIn("optimizer.count", [entry.get("fqn") for entry in document["inputs"]])
+                self.assertEqual(optimizer.count, torch.ones(()))
+                self.check_steps(step, self.inputs)
 
     def rates(self, document):
         return [entry["fqn"] for entry in document["inputs"] if entry.get("fqn", "").endswith(("lr", "rate"))]

@@ -103,6 +103,7 @@ class Counted:
         self.known: Dict[str, Tensor] = {}  # what the graph starts from, by slot
         self.found: Dict[str, Tensor] = {}  # more that the last run showed
         self.numbers: Set[str] = set()  # the slots of numbers among them
+        self.left: Dict[str, Any] = {}  # the known tensors that are no numbers, as the last run left them, by slot
         self._whose = whose
         self._keys: Dict[str, Tuple[str, str, str]] = {}  # by slot: before, key, after
         self._places: List[Place] = []
@@ -125,11 +126,11 @@ class Counted:
         self._put({slot: given[slot] for slot in self.known.keys() - self.numbers})
         self._read()
 
-    def tensors(self) -> Dict[str, Any]:
-        """The known tensors that are no numbers, as the run leaves them, by slot."""
+    def end(self) -> None:
+        """A run ends, and the places still hold what it leaves."""
         kept = {(place.before, place.after): place.kept for place in self._places}
         found = {slot: self._keys[slot] for slot in self.known if slot not in self.numbers}
-        return {slot: kept[before, after].get(key) for slot, (before, key, after) in found.items()}
+        self.left = {slot: kept[before, after].get(key) for slot, (before, key, after) in found.items()}
 
     def before_step(self) -> None:
         self._depth += 1

@@ -117,7 +117,7 @@ class StandIn:
     def rebound(self, given: Mapping[str, Tensor]) -> Dict[str, Tensor]:
         """State bound to a tensor other than the given one, by slot name."""
         now, known = dict(self._slots(self._running)), dict(self._slots(self._known))
-        found = {**{name: now.get(name) for name in known}, **self.counted.tensors()}
+        found = {**{name: now.get(name) for name in known}, **self.counted.left}
         for name in (name for name, tensor in found.items() if not isinstance(tensor, Tensor)):
             raise CaptureError(f"{self.name} removes its state {name} in a step: keep it, and write it in each step")
         return {name: sharding.part(tensor) for name, tensor in found.items() if tensor is not given[name]}
@@ -217,6 +217,7 @@ class StandIn:
         if len(self._places()) != len(self._settings):
             raise CaptureError(f"the step gives {self.name} another group of parameters: add it before")
         self.counted.check([(Place(was, ""), Place(group, "")) for group, was in self._own])
+        self.counted.end()
 
     def _check_keys(self, known: Any) -> None:
         for other, state in self.optimizer.state.items():
