@@ -150,22 +150,33 @@ double wire_factor(std::string_view kind, double n) {
   return 1;
 }
 
+std::optional<int64_t> number_of(const CostCall& call, const Arg& arg) {
+  if (arg.is(ArgKind::integer)) return arg.as_int();
+  if (arg.is(ArgKind::expr)) return evaluate_size(call.graph.pool(), arg.as_expr(), call.values);
+  if (!arg.is(ArgKind::value)) return std::nullopt;
+  const Type& type = call.graph.type(arg.as_value());
+  if (type.kind != TypeKind::integer || !type.has_value) return std::nullopt;
+  return evaluate_size(call.graph.pool(), type.value, call.values);
+}
+
 // The share of an exchange that leaves the rank: all but what the rank sends to itself, for the rank of the program
-// that sends most. None if the data decides the split sizes, which stands for equal parts.
-std::optional<double> share_sent(const Job& job, const Program& program, GroupId group, const Arg* splits) {
+// that sends most. None if a split size is not known, which stands for equal parts.
+std::optional<double> share_sent(const Job& job, const Program& program, const CostCall& call, GroupId group) {
+  const Arg* splits = call.argument("input_split_sizes");
   if (splits == nullptr || !splits->is(ArgKind::list) || group.index >= job.groups.size()) return std::nullopt;
-  const ArgList& parts = splits->items();
+  std::vector<double> parts;
   double total = 0;
-  for (const Arg& part : parts) {
-    if (!part.is(ArgKind::integer)) return std::nullopt;
-    total += static_cast<double>(part.as_int());
+  for (const Arg& split : splits->items()) {
+    const auto size = number_of(call, split);
+    if (!size) return std::nullopt;
+    total += parts.emplace_back(static_cast<double>(*size));
   }
   if (parts.empty() || total <= 0) return std::nullopt;
   double own = total;
   for (const GroupPart& members : job.groups[group.index].parts)
     for (size_t i = 0; i < std::min(members.ranks.size(), parts.size()); ++i)
       if (program.ranks.empty() || std::ranges::binary_search(program.ranks, members.ranks[i]))
-        own = std::min(own, static_cast<double>(parts[i].as_int()));
+        own = std::min(own, parts[i]);
   return (total - own) / total;
 }
 
@@ -195,8 +206,7 @@ Communication communication_of(const Job& job, const Program& program, const Gra
           out.payload_bytes += call.elements(&type) * dtype_bytes(type.dtype);
       });
   double factor = wire_factor(out.kind, group_size(job, program, out.group));
-  if (out.kind == "all_to_all")
-    factor = share_sent(job, program, out.group, call.argument("input_split_sizes")).value_or(factor);
+  if (out.kind == "all_to_all") factor = share_sent(job, program, call, out.group).value_or(factor);
   out.wire_bytes = out.payload_bytes * factor;
   out.complete = call.complete;
   return out;

@@ -145,3 +145,35 @@ graph rank 2 3
     CHECK(wire == std::vector<double>{40, 0, 12});
   }
 }
+
+TEST_CASE("of an exchange whose parts are known sizes, all but the rank's own leaves it") {
+  Job job = parse(R"(sg 1.0 job "t" world 2
+group @g [0 1]
+device cpu
+
+graph rank 0
+  symbol n input [1, 100]
+  input %x : f32[2*n] "x"
+
+  %most = aten.sym_numel(%x)                                                      : int 2*n
+  %ring = _c10d_functional.all_to_all_single(%x, [0, %most], [0, %most], @g)  : f32[2*n]
+
+  output %ring
+
+graph rank 1
+  symbol n input [1, 100]
+  input %x : f32[2*n] "x"
+
+  %most = aten.sym_numel(%x)                                                      : int 2*n
+  %ring = _c10d_functional.all_to_all_single(%x, [0, %most], [0, %most], @g)  : f32[2*n]
+
+  output %ring
+)");
+  const SizeValues five = [](StrId) { return std::optional<int64_t>(5); };
+  std::vector<double> wire;
+  for (const auto& program : job.programs)
+    for (NodeId n : program->graph.nodes())
+      if (program->graph.op_info(n)->name.starts_with("_c10d"))
+        wire.push_back(communication_of(job, *program, program->graph, n, five).wire_bytes);
+  CHECK(wire == std::vector<double>{40, 0});
+}
