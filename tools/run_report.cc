@@ -120,10 +120,12 @@ std::string run_text(const SessionReport& report) {
   out += memory_text(report);
   for (const RankReport& r : report.ranks) {
     if (r.comparison) out += comparison_text(*r.comparison, rank_prefix(report, r));
-    if (size_t steps = report.step_seconds.size(); !r.expected.empty() && steps > 1)
+    if (size_t steps = report.step_seconds.size(); r.expected.size() == 1 && steps > 1)
       out += rank_prefix(report, r) + "compared with the last of " + std::to_string(steps) + " steps\n";
-    for (auto& [file, outcome] : r.expected)
-      out += expect_text(outcome, report.ranks.size() > 1 ? 1 : 3, rank_prefix(report, r));
+    for (size_t step = 0; step < r.expected.size(); ++step) {
+      const std::string which = r.expected.size() > 1 ? "step " + std::to_string(step) + "  " : "";
+      out += expect_text(r.expected[step].second, report.ranks.size() > 1 ? 1 : 3, rank_prefix(report, r) + which);
+    }
   }
   return out;
 }

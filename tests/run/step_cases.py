@@ -1,5 +1,7 @@
 """Cases of run_data_tests.py: several steps, with optimizers, a file a step, what one step leaves the next."""
 import json
+import os
+import shutil
 
 from support import case, graph, inputs, load, run, safetensors
 
@@ -37,6 +39,22 @@ def steps_may_have_files_of_their_own():
     assert load("out1")["out1"] == load("alone")["out1"] != load("out0")["out1"]
     safetensors("in1", {"x": ("F32", [3, 3], [0] * 9)})
     run("--inputs", "in{step}", "--steps", "2", code=3, message="another shape than at step 0")
+
+
+@case
+def each_step_may_be_compared():
+    graph()
+    safetensors("all", inputs())
+    for step, row in enumerate([[1, 0, 0, 0, 1, 0], [0, 0, 2, 0, 3, 0]]):
+        safetensors(f"x{step}", {"x": ("F32", [2, 3], row)})
+    steps = ("--inputs", "all", "--inputs", "x{step}", "--steps", "2")
+    run(*steps, "--outputs", "want{step}")
+    run(*steps, "--expect", "want{step}", out=r"step 0  all 3 compared .*\n(step 1  ok .*\n)*step 1  all 3 ")
+    run(*steps, "--expect", "want1", out=r"compared with the last of 2 steps\n(ok .*\n)*all 3 ")
+    os.replace("want0", "want1")
+    run(*steps, "--expect", "want{step}", code=3, message="want0")
+    shutil.copy("want1", "want0")
+    run(*steps, "--expect", "want{step}", code=1, out=r"step 0  all 3 .*\n(step 1  FAIL .*\n)+step 1  3 of 3 ")
 
 
 @case
