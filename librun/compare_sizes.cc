@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
 
 #include "librun/data_name.h"
 #include "librun/inputs.h"
@@ -47,23 +48,25 @@ Result<SymbolValues> sizes_of(const Job& job, uint32_t rank, const SessionOption
   return std::move(inputs.symbols);
 }
 
-// Sizes of symbolic dimensions in one job's inputs that another job's numbers determine, over all ranks.
+// Sizes of symbolic dimensions in one job's inputs that another job's numbers determine, by program: an input's name
+// may be that of another one in the next program.
 class Decided {
  public:
-  void add(const std::string& input, size_t axis, int64_t size) {
-    auto [at, is_new] = sizes_.emplace(std::pair(input, axis), size);
+  void add(const Program& program, std::string_view input, size_t axis, int64_t size) {
+    auto [at, is_new] = sizes_.try_emplace({program.ranks, std::string(input), axis}, size);
     if (!is_new && at->second != size) at->second.reset();
   }
   void append_to(std::vector<SizeBinding>* bindings) const {
-    for (auto& [where, size] : sizes_) {
+    for (const auto& [where, size] : sizes_) {
       if (!size) continue;
-      std::string text = where.first + "[" + std::to_string(where.second) + "]=" + std::to_string(*size);
-      bindings->push_back({text, where.first, static_cast<int64_t>(where.second), *size});
+      const auto& [ranks, input, axis] = where;
+      std::string text = input + "[" + std::to_string(axis) + "]=" + std::to_string(*size);
+      bindings->push_back({text, input, static_cast<int64_t>(axis), *size, ranks});
     }
   }
 
  private:
-  std::map<std::pair<std::string, size_t>, std::optional<int64_t>> sizes_;
+  std::map<std::tuple<std::vector<uint32_t>, std::string, size_t>, std::optional<int64_t>> sizes_;
 };
 
 Error different(const Graph& graph, const Input& input, size_t axis, int64_t here, int64_t there) {
@@ -104,21 +107,23 @@ Result<CommonSizes> find_common_sizes(const Job& first, const Job& second, const
   };
   Decided by_second, by_first;
   for (uint32_t rank = 0; rank < first.world; ++rank) {
-    const Graph &a = first.program_of(rank)->graph, &b = second.program_of(rank)->graph;
+    const Program& program = *first.program_of(rank);
+    const Graph &a = program.graph, &b = second.program_of(rank)->graph;
     SG_TRY(for_each_axis(a, b, [&](const Input& x, const Input& y, size_t axis) -> Status {
       auto here = constant(a, x, axis), there = constant(b, y, axis);
       if (here && there && *here != *there) return different(a, x, axis, *here, *there);
-      if (has_one_symbol(a, x, axis) && there) by_second.add(std::string(a.name(x.value)), axis, *there);
+      if (has_one_symbol(a, x, axis) && there) by_second.add(program, a.name(x.value), axis, *there);
       return ok_status();
     }));
   }
   by_second.append_to(&out.first);
   for (uint32_t rank = 0; rank < first.world; ++rank) {
-    const Graph &a = first.program_of(rank)->graph, &b = second.program_of(rank)->graph;
+    const Program& program = *second.program_of(rank);
+    const Graph &a = first.program_of(rank)->graph, &b = program.graph;
     SG_ASSIGN(SymbolValues sizes, sizes_of(first, rank, options, out.first));
     SG_TRY(for_each_axis(b, a, [&](const Input& y, const Input& x, size_t axis) -> Status {
       auto here = sizes.value(a.pool().exprs, a.type(x.value).shape[axis]);
-      if (here && has_one_symbol(b, y, axis)) by_first.add(std::string(b.name(y.value)), axis, *here);
+      if (here && has_one_symbol(b, y, axis)) by_first.add(program, b.name(y.value), axis, *here);
       return ok_status();
     }));
   }

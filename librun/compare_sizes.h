@@ -12,8 +12,8 @@ namespace sg {
 class Graph;
 
 // The bindings that make both graphs run at the same sizes: --bind where the graph has the name, then the numbers that
-// the other graph has for an input of the same name or FQN (if equal on all ranks; sizes that differ between ranks
-// stay). An input with different numbers in the two graphs is an error (cannot apply).
+// the other graph has for an input of the same name or FQN (if equal on all ranks of a program; sizes that differ
+// between these stay). An input with different numbers in the two graphs is an error (cannot apply).
 struct CommonSizes {
   std::vector<SizeBinding> first, second;
 };

@@ -34,6 +34,10 @@ Result<Expr> dimension_of(const Graph& graph, const Input& input, const SizeBind
   return type.shape[static_cast<size_t>(axis)];
 }
 
+bool is_about(const SizeBinding& binding, const Program& program) {
+  return binding.ranks.empty() || binding.ranks == program.ranks;
+}
+
 void offer_names(const Program& program, const SizeBinding& binding, Nearest* nearest) {
   const StringTable& strings = program.graph.pool().strings;
   if (!binding.dimension)
@@ -69,6 +73,7 @@ Status check_bindings(const Job& job, std::span<const SizeBinding> bindings) {
     Nearest nearest(binding.name);
     bool is_found = false;
     for (const auto& program : job.programs) {
+      if (!is_about(binding, *program)) continue;
       offer_names(*program, binding, &nearest);
       if (!binding.dimension) {
         const StrId name = job.pool->strings.find(binding.name);
@@ -133,6 +138,7 @@ Status InputSizes::solve(Expr size, const SizeBinding& binding) {
 Status InputSizes::bind(std::span<const SizeBinding> bindings) {
   const Graph& graph = program_.graph;
   for (const SizeBinding& binding : bindings) {
+    if (!is_about(binding, program_)) continue;
     if (!binding.dimension) {
       const StrId symbol = graph.pool().strings.find(binding.name);
       if (symbol && program_.find_symbol(symbol) != nullptr) SG_TRY(set(symbol, binding.value, binding));

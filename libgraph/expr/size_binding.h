@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "libgraph/result.h"
 
@@ -16,6 +17,7 @@ struct SizeBinding {
   std::string name;
   std::optional<int64_t> dimension;  // none = `name` is a symbol
   int64_t value = 0;
+  std::vector<uint32_t> ranks = {};  // it is about the program of these alone; empty = about all programs
 };
 Result<SizeBinding> parse_binding(std::string_view text);
 

@@ -116,6 +116,42 @@ graph rank *
     run("--compare", "g.txt", "--init", "seed:0", "--bind", "s0=2", "--bind", "s1=5", out="results equal to the bit")
 
 
+# Two ranks that call different inputs %a; EXTRA is one that only the second has.
+RANKS = """sg 1.0 job "t" world 2
+
+graph rank 0
+  symbol n input [1, 64] hint 4
+  input %a : f32[n, 2] "x"
+
+  forward -
+    %y = aten.sum(%a)
+
+  output %y
+
+graph rank 1
+  symbol n input [1, 64] hint 4
+  input %a : f32[3] "bias"
+  input %b : f32[SIZE, 2] "x"
+
+  forward -
+    %s = aten.sum(%a)
+    %t = aten.sum(%b)
+    %y = aten.add.Tensor(%s, %t)
+
+  output %y
+"""
+
+
+@case
+def ranks_may_call_different_inputs_by_one_name():
+    for size in ("n", "7"):
+        with open(f"size_{size}", "w") as f:
+            f.write(RANKS.replace("SIZE", size))
+    for first, second in (("n", "n"), ("n", "7"), ("7", "n")):
+        run("--compare", f"size_{second}", "--init", "seed:0", graph=f"size_{first}", out="results equal to the bit")
+    run("--compare", "size_7", "--init", "seed:0", "--bind", "x[0]=7", graph="size_n", out="results equal to the bit")
+
+
 @case
 def outputs_are_compared_by_what_they_are():
     for returns in RETURNS:
