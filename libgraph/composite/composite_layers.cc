@@ -113,6 +113,20 @@ void cudnn_batch_norm_backward(CompositeCall& c) {
   for (ValueId v : c.make_all("native_batch_norm_backward", args)) c.give(v);
 }
 
+// The reserved memory is that of cuDNN and MIOpen.
+void batch_norm_backward(CompositeCall& c) {
+  PartArgs args{c.tensor("grad_out"),     c.tensor("input"),       c.tensor("weight"),
+                c.tensor("running_mean"), c.tensor("running_var"), c.tensor("save_mean"),
+                c.tensor("save_var"),     c.flag("update"),        c.arg("eps"),
+                c.arg("output_mask")};
+  for (ValueId v : c.make_all("native_batch_norm_backward", args)) c.give(v);
+}
+
+void embedding_renorm(CompositeCall& c) {
+  ValueId out = c.make("clone", {c.tensor("self")});
+  c.give(c.make("embedding_renorm_", {out, c.tensor("indices"), c.arg("max_norm"), c.arg("norm_type")}));
+}
+
 void max_pool1d_with_indices(CompositeCall& c) {
   auto flat = [&](std::string_view name, int64_t across) {
     Numbers n = c.integers(name);

@@ -1,4 +1,7 @@
-// Pooling as in Inductor's decompositions: the position of a maximum within its window is kept, in one byte.
+// Pooling as in Inductor's decompositions: the position of a maximum within its window is kept, in one byte. Fractional
+// pooling.
+#include <algorithm>
+
 #include "libgraph/composite/composite_call.h"
 
 namespace sg::composite {
@@ -107,5 +110,116 @@ void max_pool2d_offsets_to_indices(CompositeCall& c) {
   give_indices(c, {{one, c.as_expr(c.arg("kernel_w"))}, exprs_of(c, "stride"), exprs_of(c, "padding"), {one, one}},
                {one, c.as_expr(c.arg("input_w"))});
 }
+
+// --- fractional pooling: windows of one size, which begin where a random number of each plane and axis says ---
+
+namespace {
+
+struct Fractional {
+  int axes;
+  ValueId input;           // [batch, channels, sizes ..]
+  Numbers kernel, output;  // by axis
+};
+
+Fractional fractional_of(CompositeCall& c, int axes) {
+  Fractional f{axes, c.tensor("self"), c.integers("kernel_size"), c.integers("output_size")};
+  const int rank = c.rank(f.input);
+  if (rank != axes + 1 && rank != axes + 2) c.fail("needs planes, and the axis of channels");
+  for (Numbers* n : {&f.kernel, &f.output}) {
+    if (n->size() == 1) n->resize(static_cast<size_t>(axes), (*n)[0]);
+    if (n->size() != static_cast<size_t>(axes) || std::ranges::any_of(*n, [](int64_t x) { return x < 1; }))
+      c.fail("needs a size of windows and of results for each axis");
+  }
+  if (c.failed()) return f;
+  for (int k = 0; k < axes; ++k) {
+    const auto size = c.exprs().constant_value(c.extent(f.input, rank - axes + k));
+    const auto at = static_cast<size_t>(k);
+    if (size && (f.kernel[at] > *size || f.output[at] > *size - f.kernel[at] + 1))
+      c.fail("has more windows than begin in its input");
+  }
+  if (rank == axes + 1) f.input = c.make("unsqueeze", {f.input, 0});
+  return f;
+}
+
+PartArg place_of(CompositeCall& c, ValueId v) { return c.key("device", Arg::text(ArgKind::device, c.type(v).device)); }
+
+// [batch, channels, windows]: where they begin along axis k. All but the last are spaced evenly, by a step that is not
+// whole, in the input's element type; the last one ends where the input does.
+ValueId fractional_starts(CompositeCall& c, const Fractional& f, size_t k, ValueId sample) {
+  const int64_t count = f.output[k];
+  const Expr last = c.exprs().sub(c.extent(f.input, static_cast<int>(k) + 2), c.exprs().constant(f.kernel[k]));
+  const PartArg place = place_of(c, f.input), dtype = c.key("dtype", c.dtype_of(f.input));
+  ValueId i = c.make("arange", {count, dtype, place});
+  if (count == 1)
+    return c.make("full", {ArgList{c.size(f.input, 0), c.size(f.input, 1), Arg::integer(1)}, c.as_arg(last),
+                           c.key("dtype", DType::i64), place});
+  ValueId step = c.make("full", {ArgList(), c.as_arg(last), dtype, place});
+  step = c.make("div.Tensor", {step, c.make("full", {ArgList(), count - 1, dtype, place})});
+  auto whole = [&](ValueId v) { return c.make("to.dtype", {c.make("mul.Tensor", {v, step}), DType::i64}); };
+  ValueId starts = c.make("sub.Tensor", {whole(c.make("add.Tensor", {i, sample})), whole(sample)});
+  return c.make("where.ScalarOther", {c.make("lt.Scalar", {i, count - 1}), starts, c.as_arg(last)});
+}
+
+// Of each window the maximum and its place in the plane; the first of equal ones, the last of NaNs.
+void give_fractional(CompositeCall& c, int axes) {
+  const Fractional f = fractional_of(c, axes);
+  ValueId samples = c.tensor("random_samples"), place;  // [batch, channels, windows .., elements ..]
+  if (c.failed() || c.rank(samples) != 3 || c.dtype_of(samples) != c.dtype_of(f.input))
+    return c.fail("needs a sample for each plane and axis, of the input's type");
+  const Arg batch = c.size(f.input, 0), channels = c.size(f.input, 1);
+  for (size_t k = 0; k < f.kernel.size(); ++k) {
+    // PyTorch's order of the samples: width before height, but depth, height, width.
+    const int64_t column = axes == 2 ? 1 - static_cast<int64_t>(k) : static_cast<int64_t>(k);
+    ValueId starts = fractional_starts(c, f, k, c.make("slice.Tensor", {samples, 2, column, column + 1}));
+    ArgList shape(static_cast<size_t>(2 + 2 * axes), Arg::integer(1)), within = shape;
+    shape[0] = batch, shape[1] = channels, shape[2 + k] = Arg::integer(f.output[k]);
+    within[2 + k + static_cast<size_t>(axes)] = Arg::integer(f.kernel[k]);
+    ValueId offsets = c.make("arange", {f.kernel[k], c.key("dtype", DType::i64), place_of(c, f.input)});
+    ValueId along = c.make("add.Tensor", {c.make("view", {starts, shape}), c.make("view", {offsets, within})});
+    if (k > 0) place = c.make("mul.Tensor", {place, c.size(f.input, static_cast<int>(k) + 2)});
+    place = k == 0 ? along : c.make("add.Tensor", {place, along});
+  }
+  int64_t windows = 1, elements = 1;
+  for (int64_t n : f.output) windows *= n;
+  for (int64_t n : f.kernel) elements *= n;
+  const ArgList lines{batch, channels, Arg::integer(windows * elements)};
+  const ArgList boxes{batch, channels, Arg::integer(windows), Arg::integer(elements)};
+  place = c.make("reshape", {place, lines});
+  ValueId flat = c.make("reshape", {f.input, ArgList{batch, channels, c.product(f.input, 2, 2 + axes)}});
+  ValueId values = c.make("view", {c.make("gather", {flat, 2, place}), boxes});
+  Values most = c.make_all("max.dim", {values, -1, true});
+  ValueId order = c.make("arange", {elements, c.key("dtype", DType::i64), place_of(c, f.input)});
+  ValueId last = c.make("where.ScalarOther", {c.make("isnan", {values}), order, -1});
+  last = c.make("amax", {last, Numbers{-1}, true});
+  ValueId chosen = c.make("where.self", {c.make("lt.Scalar", {last, 0}), most.back(), last});
+  ValueId found = c.make("gather", {c.make("view", {place, boxes}), 3, chosen});
+  ArgList shape = c.rank(c.tensor("self")) == axes + 2 ? ArgList{batch, channels} : ArgList{channels};
+  for (int64_t n : f.output) shape.push_back(Arg::integer(n));
+  c.give(c.make("view", {most[0], shape}));
+  c.give(c.make("view", {found, shape}));
+}
+
+void give_fractional_backward(CompositeCall& c, int axes) {
+  const Fractional f = fractional_of(c, axes);
+  if (c.failed()) return;
+  ArgList lines{c.size(f.input, 0), c.size(f.input, 1), Arg::integer(-1)};
+  auto flat = [&](std::string_view name) {
+    ValueId v = c.tensor(name);
+    if (c.rank(v) != c.rank(c.tensor("self"))) c.fail("needs a gradient and indices of as many dimensions");
+    lines[2] = c.product(v, c.rank(v) - axes, c.rank(v));
+    return c.make("reshape", {v, lines});
+  };
+  ValueId indices = flat("indices"), grad = flat("grad_output");
+  lines[2] = c.product(f.input, 2, 2 + axes);
+  ValueId sums = c.make("scatter_add", {c.zeros(lines, grad), 2, indices, grad});
+  c.give(c.make("view", {sums, c.shape(c.tensor("self"))}));
+}
+
+}  // namespace
+
+void fractional_max_pool2d(CompositeCall& c) { give_fractional(c, 2); }
+void fractional_max_pool3d(CompositeCall& c) { give_fractional(c, 3); }
+void fractional_max_pool2d_backward(CompositeCall& c) { give_fractional_backward(c, 2); }
+void fractional_max_pool3d_backward(CompositeCall& c) { give_fractional_backward(c, 3); }
 
 }  // namespace sg::composite

@@ -1,5 +1,6 @@
 // Moments, extremes, areas and other derived reductions; functions defined by others.
 #include <cmath>
+#include <limits>
 
 #include "libgraph/composite/composite_call.h"
 
@@ -181,12 +182,78 @@ void normal_of_size(CompositeCall& c) {
 
 // --- functions ---
 
-void logspace(CompositeCall& c) {
-  DType dtype = c.dtype("dtype").value_or(DType::f32);
-  if (!is_floating(dtype)) return c.fail("is made of floating elements only");
-  PartArgs args{c.arg("start"), c.arg("end"), c.arg("steps"), c.key("dtype", dtype)};
+namespace {
+
+// The numbers from `start` to `end`, each a number or a tensor, in double: each is counted from the end that is nearer,
+// as linspace does.
+ValueId spread_between(CompositeCall& c) {
+  const DType dtype = c.dtype("dtype").value_or(DType::f32);
+  const int64_t steps = c.integer("steps");
+  bool is_wide = is_complex(dtype);
+  PartArgs place;
+  if (c.has("device")) place.push_back(c.key("device", c.arg("device")));
+  for (std::string_view name : {"start", "end"}) {
+    if (!c.arg(name).is(ArgKind::value)) continue;
+    const Type& type = c.type(c.tensor(name));
+    if (!type.shape.empty()) c.fail("is made of numbers without dimensions only");
+    is_wide = is_wide || is_complex(type.dtype);
+    place = {c.key("device", Arg::text(ArgKind::device, type.device))};
+  }
+  if (c.failed() || steps < 0 || steps > int64_t{1} << 40) return c.fail("'steps' is out of range"), ValueId();
+  const PartArg wide = c.key("dtype", is_wide ? DType::c128 : DType::f64);
+  auto made = [&](std::string_view op, PartArgs args) {
+    args.push_back(c.key("dtype", DType::f64));
+    args.insert(args.end(), place.begin(), place.end());
+    return c.make(op, args);
+  };
+  auto end_of = [&](std::string_view name) {
+    ValueId v = c.arg(name).is(ArgKind::value) ? c.make("_to_copy", {c.tensor(name), wide})
+                                               : made("full", {ArgList(), c.number(name)});
+    return is_floating(dtype) || is_complex(dtype) || steps < 2 ? v : c.make("trunc", {v});
+  };
+  ValueId start = end_of("start"), end = end_of("end");
+  if (c.failed()) return start;
+  if (steps == 0) return made("arange", {0});
+  if (steps == 1) return c.make("view", {start, Numbers{1}});
+  ValueId step = c.make("div.Scalar", {c.make("sub.Tensor", {end, start}), static_cast<double>(steps - 1)});
+  ValueId i = made("arange", {steps}), left = made("arange.start_step", {steps - 1, -1, -1});
+  ValueId up = c.make("add.Tensor", {start, c.make("mul.Tensor", {i, step})});
+  ValueId down = c.make("sub.Tensor", {end, c.make("mul.Tensor", {left, step})});
+  PartArgs count{steps};
+  count.insert(count.end(), place.begin(), place.end());
+  return c.make("where.self", {c.make("lt.Scalar", {c.make("arange", count), steps / 2}), up, down});
+}
+
+void give_spread(CompositeCall& c, ValueId numbers) {
+  PartArgs args{numbers, c.key("dtype", c.dtype("dtype").value_or(DType::f32))};
   if (c.has("device")) args.push_back(c.key("device", c.arg("device")));
-  c.give(c.make("pow.Scalar", {c.number("base"), c.make("linspace", args)}));
+  c.give(c.make("_to_copy", args));
+}
+
+}  // namespace
+
+void linspace_between(CompositeCall& c) { give_spread(c, spread_between(c)); }
+void logspace(CompositeCall& c) { give_spread(c, c.make("pow.Scalar", {c.number("base"), spread_between(c)})); }
+
+// By the bits of a double, which has all numbers of narrower types as normal ones; its own subnormal ones are scaled.
+// The exponent of what is not finite is 0, as in C.
+void frexp(CompositeCall& c) {
+  ValueId self = c.tensor("self");
+  if (c.failed() || !is_floating(c.dtype_of(self))) return c.fail("is of floating elements only");
+  constexpr int64_t kField = 2047, kHalf = 1022, kShift = 54;
+  ValueId wide = c.make("to.dtype", {self, DType::f64});
+  ValueId small = c.make("lt.Scalar", {c.make("abs", {wide}), std::numeric_limits<double>::min()});
+  ValueId scaled = c.make("mul.Scalar", {wide, std::ldexp(1.0, static_cast<int>(kShift))});
+  ValueId bits = c.make("view.dtype", {c.make("where.self", {small, scaled, wide}), DType::i64});
+  ValueId field = c.make("bitwise_right_shift.Tensor_Scalar", {bits, 52});
+  field = c.make("bitwise_and.Scalar", {field, kField});
+  ValueId is_plain = c.make("logical_and", {c.make("lt.Scalar", {field, kField}), c.make("gt.Scalar", {field, 0})});
+  ValueId half = c.make("bitwise_or.Scalar", {c.make("bitwise_and.Scalar", {bits, ~(kField << 52)}), kHalf << 52});
+  ValueId mantissa = c.make("where.self", {is_plain, c.make("view.dtype", {half, DType::f64}), wide});
+  ValueId exponent = c.make("sub.Tensor", {field, c.make("mul.Scalar", {small, kShift})});
+  exponent = c.make("where.ScalarOther", {is_plain, c.make("sub.Scalar", {exponent, kHalf}), 0});
+  c.give(c.make("_to_copy", {mantissa, c.key("dtype", c.dtype_of(self))}));
+  c.give(c.make("_to_copy", {exponent, c.key("dtype", DType::i32)}));
 }
 
 void ldexp(CompositeCall& c) {

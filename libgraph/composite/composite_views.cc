@@ -210,6 +210,38 @@ void column_stack(CompositeCall& c) {
 
 void concat(CompositeCall& c) { c.give(c.make("cat", {c.tensors("tensors"), c.integer("dim")})); }
 
+// Each tensor padded with zeros to `num_chunks` equal parts along `dim`; the parts number i of all are one row.
+void chunk_cat(CompositeCall& c) {
+  Values tensors = c.tensors("tensors");
+  const int64_t chunks = c.integer("num_chunks");
+  if (c.failed() || tensors.empty() || chunks < 1) return c.fail("needs at least one tensor and one chunk");
+  ExprPool& e = c.exprs();
+  const int dim = c.wrap(c.integer("dim"), c.rank(tensors[0]));
+  for (ValueId& v : tensors) {
+    const int rank = c.rank(v);
+    if (c.failed() || rank <= dim || c.dtype_of(v) != c.dtype_of(tensors[0]))
+      return c.fail("needs tensors of one element type that have the dimension");
+    const Expr count = e.constant(chunks), size = c.extent(v, dim);
+    const Expr length = e.floordiv(e.add(size, e.constant(chunks - 1)), count),
+               missing = e.sub(e.mul(length, count), size);
+    ArgList shape;
+    for (int i = 0; i < dim; ++i) shape.push_back(c.size(v, i));
+    shape.push_back(Arg::integer(chunks));
+    shape.push_back(c.as_arg(e.mul(length, c.as_expr(c.product(v, dim + 1, rank)))));
+    if (e.constant_value(missing) != 0) {
+      ArgList pad(static_cast<size_t>(2 * (rank - dim)), Arg::integer(0));
+      pad.back() = c.as_arg(missing);
+      v = c.make("constant_pad_nd", {v, pad});
+    }
+    v = c.make("reshape", {v, shape});
+  }
+  ValueId joined = c.make("cat", {tensors, dim + 1});
+  if (!c.has("out")) return c.give(joined);
+  ValueId out = c.tensor("out");
+  if (c.type(out).shape != c.type(joined).shape) return c.fail("`out` has another size, and PyTorch would resize it");
+  c.give(c.make("copy_", {out, joined}));
+}
+
 void tile(CompositeCall& c) {
   ArgList dims = c.sizes("dims");
   auto rank = static_cast<size_t>(c.rank(c.tensor("self")));

@@ -122,7 +122,30 @@ def frequencies(d):
     return [([n, spacing], {"dtype": d, "device": torch.device("cpu")}) for n in (1, 2, 7, 8) for spacing in (1.0, 0.3)] if d in FLOATS else []
 
 
+def parts_to_join(d):
+    """Tensors whose parts along an axis are not equal, and how many parts."""
+    return [some(d, 5, 3), some(d, 4, 2, 2), some(d, 1)], 0, 3
+
+
+def between(start_is_tensor, end_is_tensor, *more):
+    """Numbers of each type, between tensors of it and of another."""
+    def end(d, value, is_tensor):
+        return torch.tensor(value, dtype=torch.int64 if d == torch.bool else d) if is_tensor else value
+    def make(d):
+        place = {"dtype": d, "device": torch.device("cpu")}
+        return [([end(o, a, start_is_tensor), end(o, b, end_is_tensor), n, *more], place)
+                for o, a, b, n in ((d, 1, 4, 6), (torch.float32, -1.25, 2.5, 5), (torch.float64, 3.75, 0.5, 1), (d, 2, 2, 0), (torch.bfloat16, 0.1, 1.7, 4))]
+    return make
+
+
 CALLS = {
+    **{f"aten.{what}.{name}": between(*tensors, *more) for name, *tensors in (("Tensor_Tensor", True, True), ("Tensor_Scalar", True, False), ("Scalar_Tensor", False, True))
+       for what, more in (("linspace", ()), ("logspace", (2.0,)))},
+    "aten._chunk_cat.default": lambda d: [(list(parts_to_join(d)), {}), ([[some(d, 2, 7, 3), some(d, 2, 4, 1)], -2, 4], {})],
+    "aten._chunk_cat.out": lambda d: [(list(parts_to_join(d)), {"out": torch.zeros(3, 6 + 8 + 1, dtype=d)})],
+    "aten.embedding_renorm.default": floats_only(lambda d: [([some(d, 7, 3), torch.tensor([[1, 4], [4, 0]]), 2.5, p], {}) for p in (2.0, 1.0, float("inf"))]),
+    "aten.batch_norm_backward.default": floats_only(lambda d: [([*(some(d, 3, 4, 5) for _ in range(2)), some(d, 4), some(d, 4), some(d, 4, low=0.1, high=2), some(d, 4), some(d, 4, low=0.1, high=2), train, 1e-5,
+                                                                 [True, True, True], torch.zeros(0, dtype=torch.uint8)], {}) for train in (True, False)]),
     "aten.__and__.Scalar": bitwise(5), "aten.__and__.Tensor": bitwise(None),
     "aten.__or__.Scalar": bitwise(5), "aten.__or__.Tensor": bitwise(None),
     "aten.__xor__.Scalar": bitwise(5), "aten.__xor__.Tensor": bitwise(None),

@@ -457,3 +457,41 @@ TEST_CASE("composite: blocks of a matrix and the place of a kth value may be siz
   CHECK(ops(e.graph()).find("kthvalue") == std::string::npos);
   CHECK(is_valid(e));
 }
+
+TEST_CASE("composite: parts of tensors are joined, whatever length the data gives them") {
+  Expanded e = expand(R"(  symbol s0 input [2, 64]
+  input %x : f32[4, 3]
+  input %y : f32[s0, 2]
+  %rows = aten._chunk_cat([%x, %y], 0, 2)
+  output %rows
+)");
+  CHECK(ops(e.graph()) == "reshape.default constant_pad_nd.default reshape.default cat.default");
+  CHECK(e.graph().type(e.graph().outputs()[0].value).shape.size() == 2);
+  CHECK(is_valid(e));
+}
+
+TEST_CASE("composite: fractional pooling of any number of images") {
+  Expanded e = expand(R"(  symbol s0 input [2, 64]
+  input %x : f32[s0, 3, 8, 8]
+  input %at : f32[s0, 3, 2]
+  input %grad : f32[s0, 3, 4, 3]
+  %y, %place = aten.fractional_max_pool2d(%x, [2, 3], [4, 3], %at) : f32[s0, 3, 4, 3], i64[s0, 3, 4, 3]
+  %back = aten.fractional_max_pool2d_backward(%grad, %x, [2, 3], [4, 3], %place) : f32[s0, 3, 8, 8]
+  output %y
+  output %back
+)");
+  INFO(said(e));
+  CHECK(ops(e.graph()).find("fractional") == std::string::npos);
+  CHECK(is_valid(e));
+}
+
+TEST_CASE("composite: numbers between tensors need one step of known count and ends without dimensions") {
+  Expanded e = expand(R"(  input %from : f32[]
+  input %ends : f32[2]
+  %good = aten.linspace.Tensor_Scalar(%from, 3, 5) : f32[5]
+  %bad = aten.linspace.Scalar_Tensor(0, %ends, 5)
+  output %good
+)");
+  CHECK(ops(e.graph()).ends_with("_to_copy.default linspace.Scalar_Tensor"));
+  CHECK(said(e).find("without dimensions") != std::string::npos);
+}
