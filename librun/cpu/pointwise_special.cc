@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "librun/cpu/pointwise_tables.h"
+#include "librun/work/orthogonal.h"
 
 namespace sg::cpu {
 namespace {
@@ -67,6 +68,28 @@ Value lower_polygamma(PointwiseCall& c) {
   return c.compute(BlockOp::polygamma, {c.number(c.call().number("n"), type), c.operand("self", type)}, type);
 }
 
+// The order is the block function's first operand.
+template <int order>
+Value lower_bessel(PointwiseCall& c) {
+  DType type = c.common(c.rule().operands, Common::floating);
+  return c.compute(c.rule().block, {c.number(order, type), c.operand(c.rule().operands, type)}, type);
+}
+
+Value lower_polynomial(PointwiseCall& c, math::Polynomial kind, bool shifted) {
+  DType type = c.common("x n", Common::floating);
+  Value which = c.number(static_cast<double>(kind), type), moved = c.number(shifted ? 1 : 0, type);
+  return c.compute(c.rule().block, {which, c.operand("x", type), c.operand("n", type), moved}, type);
+}
+
+template <math::Polynomial kind>
+Value lower_polynomial(PointwiseCall& c) {
+  return lower_polynomial(c, kind, false);
+}
+template <math::Polynomial kind>
+Value lower_shifted(PointwiseCall& c) {
+  return lower_polynomial(c, kind, true);
+}
+
 Value lower_celu(PointwiseCall& c) {
   DType type = c.common("self", Common::promoted);
   double alpha = c.call().number("alpha");
@@ -90,6 +113,8 @@ Value lower_logit_backward(PointwiseCall& c) {
   return c.compute(BlockOp::logit_backward, {g, x, c.number(low, type), c.number(outside, type)}, type);
 }
 
+using math::Polynomial;
+
 constexpr PointwiseRule kRules[] = {
     {"aten.frac.default", lower_frac},
     {"aten.sgn.default", lower_sgn},
@@ -111,6 +136,64 @@ constexpr PointwiseRule kRules[] = {
     {"aten.special_zeta.default", lower_plain, BlockOp::zeta, "self other", Common::floating},
     {"aten.special_zeta.other_scalar", lower_plain, BlockOp::zeta, "self ~other", Common::floating},
     {"aten.special_zeta.self_scalar", lower_plain, BlockOp::zeta, "~self other", Common::floating},
+    {"aten.special_bessel_j0.default", lower_bessel<0>, BlockOp::bessel_j, "self"},
+    {"aten.special_bessel_j1.default", lower_bessel<1>, BlockOp::bessel_j, "self"},
+    {"aten.special_bessel_y0.default", lower_bessel<0>, BlockOp::bessel_y, "self"},
+    {"aten.special_bessel_y1.default", lower_bessel<1>, BlockOp::bessel_y, "self"},
+    {"aten.special_modified_bessel_k0.default", lower_bessel<0>, BlockOp::bessel_k, "self"},
+    {"aten.special_modified_bessel_k1.default", lower_bessel<1>, BlockOp::bessel_k, "self"},
+    {"aten.special_scaled_modified_bessel_k0.default", lower_bessel<0>, BlockOp::bessel_k_scaled, "x"},
+    {"aten.special_scaled_modified_bessel_k1.default", lower_bessel<1>, BlockOp::bessel_k_scaled, "x"},
+    {"aten.special_spherical_bessel_j0.default", lower_plain, BlockOp::spherical_j0, "x", Common::floating},
+    {"aten.special_airy_ai.default", lower_plain, BlockOp::airy, "x", Common::floating},
+    {"aten.special_chebyshev_polynomial_t.default", lower_polynomial<Polynomial::chebyshev_t>, BlockOp::polynomial},
+    {"aten.special_chebyshev_polynomial_t.x_scalar", lower_polynomial<Polynomial::chebyshev_t>, BlockOp::polynomial},
+    {"aten.special_chebyshev_polynomial_t.n_scalar", lower_polynomial<Polynomial::chebyshev_t>, BlockOp::polynomial},
+    {"aten.special_chebyshev_polynomial_u.default", lower_polynomial<Polynomial::chebyshev_u>, BlockOp::polynomial},
+    {"aten.special_chebyshev_polynomial_u.x_scalar", lower_polynomial<Polynomial::chebyshev_u>, BlockOp::polynomial},
+    {"aten.special_chebyshev_polynomial_u.n_scalar", lower_polynomial<Polynomial::chebyshev_u>, BlockOp::polynomial},
+    {"aten.special_chebyshev_polynomial_v.default", lower_polynomial<Polynomial::chebyshev_v>, BlockOp::polynomial},
+    {"aten.special_chebyshev_polynomial_v.x_scalar", lower_polynomial<Polynomial::chebyshev_v>, BlockOp::polynomial},
+    {"aten.special_chebyshev_polynomial_v.n_scalar", lower_polynomial<Polynomial::chebyshev_v>, BlockOp::polynomial},
+    {"aten.special_chebyshev_polynomial_w.default", lower_polynomial<Polynomial::chebyshev_w>, BlockOp::polynomial},
+    {"aten.special_chebyshev_polynomial_w.x_scalar", lower_polynomial<Polynomial::chebyshev_w>, BlockOp::polynomial},
+    {"aten.special_chebyshev_polynomial_w.n_scalar", lower_polynomial<Polynomial::chebyshev_w>, BlockOp::polynomial},
+    {"aten.special_hermite_polynomial_h.default", lower_polynomial<Polynomial::hermite_h>, BlockOp::polynomial},
+    {"aten.special_hermite_polynomial_h.x_scalar", lower_polynomial<Polynomial::hermite_h>, BlockOp::polynomial},
+    {"aten.special_hermite_polynomial_h.n_scalar", lower_polynomial<Polynomial::hermite_h>, BlockOp::polynomial},
+    {"aten.special_hermite_polynomial_he.default", lower_polynomial<Polynomial::hermite_he>, BlockOp::polynomial},
+    {"aten.special_hermite_polynomial_he.x_scalar", lower_polynomial<Polynomial::hermite_he>, BlockOp::polynomial},
+    {"aten.special_hermite_polynomial_he.n_scalar", lower_polynomial<Polynomial::hermite_he>, BlockOp::polynomial},
+    {"aten.special_laguerre_polynomial_l.default", lower_polynomial<Polynomial::laguerre>, BlockOp::polynomial},
+    {"aten.special_laguerre_polynomial_l.x_scalar", lower_polynomial<Polynomial::laguerre>, BlockOp::polynomial},
+    {"aten.special_laguerre_polynomial_l.n_scalar", lower_polynomial<Polynomial::laguerre>, BlockOp::polynomial},
+    {"aten.special_legendre_polynomial_p.default", lower_polynomial<Polynomial::legendre>, BlockOp::polynomial},
+    {"aten.special_legendre_polynomial_p.x_scalar", lower_polynomial<Polynomial::legendre>, BlockOp::polynomial},
+    {"aten.special_legendre_polynomial_p.n_scalar", lower_polynomial<Polynomial::legendre>, BlockOp::polynomial},
+    {"aten.special_shifted_chebyshev_polynomial_t.default", lower_shifted<Polynomial::chebyshev_t>,
+     BlockOp::polynomial},
+    {"aten.special_shifted_chebyshev_polynomial_t.x_scalar", lower_shifted<Polynomial::chebyshev_t>,
+     BlockOp::polynomial},
+    {"aten.special_shifted_chebyshev_polynomial_t.n_scalar", lower_shifted<Polynomial::chebyshev_t>,
+     BlockOp::polynomial},
+    {"aten.special_shifted_chebyshev_polynomial_u.default", lower_shifted<Polynomial::chebyshev_u>,
+     BlockOp::polynomial},
+    {"aten.special_shifted_chebyshev_polynomial_u.x_scalar", lower_shifted<Polynomial::chebyshev_u>,
+     BlockOp::polynomial},
+    {"aten.special_shifted_chebyshev_polynomial_u.n_scalar", lower_shifted<Polynomial::chebyshev_u>,
+     BlockOp::polynomial},
+    {"aten.special_shifted_chebyshev_polynomial_v.default", lower_shifted<Polynomial::chebyshev_v>,
+     BlockOp::polynomial},
+    {"aten.special_shifted_chebyshev_polynomial_v.x_scalar", lower_shifted<Polynomial::chebyshev_v>,
+     BlockOp::polynomial},
+    {"aten.special_shifted_chebyshev_polynomial_v.n_scalar", lower_shifted<Polynomial::chebyshev_v>,
+     BlockOp::polynomial},
+    {"aten.special_shifted_chebyshev_polynomial_w.default", lower_shifted<Polynomial::chebyshev_w>,
+     BlockOp::polynomial},
+    {"aten.special_shifted_chebyshev_polynomial_w.x_scalar", lower_shifted<Polynomial::chebyshev_w>,
+     BlockOp::polynomial},
+    {"aten.special_shifted_chebyshev_polynomial_w.n_scalar", lower_shifted<Polynomial::chebyshev_w>,
+     BlockOp::polynomial},
     {"aten.igamma.default", lower_plain, BlockOp::igamma, "self other"},
     {"aten.igammac.default", lower_plain, BlockOp::igammac, "self other"},
     {"aten.special_xlog1py.default", lower_plain, BlockOp::xlog1py, "self other", Common::floating},

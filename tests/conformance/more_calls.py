@@ -127,6 +127,17 @@ def parts_to_join(d):
     return [some(d, 5, 3), some(d, 4, 2, 2), some(d, 1)], 0, 3
 
 
+def polynomials():
+    """Of a number at degrees, and of degrees that are numbers: whole ones, others and negative ones."""
+    names = [f"chebyshev_polynomial_{k}" for k in "tuvw"] + [f"shifted_chebyshev_polynomial_{k}" for k in "tuvw"] + [
+        "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p"]
+    out = {}
+    for name in names:
+        out[f"aten.special_{name}.x_scalar"] = lambda d: [([x, some(d, 3, 4, low=0, high=1 if d == torch.bool else 9)], {}) for x in (0.7, -1, 1.5)]
+        out[f"aten.special_{name}.n_scalar"] = lambda d: [([some(d, 3, 4, low=0 if d in (torch.bool, torch.uint8) else -2, high=1 if d == torch.bool else 2), n], {}) for n in (0, 3, 12, 2.7, -1)]
+    return out
+
+
 def between(start_is_tensor, end_is_tensor, *more):
     """Numbers of each type, between tensors of it and of another."""
     def end(d, value, is_tensor):
@@ -139,6 +150,7 @@ def between(start_is_tensor, end_is_tensor, *more):
 
 
 CALLS = {
+    **polynomials(),
     **{f"aten.{what}.{name}": between(*tensors, *more) for name, *tensors in (("Tensor_Tensor", True, True), ("Tensor_Scalar", True, False), ("Scalar_Tensor", False, True))
        for what, more in (("linspace", ()), ("logspace", (2.0,)))},
     "aten._chunk_cat.default": lambda d: [(list(parts_to_join(d)), {}), ([[some(d, 2, 7, 3), some(d, 2, 4, 1)], -2, 4], {})],

@@ -49,7 +49,11 @@ graph rank *
     ('a', 'lgamma(%x)'), ('b', 'digamma(%x)'), ('c', 'erfinv(%x)'), ('d', 'i0(%x)'), ('e', 'special_i1e(%x)'), ('f', 'special_erfcx(%x)'),
     ('g', 'special_ndtri(%x)'), ('h', 'special_log_ndtr(%x)'), ('i', 'special_zeta(%x, %y)'), ('j', 'polygamma(2, %x)'),
     ('k', 'sinc(%x)'), ('l', 'special_entr(%x)'), ('m', 'nextafter(%x, %y)'), ('o', 'mish_backward(%x, %y)'),
-    ('p', 'logit_backward(%x, %y, 0.1)'), ('q', 'gcd(%n, %n)'), ('r', 'lcm(%n, %n)')))
+    ('p', 'logit_backward(%x, %y, 0.1)'), ('q', 'gcd(%n, %n)'), ('r', 'lcm(%n, %n)'), ('s', 'special_bessel_j0(%x)'), ('t', 'special_bessel_y1(%x)'),
+    ('u', 'special_modified_bessel_k0(%x)'), ('v', 'special_scaled_modified_bessel_k1(%x)'), ('aa', 'special_airy_ai(%x)'),
+    ('ab', 'special_spherical_bessel_j0(%x)'), ('ac', 'special_chebyshev_polynomial_t.n_scalar(%x, 40)'),
+    ('ad', 'special_shifted_chebyshev_polynomial_w.n_scalar(%x, 5)'), ('ae', 'special_laguerre_polynomial_l.x_scalar(0.5, %n)'),
+    ('af', 'special_hermite_polynomial_h(%x, %y)')))
 COMPLEX = '''sg 1.0
 graph rank *
   input %x : TYPE[40, 30] "x"

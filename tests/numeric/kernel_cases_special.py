@@ -48,6 +48,26 @@ def ndtri(r):
     return Case(t.to(r.choice(SINGLE)))
 
 
+@case("aten.special_modified_bessel_k0.default", "aten.special_modified_bessel_k1.default", "aten.special_scaled_modified_bessel_k0.default",
+      "aten.special_scaled_modified_bessel_k1.default", "aten.special_spherical_bessel_j0.default")
+def bessel_k(r):
+    return Case(finite(tensor(r, SINGLE)).abs() + 0.01)
+
+
+@case("aten.special_bessel_j0.default", "aten.special_bessel_j1.default", "aten.special_bessel_y0.default", "aten.special_bessel_y1.default",
+      "aten.special_airy_ai.default")
+def bessel_j(r):
+    return Case(finite(tensor(r, [torch.float32])).abs().clamp(0.1, 4))     # PyTorch is good to 1e-7 beyond 5, in f64 too
+
+
+@case(*(f"aten.special_{shifted}chebyshev_polynomial_{kind}.default" for shifted in ("", "shifted_") for kind in "tuvw"),
+      "aten.special_hermite_polynomial_h.default", "aten.special_hermite_polynomial_he.default", "aten.special_laguerre_polynomial_l.default",
+      "aten.special_legendre_polynomial_p.default")
+def polynomial(r):
+    t = finite(tensor(r, SINGLE)).clamp(-1, 1)
+    return Case(t, torch.randint(-1, 9, t.shape).to(t.dtype))
+
+
 @case("aten.polygamma.default")
 def polygamma(r):
     # of order 1 PyTorch is good to 1e-9 only

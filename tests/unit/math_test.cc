@@ -5,7 +5,9 @@
 #include <limits>
 
 #include "librun/work/activations.h"
+#include "librun/work/bessel.h"
 #include "librun/work/math.h"
+#include "librun/work/orthogonal.h"
 #include "librun/work/special.h"
 
 using namespace sg;
@@ -174,4 +176,61 @@ TEST_CASE("digamma and erfinv") {
   }
   CHECK(math::erfinv_core(1) == INFINITY);
   CHECK(std::isnan(math::erfinv_core(1.5)));
+}
+
+TEST_CASE("Bessel and Airy functions, on both sides of where their formulas change") {
+  struct Known {  // to 30 digits by mpmath
+    double x, j0, j1, y0, y1, k0, k1;
+  };
+  constexpr Known kKnown[] = {
+      {0.01, 0.99997500015624957, 0.0049999375002604162, -3.0054556370836459, -63.678596282060655, 4.7212447301610949,
+       99.973894118296246},
+      {0.9, 0.80752379812254477, 0.40594954607880568, 0.0056283066352055584, -0.8731265824563288, 0.48673030816290051,
+       0.71653357877601905},
+      {3.7, -0.39923020337119112, 0.053833987745461791, 0.10607431532035411, 0.41667437268380749, 0.015630659921626658,
+       0.017628035102223263},
+      {11.5, -0.067653948111665228, -0.22837862066532347, -0.22523211169118787, 0.057942547143000822,
+       3.7050381659564215e-6, 3.862894146160998e-6},
+      {24.9, 0.08324596835301549, -0.13485569953140887, -0.13649918399676524, -0.086002557595554252,
+       3.8360965209894921e-12, 3.9123824362567633e-12},
+      {25.1, 0.10827567149994945, -0.11463478413442257, -0.11676770763803695, -0.11062223322783099,
+       3.1283127143211171e-12, 3.190032318604266e-12},
+      {180.0, -0.058862596948708744, -0.0086463182541182728, -0.0084827795766800132, 0.058839260936306619,
+       6.2678151953187692e-80, 6.2852017448859222e-80},
+  };
+  for (const Known& k : kKnown) {
+    INFO(k.x);
+    CHECK(std::fabs(math::bessel_j(0, k.x) - k.j0) < 1e-15);
+    CHECK(std::fabs(math::bessel_j(1, -k.x) + k.j1) < 1e-15);
+    CHECK(std::fabs(math::bessel_y(0, k.x) - k.y0) < 3e-15);
+    CHECK(std::fabs(math::bessel_y(1, k.x) - k.y1) < 2e-14);
+    CHECK(std::fabs(math::bessel_k(0, k.x, false) / k.k0 - 1) < 1e-13);
+    CHECK(std::fabs(math::bessel_k(1, k.x, true) / std::exp(k.x) / k.k1 - 1) < 1e-13);
+  }
+  constexpr double kAiry[][2] = {{-30.5, -0.0043336372887428654}, {-9.5, 0.3191032477191282},
+                                 {-2.25, 0.061598658777005278},   {0, 0.35502805388781724},
+                                 {1.75, 0.050569880805794872},    {2.5, 0.01572592338047049},
+                                 {9.0, 2.4711684308724898e-9},    {40.0, 6.3657426585529149e-75}};
+  for (const auto& [x, y] : kAiry) CHECK(std::fabs(math::airy(x) - y) < 2e-14 * (x > 0 ? std::fabs(y) * 10 : 1));
+}
+
+TEST_CASE("polynomials of any degree end, and their closed forms go on from their recurrences") {
+  using math::Polynomial;
+  for (Polynomial kind :
+       {Polynomial::chebyshev_t, Polynomial::chebyshev_u, Polynomial::chebyshev_v, Polynomial::chebyshev_w}) {
+    for (double x : {-0.99, -0.3, 0.0, 0.7, -1.01, 1.02}) {
+      auto at = [&](double n) { return math::polynomial_of_degree(static_cast<double>(kind), x, n, 0.0); };
+      for (double n : {7.0, 8.0, 9.0, 127.0, 128.0, 129.0}) {  // p(n + 1) = 2 x p(n) - p(n - 1)
+        INFO(static_cast<int>(kind) << " of " << x << ", degree " << n);
+        CHECK(std::fabs(at(n + 1) - 2 * x * at(n) + at(n - 1)) <= 1e-11 * (1 + std::fabs(at(n))));
+      }
+    }
+  }
+  for (double kind = 0; kind < 8; ++kind)
+    for (double x : {-1.5, -1.0, 0.0, 0.5, 1.0, 2.0, HUGE_VAL, std::nan("")})
+      for (double n : {1e6, 1e17, 1e300, HUGE_VAL, -HUGE_VAL, std::nan("")})
+        math::polynomial_of_degree(kind, x, n, 0.0);
+  CHECK(math::polynomial_of_degree(4.0f, 1.0f, 128.0f, 0.0f) != 0);
+  CHECK(std::isnan(math::polynomial_of_degree(4.0f, 1.0f, 129.0f, 0.0f)));
+  CHECK(math::polynomial_of_degree(7.0, 0.5, -3.0, 1.0) == 0);
 }

@@ -55,7 +55,8 @@ enum class BlockOp : uint8_t {
   // special functions and the rarer activations
   entr, sinc, i0, i0e, i1, i1e, erfcx, ndtri, log_ndtr, polygamma, zeta, igamma, igammac, xlog1py, logaddexp, logaddexp2,
   heaviside, copysign, nextafter, nextafter_bf16, gcd, lcm, hardshrink, softshrink, shrink_backward, threshold,
-  log_sigmoid_backward, logit_backward, mish_backward,
+  log_sigmoid_backward, logit_backward, mish_backward, bessel_j, bessel_y, bessel_k, bessel_k_scaled, spherical_j0, airy,
+  polynomial,
   // complex
   conj, complex, polar, sgn,
   count,

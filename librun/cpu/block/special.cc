@@ -1,6 +1,8 @@
 // Special functions, and the rarer activations.
 #include "librun/work/special.h"
 #include "librun/cpu/block/map.h"
+#include "librun/work/bessel.h"
+#include "librun/work/orthogonal.h"
 
 namespace sg::cpu::SG_ISA {
 namespace {
@@ -24,6 +26,22 @@ void add_functions(BlockTable& t) {
   real<2>(t, BlockOp::xlog1py, []<class T>(T x, T y) {
     return y != y ? y : x == 0 ? T(0) : static_cast<T>(x * Wide<T>::log1p(y));
   });
+}
+
+// The order, 0 or 1, is the first operand; of polynomials the kind, and whether it is shifted, are the outer ones.
+void add_families(BlockTable& t) {
+  real<2>(t, BlockOp::bessel_j,
+          []<class T>(T n, T x) { return static_cast<T>(math::bessel_j(static_cast<int>(n), x)); });
+  real<2>(t, BlockOp::bessel_y,
+          []<class T>(T n, T x) { return static_cast<T>(math::bessel_y(static_cast<int>(n), x)); });
+  real<2>(t, BlockOp::bessel_k,
+          []<class T>(T n, T x) { return static_cast<T>(math::bessel_k(static_cast<int>(n), x, false)); });
+  real<2>(t, BlockOp::bessel_k_scaled,
+          []<class T>(T n, T x) { return static_cast<T>(math::bessel_k(static_cast<int>(n), x, true)); });
+  real<1>(t, BlockOp::spherical_j0, []<class T>(T x) { return static_cast<T>(math::spherical_j0(x)); });
+  real<1>(t, BlockOp::airy, []<class T>(T x) { return static_cast<T>(math::airy(x)); });
+  real<4>(t, BlockOp::polynomial,
+          []<class T>(T kind, T x, T n, T shifted) { return math::polynomial_of_degree(kind, x, n, shifted); });
 }
 
 void add_pairs(BlockTable& t) {
@@ -61,6 +79,7 @@ void add_gradients(BlockTable& t) {
 
 void add_special(BlockTable& t) {
   add_functions(t);
+  add_families(t);
   add_pairs(t);
   add_shrinking(t);
   add_gradients(t);

@@ -3,7 +3,9 @@
 
 #include "librun/cuda/kernels/view.h"
 #include "librun/work/activations.h"
+#include "librun/work/bessel.h"
 #include "librun/work/complex.h"
+#include "librun/work/orthogonal.h"
 #include "librun/work/special.h"
 
 namespace sg::cuda {
