@@ -1,4 +1,4 @@
-// Upsampling (nearest, linear and cubic, with and without antialiasing), padding from the input's own elements, and the
+// Upsampling (nearest, linear, cubic and Lanczos, with and without antialiasing), padding from the input's own elements, and the
 // gradients of both.
 #include <algorithm>
 #include <cmath>
@@ -8,6 +8,7 @@
 #include "librun/cpu/kernels.h"
 #include "librun/work/resample.h"
 #include "librun/work/run.h"
+#include "librun/work/special.h"
 
 namespace sg::cpu {
 namespace {
@@ -80,11 +81,21 @@ Taps cubic_taps(const Axis& a) {
   return taps;
 }
 
+// A weight by the distance, 0 from `support` on.
+struct Smooth {
+  double support;
+  double (*weight)(double x);
+};
+
+constexpr Smooth kSmoothLinear{1, [](double x) { return std::max(0.0, 1 - std::abs(x)); }};
+constexpr Smooth kSmoothCubic{2, [](double x) { return cubic_weight(x, -0.5); }};
+constexpr Smooth kSmoothLanczos{3, [](double x) { return std::abs(x) < 3 ? math::sinc(x) * math::sinc(x / 3) : 0; }};
+
 // Antialiased: when downsampling, the kernel is widened by the step.
-Taps smooth_taps(const Axis& a, bool cubic) {
+Taps smooth_taps(const Axis& a, const Smooth& smooth) {
   Taps taps;
   taps.in = a.in;
-  double step = step_of(a), wide = std::max(step, 1.0), support = (cubic ? 2 : 1) * wide;
+  double step = step_of(a), wide = std::max(step, 1.0), support = smooth.support * wide;
   for (int64_t i = 0; i < a.out; ++i) {
     double center = step * (static_cast<double>(i) + 0.5);
     int64_t first = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
@@ -93,7 +104,7 @@ Taps smooth_taps(const Axis& a, bool cubic) {
     double total = 0;
     for (int64_t k = first; k < end; ++k) {
       double x = (static_cast<double>(k) - center + 0.5) / wide;
-      weights.push_back(cubic ? cubic_weight(x, -0.5) : std::max(0.0, 1 - std::abs(x)));
+      weights.push_back(smooth.weight(x));
       total += weights.back();
     }
     for (int64_t k = first; k < end; ++k) taps.add(k, total == 0 ? 0 : weights[static_cast<size_t>(k - first)] / total);
@@ -102,7 +113,7 @@ Taps smooth_taps(const Axis& a, bool cubic) {
   return taps;
 }
 
-enum class Kind { nearest, nearest_exact, linear, cubic, smooth_linear, smooth_cubic };
+enum class Kind { nearest, nearest_exact, linear, cubic, smooth_linear, smooth_cubic, smooth_lanczos };
 
 Taps taps_of(Kind kind, const Axis& a) {
   switch (kind) {
@@ -110,7 +121,9 @@ Taps taps_of(Kind kind, const Axis& a) {
     case Kind::nearest_exact: return nearest_taps(a, true);
     case Kind::linear: return linear_taps(a);
     case Kind::cubic: return cubic_taps(a);
-    default: return smooth_taps(a, kind == Kind::smooth_cubic);
+    case Kind::smooth_linear: return smooth_taps(a, kSmoothLinear);
+    case Kind::smooth_cubic: return smooth_taps(a, kSmoothCubic);
+    default: return smooth_taps(a, kSmoothLanczos);
   }
 }
 
@@ -260,7 +273,9 @@ constexpr KernelRow kRows[] = {
     {"aten._upsample_bilinear2d_aa.default", upsample<Kind::smooth_linear>},
     {"aten._upsample_bilinear2d_aa.vec", upsample<Kind::smooth_linear>},
     {"aten._upsample_bicubic2d_aa.default", upsample<Kind::smooth_cubic>},
+    {"aten._upsample_lanczos2d_aa.default", upsample<Kind::smooth_lanczos>},
     {"aten._upsample_bicubic2d_aa.vec", upsample<Kind::smooth_cubic>},
+    {"aten._upsample_lanczos2d_aa.vec", upsample<Kind::smooth_lanczos>},
     {"aten.upsample_nearest1d_backward.default", upsample_backward<Kind::nearest>},
     {"aten.upsample_nearest2d_backward.default", upsample_backward<Kind::nearest>},
     {"aten.upsample_nearest3d_backward.default", upsample_backward<Kind::nearest>},
@@ -273,6 +288,7 @@ constexpr KernelRow kRows[] = {
     {"aten.upsample_bicubic2d_backward.default", upsample_backward<Kind::cubic>},
     {"aten._upsample_bilinear2d_aa_backward.default", upsample_backward<Kind::smooth_linear>},
     {"aten._upsample_bicubic2d_aa_backward.default", upsample_backward<Kind::smooth_cubic>},
+    {"aten._upsample_lanczos2d_aa_backward.default", upsample_backward<Kind::smooth_lanczos>},
     {"aten.pad.default", pad_by_mode},
     {"aten.reflection_pad1d.default", pad<true>},
     {"aten.reflection_pad2d.default", pad<true>},

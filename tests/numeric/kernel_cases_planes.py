@@ -149,7 +149,7 @@ LINEAR = {1: "upsample_linear1d", 2: "upsample_bilinear2d", 3: "upsample_triline
 
 def upsample_names():
     names = [f"{kind}{d}d" for kind in ("upsample_nearest", "_upsample_nearest_exact") for d in (1, 2, 3)]
-    return names + [*LINEAR.values(), "upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"]
+    return names + [*LINEAR.values(), "upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "_upsample_lanczos2d_aa"]
 
 
 def scales(r, axes, t, size):
