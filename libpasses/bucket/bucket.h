@@ -22,7 +22,8 @@
 //           of gathered again, largest first, at most four, as long as peak memory does not rise.
 // Legal     what a role guarantees: inputs of gathers are never written before, gradients never after; this is checked,
 //           not assumed.
-// Ranks     One plan for the job, based on all programs. If the ranks would not agree after all, nothing changes, and
+// Ranks     One plan for the job, based on all programs. Where these launch different collectives on a group, as the
+//           stages of a pipeline do, those whose ranks share a part of it have buckets of their own. If the ranks would not agree after all, nothing changes, and
 //           that is reported.
 // Results   bitwise equal if a reduction adds element by element in rank order, whatever else is in its message:
 //           --comm local and mpi, and nccl with --deterministic. NCCL's reduction order may depend on an element's

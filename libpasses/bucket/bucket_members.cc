@@ -1,6 +1,9 @@
-// Finds collectives that may be merged: facts of each program, and what all programs have in common.
+// Finds collectives that may be merged: facts of each program, and what programs have in common.
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <set>
+#include <unordered_map>
 
 #include "libgraph/expr/sizes.h"
 #include "libgraph/op.h"
@@ -16,6 +19,12 @@ struct Found {
   Site site;
 };
 using CallId = std::pair<uint32_t, uint32_t>;  // group, call
+using Calls = std::map<CallId, Found>;
+
+// Reports a line once, even if several programs give it.
+void leave(Members* out, std::string line) {
+  if (std::ranges::find(out->left, line) == out->left.end()) out->left.push_back(std::move(line));
+}
 
 MemberKind kind_of(std::string_view op) {
   if (op.find(".all_gather") != op.npos) return MemberKind::gather;
@@ -34,10 +43,10 @@ class Finder {
         program_(program) {}
 
   // Adds to `out` why others are left alone, and how many are in buckets.
-  std::map<CallId, Found> find(Members* out) {
+  Calls find(Members* out) {
     size_t bucketed = 0;
     const std::map<NodeId, CallId> calls = number_calls();
-    std::map<CallId, Found> found;
+    Calls found;
     const CollectiveRoles roles(program_, graph_);
     for (const CollectiveChain& chain : roles.chains()) {
       const CollectiveInfo& info = graph_.meta(chain.launch).collective;
@@ -57,13 +66,8 @@ class Finder {
   }
 
  private:
-  // Reports a line once, even if several programs give it.
-  static void leave(Members* out, std::string line) {
-    if (std::ranges::find(out->left, line) == out->left.end()) out->left.push_back(std::move(line));
-  }
-
   // Leaves out reductions whose results are used before others are launched: a bucket would launch them too late.
-  void leave_consumed(std::map<CallId, Found>* found, Members* out) const {
+  void leave_consumed(Calls* found, Members* out) const {
     std::map<std::pair<uint32_t, MemberKind>, NodeId> last;
     for (const auto& [id, f] : *found) {
       NodeId& launch = last[{id.first, f.member.kind}];
@@ -94,7 +98,7 @@ class Finder {
 
   // The call of an earlier gather whose result is indistinguishable from this one's.
   uint32_t twin_of(const CollectiveChain& chain, CallId id, const std::map<NodeId, CallId>& calls,
-                   const std::map<CallId, Found>& found) const {
+                   const Calls& found) const {
     const NodeId leader = numbers_.leader(chain.launch);
     if (chain.role != CollectiveRole::unshard || leader == chain.launch) return Member::kNone;
     auto call = calls.find(leader);
@@ -180,32 +184,117 @@ bool agree(const Member& a, const Member& b) {
          a.is_flat == b.is_flat && a.name == b.name;
 }
 
+// What the programs of a job have in common, group family by group family.
+class Common {
+ public:
+  Common(const Job& job, std::vector<Calls> found) : job_(job), found_(std::move(found)), all_(found_.size()) {
+    std::iota(all_.begin(), all_.end(), size_t{0});
+    for (size_t p : all_)
+      for (uint32_t rank : job.programs[p]->ranks) program_of_.emplace(rank, p);
+  }
+
+  void find(Members* out) {
+    std::set<uint32_t> groups;
+    for (const Calls& calls : found_)
+      for (const auto& [id, f] : calls) groups.insert(id.first);
+    for (uint32_t group : groups) {
+      if (is_common(group)) take(group, all_, out);
+      else
+        for (const Programs& party : parties(group)) take(group, party, out);
+    }
+    std::ranges::sort(out->list, [&](const Member& a, const Member& b) {
+      const size_t p = a.programs[0], q = b.programs[0];
+      return p != q ? p < q : job_.programs[p]->graph.before(launch(p, a), launch(p, b));
+    });
+    out->sites.assign(found_.size(), std::vector<Site>(out->list.size()));
+    for (size_t i = 0; i < out->list.size(); ++i)
+      for (size_t p : out->list[i].programs) out->sites[p][i] = found_[p].at(id_of(out->list[i])).site;
+  }
+
+ private:
+  static CallId id_of(const Member& m) { return {m.group, m.call}; }
+  NodeId launch(size_t program, const Member& m) const { return found_[program].at(id_of(m)).site.launch; }
+
+  bool is_everywhere(const Member& m, const Programs& programs) const {
+    return std::ranges::all_of(programs, [&](size_t p) {
+      auto it = found_[p].find(id_of(m));
+      return it != found_[p].end() && agree(it->second.member, m);
+    });
+  }
+
+  // Calls fn(member) for a program's calls on a group.
+  template <class Fn>
+  void for_calls(size_t program, uint32_t group, const Fn& fn) const {
+    const Calls& calls = found_[program];
+    for (auto it = calls.lower_bound({group, 0}); it != calls.end() && it->first.first == group; ++it)
+      fn(it->second.member);
+  }
+
+  // Whether all programs make the same calls on a group, in whatever part of it their ranks are.
+  bool is_common(uint32_t group) const {
+    size_t first = 0;
+    bool is_same = true;
+    for_calls(0, group, [&](const Member& m) { ++first, is_same = is_same && is_everywhere(m, all_); });
+    return is_same && std::ranges::all_of(all_, [&](size_t p) {
+             size_t count = 0;
+             for_calls(p, group, [&](const Member&) { ++count; });
+             return count == first;
+           });
+  }
+
+  // The programs whose ranks meet in the parts of a group, directly or through others.
+  std::vector<Programs> parties(uint32_t group) const {
+    std::vector<size_t> to(found_.size());  // towards the first program of the party
+    std::iota(to.begin(), to.end(), size_t{0});
+    auto first_of = [&](size_t p) {
+      while (to[p] != p) p = to[p] = to[to[p]];
+      return p;
+    };
+    std::vector<bool> is_in(found_.size());
+    if (group < job_.groups.size())
+      for (const GroupPart& part : job_.groups[group].parts) {
+        std::optional<size_t> before;
+        for (uint32_t rank : part.ranks) {
+          const auto it = program_of_.find(rank);
+          const size_t p = it == program_of_.end() ? 0 : it->second;  // an SPMD job's only program names no ranks
+          is_in[p] = true;
+          if (before) {
+            const auto [low, high] = std::minmax({first_of(p), first_of(*before)});
+            to[high] = low;
+          }
+          before = p;
+        }
+      }
+    std::map<size_t, Programs> out;
+    for (size_t p : all_)
+      if (is_in[p]) out[first_of(p)].push_back(p);
+    std::vector<Programs> list;
+    for (auto& [first, programs] : out) list.push_back(std::move(programs));
+    return list;
+  }
+
+  void take(uint32_t group, const Programs& programs, Members* out) const {
+    for_calls(programs[0], group, [&](const Member& m) {
+      if (is_everywhere(m, programs)) out->list.emplace_back(m).programs = programs;
+      else
+        leave(out, "%" + std::string(job_.programs[programs[0]]->graph.label(launch(programs[0], m))) +
+                       " stays alone: other ranks have another in its place");
+    });
+  }
+
+  const Job& job_;
+  std::vector<Calls> found_;  // by program
+  Programs all_;
+  std::unordered_map<uint32_t, size_t> program_of_;  // by rank
+};
+
 }  // namespace
 
 Members find_members(const Job& job) {
   Members out;
-  std::vector<std::map<CallId, Found>> found;
+  std::vector<Calls> found;
   for (const auto& program : job.programs) found.push_back(Finder(job, *program).find(&out));
-  std::vector<const Found*> common;
-  for (const auto& [id, first] : found[0]) {
-    const bool everywhere = std::ranges::all_of(found, [&, &id = id, &first = first](const auto& map) {
-      auto it = map.find(id);
-      return it != map.end() && agree(it->second.member, first.member);
-    });
-    if (everywhere) common.push_back(&first);
-    else
-      out.left.push_back("%" + std::string(job.programs[0]->graph.label(first.site.launch)) +
-                         " stays alone: other ranks have another in its place");
-  }
-  const Graph& graph = job.programs[0]->graph;
-  std::ranges::sort(common,
-                    [&](const Found* a, const Found* b) { return graph.before(a->site.launch, b->site.launch); });
-  out.sites.resize(found.size());
-  for (const Found* f : common) {
-    out.list.push_back(f->member);
-    for (size_t p = 0; p < found.size(); ++p)
-      out.sites[p].push_back(found[p].at({f->member.group, f->member.call}).site);
-  }
+  Common(job, std::move(found)).find(&out);
   return out;
 }
 

@@ -407,7 +407,9 @@ size_t merge_buckets(Job* job, const Members& members, const Plan& plan) {
   size_t gone = 0;
   for (size_t p = 0; p < job->programs.size(); ++p) {
     Merger merger(job->programs[p].get(), members, plan, members.sites[p]);
-    for (size_t b : order) merger.merge(plan.buckets[b], base + static_cast<int32_t>(b));
+    for (size_t b : order)
+      if (members.sites[p][plan.buckets[b].members[0]].launch)
+        merger.merge(plan.buckets[b], base + static_cast<int32_t>(b));
     merger.renew_types();
   }
   for (const Bucket& bucket : plan.buckets) gone += bucket.members.size() - 1;

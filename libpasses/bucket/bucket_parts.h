@@ -13,10 +13,14 @@ namespace sg::bucket_parts {
 
 enum class MemberKind : uint8_t { gather, scatter, reduce };  // all_gather, reduce_scatter, all_reduce
 
-// One collective that may share a bucket, with the facts common to all programs of the job.
+using Programs = std::vector<size_t>;  // indices into Job::programs, sorted
+
+// One collective that may share a bucket, with the facts common to the programs that launch it: all of the job's, or
+// those whose ranks share a part of its group (one stage of a pipeline).
 struct Member {
   static constexpr uint32_t kNone = 0xFFFFFFFFu;
 
+  Programs programs;
   uint32_t group = 0, call = 0;  // the call-th launch of its program's main graph on the group family
   MemberKind kind = MemberKind::gather;
   DType dtype = DType::none;
@@ -41,8 +45,8 @@ struct Site {
 };
 
 struct Members {
-  std::vector<Member> list;              // in schedule order of the first program
-  std::vector<std::vector<Site>> sites;  // by program, then as `list`
+  std::vector<Member> list;              // by first program, in its schedule order
+  std::vector<std::vector<Site>> sites;  // by program, then as `list`; empty in programs that do not launch it
   std::vector<std::string> left;         // with a role and already in buckets, in the program with the most
   size_t bucketed = 0;  // collectives with a role that are already in buckets, in the program with the most
 };

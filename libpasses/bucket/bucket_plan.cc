@@ -13,11 +13,11 @@ namespace sg::bucket_parts {
 namespace {
 
 // What members of one bucket agree on. Gathers of several element types may share one if their inputs are contiguous.
-using Key = std::tuple<MemberKind, uint32_t, std::string, BucketDirection, uint32_t, DType, std::string>;
+using Key = std::tuple<Programs, MemberKind, uint32_t, std::string, BucketDirection, uint32_t, DType, std::string>;
 
 Key key_of(const Member& m, const std::string& part) {
   const bool mixes = m.kind == MemberKind::gather && m.is_flat && !is_complex(m.dtype);
-  return {m.kind, m.group, m.reduction, m.direction, m.depth, mixes ? DType::none : m.dtype, part};
+  return {m.programs, m.kind, m.group, m.reduction, m.direction, m.depth, mixes ? DType::none : m.dtype, part};
 }
 
 // Collects members into buckets by key. A parameter that is already in the key's bucket starts a new one, unless the
@@ -144,7 +144,8 @@ std::optional<Plan> with_one_kept(const Members& members, const Plan& plan) {
     return std::ranges::find_if(plan.buckets, [&](const Bucket& b) {
       return std::ranges::any_of(b.members, [&](size_t i) {
         const Member& m = members.list[i];
-        return m.direction == BucketDirection::forward && m.group == again.group && m.call == again.twin;
+        return m.direction == BucketDirection::forward && m.group == again.group && m.call == again.twin &&
+               m.programs == again.programs;
       });
     });
   };
@@ -168,11 +169,11 @@ std::optional<Plan> with_one_kept(const Members& members, const Plan& plan) {
 Plan plan_per_block(const Members& members) {
   Builder builder(members);
   std::vector<std::string> names;
-  std::map<std::pair<MemberKind, BucketDirection>, std::string> last_block;  // by what runs in one order
+  std::map<std::tuple<Programs, MemberKind, BucketDirection>, std::string> last_block;  // by what runs in one order
   for (size_t i = 0; i < members.list.size(); ++i) {
     const Member& m = members.list[i];
     const std::string block(numbered_module(m.name).layer);
-    std::string& last = last_block[{m.kind, m.direction}];
+    std::string& last = last_block[{m.programs, m.kind, m.direction}];
     if (!block.empty()) last = block;
     names.push_back(block.empty() ? std::string(parent_module(m.name)) : block);
     // Outside of blocks a head's gradients may come chunk by chunk: each is reduced when it is there.

@@ -11,6 +11,7 @@
 #include "tests/support/random_job.h"
 
 using namespace sg;
+using sg::test::parse;
 using sg::test::parse_programs;
 
 namespace {
@@ -96,6 +97,22 @@ TEST_CASE("a collective that ranks do not share stays alone") {
   REQUIRE(change.ok());
   CHECK(launches(job.programs[0]->graph) == 3);  // the block of the other parameter is merged
   CHECK(findings(job) == 0);
+}
+
+TEST_CASE("the stages of a pipeline have buckets of their own") {
+  const std::string header = "sg 1.0 job \"t\" world 4\ngroup @g [0 1] [2 3]\ndevice cpu\n\n";
+  for (const bool differs : {false, true}) {
+    Job job =
+        parse(header + program("0", 3) + "\n" + program("1", 3) + "\n" + program("2", 2) + "\n" + program("3", 2));
+    for (auto& p : job.programs) infer_missing_types(*p);
+    if (differs) job.programs[3]->graph.mutable_input(1).fqn = job.pool->str("layers.7.b.weight");
+    Result<Change> change = run(&job);
+    REQUIRE(change.ok());
+    CHECK_THAT(change->summary,
+               Catch::StartsWith(differs ? "9 collectives -> 5 buckets" : "10 collectives -> 5 buckets"));
+    for (size_t p : {0, 1, 2, 3}) CHECK(launches(job.programs[p]->graph) == (p > 1 && !differs ? 2 : 3));
+    CHECK(findings(job) == 0);
+  }
 }
 
 TEST_CASE("what several programs have alike is counted once") {
