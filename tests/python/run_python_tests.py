@@ -150,6 +150,17 @@ class Arrays(unittest.TestCase):
                 self.assertEqual((value.dtype, value.shape), (values[name].dtype, values[name].shape))
                 numpy.testing.assert_array_equal(value, values[name])
 
+    def test_any_order_of_bytes_and_elements(self):
+        import numpy
+
+        rows = numpy.arange(12.0).reshape(3, 4)
+        given = {"turned": rows.T, "big": rows.astype(">f8"), "bigger": rows[::2, ::-1].astype(">i4")}
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "v.safetensors")
+            sg.write_values(path, given)
+            for name, value in sg.read_values(path).items():
+                numpy.testing.assert_array_equal(value, given[name])
+
     def test_ranks(self):
         capture = os.path.join(EXAMPLES, "04_run_a_moe_step", "capture", "rank{r}")
         step = sg.load(os.path.join(capture, "step.json.gz"))

@@ -70,7 +70,8 @@ def _bytes_of(value: Any) -> Tuple[str, Tuple[int, ...], bytes]:
 
         value = numpy.asarray(value)
         kind = next((k for k, (numpy_name, _) in _TYPES.items() if numpy_name == value.dtype.name), None)
-        name, data = value.dtype.name, numpy.ascontiguousarray(value).tobytes()
+        name = value.dtype.name
+        data = value.astype(value.dtype.newbyteorder("<"), order="C", copy=False).tobytes() if kind else b""
     if kind is None:
         raise TypeError(f"a file of values cannot hold {name}")
     return kind, tuple(value.shape), data
