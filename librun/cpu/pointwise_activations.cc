@@ -26,8 +26,8 @@ Value lower_selu(PointwiseCall& c) {
 // The bounds do not change the type: hardtanh of integers gives integers.
 Value lower_hardtanh(PointwiseCall& c) {
   DType type = c.result().dtype;
-  Value v = c.compute(BlockOp::maximum, {c.operand("self", type), c.operand("min_val", type)}, type);
-  return c.compute(BlockOp::minimum, {v, c.operand("max_val", type)}, type);
+  Value v = c.compute(BlockOp::maximum, {c.operand("self", type), c.operand("min_val", type, Number::as_given)}, type);
+  return c.compute(BlockOp::minimum, {v, c.operand("max_val", type, Number::as_given)}, type);
 }
 
 Value lower_relu6(PointwiseCall& c) {

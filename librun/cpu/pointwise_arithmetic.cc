@@ -45,8 +45,8 @@ Value lower_square(PointwiseCall& c) {
 Value lower_clamp(PointwiseCall& c) {
   DType type = c.common("self min max", Common::promoted);
   Value v = c.operand("self", type);
-  if (c.has("min")) v = c.compute(BlockOp::maximum, {v, c.operand("min", type)}, type);
-  if (c.has("max")) v = c.compute(BlockOp::minimum, {v, c.operand("max", type)}, type);
+  if (c.has("min")) v = c.compute(BlockOp::maximum, {v, c.operand("min", type, Number::as_given)}, type);
+  if (c.has("max")) v = c.compute(BlockOp::minimum, {v, c.operand("max", type, Number::as_given)}, type);
   return v;
 }
 
@@ -140,10 +140,10 @@ constexpr PointwiseRule kRules[] = {
     {"aten.fmin.default", lower_plain, BlockOp::fmin, "self other"},
     {"aten.clamp.default", lower_clamp},
     {"aten.clamp.Tensor", lower_clamp},
-    {"aten.clamp_min.default", lower_plain, BlockOp::maximum, "self min"},
-    {"aten.clamp_min.Tensor", lower_plain, BlockOp::maximum, "self min"},
-    {"aten.clamp_max.default", lower_plain, BlockOp::minimum, "self max"},
-    {"aten.clamp_max.Tensor", lower_plain, BlockOp::minimum, "self max"},
+    {"aten.clamp_min.default", lower_clamp},
+    {"aten.clamp_min.Tensor", lower_clamp},
+    {"aten.clamp_max.default", lower_clamp},
+    {"aten.clamp_max.Tensor", lower_clamp},
     {"aten.addcmul.default", lower_plain, BlockOp::addcmul, "self tensor1 tensor2 ~value"},
     {"aten.addcdiv.default", lower_plain, BlockOp::addcdiv, "self tensor1 tensor2 ~value", Common::floating},
     {"aten.lerp.Scalar", lower_plain, BlockOp::lerp, "self end ~weight"},

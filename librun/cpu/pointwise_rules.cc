@@ -74,6 +74,13 @@ void for_names(std::string_view operands, const Fn& fn) {
   }
 }
 
+Scalar wrapped(Scalar s, DType type) {  // REQUIRES: is_integral(type)
+  return visit_dtype(type, [&]<class T>() {
+    if constexpr (std::is_integral_v<T>) return Scalar::integer(static_cast<T>(s.to_int()));
+    else return s;
+  });
+}
+
 }  // namespace
 
 const PointwiseRule* find_pointwise_rule(std::string_view op) {
@@ -98,16 +105,17 @@ DType PointwiseCall::common(std::string_view operands, Common how) const {
   return how == Common::floating && whole ? stored_dtype(DType::f32, call_.numerics()) : type;
 }
 
-Value PointwiseCall::operand(std::string_view name, DType type) {
-  bool wide = name.starts_with('~');
-  if (wide) name.remove_prefix(1);
+Value PointwiseCall::operand(std::string_view name, DType type, Number how) {
+  bool wide = name.starts_with('~') && !is_integral(type);
+  if (name.starts_with('~')) name.remove_prefix(1);
   const ParamValue& p = call_.param(name);
-  if (p.kind == ParamValue::Kind::scalar) {
-    Value v = code().constant(p.scalar, type);
-    v.rounded |= is_integral(type);  // clamp uses it unwrapped; arithmetic wraps anyway
-    return wide ? v : code().rounded(v);
-  }
-  return code().convert(program_.read(p.tensor), type, !(wide && p.tensor.rank == 0));
+  if (p.kind != ParamValue::Kind::scalar)
+    return code().convert(program_.read(p.tensor), type, !(wide && p.tensor.rank == 0));
+  if (!is_integral(type))
+    return wide ? code().constant(p.scalar, type) : code().rounded(code().constant(p.scalar, type));
+  Value v = code().constant(how == Number::wrapped ? wrapped(p.scalar, type) : p.scalar, type);
+  v.rounded = true;
+  return v;
 }
 
 Value PointwiseCall::compute(BlockOp op, std::initializer_list<Value> operands, DType type) {
@@ -120,22 +128,18 @@ Value PointwiseCall::test(BlockOp op, std::initializer_list<Value> operands, DTy
 
 namespace {
 
-// In comparisons only the operands' type shows that integers wrap: for PyTorch a u8 of 255 equals -1.
-std::array<Value, kMaxOperands> all_operands(PointwiseCall& c, DType type, bool wraps, size_t* count) {
+std::array<Value, kMaxOperands> all_operands(PointwiseCall& c, DType type, size_t* count) {
   std::array<Value, kMaxOperands> v{};
   *count = 0;
   for_names(c.rule().operands, [&](std::string_view name, bool wide) {
-    Value& value = v[(*count)++] = c.operand(wide ? std::string("~").append(name) : std::string(name), type);
-    if (!wraps || !is_integral(type) || c.call().param(name).kind != ParamValue::Kind::scalar) return;
-    value.rounded = false;
-    value = c.code().rounded(value);
+    v[(*count)++] = c.operand(wide ? std::string("~").append(name) : std::string(name), type);
   });
   return v;
 }
 
 Value compute_all(PointwiseCall& c, DType type, DType result) {
   size_t count;
-  auto v = all_operands(c, type, result == DType::boolean && type != result, &count);
+  auto v = all_operands(c, type, &count);
   Lane lane = sg::cpu::lane_of(type);
   switch (count) {
     case 1: return c.code().compute(c.rule().block, lane, {v[0]}, result);

@@ -17,12 +17,18 @@ enum class Common : uint8_t {
   flag,      // bool
 };
 
+// How a number becomes one of a whole type that does not hold it.
+enum class Number : uint8_t {
+  wrapped,   // as PyTorch casts it: 300 is 44 for u8
+  as_given,  // it stays: a bound that no element reaches
+};
+
 struct PointwiseRule {
   using Lower = Value (*)(PointwiseCall& call);
   std::string_view op;
   Lower lower = nullptr;
   // For lower_plain, and as other lowerings need: the block function; its operands by parameter name, with "~" before
-  // those that are numbers (or tensors of rank 0) not rounded to the common type; the common type.
+  // those that are numbers (or tensors of rank 0) not rounded to the common type if it is a float; the common type.
   BlockOp block = BlockOp::copy;
   std::string_view operands;
   Common common = Common::promoted;
@@ -46,7 +52,7 @@ class PointwiseCall {
   DType common() const { return common(rule_.operands, rule_.common); }
 
   // An argument, tensor or number, as a value of `type`; "~" before the name as in PointwiseRule.
-  Value operand(std::string_view name, DType type);
+  Value operand(std::string_view name, DType type, Number how = Number::wrapped);
   Value number(double v, DType type) { return code().constant(Scalar::floating(v), type); }
   bool has(std::string_view name) const;
 

@@ -48,19 +48,11 @@ Value lower_round_decimals(PointwiseCall& c) {
   return c.compute(back, {c.compute(BlockOp::round, {c.compute(there, {v, power}, type)}, type), power}, type);
 }
 
-// Applies the rule's block function to its operands, with numbers wrapped to the common type as PyTorch does here: -7
-// is 249 for u8.
-Value lower_wrapped(PointwiseCall& c) {
+// The numbers do not change the type: threshold of integers gives integers.
+Value lower_threshold(PointwiseCall& c) {
   DType type = c.common("self", Common::promoted);
-  if (c.rule().operands == "self other") type = c.common("self other", Common::promoted);
-  auto wrapped = [&](std::string_view name) {
-    Value v = c.operand(name, type);
-    bool number = c.call().param(name).kind == ParamValue::Kind::scalar;
-    if (number && is_integral(type) && type != DType::i64) v.rounded = false;
-    return c.code().rounded(v);
-  };
-  if (c.rule().operands == "self other") return c.compute(c.rule().block, {wrapped("self"), wrapped("other")}, type);
-  return c.compute(c.rule().block, {c.operand("self", type), wrapped("threshold"), wrapped("value")}, type);
+  return c.compute(c.rule().block, {c.operand("self", type), c.operand("threshold", type), c.operand("value", type)},
+                   type);
 }
 
 Value lower_polygamma(PointwiseCall& c) {
@@ -213,12 +205,12 @@ constexpr PointwiseRule kRules[] = {
     {"aten.bitwise_and.Scalar_Tensor", lower_plain, BlockOp::bit_and, "self other"},
     {"aten.bitwise_or.Scalar_Tensor", lower_plain, BlockOp::bit_or, "self other"},
     {"aten.bitwise_xor.Scalar_Tensor", lower_plain, BlockOp::bit_xor, "self other"},
-    {"aten.remainder.Scalar_Tensor", lower_wrapped, BlockOp::remainder, "self other"},
+    {"aten.remainder.Scalar_Tensor", lower_plain, BlockOp::remainder, "self other"},
     {"aten.hardshrink.default", lower_plain, BlockOp::hardshrink, "self ~lambd"},
     {"aten.softshrink.default", lower_plain, BlockOp::softshrink, "self ~lambd"},
     {"aten.hardshrink_backward.default", lower_plain, BlockOp::shrink_backward, "grad_out self ~lambd"},
     {"aten.softshrink_backward.default", lower_plain, BlockOp::shrink_backward, "grad_output self ~lambd"},
-    {"aten.threshold.default", lower_wrapped, BlockOp::threshold, "self threshold value"},
+    {"aten.threshold.default", lower_threshold, BlockOp::threshold},
     {"aten.celu.default", lower_celu},
     {"aten._prelu_kernel.default", lower_plain, BlockOp::leaky_relu, "self weight"},
     {"aten.log_sigmoid_backward.default", lower_plain, BlockOp::log_sigmoid_backward, "grad_output self"},

@@ -172,16 +172,18 @@ def add_primitives(book):
 
 def add_more(book):
     """What no sample reaches, in every element type that PyTorch takes."""
+    import edge_calls
     import float8_calls
+    import more_calls
     import quantized_calls
     import region_calls
-    import more_calls
     add_calls(book, more_calls.CALLS, OURS)
     book.cap = max(book.cap, 40)      # whatever these are, each is there for something
     add_calls(book, float8_calls.CALLS, EIGHTHS)
     book.values_count = True
     add_calls(book, quantized_calls.CALLS, OURS)
     add_calls(book, region_calls.CALLS, OURS)
+    add_calls(book, edge_calls.CALLS, OURS)
 
 
 def add_calls(book, calls_of, dtypes):
