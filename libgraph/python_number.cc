@@ -1,7 +1,9 @@
 #include "libgraph/python_number.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <compare>
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
@@ -46,8 +48,6 @@ std::optional<int64_t> whole(std::string_view op, int64_t a, int64_t b) {
   if (op == "floordiv") return floor_divide(a, b);
   if (op == "mod") return modulo(a, b);
   if (op == "pow") return power(a, b);
-  if (op == "max" || op == "sym_max") return std::max(a, b);
-  if (op == "min" || op == "sym_min") return std::min(a, b);
   if (op == "and_") return a & b;
   if (op == "or_") return a | b;
   if (op == "xor") return a ^ b;
@@ -56,18 +56,25 @@ std::optional<int64_t> whole(std::string_view op, int64_t a, int64_t b) {
   return std::nullopt;
 }
 
-// As Python has it: the exact rest, with the sign of b.
-double modulo(double a, double b) {
-  const double rest = std::fmod(a, b);
-  if (rest == 0) return std::copysign(0.0, b);
-  return (rest < 0) != (b < 0) ? rest + b : rest;
+struct Division {
+  double quotient, rest;  // a // b and a % b
+};
+
+// As CPython computes it, whose rests are exact, with the sign of b: 1.0 // 0.1 is 9, -1.0 // inf is -1.
+Division divide(double a, double b) {
+  double rest = std::fmod(a, b), quotient = (a - rest) / b;
+  if (rest == 0) rest = std::copysign(0.0, b);
+  else if ((rest < 0) != (b < 0)) rest += b, quotient -= 1;
+  if (quotient == 0) return {std::copysign(0.0, a / b), rest};
+  const double whole = std::floor(quotient);
+  return {quotient - whole > 0.5 ? whole + 1 : whole, rest};
 }
 
-// The whole number of b in a - modulo(a, b), which a rounded quotient may miss: 1.0 // 0.1 is 9.
-double floor_divide(double a, double b) {
-  const double quotient = (a - modulo(a, b)) / b, whole = std::floor(quotient);
-  if (quotient == 0) return std::copysign(0.0, a / b);
-  return quotient - whole > 0.5 ? whole + 1 : whole;
+// None where Python raises an error or gives a complex number.
+std::optional<double> power(double base, double exponent) {
+  const double out = std::pow(base, exponent);
+  const bool finite = std::isfinite(base) && std::isfinite(exponent);
+  return finite && !std::isfinite(out) ? std::nullopt : std::optional(out);
 }
 
 std::optional<double> real(std::string_view op, double a, double b) {
@@ -75,11 +82,9 @@ std::optional<double> real(std::string_view op, double a, double b) {
   if (op == "sub") return a - b;
   if (op == "mul") return a * b;
   if (op == "truediv") return b == 0 ? std::nullopt : std::optional(a / b);
-  if (op == "floordiv") return b == 0 ? std::nullopt : std::optional(floor_divide(a, b));
-  if (op == "mod") return b == 0 ? std::nullopt : std::optional(modulo(a, b));
-  if (op == "pow") return std::pow(a, b);
-  if (op == "max" || op == "sym_max") return std::max(a, b);
-  if (op == "min" || op == "sym_min") return std::min(a, b);
+  if (op == "floordiv") return b == 0 ? std::nullopt : std::optional(divide(a, b).quotient);
+  if (op == "mod") return b == 0 ? std::nullopt : std::optional(divide(a, b).rest);
+  if (op == "pow") return power(a, b);
   return std::nullopt;
 }
 
@@ -120,7 +125,8 @@ std::optional<double> rounded_to(double a, int64_t digits) {
   char text[1024];
   if (digits < 0) {
     double unit = std::pow(10.0, static_cast<double>(-digits));
-    return std::isfinite(unit) ? std::nearbyint(a / unit) * unit : a * 0;
+    double out = std::isfinite(unit) ? std::nearbyint(a / unit) * unit : a * 0;
+    return std::isfinite(out) ? std::optional(out) : std::nullopt;
   }
   std::snprintf(text, sizeof text, "%.*f", static_cast<int>(digits), a);
   double out = std::strtod(text, nullptr);
@@ -130,23 +136,40 @@ std::optional<double> rounded_to(double a, int64_t digits) {
 // Python's round(a, digits) of an integer: unchanged for digits >= 0; otherwise halves go to even.
 std::optional<int64_t> rounded_to(int64_t a, int64_t digits) {
   if (digits >= 0) return a;
+  constexpr int64_t kHalf = 5'000'000'000'000'000'000;  // of 10^19, which is no i64
+  if (digits == -19 && (a > kHalf || a < -kHalf)) return std::nullopt;
   if (digits < -18) return 0;
   int64_t unit = 1, out;
   for (int64_t i = digits; i < 0; ++i) unit *= 10;
   int64_t rest = modulo(a, unit).value_or(0);
-  bool is_up = rest > unit - rest || (rest == unit - rest && ((a - rest) / unit) % 2 != 0);
-  if (__builtin_sub_overflow(a, rest, &out) || (is_up && __builtin_add_overflow(out, unit, &out))) return std::nullopt;
-  return out;
+  bool is_odd = (a / unit - (a < 0 && rest != 0)) % 2 != 0;
+  bool is_up = rest > unit - rest || (rest == unit - rest && is_odd);
+  bool fails = is_up ? __builtin_add_overflow(a, unit - rest, &out) : __builtin_sub_overflow(a, rest, &out);
+  return fails ? std::nullopt : std::optional(out);
 }
 
-template <class T>
-std::optional<bool> compare(std::string_view op, T a, T b) {
-  if (op == "eq") return a == b;
-  if (op == "ne") return a != b;
-  if (op == "lt") return a < b;
-  if (op == "le") return a <= b;
-  if (op == "gt") return a > b;
-  if (op == "ge") return a >= b;
+// Exact: no whole number is rounded to a float.
+std::partial_ordering order(int64_t a, double b) {
+  constexpr double kEnd = 9223372036854775808.0;
+  if (std::isnan(b)) return std::partial_ordering::unordered;
+  if (b >= kEnd || b < -kEnd) return b > 0 ? std::partial_ordering::less : std::partial_ordering::greater;
+  const double whole = std::trunc(b);
+  if (a != static_cast<int64_t>(whole)) return a <=> static_cast<int64_t>(whole);
+  return whole <=> b;
+}
+
+std::partial_ordering order(Scalar a, Scalar b) {
+  if (a.is_integral()) return b.is_integral() ? std::partial_ordering(a.i <=> b.i) : order(a.i, b.re);
+  return b.is_integral() ? 0 <=> order(b.i, a.re) : a.re <=> b.re;
+}
+
+std::optional<bool> compare(std::string_view op, std::partial_ordering order) {
+  if (op == "eq") return order == 0;
+  if (op == "ne") return order != 0;
+  if (op == "lt") return order < 0;
+  if (op == "le") return order <= 0;
+  if (op == "gt") return order > 0;
+  if (op == "ge") return order >= 0;
   return std::nullopt;
 }
 
@@ -158,13 +181,36 @@ std::optional<Scalar> floating(std::optional<double> value) {
   return value ? std::optional(Scalar::floating(*value)) : std::nullopt;
 }
 
+// The first of the two, unless the second is beyond it. sym_max and sym_min make floats of whole numbers beside floats.
+std::optional<Scalar> extreme(std::string_view op, Scalar a, Scalar b) {
+  const bool most = op == "max" || op == "sym_max", least = op == "min" || op == "sym_min";
+  if (!most && !least) return std::nullopt;
+  const Scalar chosen = (most ? order(b, a) > 0 : order(b, a) < 0) ? b : a;
+  if (a.is_integral() && b.is_integral()) return Scalar::integer(chosen.i);
+  return op.starts_with("sym_") ? Scalar::floating(chosen.to_double()) : chosen;
+}
+
+// a / b, rounded once however large both are. REQUIRES: b != 0.
+double quotient(int64_t a, int64_t b) {
+  __extension__ typedef unsigned __int128 Wide;
+  const auto magnitude = [](int64_t v) { return v < 0 ? -static_cast<uint64_t>(v) : static_cast<uint64_t>(v); };
+  const uint64_t above = magnitude(a), below = magnitude(b);
+  const double sign = (a < 0) != (b < 0) ? -1 : 1;
+  if (above == 0) return 0 * sign;
+  const int shift = 63 + std::countl_zero(above);
+  const Wide shifted = static_cast<Wide>(above) << shift, digits = shifted / below;
+  const Wide odd = shifted % below != 0;  // in place of all further digits
+  return std::ldexp(static_cast<double>(digits | odd), -shift) * sign;
+}
+
 std::optional<Scalar> two(std::string_view op, Scalar a, Scalar b) {
   bool integral = a.is_integral() && b.is_integral();
   bool of_truths = a.kind == Scalar::Kind::boolean && b.kind == Scalar::Kind::boolean;
   if (of_truths && (op == "and_" || op == "or_" || op == "xor")) return Scalar::boolean(*whole(op, a.i, b.i) != 0);
-  if (auto answer = integral ? compare(op, a.i, b.i) : compare(op, a.to_double(), b.to_double()))
-    return Scalar::boolean(*answer);
-  bool whole_result = integral && op != "truediv" && !(op == "pow" && b.i < 0);
+  if (auto answer = compare(op, order(a, b))) return Scalar::boolean(*answer);
+  if (auto chosen = extreme(op, a, b)) return chosen;
+  if (integral && op == "truediv") return floating(b.i == 0 ? std::nullopt : std::optional(quotient(a.i, b.i)));
+  bool whole_result = integral && !(op == "pow" && b.i < 0);
   return whole_result ? integer(whole(op, a.i, b.i)) : floating(real(op, a.to_double(), b.to_double()));
 }
 

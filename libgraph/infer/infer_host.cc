@@ -137,8 +137,9 @@ Status size_pow(InferCall& c) {
   SG_ASSIGN(Number b, number(c, "b"));
   if (a.floating || b.floating) return c.give(scalar(TypeKind::floating));
   auto power = b.value ? c.sizes.constant(*b.value) : std::nullopt;
+  if (power && *power < 0) return c.give(scalar(TypeKind::floating));
   if (!a.value || !power) return give_whole(c);
-  if (*power < 0 || *power > 64) return c.fail("the power is out of range");
+  if (*power > 64) return c.fail("the power is out of range");
   return c.give_integer(c.sizes.exprs().pow(*a.value, static_cast<uint32_t>(*power)));
 }
 

@@ -1,13 +1,10 @@
 #include <catch2/catch.hpp>
 
-#include <array>
-#include <bit>
 #include <cstdlib>
 #include <string>
 
 #include "libgraph/export/export_python.h"
 #include "libgraph/export/python_words.h"
-#include "libgraph/python_number.h"
 #include "tests/support/random_job.h"
 
 using namespace sg;
@@ -77,28 +74,5 @@ TEST_CASE("the same job gives the same module") {
     if (!one.ok()) continue;
     REQUIRE(*one == *two);
     REQUIRE(*one == *again);
-  }
-}
-
-TEST_CASE("floats divide as Python's do, where the rounded quotient is another") {
-  constexpr double kPythons[][4] = {
-      // a, b, a // b, a % b
-      {0x1.0000000000000p+0, 0x1.999999999999ap-4, 0x1.2000000000000p+3, 0x1.9999999999996p-4},
-      {-0x1.0000000000000p+0, 0x1.999999999999ap-4, -0x1.4000000000000p+3, 0x1.0000000000000p-54},
-      {0x1.0000000000000p+0, -0x1.999999999999ap-4, -0x1.4000000000000p+3, -0x1.0000000000000p-54},
-      {0x1.e000000000000p+2, 0x1.0000000000000p+1, 0x1.8000000000000p+1, 0x1.8000000000000p+0},
-      {-0x1.e000000000000p+2, 0x1.0000000000000p+1, -0x1.0000000000000p+2, 0x1.0000000000000p-1},
-      {0x1.e000000000000p+2, -0x1.0000000000000p+1, -0x1.0000000000000p+2, -0x1.0000000000000p-1},
-      {-0x0.0p+0, 0x1.8000000000000p+1, -0x0.0p+0, 0x0.0p+0},
-      {0x0.0000000000001p-1022, 0x1.0000000000000p+1, 0x0.0p+0, 0x0.0000000000001p-1022},
-      {-0x0.0000000000001p-1022, 0x1.0000000000000p+1, -0x1.0000000000000p+0, 0x1.0000000000000p+1},
-      {0x1.3333333333333p-2, 0x1.999999999999ap-4, 0x1.0000000000000p+1, 0x1.9999999999998p-4},
-      {0x1.8000000000000p+2, 0x1.3333333333333p-1, 0x1.4000000000000p+3, 0x1.0000000000000p-52},
-  };
-  for (const auto& [a, b, quotient, rest] : kPythons) {
-    const std::array given{Scalar::floating(a), Scalar::floating(b)};
-    INFO(a << " and " << b);
-    CHECK(std::bit_cast<uint64_t>(python_number("floordiv", given)->to_double()) == std::bit_cast<uint64_t>(quotient));
-    CHECK(std::bit_cast<uint64_t>(python_number("mod", given)->to_double()) == std::bit_cast<uint64_t>(rest));
   }
 }
