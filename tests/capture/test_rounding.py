@@ -23,7 +23,7 @@ def graph_of(build, *inputs):
 
 def in_double(build, *inputs):
     module = graph_of(build, *inputs)
-    return rounding._in_double(module, inputs, None)
+    return rounding._in_double(module, inputs, {}, None)
 
 
 @torch.library.custom_op("stepgraph_tests::in_single", mutates_args=())
