@@ -353,7 +353,13 @@ Status cross_entropy(InferCall& c) {
   rows.erase(rows.size() == 1 ? rows.begin() : rows.begin() + 1);
   SG_TRY(c.expect_shape("target", is_floating(target->dtype) ? self->shape : rows));  // probabilities, or class indices
   SG_TRY(c.expect_shape("weight", {self->shape[self->shape.size() == 1 ? 0 : 1]}));
-  return reduced_loss(c, *self, rows);
+  Type loss = *self;
+  if (is_floating(target->dtype)) {
+    SG_ASSIGN(const Type* weight, c.optional_tensor("weight"));
+    loss.dtype = promote(loss.dtype, target->dtype);
+    if (weight != nullptr) loss.dtype = promote(loss.dtype, weight->dtype);
+  }
+  return reduced_loss(c, loss, rows);
 }
 
 // A zero-dimensional operand does not widen a float tensor.

@@ -184,7 +184,8 @@ Status pixel_shuffle(InferCall& c) {
   SG_ASSIGN(int64_t factor, c.integer(up ? "upscale_factor" : "downscale_factor"));
   size_t rank = self->shape.size();
   if (rank < 3) return c.fail("needs at least 3 dimensions");
-  if (factor < 1 || factor > (int64_t{1} << 30)) return c.fail("the factor has to be at least 1");
+  if (factor < 1) return c.fail("the factor has to be at least 1");
+  if (factor > (int64_t{1} << 30)) return c.fail("the factor is too large");
   ExprPool& e = c.sizes.exprs();
   Expr r = c.sizes.number(factor), area = c.sizes.number(factor * factor);
   auto divides = [&](Expr size, int64_t by) {

@@ -201,6 +201,7 @@ Status channel_shuffle(KernelCall& call) {
   int64_t groups = call.integer("groups");
   if (self.rank < 3 || self.rank >= kMaxRank || groups < 1 || self.dim(1) % groups != 0)
     return call.fail("'groups' does not divide the channels");
+  if (self.elements() == 0) return ok_status();
   int64_t each = self.dim(1) / groups;
   Tensor from = swap_axes(split_axis(self, 1, each), 1, 2), to = split_axis(call.result(), 1, groups);
   if (!same_shape(from, to)) return call.fail("'groups' does not fit the sizes");

@@ -108,6 +108,7 @@ Status topk(KernelCall& call) {
   if (k < 0 || k > rows.tensor.dim(-1))
     return call.fail("the largest " + std::to_string(k) + " of " + std::to_string(rows.tensor.dim(-1)) +
                      " elements do not exist");
+  if (call.tensor("self").rank == 0) k = 1;  // PyTorch's way with a number: it is there for k = 0, too
   if (k == 0) return ok_status();
   ResultRows values(call, call.result(0), axis), indices(call, call.result(1), axis);
   visit_dtype(rows.tensor.dtype, [&]<class T>() {

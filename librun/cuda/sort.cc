@@ -138,7 +138,8 @@ Status topk(KernelCall& call) {
   const int64_t k = call.integer("k"), n = axis_last(call.tensor("self"), call.integer("dim")).dim(-1);
   if (k < 0 || k > n)
     return call.fail("the largest " + std::to_string(k) + " of " + std::to_string(n) + " elements do not exist");
-  return sort_with(call, call.result(0), call.result(1), call.flag("largest"), k);
+  const bool number = call.tensor("self").rank == 0;  // it is there for k = 0, too
+  return sort_with(call, call.result(0), call.result(1), call.flag("largest"), number ? 1 : k);
 }
 
 // --- one element of each row ---

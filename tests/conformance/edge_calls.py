@@ -1,6 +1,6 @@
-"""Calls for make_vectors.py with a number that the tensor's whole type does not hold, which no sample has: PyTorch casts it to
-that type first, so that 300 is 44 for uint8, or takes it for a bound as it is. By name: element type -> calls. What PyTorch
-refuses is left out; none of the numbers is 0 once cast, which PyTorch's division does not survive."""
+"""Calls for make_vectors.py at edges that no sample has. Numbers that the tensor's whole type does not hold: PyTorch casts them to
+that type first, so that 300 is 44 for uint8, or takes them for a bound as they are. Operands of several types; nothing of nothing. By
+name: element type -> calls. What PyTorch refuses is left out; no divisor is 0 once cast, which PyTorch does not survive."""
 import torch
 
 BITS = {torch.uint8: 8, torch.int8: 8, torch.int16: 16, torch.int32: 32}
@@ -51,7 +51,20 @@ def both_modes(d):
     return with_numbers(with_mode("floor"))(d) + with_numbers(with_mode("trunc"))(d)
 
 
+def soft_labels(d):
+    """Scores and probabilities of classes, weights too, of any two or three types. The scores are so far apart that their logarithms
+    are the same in all of them, for PyTorch rounds those to the scores' type."""
+    scores, chances, weight = torch.tensor([[0, -1024, -512], [-256, 0, -512]], dtype=d), torch.tensor([[0.25, 0.5, 0.25], [0, 1, 0]]), torch.tensor([0.5, 1, 2])
+    types = (torch.float64, torch.float32, torch.bfloat16)
+    return [([scores, chances.to(t), None if w is None else weight.to(w), r], {}) for t in types for w in (None, *types) for r in (0, 1)]
+
+
 CALLS = {
+    "aten.cross_entropy_loss.default": lambda d: soft_labels(d) if d.is_floating_point else [],
+    "aten.topk.default": lambda d: [([torch.tensor(3, dtype=d), k], {}) for k in (0, 1)] + [([torch.ones(2, 3, dtype=d), 0], {})],
+    "aten.sort.default": lambda d: [([torch.tensor(3, dtype=d)], {})], "aten.mode.default": lambda d: [([torch.tensor(3, dtype=d)], {})] if not d.is_complex else [],
+    "aten.channel_shuffle.default": lambda d: [([torch.ones(shape, dtype=d), 2], {}) for shape in ((2, 0, 3), (2, 4, 0), (0, 4, 3))],
+    "aten.pixel_shuffle.default": lambda d: [([torch.ones(shape, dtype=d), 2], {}) for shape in ((2, 0, 3, 3), (0, 4, 3, 3), (2, 4, 0, 3))],
     "aten.remainder.Scalar": with_numbers(number_second), "aten.fmod.Scalar": with_numbers(number_second),
     "aten.remainder.Scalar_Tensor": lambda d: [([n, divisors(d)], {}) for n in beyond(d)] if d in BITS else [],
     "aten.remainder.Tensor": lambda d: [([held(d), torch.tensor(n)], {}) for n in beyond(d)] if d in BITS else [],
