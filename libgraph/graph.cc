@@ -5,6 +5,7 @@
 
 #include "libgraph/large_pages.h"
 #include "libgraph/op_name.h"
+#include "libgraph/operand_place.h"
 
 namespace sg {
 namespace {
@@ -222,13 +223,30 @@ void Graph::replace_uses(ValueId from, ValueId to) {
   }
 }
 
+// Walks the operands of `user` or the uses of `from`, whichever are fewer, and leaves all other uses alone.
 void Graph::replace_uses_in(NodeId user, ValueId from, ValueId to) {
-  remove_arg_uses(user);
-  for (Arg& arg : slots_[user.index].node.args)
-    arg.walk_mutable([&](Arg& a) {
-      if (a.is(ArgKind::value) && a.as_value() == from) a.set_value(to);
-    });
-  add_arg_uses(user);
+  if (from == to) return;
+  auto relink = [&](uint32_t u) {
+    const Use use = uses_[u].use;
+    const uint32_t next_of_node = uses_[u].next_of_node;
+    operand_place::set(slots_[user.index].node.args, use.output, from, to);
+    remove_use(u);
+    [[maybe_unused]] const uint32_t again = add_use(to, use);
+    assert(again == u);  // free links are a stack: the chain of the node goes on through it
+    uses_[u].next_of_node = next_of_node;
+  };
+  uint32_t u = slots_[user.index].first_use;
+  for (uint32_t left = value(from).use_count; u != kNoUse && left > 0; --left) {
+    const uint32_t next = uses_[u].next_of_node;
+    if (uses_[u].value == from) relink(u);
+    u = next;
+  }
+  if (u == kNoUse) return;
+  for (u = value(from).first_use; u != kNoUse;) {
+    const uint32_t next = uses_[u].next;
+    if (uses_[u].use.user == user) relink(u);
+    u = next;
+  }
 }
 
 // --- names ---
@@ -303,14 +321,14 @@ void Graph::remove_use(uint32_t u) {
   free_use_ = u;
 }
 
+// A node's use keeps its operand's place as `output`.
 void Graph::add_arg_uses(NodeId n) {
-  for (const Arg& arg : slots_[n.index].node.args)
-    arg.walk([&](const Arg& a) {
-      if (!a.is(ArgKind::value)) return;
-      uint32_t u = add_use(a.as_value(), {n, 0});
-      uses_[u].next_of_node = slots_[n.index].first_use;
-      slots_[n.index].first_use = u;
-    });
+  operand_place::for_each(slots_[n.index].node.args, [&](const Arg& a, uint32_t place) {
+    if (!a.is(ArgKind::value)) return;
+    uint32_t u = add_use(a.as_value(), {n, place});
+    uses_[u].next_of_node = slots_[n.index].first_use;
+    slots_[n.index].first_use = u;
+  });
 }
 
 void Graph::remove_arg_uses(NodeId n) {

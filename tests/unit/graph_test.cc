@@ -92,6 +92,12 @@ class Pair {
       REQUIRE(graph_.find_value(graph_.name(v)) == v);
     }
     for (const auto& n : model_.nodes) {
+      std::vector<ValueId> read;
+      for (const Arg& arg : graph_.node(n.id).args)
+        arg.walk([&](const Arg& a) {
+          if (a.is(ArgKind::value)) read.push_back(a.as_value());
+        });
+      REQUIRE(read == n.args);
       REQUIRE(graph_.find_node(graph_.label(n.id)) == n.id);
       ValueId same = graph_.find_value(graph_.label(n.id));
       REQUIRE((!same || graph_.value(same).def == n.id));
@@ -130,13 +136,16 @@ class Pair {
   std::vector<Arg> random_args(std::vector<ValueId>* flat) {
     std::vector<Arg> args;
     for (uint64_t i = rng_.below(4); i-- > 0;) {
-      ValueId v = random_value();
+      ValueId v = random_value(), also = random_value();
       flat->push_back(v);
-      if (rng_.percent(50)) {
-        args.push_back(Arg::value(v));
-      } else {
-        args.push_back(Arg::list({Arg::integer(1), Arg::list({Arg::value(v)}), Arg::none()}));
+      switch (rng_.below(4)) {
+        case 0:
+        case 1: args.push_back(Arg::value(v)); continue;
+        case 2: args.push_back(Arg::slice(Arg::value(v), Arg::value(also), Arg::none())); break;
+        default:
+          args.push_back(Arg::list({Arg::integer(1), Arg::list({Arg::value(v), Arg::none()}), Arg::value(also)}));
       }
+      flat->push_back(also);
     }
     return args;
   }
@@ -416,6 +425,26 @@ TEST_CASE("replacing a value with many uses is linear") {
   for (int i = 0; i < 4; ++i) graph.replace_uses(i % 2 == 0 ? a : b, i % 2 == 0 ? b : a);
   CHECK(seconds_since(start) < kLinearSeconds);
   CHECK(graph.value(a).use_count == 400'000);
+}
+
+TEST_CASE("replacing many operands of one node is linear, whatever holds them") {
+  Job job;
+  Graph& graph = job.add_program().graph;
+  constexpr size_t kCount = 100'000;
+  const ValueId a = graph.add_input("a", TypeId(0), {});
+  ArgList items, entries, args;
+  std::vector<ValueId> old;
+  for (size_t i = 0; i < 3 * kCount; ++i) {
+    old.push_back(graph.add_input("x", TypeId(0), {}));
+    (i % 3 == 0 ? items : i % 3 == 1 ? entries : args).push_back(Arg::value(old.back()));
+  }
+  args.insert(args.begin(), {Arg::list(std::move(items)), Arg::dict(std::move(entries))});
+  append(graph, std::move(args));
+  const auto start = std::clock();
+  for (size_t i = 0; i < old.size(); ++i)
+    i % 2 == 0 ? graph.replace_uses(old[i], a) : graph.replace_uses_in(graph.last(), old[i], a);
+  CHECK(seconds_since(start) < kLinearSeconds);
+  CHECK(graph.value(a).use_count == old.size());
 }
 
 }  // namespace sg
