@@ -4,6 +4,7 @@
 #include <charconv>
 #include <numeric>
 
+#include "libgraph/sha256.h"
 #include "librun/element.h"
 
 namespace sg {
@@ -56,6 +57,20 @@ Status check_scaled(const CollectiveCall& call, const Tensor& part, const Tensor
     return ok_status();
   return refuse(call, std::to_string(members) + " ranks of " + std::to_string(count_of(part)) +
                           " elements each do not make " + std::to_string(count_of(whole)));
+}
+
+// As a rank sees it that is in no part.
+RankGroup group_of(const Job& job, const Group& family) {
+  const std::string axis(job.pool->strings[family.axis]), number = std::to_string(family.ordinal);
+  RankGroup out;
+  out.name = "@" + axis + (family.ordinal ? ":" + number : "");
+  out.axis = axis + ":" + number;
+  return out;
+}
+
+void set_part(const GroupPart& part, RankGroup* group) {
+  group->ranks = part.ranks;
+  group->digest = hex(sha256(identity_of(*group)));
 }
 
 }  // namespace
@@ -117,21 +132,35 @@ bool can_reduce(ReduceKind kind, DType dtype) {
   }
 }
 
+std::string identity_of(const RankGroup& group) {
+  std::string out = group.axis + " [";
+  for (size_t i = 0; i < group.ranks.size(); ++i) out += (i ? " " : "") + std::to_string(group.ranks[i]);
+  return out + "]";
+}
+
 std::vector<RankGroup> groups_of_rank(const Job& job, uint32_t rank) {
-  std::vector<RankGroup> out(job.groups.size());
-  for (size_t g = 0; g < job.groups.size(); ++g) {
-    const Group& family = job.groups[g];
-    std::string axis(job.pool->strings[family.axis]);
-    std::string number = std::to_string(family.ordinal);
-    out[g].name = "@" + axis + (family.ordinal ? ":" + number : "");
+  std::vector<RankGroup> out;
+  for (const Group& family : job.groups) {
+    RankGroup& group = out.emplace_back(group_of(job, family));
     const GroupPart* part = family.part_of(rank);
     if (!part) continue;
-    out[g].ranks = part->ranks;
-    out[g].position =
-        static_cast<uint32_t>(std::find(part->ranks.begin(), part->ranks.end(), rank) - part->ranks.begin());
-    out[g].identity = axis + ":" + number + " [";
-    for (size_t i = 0; i < part->ranks.size(); ++i) out[g].identity += (i ? " " : "") + std::to_string(part->ranks[i]);
-    out[g].identity += "]";
+    set_part(*part, &group);
+    group.position = static_cast<uint32_t>(std::ranges::find(part->ranks, rank) - part->ranks.begin());
+  }
+  return out;
+}
+
+std::vector<std::vector<RankGroup>> groups_of_all_ranks(const Job& job) {
+  std::vector<std::vector<RankGroup>> out(job.world);
+  for (const Group& family : job.groups) {
+    const RankGroup group = group_of(job, family);
+    for (std::vector<RankGroup>& of_rank : out) of_rank.push_back(group);
+    for (const GroupPart& part : family.parts) {
+      RankGroup members = group;
+      set_part(part, &members);
+      for (; members.position < part.ranks.size(); ++members.position)
+        out[part.ranks[members.position]].back() = members;
+    }
   }
   return out;
 }

@@ -18,8 +18,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "libgraph/job.h"
@@ -71,16 +73,36 @@ struct Ticket {
   uint64_t id = 0;
 };
 
-// A group as one of its ranks sees it.
+// A group as one of its ranks sees it. Of one size for any number of ranks: refers to the job, which outlives it.
 struct RankGroup {
-  std::string name;             // "@ep": for people
-  std::string identity;         // "ep:0 [0 1 2 3]": equal on the members, different for all other groups
-  std::vector<uint32_t> ranks;  // by group rank; empty = this rank is in no part of it
-  uint32_t position = 0;        // my group rank
+  std::string name;                 // "@ep": for people
+  std::string axis;                 // "ep:0": with its ordinal
+  std::string digest;               // of its identity; empty = this rank is in no part of it
+  std::span<const uint32_t> ranks;  // by group rank; empty likewise
+  uint32_t position = 0;            // my group rank
 };
+
+// "ep:0 [0 1 2 3]": equal on the members, different for all other groups.
+std::string identity_of(const RankGroup& group);
 
 // By GroupId.
 std::vector<RankGroup> groups_of_rank(const Job& job, uint32_t rank);
+// The same of all ranks, by rank.
+std::vector<std::vector<RankGroup>> groups_of_all_ranks(const Job& job);
+
+// What all ranks said in one exchange, by rank. A copy refers to the same texts.
+class Texts {
+ public:
+  explicit Texts(std::vector<std::string> texts)
+      : texts_(std::make_shared<const std::vector<std::string>>(std::move(texts))) {}
+  size_t size() const { return texts_->size(); }
+  const std::string& operator[](size_t rank) const { return (*texts_)[rank]; }
+  auto begin() const { return texts_->begin(); }
+  auto end() const { return texts_->end(); }
+
+ private:
+  std::shared_ptr<const std::vector<std::string>> texts_;
+};
 
 // What a rank is blocked in.
 struct BlockedIn {
@@ -107,7 +129,7 @@ class Communicator {
   virtual void progress() {}
 
   // Gives every rank of the job all ranks' texts, by rank. Blocks; all ranks call it equally often.
-  virtual Result<std::vector<std::string>> exchange(std::string text) = 0;
+  virtual Result<Texts> exchange(std::string text) = 0;
 
   // Fails the job: every rank's launches and waits return this error (the first that any rank gives). (any thread)
   virtual void abort(Error error) = 0;

@@ -55,7 +55,7 @@ class ChaosCommunicator final : public ForwardingCommunicator {
   // One wait in four is not delayed; short delays are more frequent than long ones.
   Delays delays_of(GroupId g) {
     uint64_t number = launched_[g.index]++;
-    RandomKey key(seed_ ^ number_of(inner_->group(g).identity), number, 0, inner_->rank());
+    RandomKey key(seed_ ^ number_of(inner_->group(g).digest), number, 0, inner_->rank());
     work::Words words = key.block(0);
     auto share = [](uint32_t word) { return static_cast<double>(word) * 0x1p-32; };
     Delays out;

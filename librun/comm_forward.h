@@ -24,7 +24,7 @@ class ForwardingCommunicator : public Communicator {
   Status wait(Ticket ticket) override { return inner_->wait(ticket); }
   Status drain() override { return inner_->drain(); }
   void progress() override { inner_->progress(); }
-  Result<std::vector<std::string>> exchange(std::string text) override { return inner_->exchange(std::move(text)); }
+  Result<Texts> exchange(std::string text) override { return inner_->exchange(std::move(text)); }
   void abort(Error error) override { inner_->abort(std::move(error)); }
   std::optional<Error> failure() const override { return inner_->failure(); }
   std::optional<BlockedIn> blocked_in() const override { return inner_->blocked_in(); }

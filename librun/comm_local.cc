@@ -64,13 +64,14 @@ class Rank;
 // State shared by the ranks.
 class World {
  public:
-  explicit World(const Job& job) : seats_(job.world), texts_(job.world) {
+  explicit World(const Job& job) : seats_(job.world), given_(job.world) {
     spins_ = std::thread::hardware_concurrency() >= job.world ? kSpins : 20;
-    std::map<std::string, Channel*> by_identity;
+    std::vector<std::vector<RankGroup>> groups = groups_of_all_ranks(job);
+    std::map<std::string_view, Channel*> by_digest;
     for (uint32_t r = 0; r < job.world; ++r) {
-      seats_[r].groups = groups_of_rank(job, r);
+      seats_[r].groups = std::move(groups[r]);
       for (const RankGroup& g : seats_[r].groups) {
-        Channel*& channel = by_identity[g.identity];
+        Channel*& channel = by_digest[g.digest];
         if (!channel && !g.ranks.empty()) {
           channels_.push_back(std::make_unique<Channel>());
           channel = channels_.back().get();
@@ -151,17 +152,24 @@ class World {
 
   // Returns all texts to every rank, once all have given theirs even if the job fails meanwhile. The next exchange begins
   // only after all ranks have taken the texts of this one.
-  Result<std::vector<std::string>> exchange(uint32_t rank, std::string text) {
+  Result<Texts> exchange(uint32_t rank, std::string text) {
     std::unique_lock lock(text_mutex_);
     text_changed_.wait(lock, [&] { return failed_ || !texts_left_to_take_; });
     if (failed_) return *failure();
-    texts_[rank] = std::move(text);
-    if (++texts_given_ == world()) texts_left_to_take_ = world();
-    if (texts_left_to_take_) text_changed_.notify_all();
+    given_[rank] = std::move(text);
+    if (++texts_given_ == world()) {
+      texts_left_to_take_ = world();
+      texts_.emplace(std::exchange(given_, std::vector<std::string>(world())));
+      text_changed_.notify_all();
+    }
     text_changed_.wait(lock, [&] { return failed_ || texts_left_to_take_; });
     if (!texts_left_to_take_) return *failure();
-    std::vector<std::string> out = texts_;
-    if (--texts_left_to_take_ == 0) texts_given_ = 0, text_changed_.notify_all();
+    Texts out = *texts_;
+    if (--texts_left_to_take_ == 0) {
+      texts_given_ = 0;
+      texts_.reset();
+      text_changed_.notify_all();
+    }
     return out;
   }
 
@@ -175,7 +183,8 @@ class World {
   std::optional<Error> failure_;
   std::mutex text_mutex_;
   std::condition_variable text_changed_;
-  std::vector<std::string> texts_;
+  std::vector<std::string> given_;  // by rank, until all have given theirs
+  std::optional<Texts> texts_;      // until all have taken them
   uint32_t texts_given_ = 0, texts_left_to_take_ = 0;
 };
 
@@ -213,7 +222,7 @@ class Rank final : public Communicator {
     return out;
   }
 
-  Result<std::vector<std::string>> exchange(std::string text) override {
+  Result<Texts> exchange(std::string text) override {
     seat_.heart.begin_wait();
     auto out = world_->exchange(rank_, std::move(text));
     seat_.heart.end_wait();
@@ -256,7 +265,7 @@ class Rank final : public Communicator {
     if (!seat_.blocked) return std::nullopt;
     const Round& round = *seat_.blocked;
     std::lock_guard lock(round.channel->mutex);
-    const std::vector<uint32_t>& ranks = round.channel->group.ranks;
+    const std::span<const uint32_t> ranks = round.channel->group.ranks;
     const CollectiveCall& mine = round.calls[position_in(ranks)];
     BlockedIn out{mine.kind, std::string(mine.label), round.channel->group.name, {}};
     for (size_t i = 0; i < ranks.size(); ++i)
@@ -371,7 +380,7 @@ class Rank final : public Communicator {
 
   // Fails the job if a member that has not arrived has already left. False if the job has failed.
   bool check_peers(Round& wanted) {
-    const std::vector<uint32_t>& ranks = wanted.channel->group.ranks;
+    const std::span<const uint32_t> ranks = wanted.channel->group.ranks;
     std::unique_lock lock(wanted.channel->mutex);
     for (size_t i = 0; i < ranks.size(); ++i) {
       if (wanted.came[i] || !world_->seat(ranks[i]).gone) continue;
@@ -388,7 +397,7 @@ class Rank final : public Communicator {
     return true;
   }
 
-  size_t position_in(const std::vector<uint32_t>& ranks) const {
+  size_t position_in(std::span<const uint32_t> ranks) const {
     return static_cast<size_t>(std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin());
   }
 

@@ -15,7 +15,7 @@
 
 // Plugin and program share C++ types, so they must come from one build. Incremented when comm.h or anything it includes
 // changes.
-#define SG_COMM_ABI "sg-comm 4 " __VERSION__
+#define SG_COMM_ABI "sg-comm 5 " __VERSION__
 
 namespace sg {
 

@@ -224,7 +224,7 @@ std::string RankSession::settings() const {
 
 // The ranks of one machine may each fit into memory, but not all together.
 Status RankSession::require_memory_together() {
-  SG_ASSIGN(std::vector<std::string> all, comm_.exchange(std::to_string(run_->arena_bytes())));
+  SG_ASSIGN(const Texts all, comm_.exchange(std::to_string(run_->arena_bytes())));
   int64_t bytes = 0;
   const std::vector<uint32_t> here = comm_.ranks_of_machine();
   for (uint32_t rank : here) bytes += std::atoll(all[rank].c_str());

@@ -98,7 +98,7 @@ uint32_t ranks_here(Communicators comms) { return static_cast<uint32_t>(comms[0]
 
 Result<RunAnswer> gather_answer(Communicators comms, std::string text, bool passed) {
   if (comms.size() == comms[0]->world()) return RunAnswer{std::move(text), true, passed};
-  SG_ASSIGN(std::vector<std::string> texts, comms[0]->exchange((passed ? "+" : "-") + text));
+  SG_ASSIGN(const Texts texts, comms[0]->exchange((passed ? "+" : "-") + text));
   RunAnswer all{"", comms[0]->rank() == 0, true};
   for (const std::string& t : texts) {
     all.passed = all.passed && t.starts_with('+');

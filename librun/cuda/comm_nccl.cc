@@ -83,7 +83,7 @@ class NcclCommunicator : public CommunicatorOver {
   // Fails if ranks share a GPU: they may deadlock, so NCCL refuses this, without naming a rank. NCCL accepts it if
   // NCCL_HOSTID differs, which tests use.
   Status require_own_gpu() {
-    SG_ASSIGN(std::vector<std::string> gpus, host_.exchange(device_.identity()));
+    SG_ASSIGN(const Texts gpus, host_.exchange(device_.identity()));
     const char* shares = std::getenv("SG_CUDA_SHARE");
     if (shares && *shares == '1') return ok_status();
     const std::vector<uint32_t> here = host_.ranks_of_machine();
@@ -108,7 +108,7 @@ class NcclCommunicator : public CommunicatorOver {
   Status connect(const std::vector<RankGroup>& groups) {
     std::string mine;
     for (const bool exchanges : exchanging_groups(*options_.job, options_.deterministic)) mine += exchanges ? '1' : '0';
-    SG_ASSIGN(const std::vector<std::string> all, host_.exchange(mine));
+    SG_ASSIGN(const Texts all, host_.exchange(mine));
     std::byte* bytes = device_.memory().take(2 * static_cast<int64_t>(world()));
     if (!bytes) return Error{ErrorKind::missing, "the GPU has no memory to connect the ranks of groups"};
     for (size_t g = 0; g < groups.size(); ++g) {

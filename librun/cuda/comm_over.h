@@ -12,7 +12,7 @@ class CommunicatorOver : public Communicator {
   uint32_t rank() const override { return host_.rank(); }
   uint32_t world() const override { return host_.world(); }
   const RankGroup& group(GroupId g) const override { return host_.group(g); }
-  Result<std::vector<std::string>> exchange(std::string text) override { return host_.exchange(std::move(text)); }
+  Result<Texts> exchange(std::string text) override { return host_.exchange(std::move(text)); }
   void abort(Error error) override { host_.abort(std::move(error)); }
   std::optional<Error> failure() const override { return host_.failure(); }
   std::optional<BlockedIn> blocked_in() const override { return host_.blocked_in(); }

@@ -64,7 +64,7 @@ Result<bool> NcclGroups::all_split() {
   const std::string mine = !nccl_.ncclCommSplit   ? "it has no ncclCommSplit"
                            : said && *said == '0' ? "SG_CUDA_SPLIT says so"
                                                   : "";
-  SG_ASSIGN(const std::vector<std::string> all, host_.exchange(mine));
+  SG_ASSIGN(const Texts all, host_.exchange(mine));
   for (const std::string& text : all)
     if (!text.empty()) return why_not_ = text, false;
   return true;
@@ -81,7 +81,7 @@ Status NcclGroups::meet(const std::vector<Meeting>& meetings) {
     SG_TRY(check_nccl(nccl_.ncclGetUniqueId(&id), "ncclGetUniqueId"));
     mine += std::to_string(meeting.number) + " " + hex_of(id) + "\n";
   }
-  SG_ASSIGN(std::vector<std::string> all, host_.exchange(mine));
+  SG_ASSIGN(const Texts all, host_.exchange(mine));
   for (const Meeting& meeting : meetings) {
     const std::optional<ncclUniqueId> id = id_in(all[meeting.ranks[0]], std::to_string(meeting.number) + " ");
     if (!id)

@@ -15,6 +15,7 @@
 //             Communicators that were split off are released first, however the run ends.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,7 +58,7 @@ class NcclGroups {
   struct Meeting {
     size_t number = 0;  // equal on these ranks, and different for all meetings of each rank
     std::string whom;   // for errors
-    std::vector<uint32_t> ranks;
+    std::span<const uint32_t> ranks;
     uint32_t position = 0;
     ncclComm_t* comm = nullptr;
   };

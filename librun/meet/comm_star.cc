@@ -43,13 +43,14 @@ class StarCommunicator final : public Communicator {
   Status wait(Ticket) override { return ok_status(); }
   Status drain() override { return ok_status(); }
 
-  Result<std::vector<std::string>> exchange(std::string text) override {
+  Result<Texts> exchange(std::string text) override {
     if (text.size() > kLongestText)
       return Error{ErrorKind::cannot_apply, "what the ranks have to tell each other is too long"};
     heartbeat().begin_wait();
     auto out = hub_.exchange(std::move(text));
     heartbeat().end_wait();
-    return out;
+    if (!out.ok()) return out.error();
+    return Texts(std::move(*out));
   }
 
   void abort(Error error) override { hub_.fail(std::move(error)); }

@@ -91,7 +91,7 @@ class MpiCommunicator final : public Communicator {
 
   void progress() override { (void)advance_all().ok(); }
 
-  Result<std::vector<std::string>> exchange(std::string text) override {
+  Result<Texts> exchange(std::string text) override {
     heartbeat().begin_wait();
     auto out = gather_texts(text);
     heartbeat().end_wait();
@@ -156,8 +156,8 @@ class MpiCommunicator final : public Communicator {
   // Gives each group the same number on all its members, regardless of the order of groups in their files.
   Status number_groups() {
     std::string mine;
-    for (const RankGroup& g : groups_) mine += g.identity + "\n";
-    SG_ASSIGN(std::vector<std::string> texts, gather_texts(mine));
+    for (const RankGroup& g : groups_) mine += g.digest + "\n";
+    SG_ASSIGN(const Texts texts, gather_texts(mine));
     std::set<std::string> all;
     for (const std::string& text : texts)
       for (size_t at = 0, end; (end = text.find('\n', at)) != std::string::npos; at = end + 1)
@@ -165,13 +165,13 @@ class MpiCommunicator final : public Communicator {
     if (all.size() >= kMostChannels)
       return Error{ErrorKind::cannot_apply, "the job has too many groups for MPI", {}, {}};
     for (const RankGroup& g : groups_)
-      channels_.push_back(static_cast<uint32_t>(std::distance(all.begin(), all.find(g.identity))));
+      channels_.push_back(static_cast<uint32_t>(std::distance(all.begin(), all.find(g.digest))));
     return ok_status();
   }
   static constexpr size_t kMostChannels = 1u << 20;
 
   // Gathers all ranks' texts, watching for failures of others while it waits.
-  Result<std::vector<std::string>> gather_texts(const std::string& mine) {
+  Result<Texts> gather_texts(const std::string& mine) {
     std::vector<int> sizes(world_), starts(world_);
     int size = static_cast<int>(mine.size());
     if (mine.size() > (1u << 28))
@@ -189,7 +189,7 @@ class MpiCommunicator final : public Communicator {
     std::vector<std::string> out;
     for (uint32_t r = 0; r < world_; ++r)
       out.push_back(all.substr(static_cast<size_t>(starts[r]), static_cast<size_t>(sizes[r])));
-    return out;
+    return Texts(std::move(out));
   }
 
   Status complete(MPI_Request& request) {

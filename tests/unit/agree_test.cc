@@ -1,6 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "librun/agree.h"
+#include "librun/comm_forward.h"
 #include "librun/comm_local.h"
 #include "tests/support/collective_script.h"
 #include "tests/support/parse.h"
@@ -43,6 +44,52 @@ std::string agree(const std::string& first, const std::string& second, int64_t s
   return out[0];
 }
 
+// A process that read a job of its own: the others know its rank only.
+class OwnGroups final : public ForwardingCommunicator {
+ public:
+  OwnGroups(std::unique_ptr<Communicator> inner, const Job& job)
+      : ForwardingCommunicator(std::move(inner)), groups_(groups_of_rank(job, rank())) {}
+  const RankGroup& group(GroupId g) const override { return groups_[g.index]; }
+
+ private:
+  std::vector<RankGroup> groups_;
+};
+
+// The answer of all ranks, each with a job from a text of its own.
+std::string agree_on_own(const std::vector<std::string>& texts) {
+  std::vector<Job> jobs;
+  for (const std::string& text : texts) jobs.push_back(parse(text));
+  std::vector<std::unique_ptr<Communicator>> comms = make_local_communicators(jobs[0]);
+  for (std::unique_ptr<Communicator>& comm : comms) {
+    const Job& own = jobs[comm->rank()];
+    comm = std::make_unique<OwnGroups>(std::move(comm), own);
+  }
+  std::vector<std::string> out(texts.size());
+  run_ranks(std::move(comms), [&](Communicator& comm) {
+    for (int i = 0; i < 3; ++i) {  // again: all ranks have exchanged equally often
+      Status s = agree_on_collectives(
+          comm, jobs[comm.rank()], [](StrId) { return std::optional<int64_t>(); }, "");
+      out[comm.rank()] = s.ok() ? "agreed" : s.error().message;
+    }
+  });
+  for (const std::string& text : out) CHECK(text == out[0]);
+  return out[0];
+}
+
+// A step of four ranks: an all_reduce in each of `groups`.
+std::string four_ranks(const std::string& groups, const std::string& first = "sum", const std::string& second = "sum") {
+  return "sg 1.0 world 4\n" + groups + R"(graph rank *
+  param %w : f32[4, 4] "w"
+  forward m
+  %a = _c10d_functional.all_reduce(%w, ")" +
+         first + R"(", @dp) : f32[4, 4]
+  %b = _c10d_functional.all_reduce(%w, ")" +
+         second + R"(", @tp) : f32[4, 4]
+  output %a
+  output %b
+)";
+}
+
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   size_t at = text.find(from);
   REQUIRE(at != std::string::npos);
@@ -81,4 +128,23 @@ TEST_CASE("sizes count where both ranks know them", "[agree]") {
 
 TEST_CASE("groups and settings have to be the same", "[agree]") {
   CHECK(agree(kFirst, kFirst, 3, 3, "seed 1") == "rank 1 runs with 'world 2, seed 1', rank 0 with 'world 2, seed 0'");
+}
+
+TEST_CASE("a rank that lacks a group is named on all ranks", "[agree]") {
+  const std::string both = four_ranks("group @dp [0 1] [2 3]\ngroup @tp [0 2] [1 3]\n");
+  const std::string whole = four_ranks("group @dp [0 1] [2 3]\ngroup @tp [0 1 2 3]\n");
+  CHECK(agree_on_own({both, both, both, both}) == "agreed");
+  CHECK(agree_on_own({both, both, both, whole}) == "rank 0 does not have the group tp:0 [0 1 2 3] of rank 3");
+  CHECK(agree_on_own({both, whole, whole, whole}) == "rank 0 does not have the group tp:0 [0 1 2 3] of rank 1");
+}
+
+TEST_CASE("of several groups that differ the first is reported, with its lowest ranks", "[agree]") {
+  const std::string groups = "group @dp [0 1] [2 3]\ngroup @tp [0 1 2 3]\n";
+  const std::string same = four_ranks(groups), other = four_ranks(groups, "sum", "max");
+  CHECK(
+      agree_on_own({same, same, other, other}) ==
+      "call 1 of group @tp: rank 2 calls all_reduce %b, rank 0 calls all_reduce %b: it reduces by max here, sum there");
+  CHECK(
+      agree_on_own({other, other, four_ranks(groups, "avg", "max"), same}) ==
+      "call 1 of group @dp: rank 3 calls all_reduce %a, rank 2 calls all_reduce %a: it reduces by sum here, avg there");
 }

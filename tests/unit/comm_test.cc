@@ -11,6 +11,7 @@
 #include "librun/ranks.h"
 #include "librun/thread_team.h"
 #include "tests/support/collective_script.h"
+#include "tests/support/linear_time.h"
 
 using namespace sg;
 using namespace sg::test;
@@ -337,6 +338,32 @@ TEST_CASE("texts are exchanged between all ranks, again and again", "[comm]") {
     }
   });
   CHECK(findings.text() == "");
+}
+
+TEST_CASE("the ranks of one process share what is as long as their group", "[comm]") {
+  constexpr uint32_t kWorld = 20'000;
+  auto job = job_of(kWorld);
+  const auto start = std::clock();
+  const std::vector<std::vector<RankGroup>> groups = groups_of_all_ranks(*job);
+  CHECK(seconds_since(start) < kLinearSeconds);
+  REQUIRE(groups.size() == kWorld);
+  for (uint32_t r : {0u, 7u, kWorld - 1}) {
+    const RankGroup mine = groups_of_rank(*job, r)[0];
+    CHECK(groups[r][0].name == mine.name);
+    CHECK(groups[r][0].position == r);
+    CHECK(groups[r][0].digest == mine.digest);
+    CHECK(identity_of(groups[r][0]) == identity_of(mine));
+    CHECK(groups[r][0].ranks.data() == job->groups[0].parts[0].ranks.data());
+  }
+  const std::string* first[3] = {};
+  auto few = job_of(3);
+  run_ranks(make_local_communicators(*few), [&](Communicator& comm) {
+    const auto texts = comm.exchange("text");
+    if (texts.ok()) first[comm.rank()] = &(*texts)[0];
+    (void)comm.exchange("all have theirs").ok();
+  });
+  CHECK(first[0] != nullptr);
+  CHECK((first[0] == first[1] && first[1] == first[2]));
 }
 
 TEST_CASE("names of reductions", "[comm]") {

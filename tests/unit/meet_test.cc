@@ -185,7 +185,7 @@ TEST_CASE("ranks that met give each other their texts", "[meet]") {
       for (uint32_t round = 0; round < 40; ++round) {
         if (random() % 4 == 0) std::this_thread::sleep_for(1ms);
         const size_t size = round == 20 ? 3'000'000 : comm.rank() * 10 + round;
-        SG_ASSIGN(std::vector<std::string> all, comm.exchange(std::string(size, static_cast<char>('a' + comm.rank()))));
+        SG_ASSIGN(const Texts all, comm.exchange(std::string(size, static_cast<char>('a' + comm.rank()))));
         if (all.size() != world) return Error{ErrorKind::internal, "not all texts"};
         for (uint32_t r = 0; r < world; ++r)
           if (all[r] != std::string(round == 20 ? 3'000'000 : r * 10 + round, static_cast<char>('a' + r)))
