@@ -192,14 +192,14 @@ std::optional<Scalar> extreme(std::string_view op, Scalar a, Scalar b) {
 
 // a / b, rounded once however large both are. REQUIRES: b != 0.
 double quotient(int64_t a, int64_t b) {
-  __extension__ typedef unsigned __int128 Wide;
+  __extension__ typedef unsigned __int128 Wide128;
   const auto magnitude = [](int64_t v) { return v < 0 ? -static_cast<uint64_t>(v) : static_cast<uint64_t>(v); };
   const uint64_t above = magnitude(a), below = magnitude(b);
   const double sign = (a < 0) != (b < 0) ? -1 : 1;
   if (above == 0) return 0 * sign;
   const int shift = 63 + std::countl_zero(above);
-  const Wide shifted = static_cast<Wide>(above) << shift, digits = shifted / below;
-  const Wide odd = shifted % below != 0;  // in place of all further digits
+  const Wide128 shifted = static_cast<Wide128>(above) << shift, digits = shifted / below;
+  const Wide128 odd = shifted % below != 0;  // in place of all further digits
   return std::ldexp(static_cast<double>(digits | odd), -shift) * sign;
 }
 
