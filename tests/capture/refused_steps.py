@@ -20,7 +20,7 @@ from torch.distributed._functional_collectives import all_reduce, wait_tensor  #
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel, fully_shard  # noqa: E402
-from torch.distributed.tensor import Replicate, distribute_tensor  # noqa: E402
+from torch.distributed.tensor import DTensor, Replicate, distribute_tensor  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import jobs  # noqa: E402
@@ -282,7 +282,36 @@ def unused_in_its_own_step():
     return _own(model)
 
 
+class Scaled(nn.Module):
+    """Keeps the norm that it takes in its first run, on the ranks of which this holds."""
+
+    def __init__(self, keeps):
+        super().__init__()
+        self.linear, self.keeps, self.norm = nn.Linear(4, 4), keeps, None
+
+    def forward(self, x):
+        if self.norm is None and self.keeps:
+            weight = self.linear.weight.detach()
+            self.norm = (weight.full_tensor() if isinstance(weight, DTensor) else weight).norm()
+        return self.linear(x) * (1.0 if self.norm is None else self.norm)
+
+
+def _trained(model):
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    return {**_own(model, optimizer.zero_grad, optimizer.step), "optimizer": optimizer}
+
+
+def kept_by_one_rank():
+    return _trained(DistributedDataParallel(Scaled(dist.get_rank() == 1)))
+
+
+def kept_beside_shards():
+    return _trained(fully_shard(Scaled(True)))
+
+
 STEPS = {
+    kept_by_one_rank: "called a second time, the train_step has another update of linear.",
+    kept_beside_shards: "called a second time, the train_step has another update of linear.",
     left_unreduced: "the step ends with a gradient of weight that is not reduced",
     left_apart_from_copies: "of copies also set_requires_all_reduce(True)",
     shards_kept_from_before: "the step reads the gradient of weight by a parameter kept from before it",

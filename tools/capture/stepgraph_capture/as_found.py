@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from torch import Tensor
 
-from . import compat
+from . import compat, sharding
 from .beside import LONGEST
 from .bits import changed
 from .places import Place, is_strided
@@ -76,7 +76,7 @@ class _Kept:
     """A tensor: its memory and the numbers in it, its gradient, its hooks."""
 
     def __init__(self, tensor: Tensor) -> None:
-        self.tensor, self._data = tensor, tensor.data
+        self.tensor, self._data = tensor, sharding.local(tensor.data)
         self._numbers = self._data.clone()
         self._requires_grad = tensor.requires_grad
         self._gradient: Optional[Tensor] = tensor.grad if tensor.is_leaf else None
@@ -88,8 +88,9 @@ class _Kept:
             self.tensor.grad = None
 
     def restore(self) -> None:
-        if compat.memory_of(self.tensor) != compat.memory_of(self._data) or self.tensor.shape != self._data.shape:
-            self.tensor.data = self._data
+        now = sharding.local(self.tensor.data)
+        if compat.memory_of(now) != compat.memory_of(self._data) or now.shape != self._data.shape:
+            sharding.rebind(self.tensor, self._data)
         if changed(self._numbers, self._data):  # else it may be memory that nobody can write to
             self._data.copy_(self._numbers)
         if self.tensor.is_leaf:

@@ -8,7 +8,8 @@ views of) shows here alone. Each step of the graph begins with what the program'
 from __future__ import annotations
 
 import math
-from typing import Callable, List, Mapping, Optional, Tuple
+from dataclasses import dataclass
+from typing import Callable, Dict, List, Mapping, Optional
 
 import torch
 from torch import Tensor
@@ -21,20 +22,35 @@ from .trace import Traced
 
 
 def notes(step: Step, traced: Traced, say: Callable[[str], None]) -> List[str]:
-    """Refuses a step of which the graph is the first alone; returns notes for the user."""
-    if not _is_worth_it(step, traced):
+    """Refuses a step of which the graph is the first alone; returns notes for the user. Ranks do this together."""
+    if world.on_any_rank(not _is_worth_it(step, traced)):
         return []
     say(f"runs the {_whose(step)} twice as it is")
     try:
         apart = _first_difference(step, traced, drops_gradients=False)
         if apart is None:
             return []
-        turn, what = apart
         if _first_difference(step, traced, drops_gradients=True) is None:
-            return [_GRADIENTS.format(what)]
+            return [_GRADIENTS.format(apart.what)] if apart.what is not None else []
     except _Failed as failed:
+        if world.size() > 1:  # the others may wait for this rank in a collective of the program
+            raise CaptureError(_FAILS_IN_JOB.format(_whose(step), failed)) from failed
         return [_FAILS.format(_whose(step), failed)]
-    raise CaptureError((_FIRST, _SECOND)[turn].format(_whose(step), what))
+    world.together(lambda: _refuse(step, apart))
+    return []
+
+
+@dataclass
+class _Apart:
+    """The first step in which a rank has another value than its graph; `what` it is, on this rank."""
+
+    turn: int
+    what: Optional[str]
+
+
+def _refuse(step: Step, apart: _Apart) -> None:
+    if apart.what is not None:
+        raise CaptureError((_FIRST, _SECOND)[apart.turn].format(_whose(step), apart.what))
 
 
 class _Failed(Exception):
@@ -42,6 +58,7 @@ class _Failed(Exception):
 
 
 _FAILS = "run twice on your own tensors, the {} fails ({}): the graph is that of one step"
+_FAILS_IN_JOB = "run twice on your own tensors, the {} fails: {}"
 _GRADIENTS = (
     "the train_step uses gradients that the one before it has left in .grad (the {} of its second call shows it), and "
     "each step of the graph begins without: call zero_grad() before the first backward()"
@@ -62,11 +79,11 @@ def _whose(step: Step) -> str:
 
 
 def _is_worth_it(step: Step, traced: Traced) -> bool:
-    """A model without a train_step leaves nothing but what it caches. In a job wrappers keep state of their own. What
+    """A model without a train_step leaves nothing but what it caches, and in a job its wrappers are not the step's. What
     decides by values may decide otherwise in the second step, and has guards."""
-    if step.train_step is None and not step.made.has_made:
+    if step.train_step is None and (world.size() > 1 or step.units or not step.made.has_made):
         return False
-    if world.size() > 1 or step.units or any(sharding.is_sharded(slot.value) for slot in step.tensors):
+    if world.is_one_for_all():
         return False
     is_large = sum(slot.local.numel() for slot in step.tensors) > _LARGEST
     return not is_large and not _decides_by_values(traced)
@@ -83,25 +100,30 @@ def _decides_by_values(traced: Traced) -> bool:
     return bool(traced.answers) or traced.uses_taken or are_settled or are_guarded
 
 
-def _first_difference(step: Step, traced: Traced, drops_gradients: bool) -> Optional[Tuple[int, str]]:
-    """Runs both, step by step. The first value that the graph has otherwise than the program, and the number of its
-    step. The user's objects are as they were, afterwards."""
+def _first_difference(step: Step, traced: Traced, drops_gradients: bool) -> Optional[_Apart]:
+    """Runs both, step by step. The user's objects are as they were, afterwards."""
     given = {slot.name: tensor for slot, tensor in zip(step.tensors, values.given(step, with_gaps=False))}
     with AsFound(step).kept():
         for turn in range(2):
-            for name, tensor in step.own_state().items():
-                if tensor.shape != given[name].shape:
-                    return None  # of the data's size: the graph may be that of other sizes
-                given[name].detach().copy_(tensor.detach())
+            state = _parts(step.own_state())
+            if world.on_any_rank(any(tensor.shape != given[name].shape for name, tensor in state.items())):
+                return None  # of the data's size: the graph may be that of other sizes
+            for name, tensor in state.items():
+                given[name].detach().copy_(tensor)
             loss = _loss_of_program(step)
             ours = _OfGraph(traced, given)
-            name = ours.first_difference(loss, step.own_state())
-            if name is not None:
-                return turn, name
+            what = ours.first_difference(loss, _parts(step.own_state()))
+            if world.on_any_rank(what is not None):
+                return _Apart(turn, what)
             for slot in step.optimizer_state:
                 given[slot.name] = ours.after(slot.name)
             _between(step, drops_gradients)
     return None
+
+
+def _parts(state: Mapping[str, Tensor]) -> Dict[str, Tensor]:
+    """This rank's."""
+    return {name: sharding.local(tensor) for name, tensor in state.items()}
 
 
 def _loss_of_program(step: Step) -> Optional[Tensor]:
@@ -148,7 +170,7 @@ class _OfGraph:
         updates = [(name, self._given[name], now, self.after(name)) for name, now in state.items()]
         far = [name for name, *three in updates if _is_another_update(*three)]
         is_loss_far = loss is not None and self._has_loss and _is_another(loss, self._all[0])
-        if not far and not is_loss_far:
+        if not world.on_any_rank(bool(far) or is_loss_far):
             return None
         noise = rounding.of(self._module, list(self._given.values()), self._all)
         if is_loss_far and _distance(loss, self._all[0]) > values.SLACK * (noise[0] or 0.0):

@@ -24,6 +24,14 @@ def local(tensor: Tensor) -> Tensor:
     return tensor.detach().to_local() if is_sharded(tensor) else tensor.detach()
 
 
+def rebind(tensor: Tensor, mine: Tensor) -> None:
+    """Makes `mine` this rank's part, without autograd."""
+    if is_sharded(tensor):
+        tensor._local_tensor = mine  # type: ignore[attr-defined]
+    else:
+        tensor.data = mine
+
+
 def part(tensor: Tensor) -> Tensor:
     """Same as local(), within a step, followed by autograd and the tracer."""
     return tensor.to_local() if is_sharded(tensor) else tensor
