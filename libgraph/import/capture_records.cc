@@ -1,4 +1,5 @@
 // A first pass over all nodes before any is built: names, numbers of results, getitems.
+#include "libgraph/composite/composite_forms.h"
 #include "libgraph/import/capture_graph.h"
 
 namespace sg {
@@ -83,7 +84,7 @@ Status GraphReader::index_node(size_t index, const Json& json) {
   return ok_status();
 }
 
-// Links each record that has a sequence number to the first forward record with that number.
+// Links each record that has a sequence number to the first forward record with that number, if that is not behind it.
 void GraphReader::find_first_of_numbers() {
   struct First {
     uint64_t seq;
@@ -102,13 +103,14 @@ void GraphReader::find_first_of_numbers() {
   };
   for (uint32_t i = 0; i < records_.size(); ++i) {
     auto seq = number_of(records_[i]);
-    if (!seq || is_backward(records_[i]) || find(*seq) != FlatIndex::kNone) continue;
+    if (!seq || is_backward(records_[i]) || is_profiler_mark(records_[i].op) || find(*seq) != FlatIndex::kNone) continue;
     index.insert(hash(*seq), static_cast<uint32_t>(firsts.size()));
     firsts.push_back({*seq, i});
   }
-  for (NodeRecord& record : records_) {
-    auto seq = number_of(record);
-    if (uint32_t i = seq ? find(*seq) : FlatIndex::kNone; i != FlatIndex::kNone) record.forward = firsts[i].record;
+  for (uint32_t i = 0; i < records_.size(); ++i) {
+    auto seq = number_of(records_[i]);
+    uint32_t first = seq ? find(*seq) : FlatIndex::kNone;
+    if (first != FlatIndex::kNone && firsts[first].record <= i) records_[i].forward = firsts[first].record;
   }
 }
 

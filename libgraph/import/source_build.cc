@@ -6,6 +6,7 @@
 #include <map>
 
 #include "libgraph/composite/composite.h"
+#include "libgraph/composite/composite_forms.h"
 #include "libgraph/import/source_graph_builder.h"
 #include "libgraph/nearest.h"
 #include "libgraph/op.h"
@@ -189,17 +190,19 @@ void SourceGraphBuilder::number_stream(NodeId n) {
   graph_->set_meta(n, std::move(meta));
 }
 
+// Only a node before it is what a backward node belongs to: an optimizer's nodes may have its number, too.
 void SourceGraphBuilder::link_forward() {
   std::map<uint64_t, NodeId> first;
   for (uint32_t i = 0; i < records_.size(); ++i) {
     const SourceNode& source = source_.nodes[i];
-    if (source.seq && source.phase == Phase::forward) first.try_emplace(*source.seq, records_[i].node);
-  }
-  for (uint32_t i = 0; i < records_.size(); ++i) {
-    const SourceNode& source = source_.nodes[i];
-    if (!source.seq || source.phase != Phase::backward || records_[i].is_folded()) continue;
-    auto it = first.find(*source.seq);
-    if (it != first.end()) graph_->set_forward(records_[i].node, it->second);
+    if (!source.seq || records_[i].is_folded()) continue;
+    NodeId node = records_[i].node;
+    if (source.phase == Phase::forward && !is_profiler_mark(graph_->op_name(node))) {
+      first.try_emplace(*source.seq, node);
+    } else if (source.phase == Phase::backward) {
+      auto it = first.find(*source.seq);
+      if (it != first.end()) graph_->set_forward(node, it->second);
+    }
   }
 }
 

@@ -297,6 +297,19 @@ TEST_CASE("metadata arrives in its fields") {
   CHECK((strings[chunk.original] == "o" && chunk.is_backward == 0));
 }
 
+// The numbers of what an optimizer's step records go on behind those of a forward that a backward runs again.
+TEST_CASE("a backward node belongs to no node behind it, and to no mark of the profiler") {
+  Job job = import_ok(capture(
+      node("mark", "profiler._record_function_enter_new.default", R"(["part"])", R"(,"phase":"forward","seq":3)") + "," +
+      node("f", "my.op", R"([{"ref":"x"}])", R"(,"phase":"forward","seq":3)") + "," +
+      node("b", "my.op", R"([{"ref":"f"}])", R"(,"phase":"backward","seq":3)") + "," +
+      node("again", "my.op", R"([{"ref":"f"}])", R"(,"phase":"backward","seq":4)") + "," +
+      node("later", "my.op", R"([{"ref":"x"}])", R"(,"phase":"forward","seq":4)")));
+  const Graph& graph = graph_of(job);
+  CHECK(graph.node(graph.find_node("b")).forward == graph.find_node("f"));
+  CHECK(!graph.node(graph.find_node("again")).forward);
+}
+
 TEST_CASE("chunk facts of folded getitems are those of the results") {
   Job job = import_ok(capture(
       split(kSplitTypes, R"(,"meta":{"chunked_region_fqn":"m","chunked_original_name":"s"})") + "," +
