@@ -131,6 +131,45 @@ class Beside(CaptureCase):
         paths = ["0.weight", "0.bias", "2.weight", "2.bias"]
         self.check(step, ["average.n_averaged", *(f"average.module.{path}" for path in paths)])
 
+    def test_an_average_of_tied_weights(self):
+        """Each of the names is replaced, and the graph has one input."""
+
+        class Tied(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.last = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+                self.last.weight = self.first.weight
+
+            def forward(self, x):
+                return self.last(torch.tanh(self.first(x)))
+
+        self.model = Tied()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.inputs = {"x": torch.randn(5, 4), "y": torch.randn(5, 4)}
+        average = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
+        average.update_parameters(self.model)
+        weight = average.module.first.weight
+
+        def follow(loss):
+            average.update_parameters(self.model)
+            return loss
+
+        step = self.train(lambda output, x, y: F.mse_loss(output, average(x).detach() + y), follow)
+        self.check(step, ["average.n_averaged", "average.module.first.weight"])
+        self.assertIs(average.module.first.weight, weight)
+        self.assertIs(average.module.last.weight, weight)
+
+    def test_two_names_of_one_tensor_that_part(self):
+        first = torch.zeros(())
+        kept = {"now": first, "best": first}
+
+        def follow(loss):
+            kept["now"] = kept["now"] + loss.detach()
+            return loss
+
+        step = self.train(lambda output, x, y: F.mse_loss(output, y) + kept["now"], follow)
+        self.check(step, ["kept.now"])
+
     def test_a_teacher_that_is_written_by_data(self):
         teacher = copy.deepcopy(self.model)
 

@@ -79,6 +79,7 @@ class _Search:
         self._parameters = {id(parameter): name for name, parameter in model.named_parameters()}
         self._memory = None if known is None else {compat.memory_of(tensor) for tensor in known if is_strided(tensor)}
         self._seen = {id(module) for module in model.modules()}
+        self._first: Dict[int, Place] = {}  # of `places`, by the id of the tensor
         self._device = known[0].device if known else None  # for state that scalers create on first use
         self._attribute = ""  # the model's attribute being searched
         for path, part in model.named_modules():
@@ -190,7 +191,9 @@ class _Search:
         memory = compat.memory_of(sharding.local(tensor))
         if memory not in self._memory:
             self._memory.add(memory)
-            self.all.places[name] = place
+            self.all.places[name] = self._first[id(tensor)] = place
+        elif id(tensor) in self._first:
+            self._first[id(tensor)].tied.append(place)
 
     def _module(self, module: nn.Module, name: str, depth: int) -> None:
         for path, part in module.named_modules():

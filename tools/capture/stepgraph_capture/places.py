@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Mapping, MutableMapping, Set, Union
 
 import torch
@@ -28,6 +28,7 @@ class Place:
     key: Any
     is_surely_state: bool = False  # even if no run writes it
     attribute: str = ""  # the model's attribute that is or contains it: blocks.0.running
+    tied: List[Place] = field(default_factory=list)  # others that hold the same tensor: a copy of tied weights
 
     @property
     def variable(self) -> str:
@@ -38,9 +39,16 @@ class Place:
     def tensor(self) -> Tensor:
         return self.container[self.key]  # type: ignore[no-any-return]
 
+    def put(self, tensor: Tensor) -> None:
+        for place in (self, *self.tied):
+            place.container[place.key] = tensor
+
     def is_there(self) -> bool:
         """False if the step has removed the entry from its list or dict."""
         return has(self.container, self.key)
+
+    def holds(self, tensor: Tensor) -> bool:
+        return self.is_there() and self.tensor is tensor
 
     def with_keys(self, keys: Mapping[int, Any]) -> Place:
         """The place while these keys, by the id of what they replace, are those of dicts."""
@@ -62,13 +70,16 @@ def swapped(places: Mapping[str, Place], given: Dict[str, Tensor]) -> Iterator[N
     before = {name: place.tensor for name, place in places.items()}
     try:
         for name, place in places.items():
-            place.container[place.key] = given[name]
+            place.put(given[name])
         yield
         for name, place in places.items():
-            given[name] = place.container[place.key]
+            given[name] = place.tensor
+            for other in place.tied:
+                if not other.holds(place.tensor):
+                    raise CaptureError(f"{name} and {other.name} are one tensor before the step, and not after it")
     finally:
         for name, place in places.items():
-            place.container[place.key] = before[name]
+            place.put(before[name])
 
 
 class Watched:
@@ -97,12 +108,16 @@ class Watched:
 
     def written(self) -> Dict[str, Place]:
         """All places of the variables in which the run wrote something. Excludes an attribute of the model that the run
-        only reassigned without using it first (the last hidden states)."""
+        only reassigned without using it first (the last hidden states). Places that hold different tensors after it are
+        not tied."""
         there = {name: place for name, place in self._places.items() if place.is_there()}
         written = [name for name in there if self._is_replaced(name) or self._is_changed(name)]
         state = [name for name in written if self._is_used(name) or self._is_changed(name)]
+        tied = {name: [other for other in place.tied if other.holds(place.tensor)] for name, place in there.items()}
         for name in written:
             self._undo(name)
+        for name, place in there.items():
+            place.tied = tied[name]
         for name in state:
             self._check_untrained(name)
         variables = {there[name].variable for name in state}
@@ -123,7 +138,7 @@ class Watched:
 
     def _undo(self, name: str) -> None:
         place, tensor = self._places[name], self._before[name]
-        place.container[place.key] = tensor
+        place.put(tensor)
         if self._is_changed(name):
             with torch.no_grad():
                 sharding.local(tensor).copy_(self._numbers[name])
