@@ -47,6 +47,42 @@ class AssignedData(CaptureCase):
             with self.subTest(update.__name__):
                 self.check(update)
 
+    def test_what_is_kept_of_the_assigned_value_is_the_tensor(self):
+        """Sharpness-aware minimisation, as it is often written: the optimizer keeps the weights from before it climbs,
+        gives them back, and updates them."""
+
+        class Sharpness(torch.optim.Optimizer):
+            def __init__(self, parameters):
+                super().__init__(parameters, {})
+                self.base = torch.optim.SGD(self.param_groups, lr=0.1, momentum=0.9)
+
+            @torch.no_grad()
+            def climb(self):
+                for p in self.param_groups[0]["params"]:
+                    self.state[p]["kept"] = p.data.clone()
+                    p.add_(p.grad, alpha=0.05)
+
+            @torch.no_grad()
+            def step(self):
+                for p in self.param_groups[0]["params"]:
+                    p.data = self.state[p]["kept"]
+                self.base.step()
+
+        optimizer = Sharpness(self.model.parameters())
+
+        def step(x, y):
+            self.model.zero_grad()
+            loss = self.loss(x, y)
+            loss.backward()
+            optimizer.climb()
+            self.model.zero_grad()
+            self.loss(x, y).backward()
+            optimizer.step()
+            return loss.detach()
+
+        self.captured(self.model, None, self.inputs, train_step=step, optimizer=[optimizer, optimizer.base])
+        self.check_steps(step, self.inputs)
+
     def test_an_attack(self):
         def step(x, y):
             delta = torch.zeros_like(x, requires_grad=True)

@@ -146,7 +146,7 @@ def _trace(
 
     def traced_step(*tensors: Tensor) -> Tuple[Any, ...]:
         decided = decisions.answering(answers, settle) if with_values else nullcontext()
-        with indexing.SelectsByData(), of_numbers.TensorsOfNumbers(), decided, bodies:
+        with indexing.SelectsByData(), of_numbers.TensorsOfNumbers(), decided, bodies, compat.data_assigned_by_copies():
             result = step.run(tensors, watcher)
         results.append(result)
         return tuple(result.outputs)
@@ -180,7 +180,6 @@ def _traceable(step: Step) -> Iterator[List[Tuple[str, Tensor]]]:
         set_up.enter_context(compat.fakes_of({**compat.CORRECTED, **decisions.FAKES}))
         set_up.enter_context(compat.python_twins(twins.TWINS))
         set_up.enter_context(compat.formats())
-        set_up.enter_context(compat.data_assigned_by_copies())
         set_up.enter_context(compat.math_keeps_symbols(step.modules))
         set_up.enter_context(compat.without_notices())
         set_up.enter_context(compat.without_batch_limits())

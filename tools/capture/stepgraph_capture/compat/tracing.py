@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager, nullcontext
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Dict, Iterator, Sequence, Tuple
 
 import torch
 from torch import Tensor, fx
 from torch.fx.experimental import proxy_tensor
+from torch.utils.weak import TensorWeakRef
 
 from .. import flex, release
 from .control_flow import control_flow_as_python
@@ -152,19 +153,31 @@ def without_notices() -> Iterator[None]:
 
 @contextmanager
 def data_assigned_by_copies() -> Iterator[None]:
-    """In this context `tensor.data = value`, which tracing does not see, copies the value into the tensor: the same for
-    all that does not look at the old memory, or write the value, afterwards. Another shape or type is assigned as usual.
+    """In this context, which is that of a whole step, `tensor.data = value`, which tracing does not see, copies the value
+    into the tensor. If the value is kept it is the tensor's memory from then on: as the step ends, or the tensor is
+    assigned another one, it gets what the tensor has. The same for all that does not look at the old memory, or at the
+    value before that. Another shape or type is assigned as usual.
     """
     data = torch._C.TensorBase.data
+    kept: Dict[int, Tuple[TensorWeakRef, TensorWeakRef]] = {}  # tensor and value, by the tensor's id
 
     def assign(tensor: Tensor, value: Tensor) -> None:
         if tensor.shape == value.shape and tensor.dtype == value.dtype and tensor.device == value.device:
+            part(id(tensor))
             data.__get__(tensor).copy_(value.detach())
+            kept[id(tensor)] = TensorWeakRef(tensor), TensorWeakRef(value)
         else:
             data.__set__(tensor, value)
+
+    def part(of: int) -> None:
+        tensor, value = (one() for one in kept.pop(of, (lambda: None, lambda: None)))
+        if tensor is not None and value is not None and value is not tensor:
+            data.__get__(value).copy_(data.__get__(tensor))
 
     torch.Tensor.data = property(data.__get__, assign)
     try:
         yield
+        for tensor in list(kept):
+            part(tensor)
     finally:
         del torch.Tensor.data
