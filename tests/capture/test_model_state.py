@@ -192,6 +192,22 @@ class ModelState(CaptureCase):
         self.captured(model, None, (self.x,))
         self.assertEqual(model.runs, 5)
 
+    def test_averages_of_all_batches(self):
+        """BatchNorm makes a number of its count, which goes on in the graph."""
+        model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6, momentum=None), nn.Linear(6, 2))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        inputs = {"x": torch.randn(5, 4)}
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach() + model[1].running_mean.sum() + model[1].running_var.sum()
+
+        self.captured(model, None, inputs, train_step=step, optimizer=optimizer)
+        self.check_steps(step, inputs)
+
     def test_without_a_run(self):
         model = Centred(assigned, running=torch.zeros(4))
         with self.assertRaisesRegex(CaptureError, "reads running of the model and assigns another tensor to it: make it a buffer"):

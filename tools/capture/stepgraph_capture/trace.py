@@ -180,6 +180,7 @@ def _traceable(step: Step) -> Iterator[List[Tuple[str, Tensor]]]:
         set_up.enter_context(compat.fakes_of({**compat.CORRECTED, **decisions.FAKES}))
         set_up.enter_context(compat.python_twins(twins.TWINS))
         set_up.enter_context(compat.formats())
+        set_up.enter_context(compat.averages_of_all_batches())
         set_up.enter_context(compat.math_keeps_symbols(step.modules))
         set_up.enter_context(compat.without_notices())
         set_up.enter_context(compat.without_batch_limits())

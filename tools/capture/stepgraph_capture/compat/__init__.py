@@ -111,6 +111,7 @@ from .tracing import (
 )
 from .training import (
     as_compiled,
+    averages_of_all_batches,
     casts_in_forward,
     hooks_around,
     kinds_of_scalers,

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 
 @contextmanager
@@ -60,6 +61,34 @@ def casts_in_forward() -> Iterator[None]:
         yield
     finally:
         nn.Module._apply = original  # type: ignore[method-assign]
+
+
+@contextmanager
+def averages_of_all_batches() -> Iterator[None]:
+    """In this context BatchNorm with momentum=None, whose averages are those of all batches, counts them in a tensor. It
+    makes a number of the count, which in a graph would be that of one step."""
+    original = _BatchNorm.forward
+
+    def forward(self: _BatchNorm, input: Tensor) -> Tensor:
+        count, mean, variance = self.num_batches_tracked, self.running_mean, self.running_var
+        is_tracked = self.training and self.track_running_stats and mean is not None and variance is not None
+        if self.momentum is not None or count is None or not is_tracked:
+            return original(self, input)
+        self._check_input_dim(input)
+        count.add_(1)
+        of_batch = torch.zeros_like(mean), torch.zeros_like(variance)
+        result = nn.functional.batch_norm(input, *of_batch, self.weight, self.bias, True, 1.0, self.eps)
+        with torch.no_grad():
+            part = 1.0 / count.double()
+            for average, one in zip((mean, variance), of_batch):
+                average.mul_(1.0 - part).add_(one * part)
+        return result
+
+    _BatchNorm.forward = forward  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        _BatchNorm.forward = original  # type: ignore[method-assign]
 
 
 def memory_of(tensor: Tensor) -> int:
