@@ -1,5 +1,6 @@
 """Steps that ask for values, and sizes that the data decides."""
 
+import itertools
 import json
 import math
 import os
@@ -248,6 +249,54 @@ class Decisions(CaptureCase):
         document = self.captured(Model(), lambda out: out.square().sum(), torch.randn(8, 4))
         self.assertTrue(document["guards"])
         self.imported()
+
+    def test_numbers_that_are_keys(self):
+        """As models of images and texts group their tokens by kind."""
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.parts = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+
+            def forward(self, x, kinds):
+                parts, found, at, numbers = {0: self.parts[0], 1: self.parts[1]}, [], 0, kinds.tolist()
+                for kind, group in itertools.groupby(numbers):
+                    count = len(list(group))
+                    found.append(parts[kind](x[at : at + count]))
+                    at += count
+                return torch.cat(found).square() * len({*numbers})
+
+        inputs = {"x": torch.randn(6, 4), "kinds": torch.tensor([0, 0, 1, 1, 1, 0])}
+        document = self.captured(Model(), lambda out: out.sum(), inputs)
+        self.assertEqual(len(document["guards"]), 6)
+        self.imported()
+        with self.assertRaisesRegex(CaptureError, "it decides by the value of a tensor"):
+            self.captured(Model(), lambda out: out.sum(), inputs, fake=True)
+
+    def test_tensors_of_tensors(self):
+        """Of other data they have other numbers."""
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(4, 4)
+
+            def forward(self, x, ids):
+                largest, count = [row.max() + 1 for row in ids], ids[0, 0].item()
+                found = self.linear(x) * torch.tensor([*largest, 2]).sum()
+                found += torch.tensor([[largest[0], 0.5], [1, True]]).sum()
+                return found + x.new_tensor([largest[1], count]).sum() + ids.new_tensor([0, largest[1]]).sum()
+
+        ids = torch.tensor([[1, 5, 3], [2, 4, 4]])
+        model, x = Model(), torch.randn(6, 4)
+        self.captured(model, lambda out: out.square().sum(), {"x": x, "ids": ids})
+        self.imported()
+        inputs = {**self.values("inputs"), "arg3_1": ids.flip(0, 1) * 3}
+        write.tensors(os.path.join(self.folder, "inputs.safetensors"), inputs)
+        command = ("step.sg", "--inputs", "inputs.safetensors", "--json")
+        said = json.loads(self.tool("sg-run", *(os.path.join(self.folder, c) if "." in c else c for c in command)))
+        loss = model(x, ids.flip(0, 1) * 3).square().sum().item()
+        self.assertAlmostEqual(said["ranks"][0]["losses"][0], loss, delta=1e-5 * loss)
 
     def test_sizes_that_are_tensors(self):
         class Model(nn.Conv2d):

@@ -1,15 +1,19 @@
-"""`torch.tensor(norm.item())`, `torch.tensor([rows, 2.0])`: PyTorch makes constants of symbolic numbers there. Here they
-are ops, which stay valid for other data, other sizes and later steps.
+"""`torch.tensor(norm.item())`, `torch.tensor([rows, 2.0])`: PyTorch makes constants of symbolic numbers there, and fails on
+tensors among them (`torch.tensor([largest.max() + 1, 0])`). Here they are ops, which stay valid for other data, other
+sizes and later steps.
 """
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any, List, Optional
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
+
+from .compat import is_fake
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 _FACTORIES = (torch.tensor, torch.as_tensor)
@@ -19,12 +23,18 @@ class TensorsOfNumbers(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in _FACTORIES and args and _holds_symbols(args[0]):
             return _made(*args, **(kwargs or {}))
+        if func is Tensor.new_tensor and len(args) > 1 and _holds_symbols(args[1]):
+            like, data = args
+            return _made(data, **{"dtype": like.dtype, "device": like.device, **(kwargs or {})})
         return func(*args, **(kwargs or {}))
 
 
 def _holds_symbols(data: Any) -> bool:
-    """Whether it is a symbolic number, or lists of numbers with one among them."""
-    return any(isinstance(leaf, _SYMBOLIC) for leaf in _leaves(data)) and all(map(_is_number, _leaves(data)))
+    """Whether it is a symbolic number, or lists of numbers with one, or a traced tensor of one, among them."""
+    if isinstance(data, Tensor):
+        return False
+    is_traced = any(isinstance(leaf, _SYMBOLIC) or isinstance(leaf, Tensor) and is_fake(leaf) for leaf in _leaves(data))
+    return is_traced and all(map(_is_number, _leaves(data)))
 
 
 def _leaves(data: Any) -> List[Any]:
@@ -32,7 +42,7 @@ def _leaves(data: Any) -> List[Any]:
 
 
 def _is_number(leaf: Any) -> bool:
-    return isinstance(leaf, (int, float, *_SYMBOLIC))
+    return isinstance(leaf, (int, float, *_SYMBOLIC)) or isinstance(leaf, Tensor) and leaf.dim() == 0
 
 
 def _made(
@@ -43,12 +53,21 @@ def _made(
     pin_memory: bool = False,
 ) -> Tensor:
     if dtype is None:
-        is_fraction = any(isinstance(leaf, (float, torch.SymFloat)) for leaf in _leaves(data))
-        dtype = torch.get_default_dtype() if is_fraction else torch.int64
+        dtype = reduce(torch.promote_types, map(_type_of, _leaves(data)))
     return _filled(data, dtype, device).requires_grad_(requires_grad)
+
+
+def _type_of(leaf: Any) -> torch.dtype:
+    if isinstance(leaf, Tensor):
+        return leaf.dtype
+    if isinstance(leaf, bool):
+        return torch.bool
+    return torch.get_default_dtype() if isinstance(leaf, (float, torch.SymFloat)) else torch.int64
 
 
 def _filled(data: Any, dtype: torch.dtype, device: Any) -> Tensor:
     if isinstance(data, (list, tuple)):
         return torch.stack([_filled(part, dtype, device) for part in data])
+    if isinstance(data, Tensor):
+        return data.detach().to(device=device or torch.get_default_device(), dtype=dtype)
     return torch.full((), data, dtype=dtype, device=device)

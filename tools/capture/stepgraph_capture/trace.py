@@ -181,6 +181,7 @@ def _traceable(step: Step) -> Iterator[List[Tuple[str, Tensor]]]:
         set_up.enter_context(compat.python_twins(twins.TWINS))
         set_up.enter_context(compat.formats())
         set_up.enter_context(compat.averages_of_all_batches())
+        set_up.enter_context(compat.numbers_as_in_python())
         set_up.enter_context(compat.math_keeps_symbols(step.modules))
         set_up.enter_context(compat.without_notices())
         set_up.enter_context(compat.without_batch_limits())

@@ -90,6 +90,7 @@ from .sizes import (
     guards,
     hint,
     is_of_data,
+    numbers_as_in_python,
     settled,
     settled_at,
     settled_symbol_at,

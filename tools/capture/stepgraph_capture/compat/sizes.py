@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -35,6 +36,36 @@ def fake_with_symbols(fake_mode: Any, tensor: Tensor, name: str, dimensions: Dic
         constraints.append(symbolic_shapes.StrictMinMaxConstraint(vr=ValueRanges(low, high), warn_only=False))
     context = symbolic_shapes.StatelessSymbolicContext(dynamic_sizes=sizes, constraint_sizes=constraints)
     return fake_mode.from_tensor(tensor, source=ConstantSource(name), symbolic_context=context)
+
+
+@contextmanager
+def numbers_as_in_python() -> Iterator[None]:
+    """In this context numbers of the data and symbolic sizes have more of what Python's numbers have. They can be keys of
+    dicts and elements of sets: a step that looks for one decides by its value, as PyTorch has it for fractions and
+    conditions. PyTorch's own code is told that there is no hash, as before, and goes another way."""
+    original = torch.SymInt.__hash__
+
+    def of_value(self: torch.SymInt) -> int:
+        asks = sys._getframe(1).f_globals.get("__name__", "")
+        if self.node.is_nested_int() or asks.partition(".")[0] in ("torch", "sympy"):
+            return original(self)
+        return hash(int(self))
+
+    more = {
+        "__divmod__": lambda a, b: (a // b, a % b),
+        "__rdivmod__": lambda a, b: (b // a, b % a),
+        "bit_length": lambda number: int(number).bit_length(),
+    }
+    added = {name: method for name, method in more.items() if not hasattr(torch.SymInt, name)}
+    torch.SymInt.__hash__ = of_value  # type: ignore[method-assign]
+    for name, method in added.items():
+        setattr(torch.SymInt, name, method)
+    try:
+        yield
+    finally:
+        torch.SymInt.__hash__ = original  # type: ignore[method-assign]
+        for name in added:
+            delattr(torch.SymInt, name)
 
 
 class SymbolFacts:
