@@ -167,6 +167,15 @@ class Refusals(CaptureCase):
         with self.assertRaisesRegex(RuntimeError, "expected target dtype|expected scalar type Long"):  # fakes speak of gather
             self.captured(nn.Linear(4, 4), nn.functional.cross_entropy, torch.ones(2, 4), targets=torch.ones(2))
 
+    def test_an_error_of_tracing_alone(self):
+        class Model(nn.Linear):
+            def forward(self, x):
+                return super().forward(x) * torch.FloatTensor([x.max(), 2.0]).sum()
+
+        words = "test_refusals.py:[0-9]+ in forward: as it is traced it raises a RuntimeError, and run as it is it does not"
+        with self.assertRaisesRegex(CaptureError, words):
+            self.captured(Model(4, 4), lambda out: out.sum(), torch.ones(2, 4))
+
     def test_lazy_modules_have_no_sizes(self):
         self.refused("0.weight has no size yet", nn.Sequential(nn.LazyLinear(4)), lambda out: out.sum(), torch.ones(2, 5))
 

@@ -87,15 +87,23 @@ def somehow(step: Step, dynamic: symbols.Dynamic, fake: bool) -> Traced:
             way_out = _NO_VALUES_TO_AVERAGE if averages else _NO_VALUES_WHEN_FAKE if fake else _NO_VALUES_IN_A_JOB
             raise CaptureError(f"{error}. {way_out}") from error
     except Exception:
-        if has_values:
-            values.of_the_model(step)  # if eager PyTorch fails, too, it says more: errors of fakes are about kernels
-        raise
-    try:
-        settle, traced = False, _trace(step, dynamic, with_values=True)
-    except AsksForValues:
-        settle, traced = True, _trace(step, dynamic, with_values=True, settle=True)
+        if not has_values:
+            raise
+        values.of_the_model(step)  # if eager PyTorch fails, too, it says more: errors of fakes are about kernels
+        with trace_errors.of_tracing_alone():
+            raise
+    with trace_errors.of_tracing_alone():
+        settle, traced = _with_values(step, dynamic)
     traced.uses_taken = taken.are_used(traced, lambda move: _trace(step, dynamic, True, settle, move))
     return traced
+
+
+def _with_values(step: Step, dynamic: symbols.Dynamic) -> Tuple[bool, Traced]:
+    """The trace, and whether data-dependent symbols had to be settled."""
+    try:
+        return False, _trace(step, dynamic, with_values=True)
+    except AsksForValues:
+        return True, _trace(step, dynamic, with_values=True, settle=True)
 
 
 _NO_STATE_WHEN_FAKE = (

@@ -95,6 +95,23 @@ _FORWARD_OVER_REVERSE = (
 )
 
 
+@contextmanager
+def of_tracing_alone() -> Iterator[None]:
+    """Tells errors of a step that runs."""
+    try:
+        yield
+    except CaptureError:
+        raise
+    except Exception as error:
+        raise CaptureError(_because(_TRACING_ALONE.format(type(error).__name__), error)) from error
+
+
+_TRACING_ALONE = (
+    "as it is traced it raises a {}, and run as it is it does not: it may go another way when traced, by is_tracing() or "
+    "is_compiling(), or do what PyTorch's tracer does not follow"
+)
+
+
 def _because(reason: str, error: BaseException) -> str:
     place = source.raised_at(error)
     return f"the step cannot be captured{f' at {place}' if place else ''}: {reason} [{symbols.first_line(error)}]"
