@@ -1,6 +1,5 @@
 // GraphRun::build: turns a graph into steps, and assigns memory to each storage.
 #include <algorithm>
-#include <map>
 
 #include "libgraph/op.h"
 #include "libgraph/transfer.h"
@@ -9,6 +8,7 @@
 #include "librun/element.h"
 #include "librun/float8.h"
 #include "librun/graph_run.h"
+#include "librun/unsupported.h"
 
 namespace sg {
 namespace {
@@ -18,7 +18,7 @@ constexpr std::string_view kAttention = "aten._scaled_dot_product_";
 
 // Why values of this type cannot be in a run; empty = they can. `as_state`: nothing computes with them.
 std::string refusal(const Type& type, bool as_state) {
-  if (type.kind == TypeKind::unknown) return "a result without a type";
+  if (type.kind == TypeKind::unknown) return std::string(kNoType);
   if (type.kind != TypeKind::tensor) return {};
   if (!is_held(type.dtype) && !(as_state && type.dtype == DType::u64))
     return "dtype " + std::string(dtype_name(type.dtype));
@@ -35,20 +35,6 @@ const Arg* written_as(const Graph& graph, NodeId n, uint32_t result) {
   const auto param = std::ranges::find_if(op->params, same);
   return param == op->params.end() ? nullptr : argument(graph.node(n), *op, graph.pool().strings, param->name);
 }
-
-class UnsupportedList {
- public:
-  explicit UnsupportedList(std::vector<Unsupported>* out) : out_(*out) {}
-  void add(std::string_view op, NodeId n, std::string reason) {
-    auto [it, is_new] = index_.emplace(std::pair(std::string(op), reason), out_.size());
-    if (is_new) out_.push_back({std::string(op), n, 0, std::move(reason)});
-    ++out_[it->second].count;
-  }
-
- private:
-  std::vector<Unsupported>& out_;
-  std::map<std::pair<std::string, std::string>, size_t> index_;
-};
 
 }  // namespace
 
@@ -172,12 +158,12 @@ bool GraphRun::has_static_type(ValueId v) const {
 }
 
 void GraphRun::add_steps(std::vector<Unsupported>* unsupported) {
-  UnsupportedList refused(unsupported);
+  UnsupportedList refused(graph_, unsupported);
   step_of_.resize(graph_.node_id_limit());
   static_.assign(graph_.value_id_limit(), false);
   for (const Input& input : graph_.inputs()) static_[input.value.index] = has_static_type(input.value);
   for (const Input& input : graph_.inputs())
-    if (std::string why = refusal(graph_.type(input.value), true); !why.empty()) refused.add("input", NodeId(), why);
+    if (std::string why = refusal(graph_.type(input.value), true); !why.empty()) refused.add_input(why);
   for (NodeId n : graph_.nodes()) {
     for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
       if (ValueId v = graph_.node(n).result(i); has_static_type(v))
@@ -187,7 +173,7 @@ void GraphRun::add_steps(std::vector<Unsupported>* unsupported) {
     std::string reason;
     step_of_[n.index] = static_cast<uint32_t>(steps_.size());
     if (add_step(n, &step, &reason)) steps_.push_back(std::move(step));
-    if (!reason.empty()) refused.add(graph_.op_name(n), n, reason);
+    if (!reason.empty()) refused.add(n, reason);
   }
   steps_.shrink_to_fit();
 }
@@ -196,7 +182,7 @@ void GraphRun::add_steps(std::vector<Unsupported>* unsupported) {
 bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
   const OpInfo* op = graph_.op_info(n);
   const Node& node = graph_.node(n);
-  if (!op) return *reason = "not in the op table", false;
+  if (!op) return *reason = kNoRow, false;
   bool is_static = true;
   // Random state is only passed on; operands that only attention inspects may have a type that nothing computes with.
   const bool is_view = is_plain_view(n),

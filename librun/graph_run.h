@@ -29,6 +29,8 @@
 
 namespace sg {
 
+struct Unsupported;  // unsupported.h
+
 // Receives each node's results as they are computed: for NaN detection, dumps, profiles and comparisons.
 class Observer {
  public:
@@ -76,14 +78,6 @@ struct RankState {
   bool guards_flight = false;  // collectives.h
   bool runs_once = false;      // RankOptions
   Backend* backend = nullptr;  // null = the CPU; else the owner of the tensors' memory
-};
-
-// A kind of node that cannot run, for error messages.
-struct Unsupported {
-  std::string op;
-  NodeId first;
-  size_t count = 0;
-  std::string reason;  // "no kernel"
 };
 
 class GraphRun {

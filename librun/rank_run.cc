@@ -4,6 +4,7 @@
 #include "librun/cpu/fill.h"
 #include "librun/memory_ranges.h"
 #include "librun/replay.h"
+#include "librun/unsupported.h"
 
 namespace sg {
 

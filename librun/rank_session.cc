@@ -5,7 +5,6 @@
 #include <filesystem>
 
 #include "libgraph/human.h"
-#include "libgraph/source_text.h"
 #include "librun/agree.h"
 #include "librun/compare_sizes.h"
 #include "librun/cpu/fill.h"
@@ -14,51 +13,10 @@
 #include "librun/input_use.h"
 #include "librun/memory.h"
 #include "librun/precision.h"
+#include "librun/unsupported.h"
 
 namespace sg {
 namespace {
-
-// ", train.py:12": the node's source line, as far as it is known.
-std::string line_of(const Graph& graph, NodeId n) {
-  const std::string source = source_of(graph, n);
-  return source.empty() ? source : ", " + source;
-}
-
-// What the model's author can do about it.
-std::string remedy_of(const Unsupported& u) {
-  if (u.op.starts_with("higher_order.flex_attention"))
-    return "its nested graphs run on the kernels of docs/ops.md; a learned bias has its gradient as attn_mask of "
-           "scaled_dot_product_attention";
-  if (u.op.starts_with("higher_order.run_"))  // run_and_save_rng_state, run_with_rng_state
-    return "these draw a recomputed step's random numbers again: import the joint graph (aot_joint_graph), which draws "
-           "them once, and recompute with sg-remat";
-  if (u.op.starts_with("higher_order.with_effects"))
-    return "an operator that is not PyTorch's own, or prints, has effects that the graph keeps in order; sg-run does "
-           "not know it: leave it out of what is compiled";
-  if (u.op.starts_with("higher_order."))
-    return "sg-run runs no loops and no bodies that an operator calls: write the model with a loop of Python's, which "
-           "tracing unrolls, or put what it computes in plain tensor operations";
-  const bool has_row = u.reason != "not in the op table";
-  if (!has_row && (u.op.starts_with("_c10d_functional.") || u.op.starts_with("symm_mem.")))
-    return "messages between two ranks and memory that ranks share do not run: write the exchange as a collective of "
-           "all ranks of its group (all_to_all_single, permute_tensor)";
-  if (!u.op.starts_with("aten.") && !u.op.starts_with("prims.") && !has_row)
-    return "this operator is not PyTorch's own: write what it computes in plain PyTorch, choose such an implementation "
-           "of the model (an option such as `attn_implementation` or `experts_implementation`), run "
-           "program.run_decompositions() before torch.export.save, or add the op (docs/tasks/add-an-op.md)";
-  return "sg-stat --by op counts what the graph holds; docs/ops.md lists what runs";
-}
-
-Error refuse(const Graph& graph, const std::vector<Unsupported>& list) {
-  std::string message = "cannot run:";
-  for (const Unsupported& u : list) {
-    message += std::string(&u == list.data() ? " " : "; ") + u.op + " (" + u.reason;
-    if (u.count > 1) message += ", " + std::to_string(u.count) + " nodes";
-    if (!u.first.is_none()) message += ", first %" + std::string(graph.label(u.first)) + line_of(graph, u.first);
-    message += ")";
-  }
-  return Error{ErrorKind::cannot_apply, message, {}, remedy_of(list[0])};
-}
 
 std::optional<double> number_in(const Tensor& t) {
   if (t.is_none() || t.elements() != 1 || is_complex(t.dtype)) return std::nullopt;
@@ -146,7 +104,7 @@ Status RankSession::prepare() {
   SG_TRY(bind_sizes());
   std::vector<Unsupported> unsupported;
   SG_TRY(run_->prepare(&unsupported));
-  if (!unsupported.empty()) return refuse(run_->graph(), unsupported);
+  if (!unsupported.empty()) return refusal_of(unsupported);
   say_what_runs_on_host();
   if (!options_.expect.empty()) {  // names that the graph lacks are reported before the run
     std::string file =

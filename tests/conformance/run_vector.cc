@@ -12,6 +12,7 @@
 #include "librun/comm_local.h"
 #include "librun/element.h"
 #include "librun/rank_run.h"
+#include "librun/unsupported.h"
 #include "tests/conformance/vector.h"
 
 namespace sg::test {

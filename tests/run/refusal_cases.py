@@ -40,6 +40,32 @@ def a_nested_graph_that_cannot_run_is_refused_before_anything_runs():
 
 
 @case
+def what_cannot_run_is_named_by_the_graph_that_it_is_in():
+    with open("g.txt", "w") as f:
+        f.write("""sg 1.0
+graph rank *
+  input %x : f32[4] "x"
+  %a, = sg.call(graph:body, [%x])
+  output %a
+graph rank * nested body
+  input %y : f32[4]
+  %c = aten.abs(%y)
+  %d = aten.abs(%c)
+  %f = mine.op(%d) : f32[4]
+  output %f
+""")
+    run("--init", "seed:1", code=4, message=r"cannot run: mine.op.default \(not in the op table, first %f\)")
+
+
+@case
+def a_size_that_only_the_data_decides_wants_a_symbol():
+    for line, code in (("%y = aten.nonzero(%x)", 4), ("%y = aten.nonzero(%x) : i64[u0, 2]", 0)):
+        with open("g.txt", "w") as f:
+            f.write(f'sg 1.0\ngraph rank *\n  symbol u0 data [0, inf]\n  input %x : f32[2, 3] "x"\n  {line}\n  output %y\n')
+        run("--init", "seed:1", code=code, message=r"as in `symbol u0 data \[0, inf\]`" if code else None)
+
+
+@case
 def float8_is_refused_where_nothing_computes_with_it():
     for line, message in (("%y = aten.add.Tensor(%x, %x)", r"cannot run: aten.add.Tensor \(float8 is stored, converted and multiplied alone, first %y\)"),
                           ("%y = aten.sum(%x)", r"aten.sum.default \(float8"), ("%y = aten.t(%x)", None)):
