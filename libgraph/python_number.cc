@@ -8,30 +8,10 @@
 #include <cstdlib>
 #include <utility>
 
+#include "libgraph/checked.h"
+
 namespace sg {
 namespace {
-
-std::optional<int64_t> floor_divide(int64_t a, int64_t b) {
-  if (b == 0 || (a == INT64_MIN && b == -1)) return std::nullopt;
-  int64_t q = a / b;
-  return q - ((a % b != 0) && ((a < 0) != (b < 0)));
-}
-
-std::optional<int64_t> modulo(int64_t a, int64_t b) {  // takes b's sign, as in Python
-  if (b == 0) return std::nullopt;
-  if (b == -1) return 0;
-  int64_t r = a % b;
-  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-
-std::optional<int64_t> power(int64_t base, int64_t exponent) {
-  int64_t out = 1;
-  if (exponent > 64 && (base > 1 || base < -1)) return std::nullopt;
-  if (exponent > 64) exponent = 64 + exponent % 2;  // for 0, 1 and -1 only the parity matters
-  for (int64_t i = 0; i < exponent; ++i)
-    if (__builtin_mul_overflow(out, base, &out)) return std::nullopt;
-  return out;
-}
 
 std::optional<int64_t> shift_left(int64_t a, int64_t b) {
   if (a == 0 && b >= 0) return 0;
@@ -40,14 +20,16 @@ std::optional<int64_t> shift_left(int64_t a, int64_t b) {
   return out;
 }
 
+// REQUIRES for "pow": b >= 0
 std::optional<int64_t> whole(std::string_view op, int64_t a, int64_t b) {
   int64_t out;
   if (op == "add") return __builtin_add_overflow(a, b, &out) ? std::nullopt : std::optional(out);
   if (op == "sub") return __builtin_sub_overflow(a, b, &out) ? std::nullopt : std::optional(out);
   if (op == "mul") return __builtin_mul_overflow(a, b, &out) ? std::nullopt : std::optional(out);
-  if (op == "floordiv") return floor_divide(a, b);
-  if (op == "mod") return modulo(a, b);
-  if (op == "pow") return power(a, b);
+  if (op == "floordiv") return has_quotient(a, b) ? std::optional(floor_div(a, b)) : std::nullopt;
+  if (op == "mod" && b == -1) return 0;  // of -2^63 too, which has no quotient
+  if (op == "mod") return b == 0 ? std::nullopt : std::optional(floor_mod(a, b));
+  if (op == "pow") return checked_pow(a, static_cast<uint64_t>(b));
   if (op == "and_") return a & b;
   if (op == "or_") return a | b;
   if (op == "xor") return a ^ b;
@@ -141,8 +123,8 @@ std::optional<int64_t> rounded_to(int64_t a, int64_t digits) {
   if (digits < -18) return 0;
   int64_t unit = 1, out;
   for (int64_t i = digits; i < 0; ++i) unit *= 10;
-  int64_t rest = modulo(a, unit).value_or(0);
-  bool is_odd = (a / unit - (a < 0 && rest != 0)) % 2 != 0;
+  int64_t rest = floor_mod(a, unit);
+  bool is_odd = floor_div(a, unit) % 2 != 0;
   bool is_up = rest > unit - rest || (rest == unit - rest && is_odd);
   bool fails = is_up ? __builtin_add_overflow(a, unit - rest, &out) : __builtin_sub_overflow(a, rest, &out);
   return fails ? std::nullopt : std::optional(out);

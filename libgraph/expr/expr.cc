@@ -10,12 +10,6 @@
 
 namespace sg {
 
-namespace {
-
-bool divides_badly(int64_t a, int64_t b) { return b == 0 || (a == INT64_MIN && b == -1); }
-
-}  // namespace
-
 ExprPool::ExprPool(StringTable* strings) : strings_(strings) {
   append({}, {0, 1, 0, true});  // Expr(0) is zero
   small_constants_[0] = Expr(0);
@@ -126,7 +120,7 @@ Expr ExprPool::pow(Expr a, uint32_t power) {
 
 Expr ExprPool::floordiv(Expr a, Expr b) {
   auto x = constant_value(a), y = constant_value(b);
-  if (x && y) return divides_badly(*x, *y) ? kInvalid : constant(floor_div(*x, *y));
+  if (x && y) return has_quotient(*x, *y) ? constant(floor_div(*x, *y)) : kInvalid;
   if (y == 1) return a;
   ExprBuilder builder{*this};
   return builder.intern(builder.floordiv(builder.poly(a), builder.poly(b)));
@@ -134,7 +128,7 @@ Expr ExprPool::floordiv(Expr a, Expr b) {
 
 Expr ExprPool::mod(Expr a, Expr b) {
   auto x = constant_value(a), y = constant_value(b);
-  if (x && y) return divides_badly(*x, *y) ? kInvalid : constant(floor_mod(*x, *y));
+  if (x && y) return has_quotient(*x, *y) ? constant(floor_mod(*x, *y)) : kInvalid;
   ExprBuilder builder{*this};
   return builder.intern(builder.mod(builder.poly(a), builder.poly(b)));
 }
@@ -275,7 +269,7 @@ std::optional<int64_t> evaluate_atom(const ExprPool& pool, const Atom& a, const 
     } else if (a.kind == AtomKind::min || a.kind == AtomKind::max) {
       result = a.kind == AtomKind::min ? std::min(*result, *v) : std::max(*result, *v);
     } else {
-      if (divides_badly(*result, *v)) return std::nullopt;
+      if (!has_quotient(*result, *v)) return std::nullopt;
       result = a.kind == AtomKind::floordiv ? floor_div(*result, *v) : floor_mod(*result, *v);
     }
   }

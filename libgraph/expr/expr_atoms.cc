@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "libgraph/checked.h"
 #include "libgraph/expr/expr_builder.h"
 
 namespace sg {

@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "libgraph/chars.h"
+#include "libgraph/checked.h"
 #include "libgraph/hashing.h"
 
 namespace sg {
@@ -41,26 +42,6 @@ size_t count_factors(const Poly& p) {
 }
 
 }  // namespace
-
-int64_t floor_div(int64_t a, int64_t b) {
-  int64_t q = a / b;
-  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
-}
-
-int64_t floor_mod(int64_t a, int64_t b) {
-  int64_t r = a % b;
-  return (r != 0 && (r < 0) != (b < 0)) ? r + b : r;
-}
-
-std::optional<int64_t> checked_pow(int64_t base, uint32_t power) {
-  int64_t result = 1;
-  while (power != 0) {
-    if ((power & 1) != 0 && __builtin_mul_overflow(result, base, &result)) return std::nullopt;
-    power >>= 1;
-    if (power != 0 && __builtin_mul_overflow(base, base, &base)) return std::nullopt;
-  }
-  return result;
-}
 
 // --- order ---
 

@@ -21,13 +21,6 @@ struct Poly {
 
 __extension__ using Wide = __int128;  // holds any product of two int64_t
 
-// Rounding towards minus infinity. REQUIRES: b != 0 and not (INT64_MIN, -1)
-int64_t floor_div(int64_t a, int64_t b);
-int64_t floor_mod(int64_t a, int64_t b);
-
-// base ** power, none on overflow.
-std::optional<int64_t> checked_pow(int64_t base, uint32_t power);
-
 struct ExprBuilder {
   ExprPool& pool;
   size_t max_terms = ExprPool::kMaxTerms;
