@@ -151,7 +151,9 @@ std::string dry_run_json(const SessionReport& report, int64_t steps) {
 std::string run_json(const SessionReport& report) {
   JsonWriter json;
   json.begin_object().member("schema", "sg-run").member("version", 1);
-  json.member("passed", report.passed()).key("step_seconds").begin_array();
+  json.member("passed", report.passed());
+  if (!report.passed()) json.member("text", run_text(report));
+  json.key("step_seconds").begin_array();
   for (double s : report.step_seconds) json.floating(s);
   json.end_array().member("tokens", tokens_of(report)).key("ranks").begin_array();
   for (const RankReport& r : report.ranks) {

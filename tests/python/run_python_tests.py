@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 EXAMPLES = os.path.join(ROOT, "examples")
@@ -134,8 +135,12 @@ class Arrays(unittest.TestCase):
         values = {"x": numpy.ones((4, 8), "f4"), "w": numpy.ones((8, 8), "f4")}
         graph = sg.text(TEXT)
         graph.run(inputs=values, expect={"out0": numpy.full((4, 8), 8, "f4")})
-        with self.assertRaisesRegex(sg.ToolError, "FAIL +out0"):
-            graph.run(inputs=values, expect={"out0": numpy.full((4, 8), 9, "f4")})
+        from stepgraph import run as module
+
+        with unittest.mock.patch.object(module, "tool", wraps=module.tool) as calls:
+            with self.assertRaisesRegex(sg.ToolError, "FAIL +out0"):
+                graph.run(inputs=values, expect={"out0": numpy.full((4, 8), 9, "f4")})
+        self.assertEqual(calls.call_count, 1)                            # its words are those of the run that failed
 
     def test_every_type_there_and_back(self):
         import numpy

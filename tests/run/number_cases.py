@@ -1,4 +1,6 @@
 """Cases of run_data_tests.py: which numbers come out in double, of bits, of dropout, of memory seen in another way."""
+import json
+import re
 import struct
 
 from support import case, load, run, safetensors
@@ -118,6 +120,9 @@ def dropout_inside_attention_is_the_same_on_the_way_back():
     run("--init", "seed:1", "--expect", "one", "--bitwise", "--threads", "4", out="all 4 compared values")
     run("--init", "seed:1", "--expect", "one", "--numerics", "f64", out="all 4 compared values")
     run("--init", "seed:1", "--expect", "one", "--seed", "5", code=1, out=r"out3(.|\n)*4 of 4 compared values are not")
+    told = json.loads(run("--init", "seed:1", "--expect", "one", "--seed", "5", "--json", code=1).stdout)
+    assert not told["passed"] and re.search(r"FAIL +out3(.|\n)*4 of 4 compared values are not", told["text"]), told
+    assert "text" not in json.loads(run("--init", "seed:1", "--expect", "one", "--json").stdout)
     for step in ("%more = aten.add.Tensor(%rng, 1)", "%more = aten.clone(%rng)", "%more = aten.eq.Scalar(%rng, 0)",
                  "%more = aten._neg_view(%rng)"):
         with open("g.txt", "w") as f:

@@ -76,7 +76,7 @@ def run(path: str, inputs: Values = None, expect: Values = None, **options: Any)
         words += ["--expect", name]
     outputs = os.path.join(folder.name, "out{r}.safetensors")
     done = tool("run", path, *words, outputs=outputs, json=True, codes=(0, 1), **options)
+    report = json.loads(done.output)
     if done.code == 0:
-        return Run(folder, json.loads(done.output), done.said)
-    told = tool("run", path, *words, codes=(0, 1), **options)  # again, in words
-    raise ToolError(["sg-run", path, *words], 1, "\n".join(filter(None, [told.said, told.output.decode().strip()])))
+        return Run(folder, report, done.said)
+    raise ToolError(["sg-run", path, *words], 1, "\n".join(filter(None, [done.said, report["text"].strip()])))
