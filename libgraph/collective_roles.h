@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "libgraph/alias.h"
 #include "libgraph/graph.h"
 #include "libgraph/job.h"
 

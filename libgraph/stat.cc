@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libgraph/cost.h"
 #include "libgraph/expr/assume.h"
 #include "libgraph/expr/range_infer.h"
 #include "libgraph/group_name.h"

@@ -8,11 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/cost.h"
 #include "libgraph/job.h"
 #include "libgraph/json.h"
 #include "libgraph/plan/allocation.h"
-#include "libgraph/plan/liveness.h"
 
 namespace sg {
 

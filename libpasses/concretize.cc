@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "libgraph/expr/assume.h"
 #include "libgraph/expr/countable.h"
 #include "libgraph/expr/guard_text.h"
+#include "libgraph/expr/input_sizes.h"
 #include "libgraph/expr/substitute.h"
 #include "libgraph/expr/symbols.h"
 #include "libgraph/infer/check_types.h"

@@ -14,7 +14,7 @@
 // Tests     golden/concretize, passes/run_passes.py, unit/pipeline_test.cc, unit/input_sizes_test.cc.
 #pragma once
 
-#include "libgraph/expr/input_sizes.h"
+#include "libgraph/expr/size_binding.h"
 #include "libpasses/pass.h"
 
 namespace sg {

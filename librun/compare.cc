@@ -9,6 +9,8 @@
 #include "libgraph/shape_text.h"
 #include "libgraph/source_text.h"
 #include "librun/cpu/fill.h"
+#include "librun/expect.h"
+#include "librun/expect_report.h"
 
 namespace sg {
 namespace {

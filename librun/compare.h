@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "librun/compare_report.h"
-#include "librun/expect.h"
+#include "librun/expect_report.h"
 #include "librun/graph_run.h"
 
 namespace sg {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <tuple>
 
-#include "librun/data_name.h"
+#include "libgraph/expr/input_sizes.h"
 #include "librun/inputs.h"
 
 namespace sg {

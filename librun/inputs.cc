@@ -7,6 +7,7 @@
 
 #include "libgraph/constant_data.h"
 #include "libgraph/diag.h"
+#include "libgraph/expr/input_sizes.h"
 #include "libgraph/expr/sizes.h"
 #include "libgraph/shape_text.h"
 #include "libgraph/tangent.h"

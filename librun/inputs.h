@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "libgraph/expr/assume.h"
-#include "libgraph/expr/input_sizes.h"
+#include "libgraph/expr/size_binding.h"
 #include "libgraph/job.h"
 #include "libgraph/safetensors.h"
 #include "libgraph/scalar.h"

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "libgraph/alias.h"
-#include "libgraph/job.h"
 #include "libgraph/safetensors.h"
 #include "libgraph/scalar.h"
 #include "librun/tensor.h"

@@ -10,6 +10,7 @@
 #include "librun/cpu/fill.h"
 #include "librun/data_name.h"
 #include "librun/element.h"
+#include "librun/expect.h"
 #include "librun/input_use.h"
 #include "librun/memory.h"
 #include "librun/precision.h"

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "librun/compare.h"
-#include "librun/expect.h"
 #include "librun/initialize.h"
 #include "librun/inputs.h"
 #include "librun/optimizer.h"

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <thread>
 
+#include "libgraph/expr/input_sizes.h"
 #include "librun/bit_casts.h"
 #include "librun/data_name.h"
 #include "librun/even_rows.h"

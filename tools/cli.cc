@@ -8,6 +8,7 @@
 #include <new>
 #include <optional>
 
+#include "libgraph/output_file.h"
 #include "libgraph/sha256.h"
 #include "tools/cli_complete.h"
 #include "tools/cli_input.h"

@@ -10,8 +10,8 @@
 #include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/merge.h"
+#include "libgraph/output_file.h"
 #include "libgraph/text/text.h"
-#include "tools/cli_output.h"
 #include "tools/cli_targets.h"
 #include "tools/write_ahead.h"
 

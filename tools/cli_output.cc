@@ -7,6 +7,8 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "libgraph/output_file.h"
+
 namespace sg::cli {
 namespace {
 

@@ -3,8 +3,6 @@
 
 #include <string>
 
-#include "libgraph/output_file.h"
-
 namespace sg::cli {
 
 // Removes temporary files on SIGINT, SIGTERM, SIGHUP and SIGQUIT, then dies of the signal; on SIGPIPE, too, which so is quiet.

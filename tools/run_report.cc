@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "libgraph/expr/countable.h"
+#include "libgraph/expr/input_sizes.h"
 #include "libgraph/expr/range_infer.h"
 #include "libgraph/human.h"
 #include "libgraph/json.h"

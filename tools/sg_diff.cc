@@ -5,7 +5,6 @@
 
 #include <new>
 
-#include "libgraph/diff/diff_text.h"
 #include "tools/cli_diff.h"
 
 using namespace sg;

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/job.h"
 #include "libgraph/stat.h"
 
 namespace sg {

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "libgraph/diff/diff_copies.h"
-#include "libgraph/diff/diff_program.h"
 #include "libgraph/op.h"
 
 namespace sg {

@@ -10,7 +10,6 @@
 #include "libgraph/diff/diff_same.h"
 #include "libgraph/diff/diff_symbols.h"
 #include "libgraph/human.h"
-#include "libgraph/names.h"
 #include "libgraph/op.h"
 
 namespace sg {

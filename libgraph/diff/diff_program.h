@@ -3,7 +3,6 @@
 
 #include "libgraph/diff/diff.h"
 #include "libgraph/diff/diff_nodes.h"
-#include "libgraph/diff/diff_terms.h"
 
 namespace sg {
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "libgraph/names.h"
-
 namespace sg {
 namespace {
 

@@ -11,7 +11,6 @@
 #include "libgraph/flat_map.h"
 #include "libgraph/import/computed_sizes.h"
 #include "libgraph/import/fx_syntax.h"
-#include "libgraph/job.h"
 
 namespace sg {
 

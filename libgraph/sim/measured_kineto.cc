@@ -4,7 +4,6 @@
 #include <unordered_map>
 
 #include "libgraph/sim/measured_parts.h"
-#include "libgraph/sim/op_kind.h"
 
 namespace sg {
 namespace {

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "libgraph/binary/binary.h"
+#include "libgraph/nearest.h"
 #include "libgraph/text/text.h"
 #include "libgraph/text/text_parser.h"
 

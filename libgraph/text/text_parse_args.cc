@@ -1,3 +1,4 @@
+#include "libgraph/nearest.h"
 #include "libgraph/text/text_parser.h"
 
 namespace sg::text {

@@ -1,5 +1,6 @@
 #include <charconv>
 
+#include "libgraph/nearest.h"
 #include "libgraph/text/text_parser.h"
 
 namespace sg::text {

@@ -13,7 +13,6 @@
 
 #include "libgraph/job.h"
 #include "libgraph/names.h"
-#include "libgraph/nearest.h"
 #include "libgraph/text/text_lexer.h"
 
 namespace sg::text {

@@ -3,7 +3,6 @@
 #include <unordered_set>
 
 #include "libgraph/expr/guard_text.h"
-#include "libgraph/names.h"
 #include "libgraph/verify/verify_rules.h"
 
 namespace sg {

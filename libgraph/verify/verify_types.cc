@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "libgraph/infer/infer.h"
 #include "libgraph/verify/verify_rules.h"
 
 namespace sg {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "libgraph/plan/liveness.h"
+#include "libgraph/sim/simulate.h"
 #include "libgraph/view/view_columns.h"
 
 namespace sg {

@@ -1,4 +1,5 @@
 // The changes against an older job: counts, explanations, removed nodes, and the state of each node.
+#include "libgraph/diff/diff.h"
 #include "libgraph/text/text_printer.h"
 #include "libgraph/view/view_columns.h"
 

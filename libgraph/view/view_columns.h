@@ -8,10 +8,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "libgraph/diff/diff.h"
 #include "libgraph/expr/sizes.h"
 #include "libgraph/graph.h"
 #include "libgraph/json.h"
-#include "libgraph/view/view_data.h"
+#include "libgraph/sim/simulate.h"
 
 namespace sg {
 

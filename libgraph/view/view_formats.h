@@ -4,7 +4,6 @@
 #include <string>
 
 #include "libgraph/job.h"
-#include "libgraph/sim/simulate.h"
 #include "libgraph/view/view_data.h"
 
 namespace sg {

@@ -1,5 +1,4 @@
 // The columns of the nodes: label, line, op, module, phase, source; their arguments, bodies and ports.
-#include "libgraph/names.h"
 #include "libgraph/operands.h"
 #include "libgraph/sim/critical_path.h"
 #include "libgraph/source_text.h"

@@ -1,7 +1,6 @@
 #include "libpasses/axis/axis_call.h"
 
 #include "libgraph/infer/infer_sizes.h"
-#include "libgraph/names.h"
 
 namespace sg {
 

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <optional>
 
+#include "libgraph/collective_roles.h"
 #include "libgraph/expr/assume.h"
 #include "libgraph/group_name.h"
 #include "libgraph/human.h"

@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "libgraph/collective_roles.h"
 #include "libgraph/expr/sizes.h"
 #include "libgraph/op.h"
 #include "libpasses/bucket/bucket_parts.h"

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/collective_roles.h"
 #include "libpasses/bucket/bucket.h"
 
 namespace sg::bucket_parts {

@@ -4,6 +4,7 @@
 #include "libgraph/dtype.h"
 #include "libgraph/operands.h"
 #include "libpasses/chunk/chunk_planner.h"
+#include "libpasses/chunk/chunk_regions.h"
 
 namespace sg {
 namespace {

@@ -5,6 +5,7 @@
 #include "libgraph/operands.h"
 #include "libpasses/chunk/chunk_memory.h"
 #include "libpasses/chunk/chunk_planner.h"
+#include "libpasses/chunk/chunk_regions.h"
 #include "libpasses/value_numbers.h"
 
 namespace sg {

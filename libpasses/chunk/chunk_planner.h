@@ -12,7 +12,6 @@
 #include "libpasses/axis/axis_rules.h"
 #include "libpasses/chunk/chunk_plan.h"
 #include "libpasses/chunk/chunk_refusals.h"
-#include "libpasses/chunk/chunk_regions.h"
 
 namespace sg {
 

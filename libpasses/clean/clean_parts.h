@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "libgraph/op.h"
-#include "libpasses/clean/clean.h"
 #include "libpasses/schedule.h"
 #include "libpasses/symbol_uses.h"
 

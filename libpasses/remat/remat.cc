@@ -6,6 +6,7 @@
 #include "libgraph/group_name.h"
 #include "libgraph/human.h"
 #include "libgraph/op.h"
+#include "libgraph/recompute_tags.h"
 #include "libpasses/offload/offload_apply.h"
 #include "libpasses/pass_order.h"
 #include "libpasses/remat/remat_agreement.h"

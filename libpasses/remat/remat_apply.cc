@@ -2,7 +2,6 @@
 
 #include "libgraph/operands.h"
 #include "libgraph/rewrite.h"
-#include "libpasses/remat/remat_tags.h"
 
 namespace sg {
 namespace {

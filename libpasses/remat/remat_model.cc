@@ -8,6 +8,7 @@
 #include "libgraph/operands.h"
 #include "libgraph/purity.h"
 #include "libgraph/transfer.h"
+#include "libpasses/schedule.h"
 
 namespace sg {
 namespace {

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "libgraph/plan/liveness.h"
-#include "libpasses/schedule.h"
 
 namespace sg {
 

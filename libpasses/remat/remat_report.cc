@@ -5,7 +5,6 @@
 #include "libgraph/human.h"
 #include "libgraph/plan/liveness.h"
 #include "libpasses/remat/remat_tags.h"
-#include "libpasses/remat/remat_target.h"
 
 namespace sg {
 namespace {

@@ -6,6 +6,7 @@
 #include "libgraph/collective_roles.h"
 #include "libgraph/op.h"
 #include "libgraph/op_pattern.h"
+#include "libgraph/recompute_tags.h"
 #include "libpasses/layers.h"
 
 namespace sg {

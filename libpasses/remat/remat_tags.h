@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "libgraph/expr/sizes.h"
-#include "libgraph/recompute_tags.h"
 #include "libpasses/remat/remat.h"
 #include "libpasses/remat/remat_model.h"
 #include "libpasses/remat/remat_select.h"

@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 
-#include "libgraph/human.h"
 #include "libpasses/planned_peak.h"
 #include "libpasses/remat/remat_alike.h"
 #include "libpasses/remat/remat_apply.h"

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "libgraph/job.h"
-#include "libgraph/plan/liveness.h"
 #include "libpasses/remat/remat.h"
 #include "libpasses/remat/remat_part.h"
 

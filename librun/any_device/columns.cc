@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "librun/any_device/resample.h"
+#include "librun/cpu/isa.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/rows.h"
 #include "librun/work/run.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "librun/any_device/resample.h"
+#include "librun/cpu/isa.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/rows.h"
 #include "librun/work/distances.h"

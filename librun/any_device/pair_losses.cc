@@ -4,6 +4,7 @@
 
 #include "librun/any_device/give_loss.h"
 #include "librun/cpu/inner_call.h"
+#include "librun/cpu/isa.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/pair_blocks.h"
 #include "librun/cpu/rows.h"

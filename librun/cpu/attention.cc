@@ -5,6 +5,10 @@
 #include <vector>
 
 #include "librun/cpu/attention_scores.h"
+#include "librun/cpu/blocks.h"
+#include "librun/cpu/gemm_block.h"
+#include "librun/cpu/gemm_pack.h"
+#include "librun/cpu/gemm_tile.h"
 #include "librun/work/math.h"
 
 namespace sg::cpu {

@@ -14,7 +14,7 @@
 #include <functional>
 
 #include "librun/cpu/attention_dropout.h"
-#include "librun/cpu/gemm_block.h"
+#include "librun/cpu/gemm_tile.h"
 #include "librun/kernel.h"
 
 namespace sg::cpu {

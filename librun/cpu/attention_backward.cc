@@ -2,6 +2,9 @@
 #include <vector>
 
 #include "librun/cpu/attention_scores.h"
+#include "librun/cpu/gemm_block.h"
+#include "librun/cpu/gemm_pack.h"
+#include "librun/cpu/gemm_tile.h"
 
 namespace sg::cpu {
 namespace {

@@ -10,7 +10,9 @@
 #include "librun/backend.h"
 #include "librun/cpu/attention.h"
 #include "librun/cpu/attention_rows.h"
-#include "librun/cpu/blocks.h"
+#include "librun/cpu/gemm_block.h"
+#include "librun/cpu/gemm_pack.h"
+#include "librun/cpu/gemm_tile.h"
 #include "librun/element.h"
 
 namespace sg::cpu {

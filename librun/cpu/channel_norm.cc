@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "librun/cpu/isa.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/lanes.h"
 #include "librun/cpu/rows.h"

@@ -3,8 +3,6 @@
 
 #include <string>
 
-#include "librun/cpu/indices.h"
-#include "librun/cpu/kernels.h"
 #include "librun/cpu/rows.h"
 
 namespace sg::cpu {

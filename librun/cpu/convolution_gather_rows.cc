@@ -3,7 +3,6 @@
 #include <span>
 
 #include "librun/cpu/convolution_gather.h"
-#include "librun/cpu/convolution_products.h"
 #include "librun/cpu/convolution_rows.h"
 #include "librun/cpu/gemm_pack.h"
 

@@ -1,6 +1,7 @@
 // Cross entropy of classes and its gradient without storing log-probabilities: only each row's log-sum is stored, from
 // which they are recomputed with the same bits as log-softmax.
 #include "librun/cpu/class_loss.h"
+#include "librun/cpu/isa.h"
 #include "librun/cpu/log_sum.h"
 #include "librun/work/exp_float.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "librun/cpu/fill.h"
 #include "librun/cpu/gemm_tile.h"
 #include "librun/cpu/isa.h"
 #include "librun/element.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "librun/cpu/flex_call.h"
+#include "librun/cpu/gemm_pack.h"
 #include "librun/cpu/kernels.h"
 #include "librun/element.h"
 

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "librun/cpu/fill.h"
 #include "librun/cpu/gemm_block.h"
 #include "librun/cpu/isa.h"
 

@@ -4,7 +4,6 @@
 
 #include "librun/cpu/fill.h"
 #include "librun/cpu/kernels.h"
-#include "librun/element.h"
 #include "librun/work/search.h"
 
 namespace sg::cpu {

@@ -4,7 +4,6 @@
 
 #include "librun/cpu/fill.h"
 #include "librun/cpu/kernels.h"
-#include "librun/element.h"
 
 namespace sg::cpu {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "librun/cpu/isa.h"
+#include "librun/work/inline.h"
 
 namespace sg::cpu {
 

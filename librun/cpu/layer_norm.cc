@@ -2,6 +2,7 @@
 // are summed in double; rows of the latter in blocks of fixed size.
 #include <cmath>
 
+#include "librun/cpu/isa.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/lanes.h"
 #include "librun/cpu/rows.h"

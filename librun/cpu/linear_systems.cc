@@ -5,7 +5,6 @@
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/linear/calls.h"
 #include "librun/cpu/linear/factor.h"
-#include "librun/work/shapes.h"
 
 namespace sg::cpu {
 namespace {

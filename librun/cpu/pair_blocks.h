@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "librun/any_device/give_loss.h"
+#include "librun/cpu/isa.h"
 #include "librun/cpu/lanes.h"
 #include "librun/cpu/rows.h"
 

@@ -9,7 +9,6 @@
 #include "librun/cpu/fill.h"
 #include "librun/cpu/pointwise_rules.h"
 #include "librun/cpu/stream.h"
-#include "librun/element.h"
 #include "librun/memory_ranges.h"
 
 namespace sg::cpu {

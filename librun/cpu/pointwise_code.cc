@@ -4,7 +4,6 @@
 #include <cassert>
 #include <optional>
 
-#include "librun/element.h"
 #include "librun/memory_ranges.h"
 
 namespace sg::cpu {

@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "librun/cpu/isa.h"
 #include "librun/cpu/rows.h"
 
 namespace sg::cpu {

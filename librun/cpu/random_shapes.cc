@@ -8,8 +8,6 @@
 #include "librun/cpu/random_draw.h"
 #include "librun/element.h"
 #include "librun/work/quantile.h"
-#include "librun/work/run.h"
-#include "librun/work/shapes.h"
 
 namespace sg::cpu {
 namespace {

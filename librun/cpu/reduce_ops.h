@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "librun/cpu/isa.h"
 #include "librun/element.h"
 #include "librun/work/exp_float.h"
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "librun/cpu/fill.h"
-#include "librun/cpu/inner_call.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/rows.h"
 #include "librun/cpu/stable_order.h"

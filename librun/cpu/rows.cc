@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "librun/cpu/isa.h"
 #include "librun/cpu/lanes.h"
 #include "librun/work/shapes.h"
 

@@ -14,7 +14,6 @@
 #pragma once
 
 #include "librun/cpu/fill.h"
-#include "librun/cpu/isa.h"
 #include "librun/element.h"
 
 namespace sg::cpu {

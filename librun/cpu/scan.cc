@@ -2,10 +2,10 @@
 #include <cmath>
 #include <limits>
 
+#include "librun/cpu/isa.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/reduce_ops.h"
 #include "librun/cpu/rows.h"
-#include "librun/work/shapes.h"
 
 namespace sg::cpu {
 namespace {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "librun/kernel.h"
+#include "librun/work/math.h"
 #include "librun/work/segment_reduce.h"
 
 namespace sg::cpu {

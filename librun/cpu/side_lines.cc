@@ -1,6 +1,6 @@
 #include "librun/cpu/side_lines.h"
 
-#include "librun/work/shapes.h"
+#include "librun/cpu/gemm_pack.h"
 
 namespace sg::cpu {
 

@@ -14,7 +14,7 @@
 
 #include <optional>
 
-#include "librun/cpu/gemm_block.h"
+#include "librun/cpu/gemm_tile.h"
 #include "librun/cpu/lanes.h"
 #include "librun/cpu/rows.h"
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "librun/cpu/isa.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/lanes.h"
 #include "librun/cpu/log_sum.h"

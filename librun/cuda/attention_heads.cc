@@ -1,6 +1,6 @@
 #include "librun/cuda/attention_heads.h"
 
-#include "librun/cuda/backend_cuda.h"
+#include "librun/cuda/products.h"
 
 namespace sg::cuda {
 namespace {

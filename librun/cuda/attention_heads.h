@@ -2,7 +2,6 @@
 #pragma once
 
 #include "librun/cpu/attention.h"
-#include "librun/cuda/products.h"
 
 namespace sg::cuda {
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "librun/cpu/kernels.h"
 #include "librun/cuda/backend_cuda.h"
 
 namespace sg::cuda {

@@ -6,7 +6,6 @@
 
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/parts.h"
-#include "librun/work/shapes.h"
 
 namespace sg::cuda {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/parts.h"
+#include "librun/cuda/kernels/runs.h"
 #include "librun/cuda/kernels/scan.h"
-#include "librun/cuda/kernels/short_norms.h"
 #include "librun/cuda/reductions.h"
 #include "librun/work/shapes.h"
 

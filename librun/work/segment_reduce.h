@@ -1,7 +1,6 @@
 // Reductions of runs of rows with data-dependent lengths, and their gradients.
 #pragma once
 
-#include "librun/work/math.h"
 #include "librun/work/work.h"
 
 namespace sg::work {

@@ -6,8 +6,8 @@
 #include <new>
 #include <stdexcept>
 
+#include "libgraph/output_file.h"
 #include "tools/cli_job.h"
-#include "tools/cli_output.h"
 
 using namespace sg;
 using namespace sg::cli;

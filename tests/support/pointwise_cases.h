@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "librun/kernel.h"
-#include "tests/support/kernel_call.h"
 
 namespace sg::test {
 

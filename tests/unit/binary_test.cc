@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "libgraph/binary/seal.h"
-#include "libgraph/sha256.h"
 #include "libgraph/verify/verify.h"
 #include "tests/support/random_job.h"
 #include "tests/support/rng.h"

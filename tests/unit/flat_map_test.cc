@@ -8,7 +8,6 @@
 #include <string>
 
 #include "libgraph/expr/symbol_list.h"
-#include "libgraph/strings.h"
 #include "tests/support/linear_time.h"
 #include "tests/support/rng.h"
 

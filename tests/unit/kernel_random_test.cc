@@ -3,7 +3,6 @@
 #include <cmath>
 #include <set>
 
-#include "librun/defaults.h"
 #include "tests/support/kernel_call.h"
 
 using namespace sg;

@@ -6,6 +6,7 @@
 
 #include "librun/cpu/block/block.h"
 #include "librun/element.h"
+#include "tests/support/kernel_call.h"
 #include "tests/support/pointwise_cases.h"
 #include "tests/support/rng.h"
 

@@ -1,5 +1,4 @@
 // Copies to the host and back: what is live where, what must wait for what, and where it is in a run.
-#include "libgraph/transfer.h"
 
 #include <catch2/catch.hpp>
 

@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "librun/element.h"
 #include "tests/support/parse.h"
 
 using namespace sg;

@@ -12,8 +12,6 @@
 #include <string>
 #include <string_view>
 
-#include "libgraph/result.h"
-
 namespace sg::recipe {
 
 class Cache {

@@ -6,7 +6,7 @@
 #include "libgraph/diff/diff_text.h"
 #include "libgraph/human.h"
 #include "libgraph/temp_folder.h"
-#include "librun/expect.h"
+#include "librun/expect_report.h"
 #include "tools/cli_input.h"
 #include "tools/cli_job.h"
 #include "tools/cli_siblings.h"

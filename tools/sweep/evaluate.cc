@@ -6,6 +6,8 @@
 
 #include "libgraph/nearest.h"
 #include "libgraph/sha256.h"
+#include "tools/recipe/executor.h"
+#include "tools/recipe/key.h"
 
 namespace sg::sweep {
 namespace {

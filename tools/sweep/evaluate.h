@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "tools/recipe/executor.h"
+#include "libgraph/diag.h"
+#include "tools/recipe/cache.h"
+#include "tools/recipe/plan.h"
 #include "tools/sweep/point.h"
 #include "tools/sweep/score.h"
 

@@ -3,7 +3,7 @@
 
 #include "librun/cuda/kernels/view.h"
 #include "librun/work/activations.h"
-#include "librun/work/bessel.h"
+#include "librun/work/bessel.h"  // called by what generate.cc writes
 #include "librun/work/complex.h"
 #include "librun/work/orthogonal.h"
 #include "librun/work/special.h"

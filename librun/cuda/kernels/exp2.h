@@ -1,7 +1,7 @@
 // The device's own exponential, for results that are rounded to bf16 or f16, or summed for a logarithm.
 #pragma once
 
-#include "librun/cuda/kernels/view.h"
+#include "librun/cuda/kernels/block.h"
 #include "librun/work/math.h"
 
 namespace sg::cuda {
