@@ -81,6 +81,14 @@ int64_t received_from(const CollectiveCall& call, size_t peer, size_t members) {
   return call.receive[peer];
 }
 
+Error not_in_group(const CollectiveCall& call, uint32_t rank) {
+  return Error{ErrorKind::cannot_apply,
+               std::string(collective_name(call.kind)) + " %" + std::string(call.label) + ": rank " +
+                   std::to_string(rank) + " is not in the group",
+               {},
+               {}};
+}
+
 Status check_match(std::span<const CollectiveCall> calls, const RankGroup& group) {
   for (size_t i = 1; i < calls.size(); ++i)
     if (std::string what = difference(calls[0], calls[i]); !what.empty()) return differ(calls, group, 0, i, what);

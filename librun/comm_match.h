@@ -1,4 +1,4 @@
-// Checks that the calls of a group's members form one collective.
+// Checks that a rank may make a call, and that the calls of a group's members form one collective.
 #pragma once
 
 #include <span>
@@ -6,6 +6,9 @@
 #include "librun/comm.h"
 
 namespace sg {
+
+// About a call of a group that this rank is in no part of.
+Error not_in_group(const CollectiveCall& call, uint32_t rank);
 
 // `calls` by group rank; each has passed check_call. The error names both nodes and their ranks.
 Status check_match(std::span<const CollectiveCall> calls, const RankGroup& group);

@@ -8,10 +8,12 @@
 #include <set>
 #include <thread>
 
+#include "librun/comm_match.h"
 #include "librun/comm_plugin.h"
 #include "librun/mpi/host_memory.h"
 #include "librun/mpi/operation.h"
 #include "librun/mpi/start.h"
+#include "librun/tickets.h"
 
 namespace sg {
 namespace {
@@ -53,39 +55,30 @@ class MpiCommunicator final : public Communicator {
 
   Result<Ticket> launch(const CollectiveCall& call) override {
     if (failed()) return *failure();
-    if (call.group.index >= groups_.size() || groups_[call.group.index].ranks.empty())
-      return Error{ErrorKind::cannot_apply,
-                   std::string(collective_name(call.kind)) + " %" + std::string(call.label) + ": rank " +
-                       std::to_string(rank_) + " is not in the group",
-                   {},
-                   {}};
+    if (call.group.index >= groups_.size() || groups_[call.group.index].ranks.empty()) return not_in_group(call, rank_);
     const RankGroup& group = groups_[call.group.index];
     SG_TRY(check_call(call, group.ranks.size()));
     auto operation =
         std::make_unique<Operation>(call, group, comm_, channels_[call.group.index], launched_[call.group.index]++);
     SG_TRY(told(operation->start()));
-    active_.push_back({++last_id_, std::move(operation)});
-    return Ticket{last_id_};
+    return active_.add(std::move(operation));
   }
 
   Status wait(Ticket ticket) override {
     if (ticket.id == 0) return ok_status();
-    auto at = std::lower_bound(active_.begin(), active_.end(), ticket.id,
-                               [](const Active& a, uint64_t id) { return a.id < id; });
-    if (at == active_.end() || at->id != ticket.id)
-      return Error{ErrorKind::internal, "a ticket was waited for twice", {}, {}};
-    if (!at->operation->done()) {
+    SG_ASSIGN(std::unique_ptr<Operation> * operation, active_.find(ticket));
+    if (!(*operation)->done()) {
       heartbeat().begin_wait();
-      Status status = block_in(*at->operation);
+      Status status = block_in(**operation);
       heartbeat().end_wait();
       if (!status.ok()) return status;
     }
-    active_.erase(at);
+    active_.remove(ticket);
     return ok_status();
   }
 
   Status drain() override {
-    while (!active_.empty()) SG_TRY(wait(Ticket{active_.front().id}));
+    while (!active_.empty()) SG_TRY(wait(active_.first()));
     return failed() ? Status(*failure()) : ok_status();
   }
 
@@ -124,11 +117,6 @@ class MpiCommunicator final : public Communicator {
   void end_all(int exit_code) override { MPI_Abort(MPI_COMM_WORLD, exit_code); }
 
  private:
-  struct Active {
-    uint64_t id;
-    std::unique_ptr<Operation> operation;
-  };
-
   Status open(const Job& job) {
     int rank = 0, size = 0;
     MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
@@ -217,8 +205,8 @@ class MpiCommunicator final : public Communicator {
   bool failed() const { return failed_ || host_.failed(); }
 
   Status advance_all() {
-    for (Active& a : active_)
-      if (!a.operation->done()) SG_TRY(told(a.operation->progress()));
+    for (auto& [id, operation] : active_)
+      if (!operation->done()) SG_TRY(told(operation->progress()));
     return ok_status();
   }
 
@@ -252,8 +240,7 @@ class MpiCommunicator final : public Communicator {
   std::vector<RankGroup> groups_;  // by GroupId, like the next two
   std::vector<uint32_t> channels_;
   std::vector<uint64_t> launched_;
-  std::vector<Active> active_;  // launched and not waited for, by ascending id
-  uint64_t last_id_ = 0;
+  Tickets<std::unique_ptr<Operation>> active_;
   std::atomic<bool> failed_{false};
   mutable std::mutex mutex_;
   std::optional<Error> failure_;  // protected by the mutex, like the next one
