@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <ranges>
 
+#include "libgraph/joined.h"
 #include "libgraph/module_path.h"
 
 namespace sg {
@@ -43,9 +45,8 @@ std::string blocks_of(const std::vector<std::string_view>& modules) {
     if (is_new) order.push_back(name.pattern);
     if (name.layer) at->second.insert(*name.layer);
   }
-  std::string out;
-  for (size_t i = 0; i < order.size() && i < kMaxBlocks; ++i)
-    out += (i ? ", " : "") + with_layers(order[i], layers[order[i]]);
+  std::string out = joined(order | std::views::take(kMaxBlocks), ", ",
+                           [&](const std::string& block) { return with_layers(block, layers[block]); });
   if (order.size() > kMaxBlocks) out += ", and " + std::to_string(order.size() - kMaxBlocks) + " more";
   return out;
 }

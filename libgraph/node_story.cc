@@ -6,6 +6,7 @@
 
 #include "libgraph/cost.h"
 #include "libgraph/group_name.h"
+#include "libgraph/joined.h"
 #include "libgraph/module_path.h"
 #include "libgraph/names.h"
 #include "libgraph/nearest.h"
@@ -184,7 +185,7 @@ class Teller {
   std::string bucket(const CollectiveInfo& info) const {
     std::string out = std::to_string(info.bucket);
     if (info.direction != BucketDirection::none) out += " (" + std::string(name_of(info.direction)) + ")";
-    for (size_t i = 0; i < info.plan.size(); ++i) out += (i ? ", " : " of ") + text(info.plan[i]);
+    if (!info.plan.empty()) out += " of " + joined(info.plan, ", ", [this](const auto& s) { return text(s); });
     return out;
   }
 

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <ranges>
 
 #include "libgraph/human.h"
+#include "libgraph/joined.h"
 #include "libgraph/json.h"
 #include "libgraph/node_story.h"
 
@@ -44,9 +46,9 @@ std::string collective_text(const StoryCollective& c) {
 }
 
 std::string names_text(const std::vector<std::string>& names) {
-  std::string out;
-  for (size_t i = 0; i < std::min(names.size(), kMostLines); ++i) out += (i ? ", %" : "%") + names[i];
-  return out + (names.size() > kMostLines ? " and " + std::to_string(names.size() - kMostLines) + " more" : "");
+  const auto shown = names | std::views::take(kMostLines);
+  return joined(shown, ", ", [](const std::string& name) { return "%" + name; }) +
+         (names.size() > kMostLines ? " and " + std::to_string(names.size() - kMostLines) + " more" : "");
 }
 
 void put_memory(const StoryMemory& m, const std::string& name, Page* page) {

@@ -10,6 +10,7 @@
 #include "libgraph/expr/substitute.h"
 #include "libgraph/expr/symbols.h"
 #include "libgraph/infer/check_types.h"
+#include "libgraph/joined.h"
 #include "libgraph/json.h"
 #include "libgraph/op.h"
 #include "libpasses/size_plumbing.h"
@@ -169,8 +170,7 @@ class Concretizer {
   // The symbols that stay must have sizes to take.
   Status check_what_is_left() const {
     if (!Facts(program_).contradictory()) return ok_status();
-    std::string guards;
-    for (const Guard& guard : program_.guards) guards += (guards.empty() ? "" : ", ") + print(guard);
+    const std::string guards = joined(program_.guards, ", ", [this](const Guard& guard) { return print(guard); });
     return Error{ErrorKind::cannot_apply,
                  "no sizes are left that meet all ranges and guards" + (guards.empty() ? "" : ": " + guards),
                  {},

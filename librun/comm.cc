@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <ranges>
 
+#include "libgraph/joined.h"
 #include "libgraph/sha256.h"
 #include "librun/element.h"
 
@@ -77,8 +79,7 @@ void set_part(const GroupPart& part, RankGroup* group) {
 
 std::string ranks_text(const std::vector<uint32_t>& ranks) {
   constexpr size_t kMost = 8;
-  std::string out = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < std::min(ranks.size(), kMost); ++i) out += (i ? ", " : "") + std::to_string(ranks[i]);
+  const std::string out = (ranks.size() == 1 ? "rank " : "ranks ") + joined(ranks | std::views::take(kMost), ", ");
   return ranks.size() > kMost ? out + " and " + std::to_string(ranks.size() - kMost) + " more" : out;
 }
 
@@ -132,11 +133,7 @@ bool can_reduce(ReduceKind kind, DType dtype) {
   }
 }
 
-std::string identity_of(const RankGroup& group) {
-  std::string out = group.axis + " [";
-  for (size_t i = 0; i < group.ranks.size(); ++i) out += (i ? " " : "") + std::to_string(group.ranks[i]);
-  return out + "]";
-}
+std::string identity_of(const RankGroup& group) { return group.axis + " [" + joined(group.ranks, " ") + "]"; }
 
 std::vector<RankGroup> groups_of_rank(const Job& job, uint32_t rank) {
   std::vector<RankGroup> out;

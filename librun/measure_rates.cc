@@ -4,6 +4,7 @@
 
 #include "libgraph/cost.h"
 #include "libgraph/infer/infer.h"
+#include "libgraph/joined.h"
 #include "libgraph/text/text.h"
 #include "librun/comm_local.h"
 #include "librun/session.h"
@@ -64,11 +65,7 @@ std::string with(std::string text, std::string_view mark, const std::string& val
   return text;
 }
 
-std::string repeated(int64_t value, uint32_t times) {
-  std::string out;
-  for (uint32_t i = 0; i < times; ++i) out += (i ? ", " : "") + std::to_string(value);
-  return out;
-}
+std::string repeated(int64_t value, uint32_t times) { return joined(std::vector(times, value), ", "); }
 
 std::string text_of(const Probe& probe, uint32_t ranks) {
   std::string out = "sg 1.0 job \"measure\" world " + std::to_string(ranks) + "\ngroup @all [";

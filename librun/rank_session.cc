@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <ranges>
 
 #include "libgraph/human.h"
+#include "libgraph/joined.h"
 #include "librun/agree.h"
 #include "librun/compare_sizes.h"
 #include "librun/cpu/fill.h"
@@ -121,13 +123,10 @@ Status RankSession::prepare() {
 void RankSession::say_what_runs_on_host() const {
   const std::map<std::string, size_t>& ops = run_->main_graph().on_host();
   if (ops.empty() || !options_.say || !speaks()) return;
-  std::string list;
   size_t nodes = 0;
-  for (const auto& [op, count] : ops) {
-    list += (list.empty() ? "" : ", ") + op;
-    nodes += count;
-  }
-  options_.say(std::to_string(nodes) + " nodes are computed by the host, for which the device waits: " + list);
+  for (const auto& [op, count] : ops) nodes += count;
+  options_.say(std::to_string(nodes) +
+               " nodes are computed by the host, for which the device waits: " + joined(ops | std::views::keys, ", "));
 }
 
 // Whether this rank reports for all ranks of its program.

@@ -1,5 +1,6 @@
 // Descriptions of a job: one line, a page, or JSON.
 #include "libgraph/human.h"
+#include "libgraph/joined.h"
 #include "libgraph/json.h"
 #include "libgraph/merge.h"
 #include "tools/cli_job.h"
@@ -7,12 +8,7 @@
 namespace sg::cli {
 namespace {
 
-std::string spelled(const std::vector<uint32_t>& ranks) {
-  if (ranks.empty()) return "*";
-  std::string out;
-  for (uint32_t rank : ranks) out += (out.empty() ? "" : " ") + std::to_string(rank);
-  return out;
-}
+std::string spelled(const std::vector<uint32_t>& ranks) { return ranks.empty() ? "*" : joined(ranks, " "); }
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "libgraph/chars.h"
+#include "libgraph/joined.h"
 #include "tools/cli_complete.h"
 
 namespace sg::cli {
@@ -219,8 +220,7 @@ std::string completion_answer(const Tool& tool, const std::vector<std::string>& 
 }
 
 std::string completion_script(std::span<const std::string> names, std::string_view shell) {
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : " ") + name;
+  const std::string list = joined(names, " ");
   if (shell != "fish") return with_names(shell == "bash" ? kBash : kZsh, list);
   std::string out(kFish);
   for (const std::string& name : names) out += "complete -c " + name + " -f -a '(__stepgraph_complete)'\n";

@@ -14,7 +14,7 @@ PartArgs placed(CompositeCall& c, PartArgs args) {
 }
 
 // The shape with dimensions `first` to `last` merged.
-ArgList joined(CompositeCall& c, ValueId v, int first, int last) {
+ArgList axes_as_one(CompositeCall& c, ValueId v, int first, int last) {
   ArgList shape;
   for (int i = 0; i < c.rank(v); ++i) {
     if (i <= first || i > last) shape.push_back(i == first ? c.product(v, first, last + 1) : c.size(v, i));
@@ -27,7 +27,7 @@ ValueId collapsed(CompositeCall& c) {
   ValueId a = c.tensor("a");
   const int first = c.wrap(c.integer("start"), c.rank(a)), last = c.wrap(c.integer("end"), c.rank(a));
   if (last < first) c.fail("its dimensions are not in order");
-  return c.make("reshape", {a, joined(c, a, first, last)});
+  return c.make("reshape", {a, axes_as_one(c, a, first, last)});
 }
 
 // A copy of `v` with the given strides.

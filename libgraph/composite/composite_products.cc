@@ -13,7 +13,7 @@ struct Split {  // the dimensions of a pair of operands: kept from both, from on
   Numbers both, left, right, summed;
 };
 
-Numbers joined(std::initializer_list<Numbers> lists) {
+Numbers concatenated(std::initializer_list<Numbers> lists) {
   Numbers out;
   for (const Numbers& list : lists) out.insert(out.end(), list.begin(), list.end());
   return out;
@@ -49,15 +49,15 @@ ValueId sum_of_products(CompositeCall& c, ValueId left, ValueId right, const Num
   Arg batch = volume(c, left, s.both), rows = volume(c, left, s.left), inner = volume(c, left, summed),
       columns = volume(c, right, s.right);
   ArgList shape;
-  for (int64_t d : joined({s.both, s.left})) shape.push_back(c.size(left, static_cast<int>(d)));
+  for (int64_t d : concatenated({s.both, s.left})) shape.push_back(c.size(left, static_cast<int>(d)));
   shape.insert(shape.end(), dims.size(), Arg::integer(1));
   for (int64_t d : s.right) shape.push_back(c.size(right, static_cast<int>(d)));
   Numbers order(shape.size());
   int64_t at = 0;
-  for (int64_t d : joined({s.both, s.left, s.summed, s.right})) order[static_cast<size_t>(d)] = at++;
-  left = c.make("reshape",
-                {c.make("permute", {left, joined({s.both, s.left, s.summed, s.right})}), ArgList{batch, rows, inner}});
-  right = c.make("reshape", {c.make("permute", {right, joined({s.both, s.summed, s.right, s.left})}),
+  for (int64_t d : concatenated({s.both, s.left, s.summed, s.right})) order[static_cast<size_t>(d)] = at++;
+  left = c.make("reshape", {c.make("permute", {left, concatenated({s.both, s.left, s.summed, s.right})}),
+                            ArgList{batch, rows, inner}});
+  right = c.make("reshape", {c.make("permute", {right, concatenated({s.both, s.summed, s.right, s.left})}),
                              ArgList{batch, inner, columns}});
   return c.make("permute", {c.make("view", {c.make("bmm", {left, right}), shape}), order});
 }
@@ -246,9 +246,9 @@ void give_tensordot(CompositeCall& c, ValueId a, ValueId b, Numbers dims_a, Numb
     if (std::find(dims_b.begin(), dims_b.end(), i) == dims_b.end()) free_b.push_back(i), shape.push_back(c.size(b, i));
   Arg inner = volume(c, a, dims_a);
   ValueId left =
-      c.make("reshape", {c.make("permute", {a, joined({free_a, dims_a})}), ArgList{volume(c, a, free_a), inner}});
+      c.make("reshape", {c.make("permute", {a, concatenated({free_a, dims_a})}), ArgList{volume(c, a, free_a), inner}});
   ValueId right =
-      c.make("reshape", {c.make("permute", {b, joined({dims_b, free_b})}), ArgList{inner, volume(c, b, free_b)}});
+      c.make("reshape", {c.make("permute", {b, concatenated({dims_b, free_b})}), ArgList{inner, volume(c, b, free_b)}});
   c.give(c.make("reshape", {c.make("mm", {left, right}), shape}));
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "libgraph/diff/diff_program.h"
+#include "libgraph/joined.h"
 #include "libgraph/nearest.h"
 
 namespace sg {
@@ -109,12 +110,7 @@ std::vector<uint32_t> listed_ranks(const Job& a, const Job& b) {
   return {out.begin(), out.end()};
 }
 
-std::string ranks_text(const std::vector<uint32_t>& ranks) {
-  if (ranks.empty()) return "*";
-  std::string out;
-  for (size_t i = 0; i < ranks.size(); ++i) out += (i ? "," : "") + std::to_string(ranks[i]);
-  return out;
-}
+std::string ranks_text(const std::vector<uint32_t>& ranks) { return ranks.empty() ? "*" : joined(ranks, ","); }
 
 // If both sides have one program, these are compared, whatever ranks they belong to.
 std::vector<Meeting> meetings(const Job& a, const Job& b, std::vector<ItemEdit>* items) {

@@ -8,6 +8,7 @@
 #include "libgraph/constant_data.h"
 #include "libgraph/export/python_runtime.h"
 #include "libgraph/export/python_writer.h"
+#include "libgraph/joined.h"
 #include "libgraph/names.h"
 #include "libgraph/tangent.h"
 
@@ -220,9 +221,7 @@ std::string Exporter::groups() const {
     bool is_first = true;
     for (const GroupPart& part : job_.groups[id].parts) {
       if (!is_first) row += ',', row += kBreak;
-      is_first = false, row += '[';
-      for (size_t i = 0; i < part.ranks.size(); ++i) row += (i ? ", " : "") + std::to_string(part.ranks[i]);
-      row += ']';
+      is_first = false, row += "[" + joined(part.ranks, ", ") + "]";
     }
     append_line(4, row + "],", {}, &out);
   }

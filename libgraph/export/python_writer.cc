@@ -4,6 +4,7 @@
 
 #include "libgraph/export/python_layout.h"
 #include "libgraph/export/python_runtime.h"
+#include "libgraph/joined.h"
 #include "libgraph/names.h"
 #include "libgraph/op.h"
 
@@ -15,13 +16,8 @@ namespace {
 std::string short_type(const Pool& pool, TypeId id) {
   const Type& t = pool.types[id];
   if (t.kind != TypeKind::tensor) return std::string(name_of(t.kind));
-  std::string out(dtype_name(t.dtype));
-  out += '[';
-  for (size_t i = 0; i < t.shape.size(); ++i) {
-    if (i) out += ", ";
-    pool.exprs.print_to(t.shape[i], &out);
-  }
-  return out + "]";
+  return std::string(dtype_name(t.dtype)) + "[" + joined(t.shape, ", ", [&](Expr e) { return pool.exprs.print(e); }) +
+         "]";
 }
 
 // The comment on an input: its kind, type and parameter name.
@@ -182,8 +178,7 @@ void GraphWriter::lay_out(ValueId v) {
   for (Expr e : wanted) graph_->pool().exprs.collect_symbols(e, &symbols);
   if (!std::all_of(symbols.begin(), symbols.end(), [&](StrId s) { return symbol_names_.contains(s); })) return;
   module_.helpers.insert(kLayout);
-  std::string strides;
-  for (Expr e : wanted) strides += (strides.empty() ? "" : ", ") + expression(e);
+  const std::string strides = joined(wanted, ", ", [this](Expr e) { return expression(e); });
   const std::string& name = identifier(v);
   line(name + " = " + (module_.fx ? "g.call(None, laid_out, " : "laid_out(") + name + ", (" + strides + "))");
 }

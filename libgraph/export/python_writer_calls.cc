@@ -4,6 +4,7 @@
 
 #include "libgraph/chars.h"
 #include "libgraph/export/python_writer.h"
+#include "libgraph/joined.h"
 #include "libgraph/op.h"
 
 namespace sg::python {
@@ -14,14 +15,7 @@ bool is_plain(std::string_view code) { return std::ranges::all_of(code, is_dotte
 
 std::string in_parentheses(const std::string& code) { return is_plain(code) ? code : "(" + code + ")"; }
 
-std::string joined(std::span<const std::string> parts) {
-  std::string out;
-  for (const std::string& part : parts) {
-    if (!out.empty()) out += ',', out += kBreak;
-    out += part;
-  }
-  return out;
-}
+constexpr char kComma[] = {',', kBreak, '\0'};
 
 // Of a view that PyTorch makes by changing its operand (t_, squeeze_), the one that leaves it alone: in a graph the
 // operand stays what it was.
@@ -36,7 +30,7 @@ std::string without_writing(std::string_view name) {
 
 // `function(arguments)`, or the same as a node of a torch.fx graph.
 std::string GraphWriter::call(NodeId n, std::string_view function, std::span<const std::string> arguments) const {
-  std::string list = joined(arguments);
+  std::string list = joined(arguments, kComma);
   if (!module_.fx) return std::string(function) + "(" + list + ")";
   std::string out = "g.call(" + string_literal(graph_->label(n)) + ",";
   out += kBreak, out += function;
@@ -89,7 +83,7 @@ std::string GraphWriter::body_call(NodeId n) {
   if (!module_.fx) return call(n, body, list);
   std::string out = "g.call_body(" + string_literal(graph_->label(n)) + ",";
   out += kBreak, out += body;
-  if (!list.empty()) out += ',', out += kBreak, out += joined(list);
+  if (!list.empty()) out += ',', out += kBreak, out += joined(list, kComma);
   return out + ")";
 }
 
@@ -132,7 +126,7 @@ std::string GraphWriter::skipped_draw(const DrawPlan::Skipped& skipped) {
   std::vector<std::string> list = {function_of(graph_->op_name(skipped.node))};
   for (const Arg& arg : graph_->node(skipped.node).args) list.push_back(keyword(arg));
   stands_in_ = false;
-  return std::string(module_.fx ? "skip_draw, " : "skip_draw(") + joined(list);
+  return std::string(module_.fx ? "skip_draw, " : "skip_draw(") + joined(list, kComma);
 }
 
 std::string GraphWriter::function_of(std::string_view op_name) {
@@ -194,12 +188,11 @@ std::vector<std::string> GraphWriter::dead_after(NodeId n) const {
 // One node: the call, its `del` on the same line if it fits, and the types as a comment.
 void GraphWriter::statement(const std::string& code, const std::vector<std::string>& dead, std::string_view types) {
   constexpr size_t kWidest = 60;
-  std::string names;
-  for (const std::string& name : dead) names += (names.empty() ? "" : ", ") + name;
+  const std::string names = joined(dead, ", ");
   if (dead.empty()) return line(code, types);
   if (names.size() <= kWidest) return line(code + ";  del " + names, types);
   line(code, types);
-  line("del (" + joined(dead) + ")");
+  line("del (" + joined(dead, kComma) + ")");
 }
 
 }  // namespace sg::python

@@ -1,5 +1,8 @@
 #include "libgraph/import/capture_graph.h"
 
+#include <ranges>
+
+#include "libgraph/joined.h"
 #include "libgraph/nearest.h"
 
 namespace sg {
@@ -84,9 +87,7 @@ Error GraphReader::forward_reference(const Json& at, uint32_t index) const {
 }
 
 Error GraphReader::unknown_group(const Json& at, std::string_view name) const {
-  std::string known;
-  for (size_t i = 0; i < capture_.groups.size() && i < 8; ++i)
-    known += (i == 0 ? "" : ", ") + std::string(capture_.groups[i].name);
+  const std::string known = joined(capture_.groups | std::views::take(8), ", ", [](const auto& g) { return g.name; });
   return at.error("the capture declares no group `" + std::string(name) + "`",
                   known.empty() ? "add it to `groups`: {name, axis, ranks}" : "the groups are: " + known);
 }

@@ -2,8 +2,10 @@
 // one per rank, so that a node that is the same on all ranks can name all of them at once.
 #include <algorithm>
 #include <map>
+#include <ranges>
 
 #include "libgraph/import/capture_read.h"
+#include "libgraph/joined.h"
 
 namespace sg {
 namespace {
@@ -11,9 +13,7 @@ namespace {
 using Ranks = std::vector<uint32_t>;
 
 std::string print_ranks(const Ranks& ranks) {
-  std::string out = "[";
-  for (size_t i = 0; i < ranks.size() && i < 16; ++i) out += (i == 0 ? "" : " ") + std::to_string(ranks[i]);
-  return out + (ranks.size() > 16 ? " ...]" : "]");
+  return "[" + joined(ranks | std::views::take(16), " ") + (ranks.size() > 16 ? " ...]" : "]");
 }
 
 // A slice of a row-major mesh along the axes in `axes` (bits); stride[i]: the distance between ranks along axis i.

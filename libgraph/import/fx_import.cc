@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <limits>
+#include <ranges>
 
 #include "libgraph/import/fx_lower.h"
 #include "libgraph/import/fx_parse.h"
 #include "libgraph/import/import_tally.h"
 #include "libgraph/import/source_build.h"
 #include "libgraph/infer/infer.h"
+#include "libgraph/joined.h"
 #include "libgraph/merge.h"
 
 namespace sg {
@@ -204,12 +206,11 @@ class FxImporter {
 
   static Error several(const FxUnit& unit) {  // REQUIRES: more than one
     std::vector<uint32_t> roots = fx_roots(unit.file);
-    std::string list;
-    for (size_t i = 0; i < roots.size() && i < 8; ++i) {
-      const FxModule& m = unit.file.modules[roots[i]];
-      list += (i == 0 ? "" : ", ") + std::string(m.name.empty() ? "forward" : m.name) + " at line " +
-              std::to_string(unit.text.where(m.at).line);
-    }
+    std::string list = joined(roots | std::views::take(8), ", ", [&](uint32_t root) {
+      const FxModule& m = unit.file.modules[root];
+      return std::string(m.name.empty() ? "forward" : m.name) + " at line " +
+             std::to_string(unit.text.where(m.at).line);
+    });
     if (roots.size() > 8) list += " and " + std::to_string(roots.size() - 8) + " more";
     return unit.text.error(unit.file.modules[roots[1]].at,
                            "the text holds " + std::to_string(roots.size()) + " graphs: " + list,

@@ -1,6 +1,7 @@
 #include "libgraph/import/pt2.h"
 
 #include "libgraph/import/pt2_read.h"
+#include "libgraph/joined.h"
 
 namespace sg {
 namespace {
@@ -38,12 +39,10 @@ Result<Job> import_text(const CaptureText& text, std::string_view title, Diagnos
 }
 
 Result<const Pt2Model*> choose(const Pt2Layout& layout, const std::string& wanted, const std::string& archive) {
-  std::string names;
-  for (const Pt2Model& model : layout.models) {
+  for (const Pt2Model& model : layout.models)
     if (model.name == wanted) return &model;
-    names += (names.empty() ? "" : ", ") + model.name;
-  }
   if (wanted.empty() && layout.models.size() == 1) return &layout.models[0];
+  const std::string names = joined(layout.models, ", ", &Pt2Model::name);
   std::string message = wanted.empty() ? "the archive holds several models: " + names
                                        : "the archive holds no model `" + wanted + "`, but: " + names;
   return Error{ErrorKind::unreadable, std::move(message), {archive}, "--model NAME says which"};

@@ -1,6 +1,7 @@
 // Lists the contents of an archive, for --list.
 #include "libgraph/import/pt2_read.h"
 #include "libgraph/json.h"
+#include "libgraph/shape_text.h"
 
 namespace sg {
 namespace {
@@ -15,13 +16,9 @@ void list_payload(const std::string& fqn, const Pt2Payload& p, std::string* text
   *text += "    " + fqn + "  ";
   if (p.has_meta) {
     json->member("dtype", dtype_name(p.dtype)).key("shape").begin_array();
-    *text += std::string(dtype_name(p.dtype)) + "[";
-    for (size_t d = 0; d < p.shape.size(); ++d) {
-      json->integer(p.shape[d]);
-      *text += (d == 0 ? "" : ", ") + std::to_string(p.shape[d]);
-    }
+    for (int64_t size : p.shape) json->integer(size);
     json->end_array();
-    *text += "]  ";
+    *text += type_text(p.dtype, p.shape) + "  ";
   }
   json->end_object();
   *text += p.entry + (p.is_pickled ? "  pickled: not read" : "") + "\n";

@@ -4,6 +4,7 @@
 
 #include "libgraph/constant_data.h"
 #include "libgraph/import/pt2_read.h"
+#include "libgraph/joined.h"
 
 namespace sg {
 namespace {
@@ -220,12 +221,11 @@ Status read_weights(const ZipArchive& archive, const Pt2Model& model, const Pt2L
     }
   }
   if (!model.pickles.empty() && model.configs.empty()) {
-    std::string names;
-    for (const std::string& entry : model.pickles) names += (names.empty() ? "" : ", ") + entry;
-    notes->warning(
-        "pickled",
-        "weights and constants are pickled (" + names + "), and nothing is unpickled: the graph has no values",
-        {archive.name()}, "save it again with a newer torch (raw weights), or give the values with sg-run --inputs");
+    notes->warning("pickled",
+                   "weights and constants are pickled (" + joined(model.pickles, ", ") +
+                       "), and nothing is unpickled: the graph has no values",
+                   {archive.name()},
+                   "save it again with a newer torch (raw weights), or give the values with sg-run --inputs");
     return ok_status();
   }
   SG_ASSIGN(Pt2Payloads payloads, read_payloads(archive, model));

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "libgraph/infer/infer.h"
+#include "libgraph/joined.h"
 
 namespace sg {
 namespace {
@@ -21,9 +22,7 @@ std::optional<int64_t> number_of(std::string_view text) {
 int category(DType t) { return is_complex(t) ? 3 : is_floating(t) ? 2 : t == DType::boolean ? 0 : 1; }
 
 std::string print_shape(const Pool& pool, const Exprs& shape) {
-  std::string out;
-  for (Expr e : shape) out += (out.empty() ? "" : ", ") + pool.exprs.print(e);
-  return "[" + out + "]";
+  return "[" + joined(shape, ", ", [&](Expr e) { return pool.exprs.print(e); }) + "]";
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "libgraph/chars.h"
 #include "libgraph/human.h"
+#include "libgraph/joined.h"
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
 #include "libgraph/sim/machine_texts.h"
@@ -158,13 +159,11 @@ Result<Machine> find_machine(const std::string& name, size_t above) {
   for (const MachineText& t : machine_texts())
     if (t.name == name) return parse_machine(t.text, name + ".yaml");
   if (!is_machine_file(name)) {
-    std::string known;
-    for (std::string_view n : built_in_machines()) known += (known.empty() ? "" : ", ") + std::string(n);
     std::string hint = nearest_hint(name, built_in_machines());
     return Error{ErrorKind::usage,
                  "there is no machine `" + name + "`",
                  {},
-                 hint.empty() ? "known are " + known + "; a file ends in .yaml" : hint};
+                 hint.empty() ? "known are " + joined(built_in_machines(), ", ") + "; a file ends in .yaml" : hint};
   }
   constexpr size_t kMostBytes = 1 << 20;
   SG_ASSIGN(const std::string text, read_whole_file(name, kMostBytes));

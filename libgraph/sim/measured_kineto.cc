@@ -61,7 +61,7 @@ struct Span {
 };
 
 // Sorts spans and merges overlapping ones.
-std::vector<Span> joined(std::vector<Span> spans) {
+std::vector<Span> without_overlaps(std::vector<Span> spans) {
   std::ranges::sort(spans, {}, &Span::begin);
   std::vector<Span> out;
   for (const Span& s : spans) {
@@ -139,7 +139,7 @@ class Kineto {
       devices.insert(e.process);
       if (e.category == "kernel" && collective_of(e.name).empty()) busy[e.process].push_back({e.begin_us, e.end_us()});
     }
-    for (auto& [device, spans] : busy) spans = joined(std::move(spans));
+    for (auto& [device, spans] : busy) spans = without_overlaps(std::move(spans));
     for (const TraceEvent& e : events_)
       if (is_device(e) && e.begin_us >= begin_us_) add_kernel(e, op_of, op_of_launch, busy[e.process]);
     out_.ranks = std::max<size_t>(devices.size(), 1);

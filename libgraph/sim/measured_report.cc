@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <ranges>
 #include <set>
 #include <tuple>
 
 #include "libgraph/cost.h"
 #include "libgraph/human.h"
+#include "libgraph/joined.h"
 #include "libgraph/sim/measured.h"
 #include "libgraph/sim/op_kind.h"
 
@@ -62,9 +64,10 @@ std::string unknown_text(const MeasuredStep& measured) {
   for (const auto& [name, us] : measured.unknown_us) rows.emplace_back(us, name), total += us;
   if (total <= 0) return {};
   std::ranges::sort(rows, std::greater<>());
-  std::string out = "  " + human_time(total * 1e-6) + " of no kind:";
-  for (size_t i = 0; i < rows.size() && i < kUnknownRows; ++i)
-    out += (i ? ", " : " ") + one_line(rows[i].second) + " " + human_time(rows[i].first * 1e-6);
+  std::string out = "  " + human_time(total * 1e-6) +
+                    " of no kind: " + joined(rows | std::views::take(kUnknownRows), ", ", [](const auto& row) {
+                      return one_line(row.second) + " " + human_time(row.first * 1e-6);
+                    });
   if (rows.size() > kUnknownRows) out += ", " + plural(rows.size() - kUnknownRows, "more name");
   return out + "\n";
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "libgraph/binary/binary.h"
+#include "libgraph/joined.h"
 #include "libgraph/nearest.h"
 #include "libgraph/text/text.h"
 #include "libgraph/text/text_parser.h"
@@ -21,10 +22,7 @@ Job TextParser::parse(Diagnostics* diagnostics) {
 
 std::string TextParser::choices(std::string_view word, std::span<const std::string_view> words) {
   std::string near = nearest_hint(word, words);
-  if (!near.empty()) return near;
-  std::string list;
-  for (std::string_view w : words) list += (list.empty() ? "one of: " : ", ") + std::string(w);
-  return list;
+  return near.empty() ? "one of: " + joined(words, ", ") : near;
 }
 
 bool TextParser::skip_word(std::string_view word) {

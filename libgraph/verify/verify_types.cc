@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "libgraph/joined.h"
 #include "libgraph/verify/verify_rules.h"
 
 namespace sg {
@@ -187,9 +188,7 @@ bool may_be(Check& c, const Type& recorded, const Type& inferred) {
 }
 
 std::string shape_text(const Check& c, const std::vector<Expr>& list) {
-  std::string out = "[";
-  for (size_t i = 0; i < list.size(); ++i) out += (i ? ", " : "") + c.pool.exprs.print(list[i]);
-  return out + "]";
+  return "[" + joined(list, ", ", [&](Expr e) { return c.pool.exprs.print(e); }) + "]";
 }
 
 // The first difference, in words.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "libgraph/dtype.h"
+#include "libgraph/joined.h"
 #include "libpasses/axis/axis_rules.h"
 
 namespace sg::axis {
@@ -169,8 +170,7 @@ Status partial(AxisCall& c) {
       return c.fail("only some of " + std::string(c.op.params[i].name) + " are sums over chunks");
     if (some > 0) partial_params.push_back(c.op.params[i].name);
   }
-  std::string list;
-  for (std::string_view p : partial_params) list += (list.empty() ? "" : "+") + std::string(p);
+  const std::string list = joined(partial_params, "+");
   bool found = false;
   for (size_t at = 0; at < c.op.linear_in.size();) {
     const size_t end = std::min(c.op.linear_in.find(',', at), c.op.linear_in.size());

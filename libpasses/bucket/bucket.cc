@@ -8,6 +8,7 @@
 #include "libgraph/expr/assume.h"
 #include "libgraph/group_name.h"
 #include "libgraph/human.h"
+#include "libgraph/joined.h"
 #include "libgraph/json.h"
 #include "libgraph/op.h"
 #include "libgraph/plan/plan.h"
@@ -160,11 +161,8 @@ std::string line_of(const Job& job, const Members& members, const Plan& plan, co
                                                                : "all_reduce";
   std::string out = plural(bucket.members.size(), kind) +
                     (first.direction == BucketDirection::forward ? ", forward, " : ", backward, ") +
-                    human_bytes(static_cast<double>(bytes)) + " of ";
-  for (size_t i = 0; i < types.size(); ++i) out += (i ? " and " : "") + types[i];
-  out += " on " + group_name(job, GroupId(first.group)) + ": ";
-  for (size_t i = 0; i < modules.size(); ++i) out += (i ? " " : "") + modules[i];
-  return out;
+                    human_bytes(static_cast<double>(bytes)) + " of " + joined(types, " and ");
+  return out + " on " + group_name(job, GroupId(first.group)) + ": " + joined(modules, " ");
 }
 
 std::vector<std::string> lines_of(const Job& job, const Members& members, const Plan& plan) {

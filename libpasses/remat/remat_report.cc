@@ -1,8 +1,10 @@
 #include "libpasses/remat/remat_report.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "libgraph/human.h"
+#include "libgraph/joined.h"
 #include "libgraph/plan/liveness.h"
 #include "libpasses/remat/remat_tags.h"
 
@@ -54,10 +56,10 @@ std::string exact_bytes(int64_t bytes) {
 }
 
 std::string held_text(const RematModel& model, const RematBound& bound) {
-  std::string out;
-  for (size_t i = 0; i < std::min(bound.held.size(), kMostHeld); ++i)
-    out += (i == 0 ? "" : ", ") + named(model, bound.held[i].maker) + " " +
-           human_bytes(static_cast<double>(bound.held[i].bytes)) + " (" + why_held(model, bound, bound.held[i]) + ")";
+  std::string out = joined(bound.held | std::views::take(kMostHeld), ", ", [&](const auto& held) {
+    return named(model, held.maker) + " " + human_bytes(static_cast<double>(held.bytes)) + " (" +
+           why_held(model, bound, held) + ")";
+  });
   int64_t rest = 0;
   for (size_t i = kMostHeld; i < bound.held.size(); ++i) rest += bound.held[i].bytes;
   if (bound.held.size() > kMostHeld)

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdio>
 
+#include "libgraph/joined.h"
 #include "librun/cuda/kernels/generated.h"
 #include "librun/cuda/known_ops.h"
 
@@ -57,11 +58,7 @@ class StepWriter {
     return "0";
   }
 
-  std::string operands(const CodeStep& s) const {
-    std::string out;
-    for (size_t k = 0; k < s.arity; ++k) out += (k ? ", " : "") + value_name(s.in[k]);
-    return out;
-  }
+  std::string operands(const CodeStep& s) const { return joined(std::span(s.in).first(s.arity), ", ", value_name); }
 
   std::string call(const CodeStep& s) const {
     const bool is_complex = s.lane == Lane::c64 || s.lane == Lane::c128;

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "libgraph/joined.h"
 #include "libgraph/module_path.h"
 #include "libgraph/module_pattern.h"
 #include "tests/support/rng.h"
@@ -20,12 +21,6 @@ bool naive(const std::vector<std::string>& pattern, size_t i, const std::vector<
   if (i == pattern.size()) return true;
   if (pattern[i] == "**") return naive(pattern, i + 1, name, k) || (k < name.size() && naive(pattern, i, name, k + 1));
   return k < name.size() && (pattern[i] == "*" || pattern[i] == name[k]) && naive(pattern, i + 1, name, k + 1);
-}
-
-std::string join(const std::vector<std::string>& list) {
-  std::string out;
-  for (const std::string& s : list) out += (out.empty() ? "" : ".") + s;
-  return out;
 }
 
 }  // namespace
@@ -119,10 +114,10 @@ TEST_CASE("module pattern agrees with a naive matcher") {
     std::vector<std::string> pattern, name;
     for (uint64_t k = 1 + rng.below(5); k > 0; --k) pattern.push_back(rng.pick(words));
     for (uint64_t k = rng.below(6); k > 0; --k) name.push_back(rng.pick(names));
-    INFO(join(pattern) << " on " << join(name));
+    INFO(sg::joined(pattern, ".") << " on " << sg::joined(name, "."));
     bool expected = naive(pattern, 0, name, 0);
     matched += expected;
-    REQUIRE(matches(join(pattern), join(name)) == expected);
+    REQUIRE(matches(sg::joined(pattern, "."), sg::joined(name, ".")) == expected);
   }
   CHECK(matched > 500);
   CHECK(matched < 3500);
@@ -178,7 +173,7 @@ TEST_CASE("the parts of a name join to it") {
     std::vector<std::string> words(1 + rng.below(5));
     for (std::string& word : words)
       word = rng.below(2) ? "w" + std::to_string(rng.below(3)) : std::to_string(rng.below(99));
-    const std::string module = join(words);
+    const std::string module = sg::joined(words, ".");
     const std::vector<sg::ModulePart> parts = sg::parts_of_module(module);
     REQUIRE(parts.size() == words.size());
     for (size_t k = 0; k < parts.size(); ++k) {

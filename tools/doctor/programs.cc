@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "libgraph/human.h"
+#include "libgraph/joined.h"
 #include "tools/cli_siblings.h"
 #include "tools/commands.h"
 #include "tools/doctor/findings.h"
@@ -17,12 +18,6 @@ namespace {
 std::string without_name(const std::string& version) {
   const size_t space = version.find(' ');
   return space == version.npos ? version : version.substr(space + 1);
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& w : words) out += (out.empty() ? "" : ", ") + w;
-  return out;
 }
 
 std::string share_folder() {
@@ -63,8 +58,8 @@ Finding look_at_tools() {
   out.facts = {{"folder", bin}, {"count", std::to_string(count)}};
   if (missing.empty() && other.empty()) return out;
   out.state = State::broken;
-  if (!missing.empty()) out.text += "; missing: " + joined(missing);
-  if (!other.empty()) out.text += "; of another version, or do not start: " + joined(other);
+  if (!missing.empty()) out.text += "; missing: " + joined(missing, ", ");
+  if (!other.empty()) out.text += "; of another version, or do not start: " + joined(other, ", ");
   out.remedy = "reinstall all of it";
   return out;
 }
@@ -78,7 +73,7 @@ Finding look_at_manuals() {
       missing.push_back(file);
   if (missing.empty())
     return {"manuals", State::ok, "manual pages and completions in " + share, {}, {{"folder", share}}};
-  return {"manuals", State::absent, share + " has no " + joined(missing), "make install writes them", {}};
+  return {"manuals", State::absent, share + " has no " + joined(missing, ", "), "make install writes them", {}};
 }
 
 Finding look_at_torch() {
