@@ -103,27 +103,27 @@ NodeId Graph::insert_before(NodeId position, NodeSpec spec) {
   uint32_t count = static_cast<uint32_t>(spec.result_types.size());
   bool single = count == 1 && !spec.is_tuple;
 
-  std::string_view first_wish = count == 0 || spec.names.empty() ? std::string_view() : spec.names[0];
-  auto same = spec.label.empty() ? spec.names.end() : std::find(spec.names.begin(), spec.names.end(), spec.label);
-  ValueId first(static_cast<uint32_t>(values_.size()));
-  StrId label;
-  if (single || (spec.label.empty() && !first_wish.empty())) {  // the node shares the name of its first result
-    std::string_view wish = !first_wish.empty() ? first_wish : spec.label;
-    label = fresh_name(!wish.empty() ? wish : base_name(pool_->op_name(spec.op)));
-    new_value(label, spec.result_types[0], n, 0);
-  } else if (same != spec.names.end()) {        // it shares the name of another of its results
-    label = pool_->strings.intern(spec.label);  // reserved until that result gets it
-  } else {                                      // the label is a separate name
-    label = fresh_name(!spec.label.empty() ? spec.label : base_name(pool_->op_name(spec.op)));
+  const auto wish = [&](uint32_t i) { return i < spec.names.size() ? spec.names[i] : std::string_view(); };
+  const std::string_view own = spec.label.empty() ? base_name(pool_->op_name(spec.op)) : spec.label;
+  // The result whose name is the node's, too; `count` where the label is a name of its own.
+  uint32_t namesake = 0;
+  if (!single && !(spec.label.empty() && !wish(0).empty()))
+    while (namesake < count && (spec.label.empty() || wish(namesake) != spec.label)) ++namesake;
+
+  const ValueId first(static_cast<uint32_t>(values_.size()));
+  StrId label;  // known once the namesake has its name
+  if (namesake >= count) {
+    label = fresh_name(own);
     node_labelled_.try_emplace(label, n);
   }
-  for (uint32_t i = static_cast<uint32_t>(values_.size()) - first.index; i < count; ++i) {
-    bool named = i < spec.names.size() && !spec.names[i].empty();
-    StrId name = fresh_name(named ? std::string(spec.names[i]) : pool_->strings.str(label) + "." + std::to_string(i));
-    new_value(name, spec.result_types[i], n, i);
+  for (uint32_t i = 0; i < count; ++i) {
+    std::string name(wish(i));
+    if (name.empty()) name = label ? pool_->strings[label] : own;
+    if (wish(i).empty() && i != namesake) name += "." + std::to_string(i);
+    const StrId given = fresh_name(name);
+    new_value(given, spec.result_types[i], n, i);
+    if (i == namesake) label = given;
   }
-  auto named_after = static_cast<uint32_t>(same - spec.names.begin());
-  if (same != spec.names.end() && named_after < count) label = values_[first.index + named_after].name;
 
   Node& node = slots_[n.index].node;
   node.op = spec.op;
