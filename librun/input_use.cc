@@ -1,44 +1,19 @@
 #include "librun/input_use.h"
 
 #include <algorithm>
-#include <array>
-#include <memory>
 #include <string_view>
 
 #include "libgraph/op.h"
+#include "librun/input_pieces.h"
 #include "librun/param_use.h"
 
 namespace sg {
 namespace {
 
-constexpr size_t kMaxAxes = 8;
-constexpr size_t kMaxPieces = 1 << 16;    // inputs in one value: beyond this they are not tracked
 constexpr int kMaxDepth = 16;             // nesting of bodies
 constexpr size_t kMaxNodes = 20'000'000;  // visited; a body counts once per call
 
-// One input's elements within a value. `axes[d]` is the axis of the (global) input that corresponds to axis d of the
-// value.
-struct Piece {
-  uint32_t input = 0;
-  bool has_axes = false;
-  std::array<int8_t, kMaxAxes> axes{};
-  int64_t shift = 0;  // integers: value = element + shift
-};
-using Pieces = std::shared_ptr<const std::vector<Piece>>;
-
-std::string_view without_overload(std::string_view op) {
-  size_t space = op.find('.');
-  size_t overload = space == std::string_view::npos ? space : op.find('.', space + 1);
-  return op.substr(0, overload);
-}
-
-// The parameter of argument `i` of a node; null if there is none.
-const Param* param_of(const Pool& pool, const OpInfo& op, const Node& node, size_t i) {
-  const Arg& arg = node.args[i];
-  if (arg.key().is_none()) return i < op.params.size() ? &op.params[i] : nullptr;
-  int at = op.param_index(pool.strings[arg.key()]);
-  return at < 0 ? nullptr : &op.params[static_cast<size_t>(at)];
-}
+using input_use::Held, input_use::Piece, input_use::Pieces, input_use::param_of, input_use::without_overload;
 
 class UseFinder {
  public:
@@ -46,179 +21,50 @@ class UseFinder {
       : program_(program),
         pool_(program.graph.pool()),
         sizes_(sizes),
+        follower_(program),
         uses_(program.graph.inputs().size()),
         compared_(uses_.size()),
         is_ranged_(uses_.size()) {}
 
   std::vector<InputUse> run() {
     const Graph& graph = program_.graph;
-    State state(graph);
-    for (size_t i = 0; i < graph.inputs().size(); ++i) {
-      if (graph.type(graph.inputs()[i].value).kind != TypeKind::tensor) continue;
-      Piece piece{static_cast<uint32_t>(i)};
-      identity(graph.type(graph.inputs()[i].value).shape.size(), &piece);
-      state.pieces[graph.inputs()[i].value.index] = one(piece);
+    Held held(graph);
+    for (uint32_t i = 0; i < graph.inputs().size(); ++i) {
+      const ValueId v = graph.inputs()[i].value;
+      if (graph.type(v).kind == TypeKind::tensor) held.set(v, input_use::whole_input(i, graph.type(v).shape.size()));
     }
-    walk(graph, &state, 0);
+    walk(graph, &held, 0);
     take_compared();
     return std::move(uses_);
   }
 
  private:
-  // What the values of one graph hold. A view of memory that is written later shares its root's pieces.
-  struct State {
-    explicit State(const Graph& graph)
-        : pieces(graph.value_id_limit()), of_root(graph.value_id_limit()), root(graph.value_id_limit()) {
-      for (uint32_t i = 0; i < root.size(); ++i) root[i] = ValueId(i);
-    }
-    const Pieces& of(ValueId v) const { return pieces[v.index] ? pieces[v.index] : of_root[root[v.index].index]; }
-    std::vector<Pieces> pieces, of_root;
-    std::vector<ValueId> root;
-  };
-
-  static Pieces one(const Piece& piece) { return std::make_shared<const std::vector<Piece>>(1, piece); }
-
-  static void identity(size_t rank, Piece* piece) {
-    piece->has_axes = rank <= kMaxAxes;
-    for (size_t d = 0; piece->has_axes && d < rank; ++d) piece->axes[d] = static_cast<int8_t>(d);
-  }
-
-  void walk(const Graph& graph, State* state, int depth) {
+  void walk(const Graph& graph, Held* held, int depth) {
     for (NodeId n : graph.nodes()) {
       if (++visited_ > kMaxNodes) return;
       const OpInfo* op = graph.op_info(n);
       if (op == nullptr) continue;
-      if (op->name == "sg.call") enter(graph, n, state, depth);
-      else visit(graph, n, *op, state);
+      if (op->name == "sg.call") enter(graph, n, held, depth);
+      else visit(graph, n, *op, held);
     }
   }
 
-  void visit(const Graph& graph, NodeId n, const OpInfo& op, State* state) {
+  void visit(const Graph& graph, NodeId n, const OpInfo& op, Held* held) {
     const Node& node = graph.node(n);
     const std::string_view name = without_overload(op.name);
     has_embedding_ |= name == "aten.embedding";
-    std::vector<Piece> carried;
-    bool carries = false;
     for (size_t i = 0; i < node.args.size(); ++i) {
       const Param* param = param_of(pool_, op, node, i);
       if (param == nullptr) continue;
-      for (const ParamUse& use : uses_of_param(name, param->name)) note(graph, n, use, node.args[i], *state);
-      note_written(*param, name, node.args[i], *state);
-      if (!is_carried(op, name, *param)) continue;
-      carries = true;
-      append(node.args[i], *state, &carried);
+      for (const ParamUse& use : uses_of_param(name, param->name)) note(graph, n, use, node.args[i], *held);
+      note_written(*param, name, node.args[i], *held);
     }
-    note_classes(graph, n, name, *state);
-    note_compared(name, node, *state);
-    note_truth(graph, name, node, carries, *state);
-    if (carries) carry(graph, n, op, carried, state);
-    else shift(graph, name, node, state);
-  }
-
-  bool is_carried(const OpInfo& op, std::string_view name, const Param& param) const {
-    if ((op.has(kView) || op.has(kMayAlias)) && param.alias != 0 && !param.written) return true;
-    return carries_elements(name, param.name);
-  }
-
-  static void append(const Arg& arg, const State& state, std::vector<Piece>* out) {
-    arg.walk([&](const Arg& a) {
-      if (!a.is(ArgKind::value)) return;
-      const Pieces& pieces = state.of(a.as_value());
-      if (pieces && out->size() + pieces->size() <= kMaxPieces) out->insert(out->end(), pieces->begin(), pieces->end());
-    });
-  }
-
-  // Passes the incoming elements on to the results and to written arguments.
-  void carry(const Graph& graph, NodeId n, const OpInfo& op, std::vector<Piece> pieces, State* state) {
-    const Node& node = graph.node(n);
-    std::vector<ValueId> targets;
-    for (uint32_t i = 0; i < node.result_count; ++i) targets.push_back(node.result(i));
-    const bool is_view = op.has(kView) || op.has(kMayAlias);
-    std::vector<ValueId> written;
-    for (size_t i = 0; i < node.args.size(); ++i) {
-      const Param* param = param_of(pool_, op, node, i);
-      if (param == nullptr || !(param->written || (is_view && param->alias != 0))) continue;
-      node.args[i].walk([&](const Arg& a) {
-        if (!a.is(ArgKind::value)) return;
-        if (param->written) written.push_back(a.as_value());
-        else
-          for (ValueId target : targets) state->root[target.index] = state->root[a.as_value().index];
-      });
-    }
-    if (pieces.empty()) return;
-    if (node.result_count == 0) targets = written;
-    const bool distributes = targets.size() > 1 || op.returns_list || node.is_tuple;
-    if (distributes && pieces.size() != 1 && pieces.size() != targets.size()) return;
-    for (size_t i = 0; i < targets.size(); ++i) {
-      Pieces part =
-          distributes && pieces.size() > 1 ? one(pieces[i]) : std::make_shared<const std::vector<Piece>>(pieces);
-      state->pieces[targets[i].index] = with_axes(graph, op, node, targets[i], part);
-    }
-    for (size_t i = 0; i < written.size(); ++i)
-      state->of_root[state->root[written[i].index].index] =
-          state->pieces[(i < targets.size() ? targets[i] : targets[0]).index];
-  }
-
-  // Tracks one input's axes through transposes; any value with the input's own (or its global) shape has its axes.
-  Pieces with_axes(const Graph& graph, const OpInfo& op, const Node& node, ValueId v, const Pieces& pieces) const {
-    if (pieces->size() != 1) return pieces;
-    Piece piece = (*pieces)[0];
-    const std::vector<Expr>& shape = graph.type(v).shape;
-    const std::string_view name = without_overload(op.name);
-    const bool permutes = name == "aten.t" || name == "aten.transpose" || name == "aten.permute";
-    const bool keeps = name == "aten._to_copy" || name == "aten.clone" || name == "aten.alias" ||
-                       name == "aten.detach" || op.has(kWait) || name == "_c10d_functional.all_gather_into_tensor";
-    if (permutes) permute(name, node, shape.size(), &piece);
-    else if (is_shape_of_input(piece.input, shape)) identity(shape.size(), &piece);
-    else if (!keeps) piece.has_axes = false;
-    return one(piece);
-  }
-
-  bool is_shape_of_input(uint32_t input, const std::vector<Expr>& shape) const {
-    const Input& i = program_.graph.inputs()[input];
-    return shape == program_.graph.type(i.value).shape ||
-           (!i.sharding.global_shape.empty() && shape == i.sharding.global_shape);
-  }
-
-  static void permute(std::string_view name, const Node& node, size_t rank, Piece* piece) {
-    if (!piece->has_axes || rank > kMaxAxes) return void(piece->has_axes = false);
-    const auto old = piece->axes;
-    auto wrap = [&](const Arg& a) -> size_t {
-      if (!a.is(ArgKind::integer)) return SIZE_MAX;
-      return static_cast<size_t>(a.as_int() < 0 ? a.as_int() + static_cast<int64_t>(rank) : a.as_int());
-    };
-    if (name == "aten.t") {
-      if (rank == 2) std::swap(piece->axes[0], piece->axes[1]);
-      return;
-    }
-    if (name == "aten.transpose" && node.args.size() >= 3) {
-      size_t a = wrap(node.args[1]), b = wrap(node.args[2]);
-      piece->has_axes = a < rank && b < rank;
-      if (piece->has_axes) std::swap(piece->axes[a], piece->axes[b]);
-      return;
-    }
-    piece->has_axes = node.args.size() >= 2 && node.args[1].is(ArgKind::list) && node.args[1].items().size() == rank;
-    for (size_t d = 0; piece->has_axes && d < rank; ++d) {
-      size_t from = wrap(node.args[1].items()[d]);
-      piece->has_axes = from < rank;
-      if (piece->has_axes) piece->axes[d] = old[from];
-    }
-  }
-
-  // x + c and x - c with an integer c: a bound of the result gives a bound of x.
-  void shift(const Graph& graph, std::string_view name, const Node& node, State* state) {
-    if ((name != "aten.add" && name != "aten.sub") || node.args.size() != 2 || node.result_count != 1) return;
-    if (!node.args[0].is(ArgKind::value) || !node.args[1].is(ArgKind::integer)) return;
-    const Pieces& pieces = state->of(node.args[0].as_value());
-    if (!pieces || !is_integral(graph.type(node.result(0)).dtype)) return;
-    auto out = std::make_shared<std::vector<Piece>>(*pieces);
-    const int64_t c = node.args[1].as_int();
-    for (Piece& piece : *out) {
-      bool overflows = name == "aten.add" ? __builtin_add_overflow(piece.shift, c, &piece.shift)
-                                          : __builtin_sub_overflow(piece.shift, c, &piece.shift);
-      if (overflows) return;
-    }
-    state->pieces[node.result(0).index] = out;
+    const std::optional<std::vector<Piece>> carried = follower_.carried(graph, n, op, *held);
+    note_classes(graph, n, name, *held);
+    note_compared(name, node, *held);
+    note_truth(graph, name, node, carried.has_value(), *held);
+    if (carried) follower_.carry(graph, n, op, *carried, held);
+    else follower_.shift(graph, n, op, held);
   }
 
   std::optional<int64_t> size(const Graph& graph, ValueId v, size_t axis) const {
@@ -233,18 +79,14 @@ class UseFinder {
   }
 
   const Arg* argument(const OpInfo& op, const Node& node, std::string_view name) const {
-    for (size_t i = 0; i < node.args.size(); ++i) {
-      const Param* param = param_of(pool_, op, node, i);
-      if (param != nullptr && param->name == name) return &node.args[i];
-    }
-    return nullptr;
+    return sg::argument(node, op, pool_.strings, name);
   }
 
-  void note(const Graph& graph, NodeId n, const ParamUse& row, const Arg& arg, const State& state) {
+  void note(const Graph& graph, NodeId n, const ParamUse& row, const Arg& arg, const Held& held) {
     const OpInfo& op = *graph.op_info(n);
-    if (row.role == ParamRole::index_list) return note_index_list(graph, n, op, arg, state);
+    if (row.role == ParamRole::index_list) return note_index_list(graph, n, op, arg, held);
     if (!arg.is(ArgKind::value)) return;
-    const Pieces& pieces = state.of(arg.as_value());
+    const Pieces& pieces = held.of(arg.as_value());
     if (!pieces) return;
     if (row.role == ParamRole::index && row.op == "aten.embedding")
       for (const Piece& piece : *pieces) uses_[piece.input].is_embedded = true;
@@ -276,10 +118,10 @@ class UseFinder {
   }
 
   // Notes the first argument of an op that writes it, if the op only adds to it or replaces it.
-  void note_written(const Param& param, std::string_view name, const Arg& arg, const State& state) {
+  void note_written(const Param& param, std::string_view name, const Arg& arg, const Held& held) {
     if (!param.written || !arg.is(ArgKind::value)) return;
     if (name != "aten.add_" && name != "aten.copy_" && name != "aten.fill_" && name != "aten.zero_") return;
-    const Pieces& pieces = state.of(arg.as_value());
+    const Pieces& pieces = held.of(arg.as_value());
     if (pieces && pieces->size() == 1 && uses_[(*pieces)[0].input].kind == UseKind::none)
       uses_[(*pieces)[0].input].kind = UseKind::written;
   }
@@ -328,7 +170,7 @@ class UseFinder {
     return {size(graph, v, graph.type(v).shape.size() < 2 ? 0 : 1), "classes of " + value_text(graph, v)};
   }
 
-  void note_index_list(const Graph& graph, NodeId n, const OpInfo& op, const Arg& list, const State& state) {
+  void note_index_list(const Graph& graph, NodeId n, const OpInfo& op, const Arg& list, const Held& held) {
     const Arg* self = argument(op, graph.node(n), "self");
     if (self == nullptr || !self->is(ArgKind::value) || !list.is(ArgKind::list)) return;
     const ValueId v = self->as_value();
@@ -338,7 +180,7 @@ class UseFinder {
       if (item.is(ArgKind::value)) {
         const Type& type = graph.type(item.as_value());
         if (type.dtype == DType::boolean) covered = type.shape.size();  // a mask covers as many axes as it has
-        else if (const Pieces& pieces = state.of(item.as_value()))
+        else if (const Pieces& pieces = held.of(item.as_value()))
           bound(graph, n, *pieces,
                 {size(graph, v, axis), "axis " + std::to_string(axis) + " of " + value_text(graph, v)});
       }
@@ -359,10 +201,10 @@ class UseFinder {
   }
 
   // x == arange(n), as F.one_hot is traced: x is a class in [0, n).
-  void note_classes(const Graph& graph, NodeId n, std::string_view name, const State& state) {
+  void note_classes(const Graph& graph, NodeId n, std::string_view name, const Held& held) {
     const Node& node = graph.node(n);
     if (name != "aten.eq" || node.args.size() != 2 || !node.args[0].is(ArgKind::value)) return;
-    const Pieces& pieces = state.of(node.args[0].as_value());
+    const Pieces& pieces = held.of(node.args[0].as_value());
     if (!pieces || !node.args[1].is(ArgKind::value)) return;
     const NodeId of = graph.value(node.args[1].as_value()).def;
     const OpInfo* op = of ? graph.op_info(of) : nullptr;
@@ -371,11 +213,11 @@ class UseFinder {
           {number(graph, argument(*op, graph.node(of), "end")), "numbers of %" + std::string(graph.label(of))});
   }
 
-  void note_compared(std::string_view name, const Node& node, const State& state) {
+  void note_compared(std::string_view name, const Node& node, const Held& held) {
     const bool is_upper = name == "aten.lt" || name == "aten.le";
     if (!is_upper && name != "aten.ge" && name != "aten.gt") return;
     if (node.args.size() < 2 || !node.args[0].is(ArgKind::value) || !node.args[1].is(ArgKind::integer)) return;
-    const Pieces& pieces = state.of(node.args[0].as_value());
+    const Pieces& pieces = held.of(node.args[0].as_value());
     int64_t limit = 0;
     if (!pieces || __builtin_add_overflow(node.args[1].as_int(), name == "aten.le" || name == "aten.gt", &limit))
       return;
@@ -392,7 +234,7 @@ class UseFinder {
   }
 
   // Notes integers whose consumers only ask whether they are nonzero, or subtract them from 1.
-  void note_truth(const Graph& graph, std::string_view name, const Node& node, bool carries, const State& state) {
+  void note_truth(const Graph& graph, std::string_view name, const Node& node, bool carries, const Held& held) {
     if (node.result_count != 1 || node.args.empty() || !node.args[0].is(ArgKind::value)) return;
     const bool is_complement = name == "aten.rsub" && node.args.size() == 2 && is_one(node.args[1]);
     if (!is_complement && (graph.type(node.result(0)).dtype != DType::boolean ||
@@ -401,7 +243,7 @@ class UseFinder {
     const bool is_held = (name == "aten.eq" || name == "aten.ne") && node.args.size() == 2 &&
                          node.args[1].is(ArgKind::integer) && (node.args[1].as_int() & ~int64_t{1}) == 0;
     if (!carries && !is_held && !is_complement && name != "aten.logical_not") return;
-    const Pieces& pieces = state.of(node.args[0].as_value());
+    const Pieces& pieces = held.of(node.args[0].as_value());
     if (!pieces) return;
     for (const Piece& piece : *pieces) uses_[piece.input].is_truth |= piece.shift == 0;
   }
@@ -415,7 +257,7 @@ class UseFinder {
       }
   }
 
-  void enter(const Graph& graph, NodeId n, State* state, int depth) {
+  void enter(const Graph& graph, NodeId n, Held* held, int depth) {
     const Node& node = graph.node(n);
     if (depth >= kMaxDepth || node.args.size() < 2 || !node.args[0].is(ArgKind::graph) ||
         !node.args[1].is(ArgKind::list))
@@ -423,18 +265,19 @@ class UseFinder {
     const uint32_t body_index = node.args[0].as_graph().index;
     if (body_index >= program_.nested.size()) return;
     const Graph& body = program_.nested[body_index]->graph;
-    State inner(body);
+    Held inner(body);
     const ArgList& given = node.args[1].items();
     for (size_t i = 0; i < std::min(given.size(), body.inputs().size()); ++i)
-      if (given[i].is(ArgKind::value)) inner.pieces[body.inputs()[i].value.index] = state->of(given[i].as_value());
+      if (given[i].is(ArgKind::value)) inner.set(body.inputs()[i].value, held->of(given[i].as_value()));
     walk(body, &inner, depth + 1);
     for (uint32_t i = 0; i < std::min<size_t>(node.result_count, body.outputs().size()); ++i)
-      if (ValueId out = body.outputs()[i].value) state->pieces[node.result(i).index] = inner.of(out);
+      if (ValueId out = body.outputs()[i].value) held->set(node.result(i), inner.of(out));
   }
 
   const Program& program_;
   const Pool& pool_;
   const SizeValues& sizes_;
+  const input_use::Follower follower_;
   std::vector<InputUse> uses_;
   std::vector<int64_t> compared_;  // by input: the largest limit that it is compared with
   std::vector<bool> is_ranged_;    // by input: compared with an upper limit
