@@ -1,5 +1,10 @@
-// sg-overlap: its options, and what runs for them.
+// sg-overlap: its options, and the pass: isolate, measure, find orders, and keep them if the job is better for it.
 #include "libpasses/overlap/overlap.h"
+
+#include <optional>
+
+#include "libgraph/human.h"
+#include "libpasses/overlap/overlap_job.h"
 
 namespace sg {
 namespace {
@@ -54,6 +59,55 @@ Status check_overlap(const PassOptions& options) {
 }
 
 }  // namespace
+
+Result<Change> overlap(Job* job, const OverlapOptions& options, PassContext& context) {
+  using namespace overlap_parts;
+  Job next(*job);
+  const Isolation isolation = isolate_traffic(&next, options.isolate);
+  const bool was_isolated = !isolation.moves.empty();
+
+  Verdict out;
+  const bool model = options.strategy == OverlapStrategy::model;
+  Result<Measure> measure = Measure::make(next, options);
+  if (!measure.ok() && (measure.error().kind == ErrorKind::usage || measure.error().kind == ErrorKind::unreadable))
+    return std::move(measure.error());
+  if (!measure.ok() && model && !context.best_effort) return std::move(measure.error());
+  Change change;
+  if (!measure.ok() && model) {
+    context.notes->warning("overlap", "left as it is: " + measure.error().message);
+    change.summary = "unchanged: " + measure.error().message;
+    return change;
+  }
+  if (measure.ok()) {
+    SG_ASSIGN(out.before, measure->figures(*job));
+    out.measured = true;
+  }
+  std::optional<Job> before;  // isolated, but in its own order
+  if (context.explain) before.emplace(next);
+  JobOrder orders;
+  if (model) {
+    SG_TRY(run_model(&next, was_isolated, options, context, *measure, &orders, &out));
+  } else {
+    SG_TRY(run_reference(&next, options, context, &orders, &out));
+  }
+  if (out.kept && out.measured && !model) {
+    SG_ASSIGN(out.after, measure->figures(next));
+  }
+  if (!out.kept) out.after = out.before;
+  if (options.peak_bytes != 0 && out.measured && out.after.peak_bytes > options.peak_bytes)
+    context.notes->warning("overlap", "no order comes under --peak " +
+                                          human_bytes(static_cast<double>(options.peak_bytes)) + ": the peak is " +
+                                          human_bytes(static_cast<double>(out.after.peak_bytes)) +
+                                          "; sg-remat --peak lowers it by recomputing values");
+  for (const Error& error : orders.refused) context.notes->warning("overlap", error.where.path + ": " + error.message);
+  const size_t moved = out.kept ? moved_nodes(orders) : 0;
+  change.summary =
+      (out.kept && was_isolated ? isolation.summary + "; " : std::string()) + summary_of(options, orders, out, moved);
+  if (context.explain) explain_change(*before, out.kept ? next : *before, options, orders, out, &change);
+  change.changed = out.kept && (model || moved + orders.dense.size() + regions_of(orders) > 0 || was_isolated);
+  if (out.kept) *job = std::move(next);
+  return change;
+}
 
 constexpr PassInfo overlap_pass = {
     .name = "overlap",

@@ -1,9 +1,11 @@
-// What sg-overlap says of an order: what moved, and what the exchanges of each region look like now.
+// What sg-overlap says: what moved, what the exchanges of each region look like now, what the job gains.
 #include <algorithm>
 #include <map>
 
+#include "libgraph/human.h"
+#include "libgraph/json.h"
 #include "libgraph/op.h"
-#include "libpasses/overlap/overlap_parts.h"
+#include "libpasses/overlap/overlap_job.h"
 
 namespace sg::overlap_parts {
 namespace {
@@ -45,6 +47,44 @@ std::string nearest(const Job& job, const Program& program, const Precedence& pr
   for (const Constraint& c : precedence.facts().constraints_into(precedence.node(follower)))
     if (c.before == precedence.node(leader)) return explain(job, program.graph, precedence.node(follower), c);
   return {};
+}
+
+std::string figures_text(const Figures& before, const Figures& after) {
+  return human_time(before.makespan_us * 1e-6) + " -> " + human_time(after.makespan_us * 1e-6) + " a step, peak " +
+         human_bytes(static_cast<double>(before.peak_bytes)) + " -> " +
+         human_bytes(static_cast<double>(after.peak_bytes));
+}
+
+void write_regions(JsonWriter* json, const std::vector<RegionPhases>& regions, std::string* text) {
+  json->key("regions").begin_array();
+  for (const RegionPhases& r : regions) {
+    const std::string direction = r.is_backward ? "backward" : "forward";
+    *text += r.region + " " + direction + ": " + (r.skipped.empty() ? r.phases : "left as it is: " + r.skipped) + "\n";
+    json->begin_object().key("region").string(r.region).key("direction").string(direction);
+    json->key(r.skipped.empty() ? "phases" : "skipped").string(r.skipped.empty() ? r.phases : r.skipped).end_object();
+  }
+  json->end_array();
+}
+
+std::string line_of(const MoveLine& m) {
+  std::string out = m.kind + " %" + m.node + ": " + plural(static_cast<size_t>(std::abs(m.nodes)), "node") +
+                    (m.nodes < 0 ? " earlier" : " later");
+  if (m.before_us != m.after_us)
+    out += ", compute stands still for " + human_time(m.before_us * 1e-6) + " -> " + human_time(m.after_us * 1e-6);
+  return m.why.empty() ? out : out + "; " + m.why;
+}
+
+void write_moves(JsonWriter* json, const MoveReport& report, std::string* text) {
+  json->key("moved").natural(report.moved).key("moves").begin_array();
+  for (const MoveLine& m : report.lines) {
+    *text += line_of(m) + "\n";
+    json->begin_object().key("node").string(m.node).key("kind").string(m.kind).key("nodes").integer(m.nodes);
+    if (m.kind == "wait") json->key("stall_us").begin_array().floating(m.before_us).floating(m.after_us).end_array();
+    json->key("why").string(m.why).end_object();
+  }
+  json->end_array();
+  if (report.moved > report.lines.size())
+    *text += "and " + plural(report.moved - report.lines.size(), "node") + " that compute\n";
 }
 
 }  // namespace
@@ -96,6 +136,60 @@ std::vector<RegionPhases> region_phases(const Graph& graph) {
     phases += (phases.empty() ? "" : " ") + event;
   }
   return out;
+}
+
+size_t moved_nodes(const JobOrder& orders) {
+  size_t most = 0;
+  for (const Order& order : orders.by_program) {
+    const std::vector<bool> stays = staying(order);
+    most = std::max(most, static_cast<size_t>(std::count(stays.begin(), stays.end(), false)));
+  }
+  return most;
+}
+
+size_t regions_of(const JobOrder& orders) {
+  if (orders.references.empty()) return 0;
+  return static_cast<size_t>(
+      std::ranges::count_if(orders.references[0].regions, [](const RegionPhases& r) { return r.skipped.empty(); }));
+}
+
+std::string summary_of(const OverlapOptions& options, const JobOrder& orders, const Verdict& out, size_t moved) {
+  if (!out.kept) return "unchanged, nothing to gain: " + out.why;
+  std::string text = plural(moved, "node") + " moved";
+  if (options.strategy == OverlapStrategy::reference) {
+    const size_t regions = regions_of(orders);
+    text = regions == 0 ? "nothing to order: no chunked region has token exchanges"
+                        : text + " in " + plural(regions, "region");
+    if (!orders.dense.empty())
+      text = (regions == 0 ? std::string() : text + ", ") + plural(orders.dense.size(), "collective") +
+             " launched in dense compute";
+  }
+  return out.measured ? text + ", " + figures_text(out.before, out.after) + " on " + options.machine : text;
+}
+
+void explain_change(const Job& before, const Job& after, const OverlapOptions& options, const JobOrder& orders,
+                    const Verdict& out, Change* change) {
+  JsonWriter json;
+  json.begin_object().key("strategy").string(options.strategy == OverlapStrategy::model ? "model" : "reference");
+  json.key("kept").boolean(out.kept);
+  if (out.measured) {
+    json.key("machine").string(options.machine);
+    json.key("makespan_us").begin_array().floating(out.before.makespan_us).floating(out.after.makespan_us).end_array();
+    json.key("peak_bytes").begin_array().integer(out.before.peak_bytes).integer(out.after.peak_bytes).end_array();
+  }
+  const bool reference = !orders.references.empty();
+  write_regions(&json, reference ? orders.references[0].regions : region_phases(after.programs[0]->graph),
+                &change->plan);
+  if (!orders.dense.empty()) {
+    json.key("dense").begin_array();
+    for (const DenseMove& m : orders.dense) json.string(m.what), change->plan += m.what + "\n";
+    json.end_array();
+  }
+  if (out.kept)
+    write_moves(&json,
+                report_moves(before, *before.programs[0], orders.precedence(0), orders.costs(0), orders.by_program[0]),
+                &change->plan);
+  change->plan_json += json.end_object().take();
 }
 
 }  // namespace sg::overlap_parts
