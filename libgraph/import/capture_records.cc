@@ -103,7 +103,8 @@ void GraphReader::find_first_of_numbers() {
   };
   for (uint32_t i = 0; i < records_.size(); ++i) {
     auto seq = number_of(records_[i]);
-    if (!seq || is_backward(records_[i]) || is_profiler_mark(records_[i].op) || find(*seq) != FlatIndex::kNone) continue;
+    if (!seq || is_backward(records_[i]) || is_profiler_mark(records_[i].op) || find(*seq) != FlatIndex::kNone)
+      continue;
     index.insert(hash(*seq), static_cast<uint32_t>(firsts.size()));
     firsts.push_back({*seq, i});
   }

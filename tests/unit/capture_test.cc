@@ -300,8 +300,8 @@ TEST_CASE("metadata arrives in its fields") {
 // The numbers of what an optimizer's step records go on behind those of a forward that a backward runs again.
 TEST_CASE("a backward node belongs to no node behind it, and to no mark of the profiler") {
   Job job = import_ok(capture(
-      node("mark", "profiler._record_function_enter_new.default", R"(["part"])", R"(,"phase":"forward","seq":3)") + "," +
-      node("f", "my.op", R"([{"ref":"x"}])", R"(,"phase":"forward","seq":3)") + "," +
+      node("mark", "profiler._record_function_enter_new.default", R"(["part"])", R"(,"phase":"forward","seq":3)") +
+      "," + node("f", "my.op", R"([{"ref":"x"}])", R"(,"phase":"forward","seq":3)") + "," +
       node("b", "my.op", R"([{"ref":"f"}])", R"(,"phase":"backward","seq":3)") + "," +
       node("again", "my.op", R"([{"ref":"f"}])", R"(,"phase":"backward","seq":4)") + "," +
       node("later", "my.op", R"([{"ref":"x"}])", R"(,"phase":"forward","seq":4)")));
