@@ -55,6 +55,7 @@ Result<std::vector<Type>> TypeInferrer::infer(const Graph& graph, NodeId n) {
   SG_TRY(call.bind());
   SG_TRY(infer::check_expectations(call));
   SG_TRY(op->infer(call));
+  SG_TRY(infer::check_result_numbers(call));
   if (call.results.size() != call.node.result_count)
     return call.fail("has " + std::to_string(call.results.size()) + " results, not " +
                      std::to_string(call.node.result_count));

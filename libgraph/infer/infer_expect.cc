@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <unordered_map>
 
 namespace sg::infer {
@@ -14,10 +15,13 @@ namespace {
 //   float NAMES      floating element types             inexact NAMES   floating or complex ones
 //   real NAMES       all but complex ones               whole NAMES     integers
 //   index NAMES      i64 or i32                         mask NAMES      bool or floating
+//   place NAMES      the same, or any of no elements
 //   same NAMES       one element type for all
 //   word NAME W...   one of these strings
 //   range NAME A B   an integer from A to B
 //   part NAME        a number from 0 to 1
+//   fits NAMES       numbers that the result's type holds, if it is whole; as PyTorch has it, u8 holds -255 too
+//   power NAME       the same, and not negative
 struct Expectation {
   std::string_view ops, wants;
 };
@@ -27,6 +31,13 @@ constexpr std::string_view kMatrices = "aten.mm aten.bmm";
 constexpr Expectation kExpectations[] = {
     {"aten.gelu aten.gelu_backward", "word approximate none tanh"},
     {"aten.div.Tensor_mode aten.div.Scalar_mode", "word rounding_mode floor trunc"},
+    {"aten.fill aten.fill_ aten.masked_fill aten.masked_fill_ aten.constant_pad_nd", "fits value"},
+    {"aten.full aten.full_like aten.new_full", "fits fill_value"},
+    {"aten.scalar_tensor", "fits s"},
+    {"aten.threshold aten.threshold_", "fits threshold value"},
+    {"aten.where", "fits self other"},
+    {"aten.add.Tensor aten.sub.Tensor aten.rsub.Tensor aten.rsub.Scalar", "fits alpha"},
+    {"aten.pow.Tensor_Scalar aten.pow_.Scalar", "power exponent"},
     // reductions, scans, sorts
     {"aten.var aten.std aten.var_mean", "inexact self"},
     {"aten.amax aten.amin aten.max.default aten.min.default aten.max.dim aten.min.dim aten.argmax aten.argmin",
@@ -122,15 +133,17 @@ constexpr Expectation kExpectations[] = {
     {"aten.grid_sampler_2d aten.grid_sampler_3d", "float input; same input grid"},
     {"aten.grid_sampler_2d_backward aten.grid_sampler_3d_backward", "float input; same grad_output input grid"},
     // indices
-    {"aten.gather aten.index_select aten.index_fill aten.index_fill_ aten.take", "index index"},
+    {"aten.gather", "place index"},
+    {"aten.index_select aten.take", "index index"},
+    {"aten.index_fill aten.index_fill_", "index index; fits value"},
     {"aten.index_add aten.index_add_ aten.index_copy aten.index_copy_", "index index; same self source"},
     {"aten.index_put aten.index_put_ aten._unsafe_index_put", "same self values"},
     {"aten.scatter.src aten.scatter_.src aten.scatter_add aten.scatter_add_ torchtitan.deterministic_scatter_add",
-     "index index; same self src"},
-    {"aten.scatter.value aten.scatter_.value", "index index"},
-    {"aten.scatter.reduce", "index index; same self src; word reduce add multiply"},
-    {"aten.scatter.value_reduce", "index index; word reduce add multiply"},
-    {"aten.scatter_reduce aten.scatter_reduce_", "index index; same self src; word reduce sum prod mean amax amin"},
+     "place index; same self src"},
+    {"aten.scatter.value aten.scatter_.value", "place index; fits value"},
+    {"aten.scatter.reduce", "place index; same self src; word reduce add multiply"},
+    {"aten.scatter.value_reduce", "place index; word reduce add multiply; fits value"},
+    {"aten.scatter_reduce aten.scatter_reduce_", "place index; same self src; word reduce sum prod mean amax amin"},
     {"aten.embedding", "index indices"},
     {"aten.embedding_renorm_", "float self; index indices"},
     {"aten.embedding_dense_backward", "float grad_output; index indices"},
@@ -194,7 +207,8 @@ int64_t number_of(std::string_view word) {
 
 // Guards against typos in the table, which would silently check less.
 constexpr bool is_clause(std::string_view clause) {
-  constexpr std::array kinds = {"float", "inexact", "real", "whole", "index", "mask", "same", "word", "range", "part"};
+  constexpr std::array kinds = {"float", "inexact", "real",  "whole", "index", "mask", "place",
+                                "same",  "word",    "range", "part",  "fits",  "power"};
   const std::string_view kind = next_word(&clause), name = next_word(&clause);
   if (std::ranges::find(kinds, kind) == kinds.end() || name.empty()) return false;
   if (kind == "word") return !next_word(&clause).empty();
@@ -230,7 +244,7 @@ bool is_of(std::string_view kind, DType t) {
   if (kind == "inexact") return is_floating(t) || is_complex(t);
   if (kind == "real") return !is_complex(t);
   if (kind == "whole") return is_whole(t);
-  if (kind == "index") return t == DType::i64 || t == DType::i32;
+  if (kind == "index" || kind == "place") return t == DType::i64 || t == DType::i32;
   return is_floating(t) || t == DType::boolean;  // mask
 }
 
@@ -239,8 +253,8 @@ std::string_view in_words(std::string_view kind) {
          : kind == "inexact" ? "a floating or complex element type"
          : kind == "real"    ? "an element type that is not complex"
          : kind == "whole"   ? "an integer element type"
-         : kind == "index"   ? "i64 or i32 as element type"
-                             : "bool or a floating element type";
+         : kind == "mask"    ? "bool or a floating element type"
+                             : "i64 or i32 as element type";
 }
 
 Error wrong(const InferCall& c, std::string_view name, std::string_view what) {
@@ -251,6 +265,7 @@ Status check_types_of(const InferCall& c, std::string_view kind, std::string_vie
   for (std::string_view name = next_word(&names); !name.empty(); name = next_word(&names)) {
     if (c.op.param_index(name) < 0 || !c.given(name)) continue;
     SG_ASSIGN(const Type* t, c.tensor(name));
+    if (kind == "place" && c.sizes.is(c.sizes.count(t->shape), 0)) continue;
     if (!is_of(kind, t->dtype))
       return wrong(c, name, "have " + std::string(in_words(kind)) + ", not " + std::string(dtype_name(t->dtype)));
   }
@@ -298,8 +313,43 @@ Status check_part(const InferCall& c, std::string_view name) {
   return value >= 0 && value <= 1 ? ok_status() : Status(wrong(c, name, "lie in [0, 1]"));
 }
 
+bool is_of_result(std::string_view kind) { return kind == "fits" || kind == "power"; }
+
+// Whether PyTorch casts `arg` to the whole type: what it calls no overflow. Unknown numbers may.
+bool may_fit(const InferCall& c, const Arg& arg, DType type) {
+  const bool is_unsigned = type == DType::u64 || type == DType::u32 || type == DType::u16 || type == DType::u8;
+  const int bits = 8 * dtype_bytes(type);
+  const double end = std::ldexp(1.0, is_unsigned ? bits : bits - 1);
+  if (arg.is(ArgKind::complex) && arg.items()[1].as_float() != 0) return false;
+  if (arg.is(ArgKind::floating) || arg.is(ArgKind::complex)) {
+    const double value = arg.is(ArgKind::complex) ? arg.items()[0].as_float() : arg.as_float();
+    return value >= (is_unsigned ? 0 : -end) && value <= (bits == 64 ? end : end - 1);
+  }
+  auto e = c.as_size(arg);
+  const auto value = e.ok() ? c.sizes.constant(*e) : std::nullopt;
+  if (!value || bits == 64) return true;
+  const auto most = static_cast<int64_t>(end) - 1;
+  return *value <= most && *value >= (is_unsigned ? -most : -most - 1);
+}
+
+Status check_fits(const InferCall& c, std::string_view kind, std::string_view names) {
+  const DType type = c.results[0].dtype;
+  for (std::string_view name = next_word(&names); !name.empty(); name = next_word(&names)) {
+    const Arg* arg = c.op.param_index(name) < 0 ? nullptr : c.find(name);
+    const Type* given = arg == nullptr ? nullptr : c.type_of(*arg);
+    if (arg == nullptr || (given != nullptr && given->kind == TypeKind::tensor)) continue;
+    if (!may_fit(c, *arg, type))
+      return c.fail("'" + std::string(name) + "' is no number of " + std::string(dtype_name(type)));
+    const auto power = c.as_size(*arg);
+    if (kind == "power" && power.ok() && c.sizes.constant(*power).value_or(0) < 0)
+      return c.fail("whole numbers have no negative powers");
+  }
+  return ok_status();
+}
+
 Status check_clause(const InferCall& c, std::string_view clause) {
   std::string_view kind = next_word(&clause);
+  if (is_of_result(kind)) return ok_status();  // check_result_numbers() does
   if (kind == "same") return check_same(c, clause);
   std::string_view rest = clause, name = next_word(&rest);
   if (kind == "word") return check_word(c, name, rest);
@@ -315,6 +365,17 @@ Status check_expectations(const InferCall& c) {
   for (const Param& p : c.op.params)
     if (p.kind == ParamKind::tensor && !c.op.has(kPointwise) && c.given(p.name)) SG_TRY(c.tensor(p.name));
   for (std::string_view wants = wants_of(c.op); !wants.empty();) SG_TRY(check_clause(c, next_word(&wants, ';')));
+  return ok_status();
+}
+
+Status check_result_numbers(const InferCall& c) {
+  if (c.results.empty() || c.results[0].kind != TypeKind::tensor || !is_integral(c.results[0].dtype))
+    return ok_status();
+  for (std::string_view wants = wants_of(c.op); !wants.empty();) {
+    std::string_view clause = next_word(&wants, ';');
+    const std::string_view kind = next_word(&clause);
+    if (is_of_result(kind)) SG_TRY(check_fits(c, kind, clause));
+  }
   return ok_status();
 }
 

@@ -9,5 +9,7 @@ namespace sg::infer {
 // Holds the arguments against the table's row for the op, and sees to it that what stands for a tensor is one
 // (pointwise ops take numbers there). Everything that a kernel trusts about one argument alone is checked here.
 Status check_expectations(const InferCall& c);
+// After the rule: whether numbers that the call casts to the result's type are some that this type has.
+Status check_result_numbers(const InferCall& c);
 
 }  // namespace sg::infer

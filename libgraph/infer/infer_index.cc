@@ -74,7 +74,10 @@ Result<Exprs> joined_shape(InferCall& c, const std::vector<const Type*>& tensors
   return shape;
 }
 
-// The tensors to concatenate, without None and PyTorch's legacy empty vectors, and their common element type.
+bool is_legacy_empty(const InferCall& c, const Type& t) { return t.shape.size() == 1 && c.sizes.is(t.shape[0], 0); }
+
+// The tensors to concatenate, without PyTorch's legacy empty vectors, and their common element type; one of the vectors
+// where there is nothing else.
 Result<std::vector<const Type*>> to_join(InferCall& c, DType* dtype) {
   SG_ASSIGN(std::vector<const Type*> all, c.tensors("tensors"));
   std::vector<const Type*> tensors;
@@ -82,8 +85,7 @@ Result<std::vector<const Type*>> to_join(InferCall& c, DType* dtype) {
   for (const Type* t : all) {
     if (t == nullptr) return c.fail("a tensor is missing");
     *dtype = promote(*dtype, t->dtype);
-    bool legacy = t->shape.size() == 1 && c.sizes.is(t->shape[0], 0);
-    if (legacy) skipped = t;
+    if (is_legacy_empty(c, *t)) skipped = t;
     else tensors.push_back(t);
   }
   if (tensors.empty() && skipped != nullptr) tensors.push_back(skipped);
@@ -95,11 +97,13 @@ Result<std::vector<const Type*>> to_join(InferCall& c, DType* dtype) {
 Exprs at_least_vector(InferCall& c, const Type& t) { return t.shape.empty() ? Exprs{c.sizes.number(1)} : t.shape; }
 
 // Each index addresses one element along `dim`. All tensors have equal ranks; the index must fit into the others,
-// except along `dim` of `self`, where its values decide. `src`: the scattered tensor's name; empty for none.
+// except along `dim` of `self`, where its values decide. `src`: the scattered tensor's name; empty for none. An empty
+// index may have any rank.
 Status expect_scatter(InferCall& c, const Type& self, int64_t dim, std::string_view src) {
   SG_ASSIGN(const Type* index, c.tensor("index"));
   Exprs into = at_least_vector(c, self), at = at_least_vector(c, *index);
   SG_ASSIGN(size_t axis, c.wrap_dim(dim, self.shape.size()));
+  if (c.sizes.is(c.sizes.count(index->shape), 0)) return ok_status();
   if (at.size() != into.size()) return c.fail("'index' needs as many dimensions as 'self'");
   auto within = [&](const Exprs& sizes, bool along, std::string_view name) -> Status {
     for (size_t i = 0; i < at.size(); ++i)
@@ -257,6 +261,7 @@ Status cat(InferCall& c) {
   DType dtype = DType::none;
   SG_ASSIGN(std::vector<const Type*> tensors, to_join(c, &dtype));
   if (tensors[0]->shape.empty()) return c.fail("tensors without dimensions cannot be joined");
+  if (is_legacy_empty(c, *tensors[0])) return c.give_contiguous(dtype, tensors[0]->shape, *tensors[0]);  // any axis
   SG_ASSIGN(size_t dim, c.dim("dim", tensors[0]->shape.size()));
   SG_ASSIGN(Exprs shape, joined_shape(c, tensors, dim));
   bool last = std::all_of(tensors.begin(), tensors.end(), [&](const Type* t) { return is_channels_last(c.sizes, *t); });

@@ -249,7 +249,8 @@ Status gather(AxisCall& c) {
 Status scatter(AxisCall& c) {
   const ValueId self = c.tensor("self"), index = c.tensor("index"), src = c.tensor("src");
   const auto dim = c.op.param_index("dim") < 0 ? std::optional<size_t>(0) : c.dim("dim", c.rank(self), 0);
-  if (!dim || c.rank(index) != c.rank(self)) return c.fail("its axis is not known");
+  if (!dim || c.rank(index) != c.rank(self) || (!src.is_none() && c.rank(src) != c.rank(self)))
+    return c.fail("its axis is not known");
   const AxisState i = c.state(index);
   if (i.kind == AxisKind::along && i.along.axis == *dim)
     return !i.local && adds_to_zeros(c, self) ? add_up(c, self, index, src, i.along)

@@ -359,6 +359,7 @@ Status cat(AxisCall& c) {
   if (!dim) return c.fail("its axis is not known");
   if (*dim == s.along.axis) return join_runs(c, s);
   for (ValueId v : c.tensors()) {
+    if (c.rank(v) == 1 && c.rank(first) != 1) continue;  // PyTorch's legacy empty vector
     if (c.state(v).local) return c.fail("positions of each chunk's own are joined");
     SG_TRY(c.want(v, s.along));
   }
@@ -371,6 +372,7 @@ Status stack(AxisCall& c) {
   const auto dim = c.dim("dim", c.rank(first) + 1, 0);
   if (!dim) return c.fail("its axis is not known");
   for (ValueId v : c.tensors()) {
+    if (c.rank(v) == 1 && c.rank(first) != 1) continue;  // PyTorch's legacy empty vector
     if (c.state(v).local) return c.fail("positions of each chunk's own are joined");
     SG_TRY(c.want(v, a));
   }

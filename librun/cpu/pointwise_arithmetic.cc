@@ -57,6 +57,7 @@ Value lower_pow_by_number(PointwiseCall& c) {
   double e = exponent.kind == Scalar::Kind::complex && exponent.im != 0 ? std::nan("") : exponent.to_double();
   Value v = c.operand("self", type);
   if (e == 1) return v;  // occurs in the backward of a square
+  if (e == 0 && type == DType::boolean) return c.number(1, type);
   if (e == 2) return c.compute(BlockOp::mul, {v, v}, type);
   if (is_floating(type)) {
     if (e == 3) return c.compute(BlockOp::mul, {c.compute(BlockOp::mul, {v, v}, type), v}, type);

@@ -89,6 +89,7 @@ void gather_elements(KernelCall& call, const Tensor& out, const Tensor& self, co
 }
 
 Status gather(KernelCall& call) {
+  if (call.result().elements() == 0) return ok_status();  // an empty index may have any rank
   Tensor self = with_axis(call.tensor("self"));
   if (self.conjugate) self = contiguous(call, self);
   SG_ASSIGN(Indexed x, checked_index(call, call.tensor("index"), self, call.integer("dim")));
@@ -154,12 +155,18 @@ Reduce reduce_of(std::string_view name) {
                                                 : Reduce::none;
 }
 
+// As PyTorch multiplies, without C's repair of infinite products.
+template <class T>
+T plain_product(T a, T b) {
+  return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
+}
+
 template <Reduce how, class T>
 T combined(T a, T b) {
   if constexpr (std::is_same_v<T, bool>) {
     return how == Reduce::prod || how == Reduce::amin ? a && b : a || b;
   } else if constexpr (is_complex_type<T>) {
-    return how == Reduce::prod ? a * b : a + b;
+    return how == Reduce::prod ? plain_product(a, b) : a + b;
   } else {
     if (how == Reduce::amax) return b > a || b != b ? b : a;
     if (how == Reduce::amin) return b < a || b != b ? b : a;
@@ -239,10 +246,10 @@ Status scatter(KernelCall& call, int64_t dim, Tensor src, Reduce how, bool inclu
   const Tensor& self = call.tensor("self");
   Tensor index = apart_from(call, call.tensor("index"), call.result());
   src = apart_from(call, src, call.result());
-  SG_ASSIGN(Indexed x, checked_index(call, index, self, dim));
   if (call.result().data != self.data || !std::ranges::equal(call.result().strides(), self.strides()))
     copy(call, call.result(), self);
-  if (x.index.elements() == 0) return ok_status();
+  if (index.elements() == 0) return ok_status();  // of any rank
+  SG_ASSIGN(Indexed x, checked_index(call, index, self, dim));
   Tensor out = with_axis(call.result());
   src = with_axis(src);
   bool slices = picks_slices(x) && (how == Reduce::none || (how == Reduce::sum && include_self));

@@ -59,7 +59,37 @@ def soft_labels(d):
     return [([scores, chances.to(t), None if w is None else weight.to(w), r], {}) for t in types for w in (None, *types) for r in (0, 1)]
 
 
+def emptily(call):
+    """By an empty index of any number of dimensions, which asks for nothing and says nowhere."""
+    shapes = ((0,), (0, 3), (2, 0, 5), (1, 0, 1, 1))
+    return lambda d: [(call(torch.tensor([[1, 0, 1], [0, 1, 1]], dtype=d), torch.zeros(s, dtype=torch.int64)), {}) for s in shapes]
+
+
+def source_for(index, t):
+    return torch.zeros(index.shape, dtype=t.dtype)
+
+
+def with_nothing(d):
+    """PyTorch's legacy empty vector beside tensors of any number of dimensions, and alone, where no axis is wrong."""
+    nothing, t = torch.zeros(0, dtype=d), torch.ones(2, 3, 4, dtype=d)
+    return [([list(tensors), dim], {}) for tensors in ((nothing, t), (t, nothing, t)) for dim in (2, -3)] + [([[nothing, nothing], 1], {})]
+
+
+def least(d):
+    """The least number that an unsigned type takes, by PyTorch's test of overflow, and the greatest."""
+    return [-255, -1, 255] if d == torch.uint8 else [torch.iinfo(d).min, torch.iinfo(d).max] if d in BITS else []
+
+
 CALLS = {
+    "aten.gather.default": emptily(lambda t, i: [t, 1, i]),
+    "aten.scatter.src": emptily(lambda t, i: [t, 1, i, source_for(i, t)]), "aten.scatter.value": emptily(lambda t, i: [t, 1, i, 1]),
+    "aten.scatter_add.default": emptily(lambda t, i: [t, 1, i, source_for(i, t)]),
+    "aten.scatter_add_.default": emptily(lambda t, i: [t, 1, i, t.clone()]),
+    "aten.scatter_reduce.two": emptily(lambda t, i: [t, 1, i, source_for(i, t), "sum"]),
+    "aten.cat.default": with_nothing,
+    "aten.pow.Tensor_Scalar": lambda d: [([torch.tensor([True, False]), e], {}) for e in (False, True, 0, 1, 2)] if d == torch.bool else [],
+    "aten.fill.Scalar": lambda d: [([held(d), n], {}) for n in least(d)],
+    "aten.full.default": lambda d: [([[2, 3], n], {"dtype": d}) for n in least(d)],
     "aten.cross_entropy_loss.default": lambda d: soft_labels(d) if d.is_floating_point else [],
     "aten.topk.default": lambda d: [([torch.tensor(3, dtype=d), k], {}) for k in (0, 1)] + [([torch.ones(2, 3, dtype=d), 0], {})],
     "aten.sort.default": lambda d: [([torch.tensor(3, dtype=d)], {})], "aten.mode.default": lambda d: [([torch.tensor(3, dtype=d)], {})] if not d.is_complex else [],
