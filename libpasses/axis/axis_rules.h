@@ -64,7 +64,10 @@ Status stack(AxisCall&);
 Status mm(AxisCall&);
 Status bmm(AxisCall&);
 Status addmm(AxisCall&);
+Status baddbmm(AxisCall&);
 Status linear(AxisCall&);
+Status distances(AxisCall&);
+Status distances_backward(AxisCall&);
 Status sum(AxisCall&);
 Status reduce(AxisCall&);     // any reduction along other axes
 Status along_dim(AxisCall&);  // softmax, cumsum, top-k: work along one axis, which must not be the chunked one
@@ -77,6 +80,12 @@ Status pad(AxisCall&);
 Status flip(AxisCall&);
 Status repeat(AxisCall&);
 Status triangle(AxisCall&);
+Status other_dims(AxisCall&);        // work along several axes, which must not be the chunked one
+Status matrices(AxisCall&);          // work on the last two axes
+Status shuffle_channels(AxisCall&);  // between channels and planes
+Status one_hot(AxisCall&);
+Status repeat_each(AxisCall&);
+Status slice_scatter(AxisCall&);  // and select_scatter
 Status log_sigmoid(AxisCall&);
 // losses
 Status elementwise_loss(AxisCall&);
@@ -96,9 +105,11 @@ Status index_put(AxisCall&);
 Status index_copy(AxisCall&);  // and index_add
 Status gather(AxisCall&);
 Status scatter(AxisCall&);
+Status scatter_reduce(AxisCall&);
 // decided by the data
 Status sort(AxisCall&);
 Status histogram(AxisCall&);
+Status bincount(AxisCall&);
 Status repeat_interleave(AxisCall&);
 Status grouped_mm(AxisCall&);
 Status scaled_mm(AxisCall&);

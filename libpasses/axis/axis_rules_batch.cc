@@ -40,6 +40,7 @@ constexpr BatchRow kRows[] = {
     {"aten.avg_pool2d_backward.default", "grad_output,self", "r"},
     {"aten.avg_pool3d_backward.default", "grad_output,self", "r"},
     {"aten.adaptive_avg_pool1d.default", "self", "r"},
+    {"aten.adaptive_max_pool1d.default", "self", "rr"},
     {"aten.adaptive_avg_pool2d.default", "self", "r"},
     {"aten.adaptive_avg_pool3d.default", "self", "r"},
     {"aten._adaptive_avg_pool2d.default", "self", "r"},

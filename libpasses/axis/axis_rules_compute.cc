@@ -42,9 +42,9 @@ Status product(AxisCall& c, ValueId x, ValueId y, size_t batch) {
   return c.give_along(at_axis(a, of_x ? rows : columns));
 }
 
-// A value that broadcasts to a matrix chunked along `a`: chunked with it if it has that axis, else whole.
-Status want_broadcast(AxisCall& c, ValueId v, Along a, std::string_view what) {
-  const size_t shift = 2 - c.rank(v);
+// A value that broadcasts to a product of that rank, chunked along `a`: chunked with it if it has that axis, else whole.
+Status want_broadcast(AxisCall& c, ValueId v, Along a, std::string_view what, size_t rank = 2) {
+  const size_t shift = rank - c.rank(v);
   if (a.axis < shift) return c.want_whole(v, what);
   a.axis -= static_cast<uint32_t>(shift);
   if (c.exprs.constant_value(c.type(v).shape[a.axis]) == 1) return c.want_whole(v, what);
@@ -104,6 +104,13 @@ Status addmm(AxisCall& c) {
   return want_broadcast(c, c.tensor("self"), c.given[0].along, "the bias");
 }
 
+Status baddbmm(AxisCall& c) {
+  SG_TRY(product(c, c.tensor("batch1"), c.tensor("batch2"), 1));
+  if (c.given[0].kind == AxisKind::partial)
+    return c.fail("the contracted axis is chunked, and the bias would be added in every chunk");
+  return want_broadcast(c, c.tensor("self"), c.given[0].along, "the bias", 3);
+}
+
 // A scale for the whole matrix fits any chunk; a scale per row or column is chunked with them.
 Status scaled_mm(AxisCall& c) {
   const ValueId x = c.tensor("self"), y = c.tensor("mat2"), bias = c.tensor("bias");
@@ -127,6 +134,43 @@ Status linear(AxisCall& c) {
   SG_TRY(c.want_whole(c.tensor("weight"), "the weight"));
   SG_TRY(c.want_whole(c.tensor("bias"), "the bias"));
   return c.give_along(s->along);
+}
+
+// Of each row of x1 from each row of x2.
+Status distances(AxisCall& c) {
+  const ValueId x1 = c.tensor("x1"), x2 = c.tensor("x2");
+  SG_ASSIGN(const ValueId first, c.first_along());
+  const AxisState& s = c.state(first);
+  const size_t rank = c.rank(x1);
+  if (s.local || rank != c.rank(x2)) return c.fail("its operands are not of one rank");
+  if (s.along.axis + 1 == rank) return c.fail("it measures along the chunked axis");
+  const ValueId other = first == x1 ? x2 : x1;
+  if (s.along.axis + 2 < rank) {
+    SG_TRY(c.want(other, s.along));
+    return c.give_along(s.along);
+  }
+  SG_TRY(c.want_whole(other, "the other rows"));
+  return c.give_along(at_axis(s.along, first == x1 ? rank - 2 : rank - 1));
+}
+
+// The gradient of x1's rows: a sum over those of x2.
+Status distances_backward(AxisCall& c) {
+  const ValueId x1 = c.tensor("x1"), x2 = c.tensor("x2");
+  SG_ASSIGN(const ValueId first, c.first_along());
+  const AxisState& s = c.state(first);
+  const Along a = s.along;
+  const size_t rank = c.rank(x1);
+  if (s.local || rank != c.rank(x2)) return c.fail("its operands are not of one rank");
+  const bool is_point = first == x1 || first == x2;
+  if (is_point && a.axis + 1 == rank) return c.fail("it measures along the chunked axis");
+  const bool by_x2 = a.axis + 2 >= rank && (is_point ? first == x2 : a.axis + 1 == rank);
+  for (std::string_view name : {"grad_output", "cdist"})
+    SG_TRY(c.want(c.tensor(name), by_x2 ? at_axis(a, rank - 1) : a));
+  if (a.axis + 2 < rank) SG_TRY(c.want(x2, a));
+  else SG_TRY(by_x2 ? c.want(x2, at_axis(a, rank - 2)) : c.want_whole(x2, "the other rows"));
+  if (!by_x2) SG_TRY(c.want(x1, a));
+  else SG_TRY(c.want_whole(x1, "the rows"));
+  return by_x2 ? c.give(partial_state()) : c.give_along(a);
 }
 
 Status sum(AxisCall& c) {
@@ -167,6 +211,34 @@ Status along_dim(AxisCall& c) {
   for (ValueId v : c.tensors())
     if (c.rank(v) == c.rank(first)) SG_TRY(c.want(v, a));
     else return c.fail("its operands are not of one shape");
+  return c.give_all(along_state(a));
+}
+
+Status other_dims(AxisCall& c) {
+  const ValueId self = c.tensor("self");
+  SG_ASSIGN(const AxisState s, reduced_operand(c));
+  const auto dims = c.integers(c.op.param_index("dims") >= 0 ? "dims" : "dim");
+  if (!dims || dims->empty()) return c.fail("its axes are not known");
+  for (int64_t d : *dims)
+    if (c.wrap(d, c.rank(self)) == s.along.axis) return c.fail("it works along the chunked axis");
+  return c.give_all(along_state(s.along));
+}
+
+Status matrices(AxisCall& c) {
+  SG_ASSIGN(const ValueId first, c.first_along());
+  const Along a = c.state(first).along;
+  const size_t rank = c.rank(c.tensors()[0]);
+  if (c.state(first).local || a.axis + 2 >= rank) return c.fail("the chunked axis is one of its matrices'");
+  for (const Param& param : c.op.params) {
+    const ValueId v = c.tensor(param.name);
+    if (v.is_none()) continue;
+    const bool is_line = param.name == "pivots" || param.name == "tau";
+    if (c.rank(v) + is_line != rank) return c.fail("its operands are not of one rank");
+    SG_TRY(c.want(v, a));
+  }
+  for (uint32_t i = 0; i < c.node.result_count; ++i)
+    if (a.axis >= c.rank(c.result(i)) || !c.is_as_long(c.result(i), a))
+      return c.fail("it has a result without the axis");
   return c.give_all(along_state(a));
 }
 

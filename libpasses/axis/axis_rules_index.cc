@@ -199,6 +199,8 @@ Status index_put(AxisCall& c) {
   at.axis += static_cast<uint32_t>(i.axis);
   if (at.axis < missing) return c.fail("its values are broadcast along the chunked axis");
   at.axis -= static_cast<uint32_t>(missing);
+  if (!s.local && c.boolean("accumulate", false) && !c.op.writes() && begins_as_zeros(c, self))
+    return add_up(c, self, i.value, values, at);
   return write_by(c, self, s, values, at, i.axis);
 }
 
@@ -273,6 +275,22 @@ Status scatter(AxisCall& c) {
                                         (value->is(ArgKind::integer) && value->as_int() == 1));
   if (one && *dim == 1 && begins_as_zeros(c, self) && keys_differ_in_row(c, index)) out.marks = base_of(c, index);
   return c.give(out);
+}
+
+// What belongs to other rows is left alone.
+Status scatter_reduce(AxisCall& c) {
+  const ValueId self = c.tensor("self"), index = c.tensor("index"), src = c.tensor("src");
+  const auto dim = c.dim("dim", c.rank(self), 0);
+  SG_ASSIGN(const ValueId first, c.first_along());
+  const Along a = c.state(first).along;
+  for (ValueId v : {self, index, src}) {
+    if (v.is_none()) continue;
+    if (!dim || c.rank(v) != c.rank(self)) return c.fail("its axis is not known");
+    if (c.state(v).local) return c.fail("positions of each chunk's own");
+    if (a.axis == *dim) return c.fail("chunks would write to one another's entries");
+    SG_TRY(c.want(v, a));
+  }
+  return c.give_along(a);
 }
 
 }  // namespace sg::axis

@@ -345,6 +345,46 @@ Status repeat(AxisCall& c) {
 }
 
 // Triangles of the matrices in the last two axes.
+Status repeat_each(AxisCall& c) {
+  SG_ASSIGN(AxisState s, self_state(c));
+  const auto dim = c.find("dim") == nullptr ? std::nullopt : c.dim("dim", c.rank(c.tensor("self")), 0);
+  if (!dim || *dim == s.along.axis) return c.fail(other_axis("it repeats along"));
+  s.marks = ValueId();
+  return c.give_all(s);
+}
+
+Status slice_scatter(AxisCall& c) {
+  const ValueId self = c.tensor("self"), src = c.tensor("src");
+  const auto dim = c.dim("dim", c.rank(self), 0);
+  SG_ASSIGN(const ValueId first, c.first_along());
+  if (!dim || c.state(first).local) return c.fail("its axis is not known");
+  const bool selects = c.op.name == "aten.select_scatter.default";
+  Along a = c.state(first).along;
+  if (selects && first != self) a.axis += a.axis >= *dim;
+  if (a.axis == *dim) return c.fail(other_axis("it writes along"));
+  Along of_src = a;
+  if (selects) of_src.axis -= a.axis > *dim;
+  SG_TRY(c.want(self, a));
+  SG_TRY(c.want(src, of_src));
+  return c.give_along(a);
+}
+
+// Pixels trade their last two axes for channels before them; channels alone keep all the others.
+Status shuffle_channels(AxisCall& c) {
+  SG_ASSIGN(AxisState s, self_state(c));
+  const bool alone = c.op.name == "aten.channel_shuffle.default";
+  if (alone ? s.along.axis == 1 : s.along.axis + 3 >= c.rank(c.tensor("self")))
+    return c.fail("it moves entries of the chunked axis");
+  return c.give_all(s);
+}
+
+Status one_hot(AxisCall& c) {
+  SG_ASSIGN(AxisState s, self_state(c));
+  if (c.integer("num_classes", -1) < 0) return c.fail("how many classes there are depends on all the data");
+  if (s.local) return c.fail("positions of each chunk's own");
+  return c.give_along(s.along);
+}
+
 Status triangle(AxisCall& c) {
   SG_ASSIGN(AxisState s, self_state(c));
   if (s.along.axis + 2 >= c.rank(c.tensor("self")))

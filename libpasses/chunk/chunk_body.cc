@@ -58,6 +58,10 @@ std::optional<RefusedRegion> ChunkPlanner::visit_body(NodeId n, uint32_t r) {
     if (state(v).kind == AxisKind::along && plan_.made_in[v.index] != r) note_result(v);
   });
   if (is_constant_fill(*op) && !has.size) {
+    if (auto rows = filled_through_views(n)) {
+      make_in_chunks(graph_.node(n).result(0), along_state(*rows), r);
+      return std::nullopt;
+    }
     mark_constant(n);
     fills_.push_back(n);
     return std::nullopt;
@@ -76,6 +80,22 @@ std::optional<RefusedRegion> ChunkPlanner::visit_body(NodeId n, uint32_t r) {
     return RefusedRegion{r, why_not_.at_node(n, "random numbers", "its numbers cannot be those of the whole")};
   accept(call, r);
   return std::nullopt;
+}
+
+// The rows of what is filled through views of it, as circular padding is: new, empty, and as long as a chunked operand.
+std::optional<Along> ChunkPlanner::filled_through_views(NodeId n) {
+  if (graph_.op_name(n) != "aten.new_empty.default") return std::nullopt;
+  AxisCall call(&plan_.world, program_, n);
+  const AxisState* s = call.along(call.tensor("self"));
+  const ValueId made = call.result(0);
+  const auto is_view = [&](NodeId user) {
+    const OpInfo* op = graph_.op_info(user);
+    return op != nullptr && op->has(kView);
+  };
+  if (s == nullptr || s->local || s->along.axis >= call.rank(made) || !call.is_as_long(made, s->along) ||
+      std::ranges::none_of(graph_.users(made), is_view))
+    return std::nullopt;
+  return s->along;
 }
 
 // If no rule takes the sums over chunks, they are added up before the node, which then sees whole values.

@@ -52,6 +52,7 @@ class ChunkPlanner {
   // one node of a body: chunk_body.cc
   std::optional<RefusedRegion> visit_body(NodeId n, uint32_t r);
   std::optional<RefusedRegion> visit_with_sums(NodeId n, uint32_t r, const AxisRow* row, Operands has, Error refusal);
+  std::optional<Along> filled_through_views(NodeId n);
   Operands operands_of(NodeId n) const;
   bool repeats_earlier(AxisCall* call, const AxisRow* row, uint32_t r) const;
   Status run_rule(AxisCall& call, const AxisRow* row, const Operands& has) const;

@@ -90,8 +90,17 @@ void ChunkSizes::declare_symbols() {
       list.push_back(fresh);
     }
   }
+  for (const auto& [symbol, node] : bound_by)
+    if (plan_->world.states[graph.node(node).result(0).index].kind == AxisKind::partial) alike_.insert(symbol);
   for (auto it = own_.begin(); it != own_.end();) it = it->second.empty() ? own_.erase(it) : std::next(it);
   program_->symbols = std::move(list);
+}
+
+// Whether the chunks' own symbols in it are each as large as the whole's: the lengths of what the chunks add up.
+bool ChunkSizes::is_alike(Expr e) const {
+  std::vector<StrId> symbols;
+  exprs_->collect_symbols(e, &symbols);
+  return std::ranges::all_of(symbols, [&](StrId s) { return !own_.contains(s) || alike_.contains(s); });
 }
 
 // The chunk's share of a number to which the counts of the whole add up, a multiple of the rows.
@@ -113,7 +122,12 @@ Status ChunkSizes::derive_guards() {
     for (int64_t c = 0; (left || right) && c < chunks_; ++c) {
       Guard own_guard = guard;
       own_guard.left = own(guard.left, c), own_guard.right = own(guard.right, c);
-      if (left != right) {  // a sum of counts equals a number of rows: compare the chunk's counts with its own rows
+      if (left != right &&
+          !is_alike(
+              left
+                  ? guard.left
+                  : guard
+                        .right)) {  // a sum of counts equals a number of rows: compare the chunk's counts with its own rows
         Expr& number = left ? own_guard.right : own_guard.left;
         auto share = share_of(number, c);
         if (share.ok()) number = *share;

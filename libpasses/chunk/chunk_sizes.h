@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "libpasses/chunk/chunk_plan.h"
 
@@ -31,6 +32,7 @@ class ChunkSizes {
       : program_(program), exprs_(&program->graph.pool().exprs), plan_(&plan), chunks_(chunks) {}
   void declare_symbols();
   std::optional<int64_t> most_counted(NodeId n, int64_t c) const;
+  bool is_alike(Expr e) const;
   Status derive_guards();
   void guard_rows();
   Result<Expr> share_of(Expr e, int64_t c) const;
@@ -41,6 +43,7 @@ class ChunkSizes {
   const ChunkPlan* plan_;
   int64_t chunks_;
   std::unordered_map<StrId, std::vector<StrId>, IdHash> own_;  // by original symbol
+  std::unordered_set<StrId, IdHash> alike_;                    // originals that are as large in every chunk
 };
 
 }  // namespace sg

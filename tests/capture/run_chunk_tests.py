@@ -167,6 +167,46 @@ class Flat(nn.Module):
         return self.heads[0](y) * self.heads[1](y)
 
 
+class Ring(nn.Module):
+    """Padded by its other end: filled through views, and so is the gradient; a slope of each channel's own."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Sequential(
+            nn.Conv2d(channels, channels, 3, padding=1, padding_mode="circular"), nn.PReLU(channels)
+        ) for _ in range(2)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer(x)
+        return x
+
+
+class Quantizer(nn.Module):
+    """The nearest entry of a table for each row, and how often each was taken."""
+
+    def __init__(self, width, entries=6):
+        super().__init__()
+        self.lift, self.table = nn.Linear(width, width), nn.Parameter(torch.randn(entries, width))
+        self.register_buffer("used", torch.zeros(entries))
+
+    def forward(self, x):
+        x = self.lift(x)
+        nearest = torch.cdist(x, self.table).argmin(1)
+        self.used.mul_(0.9).add_(torch.bincount(nearest, minlength=len(self.used)).float(), alpha=0.1)
+        y = self.table[nearest]
+        return x + (y - x).detach() + (y - x.detach()).square().mean(-1, keepdim=True)
+
+
+class Quantized(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.first, self.book = nn.Linear(width, width), Quantizer(width)
+
+    def forward(self, x):
+        return self.book(self.first(x))
+
+
 # block, inputs, module pattern's contract, numbers of chunks
 MODELS = {
     "mlp": (Mlp, (ROWS, 8), (2, 3, 4, 7)),
@@ -251,6 +291,16 @@ def check_any_batch(tool, folder):
     check_values(tool, folder, Layer(8), {"x": sizes, "targets": sizes}, x=torch.randn(ROWS, 4, 8))
 
 
+def check_ring(tool, folder):
+    torch.manual_seed(0)
+    check_values(tool, folder, Ring(3), cleaned=True, x=torch.randn(ROWS, 3, 4, 5))
+
+
+def check_quantizer(tool, folder):
+    torch.manual_seed(0)
+    check_values(tool, folder, Quantized(8), None, ("book",), True, x=torch.randn(ROWS, 8))
+
+
 FLAT = ("blocks.*", "blocks.1", "heads.0", "heads.1", "{blocks.*,heads.*}")
 
 
@@ -298,6 +348,8 @@ def main():
     checks["translator"] = lambda folder: check_translator(tool, folder)
     checks["translator_of_any_batch"] = lambda folder: check_translator_of_any_batch(tool, folder)
     checks["looking"] = lambda folder: check_looking(tool, folder)
+    checks["ring"] = lambda folder: check_ring(tool, folder)
+    checks["quantizer"] = lambda folder: check_quantizer(tool, folder)
     checks["flat"] = lambda folder: check_flat(tool, folder)
     checks["flat_of_any_batch"] = lambda folder: check_flat_of_any_batch(tool, folder)
     checks["any_batch"] = lambda folder: check_any_batch(tool, folder)
