@@ -115,4 +115,19 @@ void linalg_svd(CompositeCall& c) {
 
 void linalg_svdvals(CompositeCall& c) { c.give(c.make_all("_linalg_svd", {c.tensor("A"), false, false})[1]); }
 
+void linalg_polar(CompositeCall& c) {
+  ValueId self = c.tensor("A");
+  if (c.known_size(self, -2) < c.known_size(self, -1)) return c.fail("needs as many rows as columns at least");
+  Values parts = c.make_all("_linalg_svd", {self, false, true});
+  c.give(c.make("matmul", {parts[0], parts[2]}));
+  c.give(c.make("matmul", {times_rows(c, adjoint(c, parts[2]), parts[1]), parts[2]}));
+}
+
+// Eigenvalues below 0 count as 0.
+void linalg_matrix_sqrth(CompositeCall& c) {
+  Values parts = c.make_all("_linalg_eigh", {c.tensor("self"), c.word("L"), true});
+  ValueId root = c.make("sqrt", {c.make("clamp_min", {parts[0], 0})});
+  c.give(c.make("matmul", {times_rows(c, parts[1], root), adjoint(c, parts[1])}));
+}
+
 }  // namespace sg::composite

@@ -162,4 +162,56 @@ void pdist(CompositeCall& c) {
   c.give(c.make("_pdist_forward", {c.make("contiguous", {c.tensor("self")}), c.number("p")}));
 }
 
+namespace {
+
+// The loss of rows of logarithms of chances, and its gradient for a gradient of 1.
+struct ClassLoss {
+  ValueId loss, grad;
+};
+
+ClassLoss of_classes(CompositeCall& c, ValueId log_chances, ValueId factors, bool mean) {
+  const int how = mean ? 1 : 2;
+  const PartArg target = c.tensor("target"), ignored = c.arg("ignore_index");
+  const Values loss = c.make_all("nll_loss_forward", {log_chances, target, factors, how, ignored});
+  const ValueId one = c.make("ones_like", {loss[0]});
+  return {loss[0], c.make("nll_loss_backward", {one, log_chances, target, factors, how, ignored, loss[1]})};
+}
+
+ClassLoss of_chances(CompositeCall& c, ValueId log_chances, ValueId target, ValueId factors, bool mean) {
+  ValueId grad = c.make("neg", {factors.is_none() ? target : c.make("mul.Tensor", {target, factors})});
+  if (mean) grad = c.make("div.Scalar", {grad, c.size(target, 0)});
+  return {c.make("sum", {c.make("mul.Tensor", {grad, log_chances})}), grad};
+}
+
+}  // namespace
+
+// F.linear_cross_entropy with options: the loss of a head, and its gradients for a gradient of 1. PyTorch makes them
+// chunk by chunk; in the parts, that is left to sg-chunk --auto.
+void linear_cross_entropy(CompositeCall& c) {
+  const ValueId input = c.tensor("input"), weight = c.tensor("linear_weight"), target = c.tensor("target"),
+                bias = c.tensor("linear_bias");
+  if (c.number("label_smoothing") != 0) return c.fail("smooths its labels");
+  if (c.rank(input) != 2 || c.rank(weight) != 2) return c.fail("needs a matrix of rows and one of weights");
+  if (c.dtype_of(weight) != c.dtype_of(input)) return c.fail("has weights of another element type");
+  const DType own = c.dtype_of(input), wide = c.dtype("acc_dtype").value_or(own);
+  const bool mean = c.text("reduction") == "mean";
+  auto as = [&](ValueId v, DType t) {
+    return v.is_none() || c.dtype_of(v) == t ? v : c.make("_to_copy", {v, c.key("dtype", t)});
+  };
+  const ValueId turned = c.make("t", {weight});
+  const ValueId logits = bias.is_none() ? c.make("mm", {input, turned}) : c.make("addmm", {bias, input, turned});
+  const ValueId log_chances = c.make("_log_softmax", {as(logits, wide), 1, false});
+  const ValueId factors = as(c.tensor("weight"), wide);
+  const ClassLoss of = is_floating(c.dtype_of(target)) ? of_chances(c, log_chances, as(target, wide), factors, mean)
+                                                       : of_classes(c, log_chances, factors, mean);
+  c.give(as(of.loss, own));
+  const ValueId grad = as(c.make("_log_softmax_backward_data", {of.grad, log_chances, 1, wide}), own);
+  const Numbers no_matrix{0, 0};
+  c.give(c.flag("compute_input_grad") ? c.make("mm", {grad, weight}) : c.make("new_empty", {input, no_matrix}));
+  c.give(c.flag("compute_linear_weight_grad") ? c.make("mm", {c.make("t", {grad}), input})
+                                              : c.make("new_empty", {input, no_matrix}));
+  c.give(c.flag("compute_linear_bias_grad") ? c.make("sum.dim_IntList", {grad, Numbers{0}})
+                                            : c.make("new_empty", {input, Numbers{0}}));
+}
+
 }  // namespace sg::composite

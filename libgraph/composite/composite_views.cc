@@ -411,15 +411,21 @@ void sum_to_size(CompositeCall& c) {
 }
 
 // Supported only if it leaves the size unchanged.
-void resize(CompositeCall& c) {
+namespace {
+
+void give_of_size(CompositeCall& c, const ArgList& asked) {
   ValueId self = c.tensor("self");
   const ArgList shape = c.shape(self);
-  const Arg& asked = c.arg("size");
-  bool is_same = asked.is(ArgKind::list) && asked.items().size() == shape.size();
+  bool is_same = asked.size() == shape.size();
   for (size_t i = 0; is_same && i < shape.size(); ++i)
-    is_same = c.same_size(c.as_expr(asked.items()[i]), c.extent(self, static_cast<int>(i)));
+    is_same = c.same_size(c.as_expr(asked[i]), c.extent(self, static_cast<int>(i)));
   if (!is_same) return c.fail("changes the size of memory that others may read");
   c.give(self);
 }
+
+}  // namespace
+
+void resize(CompositeCall& c) { give_of_size(c, c.sizes("size")); }
+void resize_as(CompositeCall& c) { give_of_size(c, c.shape(c.tensor("the_template"))); }
 
 }  // namespace sg::composite

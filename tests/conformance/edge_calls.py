@@ -80,7 +80,19 @@ def least(d):
     return [-255, -1, 255] if d == torch.uint8 else [torch.iinfo(d).min, torch.iinfo(d).max] if d in BITS else []
 
 
+def head_with_gradients(d):
+    """Samples of the head's loss ask for no gradients. Of classes, one row ignored, with a bias and scales or without; of chances."""
+    def some(*shape):
+        return (torch.rand(*shape) * 4 - 2).to(d)
+
+    classes = torch.tensor([0, 3, 1, -100, 2])
+    calls = ((classes, some(4), some(4).abs(), "mean", (True, True, True)), (classes, None, None, "sum", (True, True, False)),
+             (some(5, 4).abs(), None, None, "mean", (True, False, False)), (some(5, 4).abs(), some(4), some(4).abs(), "sum", (False, True, True)))
+    return [([some(5, 3), some(4, 3), target, bias, scales, how, -100, 0.0, 5, "compact", d, False, *wanted], {}) for target, bias, scales, how, wanted in calls]
+
+
 CALLS = {
+    "torch_nn._linear_cross_entropy_batch_chunked.default": lambda d: head_with_gradients(d) if d in (torch.float32, torch.float64) else [],
     "aten.gather.default": emptily(lambda t, i: [t, 1, i]),
     "aten.scatter.src": emptily(lambda t, i: [t, 1, i, source_for(i, t)]), "aten.scatter.value": emptily(lambda t, i: [t, 1, i, 1]),
     "aten.scatter_add.default": emptily(lambda t, i: [t, 1, i, source_for(i, t)]),

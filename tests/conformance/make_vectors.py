@@ -52,7 +52,7 @@ def table():
     folder = HERE.parents[1] / "libgraph"
     rows = {m[0]: m[1] for m in re.findall(r'^SG_OP\("((?:aten|torchvision)\.[^"]+)", "[^"]+", ([^,]+),', (folder / "op.def").read_text(), re.M)}
     composites = (folder / "composite" / "composites.def").read_text()
-    rows.update({name: "" for name in re.findall(r'^SG_COMPOSITE\("((?:aten|prims)\.[^"]+)"', composites, re.M)})
+    rows.update({name: "" for name in re.findall(r'^SG_COMPOSITE\("((?:aten|prims|torch_nn)\.[^"]+)"', composites, re.M)})
     rows.update({name: "" for name in re.findall(r'^SG_SAME_AS\("(prims\.[^"]+)"', composites, re.M)})
     return rows
 

@@ -46,7 +46,7 @@ def absent():
 
 def rows():
     texts = "".join((ROOT / "libgraph" / name).read_text() for name in ("op.def", "composite/composites.def"))
-    return re.findall(r'^SG_(?:(?:OP|COMPOSITE)\("(?=aten\.|prims\.|torchvision\.)|SAME_AS\("(?=prims\.))([^"]+)"', texts, re.M)
+    return re.findall(r'^SG_(?:(?:OP|COMPOSITE)\("(?=aten\.|prims\.|torchvision\.|torch_nn\.)|SAME_AS\("(?=prims\.))([^"]+)"', texts, re.M)
 
 
 def sign(vectors, faults):

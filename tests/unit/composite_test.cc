@@ -147,6 +147,8 @@ TEST_CASE("composite: other names of an operator") {
   Expanded shifts = expand(
       "  input %i : u8[4]\n  %h = aten.__rshift__.Scalar(%i, 4)\n  %l = aten.__lshift__.Tensor(%h, %i)\n  output %l\n");
   CHECK(ops(shifts.graph()) == "bitwise_right_shift.Tensor_Scalar bitwise_left_shift.Tensor");
+  Expanded none = expand("  input %x : f32[4]\n  %y = aten._efficientzerotensor([4], dtype=f32)\n  output %y\n");
+  CHECK(ops(none.graph()) == "zeros.default");
 }
 
 TEST_CASE("composite: random parts draw from a stream of their own") {
