@@ -1,8 +1,8 @@
 // What ranks that are threads of one process share: the collectives under way in each group, and the job's failure.
 //
-// Rounds   A collective is a round of its group's channel, from its first launch to its last member's wait. The members'
-//          rounds of a channel are numbered alike; the last member to launch one prepares its work, and all that wait
-//          for it do the work, piece by piece.
+// Rounds   A collective is a round of its group's channel, from its first launch to its last member's wait. The
+//          members' rounds of a channel are numbered alike; the last member to launch one prepares its work, and all
+//          that wait for it do the work, piece by piece.
 // Failure  The first error given is that of all ranks. After `settled_failure` nobody touches a rank's memory any more.
 // Threads  Everything may be called from any rank's thread; members say which mutex protects them.
 #pragma once
@@ -93,8 +93,8 @@ class World {
   // A member has finished waiting: after the last one the round is used again.
   static void leave(Round& round);
 
-  // Returns all texts to every rank, once all have given theirs even if the job fails meanwhile. The next exchange begins
-  // only after all ranks have taken the texts of this one.
+  // Returns all texts to every rank, once all have given theirs even if the job fails meanwhile. The next exchange
+  // begins only after all ranks have taken the texts of this one.
   Result<Texts> exchange(uint32_t rank, std::string text);
 
  private:

@@ -39,8 +39,8 @@ Result<Job> reordered(const Job& job, const JobOrder& orders);
 // Strategy reference: the order that it prescribes, with what belongs to it.
 Status run_reference(Job* job, const OverlapOptions& options, PassContext& context, JobOrder* orders, Verdict* out);
 
-// Strategy model: the best orders that were found; the job stays as it is where they are no gain. `isolated`: its traffic
-// has moved to communicators of its own, which may be a gain without any other order.
+// Strategy model: the best orders that were found; the job stays as it is where they are no gain. `isolated`: its
+// traffic has moved to communicators of its own, which may be a gain without any other order.
 Status run_model(Job* job, bool isolated, const OverlapOptions& options, PassContext& context, const Measure& measure,
                  JobOrder* orders, Verdict* out);
 

@@ -1,5 +1,5 @@
-// Strategy model for a job: an order for each program from several starts, as long as the ranks agree and the plan stays
-// within the limit.
+// Strategy model for a job: an order for each program from several starts, as long as the ranks agree and the plan
+// stays within the limit.
 #include <algorithm>
 #include <cassert>
 
