@@ -68,6 +68,23 @@ class Constants(CaptureCase):
         self.assertEqual(refused.returncode, 3)
         self.assertIn("1 graph input has no value: %", refused.stderr)
 
+    def test_wide_complex_numbers_are_in_pairs(self):
+        """As rotations are kept that are computed in double."""
+
+        class Turned(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = nn.Linear(8, 8)
+                self.turns = [torch.polar(torch.ones(16, 4).double(), torch.arange(64.0).view(16, 4).double())]
+
+            def forward(self, x):
+                pairs = torch.view_as_complex(self.layer(x).double().unflatten(-1, (4, 2)))
+                return torch.view_as_real(pairs * self.turns[0][: x.shape[0]] + self.turns[0].conj().sum()).square().sum()
+
+        self.captured(Turned(), None, (torch.randn(6, 8),))
+        self.assertNotIn(torch.complex128, {value.dtype for value in self.values("inputs").values()})
+        self.assertIn("aten.view_as_complex(%_tensor_constant0_pairs)", self.imported())
+
     def test_ranks_that_differ_keep_it_to_their_files(self):
         of_ranks = [{"a": "bytes:00", "b": "bytes:01"}, {"a": "bytes:00", "b": "bytes:02"}, {"a": "bytes:00"}]
         entries = [{"name": "a"}, {"name": "b"}, {"name": "x"}]

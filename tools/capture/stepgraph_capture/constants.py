@@ -1,17 +1,40 @@
-"""Digests of a step's constants: small ones are stored as bytes in the graph, others as a hash."""
+"""A step's constants. Small ones are stored as bytes in the graph, of others a digest, and their numbers in a file."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any, Dict, List
 
 import torch
-from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
+from torch import Tensor, fx
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from . import world
+from . import recorder, world
 
 MOST_HELD_BYTES = 256
+
+
+def in_pairs(graph: fx.Graph, mode: FakeTensorMode) -> None:
+    """Files hold no complex128: a constant of it, as a table of rotations often is, becomes pairs of float64, of which a
+    node makes the complex numbers."""
+    module = graph.owning_module
+    for node in [node for node in graph.nodes if node.op == "get_attr" and node.users]:
+        constant = getattr(module, node.target, None)
+        is_wide = isinstance(constant, Tensor) and constant.dtype == torch.complex128
+        if not is_wide or recorder.origin_of(next(iter(node.users))) is None:
+            continue
+        user = next(iter(node.users))
+        name = f"{node.target}_pairs"
+        setattr(module, name, torch.view_as_real(constant.detach().resolve_conj()))
+        with graph.inserting_before(node):
+            pairs = graph.get_attr(name)
+            whole = graph.call_function(torch.ops.aten.view_as_complex.default, (pairs,))
+        with mode:
+            twin = torch.empty_strided(constant.shape, constant.stride(), dtype=constant.dtype, device=constant.device)
+        whole.meta = {"val": twin, recorder.KEY: replace(recorder.origin_of(user), seq=None)}
+        node.replace_all_uses_with(whole)
+        graph.erase_node(node)
 
 
 def add_data(inputs: List[Dict[str, Any]], constants: Dict[str, Tensor]) -> None:

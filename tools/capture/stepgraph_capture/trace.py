@@ -10,6 +10,7 @@ from torch import Tensor, fx
 
 from . import (
     compat,
+    constants,
     decisions,
     default_dtype,
     draws,
@@ -168,6 +169,7 @@ def _trace(
     for graph in traced.graphs:
         compat.drop_failed(graph)
         default_dtype.write_out(graph)
+        constants.in_pairs(graph, mode)
         recorder.link(graph)
     draws.link(traced.graphs)
     recorder.locate(module.graph, compat.decided_at(mode.shape_env))
