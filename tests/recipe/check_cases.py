@@ -5,6 +5,7 @@ import re
 import sys
 
 from support import GRAPH, RECIPE, case, expect, given, read, sg, states, write
+from tensor_files import to_bytes, write_tensors
 
 
 @case
@@ -62,6 +63,25 @@ def an_assertion_names_ops_as_sg_remat_does():
     expect(sg("sg-recipe", "check", "r.yaml"), 0, "sg-stat --by op lists")
     for name in ("mm", "aten.m*", "*mm", "mm.default"):
         expect(sg("sg-remat", "g.txt", "--policy", "full", "--save", "op=" + name, "-o", "out.sg"), 0)
+
+
+@case
+def a_run_reads_a_file_for_each_step():
+    write("g.txt", GRAPH)
+    sizes = {"w": (8, 8), "x": (4, 8)}
+    for step in range(3):
+        write_tensors(f"x{step}.safetensors", {
+            name: ("F32", shape, to_bytes("F32", [step + 0.5] * (shape[0] * shape[1]))) for name, shape in sizes.items()})
+    run = "sg-run g.txt --inputs x{step}.safetensors --steps 2 -q --outputs".split()
+    expect(sg(*run, "y{step}.safetensors"), 0)
+    recipe = "inputs: {g: g.txt}\nstages:\n  - clean:\n    run: {inputs: 'x{step}.safetensors', steps: %d, expect: 'y{step}.safetensors'}\n"
+    write("r.yaml", recipe % 2)
+    expect(sg("sg-recipe", "check", "r.yaml"), 0)
+    expect(sg("sg-recipe", "run", "r.yaml"), 0)
+    os.replace("x2.safetensors", "x1.safetensors")  # what a step reads is part of what the check is known by
+    expect(sg("sg-recipe", "run", "r.yaml"), 1, r"\[run\]")
+    os.remove("x0.safetensors")
+    expect(sg("sg-recipe", "check", "r.yaml"), 1, "`inputs`: no such file: x0.safetensors")
 
 
 @case

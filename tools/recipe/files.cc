@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 
 #include "libgraph/whole_file.h"
+#include "tools/cli_input.h"
 
 namespace sg::recipe {
 
@@ -34,6 +36,25 @@ std::vector<std::string> matching_files(const std::string& pattern) {
   auto before = [](const std::string& a, const std::string& b) { return ::strverscmp(a.c_str(), b.c_str()) < 0; };
   std::ranges::sort(out, before);
   return out;
+}
+
+Result<std::vector<std::string>> files_named(const std::string& name) {
+  constexpr std::string_view kStep = "{step}";
+  const bool has_steps = name.find(kStep) != std::string::npos;
+  std::vector<std::string> all;
+  for (uint64_t step = 0; step == 0 || has_steps; ++step) {
+    std::string of_step = name;
+    for (size_t at; (at = of_step.find(kStep)) != std::string::npos;)
+      of_step.replace(at, kStep.size(), std::to_string(step));
+    Result<std::vector<std::string>> files = cli::files_of(of_step);
+    std::error_code missing;
+    if (files.ok() && !std::filesystem::exists((*files)[0], missing))
+      files = Error{ErrorKind::unreadable, "no such file: " + (*files)[0], {}, {}};
+    if (!files.ok() && step > 0) break;
+    if (!files.ok()) return files.error();
+    all.insert(all.end(), files->begin(), files->end());
+  }
+  return all;
 }
 
 }  // namespace sg::recipe

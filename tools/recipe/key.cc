@@ -42,9 +42,9 @@ Status add_digest(const std::string& path, int depth, Sha256* all) {
   return ok_status();
 }
 
-// Digest of a file's bytes; of those of all ranks for a rank pattern.
+// Digest of a file's bytes; of those of all ranks and steps for a pattern.
 Result<std::string> digest_of_files(const std::string& file_or_pattern) {
-  SG_ASSIGN(std::vector<std::string> files, cli::files_of(file_or_pattern));
+  SG_ASSIGN(std::vector<std::string> files, files_named(file_or_pattern));
   Sha256 all;
   for (const std::string& file : files) SG_TRY(add_digest(file, 0, &all));
   return hex(all.finish());

@@ -286,11 +286,8 @@ void check_values(const Plan& plan, Diagnostics* problems) {
   auto check_files = [&](const OptionValues& options, const Location& where) {
     bool all = true;
     for (const OptionValue& o : options) {
-      if (!o.is_path() || o.path().find("{step}") != std::string::npos) continue;
-      Result<std::vector<std::string>> files = cli::files_of(o.path());
-      std::error_code missing;
-      if (files.ok() && !std::filesystem::exists((*files)[0], missing))
-        files = Error{ErrorKind::unreadable, "no such file: " + (*files)[0], {}, {}};
+      if (!o.is_path()) continue;
+      Result<std::vector<std::string>> files = files_named(o.path());
       if (!files.ok()) say(where, "`" + o.name + "`", files.error());
       all &= files.ok();
     }
