@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <tuple>
 
 #include <simdjson.h>
@@ -293,6 +295,19 @@ struct Descriptor {
   }
 };
 
+// What to name in place of a folder: the files of tensors in it, of which a capture has two.
+Error is_folder(const std::string& path) {
+  std::vector<std::string> names;
+  std::error_code problem;
+  for (std::filesystem::directory_iterator entry(path, problem), end; !problem && entry != end; entry.increment(problem))
+    if (entry->path().extension() == ".safetensors") names.push_back(entry->path().filename().string());
+  std::ranges::sort(names);
+  std::string hint = names.empty() ? "it has no file of tensors (.safetensors)" : "name a file in it: " + names[0];
+  for (size_t i = 1; i < std::min<size_t>(names.size(), 3); ++i) hint += ", " + names[i];
+  if (names.size() > 3) hint += ", ...";
+  return Error{ErrorKind::unreadable, "it is a folder", {path}, std::move(hint)};
+}
+
 }  // namespace
 
 Result<TensorFile> TensorFile::parse(std::string_view bytes, std::string name) {
@@ -309,6 +324,7 @@ Result<TensorFile> TensorFile::open(const std::string& path, Access access) {
   if (file.fd < 0) return no_access(path, "cannot read", errno);
   struct stat info;
   if (::fstat(file.fd, &info) != 0) return no_access(path, "cannot read", errno);
+  if (S_ISDIR(info.st_mode)) return is_folder(path);
   if (!S_ISREG(info.st_mode)) return Error{ErrorKind::unreadable, "not a regular file", {path}, std::string(kMapped)};
   TensorFile out;
   out.name_ = path;

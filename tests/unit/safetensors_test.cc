@@ -219,7 +219,9 @@ TEST_CASE("files are mapped; writes to a private mapping stay in memory") {
   CHECK(static_cast<const float*>(test::find_tensor(moved, "a")->data)[0] == 1);
 
   CHECK(TensorFile::open(folder.file("none")).error().kind == ErrorKind::unreadable);
-  CHECK(TensorFile::open(folder.path()).error().message == "not a regular file");
+  const Error of_folder = TensorFile::open(folder.file("sub")).error();
+  CHECK(of_folder.message == "it is a folder");
+  CHECK(of_folder.hint == "name a file in it: x.safetensors");
   std::ofstream(folder.file("empty")).flush();
   CHECK(TensorFile::open(folder.file("empty")).error().message.find("ends after 0 bytes") != std::string::npos);
 }
