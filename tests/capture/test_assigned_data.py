@@ -80,8 +80,10 @@ class AssignedData(CaptureCase):
             optimizer.step()
             return loss.detach()
 
-        self.captured(self.model, None, self.inputs, train_step=step, optimizer=[optimizer, optimizer.base])
-        self.check_steps(step, self.inputs)
+        for is_first in (True, False):  # behind a step what is kept has the parameters' memory
+            with self.subTest(is_first=is_first):
+                self.captured(self.model, None, self.inputs, train_step=step, optimizer=[optimizer, optimizer.base])
+                self.check_steps(step, self.inputs)
 
     def test_an_attack(self):
         def step(x, y):

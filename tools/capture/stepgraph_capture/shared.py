@@ -5,7 +5,7 @@ graph each input has memory of its own, so a write to one of them would not be s
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Dict, List, Set
+from typing import Collection, Dict, List, Set
 
 import torch
 from torch import Tensor, fx
@@ -15,17 +15,19 @@ from .errors import CaptureError
 from .step import Slot, Step
 
 
-def none_written(step: Step, graph: fx.Graph) -> None:
+def none_written(step: Step, graph: fx.Graph, rebound: Collection[str]) -> None:
     """Refuses inputs that share bytes if the step writes one of them. Trainable parameters count as written by an
-    optimizer after the step, except for what the batch shares with them: every step has another batch."""
+    optimizer after the step, except for what the batch shares with them: every step has another batch. State that the
+    step does not read, and that is `rebound`, by name, shares nothing that counts."""
     told = {node for each in graph.nodes for node in compat.written_by(each)}
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]
     written = {id(slot) for slot, node in zip(step.tensors, placeholders) if node in told}
+    replaced = {slot.name for slot, node in zip(step.tensors, placeholders) if not node.users and slot.name in rebound}
     own = step.optimizers.kept()
     by_memory: Dict[int, List[Slot]] = {}
     for slot in step.tensors:
         tensor = own.get(slot.name, slot.value)
-        if tensor.layout == torch.strided and not tensor.is_nested:
+        if tensor.layout == torch.strided and not tensor.is_nested and slot.name not in replaced:
             by_memory.setdefault(compat.memory_of(sharding.local(tensor)), []).append(slot)
     for slots in by_memory.values():
         for one, other in combinations(slots, 2):
