@@ -66,7 +66,7 @@ class Constants(CaptureCase):
         command = [os.path.join(os.environ["SG_BIN"], "sg-run"), moved, "--init", "seed:0"]
         refused = subprocess.run(command, capture_output=True, text=True)
         self.assertEqual(refused.returncode, 3)
-        self.assertIn("1 graph input has no value: %", refused.stderr)
+        self.assertIn("1 graph input has no value: `large`", refused.stderr)
 
     def test_wide_complex_numbers_are_in_pairs(self):
         """As rotations are kept that are computed in double."""
@@ -84,6 +84,21 @@ class Constants(CaptureCase):
         self.captured(Turned(), None, (torch.randn(6, 8),))
         self.assertNotIn(torch.complex128, {value.dtype for value in self.values("inputs").values()})
         self.assertIn("aten.view_as_complex(%_tensor_constant0_pairs)", self.imported())
+
+    def test_those_that_the_code_has_a_name_for(self):
+        model, reference = nn.Linear(4, 3), nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 3)).requires_grad_(False)
+        model.table = torch.linspace(0, 1, 3)
+
+        def step(x):
+            loss = ((model(x) - reference(x)) * model.table * torch.tensor([1.0, 2.0, 4.0])).square().sum()
+            loss.backward()
+            return loss.detach()
+
+        document = self.captured(model, None, {"x": torch.randn(5, 4)}, train_step=step)
+        names = {entry.get("fqn") for entry in document["inputs"] if entry["kind"] == "constant"}
+        of_reference = {f"reference.{name}" for name, _ in reference.named_parameters()}
+        self.assertEqual(names, {*of_reference, "table", None})
+        self.assertIn('"reference.1.weight"', self.imported())
 
     def test_ranks_that_differ_keep_it_to_their_files(self):
         of_ranks = [{"a": "bytes:00", "b": "bytes:01"}, {"a": "bytes:00", "b": "bytes:02"}, {"a": "bytes:00"}]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Mapping, Tuple
 
 import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from . import recorder, world
+from . import compat, recorder, sharding, world
+from .places import Place, is_strided
 
 MOST_HELD_BYTES = 256
 
@@ -35,6 +36,20 @@ def in_pairs(graph: fx.Graph, mode: FakeTensorMode) -> None:
         whole.meta = {"val": twin, recorder.KEY: replace(recorder.origin_of(user), seq=None)}
         node.replace_all_uses_with(whole)
         graph.erase_node(node)
+
+
+def names_of(constants: Mapping[str, Tensor], places: Mapping[str, Place]) -> Dict[str, str]:
+    """What the user's code calls them, of those that stand in a place that has a name: `reference.layers.0.weight`."""
+    there = {name: place.tensor for name, place in places.items() if place.is_there()}
+    at = {_span(tensor): name for name, tensor in reversed(there.items()) if is_strided(tensor)}
+    found = {name: at.get(_span(constant)) for name, constant in constants.items() if is_strided(constant)}
+    return {name: place for name, place in found.items() if place is not None}
+
+
+def _span(tensor: Tensor) -> Tuple[Any, ...]:
+    """What two tensors have in common that are one."""
+    mine = sharding.local(tensor)
+    return compat.memory_of(mine), mine.storage_offset(), tuple(mine.shape), mine.stride(), mine.dtype
 
 
 def add_data(inputs: List[Dict[str, Any]], constants: Dict[str, Tensor]) -> None:

@@ -8,7 +8,7 @@ import sympy
 import torch
 from torch import Tensor
 
-from . import checks, compat, computed, meshes, refusals, sharding, shared, symbols, world
+from . import checks, compat, computed, constants, meshes, refusals, sharding, shared, symbols, world
 from .encode import tensor_type
 from .step import Slot, Step
 from .trace import Traced
@@ -39,7 +39,7 @@ def _described(
     refusals.no_count_settled(step, traced)
     refusals.none_replaced(traced.replaced, encoder.constants)
     refusals.no_write_to_constant(traced.module)
-    shared.none_written(step, traced.module.graph)
+    shared.none_written(step, traced.module.graph, traced.result.rebound)
     outputs, names = _outputs(step, traced, declared)
     document: Dict[str, Any] = {
         "format": "step-capture",
@@ -70,8 +70,14 @@ def _inputs(step: Step, traced: Traced, declared: meshes.Meshes) -> List[Dict[st
         if slot.tied:
             entry["tied"] = slot.tied
         entries.append(entry)
+    taken = {entry["fqn"] for entry in entries}
+    names = constants.names_of(traced.encoder.constants, step.reachable().tensors)
     for name, constant in traced.encoder.constants.items():
-        entries.append({"name": name, "type": tensor_type(constant), "kind": "constant"})
+        entry = {"name": name, "type": tensor_type(constant), "kind": "constant"}
+        if name in names and names[name] not in taken:
+            taken.add(names[name])
+            entry["fqn"] = names[name]
+        entries.append(entry)
     return entries
 
 
