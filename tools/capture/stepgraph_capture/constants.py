@@ -17,8 +17,8 @@ MOST_HELD_BYTES = 256
 
 
 def in_pairs(graph: fx.Graph, mode: FakeTensorMode) -> None:
-    """Files hold no complex128: a constant of it, as a table of rotations often is, becomes pairs of float64, of which a
-    node makes the complex numbers."""
+    """Files hold no complex128: a constant of it, as a table of rotations often is, becomes pairs of float64, of which
+    a node makes the complex numbers."""
     module = graph.owning_module
     for node in [node for node in graph.nodes if node.op == "get_attr" and node.users]:
         constant = getattr(module, node.target, None)
