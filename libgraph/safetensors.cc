@@ -299,7 +299,8 @@ struct Descriptor {
 Error is_folder(const std::string& path) {
   std::vector<std::string> names;
   std::error_code problem;
-  for (std::filesystem::directory_iterator entry(path, problem), end; !problem && entry != end; entry.increment(problem))
+  for (std::filesystem::directory_iterator entry(path, problem), end; !problem && entry != end;
+       entry.increment(problem))
     if (entry->path().extension() == ".safetensors") names.push_back(entry->path().filename().string());
   std::ranges::sort(names);
   std::string hint = names.empty() ? "it has no file of tensors (.safetensors)" : "name a file in it: " + names[0];
