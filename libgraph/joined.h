@@ -1,10 +1,14 @@
 // Parts of a text, with something between them: joined(names, ", ") is "a, b, c", joined(ranks, " ") is "0 1 2".
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 namespace sg {
 
@@ -21,6 +25,12 @@ std::string joined(const Parts& parts, std::string_view between, Text text = {})
     else out += std::invoke(text, part);
   }
   return out;
+}
+
+// The first parts of a list, `most` of them.
+template <class Part>
+std::span<const Part> first_of(const std::vector<Part>& parts, size_t most) {
+  return {parts.data(), std::min(most, parts.size())};
 }
 
 }  // namespace sg

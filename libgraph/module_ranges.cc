@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <ranges>
 
 #include "libgraph/joined.h"
 #include "libgraph/module_path.h"
@@ -45,7 +44,7 @@ std::string blocks_of(const std::vector<std::string_view>& modules) {
     if (is_new) order.push_back(name.pattern);
     if (name.layer) at->second.insert(*name.layer);
   }
-  std::string out = joined(order | std::views::take(kMaxBlocks), ", ",
+  std::string out = joined(first_of(order, kMaxBlocks), ", ",
                            [&](const std::string& block) { return with_layers(block, layers[block]); });
   if (order.size() > kMaxBlocks) out += ", and " + std::to_string(order.size() - kMaxBlocks) + " more";
   return out;

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <ranges>
 
 #include "libgraph/human.h"
 #include "libgraph/joined.h"
@@ -46,8 +45,7 @@ std::string collective_text(const StoryCollective& c) {
 }
 
 std::string names_text(const std::vector<std::string>& names) {
-  const auto shown = names | std::views::take(kMostLines);
-  return joined(shown, ", ", [](const std::string& name) { return "%" + name; }) +
+  return joined(first_of(names, kMostLines), ", ", [](const std::string& name) { return "%" + name; }) +
          (names.size() > kMostLines ? " and " + std::to_string(names.size() - kMostLines) + " more" : "");
 }
 

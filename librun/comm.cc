@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
-#include <ranges>
 
 #include "libgraph/joined.h"
 #include "libgraph/sha256.h"
@@ -79,7 +78,7 @@ void set_part(const GroupPart& part, RankGroup* group) {
 
 std::string ranks_text(const std::vector<uint32_t>& ranks) {
   constexpr size_t kMost = 8;
-  const std::string out = (ranks.size() == 1 ? "rank " : "ranks ") + joined(ranks | std::views::take(kMost), ", ");
+  const std::string out = (ranks.size() == 1 ? "rank " : "ranks ") + joined(first_of(ranks, kMost), ", ");
   return ranks.size() > kMost ? out + " and " + std::to_string(ranks.size() - kMost) + " more" : out;
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <ranges>
 
 #include "libgraph/human.h"
 #include "libgraph/joined.h"
@@ -125,8 +124,8 @@ void RankSession::say_what_runs_on_host() const {
   if (ops.empty() || !options_.say || !speaks()) return;
   size_t nodes = 0;
   for (const auto& [op, count] : ops) nodes += count;
-  options_.say(std::to_string(nodes) +
-               " nodes are computed by the host, for which the device waits: " + joined(ops | std::views::keys, ", "));
+  options_.say(std::to_string(nodes) + " nodes are computed by the host, for which the device waits: " +
+               joined(ops, ", ", [](const auto& op) { return op.first; }));
 }
 
 // Whether this rank reports for all ranks of its program.

@@ -1,7 +1,5 @@
 #include "libgraph/import/capture_graph.h"
 
-#include <ranges>
-
 #include "libgraph/joined.h"
 #include "libgraph/nearest.h"
 
@@ -87,7 +85,7 @@ Error GraphReader::forward_reference(const Json& at, uint32_t index) const {
 }
 
 Error GraphReader::unknown_group(const Json& at, std::string_view name) const {
-  const std::string known = joined(capture_.groups | std::views::take(8), ", ", [](const auto& g) { return g.name; });
+  const std::string known = joined(first_of(capture_.groups, 8), ", ", [](const auto& g) { return g.name; });
   return at.error("the capture declares no group `" + std::string(name) + "`",
                   known.empty() ? "add it to `groups`: {name, axis, ranks}" : "the groups are: " + known);
 }

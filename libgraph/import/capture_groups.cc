@@ -2,7 +2,6 @@
 // one per rank, so that a node that is the same on all ranks can name all of them at once.
 #include <algorithm>
 #include <map>
-#include <ranges>
 
 #include "libgraph/import/capture_read.h"
 #include "libgraph/joined.h"
@@ -13,7 +12,7 @@ namespace {
 using Ranks = std::vector<uint32_t>;
 
 std::string print_ranks(const Ranks& ranks) {
-  return "[" + joined(ranks | std::views::take(16), " ") + (ranks.size() > 16 ? " ...]" : "]");
+  return "[" + joined(first_of(ranks, 16), " ") + (ranks.size() > 16 ? " ...]" : "]");
 }
 
 // A slice of a row-major mesh along the axes in `axes` (bits); stride[i]: the distance between ranks along axis i.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <ranges>
 
 #include "libgraph/import/fx_lower.h"
 #include "libgraph/import/fx_parse.h"
@@ -206,7 +205,7 @@ class FxImporter {
 
   static Error several(const FxUnit& unit) {  // REQUIRES: more than one
     std::vector<uint32_t> roots = fx_roots(unit.file);
-    std::string list = joined(roots | std::views::take(8), ", ", [&](uint32_t root) {
+    std::string list = joined(first_of(roots, 8), ", ", [&](uint32_t root) {
       const FxModule& m = unit.file.modules[root];
       return std::string(m.name.empty() ? "forward" : m.name) + " at line " +
              std::to_string(unit.text.where(m.at).line);

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <ranges>
 #include <set>
 #include <tuple>
 
@@ -65,7 +64,7 @@ std::string unknown_text(const MeasuredStep& measured) {
   if (total <= 0) return {};
   std::ranges::sort(rows, std::greater<>());
   std::string out = "  " + human_time(total * 1e-6) +
-                    " of no kind: " + joined(rows | std::views::take(kUnknownRows), ", ", [](const auto& row) {
+                    " of no kind: " + joined(first_of(rows, kUnknownRows), ", ", [](const auto& row) {
                       return one_line(row.second) + " " + human_time(row.first * 1e-6);
                     });
   if (rows.size() > kUnknownRows) out += ", " + plural(rows.size() - kUnknownRows, "more name");

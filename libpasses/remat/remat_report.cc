@@ -1,7 +1,6 @@
 #include "libpasses/remat/remat_report.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "libgraph/human.h"
 #include "libgraph/joined.h"
@@ -56,7 +55,7 @@ std::string exact_bytes(int64_t bytes) {
 }
 
 std::string held_text(const RematModel& model, const RematBound& bound) {
-  std::string out = joined(bound.held | std::views::take(kMostHeld), ", ", [&](const auto& held) {
+  std::string out = joined(first_of(bound.held, kMostHeld), ", ", [&](const auto& held) {
     return named(model, held.maker) + " " + human_bytes(static_cast<double>(held.bytes)) + " (" +
            why_held(model, bound, held) + ")";
   });
