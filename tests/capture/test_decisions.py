@@ -273,6 +273,30 @@ class Decisions(CaptureCase):
         with self.assertRaisesRegex(CaptureError, "it decides by the value of a tensor"):
             self.captured(Model(), lambda out: out.sum(), inputs, fake=True)
 
+    def test_attention_over_pieces(self):
+        """By the kernel that eager takes, for pieces of other lengths, too."""
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(8, 24)
+
+            def forward(self, x, lengths):
+                heads = self.linear(x).view(-1, 3, 2, 4).permute(1, 2, 0, 3).unsqueeze(1)
+                pieces = zip(*(part.split(lengths.tolist(), dim=2) for part in heads.unbind(0)))
+                return torch.cat([F.scaled_dot_product_attention(*piece, is_causal=True) for piece in pieces], 2)
+
+        model, x, others = Model(), torch.randn(12, 8), torch.tensor([1, 9, 2])
+        self.captured(model, lambda out: out.square().sum(), {"x": x, "lengths": torch.tensor([5, 4, 3])})
+        text = self.imported()
+        self.assertEqual(text.count("= aten._scaled_dot_product_flash_attention_for_cpu("), 3)
+        self.assertNotIn("softmax", text)
+        write.tensors(os.path.join(self.folder, "inputs.safetensors"), {**self.values("inputs"), "arg3_1": others})
+        graph, inputs = (os.path.join(self.folder, name) for name in ("step.sg", "inputs.safetensors"))
+        said = json.loads(self.tool("sg-run", graph, "--inputs", inputs, "--json"))
+        loss = model(x, others).square().sum().item()
+        self.assertAlmostEqual(said["ranks"][0]["losses"][0], loss, delta=1e-5 * loss)
+
     def test_tensors_of_tensors(self):
         """Of other data they have other numbers."""
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from . import (
+    attention,
     compat,
     constants,
     decisions,
@@ -155,8 +156,11 @@ def _trace(
 
     def traced_step(*tensors: Tensor) -> Tuple[Any, ...]:
         decided = decisions.answering(answers, settle) if with_values else nullcontext()
-        with indexing.SelectsByData(), of_numbers.TensorsOfNumbers(), decided, bodies, compat.data_assigned_by_copies():
-            result = step.run(tensors, watcher)
+        with ExitStack() as modes:
+            for mode in (indexing.SelectsByData(), of_numbers.TensorsOfNumbers(), attention.ChosenByOtherSizes()):
+                modes.enter_context(mode)
+            with decided, bodies, compat.data_assigned_by_copies():
+                result = step.run(tensors, watcher)
         results.append(result)
         return tuple(result.outputs)
 

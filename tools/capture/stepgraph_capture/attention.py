@@ -1,0 +1,59 @@
+"""Attention over rows whose number the data decides (`torch.split(x, lengths.tolist())`). PyTorch takes its fused kernel
+for all numbers but that of a symbol that it cannot look at, for which it multiplies matrices: another step than the one
+that runs, with all scores in memory. Here the choice is that of other numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from . import compat
+
+_FLASH = 1  # of torch.nn.attention.SDPBackend
+_ANY = 8  # in place of symbols, as good as any other
+
+
+class ChosenByOtherSizes(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is F.scaled_dot_product_attention:
+            found = _flash(*args, **(kwargs or {}))
+            if found is not None:
+                return found
+        return func(*args, **(kwargs or {}))
+
+
+def _flash(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Optional[Tensor] = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    enable_gqa: bool = False,
+) -> Optional[Tensor]:
+    """The fused kernel's result; None if PyTorch chooses rightly, or would choose otherwise."""
+    three = (query, key, value)
+    if query.device.type != "cpu" or not any(map(_is_of_data, three)) or attn_mask is not None or enable_gqa:
+        return None
+    if any(tensor.dim() == 0 or tensor.stride(-1) != 1 for tensor in three):
+        return None
+    others = [[_ANY if isinstance(size, torch.SymInt) else size for size in tensor.shape] for tensor in three]
+
+    def chosen() -> int:
+        real = [torch.empty(sizes, dtype=t.dtype, requires_grad=t.requires_grad) for sizes, t in zip(others, three)]
+        return torch._fused_sdp_choice(*real, None, dropout_p, is_causal, scale=scale)
+
+    if compat.real(chosen) != _FLASH:
+        return None
+    kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+    return kernel(query, key, value, dropout_p, is_causal, scale=scale)[0]
+
+
+def _is_of_data(tensor: Tensor) -> bool:
+    return any(map(compat.is_of_data, tensor.shape))
