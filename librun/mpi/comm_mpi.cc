@@ -126,7 +126,8 @@ class MpiCommunicator final : public Communicator {
     rank_ = static_cast<uint32_t>(rank);
     world_ = static_cast<uint32_t>(size);
     if (world_ != job.world) {
-      // Rank 0 reports for all; when it ends, mpirun ends the others, on a busy machine only after seconds.
+      // Rank 0 reports for all and ends, without the others; then mpirun ends them, on a busy machine after seconds.
+      failed_ = true;
       if (rank_ != 0) std::this_thread::sleep_for(kSpeakFirst);
       return Error{ErrorKind::cannot_apply,
                    "the job has " + std::to_string(job.world) + " ranks, MPI started " + std::to_string(world_),
