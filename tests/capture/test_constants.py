@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from stepgraph_capture import constants
+from stepgraph_capture import CaptureError, constants
 
 from support import CaptureCase
 
@@ -84,6 +84,11 @@ class Constants(CaptureCase):
         self.captured(Turned(), None, (torch.randn(6, 8),))
         self.assertNotIn(torch.complex128, {value.dtype for value in self.values("inputs").values()})
         self.assertIn("aten.view_as_complex(%_tensor_constant0_pairs)", self.imported())
+
+    def test_one_of_complex128_that_is_returned_is_refused(self):
+        model, table = nn.Linear(4, 3), torch.randn(3, dtype=torch.complex128)
+        with self.assertRaisesRegex(CaptureError, "a tensor beside the loss is of complex128"):
+            self.captured(model, lambda out: (out.sum(), table), (torch.randn(2, 4),))
 
     def test_those_that_the_code_has_a_name_for(self):
         model, reference = nn.Linear(4, 3), nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 3)).requires_grad_(False)

@@ -161,6 +161,20 @@ class Scalers(CaptureCase):
         step = self.train(self.scaler(), optimizer)
         self.check(lambda x, y: step(x, y) + self.model.mean.abs().sum(), optimizer)
 
+    def test_a_hook_that_binds_one_tensor_twice(self):
+        """A step that is skipped takes back both."""
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5)
+        mean = torch.zeros(8, 6)
+        kept = {"mean": mean, "same": mean}
+
+        def hook(*_):
+            now = kept["mean"].lerp(self.model[0].weight.detach(), 0.5)
+            kept.update(mean=now, same=now)
+
+        optimizer.register_step_post_hook(hook)
+        step = self.train(self.scaler(), optimizer)
+        self.check(lambda x, y: step(x, y) + kept["mean"].abs().sum() + kept["same"].square().sum(), optimizer)
+
     def test_a_hook_that_changes_sizes(self):
         optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5)
         kept = {"seen": torch.zeros(1)}

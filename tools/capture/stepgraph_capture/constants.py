@@ -23,9 +23,9 @@ def in_pairs(graph: fx.Graph, mode: FakeTensorMode) -> None:
     for node in [node for node in graph.nodes if node.op == "get_attr" and node.users]:
         constant = getattr(module, node.target, None)
         is_wide = isinstance(constant, Tensor) and constant.dtype == torch.complex128
-        if not is_wide or recorder.origin_of(next(iter(node.users))) is None:
+        origin = next(filter(None, map(recorder.origin_of, node.users)), None)
+        if not is_wide or origin is None:
             continue
-        user = next(iter(node.users))
         name = f"{node.target}_pairs"
         setattr(module, name, torch.view_as_real(constant.detach().resolve_conj()))
         with graph.inserting_before(node):
@@ -33,7 +33,7 @@ def in_pairs(graph: fx.Graph, mode: FakeTensorMode) -> None:
             whole = graph.call_function(torch.ops.aten.view_as_complex.default, (pairs,))
         with mode:
             twin = torch.empty_strided(constant.shape, constant.stride(), dtype=constant.dtype, device=constant.device)
-        whole.meta = {"val": twin, recorder.KEY: replace(recorder.origin_of(user), seq=None)}
+        whole.meta = {"val": twin, recorder.KEY: replace(origin, seq=None)}
         node.replace_all_uses_with(whole)
         graph.erase_node(node)
 

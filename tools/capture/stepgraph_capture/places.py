@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Iterator, List, Mapping, MutableMapping, Set, Union
 
 import torch
@@ -52,7 +52,8 @@ class Place:
 
     def with_keys(self, keys: Mapping[int, Any]) -> Place:
         """The place while these keys, by the id of what they replace, are those of dicts."""
-        return Place(self.name, _with_keys(self.container, keys), keys.get(id(self.key), self.key))
+        at = {"container": _with_keys(self.container, keys), "key": keys.get(id(self.key), self.key)}
+        return replace(self, **at, tied=[other.with_keys(keys) for other in self.tied])
 
 
 def _with_keys(container: Any, keys: Mapping[int, Any]) -> Any:

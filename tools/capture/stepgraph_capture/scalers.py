@@ -103,11 +103,16 @@ class _Bound:
         self._before = [(kept, key, kept[key]) for kept, key in places if isinstance(kept[key], Tensor)]
 
     def settle(self, is_skipped: Tensor) -> None:
+        chosen: Dict[Tuple[int, int], Tensor] = {}  # by the ids of both, as places may have the same tensors
         for kept, key, before in self._before:
             now = _found(kept, key)
-            if now is not before:
+            if now is before:
+                continue
+            pair = id(before), id(now)
+            if pair not in chosen:
                 mine = torch.where(is_skipped, sharding.local(before), sharding.local(_like(before, key, now)))
-                kept[key] = sharding.whole(mine, before)
+                chosen[pair] = sharding.whole(mine, before)
+            kept[key] = chosen[pair]
 
 
 def _found(kept: Any, key: Any) -> Any:

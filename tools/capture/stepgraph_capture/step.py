@@ -97,7 +97,7 @@ class Step:
             raise CaptureError("the inputs have a structure whose parts have no names")
         wide = [slot.name for slot in self.state + self.inputs if slot.is_tensor and slot.value.dtype == torch.complex128]
         if wide:
-            raise CaptureError(f"{wide[0]} is of complex128, which safetensors files cannot hold: use complex64")
+            raise CaptureError(_WIDE.format(wide[0]))
         if not any(slot.trainable for slot in self.state):
             raise CaptureError("no parameter of the model requires a gradient: there is no training step to capture")
         self._check_apart()
@@ -329,8 +329,7 @@ class Step:
         keys = {id(slot.value): state[slot.name] for slot in self.parameters}  # for dicts keyed by parameters
         for place in self.beside.values():
             now = place.with_keys(keys)
-            if now.is_there():
-                yield now.container, now.key
+            yield from ((one.container, one.key) for one in (now, *now.tied) if one.is_there())
 
     def _gradients(self, loss: Tensor, parameters: List[Tensor], recorder: Recorder) -> List[Optional[Tensor]]:
         for slot, parameter in zip(self.trainable, parameters):
@@ -354,7 +353,12 @@ def _apart(found: Any) -> Tuple[Any, Others]:
         return found, {}
     leaves, _ = pytree.tree_flatten(found[1])
     tensors = [sharding.plain(leaf) for leaf in leaves if isinstance(leaf, Tensor)]
+    if any(tensor.dtype == torch.complex128 for tensor in tensors):
+        raise CaptureError(_WIDE.format("a tensor beside the loss"))
     return found[0], {f"other{i}": tensor for i, tensor in enumerate(tensors)}
+
+
+_WIDE = "{} is of complex128, which safetensors files cannot hold: use complex64"
 
 
 def _taken(parameters: List[Tensor]) -> List[Optional[Tensor]]:
