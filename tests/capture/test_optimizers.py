@@ -253,6 +253,79 @@ class WholeSteps(CaptureCase):
                 said = self.tool("sg-run", graph, "--inputs", values, "--inputs", rates, "--steps", "4", "--json")
                 torch.testing.assert_close(json.loads(said)["ranks"][0]["losses"], theirs, rtol=1e-5, atol=0)
 
+    def held(self, optimizer):
+        """The rate and such numbers of an optimizer's group, as an input of the graph each."""
+        group, found = optimizer.param_groups[0], {}
+        for key in ("lr", "momentum", "weight_decay"):
+            if key in group:
+                found[f"optimizer.param_groups.0.{key}"] = torch.tensor(group[key], dtype=torch.float64)
+        if "betas" in group:
+            found["optimizer.param_groups.0.betas.0"] = torch.tensor(group["betas"][0], dtype=torch.float64)
+        return found
+
+    def check_scheduled(self, optimizer, step, names):
+        """That four steps are PyTorch's, each given the numbers that PyTorch's step() works with."""
+        document = self.whole(optimizer, step)
+        slots = [f"optimizer.param_groups.0.{name}" for name in names]
+        given = [entry["fqn"] for entry in document["inputs"] if entry.get("fqn", "").startswith("optimizer.param_groups")]
+        self.assertEqual(given, slots)
+        self.assertIn(f"sets {slots[0]}", document["note"])
+        used, theirs = [], []
+        hook = optimizer.register_step_pre_hook(lambda optimizer, *_: used.append(self.held(optimizer)))
+        for i in range(4):
+            theirs.append(step(**self.inputs).item())
+            save_file({slot: used[i][slot] for slot in slots}, os.path.join(self.folder, f"rate{i}.safetensors"))
+        hook.remove()
+        self.assertGreater(len({str(one) for one in used}), 1)
+        self.imported()
+        files = ("step.sg", "inputs.safetensors", "rate{step}.safetensors")
+        graph, values, rates = (os.path.join(self.folder, name) for name in files)
+        said = self.tool("sg-run", graph, "--inputs", values, "--inputs", rates, "--steps", "4", "--json")
+        torch.testing.assert_close(json.loads(said)["ranks"][0]["losses"], theirs, rtol=1e-5, atol=0)
+
+    def test_schedulers_in_the_step(self):
+        """Their numbers are inputs, whether they go by a count, by the last rate, or by both; and of momenta as well."""
+        schedules = torch.optim.lr_scheduler
+        cases = {
+            "by a count": (lambda of: schedules.LambdaLR(of, lambda count: 1 / (1 + count)), ["lr"], ["lr"]),
+            "by both": (lambda of: schedules.CosineAnnealingLR(of, 5), ["lr"], ["lr"]),
+            "by the last rate": (lambda of: schedules.ExponentialLR(of, 0.7), ["lr"], ["lr"]),
+            "in turn": (lambda of: schedules.SequentialLR(of, [schedules.LinearLR(of, 0.1, total_iters=2), schedules.StepLR(of, 1)], [2]), ["lr"], ["lr"]),
+            "of momenta": (lambda of: schedules.OneCycleLR(of, 0.1, total_steps=90), ["lr", "betas.0"], ["lr", "momentum"]),
+        }
+        for words, (made, of_adam, of_sgd) in cases.items():
+            with self.subTest(words, optimizer="AdamW"):
+                adam = torch.optim.AdamW(self.model.parameters(), lr=1e-2)
+                scheduler = made(adam)
+                before, group = scheduler.state_dict(), dict(adam.param_groups[0])
+                self.whole(adam, self.train(adam, scheduler.step))
+                self.assertEqual((scheduler.state_dict(), dict(adam.param_groups[0])), (before, group))
+                self.check_scheduled(adam, self.train(adam, scheduler.step), of_adam)
+            with self.subTest(words, optimizer="SGD"):
+                sgd = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+                scheduler = made(sgd)
+                self.check_scheduled(sgd, self.train(sgd, scheduler.step), of_sgd)
+
+    def test_numbers_set_by_hand(self):
+        """Before backward, or behind step()."""
+        for is_behind in (False, True):
+            with self.subTest(is_behind=is_behind):
+                optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2, weight_decay=0.1)
+                turns = [0]
+
+                def turn():
+                    turns[0] += 1
+                    optimizer.param_groups[0].update(lr=1e-2 / turns[0], weight_decay=0.1 * turns[0])
+
+                train = self.train(optimizer, turn if is_behind else lambda: None)
+
+                def step(x, y):
+                    if not is_behind:
+                        turn()
+                    return train(x, y)
+
+                self.check_scheduled(optimizer, step, ["lr", "weight_decay"])
+
     def test_refused(self):
         parameters = list(self.model.parameters())
         sgd = torch.optim.SGD(parameters, lr=0.1)
@@ -275,8 +348,8 @@ class WholeSteps(CaptureCase):
             "first step of SGD, which makes its state, updates 0.weight": (damped, self.train(damped), {}),
             "changes lr of SGD outside of its step.*in place": (by_tensor, self.train(by_tensor, rebind), {}),
             "It changes by_python.last_epoch": (by_tensor, self.train(by_tensor, lambda: by_python.step()), {}),
-            "changes turns of Lion, which the graph holds as a number: change it between steps$": (own, self.train(own, lambda: setattr(own, "turns", own.turns + 1)), {}),
-            "changes lr of SGD.*between steps, or make it a tensor": (sgd, self.train(sgd, scheduler.step), {}),
+            "changes turns of Lion, which the graph holds as it is: change it between steps$": (own, self.train(own, lambda: setattr(own, "turns", own.turns + 1)), {}),
+            "changes lr of SGD between two of its step": (sgd, self.train(sgd, lambda: (scheduler.step(), sgd.step())), {}),
             "not a parameter of the model": (torch.optim.SGD([torch.ones(1)]), self.train(sgd), {}),
             "another group of parameters": (grown, self.train(grown, grow), {}),
             "is in optimizer= twice": ([sgd, sgd], self.train(sgd), {}),

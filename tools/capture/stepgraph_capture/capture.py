@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack, contextmanager
-from typing import Any, Callable, Iterator, Mapping, Optional, Tuple
+from typing import Any, Callable, Iterator, List, Mapping, Optional, Tuple
 
 import torch
 from torch import nn
@@ -79,6 +79,7 @@ def capture(
         say("describes the graph")
         declared = document.meshes_of(step)
         content, names = world.together(lambda: document.describe(step, traced, title, declared))
+        document.add_notes(content, _scheduled(step))
         constants.add_data(content["inputs"], traced.encoder.constants)
         world.check_messages(traced.graphs)
         world.check_agree(traced.graphs)
@@ -108,6 +109,19 @@ def _modes_kept(model: nn.Module) -> Iterator[None]:
 def _made(folder: str, described: Tuple[Any, ...]) -> Step:
     write.make_folder(folder)
     return Step(*described)
+
+
+def _scheduled(step: Step) -> List[str]:
+    """A note on what each step has to be given."""
+    names = step.optimizers.scheduled
+    others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return [_SCHEDULED.format(names[0] + others)] if names else []
+
+
+_SCHEDULED = (
+    "the train_step sets {} outside of step(), from numbers that no graph holds: an input, of which sg-run takes each "
+    "step's (--inputs 'rate{{step}}.safetensors')"
+)
 
 
 def _with_gradients_of_others(step: Step, traced: trace.Traced, dynamic: symbols.Dynamic, fake: bool) -> trace.Traced:

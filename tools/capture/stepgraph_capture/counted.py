@@ -4,7 +4,8 @@ sum of weights), and tensors in its groups and attributes. All become state of t
 Of a number that is a tensor of one number. A run begins by reading it (in a trace it is a symbolic number, and so is what
 Python computes from it), and after each step() the new number is written.
 
-Other changes are refused: those made outside of step(), and those of anything but a tensor, an int or a float.
+Other changes are refused: those made outside of step(), unless they are `scheduled` ones, and those of anything but a
+tensor, an int or a float.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from . import compat
 from .errors import CaptureError
+from .scheduled import Scheduled, When
 
 
 class Recorded(dict):  # type: ignore[type-arg]
@@ -99,12 +101,12 @@ _Change = Tuple[Place, str, Any, Any]  # where, the key, what it was (None if it
 class Counted:
     """The numbers and watched tensors of one optimizer that its step() changes."""
 
-    def __init__(self, whose: str) -> None:
+    def __init__(self, whose: str, scheduled: Scheduled) -> None:
         self.known: Dict[str, Tensor] = {}  # what the graph starts from, by slot
         self.found: Dict[str, Tensor] = {}  # more that the last run showed
         self.numbers: Set[str] = set()  # the slots of numbers among them
         self.left: Dict[str, Any] = {}  # the known tensors that are no numbers, as the last run left them, by slot
-        self._whose = whose
+        self._whose, self._scheduled = whose, scheduled
         self._keys: Dict[str, Tuple[str, str, str]] = {}  # by slot: before, key, after
         self._places: List[Place] = []
         self._given: Mapping[str, Tensor] = {}
@@ -136,7 +138,7 @@ class Counted:
         self._depth += 1
         if self._depth > 1:  # a step() that calls that of its base class
             return
-        self.check()
+        self.check(When.BETWEEN if self._has_stepped else When.BEFORE)
         if self._has_stepped:  # a scaler may have undone the last one, in the tensors alone
             self._read()
 
@@ -160,23 +162,28 @@ class Counted:
         self._see()
         self._has_stepped = True
 
-    def check(self, more: Sequence[Tuple[Place, Place]] = ()) -> None:
-        """Refuses changes made since the last step(). more: other places that should be like each other."""
+    def check(self, when: When, more: Sequence[Tuple[Place, Place]] = ()) -> None:
+        """Refuses changes made since the last step(), but for scheduled ones. more: other places that should be like each
+        other."""
         for place, key in self._changed_tensors():
             raise CaptureError(
                 f"the step changes {key} of {self._whose} outside of its step(): only tensors in its groups may change "
                 "there, and only in place"
             )
-        changed = [(place, key) for place, key, _, _ in self._changes()]
+        changed = [(place, key) for place, key, was, _ in self._changes() if not self._is_scheduled(place, key, was, when)]
         for before, now in more:
             numbers = before.numbers()
             changed += [(now, key) for key, value in now.numbers().items() if not _is_same(numbers.get(key), value)]
         for place, key in changed[:1]:
-            way_out = f", or make it a tensor ({key}=torch.tensor(...)), which is an input of the graph"
             raise CaptureError(
-                f"the step changes {key} of {self._whose}, which the graph holds as a number: change it between steps"
-                + (way_out if "params" in place.kept else "")
+                f"the step changes {key} of {self._whose}, which the graph holds as it is: change it between steps"
             )
+
+    def _is_scheduled(self, place: Place, key: str, was: Any, when: When) -> bool:
+        is_taken = "params" in place.kept and self._scheduled.takes(place.before, place.kept, key, was, when)
+        if is_taken:
+            self._seen[place.slot(key)] = place.kept[key]
+        return is_taken
 
     def _read(self) -> None:
         self._put({slot: self._given[slot].item() for slot in self.known if slot in self.numbers})

@@ -77,8 +77,29 @@ class Optimizers:
 
     @property
     def numbers(self) -> Set[str]:
-        """The slots of Python numbers that step() changes."""
-        return {name for one in self._all for name in one.counted.numbers}
+        """The slots of Python numbers that step() changes, and of scheduled ones."""
+        return {name for one in self._all for name in one.counted.numbers} | set(self.scheduled)
+
+    @property
+    def scheduled(self) -> List[str]:
+        """The slots of numbers that the step sets outside of step()."""
+        return [name for one in self._all for name in {**one.scheduled.known, **one.scheduled.found}]
+
+    @contextmanager
+    def scheduled_as_used(self) -> Iterator[Dict[str, Tensor]]:
+        """In this context the user's program runs as it is; yields the scheduled numbers that its step() work with."""
+        used: Dict[str, Tensor] = {}
+
+        def look(optimizer: Optimizer, *_: Any) -> None:
+            for one in (one for one in self._all if one.optimizer is optimizer):
+                for each in one.with_wrapped():
+                    used.update({name: held for name, held in each.held().items() if name not in used})
+
+        hook = register_optimizer_step_pre_hook(look)
+        try:
+            yield used
+        finally:
+            hook.remove()
 
     @property
     def modules(self) -> List[str]:

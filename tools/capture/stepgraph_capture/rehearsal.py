@@ -110,7 +110,9 @@ def _first_difference(step: Step, traced: Traced, drops_gradients: bool) -> Opti
                 return None  # of the data's size: the graph may be that of other sizes
             for name, tensor in state.items():
                 given[name].detach().copy_(tensor)
-            loss = _loss_of_program(step)
+            with step.optimizers.scheduled_as_used() as used:
+                loss = _loss_of_program(step)
+            given.update(used)
             ours = _OfGraph(traced, given)
             what = ours.first_difference(loss, _parts(step.own_state()))
             if world.on_any_rank(what is not None):

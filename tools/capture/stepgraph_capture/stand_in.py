@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 from . import opened, places, scalers, sharding
 from .counted import Counted, Place, Recorded, copied
 from .errors import CaptureError
+from .scheduled import Scheduled, When
 
 _IN_TENSORS = {"capturable": True, "foreach": False, "fused": False}  # foreach and fused off: one parameter at a time
 _COMMON = (int, float, torch.SymInt, torch.SymFloat, Tensor, type(None))  # what may be under a name of its own
@@ -64,13 +65,14 @@ class StandIn:
         self._settings = [_tensors_of(place) for place in self._places()]  # copies to use in place of its own
         self._at_first = [_tensors_of(place) for place in self._places()]
         self._ids = [{key: id(value) for key, value in place.items()} for place in self._places()]
-        self.counted = Counted(self.name)
+        self.scheduled = Scheduled(self.name)
+        self.counted = Counted(self.name, self.scheduled)
 
     # State
 
     def tensors(self) -> Dict[str, Tensor]:
         """The state that the graph starts from, by slot name."""
-        return {**dict(self._slots(self._known)), **self.counted.known}
+        return {**dict(self._slots(self._known)), **self.counted.known, **self.scheduled.known}
 
     def kept(self) -> Dict[str, Tensor]:
         """The tensors of the optimizer's own state, by slot name."""
@@ -88,7 +90,8 @@ class StandIn:
     @property
     def made(self) -> Set[str]:
         """The slots of state that the last run created, and of what it changed and was not known to be state."""
-        return {*dict(self._slots(self._running)), *self.counted.found} - self.tensors().keys()
+        found = {*dict(self._slots(self._running)), *self.counted.found, *self.scheduled.found}
+        return found - self.tensors().keys()
 
     def learn(self) -> None:
         """Takes over the state that the last run created, at its initial values."""
@@ -113,6 +116,11 @@ class StandIn:
             if isinstance(key, str):
                 self._common.setdefault(key, value)
         self.counted.learn()
+        self.scheduled.learn()
+
+    def held(self) -> Dict[str, Tensor]:
+        """What its own groups hold of numbers that the step sets outside of step(), by slot."""
+        return self.scheduled.held(self._named_groups())
 
     def rebound(self, given: Mapping[str, Tensor]) -> Dict[str, Tensor]:
         """State bound to a tensor other than the given one, by slot name."""
@@ -173,6 +181,7 @@ class StandIn:
             optimizer.state = self._keeper.optimizer.state
         setattr(optimizer, scalers.SKIPS_ITSELF, getattr(optimizer, "_step_supports_amp_scaling", False))
         optimizer._step_supports_amp_scaling = False  # so a scaler unscales gradients before it calls step()
+        self.scheduled.begin(self._named_groups(), given)
         self.counted.begin(self._watched(), given, {id(tensor) for tensor in instead.values()})
 
         def give_back() -> None:
@@ -216,7 +225,7 @@ class StandIn:
             self._check_keys({id(leaf) for leaf in leaves.values()})
         if len(self._places()) != len(self._settings):
             raise CaptureError(f"the step gives {self.name} another group of parameters: add it before")
-        self.counted.check([(Place(was, ""), Place(group, "")) for group, was in self._own])
+        self.counted.check(When.BEHIND, [(Place(was, ""), Place(group, "")) for group, was in self._own])
         self.counted.end()
 
     def _check_keys(self, known: Any) -> None:
@@ -234,10 +243,14 @@ class StandIn:
         """The dicts that hold its settings."""
         return [vars(self.optimizer), *self._own_groups()]
 
+    def _named_groups(self) -> Dict[str, Dict[str, Any]]:
+        """Its groups, by what the slots of their entries begin with."""
+        return {f"{self._prefix}.param_groups.{i}.": group for i, group in enumerate(self._own_groups())}
+
     def _watched(self) -> List[Place]:
         """The dicts in which it may keep something."""
         at = f"{self._prefix}."
-        before = [at, *(f"{at}param_groups.{i}." for i in range(len(self._groups)))]
+        before = [at, *self._named_groups()]
         states = [Place(state, at, f".{fqn}") for fqn, state in self._running.items()]
         mine = zip(self._places(), before, self._at_first)
         found = [Place(kept, name, tensors=tensors) for kept, name, tensors in mine]
