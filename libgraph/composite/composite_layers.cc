@@ -277,12 +277,12 @@ void embedding_bag_weights_backward(CompositeCall& c) {
   c.give(out);
 }
 
-// The gradient of the table: each index adds the gradient of its bag to its row.
+// The gradient of the table: each index adds the gradient of its bag to its row, or its part of that (where a row's is
+// divided by how often it is read).
 void embedding_bag_backward(CompositeCall& c) {
   ValueId grad = c.tensor("grad"), indices = c.tensor("indices"), weights = c.tensor("per_sample_weights");
   int64_t mode = c.integer("mode"), padding = c.integer("padding_idx");
-  if (c.flag("scale_grad_by_freq") || (c.has("sparse") && c.flag("sparse")))
-    return c.fail("scaled and sparse gradients have no recipe");
+  if (c.has("sparse") && c.flag("sparse")) return c.fail("sparse gradients have no recipe");
   if (mode == 2) return give_gradient_of_largest(c);
   ValueId of_index = told_bags(c, indices);
   ValueId rows = c.make("index_select", {grad, 0, of_index});
@@ -294,6 +294,8 @@ void embedding_bag_backward(CompositeCall& c) {
   if (padding != -1)
     rows = c.make("mul.Tensor",
                   {rows, c.make("to.dtype", {column(c, c.make("ne.Scalar", {indices, padding})), c.dtype_of(rows)})});
+  if (c.flag("scale_grad_by_freq"))
+    return c.give(c.make("embedding_dense_backward", {rows, indices, c.arg("num_weights"), -1, true}));
   ArgList shape{c.arg("num_weights"), c.size(grad, 1)};
   c.give(c.make("index_add", {c.zeros(shape, rows), 0, indices, rows}));
 }

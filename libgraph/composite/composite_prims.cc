@@ -118,6 +118,25 @@ void prims_reshape(CompositeCall& c) {
   c.give(c.make("clone", {c.make("reshape", {c.tensor("a"), c.arg("shape")}), c.memory_format("contiguous_format")}));
 }
 
+// Zeros of `self`'s type that lie as `other` does, where forward derivatives begin; the first axes of `self`, of batches
+// that a vmap has made, come before those of `other`.
+void zeros_like_feature(CompositeCall& c) {
+  const ValueId self = c.tensor("self"), other = c.tensor("other");
+  const int batches = static_cast<int>(c.integer("self_num_batch_dims"));
+  if (batches > c.rank(self)) return c.fail("has fewer dimensions than it has batches");
+  ArgList shape, strides;
+  for (int i = 0; i < batches; ++i) shape.push_back(c.size(self, i));
+  for (int i = 0; i < c.rank(other); ++i) shape.push_back(c.size(other, i));
+  if (batches > 0) {
+    for (int i = 0; i < c.rank(other); ++i)
+      if (!c.same_size(c.type(other).stride[static_cast<size_t>(i)], c.as_expr(c.product(other, i + 1, c.rank(other)))))
+        return c.fail("of batches has a recipe for what lies in rows only");
+    return c.give(c.make("new_zeros", {self, shape}));
+  }
+  for (Expr stride : c.type(other).stride) strides.push_back(c.as_arg(stride));
+  c.give(c.make("zero_", {c.make("new_empty_strided", {self, shape, strides})}));
+}
+
 void copy_strided(CompositeCall& c) { c.give(laid_out(c, c.tensor("a"), c.sizes("stride"))); }
 
 void force_stride_order(CompositeCall& c) {

@@ -109,7 +109,8 @@ def bag_backward(d):
         _, offset2bag, size, most = torch.ops.aten._embedding_bag.default(weight, indices, offsets, False, mode)
         if mode != 2:
             offset2bag = torch.tensor([0, 0, 1, 1, 1, 2])
-        out.append(([some(d, 3, 3), indices, offset2bag, size, most, 7, False, mode, None], {}))
+        for is_scaled in (False, True)[: 1 if mode == 2 else 2]:
+            out.append(([some(d, 3, 3), indices, offset2bag, size, most, 7, is_scaled, mode, None], {}))
     return out
 
 
@@ -185,6 +186,8 @@ CALLS = {
     "aten.detach_.default": lambda d: [([some(d, 3, 4)], {})],
     "aten.dropout.default": floats_only(lambda d: [([some(d, 3, 4), 0.5, False], {}), ([some(d, 3, 4), 0.0, True], {})]),
     "aten.einsum.default": einsums,
+    "aten._new_zeros_with_same_feature_meta.default": lambda d: [([some(d, 2, 3), some(d, 3, 2).t()], {}), ([some(d, 5), some(d, 4, 2)[:, 0]], {}),
+                                                                ([some(d, 7, 2, 3), some(d, 4)], {"self_num_batch_dims": 1})],
     "aten._embedding_bag_dense_backward.default": floats_only(bag_backward),
     "aten.embedding_bag.default": floats_only(lambda d: [([*bag(d), False, mode], {}) for mode in (0, 1, 2)] + [([*bag(d), False, 0, False, some(d, 6)], {})]),
     "aten.embedding_bag.padding_idx": floats_only(lambda d: [([*bag(d), False, mode, False, None, False, 4], {}) for mode in (0, 1)]),
