@@ -347,6 +347,9 @@ Result<NodeStory> tell_node(const Job& job, const Program& program, std::string_
   for (const Input& input : program.graph.inputs())
     if (input.fqn && program.graph.pool().strings[input.fqn] == name)
       return Teller(job, program, program.graph, sizes, history).of_input(input);
+  for (const Output& output : program.graph.outputs())
+    if (bare == "loss" && output.kind == OutputKind::loss && !output.value.is_none())
+      return tell_node(job, program, program.graph.name(output.value), sizes, history);
   return unknown(program.graph, bare);
 }
 

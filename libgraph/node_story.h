@@ -68,8 +68,8 @@ struct NodeStory {
 // The commands of a job's history, oldest first: "sg-remat --policy default" (libpasses/replay.h makes them).
 using StoryHistory = std::vector<std::string>;
 
-// `name`: of a value, or a node's label, with or without %; or the FQN of an input. An Error (cannot_apply) names the
-// nearest, or the nodes of the module that is called so.
+// `name`: of a value, or a node's label, with or without %; or the FQN of an input; or "loss", where no value has that
+// name. An Error (cannot_apply) names the nearest, or the nodes of the module that is called so.
 Result<NodeStory> tell_node(const Job& job, const Program& program, std::string_view name, const SizeValues& sizes,
                             const StoryHistory& history);
 

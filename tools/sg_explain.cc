@@ -46,7 +46,7 @@ constexpr Tool kTool = {
     .details =
         "GRAPH is a .sg file, a text, a rank pattern such as 'rank{r}.sg', or - for standard input.\n"
         "NODE is the name of a node, of one of its results, or of an input, which may also be given by FQN\n"
-        "(layers.0.weight); the % may be omitted.",
+        "(layers.0.weight); the % may be omitted. `loss` is the node that makes the loss.",
     .max_operands = 2,
     .reads_stdin = false,
     .options = kOptions,

@@ -75,6 +75,18 @@ TEST_CASE("node_story: a node of several results lies in memory of its own, a vi
   CHECK(print_story(*view).find("in the memory of %v") != std::string::npos);
 }
 
+TEST_CASE("node_story: the loss is the value that is it, unless one is called so") {
+  for (const auto& [called, told] : {std::pair{"m", "m"}, std::pair{"loss", "loss"}}) {
+    const std::string name = called;
+    Job job = test::parse("sg 1.0\ngraph rank *\n  input %x : f32[4]\n  %" + name +
+                          " = aten.mean(%x) : f32[]\n  %e = aten.exp(%" + name + ") : f32[]\n  loss %" +
+                          (name == "m" ? "m" : "e") + "\n");
+    Result<NodeStory> story = tell_node(job, *job.programs[0], "loss", kThirteen, {});
+    REQUIRE(story.ok());
+    CHECK(story->name == told);
+  }
+}
+
 TEST_CASE("node_story: an unknown name is an error with the nearest") {
   Job job = test::random_job(1);
   const Graph& graph = job.programs[0]->graph;
