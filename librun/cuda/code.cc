@@ -87,15 +87,16 @@ Error failed(const std::string& what, std::string log) {
 
 Result<const CodeMaker::Functions*> CodeMaker::load() {
   static const Result<Functions> functions = []() -> Result<Functions> {
-    SG_ASSIGN(void* library, open_library("libnvrtc.so.13", "the CUDA 13 runtime libraries, on the library path"));
+    SG_ASSIGN(void* library,
+              open_library({"libnvrtc.so.13", "libnvrtc.so.12"}, "the CUDA 13 runtime libraries on the library path"));
     Functions out;
 #define SG_FIND(name)                                                    \
   out.name = reinterpret_cast<decltype(&::name)>(dlsym(library, #name)); \
-  if (!out.name) return Error{ErrorKind::missing, "libnvrtc.so.13 has no " #name};
+  if (!out.name) return Error{ErrorKind::missing, "libnvrtc has no " #name};
     SG_NVRTC_FUNCTIONS(SG_FIND)
 #undef SG_FIND
     if (out.nvrtcVersion(&out.major, &out.minor) != NVRTC_SUCCESS)
-      return Error{ErrorKind::missing, "libnvrtc.so.13 does not say its version"};
+      return Error{ErrorKind::missing, "libnvrtc does not say its version"};
     return out;
   }();
   if (!functions.ok()) return functions.error();

@@ -3,7 +3,7 @@
 // Cache   $XDG_CACHE_HOME/stepgraph/cuda (else ~/.cache/...), one file per kernel, named by a hash of everything that
 //         its code depends on: text, headers, architecture, compiler. A file whose contents do not match its header is
 //         rebuilt. SG_CUDA_CACHE=DIR moves the cache, SG_CUDA_CACHE= (empty) disables it.
-// Without NVRTC (libnvrtc.so.13) chains are interpreted: slower, with the same bits.
+// Without NVRTC (libnvrtc.so.13, else 12) chains are interpreted: slower, with the same bits.
 #pragma once
 
 #include <string>

@@ -23,9 +23,21 @@ Error missing(std::string message, const char* remedy = kDriverRemedy) {
   return Error{ErrorKind::missing, std::move(message), {}, remedy};
 }
 
+// Why the last dlopen of this file has failed; empty: there is no such file. What it needs in turn may be absent.
+std::string unless_absent(const std::string& file) {
+  const char* said = dlerror();
+  const std::string why = said ? said : "";
+  return why.starts_with(file + ": cannot open shared object file: No such file") ? "" : why;
+}
+
 Result<Driver> start(bool all_at_once) {
-  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!library) return missing("the backend 'cuda' finds no driver (libcuda.so.1)");
+  constexpr const char* kFile = "libcuda.so.1";
+  void* library = dlopen(kFile, RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    const std::string why = unless_absent(kFile);
+    return missing(why.empty() ? "the backend 'cuda' finds no driver (libcuda.so.1)"
+                               : "the backend 'cuda' cannot load the driver: " + why);
+  }
   Driver driver;
 #define SG_FIND(name)                                                       \
   driver.name = reinterpret_cast<decltype(&::name)>(dlsym(library, #name)); \
@@ -70,10 +82,17 @@ Status check(const Driver& driver, CUresult code, const char* what) {
                {}};
 }
 
-Result<void*> open_library(const char* file, const char* remedy) {
-  void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-  if (!library) return Error{ErrorKind::missing, "the backend 'cuda' finds no " + std::string(file), {}, remedy};
-  return library;
+Result<void*> open_library(std::initializer_list<const char*> files, const char* remedy) {
+  Error error{ErrorKind::missing, "the backend 'cuda' finds no " + std::string(*files.begin()), {}, remedy};
+  bool is_broken = false;
+  for (const char* file : files) {
+    if (void* library = dlopen(file, RTLD_NOW | RTLD_LOCAL)) return library;
+    const std::string why = unless_absent(file);
+    if (why.empty() || is_broken) continue;
+    error.message = "the backend 'cuda' cannot load " + why;
+    is_broken = true;
+  }
+  return error;
 }
 
 }  // namespace sg::cuda

@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 
+#include <initializer_list>
 #include <string>
 
 #include "libgraph/result.h"
@@ -46,7 +47,8 @@ Status check(const Driver& driver, CUresult code, const char* what);
 
 #define SG_CU(driver, call) SG_TRY(::sg::cuda::check(driver, (driver).call, #call))
 
-// A library by file name, e.g. "libcublasLt.so.13": opened once and kept open.
-Result<void*> open_library(const char* file, const char* remedy);
+// The first library there is of these file names, e.g. "libcublasLt.so.13": opened once and kept open. An error is about
+// the first name, or the first file that exists but does not load.
+Result<void*> open_library(std::initializer_list<const char*> files, const char* remedy);
 
 }  // namespace sg::cuda

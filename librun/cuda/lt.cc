@@ -15,6 +15,7 @@ struct Lt::Functions {
 #define SG_MEMBER(name) decltype(&::name) name = nullptr;
   SG_LT_FUNCTIONS(SG_MEMBER)
 #undef SG_MEMBER
+  size_t version = 0;  // 130100 = 13.1
 };
 
 // A matrix as stored, in column-major order.
@@ -27,7 +28,9 @@ namespace {
 
 constexpr uintptr_t kMostAligned = 256;
 constexpr int64_t kWorkspaceBytes = int64_t{32} << 20;
-constexpr const char* kLtRemedy = "the CUDA 13 runtime libraries, on the library path";
+constexpr size_t kScalesEachVersion = 120900;  // first with a scale for each row and column
+constexpr const char* kLtRemedy =
+    "the CUDA 13 runtime libraries on the library path (a torch of CUDA 13 has them in site-packages/nvidia/cu13/lib)";
 
 Status lt_check(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return ok_status();
@@ -85,13 +88,14 @@ using Held = std::unique_ptr<std::remove_pointer_t<Handle>, cublasStatus_t (*)(H
 
 Result<const Lt::Functions*> Lt::load() {
   static const Result<Functions> functions = []() -> Result<Functions> {
-    SG_ASSIGN(void* library, open_library("libcublasLt.so.13", kLtRemedy));
+    SG_ASSIGN(void* library, open_library({"libcublasLt.so.13", "libcublasLt.so.12"}, kLtRemedy));
     Functions out;
 #define SG_FIND(name)                                                    \
   out.name = reinterpret_cast<decltype(&::name)>(dlsym(library, #name)); \
-  if (!out.name) return Error{ErrorKind::missing, "libcublasLt.so.13 has no " #name, {}, kLtRemedy};
+  if (!out.name) return Error{ErrorKind::missing, "libcublasLt has no " #name, {}, kLtRemedy};
     SG_LT_FUNCTIONS(SG_FIND)
 #undef SG_FIND
+    out.version = out.cublasLtGetVersion();
     return out;
   }();
   if (!functions.ok()) return functions.error();
@@ -286,7 +290,7 @@ bool Lt::takes_strides(const Tensor& t) { return stored(t).has_value(); }
 
 Result<bool> Lt::multiply(const Product& product) {
   Call call(lt_);
-  if (!call.take(product)) return false;
+  if (!call.take(product) || (product.scales_each && lt_.version < kScalesEachVersion)) return false;
   SG_TRY(describe(&call));
   SG_ASSIGN(Choice * choice, choose(call));
   if (!*choice) return false;

@@ -38,7 +38,7 @@ struct Product {
 
 class Lt {
  public:
-  // Errors (missing): the library is missing, or older than the one this was built with.
+  // Errors (missing): the library is missing (libcublasLt.so.13, else 12, whose functions and numbers are the same).
   static Status require();
   static Result<std::unique_ptr<Lt>> open(Device& device);
   ~Lt();

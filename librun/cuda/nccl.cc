@@ -10,13 +10,14 @@ namespace sg::cuda {
 namespace {
 
 constexpr int kOldestNccl = 21800;  // first with non-blocking communicators that can be aborted completely
-constexpr const char* kNcclRemedy = "NCCL 2.18 or newer (libnccl.so.2) on the library path, or --comm local";
+constexpr const char* kNcclRemedy =
+    "NCCL 2.18 or newer on the library path (a torch has it in site-packages/nvidia/nccl/lib), or --comm local";
 
 Result<Nccl> open_nccl() {
   // Else NCCL connects within the first collective of a kind on each communicator (nccl_connect.h). Read by its first
   // call.
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);
-  SG_ASSIGN(void* library, open_library("libnccl.so.2", kNcclRemedy));
+  SG_ASSIGN(void* library, open_library({"libnccl.so.2"}, kNcclRemedy));
   Nccl out;
 #define SG_FIND(name)                                                    \
   out.name = reinterpret_cast<decltype(&::name)>(dlsym(library, #name)); \

@@ -35,6 +35,7 @@ def absent(tests, at):
     status, text = tests.run([tests.tool('sg-run'), at('same.txt'), '--init', 'seed:0', '--backend', 'cuda'], env)
     tests.expect('no driver',
                  (status != 5 or 'finds no driver' not in text or 'hint:' not in text) and f'exit {status}: {text}')
+    other_libraries(tests, at)
     for fault, said in (('cuInit:1', 'CUDA_ERROR_NO_DEVICE'), ):
         status, text = tests.run([tests.tool('sg-run'), at('same.txt'), '--init', 'seed:0', '--backend', 'cuda'],
                                  {'SG_STUB_FAIL': fault})
@@ -51,6 +52,24 @@ def absent(tests, at):
     status, text = tests.run([tests.tool('sg-run'), at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda'], {'SG_STUB_MEMORY': '100000'})
     tests.expect('a GPU without memory',
                  (status != 5 or 'no memory on the GPU' not in text) and f'exit {status}: {text}')
+
+
+def other_libraries(tests, at):
+    """Libraries of CUDA 12, beside some of 13 that do not load; and these alone."""
+    stub, folder, run = os.path.abspath(tests.args.stub), at('libraries'), [tests.tool('sg-run'), at('same.txt'), '--inputs', at('same.safetensors'), '--backend', 'cuda', '--explain']
+    os.mkdir(folder)
+    os.symlink(os.path.join(stub, 'libcuda.so.1'), os.path.join(folder, 'libcuda.so.1'))
+    for name in ('libcublasLt.so', 'libnvrtc.so'):
+        with open(os.path.join(folder, name + '.13'), 'w', encoding='utf-8') as f:
+            f.write('no library')
+    env = {'LD_LIBRARY_PATH': folder, 'SG_STUB_NVRTC': '1', 'SG_CUDA_CACHE': ''}
+    status, text = tests.run(run, env)
+    said = re.search(r"the backend 'cuda' cannot load \S*libcublasLt\.so\.13: ", text)
+    tests.expect('a library that does not load', (status != 5 or not said) and f'exit {status}: {text}')
+    for name in ('libcublasLt.so', 'libnvrtc.so'):
+        os.symlink(os.path.join(stub, name + '.13'), os.path.join(folder, name + '.12'))
+    status, text = tests.run([*run, '--expect', tests.same_out(at), '--bitwise'], env)
+    tests.expect('libraries of CUDA 12', (status or ' 0 interpreted' not in text) and f'exit {status}: {text}')
 
 
 def same_bits(tests, at):

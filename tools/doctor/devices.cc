@@ -59,6 +59,13 @@ Devices find_devices() {
   return out;
 }
 
+// librun/cuda/lt.h has the same names.
+bool has_cublas() {
+  for (const char* file : {"libcublasLt.so.13", "libcublasLt.so.12"})
+    if (dlopen(file, RTLD_NOW | RTLD_LOCAL)) return true;
+  return false;
+}
+
 std::string listed(const std::vector<std::string>& names) {
   if (names.empty()) return {};
   for (const std::string& name : names)
@@ -92,7 +99,7 @@ Finding look_at_cuda() {
   } else if (!devices.trouble.empty()) {
     out.state = State::absent;
     out.text = "the plugin loads, but " + devices.trouble;
-  } else if (dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL) == nullptr) {
+  } else if (!has_cublas()) {
     out.state = State::absent;
     out.text = listed(devices.names) + ", but there is no libcublasLt.so.13";
     out.remedy = "cuBLAS of CUDA 13 on the library path";
