@@ -8,7 +8,7 @@
 #include "librun/backend.h"
 
 // Incremented when backend.h or anything it includes changes.
-#define SG_BACKEND_ABI "sg-backend 4 " __VERSION__
+#define SG_BACKEND_ABI "sg-backend 5 " __VERSION__
 
 namespace sg {
 
@@ -17,6 +17,9 @@ struct BackendOptions {
   bool nccl = false;           // ranks communicate over NCCL; else through host memory
   bool deterministic = false;  // over NCCL: reductions in group-rank order, summed by our own kernels
   double timeout_s = 600;      // of a collective; 0 = never
+  // All code is loaded before the first step, which costs seconds: a rank that loads it later may wait for a collective
+  // that others owe it, while it owes them another.
+  bool loads_all_at_once = false;
 };
 
 // Errors (missing): no such plugin, a plugin of a different build, or missing hardware or libraries.

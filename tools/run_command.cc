@@ -20,7 +20,7 @@ Status try_targets(const Args& args) {
 
 Result<SessionReport> run_one_or_two(const Args& args, const Job& job, Communicators comms) {
   SG_ASSIGN(SessionOptions options, session_options(args, ranks_here(comms)));
-  SG_ASSIGN(std::unique_ptr<BackendMaker> backends, make_backends(args, job));
+  SG_ASSIGN(std::unique_ptr<BackendMaker> backends, make_backends(args, job, comms.size()));
   options.rank.backends = backends.get();
   if (args.has("dry-run")) SG_TRY(try_targets(args));
   if (!args.has("compare")) return run_session(job, comms, options);

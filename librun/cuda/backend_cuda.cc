@@ -265,9 +265,7 @@ class CudaMaker : public BackendMaker {
 };
 
 Result<std::unique_ptr<BackendMaker>> make_maker(const BackendOptions& options) {
-  // If ranks are threads, all code is loaded at the start: loading waits for the device, on which a collective may be
-  // waiting for another rank that wants to load code, too.
-  SG_ASSIGN(const Driver* driver, load_driver(options.nccl));
+  SG_ASSIGN(const Driver* driver, load_driver(options.loads_all_at_once));
   SG_TRY(Lt::require());
   if (options.nccl) SG_TRY(require_nccl());
   return std::unique_ptr<BackendMaker>(new CudaMaker(*driver, options));

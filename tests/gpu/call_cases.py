@@ -28,11 +28,12 @@ def failing_calls(tests, at):
     ranks = [tests.tool('sg-run'), '-q', at('all.txt'), '--inputs', at('all{r}.safetensors'), '--backend', 'cuda']
     status, text = tests.run(ranks, {'SG_STUB_DEVICES': '1', 'SG_STUB_FAIL': 'cuModuleLoadData:2'})
     tests.expect('kernels are loaded once a device', status and f'exit {status}: {text}')
-    for options, said in (([], ''), (['--comm', 'nccl'], 'EAGER')):
-        status, text = tests.run([*ranks, *options], {'SG_STUB_LOADING': at('loading')})
+    for name, command, said in (('through the host', ranks, ''), ('NCCL', [*ranks, '--comm', 'nccl'], 'EAGER'),
+                                ('NCCL, one rank of a process', [*run, '--comm', 'nccl'], '')):
+        status, text = tests.run(command, {'SG_STUB_LOADING': at('loading')})
         with open(at('loading'), encoding='utf-8') as f:
             how = f.read()
-        tests.expect(f'when code is loaded, {options}', (status or how != said) and f'exit {status}, {how}: {text}')
+        tests.expect(f'when code is loaded, {name}', (status or how != said) and f'exit {status}, {how}: {text}')
 
 
 def chains(tests, at):
