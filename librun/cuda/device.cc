@@ -155,10 +155,12 @@ Status Device::start(int number) {
   fault_ = reinterpret_cast<Fault*>(host_memory_.take(sizeof(Fault)));
   if (!fault_) return Error{ErrorKind::missing, "no memory that host and GPU share"};
   *fault_ = Fault();
-  step_ = reinterpret_cast<uint64_t*>(host_memory_.take(sizeof(uint64_t)));
-  if (!step_) return Error{ErrorKind::missing, "no memory that host and GPU share"};
-  *step_ = 0;
-  return ok_status();
+  step_on_host_ = reinterpret_cast<uint64_t*>(host_memory_.take(sizeof(uint64_t)));
+  if (!step_on_host_) return Error{ErrorKind::missing, "no memory that host and GPU share"};
+  step_ = reinterpret_cast<uint64_t*>(memory_.take(sizeof(uint64_t)));
+  if (!step_) return Error{ErrorKind::missing, "no memory on the GPU for the number of the step"};
+  begin_step(0);
+  return noted_;
 }
 
 Device::~Device() {
@@ -205,6 +207,15 @@ Result<CUfunction> Device::load_function(const std::string& code, const char* na
   CUfunction function = nullptr;
   SG_CU(driver_, cuModuleGetFunction(&function, module, name));
   return function;
+}
+
+// Nothing of the previous step runs, so the last copy has been made. Recordings read what this one brings.
+void Device::begin_step(uint64_t step) {
+  *step_on_host_ = step;
+  note(check(driver_,
+             driver_.cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(step_), reinterpret_cast<CUdeviceptr>(step_on_host_),
+                                   sizeof(uint64_t), stream_),
+             "cuMemcpyAsync"));
 }
 
 // --- recording ---

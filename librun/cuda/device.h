@@ -98,9 +98,9 @@ class Device {
   void at(uint64_t place) { place_ = place; }
   uint64_t place() const { return place_; }
   Fault* fault() { return fault_; }
-  // Where kernels read the step number.
+  // Where kernels read the step number: on the device, as each lane that draws reads it.
   const uint64_t* step_counter() const { return step_; }
-  void begin_step(uint64_t step) { *step_ = step; }
+  void begin_step(uint64_t step);
 
   // A view of a tensor on this device; the host never reads it.
   static View view(const Tensor& t);
@@ -119,7 +119,7 @@ class Device {
   StreamClock clock_{*this};
   CachedMemory memory_, host_memory_;
   Fault* fault_ = nullptr;  // in memory that both can access
-  uint64_t* step_ = nullptr;
+  uint64_t *step_ = nullptr, *step_on_host_ = nullptr;
   uint64_t place_ = 0, touches_ = 0;
   bool is_recording_ = false;
   int architecture_ = 0;
