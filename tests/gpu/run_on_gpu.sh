@@ -10,7 +10,7 @@
 # Writes DIR/h200.md, h100.md or gpu.md by the GPU's name (default DIR: docs/results): the machine, each part with its commands and outcome,
 # and what was not run and why. A dry run writes DIR/dry-run.md, and no other file. Each part has a time limit; together they are 30 minutes.
 # --parts runs some of them, where a call may not last so long, and writes DIR/h100-A-B.md: cases (420 s), captures (300), sanitizers (400),
-# nccl (150), bench (540); and, when asked for by name, profiles (150) of our steps alone, whose files are in DIR/profiles.tar.gz. --seconds
+# nccl (150; of two GPUs or more 270), bench (540); and, when asked for by name, profiles (150) of our steps alone, whose files are in DIR/profiles.tar.gz. --seconds
 # scales the limits of these parts so that they are S together. All that a part prints is in DIR/h100-A-B.log; the report has its end.
 # docs/design/013-cuda.md has the calls for a machine that is lent for a quarter of an hour.
 # PY is a Python with torch: its CUDA libraries (cuBLASLt, NVRTC, NCCL) are used where the machine has no others. Exit 0: every part that ran
@@ -83,6 +83,8 @@ while [ $# -gt 0 ]; do
 done
 wants() { { [ -z "$parts" ] && [ "$1" != profiles ]; } || [[ ",$parts," = *",$1,"* ]]; }
 declare -A limits=([cases]=420 [captures]=300 [sanitizers]=400 [nccl]=150 [bench]=540 [profiles]=150)
+gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
+[ "$gpus" -lt 2 ] || limits[nccl]=270
 together=0
 for part in ${parts//,/ }; do
   [ -n "${limits[$part]:-}" ] || { echo "there is no part '$part'" >&2; exit 2; }
@@ -118,7 +120,11 @@ if [ -n "$stub" ]; then
   export SG_CUDA_CACHE
   name="stand-ins (dry run: nothing below was measured)" report=$out/dry-run.md
 else
-  LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:$carried:$(library_folders | paste -sd:)
+  LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$carried:$(library_folders | paste -sd:)
+  # In a container the driver may lie where the loader does not look; nothing is put before what it finds.
+  for folder in /usr/local/nvidia/lib64 /usr/lib/wsl/lib; do
+    [ ! -e "$folder/libcuda.so.1" ] || LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$folder
+  done
   export LD_LIBRARY_PATH
   name=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | paste -sd';')
   case $name in *H200*) report=$out/h200.md ;; *H100*) report=$out/h100.md ;; *) report=$out/gpu.md ;; esac
@@ -197,14 +203,22 @@ fi
 if wants nccl; then
   printf 'sg 1.0 world 1\ngroup @all [0]\ngraph rank *\n  input %%x : f32[8, 3] "x"\n  %%s = _c10d_functional.all_reduce(%%x, "sum", @all) : f32[8, 3]\n  %%w = _c10d_functional.wait_tensor(%%s) : f32[8, 3]\n  output %%w\n' > "$out/.one.txt"
   sed 's/world 1/world 2/; s/\[0\]/[0 1]/' "$out/.one.txt" > "$out/.two.txt"
-  part "NCCL with one rank" 60 "$bin/sg-run" "$out/.one.txt" --init seed:0 --backend cuda --comm nccl
+  export NCCL_DEBUG=WARN   # why NCCL refuses, if it does
+  only=${CUDA_VISIBLE_DEVICES:-0}
+  part "NCCL with one rank" 60 "$bin/sg-run" "$out/.one.txt" --init seed:0 --backend cuda --comm nccl --explain
   part "NCCL between two processes on one GPU" 90 bash -c \
-    "rank() { RANK=\$1 WORLD_SIZE=2 NCCL_HOSTID=host\$1 NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 SG_CUDA_SHARE=1 '$bin/sg-run' '$out/.two.txt' --init seed:0 --backend cuda --comm nccl --timeout 60 --rendezvous '$out/.meet'; }; rank 1 & other=\$!; rank 0 && wait \$other"
+    "rank() { RANK=\$1 WORLD_SIZE=2 CUDA_VISIBLE_DEVICES=${only%%,*} NCCL_HOSTID=host\$1 NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 SG_CUDA_SHARE=1 '$bin/sg-run' '$out/.two.txt' --init seed:0 --backend cuda --comm nccl --timeout $(($(scaled 90) / 2)) --rendezvous '$out/.meet'; }; rank 1 & other=\$!; rank 0 && wait \$other"
+  if [ "$gpus" -ge 2 ]; then
+    rm -f "$out/.meet"
+    part "NCCL between two GPUs, a process each" 60 bash -c \
+      "rank() { RANK=\$1 WORLD_SIZE=2 '$bin/sg-run' '$out/.two.txt' --init seed:0 --backend cuda --comm nccl --timeout $(($(scaled 60) / 2)) --rendezvous '$out/.meet'; }; rank 1 & other=\$!; rank 0 && wait \$other"
+    part "NCCL between two GPUs, ranks as threads" 60 "$bin/sg-run" "$out/.two.txt" --init seed:0 --backend cuda --comm nccl --timeout $(($(scaled 60) / 2))
+  fi
   rm -f "$out/.one.txt" "$out/.two.txt" "$out/.meet"
+  unset NCCL_DEBUG
 else
   not_run "NCCL: not asked for."
 fi
-gpus=$(nvidia-smi -L 2>/dev/null | wc -l)
 [ "$gpus" -ge 2 ] || not_run "NCCL between GPUs (this machine has $gpus)."
 
 bench=("$python" "$root/tests/bench/run_gpu_bench.py" --bin "$bin" --python "$python" --traces "$traces")
