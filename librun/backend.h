@@ -115,6 +115,7 @@ class Backend {
   // What is launched between the two is recorded, not executed: running the program that `end_recording` returns
   // executes it, any number of times. The host may not take part: `touches` counts how often it has, by transfers and
   // waits. REQUIRES: recorded memory is not moved or freed.
+  virtual bool records() const = 0;  // false: nobody may ask for it
   virtual Status begin_recording() = 0;
   virtual Result<std::unique_ptr<DeviceProgram>> end_recording() = 0;
   virtual uint64_t touches() const = 0;

@@ -82,7 +82,7 @@ Status GraphRun::record(const Segment& segment, size_t number) {
 
 Status GraphRun::run_on_device() {
   if (items_.empty()) list_items();
-  if (runs_ == kWarmRuns && !state_.observer) {  // recorded work has no times
+  if (runs_ == kWarmRuns && !state_.observer && state_.backend->records()) {  // recorded work has no times
     std::vector<Split> splits;
     for (const Item& item : items_) splits.push_back(split_of(item));
     segments_ = plan_segments(splits, kLeastItems);
@@ -118,6 +118,7 @@ std::vector<std::string> GraphRun::explain() const {
   if (!items_.empty()) out.back() += ", " + counted(items_.size(), "item") + " after fusing";
   if (shows_nodes()) out.back() += ", one by one, because they are observed: nothing is fused or recorded";
   else if (state_.observer) out.back() += "; nothing is recorded, as each is timed";
+  else if (!state_.backend->records()) out.back() += "; nothing is recorded: SG_CUDA_RECORD says so";
   else if (runs_ <= kWarmRuns) out.back() += "; nothing is recorded before step " + std::to_string(kWarmRuns);
   else out.back() += "; " + std::to_string(kept) + " of them recorded as " + counted(segments_.size(), "segment");
   std::array<size_t, 7> splits{};

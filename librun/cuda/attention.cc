@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
 #include <string>
 
@@ -116,7 +117,14 @@ bool is_exact_factor(float scale) {
   return std::frexp(scale, &exponent) == 0.5f && exponent <= 1 && exponent > -16;
 }
 
+// SG_CUDA_TILES=0 says no: products and a kernel for the weights then do the same.
+bool goes_by_tiles() {
+  const char* said = std::getenv("SG_CUDA_TILES");
+  return !said || *said != '0';
+}
+
 std::optional<FlashArgs> flash_args(const cpu::Attention& a) {
+  if (!goes_by_tiles()) return std::nullopt;
   const auto query = flash_tensor(a.query, a.batch()), key = flash_tensor(a.key, a.batch()),
              value = flash_tensor(a.value, a.batch());
   const int64_t depth = a.query.dim(3);

@@ -21,6 +21,8 @@ namespace sg::cuda {
 
 CudaBackend::CudaBackend(std::unique_ptr<Device> device, const BackendOptions& options, std::unique_ptr<Lt> lt)
     : device_(std::move(device)), options_(options), lt_(std::move(lt)), copies_(*device_) {
+  const char* record = std::getenv("SG_CUDA_RECORD");
+  records_ = !record || *record != '0';
   const char* interpret = std::getenv("SG_CUDA_INTERPRET");
   if (interpret && *interpret == '1') chains_.why = "SG_CUDA_INTERPRET says so";
   else chains_.maker = CodeMaker::find(&chains_.why);

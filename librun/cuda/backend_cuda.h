@@ -60,6 +60,7 @@ class CudaBackend : public Backend {
   Status attend(KernelCall& call, const cpu::Attention& a, const cpu::AttentionResult& result) override;
   Status attend_backward(KernelCall& call, const cpu::Attention& a, const cpu::AttentionGradients& g) override;
   void note(Status status) override { device_->note(std::move(status)); }
+  bool records() const override { return records_; }
   Status begin_recording() override { return device_->begin_recording(); }
   Result<std::unique_ptr<DeviceProgram>> end_recording() override;
   uint64_t touches() const override { return device_->touches(); }
@@ -85,6 +86,7 @@ class CudaBackend : public Backend {
   std::map<std::vector<std::byte>, std::byte*> tables_;
   std::set<uint64_t> dense_attention_, plain_products_;  // places of nodes
   ThreadTeam host_team_{1};
+  bool records_ = true;        // unless SG_CUDA_RECORD=0
   std::string communicators_;  // how those of NCCL were created; empty: there are none
 
   // Chains compiled to machine code (code.h).

@@ -82,6 +82,13 @@ class AttentionCases:
             self.packed(depth)
         for mask in MASKS:
             self.masked(*mask)
+        self.without_tiles()
+
+    def without_tiles(self):
+        """What a device can do instead, if it has to."""
+        sizes = {'BATCH': 2, 'HEADS': 4, 'SHARED': 2, 'QUERIES': 70, 'KEYS': 50, 'DEPTH': 64, 'CAUSAL': 'true'}
+        tensors = {name: self.noise(2, 2 if name in 'kv' else 4, 50 if name in 'kv' else 70, 64) for name in 'qkvg'}
+        self.compare('attention without tiles', GRAPH, sizes, tensors, {'flash_delta': 0, 'attention_weights': 4}, env={'SG_CUDA_TILES': '0'})
 
     def run_lanes(self):
         for i in LANES:
@@ -98,10 +105,10 @@ class AttentionCases:
         some = [self.rng.gauss(0, size) for _ in range(4099)]  # a prime
         return 'BF16', shape, bf16([some[i % len(some)] for i in range(count)])
 
-    def compare(self, name, graph, sizes, tensors, kernels, atol=0.04):
+    def compare(self, name, graph, sizes, tensors, kernels, atol=0.04, env=None):
         for word, size in sizes.items():
             graph = graph.replace(word, str(size))
-        self.tests.against_processor(name, self.at, graph, tensors, ['--rtol', '0.02', '--atol', str(atol)], kernels=kernels)
+        self.tests.against_processor(name, self.at, graph, tensors, ['--rtol', '0.02', '--atol', str(atol)], env, kernels)
 
     def held(self, batch, heads, shared, queries, keys, depth, causal, forward, over_queries, over_keys, size=1, atol=0.04):
         sizes = {'BATCH': batch, 'HEADS': heads, 'SHARED': shared, 'QUERIES': queries, 'KEYS': keys, 'DEPTH': depth, 'CAUSAL': causal}

@@ -110,6 +110,8 @@ def recording(tests, at):
     said = 'recorded as 2 segments' in text and re.search(r'split by numbers for the host: 1 item, first %n\b',
                                                           text)
     tests.expect('recorded segments', (status or not said) and f'exit {status}: {text}')
+    status, text = tests.run(held, {'SG_CUDA_RECORD': '0'})
+    tests.expect('nothing recorded', (status or 'nothing is recorded: SG_CUDA_RECORD says so' not in text) and f'exit {status}: {text}')
     if tests.args.stub:
         with open(at('captures'), encoding='utf-8') as f:
             counts = [int(line) for line in f]
