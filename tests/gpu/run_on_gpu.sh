@@ -41,8 +41,10 @@ pack() {
     awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
     grep -vE '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so' | xargs -r cp -L -t "$to/build/lib/carried" || return 1
   if [ "$with_tests" = yes ]; then
-    mkdir -p "$to/tests/conformance"
-    cp -r "$root"/tests/{gpu,numeric,bench} "$root/tests/harness.py" "$to/tests/"
+    mkdir -p "$to/tests/conformance" "$to/tests/bench"
+    cp -r "$root"/tests/{gpu,numeric} "$root/tests/harness.py" "$to/tests/"
+    cp "$root"/tests/bench/{run_gpu_bench,peer_gpu,gpu_models}.py "$to/tests/bench/"
+    rm -r "$to/tests/gpu/stub"   # what stand-ins are made of: a dry run brings them
     mkdir -p "$to/tools"
     cp -r "$root/tools/capture" "$to/tools/"
     cp -r "$root"/tests/conformance/{vectors,listed.txt} "$to/tests/conformance/"
