@@ -159,6 +159,34 @@ class Beside(CaptureCase):
         self.assertIs(average.module.first.weight, weight)
         self.assertIs(average.module.last.weight, weight)
 
+    def test_attributes_of_a_module_beside_the_model(self):
+        """As metrics keep theirs: replaced, written, in a dict; and what is only kept from the last step is no state."""
+
+        class Metric(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.total, self.most, self.last = torch.zeros(()), torch.zeros(()), torch.zeros(())
+                self.counts = {"steps": torch.zeros((), dtype=torch.int64)}
+
+            def forward(self, value):
+                self.total = self.total + value
+                self.most.copy_(torch.maximum(self.most, value))
+                self.counts["steps"] += 1
+                self.last = value
+                return self.total / self.counts["steps"] + self.most
+
+        metric = Metric()
+        total, last = metric.total, metric.last
+
+        def follow(loss):
+            return loss.detach() + metric(loss.detach())
+
+        step = self.train(lambda output, x, y: F.mse_loss(output, y), follow)
+        document = self.captured(self.model, None, self.inputs, train_step=step, optimizer=self.optimizer)
+        self.assertTrue(metric.total is total and metric.last is last)
+        self.assertNotIn("metric.last", [entry.get("fqn") for entry in document["inputs"]])
+        self.check(step, ["metric.total", "metric.most", "metric.counts.steps"])
+
     def test_two_names_of_one_tensor_that_part(self):
         first = torch.zeros(())
         kept = {"now": first, "best": first}

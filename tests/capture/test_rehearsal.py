@@ -56,6 +56,20 @@ class Rehearsed(CaptureCase):
 
         return {"train_step": step, "optimizer": optimizer}
 
+    def test_a_result_beside_the_loss(self):
+        """One that is another in the second step is refused, though losses and updates are the same."""
+        model = Net()
+        train, weight = self.stepped(model), model.first.weight
+        version = weight._version
+
+        def with_other(other_of):
+            return {**train, "train_step": lambda x, y: (train["train_step"](x, y), {"other": other_of(x)})}
+
+        grown = with_other(lambda x: x.mean() * (2.0 if model.first.weight._version > version + 1 else 1.0))
+        with self.assertRaisesRegex(CaptureError, "another result beside the loss"):
+            self.captured(model, None, batch(), **grown)
+        self.captured(model, None, batch(), **with_other(lambda x: x.mean()))
+
     def test_a_cache_made_of_parameters(self):
         def norm(model):
             return model.first.weight.detach().norm()

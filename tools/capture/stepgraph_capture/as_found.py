@@ -24,7 +24,7 @@ class AsFound:
         self._containers: Dict[int, Tuple[Any, Any]] = {}  # dicts and lists, by id, with copies
         self._tensors: Dict[int, _Kept] = {}
         self._places: List[Tuple[Place, Tensor]] = []
-        for thing in (*step.model.modules(), *step.optimizers.own):
+        for thing in (*(module for _, module in step.modules_around), *step.optimizers.own):
             self._take(vars(thing))
         for place in (*step.beside.values(), *step.reachable().tensors.values()):
             self._places.append((place, place.tensor))

@@ -4,7 +4,8 @@ the step writes.
 
 The search covers the attributes of the model's modules and parameters. For a train_step it also covers whatever the
 function can reach: its closure, the globals it names, the object it is a method of (or the callable object itself), its
-default arguments, and the user's functions that it calls. Within these it looks into modules, lists, tuples and dicts.
+default arguments, and the user's functions that it calls. Within these it looks into modules (their tensors, and their
+attributes as those of the model's), lists, tuples and dicts.
 Hooks of optimizers and of parameters are searched in the same way.
 """
 
@@ -40,6 +41,7 @@ class Found:
     dicts: List[Any] = field(default_factory=list)  # the user's dicts and sets, which may have parameters as keys
     by_parameter: Set[str] = field(default_factory=set)  # names of places that belong to a single parameter
     schedulers: List[LRScheduler] = field(default_factory=list)
+    modules: List[Tuple[str, nn.Module]] = field(default_factory=list)  # those beside the model, and their parts
 
 
 def search(functions: Iterable[Callable[..., Any]], known: List[Tensor], model: nn.Module) -> Found:
@@ -81,21 +83,24 @@ class _Search:
         self._seen = {id(module) for module in model.modules()}
         self._first: Dict[int, Place] = {}  # of `places`, by the id of the tensor
         self._device = known[0].device if known else None  # for state that scalers create on first use
-        self._attribute = ""  # the model's attribute being searched
+        self._attribute = ""  # the attribute of a module that is being searched
         for path, part in model.named_modules():
             self._attributes(part, path)
-        self._attribute = ""
+            self._entries(part._buffers, part._buffers, path)  # even those that are still None
         for name, parameter in model.named_parameters():
             for key, thing in list(vars(parameter).items()):
                 self._thing(thing, f"{name}.{key}", (vars(parameter), key), 0, is_by_parameter=True)
 
     def _attributes(self, part: nn.Module, path: str) -> None:
-        """Searches the attributes of one of the model's modules and its buffers, even those that are still None."""
-        own = {key: thing for key, thing in vars(part).items() if key not in OF_MODULES}
-        for kept, there in ((vars(part), own), (part._buffers, part._buffers)):
-            for key, thing in list(there.items()):
-                self._attribute = ".".join(filter(None, (path, key)))
-                self._thing(thing, self._attribute, (kept, key), 0)
+        """Searches the attributes of a module that every module does not have."""
+        self._entries(vars(part), {key: thing for key, thing in vars(part).items() if key not in OF_MODULES}, path)
+
+    def _entries(self, kept: Any, there: Mapping[str, Any], path: str) -> None:
+        """Searches what a module keeps under these names."""
+        for key, thing in list(there.items()):
+            self._attribute = ".".join(filter(None, (path, key)))
+            self._thing(thing, self._attribute, (kept, key), 0)
+        self._attribute = ""
 
     def function(self, function: Any, name: str, depth: int) -> None:
         """Searches the closure of a function, the globals it names, and the object it is bound to."""
@@ -201,10 +206,13 @@ class _Search:
                 continue
             self._seen.add(id(part))
             prefix = ".".join(filter(None, (name, path)))
+            self.all.modules.append((prefix, part))
             for kept in (part._parameters, part._buffers):
                 for key, tensor in kept.items() if isinstance(kept, dict) else ():
                     if tensor is not None:
                         self._tensor(tensor, f"{prefix}.{key}", (kept, key))
+            if not self._attribute:  # a module among the model's attributes: deep enough
+                self._attributes(part, prefix)
 
     def _scaler(self, scaler: Any, name: str) -> None:
         if self._memory is None:

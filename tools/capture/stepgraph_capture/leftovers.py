@@ -1,4 +1,4 @@
-"""What a model caches for its next call in attributes or buffers while it runs: positions, masks, indices. During
+"""What modules cache for their next call in attributes or buffers while it runs: positions, masks, indices. During
 tracing these caches fill with fake tensors, unusable in later runs, so they are removed afterwards.
 """
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import gc
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
@@ -17,12 +17,12 @@ from .beside import OF_MODULES
 
 
 @contextmanager
-def removed(model: nn.Module) -> Iterator[List[Tuple[str, Tensor]]]:
-    """On exit, restores or removes attributes that hold fake tensors; other changes stay. Clears caches of .lru_cache
+def removed(modules: Sequence[Tuple[str, nn.Module]]) -> Iterator[List[Tuple[str, Tensor]]]:
+    """modules: with their names. On exit, restores or removes attributes that hold fake tensors; other changes stay. Clears caches of .lru_cache
     that have grown meanwhile, except those of torch and this package.
 
     Yields a list that has, after exit, the names and tensors of attributes that fake tensors had replaced."""
-    kept = [(path, each) for path, module in model.named_modules() for each in (vars(module), module._buffers)]
+    kept = [(path, each) for path, module in modules for each in (vars(module), module._buffers)]
     before = [{name: _copied(value) for name, value in _own(each).items()} for _, each in kept]
     filled = {id(cache): cache.cache_info().currsize for cache in _caches()}
     replaced: List[Tuple[str, Tensor]] = []

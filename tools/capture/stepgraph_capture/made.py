@@ -27,6 +27,7 @@ class Made:
         """whose: "step", or "model" if it is captured without a train_step."""
         self._search, self._whose = search, whose
         self.before = search()  # what there was before the runs
+        self._tensors = [(place, place.tensor) for place in self.before.tensors.values()]
         self._schedulers = [(scheduler, dict(vars(scheduler))) for scheduler in self.before.schedulers]
         self._last: Dict[str, Tuple[Tensor, int, Tensor]] = {}  # after the last run: tensor, version, values
         self._runs = 0
@@ -74,8 +75,11 @@ class Made:
             self._restore(before, was)
 
     def forget(self) -> None:
-        """Removes what the runs created, and resets numbers and sets."""
+        """Removes what the runs created, puts back what they replaced, and resets numbers and sets."""
         self._restore(self.before, {})
+        for place, tensor in self._tensors:
+            if place.is_there() and place.tensor is not tensor:
+                place.container[place.key] = tensor
         found = self._search()
         for name, (place, was) in self.before.others.items():
             if _is_counted(was, found.others.get(name)):

@@ -27,12 +27,12 @@ class Place:
     container: Union[MutableMapping[Any, Any], List[Any]]
     key: Any
     is_surely_state: bool = False  # even if no run writes it
-    attribute: str = ""  # the model's attribute that is or contains it: blocks.0.running
+    attribute: str = ""  # the attribute of a module that is or contains it: blocks.0.running
     tied: List[Place] = field(default_factory=list)  # others that hold the same tensor: a copy of tied weights
 
     @property
     def variable(self) -> str:
-        """The variable (or the model's attribute) that it belongs to, as the function names it."""
+        """The variable (or the module's attribute) that it belongs to, as the function names it."""
         return self.attribute or self.name.partition(".")[0]
 
     @property
@@ -108,7 +108,7 @@ class Watched:
                 hook.remove()
 
     def written(self) -> Dict[str, Place]:
-        """All places of the variables in which the run wrote something. Excludes an attribute of the model that the run
+        """All places of the variables in which the run wrote something. Excludes an attribute of a module that the run
         only reassigned without using it first (the last hidden states). Places that hold different tensors after it are
         not tied."""
         there = {name: place for name, place in self._places.items() if place.is_there()}

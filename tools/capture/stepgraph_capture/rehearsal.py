@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Mapping, Optional
+from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from torch import Tensor
 from . import compat, rounding, sharding, values, world
 from .as_found import AsFound
 from .errors import CaptureError
-from .step import Step
+from .step import Others, Step
 from .trace import Traced
 
 
@@ -111,10 +111,10 @@ def _first_difference(step: Step, traced: Traced, drops_gradients: bool) -> Opti
             for name, tensor in state.items():
                 given[name].detach().copy_(tensor)
             with step.optimizers.scheduled_as_used() as used:
-                loss = _loss_of_program(step)
+                loss, others = _results_of_program(step)
             given.update(used)
             ours = _OfGraph(traced, given)
-            what = ours.first_difference(loss, _parts(step.own_state()))
+            what = ours.first_difference(loss, others, _parts(step.own_state()))
             if world.on_any_rank(what is not None):
                 return _Apart(turn, what)
             for slot in step.optimizer_state:
@@ -128,7 +128,7 @@ def _parts(state: Mapping[str, Tensor]) -> Dict[str, Tensor]:
     return {name: sharding.local(tensor) for name, tensor in state.items()}
 
 
-def _loss_of_program(step: Step) -> Optional[Tensor]:
+def _results_of_program(step: Step) -> Tuple[Optional[Tensor], Others]:
     inputs = [values.given_for(slot) for slot in step.tensors if slot.kind == "input"]
     try:
         with values.seeded(), step.generators.set_aside(), compat.eager_everywhere():
@@ -161,18 +161,20 @@ class _OfGraph:
         self._all = [*answers.outputs, *answers.inputs]
         self._places = {name: i for i, name in enumerate(given, len(answers.outputs))}  # in _all
         first = len(answers.outputs) - len(traced.result.rebound)
+        self._first_other = first - len(traced.result.others)
         self._places.update({name: i for i, name in enumerate(traced.result.rebound, first)})
 
     def after(self, name: str) -> Tensor:
         """What the step has left."""
         return self._all[self._places[name]]
 
-    def first_difference(self, loss: Optional[Tensor], state: Mapping[str, Tensor]) -> Optional[str]:
+    def first_difference(self, loss: Optional[Tensor], others: Others, state: Mapping[str, Tensor]) -> Optional[str]:
         """The first value that the program has otherwise, by more than rounding."""
         updates = [(name, self._given[name], now, self.after(name)) for name, now in state.items()]
         far = [name for name, *three in updates if _is_another_update(*three)]
         is_loss_far = loss is not None and self._has_loss and _is_another(loss, self._all[0])
-        if not world.on_any_rank(bool(far) or is_loss_far):
+        results = {i: other for i, other in enumerate(others.values(), self._first_other) if self._is_far(other, i)}
+        if not world.on_any_rank(bool(far) or is_loss_far or bool(results)):
             return None
         noise = rounding.of(self._module, list(self._given.values()), self._all)
         if is_loss_far and _distance(loss, self._all[0]) > values.SLACK * (noise[0] or 0.0):
@@ -180,7 +182,12 @@ class _OfGraph:
         for name in far:
             if _distance(state[name], self.after(name)) > values.SLACK * (noise[self._places[name]] or 0.0):
                 return f"update of {name}"
-        return None
+        is_far = any(_distance(other, self._all[i]) > values.SLACK * (noise[i] or 0.0) for i, other in results.items())
+        return "result beside the loss" if is_far else None
+
+    def _is_far(self, result: Tensor, i: int) -> bool:
+        """Whether a result of the program is another one. Of whole numbers (the class found) rounding may decide."""
+        return result.dtype.is_floating_point and _is_another_update(torch.zeros_like(result), result, self._all[i])
 
 
 def _is_another(program: Tensor, graph: Tensor) -> bool:

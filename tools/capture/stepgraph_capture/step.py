@@ -150,6 +150,11 @@ class Step:
         beside.add_settings(found, self.optimizers.settings(), known)
         return found
 
+    @property
+    def modules_around(self) -> List[Tuple[str, nn.Module]]:
+        """The model's modules, and those beside it, with their names."""
+        return [*self.model.named_modules(), *self.made.before.modules]
+
     def _functions(self) -> List[Callable[..., Any]]:
         """The user's functions that run in a train_step."""
         if self.train_step is None:
@@ -232,16 +237,16 @@ class Step:
         rebound.update(self.optimizers.rebound(updated))
         return Result(loss, gradients, others, rebound)
 
-    def as_it_is(self, inputs: Sequence[Tensor]) -> Optional[Tensor]:
-        """Runs the step on the user's own model and optimizers; returns the loss."""
+    def as_it_is(self, inputs: Sequence[Tensor]) -> Tuple[Optional[Tensor], Others]:
+        """Runs the step on the user's own model and optimizers; returns the loss, and what is returned beside it."""
         slots = [slot for slot in self.inputs if slot.is_tensor]
         args, keywords, targets = self._called_with(dict(zip(map(id, slots), inputs)))
         if self.train_step is None:
-            loss, _ = self._loss(self.model(*args, **keywords), targets)
+            loss, others = self._loss(self.model(*args, **keywords), targets)
             loss.backward()
-            return loss
-        found, _ = _apart(self.train_step(*args, **keywords))
-        return None if found is None else sharding.plain(found)
+            return loss, others
+        found, others = _apart(self.train_step(*args, **keywords))
+        return None if found is None else sharding.plain(found), others
 
     def own_state(self) -> Dict[str, Tensor]:
         """The tensors that the user's model has now, and the step beside it."""

@@ -189,7 +189,7 @@ def _traceable(step: Step) -> Iterator[List[Tuple[str, Tensor]]]:
     with ExitStack() as set_up:
         set_up.enter_context(values.seeded())
         set_up.enter_context(step.generators.set_aside_while_traced())
-        replaced = set_up.enter_context(leftovers.removed(step.model))
+        replaced = set_up.enter_context(leftovers.removed(step.modules_around))
         set_up.enter_context(step.made.refused())
         set_up.enter_context(compat.fakes_of({**compat.CORRECTED, **decisions.FAKES}))
         set_up.enter_context(compat.python_twins(twins.TWINS))
