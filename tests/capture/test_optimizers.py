@@ -347,7 +347,7 @@ class WholeSteps(CaptureCase):
         cases = {
             "first step of SGD, which makes its state, updates 0.weight": (damped, self.train(damped), {}),
             "changes lr of SGD outside of its step.*in place": (by_tensor, self.train(by_tensor, rebind), {}),
-            "It changes by_python.last_epoch": (by_tensor, self.train(by_tensor, lambda: by_python.step()), {}),
+            "sets optimizer.param_groups.0.lr, a tensor, by numbers.*give it as a number": (by_tensor, self.train(by_tensor, lambda: by_python.step()), {}),
             "changes turns of Lion, which the graph holds as it is: change it between steps$": (own, self.train(own, lambda: setattr(own, "turns", own.turns + 1)), {}),
             "changes lr of SGD between two of its step": (sgd, self.train(sgd, lambda: (scheduler.step(), sgd.step())), {}),
             "not a parameter of the model": (torch.optim.SGD([torch.ones(1)]), self.train(sgd), {}),

@@ -58,12 +58,26 @@ def _check_same(
             if changed(left, right):
                 if pair[0] is not None and pair[1] is not None:
                     right = values.settled_by_gradients(left, right, *pair)
-                values.check_close(f"{slot.name} after the step", left, right, moved)
+                _check_left(slot.name, left, right, moved)
     except CaptureError as error:
         if not step.made.counted:
             raise
         counts = ", ".join(step.made.counted)
         raise CaptureError(f"{error}. It changes {counts}, and a graph holds the numbers of one step") from error
+
+
+def _check_left(name: str, left: Tensor, right: Tensor, moved: Optional[float]) -> None:
+    """Checks what the step leaves of an input. A rate in a tensor may be set by what Python counts, as by most
+    schedulers."""
+    try:
+        values.check_close(f"{name} after the step", left, right, moved)
+    except CaptureError as error:
+        if ".param_groups." not in name:
+            raise
+        raise CaptureError(
+            f"the step sets {name}, a tensor, by numbers that no graph holds (a scheduler's count): give it as a number "
+            "(lr=1e-3), of which each step of the graph is given its own"
+        ) from error
 
 
 def _rounding(step: Step, traced: Traced, placeholders: List[str], after: Dict[str, Tensor]) -> Dict[str, str]:
