@@ -46,6 +46,27 @@ class LookAhead(torch.optim.Optimizer):
                 p.copy_(state["slow"].lerp_(p, self.rate))
 
 
+class Prepared(torch.optim.Optimizer):
+    """An optimizer by its class alone, as accelerate's: passes on what it is asked."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    @property
+    def param_groups(self):
+        return self.optimizer.param_groups
+
+    @property
+    def state(self):
+        return self.optimizer.state
+
+    def step(self, closure=None):
+        self.optimizer.step(closure)
+
+    def zero_grad(self, set_to_none=True):
+        self.optimizer.zero_grad(set_to_none)
+
+
 class SAM(torch.optim.Optimizer):
     """Steps against the gradients at the worst point near by. Counts its steps in a group of the optimizer in it."""
 
@@ -124,6 +145,10 @@ class Wrapped(CaptureCase):
     def test_the_same_groups_and_state(self):
         wrapper = Wrapper(torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9))
         self.check(wrapper, wrapper, ["optimizer.base.momentum_buffer.0.weight"])
+
+    def test_one_by_its_class_alone(self):
+        prepared = Prepared(torch.optim.AdamW(self.model.parameters(), lr=0.01))
+        self.check(prepared, prepared, ["optimizer.exp_avg.0.weight"])
 
     def test_slow_weights(self):
         for is_hooked in (False, True):

@@ -28,7 +28,7 @@ class Optimizers:
     def __init__(self, given: Any, names: Mapping[int, str]) -> None:
         """names: of the model's parameters, by id."""
         given = list(given.values()) if isinstance(given, Mapping) else given or ()
-        found = [given] if isinstance(given, Optimizer) else list(given)
+        found = [_unwrapped(one) for one in ([given] if isinstance(given, Optimizer) else given)]
         if len({id(optimizer) for optimizer in found}) != len(found):
             raise CaptureError("an optimizer is in optimizer= twice")
         prefixes = ["optimizer"] if len(found) == 1 else [f"optimizer{i}" for i in range(len(found))]
@@ -211,6 +211,14 @@ class Optimizers:
                 self._update(leaves, recorder)
 
         return run
+
+
+def _unwrapped(optimizer: Any) -> Any:
+    """The optimizer itself, in place of a wrapper that is one by its class alone (accelerate's)."""
+    if not isinstance(optimizer, Optimizer) or hasattr(optimizer, "_optimizer_step_pre_hooks"):
+        return optimizer
+    inner = vars(optimizer).get("optimizer")
+    return _unwrapped(inner) if isinstance(inner, Optimizer) else optimizer
 
 
 def _attributes(optimizer: Any) -> Iterator[Tuple[str, Any]]:
