@@ -126,6 +126,19 @@ class Numbers(CaptureCase):
                 self.assertEqual(document["guards"], [])
                 self.check_steps(step, self.inputs)
 
+    def test_whole_powers_of_fractions(self):
+        """As optimizers without a schedule weigh their steps; that a fraction is not negative is no condition."""
+
+        def weigh(self, group, count):
+            most = group["most"] = max(group["lr"] * count / 8, group.get("most", -1.0))
+            total = group["total"] = group.get("total", 0.0) + count**0.0 * most**2.0
+            return most**2 / total
+
+        optimizer = self.counting(weigh, steps=2)
+        step, document = self.whole(optimizer)
+        self.assertEqual(document["guards"], [])
+        self.check_steps(step, self.inputs)
+
     def test_a_step_around_another(self):
         torch.optim.Adam(self.model.parameters())  # from now on PyTorch calls hooks around its step(), too
         optimizer = Decaying(self.model.parameters())

@@ -42,7 +42,8 @@ def fake_with_symbols(fake_mode: Any, tensor: Tensor, name: str, dimensions: Dic
 def numbers_as_in_python() -> Iterator[None]:
     """In this context numbers of the data and symbolic sizes have more of what Python's numbers have. They can be keys of
     dicts and elements of sets: a step that looks for one decides by its value, as PyTorch has it for fractions and
-    conditions. PyTorch's own code is told that there is no hash, as before, and goes another way."""
+    conditions. PyTorch's own code is told that there is no hash, as before, and goes another way. Whole powers of a
+    fraction are without the condition that it is not negative."""
     original = torch.SymInt.__hash__
 
     def of_value(self: torch.SymInt) -> int:
@@ -56,14 +57,22 @@ def numbers_as_in_python() -> Iterator[None]:
         "__rdivmod__": lambda a, b: (b // a, b % a),
         "bit_length": lambda number: int(number).bit_length(),
     }
+    power = torch.SymFloat.__pow__
+
+    def without_condition(self: torch.SymFloat, exponent: Any) -> Any:
+        is_whole = isinstance(exponent, (int, float)) and float(exponent).is_integer()
+        return self.__float_pow__(exponent) if is_whole else power(self, exponent)
+
     added = {name: method for name, method in more.items() if not hasattr(torch.SymInt, name)}
     torch.SymInt.__hash__ = of_value  # type: ignore[method-assign]
+    torch.SymFloat.__pow__ = without_condition  # type: ignore[method-assign]
     for name, method in added.items():
         setattr(torch.SymInt, name, method)
     try:
         yield
     finally:
         torch.SymInt.__hash__ = original  # type: ignore[method-assign]
+        torch.SymFloat.__pow__ = power  # type: ignore[method-assign]
         for name in added:
             delattr(torch.SymInt, name)
 
