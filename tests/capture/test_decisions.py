@@ -229,6 +229,26 @@ class Decisions(CaptureCase):
         self.assertTrue(torch.equal(model.running_mean, torch.zeros(4)))
         self.imported()
 
+    def test_a_loop_over_nothing(self):
+        """It has a guard, as one over what is found."""
+
+        class Model(nn.Linear):
+            def forward(self, x, i):
+                x = super().forward(x)
+                for place in i[i > 2]:
+                    x = x * place
+                return x.square().sum()
+
+        self.captured(Model(4, 4), None, {"x": torch.randn(3, 4), "i": torch.tensor([0, 2, 1])})
+        self.imported()
+        inputs = self.values("inputs")
+        name = next(name for name, tensor in inputs.items() if tensor.dtype == torch.int64)
+        for other, code in ((torch.tensor([2, 2, 0]), 0), (torch.tensor([0, 3, 1]), 4)):
+            write.tensors(os.path.join(self.folder, "other.safetensors"), {**inputs, name: other})
+            graph, given = (os.path.join(self.folder, file) for file in ("step.sg", "other.safetensors"))
+            run = [os.path.join(os.environ["SG_BIN"], "sg-run"), graph, "--inputs", given]
+            self.assertEqual(subprocess.run(run, capture_output=True).returncode, code)
+
     def test_experts_found_in_the_data(self):
         """Rows by a mask, experts by the numbers that `nonzero` finds and by their names; written in place along the way."""
 
@@ -485,6 +505,22 @@ class PlacesByTheData(CaptureCase):
             return rows
 
         self.check_places(cleared, 0, 3, -1)
+
+    def test_lists_of_tensors_of_one_number(self):
+        """As an index of an axis, alone and beside others, read and written."""
+
+        def chosen(rows, i):
+            places = torch.stack([i % 6, (i + 1) % 6, i * 0])
+            return rows[list(places), :] * rows[list(places), [0, i % 4, 3]].unsqueeze(1)
+
+        def cleared(rows, i):
+            rows, places = rows.clone(), torch.tensor([[0, 1], [2, 3]]) * (1 - i % 2)
+            first, second = zip(*places)
+            rows[first, second] = 0
+            return rows
+
+        self.check_places(chosen, 0, 3, 5)
+        self.check_places(cleared, 0, 3)
 
     def test_slices(self):
         self.check_places(lambda rows, i: rows[: i.item()], 0, 1, 6, 9, -1, -9)

@@ -1,7 +1,8 @@
 """`rows[index.item()]` and `rows[:count]`: PyTorch takes numbers of the data as symbols only in functions, not in brackets.
 
-In brackets such a number is the `select` of an axis here, and a tensor that bounds a slice the number that it holds: both stay
-valid for other data. Beside tensors or masks, which change the place of the axes that they index, a row is refused as
+In brackets such a number is the `select` of an axis here, and a tensor that bounds a slice the number that it holds: both
+stay valid for other data. Numbers and tensors of one number in a list (`rows[list(first), list(second)]`) are a tensor,
+made by ops. Beside tensors or masks, which change the place of the axes that they index, a row is refused as
 data-dependent: the capture then goes by the example's.
 """
 
@@ -13,18 +14,25 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from . import compat
+from . import compat, of_numbers
 
 
 class SelectsByData(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func not in (Tensor.__getitem__, Tensor.__setitem__):
             return func(*args, **(kwargs or {}))
-        entries = tuple(map(_bounded, args[1] if isinstance(args[1], tuple) else (args[1],)))
+        entries = tuple(map(_entry, args[1])) if isinstance(args[1], tuple) else (_bounded(args[1]),)
         if any(map(_is_of_data, entries)):
             selected, rest = _selected(args[0], entries)
             return func(selected, tuple(rest), *args[2:])
         return func(args[0], entries if isinstance(args[1], tuple) else entries[0], *args[2:])
+
+
+def _entry(entry: Any) -> Any:
+    """A tensor of what a list holds, or any other entry."""
+    if isinstance(entry, (list, tuple)) and of_numbers.holds_symbols(entry):
+        return of_numbers.made(entry)
+    return _bounded(entry)
 
 
 def _bounded(entry: Any) -> Any:

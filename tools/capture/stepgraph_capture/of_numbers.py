@@ -21,15 +21,15 @@ _FACTORIES = (torch.tensor, torch.as_tensor)
 
 class TensorsOfNumbers(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _FACTORIES and args and _holds_symbols(args[0]):
-            return _made(*args, **(kwargs or {}))
-        if func is Tensor.new_tensor and len(args) > 1 and _holds_symbols(args[1]):
+        if func in _FACTORIES and args and holds_symbols(args[0]):
+            return made(*args, **(kwargs or {}))
+        if func is Tensor.new_tensor and len(args) > 1 and holds_symbols(args[1]):
             like, data = args
-            return _made(data, **{"dtype": like.dtype, "device": like.device, **(kwargs or {})})
+            return made(data, **{"dtype": like.dtype, "device": like.device, **(kwargs or {})})
         return func(*args, **(kwargs or {}))
 
 
-def _holds_symbols(data: Any) -> bool:
+def holds_symbols(data: Any) -> bool:
     """Whether it is a symbolic number, or lists of numbers with one, or a traced tensor of one, among them."""
     if isinstance(data, Tensor):
         return False
@@ -45,7 +45,7 @@ def _is_number(leaf: Any) -> bool:
     return isinstance(leaf, (int, float, *_SYMBOLIC)) or isinstance(leaf, Tensor) and leaf.dim() == 0
 
 
-def _made(
+def made(
     data: Any,
     dtype: Optional[torch.dtype] = None,
     device: Any = None,
