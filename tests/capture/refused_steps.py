@@ -20,6 +20,7 @@ from torch.distributed._functional_collectives import all_reduce, wait_tensor  #
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel, fully_shard  # noqa: E402
+from torch.distributed.optim import ZeroRedundancyOptimizer  # noqa: E402
 from torch.distributed.tensor import DTensor, Replicate, distribute_tensor  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
@@ -309,7 +310,14 @@ def kept_beside_shards():
     return _trained(fully_shard(Scaled(True)))
 
 
+def states_by_ranks():
+    model = DistributedDataParallel(nn.Linear(4, 4))
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=0.1)
+    return {**_own(model, optimizer.zero_grad, optimizer.step), "optimizer": optimizer}
+
+
 STEPS = {
+    states_by_ranks: "ZeroRedundancyOptimizer spreads whole parameters over the ranks",
     kept_by_one_rank: "called a second time, the train_step has another update of linear.",
     kept_beside_shards: "called a second time, the train_step has another update of linear.",
     left_unreduced: "the step ends with a gradient of weight that is not reduced",

@@ -160,6 +160,37 @@ class Ways(CaptureCase):
         self.assertIn("aten.relu.default", {node["op"] for node in document["nodes"]})
         self.imported()
 
+    def test_a_parametrization_for_the_time_of_forward(self):
+        """Taking it back binds the parameter's memory to itself, which is no part of the graph."""
+
+        class Added(nn.Module):
+            def __init__(self, more):
+                super().__init__()
+                self.more = more
+
+            def forward(self, weight):
+                return weight + self.more
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear = nn.Linear(6, 4)
+                self.first, self.last = nn.Parameter(torch.randn(4, 2)), nn.Parameter(torch.randn(2, 6))
+
+            def forward(self, x):
+                added = Added(self.first @ self.last)
+                nn.utils.parametrize.register_parametrization(self.linear, "weight", added)
+                out = self.linear(x)
+                weight = self.linear.parametrizations.weight.original
+                del self.linear.parametrizations
+                delattr(type(self.linear), "weight")
+                self.linear.__class__ = nn.Linear
+                self.linear.register_parameter("weight", weight)
+                return out.square().sum()
+
+        self.captured(Model(), None, {"x": torch.randn(5, 6)})
+        self.assertNotIn("aten.set_", self.imported())
+
     def test_annotations_of_torch(self):
         from torch.fx import traceback
 

@@ -176,6 +176,39 @@ class Refusals(CaptureCase):
         with self.assertRaisesRegex(CaptureError, words):
             self.captured(Model(4, 4), lambda out: out.sum(), torch.ones(2, 4))
 
+    def test_tensors_made_of_others(self):
+        """Codes with their scales: of a parameter, and of an optimizer's state."""
+        coded = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+        model = nn.Linear(4, 4)
+        model.register_buffer("codes", coded)
+        self.refused("codes is of NestedTensor, a class of tensors that are made of others", model)
+
+    def test_states_that_cannot_be_copied(self):
+        class Codes(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                if func is torch.Tensor.clone:
+                    raise NotImplementedError("of codes")
+                return super().__torch_function__(func, types, args, kwargs)
+
+        class Coded(torch.optim.SGD):
+            def step(self, closure=None):
+                for p in self.param_groups[0]["params"]:
+                    self.state[p].setdefault("codes", torch.zeros(4).as_subclass(Codes))
+                return super().step(closure)
+
+        model = nn.Linear(4, 4)
+        optimizer = Coded(model.parameters(), lr=0.1)
+
+        def step(x):
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        with self.assertRaisesRegex(CaptureError, "keeps its state in Codes, tensors of a class of its own"):
+            self.captured(model, None, {"x": torch.randn(2, 4)}, train_step=step, optimizer=optimizer)
+
     def test_lazy_modules_have_no_sizes(self):
         self.refused("0.weight has no size yet", nn.Sequential(nn.LazyLinear(4)), lambda out: out.sum(), torch.ones(2, 5))
 

@@ -70,6 +70,22 @@ class Rehearsed(CaptureCase):
             self.captured(model, None, batch(), **grown)
         self.captured(model, None, batch(), **with_other(lambda x: x.mean()))
 
+    def test_state_that_the_first_step_resizes(self):
+        model = Net()
+        model.register_buffer("scale", torch.ones(1))
+
+        def resize():
+            if model.scale.numel() == 1:
+                model.scale.resize_(6).fill_(2.0)
+            model.scale.mul_(1.5)
+
+        train = self.stepped(model, before=resize)
+        words = r"makes of scale, which has the size \[1\], one of \[6\].*let it make a step before"
+        with self.assertRaisesRegex(CaptureError, words):
+            self.captured(model, None, batch(), **train)
+        train["train_step"](**batch())
+        self.captured(model, None, batch(), **train)
+
     def test_a_cache_made_of_parameters(self):
         def norm(model):
             return model.first.weight.detach().norm()

@@ -57,7 +57,17 @@ class Recorded(dict):  # type: ignore[type-arg]
 
 
 def copied(value: Any) -> Any:
-    return pytree.tree_map_only(Tensor, lambda tensor: tensor.detach().clone(), value)
+    return pytree.tree_map_only(Tensor, _copied, value)
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    try:
+        return tensor.detach().clone()
+    except NotImplementedError as error:
+        raise CaptureError(
+            f"an optimizer keeps its state in {type(tensor).__name__}, tensors of a class of its own that cannot be "
+            "copied (8-bit or 4-bit codes, mostly): no graph holds those"
+        ) from error
 
 
 @dataclass

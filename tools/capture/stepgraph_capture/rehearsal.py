@@ -114,6 +114,7 @@ def _first_difference(step: Step, traced: Traced, drops_gradients: bool) -> Opti
                 loss, others = _results_of_program(step)
             given.update(used)
             ours = _OfGraph(traced, given)
+            world.together(lambda: _check_sizes(step, traced, state))
             what = ours.first_difference(loss, others, _parts(step.own_state()))
             if world.on_any_rank(what is not None):
                 return _Apart(turn, what)
@@ -121,6 +122,21 @@ def _first_difference(step: Step, traced: Traced, drops_gradients: bool) -> Opti
                 given[slot.name] = ours.after(slot.name)
             _between(step, drops_gradients)
     return None
+
+
+def _check_sizes(step: Step, traced: Traced, before: Mapping[str, Tensor]) -> None:
+    """Refuses state whose size a step changes, unless it is the data's."""
+    for name, now in _parts(step.own_state()).items():
+        was, bound = before.get(name, now), traced.result.rebound.get(name)
+        is_of_data = bound is not None and any(isinstance(size, torch.SymInt) for size in bound.shape)
+        if was.shape != now.shape and not is_of_data:
+            raise CaptureError(_RESIZED.format(_whose(step), name, list(was.shape), list(now.shape)))
+
+
+_RESIZED = (
+    "the {} makes of {}, which has the size {}, one of {}, and a graph holds it in one: if only the first does, let it "
+    "make a step before the capture"
+)
 
 
 def _parts(state: Mapping[str, Tensor]) -> Dict[str, Tensor]:

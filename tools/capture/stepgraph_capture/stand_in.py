@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer
 from torch.utils import _pytree as pytree
 
-from . import opened, places, scalers, sharding
+from . import compat, opened, places, scalers, sharding
 from .counted import Counted, Place, Recorded, copied
 from .errors import CaptureError
 from .scheduled import Scheduled, When
@@ -44,6 +44,11 @@ class StandIn:
             raise CaptureError(f"optimizer= has type {type(optimizer).__name__}, not torch.optim.Optimizer")
         if isinstance(optimizer, torch.optim.LBFGS):
             raise CaptureError("LBFGS decides by values how often it calls for a loss, and no graph holds that")
+        if compat.spreads_states(optimizer):
+            raise CaptureError(
+                f"{type(optimizer).__name__} spreads whole parameters over the ranks, in ways that no graph of one step "
+                "shows: use fully_shard, or the optimizer that it wraps"
+            )
         self.optimizer, self.name = optimizer, type(optimizer).__name__
         self._names, self._prefix, self._wrapped = names, prefix, wrapped
         self._keeper = next((one for one in wrapped if one.optimizer.state is optimizer.state), None)  # of the same state

@@ -98,6 +98,12 @@ class Step:
         wide = [slot.name for slot in self.state + self.inputs if slot.is_tensor and slot.value.dtype == torch.complex128]
         if wide:
             raise CaptureError(_WIDE.format(wide[0]))
+        for slot in self.state:
+            if compat.is_made_of_others(slot.value) and not sharding.is_sharded(slot.value):
+                raise CaptureError(
+                    f"{slot.name} is of {type(slot.value).__name__}, a class of tensors that are made of others, and a graph "
+                    "holds plain ones: capture the model before it is converted, or with layers that convert in forward"
+                )
         if not any(slot.trainable for slot in self.state):
             raise CaptureError("no parameter of the model requires a gradient: there is no training step to capture")
         self._check_apart()

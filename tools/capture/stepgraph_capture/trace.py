@@ -171,7 +171,7 @@ def _trace(
     names = symbols.names_of(with_symbols, wanted)
     traced = Traced(module, fakes, mode, results[0], names, answers, replaced, notes + bodies.notes)
     for graph in traced.graphs:
-        compat.drop_failed(graph)
+        compat.drop_idle(graph)
         default_dtype.write_out(graph)
         constants.in_pairs(graph, mode)
         recorder.link(graph)

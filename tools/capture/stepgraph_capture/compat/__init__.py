@@ -65,7 +65,7 @@ from .masks import is_block_mask, split_block_mask
 from .math_functions import math_keeps_symbols
 from .nodes import (
     bound_symbols,
-    drop_failed,
+    drop_idle,
     is_answered,
     is_collective,
     is_exchange,
@@ -115,6 +115,7 @@ from .training import (
     averages_of_all_batches,
     casts_in_forward,
     hooks_around,
+    is_made_of_others,
     kinds_of_scalers,
     memory_of,
     scalers,
@@ -128,6 +129,7 @@ from .wrappers import (
     fsdp_methods,
     fsdp_units,
     has_own_grad_dtype,
+    spreads_states,
     syncs_buffers,
     unknown_wrapper,
 )

@@ -102,9 +102,14 @@ def _aliased(node: fx.Node) -> Iterator[Tuple[fx.Node, Any]]:
                 yield one, argument.alias_info
 
 
-def drop_failed(graph: fx.Graph) -> None:
-    """Removes the calls that raised an exception, which the step has caught: they gave no value."""
+def drop_idle(graph: fx.Graph) -> None:
+    """Removes the calls that raised an exception, which the step has caught: they gave no value; and those that bind a
+    tensor to itself, as taking back a parametrization does."""
     for node in reversed(graph.nodes):
+        if node.target is torch.ops.aten.set_.source_Tensor and node.args[0] is node.args[1]:
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+            continue
         schema = getattr(node.target, "_schema", None)
         if schema is not None and schema.returns and not schema.is_mutable and not node.users and "val" not in node.meta:
             graph.erase_node(node)

@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 
 @contextmanager
@@ -89,6 +90,11 @@ def averages_of_all_batches() -> Iterator[None]:
         yield
     finally:
         _BatchNorm.forward = original  # type: ignore[method-assign]
+
+
+def is_made_of_others(tensor: Tensor) -> bool:
+    """Whether it is a wrapper, whose parts have the memory."""
+    return is_traceable_wrapper_subclass(tensor)
 
 
 def memory_of(tensor: Tensor) -> int:

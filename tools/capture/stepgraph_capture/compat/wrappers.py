@@ -20,6 +20,15 @@ def syncs_buffers(parallel: Any) -> bool:
     return bool(parallel.broadcast_buffers if newer is None else newer)
 
 
+def spreads_states(optimizer: Any) -> bool:
+    """Whether an optimizer gives each rank the states of some parameters (ZeRO's first stage)."""
+    try:
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+    except ImportError:
+        return False
+    return isinstance(optimizer, ZeroRedundancyOptimizer)
+
+
 def unknown_wrapper(module: nn.Module) -> Optional[str]:
     """The name of a data parallel wrapper other than DistributedDataParallel and fully_shard."""
     try:
