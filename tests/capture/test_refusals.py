@@ -91,6 +91,13 @@ class Refusals(CaptureCase):
         self.refused("test_refusals.py:[0-9]+ in nested: it makes nested tensors", self.model(nested))
         self.refused("test_refusals.py:[0-9]+ in sparse: it calls an op on sparse tensors", self.model(sparse))
 
+        def multiplied(self, x):
+            edges = torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 0]]), torch.ones(2), (2, 2)).coalesce()
+            return torch.sparse.mm(edges, self.linear(x)[:2]).sum()
+
+        words = "makes a tensor of layout sparse_coo at .*test_refusals.py:[0-9]+ in multiplied, which no graph holds"
+        self.refused(words, self.model(multiplied))
+
     def test_types_that_an_op_does_not_take(self):
         spectrum = self.model(lambda self, x: torch.fft.rfft(self.linear(x).bfloat16()).abs())
         self.refused("does not take tensors of this type .*BFloat16", spectrum)

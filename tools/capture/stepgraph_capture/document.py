@@ -34,6 +34,7 @@ def _described(
     step: Step, traced: Traced, title: str, declared: meshes.Meshes, shapes: computed.Computed
 ) -> Tuple[Dict[str, Any], List[str]]:
     encoder = traced.encoder
+    refusals.none_sparse(traced.graphs)
     nodes = encoder.nodes(shapes.bound_by)
     refusals.no_state_as_constant(step, traced.graphs, encoder.constants)
     refusals.no_count_settled(step, traced)

@@ -6,6 +6,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, fx
+from torch.utils import _pytree as pytree
 
 from . import compat, places, recorder
 from .errors import CaptureError
@@ -34,6 +35,18 @@ def none_replaced(replaced: Sequence[Tuple[str, Tensor]], constants: Dict[str, T
                 f"the step reads {name} of the model and assigns another tensor to it: make it a buffer, or capture "
                 "without fake=True, so that what the model keeps is found"
             )
+
+
+def none_sparse(graphs: Sequence[fx.Graph]) -> None:
+    """Refuses tensors that the step makes without plain memory: sparse ones."""
+    for node in (node for graph in graphs for node in graph.nodes):
+        for value in pytree.tree_leaves(node.meta.get("val")):
+            if isinstance(value, Tensor) and value.layout != torch.strided:
+                kind = str(value.layout).replace("torch.", "")
+                raise CaptureError(
+                    f"the step makes a tensor of layout {kind}{_place(node)}, which no graph holds: compute with dense ones "
+                    "(scatter, index_add)"
+                )
 
 
 def no_write_to_constant(module: fx.GraphModule) -> None:
