@@ -2,6 +2,7 @@
 # Everything that needs a GPU, in one go.
 #
 #   tests/gpu/run_on_gpu.sh pack FILE.tar.xz            here: a bundle of what was built, the tests and the captures (relocatable, <= 40 MiB)
+#   tests/gpu/run_on_gpu.sh put-tests FOLDER            here: a bundle's tests alone, which the test gpu/bundle_tests starts from there
 #   tests/gpu/run_on_gpu.sh pack-build FILE.tar.xz      here: without tests and scripts, for a machine that this checkout travels to as well
 #   tests/gpu/run_on_gpu.sh [--python PY] [--out DIR] [--parts A,B] [--seconds S]   there: from an unpacked bundle, or a checkout, which it builds first
 #   SG_BUILD=BUNDLE/stepgraph/tree/build tests/gpu/run_on_gpu.sh ...                                there: from such a checkout
@@ -23,6 +24,17 @@ traces=$root/../shared/traces
 most_kib=40960
 build=${SG_BUILD:-$root/build}
 
+# The tests and scripts of a bundle, into the folder of its tree.
+put_tests() {
+  local to=$1
+  mkdir -p "$to/tests/conformance" "$to/tests/bench" "$to/tools"
+  cp -r "$root"/tests/{gpu,numeric} "$root"/tests/{harness,tensor_files}.py "$to/tests/"
+  cp "$root"/tests/bench/{run_gpu_bench,peer_gpu,gpu_models}.py "$to/tests/bench/"
+  rm -r "$to/tests/gpu/stub"   # what stand-ins are made of: a dry run brings them
+  cp -r "$root/tools/capture" "$to/tools/"
+  cp -r "$root"/tests/conformance/{vectors,listed.txt} "$to/tests/conformance/"
+}
+
 pack() {
   local out=$1 with_tests=$2 folder
   folder=$(mktemp -d)
@@ -40,15 +52,7 @@ pack() {
   ldd "$to"/build/bin/* "$to/build/lib/stepgraph/libsg_backend_cuda.so" "$to/build/tests/run_vectors" |
     awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
     grep -vE '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so' | xargs -r cp -L -t "$to/build/lib/carried" || return 1
-  if [ "$with_tests" = yes ]; then
-    mkdir -p "$to/tests/conformance" "$to/tests/bench"
-    cp -r "$root"/tests/{gpu,numeric} "$root/tests/harness.py" "$to/tests/"
-    cp "$root"/tests/bench/{run_gpu_bench,peer_gpu,gpu_models}.py "$to/tests/bench/"
-    rm -r "$to/tests/gpu/stub"   # what stand-ins are made of: a dry run brings them
-    mkdir -p "$to/tools"
-    cp -r "$root/tools/capture" "$to/tools/"
-    cp -r "$root"/tests/conformance/{vectors,listed.txt} "$to/tests/conformance/"
-  fi
+  [ "$with_tests" != yes ] || put_tests "$to"
   for part in single multi shape/gpt2-124m-b4t64 shape/gpt2-124m-b32t1024-amp shape/llama3-1b-b2t8192-bf16; do
     [ -e "$traces/$part" ] || continue
     mkdir -p "$folder/stepgraph/shared/traces/$(dirname "$part")"
@@ -69,6 +73,7 @@ pack() {
 
 case ${1:-} in
   pack) pack "${2:?the name of the bundle}" yes; exit ;;
+  put-tests) put_tests "${2:?a folder}"; exit ;;
   pack-build) pack "${2:?the name of the bundle}" no; exit ;;
 esac
 
