@@ -72,7 +72,7 @@ void sort_rows(KernelCall& call, const Rows& rows, bool descending, T* values, i
   });
 }
 
-// Always stable, like PyTorch's sort on the CPU. `values` may be null.
+// Always stable: of equal elements PyTorch may give any order, which depends on the processor. `values` may be null.
 Status sort_into(KernelCall& call, const Tensor* values, const Tensor& indices) {
   int64_t axis = call.integer("dim");
   bool descending = call.flag("descending");

@@ -131,6 +131,22 @@ class Beside(CaptureCase):
         paths = ["0.weight", "0.bias", "2.weight", "2.bias"]
         self.check(step, ["average.n_averaged", *(f"average.module.{path}" for path in paths)])
 
+    def test_an_average_that_begins_with_a_copy(self):
+        """The first step takes another way than later ones, and a note says so; a capture of a later one has none."""
+        average = AveragedModel(self.model)
+
+        def follow(loss):
+            average.update_parameters(self.model)
+            return loss
+
+        step = self.train(lambda output, x, y: F.mse_loss(output, y), follow)
+        document = self.captured(self.model, None, self.inputs, train_step=step, optimizer=self.optimizer)
+        self.assertRegex(document["note"], "decides at .*py:[0-9]+ by average.n_averaged, .* let it make a step")
+        step(**self.inputs)
+        document = self.captured(self.model, None, self.inputs, train_step=step, optimizer=self.optimizer)
+        self.assertNotIn("decides", document.get("note", ""))
+        self.check_steps(step, self.inputs)
+
     def test_an_average_of_tied_weights(self):
         """Each of the names is replaced, and the graph has one input."""
 

@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterator, List, Mapping, Optional, Tuple
 import torch
 from torch import nn
 
-from . import agreement, constants, document, progress, rehearsal, runs, symbols, trace, world, write
+from . import agreement, constants, document, later, progress, rehearsal, runs, symbols, trace, world, write
 from .errors import CaptureError
 from .step import Loss, Step
 
@@ -87,6 +87,7 @@ def capture(
             say("holds the graph against the model")
             with world.message_groups(traced.graphs):
                 of_both = agreement.checked(step, traced, names, answers)
+                document.add_notes(content, later.notes(step, traced, of_both[0]))
                 document.add_notes(content, rehearsal.notes(step, traced, say))
                 agreement.write_values(step, traced, folder, *of_both)
         say("writes the capture")
