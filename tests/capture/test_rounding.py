@@ -52,6 +52,39 @@ class Updates(unittest.TestCase):
         self.assertEqual(self.settled([0.5, 1e-9], [0.5, 1e-9]), torch.tensor([0.9, 0.9]).tolist())
 
 
+class Drawn(unittest.TestCase):
+    """Random numbers leave no error to tell, unless no result depends on them: a size chosen at random, of one."""
+
+    def errors(self, build):
+        x = torch.linspace(0.1, 1, 7)
+        module = graph_of(lambda graph, x: build(graph, x, graph.call_function(aten.exp.default, (x,))), x)
+        return rounding.of(module, [x], [torch.exp(x)])
+
+    def test_what_is_looked_at_alone(self):
+        def build(graph, x, result):
+            drawn = graph.call_function(aten.empty.memory_format, ([1],))
+            graph.call_function(aten.uniform_.default, (drawn,))
+            graph.call_function(aten._local_scalar_dense.default, (drawn,))
+            return [result]
+
+        self.assertGreater(self.errors(build)[0], 0)
+
+    def test_what_is_written_and_read(self):
+        def build(graph, x, result):
+            drawn = graph.call_function(aten.empty.memory_format, ([7],))
+            graph.call_function(aten.uniform_.default, (drawn,))
+            return [graph.call_function(aten.mul.Tensor, (result, drawn))]
+
+        self.assertEqual(self.errors(build), [None])
+
+    def test_an_input_that_is_written(self):
+        def build(graph, x, result):
+            graph.call_function(aten.uniform_.default, (x,))
+            return [result]
+
+        self.assertEqual(self.errors(build), [None])
+
+
 class InDouble(unittest.TestCase):
     def test_factories_without_a_type(self):
         def build(graph, x):

@@ -58,14 +58,27 @@ Values = Sequence[Optional[Tensor]]
 def of(module: fx.GraphModule, inputs: Sequence[Tensor], recorded: Values) -> List[Optional[float]]:
     """The largest error of an element, by output, then by input as the graph leaves it; None if there is none.
 
-    `recorded`: PyTorch's values of the same tensors. All are None if the graph draws random numbers, or has an op that
-    does not work in double. Runs the graph in its own types and in double side by side, once without noise and once for
+    `recorded`: PyTorch's values of the same tensors. All are None if they depend on random numbers that the graph draws,
+    or if it has an op that does not work in double. Runs the graph in its own types and in double side by side, once without noise and once for
     each draw of it. Leaves `inputs` unchanged.
     """
-    if world.on_any_rank(any(compat.is_random(node) for node in module.graph.nodes)):
+    if world.on_any_rank(any(compat.is_random(node) and _is_told(node) for node in module.graph.nodes)):
         return [None] * len(recorded)
     with world.second_groups(module.graph) as groups:
         return _errors(module, inputs, recorded, groups)
+
+
+def _is_told(drawn: fx.Node) -> bool:
+    """Whether results may depend on what this node draws. A size chosen at random, of one, is no more than looked at."""
+    seen, todo = set[fx.Node](), [drawn, *compat.written_by(drawn)]
+    while todo:
+        node = todo.pop()
+        if node.op != "call_function":  # the results, or what lasts longer than the step
+            return True
+        if node not in seen:
+            seen.add(node)
+            todo += [*node.users, *compat.written_by(node)]
+    return False
 
 
 def _errors(
