@@ -39,6 +39,7 @@ enum Trait : uint32_t {
   kHigherOrder = 1u << 13,      // takes nested graphs
   kRandomIfDropout = 1u << 14,  // draws random numbers when its dropout probability is not a literal 0
   kWritesInTraining = 1u << 15,  // writes the arguments that its schema marks unless its `training` is a literal false
+  kChooses = 1u << 16,           // picks elements by their values: the slightest change may make it pick others
 };
 
 enum class ParamKind : uint8_t {

@@ -98,6 +98,7 @@ struct KernelContext {
   Numerics numerics = Numerics::fast;
   const Program* program = nullptr;  // for ops that take nested graphs
   uint32_t rank = 0, world = 1;
+  bool ordered_sums = false;  // of bf16 products: RankOptions
 };
 
 class KernelCall {

@@ -15,6 +15,7 @@
 #include "librun/even_rows.h"
 #include "librun/rank_session.h"
 #include "librun/ranks.h"
+#include "librun/value_choice.h"
 #include "librun/watch.h"
 #include "librun/watchdog.h"
 
@@ -159,7 +160,9 @@ Result<SessionReport> run_session(const Job& job, std::span<const std::unique_pt
   } else if (options.rank.backends) {
     copied = with_even_rows(job);
   }
-  return Session(copied ? *copied : job, comms, options).run();
+  SessionOptions of_job = options;
+  of_job.rank.ordered_sums |= chooses_by_value(job);
+  return Session(copied ? *copied : job, comms, of_job).run();
 }
 
 }  // namespace sg

@@ -88,7 +88,7 @@ void run_rows(const GemmJob& job, const Engine& engine, int64_t i0, int64_t i1,
         // While this thread works on its panels, each of the others takes as many.
         const int64_t then = last + (end - begin) * static_cast<int64_t>(spaces.size() - 1) * width;
         engine.multiply(block, depth, {j, last, then}, own.a, space.panel);
-        if (depth.end < job.k || job.added || job.plain_self || finish_rows(block, j, last - j)) return;
+        if (depth.end < job.k || job.added || job.plain_self || job.rounded || finish_rows(block, j, last - j)) return;
         for (; j < last; j += width) finish_panel(block, j, std::min(width, last - j), space.self, width);
       });
     }
@@ -141,6 +141,10 @@ GemmJob job_of(const Plan& plan, int64_t entry) {
   job.direct = fits && (job.added || !has_self || !share_memory(g.self, g.out));
   job.plain_self = Engine::kAddsSelf && job.direct && job.self.data && job.alpha == 1 && job.beta == 1 &&
                    job.self.dtype == job.out.dtype && job.self.column_step == 1;
+  const auto is_rows_of_bf16 = [](const MatrixView& v) { return v.dtype == DType::bf16 && v.column_step == 1; };
+  job.rounded = Engine::kRounds && is_rows_of_bf16(job.out) && job.alpha == 1 &&
+                (!has_self || (is_rows_of_bf16(job.self) && job.beta == 1 &&
+                               (is_same_view(job.self, job.out) || !share_memory(g.self, g.out))));
   return job;
 }
 
@@ -261,18 +265,31 @@ void gemm(KernelCall& call, const Gemm& product) { gemm(call, std::span(&product
 
 namespace {
 
-// Not for short sums, in which the omitted remainders of two f16 parts would matter, and multiply-adds are as fast.
-bool wants_units(const Gemm& g) { return g.units != Units::none && g.a.dim(-1) > short_sum(g.units); }
+// What multiplies a product of fast numerics. By the length of its sums alone, as bits may depend on nothing else: in
+// short ones the omitted remainders of two f16 parts would matter, and multiply-adds are as fast.
+Units units_of(const KernelCall& call, const Gemm& g) {
+  Units units = Units::none;
+  if (g.a.dtype == DType::f32) units = g.units;
+  else if (g.a.dtype == DType::bf16 && g.units != Units::none && !call.context().ordered_sums) units = Units::whole;
+  return units != Units::none && g.a.dim(-1) > short_sum(units) ? units : Units::none;
+}
 
-void gemm_f32(KernelCall& call, std::span<const Gemm> products) {
-  const auto fast = std::find_if(products.begin(), products.end(), wants_units);
-  if (fast == products.end()) return Run(call, products, FmaEngine<float>(products[0].isa, false)).run();
-  if (std::all_of(products.begin(), products.end(), wants_units))
-    return Run(call, products, UnitEngine(fast->units)).run();
-  std::vector<Gemm> with_units, without;
-  for (const Gemm& g : products) (wants_units(g) ? with_units : without).push_back(g);
-  gemm_f32(call, with_units);
-  gemm_f32(call, without);
+void gemm_fast(KernelCall& call, std::span<const Gemm> products) {
+  const Gemm& first = products[0];
+  const Units units = units_of(call, first);
+  const auto is_like_first = [&](const Gemm& g) { return units_of(call, g) == units; };
+  if (!std::all_of(products.begin(), products.end(), is_like_first)) {
+    std::vector<Gemm> like_first, others;
+    for (const Gemm& g : products) (is_like_first(g) ? like_first : others).push_back(g);
+    gemm_fast(call, like_first);
+    gemm_fast(call, others);
+  } else if (units != Units::none) {
+    Run(call, products, UnitEngine(units)).run();
+  } else if (first.a.dtype == DType::bf16 && first.pairs) {
+    Run(call, products, FmaEngine<Bf16Pair>(first.isa, false)).run();
+  } else {
+    Run(call, products, FmaEngine<float>(first.isa, false)).run();
+  }
 }
 
 }  // namespace
@@ -283,20 +300,19 @@ void gemm(KernelCall& call, std::span<const Gemm> products) {
     for (const Gemm& product : products) backend->note(backend->multiply(call, product));
     return;
   }
-  DType dtype = products[0].a.dtype;
+  const Gemm& first = products[0];
+  const DType dtype = first.a.dtype;
   const bool chain = call.numerics() == Numerics::strict;
-  if (products.size() == 1 && is_small_product(products[0]) && !wants_units(products[0])) {
-    gemm_small(call, products[0]);
+  if (products.size() == 1 && is_small_product(first) && units_of(call, first) == Units::none) {
+    gemm_small(call, first);
   } else if (!is_floating(dtype)) {
     for (const Gemm& g : products) is_complex_product(g) ? gemm_complex(call, g) : gemm_plain(call, g);
   } else if (dtype == DType::f64) {
-    Run(call, products, FmaEngine<double>(products[0].isa, chain)).run();
-  } else if (dtype == DType::f32 && !chain) {
-    gemm_f32(call, products);
-  } else if (dtype == DType::bf16 && products[0].pairs && !chain) {
-    Run(call, products, FmaEngine<Bf16Pair>(products[0].isa, false)).run();
+    Run(call, products, FmaEngine<double>(first.isa, chain)).run();
+  } else if (chain) {
+    Run(call, products, FmaEngine<float>(first.isa, true)).run();
   } else {
-    Run(call, products, FmaEngine<float>(products[0].isa, chain)).run();
+    gemm_fast(call, products);
   }
 }
 

@@ -83,7 +83,7 @@ void UnitEngine::pack_panel(const MatrixView& b, int64_t depth, int64_t columns,
 
 Prefetch UnitEngine::bring(MatrixView* b, int64_t depth, int64_t columns, float* copy) const {
   if (columns <= 0) return {};
-  if (!Prefetch::rows_compete(*b, depth)) return {*b, depth, columns};
+  if (!has_parts(units_) || !Prefetch::rows_compete(*b, depth)) return {*b, depth, columns};
   const MatrixView from = *b;
   *b = {reinterpret_cast<std::byte*>(copy), DType::f32, kUnitColumns, 1};
   return {from, depth, columns, reinterpret_cast<std::byte*>(copy), kUnitColumns * sizeof(float)};
@@ -142,6 +142,20 @@ void UnitEngine::add_repaired(const GemmBlock<float>& block, const UnitProduct& 
       if (is_nan[i * kUnitColumns + c]) sums[i * block.sums_step + c] += again[i * kUnitColumns + c];
 }
 
+void UnitEngine::finish(const GemmBlock<float>& block, int64_t i, int64_t j, UnitSums* to) {
+  const GemmJob& job = *block.job;
+  if (job.plain_self) {
+    to->self = reinterpret_cast<const float*>(job.self.at(block.i0 + i, j).data);
+    to->self_step = job.self.row_step;
+  } else if (job.rounded) {
+    to->rounded = reinterpret_cast<uint16_t*>(const_cast<std::byte*>(job.out.at(block.i0 + i, j).data));
+    to->rounded_step = job.out.row_step;
+    if (!job.self.data) return;
+    to->rounded_self = reinterpret_cast<const uint16_t*>(job.self.at(block.i0 + i, j).data);
+    to->rounded_self_step = job.self.row_step;
+  }
+}
+
 // Two row tiles at a time. Sums are stored while the next ones are computed, so NaNs are known one turn later.
 void UnitEngine::multiply_panel(const GemmBlock<float>& block, const Pass& pass, int64_t j, int64_t columns,
                                 Prefetch* next) const {
@@ -155,16 +169,14 @@ void UnitEngine::multiply_panel(const GemmBlock<float>& block, const Pass& pass,
     bool is_nan;  // in the previous turn
     if (turn < turns) {
       const int64_t i = first(turn);
-      UnitSums to{block.sums + i * block.sums_step + (j - block.c0), block.sums_step, pass.add, pass.stream, job.added};
-      if (pass.last && job.plain_self) {
-        to.self = reinterpret_cast<const float*>(job.self.at(block.i0 + i, j).data);
-        to.self_step = job.self.row_step;
-      }
+      UnitSums to{block.sums + i * block.sums_step + (j - block.c0), block.sums_step, pass.add, pass.stream,
+                  job.added && has_parts(units_)};
+      if (pass.last) finish(block, i, j, &to);
       is_nan = multiply_tiles(pass.product, i / kUnitLines, rows(turn), columns, to, &store, next, lines_a_step);
     } else {
       is_nan = store.finish();
     }
-    if (turn == 0 || !is_nan || !pass.last) continue;
+    if (turn == 0 || !is_nan || !pass.last || !has_parts(units_)) continue;
     if (job.added) add_repaired(block, pass.product, first(turn - 1), rows(turn - 1), j, columns);
     else repair(block, first(turn - 1), rows(turn - 1), j, columns);
   }
@@ -177,7 +189,9 @@ void UnitEngine::multiply(const GemmBlock<float>& block, GemmDepth depth, GemmCo
   whole.a = a, whole.b = panel, whole.swapped = job.swapped;
   const bool last = depth.end == job.k, add = depth.begin > 0 || job.added;
   const bool finished = last && job.direct && job.alpha == 1 && (job.plain_self || !job.self.data);
-  const Pass pass{whole, last, add, finished && !add && job.m * job.n > kStreamSums};
+  const bool streams =
+      job.rounded ? last && job.m * job.n > 2 * kStreamSums : finished && !add && job.m * job.n > kStreamSums;
+  const Pass pass{whole, last, add, streams};
   auto* copy = reinterpret_cast<float*>(panel + whole.panel_size());
   MatrixView b = job.b.at(depth.begin, columns.begin);
   UnitTiles tiles;

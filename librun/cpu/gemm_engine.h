@@ -20,6 +20,7 @@ struct GemmJob {
   bool direct = false;      // sums may be computed in `out`
   bool added = false;       // they are added to `out`: direct, and k is at most the engine's kAddedDepth
   bool plain_self = false;  // direct, and the engine adds `self`: rows of the same type, unscaled
+  bool rounded = false;     // the engine adds `self`, and rounds sums to `out`: both bf16 in rows, unscaled
 };
 
 // Rows [i0, i1) and columns [c0, c1) of a job, and the location of its sums.
@@ -51,7 +52,7 @@ class FmaEngine {
   using Packed = P;
   static constexpr int64_t kDepth = kSumBlock;       // k packed at a time
   static constexpr int64_t kAddedDepth = kSumBlock;  // k of one sum
-  static constexpr bool kAddsSelf = false;
+  static constexpr bool kAddsSelf = false, kRounds = false;
 
   FmaEngine(Isa isa, bool chain) : kernels_(tile_kernels<P>(isa)), chain_(chain) {}
   int64_t columns() const { return kernels_.columns; }
@@ -73,14 +74,15 @@ class FmaEngine {
   bool chain_;
 };
 
-// For f32. Sums are those of gemm_units.h. A NaN is recomputed with multiply-adds, because infinities have no parts.
+// For f32 and bf16. Sums are those of gemm_units.h. A NaN of f32 is recomputed with multiply-adds, because infinities
+// have no parts.
 class UnitEngine {
  public:
   using Sum = float;
   using Packed = uint16_t;
   static constexpr int64_t kDepth = 3 * kSumBlock;  // sums are started anew for each
   static constexpr int64_t kAddedDepth = kDepth;
-  static constexpr bool kAddsSelf = true;
+  static constexpr bool kAddsSelf = true, kRounds = true;
 
   // REQUIRES: has_units(units)
   explicit UnitEngine(Units units) : units_(units) {}
@@ -108,6 +110,8 @@ class UnitEngine {
     bool add, stream;  // see UnitSums
   };
   void pack_panel(const MatrixView& b, int64_t depth, int64_t columns, Packed* panel) const;
+  // Where complete sums at row i and column j of the block go.
+  static void finish(const GemmBlock<float>& block, int64_t i, int64_t j, UnitSums* to);
   void multiply_panel(const GemmBlock<float>& block, const Pass& pass, int64_t j, int64_t columns,
                       Prefetch* next) const;
   // Prefetches the panel at *b, or copies it to `copy`, to which *b then points.

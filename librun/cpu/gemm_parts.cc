@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <type_traits>
 
 // gcc 12 warns about its own undefined vectors (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -178,8 +179,32 @@ SG_AVX512_OP void split_pairs(const float* from, int64_t k_step, int64_t lines, 
   }
 }
 
+// bf16 numbers as they are: those of a line already form pairs.
 template <Units kUnits>
-SG_AVX512 void pack_along(TileForm form, const float* from, int64_t line_step, int64_t lines, int64_t depth,
+SG_AVX512_OP void split_lines(const uint16_t* from, int64_t line_step, int64_t lines, int64_t depth, const LineScales&,
+                              Place to) {
+  const auto lanes = static_cast<__mmask32>(depth >= kUnitDepth ? ~0u : (1u << depth) - 1);
+  for (int64_t i = 0; i < kUnitLines; ++i)
+    to.at[i] = i < lines ? _mm512_maskz_loadu_epi16(lanes, from + i * line_step) : _mm512_setzero_si512();
+}
+
+// The first `count` of 16 numbers, followed by zeros.
+SG_AVX512_OP __m256i load(const uint16_t* from, int64_t count) {
+  return _mm256_maskz_loadu_epi16(static_cast<__mmask16>(count >= 16 ? 0xFFFF : (1 << count) - 1), from);
+}
+
+template <Units kUnits>
+SG_AVX512_OP void split_pairs(const uint16_t* from, int64_t k_step, int64_t lines, int64_t depth, const LineScales&,
+                              Place to) {
+  for (int64_t p = 0; p < kPairs; ++p, from += 2 * k_step)
+    to.at[p] = interleave(load(from, 2 * p < depth ? lines : 0), load(from + k_step, 2 * p + 1 < depth ? lines : 0));
+}
+
+template <Units kUnits>
+using Element = std::conditional_t<kUnits == Units::whole, uint16_t, float>;
+
+template <Units kUnits>
+SG_AVX512 void pack_along(TileForm form, const Element<kUnits>* from, int64_t line_step, int64_t lines, int64_t depth,
                           const LineScales& scales, Place to) {
   if (form == TileForm::lines) return split_lines<kUnits>(from, line_step, lines, depth, scales, to);
   __m512i parts[kMaxParts * 16];
@@ -188,7 +213,7 @@ SG_AVX512 void pack_along(TileForm form, const float* from, int64_t line_step, i
 }
 
 template <Units kUnits>
-SG_AVX512 void pack_across(TileForm form, const float* from, int64_t k_step, int64_t lines, int64_t depth,
+SG_AVX512 void pack_across(TileForm form, const Element<kUnits>* from, int64_t k_step, int64_t lines, int64_t depth,
                            const LineScales& scales, Place to) {
   if (form == TileForm::pairs) return split_pairs<kUnits>(from, k_step, lines, depth, scales, to);
   __m512i parts[kMaxParts * 16];
@@ -199,10 +224,11 @@ SG_AVX512 void pack_across(TileForm form, const float* from, int64_t k_step, int
 template <Units kUnits>
 void pack_tile(TileForm form, const MatrixView& from, int64_t lines, int64_t depth, const LineScales& scales,
                Place to) {
-  auto* data = reinterpret_cast<const float*>(from.data);
+  using T = Element<kUnits>;
+  auto* data = reinterpret_cast<const T*>(from.data);
   if (from.column_step == 1) return pack_along<kUnits>(form, data, from.row_step, lines, depth, scales, to);
   if (from.row_step == 1) return pack_across<kUnits>(form, data, from.column_step, lines, depth, scales, to);
-  float copy[kUnitTile];  // neither lines nor k are contiguous: make a copy in which they are
+  T copy[kUnitTile];  // neither lines nor k are contiguous: make a copy in which they are
   for (int64_t i = 0; i < lines; ++i)
     for (int64_t k = 0; k < depth; ++k) copy[i * kUnitDepth + k] = data[i * from.row_step + k * from.column_step];
   pack_along<kUnits>(form, copy, kUnitDepth, lines, depth, scales, to);
@@ -280,6 +306,7 @@ void pack_parts(Units units, TileForm form, const MatrixView& from, int64_t line
                 const LineScales& scales, uint16_t* to, int64_t part_step) {
   const Place place{reinterpret_cast<__m512i*>(to), part_step / kUnitDepth};
   if (units == Units::f16) pack_tile<Units::f16>(form, from, lines, depth, scales, place);
+  else if (units == Units::whole) pack_tile<Units::whole>(form, from, lines, depth, scales, place);
   else pack_tile<Units::bf16>(form, from, lines, depth, scales, place);
 }
 

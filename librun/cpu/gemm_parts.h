@@ -16,12 +16,17 @@
 
 namespace sg::cpu {
 
-enum class Units : uint8_t { none, bf16, f16 };  // the type they multiply
+// What they multiply: f32 numbers in parts of bf16 or f16, or bf16 numbers as they are.
+enum class Units : uint8_t { none, bf16, f16, whole };
 
 inline constexpr int64_t kUnitLines = 16, kUnitDepth = 32;     // of a tile: lines are rows of A, or columns of B
 inline constexpr int64_t kUnitTile = kUnitLines * kUnitDepth;  // elements
 
-constexpr int parts_of(Units units) { return units == Units::f16 ? 2 : 3; }  // high, (middle,) low
+constexpr int parts_of(Units units) {  // high, (middle,) low
+  return units == Units::whole ? 1 : units == Units::f16 ? 2 : 3;
+}
+
+constexpr bool has_parts(Units units) { return parts_of(units) > 1; }
 
 // Layout of a tile in memory: [line, k], as A is read, or [pair of k, line, 2], as B is.
 enum class TileForm : uint8_t { lines, pairs };

@@ -75,6 +75,8 @@ template <Units kUnits>
 constexpr std::array<Term, 6> kTerms = {{{0, 2}, {0, 1}, {0, 0}, {1, 0}, {1, 1}, {2, 0}}};
 template <>
 constexpr std::array<Term, 3> kTerms<Units::f16> = {{{0, 1}, {0, 0}, {1, 0}}};
+template <>
+constexpr std::array<Term, 1> kTerms<Units::whole> = {{{0, 0}}};
 
 // One step of kTall x 2 tiles. Tiles 0 to 3 hold sums, 4 and 5 tiles of A, 6 and 7 of B.
 template <Units kUnits, bool kSwapped, int kTall>
@@ -102,7 +104,8 @@ template <Units kUnits, bool kSwapped, int kTall>
 template <Units kUnits, bool kSwapped, int kTall>
 void sum_steps(const UnitProduct& p, int64_t first, SumStore* sums, Prefetch* next, int64_t lines_a_step) {
   constexpr int kParts = parts_of(kUnits);
-  const int64_t rows_a_step = sums->rows_left() / std::max<int64_t>(p.steps, 1) + 1;
+  // One product a step leaves no time between loads of tiles.
+  const int64_t rows_a_step = has_parts(kUnits) ? sums->rows_left() / std::max<int64_t>(p.steps, 1) + 1 : 0;
   clear<0>(), clear<1>(), clear<2>(), clear<3>();
   const uint16_t* a = p.a + first * p.row_tile_size() + kUnitHead;
   const uint16_t* b = p.b + 2 * kUnitHead;
@@ -124,7 +127,7 @@ template <Units kUnits>
 constexpr SumSteps kSums[2][2] = {{sum_steps<kUnits, false, 1>, sum_steps<kUnits, false, 2>},
                                   {sum_steps<kUnits, true, 1>, sum_steps<kUnits, true, 2>}};
 
-#define SG_AVX512_OP [[gnu::always_inline]] __attribute__((target("avx512f"))) inline
+#define SG_AVX512_OP [[gnu::always_inline]] __attribute__((target("avx512f,avx512bw,avx512vl"))) inline
 
 constexpr float kLeastOfWide = 0x1p16f;
 
@@ -141,6 +144,45 @@ SG_AVX512_OP Scales scales_of(const LineScales& a, int64_t line, const LineScale
 
 SG_AVX512_OP __mmask16 nan_lanes(__mmask16 lanes, __m512 x) {
   return _mm512_mask_cmp_ps_mask(lanes, x, x, _CMP_UNORD_Q);
+}
+
+// 16 numbers rounded to bf16, as work::to_brain does.
+SG_AVX512_OP __m256i to_brains(__m512 x) {
+  const __m512i u = _mm512_castps_si512(x), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  const __mmask16 bare = _mm512_testn_epi32_mask(u, _mm512_set1_epi32(0x7F0000));
+  const __m512i of_nan = _mm512_mask_or_epi32(u, bare, u, _mm512_set1_epi32(0x400000));
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_mask_mov_epi32(rounded, nan, of_nan), 16));
+}
+
+SG_AVX512_OP __m512 from_brains(__m256i bits) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+
+// Stores rows [begin, end) of complete sums, rounded to bf16.
+SG_AVX512_OP void store_rounded(int64_t begin, int64_t end, int64_t columns, const float* sums, const UnitSums& to) {
+  const auto lanes = static_cast<__mmask32>(columns >= kUnitColumns ? ~0u : (1u << columns) - 1);
+  const auto low = static_cast<__mmask16>(lanes), high = static_cast<__mmask16>(lanes >> kUnitLines);
+  for (int64_t i = begin; i < end; ++i) {
+    const float* tile = sums + i / kUnitLines * 2 * SumStore::kTile + i % kUnitLines * kUnitLines;
+    __m512 left = _mm512_load_ps(tile), right = _mm512_load_ps(tile + SumStore::kTile);
+    if (to.add) {
+      const float* c = to.c + i * to.step;
+      left = _mm512_add_ps(_mm512_maskz_loadu_ps(low, c), left);
+      right = _mm512_add_ps(_mm512_maskz_loadu_ps(high, c + kUnitLines), right);
+    }
+    if (to.rounded_self) {
+      const uint16_t* self = to.rounded_self + i * to.rounded_self_step;
+      left = _mm512_add_ps(left, from_brains(_mm256_maskz_loadu_epi16(low, self)));
+      right = _mm512_add_ps(right, from_brains(_mm256_maskz_loadu_epi16(high, self + kUnitLines)));
+    }
+    const __m512i row = _mm512_inserti64x4(_mm512_castsi256_si512(to_brains(left)), to_brains(right), 1);
+    uint16_t* place = to.rounded + i * to.rounded_step;
+    if (to.stream && lanes == ~0u && reinterpret_cast<uintptr_t>(place) % 64 == 0)
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(place), row);
+    else _mm512_mask_storeu_epi16(place, lanes, row);
+  }
 }
 
 // Stores one row of one tile at row i and column j of the destination. Returns the lanes whose sums are NaN.
@@ -164,8 +206,13 @@ SG_AVX512_OP __mmask16 store_row(__m512 sum, const Scales* scales, const UnitSum
 const LineScales* scales_at(const uint16_t* head) { return reinterpret_cast<const LineScales*>(head); }
 
 // Stores rows [begin, end). Returns whether any sum is NaN.
-__attribute__((target("avx512f"))) bool store_rows(const UnitProduct& p, int64_t first, int64_t begin, int64_t end,
-                                                   int64_t columns, const float* sums, const UnitSums& to) {
+__attribute__((target("avx512f,avx512bw,avx512vl"))) bool store_rows(const UnitProduct& p, int64_t first, int64_t begin,
+                                                                     int64_t end, int64_t columns, const float* sums,
+                                                                     const UnitSums& to) {
+  if (to.rounded) {
+    store_rounded(begin, end, columns, sums, to);
+    return false;
+  }
   const bool scaled = p.units == Units::f16;
   __mmask16 nan = 0;
   for (int64_t i = begin; i < end; ++i)
@@ -189,7 +236,10 @@ Units best_units() {
   return best;
 }
 
-bool has_units(Units units) { return units == Units::none || best_units() == Units::f16 || best_units() == units; }
+bool has_units(Units units) {
+  const Units best = best_units();
+  return units == Units::none || best == Units::f16 || best == units || (units == Units::whole && best == Units::bf16);
+}
 
 UnitTiles::UnitTiles() {
   const TileConfig config;
@@ -222,10 +272,13 @@ bool SumStore::finish() {
 
 bool multiply_tiles(const UnitProduct& p, int64_t first, int64_t rows, int64_t columns, const UnitSums& to,
                     SumStore* store, Prefetch* next, int64_t lines_a_step) {
-  if (!to.stream)
-    for (int64_t i = 0; i < rows; ++i)  // prefetch the destination while the sums are computed
-      __builtin_prefetch(to.c + i * to.step, 1), __builtin_prefetch(to.c + i * to.step + kUnitLines, 1);
-  const auto& of_units = p.units == Units::f16 ? kSums<Units::f16> : kSums<Units::bf16>;
+  for (int64_t i = 0; i < rows && !to.stream; ++i) {  // prefetch the destination while the sums are computed
+    if (to.rounded) __builtin_prefetch(to.rounded + i * to.rounded_step, 1);
+    else __builtin_prefetch(to.c + i * to.step, 1), __builtin_prefetch(to.c + i * to.step + kUnitLines, 1);
+  }
+  const auto& of_units = p.units == Units::f16     ? kSums<Units::f16>
+                         : p.units == Units::whole ? kSums<Units::whole>
+                                                   : kSums<Units::bf16>;
   of_units[p.swapped][rows > kUnitLines](p, first, store, next, lines_a_step);
   const bool nan = store->finish();
   store->begin(p, first, rows, columns, to);

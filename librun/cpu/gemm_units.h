@@ -1,16 +1,17 @@
-// Matrix units (AMX): products of tiles of bf16 or f16, summed in f32. Here: products of f32 matrices.
+// Matrix units (AMX): products of tiles of bf16 or f16, summed in f32. Here: products of f32 and of bf16 matrices.
 //
 // An element of A B, with A and B in parts (gemm_parts.h), is computed in steps of 32 k each, padded with zeros. A step
 // multiplies pairs of parts in this order,
 //
+//   whole  the numbers themselves, which are bf16
 //   bf16   high low, high middle, high high, middle high, middle middle, low high     (omitted terms: below 2^-26)
 //   f16    high low, high high, low high (omitted: below 2^-22, 2^-26 on average)
 //
 // and each adds (e + o) to the sum, where e and o are chains of fused multiply-adds over the even and the odd k.
 // Numbers (of bf16) and results below 2^-126 count as zero. Sums of f16 are scaled back at the end, rounding once if
 // the result is below 2^-126. If a sum is below 2^16 before that, for each of its two lines that is wide, it becomes
-// NaN instead, unless the other line is zero: the omitted remainders might matter. NaN results are recomputed in
-// another way (gemm_engine.h). The units behave like this on every machine that has them, and bits depend on nothing
+// NaN instead, unless the other line is zero: the omitted remainders might matter. NaN results of parts are recomputed
+// in another way (gemm_engine.h). The units behave like this on every machine that has them, and bits depend on nothing
 // else.
 #pragma once
 
@@ -29,7 +30,9 @@ inline constexpr int64_t kUnitColumns = 2 * kUnitLines;  // of a panel of B
 inline constexpr int64_t kShortSum = 64;                 // k up to which multiply-adds are used instead of f16
 // k up to which products are left to multiply-adds, because packing costs more than units gain; bf16 needs six products
 // instead of three.
-constexpr int64_t short_sum(Units units) { return units == Units::bf16 ? 2 * kShortSum : kShortSum; }
+constexpr int64_t short_sum(Units units) {
+  return units == Units::whole ? kUnitDepth : units == Units::bf16 ? 2 * kShortSum : kShortSum;
+}
 inline constexpr int64_t kUnitHead = sizeof(LineScales) / sizeof(uint16_t);  // in elements
 
 // Occupies the thread's tile registers during its lifetime. Must not span a call that may change threads.
@@ -61,6 +64,11 @@ struct UnitSums {
   bool spare;                   // keep the existing value where the sum is NaN
   const float* self = nullptr;  // rows to add last; null: none
   int64_t self_step = 0;
+  // Where complete sums go instead, rounded to bf16, after rows of bf16 are added; null: to c.
+  uint16_t* rounded = nullptr;
+  int64_t rounded_step = 0;
+  const uint16_t* rounded_self = nullptr;
+  int64_t rounded_self_step = 0;
 };
 
 // Sums on their way from the units to memory. The sums of one product are stored a few at a time between the steps of

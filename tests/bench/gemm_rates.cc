@@ -1,5 +1,5 @@
 // GFLOP/s of matrix products, next to the peak of the machine's multiply-add units, and to oneDNN if the build found
-// it.
+// it; of f32, and of bf16 with matrix units and in the order of k.
 //
 //   build/bin/gemm_rates [THREADS]...     default: 1 2
 #include <immintrin.h>
@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <functional>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "libgraph/op.h"
@@ -93,25 +94,38 @@ struct Operands {  // in memory as runs have it: in large pages where the system
 
 float* numbers(Arena& memory) { return reinterpret_cast<float*>(memory.data()); }
 
+template <class T>
 Tensor matrix(Arena& memory, int64_t rows, int64_t columns, bool transposed) {
-  memory = Arena::reserve(rows * columns * static_cast<int64_t>(sizeof(float))).value();
+  memory = Arena::reserve(rows * columns * static_cast<int64_t>(sizeof(T))).value();
   std::minstd_rand random(7);
-  std::generate_n(numbers(memory), rows * columns, [&] { return static_cast<float>(random() % 2001) / 1000 - 1; });
+  std::generate_n(reinterpret_cast<T*>(memory.data()), rows * columns,
+                  [&] { return T(static_cast<float>(random() % 2001) / 1000 - 1); });
   int64_t shape[] = {transposed ? columns : rows, transposed ? rows : columns};
-  Tensor t = make_tensor(memory.data(), DType::f32, shape);
+  Tensor t = make_tensor(memory.data(), std::is_same_v<T, BF16> ? DType::bf16 : DType::f32, shape);
   return transposed ? swap_axes(t, 0, 1) : t;
+}
+
+template <class T>
+Operands operands(const Shape& s) {
+  Operands o;
+  o.ta = matrix<T>(o.a, s.m, s.k, s.a_transposed);
+  o.tb = matrix<T>(o.b, s.k, s.n, s.b_transposed);
+  o.tc = matrix<T>(o.c, s.m, s.n, false);
+  return o;
 }
 
 double rate(const Shape& s, const std::function<void()>& work) {
   return 2e-9 * static_cast<double>(s.m * s.n) * static_cast<double>(s.k) / seconds_of(work);
 }
 
-double our_rate(const Shape& s, Operands& o, ThreadTeam& team, Numerics numerics) {
+double our_rate(const Shape& s, const Operands& o, ThreadTeam& team, Numerics numerics, bool units = true) {
   Scratch scratch;
   KernelContext context{&team, &scratch, numerics};
   KernelCall call(*find_op("aten.mm.default"), &context);
   return rate(s, [&] {
-    cpu::gemm(call, {o.tc, o.ta, o.tb});
+    cpu::Gemm product{o.tc, o.ta, o.tb};
+    if (!units) product.units = cpu::Units::none;
+    cpu::gemm(call, product);
     scratch.reset();
   });
 }
@@ -131,19 +145,18 @@ double onednn_rate(const Shape&, Operands&, int) { return 0; }
 void measure(int threads) {
   ThreadTeam team(threads);
   double floor = fma_rate(team);
-  std::printf("%d threads: multiply-adds alone %.0f GFLOP/s\n%-26s %8s %8s %8s %8s\n", threads, floor, "M x N x K",
-              "fast", "strict", "oneDNN", "fast/FMA");
+  std::printf("%d threads: multiply-adds alone %.0f GFLOP/s\n%-26s %8s %8s %8s %8s %8s %8s\n", threads, floor,
+              "M x N x K", "fast", "strict", "oneDNN", "fast/FMA", "bf16", "in order");
   for (const Shape& s : kShapes) {
-    Operands o;
-    o.ta = matrix(o.a, s.m, s.k, s.a_transposed);
-    o.tb = matrix(o.b, s.k, s.n, s.b_transposed);
-    o.tc = matrix(o.c, s.m, s.n, false);
+    Operands o = operands<float>(s);
+    const Operands halves = operands<BF16>(s);
     char name[64];
     std::snprintf(name, sizeof(name), "%ldx%ldx%ld %c%c", long(s.m), long(s.n), long(s.k), s.a_transposed ? 'T' : 'N',
                   s.b_transposed ? 'T' : 'N');
     double fast = our_rate(s, o, team, Numerics::fast), strict = our_rate(s, o, team, Numerics::strict);
-    std::printf("%-26s %8.1f %8.1f %8.1f %7.0f%%\n", name, fast, strict, onednn_rate(s, o, threads),
-                100 * fast / floor);
+    std::printf("%-26s %8.1f %8.1f %8.1f %7.0f%% %8.1f %8.1f\n", name, fast, strict, onednn_rate(s, o, threads),
+                100 * fast / floor, our_rate(s, halves, team, Numerics::fast),
+                our_rate(s, halves, team, Numerics::fast, false));
     std::fflush(stdout);
   }
 }

@@ -117,19 +117,27 @@ void add_step(const float* a, const float* b, float* sum) {
   *sum = flushed(*sum + flushed(chains[0] + chains[1]));
 }
 
+// Numbers that are bf16.
+Line whole_line(const float* from, int64_t k, int64_t step) {
+  Line line{std::vector(1, std::vector<float>(static_cast<size_t>((k + 31) / 32 * 32)))};
+  for (int64_t i = 0; i < k; ++i) line.parts[0][static_cast<size_t>(i)] = flushed(from[i * step]);
+  return line;
+}
+
 float units_sum(cpu::Units units, const float* row, const float* column, int64_t k, int64_t n) {
-  const std::vector<std::pair<size_t, size_t>> kOfBf16 = {{0, 2}, {0, 1}, {0, 0}, {1, 0}, {1, 1}, {2, 0}},
-                                               kOfF16 = {{0, 1}, {0, 0}, {1, 0}};
-  const bool f16 = units == cpu::Units::f16;
+  using Terms = std::vector<std::pair<size_t, size_t>>;
+  const Terms terms = units == cpu::Units::whole ? Terms{{0, 0}}
+                      : units == cpu::Units::f16 ? Terms{{0, 1}, {0, 0}, {1, 0}}
+                                                 : Terms{{0, 2}, {0, 1}, {0, 0}, {1, 0}, {1, 1}, {2, 0}};
+  auto line_of = units == cpu::Units::whole ? whole_line : units == cpu::Units::f16 ? f16_line : bf16_line;
   if (k <= cpu::short_sum(units)) return chain_sum(row, column, k, n, false);
   float total = 0;
   for (int64_t begin = 0; begin < k; begin += 768) {
     int64_t depth = std::min<int64_t>(768, k - begin);
-    auto line_of = f16 ? f16_line : bf16_line;
     Line a = line_of(row + begin, depth, 1), b = line_of(column + begin * n, depth, n);
     float sum = 0;
     for (int64_t i = 0; i < depth; i += 32)
-      for (auto [pa, pb] : f16 ? kOfF16 : kOfBf16) add_step(a.parts[pa].data() + i, b.parts[pb].data() + i, &sum);
+      for (auto [pa, pb] : terms) add_step(a.parts[pa].data() + i, b.parts[pb].data() + i, &sum);
     if (std::fabs(sum) < (a.doubt + b.doubt) * 0x1p16f) return chain_sum(row, column, k, n, false);
     sum = std::ldexp(sum, a.exponent + b.exponent);
     total = begin == 0 ? sum : total + sum;
@@ -173,9 +181,10 @@ void check_case(Rng& rng, const Product& c, int threads, Numerics numerics) {
       return T(sum);
     };
     expected.push_back(finished(chain_sum(row, column, c.k, c.n, numerics == Numerics::strict)));
-    if constexpr (std::is_same_v<T, float>)
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, BF16>)
       for (cpu::Units units : machine_units())
-        by_units[units].push_back(finished(units_sum(units, row, column, c.k, c.n)));
+        by_units[units].push_back(
+            finished(units_sum(std::is_same_v<T, BF16> ? cpu::Units::whole : units, row, column, c.k, c.n)));
   }
   auto check = [&](cpu::Isa isa, cpu::Units units, const std::vector<T>& wanted, bool pairs = false) {
     ThreadTeam team(threads);
@@ -197,7 +206,7 @@ void check_case(Rng& rng, const Product& c, int threads, Numerics numerics) {
   };
   for (cpu::Isa isa : machine_isas()) check(isa, cpu::Units::none, expected);
   if (cpu::has_bf16_pairs()) check(cpu::best_isa(), cpu::Units::none, expected, true);
-  bool uses_units = std::is_same_v<T, float> && numerics == Numerics::fast;
+  bool uses_units = !by_units.empty() && numerics == Numerics::fast;
   for (cpu::Units units : machine_units()) check(cpu::best_isa(), units, uses_units ? by_units[units] : expected);
 }
 
@@ -214,9 +223,10 @@ void check_cases(uint64_t seed, int count) {
   }
 }
 
-Buffer<float> noise(Rng& rng, std::vector<int64_t> shape) {
-  Buffer<float> out(shape);
-  for (int64_t i = 0; i < out.tensor().elements(); ++i) out.at(i) = static_cast<float>(rng.below(20001)) / 10000 - 1;
+template <class T = float>
+Buffer<T> fractions(Rng& rng, std::vector<int64_t> shape) {
+  Buffer<T> out(shape);
+  for (int64_t i = 0; i < out.tensor().elements(); ++i) out.at(i) = T(static_cast<float>(rng.below(20001)) / 10000 - 1);
   return out;
 }
 
@@ -224,7 +234,7 @@ Buffer<float> noise(Rng& rng, std::vector<int64_t> shape) {
 
 TEST_CASE("gemm: f32 of any strides is the chain of fused multiply-adds") { check_cases<float>(1, 60); }
 TEST_CASE("gemm: f64 of any strides") { check_cases<double>(2, 40); }
-TEST_CASE("gemm: bf16 is widened, summed up in f32 and rounded once") { check_cases<BF16>(3, 40); }
+TEST_CASE("gemm: bf16 is multiplied exactly, summed up in f32 and rounded once") { check_cases<BF16>(3, 40); }
 TEST_CASE("gemm: f16 likewise") { check_cases<F16>(4, 40); }
 
 TEST_CASE("gemm: sizes around the blocks") {
@@ -257,8 +267,8 @@ TEST_CASE("gemm: infinities, NaN and numbers out of range on matrix units are th
   };
   for (cpu::Units on : machine_units())
     for (int round = 0; round < 12; ++round) {
-      Buffer<float> a = noise(rng, {70, 90}), b = noise(rng, {90, 50}), plain({70, 50}), units({70, 50}),
-                    slice({5, 50}), there = noise(rng, {70, 50});
+      Buffer<float> a = fractions(rng, {70, 90}), b = fractions(rng, {90, 50}), plain({70, 50}), units({70, 50}),
+                    slice({5, 50}), there = fractions(rng, {70, 50});
       there.at(0) = NAN;
       const std::vector<float> before = there.values();
       for (int i = 0; i < round; ++i) {
@@ -286,7 +296,7 @@ TEST_CASE("gemm: matrix units are as exact as multiply-adds, whatever the scale 
   for (cpu::Units on : machine_units())
     for (int spread : {0, 4, 12, 30}) {  // exponents within a line
       const int64_t m = 33, n = 40, k = 1000;
-      Buffer<float> a = noise(rng, {m, k}), b = noise(rng, {k, n}), plain({m, n}), units({m, n});
+      Buffer<float> a = fractions(rng, {m, k}), b = fractions(rng, {k, n}), plain({m, n}), units({m, n});
       std::vector<int> of_row(m), of_column(n);
       for (int& e : of_row) e = static_cast<int>(rng.below(60)) - 30;
       for (int& e : of_column) e = static_cast<int>(rng.below(60)) - 30;
@@ -320,6 +330,53 @@ TEST_CASE("gemm: matrix units are as exact as multiply-adds, whatever the scale 
     }
 }
 
+namespace {
+
+// bf16 numbers of 30 exponents from `lowest` on, with one that is odd in each of the first rows of a.
+struct Halves {
+  Buffer<BF16> a, b;
+};
+
+Halves odd_halves(Rng& rng, int64_t m, int64_t n, int64_t k, int lowest) {
+  const float kOdd[] = {INFINITY, -INFINITY, NAN, 3e38f, -3e38f, -0.0f};
+  Halves out{Buffer<BF16>({m, k}), Buffer<BF16>({k, n})};
+  for (Buffer<BF16>* to : {&out.a, &out.b})
+    for (int64_t e = 0; e < to->tensor().elements(); ++e) {
+      const float digits = static_cast<float>(rng.below(20001)) / 10000 - 1;
+      to->at(e) = BF16(std::ldexp(digits, lowest + static_cast<int>(rng.below(30))));
+    }
+  for (int i = 0; i < 6; ++i) out.a.at(i * k + static_cast<int64_t>(rng.below(k))) = BF16(kOdd[i]);
+  return out;
+}
+
+bool is_same(float x, float y) { return x == y || (std::isnan(x) && std::isnan(y)); }
+
+}  // namespace
+
+TEST_CASE("gemm: bf16 on matrix units is what gemm_units.h says, of infinities, NaN and tiny numbers too") {
+  if (!cpu::has_units(cpu::Units::whole)) {
+    WARN("skipped: this processor has no matrix units");
+    return;
+  }
+  Rng rng(37);
+  const int64_t m = 40, n = 50;
+  for (int64_t k : {33, 301, 1000})
+    for (int lowest : {-15, -80, -140}) {  // exponents
+      auto [a, b] = odd_halves(rng, m, n, k, lowest);
+      Buffer<float> wide({m, n});
+      Buffer<BF16> rounded({m, n});
+      REQUIRE(test::call("aten.mm.default", {{"self", a}, {"mat2", b}}, {wide.tensor()}, 2).ok());
+      REQUIRE(test::call("aten.mm.default", {{"self", a}, {"mat2", b}}, {rounded.tensor()}, 2).ok());
+      const std::vector<float> rows = widened(a), columns = widened(b);
+      for (int64_t e = 0; e < m * n; ++e) {
+        const float want = units_sum(cpu::Units::whole, rows.data() + e / n * k, columns.data() + e % n, k, n);
+        CAPTURE(k, lowest, e, want, wide.at(e), float(rounded.at(e)));
+        REQUIRE(is_same(wide.at(e), want));
+        REQUIRE(is_same(rounded.at(e), float(BF16(want))));
+      }
+    }
+}
+
 TEST_CASE("gemm: pairs of bf16 are multiply-adds to which what is below 2^-126 is zero") {
   if (!cpu::has_bf16_pairs()) {
     WARN("skipped: this processor has no pairs of bf16");
@@ -327,16 +384,9 @@ TEST_CASE("gemm: pairs of bf16 are multiply-adds to which what is below 2^-126 i
   }
   Rng rng(31);
   const int64_t m = 40, n = 50, k = 301;
-  const float kOdd[] = {INFINITY, -INFINITY, NAN, 3e38f, -3e38f, -0.0f};
   for (int lowest : {-30, -80, -140}) {  // exponents
-    Buffer<BF16> a({m, k}), b({k, n});
+    auto [a, b] = odd_halves(rng, m, n, k, lowest);
     Buffer<float> out({m, n});
-    for (Buffer<BF16>* to : {&a, &b})
-      for (int64_t e = 0; e < to->tensor().elements(); ++e) {
-        const float digits = static_cast<float>(rng.below(20001)) / 10000 - 1;
-        to->at(e) = BF16(std::ldexp(digits, lowest + static_cast<int>(rng.below(30))));
-      }
-    for (int i = 0; i < 6; ++i) a.at(i * k + static_cast<int64_t>(rng.below(k))) = BF16(kOdd[i]);
     ThreadTeam team(2);
     Scratch scratch;
     KernelContext context{&team, &scratch, Numerics::fast};
@@ -360,7 +410,7 @@ TEST_CASE("gemm: pairs of bf16 are multiply-adds to which what is below 2^-126 i
       }
       const float want = sums[0] + sums[1], got = out.at(e);
       CAPTURE(lowest, e, want, got);
-      REQUIRE((got == want || (std::isnan(got) && std::isnan(want))));
+      REQUIRE(is_same(got, want));
       lost += want != plain[0] + plain[1] && !std::isnan(want);
     }
     CHECK((lost > 0) == (lowest < -30));  // at -30 nothing is small enough
@@ -371,7 +421,7 @@ TEST_CASE("gemm: pairs of bf16 are multiply-adds to which what is below 2^-126 i
 TEST_CASE("gemm: how far rows lie apart does not show") {
   Rng rng(21);
   const int64_t k = 900, n = 1000;
-  Buffer<float> a = noise(rng, {70, k}), near = noise(rng, {k, n}), apart({k, n}, {}, {1024, 1}, 0);
+  Buffer<float> a = fractions(rng, {70, k}), near = fractions(rng, {k, n}), apart({k, n}, {}, {1024, 1}, 0);
   for (int64_t e = 0; e < k * n; ++e) apart.at(e) = near.at(e);
   auto multiply = [&](Buffer<float>& b) {
     Buffer<float> out({70, n});
@@ -386,7 +436,8 @@ TEST_CASE("addmm: a row of biases is added last, once") {
   Rng rng(23);
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   for (auto [m, n, k] : {std::array<int64_t, 3>{70, 100, 200}, {40, 66, 1700}, {1100, 1000, 90}}) {
-    Buffer<float> a = noise(rng, {m, k}), b = noise(rng, {k, n}), bias = noise(rng, {n}), sums({m, n}), out({m, n});
+    Buffer<float> a = fractions(rng, {m, k}), b = fractions(rng, {k, n}), bias = fractions(rng, {n}), sums({m, n}),
+                  out({m, n});
     a.at(3) = inf, a.at(5 * k) = nan, b.at(1) = -inf, a.at(33 * k + 7) = 1e30f;
     bias.at(0) = nan, bias.at(n - 1) = inf;
     REQUIRE(test::call("aten.mm.default", {{"self", a}, {"mat2", b}}, {sums.tensor()}, 2).ok());
@@ -401,24 +452,28 @@ TEST_CASE("addmm: a row of biases is added last, once") {
   }
 }
 
-TEST_CASE("mm: threads and row slices give the same bits") {
+TEMPLATE_TEST_CASE("mm: threads and row slices give the same bits", "", float, BF16) {
   Rng rng(6);
-  for (auto [m, n, k] : {std::array<int64_t, 3>{700, 530, 60}, {90, 700, 900}, {2000, 20, 300}, {37, 64, 3000}}) {
-    Buffer<float> a = noise(rng, {m, k}), b = noise(rng, {k, n}), whole({m, n});
+  for (auto [m, n, k] : {std::array<int64_t, 3>{700, 530, 60},
+                         {90, 700, 900},
+                         {2000, 20, 300},
+                         {37, 64, 3000},
+                         {1500, 1472, 60}}) {  // the last: stored past the caches
+    Buffer<TestType> a = fractions<TestType>(rng, {m, k}), b = fractions<TestType>(rng, {k, n}), whole({m, n});
     REQUIRE(test::call("aten.mm.default", {{"self", a}, {"mat2", b}}, {whole.tensor()}).ok());
     for (int threads : {2, 4}) {
-      Buffer<float> out({m, n});
+      Buffer<TestType> out({m, n});
       REQUIRE(test::call("aten.mm.default", {{"self", a}, {"mat2", b}}, {out.tensor()}, threads).ok());
       REQUIRE(out.values() == whole.values());
     }
     for (auto [begin, count] : {std::array<int64_t, 2>{0, 1}, {5, 2}, {m / 2, m - m / 2}, {m - 7, 7}, {11, 19}}) {
       Tensor rows = a.tensor();
-      rows.data += begin * k * 4;
+      rows.data += begin * k * static_cast<int64_t>(sizeof(TestType));
       rows.shape[0] = count;
-      Buffer<float> out({count, n});
+      Buffer<TestType> out({count, n});
       REQUIRE(test::call("aten.mm.default", {{"self", rows}, {"mat2", b}}, {out.tensor()}, 2).ok());
-      std::vector<float> all = whole.values();
-      REQUIRE(out.values() == std::vector<float>(all.begin() + begin * n, all.begin() + (begin + count) * n));
+      std::vector<TestType> all = whole.values();
+      REQUIRE(out.values() == std::vector<TestType>(all.begin() + begin * n, all.begin() + (begin + count) * n));
     }
   }
 }
