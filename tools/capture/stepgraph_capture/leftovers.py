@@ -18,8 +18,8 @@ from .beside import OF_MODULES
 
 @contextmanager
 def removed(modules: Sequence[Tuple[str, nn.Module]]) -> Iterator[List[Tuple[str, Tensor]]]:
-    """modules: with their names. On exit, restores or removes attributes that hold fake tensors; other changes stay. Clears caches of .lru_cache
-    that have grown meanwhile, except those of torch and this package.
+    """modules: with their names. On exit, restores or removes attributes that hold fake tensors; other changes stay.
+    Clears caches of .lru_cache that have grown meanwhile, except those of torch and this package.
 
     Yields a list that has, after exit, the names and tensors of attributes that fake tensors had replaced."""
     kept = [(path, each) for path, module in modules for each in (vars(module), module._buffers)]

@@ -101,7 +101,7 @@ def counts_of(step: Step, graph: fx.Graph) -> Dict[Any, str]:
 def _of_one_step(name: str, place: Optional[str]) -> CaptureError:
     return CaptureError(
         f"the step changes the number {name}, and makes a constant of it{f' at {place}' if place else ''}: the graph would "
-        "be that of one step. Where only the first step differs (`if step == 1`), let it make a step before the capture; "
+        "be that of one step. Where only the first steps differ (`if step == 1`), let it make those before the capture; "
         "else compute with the number as it is (arithmetic, comparisons, math.sqrt), without int(), float(), range() or "
         "formatting, and in PyTorch, not NumPy"
     )
