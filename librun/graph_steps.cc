@@ -8,6 +8,7 @@
 #include "librun/cpu/fill.h"
 #include "librun/graph_run.h"
 #include "librun/host_ops.h"
+#include "librun/value_choice.h"
 
 namespace sg {
 namespace {
@@ -49,6 +50,7 @@ Status GraphRun::resolve(Step* step) {
     return step->has_open_sizes ? check_sizes(graph_, step->node, values_, *state_.bindings) : ok_status();
   if (!step->call) step->call = std::make_unique<KernelCall>(*graph_.op_info(step->node), state_.kernels);
   KernelCall& call = *step->call;
+  call.ordered_sums = keeps_order(state_.kernels->sum_order, graph_, step->node);
   SG_TRY(read_arguments(graph_, step->node, values_, *state_.bindings, &call));
   if (step->has_open_sizes) SG_TRY(check_sizes(graph_, step->node, values_, *state_.bindings));
   const std::span<const Tensor> results = values_.results_of(node);

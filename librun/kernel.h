@@ -98,7 +98,7 @@ struct KernelContext {
   Numerics numerics = Numerics::fast;
   const Program* program = nullptr;  // for ops that take nested graphs
   uint32_t rank = 0, world = 1;
-  bool ordered_sums = false;  // of bf16 products: RankOptions
+  SumOrder sum_order = SumOrder::free;
 };
 
 class KernelCall {
@@ -147,6 +147,7 @@ class KernelCall {
   std::vector<Tensor> results;
   std::vector<Scalar> scalars;  // results that are host numbers, by result
   RandomStream random;
+  bool ordered_sums = false;  // products of bf16 keep the order of k
   std::function<Status(size_t, std::span<const int64_t>)> allocate;
 
  private:

@@ -18,8 +18,8 @@ RankRun::RankRun(const Job& job, uint32_t rank, const RankOptions& options, Comm
       bindings_(program_),
       wide_bindings_(program_) {
   bool f64 = options.numerics == Numerics::f64;
-  kernels_ = {&team_,    &scratch_,           f64 ? Numerics::fast : options.numerics, &program_, rank,
-              job.world, options.ordered_sums};
+  kernels_ = {&team_,    &scratch_,        f64 ? Numerics::fast : options.numerics, &program_, rank,
+              job.world, options.sum_order};
   state_ = {&job,
             &program_,
             rank,

@@ -1,14 +1,22 @@
 // Steps that choose by the values of floats: that sort them, take the largest, or look for those that are not zero.
 //
 // In bf16 a single rounding may change a choice, and then whole rows differ from what PyTorch recorded: a mixture of
-// experts sends a token elsewhere. Products of such steps keep the order in which most machines sum, although matrix
-// units are faster (RankOptions::ordered_sums).
+// experts sends a token elsewhere. Products that choices may depend on keep the order in which most machines sum,
+// although matrix units are faster: those of the forward and their recomputation, or, if a choice depends on others
+// too, all.
 #pragma once
+
+#include "libgraph/graph.h"
+#include "librun/numerics.h"
 
 namespace sg {
 
 class Job;
 
-bool chooses_by_value(const Job& job);
+// A passes' result has that of its input, but for a choice that nothing uses.
+SumOrder sum_order_of(const Job& job);
+
+// Whether a product of bf16 keeps the order of k.
+bool keeps_order(SumOrder order, const Graph& graph, NodeId n);
 
 }  // namespace sg

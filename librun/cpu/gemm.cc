@@ -270,7 +270,7 @@ namespace {
 Units units_of(const KernelCall& call, const Gemm& g) {
   Units units = Units::none;
   if (g.a.dtype == DType::f32) units = g.units;
-  else if (g.a.dtype == DType::bf16 && g.units != Units::none && !call.context().ordered_sums) units = Units::whole;
+  else if (g.a.dtype == DType::bf16 && g.units != Units::none && !call.ordered_sums) units = Units::whole;
   return units != Units::none && g.a.dim(-1) > short_sum(units) ? units : Units::none;
 }
 

@@ -8,7 +8,7 @@
 // Bits      An element depends on its row of a, its column of b, and the numerics; not on threads, M, N or strides:
 //           rows computed in slices equal the rows of the whole. See gemm_tile.h. Fast products of f32 and bf16 use
 //           matrix units if the CPU has them and k is large enough; these sum in another order (gemm_units.h), which
-//           KernelContext::ordered_sums rules out for bf16. Other fast products of bf16 take two k at a time if the CPU
+//           KernelCall::ordered_sums rules out for bf16. Other fast products of bf16 take two k at a time if the CPU
 //           has bf16 pairs, and treat numbers and sums below 2^-126 as zero. Otherwise bits do not depend on the
 //           machine.
 // Memory    packed blocks of a few MB per thread, regardless of the size of the operands.

@@ -27,6 +27,7 @@ inline Status call_op(KernelCall& call, std::string_view op,
   KernelCall inner(*find_op(op), &call.context());
   for (auto& [name, value] : params)
     inner.params()[static_cast<size_t>(inner.op().param_index(name))] = std::move(value);
+  inner.ordered_sums = call.ordered_sums;
   inner.scalars.resize(results.size());
   inner.results = std::move(results);
   Backend* backend = backend_of(call.context());

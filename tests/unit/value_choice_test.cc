@@ -1,8 +1,9 @@
-// Which steps keep the order of their bf16 sums.
+// Which products of bf16 keep the order of their sums.
 #include "librun/value_choice.h"
 
 #include <catch2/catch.hpp>
 #include <string>
+#include <string_view>
 
 #include "tests/support/parse.h"
 
@@ -10,31 +11,69 @@ using namespace sg;
 
 namespace {
 
-bool chooses(const std::string& nodes) {
-  return chooses_by_value(
-      test::parse("sg 1.0\ngraph rank *\n  symbol u0 data [0, 4]\n  input %x : f32[4]\n"
-                  "  input %i : i64[4]\n  input %m : bool[4]\n" +
+SumOrder order_of(const std::string& nodes) {
+  return sum_order_of(
+      test::parse("sg 1.0\ngraph rank *\n  symbol u0 data [0, 4]\n  input %x : bf16[4, 4]\n  input %i : i64[4]\n"
+                  "  input %m : bool[4]\n" +
                   nodes));
 }
 
 }  // namespace
 
-TEST_CASE("a step chooses by value if it picks by floats or by masks") {
-  CHECK(chooses("  %v, %p = aten.topk(%x, 2)\n  output %v\n"));
-  CHECK(chooses("  %p = aten.argmax(%x)\n  output %p\n"));
-  CHECK(chooses("  %p = aten.multinomial(%x, 1)\n  output %p\n"));
-  CHECK(chooses("  %p = aten.nonzero(%m) : i64[u0, 1]\n  output %p\n"));
+TEST_CASE("a step that picks by floats or by masks keeps the order of sums in its forward") {
+  CHECK(order_of("  %v, %p = aten.topk(%x, 2)\n  output %v\n") == SumOrder::forward);
+  CHECK(order_of("  %p = aten.argmax(%x)\n  output %p\n") == SumOrder::forward);
+  CHECK(order_of("  %p = aten.multinomial(%x, 1)\n  output %p\n") == SumOrder::forward);
+  CHECK(order_of("  %p = aten.nonzero(%m) : i64[u0, 1]\n  output %p\n") == SumOrder::forward);
 }
 
 TEST_CASE("integers and thresholds are no choice by value") {
-  CHECK(!chooses("  %v, %p = aten.sort(%i)\n  output %v\n"));
-  CHECK(!chooses("  %y = aten.relu(%x)\n  output %y\n"));
-  CHECK(!chooses("  %y = aten.gt.Scalar(%x, 0)\n  output %y\n"));
-  CHECK(!chooses("  %y = aten.amax(%x)\n  output %y\n"));
+  CHECK(order_of("  %v, %p = aten.sort(%i)\n  output %v\n") == SumOrder::free);
+  CHECK(order_of("  %y = aten.relu(%x)\n  output %y\n") == SumOrder::free);
+  CHECK(order_of("  %y = aten.gt.Scalar(%x, 0)\n  output %y\n") == SumOrder::free);
+  CHECK(order_of("  %y = aten.amax(%x)\n  output %y\n") == SumOrder::free);
 }
 
 TEST_CASE("a choice in a nested graph is one of the step") {
-  const std::string call = "  %y = sg.call(graph:body, [%x]) : f32[4]\n  output %y\ngraph rank * nested body\n";
-  CHECK(chooses(call + "  input %z : f32[4]\n  %v, %p = aten.sort(%z)\n  output %v\n"));
-  CHECK(!chooses(call + "  input %z : f32[4]\n  %v = aten.exp(%z)\n  output %v\n"));
+  const std::string call =
+      "  %y = sg.call(graph:body, [%x]) : bf16[4, 4]\n  output %y\ngraph rank * nested body\n  input %z : bf16[4, 4]\n";
+  CHECK(order_of(call + "  %v, %p = aten.sort(%z)\n  output %v\n") == SumOrder::forward);
+  CHECK(order_of(call + "  %v = aten.exp(%z)\n  output %v\n") == SumOrder::free);
+}
+
+TEST_CASE("a choice that depends on products of the backward keeps the order of all") {
+  const std::string product = "  backward -\n    %g = aten.mm(%x, %x)\n    %e = aten.exp(%g) : bf16[4, 4]\n";
+  CHECK(order_of("  %v, %p = aten.topk(%x, 2)\n" + product + "  output %e\n") == SumOrder::forward);
+  CHECK(order_of(product + "    %v, %p = aten.topk(%e, 2)\n  output %v\n") == SumOrder::all);
+  CHECK(order_of(product +
+                 "    %y = sg.call(graph:body, [%e]) : bf16[4, 4]\n  output %y\n"
+                 "graph rank * nested body\n  input %z : bf16[4, 4]\n  %v, %p = aten.sort(%z)\n  output %v\n") ==
+        SumOrder::all);
+  CHECK(
+      order_of(
+          "  backward -\n    %g = sg.call(graph:body, [%x]) : bf16[4, 4]\n"
+          "    %v, %p = aten.topk(%g, 2)\n  output %v\n"
+          "graph rank * nested body\n  input %z : bf16[4, 4]\n  backward -\n    %w = aten.mm(%z, %z)\n  output %w\n") ==
+      SumOrder::all);
+}
+
+TEST_CASE("recomputed products keep the order of those they repeat") {
+  const Job job = test::parse(R"(sg 1.0
+graph rank *
+  input %x : bf16[4, 4]
+  forward -
+    %y = aten.mm(%x, %x) : bf16[4, 4]
+    %v, %p = aten.topk(%y, 2)
+  backward -
+    %y_again = aten.mm(%x, %x) : bf16[4, 4] remat_of y
+    %g = aten.mm(%y_again, %x)
+  output %g
+)");
+  const Graph& graph = job.programs[0]->graph;
+  const auto keeps = [&](std::string_view name) {
+    return keeps_order(sum_order_of(job), graph, graph.find_node(name));
+  };
+  CHECK(keeps("y"));
+  CHECK(keeps("y_again"));
+  CHECK(!keeps("g"));
 }
