@@ -13,10 +13,6 @@ std::string range_text(const Symbol& s) {
   return "[" + bound(s.min, "-inf") + ", " + bound(s.max, "inf") + "]";
 }
 
-constexpr std::string_view kOfData =
-    "the graph holds what the step did with the data of the capture: capture again with data like these. (Even of that "
-    "data a number at the limit may fall to the other side, where sg-run rounds otherwise than PyTorch)";
-
 }  // namespace
 
 Bindings::Bindings(const Program& program) : program_(program), pool_(program.graph.pool()) {

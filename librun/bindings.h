@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -10,6 +11,11 @@
 #include "libgraph/job.h"
 
 namespace sg {
+
+// The hint where data lead elsewhere than in the capture.
+inline constexpr std::string_view kOfData =
+    "the graph holds what the step did with the data of the capture: capture again with data like these. (Even of that "
+    "data a number at the limit may fall to the other side, where sg-run rounds otherwise than PyTorch)";
 
 class Bindings {
  public:

@@ -122,10 +122,8 @@ Status index(KernelCall& call) {
   if (self.conjugate) self = contiguous(call, self);
   SG_ASSIGN(Picks picks, picks_of(call, self));
   std::vector<int64_t> shape = picked_shape(arrange(self, picks), picks);
-  if (call.result().is_none()) SG_TRY(call.allocate_result(0, shape));
+  SG_TRY(result_of_shape(call, 0, shape));
   const Tensor& out = call.result();
-  if (!std::equal(shape.begin(), shape.end(), out.sizes().begin(), out.sizes().end()))
-    return call.fail("the indices pick another number of elements than the graph says");
   SG_ASSIGN(Selection from, pick(call, self, picks));
   copy_selection_once(call, whole_selection(call, out, picks.first, axes_of(picks)), from);
   return ok_status();

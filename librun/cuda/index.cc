@@ -122,9 +122,7 @@ Status index(KernelCall& call) {
   const Tensor& self = call.tensor("self");
   SG_ASSIGN(Picks picks, picks_of(call, self));
   const std::vector<int64_t> shape = result_shape(self, picks);
-  if (call.result().is_none()) SG_TRY(call.allocate_result(0, shape));
-  if (!std::ranges::equal(shape, call.result().sizes()))
-    return call.fail("the indices pick another number of elements than the graph says");
+  SG_TRY(result_of_shape(call, 0, shape));
   return select(call, self, picks, call.result());
 }
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <string>
 
+#include "libgraph/shape_text.h"
+#include "librun/bindings.h"
+
 namespace sg {
 
 Tensor with_axis(const Tensor& t) {
@@ -49,7 +52,8 @@ Status broadcast_index(const KernelCall& call, std::vector<int64_t>* shape, cons
 Status result_of_shape(KernelCall& call, size_t i, std::span<const int64_t> shape) {
   if (call.result(i).is_none()) return call.allocate_result(i, shape);
   if (std::ranges::equal(shape, call.result(i).sizes())) return ok_status();
-  return call.fail("the data gives another number of elements than the graph says");
+  return call.fail("the data gives " + shape_text(shape) + " where the graph has " + shape_text(call.result(i).sizes()),
+                   std::string(kOfData));
 }
 
 bool is_slice_result(KernelCall& call, std::string_view flag, size_t i) {

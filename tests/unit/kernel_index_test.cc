@@ -143,3 +143,11 @@ TEST_CASE("whole numbers are ordered stably, by however many digits") {
   CHECK(cpu::order_key(-0.0) == cpu::order_key(0.0));
   CHECK(cpu::order_key(-nan) == cpu::order_key(nan));
 }
+
+TEST_CASE("data that give another number of elements than the graph has are told with both, and what to do") {
+  Buffer<int64_t> x({3}, {1, 0, 2}), places({1, 1});
+  const Status picked = test::call("aten.nonzero.default", {{"self", x}}, {places.tensor()});
+  REQUIRE(!picked.ok());
+  CHECK(picked.error().message == "the data gives [2, 1] where the graph has [1, 1]");
+  CHECK(picked.error().hint.find("capture again") != std::string::npos);
+}
