@@ -147,6 +147,30 @@ class Ways(CaptureCase):
         self.assertIn("bfloat16", {node["type"].get("tensor") for node in document["nodes"]})
         self.imported()
 
+    def test_autocast_casts_a_weight_once_in_a_block(self):
+        """Its gradients are summed in bf16 then, and 400 of one sign stop growing."""
+
+        class Repeated(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.one = nn.Linear(4, 4)
+
+            def forward(self, rows):
+                total = torch.zeros(())
+                for half in rows.chunk(2):
+                    with torch.autocast("cpu", dtype=torch.bfloat16):
+                        with torch.no_grad():
+                            share = self.one(half[0]).float().sigmoid()
+                        for row in half:
+                            total = total + (self.one(row).float() * share).sigmoid().sum()
+                return total
+
+        document = self.captured(Repeated(), lambda out: out, torch.rand(200, 4))
+        casts = [n["type"] for n in document["nodes"] if "_to_copy" in n["op"] and n["type"].get("shape") == [4, 4]]
+        narrow = [one for one in casts if one["tensor"] == "bfloat16"]
+        self.assertEqual(len(narrow), 2)  # of two blocks
+        self.imported()
+
     def test_a_module_without_call(self):
         """No module runs: the line is the user's own."""
         model = nn.Linear(4, 4)

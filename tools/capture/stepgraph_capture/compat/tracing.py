@@ -27,7 +27,7 @@ def trace(function: Callable[..., Any], arguments: Sequence[Tensor], fake_mode: 
     from torch._functorch import config
 
     asks_python = symbolic or _RELEASE == (2, 8)  # its C++ code takes no index of a data-dependent size
-    with fake_mode, eager_everywhere(), without_onednn(), casts_keep_strides(), (
+    with fake_mode, eager_everywhere(), without_onednn(), casts_keep_strides(), casts_once_a_block(), (
         enable_python_dispatcher() if asks_python else nullcontext()
     ):
         # Takes effect where real tensors are alongside the fake ones.
@@ -44,6 +44,20 @@ def without_onednn() -> Iterator[None]:
         yield
     finally:
         torch._C._set_mkldnn_enabled(before)
+
+
+@contextmanager
+def casts_once_a_block() -> Iterator[None]:
+    """Keeps autocast's cache, which the tracer would disable: a weight is cast once in a block, however often it is
+    used, and its gradients are summed in the narrow type."""
+    disable = proxy_tensor.disable_autocast_cache
+    proxy_tensor.disable_autocast_cache = nullcontext
+    torch.clear_autocast_cache()
+    try:
+        yield
+    finally:
+        proxy_tensor.disable_autocast_cache = disable
+        torch.clear_autocast_cache()  # of fake tensors
 
 
 @contextmanager
