@@ -54,8 +54,7 @@ class StandIn:
         self._keeper = next((one for one in wrapped if one.optimizer.state is optimizer.state), None)  # of the same state
         if self._keeper is None and isinstance(getattr(type(optimizer), "state", None), property):
             raise CaptureError(f"{self.name} keeps the state of another optimizer: give that one, and call its step()")
-        if any(id(p) not in names for group in optimizer.param_groups for p in group["params"]):
-            raise CaptureError(f"{self.name} updates a tensor that is not a parameter of the model")
+        self._check_parameters(names)
         self._check_keys(names)
         self._known = {names[id(p)]: self._initial(state) for p, state in self._states() if state}
         common = {} if self._keeper else optimizer.state
@@ -232,6 +231,16 @@ class StandIn:
             raise CaptureError(f"the step gives {self.name} another group of parameters: add it before")
         self.counted.check(When.BEHIND, [(Place(was, ""), Place(group, "")) for group, was in self._own])
         self.counted.end()
+
+    def _check_parameters(self, names: Mapping[int, str]) -> None:
+        tensors = [p for group in self.optimizer.param_groups for p in group["params"]]
+        beside = [list(p.shape) for p in tensors if id(p) not in names]
+        if beside:
+            raise CaptureError(
+                f"{self.name} updates {len(beside)} of {len(tensors)} tensors that are no parameters of the model (the first "
+                f"has the shape {beside[0]}): give capture one module that has all that the step trains. Of several networks "
+                "make one module; masters of narrow weights can be an nn.ParameterList of it"
+            )
 
     def _check_keys(self, known: Any) -> None:
         for other, state in self.optimizer.state.items():
