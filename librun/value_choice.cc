@@ -1,6 +1,7 @@
 #include "librun/value_choice.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "libgraph/job.h"
@@ -26,39 +27,58 @@ bool is_free_product(const Graph& graph, NodeId n) {
   return op && op->has(kContraction) && !keeps_order(SumOrder::forward, graph, n);
 }
 
-// Nodes of a program for which `is` holds, those of nested graphs for the nodes that call them.
-template <class Is>
-bool holds(const Program& program, const Graph& graph, NodeId n, const Is& is) {
-  if (is(graph, n)) return true;
-  bool found = false;
-  for (const Arg& arg : graph.node(n).args)
-    arg.walk([&](const Arg& a) {
-      if (found || !a.is(ArgKind::graph)) return;
-      const Graph& body = program.nested[a.as_graph().index]->graph;
-      for (NodeId inner : body.nodes()) found = found || holds(program, body, inner, is);
-    });
-  return found;
-}
+// What a node does itself, or the nested graphs that it calls.
+class Deeds {
+ public:
+  struct Found {
+    bool choice = false, free_product = false;
+  };
 
-// Whether a choice depends on a product that is not of the forward.
-bool has_free_choice(const Program& program, const Graph& graph) {
-  std::vector<bool> depends(graph.value_id_limit());
+  explicit Deeds(const Program& program) : program_(program), of_nested_(program.nested.size()) {}
+
+  Found of(const Graph& graph, NodeId n) {
+    Found out{chooses(graph, n), is_free_product(graph, n)};
+    for (const Arg& arg : graph.node(n).args)
+      arg.walk([&](const Arg& a) {
+        if (a.is(ArgKind::graph)) add(of_nested(a.as_graph()), &out);
+      });
+    return out;
+  }
+
+ private:
+  static void add(Found more, Found* to) {
+    to->choice |= more.choice;
+    to->free_product |= more.free_product;
+  }
+
+  Found of_nested(NestedId id) {
+    std::optional<Found>& known = of_nested_[id.index];
+    if (known) return *known;
+    known.emplace();  // for a graph that calls itself
+    Found all;
+    const Graph& body = program_.nested[id.index]->graph;
+    for (NodeId n : body.nodes()) add(of(body, n), &all);
+    return *(known = all);
+  }
+
+  const Program& program_;
+  std::vector<std::optional<Found>> of_nested_;
+};
+
+SumOrder order_in(const Graph& graph, Deeds* deeds) {
+  SumOrder out = SumOrder::free;
+  std::vector<bool> depends(graph.value_id_limit());  // on a product that is not of the forward
   for (NodeId n : graph.nodes()) {
     bool does = false;
     for_operands(graph, n, [&](ValueId v) { does |= depends[v.index]; });
-    if (does && holds(program, graph, n, chooses)) return true;
-    if (!does && !holds(program, graph, n, is_free_product)) continue;
+    const Deeds::Found found = deeds->of(graph, n);
+    if (found.choice && does) return SumOrder::all;
+    if (found.choice) out = SumOrder::forward;
+    if (!does && !found.free_product) continue;
     for (uint32_t i = 0; i < graph.node(n).result_count; ++i) depends[graph.node(n).result(i).index] = true;
     if (writes_arguments(graph, n)) for_operands(graph, n, [&](ValueId v) { depends[v.index] = true; });
   }
-  return false;
-}
-
-SumOrder order_in(const Program& program, const Graph& graph) {
-  if (has_free_choice(program, graph)) return SumOrder::all;
-  for (NodeId n : graph.nodes())
-    if (chooses(graph, n)) return SumOrder::forward;
-  return SumOrder::free;
+  return out;
 }
 
 }  // namespace
@@ -66,8 +86,9 @@ SumOrder order_in(const Program& program, const Graph& graph) {
 SumOrder sum_order_of(const Job& job) {
   SumOrder out = SumOrder::free;
   for (const auto& program : job.programs) {
-    out = std::max(out, order_in(*program, program->graph));
-    for (const auto& nested : program->nested) out = std::max(out, order_in(*program, nested->graph));
+    Deeds deeds(*program);
+    out = std::max(out, order_in(program->graph, &deeds));
+    for (const auto& nested : program->nested) out = std::max(out, order_in(nested->graph, &deeds));
   }
   return out;
 }
