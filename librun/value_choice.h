@@ -13,7 +13,7 @@ namespace sg {
 
 class Job;
 
-// A passes' result has that of its input, but for a choice that nothing uses.
+// Passes keep it, except where they remove a choice that nothing uses.
 SumOrder sum_order_of(const Job& job);
 
 // Whether a product of bf16 keeps the order of k.
