@@ -2,26 +2,23 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace sg::cpu {
 namespace {
 
 using Axes = std::array<ConvolutionAxis, 3>;
 
-// Planes shared by all taps also hold everything between their offsets. If that is much more than the places see, each
-// tap gets a plane of its own, beginning at `own`.
-void part_wide_taps(ConvolutionAxis* axis, const std::vector<int64_t>& own) {
-  if (axis->reach <= 2 * axis->places + 16) return;
-  axis->origins = own;
-  axis->reach = 0;
-  for (size_t i = 0; i < own.size(); ++i) axis->taps[i].plane = static_cast<int64_t>(i), axis->taps[i].offset = 0;
+// Planes shared by all taps also hold everything between their offsets. If that is much more than the places see, they
+// are not shared.
+void part_wide_taps(ConvolutionAxis* axis) {
+  if (axis->reach > 2 * axis->places + 16) part_taps(axis);
 }
 
 ConvolutionAxis output_axis(const ConvolutionGeometry& g, size_t d) {
   ConvolutionAxis axis;
   axis.places = g.out[d];
   axis.source_step = g.stride[d];
-  std::vector<int64_t> own;
   std::map<int64_t, int64_t> planes;  // by origin
   for (int64_t k = 0; k < g.window[d]; ++k) {
     const int64_t at = k * g.dilation[d], origin = at % g.stride[d] - g.padding[d];
@@ -29,9 +26,8 @@ ConvolutionAxis output_axis(const ConvolutionGeometry& g, size_t d) {
     if (added) axis.origins.push_back(origin);
     axis.taps.push_back({k, plane->second, at / g.stride[d]});
     axis.reach = std::max(axis.reach, at / g.stride[d]);
-    own.push_back(at - g.padding[d]);
   }
-  part_wide_taps(&axis, own);
+  part_wide_taps(&axis);
   return axis;
 }
 
@@ -43,12 +39,11 @@ ConvolutionAxis input_axis(const ConvolutionGeometry& g, size_t d, int64_t rest,
   axis.step = stride;
   axis.first = begin * stride + rest - g.padding[d];
   axis.places = axis.first >= g.in[d] ? 0 : (g.in[d] - 1 - axis.first) / stride + 1;
-  std::vector<int64_t> own;
-  for (int64_t k : windows) own.push_back(begin - k * g.dilation[d] / stride);
-  axis.origins = {own.back()};  // the last window position sees the first elements
-  for (size_t i = 0; i < own.size(); ++i) axis.taps.push_back({windows[i], 0, own[i] - own.back()});
+  auto seen = [&](int64_t k) { return begin - k * g.dilation[d] / stride; };
+  axis.origins = {seen(windows.back())};  // the last window position sees the first elements
+  for (int64_t k : windows) axis.taps.push_back({k, 0, seen(k) - axis.origins[0]});
   axis.reach = axis.taps[0].offset;
-  part_wide_taps(&axis, own);
+  part_wide_taps(&axis);
   return axis;
 }
 
@@ -78,6 +73,16 @@ bool same_sight(const ConvolutionAxis& a, const ConvolutionAxis& b) {
 }
 
 }  // namespace
+
+void part_taps(ConvolutionAxis* axis) {
+  std::vector<int64_t> origins;
+  for (ConvolutionAxis::Tap& tap : axis->taps) {
+    origins.push_back(axis->origins[static_cast<size_t>(tap.plane)] + tap.offset * axis->source_step);
+    tap.plane = static_cast<int64_t>(origins.size()) - 1, tap.offset = 0;
+  }
+  axis->origins = std::move(origins);
+  axis->reach = 0;
+}
 
 ConvolutionTargets output_targets(const ConvolutionGeometry& g) {
   Axes axes{output_axis(g, 0), output_axis(g, 1), output_axis(g, 2)};

@@ -24,6 +24,9 @@ struct ConvolutionAxis {
   int64_t planes() const { return static_cast<int64_t>(origins.size()); }
 };
 
+// Gives each tap a plane of its own, which holds just what places see through it.
+void part_taps(ConvolutionAxis* axis);
+
 // Targets that see the same places of the same planes, each with its own weights: a stride causes several for an
 // input's gradient. An output has one.
 struct ConvolutionTargets {

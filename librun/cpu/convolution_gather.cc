@@ -5,6 +5,7 @@
 #include "librun/cpu/convolution_gather.h"
 #include "librun/cpu/convolution_planes.h"
 #include "librun/cpu/convolution_products.h"
+#include "librun/cpu/convolution_units.h"
 #include "librun/cpu/gemm_pack.h"
 #include "librun/cpu/isa.h"
 
@@ -236,6 +237,7 @@ class Gather {
 
 template <class P>
 void gather(KernelCall& call, const ConvolutionGeometry& g, const GatherSides& sides, const ConvolutionTargets& t) {
+  if (gathers_by_units(call, sides, g.window_size())) return gather_by_units(call, g, sides, t);
   if constexpr (Packing<P>::kDepth == 1)
     if (gathers_by_rows<P>(g, sides, t)) return gather_by_rows<P>(call, g, sides, t);
   Gather<P>(call, g, sides, t).run();

@@ -103,18 +103,25 @@ std::vector<PlaceRun> place_runs(const PlaceBox& box, int64_t first, int64_t cou
   return runs;
 }
 
-PlaneLayout::PlaneLayout(const ConvolutionTargets& t, const PlaceBox& box, int64_t channels) {
+PlaneLayout::PlaneLayout(const ConvolutionTargets& t, const PlaceBox& box, int64_t channels, Entries entries) {
+  const bool inside = entries == Entries::inside;
   for (size_t d = 0; d < 3; ++d) length[d] = box.size[d] + t.axes[d].reach;
-  plane = length[0] * length[1] * length[2];
+  size = length[0] * length[1] * length[2];
+  plane = inside ? size * box.entries : size;
   channel = plane * t.axes[0].planes() * t.axes[1].planes() * t.axes[2].planes();
-  entry = channel * channels;
-  elements = entry * box.entries + kMaxTileColumns + kCopyRound;
+  entry = inside ? size : channel * channels;
+  elements = (inside ? channel * channels : entry * box.entries) + kSpare;
   for (const auto& a : t.axes[0].taps)
     for (const auto& b : t.axes[1].taps)
       for (const auto& c : t.axes[2].taps) {
         int64_t at = (a.plane * t.axes[1].planes() + b.plane) * t.axes[2].planes() + c.plane;
         taps.push_back(at * plane + (a.offset * length[1] + b.offset) * length[2] + c.offset);
       }
+}
+
+void PlaneLayout::move_apart(int64_t step, int64_t channels) {
+  channel = step;
+  elements = step * channels + kSpare;
 }
 
 template <class T>
@@ -132,28 +139,29 @@ void fill_planes(const ConvolutionTargets& t, const PlaceBox& box, const PlaneLa
       for (int64_t c : t.axes[2].origins)
         planes.emplace_back(Three{a + begin[0], b + begin[1], c + begin[2]}, step, layout.length, source.size,
                             image.step);
-  const bool whole = std::ranges::all_of(planes, &PlaneSource::is_whole);
   const bool as_it_lies = lies_so(planes, layout, stride),
-             all_lie_so = as_it_lies && image.channel_step == layout.channel;
+             all_lie_so = as_it_lies && image.channel_step == layout.channel && layout.channel == layout.size;
   visit_floating(image.dtype, [&]<class From>() {
-    for (int64_t e = 0; e < box.entries; ++e, to += layout.entry) {
+    for (int64_t e = 0; e < box.entries; ++e) {
       const From* from = reinterpret_cast<const From*>(image.data) + (box.entry + e) * image.batch_step +
                          source.channel * image.channel_step;
+      T* channel = to + e * layout.entry;
       if (all_lie_so) {
-        copy_line(from + planes[0].at, 1, source.channels * layout.channel, to);
+        copy_line(from + planes[0].at, 1, source.channels * layout.channel, channel);
         continue;
       }
-      if (!whole) std::fill_n(to, source.channels * layout.channel, T(0));
-      T* plane = to;
-      for (int64_t c = 0; c < source.channels; ++c, from += image.channel_step)
+      for (int64_t c = 0; c < source.channels; ++c, from += image.channel_step, channel += layout.channel) {
+        T* plane = channel;
         for (const PlaneSource& p : planes) {
-          if (as_it_lies) copy_line(from + p.at, 1, layout.plane, plane);
+          if (!p.is_whole) std::fill_n(plane, layout.size, T(0));
+          if (as_it_lies) copy_line(from + p.at, 1, layout.size, plane);
           else if (!p.is_empty) fill_plane(p, stride, layout.length, from, plane);
           plane += layout.plane;
         }
+      }
     }
   });
-  std::fill_n(to, layout.elements - layout.entry * box.entries, T(0));
+  std::fill_n(to + layout.elements - PlaneLayout::kSpare, PlaneLayout::kSpare, T(0));
 }
 
 PlacePanels::PlacePanels(const PlaceBox& box, const PlaneLayout& layout, int64_t width) {

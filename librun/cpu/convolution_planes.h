@@ -7,10 +7,13 @@
 #include <vector>
 
 #include "librun/cpu/convolution_axes.h"
+#include "librun/cpu/gemm_pack.h"
 #include "librun/cpu/gemm_tile.h"
 #include "librun/element.h"
 
 namespace sg::cpu {
+
+inline constexpr int64_t kCopyRound = 16;
 
 // Some places of some entries: boxes tile the whole, the last ones may be smaller.
 struct PlaceBox {
@@ -30,7 +33,7 @@ std::vector<PlaceRun> place_runs(const PlaceBox& box, int64_t first, int64_t cou
 
 class PlaceBoxes {
  public:
-  // Boxes of at most about `places` places, and no more than fit a cache with `channels` channels' planes.
+  // Boxes of at most about `places` places, and no more than fit a cache with `channels` channels' planes of f32.
   PlaceBoxes(const ConvolutionTargets& t, int64_t batch, int64_t channels, int64_t places);
   int64_t count() const { return entry_boxes_ * boxes_[0] * boxes_[1] * boxes_[2]; }
   PlaceBox at(int64_t i) const;
@@ -41,14 +44,20 @@ class PlaceBoxes {
   int64_t batch_, entries_, entry_boxes_;
 };
 
-// Layout of planes: [entry, channel, plane, position 0, 1, 2].
+// Layout of planes: [entry, channel, plane, position 0, 1, 2], or with entries inside, [channel, plane, entry, position].
 struct PlaneLayout {
-  PlaneLayout(const ConvolutionTargets& t, const PlaceBox& box, int64_t channels);
+  enum class Entries : uint8_t { outside, inside };
+  PlaneLayout(const ConvolutionTargets& t, const PlaceBox& box, int64_t channels, Entries entries = Entries::outside);
 
-  std::array<int64_t, 3> length;  // size of a plane
-  int64_t plane, channel, entry;  // strides, in elements
-  std::vector<int64_t> taps;      // offsets of the taps of one channel
-  int64_t elements;               // total, including room for a tile that reads beyond
+  std::array<int64_t, 3> length;                                   // size of a plane
+  int64_t size;                                                    // its elements
+  int64_t plane, channel, entry;                                   // strides, in elements
+  std::vector<int64_t> taps;                                       // offsets of the taps of one channel
+  int64_t elements;                                                // total, including room for a tile that reads beyond
+  static constexpr int64_t kSpare = kMaxTileColumns + kCopyRound;  // that room
+
+  // Leaves room behind each channel's planes. REQUIRES: entries inside; step >= channel
+  void move_apart(int64_t step, int64_t channels);
 
   int64_t line(int64_t entry_at, int64_t a, int64_t b) const {  // the first place of a line
     return entry_at * entry + (a * length[1] + b) * length[2];
@@ -109,11 +118,10 @@ void copy_line(const From* from, int64_t step, int64_t count, T* to) {
     if (step == 1 && count >= kLong) return void(std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T)));
     for (; step == 1 && i + kUnit <= count; i += kUnit) std::memcpy(to + i, from + i, kUnit * sizeof(T));
   }
-  for (; i < count; ++i) to[i] = static_cast<T>(static_cast<Compute<From>>(from[i * step]));
+  for (; i < count; ++i) to[i] = converted<T>(from[i * step]);
 }
 
 // Copies elements, rounded up to the next multiple of kCopyRound.
-inline constexpr int64_t kCopyRound = 16;
 template <class T>
 void copy_rounded(const T* from, int64_t count, T* to) {
   for (int64_t i = 0; i < count; i += kCopyRound)

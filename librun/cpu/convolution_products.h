@@ -9,7 +9,8 @@
 // models of convolutions and batch norms amplify rounding errors, most of which arise here. The order of a sum depends
 // only on the convolution's sizes; for Y and dX not on the batch.
 //
-// Where the CPU multiplies bf16 pairs, products of bf16 use them, with the same bits (gemm_tile.h).
+// Where the CPU multiplies bf16 pairs, products of bf16 use them, with the same bits (gemm_tile.h); where it has matrix
+// units, they use those, except where sums keep their order (convolution_units.h).
 //
 // A transposed convolution is the second of these; its backward is the other two with the roles of X and Y exchanged.
 // The weight is contiguous: [groups * out channels, in channels, window...]; a bias may be none.

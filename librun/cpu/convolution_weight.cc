@@ -4,6 +4,7 @@
 #include "librun/cpu/blocks.h"
 #include "librun/cpu/convolution_planes.h"
 #include "librun/cpu/convolution_products.h"
+#include "librun/cpu/convolution_units.h"
 #include "librun/cpu/convolution_weight.h"
 #include "librun/cpu/gemm_block.h"
 #include "librun/element.h"
@@ -224,6 +225,7 @@ class WeightSums {
 template <class P>
 void convolve_weight(KernelCall& call, const ConvolutionGeometry& g, const Image& x, const Image& y,
                      const Tensor& out) {
+  if (weighs_by_units(call, x, y, out)) return weigh_by_units(call, g, x, y, out);
   WeightSums<P>(call, g, x, y).run(out);
 }
 

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "librun/cpu/instruction_set.h"
+#include "librun/cpu/unit_instructions.h"
 
 // gcc 12 warns about its own undefined vectors (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -45,26 +46,10 @@ struct alignas(64) TileConfig {
   uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
-template <int kTile>
-void load(const void* from, int64_t step_bytes) {
-  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(step_bytes), "i"(kTile) : "memory");
-}
-
-template <int kTile>
-void store(void* to, int64_t step_bytes) {
-  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(step_bytes), "i"(kTile) : "memory");
-}
-
-template <int kTile>
-void clear() {
-  asm volatile("tilezero %%tmm%c0" ::"i"(kTile));
-}
-
 template <Units kUnits, int kC, int kA, int kB>
 void multiply_add() {
-  if constexpr (kUnits == Units::f16)
-    asm volatile("tdpfp16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kC), "i"(kA), "i"(kB));
-  else asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kC), "i"(kA), "i"(kB));
+  if constexpr (kUnits == Units::f16) unit::multiply_add_f16<kC, kA, kB>();
+  else unit::multiply_add<kC, kA, kB>();
 }
 
 struct Term {
@@ -86,12 +71,12 @@ template <Units kUnits, bool kSwapped, int kTall>
   for (Term term : kTerms<kUnits>) {
     if (kSwapped) term = {term.b, term.a};
     if (a_part != term.a) {
-      load<4>(a + term.a * kUnitTile, 64);
-      if (kTall == 2) load<5>(a + a_tile_step + term.a * kUnitTile, 64);
+      unit::load<4>(a + term.a * kUnitTile, 64);
+      if (kTall == 2) unit::load<5>(a + a_tile_step + term.a * kUnitTile, 64);
     }
     if (b_part != term.b) {
-      load<6>(b + 2 * term.b * kUnitTile, 64);
-      load<7>(b + (2 * term.b + 1) * kUnitTile, 64);
+      unit::load<6>(b + 2 * term.b * kUnitTile, 64);
+      unit::load<7>(b + (2 * term.b + 1) * kUnitTile, 64);
     }
     a_part = term.a, b_part = term.b;
     multiply_add<kUnits, 0, 4, 6>();
@@ -106,7 +91,7 @@ void sum_steps(const UnitProduct& p, int64_t first, SumStore* sums, Prefetch* ne
   constexpr int kParts = parts_of(kUnits);
   // One product a step leaves no time between loads of tiles.
   const int64_t rows_a_step = has_parts(kUnits) ? sums->rows_left() / std::max<int64_t>(p.steps, 1) + 1 : 0;
-  clear<0>(), clear<1>(), clear<2>(), clear<3>();
+  unit::clear<0>(), unit::clear<1>(), unit::clear<2>(), unit::clear<3>();
   const uint16_t* a = p.a + first * p.row_tile_size() + kUnitHead;
   const uint16_t* b = p.b + 2 * kUnitHead;
   const int64_t a_tile_step = p.row_tile_size();
@@ -117,8 +102,8 @@ void sum_steps(const UnitProduct& p, int64_t first, SumStore* sums, Prefetch* ne
   }
   float* place = sums->place();
   constexpr int64_t kTile = SumStore::kTile;
-  store<0>(place, 64), store<1>(place + kTile, 64);
-  if (kTall == 2) store<2>(place + 2 * kTile, 64), store<3>(place + 3 * kTile, 64);
+  unit::store<0>(place, 64), unit::store<1>(place + kTile, 64);
+  if (kTall == 2) unit::store<2>(place + 2 * kTile, 64), unit::store<3>(place + 3 * kTile, 64);
 }
 
 using SumSteps = void (*)(const UnitProduct&, int64_t, SumStore*, Prefetch*, int64_t);

@@ -25,26 +25,31 @@ ParamValue tensors(std::vector<Tensor> list) {
   return p;
 }
 
-Status call(std::string_view op, std::vector<Argument> arguments, std::vector<Tensor> results, int threads,
-            Numerics numerics) {
-  return draw(op, std::move(arguments), std::move(results), {}, threads, numerics);
-}
+namespace {
 
-Status draw(std::string_view op, std::vector<Argument> arguments, std::vector<Tensor> results,
-            const RandomStream& stream, int threads, Numerics numerics) {
+struct Manner {
+  RandomStream stream;
+  int threads;
+  Numerics numerics;
+  bool ordered_sums = false;
+};
+
+Status call_so(std::string_view op, std::vector<Argument> arguments, std::vector<Tensor> results,
+               const Manner& manner) {
   const OpInfo* info = find_op(op);
   Kernel kernel = find_cpu_kernel(op);
   if (!info || !kernel) return Error{ErrorKind::cannot_apply, "no kernel for " + std::string(op)};
-  ThreadTeam team(threads);
+  ThreadTeam team(manner.threads);
   Scratch scratch;
-  KernelContext context{&team, &scratch, numerics};
+  KernelContext context{&team, &scratch, manner.numerics};
   KernelCall c(*info, &context);
   for (size_t i = 0; i < info->params.size(); ++i) c.params()[i] = default_of(info->params[i]);
   for (Argument& a : arguments) c.params()[static_cast<size_t>(info->param_index(a.name))] = std::move(a.value);
   c.scalars.resize(results.size());
   c.results = std::move(results);
-  c.random = stream;
-  if (stream.recorded == DType::none && !c.results.empty()) c.random.recorded = c.results[0].dtype;
+  c.ordered_sums = manner.ordered_sums;
+  c.random = manner.stream;
+  if (c.random.recorded == DType::none && !c.results.empty()) c.random.recorded = c.results[0].dtype;
   const std::vector<ParamValue> bound = c.params();
   Status status = kernel(c);
   // A run binds a call once and repeats it in every step, so a kernel must leave it unchanged.
@@ -54,6 +59,22 @@ Status draw(std::string_view op, std::vector<Argument> arguments, std::vector<Te
       return Error{ErrorKind::cannot_apply,
                    std::string(op) + " has changed its argument " + std::string(info->params[i].name)};
   return status;
+}
+
+}  // namespace
+
+Status call(std::string_view op, std::vector<Argument> arguments, std::vector<Tensor> results, int threads,
+            Numerics numerics) {
+  return call_so(op, std::move(arguments), std::move(results), {{}, threads, numerics});
+}
+
+Status call_in_order(std::string_view op, std::vector<Argument> arguments, std::vector<Tensor> results, int threads) {
+  return call_so(op, std::move(arguments), std::move(results), {{}, threads, Numerics::fast, true});
+}
+
+Status draw(std::string_view op, std::vector<Argument> arguments, std::vector<Tensor> results,
+            const RandomStream& stream, int threads, Numerics numerics) {
+  return call_so(op, std::move(arguments), std::move(results), {stream, threads, numerics});
 }
 
 }  // namespace sg::test

@@ -97,6 +97,9 @@ ParamValue tensors(std::vector<Tensor> list);  // a tensor of dtype none is an a
 // Runs the CPU kernel of `op`; parameters that are not named take the schema's defaults. A missing kernel is an error.
 Status call(std::string_view op, std::vector<Argument> arguments, std::vector<Tensor> results, int threads = 1,
             Numerics numerics = Numerics::fast);
+// The same where products of bf16 keep the order of k (KernelCall::ordered_sums).
+Status call_in_order(std::string_view op, std::vector<Argument> arguments, std::vector<Tensor> results,
+                     int threads = 1);
 // The same for an op that draws from a stream.
 Status draw(std::string_view op, std::vector<Argument> arguments, std::vector<Tensor> results,
             const RandomStream& stream, int threads = 1, Numerics numerics = Numerics::fast);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "librun/cpu/gemm_tile.h"
+#include "tests/support/convolutions.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/rng.h"
 
@@ -12,97 +13,10 @@ using namespace sg;
 using namespace sg::cpu;
 using test::Buffer;
 using test::Rng;
+using test::with_spatial;
+using Shape = test::Convolution;
 
 namespace {
-
-struct Shape {
-  int spatial;
-  int64_t batch, groups, in_channels, out_channels;  // channels of one group
-  std::vector<int64_t> in, window, stride, padding, dilation, output_padding;
-  bool transposed;
-
-  std::vector<int64_t> out() const {
-    std::vector<int64_t> sizes;
-    for (size_t d = 0; d < in.size(); ++d)
-      sizes.push_back(transposed ? (in[d] - 1) * stride[d] - 2 * padding[d] + dilation[d] * (window[d] - 1) +
-                                       output_padding[d] + 1
-                                 : (in[d] + 2 * padding[d] - dilation[d] * (window[d] - 1) - 1) / stride[d] + 1);
-    return sizes;
-  }
-};
-
-int64_t product(const std::vector<int64_t>& sizes) {
-  int64_t n = 1;
-  for (int64_t s : sizes) n *= s;
-  return n;
-}
-
-// Calls fn(input element, weight element, output element) for every product of the convolution, from its definition.
-template <class Fn>
-void for_products(const Shape& s, const Fn& fn) {
-  std::vector<int64_t> out = s.out();
-  int64_t in_size = product(s.in), out_size = product(out), window = product(s.window);
-  for (int64_t n = 0; n < s.batch; ++n)
-    for (int64_t g = 0; g < s.groups; ++g)
-      for (int64_t ci = 0; ci < s.in_channels; ++ci)
-        for (int64_t co = 0; co < s.out_channels; ++co)
-          for (int64_t w = 0; w < window; ++w)
-            for (int64_t p = 0; p < (s.transposed ? in_size : out_size); ++p) {
-              const std::vector<int64_t>&places = s.transposed ? s.in : out, &other = s.transposed ? out : s.in;
-              int64_t rest_p = p, rest_w = w, at = 0, scale = 1;
-              bool inside = true;
-              for (size_t d = s.in.size(); d-- > 0;) {
-                int64_t x = rest_p % places[d] * s.stride[d] - s.padding[d] + rest_w % s.window[d] * s.dilation[d];
-                rest_p /= places[d], rest_w /= s.window[d];
-                inside &= x >= 0 && x < other[d];
-                at += x * scale;
-                scale *= other[d];
-              }
-              if (!inside) continue;
-              int64_t in_at = ((n * s.groups + g) * s.in_channels + ci) * in_size + (s.transposed ? p : at);
-              int64_t out_at = ((n * s.groups + g) * s.out_channels + co) * out_size + (s.transposed ? at : p);
-              // [out, in / groups, window], or [in, out / groups, window] when transposed
-              int64_t w_at = s.transposed ? ((g * s.in_channels + ci) * s.out_channels + co) * window + w
-                                          : ((g * s.out_channels + co) * s.in_channels + ci) * window + w;
-              fn(static_cast<size_t>(in_at), static_cast<size_t>(w_at), static_cast<size_t>(out_at));
-            }
-}
-
-template <class T>
-Buffer<T> image(Rng& rng, std::vector<int64_t> shape, bool channels_last, std::vector<double>* values) {
-  std::vector<int64_t> stride(shape.size(), 1);
-  if (channels_last) {
-    int64_t step = shape[1];
-    for (size_t d = shape.size(); d-- > 2;) stride[d] = step, step *= shape[d];
-    stride[0] = step;
-  } else {
-    for (size_t d = shape.size() - 1; d-- > 0;) stride[d] = stride[d + 1] * shape[d + 1];
-  }
-  Buffer<T> out(shape, {}, stride);
-  for (int64_t i = 0; i < out.tensor().elements(); ++i) {
-    out.at(i) = T(static_cast<float>(rng.below(401)) / 100 - 2);
-    values->push_back(static_cast<double>(static_cast<Compute<T>>(out.at(i))));
-  }
-  return out;
-}
-
-std::vector<int64_t> with_spatial(int64_t a, int64_t b, const std::vector<int64_t>& sizes) {
-  std::vector<int64_t> out{a, b};
-  out.insert(out.end(), sizes.begin(), sizes.end());
-  return out;
-}
-
-template <class T>
-std::vector<test::Argument> arguments_of(const Shape& s, Buffer<T>& input, Buffer<T>& weight) {
-  return {{"input", input},
-          {"weight", weight},
-          {"stride", test::ints(s.stride)},
-          {"padding", test::ints(s.padding)},
-          {"dilation", test::ints(s.dilation)},
-          {"transposed", s.transposed},
-          {"output_padding", test::ints(s.output_padding)},
-          {"groups", s.groups}};
-}
 
 template <class T>
 void check(Rng& rng, const Shape& s, int threads, double tolerance) {
@@ -110,34 +24,34 @@ void check(Rng& rng, const Shape& s, int threads, double tolerance) {
           s.output_padding, s.transposed);
   int64_t in = s.groups * s.in_channels, out = s.groups * s.out_channels;
   std::vector<double> x, w, b, dy;
-  Buffer<T> input = image<T>(rng, with_spatial(s.batch, in, s.in), rng.below(2), &x);
-  Buffer<T> weight = image<T>(
+  Buffer<T> input = test::image<T>(rng, with_spatial(s.batch, in, s.in), rng.below(2), &x);
+  Buffer<T> weight = test::image<T>(
       rng, s.transposed ? with_spatial(in, s.out_channels, s.window) : with_spatial(out, s.in_channels, s.window),
       rng.below(2), &w);
-  Buffer<T> bias = image<T>(rng, {out, 1}, false, &b),
-            grad = image<T>(rng, with_spatial(s.batch, out, s.out()), rng.below(2), &dy);
+  Buffer<T> bias = test::image<T>(rng, {out, 1}, false, &b),
+            grad = test::image<T>(rng, with_spatial(s.batch, out, s.out()), rng.below(2), &dy);
   Tensor flat_bias = drop_axis(bias.tensor(), 1);
   std::vector<double> y(dy.size()), dx(x.size()), dw(w.size()), db(b.size());
   for (size_t i = 0; i < y.size(); ++i) {
-    size_t channel = i / static_cast<size_t>(product(s.out())) % static_cast<size_t>(out);
+    size_t channel = i / static_cast<size_t>(test::product(s.out())) % static_cast<size_t>(out);
     y[i] = b[channel];
     db[channel] += dy[i];
   }
-  for_products(s, [&](size_t i, size_t j, size_t k) {
+  test::for_products(s, [&](size_t i, size_t j, size_t k) {
     y[k] += x[i] * w[j];
     dx[i] += dy[k] * w[j];
     dw[j] += dy[k] * x[i];
   });
-  std::vector<test::Argument> args = arguments_of(s, input, weight);
+  std::vector<test::Argument> args = test::arguments_of(s, input, weight);
   Buffer<T> result(with_spatial(s.batch, out, s.out()));
   std::vector<test::Argument> forward = args;
   forward.emplace_back("bias", flat_bias);
   REQUIRE(test::call("aten.convolution.default", forward, {result.tensor()}, threads).ok());
   CHECK(relative_error(result, y, 1) < tolerance);
   std::vector<double> unused;
-  Buffer<T> grad_in = image<T>(rng, with_spatial(s.batch, in, s.in), rng.below(2), &unused);
+  Buffer<T> grad_in = test::image<T>(rng, with_spatial(s.batch, in, s.in), rng.below(2), &unused);
   std::vector<int64_t> weight_shape(weight.tensor().sizes().begin(), weight.tensor().sizes().end());
-  Buffer<T> grad_weight = image<T>(rng, weight_shape, rng.below(2), &unused);
+  Buffer<T> grad_weight = test::image<T>(rng, weight_shape, rng.below(2), &unused);
   Buffer<T> grad_bias({out});
   args.insert(args.end(),
               {{"grad_output", grad}, {"bias_sizes", test::ints({out})}, {"output_mask", test::ints({1, 1, 1})}});
@@ -149,36 +63,12 @@ void check(Rng& rng, const Shape& s, int threads, double tolerance) {
   CHECK(relative_error(grad_bias, db, 1) < tolerance);
 }
 
-Shape random_shape(Rng& rng) {
-  Shape s{static_cast<int>(rng.between(1, 3)),
-          rng.between(1, 3),
-          rng.between(1, 3),
-          rng.between(1, 4),
-          rng.between(1, 5),
-          {},
-          {},
-          {},
-          {},
-          {},
-          {},
-          rng.below(2) == 0};
-  for (int d = 0; d < s.spatial; ++d) {
-    s.window.push_back(rng.between(1, 3));
-    s.stride.push_back(rng.between(1, 3));
-    s.padding.push_back(rng.between(0, 2));
-    s.dilation.push_back(rng.between(1, 2));
-    s.output_padding.push_back(s.transposed ? rng.between(0, s.stride.back() - 1) : 0);
-    s.in.push_back(rng.between(5, s.spatial == 1 ? 300 : 9));
-  }
-  return s;
-}
-
 }  // namespace
 
 TEST_CASE("convolution: any geometry, forward and backward, transposed too") {
   Rng rng(1);
   for (int i = 0; i < 40; ++i) {
-    Shape s = random_shape(rng);
+    Shape s = test::random_shape(rng);
     check<float>(rng, s, 1 + i % 4, 3e-6);
     check<double>(rng, s, 1 + i % 3, 1e-14);
     check<BF16>(rng, s, 2, 8e-3);
@@ -188,7 +78,7 @@ TEST_CASE("convolution: any geometry, forward and backward, transposed too") {
 TEST_CASE("convolution: channels by themselves") {
   Rng rng(4);
   for (int i = 0; i < 40; ++i) {
-    Shape s = random_shape(rng);
+    Shape s = test::random_shape(rng);
     (s.transposed ? s.out_channels : s.in_channels) = 1;
     if (i % 4 == 0) s.groups = rng.between(15, 40);  // 16 are computed together
     check<float>(rng, s, 1 + i % 4, 3e-6);
@@ -316,8 +206,9 @@ void check_slices(int64_t in, int64_t out, int64_t stride) {
   CAPTURE(in, out, stride);
   Rng rng(8);
   std::vector<double> unused;
-  Buffer<T> x = image<T>(rng, {9, 70, in, in}, false, &unused), w = image<T>(rng, {96, 70, 3, 3}, false, &unused),
-            dy = image<T>(rng, {9, 96, out, out}, false, &unused);
+  Buffer<T> x = test::image<T>(rng, {9, 70, in, in}, false, &unused),
+            w = test::image<T>(rng, {96, 70, 3, 3}, false, &unused),
+            dy = test::image<T>(rng, {9, 96, out, out}, false, &unused);
   Results<T> all = convolve(x, w, dy, stride, 70, 96, 1), to_few = convolve(x, w, dy, stride, 70, 3, 2),
              of_few = convolve(x, w, dy, stride, 3, 96, 2), on_threads = convolve(x, w, dy, stride, 70, 96, 3);
   CHECK(first_of(all.y, 1, 3) == to_few.y.values());
@@ -382,17 +273,19 @@ std::vector<BF16> all_of(uint64_t seed, const Shape& s, int threads) {
                                      : with_spatial(out, s.in_channels, s.window)),
             y(with_spatial(s.batch, out, s.out())), dx(with_spatial(s.batch, in, s.in)),
             dw(std::vector<int64_t>(w.tensor().sizes().begin(), w.tensor().sizes().end()));
-  std::vector<test::Argument> args = arguments_of(s, x, w);
-  REQUIRE(test::call("aten.convolution.default", args, {y.tensor()}, threads).ok());
+  std::vector<test::Argument> args = test::arguments_of(s, x, w);
+  REQUIRE(test::call_in_order("aten.convolution.default", args, {y.tensor()}, threads).ok());
   args.insert(args.end(), {{"grad_output", dy}, {"output_mask", test::ints({1, 1, 0})}});
-  REQUIRE(test::call("aten.convolution_backward.default", args, {dx.tensor(), dw.tensor(), Tensor()}, threads).ok());
+  REQUIRE(test::call_in_order("aten.convolution_backward.default", args, {dx.tensor(), dw.tensor(), Tensor()}, threads)
+              .ok());
   std::vector<BF16> all;
   for (Buffer<T>* b : {&y, &dx, &dw})
     for (T value : b->values()) all.emplace_back(static_cast<float>(value));
   return all;
 }
 
-// On processors that multiply pairs of bf16; on others numbers are widened, which gives the same.
+// Where sums keep their order, on processors that multiply pairs of bf16; on others numbers are widened, which gives the
+// same.
 TEST_CASE("convolution: bf16 has the bits of f32, rounded") {
   Rng rng(12);
   std::vector<Shape> shapes{{2, 2, 1, 35, 130, {9, 40}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, false},
@@ -401,7 +294,7 @@ TEST_CASE("convolution: bf16 has the bits of f32, rounded") {
                             {2, 3, 2, 30, 40, {13, 11}, {5, 2}, {2, 3}, {2, 0}, {1, 2}, {0, 0}, false},
                             {2, 5, 1, 300, 33, {1, 1}, {1, 1}, {1, 1}, {0, 0}, {1, 1}, {0, 0}, false},
                             {1, 2, 1, 3, 5, {4001}, {7}, {2}, {3}, {1}, {0}, false}};
-  for (int i = 0; i < 40; ++i) shapes.push_back(random_shape(rng));
+  for (int i = 0; i < 40; ++i) shapes.push_back(test::random_shape(rng));
   for (const Shape& s : shapes) {
     CAPTURE(s.spatial, s.batch, s.groups, s.in_channels, s.out_channels, s.in, s.window, s.stride, s.padding,
             s.dilation, s.output_padding, s.transposed);
@@ -415,8 +308,8 @@ TEST_CASE("convolution: bf16 has the bits of f32, rounded") {
 TEST_CASE("convolution: threads do not change a bit") {
   Rng rng(3);
   std::vector<double> unused;
-  Buffer<float> x = image<float>(rng, {2, 30, 25, 25}, false, &unused),
-                w = image<float>(rng, {40, 30, 3, 3}, false, &unused);
+  Buffer<float> x = test::image<float>(rng, {2, 30, 25, 25}, false, &unused),
+                w = test::image<float>(rng, {40, 30, 3, 3}, false, &unused);
   std::vector<float> first;
   for (int threads : {1, 2, 4}) {
     Buffer<float> y({2, 40, 25, 25}), dx({2, 30, 25, 25}), dw({40, 30, 3, 3});
