@@ -4,7 +4,9 @@
 #include <optional>
 #include <vector>
 
+#include "libgraph/alias.h"
 #include "libgraph/job.h"
+#include "libgraph/needed_nodes.h"
 #include "libgraph/op.h"
 #include "libgraph/operands.h"
 
@@ -22,10 +24,28 @@ bool chooses(const Graph& graph, NodeId n) {
   return by_float;
 }
 
+bool chooses_at_all(const Program& program) {
+  auto chooses_in = [](const Graph& graph) {
+    for (NodeId n : graph.nodes())
+      if (chooses(graph, n)) return true;
+    return false;
+  };
+  return chooses_in(program.graph) ||
+         std::ranges::any_of(program.nested, [&](const auto& nested) { return chooses_in(nested->graph); });
+}
+
 bool is_free_product(const Graph& graph, NodeId n) {
   const OpInfo* op = graph.op_info(n);
   return op && op->has(kContraction) && !keeps_order(SumOrder::forward, graph, n);
 }
+
+// A graph with what shares memory in it and what of it has any effect.
+struct Examined {
+  Examined(const Program& program, const Graph& of) : graph(of), alias(program, of), needed(needed_nodes(of, alias)) {}
+  const Graph& graph;
+  const AliasAnalysis alias;
+  const std::vector<bool> needed;
+};
 
 // What a node does itself, or the nested graphs that it calls.
 class Deeds {
@@ -34,7 +54,11 @@ class Deeds {
     bool choice = false, free_product = false;
   };
 
-  explicit Deeds(const Program& program) : program_(program), of_nested_(program.nested.size()) {}
+  explicit Deeds(const Program& program) : of_nested_(program.nested.size()) {
+    for (const auto& nested : program.nested) nested_.emplace_back(program, nested->graph);
+  }
+
+  const std::vector<Examined>& nested() const { return nested_; }
 
   Found of(const Graph& graph, NodeId n) {
     Found out{chooses(graph, n), is_free_product(graph, n)};
@@ -56,27 +80,56 @@ class Deeds {
     if (known) return *known;
     known.emplace();  // for a graph that calls itself
     Found all;
-    const Graph& body = program_.nested[id.index]->graph;
-    for (NodeId n : body.nodes()) add(of(body, n), &all);
+    const Examined& body = nested_[id.index];
+    for (NodeId n : body.graph.nodes())
+      if (body.needed[n.index]) add(of(body.graph, n), &all);
     return *(known = all);
   }
 
-  const Program& program_;
+  std::vector<Examined> nested_;
   std::vector<std::optional<Found>> of_nested_;
 };
 
-SumOrder order_in(const Graph& graph, Deeds* deeds) {
+// What depends on a product that is not of the forward: values, and memory, which has many names.
+class Dependents {
+ public:
+  explicit Dependents(const Examined& in)
+      : in_(in), values_(in.graph.value_id_limit()), classes_(in.alias.storages().size()) {}
+
+  bool has_operand_of(NodeId n) const {
+    bool out = false;
+    for_operands(in_.graph, n, [&](ValueId v) { out |= has(v); });
+    return out;
+  }
+  void add_results_of(NodeId n) {
+    for (uint32_t i = 0; i < in_.graph.node(n).result_count; ++i) add(in_.graph.node(n).result(i));
+    for (StorageId s : in_.alias.writes(n)) classes_[in_.alias.storage(s).alias_class] = true;
+  }
+
+ private:
+  bool has(ValueId v) const {
+    const StorageId s = in_.alias.storage_of(v);
+    return s ? classes_[in_.alias.storage(s).alias_class] : values_[v.index];
+  }
+  void add(ValueId v) {
+    values_[v.index] = true;
+    if (const StorageId s = in_.alias.storage_of(v)) classes_[in_.alias.storage(s).alias_class] = true;
+  }
+
+  const Examined& in_;
+  std::vector<bool> values_, classes_;
+};
+
+SumOrder order_in(const Examined& in, Deeds* deeds) {
   SumOrder out = SumOrder::free;
-  std::vector<bool> depends(graph.value_id_limit());  // on a product that is not of the forward
-  for (NodeId n : graph.nodes()) {
-    bool does = false;
-    for_operands(graph, n, [&](ValueId v) { does |= depends[v.index]; });
-    const Deeds::Found found = deeds->of(graph, n);
-    if (found.choice && does) return SumOrder::all;
+  Dependents dependents(in);
+  for (NodeId n : in.graph.nodes()) {
+    if (!in.needed[n.index]) continue;
+    const bool depends = dependents.has_operand_of(n);
+    const Deeds::Found found = deeds->of(in.graph, n);
+    if (found.choice && depends) return SumOrder::all;
     if (found.choice) out = SumOrder::forward;
-    if (!does && !found.free_product) continue;
-    for (uint32_t i = 0; i < graph.node(n).result_count; ++i) depends[graph.node(n).result(i).index] = true;
-    if (writes_arguments(graph, n)) for_operands(graph, n, [&](ValueId v) { depends[v.index] = true; });
+    if (depends || found.free_product) dependents.add_results_of(n);
   }
   return out;
 }
@@ -86,9 +139,10 @@ SumOrder order_in(const Graph& graph, Deeds* deeds) {
 SumOrder sum_order_of(const Job& job) {
   SumOrder out = SumOrder::free;
   for (const auto& program : job.programs) {
+    if (!chooses_at_all(*program)) continue;
     Deeds deeds(*program);
-    out = std::max(out, order_in(program->graph, &deeds));
-    for (const auto& nested : program->nested) out = std::max(out, order_in(nested->graph, &deeds));
+    out = std::max(out, order_in({*program, program->graph}, &deeds));
+    for (const Examined& nested : deeds.nested()) out = std::max(out, order_in(nested, &deeds));
   }
   return out;
 }

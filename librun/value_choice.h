@@ -13,7 +13,7 @@ namespace sg {
 
 class Job;
 
-// Passes keep it, except where they remove a choice that nothing uses.
+// Of what has an effect, so that passes keep it; except where they remove a choice of unknown size that nothing uses.
 SumOrder sum_order_of(const Job& job);
 
 // Whether a product of bf16 keeps the order of k.

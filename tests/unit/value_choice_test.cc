@@ -43,7 +43,7 @@ TEST_CASE("a choice in a nested graph is one of the step") {
 
 TEST_CASE("a choice that depends on products of the backward keeps the order of all") {
   const std::string product = "  backward -\n    %g = aten.mm(%x, %x)\n    %e = aten.exp(%g) : bf16[4, 4]\n";
-  CHECK(order_of("  %v, %p = aten.topk(%x, 2)\n" + product + "  output %e\n") == SumOrder::forward);
+  CHECK(order_of("  %v, %p = aten.topk(%x, 2)\n" + product + "  output %e\n  output %v\n") == SumOrder::forward);
   CHECK(order_of(product + "    %v, %p = aten.topk(%e, 2)\n  output %v\n") == SumOrder::all);
   CHECK(order_of(product +
                  "    %y = sg.call(graph:body, [%e]) : bf16[4, 4]\n  output %y\n"
@@ -57,6 +57,34 @@ TEST_CASE("a choice that depends on products of the backward keeps the order of 
       SumOrder::all);
 }
 
+TEST_CASE("a choice sees what was written to its operand's memory under another name") {
+  const std::string product = "  backward -\n    %g = aten.mm(%x, %x)\n    %c = aten.clone(%x) : bf16[4, 4]\n";
+  const auto choice_after = [&](const std::string& write, const char* chosen) {
+    return order_of(product + write + "    %v, %p = aten.topk(" + chosen + ", 2)\n  output %v\n");
+  };
+  const std::string through_view = "    %d = aten.detach(%c)\n    %w = aten.add_.Tensor(%d, %g)\n";
+  CHECK(choice_after(through_view, "%c") == SumOrder::all);
+  CHECK(choice_after(through_view, "%x") == SumOrder::forward);
+  CHECK(choice_after("    %l = aten.select.int(%c, 0, 1)\n    %r = aten.select.int(%g, 0, 1)\n"
+                     "    %w = aten.copy_(%l, %r)\n",
+                     "%c") == SumOrder::all);
+  CHECK(order_of(product + "    %v, %p = aten.topk(%c, 2)\n" + through_view + "  output %v\n  output %c\n") ==
+        SumOrder::forward);
+}
+
+TEST_CASE("a choice that nothing uses is none") {
+  CHECK(order_of("  %p = aten.argmax(%x)\n  %y = aten.exp(%x)\n  output %y\n") == SumOrder::free);
+  CHECK(order_of("  %p = aten.argmax(%x)\n  %q = aten.add.Tensor(%p, 1)\n  %y = aten.exp(%x)\n  output %y\n") ==
+        SumOrder::free);
+  CHECK(order_of("  %p = aten.argmax(%x)\n  %f = aten.zeros_like(%x)\n  %w = aten.fill_.Tensor(%f, %p)\n"
+                 "  %y = aten.exp(%x)\n  output %y\n") == SumOrder::free);
+  CHECK(order_of("  %p = aten.argmax(%x)\n  %f = aten.zeros_like(%x)\n  %w = aten.fill_.Tensor(%f, %p)\n"
+                 "  output %f\n") == SumOrder::forward);
+  const std::string call =
+      "  %y = sg.call(graph:body, [%x]) : bf16[4, 4]\n  output %y\ngraph rank * nested body\n  input %z : bf16[4, 4]\n";
+  CHECK(order_of(call + "  %v, %p = aten.sort(%z)\n  %e = aten.exp(%z)\n  output %e\n") == SumOrder::free);
+}
+
 TEST_CASE("recomputed products keep the order of those they repeat") {
   const Job job = test::parse(R"(sg 1.0
 graph rank *
@@ -68,6 +96,7 @@ graph rank *
     %y_again = aten.mm(%x, %x) : bf16[4, 4] remat_of y
     %g = aten.mm(%y_again, %x)
   output %g
+  output %v
 )");
   const Graph& graph = job.programs[0]->graph;
   const auto keeps = [&](std::string_view name) {
