@@ -31,7 +31,7 @@ inline constexpr int64_t kShortSum = 64;                 // k up to which multip
 // k up to which products are left to multiply-adds, because packing costs more than units gain; bf16 needs six products
 // instead of three.
 constexpr int64_t short_sum(Units units) {
-  return units == Units::whole ? kUnitDepth : units == Units::bf16 ? 2 * kShortSum : kShortSum;
+  return units == Units::whole ? kUnitDepth / 2 : units == Units::bf16 ? 2 * kShortSum : kShortSum;
 }
 inline constexpr int64_t kUnitHead = sizeof(LineScales) / sizeof(uint16_t);  // in elements
 
