@@ -9,6 +9,7 @@
 
 #include "librun/cpu/blocks.h"
 #include "librun/cpu/convolution_planes.h"
+#include "librun/cpu/convolution_unit_panels.h"
 #include "librun/cpu/convolution_units.h"
 #include "librun/cpu/isa.h"
 #include "librun/cpu/unit_tiles.h"
@@ -21,7 +22,7 @@ using Three = std::array<int64_t, 3>;
 constexpr int64_t kPlacesOfBox = 512;
 constexpr int64_t kLeastDepth = 16;         // channels of the source, and taps: with fewer, steps are mostly empty
 constexpr int64_t kPairs = kUnitDepth / 2;  // rows of a right-hand tile
-constexpr int64_t kPanel = 2 * kUnitLines;  // places multiplied at a time
+constexpr int64_t kPanel = UnitPanels::kWidth;
 constexpr int64_t kTileBytes = kUnitTile * sizeof(uint16_t);
 
 SG_CLONES void interleave_lines(const BF16* even, const BF16* odd, int64_t count, uint32_t* to) {
@@ -36,76 +37,6 @@ SG_CLONES void round_sums(const float* sums, int64_t rows, const float* bias, ui
     for (int64_t j = 0; j < kUnitLines; ++j) to[kUnitLines + j] = BF16(row[kUnitSums + j] + bias[i]).bits;
   }
 }
-
-// The places of a box as panels of adjacent positions in the planes, which go on across the ends of lines, planes and
-// entries where that makes fewer of them.
-class Panels {
- public:
-  struct Piece {  // places of a panel that are adjacent in the target
-    int64_t column, count;
-    int64_t at;  // in the target: the first one's offset
-  };
-  struct Panel {
-    int64_t begin;  // in the planes
-    int tiles;
-    size_t first, last;  // pieces
-  };
-
-  Panels(const PlaceBox& box, const PlaneLayout& layout, int64_t entry_step, const Three& step) {
-    int64_t run = -1;
-    const Level level = best_level(box, layout);
-    for (int64_t e = 0; e < box.entries; ++e)
-      for (int64_t a = 0; a < box.size[0]; ++a)
-        for (int64_t b = 0; b < box.size[1]; ++b) {
-          const int64_t line = layout.line(e, a, b);
-          if (run < 0 || level == Level::line || (level == Level::plane && b == 0) ||
-              (level == Level::entry && a == 0 && b == 0))
-            run = line, panels_.push_back({run, 1, pieces_.size(), pieces_.size()});
-          add_line(run, line, box.size[2], e * entry_step + a * step[0] + b * step[1], step[2]);
-        }
-  }
-
-  static int64_t count(const PlaceBox& box, const PlaneLayout& layout) {
-    return count(box, layout, best_level(box, layout));
-  }
-
-  const std::vector<Panel>& all() const { return panels_; }
-  const Piece* pieces() const { return pieces_.data(); }
-
- private:
-  enum class Level : uint8_t { line, plane, entry, box };  // across which panels do not go on
-
-  static int64_t count(const PlaceBox& box, const PlaneLayout& layout, Level level) {
-    const int64_t a = box.size[0] - 1, b = box.size[1] - 1, lines = box.size[0] * box.size[1];
-    switch (level) {
-      case Level::line: return box.entries * lines * blocks_of(box.size[2], kPanel);
-      case Level::plane: return box.entries * box.size[0] * blocks_of(layout.line(0, 0, b) + box.size[2], kPanel);
-      case Level::entry: return box.entries * blocks_of(layout.line(0, a, b) + box.size[2], kPanel);
-      default: return blocks_of(layout.line(box.entries - 1, a, b) + box.size[2], kPanel);
-    }
-  }
-
-  static Level best_level(const PlaceBox& box, const PlaneLayout& layout) {
-    Level best = Level::line;
-    for (Level level : {Level::plane, Level::entry, Level::box})
-      if (count(box, layout, level) < count(box, layout, best)) best = level;
-    return best;
-  }
-
-  void add_line(int64_t run, int64_t line, int64_t size, int64_t at, int64_t step) {
-    for (int64_t c = 0, count = 0; c < size; c += count) {
-      const int64_t column = (line + c - run) % kPanel, begin = line + c - column;
-      count = std::min(size - c, kPanel - column);
-      if (panels_.back().begin != begin) panels_.push_back({begin, 1, pieces_.size(), pieces_.size()});
-      pieces_.push_back({column, count, at + c * step});
-      panels_.back().last = pieces_.size();
-      if (column + count > kUnitLines) panels_.back().tiles = 2;
-    }
-  }
-
-  std::vector<Panel> panels_;
-  std::vector<Piece> pieces_;
-};
 
 // Of how many of the last axes a tap is, with a channel, a line of a step, because there would be fewer than half as many
 // steps: with few channels a step is mostly empty. By the source's channels and the window alone, as bits depend on it.
@@ -181,7 +112,7 @@ class UnitGather {
       if (boxes.count() == 0) return candidate;
       const PlaceBox box = boxes.largest();
       const PlaneLayout layout(candidate, box, 1, PlaneLayout::Entries::inside);
-      const auto multiplied = static_cast<double>(2 * row_tiles_ * Panels::count(box, layout) * t.taps());
+      const auto multiplied = static_cast<double>(2 * row_tiles_ * UnitPanels::most(box, layout) * t.taps());
       const double filled = static_cast<double>(layout.channel) * (0.6 + 12 / static_cast<double>(layout.length[2])),
                    cost = (multiplied + filled) / static_cast<double>(box.places() * box.entries);
       if (apart == merged_axes_ || cost < least) best = std::move(candidate), least = cost;
@@ -281,7 +212,7 @@ class UnitGather {
         at.push_back((block * kPairs * pair_step(layout) + offset_of(tap, layout)) * int64_t{sizeof(uint32_t)});
     Three step;
     for (size_t d = 0; d < 3; ++d) step[d] = t_.axes[d].step * sides_.target.step[d];
-    const Panels panels(box, layout, sides_.target.batch_step, step);
+    const UnitPanels panels(box, layout, sides_.target.batch_step, step);
     const UnitTiles tiles;
     for (int64_t tile = first; tile < last; tile += 2)
       gather_rows({box, panels, at, pair_step(layout), step[2]}, group, tile, std::min<int64_t>(2, last - tile), s);
@@ -312,7 +243,7 @@ class UnitGather {
 
   struct Filled {  // the planes of a box
     const PlaceBox& box;
-    const Panels& panels;
+    const UnitPanels& panels;
     const std::vector<int64_t>& at;
     int64_t pair_step, place_step;
   };
@@ -336,13 +267,13 @@ class UnitGather {
     }
     alignas(64) float sums[4 * kUnitSums] = {};
     alignas(64) uint16_t rounded[2 * kUnitLines * kPanel];
-    for (const Panels::Panel& p : f.panels.all()) {
+    for (const UnitPanels::Panel& p : f.panels.all()) {
       const uint32_t* begin = s.pairs + p.begin;
       const UnitRows right{
           {begin, begin + kUnitLines}, {f.at.data(), f.at.data()}, f.pair_step * int64_t{sizeof(uint32_t)}, p.tiles};
       multiply_rows(left, right, steps, false, sums);
       round_sums(sums, rows, bias, rounded);
-      for (const Panels::Piece* piece = f.panels.pieces() + p.first; piece != f.panels.pieces() + p.last; ++piece)
+      for (const UnitPanels::Piece* piece = f.panels.pieces() + p.first; piece != f.panels.pieces() + p.last; ++piece)
         store_piece(*piece, rounded, {to, static_cast<size_t>(rows)}, f.place_step);
     }
   }
@@ -356,7 +287,7 @@ class UnitGather {
     return to;
   }
 
-  static void store_piece(const Panels::Piece& piece, const uint16_t* rounded, std::span<uint16_t* const> rows,
+  static void store_piece(const UnitPanels::Piece& piece, const uint16_t* rounded, std::span<uint16_t* const> rows,
                           int64_t step) {
     rounded += piece.column;
     if (step == 1) return copy_lines(rounded, kPanel, piece.count, rows, piece.at);
