@@ -19,7 +19,7 @@ namespace {
 
 using Three = std::array<int64_t, 3>;
 
-constexpr int64_t kPlacesOfBox = 512;
+constexpr int64_t kPlacesOfBox = 512, kMostPlaces = 2048;
 constexpr int64_t kLeastDepth = 16;         // channels of the source, and taps: with fewer, steps are mostly empty
 constexpr int64_t kPairs = kUnitDepth / 2;  // rows of a right-hand tile
 constexpr int64_t kPanel = UnitPanels::kWidth;
@@ -91,8 +91,11 @@ class UnitGather {
     uint32_t* pairs;  // [pair of lines, position in its planes]
   };
 
+  // Of few channels more places fit a cache, and fewer positions around boxes are filled several times.
   PlaceBoxes boxes_for(const ConvolutionTargets& t) const {
-    return {t, g_.batch, blocks_of(sides_.source_channels, 2), kPlacesOfBox};
+    const int64_t fitting = kMostPlaces / blocks_of(sides_.source_channels, kUnitDepth),
+                  shared = g_.batch * t.places() / (4 * call_.team().size());
+    return {t, g_.batch, blocks_of(sides_.source_channels, 2), std::max(kPlacesOfBox, std::min(fitting, shared))};
   }
 
   int64_t merged_taps() const {
