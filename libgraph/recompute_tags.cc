@@ -31,6 +31,10 @@ bool is_kept(const Graph& graph, NodeId n) {
 
 bool is_recomputed(Recompute tag) { return tag == Recompute::prefer_recompute || tag == Recompute::must_recompute; }
 
+bool does_forward_work(const Graph& graph, NodeId n) {
+  return graph.node(n).phase == Phase::forward || graph.meta(n).copy.kind == CopyKind::remat;
+}
+
 size_t unapplied_recompute_tags(const Job& job) {
   if (has_carried_out(job)) return 0;
   size_t out = 0;

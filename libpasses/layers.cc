@@ -7,6 +7,7 @@
 
 #include "libgraph/module_path.h"
 #include "libgraph/op.h"
+#include "libgraph/recompute_tags.h"
 
 namespace sg {
 namespace {
@@ -22,11 +23,6 @@ struct Stack {
   std::map<int32_t, Member> members;  // by number
   bool is_chain_of_singles = false;
 };
-
-// Forward nodes, and recomputed copies that an earlier remat put in their place.
-bool is_of_forward(const Graph& graph, NodeId n) {
-  return graph.node(n).phase == Phase::forward || graph.meta(n).copy.kind == CopyKind::remat;
-}
 
 // Whether the op is the module's own work, as opposed to feeding it data.
 bool is_own_op(const Graph& graph, NodeId n) {
@@ -83,7 +79,7 @@ Layers::Layers(const Graph& graph) {
     const auto [it, is_new] = places.try_emplace(module);
     if (is_new) it->second = numbered_module(graph.pool().strings[module]);
     const NumberedModule& place = it->second;
-    if (place.number < 0 || !is_of_forward(graph, n)) continue;
+    if (place.number < 0 || !does_forward_work(graph, n)) continue;
     const auto [stack, is_first] = which.try_emplace(place.stack, stacks.size());
     if (is_first) stacks.emplace_back();
     Member& member = stacks[stack->second].members[place.number];

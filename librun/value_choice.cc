@@ -9,6 +9,7 @@
 #include "libgraph/needed_nodes.h"
 #include "libgraph/op.h"
 #include "libgraph/operands.h"
+#include "libgraph/recompute_tags.h"
 
 namespace sg {
 namespace {
@@ -148,8 +149,7 @@ SumOrder sum_order_of(const Job& job) {
 }
 
 bool keeps_order(SumOrder order, const Graph& graph, NodeId n) {
-  const bool is_forward = graph.node(n).phase == Phase::forward || graph.meta(n).copy.kind == CopyKind::remat;
-  return order == SumOrder::all || (order == SumOrder::forward && is_forward);
+  return order == SumOrder::all || (order == SumOrder::forward && does_forward_work(graph, n));
 }
 
 }  // namespace sg

@@ -86,10 +86,9 @@ class Tagger {
     const Layers layers(graph_);
     layer_.assign(graph_.node_id_limit(), -1);
     for (NodeId n : graph_.nodes()) {
-      const bool is_forward = graph_.node(n).phase == Phase::forward;
-      if (!is_forward && !is_copy(n)) continue;
+      if (!does_forward_work(graph_, n)) continue;
       layer_[n.index] = layers.of(graph_, n);
-      if (is_forward && layer_[n.index] >= 0) last_layered_ = n;
+      if (graph_.node(n).phase == Phase::forward && layer_[n.index] >= 0) last_layered_ = n;
     }
     if (last_layered_ && is_rule()) find_head();
     for (NodeId n = last_layered_ ? graph_.next(last_layered_) : NodeId(); n; n = graph_.next(n))

@@ -311,6 +311,20 @@ TEST_CASE("a budget is the job's: a rank that needs less than the target recompu
   }
 }
 
+TEST_CASE("a node of the forward and a copy that is computed again do work of the forward") {
+  Job job = parse(
+      "sg 1.0\ngraph rank *\n  input %x : f32[4]\n  forward -\n    %a = aten.neg(%x)\n  backward -\n"
+      "    %b = aten.neg(%x)\n    %c = aten.neg(%b)\n  output %a\n  output %c\n");
+  Graph& graph = job.programs[0]->graph;
+  const NodeId c = graph.last(), b = graph.previous(c), a = graph.previous(b);
+  NodeMeta meta = graph.meta(b);
+  meta.copy = {CopyKind::remat, graph.node(a).label};
+  graph.set_meta(b, std::move(meta));
+  CHECK(does_forward_work(graph, a));
+  CHECK(does_forward_work(graph, b));
+  CHECK(!does_forward_work(graph, c));
+}
+
 TEST_CASE("layers are no fence under a target: what crosses them is chosen as well as the rest") {
   std::vector<double> above;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
