@@ -5,7 +5,9 @@
 #include "libgraph/human.h"
 #include "libgraph/op.h"
 #include "libgraph/view_rule.h"
+#include "librun/bindings.h"
 #include "librun/call_check.h"
+#include "librun/tie_order.h"
 
 namespace sg {
 
@@ -31,6 +33,8 @@ Error GraphRun::at_node(Error error, NodeId n) const {
     if (const auto failure = state_.comm->failure(); failure && failure->message == error.message) return error;
   const Node& node = graph_.node(n);
   const Pool& pool = graph_.pool();
+  if (error.hint == kOfData)
+    if (const std::string tie = tie_order_hint(graph_, n); !tie.empty()) error.hint += ". " + tie;
   error.message = "rank " + std::to_string(state_.rank) + ", %" + std::string(graph_.label(n)) + " = " +
                   std::string(graph_.op_name(n)) + ": " + error.message;
   if (!node.source.is_none() && error.where.file.empty()) {

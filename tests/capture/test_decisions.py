@@ -39,6 +39,28 @@ class Decisions(CaptureCase):
         self.assertRegex(result.stderr, r"test_decisions.py:\d+.* u\d+ = 0 is outside|guard u\d+ == 1 does not hold")
         self.assertIn("the graph holds what the step did with the data of the capture", result.stderr)
 
+    def test_by_the_order_of_a_sort(self):
+        """Where the run goes another way the message names the sort, unless its order is the same everywhere."""
+        for is_stable in (False, True):
+
+            class Model(nn.Linear):
+                def forward(self, x, key):
+                    first = torch.argsort(key, stable=is_stable).tolist()[0]
+                    return super().forward(x).sum() * (2 if first == 2 else 1)
+
+            with self.subTest(is_stable=is_stable):
+                x, key = torch.randn(4, 4), torch.tensor([2.0, 1.0, 0.0, 1.0])
+                self.captured(Model(4, 4), None, {"x": x, "key": key})
+                self.imported()
+                inputs = self.values("inputs")
+                name = next(name for name, tensor in inputs.items() if torch.equal(tensor, key))
+                write.tensors(os.path.join(self.folder, "inputs.safetensors"), {**inputs, name: -key})
+                run = [os.path.join(os.environ["SG_BIN"], "sg-run"), "step.sg", "--inputs", "inputs.safetensors"]
+                result = subprocess.run(run, cwd=self.folder, capture_output=True, text=True)
+                self.assertNotEqual(result.returncode, 0, result.stdout)
+                said = r"the places that %\S+ \(aten\.sort\.\S+\) gives.*capture with stable=True"
+                (self.assertNotRegex if is_stable else self.assertRegex)(result.stderr, said)
+
     def test_conditions_of_torch(self):
         class Model(nn.Module):
             def __init__(self):
