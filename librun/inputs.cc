@@ -9,6 +9,7 @@
 #include "libgraph/diag.h"
 #include "libgraph/expr/input_sizes.h"
 #include "libgraph/expr/sizes.h"
+#include "libgraph/scheduled.h"
 #include "libgraph/shape_text.h"
 #include "libgraph/tangent.h"
 #include "librun/constant_files.h"
@@ -137,6 +138,7 @@ class Loader {
     SG_TRY(bind_sizes());
     for (size_t i = 0; i < count; ++i) {
       const StoredTensor* stored = matching_.of(i);
+      if (is_kept(i)) out_.kept.push_back(i);
       if (stored != nullptr) SG_TRY(take_stored(i, *stored));
       else if (auto held = held_of(graph_, graph_.inputs()[i]); held && !source_.may_miss) SG_TRY(take_held(i, *held));
       else SG_TRY(make_up(i));
@@ -155,6 +157,11 @@ class Loader {
   }
   std::string title(size_t i) const { return input_title(graph_, graph_.inputs()[i]); }
   const Type& type(size_t i) const { return graph_.type(graph_.inputs()[i].value); }
+  // Whether each step should be given it, and is not.
+  bool is_kept(size_t i) const {
+    const bool is_of_step = matching_.of(i) != nullptr && matching_.file_of(i) >= source_.of_step;
+    return is_scheduled(graph_, graph_.inputs()[i]) && !is_of_step;
+  }
 
   Status open() {
     out_.files.reserve(source_.files.size());

@@ -46,6 +46,7 @@ struct InputSet {
   std::vector<Scalar> scalars;  // by graph input: those that are numbers
   SymbolValues symbols;         // the sizes of the inputs
   std::vector<size_t> ones;     // inputs not given: the tangent of the loss, which is 1
+  std::vector<size_t> kept;     // inputs that each step should be given, and that no file of the step has
   TensorMemory memory;
   std::vector<TensorFile> files;
 };

@@ -39,6 +39,14 @@ ValueId loss_of(const Graph& graph) {
   return losses == 1 ? found : ValueId();
 }
 
+// Of inputs that each step should be given, and that stay as they are.
+std::string kept_text(const Graph& graph, const std::vector<size_t>& kept) {
+  const std::string more = kept.size() > 1 ? " and " + std::to_string(kept.size() - 1) + " more" : "";
+  return input_title(graph, graph.inputs()[kept[0]]) + more +
+         ": the same in all steps, and the captured step sets it each time: --inputs 'rate{step}.safetensors' gives "
+         "each step its own";
+}
+
 RankOptions rank_options(const SessionOptions& options) {
   RankOptions out = options.rank;
   out.runs_once = options.steps <= 1;
@@ -168,6 +176,7 @@ Status RankSession::take_inputs() {
   if (!options_.say || !speaks()) return ok_status();
   const Graph& graph = job_.program_of(comm_.rank())->graph;
   for (size_t i : inputs_->ones) options_.say(input_title(graph, graph.inputs()[i]) + ": 1: the tangent of the loss");
+  if (options_.steps > 1 && !inputs_->kept.empty()) options_.say(kept_text(graph, inputs_->kept));
   if (!maker) return ok_status();
   for (const std::string& line : maker->describe(!options_.inputs.empty())) options_.say(line);
   return ok_status();

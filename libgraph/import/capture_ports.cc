@@ -1,5 +1,6 @@
 // Inputs and outputs of a captured graph.
 #include "libgraph/import/capture_graph.h"
+#include "libgraph/scheduled.h"
 
 namespace sg {
 
@@ -59,7 +60,7 @@ Status GraphReader::read_input_field(std::string_view key, const Json& value, In
                 : key == "digest" ? &input->digest
                                   : nullptr;
   if (text == nullptr) {
-    const bool is_free = key == "tied";  // other names of the tensor, for information only
+    const bool is_free = key == "tied" || key == kScheduledKey;
     if (!is_free) context_->tally.unknown_key("inputs", key, value);
     extras->add(std::string(key), canonical_json(value.element));
     return ok_status();

@@ -3,6 +3,7 @@
 
 import json
 import os
+import subprocess
 
 import torch
 from safetensors.torch import save_file
@@ -12,6 +13,8 @@ from torch.nn import functional as F
 
 from support import CaptureCase
 from test_wrapped_optimizers import Wrapper
+
+_KEPT = ": the same in all steps"  # what sg-run says of a rate that no file gives each step
 
 KINDS = {
     "AdamW": dict(lr=1e-2, weight_decay=0.1),
@@ -282,6 +285,13 @@ class WholeSteps(CaptureCase):
         graph, values, rates = (os.path.join(self.folder, name) for name in files)
         said = self.tool("sg-run", graph, "--inputs", values, "--inputs", rates, "--steps", "4", "--json")
         torch.testing.assert_close(json.loads(said)["ranks"][0]["losses"], theirs, rtol=1e-5, atol=0)
+        self.assertNotIn(_KEPT, self.notes_of_run(graph, "--inputs", values, "--inputs", rates, "--steps", "2"))
+        self.assertNotIn(_KEPT, self.notes_of_run(graph, "--inputs", values))
+        self.assertIn(f"`{slots[0]}`", self.notes_of_run(graph, "--inputs", values, "--steps", "2").split(_KEPT)[0])
+
+    def notes_of_run(self, *arguments):
+        command = [os.path.join(os.environ["SG_BIN"], "sg-run"), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stderr
 
     def test_schedulers_in_the_step(self):
         """Their numbers are inputs, whether they go by a count, by the last rate, or by both; and of momenta as well."""

@@ -70,6 +70,8 @@ def _inputs(step: Step, traced: Traced, declared: meshes.Meshes) -> List[Dict[st
         entry.update(sharding.describe(slot.value, declared))
         if slot.tied:
             entry["tied"] = slot.tied
+        if slot.name in step.optimizers.scheduled:
+            entry["scheduled"] = True
         entries.append(entry)
     taken = {entry["fqn"] for entry in entries}
     names = constants.names_of(traced.encoder.constants, step.reachable().tensors)

@@ -24,7 +24,7 @@ def spreads_states(optimizer: Any) -> bool:
     """Whether an optimizer gives each rank the states of some parameters (ZeRO's first stage)."""
     try:
         from torch.distributed.optim import ZeroRedundancyOptimizer
-    except ImportError:
+    except ImportError:  # a PyTorch without distributed
         return False
     return isinstance(optimizer, ZeroRedundancyOptimizer)
 
