@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from stepgraph_capture import CaptureError
 from support import CaptureCase
 
 ROWS = torch.tensor([0, 1, 0, 2, 3, 4])
@@ -30,6 +31,64 @@ class Changed(nn.Module):
 
     def forward(self, x):
         return (self.change(self.weight * x) * x.sum()).float().square().sum()
+
+
+class Bound(CaptureCase):
+    """Tensors that a step binds to other memory, by set_."""
+
+    def test_freed_and_made_again(self):
+        """As reversible blocks do with their inputs."""
+
+        def change(x):
+            freed = x.detach() * 2
+            view = freed[1:]
+            freed.set_()
+            freed.set_(x.detach() + 1)
+            freed.mul_(3)
+            return torch.cat([x + freed, view])
+
+        document = self.captured(Changed(change), None, (torch.rand(6) + 0.5,))
+        self.assertFalse([node for node in document["nodes"] if "set_" in node["op"]])
+        self.imported()
+
+    def test_to_the_memory_of_another(self):
+        """What is written to it later is in the other."""
+
+        def change(x):
+            other, bound = x.detach().exp(), x.detach().sin()
+            bound.set_(other[2:])
+            bound.mul_(3)
+            return torch.cat([x + other, bound])
+
+        self.captured(Changed(change), None, (torch.rand(6) + 0.5,))
+        self.imported()
+
+    def test_an_input_keeps_its_memory(self):
+        model = nn.Linear(4, 1)
+
+        def binds_parameter(x):
+            loss = model(x).sum()
+            loss.backward()
+            with torch.no_grad():
+                model.weight.set_(model.weight * 2)
+            return loss
+
+        def frees_batch(x):
+            loss = model(x).sum()
+            loss.backward()
+            x.set_()
+            return loss
+
+        def reads_freed(x):
+            freed = x * 2
+            freed.set_()
+            loss = torch.cat([freed, model(x).flatten()]).sum()
+            loss.backward()
+            return loss
+
+        for step in (binds_parameter, frees_batch, reads_freed):
+            with self.subTest(step.__name__), self.assertRaisesRegex(CaptureError, f"set_.*in {step.__name__}.*copy_"):
+                self.captured(model, None, {"x": torch.randn(3, 4)}, train_step=step)
 
 
 class InPlace(CaptureCase):

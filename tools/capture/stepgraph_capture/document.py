@@ -35,6 +35,7 @@ def _described(
 ) -> Tuple[Dict[str, Any], List[str]]:
     encoder = traced.encoder
     refusals.none_sparse(traced.graphs)
+    refusals.none_bound(traced.graphs)
     nodes = encoder.nodes(shapes.bound_by)
     refusals.no_state_as_constant(step, traced.graphs, encoder.constants)
     refusals.no_count_settled(step, traced)

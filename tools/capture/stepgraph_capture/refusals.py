@@ -49,6 +49,16 @@ def none_sparse(graphs: Sequence[fx.Graph]) -> None:
                 )
 
 
+def none_bound(graphs: Sequence[fx.Graph]) -> None:
+    """Refuses what binds an input to other memory, or a tensor to anything but another one."""
+    for node in (node for graph in graphs for node in graph.nodes):
+        if compat.is_set(node):
+            raise CaptureError(
+                f"the step binds a parameter, a buffer or its input to other memory (set_){_place(node)}, or reads what it "
+                "has freed so, and a graph's inputs keep theirs: write into it (copy_), or work on a clone"
+            )
+
+
 def no_write_to_constant(module: fx.GraphModule) -> None:
     """Whatever a step writes must be an input, or the next step would not see it."""
     for node in module.graph.nodes:

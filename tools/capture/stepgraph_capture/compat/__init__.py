@@ -71,6 +71,7 @@ from .nodes import (
     is_exchange,
     is_launch,
     is_random,
+    is_set,
     results,
     written,
     written_by,

@@ -104,12 +104,24 @@ def _aliased(node: fx.Node) -> Iterator[Tuple[fx.Node, Any]]:
 
 def drop_idle(graph: fx.Graph) -> None:
     """Removes the calls that raised an exception, which the step has caught: they gave no value; and those that bind a
-    tensor to itself, as taking back a parametrization does."""
+    tensor to another (`set_`), whose later uses are the other's then. An input of the graph keeps its memory."""
     for node in reversed(graph.nodes):
-        if node.target is torch.ops.aten.set_.source_Tensor and node.args[0] is node.args[1]:
-            node.replace_all_uses_with(node.args[0])
-            graph.erase_node(node)
+        if is_set(node) and (node.args[0] in node.args[1:] or _origin(node).op != "placeholder"):
+            if node.target is torch.ops.aten.set_.source_Tensor:
+                node.replace_all_uses_with(node.args[1])
+            if not node.users:
+                graph.erase_node(node)
             continue
         schema = getattr(node.target, "_schema", None)
         if schema is not None and schema.returns and not schema.is_mutable and not node.users and "val" not in node.meta:
             graph.erase_node(node)
+
+
+def is_set(node: fx.Node) -> bool:
+    """Whether the node binds a tensor to other memory."""
+    return getattr(node.target, "overloadpacket", None) is torch.ops.aten.set_
+
+
+def _origin(node: fx.Node) -> fx.Node:
+    """What a tensor was before it was bound to other memory."""
+    return _origin(node.args[0]) if is_set(node) else node
