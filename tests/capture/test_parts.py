@@ -273,6 +273,15 @@ class Derivatives(CaptureCase):
             self.assertNotIn("aten._efficientzerotensor", text)
             self.assertNotIn("aten.is_same_size", text)
 
+    def test_linearized(self):
+        """It leaves copies to "meta" that nothing uses."""
+
+        def rule(net, x):
+            out, derivative = torch.func.linearize(lambda rows: net(rows).tanh(), x)
+            return out + derivative(x.cos())
+
+        self.assertNotIn("device=meta", self.holds(rule))
+
     def test_reverse_over_reverse_by_row(self):
         self.holds(lambda net, x: torch.func.vmap(torch.func.jacrev(torch.func.jacrev(net)))(x))
 

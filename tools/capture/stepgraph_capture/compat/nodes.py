@@ -103,8 +103,9 @@ def _aliased(node: fx.Node) -> Iterator[Tuple[fx.Node, Any]]:
 
 
 def drop_idle(graph: fx.Graph) -> None:
-    """Removes the calls that raised an exception, which the step has caught: they gave no value; and those that bind a
-    tensor to another (`set_`), whose later uses are the other's then. An input of the graph keeps its memory."""
+    """Removes the calls that raised an exception, which the step has caught, and those on "meta" that nothing uses, as
+    torch.func.linearize leaves them: they give no value. And those that bind a tensor to another (`set_`), whose later
+    uses are the other's then; an input of the graph keeps its memory."""
     for node in reversed(graph.nodes):
         if is_set(node) and (node.args[0] in node.args[1:] or _origin(node).op != "placeholder"):
             if node.target is torch.ops.aten.set_.source_Tensor:
@@ -113,7 +114,8 @@ def drop_idle(graph: fx.Graph) -> None:
                 graph.erase_node(node)
             continue
         schema = getattr(node.target, "_schema", None)
-        if schema is not None and schema.returns and not schema.is_mutable and not node.users and "val" not in node.meta:
+        is_unused = schema is not None and schema.returns and not schema.is_mutable and not node.users
+        if is_unused and ("val" not in node.meta or _is_on_meta(node.meta["val"])):
             graph.erase_node(node)
 
 
@@ -125,3 +127,7 @@ def is_set(node: fx.Node) -> bool:
 def _origin(node: fx.Node) -> fx.Node:
     """What a tensor was before it was bound to other memory."""
     return _origin(node.args[0]) if is_set(node) else node
+
+
+def _is_on_meta(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.device.type == "meta"
