@@ -1,6 +1,8 @@
 """What capture() refuses, and what it leaves of a capture then."""
 
 import os
+import sys
+import types
 import unittest
 from unittest import mock
 
@@ -9,6 +11,18 @@ from torch import nn
 
 from stepgraph_capture import CaptureError, capture, compat, write
 from support import CaptureCase
+
+
+# What transformers has there.
+_TRANSFORMERS = """
+import torch
+
+def is_fake_tensor(tensor):
+    return isinstance(tensor, torch._subclasses.FakeTensor)
+
+def is_tracing(tensor):
+    return is_fake_tensor(tensor)
+"""
 
 
 class Refusals(CaptureCase):
@@ -182,6 +196,20 @@ class Refusals(CaptureCase):
         words = "test_refusals.py:[0-9]+ in forward: as it is traced it raises a RuntimeError, and run as it is it does not"
         with self.assertRaisesRegex(CaptureError, words):
             self.captured(Model(4, 4), lambda out: out.sum(), torch.ones(2, 4))
+
+    def test_another_way_when_traced(self):
+        """The answer of transformers' is_tracing(tensor) is named, with the line that asked, and so is a number that is
+        no int."""
+        utils = types.ModuleType("transformers.utils.import_utils")
+        exec(compile(_TRANSFORMERS, "import_utils.py", "exec"), vars(utils))
+        asks = self.model(lambda self, x: self.linear(x) * (2 if utils.is_tracing(x) else 1))
+        counts = self.model(lambda self, x: self.linear(x) * (2 if isinstance(self.count.item(), int) else 1))
+        counts.register_buffer("count", torch.tensor(3))
+        with mock.patch.dict(sys.modules, {utils.__name__: utils}):
+            before = utils.is_fake_tensor
+            self.refused(r"is_tracing\(\) of transformers says so .*test_refusals.py:\d+ in <lambda>", asks)
+            self.assertIs(utils.is_fake_tensor, before)
+            self.refused(r"read from a tensor \(.*test_refusals.py:\d+ in <lambda>\) is no int for isinstance", counts)
 
     def test_tensors_made_of_others(self):
         """Codes with their scales: of a parameter, and of an optimizer's state."""

@@ -8,7 +8,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from . import rounding, values, world, write
+from . import asked, rounding, values, world, write
 from .bits import changed
 from .errors import CaptureError
 from .step import Step
@@ -22,10 +22,10 @@ def checked(
     model = answers or values.of_the_model(step)
     graph = values.of_the_graph(step, traced.module)
     try:
-        world.together(lambda: _check_same(step, names, model, graph))
+        world.together(lambda: _check_same(step, traced, names, model, graph))
     except CaptureError:  # on all ranks; the gradient of a bias before a batch norm is mere rounding noise
         noise = rounding.of(traced.module, values.given(step, with_gaps=False), [*graph.outputs, *graph.inputs])
-        world.together(lambda: _check_same(step, names, model, graph, noise))
+        world.together(lambda: _check_same(step, traced, names, model, graph, noise))
     return model, graph
 
 
@@ -47,7 +47,12 @@ def write_values(step: Step, traced: Traced, folder: str, model: values.Answers,
 
 
 def _check_same(
-    step: Step, names: List[str], model: values.Answers, graph: values.Answers, noise: Sequence[Optional[float]] = ()
+    step: Step,
+    traced: Traced,
+    names: List[str],
+    model: values.Answers,
+    graph: values.Answers,
+    noise: Sequence[Optional[float]] = (),
 ) -> None:
     noise = noise or [None] * (len(model.outputs) + len(model.inputs))
     try:
@@ -60,10 +65,10 @@ def _check_same(
                     right = values.settled_by_gradients(left, right, *pair)
                 _check_left(slot.name, left, right, moved)
     except CaptureError as error:
-        if not step.made.counted:
-            raise
-        counts = ", ".join(step.made.counted)
-        raise CaptureError(f"{error}. It changes {counts}, and a graph holds the numbers of one step") from error
+        reasons = asked.reasons(traced.asks, traced.module.graph)
+        if step.made.counted:
+            reasons.insert(0, f"It changes {', '.join(step.made.counted)}, and a graph holds the numbers of one step")
+        raise CaptureError(". ".join([str(error), *reasons])) from error
 
 
 def _check_left(name: str, left: Tensor, right: Tensor, moved: Optional[float]) -> None:

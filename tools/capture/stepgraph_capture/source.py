@@ -55,14 +55,17 @@ def raised_at(error: BaseException) -> Optional[str]:
     return found.get("user", found.get("layer"))
 
 
-def user_line() -> Optional[Dict[str, Any]]:
-    """The innermost frame of the user's code, else of a layer of torch.nn; None when there is neither."""
+def user_line(behind: Optional[str] = None) -> Optional[Dict[str, Any]]:
+    """The innermost frame of the user's code, else of a layer of torch.nn; None when there is neither. behind: a file
+    whose frames are passed over."""
     frame = sys._getframe(1)
     layer = None
     while frame is not None:
         code = frame.f_code
         kind = _kind(code.co_filename)
-        if kind == "user" or (kind == "layer" and layer is None):
+        if code.co_filename == behind:
+            pass
+        elif kind == "user" or (kind == "layer" and layer is None):
             line = {"file": _shown(code.co_filename), "line": frame.f_lineno, "function": code.co_name}
             if kind == "user":
                 return line

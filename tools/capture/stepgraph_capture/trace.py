@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from . import (
+    asked,
     attention,
     compat,
     constants,
@@ -48,12 +49,14 @@ class Traced:
         answers: Dict[Any, int],
         replaced: List[Tuple[str, Tensor]],
         notes: List[str],
+        asks: List[str],
     ) -> None:
         self.module, self.fakes, self.mode, self.result, self.names = module, fakes, mode, result, names
         self.answers = answers  # the values that data-dependent symbols must have
         self.uses_taken = False  # whether the graph depends on plain numbers that the step takes out of float tensors
         self.replaced = replaced  # attributes of the model to which the step assigned other tensors
         self.notes = notes  # what the user should know of the graph
+        self.asks = asks  # where the step asked whether it is traced
         self.encoder = Encoder(module)
 
     @property
@@ -164,12 +167,12 @@ def _trace(
         results.append(result)
         return tuple(result.outputs)
 
-    with trace_errors.explained(settle), watcher.recording(), _traceable(step) as replaced:
+    with trace_errors.explained(settle), watcher.recording(), _traceable(step) as replaced, asked.noted() as asks:
         module = compat.trace(traced_step, fakes, mode, symbolic=bool(wanted))
     place_of = lambda size: recorder.place(compat.settled_at(size), module.graph)  # noqa: E731
     notes = symbols.check_still_dynamic(with_symbols, wanted, place_of)
     names = symbols.names_of(with_symbols, wanted)
-    traced = Traced(module, fakes, mode, results[0], names, answers, replaced, notes + bodies.notes)
+    traced = Traced(module, fakes, mode, results[0], names, answers, replaced, notes + bodies.notes, asks)
     for graph in traced.graphs:
         compat.drop_idle(graph)
         default_dtype.write_out(graph)
