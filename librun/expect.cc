@@ -11,6 +11,7 @@
 #include "libgraph/shape_text.h"
 #include "librun/element.h"
 #include "librun/precision.h"
+#include "librun/value_choice.h"
 
 namespace sg {
 namespace {
@@ -298,6 +299,8 @@ Result<Expectation> Expectation::open(const Program& program, const AliasAnalysi
     if (!is_named[value.value.index]) ++out.not_compared_;
   for (NodeId n : program.graph.nodes())
     if (out.draws_random_.empty() && draws_random(program.graph, n)) out.draws_random_ = program.graph.label(n);
+  for (NodeId n : program.graph.nodes())
+    if (out.chooses_.empty() && chooses_by_value(program.graph, n)) out.chooses_ = program.graph.label(n);
   return out;
 }
 
@@ -306,6 +309,7 @@ ExpectReport Expectation::compare(const RunValues& values) const {
   out.not_compared = not_compared_;
   out.without_counterpart = without_counterpart_;
   out.draws_random = draws_random_;
+  out.chooses = chooses_;
   for (const Item& item : items_) {
     ExpectRow row;
     row.name = item.expected->name;

@@ -73,7 +73,11 @@ std::string expect_text(const ExpectReport& report, size_t max_passed, std::stri
            "or in "
            "eval mode)\n";
   bool rounds = std::ranges::any_of(report.rows, [](const ExpectRow& r) { return !r.passed() && r.rounding > 0; });
-  if (rounds && !report.in_double)
+  if (rounds && !report.chooses.empty())
+    out += std::string(prefix) + "hint: %" + report.chooses +
+           " chooses by values that roundings may change, and then whole rows differ: with --numerics f64 too, which "
+           "makes the choices of the graph's own types\n";
+  else if (rounds && !report.in_double)
     out +=
         std::string(prefix) + "hint: against the same file, --numerics f64 tells rounding errors from a wrong result\n";
   if (!report.passed() && !report.recorded.empty() && !report.in_double)

@@ -14,21 +14,10 @@
 namespace sg {
 namespace {
 
-bool chooses(const Graph& graph, NodeId n) {
-  const OpInfo* op = graph.op_info(n);
-  if (!op || !op->has(kChooses)) return false;
-  bool by_float = false;  // or by a mask, which comes from floats
-  for_operands(graph, n, [&](ValueId v) {
-    const Type& type = graph.type(v);
-    by_float |= type.kind == TypeKind::tensor && !is_integral(type.dtype);
-  });
-  return by_float;
-}
-
 bool chooses_at_all(const Program& program) {
   auto chooses_in = [](const Graph& graph) {
     for (NodeId n : graph.nodes())
-      if (chooses(graph, n)) return true;
+      if (chooses_by_value(graph, n)) return true;
     return false;
   };
   return chooses_in(program.graph) ||
@@ -62,7 +51,7 @@ class Deeds {
   const std::vector<Examined>& nested() const { return nested_; }
 
   Found of(const Graph& graph, NodeId n) {
-    Found out{chooses(graph, n), is_free_product(graph, n)};
+    Found out{chooses_by_value(graph, n), is_free_product(graph, n)};
     for (const Arg& arg : graph.node(n).args)
       arg.walk([&](const Arg& a) {
         if (a.is(ArgKind::graph)) add(of_nested(a.as_graph()), &out);
@@ -136,6 +125,17 @@ SumOrder order_in(const Examined& in, Deeds* deeds) {
 }
 
 }  // namespace
+
+bool chooses_by_value(const Graph& graph, NodeId n) {
+  const OpInfo* op = graph.op_info(n);
+  if (!op || !op->has(kChooses)) return false;
+  bool by_float = false;
+  for_operands(graph, n, [&](ValueId v) {
+    const Type& type = graph.type(v);
+    by_float |= type.kind == TypeKind::tensor && !is_integral(type.dtype);
+  });
+  return by_float;
+}
 
 SumOrder sum_order_of(const Job& job) {
   SumOrder out = SumOrder::free;

@@ -13,6 +13,9 @@ namespace sg {
 
 class Job;
 
+// Whether the node chooses by floats, or by a mask, which comes from floats.
+bool chooses_by_value(const Graph& graph, NodeId n);
+
 // Of what has an effect, so that passes keep it; except where they remove a choice of unknown size that nothing uses.
 SumOrder sum_order_of(const Job& job);
 

@@ -194,7 +194,8 @@ Status Dump::after(const Graph& graph, NodeId n, std::span<const Tensor> results
   for (size_t i = 0; i < results.size(); ++i) {
     const Tensor& t = results[i];
     std::string name = name_of_result(graph, n, static_cast<uint32_t>(i));
-    const bool is_named = std::ranges::any_of(patterns_, [&](const std::string& p) { return fits_stars(p, name); });
+    const bool is_named = std::ranges::any_of(
+        patterns_, [&](const std::string& p) { return fits_stars(p, name) || p == graph.label(n); });
     if (t.is_none() || !(is_named || in_module)) continue;
     auto old = std::ranges::find(kept_, name, &TensorToWrite::name);
     size_t at = static_cast<size_t>(old - kept_.begin());
@@ -222,9 +223,11 @@ bool matches_module(const Graph& graph, std::string_view text) {
 }
 
 bool matches_some(const Graph& graph, std::string_view pattern) {
-  for (NodeId n : graph.nodes())
+  for (NodeId n : graph.nodes()) {
+    if (pattern == graph.label(n)) return true;
     for (uint32_t i = 0; i < graph.node(n).result_count; ++i)
       if (fits_stars(pattern, graph.name(graph.node(n).result(i)))) return true;
+  }
   return false;
 }
 

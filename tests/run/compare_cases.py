@@ -50,6 +50,36 @@ def a_difference_names_the_file_that_records_roundings():
     run("--expect", "job/expected.safetensors", "--inputs", "job/inputs.safetensors", graph="three", out="all 1 compared")
 
 
+TOP = """sg 1.0 job "t" world 1
+
+graph rank *
+  input %k : f32[4]
+  %best, %at = aten.topk(%k, 2) label top
+  output %best
+"""
+
+
+@case
+def a_difference_behind_a_choice_names_it():
+    with open("g.txt", "w") as f:
+        f.write(TOP)
+    safetensors("in", {"k": ("F32", [4], [1, 2, 3, 4])})
+    header = {"out0": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}, "__metadata__": {"rounding.out0": "0.01"}}
+    for numbers, code in ([4, 3], 0), ([4, 2], 1):
+        safetensors("want", {"out0": ("F32", [2], numbers)}, json.dumps(header))
+        said = run("--expect", "want", "--inputs", "in", code=code).stdout
+        assert ("hint: %top chooses by values" in said) == (code == 1), said
+        assert "tells rounding errors" not in said, said
+
+
+@case
+def a_node_of_several_results_is_dumped_by_its_name():
+    with open("g.txt", "w") as f:
+        f.write(TOP)
+    run("--init", "seed:0", "--dump-nodes", "all", "--nodes", "top")
+    assert sorted(load("all")) == ["at", "best"], sorted(load("all"))
+
+
 # A batch of any size; SIZE is its symbol or a number.
 SIZED = """sg 1.0 job "t" world 1
 
