@@ -1,10 +1,15 @@
 #include "librun/value_choice.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "libgraph/alias.h"
+#include "libgraph/collective_calls.h"
 #include "libgraph/job.h"
 #include "libgraph/needed_nodes.h"
 #include "libgraph/op.h"
@@ -110,13 +115,34 @@ class Dependents {
   std::vector<bool> values_, classes_;
 };
 
-SumOrder order_in(const Examined& in, Deeds* deeds) {
+using Call = std::pair<uint32_t, uint32_t>;  // a group, and the how manieth launch there: the same on all its ranks
+
+// A program of the job, with the launches of its main graph.
+struct Part {
+  explicit Part(const Program& program) : main(program, program.graph), deeds(program) {
+    size_t budget = kMostEvents;
+    for (const CollectiveEvent& e : collective_sequence(program, &budget).events)
+      if (!e.is_wait && e.graph == &program.graph) launches.emplace(e.node, Call(e.group, e.call));
+  }
+
+  static constexpr size_t kMostEvents = size_t{1} << 22;
+  Examined main;
+  Deeds deeds;
+  std::unordered_map<NodeId, Call, IdHash> launches;
+};
+
+// `sent`: the calls to which some rank gives what depends on a product that is not of the forward; adds its own.
+SumOrder order_in(const Examined& in, Part* part, std::set<Call>* sent) {
   SumOrder out = SumOrder::free;
   Dependents dependents(in);
   for (NodeId n : in.graph.nodes()) {
     if (!in.needed[n.index]) continue;
-    const bool depends = dependents.has_operand_of(n);
-    const Deeds::Found found = deeds->of(in.graph, n);
+    bool depends = dependents.has_operand_of(n);
+    if (const auto launch = part->launches.find(n); launch != part->launches.end() && &in == &part->main) {
+      if (depends) sent->insert(launch->second);
+      depends = sent->contains(launch->second);
+    }
+    const Deeds::Found found = part->deeds.of(in.graph, n);
     if (found.choice && depends) return SumOrder::all;
     if (found.choice) out = SumOrder::forward;
     if (depends || found.free_product) dependents.add_results_of(n);
@@ -138,14 +164,20 @@ bool chooses_by_value(const Graph& graph, NodeId n) {
 }
 
 SumOrder sum_order_of(const Job& job) {
-  SumOrder out = SumOrder::free;
-  for (const auto& program : job.programs) {
-    if (!chooses_at_all(*program)) continue;
-    Deeds deeds(*program);
-    out = std::max(out, order_in({*program, program->graph}, &deeds));
-    for (const Examined& nested : deeds.nested()) out = std::max(out, order_in(nested, &deeds));
+  if (std::ranges::none_of(job.programs, [](const auto& program) { return chooses_at_all(*program); }))
+    return SumOrder::free;
+  std::vector<std::unique_ptr<Part>> parts;
+  for (const auto& program : job.programs) parts.push_back(std::make_unique<Part>(*program));
+  std::set<Call> sent;
+  for (;;) {  // until no rank learns of more that it receives
+    const size_t known = sent.size();
+    SumOrder out = SumOrder::free;
+    for (const auto& part : parts) {
+      out = std::max(out, order_in(part->main, part.get(), &sent));
+      for (const Examined& nested : part->deeds.nested()) out = std::max(out, order_in(nested, part.get(), &sent));
+    }
+    if (out == SumOrder::all || sent.size() == known) return out;
   }
-  return out;
 }
 
 bool keeps_order(SumOrder order, const Graph& graph, NodeId n) {

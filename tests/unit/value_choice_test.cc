@@ -85,6 +85,32 @@ TEST_CASE("a choice that nothing uses is none") {
   CHECK(order_of(call + "  %v, %p = aten.sort(%z)\n  %e = aten.exp(%z)\n  output %e\n") == SumOrder::free);
 }
 
+TEST_CASE("a choice sees what another rank sends of its backward") {
+  const auto order_where_rank_1_sends = [](const std::string& sent) {
+    return sum_order_of(test::parse(R"(sg 1.0 world 2
+group @pair [0 1] "0"
+graph rank 0
+  input %x : bf16[4, 4]
+  %none = aten.empty.memory_format([0], dtype=bf16, device=cpu) : bf16[0]
+  %flight = _c10d_functional.all_to_all_single(%none, [0, 16], [0, 0], @pair) : bf16[16]
+  %got = _c10d_functional.wait_tensor(%flight) : bf16[16]
+  %v, %p = aten.topk(%got, 2)
+  output %v
+graph rank 1
+  input %x : bf16[4, 4]
+  backward -
+    %g = aten.mm(%x, %x)
+    %flat = aten.view()" + sent + R"(, [16])
+    %flight = _c10d_functional.all_to_all_single(%flat, [0, 0], [16, 0], @pair) : bf16[0]
+    %done = _c10d_functional.wait_tensor(%flight)
+  output %done
+  output %g
+)"));
+  };
+  CHECK(order_where_rank_1_sends("%g") == SumOrder::all);
+  CHECK(order_where_rank_1_sends("%x") == SumOrder::forward);
+}
+
 TEST_CASE("recomputed products keep the order of those they repeat") {
   const Job job = test::parse(R"(sg 1.0
 graph rank *
