@@ -66,6 +66,12 @@ Error does_not_fit(std::string message) {
       ErrorKind::cannot_apply, std::move(message), {}, "the graph was captured for other sizes: capture it for these"};
 }
 
+bool is_chunked(const Graph& graph) {
+  for (NodeId n : graph.nodes())
+    if (graph.meta(n).chunk.region) return true;
+  return false;
+}
+
 }  // namespace
 
 Status check_bindings(const Job& job, std::span<const SizeBinding> bindings) {
@@ -246,7 +252,10 @@ Status InputSizes::check() const {
     if (!left || !right || holds(guard.relation, *left, *right)) continue;
     const std::string sides = *left == *right ? "both sides " + std::to_string(*left)
                                               : "it " + std::to_string(*left) + " and " + std::to_string(*right);
-    return does_not_fit("the graph needs " + print(guard) + "; the inputs make " + sides);
+    Error error = does_not_fit("the graph needs " + print(guard) + "; the inputs make " + sides);
+    if (!guard.source && guard.relation == Relation::ge && is_chunked(program_.graph))
+      error.hint = "it was chunked for other sizes: use fewer chunks for these";
+    return error;
   }
   return ok_status();
 }
