@@ -270,6 +270,7 @@ Result<Expectation> Expectation::open(const Program& program, const AliasAnalysi
     return Error{ErrorKind::unreadable, "no tensor to compare the outputs with", {file}, {}};
   Expectation out(std::move(stored), program.graph, options);
   const std::vector<DType> narrowest = narrowest_floats(program, alias);
+  const std::vector<NodeId> choices = choices_behind(program.graph, alias);
   std::vector<bool> is_named(program.graph.value_id_limit());
   for (const StoredTensor& expected : out.file_.tensors()) {
     std::string name = expected.name;
@@ -290,7 +291,8 @@ Result<Expectation> Expectation::open(const Program& program, const AliasAnalysi
     is_named[value->value.index] = true;
     DType recorded = recorded_dtype(program.graph.type(value->value));
     SG_ASSIGN(double rounding, rounding_of(out.file_, expected.name));
-    out.items_.push_back({*value, &expected, recorded, narrowest[value->value.index], rounding});
+    out.items_.push_back(
+        {*value, &expected, recorded, narrowest[value->value.index], rounding, choices[value->value.index]});
   }
   if (out.items_.empty())
     return Error{
@@ -299,8 +301,6 @@ Result<Expectation> Expectation::open(const Program& program, const AliasAnalysi
     if (!is_named[value.value.index]) ++out.not_compared_;
   for (NodeId n : program.graph.nodes())
     if (out.draws_random_.empty() && draws_random(program.graph, n)) out.draws_random_ = program.graph.label(n);
-  for (NodeId n : program.graph.nodes())
-    if (out.chooses_.empty() && chooses_by_value(program.graph, n)) out.chooses_ = program.graph.label(n);
   return out;
 }
 
@@ -309,7 +309,6 @@ ExpectReport Expectation::compare(const RunValues& values) const {
   out.not_compared = not_compared_;
   out.without_counterpart = without_counterpart_;
   out.draws_random = draws_random_;
-  out.chooses = chooses_;
   for (const Item& item : items_) {
     ExpectRow row;
     row.name = item.expected->name;
@@ -331,6 +330,8 @@ ExpectReport Expectation::compare(const RunValues& values) const {
     else compare_tensor(value, *item.expected, options_, &row);
     out.in_double |= value.dtype == DType::f64 && item.recorded != DType::f64;
     if (!row.passed()) ++out.failed;
+    if (!row.passed() && row.rounding > 0 && item.choice && out.chooses.empty())
+      out.chooses = graph_->label(item.choice);
     out.rows.push_back(std::move(row));
   }
   std::sort(out.rows.begin(), out.rows.end(), worse);

@@ -44,6 +44,7 @@ class Expectation {
     DType recorded;
     DType narrowest;
     double rounding;
+    NodeId choice;  // by values, on which it depends; none = there is none
   };
   Expectation(TensorFile file, const Graph& graph, ExpectOptions options)
       : file_(std::move(file)), graph_(&graph), options_(options) {}
@@ -53,7 +54,7 @@ class Expectation {
   ExpectOptions options_;
   std::vector<Item> items_;  // by name in the file
   size_t not_compared_ = 0, without_counterpart_ = 0;
-  std::string draws_random_, chooses_;  // the first such node
+  std::string draws_random_;  // the first such node
 };
 
 // Compares one tensor; also used by other tools. `expected` is contiguous and may be unaligned. The caller fills in the

@@ -48,7 +48,7 @@ struct ExpectReport {
   size_t without_counterpart = 0;  // values of the file that the graph lacks (ExpectOptions::counterparts)
   bool in_double = false;          // the run computed in double, although the graph does not
   std::string draws_random;        // a node that draws random numbers; empty = none does
-  std::string chooses;             // a node that chooses by floats (value_choice.h); empty = none does
+  std::string chooses;             // a node that chooses by values and lies behind one that failed; empty = none does
   std::string recorded;            // --compare: a file beside the inputs that records roundings; empty = there is none
   bool passed() const { return failed == 0; }
 };

@@ -121,13 +121,16 @@ using Call = std::pair<uint32_t, uint32_t>;  // a group, and the how manieth lau
 struct Part {
   explicit Part(const Program& program) : main(program, program.graph), deeds(program) {
     size_t budget = kMostEvents;
-    for (const CollectiveEvent& e : collective_sequence(program, &budget).events)
+    const CollectiveSequence sequence = collective_sequence(program, &budget);
+    is_known = sequence.complete;
+    for (const CollectiveEvent& e : sequence.events)
       if (!e.is_wait && e.graph == &program.graph) launches.emplace(e.node, Call(e.group, e.call));
   }
 
   static constexpr size_t kMostEvents = size_t{1} << 22;
   Examined main;
   Deeds deeds;
+  bool is_known;  // which call each launch is
   std::unordered_map<NodeId, Call, IdHash> launches;
 };
 
@@ -163,11 +166,34 @@ bool chooses_by_value(const Graph& graph, NodeId n) {
   return by_float;
 }
 
+std::vector<NodeId> choices_behind(const Graph& graph, const AliasAnalysis& alias) {
+  std::vector<NodeId> values(graph.value_id_limit()), classes(alias.storages().size());
+  auto class_of = [&](StorageId s) -> NodeId& { return classes[alias.storage(s).alias_class]; };
+  auto place_of = [&](ValueId v) -> NodeId& {
+    const StorageId s = alias.storage_of(v);
+    return s ? class_of(s) : values[v.index];
+  };
+  for (NodeId n : graph.nodes()) {
+    NodeId behind = chooses_by_value(graph, n) ? n : NodeId();
+    for_operands(graph, n, [&](ValueId v) {
+      if (!behind) behind = place_of(v);
+    });
+    if (!behind) continue;
+    for (uint32_t i = 0; i < graph.node(n).result_count; ++i) place_of(graph.node(n).result(i)) = behind;
+    for (StorageId s : alias.writes(n)) class_of(s) = behind;
+  }
+  for (size_t i = 0; i < values.size(); ++i)
+    if (const ValueId v(static_cast<uint32_t>(i)); alias.storage_of(v)) values[i] = place_of(v);
+  return values;
+}
+
 SumOrder sum_order_of(const Job& job) {
   if (std::ranges::none_of(job.programs, [](const auto& program) { return chooses_at_all(*program); }))
     return SumOrder::free;
   std::vector<std::unique_ptr<Part>> parts;
   for (const auto& program : job.programs) parts.push_back(std::make_unique<Part>(*program));
+  if (job.programs.size() > 1 && !std::ranges::all_of(parts, [](const auto& part) { return part->is_known; }))
+    return SumOrder::all;
   std::set<Call> sent;
   for (;;) {  // until no rank learns of more that it receives
     const size_t known = sent.size();

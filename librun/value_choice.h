@@ -6,7 +6,9 @@
 // too, all.
 #pragma once
 
-#include "libgraph/graph.h"
+#include <vector>
+
+#include "libgraph/alias.h"
 #include "librun/numerics.h"
 
 namespace sg {
@@ -15,6 +17,9 @@ class Job;
 
 // Whether the node chooses by floats, or by a mask, which comes from floats.
 bool chooses_by_value(const Graph& graph, NodeId n);
+
+// By value: a node that chooses by values and on which the value depends, by operands or memory; none = there is none.
+std::vector<NodeId> choices_behind(const Graph& graph, const AliasAnalysis& alias);
 
 // Of what has an effect, so that passes keep it; except where they remove a choice of unknown size that nothing uses.
 SumOrder sum_order_of(const Job& job);

@@ -152,6 +152,13 @@ void fill_planes(const ConvolutionTargets& t, const PlaceBox& box, const PlaneLa
       }
       for (int64_t c = 0; c < source.channels; ++c, from += image.channel_step, channel += layout.channel) {
         T* plane = channel;
+        if (layout.size == 1) {  // of each channel and tap a single place
+          for (const PlaneSource& p : planes) {
+            *plane = p.is_empty ? T(0) : converted<T>(from[p.at]);
+            plane += layout.plane;
+          }
+          continue;
+        }
         for (const PlaneSource& p : planes) {
           if (!p.is_whole) std::fill_n(plane, layout.size, T(0));
           if (as_it_lies) copy_line(from + p.at, 1, layout.size, plane);

@@ -13,13 +13,14 @@
 
 namespace sg::cpu {
 
-// Whether the units compute it: a matter of types, the source's channels and the window's size alone, as bits depend
-// on it.
+// Whether the units compute it: a matter of types, channels and the window's size alone, as bits depend on it.
 bool gathers_by_units(const KernelCall& call, const GatherSides& sides, int64_t window);
 void gather_by_units(KernelCall& call, const ConvolutionGeometry& g, const GatherSides& sides,
                      const ConvolutionTargets& t);
 
-bool weighs_by_units(const KernelCall& call, const Image& x, const Image& y, const Tensor& out);
+// The same; with one channel, or a few and a large window, lines would mostly be empty.
+bool weighs_by_units(const KernelCall& call, const ConvolutionGeometry& g, const Image& x, const Image& y,
+                     const Tensor& out);
 void weigh_by_units(KernelCall& call, const ConvolutionGeometry& g, const Image& x, const Image& y, const Tensor& out);
 
 // The same places, of which the last `count` axes have a plane for each tap: places of more lines are then contiguous.

@@ -318,7 +318,7 @@ class UnitGather {
 bool gathers_by_units(const KernelCall& call, const GatherSides& sides, int64_t window) {
   return has_units(Units::whole) && call.numerics() == Numerics::fast && !call.ordered_sums &&
          sides.source.dtype == DType::bf16 && sides.weight.dtype == DType::bf16 && sides.target.dtype == DType::bf16 &&
-         sides.source_channels * window >= kLeastDepth;
+         sides.source_channels * window >= kLeastDepth && (sides.target_channels >= 4 || sides.source_channels >= 32);
 }
 
 void gather_by_units(KernelCall& call, const ConvolutionGeometry& g, const GatherSides& sides,

@@ -16,8 +16,9 @@ namespace {
 using Three = std::array<int64_t, 3>;
 
 constexpr int64_t kPlacesOfBox = 1024;
-constexpr int64_t kMostLines = 640;    // channels and taps per task, unless 16 channels have more
-constexpr int64_t kMostOutputs = 256;  // channels of the output per task
+constexpr int64_t kMostLines = 640;          // channels and taps per task, unless 16 channels have more
+constexpr int64_t kMostOfFewChannels = 196;  // taps
+constexpr int64_t kMostOutputs = 256;        // channels of the output per task
 constexpr int64_t kTileBytes = kUnitTile * sizeof(uint16_t);
 
 int64_t rounded_up(int64_t count) { return blocks_of(count, kUnitLines) * kUnitLines; }
@@ -41,7 +42,9 @@ ConvolutionTargets weight_targets(const ConvolutionGeometry& g) {
   int first = 0;  // axis along which anything moves
   while (first < 2 && t.axes[static_cast<size_t>(first)].places == 1 && g.window[static_cast<size_t>(first)] == 1)
     ++first;
-  return with_taps_apart(t, 2 - first);
+  const ConvolutionAxis& axis = t.axes[static_cast<size_t>(first)];
+  const bool is_wide = axis.reach > axis.places / 4 + 8;  // a box would fill many lines for each that it uses
+  return with_taps_apart(t, 2 - first + (is_wide ? 1 : 0));
 }
 
 // What the steps of a box read.
@@ -146,7 +149,9 @@ class UnitWeights {
 
   // As many tasks as threads, or enough that an incomplete last round does not matter.
   Cut cut_for(int64_t team) const {
-    Cut cut{most_, std::clamp(rounded_up(g_.out_channels), kUnitLines, kMostOutputs)};
+    const int64_t fitting = kMostLines * kMostOutputs / (most_ * taps_) / kUnitLines * kUnitLines;  // of sums
+    Cut cut{most_,
+            std::min(rounded_up(std::max<int64_t>(g_.out_channels, 1)), std::clamp(fitting, kUnitLines, kMostOutputs))};
     auto tasks = [&] {
       return g_.groups * blocks_of(g_.in_channels, cut.inputs) * blocks_of(g_.out_channels, cut.outputs);
     };
@@ -304,9 +309,11 @@ class UnitWeights {
 
 }  // namespace
 
-bool weighs_by_units(const KernelCall& call, const Image& x, const Image& y, const Tensor& out) {
-  return has_units(Units::whole) && call.numerics() == Numerics::fast && !call.ordered_sums && x.dtype == DType::bf16 &&
-         y.dtype == DType::bf16 && out.dtype == DType::bf16;
+bool weighs_by_units(const KernelCall& call, const ConvolutionGeometry& g, const Image& x, const Image& y,
+                     const Tensor& out) {
+  const bool fills_lines = g.in_channels >= 4 || (g.in_channels > 1 && g.window_size() <= kMostOfFewChannels);
+  return fills_lines && has_units(Units::whole) && call.numerics() == Numerics::fast && !call.ordered_sums &&
+         x.dtype == DType::bf16 && y.dtype == DType::bf16 && out.dtype == DType::bf16;
 }
 
 void weigh_by_units(KernelCall& call, const ConvolutionGeometry& g, const Image& x, const Image& y, const Tensor& out) {

@@ -225,7 +225,7 @@ class WeightSums {
 template <class P>
 void convolve_weight(KernelCall& call, const ConvolutionGeometry& g, const Image& x, const Image& y,
                      const Tensor& out) {
-  if (weighs_by_units(call, x, y, out)) return weigh_by_units(call, g, x, y, out);
+  if (weighs_by_units(call, g, x, y, out)) return weigh_by_units(call, g, x, y, out);
   WeightSums<P>(call, g, x, y).run(out);
 }
 

@@ -55,7 +55,9 @@ TOP = """sg 1.0 job "t" world 1
 graph rank *
   input %k : f32[4]
   %best, %at = aten.topk(%k, 2) label top
+  %twice = aten.mul.Tensor(%k, 2.0)
   output %best
+  output %twice
 """
 
 
@@ -64,12 +66,13 @@ def a_difference_behind_a_choice_names_it():
     with open("g.txt", "w") as f:
         f.write(TOP)
     safetensors("in", {"k": ("F32", [4], [1, 2, 3, 4])})
-    header = {"out0": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}, "__metadata__": {"rounding.out0": "0.01"}}
-    for numbers, code in ([4, 3], 0), ([4, 2], 1):
-        safetensors("want", {"out0": ("F32", [2], numbers)}, json.dumps(header))
-        said = run("--expect", "want", "--inputs", "in", code=code).stdout
-        assert ("hint: %top chooses by values" in said) == (code == 1), said
-        assert "tells rounding errors" not in said, said
+    header = {"out0": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+              "out1": {"dtype": "F32", "shape": [4], "data_offsets": [8, 24]},
+              "__metadata__": {"rounding.out0": "0.01", "rounding.out1": "0.01"}}
+    for best, twice, hint in ([4, 3], 2, None), ([4, 2], 2, "hint: %top chooses by values"), ([4, 3], 3, "tells rounding errors"):
+        safetensors("want", {"out0": ("F32", [2], best), "out1": ("F32", [4], [twice, 4, 6, 8])}, json.dumps(header))
+        said = run("--expect", "want", "--inputs", "in", code=1 if hint else 0).stdout
+        assert (hint or "all 2 compared") in said and said.count("hint") == (1 if hint else 0), said
 
 
 @case

@@ -57,6 +57,6 @@ _IS_TRACING = (
     "those of a run. Give the step what it would make up otherwise (a mask, token types)"
 )
 _NO_INT = (
-    "A number read from a tensor ({}) is no int for isinstance() while it is traced: compute with it as it is, or give it "
-    "to the step as a number"
+    "A number read from a tensor ({}) is no int for isinstance() while it is traced: if the step asks, compute with it as "
+    "it is, or give it to the step as a number"
 )
