@@ -115,7 +115,7 @@ class Dependents {
   std::vector<bool> values_, classes_;
 };
 
-using Call = std::pair<uint32_t, uint32_t>;  // a group, and the how manieth launch there: the same on all its ranks
+using Call = std::pair<uint32_t, uint32_t>;  // a group, and which of its launches: the same on all its ranks
 
 // A program of the job, with the launches of its main graph.
 struct Part {
