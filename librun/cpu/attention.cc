@@ -2,66 +2,73 @@
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "librun/cpu/attention_scores.h"
+#include "librun/cpu/attention_side.h"
+#include "librun/cpu/attention_units.h"
 #include "librun/cpu/blocks.h"
-#include "librun/cpu/gemm_block.h"
-#include "librun/cpu/gemm_pack.h"
-#include "librun/cpu/gemm_tile.h"
 #include "librun/work/math.h"
 
 namespace sg::cpu {
 namespace {
 
-template <class T>
+template <class Side>
 class Forward {
  public:
+  using T = typename Side::Number;
+
   Forward(KernelCall& call, const Attention& a, const AttentionResult& result, const ScoreHooks<T>& hooks)
-      : call_(call), a_(a), result_(result), scores_(call, a, hooks), width_(padded_columns(a.value.dim(3))) {
+      : call_(call), a_(a), result_(result), scores_(a, hooks), width_(padded_columns(a.value.dim(3))) {
+    const DType dtype = a.query.dtype;
     for (int i = 0; i < call.team().size(); ++i) {
       Scratch& s = call.scratch();
-      spaces_.push_back({scores_.take_rows(s, kQueryBlock, a.query.dim(3), a.query.dtype),
-                         s.take<T>(kQueryBlock * kPackedRow), s.take<T>(kQueryBlock * width_), s.take<T>(kPanelSize)});
+      spaces_.push_back({Side(call, {a.key.dim(2), a.key.dim(3)}, dtype, dtype, {.scores = true}),
+                         Side(call, {a.key.dim(2), a.value.dim(3)}, dtype, dtype, {.to_rows = true}),
+                         s.take<T>(kRows * kPackedRow), s.take<T>(kRows * width_)});
     }
   }
 
   Status run() {
-    int64_t blocks = blocks_of(a_.query.dim(2), kQueryBlock), heads = a_.heads();
+    int64_t blocks = blocks_of(a_.query.dim(2), kRows), heads = a_.heads();
     FirstError error;
     call_.team().parallel_for_indexed(a_.batch() * heads * blocks, 1, [&](int thread, int64_t begin, int64_t end) {
       for (int64_t task = begin; task < end; ++task) {
-        int64_t head = task / blocks, q = task % blocks * kQueryBlock;
-        error.keep(task, rows(thread, head / heads, head % heads, q, std::min(kQueryBlock, a_.query.dim(2) - q)));
+        int64_t head = task / blocks, q = task % blocks * kRows;
+        error.keep(task, rows(thread, head / heads, head % heads, q, std::min(kRows, a_.query.dim(2) - q)));
       }
     });
     return error.take();
   }
 
  private:
+  static constexpr int64_t kRows = Side::kRows;
+  static_assert(kRows <= kQueryBlock);
   struct Space {
-    ScoreRows<T> query;
-    T *scores, *out, *panel;
+    Side keys, values;
+    T *scores, *out;
   };
   struct Row {
     T max = -kScoreInfinity<T>, sum = 0;
   };
 
   Status rows(int thread, int64_t batch, int64_t head, int64_t q, int64_t count) {
-    const Space& space = spaces_[static_cast<size_t>(thread)];
-    Row rows[kQueryBlock];
+    Space& space = spaces_[static_cast<size_t>(thread)];
+    Row rows[kRows];
     int64_t out_width = a_.value.dim(3), limit = scores_.key_limit(q, count);
-    scores_.pack(scores_.query(batch, head).at(q, 0), count, a_.query.dim(3), space.query);
+    space.keys.set(scores_.of_key_head(a_.key, batch, head));
+    space.values.set(scores_.of_key_head(a_.value, batch, head));
+    space.keys.meet(scores_.query(batch, head).at(q, 0), count);
     std::fill_n(space.out, count * width_, T(0));
     for (int64_t k = 0; k < limit; k += kKeyBlock) {
       ScoreBlock<T> block{thread, batch, head, q, count, k, std::min(kKeyBlock, limit - k), space.scores};
-      SG_TRY(scores_.make(block, space.query, nullptr, space.panel));
+      space.keys.scores(k, block.columns, space.scores);
+      SG_TRY(scores_.make(block, nullptr));
       for (int64_t i = 0; i < count; ++i)
         add_scores(space.scores + i * kPackedRow, block.columns, &rows[i], space.out + i * width_);
       scores_.drop(block, space.scores);
-      MatrixView value = scores_.of_key_head(a_.value, batch, head).at(k, 0);
-      multiply_packed(scores_.kernels(), {space.scores, count, value, out_width, block.columns},
-                      scores_.onto(space.out, width_), space.panel);
+      space.values.add_to_rows(space.scores, count, k, block.columns, space.out, width_);
     }
     for (int64_t i = 0; i < count; ++i) finish_row(rows[i], batch, head, q + i, space.out + i * width_);
     store_block(space.out, width_, matrix_of(result_.out, batch * a_.heads() + head).at(q, 0), count, out_width);
@@ -116,7 +123,9 @@ Status check_attention(const KernelCall& call, const Attention& a) {
 template <class T>
 Status attention_forward(KernelCall& call, const Attention& a, const AttentionResult& result,
                          const ScoreHooks<T>& hooks) {
-  return Forward<T>(call, a, result, hooks).run();
+  if constexpr (std::is_same_v<T, float>)
+    if (multiplies_by_units(call, a, a.query.dtype)) return Forward<UnitSide>(call, a, result, hooks).run();
+  return Forward<AddedSide<T>>(call, a, result, hooks).run();
 }
 
 Status attention_forward(KernelCall& call, const Attention& a, const AttentionResult& result) {

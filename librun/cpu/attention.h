@@ -5,7 +5,8 @@
 //
 // Tensors   query [B, H, L, E], key [Bk, Hk, S, E], value [Bk, Hk, S, Ev], any strides. H is a multiple of Hk: query
 //           heads share a key head in runs of H / Hk. Bk is B or 1.
-// Types     f32, bf16, f16: computed in f32, rounded once; f64 in f64.
+// Types     f32, bf16, f16: computed in f32, rounded once; f64 in f64. On matrix units (attention_units.h) products of
+//           bf16 take scores rounded to bf16.
 // Rows      that are fully masked give zeros, and -infinity as the logarithm.
 // Bits      do not depend on threads: blocks are cut by size alone, and a single task accumulates each sum.
 // Memory    a thread holds one block of scores; in the backward also the gradients of one head's keys and values.
@@ -19,8 +20,8 @@
 
 namespace sg::cpu {
 
-inline constexpr int64_t kQueryBlock = 112;      // rows of scores in a block
-inline constexpr int64_t kKeyBlock = kSumBlock;  // columns: scores are a packed A for the product with value
+inline constexpr int64_t kQueryBlock = 128;      // rows of scores in a block, at most
+inline constexpr int64_t kKeyBlock = kSumBlock;  // columns
 
 // A block of scores: row i, column j at scores[i * kPackedRow + j] belong to query q + i and key k + j.
 template <class T>

@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "librun/cpu/attention_scores.h"
+#include "librun/cpu/attention_side.h"
+#include "librun/cpu/attention_units.h"
 #include "librun/cpu/gemm_block.h"
 #include "librun/cpu/gemm_pack.h"
 #include "librun/cpu/gemm_tile.h"
@@ -10,28 +13,29 @@ namespace sg::cpu {
 namespace {
 
 // One task processes all query heads (and batches) that share a key head, and accumulates its gradients in order.
-template <class T>
+template <class Side>
 class Backward {
  public:
+  using T = typename Side::Number;
+
   Backward(KernelCall& call, const Attention& a, const AttentionGradients& g, const ScoreHooks<T>& hooks)
       : call_(call),
         a_(a),
         g_(g),
         hooks_(hooks),
-        scores_(call, a, hooks),
-        keys_(a.key.dim(2)),
+        scores_(a, hooks),
         key_width_(padded_columns(a.key.dim(3))),
         value_width_(padded_columns(a.value.dim(3))),
         own_mask_(g.mask.is_none() || is_own(g.mask)) {
+    const DType dtype = a.query.dtype;
     for (int i = 0; i < (own_mask_ ? call.team().size() : 1); ++i) {
       Scratch& s = call.scratch();
-      spaces_.push_back({scores_.take_rows(s, kQueryBlock, a.query.dim(3), a.query.dtype),
-                         scores_.take_rows(s, kQueryBlock, a.value.dim(3), g.grad_out.dtype),
-                         s.take<T>(kQueryBlock * value_width_), s.take<T>(kQueryBlock * value_width_),
-                         s.take<T>(kQueryBlock * kPackedRow), s.take<T>(kQueryBlock * kPackedRow),
-                         hooks.backward ? s.take<T>(kQueryBlock * kPackedRow) : nullptr,
-                         s.take<T>(packed_a_size(kKeyBlock, kQueryBlock)), s.take<T>(kQueryBlock * key_width_),
-                         s.take<T>(keys_ * key_width_), s.take<T>(keys_ * value_width_), s.take<T>(kPanelSize)});
+      spaces_.push_back(
+          {Side(call, {a.key.dim(2), a.key.dim(3)}, dtype, dtype, {.scores = true, .to_rows = true, .to_side = true}),
+           Side(call, {a.key.dim(2), a.value.dim(3)}, dtype, g.grad_out.dtype, {.scores = true, .to_side = true}),
+           s.take<T>(kRows * value_width_), s.take<T>(kRows * value_width_), s.take<T>(kRows * kPackedRow),
+           s.take<T>(kRows * kPackedRow), hooks.backward ? s.take<T>(kRows * kPackedRow) : nullptr,
+           s.take<T>(kRows * key_width_)});
     }
   }
 
@@ -46,14 +50,13 @@ class Backward {
   }
 
  private:
+  static constexpr int64_t kRows = Side::kRows;
+  static_assert(kRows <= kQueryBlock);
   struct Space {
-    ScoreRows<T> query, grad_out;
-    T *out_rows, *grad_rows;   // [rows, value width]
-    T *p, *grad, *raw;         // blocks of scores
-    T* turned;                 // p or grad transposed, packed
-    T* grad_query;             // [rows, key width]
-    T *grad_key, *grad_value;  // [keys, width]
-    T* panel;
+    Side keys, values;
+    T *out_rows, *grad_rows;  // [rows, value width]
+    T *p, *grad, *raw;        // blocks of scores
+    T* grad_query;            // [rows, key width]
   };
 
   // Whether every batch and head has its own elements in the mask's gradient.
@@ -62,25 +65,26 @@ class Backward {
   }
 
   Status key_head(int thread, int64_t key_batch, int64_t head) {
-    const Space& space = spaces_[static_cast<size_t>(thread)];
-    std::fill_n(space.grad_key, keys_ * key_width_, T(0));
-    std::fill_n(space.grad_value, keys_ * value_width_, T(0));
+    Space& space = spaces_[static_cast<size_t>(thread)];
+    int64_t entry = key_batch * a_.key.dim(1) + head;
+    space.keys.set(matrix_of(a_.key, entry));
+    space.values.set(matrix_of(a_.value, entry));
+    space.keys.clear_sums();
+    space.values.clear_sums();
     bool all_batches = a_.key.dim(0) == 1;
     for (int64_t b = all_batches ? 0 : key_batch; b < (all_batches ? a_.batch() : key_batch + 1); ++b)
       for (int64_t h = head * a_.group(); h < (head + 1) * a_.group(); ++h)
-        for (int64_t q = 0; q < a_.query.dim(2); q += kQueryBlock)
-          SG_TRY(rows(thread, b, h, q, std::min(kQueryBlock, a_.query.dim(2) - q)));
-    int64_t entry = key_batch * a_.key.dim(1) + head;
-    if (!g_.key.is_none()) store_block(space.grad_key, key_width_, matrix_of(g_.key, entry), keys_, a_.key.dim(3));
-    if (!g_.value.is_none())
-      store_block(space.grad_value, value_width_, matrix_of(g_.value, entry), keys_, a_.value.dim(3));
+        for (int64_t q = 0; q < a_.query.dim(2); q += kRows)
+          SG_TRY(rows(thread, b, h, q, std::min(kRows, a_.query.dim(2) - q)));
+    if (!g_.key.is_none()) space.keys.store_sums(matrix_of(g_.key, entry));
+    if (!g_.value.is_none()) space.values.store_sums(matrix_of(g_.value, entry));
     return ok_status();
   }
 
   Status rows(int thread, int64_t batch, int64_t head, int64_t q, int64_t count) {
-    const Space& space = spaces_[static_cast<size_t>(thread)];
-    StoredLog logs[kQueryBlock];
-    T delta[kQueryBlock];
+    Space& space = spaces_[static_cast<size_t>(thread)];
+    StoredLog logs[kRows];
+    T delta[kRows];
     load_rows(space, batch, head, q, count, logs, delta);
     std::fill_n(space.grad_query, count * key_width_, T(0));
     int64_t limit = scores_.key_limit(q, count);
@@ -95,22 +99,21 @@ class Backward {
     return ok_status();
   }
 
-  // Loads what all blocks of these rows need: packed query and grad_out, and per row the logarithm and sum(out *
-  // grad_out).
-  void load_rows(const Space& space, int64_t batch, int64_t head, int64_t q, int64_t count, StoredLog* logs,
-                 T* delta) const {
-    int64_t width = a_.value.dim(3), entry = batch * a_.heads() + head;
-    scores_.pack(scores_.query(batch, head).at(q, 0), count, a_.query.dim(3), space.query);
-    pack_block(scores_.kernels(), matrix_of(g_.out, entry).at(q, 0), count, width, space.out_rows, value_width_);
+  // Loads what all blocks of these rows need: query and grad_out, and per row the logarithm and sum(out * grad_out).
+  void load_rows(Space& space, int64_t batch, int64_t head, int64_t q, int64_t count, StoredLog* logs, T* delta) const {
+    const int64_t width = a_.value.dim(3), entry = batch * a_.heads() + head;
+    const TileKernels<T>& kernels = tile_kernels<T>(best_isa());
+    pack_block(kernels, matrix_of(g_.out, entry).at(q, 0), count, width, space.out_rows, value_width_);
     MatrixView grads{reinterpret_cast<const std::byte*>(space.grad_rows), kTileType<T>, value_width_, 1};
     if (g_.grad_out.is_none()) {
       std::fill_n(space.grad_rows, count * value_width_, T(0));
     } else {
       const MatrixView given = matrix_of(g_.grad_out, entry).at(q, 0);
-      pack_block(scores_.kernels(), given, count, width, space.grad_rows, value_width_);
-      if (space.grad_out.pairs) grads = given;
+      pack_block(kernels, given, count, width, space.grad_rows, value_width_);
+      if (given.dtype == DType::bf16) grads = given;
     }
-    scores_.pack(grads, count, width, space.grad_out);
+    space.keys.meet(scores_.query(batch, head).at(q, 0), count);
+    space.values.meet(grads, count);
     for (int64_t i = 0; i < count; ++i) {
       const double log = load_number(g_.logsumexp, batch, head, q + i);
       logs[i] = {log == -kScoreInfinity<double> ? kScoreInfinity<double> : log, g_.log_scale};
@@ -121,12 +124,12 @@ class Backward {
   }
 
   // space.p: softmax values of a block, as factors of gradients; space.grad: the gradient of its scaled scores.
-  Status score_gradients(const Space& space, const ScoreBlock<T>& block, const StoredLog* logs, const T* delta) {
-    SG_TRY(scores_.make(block, space.query, space.raw, space.panel));
+  Status score_gradients(Space& space, const ScoreBlock<T>& block, const StoredLog* logs, const T* delta) {
+    space.keys.scores(block.k, block.columns, space.p);
+    SG_TRY(scores_.make(block, space.raw));
     for (int64_t i = 0; i < block.rows; ++i)
       weights_row(space.p + i * kPackedRow, block.columns, scores_.late_scale(), logs[i]);
-    const MatrixView value = scores_.of_key_head(a_.value, block.batch, block.head).at(block.k, 0);
-    scores_.multiply(space.grad_out, block.rows, value, block.columns, a_.value.dim(3), space.grad, space.panel);
+    space.values.scores(block.k, block.columns, space.grad);
     scores_.drop(block, space.grad);
     for (int64_t i = 0; i < block.rows; ++i)
       softmax_grad_row(space.grad + i * kPackedRow, space.p + i * kPackedRow, block.columns, delta[i]);
@@ -151,26 +154,12 @@ class Backward {
     });
   }
 
-  void add_products(const Space& space, const ScoreBlock<T>& block) {
-    const TileKernels<T>& kernels = scores_.kernels();
-    DType dtype = kTileType<T>;
-    auto turned = [&](const T* scores) {
-      MatrixView v{reinterpret_cast<const std::byte*>(scores), dtype, kPackedRow, 1};
-      pack_a(kernels, v.transposed(), block.columns, block.rows, space.turned);
-    };
-    turned(space.p);
-    MatrixView grads{reinterpret_cast<const std::byte*>(space.grad_rows), dtype, value_width_, 1};
-    multiply_packed(kernels, {space.turned, block.columns, grads, a_.value.dim(3), block.rows},
-                    scores_.onto(space.grad_value + block.k * value_width_, value_width_), space.panel);
+  void add_products(Space& space, const ScoreBlock<T>& block) {
+    space.values.add_to_side(space.p, block.k, block.columns);
     for (int64_t i = 0; i < block.rows; ++i)
       scale_row(space.grad + i * kPackedRow, block.columns, static_cast<T>(a_.scale));
-    turned(space.grad);
-    MatrixView query = scores_.query(block.batch, block.head).at(block.q, 0);
-    multiply_packed(kernels, {space.turned, block.columns, query, a_.query.dim(3), block.rows},
-                    scores_.onto(space.grad_key + block.k * key_width_, key_width_), space.panel);
-    MatrixView key = scores_.of_key_head(a_.key, block.batch, block.head).at(block.k, 0);
-    multiply_packed(kernels, {space.grad, block.rows, key, a_.key.dim(3), block.columns},
-                    scores_.onto(space.grad_query, key_width_), space.panel);
+    space.keys.add_to_side(space.grad, block.k, block.columns);
+    space.keys.add_to_rows(space.grad, block.rows, block.k, block.columns, space.grad_query, key_width_);
   }
 
   KernelCall& call_;
@@ -178,7 +167,7 @@ class Backward {
   const AttentionGradients& g_;
   const ScoreHooks<T>& hooks_;
   Scores<T> scores_;
-  int64_t keys_, key_width_, value_width_;
+  int64_t key_width_, value_width_;
   bool own_mask_;  // tasks write to disjoint parts of the mask's gradient
   std::vector<Space> spaces_;
 };
@@ -188,7 +177,9 @@ class Backward {
 template <class T>
 Status attention_backward(KernelCall& call, const Attention& a, const AttentionGradients& g,
                           const ScoreHooks<T>& hooks) {
-  return Backward<T>(call, a, g, hooks).run();
+  if constexpr (std::is_same_v<T, float>)
+    if (multiplies_by_units(call, a, g.grad_out.dtype)) return Backward<UnitSide>(call, a, g, hooks).run();
+  return Backward<AddedSide<T>>(call, a, g, hooks).run();
 }
 
 Status attention_backward(KernelCall& call, const Attention& a, const AttentionGradients& g) {

@@ -1,17 +1,15 @@
-// Scores in both directions of attention: computes, masks and drops a block; per-row numbers.
+// Scores in both directions of attention: scales, masks and drops a block; per-row numbers.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <mutex>
-#include <type_traits>
 
 #include "librun/backend.h"
 #include "librun/cpu/attention.h"
 #include "librun/cpu/attention_rows.h"
 #include "librun/cpu/gemm_block.h"
-#include "librun/cpu/gemm_pack.h"
 #include "librun/cpu/gemm_tile.h"
 #include "librun/element.h"
 
@@ -36,56 +34,19 @@ class FirstError {
   Status status_ = ok_status();
 };
 
-// Rows of a head, packed for multiplication into scores: as elements of T or, for bf16 where the CPU multiplies bf16
-// pairs, as pairs, with space for the other operand.
-template <class T>
-struct ScoreRows {
-  T* numbers = nullptr;
-  Bf16Pair *pairs = nullptr, *panel = nullptr;
-};
-
-// Operations on one head that both directions share: the scores of a block.
+// What both directions do with the scores of a block besides products.
 template <class T>
 class Scores {
  public:
-  Scores(const KernelCall& call, const Attention& a, const ScoreHooks<T>& hooks)
+  Scores(const Attention& a, const ScoreHooks<T>& hooks)
       : a_(a),
         hooks_(hooks),
-        kernels_(tile_kernels<T>(best_isa())),
-        pairs_(std::is_same_v<T, float> && a.query.dtype == DType::bf16 && has_bf16_pairs() &&
-               call.numerics() == Numerics::fast),
-        starts_{TileStart::zero, call.numerics() == Numerics::strict ? TileStart::chain : TileStart::add},
         mask_(a.mask),
         late_scale_(a.mask.is_none() && !hooks.forward && a.scale > 0 ? a.scale : 1) {}
-
-  const TileKernels<T>& kernels() const { return kernels_; }
-  // Products that are added to what is there: rows of a head's own width.
-  PackedSums<T> onto(T* sums, int64_t step) const { return {sums, step, true, {starts_.later, starts_.later}}; }
 
   MatrixView query(int64_t batch, int64_t head) const { return matrix_of(a_.query, batch * a_.heads() + head); }
   MatrixView of_key_head(const Tensor& t, int64_t batch, int64_t head) const {
     return matrix_of(t, (t.dim(0) == 1 ? 0 : batch) * t.dim(1) + head / a_.group());
-  }
-
-  // --- products of rows [count, width] with keys or values, all of one dtype ---
-  ScoreRows<T> take_rows(Scratch& scratch, int64_t count, int64_t width, DType dtype) const {
-    if (!pairs_ || dtype != DType::bf16) return {scratch.take<T>(packed_a_size<T>(count, width)), nullptr, nullptr};
-    return {nullptr, scratch.take<Bf16Pair>(packed_a_size<Bf16Pair>(count, width)), scratch.take<Bf16Pair>(kPanelSize)};
-  }
-  void pack(const MatrixView& from, int64_t count, int64_t width, const ScoreRows<T>& to) const {
-    if (to.pairs) pack_a(tile_kernels<Bf16Pair>(best_isa()), from, count, width, to.pairs);
-    else pack_a(kernels_, from, count, width, to.numbers);
-  }
-  // to[count, kPackedRow] = rows @ others^T, others [columns, width]
-  void multiply(const ScoreRows<T>& rows, int64_t count, const MatrixView& others, int64_t columns, int64_t width,
-                T* to, T* panel) const {
-    const MatrixView right = others.transposed();
-    const PackedSums<T> sums{to, kPackedRow, true, starts_};
-    if constexpr (std::is_same_v<T, float>)
-      if (rows.pairs)
-        return multiply_packed(tile_kernels<Bf16Pair>(best_isa()), {rows.pairs, count, right, columns, width}, sums,
-                               rows.panel);
-    multiply_packed(kernels_, {rows.numbers, count, right, columns, width}, sums, panel);
   }
 
   // Number of keys that rows [q, q + rows) can see.
@@ -96,11 +57,9 @@ class Scores {
   // The factor that scores still need: the scale, if nothing else needs scaled scores.
   double late_scale() const { return late_scale_; }
 
-  // Computes the scores of a block, scaled (see late_scale), masked and passed through the hook. `raw`, if given, keeps
-  // the hook's input.
-  Status make(const ScoreBlock<T>& block, const ScoreRows<T>& query, T* raw, T* panel) const {
-    const MatrixView key = of_key_head(a_.key, block.batch, block.head).at(block.k, 0);
-    multiply(query, block.rows, key, block.columns, a_.query.dim(3), block.scores, panel);
+  // Turns products of queries and keys into scores: scaled (see late_scale), masked and passed through the hook. `raw`,
+  // if given, keeps the hook's input.
+  Status make(const ScoreBlock<T>& block, T* raw) const {
     for (int64_t i = 0; i < block.rows && late_scale_ != a_.scale; ++i)
       scale_row(block.scores + i * kPackedRow, block.columns, static_cast<T>(a_.scale));
     if (!mask_.is_none()) apply_mask(block);
@@ -144,9 +103,6 @@ class Scores {
 
   const Attention& a_;
   const ScoreHooks<T>& hooks_;
-  const TileKernels<T>& kernels_;
-  bool pairs_;  // multiplies bf16 pairs
-  Starts starts_;
   Tensor mask_;
   double late_scale_;
 };

@@ -274,7 +274,7 @@ class UnitGather {
       const uint32_t* begin = s.pairs + p.begin;
       const UnitRows right{
           {begin, begin + kUnitLines}, {f.at.data(), f.at.data()}, f.pair_step * int64_t{sizeof(uint32_t)}, p.tiles};
-      multiply_rows(left, right, steps, false, sums);
+      multiply_rows(left, right, steps, false, UnitPlaces::one_by_one(sums));
       round_sums(sums, rows, bias, rounded);
       for (const UnitPanels::Piece* piece = f.panels.pieces() + p.first; piece != f.panels.pieces() + p.last; ++piece)
         store_piece(*piece, rounded, {to, static_cast<size_t>(rows)}, f.place_step);

@@ -216,7 +216,7 @@ class UnitWeights {
       for (int64_t j = 0; j < outputs; j += 2, sums += 4 * kUnitSums) {
         const uint16_t* first = s.places + j * tile_size;
         multiply_rows(left, {{first, first + tile_size}, {at.data(), at.data()}, 64, j + 1 < outputs ? 2 : 1},
-                      steps.count(), add, sums);
+                      steps.count(), add, UnitPlaces::one_by_one(sums));
       }
     }
   }

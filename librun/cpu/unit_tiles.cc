@@ -7,21 +7,21 @@
 namespace sg::cpu {
 namespace {
 
-constexpr int64_t kSumsRow = kUnitLines * sizeof(float);
-
 const std::byte* row_of(const UnitRows& rows, int tile, int64_t step) {
   return static_cast<const std::byte*>(rows.from[tile]) + rows.at[tile][step];
 }
 
 // Tiles 0 to 3 hold sums, 4 and 5 left ones, 6 and 7 right ones.
 template <int kLeft, int kRight>
-void multiply(const UnitRows& left, const UnitRows& right, int64_t steps, bool add, float* sums) {
+void multiply(const UnitRows& left, const UnitRows& right, int64_t steps, bool add, const UnitPlaces& sums) {
+  const int64_t row = sums.row * static_cast<int64_t>(sizeof(float));
+  float *at = sums.at, *below = at + sums.left;
   unit::clear<0>(), unit::clear<1>(), unit::clear<2>(), unit::clear<3>();
   if (add) {
-    unit::load<0>(sums, kSumsRow);
-    if constexpr (kRight == 2) unit::load<1>(sums + kUnitSums, kSumsRow);
-    if constexpr (kLeft == 2) unit::load<2>(sums + 2 * kUnitSums, kSumsRow);
-    if constexpr (kLeft == 2 && kRight == 2) unit::load<3>(sums + 3 * kUnitSums, kSumsRow);
+    unit::load<0>(at, row);
+    if constexpr (kRight == 2) unit::load<1>(at + sums.right, row);
+    if constexpr (kLeft == 2) unit::load<2>(below, row);
+    if constexpr (kLeft == 2 && kRight == 2) unit::load<3>(below + sums.right, row);
   }
   for (int64_t s = 0; s < steps; ++s) {
     unit::load<4>(row_of(left, 0, s), left.step);
@@ -33,15 +33,15 @@ void multiply(const UnitRows& left, const UnitRows& right, int64_t steps, bool a
     if constexpr (kLeft == 2) unit::multiply_add<2, 5, 6>();
     if constexpr (kLeft == 2 && kRight == 2) unit::multiply_add<3, 5, 7>();
   }
-  unit::store<0>(sums, kSumsRow);
-  if constexpr (kRight == 2) unit::store<1>(sums + kUnitSums, kSumsRow);
-  if constexpr (kLeft == 2) unit::store<2>(sums + 2 * kUnitSums, kSumsRow);
-  if constexpr (kLeft == 2 && kRight == 2) unit::store<3>(sums + 3 * kUnitSums, kSumsRow);
+  unit::store<0>(at, row);
+  if constexpr (kRight == 2) unit::store<1>(at + sums.right, row);
+  if constexpr (kLeft == 2) unit::store<2>(below, row);
+  if constexpr (kLeft == 2 && kRight == 2) unit::store<3>(below + sums.right, row);
 }
 
 }  // namespace
 
-void multiply_rows(const UnitRows& left, const UnitRows& right, int64_t steps, bool add, float* sums) {
+void multiply_rows(const UnitRows& left, const UnitRows& right, int64_t steps, bool add, const UnitPlaces& sums) {
   if (left.count == 2) return (right.count == 2 ? multiply<2, 2> : multiply<2, 1>)(left, right, steps, add, sums);
   return (right.count == 2 ? multiply<1, 2> : multiply<1, 1>)(left, right, steps, add, sums);
 }

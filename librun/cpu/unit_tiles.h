@@ -22,9 +22,19 @@ struct UnitRows {
   int count;
 };
 
-// sums[left tile, right tile, line of left, line of right] = left right, or its sum with what is there. Each is summed
-// step after step, as Units::whole is. Room for four tiles. REQUIRES: has_units(Units::whole), a UnitTiles
-void multiply_rows(const UnitRows& left, const UnitRows& right, int64_t steps, bool add, float* sums);
+// Where the sums of up to two by two tiles lie: that of line i of left tile l and line j of right tile r is
+// at[l * left + r * right + i * row + j].
+struct UnitPlaces {
+  float* at;
+  int64_t left, right, row;
+
+  static UnitPlaces one_by_one(float* at) { return {at, 2 * kUnitSums, kUnitSums, kUnitLines}; }
+  static UnitPlaces in_rows(float* at, int64_t row) { return {at, kUnitLines * row, kUnitLines, row}; }
+};
+
+// sums = left right, or its sum with what is there. Each is summed step after step, as Units::whole is. REQUIRES:
+// has_units(Units::whole), a UnitTiles
+void multiply_rows(const UnitRows& left, const UnitRows& right, int64_t steps, bool add, const UnitPlaces& sums);
 
 // Copies at most kUnitDepth numbers of each line, from + i * step to to[i] + at.
 void copy_lines(const uint16_t* from, int64_t step, int64_t count, std::span<uint16_t* const> to, int64_t at);

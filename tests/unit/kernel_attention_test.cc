@@ -158,6 +158,7 @@ void check_all(uint64_t seed) {
       check<T>(rng, {2, 4, 2, 30, 30, 16, 16}, causal, kind, 2);
       check<T>(rng, {1, 2, 2, 115, 300, 5, 33}, causal, kind, 1);
       check<T>(rng, {2, 3, 1, 260, 7, 24, 8}, causal, kind, 4);
+      check<T>(rng, {1, 4, 2, 140, 270, 33, 18}, causal, kind, 2);
     }
   check<T>(rng, {1, 2, 1, 3, 0, 4, 4}, false, Mask::none, 1);
   check<T>(rng, {0, 2, 1, 3, 5, 4, 4}, false, Mask::none, 1);
