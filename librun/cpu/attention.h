@@ -9,7 +9,8 @@
 //           bf16 take scores rounded to bf16.
 // Rows      that are fully masked give zeros, and -infinity as the logarithm.
 // Bits      do not depend on threads: blocks are cut by size alone, and a single task accumulates each sum.
-// Memory    a thread holds one block of scores; in the backward also the gradients of one head's keys and values.
+// Memory    a thread holds one block of scores; in the backward also the gradients of one head's keys and values; on
+//           matrix units a packed copy of those keys and values.
 #pragma once
 
 #include <functional>
