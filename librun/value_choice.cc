@@ -206,8 +206,17 @@ SumOrder sum_order_of(const Job& job) {
   }
 }
 
+namespace {
+
+// The backward of attention computes the forward's scores again. Of large ones in another order the forward's logarithms
+// would not be the logarithms.
+bool computes_scores_again(const OpInfo* op) { return op && op->param_index("logsumexp") >= 0; }
+
+}  // namespace
+
 bool keeps_order(SumOrder order, const Graph& graph, NodeId n) {
-  return order == SumOrder::all || (order == SumOrder::forward && does_forward_work(graph, n));
+  if (order != SumOrder::forward) return order == SumOrder::all;
+  return does_forward_work(graph, n) || computes_scores_again(graph.op_info(n));
 }
 
 }  // namespace sg

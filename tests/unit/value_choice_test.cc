@@ -111,6 +111,27 @@ graph rank 1
   CHECK(order_where_rank_1_sends("%x") == SumOrder::forward);
 }
 
+TEST_CASE("the scores of attention's backward keep the order of its forward") {
+  const Job job = test::parse(R"(sg 1.0
+graph rank *
+  input %x : bf16[1, 1, 4, 32]
+  input %w : bf16[32, 32]
+  forward -
+    %o, %l = aten._scaled_dot_product_flash_attention_for_cpu(%x, %x, %x) : bf16[1, 1, 4, 32], f32[1, 1, 4]
+    %v, %p = aten.topk(%o, 2)
+  backward -
+    %q, %k, %u = aten._scaled_dot_product_flash_attention_for_cpu_backward(%o, %x, %x, %x, %o, %l, 0.0, false)
+    %g = aten.matmul(%q, %w)
+  output %g
+  output %v
+)");
+  const Graph& graph = job.programs[0]->graph;
+  REQUIRE(sum_order_of(job) == SumOrder::forward);
+  CHECK(keeps_order(SumOrder::forward, graph, graph.find_node("q")));
+  CHECK(!keeps_order(SumOrder::forward, graph, graph.find_node("g")));
+  CHECK(!keeps_order(SumOrder::free, graph, graph.find_node("q")));
+}
+
 TEST_CASE("recomputed products keep the order of those they repeat") {
   const Job job = test::parse(R"(sg 1.0
 graph rank *
