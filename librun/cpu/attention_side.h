@@ -95,8 +95,10 @@ class AddedSide {
   Starts starts_;
   MatrixView side_, rows_;
   int64_t count_ = 0, sums_step_;
-  T *numbers_ = nullptr, *panel_ = nullptr, *turned_ = nullptr, *sums_ = nullptr;  // rows, packed; ...
-  Bf16Pair *pairs_ = nullptr, *pair_panel_ = nullptr;  // the same where the CPU multiplies pairs
+  T* numbers_ = nullptr;                               // rows, packed for scores
+  Bf16Pair *pairs_ = nullptr, *pair_panel_ = nullptr;  // the same where the CPU multiplies pairs, with their panel
+  T *panel_ = nullptr, *turned_ = nullptr;             // a panel of B; scores^T, packed
+  T* sums_ = nullptr;                                  // [keys, sums_step_]
 };
 
 }  // namespace sg::cpu
