@@ -14,7 +14,8 @@ using test::Rng;
 
 namespace {
 
-constexpr int64_t kHeads = 2, kKeyHeads = 1, kLength = 120, kKeys = 270, kWidth = 6;
+constexpr int64_t kHeads = 2, kKeyHeads = 1, kLength = 120, kKeys = 270;
+constexpr int64_t kWidth = 24;  // which matrix units multiply, of bf16
 
 // score' = 2 tanh(score) + table[h, (m + n) % 7] + sum(rows[n % 5]) + rows[n % 5][1];
 // unmasked where m >= n - 100, both are in one document, and m is not 3. `joint` is the derivative of score' by the
