@@ -23,7 +23,7 @@ class Rank final : public Communicator {
     seat_.gone = true;
     if (!active_.empty())
       world_->fail({ErrorKind::rank_failed, "rank " + std::to_string(rank_) + " ended in the middle", {}, {}});
-    world_->wake_all();  // ranks that wait for this one check again
+    if (world_->anyone_sleeps()) world_->wake_all();  // who waits for this rank checks again
     if (world_->failed()) world_->settled_failure();
   }
 
@@ -106,6 +106,7 @@ class Rank final : public Communicator {
       for (int i = 0; i < world_->spins() && seat_.events.load(std::memory_order_relaxed) == seen; ++i)
         __builtin_ia32_pause();
       if (seat_.events.load(std::memory_order_relaxed) != seen) continue;
+      const World::Sleep sleep(world_.get());  // before the check: a rank that leaves later wakes this one
       if (!check_peers(wanted)) return false;
       seat_.events.wait(seen, std::memory_order_acquire);
     }

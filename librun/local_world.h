@@ -80,6 +80,18 @@ class World {
   void wake(const Channel& channel);
   void wake_all();
 
+  // While it exists, a rank sleeps, or is about to.
+  class Sleep {
+   public:
+    explicit Sleep(World* world) : world_(world) { ++world_->sleeping_; }
+    ~Sleep() { --world_->sleeping_; }
+    Sleep(const Sleep&) = delete;
+
+   private:
+    World* world_;
+  };
+  bool anyone_sleeps() const { return sleeping_ != 0; }
+
   void fail(Error error);
   bool failed() const { return failed_; }
   std::optional<Error> failure() const;
@@ -102,6 +114,7 @@ class World {
   std::deque<Seat> seats_;
   int spins_;                 // how often a rank polls before it sleeps
   std::atomic<int> busy_{0};  // number of pieces being run
+  std::atomic<uint32_t> sleeping_{0};
   std::atomic<bool> failed_{false};
   mutable std::mutex failure_mutex_;
   std::optional<Error> failure_;
