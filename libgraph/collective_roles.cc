@@ -16,6 +16,16 @@ constexpr std::string_view kScatter = "_c10d_functional.reduce_scatter_tensor.de
 constexpr std::string_view kReduce = "_c10d_functional.all_reduce.default";
 constexpr std::string_view kExchange = "_c10d_functional.all_to_all_single.default";
 
+// Ops without a trait that says so which move elements from one place to another.
+constexpr std::string_view kMovers[] = {"aten.cat.default",
+                                        "aten.stack.default",
+                                        "aten.constant_pad_nd.default",
+                                        "aten.view_copy.default",
+                                        "aten.permute_copy.default",
+                                        "aten.split_with_sizes_copy.default",
+                                        "aten.slice_backward.default",
+                                        "aten.select_backward.default"};
+
 // What a value is computed from.
 enum class Origin : uint8_t { constants, parameters, other };
 
@@ -99,8 +109,8 @@ class RoleFinder {
       if (input.kind == InputKind::parameter) origin_[input.value.index] = Origin::parameters;
     for (NodeId n : graph_.nodes()) {
       const OpInfo* op = graph_.op_info(n);
-      const bool passes_on = is_timeless(graph_, n) || (op != nullptr && (op->has(kWait) || op->name == kGather));
-      Origin out = passes_on && !speaks_of_symbols(n) ? Origin::constants : Origin::other;
+      const bool keeps_origin = is_timeless(graph_, n) || (op != nullptr && (op->has(kWait) || op->name == kGather));
+      Origin out = keeps_origin && !speaks_of_symbols(n) ? Origin::constants : Origin::other;
       for_operands(graph_, n, [&](ValueId v) { out = std::max(out, origin_[v.index]); });
       for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) origin_[graph_.node(n).result(i).index] = out;
     }
@@ -134,10 +144,19 @@ class RoleFinder {
                                [&](StorageId s) { return bool(maker_behind(alias_.storage(s).owner)); });
   }
 
+  // Whether what n makes of a gradient is still that, element by element: moved, cast, scaled or added up. What mixes
+  // elements, as products, sums and norms do, makes gradients of activations into those of what lies behind.
+  bool passes_on(NodeId n) const {
+    const OpInfo* op = graph_.op_info(n);
+    if (!is_timeless(graph_, n) || op->has(kContraction) || op->has(kReduction)) return false;
+    return op->has(kView) || op->has(kMayAlias) || op->has(kPointwise) || tensor_operands(n) == 0 ||
+           std::ranges::find(kMovers, op->name) != std::end(kMovers);
+  }
+
   bool may_run_later(NodeId n) const {
     const OpInfo* op = graph_.op_info(n);
     if (op == nullptr || barred_[n.index] || speaks_of_symbols(n)) return false;
-    return is_reduction(n) || op->has(kWait) || is_timeless(graph_, n) || sums_up(n);
+    return is_reduction(n) || op->has(kWait) || passes_on(n) || sums_up(n);
   }
 
   // is_consumed_[n]: n depends on a consumer of a reduction that leads to gradients.

@@ -5,10 +5,11 @@
 //   unshard   an all_gather whose input is made of parameters and nothing else by pure ops (casts, views, pads, scales,
 //             other gathers), none of whose memory is written before it. It may be launched anywhere earlier.
 //   reduce    a reduce_scatter or all_reduce whose result reaches gradients among the graph's outputs, and nothing
-//             else, through waits, pure ops (views, casts, sums), pointwise writes into memory that they made, and
-//             other reductions. What they read is written by none but them. It may be waited for anywhere later, in
-//             front of those who take it without passing it on (consumers.h). A reduction whose input is such a
-//             consumer's result gets no role.
+//             else, through waits, pure ops that move elements or compute them one by one (views, casts, scales,
+//             additions), pointwise writes into memory that they made, and other reductions. What they read is written
+//             by none but them. It may be waited for anywhere later, in front of those who take it without passing it
+//             on (consumers.h). A reduction whose input is such a consumer's result gets no role, nor does one of
+//             gradients of activations, as tensor parallel layers have it: products or norms stand behind it.
 //   exchange  every all_to_all; counts when its elements are integers, else tokens.
 // Only the functional forms of the main graph are looked at; what a nested body launches has no role.
 //

@@ -137,6 +137,28 @@ TEST_CASE("a reduction ends as gradients and nothing else") {
   CHECK(chains[0].parameters == std::vector<uint32_t>{0});
 }
 
+TEST_CASE("gradients of activations are summed as data of the step, not as gradients") {
+  auto with = [](const std::string& last) {
+    return launches_of(two_ranks(R"(  param %w : f32[4, 4] "w"
+  param %b : f32[4] "b"
+  input %x : f32[4, 4]
+  input %mean : f32[4, 1]
+  backward -
+    %d = aten.mm(%x, %w)
+    %r = _c10d_functional.all_reduce(%d, "sum", @g)
+    %v = _c10d_functional.wait_tensor(%r)
+)" + last))
+        .size();
+  };
+  CHECK(with("    %m = aten.mm(%v, %x)\n  grad %m of %w\n") == 0);
+  CHECK(with("    %h = aten.mul.Tensor(%v, %x)\n    %m = aten.sum.dim_IntList(%h, [0])\n  grad %m of %b\n") == 0);
+  CHECK(with("    %i, %m, %u = aten.native_layer_norm_backward(%v, %x, [4], %mean, %mean, %b, %b, [false, true, true])"
+             " : none, f32[4], f32[4]\n  grad %m of %b\n") == 0);
+  CHECK(with("    %t = aten.t(%v)\n    %m = aten.mul.Tensor(%t, 0.5)\n  grad %m of %w\n") == 1);
+  CHECK(with("    %s = aten.slice.Tensor(%v, 0, 0, 2)\n    %m = aten.constant_pad_nd(%s, [0, 0, 0, 2])\n  grad %m of "
+             "%w\n") == 1);
+}
+
 TEST_CASE("sums of reductions may be written in place while all writers belong to them") {
   constexpr const char* kStep = R"(  param %w : f32[2, 4] "w"
   input %x : f32[4, 4]
@@ -217,7 +239,7 @@ TEST_CASE("what the loss is made of is no measure of gradients") {
     %v = _c10d_functional.wait_tensor(%r)
     %s = aten.sum(%v) : f32[]
   backward -
-    %m = aten.mm(%v, %x)
+    %m = aten.div.Tensor(%v, 2.0)
   {} %s
   grad %m of %w
 )";
