@@ -50,6 +50,7 @@ class Deeds {
   };
 
   explicit Deeds(const Program& program) : of_nested_(program.nested.size()) {
+    nested_.reserve(program.nested.size());
     for (const auto& nested : program.nested) nested_.emplace_back(program, nested->graph);
   }
 
@@ -85,34 +86,38 @@ class Deeds {
   std::vector<std::optional<Found>> of_nested_;
 };
 
-// What depends on a product that is not of the forward: values, and memory, which has many names.
-class Dependents {
+// By value, and by memory, which has many names: a node behind it, as the caller defines that; none = there is none.
+class NodesBehind {
  public:
-  explicit Dependents(const Examined& in)
-      : in_(in), values_(in.graph.value_id_limit()), classes_(in.alias.storages().size()) {}
+  NodesBehind(const Graph& graph, const AliasAnalysis& alias)
+      : graph_(graph), alias_(alias), of_values_(graph.value_id_limit()), of_memory_(alias.storages().size()) {}
 
-  bool has_operand_of(NodeId n) const {
-    bool out = false;
-    for_operands(in_.graph, n, [&](ValueId v) { out |= has(v); });
+  NodeId behind(ValueId v) const {
+    const StorageId s = alias_.storage_of(v);
+    return s ? of_memory_[alias_.storage(s).alias_class] : of_values_[v.index];
+  }
+  // Of the operands of `n`: the first that there is.
+  NodeId behind_operands(NodeId n) const {
+    NodeId out;
+    for_operands(graph_, n, [&](ValueId v) {
+      if (!out) out = behind(v);
+    });
     return out;
   }
-  void add_results_of(NodeId n) {
-    for (uint32_t i = 0; i < in_.graph.node(n).result_count; ++i) add(in_.graph.node(n).result(i));
-    for (StorageId s : in_.alias.writes(n)) classes_[in_.alias.storage(s).alias_class] = true;
+  // Puts a node behind the results of `n` and what it writes.
+  void put_behind_results(NodeId n, NodeId node) {
+    for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) {
+      const ValueId v = graph_.node(n).result(i);
+      if (const StorageId s = alias_.storage_of(v)) of_memory_[alias_.storage(s).alias_class] = node;
+      else of_values_[v.index] = node;
+    }
+    for (StorageId s : alias_.writes(n)) of_memory_[alias_.storage(s).alias_class] = node;
   }
 
  private:
-  bool has(ValueId v) const {
-    const StorageId s = in_.alias.storage_of(v);
-    return s ? classes_[in_.alias.storage(s).alias_class] : values_[v.index];
-  }
-  void add(ValueId v) {
-    values_[v.index] = true;
-    if (const StorageId s = in_.alias.storage_of(v)) classes_[in_.alias.storage(s).alias_class] = true;
-  }
-
-  const Examined& in_;
-  std::vector<bool> values_, classes_;
+  const Graph& graph_;
+  const AliasAnalysis& alias_;
+  std::vector<NodeId> of_values_, of_memory_;  // memory: by class of what may share it
 };
 
 using Call = std::pair<uint32_t, uint32_t>;  // a group, and which of its launches: the same on all its ranks
@@ -137,10 +142,10 @@ struct Part {
 // `sent`: the calls to which some rank gives what depends on a product that is not of the forward; adds its own.
 SumOrder order_in(const Examined& in, Part* part, std::set<Call>* sent) {
   SumOrder out = SumOrder::free;
-  Dependents dependents(in);
+  NodesBehind not_forward(in.graph, in.alias);  // products, or where a launch brings what depends on some
   for (NodeId n : in.graph.nodes()) {
     if (!in.needed[n.index]) continue;
-    bool depends = dependents.has_operand_of(n);
+    bool depends = !not_forward.behind_operands(n).is_none();
     if (const auto launch = part->launches.find(n); launch != part->launches.end() && &in == &part->main) {
       if (depends) sent->insert(launch->second);
       depends = sent->contains(launch->second);
@@ -148,7 +153,7 @@ SumOrder order_in(const Examined& in, Part* part, std::set<Call>* sent) {
     const Deeds::Found found = part->deeds.of(in.graph, n);
     if (found.choice && depends) return SumOrder::all;
     if (found.choice) out = SumOrder::forward;
-    if (depends || found.free_product) dependents.add_results_of(n);
+    if (depends || found.free_product) not_forward.put_behind_results(n, n);
   }
   return out;
 }
@@ -167,24 +172,13 @@ bool chooses_by_value(const Graph& graph, NodeId n) {
 }
 
 std::vector<NodeId> choices_behind(const Graph& graph, const AliasAnalysis& alias) {
-  std::vector<NodeId> values(graph.value_id_limit()), classes(alias.storages().size());
-  auto class_of = [&](StorageId s) -> NodeId& { return classes[alias.storage(s).alias_class]; };
-  auto place_of = [&](ValueId v) -> NodeId& {
-    const StorageId s = alias.storage_of(v);
-    return s ? class_of(s) : values[v.index];
-  };
-  for (NodeId n : graph.nodes()) {
-    NodeId behind = chooses_by_value(graph, n) ? n : NodeId();
-    for_operands(graph, n, [&](ValueId v) {
-      if (!behind) behind = place_of(v);
-    });
-    if (!behind) continue;
-    for (uint32_t i = 0; i < graph.node(n).result_count; ++i) place_of(graph.node(n).result(i)) = behind;
-    for (StorageId s : alias.writes(n)) class_of(s) = behind;
-  }
-  for (size_t i = 0; i < values.size(); ++i)
-    if (const ValueId v(static_cast<uint32_t>(i)); alias.storage_of(v)) values[i] = place_of(v);
-  return values;
+  NodesBehind choices(graph, alias);
+  for (NodeId n : graph.nodes())
+    if (const NodeId choice = chooses_by_value(graph, n) ? n : choices.behind_operands(n))
+      choices.put_behind_results(n, choice);
+  std::vector<NodeId> out(graph.value_id_limit());
+  for (uint32_t i = 0; i < out.size(); ++i) out[i] = choices.behind(ValueId(i));
+  return out;
 }
 
 SumOrder sum_order_of(const Job& job) {
