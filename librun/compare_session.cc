@@ -20,7 +20,7 @@ Result<SessionReport> run_compared(const Job& first, std::span<const std::unique
   std::vector<Record> records(first.world);
   for (uint32_t rank = 0; rank < first.world; ++rank) records[rank].keep(summed_in(second.program_of(rank)->graph));
   SessionOptions recorded = options;
-  recorded.rank.sum_order = std::max(sum_order_of(first), sum_order_of(second));
+  recorded.sum_order = std::max(sum_order_of(first), sum_order_of(second));
   recorded.record = &records;
   recorded.bindings = std::move(sizes.first);
   recorded.outputs = folder.file("rank{r}.safetensors");
@@ -28,7 +28,7 @@ Result<SessionReport> run_compared(const Job& first, std::span<const std::unique
   SG_ASSIGN(SessionReport alone, run_session(first, comms, recorded));
   if (!alone.passed()) return alone;  // not what `expect` says: there is nothing to compare with
   SessionOptions compared = options;
-  compared.rank.sum_order = recorded.rank.sum_order;
+  compared.sum_order = recorded.sum_order;
   compared.compare_with = &records;
   compared.expect = recorded.outputs;
   compared.compared_to = &first;

@@ -161,7 +161,7 @@ Result<SessionReport> run_session(const Job& job, std::span<const std::unique_pt
     copied = with_even_rows(job);
   }
   SessionOptions of_job = options;
-  of_job.rank.sum_order = std::max(options.rank.sum_order, sum_order_of(job));
+  of_job.rank.sum_order = options.sum_order ? *options.sum_order : sum_order_of(job);
   return Session(copied ? *copied : job, comms, of_job).run();
 }
 

@@ -18,6 +18,7 @@
 #include "libgraph/result.h"
 #include "librun/compare_report.h"
 #include "librun/expect_report.h"
+#include "librun/numerics.h"
 #include "librun/optimizer_options.h"
 #include "librun/rank_options.h"
 
@@ -28,7 +29,8 @@ class Job;
 class Record;  // compare.h
 
 struct SessionOptions {
-  RankOptions rank;
+  RankOptions rank;                   // `sum_order` is set by run_session
+  std::optional<SumOrder> sum_order;  // none = what the job needs (value_choice.h)
   uint64_t steps = 1;
   std::optional<uint64_t> init_seed;  // --init: makes up the inputs that no file gives
   std::vector<SizeBinding> bindings;  // --bind: sizes that override those of the files and the capture
