@@ -60,52 +60,72 @@ Status check_overlap(const PassOptions& options) {
 
 }  // namespace
 
+namespace overlap_parts {
+namespace {
+
+// Whether a job that cannot be measured is an error. The reference's order does not depend on figures.
+bool must_be_measured(const Error& why_not, const OverlapOptions& options, const PassContext& context) {
+  return why_not.kind == ErrorKind::usage || why_not.kind == ErrorKind::unreadable ||
+         (options.strategy == OverlapStrategy::model && !context.best_effort);
+}
+
+Change left_as_it_is(const Error& why, Diagnostics* notes) {
+  notes->warning("overlap", "left as it is: " + why.message);
+  Change change;
+  change.summary = "unchanged: " + why.message;
+  return change;
+}
+
+void warn(const OverlapOptions& options, const JobOrder& orders, const Verdict& verdict, Diagnostics* notes) {
+  const int64_t peak = verdict.after.peak_bytes;
+  if (options.peak_bytes != 0 && verdict.measured && peak > options.peak_bytes)
+    notes->warning("overlap", "no order comes under --peak " + human_bytes(static_cast<double>(options.peak_bytes)) +
+                                  ": the peak is " + human_bytes(static_cast<double>(peak)) +
+                                  "; sg-remat --peak lowers it by recomputing values");
+  for (const Error& error : orders.refused) notes->warning("overlap", error.where.path + ": " + error.message);
+}
+
+Change change_of(const Isolation& isolation, const OverlapOptions& options, const JobOrder& orders,
+                 const Verdict& verdict) {
+  Change change;
+  const size_t moved = verdict.kept ? moved_nodes(orders) : 0;
+  change.summary = summary_of(options, orders, verdict, moved);
+  if (!verdict.kept) return change;
+  const bool was_isolated = !isolation.moves.empty();
+  if (was_isolated) change.summary = isolation.summary + "; " + change.summary;
+  change.changed = options.strategy == OverlapStrategy::model || was_isolated || moved != 0 || !orders.dense.empty() ||
+                   regions_of(orders) != 0;
+  return change;
+}
+
+}  // namespace
+}  // namespace overlap_parts
+
 Result<Change> overlap(Job* job, const OverlapOptions& options, PassContext& context) {
   using namespace overlap_parts;
+  const bool model = options.strategy == OverlapStrategy::model;
   Job next(*job);
   const Isolation isolation = isolate_traffic(&next, options.isolate);
-  const bool was_isolated = !isolation.moves.empty();
-
-  Verdict out;
-  const bool model = options.strategy == OverlapStrategy::model;
-  Result<Measure> measure = Measure::make(next, options);
-  if (!measure.ok() && (measure.error().kind == ErrorKind::usage || measure.error().kind == ErrorKind::unreadable))
-    return std::move(measure.error());
-  if (!measure.ok() && model && !context.best_effort) return std::move(measure.error());
-  Change change;
-  if (!measure.ok() && model) {
-    context.notes->warning("overlap", "left as it is: " + measure.error().message);
-    change.summary = "unchanged: " + measure.error().message;
-    return change;
-  }
-  if (measure.ok()) {
-    SG_ASSIGN(out.before, measure->figures(*job));
-    out.measured = true;
-  }
   std::optional<Job> before;  // isolated, but in its own order
   if (context.explain) before.emplace(next);
+
+  Result<Measure> measure = Measure::make(next, options);
+  if (!measure.ok() && must_be_measured(measure.error(), options, context)) return std::move(measure.error());
+  if (!measure.ok() && model) return left_as_it_is(measure.error(), context.notes);
+  Verdict verdict;
+  verdict.measured = measure.ok();
+  if (verdict.measured) {
+    SG_ASSIGN(verdict.before, measure->figures(*job));
+  }
   JobOrder orders;
-  if (model) {
-    SG_TRY(run_model(&next, was_isolated, options, context, *measure, &orders, &out));
-  } else {
-    SG_TRY(run_reference(&next, options, context, &orders, &out));
-  }
-  if (out.kept && out.measured && !model) {
-    SG_ASSIGN(out.after, measure->figures(next));
-  }
-  if (!out.kept) out.after = out.before;
-  if (options.peak_bytes != 0 && out.measured && out.after.peak_bytes > options.peak_bytes)
-    context.notes->warning("overlap", "no order comes under --peak " +
-                                          human_bytes(static_cast<double>(options.peak_bytes)) + ": the peak is " +
-                                          human_bytes(static_cast<double>(out.after.peak_bytes)) +
-                                          "; sg-remat --peak lowers it by recomputing values");
-  for (const Error& error : orders.refused) context.notes->warning("overlap", error.where.path + ": " + error.message);
-  const size_t moved = out.kept ? moved_nodes(orders) : 0;
-  change.summary =
-      (out.kept && was_isolated ? isolation.summary + "; " : std::string()) + summary_of(options, orders, out, moved);
-  if (context.explain) explain_change(*before, out.kept ? next : *before, options, orders, out, &change);
-  change.changed = out.kept && (model || moved + orders.dense.size() + regions_of(orders) > 0 || was_isolated);
-  if (out.kept) *job = std::move(next);
+  if (model) SG_TRY(run_model(&next, !isolation.moves.empty(), options, context, *measure, &orders, &verdict));
+  else SG_TRY(run_reference(&next, options, context, measure.ok() ? &*measure : nullptr, &orders, &verdict));
+  if (!verdict.kept) verdict.after = verdict.before;
+
+  warn(options, orders, verdict, context.notes);
+  Change change = change_of(isolation, options, orders, verdict);
+  if (context.explain) explain_change(*before, verdict.kept ? next : *before, options, orders, verdict, &change);
+  if (verdict.kept) *job = std::move(next);
   return change;
 }
 

@@ -37,7 +37,8 @@ Result<Job> reordered(const Job& job, const JobOrder& orders) {
   return out;
 }
 
-Status run_reference(Job* job, const OverlapOptions& options, PassContext& context, JobOrder* orders, Verdict* out) {
+Status run_reference(Job* job, const OverlapOptions& options, PassContext& context, const Measure* measure,
+                     JobOrder* orders, Verdict* out) {
   std::vector<Error>* refused = context.best_effort ? &orders->refused : nullptr;
   for (auto& program : job->programs) {
     orders->own.push_back(std::make_unique<Precedence>(*program, program->graph, OrderScope::job));
@@ -63,6 +64,9 @@ Status run_reference(Job* job, const OverlapOptions& options, PassContext& conte
       meta.ep_step = EpStep::token_exchange_wait;
       graph.set_meta(orders->precedence(p).node(place), std::move(meta));
     }
+  }
+  if (measure) {
+    SG_ASSIGN(out->after, measure->figures(next));
   }
   *job = std::move(next);
   out->kept = true;

@@ -36,8 +36,9 @@ struct Verdict {
 // A copy of the job in these orders. An Error is a bug of ours: an order that breaks a rule.
 Result<Job> reordered(const Job& job, const JobOrder& orders);
 
-// Strategy reference: the order that it prescribes, with what belongs to it.
-Status run_reference(Job* job, const OverlapOptions& options, PassContext& context, JobOrder* orders, Verdict* out);
+// Strategy reference: the order that it prescribes, with what belongs to it. Without a measure, `out` has no figures.
+Status run_reference(Job* job, const OverlapOptions& options, PassContext& context, const Measure* measure,
+                     JobOrder* orders, Verdict* out);
 
 // Strategy model: the best orders that were found; the job stays as it is where they are no gain. `isolated`: its
 // traffic has moved to communicators of its own, which may be a gain without any other order.
