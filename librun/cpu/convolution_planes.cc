@@ -103,6 +103,23 @@ std::vector<PlaceRun> place_runs(const PlaceBox& box, int64_t first, int64_t cou
   return runs;
 }
 
+int64_t place_in(const Image& image, const PlaceBox& box, const PlaceRun& run) {
+  int64_t at = (box.entry + run.entry) * image.batch_step;
+  for (size_t d = 0; d < 3; ++d) at += (box.begin[d] + run.place[d]) * image.step[d];
+  return at;
+}
+
+std::vector<ImageRun> image_runs(const Image& image, const PlaceBox& box, int64_t first, int64_t count) {
+  std::vector<ImageRun> runs;
+  for (const PlaceRun& run : place_runs(box, first, count)) {
+    const int64_t at = place_in(image, box, run);
+    const bool goes_on = !runs.empty() && at == runs.back().at + runs.back().count * image.step[2];
+    if (goes_on) runs.back().count += run.count;
+    else runs.push_back({at, run.count});
+  }
+  return runs;
+}
+
 PlaneLayout::PlaneLayout(const ConvolutionTargets& t, const PlaceBox& box, int64_t channels, Entries entries) {
   const bool inside = entries == Entries::inside;
   for (size_t d = 0; d < 3; ++d) length[d] = box.size[d] + t.axes[d].reach;

@@ -30,6 +30,15 @@ struct PlaceRun {
 };
 // The places [first, first + count) of a box, in its order.
 std::vector<PlaceRun> place_runs(const PlaceBox& box, int64_t first, int64_t count);
+// Where a run begins in an image, relative to a channel.
+int64_t place_in(const Image& image, const PlaceBox& box, const PlaceRun& run);
+
+// Places of an image that follow each other at its last step.
+struct ImageRun {
+  int64_t at, count;
+};
+// The places [first, first + count) of a box in an image; lines that continue each other form one run.
+std::vector<ImageRun> image_runs(const Image& image, const PlaceBox& box, int64_t first, int64_t count);
 
 class PlaceBoxes {
  public:

@@ -7,6 +7,7 @@
 #include "librun/cpu/blocks.h"
 #include "librun/cpu/convolution_planes.h"
 #include "librun/cpu/convolution_units.h"
+#include "librun/cpu/convolution_weight_parts.h"
 #include "librun/cpu/isa.h"
 #include "librun/cpu/unit_tiles.h"
 
@@ -120,18 +121,11 @@ class UnitWeights {
         boxes_(t_, g.batch, most_ / 2, kPlacesOfBox) {}
 
   void run(const Tensor& out) const {
-    const Cut cut = cut_for(call_.team().size());
-    const int64_t inputs = blocks_of(g_.in_channels, cut.inputs), outputs = blocks_of(g_.out_channels, cut.outputs);
-    if (g_.groups * inputs * outputs == 0) return;
-    const std::vector<Space> spaces = take_spaces(cut);
-    call_.team().parallel_for_indexed(g_.groups * inputs * outputs, 1, [&](int thread, int64_t begin, int64_t end) {
-      for (int64_t task = begin; task < end; ++task) {
-        const int64_t output = task % outputs * cut.outputs, input = task / outputs % inputs * cut.inputs;
-        sum_part({task / outputs / inputs, input, std::min(cut.inputs, g_.in_channels - input), output,
-                  std::min(cut.outputs, g_.out_channels - output)},
-                 spaces[static_cast<size_t>(thread)], out);
-      }
-    });
+    const WeightParts parts(g_, sides(), call_.team().size());
+    if (parts.count() == 0) return;
+    const std::vector<Space> spaces = take_spaces(parts);
+    parts.run(call_.team(),
+              [&](int thread, const WeightPart& part) { sum_part(part, spaces[static_cast<size_t>(thread)], out); });
   }
 
  private:
@@ -140,36 +134,22 @@ class UnitWeights {
     uint16_t* places;  // [tile of the output's channels, step]: tiles
     float* sums;       // [pair of line tiles, pair of the output's tiles]: four tiles
   };
-  struct Part {
-    int64_t group, input, inputs, output, outputs;  // channels
-  };
-  struct Cut {
-    int64_t inputs, outputs;  // channels per task
-  };
 
-  // As many tasks as threads, or enough that an incomplete last round does not matter.
-  Cut cut_for(int64_t team) const {
+  PartSides sides() const {
     const int64_t fitting = kMostLines * kMostOutputs / (most_ * taps_) / kUnitLines * kUnitLines;  // of sums
-    Cut cut{most_,
-            std::min(rounded_up(std::max<int64_t>(g_.out_channels, 1)), std::clamp(fitting, kUnitLines, kMostOutputs))};
-    auto tasks = [&] {
-      return g_.groups * blocks_of(g_.in_channels, cut.inputs) * blocks_of(g_.out_channels, cut.outputs);
-    };
-    auto half = [](int64_t channels) { return rounded_up(channels / 2); };
-    while (tasks() % team != 0 && tasks() < 2 * team && (cut.inputs > kUnitLines || cut.outputs > kUnitLines))
-      if (cut.outputs > kUnitLines && (cut.inputs == kUnitLines || cut.outputs >= cut.inputs))
-        cut.outputs = half(cut.outputs);
-      else cut.inputs = half(cut.inputs);
-    return cut;
+    const int64_t outputs =
+        std::min(rounded_up(std::max<int64_t>(g_.out_channels, 1)), std::clamp(fitting, kUnitLines, kMostOutputs));
+    return {.inputs = {.channels = most_, .whole = kUnitLines, .multiple = kUnitLines},
+            .outputs = {.channels = outputs, .whole = kUnitLines, .multiple = kUnitLines}};
   }
 
-  std::vector<Space> take_spaces(const Cut& cut) const {
+  std::vector<Space> take_spaces(const WeightParts& parts) const {
     auto take = [&]<class T>(int64_t count) { return call_.scratch().template take<T>(count); };
     const PlaceBox largest = boxes_.largest();
-    const int64_t planes = Steps::most_elements(t_, largest, joined_, rounded_up(cut.inputs)),
-                  places = blocks_of(cut.outputs, kUnitLines) * Steps(t_, largest, joined_).count() * kUnitTile;
-    const int64_t lines = rounded_up(cut.inputs) / kUnitLines * taps_;
-    const int64_t sums = blocks_of(lines, 2) * blocks_of(blocks_of(cut.outputs, kUnitLines), 2) * 4 * kUnitSums;
+    const int64_t planes = Steps::most_elements(t_, largest, joined_, rounded_up(parts.inputs())),
+                  places = blocks_of(parts.outputs(), kUnitLines) * Steps(t_, largest, joined_).count() * kUnitTile;
+    const int64_t lines = rounded_up(parts.inputs()) / kUnitLines * taps_;
+    const int64_t sums = blocks_of(lines, 2) * blocks_of(blocks_of(parts.outputs(), kUnitLines), 2) * 4 * kUnitSums;
     std::vector<Space> spaces;
     for (int i = 0; i < call_.team().size(); ++i)
       spaces.push_back({take.template operator()<BF16>(planes), take.template operator()<uint16_t>(places),
@@ -177,7 +157,7 @@ class UnitWeights {
     return spaces;
   }
 
-  void sum_part(const Part& part, const Space& s, const Tensor& out) const {
+  void sum_part(const WeightPart& part, const Space& s, const Tensor& out) const {
     for (int64_t i = 0; i < boxes_.count(); ++i) add_box(boxes_.at(i), part, i > 0, s);
     if (boxes_.count() > 0) return store(part, s.sums, out);
     for (int64_t o = 0; o < part.outputs; ++o)
@@ -185,7 +165,7 @@ class UnitWeights {
                   part.inputs * taps_, BF16());
   }
 
-  void add_box(const PlaceBox& box, const Part& part, bool add, const Space& s) const {
+  void add_box(const PlaceBox& box, const WeightPart& part, bool add, const Space& s) const {
     const Steps steps(t_, box, joined_);
     const PlaneLayout layout = steps.layout(rounded_up(part.inputs));
     fill_planes(t_, box, layout, {g_.in, x_, part.group * g_.in_channels + part.input, part.inputs}, s.planes);
@@ -199,7 +179,7 @@ class UnitWeights {
     multiply(steps, part, add, s);
   }
 
-  void multiply(const Steps& steps, const Part& part, bool add, const Space& s) const {
+  void multiply(const Steps& steps, const WeightPart& part, bool add, const Space& s) const {
     const int64_t lines = blocks_of(part.inputs, kUnitLines) * taps_, outputs = blocks_of(part.outputs, kUnitLines),
                   tile_size = steps.count() * kUnitTile;
     std::vector<int64_t> at;
@@ -221,42 +201,25 @@ class UnitWeights {
     }
   }
 
-  // A stretch of places that are adjacent in the output's image.
-  struct Stretch {
-    int64_t at, count;
-  };
-
-  std::vector<Stretch> stretches_of(const PlaceBox& box, Steps::Places places) const {
-    std::vector<Stretch> out;
-    for (const PlaceRun& p : place_runs(box, places.first, places.count)) {
-      int64_t at = (box.entry + p.entry) * y_.batch_step;
-      for (size_t d = 0; d < 3; ++d) at += (box.begin[d] + p.place[d]) * y_.step[d];
-      const bool goes_on = !out.empty() && at == out.back().at + out.back().count * y_.step[2];
-      if (goes_on) out.back().count += p.count;
-      else out.push_back({at, p.count});
-    }
-    return out;
-  }
-
-  void pack_places(const PlaceBox& box, const Steps& steps, const Part& part, uint16_t* to) const {
+  void pack_places(const PlaceBox& box, const Steps& steps, const WeightPart& part, uint16_t* to) const {
     const auto* y =
         reinterpret_cast<const BF16*>(y_.data) + (part.group * g_.out_channels + part.output) * y_.channel_step;
     BF16 copy[kUnitLines * kUnitDepth];
     for (int64_t i = 0; i < steps.count(); ++i) {
       const Steps::Places places = steps.places()[static_cast<size_t>(i)];
-      const std::vector<Stretch> stretches = stretches_of(box, places);
+      const std::vector<ImageRun> runs = image_runs(y_, box, places.first, places.count);
       for (int64_t j = 0; j < part.outputs; j += kUnitLines) {
         const int64_t channels = std::min(kUnitLines, part.outputs - j);
         const BF16* from = y + j * y_.channel_step;
-        MatrixView view{reinterpret_cast<const std::byte*>(from + stretches[0].at), DType::bf16, y_.channel_step,
+        MatrixView view{reinterpret_cast<const std::byte*>(from + runs[0].at), DType::bf16, y_.channel_step,
                         y_.step[2]};
-        if (stretches.size() > 1) {
+        if (runs.size() > 1) {
           view = {reinterpret_cast<const std::byte*>(copy), DType::bf16, kUnitDepth, 1};
           for (int64_t c = 0; c < channels; ++c, from += y_.channel_step) {
             BF16* line = copy + c * kUnitDepth;
-            for (const Stretch& stretch : stretches) {
-              copy_line(from + stretch.at, y_.step[2], stretch.count, line);
-              line += stretch.count;
+            for (const ImageRun& run : runs) {
+              copy_line(from + run.at, y_.step[2], run.count, line);
+              line += run.count;
             }
           }
         }
@@ -267,7 +230,7 @@ class UnitWeights {
   }
 
   // out[channel of the output, channel, tap] from sums of [channel, channel of the output] by tap
-  void store(const Part& part, const float* sums, const Tensor& out) const {
+  void store(const WeightPart& part, const float* sums, const Tensor& out) const {
     const int64_t outputs = blocks_of(part.outputs, kUnitLines), pairs = blocks_of(outputs, 2);
     std::vector<uint16_t> rounded(static_cast<size_t>(taps_ * kUnitSums));  // [channel, tap, channel of the output]
     for (int64_t c = 0; c < part.inputs; c += kUnitLines)
@@ -281,7 +244,8 @@ class UnitWeights {
       }
   }
 
-  void store_turned(const uint16_t* from, const Part& part, int64_t input, int64_t output, const Tensor& out) const {
+  void store_turned(const uint16_t* from, const WeightPart& part, int64_t input, int64_t output,
+                    const Tensor& out) const {
     const int64_t all = std::min(kUnitLines, part.inputs - input) * taps_,
                   outputs = std::min(kUnitLines, part.outputs - output);
     uint16_t* to[kUnitLines];

@@ -6,6 +6,7 @@
 #include "librun/cpu/convolution_products.h"
 #include "librun/cpu/convolution_units.h"
 #include "librun/cpu/convolution_weight.h"
+#include "librun/cpu/convolution_weight_parts.h"
 #include "librun/cpu/gemm_block.h"
 #include "librun/element.h"
 
@@ -18,9 +19,9 @@ constexpr int64_t kColumns = 128;  // channels of the output per task
 
 // A run of places along a line, in one entry of the box.
 struct Piece {
-  int64_t entry, count;
+  int64_t count;
   int64_t at;  // in the planes
-  int64_t y;   // in the output's image, relative to its first channel
+  int64_t y;   // in the output's image, relative to its channel
 };
 
 template <class P>
@@ -49,20 +50,10 @@ class WeightSums {
     if constexpr (kDepth == 1)
       if (out.dtype == kTileType<P> && weighs_by_rows<P>(g_, t_, boxes_))
         return weigh_by_rows<P>(call_, g_, x_, y_, t_, boxes_, out);
-    const Cut cut = cut_for(call_.team().size());
-    const int64_t row_blocks = blocks_of(g_.in_channels, cut.channels),
-                  column_blocks = blocks_of(g_.out_channels, cut.columns);
-    std::vector<Space> spaces = take_spaces();
-    call_.team().parallel_for_indexed(
-        g_.groups * column_blocks * row_blocks, 1, [&](int thread, int64_t begin, int64_t end) {
-          for (int64_t task = begin; task < end; ++task) {
-            const int64_t channel = task % row_blocks * cut.channels, rest = task / row_blocks;
-            const int64_t column = rest % column_blocks * cut.columns;
-            sum_block({rest / column_blocks, channel, std::min(cut.channels, g_.in_channels - channel), column,
-                       std::min(cut.columns, g_.out_channels - column)},
-                      spaces[static_cast<size_t>(thread)], out);
-          }
-        });
+    const WeightParts parts(g_, sides(), call_.team().size());
+    const std::vector<Space> spaces = take_spaces();
+    parts.run(call_.team(),
+              [&](int thread, const WeightPart& part) { sum_part(part, spaces[static_cast<size_t>(thread)], out); });
   }
 
  private:
@@ -71,29 +62,12 @@ class WeightSums {
     P *a, *b;
     Sum *sums, *turned;  // [channel and tap, channel of the output], and transposed
   };
-  struct Block {
-    int64_t group, channel, channels;  // of the input
-    int64_t column, columns;           // channels of the output
-  };
 
-  struct Cut {
-    int64_t channels, columns;  // per task
-  };
-
-  // As many tasks as threads, or enough that an incomplete last round does not matter. Cutting one side means packing
-  // the other once per part, so the longer side is cut.
-  Cut cut_for(int64_t team) const {
-    const int64_t width = kernels_.columns;
-    Cut cut{most_, std::clamp<int64_t>(blocks_of(g_.out_channels, width) * width, width, kColumns)};
-    auto tasks = [&] {
-      return g_.groups * blocks_of(g_.in_channels, cut.channels) * blocks_of(g_.out_channels, cut.columns);
-    };
-    while (tasks() % team != 0 && tasks() < 2 * team && (cut.channels > 1 || cut.columns > width)) {
-      const bool columns = cut.columns > width && (cut.channels == 1 || cut.channels * taps_ <= cut.columns);
-      if (columns) cut.columns = blocks_of(cut.columns, 2 * width) * width;
-      else cut.channels = (cut.channels + 1) / 2;
-    }
-    return cut;
+  PartSides sides() const {
+    const int64_t width = kernels_.columns,
+                  outputs = std::clamp<int64_t>(blocks_of(g_.out_channels, width) * width, width, kColumns);
+    return {.inputs = {.channels = most_, .per_channel = taps_},
+            .outputs = {.channels = outputs, .whole = width, .multiple = width}};
   }
 
   std::vector<Space> take_spaces() {
@@ -109,51 +83,45 @@ class WeightSums {
     return call_.scratch().template take<T>(count);
   }
 
-  void sum_block(const Block& block, const Space& s, const Tensor& out) const {
-    const int64_t rows = block.channels * taps_;
+  void sum_part(const WeightPart& part, const Space& s, const Tensor& out) const {
+    const int64_t rows = part.inputs * taps_;
     std::fill_n(s.sums, rows * kColumns, Sum(0));
-    for (int64_t i = 0; i < boxes_.count(); ++i) add_box(boxes_.at(i), block, s);
-    store(block, rows, s, out);
+    for (int64_t i = 0; i < boxes_.count(); ++i) add_box(boxes_.at(i), part, s);
+    store(part, rows, s, out);
   }
 
-  void store(const Block& block, int64_t rows, const Space& s, const Tensor& out) const {
+  void store(const WeightPart& part, int64_t rows, const Space& s, const Tensor& out) const {
     const TileKernels<Sum>& kernels = tile_kernels<Sum>(best_isa());
     const MatrixView sums{reinterpret_cast<const std::byte*>(s.sums), kTileType<Sum>, 1, kColumns};
     MatrixView to{out.data, out.dtype, g_.depth(), 1};
-    to = to.at(block.group * g_.out_channels + block.column, block.channel * taps_);
+    to = to.at(part.group * g_.out_channels + part.output, part.input * taps_);
     if (out.dtype == kTileType<Sum>) {
       Sum* place = reinterpret_cast<Sum*>(const_cast<std::byte*>(to.data));
-      return pack_block(kernels, sums, block.columns, rows, place, g_.depth());
+      return pack_block(kernels, sums, part.outputs, rows, place, g_.depth());
     }
-    pack_block(kernels, sums, block.columns, rows, s.turned, rows);
-    store_block(s.turned, rows, to, block.columns, rows);
+    pack_block(kernels, sums, part.outputs, rows, s.turned, rows);
+    store_block(s.turned, rows, to, part.outputs, rows);
   }
 
-  void add_box(const PlaceBox& box, const Block& block, const Space& s) const {
-    const PlaneLayout layout(t_, box, block.channels);
-    fill_planes(t_, box, layout, {g_.in, x_, block.group * g_.in_channels + block.channel, block.channels}, s.planes);
-    std::vector<Piece> pieces;
-    int64_t held = 0;
-    for (int64_t e = 0; e < box.entries; ++e)
-      for (int64_t a = 0; a < box.size[0]; ++a)
-        for (int64_t b = 0; b < box.size[1]; ++b)
-          for (int64_t c = 0, count = 0; c < box.size[2]; c += count) {
-            count = std::min(box.size[2] - c, kSumBlock - held);
-            const int64_t y = (box.entry + e) * y_.batch_step + (box.begin[0] + a) * y_.step[0] +
-                              (box.begin[1] + b) * y_.step[1] + (box.begin[2] + c) * y_.step[2];
-            pieces.push_back({e, count, layout.line(e, a, b) + c, y});
-            if ((held += count) < kSumBlock) continue;
-            add_places(pieces, held, layout, block, s);
-            pieces.clear(), held = 0;
-          }
-    if (held > 0) add_places(pieces, held, layout, block, s);
+  void add_box(const PlaceBox& box, const WeightPart& part, const Space& s) const {
+    const PlaneLayout layout(t_, box, part.inputs);
+    fill_planes(t_, box, layout, {g_.in, x_, part.group * g_.in_channels + part.input, part.inputs}, s.planes);
+    const int64_t places = box.places() * box.entries;
+    for (int64_t first = 0; first < places; first += kSumBlock) {
+      const int64_t count = std::min(kSumBlock, places - first);
+      std::vector<Piece> pieces;
+      for (const PlaceRun& run : place_runs(box, first, count))
+        pieces.push_back(
+            {run.count, layout.line(run.entry, run.place[0], run.place[1]) + run.place[2], place_in(y_, box, run)});
+      add_places(pieces, count, layout, part, s);
+    }
   }
 
-  void add_places(const std::vector<Piece>& pieces, int64_t count, const PlaneLayout& layout, const Block& block,
+  void add_places(const std::vector<Piece>& pieces, int64_t count, const PlaneLayout& layout, const WeightPart& part,
                   const Space& s) const {
-    pack_columns(pieces, block, s.b);
+    pack_columns(pieces, part, s.b);
     P* to = s.a;
-    for (int64_t c = 0; c < block.channels; ++c)
+    for (int64_t c = 0; c < part.inputs; ++c)
       for (int64_t tap : layout.taps) {
         Cell* at = reinterpret_cast<Cell*>(to);
         for (const Piece& p : pieces) {
@@ -163,8 +131,8 @@ class WeightSums {
         if constexpr (kDepth == 2) pair_up(at - count, count);
         to += kRow;
       }
-    const int64_t rows = block.channels * taps_, tiles = (rows + kernels_.rows - 1) / kernels_.rows;
-    for (int64_t j = 0; j < block.columns; j += kernels_.columns)
+    const int64_t rows = part.inputs * taps_, tiles = (rows + kernels_.rows - 1) / kernels_.rows;
+    for (int64_t j = 0; j < part.outputs; j += kernels_.columns)
       for (int64_t t = 0, i = 0; t < tiles; ++t) {
         const int64_t tile_rows = rows / tiles + (t < rows % tiles);
         kernels_.gather[tile_rows - 1]({s.a + i * kRow, s.b + j * kPanelRows, rows_of_panel_.data(),
@@ -175,10 +143,10 @@ class WeightSums {
   }
 
   // to[panel, place, channel of the output]
-  void pack_columns(const std::vector<Piece>& pieces, const Block& block, P* to) const {
-    const int64_t width = kernels_.columns, first = (block.group * g_.out_channels + block.column) * y_.channel_step;
-    for (int64_t j = 0; j < block.columns; j += width, to += kPanelRows * width) {
-      const int64_t columns = std::min(width, block.columns - j);
+  void pack_columns(const std::vector<Piece>& pieces, const WeightPart& part, P* to) const {
+    const int64_t width = kernels_.columns, first = (part.group * g_.out_channels + part.output) * y_.channel_step;
+    for (int64_t j = 0; j < part.outputs; j += width, to += kPanelRows * width) {
+      const int64_t columns = std::min(width, part.outputs - j);
       int64_t k = 0;
       for (size_t i = 0; i < pieces.size();) {
         const Piece& p = pieces[i];

@@ -1,6 +1,6 @@
-// The two implementations of a weight's gradient: convolution_weight.cc copies lines of the source's planes,
-// convolution_weight_rows.cc treats places as rows. Both compute the same sums: over the places of one box after the
-// other, kSumBlock at a time.
+// The two implementations of a weight's gradient without matrix units (convolution_units.h): convolution_weight.cc
+// copies lines of the source's planes, convolution_weight_rows.cc treats places as rows. Both compute the same sums:
+// over the places of one box after the other, kSumBlock at a time.
 #pragma once
 
 #include "librun/cpu/convolution_planes.h"

@@ -5,17 +5,13 @@
 #include "librun/cpu/convolution_products.h"
 #include "librun/cpu/convolution_rows.h"
 #include "librun/cpu/convolution_weight.h"
+#include "librun/cpu/convolution_weight_parts.h"
 #include "librun/element.h"
 
 namespace sg::cpu {
 namespace {
 
 constexpr int64_t kColumns = 288;  // per task, unless one channel has more: nine panels, also with 3x3 windows
-
-// Adjacent places in the output's image.
-struct Run {
-  int64_t at, count;
-};
 
 template <class T>
 class WeightRows {
@@ -36,56 +32,35 @@ class WeightRows {
   }
 
   void run(const Tensor& out) const {
-    const Cut cut = cut_for(call_.team().size());
-    const int64_t outputs = blocks_of(g_.out_channels, cut.outputs), inputs = blocks_of(g_.in_channels, cut.inputs);
-    const std::vector<Space> spaces = take_spaces(cut);
-    call_.team().parallel_for_indexed(g_.groups * inputs * outputs, 1, [&](int thread, int64_t begin, int64_t end) {
-      for (int64_t task = begin; task < end; ++task) {
-        const int64_t output = task % outputs * cut.outputs, input = task / outputs % inputs * cut.inputs;
-        sum_part({task / outputs / inputs, output, std::min(cut.outputs, g_.out_channels - output), input,
-                  std::min(cut.inputs, g_.in_channels - input)},
-                 spaces[static_cast<size_t>(thread)], out);
-      }
-    });
+    const WeightParts parts(g_, sides(), call_.team().size());
+    const std::vector<Space> spaces = take_spaces(parts);
+    parts.run(call_.team(),
+              [&](int thread, const WeightPart& part) { sum_part(part, spaces[static_cast<size_t>(thread)], out); });
   }
 
  private:
   struct Space {
     T *planes, *places, *outputs;  // packed places (B), and packed channels of the output (A)
   };
-  struct Part {
-    int64_t group, output, outputs;  // channels of the output
-    int64_t input, inputs;           // channels of the input
-  };
-  struct Cut {
-    int64_t outputs, inputs;
-  };
-
-  // As many tasks as threads, or enough that an incomplete last round does not matter. Each task packs its operands, so
-  // the longer side is cut.
-  Cut cut_for(int64_t team) const {
-    Cut cut{std::max<int64_t>(g_.out_channels, 1),
-            std::clamp<int64_t>(kColumns / taps_, 1, std::max<int64_t>(g_.in_channels, 1))};
-    auto tasks = [&] {
-      return g_.groups * blocks_of(g_.out_channels, cut.outputs) * blocks_of(g_.in_channels, cut.inputs);
-    };
-    while (tasks() % team != 0 && tasks() < 2 * team && cut.outputs > kernels_.rows)
-      if (cut.outputs >= cut.inputs * taps_ || cut.inputs == 1) cut.outputs = (cut.outputs + 1) / 2;
-      else cut.inputs = (cut.inputs + 1) / 2;
-    return cut;
+  PartSides sides() const {
+    const int64_t inputs = std::clamp<int64_t>(kColumns / taps_, 1, std::max<int64_t>(g_.in_channels, 1));
+    return {.inputs = {.channels = inputs, .per_channel = taps_},
+            .outputs = {.channels = std::max<int64_t>(g_.out_channels, 1), .whole = kernels_.rows},
+            .cuts_inputs_alone = false};
   }
 
-  std::vector<Space> take_spaces(const Cut& cut) const {
+  std::vector<Space> take_spaces(const WeightParts& parts) const {
     auto take = [&](int64_t count) { return call_.scratch().template take<T>(count); };
     const int64_t places = std::min(kSumBlock, boxes_.largest().places() * boxes_.largest().entries);
     std::vector<Space> spaces;
     for (int i = 0; i < call_.team().size(); ++i)
-      spaces.push_back({take(rows_.planes_size()), take(blocks_of(cut.inputs * taps_, kSumBlock) * places * kPackedRow),
-                        take(cut.outputs * kPackedRow)});
+      spaces.push_back({take(rows_.planes_size()),
+                        take(blocks_of(parts.inputs() * taps_, kSumBlock) * places * kPackedRow),
+                        take(parts.outputs() * kPackedRow)});
     return spaces;
   }
 
-  void sum_part(const Part& part, const Space& s, const Tensor& out) const {
+  void sum_part(const WeightPart& part, const Space& s, const Tensor& out) const {
     T* sums = out.as<T>() + (part.group * g_.out_channels + part.output) * g_.depth() + part.input * taps_;
     for (int64_t i = 0; i < part.outputs; ++i) std::fill_n(sums + i * g_.depth(), part.inputs * taps_, T(0));
     for (int64_t i = 0; i < boxes_.count(); ++i) {
@@ -96,11 +71,12 @@ class WeightRows {
     }
   }
 
-  void add_places(const PlaceBox& box, const Part& part, int64_t first, int64_t count, const Space& s, T* sums) const {
+  void add_places(const PlaceBox& box, const WeightPart& part, int64_t first, int64_t count, const Space& s,
+                  T* sums) const {
     const int64_t columns = part.inputs * taps_, block_step = count * kPackedRow;
     rows_.pack({box, first, count}, {g_.in, x_, part.group * g_.in_channels + part.input, part.inputs}, s.planes,
                {s.places, block_step});
-    pack_outputs(runs_of(box, first, count), part, s.outputs);
+    pack_outputs(image_runs(y_, box, first, count), part, s.outputs);
     const int64_t tiles = blocks_of(part.outputs, kernels_.rows);
     for (int64_t j = 0; j < columns; j += kernels_.columns)
       for (int64_t t = 0, i = 0; t < tiles; ++t) {
@@ -123,31 +99,18 @@ class WeightRows {
   }
 
   // to[channel of the output, place]
-  void pack_outputs(const std::vector<Run>& runs, const Part& part, T* to) const {
+  void pack_outputs(const std::vector<ImageRun>& runs, const WeightPart& part, T* to) const {
     visit_floating(y_.dtype, [&]<class From>() {
       for (int64_t i = 0; i < part.outputs; ++i, to += kPackedRow) {
         const From* from =
             reinterpret_cast<const From*>(y_.data) + (part.group * g_.out_channels + part.output + i) * y_.channel_step;
         T* place = to;
-        for (const Run& run : runs) {
+        for (const ImageRun& run : runs) {
           copy_line(from + run.at, y_.step[2], run.count, place);
           place += run.count;
         }
       }
     });
-  }
-
-  // Lines that continue each other form one run.
-  std::vector<Run> runs_of(const PlaceBox& box, int64_t first, int64_t count) const {
-    std::vector<Run> runs;
-    for (const PlaceRun& p : place_runs(box, first, count)) {
-      int64_t at = (box.entry + p.entry) * y_.batch_step;
-      for (size_t d = 0; d < 3; ++d) at += (box.begin[d] + p.place[d]) * y_.step[d];
-      const bool goes_on = !runs.empty() && at == runs.back().at + runs.back().count * y_.step[2];
-      if (goes_on) runs.back().count += p.count;
-      else runs.push_back({at, p.count});
-    }
-    return runs;
   }
 
   KernelCall& call_;
