@@ -11,9 +11,7 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdlib>
-#include <memory>
-#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,22 +21,9 @@
 #include "libgraph/safetensors.h"
 #include "libgraph/scalar.h"
 #include "librun/tensor.h"
+#include "librun/tensor_memory.h"
 
 namespace sg {
-
-// Memory owned by this object, aligned to 64 bytes, not initialised.
-class TensorMemory {
- public:
-  Result<std::byte*> take(int64_t bytes);  // `missing` if there is not enough
-  int64_t bytes() const { return bytes_; }
-
- private:
-  struct Free {
-    void operator()(std::byte* p) const { std::free(p); }
-  };
-  std::vector<std::unique_ptr<std::byte, Free>> blocks_;
-  int64_t bytes_ = 0;
-};
 
 // The input values of one rank, and the memory that holds them. Tensors stay valid when the set is moved.
 struct InputSet {

@@ -1,6 +1,7 @@
 #include "librun/optimizer.h"
 
 #include "librun/element.h"
+#include "librun/inputs.h"
 
 namespace sg {
 

@@ -10,12 +10,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
-#include "librun/inputs.h"
 #include "librun/memory.h"
 #include "librun/optimizer_options.h"
 #include "librun/outputs.h"
+#include "librun/tensor_memory.h"
 
 namespace sg {
 
