@@ -12,9 +12,9 @@
 #include "libgraph/sha256.h"
 #include "tools/cli_complete.h"
 #include "tools/cli_input.h"
-#include "tools/cli_job.h"
 #include "tools/cli_memory.h"
 #include "tools/cli_output.h"
+#include "tools/cli_write.h"
 
 namespace sg::cli {
 namespace {

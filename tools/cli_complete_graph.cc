@@ -8,7 +8,8 @@
 #include "libgraph/human.h"
 #include "libgraph/module_path.h"
 #include "tools/cli_complete.h"
-#include "tools/cli_job.h"
+#include "tools/cli_input.h"
+#include "tools/cli_load.h"
 
 namespace sg::cli {
 namespace {

@@ -1,9 +1,9 @@
-// Descriptions of a job: one line, a page, or JSON.
+#include "tools/cli_describe.h"
+
 #include "libgraph/human.h"
 #include "libgraph/joined.h"
 #include "libgraph/json.h"
 #include "libgraph/merge.h"
-#include "tools/cli_job.h"
 
 namespace sg::cli {
 namespace {

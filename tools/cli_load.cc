@@ -1,4 +1,6 @@
 // Reads jobs: by content, from one file or a rank set, with findings located in the text they came from.
+#include "tools/cli_load.h"
+
 #include <algorithm>
 #include <optional>
 
@@ -11,7 +13,8 @@
 #include "libgraph/recompute_tags.h"
 #include "libgraph/text/text.h"
 #include "libgraph/verify/verify.h"
-#include "tools/cli_job.h"
+#include "tools/cli_describe.h"
+#include "tools/cli_input.h"
 
 namespace sg::cli {
 namespace {

@@ -8,8 +8,9 @@
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
 #include "libpasses/bundle.h"
-#include "tools/cli_job.h"
+#include "tools/cli_load.h"
 #include "tools/cli_words.h"
+#include "tools/cli_write.h"
 
 namespace sg::cli {
 namespace {

@@ -7,10 +7,14 @@
 #include "libgraph/human.h"
 #include "libgraph/import/repair_types.h"
 #include "libgraph/infer/infer.h"
-#include "tools/cli_job.h"
+#include "tools/cli_describe.h"
+#include "tools/cli_input.h"
+#include "tools/cli_load.h"
 #include "tools/cli_output.h"
+#include "tools/cli_provenance.h"
+#include "tools/cli_write.h"
 #include "tools/import_sources.h"
-#include "tools/reports.h"
+#include "tools/import_types.h"
 #include "tools/write_ahead.h"
 
 namespace sg::cli {

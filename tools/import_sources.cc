@@ -8,7 +8,6 @@
 #include "libgraph/parallel.h"
 #include "libgraph/sha256.h"
 #include "tools/cli_input.h"
-#include "tools/cli_job.h"
 #include "tools/import_trace_files.h"
 
 namespace sg::cli {

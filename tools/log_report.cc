@@ -2,7 +2,7 @@
 
 #include "libgraph/human.h"
 #include "libgraph/json.h"
-#include "tools/cli_job.h"
+#include "tools/cli_describe.h"
 
 namespace sg::cli {
 

@@ -6,8 +6,9 @@
 #include "libgraph/nearest.h"
 #include "libpasses/bundle.h"
 #include "tools/cli_complete.h"
-#include "tools/cli_job.h"
+#include "tools/cli_load.h"
 #include "tools/cli_pass.h"
+#include "tools/cli_write.h"
 
 namespace sg::cli {
 namespace {

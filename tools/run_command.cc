@@ -2,14 +2,28 @@
 
 #include "librun/compare_session.h"
 #include "librun/data_name.h"
-#include "tools/cli_job.h"
+#include "tools/cli_load.h"
+#include "tools/cli_write.h"
 #include "tools/run_backend.h"
 #include "tools/run_comm.h"
 #include "tools/run_options.h"
+#include "tools/run_plan.h"
 #include "tools/run_report.h"
 
 namespace sg::cli {
 namespace {
+
+// A job that holds some of its ranks cannot run.
+Status require_all_ranks(const Job& job) {
+  for (uint32_t r = 0; r < job.world; ++r)
+    if (!job.program_of(r))
+      return Error{
+          ErrorKind::cannot_apply,
+          "the job has " + std::to_string(job.world) + " ranks, and rank " + std::to_string(r) + " is not in the file",
+          {},
+          "import all ranks ('rank{r}/step.json'), or --spmd where one rank's capture stands for all"};
+  return ok_status();
+}
 
 // --dry-run: whether the files could be written, by writing nothing to each.
 Status try_targets(const Args& args) {

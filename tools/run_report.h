@@ -15,12 +15,6 @@ std::string dry_run_text(const Job& job, const SessionReport& report, int64_t st
 std::string dry_run_json(const SessionReport& report, int64_t steps);
 std::string run_json(const SessionReport& report);
 
-// A job that holds some of its ranks cannot run (cannot_apply).
-Status require_all_ranks(const Job& job);
-
-// --plan: the plan of every program, for the sizes of the capture.
-Result<int> print_plans(const Args& args, const Job& job);
-
 // --profile, when it is given. Several processes write a file each: {r} in its name.
 Status write_profile(const Args& args, const SessionReport& report);
 

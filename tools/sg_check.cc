@@ -4,8 +4,8 @@
 // other. Exit 1 if any has a finding, 3 if one cannot be read at all.
 #include <algorithm>
 
-#include "tools/cli_job.h"
-#include "tools/reports.h"
+#include "tools/check_verdict.h"
+#include "tools/cli_write.h"
 
 using namespace sg;
 using namespace sg::cli;

@@ -5,7 +5,7 @@
 
 #include <new>
 
-#include "tools/cli_diff.h"
+#include "tools/diff_command.h"
 
 using namespace sg;
 using namespace sg::cli;

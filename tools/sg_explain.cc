@@ -3,8 +3,10 @@
 
 #include "libgraph/node_story.h"
 #include "libpasses/replay.h"
-#include "tools/cli_job.h"
+#include "tools/cli_input.h"
+#include "tools/cli_load.h"
 #include "tools/cli_sizes.h"
+#include "tools/cli_write.h"
 
 using namespace sg;
 using namespace sg::cli;

@@ -4,8 +4,9 @@
 // with --node).
 #include "libgraph/merge.h"
 #include "libgraph/text/text.h"
-#include "tools/cli_job.h"
-#include "tools/reports.h"
+#include "tools/cli_load.h"
+#include "tools/cli_write.h"
+#include "tools/print_node.h"
 
 using namespace sg;
 using namespace sg::cli;

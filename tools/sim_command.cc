@@ -4,8 +4,9 @@
 #include "libgraph/sim/measured.h"
 #include "libgraph/sim/report.h"
 #include "tools/cli_input.h"
-#include "tools/cli_job.h"
+#include "tools/cli_load.h"
 #include "tools/cli_sizes.h"
+#include "tools/cli_write.h"
 #include "tools/sim_calibrate.h"
 
 namespace sg::cli {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "libgraph/nearest.h"
-#include "tools/cli_job.h"
 #include "tools/cli_siblings.h"
+#include "tools/cli_write.h"
 #include "tools/commands.h"
 
 namespace sg::cli {

@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "libgraph/output_file.h"
-#include "tools/cli_job.h"
+#include "tools/cli_write.h"
 
 using namespace sg;
 using namespace sg::cli;

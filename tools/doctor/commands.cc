@@ -5,7 +5,7 @@
 #include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
-#include "tools/cli_job.h"
+#include "tools/cli_write.h"
 #include "tools/doctor/findings.h"
 
 namespace sg::doctor {

@@ -6,8 +6,8 @@
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
 #include "libgraph/temp_folder.h"
-#include "tools/cli_job.h"
 #include "tools/cli_siblings.h"
+#include "tools/cli_write.h"
 #include "tools/recipe/narrow.h"
 #include "tools/recipe/process.h"
 

@@ -8,8 +8,9 @@
 #include "libgraph/temp_folder.h"
 #include "librun/expect_report.h"
 #include "tools/cli_input.h"
-#include "tools/cli_job.h"
+#include "tools/cli_load.h"
 #include "tools/cli_siblings.h"
+#include "tools/cli_write.h"
 #include "tools/recipe/key.h"
 #include "tools/recipe/process.h"
 

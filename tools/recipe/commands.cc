@@ -8,7 +8,7 @@
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
 #include "libgraph/sha256.h"
-#include "tools/cli_job.h"
+#include "tools/cli_write.h"
 #include "tools/recipe/bisect.h"
 #include "tools/recipe/command_options.h"
 #include "tools/recipe/files.h"

@@ -3,7 +3,7 @@
 #include "libgraph/binary/binary.h"
 #include "libgraph/temp_folder.h"
 #include "libgraph/verify/verify.h"
-#include "tools/cli_job.h"
+#include "tools/cli_write.h"
 #include "tools/recipe/executor.h"
 #include "tools/recipe/process.h"
 

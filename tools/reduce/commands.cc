@@ -6,8 +6,10 @@
 #include "libgraph/binary/binary.h"
 #include "libgraph/human.h"
 #include "libgraph/temp_folder.h"
-#include "tools/cli_job.h"
+#include "tools/cli_load.h"
 #include "tools/cli_output.h"
+#include "tools/cli_provenance.h"
+#include "tools/cli_write.h"
 #include "tools/reduce/search.h"
 
 namespace sg::reduce {

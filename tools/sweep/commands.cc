@@ -7,9 +7,9 @@
 
 #include "libgraph/human.h"
 #include "libgraph/json.h"
-#include "tools/cli_job.h"
 #include "tools/cli_siblings.h"
 #include "tools/cli_words.h"
+#include "tools/cli_write.h"
 #include "tools/recipe/session.h"
 #include "tools/sweep/axis.h"
 #include "tools/sweep/evaluate.h"

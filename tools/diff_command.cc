@@ -1,4 +1,4 @@
-#include "tools/cli_diff.h"
+#include "tools/diff_command.h"
 
 #include <unistd.h>
 
@@ -11,8 +11,10 @@
 #include "libgraph/expr/assume.h"
 #include "libgraph/parallel.h"
 #include "libgraph/sim/simulate.h"
-#include "tools/cli_job.h"
+#include "tools/cli_input.h"
+#include "tools/cli_load.h"
 #include "tools/cli_terminal.h"
+#include "tools/cli_write.h"
 
 namespace sg::cli {
 namespace {

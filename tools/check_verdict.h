@@ -1,20 +1,15 @@
-// What tools say about a graph beyond its text: one node with its users, a verdict, types that disagree.
+// sg-check: its answer for each argument, and the rules that it checks by.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "libgraph/job.h"
 #include "tools/cli.h"
-#include "tools/cli_job.h"
+#include "tools/cli_load.h"
 
 namespace sg::cli {
 
-// The node of that name (with or without %) and those that use its results, in every graph of the job that has it.
-Result<std::string> node_report(const Job& job, std::string name);
-
-// sg-check's answer for one argument.
 struct Verdict {
   Diagnostics said;  // what reading brought up, and the findings
   std::optional<Error> error;
@@ -29,12 +24,5 @@ std::vector<Verdict> judge_all(const std::vector<std::string>& operands, const A
 
 // Every rule of the verifier with its promise, a line each.
 std::string rules_report();
-
-// Recorded types that our rules contradict. `count` leaves out those that are known to be the recorder's fault.
-struct TypeReport {
-  std::string text, json;
-  size_t count = 0;
-};
-TypeReport type_report(const Job& job, const std::string& name);
 
 }  // namespace sg::cli

@@ -1,5 +1,4 @@
-// Writes jobs: where to, in which form, and what is reported about it.
-#include "tools/cli_job.h"
+#include "tools/cli_write.h"
 
 #include <unistd.h>
 
@@ -12,6 +11,8 @@
 #include "libgraph/merge.h"
 #include "libgraph/output_file.h"
 #include "libgraph/text/text.h"
+#include "tools/cli_describe.h"
+#include "tools/cli_input.h"
 #include "tools/cli_targets.h"
 #include "tools/write_ahead.h"
 
@@ -159,19 +160,6 @@ Status write_text(const Args& args, std::string_view text) {
   SG_TRY(is_answer ? write_whole("-", text) : write_output(args, output_of(args), text));
   args.report().phase("write", output_of(args) + ", " + plural(text.size(), "byte"));
   return ok_status();
-}
-
-void add_provenance(const Args& args, const std::vector<std::string>& options, const std::string& digest, Job* job) {
-  Pool& pool = *job->pool;
-  Provenance entry{pool.str(args.tool().name), pool.str(kVersion), {}, pool.str(digest)};
-  std::vector<std::string> sorted = options;
-  std::sort(sorted.begin(), sorted.end());
-  for (const std::string& name : sorted) {
-    if (!args.has(name)) continue;
-    std::string value = args.text(name);
-    entry.options.push_back({pool.str(name), pool.str(value.empty() ? "true" : json_string(value))});
-  }
-  job->provenance.push_back(std::move(entry));
 }
 
 }  // namespace sg::cli

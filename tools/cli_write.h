@@ -1,0 +1,51 @@
+// Results out: a job, a form of it or a text, to -o FILE or standard output, or one file a rank.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "libgraph/job.h"
+#include "tools/cli.h"
+
+namespace sg::cli {
+
+class WriteAhead;
+
+// Where the output goes: -o, the input with --in-place, else "-".
+std::string output_of(const Args& args);
+
+// Refuses, before any work: an output that is the input without --in-place, binary to a terminal.
+Status check_output(const Args& args);
+
+// Refuses --json where the answer is a text: `what` says which.
+Status refuse_json(const Args& args, const std::string& what);
+
+// The job in the form and to the place that the options ask for, then a line (or with --json a report) about it.
+// `passes` is JSON that the report has under that key; empty = none. With --dry-run nothing is put in its place.
+// `ahead` may hold the bytes already (write_ahead.h).
+Status write_job(const Args& args, const Job& job, std::string_view passes = {}, WriteAhead* ahead = nullptr);
+
+// The job in a file, or in one a rank (`rank{r}.sg`); text when the name ends in .txt. Makes missing folders.
+Status write_job_file(const Job& job, const std::string& path);
+
+// A job in another form, to -o or standard output: the whole of it, or with {r} in the name a file a rank.
+using JobWriter = std::function<Result<std::string>(const Job&)>;
+Status write_form(const Args& args, const Job& job, const JobWriter& form);
+
+// Whether write_job writes one binary file: what a WriteAhead is for.
+bool writes_one_binary(const Args& args);
+
+// A text or report to -o, as write_output does, or to standard output.
+Status write_text(const Args& args, std::string_view text);
+
+// All of `bytes` to a place that the options name; with --dry-run as far as it goes without putting it there.
+Status write_output(const Args& args, const std::string& path, std::string_view bytes, bool make_folders = false);
+
+// --dry-run: writes a temporary file and removes it, so that errors show up.
+Status try_to_write(const std::string& path, std::string_view bytes);
+
+// All of `bytes` to one place, or nothing.
+Status write_whole(const std::string& path, std::string_view bytes, bool make_folders = false);
+
+}  // namespace sg::cli
