@@ -180,9 +180,10 @@ struct Totals {
   ChunkCounts counts;
 };
 
-Result<Totals> chunk_program(Program* program, const ChunkPlanOptions& options, PassContext& context, Change* change) {
+Result<Totals> chunk_program(Program* program, const ChunkOptions& options, const ModulePattern& modules,
+                             PassContext& context, Change* change) {
   std::vector<Error> refused;
-  SG_ASSIGN(const ChunkPlan plan, plan_chunks(*program, options, context.best_effort ? &refused : nullptr));
+  SG_ASSIGN(const ChunkPlan plan, plan_chunks(*program, options, modules, context.best_effort ? &refused : nullptr));
   for (const Error& e : refused) context.notes->warning("chunk", "left whole: " + e.message, e.where, e.hint);
   if (context.explain) describe(*program, plan, options.chunks, change);
   Totals out;
@@ -195,14 +196,11 @@ Result<Totals> chunk_program(Program* program, const ChunkPlanOptions& options, 
 }  // namespace
 
 Result<Change> chunk(Job* job, const ChunkOptions& options, PassContext& context) {
-  auto pattern = ModulePattern::parse(options.modules);
-  if (!pattern.ok()) return std::move(pattern.error());
-  const ChunkPlanOptions plan{*pattern,           options.chunks,         options.least_rows, options.along,
-                              options.early_sums, options.only_exchanges, options.tamper};
+  SG_ASSIGN(const ModulePattern modules, ModulePattern::parse(options.modules));
   Change change;
   std::optional<Totals> first;
   for (auto& program : job->programs) {
-    SG_ASSIGN(const Totals totals, chunk_program(program.get(), plan, context, &change));
+    SG_ASSIGN(const Totals totals, chunk_program(program.get(), options, modules, context, &change));
     if (first && (first->regions != totals.regions || first->counts.collectives != totals.counts.collectives))
       return Error{ErrorKind::cannot_apply,
                    "ranks would chunk different collectives, and the step would hang",

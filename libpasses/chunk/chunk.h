@@ -35,11 +35,11 @@ using AxisTamper = std::function<void(AxisCall&)>;
 enum class ChunkAlong : uint8_t { batch, sequence, tokens };
 
 struct ChunkOptions {
-  std::string modules;
+  std::string modules;  // a module pattern
   int64_t chunks = 2;
-  int64_t least_rows = 1;
+  int64_t least_rows = 1;  // in each chunk
   ChunkAlong along = ChunkAlong::batch;
-  bool early_sums = true;
+  bool early_sums = true;       // gradients of parameters are summed before their collectives, not after
   bool only_exchanges = false;  // regions without an all-to-all stay whole
   AxisTamper tamper;
 };

@@ -10,9 +10,9 @@
 
 namespace sg {
 
-ChunkPlanner::ChunkPlanner(const Program& program, const ChunkPlanOptions& options,
-                           const std::vector<ChunkRegion>& regions, const std::vector<uint32_t>& region_of,
-                           const std::vector<RowsTogether>& together, bool best_effort)
+ChunkPlanner::ChunkPlanner(const Program& program, const ChunkOptions& options, const std::vector<ChunkRegion>& regions,
+                           const std::vector<uint32_t>& region_of, const std::vector<RowsTogether>& together,
+                           bool best_effort)
     : program_(program),
       graph_(program.graph),
       options_(options),
@@ -213,13 +213,14 @@ std::optional<RefusedRegion> ChunkPlanner::find_untouched_region() const {
   return std::nullopt;
 }
 
-Result<ChunkPlan> plan_chunks(const Program& program, const ChunkPlanOptions& options, std::vector<Error>* refused) {
+Result<ChunkPlan> plan_chunks(const Program& program, const ChunkOptions& options, const ModulePattern& modules,
+                              std::vector<Error>* refused) {
   const Graph& graph = program.graph;
   std::vector<uint32_t> region_of;
-  std::vector<ChunkRegion> regions = find_regions(graph, options.modules, &region_of);
+  std::vector<ChunkRegion> regions = find_regions(graph, modules, &region_of);
   if (regions.empty())
     return Error{ErrorKind::cannot_apply,
-                 "--modules " + options.modules.text() + " names no module of the graph",
+                 "--modules " + modules.text() + " names no module of the graph",
                  {},
                  "sg-stat --by module lists them"};
   std::vector<std::vector<NodeId>> nodes(regions.size());
@@ -227,7 +228,7 @@ Result<ChunkPlan> plan_chunks(const Program& program, const ChunkPlanOptions& op
     if (region_of[n.index] != kNoRegion) nodes[region_of[n.index]].push_back(n);
   if (options.only_exchanges && !leave_without_exchange(graph, nodes, &regions))
     return Error{ErrorKind::cannot_apply,
-                 "no module of " + options.modules.text() + " exchanges tokens between ranks",
+                 "no module of " + modules.text() + " exchanges tokens between ranks",
                  {},
                  "--modules chunks modules without an all-to-all"};
   const std::vector<bool> from_data = values_from_data(program);

@@ -25,16 +25,6 @@
 
 namespace sg {
 
-struct ChunkPlanOptions {
-  ModulePattern modules;
-  int64_t chunks = 2;
-  int64_t least_rows = 1;  // in each chunk
-  ChunkAlong along = ChunkAlong::batch;
-  bool early_sums = true;       // gradients of parameters are summed before their collectives, not after
-  bool only_exchanges = false;  // regions without an all-to-all stay whole
-  AxisTamper tamper = {};
-};
-
 struct ChunkRegion {
   std::string module;
   std::string parent;  // module that boundary nodes are attributed to
@@ -65,8 +55,9 @@ struct ChunkPlan {
   std::vector<bool> full_use;     // by value: something uses the whole of it
 };
 
-// A region that cannot be chunked is an Error with node, rule and remedy; if `refused` is given the error is added to
-// it instead, and the region stays whole.
-Result<ChunkPlan> plan_chunks(const Program& program, const ChunkPlanOptions& options, std::vector<Error>* refused);
+// `modules`: the pattern of the options. A region that cannot be chunked is an Error with node, rule and remedy; if
+// `refused` is given the error is added to it instead, and the region stays whole.
+Result<ChunkPlan> plan_chunks(const Program& program, const ChunkOptions& options, const ModulePattern& modules,
+                              std::vector<Error>* refused);
 
 }  // namespace sg

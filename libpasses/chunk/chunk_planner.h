@@ -18,7 +18,7 @@ namespace sg {
 class ChunkPlanner {
  public:
   // `region_of`: by node. `together`: rows that are cut at multiples.
-  ChunkPlanner(const Program& program, const ChunkPlanOptions& options, const std::vector<ChunkRegion>& regions,
+  ChunkPlanner(const Program& program, const ChunkOptions& options, const std::vector<ChunkRegion>& regions,
                const std::vector<uint32_t>& region_of, const std::vector<RowsTogether>& together, bool best_effort);
 
   // The region that could not be chunked, if any. `nodes`: by region; `from_data`: by value.
@@ -65,7 +65,7 @@ class ChunkPlanner {
 
   const Program& program_;
   const Graph& graph_;
-  const ChunkPlanOptions& options_;
+  const ChunkOptions& options_;
   const std::vector<uint32_t>& region_of_;
   const std::vector<RowsTogether>& together_;
   const ChunkRefusals why_not_;

@@ -164,8 +164,7 @@ RowCut cut_at_entries(ExprPool* exprs, uint32_t axis, Expr rows, const std::vect
   }
 }
 
-std::string too_few_rows(const Program& program, const ChunkPlanOptions& options, ValueId activation,
-                         const RowCut& cut) {
+std::string too_few_rows(const Program& program, const ChunkOptions& options, ValueId activation, const RowCut& cut) {
   ExprPool& exprs = program.graph.pool().exprs;
   const std::string what = "axis " + std::to_string(cut.axis) + " of %" + std::string(program.graph.name(activation));
   const std::string chunks = ": too few for " + std::to_string(options.chunks) + " chunks";
@@ -185,7 +184,7 @@ std::string too_few_rows(const Program& program, const ChunkPlanOptions& options
   return most.empty() ? "" : what + ", cut at whole entries, has a chunk of " + most + chunks + of_least;
 }
 
-Result<RowCut> find_cut(const Program& program, const ChunkPlanOptions& options, const ChunkRegion& region,
+Result<RowCut> find_cut(const Program& program, const ChunkOptions& options, const ChunkRegion& region,
                         const std::vector<RowsTogether>& together, const ChunkRefusals& why_not) {
   const Graph& graph = program.graph;
   const ValueId v = region.activation;

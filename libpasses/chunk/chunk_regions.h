@@ -36,10 +36,9 @@ struct RowCut {
 RowCut cut_at_entries(ExprPool* exprs, uint32_t axis, Expr rows, const std::vector<RowsTogether>& together);
 
 // Of the region's activation. Refused if there is no activation, or it has too few rows.
-Result<RowCut> find_cut(const Program& program, const ChunkPlanOptions& options, const ChunkRegion& region,
+Result<RowCut> find_cut(const Program& program, const ChunkOptions& options, const ChunkRegion& region,
                         const std::vector<RowsTogether>& together, const ChunkRefusals& why_not);
 // What is too little for the chunks, as "axis 0 of %x has 3 rows: too few for 4 chunks"; empty = it suffices.
-std::string too_few_rows(const Program& program, const ChunkPlanOptions& options, ValueId activation,
-                         const RowCut& cut);
+std::string too_few_rows(const Program& program, const ChunkOptions& options, ValueId activation, const RowCut& cut);
 
 }  // namespace sg
