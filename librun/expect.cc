@@ -128,6 +128,13 @@ void note(ExpectRow* row, Worst* worst, int64_t element, double value, double ex
   *worst = {element, value, expected};
 }
 
+void tell_where(const Worst& worst, const Tensor& value, ExpectRow* row) {
+  if (worst.element < 0) return;
+  row->where = index_of(worst.element, value.sizes());
+  row->value_there = worst.value;
+  row->expected_there = worst.expected;
+}
+
 void compare_floats(const Tensor& value, const StoredTensor& expected, Tolerance tolerance, ExpectRow* row) {
   const int parts = is_complex(value.dtype) ? 2 : 1;
   double largest = 0;
@@ -156,10 +163,7 @@ void compare_floats(const Tensor& value, const StoredTensor& expected, Tolerance
     for (int64_t i = 0; i < n * parts; ++i) one(first + i / parts, x[i], y[i]);
   });
   row->only_rounding = needs_rounding && row->passed() && kRoundings * row->rounding >= largest;
-  if (worst.element < 0) return;
-  row->where = index_of(worst.element, value.sizes());
-  row->value_there = worst.value;
-  row->expected_there = worst.expected;
+  tell_where(worst, value, row);
 }
 
 void compare_integers(const Tensor& value, const StoredTensor& expected, ExpectRow* row) {
@@ -173,10 +177,7 @@ void compare_integers(const Tensor& value, const StoredTensor& expected, ExpectR
       note(row, &worst, first + i, a, b, error == 0 ? 0 : 1 + error);
     }
   });
-  if (worst.element < 0) return;
-  row->where = index_of(worst.element, value.sizes());
-  row->value_there = worst.value;
-  row->expected_there = worst.expected;
+  tell_where(worst, value, row);
 }
 
 // -0.0 and 0.0 differ, NaNs do not; all other values differ exactly if their bits do.
@@ -192,10 +193,7 @@ void compare_bits(const Tensor& value, const StoredTensor& expected, ExpectRow* 
       note(row, &worst, first + i / parts, x[i], y[i], same ? 0 : 2 + error);
     }
   });
-  if (worst.element < 0) return;
-  row->where = index_of(worst.element, value.sizes());
-  row->value_there = worst.value;
-  row->expected_there = worst.expected;
+  tell_where(worst, value, row);
 }
 
 bool is_only_nan(const Tensor& value, const StoredTensor& expected) {
