@@ -1,7 +1,6 @@
 #include "libgraph/safetensors.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -329,37 +328,11 @@ Result<TensorFile> TensorFile::open(const std::string& path, Access access) {
   if (!S_ISREG(info.st_mode)) return Error{ErrorKind::unreadable, "not a regular file", {path}, std::string(kMapped)};
   TensorFile out;
   out.name_ = path;
-  std::string_view bytes;
-  if (info.st_size > 0) {  // an empty file cannot be mapped; the reader reports that it is too short
-    out.mapping_bytes_ = static_cast<size_t>(info.st_size);
-    int protection = access == Access::copy_on_write ? PROT_READ | PROT_WRITE : PROT_READ;
-    void* at = ::mmap(nullptr, out.mapping_bytes_, protection, MAP_PRIVATE | MAP_NORESERVE, file.fd, 0);
-    if (at == MAP_FAILED) return no_access(path, "cannot map the file", errno);
-    out.mapping_ = at;
-    bytes = std::string_view(static_cast<const char*>(at), out.mapping_bytes_);
-  }
-  SG_TRY(SafetensorsReader(bytes, &out).run());
+  auto mapping = MappedFile::map(file.fd, static_cast<size_t>(info.st_size), path, access);
+  if (!mapping) return no_access(path, "cannot map the file", errno);
+  out.mapping_ = std::move(*mapping);
+  SG_TRY(SafetensorsReader(out.mapping_.bytes(), &out).run());
   return out;
-}
-
-TensorFile::TensorFile(TensorFile&& other) noexcept
-    : name_(std::move(other.name_)),
-      mapping_(std::exchange(other.mapping_, nullptr)),
-      mapping_bytes_(other.mapping_bytes_),
-      tensors_(std::move(other.tensors_)),
-      metadata_(std::move(other.metadata_)) {}
-
-TensorFile& TensorFile::operator=(TensorFile&& other) noexcept {
-  std::swap(name_, other.name_);
-  std::swap(mapping_, other.mapping_);
-  std::swap(mapping_bytes_, other.mapping_bytes_);
-  std::swap(tensors_, other.tensors_);
-  std::swap(metadata_, other.metadata_);
-  return *this;
-}
-
-TensorFile::~TensorFile() {
-  if (mapping_ != nullptr) ::munmap(mapping_, mapping_bytes_);
 }
 
 }  // namespace sg

@@ -9,9 +9,7 @@
 //          the tensors cover the data from its first byte to its last without a hole or an overlap. Errors are
 //          `unreadable` and carry the byte offset in the file.
 //          The format does not align tensors: `aligned()` says whether one may be read as its type.
-//          Whoever shortens the file while it is mapped gets SIGBUS, as with every mapped file.
-// Access   `copy_on_write`: memory may be written; the file stays as it is, and only pages that are written cost
-//          memory.
+//          Where the file is shortened meanwhile, to touch what is gone is SIGBUS (mapped_file.h).
 // Writing  Same tensors, same bytes: the larger element types first (so that all are aligned), then by name. Whole or
 //          not at all (output_file.h), on the disk before it takes its name.
 #pragma once
@@ -25,6 +23,7 @@
 #include <vector>
 
 #include "libgraph/dtype.h"
+#include "libgraph/mapped_file.h"
 #include "libgraph/output_file.h"
 #include "libgraph/result.h"
 
@@ -51,14 +50,10 @@ class TensorFile {
   static constexpr uint64_t kMaxHeaderBytes = 100 << 20;  // the format's own limit
   static constexpr size_t kMaxRank = 64;
 
-  enum class Access : uint8_t { read, copy_on_write };
+  using Access = MappedFile::Access;
   static Result<TensorFile> open(const std::string& path, Access access = Access::read);
   // Over bytes that the caller keeps; `name` is for messages.
   static Result<TensorFile> parse(std::string_view bytes, std::string name);
-
-  TensorFile(TensorFile&& other) noexcept;
-  TensorFile& operator=(TensorFile&& other) noexcept;
-  ~TensorFile();
 
   const std::string& name() const { return name_; }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }                           // sorted by name
@@ -71,8 +66,7 @@ class TensorFile {
   TensorFile() = default;
 
   std::string name_;
-  void* mapping_ = nullptr;  // null = the caller's bytes
-  size_t mapping_bytes_ = 0;
+  MappedFile mapping_;  // none = the caller's bytes
   std::vector<StoredTensor> tensors_;
   std::vector<std::pair<std::string, std::string>> metadata_;
 };

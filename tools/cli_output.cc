@@ -6,8 +6,11 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 
+#include "libgraph/mapped_file.h"
 #include "libgraph/output_file.h"
+#include "libgraph/result.h"
 
 namespace sg::cli {
 namespace {
@@ -16,6 +19,18 @@ void remove_outputs_and_die(int number) {
   remove_pending_outputs();
   std::signal(number, SIG_DFL);
   ::raise(number);
+}
+
+void write_text(const char* text) { (void)!::write(STDERR_FILENO, text, std::strlen(text)); }
+
+// Somebody has shortened a file that is mapped.
+void report_shortened_file(int number, siginfo_t* info, void*) {
+  const char* file = mapped_file_at(info->si_addr);
+  if (!file) return remove_outputs_and_die(number);
+  remove_pending_outputs();
+  write_text(file);
+  write_text(": error: it became shorter while it was read\n");
+  std::_Exit(static_cast<int>(ErrorKind::unreadable));
 }
 
 }  // namespace
@@ -32,6 +47,10 @@ void install_signal_handlers() {
   std::signal(SIGPIPE, remove_outputs_and_die);  // even if the caller ignored it: `| head` is no error
   std::signal(SIGXFSZ, SIG_IGN);                 // exceeding a file size limit (ulimit -f) becomes a write error
   handle_ends(remove_outputs_and_die);
+  struct sigaction shortened = {};
+  shortened.sa_sigaction = report_shortened_file;
+  shortened.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &shortened, nullptr);
 }
 
 void guard_standard_streams() {

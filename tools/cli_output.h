@@ -5,7 +5,8 @@
 
 namespace sg::cli {
 
-// Removes temporary files on SIGINT, SIGTERM, SIGHUP and SIGQUIT, then dies of the signal; on SIGPIPE, too, which so is quiet.
+// Removes temporary files on SIGINT, SIGTERM, SIGHUP and SIGQUIT, then dies of the signal; on SIGPIPE, too, which so is
+// quiet. Where a mapped file is shortened, says so and ends as with any unreadable file.
 void install_signal_handlers();
 
 // `handler` for SIGINT, SIGTERM, SIGHUP and SIGQUIT, but for those that the caller ignores: nohup, background jobs.

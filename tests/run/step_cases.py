@@ -2,8 +2,10 @@
 import json
 import os
 import shutil
+import subprocess
+import time
 
-from support import case, graph, inputs, load, run, safetensors
+from support import case, given, graph, inputs, load, run, safetensors
 
 
 @case
@@ -162,3 +164,23 @@ def tokens_are_what_an_embedding_looks_up():
         said = run("--init", "seed:0", graph=name).stdout
         assert ("tokens/s" in said) == (tokens > 0), (name, said)
         assert json.loads(run("--init", "seed:0", "--json", graph=name).stdout)["tokens"] == tokens, name
+
+
+@case
+def a_file_that_is_shortened_meanwhile_ends_the_run_with_its_name():
+    with open("g.txt", "w") as f:
+        f.write('sg 1.0\ngraph rank *\n  input %x : f32[100000] "x"\n  %y = aten.abs(%x)\n  output %y\n')
+    header = '{"x":{"dtype":"F32","shape":[100000],"data_offsets":[0,400000]}}'
+    safetensors("in.safetensors", {"x": ("F32", [100000], [0.5] * 100000)}, header + " " * (-len(header) % 8))  # aligned, so that nothing is copied
+    command = [os.path.join(given.bin, "sg-run"), "g.txt", "--inputs", "in.safetensors", "--steps", "100000", "--outputs", "o{step}.safetensors"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        while not os.path.exists("o0.safetensors") and running.poll() is None:
+            time.sleep(0.001)
+        os.truncate("in.safetensors", 0)
+        said = running.communicate(timeout=30)[1]
+    finally:
+        running.kill()
+    assert running.returncode == 3, f"exit {running.returncode}: {said}"
+    assert said.endswith("in.safetensors: error: it became shorter while it was read\n"), said
+    assert not [name for name in os.listdir(".") if "tmp" in name]

@@ -248,3 +248,21 @@ TEST_CASE("alignment is said, not assumed") {
   const bool b_is_aligned = test::find_tensor(*file, "b")->offset % 8 == 0;
   CHECK(test::find_tensor(*file, "b")->aligned() == b_is_aligned);
 }
+
+TEST_CASE("safetensors: an address in a mapped file tells which file it is, as long as it is mapped") {
+  const test::TempFolder folder;
+  const std::string path = folder.file("a\nb.safetensors");
+  const float numbers[] = {1, 2, 3};
+  REQUIRE(write_tensors(path, std::vector<TensorToWrite>{{"x", DType::f32, {3}, {}, numbers}}).ok());
+  const void* at = nullptr;
+  {
+    auto first = TensorFile::open(path);
+    REQUIRE(first.ok());
+    const TensorFile moved = std::move(*first);
+    at = moved.tensors()[0].data;
+    REQUIRE(mapped_file_at(at) != nullptr);
+    CHECK(std::string_view(mapped_file_at(at)).ends_with("a\\nb.safetensors"));
+    CHECK(mapped_file_at(numbers) == nullptr);
+  }
+  CHECK(mapped_file_at(at) == nullptr);
+}
