@@ -7,6 +7,7 @@
 #include "libgraph/diag.h"
 #include "libgraph/nearest.h"
 #include "libgraph/sim/machine.h"
+#include "libgraph/sim/yaml_document.h"
 #include "libgraph/yaml_quotes.h"
 
 namespace sg {
@@ -125,7 +126,7 @@ class Reader {
 Result<Machine> parse_machine(std::string_view text, const std::string& file, size_t above) {
   Diagnostics problems;
   try {
-    Machine machine = Reader(file, text, above, &problems).read(YAML::Load(std::string(text)));
+    Machine machine = Reader(file, text, above, &problems).read(only_document(std::string(text)));
     if (!problems.has_errors()) return machine;
   } catch (const YAML::Exception& e) {  // how the library reports that a text is not YAML
     Location where{file, static_cast<uint32_t>(e.mark.line + 1), static_cast<uint32_t>(e.mark.column + 1), {}, {}};

@@ -326,3 +326,10 @@ def orders_are_warned_of():
     write("g.txt", GRAPH)
     write("r.yaml", "inputs: {g: g.txt}\nstages: [remat, clean]\n")
     expect(sg("sg-recipe", "check", "r.yaml"), 0, "warning: clean: sg-clean is meant to run before sg-remat")
+
+
+@case
+def a_second_document_is_no_part_of_the_recipe():
+    write("g.txt", GRAPH)
+    write("two.yaml", "recipe: two\ninputs: {step: g.txt}\nstages:\n  - clean\n---\nstages:\n  - nonsense\n")
+    expect(sg("sg-recipe", "check", "two.yaml"), 1, "two.yaml:6:1: error: a second document begins here, and a file holds one")

@@ -288,6 +288,9 @@ def killed_sweeps_go_on():
     size = os.path.getsize("r.yaml.sweep.jsonl")
     assert json.loads(run("sg-sweep", *words, "--no-cache"))["points"] == whole
     assert os.path.getsize("r.yaml.sweep.jsonl") == size
+    # A point that cannot be is measured again.
+    write("damaged.jsonl", re.sub(r'"step_seconds":[^,]+', '"step_seconds":-1', "".join(lines_of("whole.jsonl"))))
+    assert json.loads(run("sg-sweep", *words, "--points", "damaged.jsonl"))["points"] == whole
     # Two at once.
     os.remove("r.yaml.sweep.jsonl")
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, env=environment()) for _ in range(2)]

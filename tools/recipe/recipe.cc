@@ -8,6 +8,7 @@
 #include <set>
 
 #include "libgraph/nearest.h"
+#include "libgraph/sim/yaml_document.h"
 #include "libgraph/whole_file.h"
 #include "libpasses/pass.h"
 #include "tools/cli_input.h"
@@ -63,7 +64,7 @@ class RecipeReader {
     if (file != kStdin) recipe_.files.push_back(file);
     YamlReader yaml(file, *text, &problems_);
     try {
-      read_top(&yaml, YAML::Load(*text), depth);
+      read_top(&yaml, only_document(*text), depth);
     } catch (const YAML::Exception& e) {  // how the library reports that a text is not YAML
       unread(e.msg, {file, static_cast<uint32_t>(e.mark.line + 1), static_cast<uint32_t>(e.mark.column + 1), {}, {}},
              hint_for(e, *text), "yaml");

@@ -49,7 +49,8 @@ std::optional<Point> point_of(const simdjson::dom::element& line) {
   }
   if (line["step_seconds"].get(out.step_seconds) != simdjson::SUCCESS) return {};
   if (line["peak_bytes"].get(out.peak_bytes) != simdjson::SUCCESS) return {};
-  return out;
+  const bool is_possible = out.step_seconds >= 0 && out.peak_bytes >= 0 && out.peak_bytes < 0x1p63;
+  return is_possible ? std::optional(std::move(out)) : std::nullopt;  // what is not is measured again
 }
 
 Error failed(const std::string& path, const char* what) {
