@@ -1,10 +1,13 @@
 #include "libpasses/chunk/chunk.h"
 
+#include <algorithm>
+
 #include "libgraph/human.h"
-#include "libgraph/json.h"
 #include "libpasses/auto_chunk/auto_chunk.h"
 #include "libpasses/chunk/chunk_copy.h"
 #include "libpasses/chunk/chunk_plan.h"
+#include "libpasses/chunk/chunk_ranks.h"
+#include "libpasses/chunk/chunk_report.h"
 #include "libpasses/chunk/chunk_torchtitan.h"
 #include "libpasses/pass_order.h"
 
@@ -124,99 +127,60 @@ Status check_chunk(const PassOptions& options) {
   return ok_status();
 }
 
-bool is_by_row(const Graph& graph, const ChunkRegion& region) {
-  return graph.pool().exprs.constant_value(region.along.unit) == 1;
-}
-
-std::string axis_name(const Graph& graph, const ChunkRegion& region) {
-  const std::string out =
-      "axis " + std::to_string(region.along.axis) + " of %" + std::string(graph.name(region.activation));
-  const ExprPool& exprs = graph.pool().exprs;
-  return out + (is_by_row(graph, region) ? "" : ", at entries of " + exprs.print(region.along.unit) + " rows,");
-}
-
-// --explain: for each region, what is cut, what is shared and what leaves it.
-void describe(const Program& program, const ChunkPlan& plan, int64_t chunks, Change* change) {
-  const Graph& graph = program.graph;
-  JsonWriter json;
-  json.begin_array();
-  for (uint32_t r = 0; r < plan.regions.size(); ++r) {
-    const ChunkRegion& region = plan.regions[r];
-    size_t forward = 0, backward = 0;
-    for (const BodyNode& body : plan.body)
-      if (body.region == r) ++(graph.node(body.node).phase == Phase::forward ? forward : backward);
-    if (!region.refusal.empty()) {
-      change->plan += region.module + ": left whole: " + region.refusal + "\n";
-      json.begin_object().member("module", region.module).member("refusal", region.refusal).end_object();
-      continue;
-    }
-    change->plan += region.module + ": " + axis_name(graph, region) + " in " + std::to_string(chunks) + " chunks; " +
-                    plural(forward, "node") + " forward, " + std::to_string(backward) + " backward\n";
-    json.begin_object()
-        .member("module", region.module)
-        .member("activation", graph.name(region.activation))
-        .member("axis", region.along.axis);
-    if (!is_by_row(graph, region)) json.member("entry_rows", graph.pool().exprs.print(region.along.unit));
-    json.member("forward", forward).member("backward", backward).key("results").begin_array();
-    for (const BodyNode& body : plan.body)
-      for (uint32_t i = 0; body.region == r && i < graph.node(body.node).result_count; ++i) {
-        const ValueId v = graph.node(body.node).result(i);
-        if (!plan.full_use[v.index]) continue;
-        const AxisState& s = plan.world.states[v.index];
-        const std::string how = s.kind == AxisKind::partial ? "summed"
-                                : s.kind == AxisKind::size  ? "a number"
-                                                            : "concatenated along axis " + std::to_string(s.along.axis);
-        change->plan += "  %" + std::string(graph.name(v)) + " is " + how + "\n";
-        json.begin_object().member("value", graph.name(v)).member("how", how).end_object();
-      }
-    json.end_array().end_object();
-  }
-  json.end_array();
-  change->plan_json = json.take();
-}
-
+// Of one program, or of all together.
 struct Totals {
   size_t regions = 0, left = 0;
   ChunkCounts counts;
+  friend bool operator==(const Totals&, const Totals&) = default;
+
+  void add(const Totals& other) {
+    regions += other.regions, left += other.left;
+    counts.nodes += other.counts.nodes, counts.copies += other.counts.copies;
+    counts.slices += other.counts.slices, counts.joined += other.counts.joined, counts.summed += other.counts.summed;
+  }
 };
 
-Result<Totals> chunk_program(Program* program, const ChunkOptions& options, const ModulePattern& modules,
-                             PassContext& context, Change* change) {
-  std::vector<Error> refused;
-  SG_ASSIGN(const ChunkPlan plan, plan_chunks(*program, options, modules, context.best_effort ? &refused : nullptr));
-  for (const Error& e : refused) context.notes->warning("chunk", "left whole: " + e.message, e.where, e.hint);
-  if (context.explain) describe(*program, plan, options.chunks, change);
+Result<Totals> chunk_program(Program* program, const ChunkPlan& plan, int64_t chunks) {
   Totals out;
   for (const ChunkRegion& region : plan.regions) ++(region.refusal.empty() ? out.regions : out.left);
   if (out.regions == 0) return out;
-  SG_ASSIGN(out.counts, copy_chunks(program, plan, options.chunks));
+  SG_ASSIGN(out.counts, copy_chunks(program, plan, chunks));
+  return out;
+}
+
+// Ranks that do the same are said once.
+Change change_of(const std::vector<Totals>& of_ranks, int64_t chunks) {
+  Totals all = of_ranks[0];
+  const bool alike = std::ranges::count(of_ranks, all) == std::ssize(of_ranks);
+  for (size_t i = 1; !alike && i < of_ranks.size(); ++i) all.add(of_ranks[i]);
+  const ChunkCounts& n = all.counts;
+  Change out;
+  out.changed = n.copies > 0;
+  out.summary = !out.changed
+                    ? "nothing is chunked: " + plural(all.left, "region") + " left whole"
+                    : plural(all.regions, "region") + " in " + std::to_string(chunks) +
+                          " chunks: " + plural(n.nodes, "node") + " copied, " + std::to_string(n.slices) + " sliced, " +
+                          std::to_string(n.joined) + " concatenated, " + std::to_string(n.summed) + " summed" +
+                          (all.left > 0 ? "; " + plural(all.left, "region") + " left whole" : "");
+  if (!alike) out.summary += ", over the graphs of all ranks";
   return out;
 }
 
 }  // namespace
 
 Result<Change> chunk(Job* job, const ChunkOptions& options, PassContext& context) {
-  SG_ASSIGN(const ModulePattern modules, ModulePattern::parse(options.modules));
-  Change change;
-  std::optional<Totals> first;
-  for (auto& program : job->programs) {
-    SG_ASSIGN(const Totals totals, chunk_program(program.get(), options, modules, context, &change));
-    if (first && (first->regions != totals.regions || first->counts.collectives != totals.counts.collectives))
-      return Error{ErrorKind::cannot_apply,
-                   "ranks would chunk different collectives, and the step would hang",
-                   {},
-                   "chunk modules that are the same on all ranks"};
-    if (!first) first = totals;
+  std::vector<Error> refused;
+  SG_ASSIGN(const auto plans, plan_chunks_of_ranks(*job, options, context.best_effort ? &refused : nullptr));
+  for (const Error& e : refused) context.notes->warning("chunk", "left whole: " + e.message, e.where, e.hint);
+  ChunkReport report(options.chunks, plans.size() > 1);
+  std::vector<Totals> totals;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    if (context.explain) report.add(*job->programs[i], plans[i]);
+    SG_ASSIGN(const Totals of_rank, chunk_program(job->programs[i].get(), plans[i], options.chunks));
+    totals.push_back(of_rank);
   }
-  if (!first) return change;
-  const ChunkCounts& n = first->counts;
-  change.changed = n.copies > 0;
-  change.summary = !change.changed
-                       ? "nothing is chunked: " + plural(first->left, "region") + " left whole"
-                       : plural(first->regions, "region") + " in " + std::to_string(options.chunks) +
-                             " chunks: " + plural(n.nodes, "node") + " copied, " + std::to_string(n.slices) +
-                             " sliced, " + std::to_string(n.joined) + " concatenated, " + std::to_string(n.summed) +
-                             " summed" + (first->left > 0 ? "; " + plural(first->left, "region") + " left whole" : "");
+  Change change = change_of(totals, options.chunks);
+  if (context.explain) change.plan = report.take_text(), change.plan_json = report.take_json();
   return change;
 }
 

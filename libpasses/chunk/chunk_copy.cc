@@ -176,7 +176,6 @@ class ChunkCopier {
     copies_[body.node].push_back(copy);
     ++counts_.copies;
     counts_.nodes += c == 0;
-    counts_.collectives += graph_.op_info(copy)->has(kCollective);
     SG_TRY(type_copy(body, copy, c));
     return body.share ? weigh(body, copy, c) : ok_status();
   }

@@ -12,7 +12,7 @@ namespace sg {
 struct ChunkCounts {
   size_t nodes = 0;  // originals
   size_t copies = 0, slices = 0, joined = 0, summed = 0;
-  size_t collectives = 0;  // copies of collectives
+  friend bool operator==(const ChunkCounts&, const ChunkCounts&) = default;
 };
 
 Result<ChunkCounts> copy_chunks(Program* program, const ChunkPlan& plan, int64_t chunks);

@@ -213,37 +213,21 @@ std::optional<RefusedRegion> ChunkPlanner::find_untouched_region() const {
   return std::nullopt;
 }
 
-Result<ChunkPlan> plan_chunks(const Program& program, const ChunkOptions& options, const ModulePattern& modules,
+Result<ChunkPlan> plan_chunks(const Program& program, const ChunkOptions& options, ProgramRegions* found,
                               std::vector<Error>* refused) {
-  const Graph& graph = program.graph;
-  std::vector<uint32_t> region_of;
-  std::vector<ChunkRegion> regions = find_regions(graph, modules, &region_of);
-  if (regions.empty())
-    return Error{ErrorKind::cannot_apply,
-                 "--modules " + modules.text() + " names no module of the graph",
-                 {},
-                 "sg-stat --by module lists them"};
-  std::vector<std::vector<NodeId>> nodes(regions.size());
-  for (NodeId n : graph.nodes())
-    if (region_of[n.index] != kNoRegion) nodes[region_of[n.index]].push_back(n);
-  if (options.only_exchanges && !leave_without_exchange(graph, nodes, &regions))
-    return Error{ErrorKind::cannot_apply,
-                 "no module of " + modules.text() + " exchanges tokens between ranks",
-                 {},
-                 "--modules chunks modules without an all-to-all"};
   const std::vector<bool> from_data = values_from_data(program);
   std::vector<RowsTogether> together;
   for (;;) {
-    ChunkPlanner planner(program, options, regions, region_of, together, refused != nullptr);
-    auto stopped = planner.run(nodes, from_data);
+    ChunkPlanner planner(program, options, found->regions, found->of_node, together, refused != nullptr);
+    auto stopped = planner.run(found->nodes, from_data);
     if (!stopped) return planner.take();
     if (stopped->unless) {
       together.push_back(*stopped->unless);
       continue;
     }
     together.clear();  // what the other regions want is found again
-    if (refused == nullptr || stopped->region >= regions.size()) return std::move(stopped->error);
-    regions[stopped->region].refusal = stopped->error.message;
+    if (refused == nullptr || stopped->region >= found->regions.size()) return std::move(stopped->error);
+    found->regions[stopped->region].refusal = stopped->error.message;
     refused->push_back(std::move(stopped->error));
   }
 }

@@ -19,7 +19,6 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/module_pattern.h"
 #include "libpasses/axis/axis_call.h"
 #include "libpasses/chunk/chunk.h"
 
@@ -55,9 +54,16 @@ struct ChunkPlan {
   std::vector<bool> full_use;     // by value: something uses the whole of it
 };
 
-// `modules`: the pattern of the options. A region that cannot be chunked is an Error with node, rule and remedy; if
-// `refused` is given the error is added to it instead, and the region stays whole.
-Result<ChunkPlan> plan_chunks(const Program& program, const ChunkOptions& options, const ModulePattern& modules,
+// The regions of one program, before the plan.
+struct ProgramRegions {
+  std::vector<ChunkRegion> regions;
+  std::vector<uint32_t> of_node;           // by node: its region, or kNoRegion
+  std::vector<std::vector<NodeId>> nodes;  // by region
+};
+
+// A region that cannot be chunked is an Error with node, rule and remedy; if `refused` is given the error is added to
+// it instead, and the region is refused in `found`, too: it stays whole.
+Result<ChunkPlan> plan_chunks(const Program& program, const ChunkOptions& options, ProgramRegions* found,
                               std::vector<Error>* refused);
 
 }  // namespace sg

@@ -36,7 +36,8 @@ Error ChunkRefusals::at_node(NodeId n, std::string_view rule, const std::string&
       ErrorKind::cannot_apply,
       place_of(program_, graph, n) + ": " + std::string(graph.op_name(n)) + " [" + std::string(rule) + "]: " + why,
       {},
-      remedy(rule == kMemoryRule ? "run sg-clean first, which replaces writes by new values, or chunk a smaller module"
+      remedy(rule == kMemoryRule  ? "run sg-clean first, which replaces writes by new values, or chunk a smaller module"
+             : rule == kRanksRule ? "chunk modules that all ranks of the group hold"
              : is_for_assertions(graph, n) ? "run sg-clean --drop-asserts first, as only an assertion needs it"
                                            : "chunk a smaller module")};
   if (SourceId source = graph.node(n).source; source) {
@@ -47,7 +48,11 @@ Error ChunkRefusals::at_node(NodeId n, std::string_view rule, const std::string&
 }
 
 Error ChunkRefusals::of_module(const ChunkRegion& region, const std::string& why) const {
-  return {ErrorKind::cannot_apply, "module " + region.module + ": " + why, {}, remedy("fewer chunks, other modules")};
+  const std::string where = program_.ranks.empty() ? "" : place_of(program_, program_.graph, NodeId()) + ", ";
+  return {ErrorKind::cannot_apply,
+          where + "module " + region.module + ": " + why,
+          {},
+          remedy("fewer chunks, other modules")};
 }
 
 std::string ChunkRefusals::remedy(std::string_view other) const {

@@ -9,6 +9,7 @@
 namespace sg {
 
 inline constexpr std::string_view kMemoryRule = "memory";  // for writes, which sg-clean may be able to replace
+inline constexpr std::string_view kRanksRule = "ranks";    // for collectives that other ranks would not chunk
 
 struct RefusedRegion {
   uint32_t region;

@@ -77,44 +77,45 @@ std::vector<bool> values_from(const Graph& graph, InputKind kind, const Counts& 
   return out;
 }
 
+void leave_without_exchange(const Graph& graph, ProgramRegions* found) {
+  const auto exchanges = [&](NodeId n) { return graph.op_name(n) == "_c10d_functional.all_to_all_single.default"; };
+  for (size_t r = 0; r < found->regions.size(); ++r)
+    if (std::ranges::none_of(found->nodes[r], exchanges)) found->regions[r].refusal = "it exchanges no tokens";
+}
+
 }  // namespace
 
-std::vector<ChunkRegion> find_regions(const Graph& graph, const ModulePattern& pattern,
-                                      std::vector<uint32_t>* region_of) {
-  std::vector<ChunkRegion> regions;
+bool launches_collective(const Graph& graph, NodeId n) {
+  const OpInfo* op = graph.op_info(n);
+  return op != nullptr && op->has(kCollective) && !op->has(kWait);
+}
+
+ProgramRegions find_regions(const Graph& graph, const ModulePattern& modules, bool only_exchanges) {
+  ProgramRegions out;
   std::unordered_map<StrId, std::string, IdHash> root_of;  // by module; empty = in no region
   std::map<std::pair<std::string, uint32_t>, uint32_t> found;
   const std::vector<uint32_t> micro_batch = micro_batches(graph);
-  region_of->assign(graph.node_id_limit(), kNoRegion);
+  out.of_node.assign(graph.node_id_limit(), kNoRegion);
   for (NodeId n : graph.nodes()) {
     const StrId module = graph.node(n).module;
     if (module.is_none()) continue;
     auto [root, fresh] = root_of.try_emplace(module);
-    if (fresh) root->second = region_root(pattern, graph.pool().strings[module]);
+    if (fresh) root->second = region_root(modules, graph.pool().strings[module]);
     if (root->second.empty()) continue;
     const auto [at, is_new] =
-        found.try_emplace({root->second, micro_batch[n.index]}, static_cast<uint32_t>(regions.size()));
+        found.try_emplace({root->second, micro_batch[n.index]}, static_cast<uint32_t>(out.regions.size()));
     if (is_new) {
       ChunkRegion region;
       region.module = root->second;
       region.parent = parent_module(root->second);
-      regions.push_back(std::move(region));
+      out.regions.push_back(std::move(region));
+      out.nodes.emplace_back();
     }
-    (*region_of)[n.index] = at->second;
+    out.of_node[n.index] = at->second;
+    out.nodes[at->second].push_back(n);
   }
-  return regions;
-}
-
-bool leave_without_exchange(const Graph& graph, const std::vector<std::vector<NodeId>>& nodes,
-                            std::vector<ChunkRegion>* regions) {
-  bool any = false;
-  for (size_t r = 0; r < regions->size(); ++r) {
-    const bool exchanges = std::ranges::any_of(
-        nodes[r], [&](NodeId n) { return graph.op_name(n) == "_c10d_functional.all_to_all_single.default"; });
-    if (!exchanges) (*regions)[r].refusal = "it exchanges no tokens";
-    any = any || exchanges;
-  }
-  return any;
+  if (only_exchanges) leave_without_exchange(graph, &out);
+  return out;
 }
 
 std::vector<bool> values_from_data(const Program& program) {

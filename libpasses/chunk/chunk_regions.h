@@ -1,6 +1,7 @@
 // The regions of a program: modules that match a pattern, what enters them, and where that can be cut.
 #pragma once
 
+#include "libgraph/module_pattern.h"
 #include "libpasses/chunk/chunk_plan.h"
 #include "libpasses/chunk/chunk_refusals.h"
 
@@ -8,13 +9,10 @@ namespace sg {
 
 constexpr uint32_t kNoRegion = 0xFFFFFFFFu;
 
-// Assigns nodes to regions, in order of their first node. `region_of` is by node.
-std::vector<ChunkRegion> find_regions(const Graph& graph, const ModulePattern& pattern,
-                                      std::vector<uint32_t>* region_of);
+bool launches_collective(const Graph& graph, NodeId n);
 
-// Leaves regions whole that launch no all-to-all; false if none remains. `nodes`: by region.
-bool leave_without_exchange(const Graph& graph, const std::vector<std::vector<NodeId>>& nodes,
-                            std::vector<ChunkRegion>* regions);
+// In order of their first node. With `only_exchanges` those that launch no all-to-all are refused.
+ProgramRegions find_regions(const Graph& graph, const ModulePattern& modules, bool only_exchanges);
 
 // By value: whether it depends on the data of the step (`user` inputs) otherwise than by weights that the step has
 // updated: what lies in the memory of a parameter or a buffer is none.
