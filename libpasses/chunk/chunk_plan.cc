@@ -18,7 +18,8 @@ ChunkPlanner::ChunkPlanner(const Program& program, const ChunkOptions& options, 
       options_(options),
       region_of_(region_of),
       together_(together),
-      why_not_(program, best_effort) {
+      why_not_(program, best_effort),
+      received_(received_values(graph_)) {
   plan_.regions = regions;
   find_equal_values();
   plan_.world.states.resize(graph_.value_id_limit());
@@ -127,8 +128,8 @@ uint32_t ChunkPlanner::region_between(NodeId n) const {
   return all ? region : kNoRegion;
 }
 
-// Finds operands that this region cuts: its activation, and in the backward tensors with the shape of one of its
-// results.
+// Finds operands that this region cuts: its activation, and in the backward gradients with the shape of one of its
+// results: what the backward made, or another rank has sent.
 void ChunkPlanner::seed(NodeId n, uint32_t r) {
   for (ValueId v : seeded_) plan_.world.seeds[v.index] = AxisState();
   seeded_.clear();
@@ -138,8 +139,8 @@ void ChunkPlanner::seed(NodeId n, uint32_t r) {
     std::optional<Along> along;
     if (v == region.activation) along = region.along;
     const NodeId def = graph_.value(v).def;
-    if (!along && def && graph_.node(def).phase == Phase::backward && region_of_[def.index] != r &&
-        graph_.node(n).phase == Phase::backward)
+    const bool is_gradient = def && (graph_.node(def).phase == Phase::backward || received_[v.index]);
+    if (!along && is_gradient && region_of_[def.index] != r && graph_.node(n).phase == Phase::backward)
       for (const auto& [shape, result] : results_[r])
         if (shape == graph_.type(v).shape) along = result;
     if (!along) return;

@@ -69,6 +69,7 @@ class ChunkPlanner {
   const std::vector<uint32_t>& region_of_;
   const std::vector<RowsTogether>& together_;
   const ChunkRefusals why_not_;
+  const std::vector<bool> received_;  // by value
   ChunkPlan plan_;
   std::vector<NodeId> fills_;    // with chunked operands; whole unless wanted in chunks
   std::vector<ValueId> seeded_;  // operands of the current node

@@ -62,17 +62,34 @@ std::vector<uint32_t> micro_batches(const Graph& graph) {
   return out;
 }
 
-// By value: whether it depends on an input of this kind, by values that count only.
+// By value: whether it is one of `from` or depends on one, by values that count only.
 template <class Counts>
-std::vector<bool> values_from(const Graph& graph, InputKind kind, const Counts& counts) {
-  std::vector<bool> out(graph.value_id_limit(), false);
-  for (const Input& input : graph.inputs())
-    if (input.kind == kind) out[input.value.index] = true;
+std::vector<bool> values_from(const Graph& graph, std::vector<bool> from, const Counts& counts) {
   for (NodeId n : graph.nodes()) {
     bool any = false;
-    for_operands(graph, n, [&](ValueId v) { any = any || out[v.index]; });
+    for_operands(graph, n, [&](ValueId v) { any = any || from[v.index]; });
     for (uint32_t i = 0; any && i < graph.node(n).result_count; ++i)
-      out[graph.node(n).result(i).index] = counts(graph.node(n).result(i));
+      if (const ValueId v = graph.node(n).result(i); counts(v)) from[v.index] = true;
+  }
+  return from;
+}
+
+bool has_no_elements(const Graph& graph, ValueId v) {
+  const auto is_zero = [&](Expr size) { return graph.pool().exprs.constant_value(size) == 0; };
+  return std::ranges::any_of(graph.type(v).shape, is_zero);
+}
+
+// By value: whether a collective delivered it to which this rank hands in nothing of its own, as a stage of a pipeline
+// that receives.
+std::vector<bool> delivered_values(const Graph& graph) {
+  std::vector<bool> inputs(graph.value_id_limit(), false), out = inputs;
+  for (const Input& input : graph.inputs()) inputs[input.value.index] = true;
+  const std::vector<bool> own = values_from(graph, std::move(inputs), [](ValueId) { return true; });
+  for (NodeId n : graph.nodes()) {
+    if (!launches_collective(graph, n)) continue;
+    bool hands_in = false;
+    for_operands(graph, n, [&](ValueId v) { hands_in = hands_in || (own[v.index] && !has_no_elements(graph, v)); });
+    for (uint32_t i = 0; !hands_in && i < graph.node(n).result_count; ++i) out[graph.node(n).result(i).index] = true;
   }
   return out;
 }
@@ -126,14 +143,27 @@ std::vector<bool> values_from_data(const Program& program) {
     const StorageId s = alias.storage_of(input.value);
     if (!s.is_none() && input.kind != InputKind::user) is_state[s.index] = true;
   }
-  return values_from(graph, InputKind::user, [&](ValueId v) {
+  std::vector<bool> data = delivered_values(graph);
+  for (const Input& input : graph.inputs())
+    if (input.kind == InputKind::user) data[input.value.index] = true;
+  return values_from(graph, std::move(data), [&](ValueId v) {
     const StorageId s = alias.storage_of(v);
     return s.is_none() || !is_state[s.index];
   });
 }
 
+std::vector<bool> received_values(const Graph& graph) {
+  return values_from(graph, delivered_values(graph), [&](ValueId v) {
+    const OpInfo* op = graph.op_info(graph.value(v).def);
+    return op != nullptr && (op->has(kView) || op->has(kWait));
+  });
+}
+
 std::vector<bool> values_from_tangents(const Graph& graph) {
-  return values_from(graph, InputKind::tangent, [](ValueId) { return true; });
+  std::vector<bool> tangents(graph.value_id_limit(), false);
+  for (const Input& input : graph.inputs())
+    if (input.kind == InputKind::tangent) tangents[input.value.index] = true;
+  return values_from(graph, std::move(tangents), [](ValueId) { return true; });
 }
 
 ValueId find_activation(const Graph& graph, uint32_t region, const std::vector<NodeId>& nodes,
