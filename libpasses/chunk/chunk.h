@@ -9,8 +9,8 @@
 // Sums      gradients of parameters: `early` adds the chunks before their collective, after casts to wider types;
 //           `eager` adds them where autograd does for a module that is called once per chunk, which multiplies the
 //           collectives by the number of chunks.
-// Ranks     use the same cuts. A collective in chunks must be so, and be cut alike, on all ranks of its group; else the
-//           region is refused.
+// Ranks     may have modules of their own, as stages of a pipeline do. A collective in chunks must be so, and be cut
+//           alike, on all ranks of its group; else the region is refused.
 // Results   rows are those of the module called once per chunk, concatenated; sums are reassociated.
 // Limits    what no axis rule proves: ops without a row in axis_rules.cc, statistics over the rows, dispatch positions
 //           computed in another form than TorchTitan's (docs/design/010-chunk.md lists the remaining cases).

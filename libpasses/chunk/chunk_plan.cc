@@ -216,6 +216,7 @@ std::optional<RefusedRegion> ChunkPlanner::find_untouched_region() const {
 
 Result<ChunkPlan> plan_chunks(const Program& program, const ChunkOptions& options, ProgramRegions* found,
                               std::vector<Error>* refused) {
+  if (found->regions.empty()) return ChunkPlan();
   const std::vector<bool> from_data = values_from_data(program);
   std::vector<RowsTogether> together;
   for (;;) {

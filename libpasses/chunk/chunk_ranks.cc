@@ -136,14 +136,16 @@ std::optional<PartedRegion> find_parted_region(const Job& job, const std::vector
   return PartedRegion{parted.program, {parted.call.region, why_not.at_node(parted.call.node, kRanksRule, why)}};
 }
 
-Status refuse_unless_named(const ProgramRegions& found, const ModulePattern& modules) {
-  if (found.regions.empty())
+Status refuse_unless_named(const std::vector<ProgramRegions>& found, const ModulePattern& modules) {
+  bool any = false, any_left = false;
+  for (const ProgramRegions& of : found)
+    for (const ChunkRegion& region : of.regions) any = true, any_left = any_left || region.refusal.empty();
+  if (!any)
     return Error{ErrorKind::cannot_apply,
                  "--modules " + modules.text() + " names no module of the graph",
                  {},
                  "sg-stat --by module lists them"};
-  const auto is_left = [](const ChunkRegion& region) { return region.refusal.empty(); };
-  if (std::ranges::none_of(found.regions, is_left))
+  if (!any_left)
     return Error{ErrorKind::cannot_apply,
                  "no module of " + modules.text() + " exchanges tokens between ranks",
                  {},
@@ -159,7 +161,7 @@ Result<std::vector<ChunkPlan>> plan_chunks_of_ranks(const Job& job, const ChunkO
   std::vector<ProgramRegions> found;
   for (const auto& program : job.programs)
     found.push_back(find_regions(program->graph, modules, options.only_exchanges));
-  for (const ProgramRegions& of : found) SG_TRY(refuse_unless_named(of, modules));
+  SG_TRY(refuse_unless_named(found, modules));
   std::vector<ChunkPlan> plans;
   for (size_t p = 0; p < found.size(); ++p) {
     SG_ASSIGN(ChunkPlan plan, plan_chunks(*job.programs[p], options, &found[p], refused));
