@@ -197,7 +197,8 @@ std::optional<NodeId> ChunkRewriter::like(NodeId n) {
   return replace(n, graph_.value(out).def, std::span(&out, 1));
 }
 
-// Only the type of the tensor is used, which is known before the tensor exists.
+// Only the type of the tensor is used, which is known before the tensor exists. A size that is a chunk's own still
+// makes the fill one of its chunk.
 std::optional<NodeId> ChunkRewriter::fill(NodeId n) {
   const std::string_view op = graph_.op_name(n);
   const Arg* size = find(n, "size");
@@ -205,8 +206,6 @@ std::optional<NodeId> ChunkRewriter::fill(NodeId n) {
   if ((op != "aten.new_zeros.default" && op != "aten.new_ones.default" && given == nullptr) || size == nullptr ||
       !size->is(ArgKind::list))
     return std::nullopt;
-  for (const Arg& item : size->items())
-    if (item.is(ArgKind::value)) return std::nullopt;
   if (given != nullptr && given->is(ArgKind::value)) return std::nullopt;
   const Type type = graph_.type(graph_.node(n).result(0));
   Arg list = *size, value = given != nullptr ? *given : Arg::integer(op == "aten.new_ones.default");

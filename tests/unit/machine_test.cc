@@ -91,7 +91,7 @@ TEST_CASE("every built-in machine reads, and comes back from its printed form") 
 
 TEST_CASE("a machine's mistakes are told with their place") {
   CHECK(said(parse_machine("name: x\nbase: h100-8\n---\nname: y\n", "m.yaml")) ==
-        "m.yaml:4:1: not valid YAML: a second document begins here, and a file holds one");
+        "m.yaml:4:1: not valid YAML: a second document begins here, and a file holds one ()");
   CHECK(parse_machine("---\nname: x\nbase: h100-8\n...\n", "m.yaml").ok());
   CHECK(said(parse_machine("name: x\nbase: h100-8\ndevice:\n  memory_gbs: 3\n", "m.yaml")) ==
         "m.yaml:4:3: a machine has no `device.memory_gbs` (did you mean `device.memory_gbps`?)");
