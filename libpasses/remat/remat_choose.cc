@@ -84,7 +84,7 @@ void RematChooser::set(RematDecision* decision, uint32_t unit, Fate fate) const 
 }
 
 RematChoice RematChooser::weigh(RematDecision decision) {
-  work_ -= std::min<size_t>(work_, model_.size() + 1);
+  spend(model_.size() + 1);
   const RematWeight weight = model_.weigh(decision);
   return {std::move(decision), weight.peak_bytes, weight.cost};
 }

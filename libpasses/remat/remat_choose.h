@@ -18,7 +18,9 @@
 //           machine.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -29,13 +31,13 @@ namespace sg {
 
 // The question about a graph.
 struct RematSearch {
-  std::vector<uint8_t> allowed;              // by position: may be recomputed
-  std::vector<uint8_t> crossing;             // by position, or empty: may be too, and crosses into a later layer
-  std::vector<std::vector<uint8_t>> starts;  // by position: what policies would recompute, as starting points
-  size_t work = 0;                           // node visits of the model, for each of `least` and `fit`
-  bool by_tags_alone = false;                // only decisions that tags can express: nothing is recomputed twice
-  size_t threads = 1;                        // does not affect the choice
-  size_t few_units = 14;                     // with at most so many, all choices are tried
+  std::vector<uint8_t> allowed;                   // by position: may be recomputed
+  std::vector<uint8_t> crossing;                  // by position, or empty: may be too, and crosses into a later layer
+  std::vector<std::vector<uint8_t>> starts = {};  // by position: what policies would recompute, as starting points
+  size_t work = 0;                                // node visits of the model, for each of `least` and `fit`
+  bool by_tags_alone = false;                     // only decisions that tags can express: nothing is recomputed twice
+  size_t threads = 1;                             // does not affect the choice
+  size_t few_units = 14;                          // with at most so many, all choices are tried
 };
 
 struct RematChoice {
@@ -50,7 +52,13 @@ class RematChooser {
 
   RematChoice none();
   const RematChoice& least();                          // the lowest peak found; among equals, the cheapest
-  std::optional<RematChoice> fit(int64_t peak_bytes);  // none = below the peak of `least`
+  std::optional<RematChoice> fit(int64_t peak_bytes);  // none = not found
+  // Keeps values after all, costly ones first, as long as the model's peak is at most `peak_bytes` and `takes` agrees.
+  using Takes = std::function<bool(const RematDecision&)>;
+  void spare(RematDecision decision, int64_t peak_bytes, const Takes& takes);
+  // Limits the work of each further search.
+  void limit_work(size_t work) { search_.work = work; }
+  size_t work_done() const { return work_done_; }
 
   // The decision with some kinds of values kept after all, where that lowers the peak: a layer needs less memory while
   // it is recomputed if part of it is already there. At most a few dozen runs of the model.
@@ -68,6 +76,10 @@ class RematChooser {
   void find_units();
   bool take_crossing();
   void find_kinds();
+  void spend(size_t visits) {
+    work_ -= std::min(work_, visits);
+    work_done_ += visits;
+  }
   bool affords(size_t runs) const { return work_ >= runs * (model_.size() + 1); }
   RematChoice weigh(RematDecision decision);
   static bool is_better(const RematChoice& a, const RematChoice& b, int64_t target);
@@ -114,7 +126,8 @@ class RematChooser {
 
   RematModel& model_;
   RematSearch search_;
-  size_t work_;                               // what is left
+  size_t work_;  // what is left
+  size_t work_done_ = 0;
   std::vector<Layer> layers_;                 // in the order of the forward; filled on first use
   std::vector<Unit> units_;                   // those that anything pulls
   std::vector<std::vector<uint32_t>> kinds_;  // units in the same place of different layers

@@ -82,7 +82,7 @@ class RematCut {
 
 RematDecision RematChooser::cut(double price, int64_t target) {
   if (live_bytes_.empty()) live_bytes_ = model_.simulate(of_bits(0)).live_bytes;
-  work_ -= std::min<size_t>(work_, 10 * model_.size());
+  spend(10 * model_.size());
   const std::vector<uint8_t> recomputed = RematCut(model_, pulled_, live_bytes_, target).find(price);
   RematDecision out = of_bits(0);
   for (uint32_t u = 0; u < units_.size(); ++u)

@@ -17,10 +17,9 @@ std::vector<uint32_t> places_of(const RematModel& model, const std::vector<NodeI
   return out;
 }
 
-RematDecision eased(const RematPart& part, std::vector<uint8_t> allowed, size_t threads) {
+RematDecision eased(RematModel* model, std::vector<uint8_t> allowed, size_t threads) {
   RematDecision decision{allowed, {}};
-  RematChooser chooser(part.model.get(),
-                       {.allowed = std::move(allowed), .crossing = {}, .work = kEaseWork, .threads = threads});
+  RematChooser chooser(model, {.allowed = std::move(allowed), .crossing = {}, .work = kEaseWork, .threads = threads});
   return chooser.ease(std::move(decision));
 }
 
@@ -37,25 +36,31 @@ std::optional<RematDecision> given_by_others(const RematEase& with, const RematP
 
 // Keeps the head's parameters gathered unless that costs more than a hundredth of the peak. The search's results vary
 // slightly, so the result with parameters gathered again also serves as a candidate for those that stay.
-void weigh_unshards(const std::vector<uint32_t>& places, size_t threads, RematPart* part) {
-  std::vector<uint8_t> allowed = part->allowed;
-  for (uint32_t at : places) allowed[at] = 1;
-  RematDecision again = eased(*part, std::move(allowed), threads), kept = again;
-  for (uint32_t at : places) kept.recompute[at] = 0, again.recompute[at] = 1;
-  const auto peak = [&](const RematDecision& decision) { return part->model->weigh(decision).peak_bytes; };
-  if (peak(kept) < peak(part->decision)) part->decision = std::move(kept);
-  const int64_t now = peak(part->decision);
-  if (now - peak(again) >= now / kWorthwhile) part->decision = std::move(again);
+RematDecision weigh_unshards(const RematRule& rule, RematModel* model, size_t threads, RematDecision best) {
+  std::vector<uint8_t> allowed = rule.recompute;
+  for (uint32_t at : rule.unshards) allowed[at] = 1;
+  RematDecision again = eased(model, std::move(allowed), threads), kept = again;
+  for (uint32_t at : rule.unshards) kept.recompute[at] = 0, again.recompute[at] = 1;
+  const auto peak = [&](const RematDecision& decision) { return model->weigh(decision).peak_bytes; };
+  if (peak(kept) < peak(best)) best = std::move(kept);
+  const int64_t now = peak(best);
+  return now - peak(again) >= now / kWorthwhile ? again : best;
 }
 
 }  // namespace
 
+RematDecision decision_by(const RematRule& rule, RematModel* model, size_t threads) {
+  if (!rule.eases) return {rule.recompute, {}};
+  RematDecision decision = eased(model, rule.recompute, threads);
+  return rule.unshards.empty() ? decision : weigh_unshards(rule, model, threads, std::move(decision));
+}
+
 void ease(const RematEase& with, const std::vector<NodeId>& unshards, Graph* graph, RematPart* part) {
   const std::vector<uint32_t> places = places_of(*part->model, unshards);
   std::optional<RematDecision> given = given_by_others(with, *part, places);
-  part->decision = given ? std::move(*given) : eased(*part, part->allowed, with.threads);
+  part->decision =
+      given ? std::move(*given) : decision_by({part->allowed, places, true}, part->model.get(), with.threads);
   if (unshards.empty()) return;
-  if (!given) weigh_unshards(places, with.threads, part);
   if (!part->decision.recompute[places[0]]) return;
   for (uint32_t at : places) part->allowed[at] = 1;
   for (NodeId n : unshards) {

@@ -14,6 +14,9 @@ struct RematEase {
   size_t threads = 1;
 };
 
+// What a policy alone decides: the rule, except what would raise the peak.
+RematDecision decision_by(const RematRule& rule, RematModel* model, size_t threads);
+
 // Decides about `part`. `unshards` gather the parameters of the head (RematTags); if they are regathered after all,
 // they are tagged so in `graph`.
 void ease(const RematEase& with, const std::vector<NodeId>& unshards, Graph* graph, RematPart* part);

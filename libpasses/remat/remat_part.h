@@ -8,9 +8,17 @@
 
 namespace sg {
 
+// What a policy recomputes without a target.
+struct RematRule {
+  std::vector<uint8_t> recompute;  // by position
+  std::vector<uint32_t> unshards;  // positions of RematTags::unshards
+  bool eases = false;              // values are kept after all where that lowers the peak (remat_ease.h)
+};
+
 struct RematPart {
   std::unique_ptr<RematModel> model;
   std::vector<uint8_t> allowed, crossing;  // by position: RematSearch
+  std::vector<RematRule> rules;            // with a target: what a search has to be at least as good as
   RematDecision decision;
   RematOutcome outcome;
   int64_t bound_bytes = 0, target_bytes = 0;

@@ -32,7 +32,7 @@ RematChoice RematChooser::with(const RematChoice& start, std::span<const uint32_
 
 // The cost of the same choice only.
 double RematChooser::cost_with(const RematChoice& start, std::span<const uint32_t> units, Fate fate) {
-  work_ -= std::min<size_t>(work_, model_.size() + 1);
+  spend(model_.size() + 1);
   RematDecision decision = start.decision;
   for (uint32_t u : units) set(&decision, u, fate);
   return model_.cost(decision);
@@ -109,6 +109,24 @@ RematChoice RematChooser::give_back(RematChoice best, int64_t target) {
   return best;
 }
 
+void RematChooser::spare(RematDecision decision, int64_t peak, const Takes& takes) {
+  work_ = search_.work;
+  RematChoice best = weigh(std::move(decision));
+  std::vector<std::pair<double, uint32_t>> by_cost;
+  for (uint32_t k = 0; k < kinds_.size() && affords(2); ++k)
+    by_cost.emplace_back(cost_with(best, kinds_[k], Fate::kept), k);
+  std::ranges::sort(by_cost);
+  for (const auto& [cost, k] : by_cost) {
+    const std::vector<uint32_t> recomputed = recomputed_of(best.decision, kinds_[k]);
+    for (size_t count = recomputed.size(); count > 0 && affords(1); count /= 2) {
+      RematChoice choice = with(best, std::span(recomputed).last(count), Fate::kept);
+      if (choice.peak_bytes > peak || choice.cost > best.cost || !takes(choice.decision)) continue;
+      best = std::move(choice);
+      break;
+    }
+  }
+}
+
 // Keeps as many of a kind as fit, last layers first, whose values live shortest.
 RematChoice RematChooser::give_back_part(const RematChoice& start, const std::vector<uint32_t>& members,
                                          int64_t target) {
@@ -163,7 +181,7 @@ RematDecision RematChooser::ease(RematDecision decision) {
 
 // The peak with each of the kinds kept instead. Trials are independent: each thread has its own model.
 std::vector<int64_t> RematChooser::peaks_without(const RematDecision& decision, const std::vector<uint32_t>& kinds) {
-  work_ -= std::min<size_t>(work_, kinds.size() * (model_.size() + 1));
+  spend(kinds.size() * (model_.size() + 1));
   const size_t shares = std::clamp<size_t>(search_.threads, 1, std::max<size_t>(kinds.size() / 4, 1));
   std::vector<RematModel> models(shares - 1, model_);
   std::vector<int64_t> out(kinds.size(), 0);

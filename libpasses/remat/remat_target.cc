@@ -9,6 +9,7 @@
 #include "libpasses/remat/remat_alike.h"
 #include "libpasses/remat/remat_apply.h"
 #include "libpasses/remat/remat_choose.h"
+#include "libpasses/remat/remat_ease.h"
 #include "libpasses/remat/remat_report.h"
 #include "libpasses/remat/remat_tags.h"
 
@@ -17,6 +18,10 @@ namespace {
 
 constexpr size_t kWork = 8000000;  // node visits of the model: some tenths of a second per search
 constexpr int kMostPlans = 4;      // searches until the memory plan fits too
+// Further searches for a lower peak than that of the first: all of them together, and each.
+constexpr size_t kFurtherWork = kWork / 8, kFurtherStep = kWork / 8;
+constexpr size_t kSpareWork = 200000;  // nodes planned to make a policy's decision cheaper
+constexpr int64_t kSteps = 16;         // targets between the lowest peak and its bound
 
 // What a policy that keeps less would recompute, of the nodes allowed.
 template <class Predicate>
@@ -49,10 +54,7 @@ class ProgramTarget {
     return *part_.before_bytes;
   }
 
-  int64_t least_peak() {
-    if (!least_) least_ = std::min(plan(chooser_.least().decision), kept_peak());
-    return *least_;
-  }
+  int64_t least_peak() { return least().bytes; }
 
   // False, with the lowest peak that was found, when nothing that was found fits.
   bool fit(int64_t target) {
@@ -60,26 +62,12 @@ class ProgramTarget {
       take(chooser_.none().decision, kept_peak());
       return true;
     }
-    // A plan may need slightly more than is live at once: the model then gets a target lower by that amount.
-    int64_t below = target;
-    for (int i = 0; i < kMostPlans; ++i) {
-      std::optional<RematChoice> choice = chooser_.fit(below);
-      if (!choice) break;
-      const int64_t planned = plan(choice->decision);
-      if (planned <= target) {
-        take(std::move(choice->decision), planned);
-        return true;
-      }
-      below = std::min(below, choice->peak_bytes) - (planned - target);
-    }
-    take_least();
-    return least_peak() <= target;
+    if (std::optional<Planned> found = search(target)) take(std::move(found->decision), found->bytes);
+    else take_least();
+    return *part_.after_bytes <= target;
   }
 
-  void take_least() {
-    const bool lowers = least_peak() < kept_peak();
-    take(lowers ? chooser_.least().decision : chooser_.none().decision, least_peak());
-  }
+  void take_least() { take(least().decision, least_peak()); }
 
   bool take_if_it_fits(RematDecision decision, int64_t target) {
     const int64_t planned = plan(decision);
@@ -98,6 +86,69 @@ class ProgramTarget {
   }
 
  private:
+  struct Planned {
+    RematDecision decision;
+    int64_t bytes = 0;
+  };
+
+  // The lowest of what the search for it, the policies and searches for lower and lower peaks find.
+  const Planned& least() {
+    if (least_) return *least_;
+    least_ = Planned{chooser_.none().decision, kept_peak()};
+    take_lower(chooser_.least().decision, kept_peak() - 1);
+    bool is_policy = false;
+    for (const RematRule& rule : part_.rules)
+      is_policy |= take_lower(decision_by(rule, part_.model.get(), asked_.threads), least_->bytes - 1);
+    if (is_policy) spare();
+    search_lower();
+    return *least_;
+  }
+
+  // A policy recomputes more than its peak takes.
+  void spare() {
+    size_t tries = kSpareWork / (part_.model->size() + 1);
+    chooser_.spare(least_->decision, least_->bytes, [&](const RematDecision& decision) {
+      return tries > 0 && (--tries, take_lower(decision, least_->bytes));
+    });
+  }
+
+  // Whether it plans at most `bytes`. A plan is never below what the model says, but takes longer.
+  bool take_lower(RematDecision decision, int64_t bytes) {
+    if (part_.model->is_exact() && part_.model->weigh(decision).peak_bytes > bytes) return false;
+    const int64_t planned = plan(decision);
+    if (planned > bytes) return false;
+    least_ = Planned{std::move(decision), planned};
+    return true;
+  }
+
+  // A plan may need slightly more than is live at once: the model then gets a target lower by that amount.
+  std::optional<Planned> search(int64_t target, size_t most_work = SIZE_MAX) {
+    int64_t below = target;
+    const size_t before = chooser_.work_done();
+    for (int i = 0; i < kMostPlans && chooser_.work_done() - before < most_work; ++i) {
+      std::optional<RematChoice> choice = chooser_.fit(below);
+      if (!choice) break;
+      const int64_t planned = plan(choice->decision);
+      if (planned <= target) return Planned{std::move(choice->decision), planned};
+      below = std::min(below, choice->peak_bytes) - (planned - target);
+    }
+    return std::nullopt;
+  }
+
+  // Searches below the lowest peak until nothing is found; also far below, since cuts differ by target: one for less
+  // may find what one for more misses.
+  void search_lower() {
+    const size_t end = chooser_.work_done() + kFurtherWork;
+    chooser_.limit_work(kFurtherStep);
+    for (int64_t step = 0; step < kSteps && chooser_.work_done() < end; ++step) {
+      const int64_t room = least_->bytes - bound_.bytes;
+      if (room <= step) break;
+      std::optional<Planned> lower = search(least_->bytes - 1 - room * step / kSteps, end - chooser_.work_done());
+      if (lower) least_ = std::move(lower), step = -1;
+    }
+    chooser_.limit_work(kWork);
+  }
+
   const Program& program() const { return *asked_.job.programs[which_]; }
 
   // The arena under the decision, by the memory plan instead of the model.
@@ -118,7 +169,7 @@ class ProgramTarget {
   RematPart& part_;
   RematChooser chooser_;
   RematBound bound_;
-  std::optional<int64_t> least_;
+  std::optional<Planned> least_;
 };
 
 class JobTarget {

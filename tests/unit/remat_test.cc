@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdio>
+#include <initializer_list>
+#include <optional>
 #include <utility>
 
 #include "libgraph/binary/binary.h"
@@ -282,6 +284,40 @@ TEST_CASE("a budget of one is the graph as it is, of nought the lowest peak, and
       if (budget == 1.0) CHECK(out.programs[0]->graph.node_count() == nodes);
       last = peak;
     }
+  }
+}
+
+namespace {
+
+// The planned peak under the options; none = out of reach.
+std::optional<int64_t> peak_under(const Job& job, const RematOptions& options) {
+  Job out(job);
+  Diagnostics notes;
+  PassContext context{&notes};
+  if (!remat(&out, options, context).ok()) return std::nullopt;
+  return planned_peak(*out.programs[0], sizes_of(job));
+}
+
+RematOptions to_peak(RematPolicy policy, int64_t bytes) {
+  return {.policy = policy, .target = {.budget = {}, .peak_bytes = bytes}, .save = {}};
+}
+
+void hold_lowest(const Job& job, RematPolicy policy, std::initializer_list<RematPolicy> others) {
+  const int64_t least =
+      peak_under(job, {.policy = policy, .target = {.budget = 0.0, .peak_bytes = {}}, .save = {}}).value();
+  for (RematPolicy other : others) CHECK(least <= peak_under(job, {.policy = other, .target = {}, .save = {}}).value());
+  CHECK(peak_under(job, to_peak(policy, least)) == least);
+  for (int below : {0, 1, 5, 20}) CHECK(!peak_under(job, to_peak(policy, least - 1 - least * below / 100)));
+}
+
+}  // namespace
+
+TEST_CASE("no policy alone is below a budget of nought, and no peak below it is reached") {
+  for (uint64_t seed = 1; seed <= 16; ++seed) {
+    const Job job = parse(training_step(seed, {.values = 12 + 5 * (seed % 4), .views = 30, .layers = 1 + seed % 4}));
+    INFO("seed " << seed);
+    hold_lowest(job, RematPolicy::all, {RematPolicy::all, RematPolicy::full, RematPolicy::save_costly});
+    if (seed % 2 == 0) hold_lowest(job, RematPolicy::full, {RematPolicy::full});
   }
 }
 
