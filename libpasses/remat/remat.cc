@@ -27,12 +27,46 @@ std::vector<uint8_t> tagged(const RematModel& model, const Predicate& wanted) {
   return out;
 }
 
+// What a policy tags without a target.
+struct PolicyTags {
+  std::vector<uint8_t> recomputed;  // by node
+  std::vector<NodeId> unshards;     // RematTags
+  bool eases = false;
+};
+
+bool has_ease(RematPolicy policy) { return policy == RematPolicy::full || policy == RematPolicy::save_costly; }
+
+// A search has to be at least as good as the policy itself and those that it replaces.
+std::vector<PolicyTags> tags_of_policies(const Job& job, size_t program, const RematOptions& options,
+                                         const RematSelectors& selectors, const SizeValues& sizes) {
+  std::vector<PolicyTags> out;
+  if (!options.target.is_set()) return out;
+  std::vector<RematPolicy> policies = {options.policy};
+  if (options.has_crossing()) policies = {RematPolicy::save_costly, RematPolicy::full};
+  if (options.policy == RematPolicy::all) policies.push_back(RematPolicy::all);
+  for (RematPolicy policy : policies) {
+    const Job copy(job, std::span(&program, 1));
+    const Graph& graph = copy.programs[0]->graph;
+    PolicyTags& of = out.emplace_back();
+    of.eases = has_ease(policy);
+    of.unshards = tag_for_recompute(copy.programs[0].get(), policy, selectors, sizes).unshards;
+    of.recomputed.resize(graph.node_id_limit());
+    for (NodeId n : graph.nodes()) of.recomputed[n.index] = is_recomputed(graph.meta(n).recompute);
+  }
+  return out;
+}
+
 class JobRemat {
  public:
-  // `sizes` and `tags`: by program.
+  // `sizes`, `tags` and `by_policies`: by program.
   JobRemat(Job* job, const RematOptions& options, PassContext& context, std::vector<SizeValues> sizes,
-           std::vector<RematTags> tags)
-      : job_(*job), options_(options), context_(context), sizes_(std::move(sizes)), tags_(std::move(tags)) {}
+           std::vector<RematTags> tags, std::vector<std::vector<PolicyTags>> by_policies)
+      : job_(*job),
+        options_(options),
+        context_(context),
+        sizes_(std::move(sizes)),
+        tags_(std::move(tags)),
+        by_policies_(std::move(by_policies)) {}
 
   // Chooses the nodes to recompute, for all ranks. Where ranks would diverge, the first rank decides; where that is not
   // enough, fewer collectives are recomputed.
@@ -97,6 +131,7 @@ class JobRemat {
       if (options_.has_crossing())
         part.crossing = tagged(*part.model, [](Recompute tag) { return tag == Recompute::prefer_save; });
       part.decision.recompute = part.allowed;
+      for (const PolicyTags& policy : by_policies_[i]) part.rules.push_back(rule_of(policy, part));
     }
     std::vector<MissedTarget> missed;
     if (options_.target.is_set()) {
@@ -111,6 +146,19 @@ class JobRemat {
     return missed.empty() ? ok_status() : out_of_reach(std::move(missed));
   }
 
+  // As far as the target's own limits allow it.
+  static RematRule rule_of(const PolicyTags& policy, const RematPart& part) {
+    const RematModel& model = *part.model;
+    const std::vector<uint8_t> open = part.open();
+    RematRule out{std::vector<uint8_t>(model.size(), 0), {}, policy.eases};
+    for (uint32_t at = 0; at < model.size(); ++at)
+      out.recompute[at] = open[at] && policy.recomputed[model.node(at).index];
+    for (NodeId n : policy.unshards)
+      if (policy.eases && open[model.position(n)]) out.unshards.push_back(model.position(n));
+    std::ranges::sort(out.unshards);
+    return out;
+  }
+
   // The error of the program that needs most: a peak that it reaches is reached by all.
   Status out_of_reach(std::vector<MissedTarget> missed) {
     if (!context_.best_effort)
@@ -120,19 +168,40 @@ class JobRemat {
     return ok_status();
   }
 
-  bool eases() const {
-    return !options_.target.is_set() &&
-           (options_.policy == RematPolicy::full || options_.policy == RematPolicy::save_costly);
-  }
+  bool eases() const { return !options_.target.is_set() && has_ease(options_.policy); }
 
   Job& job_;
   const RematOptions& options_;
   PassContext& context_;
-  const std::vector<SizeValues> sizes_;  // by program
-  const std::vector<RematTags> tags_;    // by program
-  std::vector<RematPart> parts_;         // by program
-  bool alike_ = false;                   // the first program decides for all
+  const std::vector<SizeValues> sizes_;                     // by program
+  const std::vector<RematTags> tags_;                       // by program
+  const std::vector<std::vector<PolicyTags>> by_policies_;  // by program
+  std::vector<RematPart> parts_;                            // by program
+  bool alike_ = false;                                      // the first program decides for all
 };
+
+// By program, then by node.
+std::vector<std::vector<Recompute>> tags_of(const Job& job) {
+  std::vector<std::vector<Recompute>> out;
+  for (const auto& program : job.programs) {
+    std::vector<Recompute>& tags = out.emplace_back(program->graph.node_id_limit());
+    for (NodeId n : program->graph.nodes()) tags[n.index] = program->graph.meta(n).recompute;
+  }
+  return out;
+}
+
+// REQUIRES: no node was added.
+void restore_tags(const std::vector<std::vector<Recompute>>& tags, Job* job) {
+  for (size_t i = 0; i < job->programs.size(); ++i) {
+    Graph& graph = job->programs[i]->graph;
+    for (NodeId n : graph.nodes()) {
+      if (graph.meta(n).recompute == tags[i][n.index]) continue;
+      NodeMeta meta = graph.meta(n);
+      meta.recompute = tags[i][n.index];
+      graph.set_meta(n, std::move(meta));
+    }
+  }
+}
 
 Change count_tags(const Job& job) {
   size_t marked = 0;
@@ -220,18 +289,24 @@ Result<Change> remat(Job* job, const RematOptions& options, PassContext& context
                  "use --policy default or full");
   if (options.target.budget && options.target.peak_bytes)
     return usage("--budget and --peak cannot be combined", "give one of them");
+  const std::vector<std::vector<Recompute>> before = tags_of(*job);
   const Recompute crossing = options.has_crossing() ? Recompute::prefer_save : Recompute::must_save;
   std::vector<SizeValues> sizes;
   std::vector<RematTags> tags;
+  std::vector<std::vector<PolicyTags>> by_policies;
   for (size_t i = 0; i < job->programs.size(); ++i) {
     sizes.push_back([&of = values[i]](StrId symbol) { return of.value(symbol); });
+    by_policies.push_back(tags_of_policies(*job, i, options, selectors, sizes[i]));
     tags.push_back(tag_for_recompute(job->programs[i].get(), options.policy, selectors, sizes[i], crossing));
   }
   if (options.tag_only && !options.target.is_set()) return count_tags(*job);
-  JobRemat remat(job, options, context, std::move(sizes), std::move(tags));
+  JobRemat remat(job, options, context, std::move(sizes), std::move(tags), std::move(by_policies));
   SG_TRY(remat.decide());
   remat.write_tags();
-  return options.tag_only ? count_tags(*job) : remat.apply();
+  if (options.tag_only) return count_tags(*job);
+  Change change = remat.apply();
+  if (!change.changed) restore_tags(before, job);  // tags of a decision that was not carried out would be pending
+  return change;
 }
 
 constexpr PassInfo remat_pass = {
