@@ -8,7 +8,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <string_view>
+#include <utility>
 
 #include "libgraph/temp_folder.h"
 
@@ -96,6 +99,25 @@ bool exists_and_is_no_regular_file(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
 }
 
+using FileId = std::pair<dev_t, ino_t>;
+
+struct KeptFiles {
+  std::mutex lock;
+  std::map<FileId, KeptFile> by_id;
+};
+
+KeptFiles& kept_files() {
+  static KeptFiles all;
+  return all;
+}
+
+std::optional<FileId> file_id_of(const std::string& path) {
+  struct stat is {};
+  const int failed = path == "-" ? ::fstat(STDOUT_FILENO, &is) : ::stat(path.c_str(), &is);
+  if (failed != 0 || !S_ISREG(is.st_mode)) return std::nullopt;
+  return FileId(is.st_dev, is.st_ino);
+}
+
 }  // namespace
 
 Error OutputFile::failed(std::string_view what) const {
@@ -108,17 +130,18 @@ Error OutputFile::failed(std::string_view what) const {
 Result<OutputFile> OutputFile::open(const std::string& path, bool make_folders) {
   OutputFile out;
   out.path_ = path;
-  if (path == "-") {
+  SG_TRY(check_not_kept(path));
+  if (path == "-" || path == "/dev/stdout") {
     out.fd_ = STDOUT_FILENO;
     return out;
   }
   if (make_folders) make_folders_of(path);
-  out.target_ = resolve_links(path);
-  if (exists_and_is_no_regular_file(out.target_)) {
+  if (exists_and_is_no_regular_file(path)) {  // before links are resolved: that of /dev/fd/1 to a pipe leads nowhere
     out.fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (out.fd_ < 0) return out.failed("cannot write");
     return out;
   }
+  out.target_ = resolve_links(path);
   size_t name = out.target_.rfind('/') + 1;  // 0 if there is no folder
   const std::string folder = out.target_.substr(0, name);
   std::string own, temporary;
@@ -191,6 +214,37 @@ Status OutputFile::place() {
 void OutputFile::keep() {
   if (pending_ == nullptr) return;
   if (pending_->state.exchange(Pending::done) == Pending::placed_over) ::unlink(pending_->older.c_str());
+}
+
+void keep_file(const std::string& name, const std::string& what) {
+  const std::optional<FileId> id = file_id_of(name);
+  if (!id) return;
+  std::lock_guard guard(kept_files().lock);
+  kept_files().by_id.try_emplace(*id, KeptFile{name, what});
+}
+
+void stop_keeping(const std::string& name) {
+  const std::optional<FileId> id = file_id_of(name);
+  std::lock_guard guard(kept_files().lock);
+  if (id) kept_files().by_id.erase(*id);
+}
+
+// The system may give the identity of a file that is gone to another: the name still has to lead to it.
+std::optional<KeptFile> kept_file(const std::string& path) {
+  const std::optional<FileId> id = file_id_of(path);
+  if (!id) return std::nullopt;
+  std::lock_guard guard(kept_files().lock);
+  const auto at = kept_files().by_id.find(*id);
+  if (at == kept_files().by_id.end() || file_id_of(at->second.name) != id) return std::nullopt;
+  return at->second;
+}
+
+Status check_not_kept(const std::string& path) {
+  const std::optional<KeptFile> kept = kept_file(path);
+  if (!kept) return ok_status();
+  if (path == "-")
+    return Error{ErrorKind::usage, "standard output is " + kept->name + ", which is read", {}, "write to -o FILE"};
+  return Error{ErrorKind::usage, path + " would replace " + kept->name + ", which " + kept->what};
 }
 
 void remove_pending_outputs() {

@@ -4,8 +4,12 @@
 // old file as it was. Devices, pipes and standard output are written directly. Every write and close is checked. Files
 // that belong together, of several ranks say, are put in their places first, and kept when all of them are there.
 // Different files may be written by different threads.
+//
+// Files that the command reads are kept: no output of this process replaces them or is appended to them. They are known
+// by their identity, so that links and other spellings are the same file. Whoever knows that a file is read says so.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,7 +19,8 @@ namespace sg {
 
 class OutputFile {
  public:
-  // "-" is standard output. Creates missing folders of the path when `make_folders`.
+  // "-" is standard output. Creates missing folders of the path when `make_folders`. A file that the command reads
+  // is refused: usage.
   static Result<OutputFile> open(const std::string& path, bool make_folders = false);
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;
@@ -39,6 +44,22 @@ class OutputFile {
   Pending* pending_ = nullptr;  // null for direct output
   int fd_ = -1;
 };
+
+struct KeptFile {
+  std::string name;  // as it was read
+  std::string what;  // completes "NAME, which ...": "is the input"
+};
+
+// Does nothing for what is not there, and for devices and pipes, which may be read and written at once. Who comes first
+// says what the file is. These four may be called by several threads.
+void keep_file(const std::string& name, const std::string& what);
+void stop_keeping(const std::string& name);
+
+// The kept file that writing to `path` would change; "-" is standard output.
+std::optional<KeptFile> kept_file(const std::string& path);
+
+// A usage error if there is one.
+Status check_not_kept(const std::string& path);
 
 // For signal handlers of programs: takes back all outputs not yet committed, and removes all that TempFolder has made.
 // Async-signal-safe.

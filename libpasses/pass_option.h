@@ -15,6 +15,7 @@ struct PassOption {
   std::string_view help;           // lower-case start, no full stop
   std::string_view fallback = {};  // the default, shown in the help and returned by Args::text
   bool repeated = false;           // may be given more than once
+  bool written = false;            // names a file that the tool writes
 };
 
 struct Example {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "libgraph/output_file.h"
 #include "libgraph/sha256.h"
 
 namespace sg {
@@ -83,7 +84,9 @@ Status find_constants(const Graph& graph, const std::string& place, InputMatch* 
         matching->give(input, tensor, files->size());
         holds_one = true;
       });
-    if (holds_one) files->push_back(std::move(*file));
+    if (!holds_one) continue;
+    keep_file(name, "holds constants of the graph");
+    files->push_back(std::move(*file));
   }
   return ok_status();
 }

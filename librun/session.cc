@@ -76,6 +76,7 @@ class Session {
                                          init_ ? &*init_ : nullptr, start_);
     SG_TRY(rank->prepare());
     SG_TRY(comm.exchange("ready"));
+    if (options_.inputs_known) SG_TRY(options_.inputs_known());
     comm.heartbeat().enter(Heartbeat::running);
     for (uint64_t step = 0; step < options_.steps; ++step) {
       if (Status status = rank->run_step(step); !status.ok()) {

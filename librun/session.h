@@ -53,6 +53,7 @@ struct SessionOptions {
   // --compare: the first run is recorded, the second compared with the record. By rank of the job.
   std::vector<Record>* record = nullptr;
   const std::vector<Record>* compare_with = nullptr;
+  std::function<Status()> inputs_known;                         // before the first step, from the thread of each rank
   std::function<void(uint64_t step, double seconds)> progress;  // after each step, from the thread of the first rank
   std::function<void(const std::string& line)> say;             // what the user should know about made-up inputs
   std::function<void(const Error& error)> last_words;           // before the process is ended: a rank does not return

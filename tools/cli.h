@@ -43,6 +43,7 @@ struct Tool {
   size_t max_operands = 1;
   bool reads_stdin = true;         // without an operand it reads standard input
   Writes writes = Writes::report;  // graph: binary unless asked otherwise, and never to a terminal
+  bool reads_graph = true;         // else --in-place would replace something of another kind
   bool stops_at_operand = false;   // what follows the first operand is passed on as it is
   std::span<const Option> options = {};
   Example examples[2] = {};

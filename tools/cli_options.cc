@@ -15,7 +15,13 @@ namespace {
 constexpr int64_t kMaxThreads = 256;
 
 constexpr Option kCommon[] = {
-    {"output", 'o', "FILE", "write to FILE (- is standard output; 'rank{r}.sg' writes one file per rank)"},
+    {"output",
+     'o',
+     "FILE",
+     "write to FILE (- is standard output; 'rank{r}.sg' writes one file per rank)",
+     {},
+     false,
+     true},
     {"quiet", 'q', "", "print errors only, no summary and no warnings"},
     {"verbose", 'v', "", "report each phase of the work and how long it took", {}, true},
     {"jobs", 'j', "N", "read and verify up to N ranks or files at once", "all cores"},
@@ -31,7 +37,7 @@ constexpr Option kCommon[] = {
     {"explain", 0, "", "explain on standard error what was decided, and why"},
     {"best-effort", 0, "", "skip what cannot be read or done, with a warning"},
     {"force-tty", 'f', "", "write binary output to a terminal"},
-    {"in-place", 0, "", "allow the output to replace the input; without -o, replace it"},
+    {"in-place", 0, "", "allow the graph written to replace the one read; without -o, replace it"},
     {"dry-run", 0, "", "stop before anything is written or run, and report what would be"},
     {"print-config", 0, "", "print the value of every option and where it comes from, and exit"},
     {"color", 0, "auto|always|never", "colour messages", "auto"},

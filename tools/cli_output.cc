@@ -1,7 +1,6 @@
 #include "tools/cli_output.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -57,11 +56,6 @@ void guard_standard_streams() {
   // Deliberately the wrong direction: reading a closed input or writing a closed output still fails.
   for (int fd = 0; fd <= STDERR_FILENO; ++fd)
     if (::fcntl(fd, F_GETFD) < 0 && ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) std::_Exit(5);
-}
-
-bool is_same_file(const std::string& a, const std::string& b) {
-  struct stat x, y;
-  return ::stat(a.c_str(), &x) == 0 && ::stat(b.c_str(), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
 }  // namespace sg::cli

@@ -1,8 +1,6 @@
 // What the tools do about output besides writing it: signals that could leave a temporary file behind, closed streams.
 #pragma once
 
-#include <string>
-
 namespace sg::cli {
 
 // Removes temporary files on SIGINT, SIGTERM, SIGHUP and SIGQUIT, then dies of the signal; on SIGPIPE, too, which so is
@@ -14,7 +12,5 @@ void handle_ends(void (*handler)(int number));
 
 // Opens what the caller left closed of descriptors 0 to 2, so that no file of ours lands there.
 void guard_standard_streams();
-
-bool is_same_file(const std::string& a, const std::string& b);  // through links; false when one does not exist
 
 }  // namespace sg::cli

@@ -1,6 +1,7 @@
 // Response files: `@FILE` on a command line stands for the words in FILE.
 //
 // Not recursive: a word @x inside a file is the literal word @x.
+#include "libgraph/output_file.h"
 #include "tools/cli.h"
 #include "tools/cli_input.h"
 #include "tools/cli_words.h"
@@ -39,6 +40,7 @@ Result<CommandLine> expand_response_files(const Tool& tool, std::vector<std::str
     }
     const std::string file = word.substr(1);
     SG_ASSIGN(std::vector<std::string> more, words_of(file));
+    keep_file(file, "is given as @" + file);
     for (std::string& m : more) add(std::move(m), file);
   }
   return out;

@@ -83,12 +83,17 @@ Status refuse_json(const Args& args, const std::string& what) {
 }
 
 Status check_output(const Args& args) {
+  if (args.has("in-place") && !takes_in_place(args.tool()))
+    return Error{ErrorKind::usage,
+                 "`--in-place` would replace the input by something of another kind",
+                 {},
+                 "it is for tools that read a graph and write one"};
   std::string output = output_of(args);
   if (args.has("in-place") && !args.has("output") && (output == "-" || args.operands().size() != 1))
     return Error{ErrorKind::usage, "`--in-place` needs one named input", {}, "name the file, or write to -o FILE"};
   if (output.empty()) return Error{ErrorKind::usage, "`--output` is empty", {}, "- is standard output"};
   if (args.tool().writes == Writes::report) SG_TRY(refuse_pattern(args));
-  SG_TRY(check_targets(args, output));
+  SG_TRY(check_targets(args));
   if (args.tool().writes != Writes::graph || output != "-" || wants_text(args) || args.has("force-tty"))
     return ok_status();
   if (::isatty(STDOUT_FILENO) == 0) return ok_status();

@@ -15,7 +15,8 @@ class WriteAhead;
 // Where the output goes: -o, the input with --in-place, else "-".
 std::string output_of(const Args& args);
 
-// Refuses, before any work: an output that is the input without --in-place, binary to a terminal.
+// Refuses, before any work: --in-place where input and output are of different kinds, an output that replaces what is read
+// (cli_targets.h), binary to a terminal.
 Status check_output(const Args& args);
 
 // Refuses --json where the answer is a text: `what` says which.

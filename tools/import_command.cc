@@ -2,16 +2,14 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "libgraph/human.h"
 #include "libgraph/import/repair_types.h"
 #include "libgraph/infer/infer.h"
 #include "tools/cli_describe.h"
 #include "tools/cli_input.h"
 #include "tools/cli_load.h"
-#include "tools/cli_output.h"
 #include "tools/cli_provenance.h"
+#include "tools/cli_targets.h"
 #include "tools/cli_write.h"
 #include "tools/import_sources.h"
 #include "tools/import_types.h"
@@ -19,8 +17,6 @@
 
 namespace sg::cli {
 namespace {
-
-const std::string kWrittenBy = "written_by";  // in the metadata of a safetensors file
 
 Result<int> write_listing(const Args& args, const Listing& listing) {
   SG_TRY(write_text(args, args.has("json") ? listing.json : listing.text));
@@ -39,15 +35,11 @@ std::string data_place(const Args& args) {
   return path + ".safetensors";
 }
 
-// The tensor file must not be a source; an unnamed file beside the output is replaced only if an import wrote it.
+// An unnamed file beside the output is replaced only if an import wrote it. A named one is among the targets already.
 Status check_data_place(const Args& args, const std::string& place) {
-  for (const std::string& source : args.operands())
-    if (is_same_file(place, source)) return Error{ErrorKind::usage, "--data " + place + " would replace the source"};
-  if (is_same_file(place, output_of(args))) return Error{ErrorKind::usage, "--data and -o name one file: " + place};
-  if (args.has("data") || ::access(place.c_str(), F_OK) != 0) return ok_status();
-  Result<TensorFile> old = TensorFile::open(place);
-  const auto is_ours = [](const auto& entry) { return entry.first == kWrittenBy && entry.second == "sg-import"; };
-  if (old.ok() && std::ranges::any_of(old->metadata(), is_ours)) return ok_status();
+  if (args.has("data")) return ok_status();
+  SG_TRY(check_targets_again(args, {{"the file of weights", place}}));
+  if (::access(place.c_str(), F_OK) != 0 || is_written_by_import(place)) return ok_status();
   return Error{ErrorKind::usage,
                "the weights would replace " + place + ", which no import has written",
                {},
@@ -65,7 +57,8 @@ Status write_all(const Args& args, const Job& job, const Imported& imported, Wri
     return ok_status();
   }
   SG_TRY(check_data_place(args, place));
-  SG_ASSIGN(OutputFile tensors, stage_tensors(place, imported.tensors, {{{kWrittenBy, "sg-import"}}, false}));
+  SG_ASSIGN(OutputFile tensors,
+            stage_tensors(place, imported.tensors, {{{std::string(kWrittenBy), "sg-import"}}, false}));
   if (!args.has("dry-run")) SG_TRY(tensors.place());
   SG_TRY(write_job(args, job, {}, ahead));
   if (!args.has("dry-run")) tensors.keep();

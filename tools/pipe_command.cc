@@ -8,6 +8,7 @@
 #include "tools/cli_complete.h"
 #include "tools/cli_load.h"
 #include "tools/cli_pass.h"
+#include "tools/cli_targets.h"
 #include "tools/cli_write.h"
 
 namespace sg::cli {
@@ -46,6 +47,22 @@ Result<std::regex> parse_regex(const std::string& text) {
   }
 }
 
+// DIR/01-clean.sg
+std::string dump_file(const Args& args, std::string stage, size_t number) {
+  std::ranges::replace(stage, ':', '-');
+  return args.text("dump-to") + "/" + (number < 10 ? "0" : "") + std::to_string(number) + "-" + stage + ".sg";
+}
+
+// The stages that will be run.
+std::vector<std::string> run_of(const std::vector<std::string>& names, const PipelineOptions& options) {
+  std::vector<std::string> out;
+  for (const std::string& name : names) {
+    if (std::ranges::count(options.disabled, name, canonical_stage) == 0) out.push_back(name);
+    if (canonical_stage(options.stop_after) == name) break;
+  }
+  return out;
+}
+
 Status dump_after(const Args& args, const std::vector<std::string>& names, PipelineOptions* options) {
   if (!args.has("dump-after") && !args.has("dump-to")) return ok_status();
   SG_ASSIGN(std::regex wanted, parse_regex(args.has("dump-after") ? args.text("dump-after") : "."));
@@ -57,15 +74,16 @@ Status dump_after(const Args& args, const std::vector<std::string>& names, Pipel
                  {},
                  "the stages are " + all};
   }
-  options->after_stage = [&args, wanted, number = 0](const StageReport& report,
-                                                     const std::string& bytes) mutable -> Status {
+  std::vector<Target> targets;
+  size_t count = 0;
+  for (const std::string& name : run_of(names, *options))
+    if (++count; std::regex_search(name, wanted)) targets.push_back({"--dump-to", dump_file(args, name, count)});
+  SG_TRY(check_targets_again(args, targets));
+  options->after_stage = [&args, wanted, number = size_t{0}](const StageReport& report,
+                                                             const std::string& bytes) mutable -> Status {
     ++number;
     if (!std::regex_search(report.name, wanted)) return ok_status();
-    std::string name = report.name;
-    std::ranges::replace(name, ':', '-');
-    const std::string file =
-        args.text("dump-to") + "/" + (number < 10 ? "0" : "") + std::to_string(number) + "-" + name + ".sg";
-    return write_output(args, file, bytes, true);
+    return write_output(args, dump_file(args, report.name, number), bytes, true);
   };
   return ok_status();
 }

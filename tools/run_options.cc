@@ -1,11 +1,8 @@
 #include "tools/run_options.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -15,7 +12,7 @@
 #include "librun/data_name.h"
 #include "librun/initialize.h"
 #include "librun/watch.h"
-#include "tools/cli_output.h"
+#include "tools/cli_targets.h"
 #include "tools/run_backend.h"
 
 namespace sg::cli {
@@ -33,7 +30,13 @@ constexpr Option kOptions[] = {
      {},
      true},
     {"seed", 0, "N", "seed of the random ops", "0"},
-    {"outputs", 0, "FILE", "write the outputs of the last step, or of each step if the name has {step}"},
+    {"outputs",
+     0,
+     "FILE",
+     "write the outputs of the last step, or of each step if the name has {step}",
+     {},
+     false,
+     true},
     {"expect", 0, "FILE", "compare the outputs with these; exit 1 if one is beyond its tolerance"},
     {"rtol", 0, "R", "relative tolerance (default: by the narrowest float type on the way to the output)"},
     {"atol", 0, "A", "absolute tolerance (default: likewise)"},
@@ -48,20 +51,25 @@ constexpr Option kOptions[] = {
     {"numerics", 0, "fast|strict|f64", "strict: same bits on every machine; f64: also run in double precision", "fast"},
     {"threads", 't', "N", "threads of all ranks together, at least one per rank; 0 = all cores", "0"},
     {"comm", 0, "local|mpi|nccl", "ranks are threads, processes (mpirun, torchrun), or GPUs", "local"},
-    {"rendezvous", 0, "HOST:PORT|FILE",
-     "with --comm nccl: where processes find rank 0 (default: as torchrun or Slurm says)"},
+    {"rendezvous",
+     0,
+     "HOST:PORT|FILE",
+     "with --comm nccl: where processes find rank 0 (default: as torchrun or Slurm says)",
+     {},
+     false,
+     true},
     {"backend", 0, "cpu|cuda", "where nodes are computed", "cpu"},
     {"deterministic", 0, {}, "with --comm nccl: add in rank order, for the same bits as the other communicators"},
     {"timeout", 0, "N", "end the run when a rank makes no progress for N seconds; 0 = never", "600"},
     {"watch", 0, "nan|inf,...", "stop at the first node that produces one"},
-    {"dump-nodes", 0, "FILE", "write the results of the nodes that --nodes names"},
+    {"dump-nodes", 0, "FILE", "write the results of the nodes that --nodes names", {}, false, true},
     {"nodes",
      0,
      "NODE|PATTERN",
      "names of results, with * for any text, or a pattern of modules, as layers.*.mlp",
      {},
      true},
-    {"profile", 0, "FILE", "write a timeline of the nodes for Perfetto"},
+    {"profile", 0, "FILE", "write a timeline of the nodes for Perfetto", {}, false, true},
     {"link", 0, "LAT,BW", "slow collectives down to such a link, one per group: 50us,2GiB/s"},
     {"chaos", 0, "N", "find missing waits: delay collectives (seed N) and spoil their results until the wait"},
 };
@@ -110,41 +118,10 @@ Status files_options(const Args& args, SessionOptions* options) {
   return ok_status();
 }
 
-// The files there are that a pattern names, as far as ranks and steps are likely to go: it is asked for before the
-// graph is read.
-std::vector<std::string> files_of(const Args& args, const std::string& pattern) {
-  constexpr int64_t kRanks = 64, kSteps = 4096;
-  auto count = [&](std::string_view key, int64_t all) { return pattern.find(key) == pattern.npos ? 1 : all; };
-  const int64_t ranks = count("{r}", kRanks), steps = count("{step}", std::min(args.number("steps", 1), kSteps));
-  std::vector<std::string> out;
-  for (int64_t step = 0; step < steps; ++step)
-    for (int64_t rank = 0; rank < ranks; ++rank)
-      out.push_back(data_file_name(pattern, static_cast<uint32_t>(rank), static_cast<uint64_t>(step)));
-  std::erase_if(out, [](const std::string& file) { return ::access(file.c_str(), F_OK) != 0; });
-  return out;
-}
-
-// Refuses to write a file that the run reads, or one file as two.
 Status check_files(const Args& args) {
-  std::vector<std::string> read = {args.input()};
-  for (std::string_view option : {"inputs", "expect", "compare"})
-    for (const std::string& name : args.all(option))
-      for (std::string& file : files_of(args, name)) read.push_back(std::move(file));
-  std::map<std::string, std::string_view> options;  // by what they write
-  for (std::string_view written : {"outputs", "dump-nodes", "profile"}) {
-    if (!args.has(written)) continue;
-    for (const std::string& target : files_of(args, args.text(written)))
-      for (const std::string& source : read)
-        if (is_same_file(target, source))
-          return Error{ErrorKind::usage,
-                       "--" + std::string(written) + " would replace " + source + ", which the run reads"};
-    const std::string target = data_file_name(args.text(written), 0, 0);
-    if (auto [other, is_new] = options.emplace(target, written); !is_new)
-      return Error{ErrorKind::usage, "--" + std::string(other->second) + " and --" + std::string(written) +
-                                         " would both write " + target};
-    if (target == "-" && written != "profile")
+  for (std::string_view written : {"outputs", "dump-nodes"})
+    if (args.has(written) && args.text(written) == "-")
       return Error{ErrorKind::usage, "--" + std::string(written) + " takes a file: standard output has the report"};
-  }
   return ok_status();
 }
 
@@ -227,6 +204,7 @@ Result<SessionOptions> session_options(const Args& args, uint32_t ranks) {
     SG_ASSIGN(options.rank.memory_limit, args.bytes("memory-limit"));
   }
   options.say = said_once(args);
+  options.inputs_known = [&args] { return check_targets_again(args); };
   options.last_words = [&args](const Error& error) { args.report().error(error), args.report().finish(); };
   return options;
 }
@@ -249,9 +227,11 @@ Status check_run_options(const Args& args) {
 }
 
 Status check_run_words(const std::vector<std::string>& words) {
-  const Tool tool = {.name = "sg-run", .summary = {}, .operands = {}, .details = {}, .options = kOptions};
+  const Tool tool = {
+      .name = "sg-run", .summary = {}, .operands = {}, .details = {}, .reads_stdin = false, .options = kOptions};
   Reporter report(tool.name);
   SG_ASSIGN(const Args args, parse_options(tool, words, report));
+  SG_TRY(check_targets(args));
   return check_run_options(args);
 }
 

@@ -17,7 +17,7 @@ constexpr Option kOptions[] = {
     {"compile-id", 0, "ID", "compilation to import from a trace of several, as 0/0"},
     {"list", 0, "", "list what the source holds, and write no graph"},
     {"model", 0, "NAME", "model to import from an archive that holds several"},
-    {"data", 0, "FILE", "safetensors file for weights and constants (default: beside the output)"},
+    {"data", 0, "FILE", "safetensors file for weights and constants (default: beside the output)", {}, false, true},
     {"check", 0, "", "compare recorded types with inferred ones, and write no graph"},
 };
 
@@ -31,6 +31,7 @@ constexpr Tool kTool = {
         "output folder; the folder of a capture, of one rank or of all; or a rank pattern such as 'rank{r}/step.json'.",
     .max_operands = SIZE_MAX,
     .writes = Writes::graph,
+    .reads_graph = false,
     .options = kOptions,
     .examples = {{"sg-import step.json -o step.sg", "a graph file of one rank"},
                  {"sg-import 'rank{r}/step.json' | sg-print | less", "all ranks as one job, shown as text"}},

@@ -15,7 +15,7 @@ constexpr Option kOptions[] = {
     {"ranks", 0, "N", "world size to simulate instead of the job's, for groups that span the world"},
     kAssume,
     {"rows", 0, "N", "rows of the critical path", "12"},
-    {"trace", 0, "FILE", "write the timeline as JSON for Perfetto"},
+    {"trace", 0, "FILE", "write the timeline as JSON for Perfetto", {}, false, true},
     {"measured", 0, "FILE", "compare with a profile of sg-run --profile or PyTorch's profiler"},
     {"calibrate", 0, {}, "write a machine file, measured here or fitted to the --measured profile, and exit"},
     {"repeats", 0, "N", "with --calibrate: repetitions of each measurement", "9"},

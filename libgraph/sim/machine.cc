@@ -9,6 +9,7 @@
 #include "libgraph/joined.h"
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
+#include "libgraph/output_file.h"
 #include "libgraph/sim/machine_texts.h"
 #include "libgraph/whole_file.h"
 
@@ -167,6 +168,7 @@ Result<Machine> find_machine(const std::string& name, size_t above) {
   }
   constexpr size_t kMostBytes = 1 << 20;
   SG_ASSIGN(const std::string text, read_whole_file(name, kMostBytes));
+  keep_file(name, "describes the machine");
   return parse_machine(text, name, above);
 }
 

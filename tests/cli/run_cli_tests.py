@@ -12,6 +12,7 @@ from support import CASES, given
 import option_cases  # noqa: F401
 import stream_cases  # noqa: F401
 import output_cases  # noqa: F401
+import target_cases  # noqa: F401
 import rank_cases  # noqa: F401
 import message_cases  # noqa: F401
 import tool_cases  # noqa: F401

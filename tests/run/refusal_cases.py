@@ -119,7 +119,7 @@ def no_step_writes_over_a_file_that_the_run_reads():
     graph()
     safetensors("in1.safetensors", inputs())
     run("--inputs", "in1.safetensors", "--outputs", "in{step}.safetensors", "-n", "2", code=2,
-        message="--outputs would replace in1.safetensors, which the run reads")
+        message="--outputs would replace in1.safetensors, which is given as --inputs")
     run("--init", "seed:0", "--outputs", "o.safetensors", "--dump-nodes", "o.safetensors", code=2,
         message="--outputs and --dump-nodes would both write o.safetensors")
 

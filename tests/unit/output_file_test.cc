@@ -124,3 +124,31 @@ TEST_CASE("an output goes where a link leads, also if nothing is there yet") {
   std::filesystem::create_symlink("round", folder.path() + "/round");  // leads to itself
   CHECK(written(folder.path() + "/round", "new").commit().ok());
 }
+
+TEST_CASE("a file that is read is not replaced, whatever it is called, until it no longer counts as read") {
+  const test::TempFolder folder;
+  const std::string file = folder.file("read"), link = folder.file("link"), other = folder.file("other");
+  std::ofstream(file) << "old";
+  std::filesystem::create_symlink(file, link);
+  keep_file(file, "is the input");
+  for (const std::string& name : {file, link}) {
+    const Result<OutputFile> refused = OutputFile::open(name);
+    REQUIRE(!refused.ok());
+    CHECK(refused.error().kind == ErrorKind::usage);
+    CHECK(refused.error().message == name + " would replace " + file + ", which is the input");
+  }
+  CHECK(OutputFile::open(other).ok());
+  stop_keeping(link);
+  CHECK(written(file, "new").commit().ok());
+  CHECK(content(file) == "new");
+}
+
+TEST_CASE("a pipe is written to by its name in /dev/fd, which leads to no file") {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  CHECK(written("/dev/fd/" + std::to_string(ends[1]), "through").commit().ok());
+  char got[8] = {};
+  CHECK(::read(ends[0], got, 7) == 7);
+  CHECK(std::string(got) == "through");
+  for (int end : ends) ::close(end);
+}

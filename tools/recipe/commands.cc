@@ -8,6 +8,7 @@
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
 #include "libgraph/sha256.h"
+#include "tools/cli_targets.h"
 #include "tools/cli_write.h"
 #include "tools/recipe/bisect.h"
 #include "tools/recipe/command_options.h"
@@ -207,6 +208,8 @@ std::string why_other(const Locked& locked, const StepResult& now) {
 Result<int> verify(const Args& args, Session* session) {
   SG_ASSIGN(const std::string file, lock_file(*session));
   SG_ASSIGN(auto locked, read_lock(file));
+  cli::keep_read(file, "is the lock");
+  SG_TRY(cli::check_targets_again(args));
   ExecuteOptions options;
   options.outputs = options.checks = false;
   std::vector<StepResult> results = execute(args, session, options);

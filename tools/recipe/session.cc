@@ -6,6 +6,8 @@
 #include <tuple>
 
 #include "libgraph/human.h"
+#include "libgraph/sim/machine.h"
+#include "tools/cli_targets.h"
 
 namespace sg::recipe {
 namespace {
@@ -48,6 +50,16 @@ Diagnostics each_once(const Diagnostics& problems) {
   return out;
 }
 
+// What the command writes beside its own output.
+std::vector<cli::Target> written_beside(const Plan& plan, const cli::Args& args) {
+  std::vector<cli::Target> out;
+  for (const Step& s : plan.steps) {
+    if (args.operands()[0] == "run" && !s.output.empty()) out.push_back({"`" + s.name + "`", s.output});
+    if (args.has("bless") && !s.expect.empty()) out.push_back({"--bless", s.expect});
+  }
+  return out;
+}
+
 // A place such as `--set a=1`, from expand.cc, or sg-sweep's `--over a`.
 bool is_on_command_line(const Location& where) {
   return where.line == 0 && where.file.starts_with("--") && where.file.find(' ') != std::string::npos;
@@ -83,6 +95,21 @@ Status report_mistakes(const cli::Args& args, const Diagnostics& problems, const
       kind, (is_usage ? "the command line" : file) + " has " + plural(problems.error_count(), "mistake"), {}, {}};
 }
 
+void keep_files(const Recipe& recipe, const Plan& plan, bool makes_goldens) {
+  const std::string what = "the recipe reads";
+  for (const std::string& file : recipe.files) cli::keep_read(file, what);
+  for (const Step& s : plan.steps) {
+    for (const std::string& source : s.sources) cli::keep_read(source, what);
+    for (const OptionValue& o : s.options)
+      if (o.is_path()) cli::keep_read(o.path(), what);
+    for (const RunCheck& r : s.runs)
+      for (const OptionValue& o : r.options)
+        if (o.is_path()) cli::keep_read(o.path(), what);
+    if (is_machine_file(s.machine)) cli::keep_read(s.machine, what);
+    if (!s.expect.empty() && !makes_goldens) cli::keep_read(s.expect, what);
+  }
+}
+
 Result<Session> open_session(const cli::Args& args) {
   if (args.operands().size() < 2)
     return Error{ErrorKind::usage, "which recipe?", {}, "sg-recipe " + args.operands()[0] + " recipe.yaml"};
@@ -95,6 +122,8 @@ Result<Session> open_session(const cli::Args& args) {
   session.plan = make_plan(variants, &tools, &problems);
   check_values(session.plan, &problems);
   SG_TRY(report_mistakes(args, each_once(problems), session.file));
+  keep_files(recipe, session.plan, args.has("bless"));
+  SG_TRY(cli::check_targets_again(args, written_beside(session.plan, args)));
   SG_ASSIGN(int64_t limit, args.bytes("cache-size"));
   std::string folder = args.has("no-cache") ? "" : args.has("cache") ? args.text("cache") : Cache::usual_folder();
   session.cache = Cache(folder, static_cast<uint64_t>(limit));

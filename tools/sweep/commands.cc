@@ -8,6 +8,7 @@
 #include "libgraph/human.h"
 #include "libgraph/json.h"
 #include "tools/cli_siblings.h"
+#include "tools/cli_targets.h"
 #include "tools/cli_words.h"
 #include "tools/cli_write.h"
 #include "tools/recipe/session.h"
@@ -289,6 +290,12 @@ Result<int> run_sweep(const Args& args) {
   size_t number = 0;
   sweep.options.told = [&](const Point& p) {
     args.report().line("point " + std::to_string(++number) + "  " + line_of(p));
+  };
+  sweep.options.planned = [&](const recipe::Plan& plan) {
+    recipe::keep_files(sweep.recipe, plan, false);
+    std::vector<cli::Target> points;
+    if (!args.has("points")) points.push_back({"the file of points", sweep.points_file});
+    return cli::check_targets_again(args, points);
   };
   Evaluator evaluator(sweep.recipe, sweep.scoring, sweep.options, &cache, std::move(known), &file);
   std::vector<Point> points, asked = grid_of(sweep.axes);

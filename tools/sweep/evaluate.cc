@@ -183,6 +183,7 @@ Status Evaluator::evaluate(std::vector<Point>* points, Diagnostics* problems) {
   Work work{points, {}, {}, {}, {}, {}, {}, ok_status()};
   work.plan = plan_of(*points, &work.last, problems);
   if (problems->has_errors()) return ok_status();
+  if (options_.planned) SG_TRY(options_.planned(work.plan));
   const std::vector<uint32_t> stands_for = merge_equal_steps(&work.plan);
   for (uint32_t& step : work.last) step = stands_for[step];
   SG_TRY(find_keys(stands_for, &work));

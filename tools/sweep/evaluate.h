@@ -24,7 +24,8 @@ struct EvaluateOptions {
   std::string stage;             // whose result is scored; empty = the last
   bool checks = false;           // assertions and runs of the recipe have to hold
   size_t threads = 1;
-  std::function<void(const Point&)> told;  // when a point is known; one at a time
+  std::function<Status(const recipe::Plan&)> planned;  // before any of it is run
+  std::function<void(const Point&)> told;              // when a point is known; one at a time
 };
 
 class Evaluator {
