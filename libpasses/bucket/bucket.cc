@@ -16,6 +16,7 @@
 #include "libgraph/whole_file.h"
 #include "libpasses/agreement.h"
 #include "libpasses/bucket/bucket_parts.h"
+#include "libpasses/exact_bytes.h"
 #include "libpasses/pass_order.h"
 #include "libpasses/planned_peak.h"
 
@@ -92,11 +93,11 @@ Result<Bucketed> carry_out(const Job& job, const Members& members, Plan plan, co
     if (planned_peak(out.job) <= options.peak_bytes) return out;
     if (fits) return with_regathers;
   }
-  return Error{ErrorKind::cannot_apply,
-               "the planned peak is " + human_bytes(static_cast<double>(peak)) + " without prefetch, above --peak " +
-                   human_bytes(static_cast<double>(options.peak_bytes)),
-               {},
-               "use smaller buckets (--plan by-size:SIZE), or sg-remat before"};
+  return Error{
+      ErrorKind::cannot_apply,
+      "the planned peak is " + exact_bytes(peak) + " without prefetch, above --peak " + exact_bytes(options.peak_bytes),
+      {},
+      "use smaller buckets (--plan by-size:SIZE), a larger --prefetch where one is given, or sg-remat before"};
 }
 
 // --- plans ---

@@ -49,11 +49,6 @@ std::string why_stays(const RematModel& model, const RematDecided& decided, uint
 
 }  // namespace
 
-std::string exact_bytes(int64_t bytes) {
-  const std::string human = human_bytes(static_cast<double>(bytes));
-  return bytes < 1024 ? human : human + " (" + std::to_string(bytes) + " bytes)";
-}
-
 std::string held_text(const RematModel& model, const RematBound& bound) {
   std::string out = joined(first_of(bound.held, kMostHeld), ", ", [&](const auto& held) {
     return named(model, held.maker) + " " + human_bytes(static_cast<double>(held.bytes)) + " (" +

@@ -9,8 +9,6 @@
 
 namespace sg {
 
-std::string exact_bytes(int64_t bytes);  // "1.50 KiB (1536 bytes)"
-
 // "%x 512 MiB (an output), %y 256 MiB (it has an effect, ...) and 12 more are alive".
 std::string held_text(const RematModel& model, const RematBound& bound);
 

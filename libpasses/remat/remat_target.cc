@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 
+#include "libpasses/exact_bytes.h"
 #include "libpasses/planned_peak.h"
 #include "libpasses/remat/remat_alike.h"
 #include "libpasses/remat/remat_apply.h"
