@@ -79,10 +79,12 @@ Result<int> report(const Args& args, const Job& job, const std::string& name) {
 }  // namespace
 
 Result<int> run_import(const Args& args) {
+  if (args.has("list") && args.has("check"))
+    return Error{ErrorKind::usage, "--list and --check write a report each: give one of them", {}, {}};
   SG_ASSIGN(Sources sources, read_sources(args));
   args.report().phase("read", plural(sources.files.size(), "file") + ", " + plural(sources.bytes, "byte"));
   Diagnostics notes;
-  if (args.has("list") && !args.has("check")) {
+  if (args.has("list")) {
     SG_ASSIGN(std::optional<Listing> listing, list_source(args, &sources, &notes));
     args.report().add(notes);
     if (listing) return write_listing(args, *listing);

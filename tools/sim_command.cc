@@ -21,6 +21,9 @@ Status check_options(const Args& args) {
     return Error{ErrorKind::usage, "`--ranks` takes at most 4294967295, not " + args.text("ranks"), {}, {}};
   if (args.has("repeats") && !args.has("calibrate"))
     return Error{ErrorKind::usage, "--repeats needs --calibrate", {}, {}};
+  for (const char* option : {"list", "show-machine"})
+    if (args.has(option) && args.has("trace"))
+      return Error{ErrorKind::usage, std::string("--") + option + " simulates nothing: there is no --trace", {}, {}};
   bool measures = args.has("calibrate") && !args.has("measured");
   for (const char* option : {"trace", "json"})
     if (args.has("calibrate") && args.has(option))

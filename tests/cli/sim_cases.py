@@ -25,6 +25,7 @@ def sim_machines():
     expect(run(["sg-sim", "small.txt", "--ranks", "0"]), 2, "`--ranks` takes a number from 1 up")
     expect(run(["sg-sim", "--list"]), 0, out=r"(?m)^h100-8 +8 x H100")
     expect(run(["sg-sim", "--show-machine", "-m", "b200-8", "--set", "pcie=2x", "-o", "mine.yaml"]), 0)
+    expect(run(["sg-sim", "--show-machine", "--trace", "t.json"]), 2, "--show-machine simulates nothing")
     expect(run(["sg-sim", "small.txt", "-m", "mine.yaml"]), 0, out="^b200-8: ")
     expect(run(["sg-sim", "small.txt", "-m", "h100"]), 2, "there is no machine `h100`")
     expect(run(["sg-sim", "small.txt", "-m", "./none.yaml"]), 3, "none.yaml")

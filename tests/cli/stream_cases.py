@@ -70,6 +70,7 @@ def options_of_other_sources_are_refused():
                         ([capture, "--compile-id", "0/0"], "--compile-id is for a TORCH_TRACE log"),
                         ([capture, "--data", "w.safetensors"], "--data does not apply to a capture source"),
                         ([capture, "--list", "--model", "foo"], "--model does not apply"),
+                        ([capture, "--list", "--check"], "--list and --check write a report each"),
                         ([archive, "--spmd"], "--spmd does not apply to a pt2 source"),
                         ([archive, "--rank", "0"], "--rank is for a TORCH_TRACE log")):
         expect(run(["sg-import", *words]), 2, said)
