@@ -129,4 +129,5 @@ class AttentionMaskCases:
         kernels = {'flash_mask_tiles': 2 * times}
         for kernel in ('flash_forward_', 'flash_backward_keys_', 'flash_backward_queries_'):
             kernels[kernel + ending] = times
-        self.tests.against_processor(name, self.at, graph, tensors, ['--rtol', '0.02', '--atol', '0.04'], kernels=kernels)
+        self.tests.against_processor(name, self.at, graph, tensors, ['--rtol', '0.02', '--atol', '0.04'], kernels=kernels,
+                                     numerics='strict')

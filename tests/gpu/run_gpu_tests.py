@@ -78,13 +78,13 @@ class Tests:
             if self.args.verbose:
                 print(f'ok     {name}{took}', flush=True)
 
-    def against_processor(self, name, at, graph, inputs, options=('--bitwise', ), env=None, kernels=None):
-        """A graph on both with the same inputs; `kernels`: how often the stand-in has to be asked for some."""
+    def against_processor(self, name, at, graph, inputs, options=('--bitwise', ), env=None, kernels=None, numerics='fast'):
+        """A graph on both with the same inputs; `kernels`: how often the stand-in has to be asked for some; `numerics`: the processor's."""
         with open(at('held.txt'), 'w', encoding='utf-8') as f:
             f.write(graph)
         write_tensors(at('held.safetensors'), inputs)
         run, log = [self.tool('sg-run'), at('held.txt'), '--inputs', at('held.safetensors')], at('kernels')
-        status, text = self.run([*run, '-q', '--outputs', at('held.out')])
+        status, text = self.run([*run, '-q', '--numerics', numerics, '--outputs', at('held.out')])
         self.expect(f'{name}: the processor', status and f'exit {status}: {text}')
         status, text = self.run([*run, '--backend', 'cuda', '--expect', at('held.out'), *options], {**(env or {}), 'SG_STUB_KERNELS': log})
         self.expect(name, (status or 'by the host' in text) and f'exit {status}: {text}')
