@@ -260,6 +260,8 @@ bool CompositeCall::is_read_only_by(uint32_t i, std::string_view word) const {
   return is_so && graph_->is_used(result);
 }
 
+const Type& CompositeCall::recorded(uint32_t i) const { return graph_->type(graph_->node(node_).result(i)); }
+
 // --- parts ---
 
 std::string CompositeCall::op_name(std::string_view op) const {

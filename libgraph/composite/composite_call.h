@@ -94,6 +94,7 @@ class CompositeCall {
   Arg product(ValueId v, int from, int to) const;  // of the sizes in [from, to)
   // Whether result `i` of the whole is read, and by operators alone whose names hold `word`.
   bool is_read_only_by(uint32_t i, std::string_view word) const;
+  const Type& recorded(uint32_t i) const;  // what the capture says of result `i` of the whole
 
   // --- parts ---
   // "mul.Tensor" is aten.mul.Tensor, "exp" aten.exp.default. The first result.

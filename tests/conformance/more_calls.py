@@ -27,6 +27,18 @@ def bag(d):
     return [some(d, 7, 3), torch.tensor([1, 4, 4, 6, 0, 2]), torch.tensor([0, 2, 5])]
 
 
+def padded(d):
+    """Pieces of 2, none and 3 rows, padded to more, to the longest, and to less than that; with narrow offsets; of no rows."""
+    ends, rows = torch.tensor([0, 2, 2, 5]), [some(d, 5), some(d, 5, 2), some(d, 5, 2, 3)]
+    calls = [([t, [ends], [n], 1.0], {}) for t in rows for n in (4, 3, 2)]
+    return calls + [([rows[1], [ends.int()], [3]], {}), ([some(d, 0, 2), [ends * 0], [3], 1.0], {}), ([rows[1], [ends], [0]], {})]
+
+
+def unpadded(d):
+    ends, dense = torch.tensor([0, 2, 2, 5]), [some(d, 3, 3), some(d, 3, 4, 2), some(d, 3, 4, 2, 3)]
+    return [([t, [ends], 5], {}) for t in dense] + [([dense[1], [ends.int()], 5], {}), ([dense[1].mT.contiguous().mT, [ends], 5], {})]
+
+
 def recurrent(gates, d):
     """(input, first state, weights and biases of both directions of one layer of 3 to 4)."""
     x, state = some(d, 5, 2, 3), some(d, 2, 2, 4)
@@ -189,6 +201,8 @@ CALLS = {
     "aten._new_zeros_with_same_feature_meta.default": lambda d: [([some(d, 2, 3), some(d, 3, 2).t()], {}), ([some(d, 5), some(d, 4, 2)[:, 0]], {}),
                                                                 ([some(d, 7, 2, 3), some(d, 4)], {"self_num_batch_dims": 1})],
     "aten._embedding_bag_dense_backward.default": floats_only(bag_backward),
+    "aten._jagged_to_padded_dense_forward.default": padded,
+    "aten._padded_dense_to_jagged_forward.default": unpadded,
     "aten.embedding_bag.default": floats_only(lambda d: [([*bag(d), False, mode], {}) for mode in (0, 1, 2)] + [([*bag(d), False, 0, False, some(d, 6)], {})]),
     "aten.embedding_bag.padding_idx": floats_only(lambda d: [([*bag(d), False, mode, False, None, False, 4], {}) for mode in (0, 1)]),
     "aten.feature_alpha_dropout.default": floats_only(lambda d: [([some(d, 2, 3, 4), 0.5, False], {})]),
