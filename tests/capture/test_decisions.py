@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from safetensors.torch import load_file, save_file
 
@@ -338,6 +339,24 @@ class Decisions(CaptureCase):
         said = json.loads(self.tool("sg-run", graph, "--inputs", inputs, "--json"))
         loss = model(x, others).square().sum().item()
         self.assertAlmostEqual(said["ranks"][0]["losses"][0], loss, delta=1e-5 * loss)
+
+    def test_attention_over_pieces_in_a_checkpoint(self):
+        """Computed again by the same kernels, under a mask."""
+
+        class Model(nn.Linear):
+            def attend(self, x, lengths):
+                heads = super().forward(x).view(1, -1, 3, 2, 4).permute(2, 0, 3, 1, 4)
+                pieces = zip(*(part.split(lengths.tolist(), dim=2) for part in heads.unbind(0)))
+                seen = [torch.ones(n, n, dtype=torch.bool).tril() for n in lengths.tolist()]
+                return torch.cat([F.scaled_dot_product_attention(*piece, mask) for piece, mask in zip(pieces, seen)], 2)
+
+            def forward(self, x, lengths):
+                return checkpoint(self.attend, x, lengths, use_reentrant=False)
+
+        inputs = {"x": torch.randn(7, 8), "lengths": torch.tensor([2, 5])}
+        self.captured(Model(8, 24), lambda out: out.square().mean(), inputs)
+        text = self.imported()
+        self.assertEqual(text.count("= aten._scaled_dot_product_flash_attention_for_cpu("), 4)
 
     def test_tensors_of_tensors(self):
         """Of other data they have other numbers."""

@@ -5,6 +5,7 @@ that runs, with all scores in memory. Here the choice is that of other numbers.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Optional
 
 import torch
@@ -21,13 +22,13 @@ _ANY = 8  # in place of symbols, as good as any other
 class ChosenByOtherSizes(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is F.scaled_dot_product_attention:
-            found = _flash(*args, **(kwargs or {}))
+            found = fused(*args, **(kwargs or {}))
             if found is not None:
                 return found
         return func(*args, **(kwargs or {}))
 
 
-def _flash(
+def fused(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -39,20 +40,25 @@ def _flash(
 ) -> Optional[Tensor]:
     """The fused kernel's result; None if PyTorch chooses rightly, or would choose otherwise."""
     three = (query, key, value)
-    if query.device.type != "cpu" or not any(map(_is_of_data, three)) or attn_mask is not None or enable_gqa:
+    if query.device.type != "cpu" or not any(map(_is_of_data, three)) or enable_gqa:
         return None
     if any(tensor.dim() == 0 or tensor.stride(-1) != 1 for tensor in three):
         return None
-    others = [[_ANY if isinstance(size, torch.SymInt) else size for size in tensor.shape] for tensor in three]
-
-    def chosen() -> int:
-        real = [torch.empty(sizes, dtype=t.dtype, requires_grad=t.requires_grad) for sizes, t in zip(others, three)]
-        return torch._fused_sdp_choice(*real, None, dropout_p, is_causal, scale=scale)
-
+    like = _like(attn_mask) if attn_mask is not None else None
+    chosen = lambda: torch._fused_sdp_choice(*map(_like, three), like, dropout_p, is_causal, scale=scale)  # noqa: E731
     if compat.real(chosen) != _FLASH:
         return None
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        attn_mask = torch.where(attn_mask, 0.0, -math.inf).to(query.dtype)
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
-    return kernel(query, key, value, dropout_p, is_causal, scale=scale)[0]
+    return kernel(query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)[0]
+
+
+def _like(tensor: Tensor) -> Tensor:
+    """A real tensor with numbers in place of symbols."""
+    sizes = [_ANY if isinstance(size, torch.SymInt) else size for size in tensor.shape]
+    make = lambda: torch.empty(sizes, dtype=tensor.dtype, requires_grad=tensor.requires_grad)  # noqa: E731
+    return compat.real(make)
 
 
 def _is_of_data(tensor: Tensor) -> bool:

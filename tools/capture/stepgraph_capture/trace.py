@@ -162,7 +162,7 @@ def _trace(
         with ExitStack() as modes:
             for mode in (indexing.SelectsByData(), of_numbers.TensorsOfNumbers(), attention.ChosenByOtherSizes()):
                 modes.enter_context(mode)
-            with decided, bodies, compat.data_assigned_by_copies():
+            with decided, bodies, compat.data_assigned_by_copies(), compat.modes_in_backward():
                 result = step.run(tensors, watcher)
         results.append(result)
         return tuple(result.outputs)

@@ -13,6 +13,7 @@ from .autograd import (
     hook_tables,
     hooks_of,
     leaves,
+    modes_in_backward,
     node_sequence_number,
     sequence_number,
     version_kept,

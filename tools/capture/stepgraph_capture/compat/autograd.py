@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Set
 
 import torch
-from torch import Tensor
+from torch import Tensor, overrides
 
 
 def sequence_number() -> int:
@@ -46,6 +46,28 @@ def backward_within(around: Callable[[Sequence[Any]], Any]) -> Iterator[None]:
     def run(roots: Sequence[Any], grads: Any, retain_graph: bool, create_graph: bool, *args: Any, **kwargs: Any) -> Any:
         with nullcontext() if create_graph else around(roots):
             return original(roots, grads, retain_graph, create_graph, *args, **kwargs)
+
+    torch.autograd._engine_run_backward = run
+    try:
+        yield
+    finally:
+        torch.autograd._engine_run_backward = original
+
+
+@contextmanager
+def modes_in_backward() -> Iterator[None]:
+    """Keeps the function modes that are set now while a backward runs. PyTorch leaves them as it calls grad() or
+    backward(), and what a checkpoint computes again there would be traced otherwise than it was forward."""
+    modes = list(overrides._get_current_function_mode_stack())
+    original = torch.autograd._engine_run_backward
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        within = overrides._get_current_function_mode_stack()
+        with ExitStack() as again:
+            for mode in modes:
+                if not any(mode is other for other in within):
+                    again.enter_context(mode)
+            return original(*args, **kwargs)
 
     torch.autograd._engine_run_backward = run
     try:
