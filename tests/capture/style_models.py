@@ -148,6 +148,28 @@ def packed_documents():
                 dynamic={"ids": {0: "tokens"}, "targets": {0: "tokens"}})
 
 
+class _OfPieces(nn.Module):
+    """Users' histories of unlike lengths as nested tensors: attention within each, and what is liked next beside each item."""
+
+    def __init__(self, width=16, heads=2):
+        super().__init__()
+        self.items, self.when, self.heads = nn.Embedding(37, width), nn.Linear(1, width), heads
+        self.norm, self.qkv, self.out, self.user = nn.LayerNorm(width), nn.Linear(width, 3 * width), nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, items, times):
+        x = self.items(items) + self.when(times.unsqueeze(-1))
+        q, k, v = (t.unflatten(-1, [self.heads, -1]).transpose(1, 2) for t in self.qkv(self.norm(x)).chunk(3, -1))
+        x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(-2))
+        users = self.user(torch.nested.to_padded_tensor(x, -100.0).amax(1))
+        return (x * users.unsqueeze(1)).values() @ self.items.weight.T
+
+
+def histories():
+    items = torch.nested.nested_tensor([torch.randint(0, 37, (n,)) for n in (5, 1, 8, 3)], layout=torch.jagged)
+    times = torch.nested.nested_tensor_from_jagged(torch.rand(17), items.offsets())
+    return dict(model=_OfPieces(), loss_fn=F.cross_entropy, inputs={"items": items, "times": times}, targets=items.values().roll(-1))
+
+
 class _Differential(nn.Module):
     """Two softmaxes, one taken from the other, on unit vectors; a selective checkpoint keeps the products."""
 
@@ -378,6 +400,6 @@ def splats():
 
 
 STYLE_MODELS = (
-    lion, sophia, moco, packed_documents, differential_attention, delta_rule, scan_in_logarithms, adaptive_softmax, bytes_and_nibbles, full_experts,
+    lion, sophia, moco, packed_documents, histories, differential_attention, delta_rule, scan_in_logarithms, adaptive_softmax, bytes_and_nibbles, full_experts,
     particle_filter, transducer, vocoder, splats,
 )  # fmt: skip

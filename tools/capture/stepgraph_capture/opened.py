@@ -1,6 +1,6 @@
 """Objects among the inputs that hold tensors: dataclasses, namespaces, dicts and mappings of other kinds than dict (a
 UserDict, a tokenizer's BatchEncoding). Their tensors are inputs of the graph like those in dicts, and each run of the
-step gets a copy of the object with the run's tensors.
+step gets a copy of the object with the run's tensors. So are those that hold the memory of nested tensors.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Dict, Hashable, Iterable, List, Optional, Tuple
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from . import jagged
 from .errors import CaptureError
 
 _DEEPEST = 3  # levels of objects in which tensors are looked for
@@ -30,14 +31,21 @@ class _Opened:
 
 def opened(tree: Any) -> Any:
     """The tree, with objects that hold tensors as nodes of it."""
-    return pytree.tree_map(_opened, tree)
+    return _opened_tree(tree, {})
 
 
-def _opened(leaf: Any) -> Any:
+def _opened_tree(tree: Any, known: Dict[int, jagged.Shared]) -> Any:
+    return pytree.tree_map(lambda leaf: _opened(leaf, known), tree)
+
+
+def _opened(leaf: Any, known: Dict[int, jagged.Shared]) -> Any:
+    if isinstance(leaf, Tensor) and leaf.is_nested:
+        nested = jagged.Input(leaf, known)
+        return _Opened(nested, nested.parts)
     parts = _parts(leaf)
     if parts is None or not any(True for _ in _tensors(leaf, _DEEPEST)):
         return leaf
-    return _Opened(leaf, {key: opened(part) for key, part in parts.items()})
+    return _Opened(leaf, {key: _opened_tree(part, known) for key, part in parts.items()})
 
 
 def check(names: Iterable[str], leaves: Iterable[Any], known: Iterable[Tensor]) -> None:
@@ -91,6 +99,8 @@ def _flatten_with_keys(node: _Opened) -> Tuple[List[Tuple[Any, Any]], Tuple[Any,
 def _closed(parts: Iterable[Any], context: Tuple[Any, List[Hashable]]) -> Any:
     """A copy of the object with these parts."""
     original, keys = context
+    if isinstance(original, jagged.Input):
+        return original.of(dict(zip(keys, parts)))
     found = copy.copy(original)
     for key, part in zip(keys, parts):
         if isinstance(found, (dict, UserDict)):

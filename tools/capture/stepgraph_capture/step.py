@@ -363,7 +363,8 @@ def _apart(found: Any) -> Tuple[Any, Others]:
     if not isinstance(found, tuple) or len(found) != 2:
         return found, {}
     leaves, _ = pytree.tree_flatten(found[1])
-    tensors = [sharding.plain(leaf) for leaf in leaves if isinstance(leaf, Tensor)]
+    tensors = [leaf.values() if compat.is_jagged(leaf) else leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    tensors = [sharding.plain(leaf) for leaf in tensors]
     if any(tensor.dtype == torch.complex128 for tensor in tensors):
         raise CaptureError(_WIDE.format("a tensor beside the loss"))
     return found[0], {f"other{i}": tensor for i, tensor in enumerate(tensors)}

@@ -17,6 +17,7 @@ from . import (
     default_dtype,
     draws,
     indexing,
+    jagged,
     leftovers,
     libraries,
     of_numbers,
@@ -174,6 +175,7 @@ def _trace(
     names = symbols.names_of(with_symbols, wanted)
     traced = Traced(module, fakes, mode, results[0], names, answers, replaced, notes + bodies.notes, asks)
     for graph in traced.graphs:
+        jagged.drop_lengths(graph)
         compat.drop_idle(graph)
         default_dtype.write_out(graph)
         constants.in_pairs(graph, mode)
@@ -204,6 +206,7 @@ def _traceable(step: Step) -> Iterator[List[Tuple[str, Tensor]]]:
         set_up.enter_context(compat.without_batch_limits())
         set_up.enter_context(compat.views_ask_of_sharded_axes())
         set_up.enter_context(compat.with_eager_checkpoints())
+        set_up.enter_context(compat.lengths_without_numbers())
         yield replaced
 
 

@@ -22,7 +22,8 @@ def explained(settle: bool) -> Iterator[None]:
     except compat.data_dependent_errors() as error:
         raise AsksForValues(_because(_BY_VALUE, error)) from error
     except compat.unsupported_errors() as error:
-        raise CaptureError(_because(f"it calls {_unsupported(str(error))}", error)) from error
+        why = _NESTED if "_nested_tensor" in str(error) else f"it calls {_unsupported(str(error))}"
+        raise CaptureError(_because(why, error)) from error
     except (TypeError, AttributeError) as error:
         if compat.asks_about_nan(error):
             raise CaptureError(_because(_BY_NAN, error)) from error
@@ -80,8 +81,8 @@ _INFINITE = (
 )
 
 _NESTED = (
-    "it makes nested tensors, which PyTorch's tracer does not follow: compute with flat values and offsets, or with "
-    "padded rows and a mask"
+    "it makes nested tensors of the strided layout, which PyTorch's tracer does not follow: make them with "
+    "layout=torch.jagged, or compute with padded rows and a mask"
 )
 
 _PLAIN_SIZES = (

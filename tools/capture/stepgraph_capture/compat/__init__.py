@@ -64,6 +64,16 @@ from .handles import Handle, Reductions, can_box_work, unboxed_group
 from .libraries import composites_in_parts, is_wrapper, python_body
 from .masks import is_block_mask, split_block_mask
 from .math_functions import math_keeps_symbols
+from .nested import (
+    drop_lengths,
+    from_padded,
+    is_jagged,
+    jagged,
+    lengths_without_numbers,
+    longest,
+    ragged_axis,
+    shortest,
+)
 from .nodes import (
     bound_symbols,
     drop_idle,

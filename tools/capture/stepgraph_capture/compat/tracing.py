@@ -11,8 +11,9 @@ from torch import Tensor, fx
 from torch.fx.experimental import proxy_tensor
 from torch.utils.weak import TensorWeakRef
 
-from .. import flex, release
+from .. import flex, jagged, release
 from .control_flow import control_flow_as_python
+from .nested import attention_over_pieces
 from .sizes import is_of_data
 
 _RELEASE = release.of(torch.__version__)
@@ -87,12 +88,13 @@ def casts_keep_strides() -> Iterator[None]:
 
 @contextmanager
 def eager_everywhere() -> Iterator[None]:
-    """Runs torch.compile'd parts as plain Python, and backward on this thread, as modes are per thread."""
+    """Runs torch.compile'd parts as plain Python, backward on this thread, as modes are per thread, and attention over
+    pieces of rows as attention over padded ones."""
     from torch._dynamo import config
 
     with torch.compiler.set_stance("force_eager"), config.patch(
         error_on_nested_fx_trace=False
-    ), torch.autograd.set_multithreading_enabled(False), control_flow_as_python(), flex.with_operands():
+    ), torch.autograd.set_multithreading_enabled(False), control_flow_as_python(), flex.with_operands(), attention_over_pieces(jagged.attention):
         yield
 
 
