@@ -110,6 +110,28 @@ class ByParameter(CaptureCase):
         self.assertEqual([*listed, *by_name.values(), last], before)
         self.assertEqual(frozen, {id(model[0].bias), "more"})
 
+    def test_addresses(self):
+        """An optimizer that finds parameters again by where their memory begins, and parts of them."""
+        model = nn.Sequential(nn.Linear(6, 6, bias=False), nn.Linear(6, 6, bias=False), nn.Linear(6, 3, bias=False))
+
+        class Optimizer(torch.optim.Optimizer):
+            @torch.no_grad()
+            def step(self, closure=None):
+                found = {p[2:].data_ptr(): p for p in self.param_groups[0]["params"]}
+                for p in self.param_groups[0]["params"]:
+                    start = p.untyped_storage().data_ptr() + p[:2].numel() * p.element_size()
+                    found[start].add_(p.grad, alpha=-0.1 * len(found))
+
+        self.model, optimizer = model, Optimizer(model.parameters(), {})
+
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = self.backward(x, y)
+            optimizer.step()
+            return loss
+
+        self.check(step, optimizer)
+
     def test_ids_where_the_loss_is_given(self):
         class Model(nn.Linear):
             def forward(self, x):

@@ -4,6 +4,7 @@ The rest of the package uses `compat.NAME`; the imports below say where each is 
 """
 
 # flake8: noqa: F401
+from .addresses import addresses_of_fakes
 from .autograd import (
     accumulation_hooks,
     autograd_nodes,
