@@ -1,5 +1,6 @@
 // GraphRun::build: turns a graph into steps, and assigns memory to each storage.
 #include <algorithm>
+#include <array>
 
 #include "libgraph/op.h"
 #include "libgraph/transfer.h"
@@ -15,6 +16,9 @@ namespace {
 
 constexpr std::string_view kNoFloat8 = "float8 is stored, converted and multiplied alone";
 constexpr std::string_view kAttention = "aten._scaled_dot_product_";
+// Zeros are the same bits in every type: autograd makes them for the gradient of random state.
+constexpr std::array<std::string_view, 3> kZeros = {"aten.zeros.default", "aten.new_zeros.default",
+                                                    "aten.zeros_like.default"};
 
 // Why values of this type cannot be in a run; empty = they can. `as_state`: nothing computes with them.
 std::string refusal(const Type& type, bool as_state) {
@@ -185,8 +189,8 @@ bool GraphRun::add_step(NodeId n, Step* step, std::string* reason) {
   if (!op) return *reason = kNoRow, false;
   bool is_static = true;
   // Random state is only passed on; operands that only attention inspects may have a type that nothing computes with.
-  const bool is_view = is_plain_view(n),
-             as_state = is_view || op->name == "sg.call" || op->name.starts_with(kAttention);
+  const bool is_view = is_plain_view(n), is_zeros = std::ranges::find(kZeros, op->name) != kZeros.end(),
+             as_state = is_view || is_zeros || op->name == "sg.call" || op->name.starts_with(kAttention);
   bool holds_float8 = false;
   for (uint32_t i = 0; i < node.result_count; ++i) {
     if (*reason = refusal(graph_.type(node.result(i)), as_state); !reason->empty()) return false;

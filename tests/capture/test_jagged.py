@@ -7,9 +7,11 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from stepgraph_capture import CaptureError
+from stepgraph_capture import CaptureError, write
 
 from support import CaptureCase
+
+RELEASE = tuple(map(int, torch.__version__.split(".")[:2]))
 
 
 def pieces(*lengths):
@@ -42,6 +44,24 @@ class Pieces(nn.Module):
             x = x + F.scaled_dot_product_attention(q, k, v, is_causal=self.is_causal).transpose(0, 1).flatten(1)
             found.append(x.softmax(-1).amax(0))
         return self.head(torch.stack(found))
+
+
+class Varlen(nn.Module):
+    """Attention over packed rows, by PyTorch's kernels of CUDA: what is captured is that they are called."""
+
+    def __init__(self, attend):
+        super().__init__()
+        self.qkv, self.attend = nn.Linear(6, 4 * 8 + 2 * 2 * 8), attend
+
+    def forward(self, x, ends):
+        q, k, v = (t.unflatten(1, [-1, 8]) for t in self.qkv(x).split([32, 16, 16], 1))
+        return self.attend(q, k, v, ends)
+
+    def by_piece(self, x, ends):
+        q, k, v = (t.unflatten(1, [-1, 8]).transpose(0, 1) for t in self.qkv(x).split([32, 16, 16], 1))
+        pieces = [slice(*piece) for piece in zip(ends[:-1].tolist(), ends[1:].tolist())]
+        attend = lambda *three: F.scaled_dot_product_attention(*three, is_causal=True, enable_gqa=True)  # noqa: E731
+        return torch.cat([attend(q[:, p], k[:, p], v[:, p]) for p in pieces], 1).transpose(0, 1)
 
 
 class Jagged(CaptureCase):
@@ -143,6 +163,29 @@ class Jagged(CaptureCase):
         self.captured(model, None, {"ids": ids}, train_step=step, optimizer=optimizer)
         torch.testing.assert_close(self.values("expected")["out6"], ids.values())  # returned, by its values
         self.imported()
+
+    def test_kernels_that_take_offsets(self):
+        """Captured without values, and run on those that PyTorch's other operators are given."""
+        ways = {"flash": lambda q, k, v, ends: torch.ops.aten._flash_attention_forward(q, k, v, ends, ends, 4, 4, 0.0, True, False)[0]}
+        try:
+            from torch.nn.attention.varlen import varlen_attn
+        except ImportError:
+            print("varlen_attn is not run: this PyTorch has none")
+        else:
+            more = {"window_size": (-1, 0), "enable_gqa": True} if RELEASE >= (2, 12) else {"is_causal": True}
+            ways["varlen"] = lambda q, k, v, ends: varlen_attn(q, k, v, ends, ends, 4, 4, **more)
+        for name, attend in ways.items():
+            with self.subTest(name):
+                model, x, ends = Varlen(attend), torch.randn(7, 6), torch.tensor([0, 2, 3, 7], dtype=torch.int32)
+                document = self.captured(model, lambda out: out.square().mean(), {"x": x, "ends": ends}, fake=True)
+                loss = model.by_piece(x, ends).square().mean()
+                loss.backward()
+                own = {**dict(model.named_parameters()), "x": x, "ends": ends}
+                inputs = {entry["name"]: own[entry["fqn"]].detach() for entry in document["inputs"]}
+                write.tensors(self.file("inputs.safetensors"), inputs)
+                answers = {"out0": loss.detach(), "out1": model.qkv.weight.grad, "out2": model.qkv.bias.grad}
+                write.tensors(self.file("expected.safetensors"), answers)
+                self.imported()
 
     def test_of_the_other_layout(self):
         strided = torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(3, 4)])

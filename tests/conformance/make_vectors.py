@@ -44,7 +44,7 @@ FAILURES = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError
             ZeroDivisionError, OverflowError)
 MOST_BYTES = 24000            # of one vector's data
 # No variants: what reads memory by lengths or indices that it does not look at; primitives, which have few calls each.
-TRUSTING = ("aten._ctc_loss", "aten._unsafe_masked_index", "prims.")
+TRUSTING = ("aten._ctc_loss", "aten._unsafe_masked_index", "prims.", "aten._flash_attention_", "torch_attn.")
 
 
 def table():
@@ -52,7 +52,7 @@ def table():
     folder = HERE.parents[1] / "libgraph"
     rows = {m[0]: m[1] for m in re.findall(r'^SG_OP\("((?:aten|torchvision)\.[^"]+)", "[^"]+", ([^,]+),', (folder / "op.def").read_text(), re.M)}
     composites = (folder / "composite" / "composites.def").read_text()
-    rows.update({name: "" for name in re.findall(r'^SG_COMPOSITE\("((?:aten|prims|torch_nn)\.[^"]+)"', composites, re.M)})
+    rows.update({name: "" for name in re.findall(r'^SG_COMPOSITE\("((?:aten|prims|torch_nn|torch_attn)\.[^"]+)"', composites, re.M)})
     rows.update({name: "" for name in re.findall(r'^SG_SAME_AS\("(prims\.[^"]+)"', composites, re.M)})
     return rows
 
@@ -177,12 +177,14 @@ def add_more(book):
     import more_calls
     import quantized_calls
     import region_calls
+    import varlen_calls
     add_calls(book, more_calls.CALLS, OURS)
     book.cap = max(book.cap, 40)      # whatever these are, each is there for something
     add_calls(book, float8_calls.CALLS, EIGHTHS)
     book.values_count = True
     add_calls(book, quantized_calls.CALLS, OURS)
     add_calls(book, region_calls.CALLS, OURS)
+    add_calls(book, varlen_calls.CALLS, OURS)
     add_calls(book, edge_calls.CALLS, OURS)
 
 

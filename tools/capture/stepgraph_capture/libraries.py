@@ -15,7 +15,7 @@ from .errors import CaptureError
 # PyTorch's own namespaces (that of flex attention has a rule for vmap), and those of which the op table has rows.
 _KEPT_NAMESPACES = {
     "aten", "prim", "prims", "c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "ao", "bucketing",
-    "flex_lib", "torchtitan", "torchvision",
+    "flex_lib", "torch_attn", "torchtitan", "torchvision",
 }  # fmt: skip
 
 
