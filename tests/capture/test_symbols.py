@@ -1,16 +1,20 @@
 """Symbolic sizes: what may be wished, what is written, what is refused."""
 
 import inspect
+import json
 import math
 import os
+import sys
+import types
 import unittest
+from unittest import mock
 
 import sympy
 import torch
 from torch import nn
 from torch.utils._sympy.functions import FloorDiv, Max, Mod
 
-from stepgraph_capture import CaptureError
+from stepgraph_capture import CaptureError, write
 from stepgraph_capture.symbols import text
 from support import CaptureCase
 
@@ -99,15 +103,38 @@ class Symbols(CaptureCase):
             self.assertEqual(document["guards"], [])
             self.imported()
 
+    def test_len_is_a_size(self):
+        """Of inputs, and of what the data decides: here and in a library that a step calls."""
+        library = types.ModuleType("stepgraph_test_library")
+        exec("def mean(x): return x.sum() / len(x) if len(x) else x.sum()", vars(library))
+
+        class Model(nn.Linear):
+            def forward(self, x):
+                picked = super().forward(x)[x[:, 0] > 0]
+                return library.mean(picked) / len(x)
+
+        with mock.patch.dict(sys.modules, {library.__name__: library}):
+            model, x = Model(4, 4), torch.tensor([[1.0, 2, 3, 4], [-1, 2, 3, 4], [2, 1, 0, 1]])
+            document = self.captured(model, None, {"x": x}, dynamic={"x": {0: ("rows", 2, 9)}})
+            self.assertNotIn("len", vars(library))
+        self.assertEqual([symbol["kind"] for symbol in document["symbols"]], ["input", "data"])
+        self.imported()
+        inputs, more = self.values("inputs"), torch.randn(7, 4)
+        name = next(entry["name"] for entry in document["inputs"] if entry["kind"] == "input")
+        write.tensors(os.path.join(self.folder, "inputs.safetensors"), {**inputs, name: more})
+        graph, values = (os.path.join(self.folder, file) for file in ("step.sg", "inputs.safetensors"))
+        said = json.loads(self.tool("sg-run", graph, "--inputs", values, "--json"))
+        self.assertAlmostEqual(said["ranks"][0]["losses"][0], model(more).item(), places=5)
+
     def test_the_line_that_makes_a_constant_of_a_size(self):
         class Model(nn.Linear):
             def forward(self, x):
                 rows = super().forward(x)
-                return rows.sum() / len(x)
+                return rows.sum() / int(x.shape[0])
 
         _, line = inspect.getsourcelines(Model.forward)
         for dynamic, loss_fn in (({0: "rows"}, None), ({0: ("batch", 2, 9)}, lambda loss: loss + 1)):
-            with self.assertRaisesRegex(CaptureError, rf"== 5: test_symbols.py:{line + 2} in forward, .* len\(\)"):
+            with self.assertRaisesRegex(CaptureError, rf"== 5: test_symbols.py:{line + 2} in forward, .* int\(\)"):
                 self.captured(Model(4, 4), loss_fn, {"x": torch.randn(5, 4)}, dynamic={"x": dynamic})
 
     def test_the_line_of_what_backward_makes_a_constant(self):

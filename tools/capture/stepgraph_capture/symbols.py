@@ -204,7 +204,7 @@ def check_still_dynamic(
                 continue
             raise CaptureError(
                 f"dynamic: the model works only with {name}[{axis}] == {size}: {place}, or what it calls there, takes "
-                f"that size for a constant, as len(), int(), range() and shape.numel() do ({name}.shape[{axis}] is a "
+                f"that size for a constant, as int(), range() and shape.numel() do ({name}.shape[{axis}] is a "
                 "size). Leave it out of dynamic=, or change the code"
             )
     return notes

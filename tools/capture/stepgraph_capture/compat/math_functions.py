@@ -1,5 +1,5 @@
-"""Functions of Python's math module, which make a plain number of a symbolic one or of a tensor, and max and min, which
-ask which of two is larger. Of what depends on the data they keep it symbolic here.
+"""Functions of Python's math module, which make a plain number of a symbolic one or of a tensor, max and min, which ask
+which of two is larger, and len, which wants a plain number. Of what depends on the data they keep it symbolic here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import functools
 import math
 import sys
 from contextlib import ExitStack, contextmanager
-from typing import Any, Callable, Dict, Iterable, Iterator
+from typing import Any, Callable, Dict, Iterable, Iterator, List
 
 import torch
 from torch import Tensor
@@ -64,13 +64,20 @@ def _undecided(name: str, symbolic: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def _length(thing: Any) -> Any:
+    """Python's len; of a tensor its first size, which may be a symbol."""
+    if isinstance(thing, Tensor) and is_fake(thing) and thing.dim() > 0 and not thing.is_nested:
+        return thing.shape[0]
+    return len(thing)
+
+
 _EXTREMES = {"max": _undecided("max", torch.sym_max), "min": _undecided("min", torch.sym_min)}
 
 
 @contextmanager
 def math_keeps_symbols(modules: Iterable[str]) -> Iterator[None]:
     """In this context they do so: math's everywhere, also where one of these modules has imported them (`from math import
-    sqrt`), max and min in these modules."""
+    sqrt`), max and min in these modules, and len in all that are neither Python's nor PyTorch's."""
     namespaces = [vars(sys.modules[name]) for name in sorted(sys.modules.keys() & set(modules))]
     ours = {id(getattr(math, name)): function for name, function in _FUNCTIONS.items()}
     with ExitStack() as undo:
@@ -82,4 +89,15 @@ def math_keeps_symbols(modules: Iterable[str]) -> Iterator[None]:
             for name in _EXTREMES.keys() - namespace.keys():
                 undo.callback(namespace.pop, name, None)
                 namespace[name] = _EXTREMES[name]
+        for namespace in _of_users():
+            if "len" not in namespace:
+                undo.callback(namespace.pop, "len", None)
+                namespace["len"] = _length
         yield
+
+
+def _of_users() -> List[Dict[str, Any]]:
+    """The names of modules that may have code of a step."""
+    others = {*sys.builtin_module_names, *getattr(sys, "stdlib_module_names", ())} - {"__main__"}
+    others |= {"torch", "torchgen", "sympy", "mpmath", "numpy", __name__.partition(".")[0]}
+    return [vars(module) for name, module in [*sys.modules.items()] if name.partition(".")[0] not in others]
