@@ -313,6 +313,17 @@ class Beside(CaptureCase):
         document = self.captured(self.model, None, self.inputs, train_step=step, optimizer=self.optimizer)
         self.assertEqual(len([entry for entry in document["inputs"] if entry["kind"] == "constant"]), 4)
 
+    def test_gradients_that_nobody_reads(self):
+        """A critic that is not frozen: each backward adds to its gradients."""
+        critic = nn.Linear(3, 1)
+        step = self.train(lambda output, x, y: critic(output).square().mean() + 0 * y.sum(), lambda loss: loss)
+        step(**self.inputs)
+        before = critic.weight.grad
+        document = self.captured(self.model, None, self.inputs, train_step=step, optimizer=self.optimizer)
+        self.assertEqual(len([entry for entry in document["inputs"] if entry["kind"] == "constant"]), 2)
+        self.assertIs(critic.weight.grad, before)
+        self.check_steps(step, self.inputs)
+
     def test_tensors_that_no_step_writes_are_in_nobodys_way(self):
         with torch.inference_mode():
             frozen = torch.ones(3)

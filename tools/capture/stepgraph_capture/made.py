@@ -74,6 +74,20 @@ class Made:
         finally:
             self._restore(before, was)
 
+    @contextmanager
+    def without_gradients(self) -> Iterator[None]:
+        """In this context tensors beside the model begin without the gradients that earlier steps left in them, as its
+        parameters do: a backward adds to those of a teacher that nobody has frozen, and nobody reads them."""
+        leaves = [tensor for _, tensor in self._tensors if tensor.is_leaf and tensor.requires_grad]
+        before = [leaf.grad for leaf in leaves]
+        for leaf in leaves:
+            leaf.grad = None
+        try:
+            yield
+        finally:
+            for leaf, gradient in zip(leaves, before):
+                leaf.grad = gradient
+
     def forget(self) -> None:
         """Removes what the runs created, puts back what they replaced, and resets numbers and sets."""
         self._restore(self.before, {})

@@ -196,6 +196,7 @@ def _traceable(step: Step) -> Iterator[List[Tuple[str, Tensor]]]:
         set_up.enter_context(step.generators.set_aside_while_traced())
         replaced = set_up.enter_context(leftovers.removed(step.modules_around))
         set_up.enter_context(step.made.refused())
+        set_up.enter_context(step.made.without_gradients())
         set_up.enter_context(compat.fakes_of({**compat.CORRECTED, **decisions.FAKES}))
         set_up.enter_context(compat.python_twins(twins.TWINS))
         set_up.enter_context(compat.formats())
