@@ -31,11 +31,12 @@ class Stage(nn.Module):
         return x if self.head is None else self.head(x)
 
 
-def _step(model, train_step, is_learning=False):
-    """Rows are the first rank's, targets the last one's. is_learning: a first step runs forward more often."""
+def _step(model, train_step, is_learning=False, is_v=False):
+    """Rows are the first rank's, targets the last one's, or the first one's of a V. is_learning: a first step runs forward more often."""
     torch.manual_seed(200)
     rows, targets = torch.randn(ROWS, WIDTH), torch.randint(0, CLASSES, (ROWS,))
-    is_first, is_last = dist.get_rank() == 0, dist.get_rank() == dist.get_world_size() - 1
+    is_first = dist.get_rank() == 0
+    is_last = is_first if is_v else dist.get_rank() == dist.get_world_size() - 1
     inputs = {**({"rows": rows} if is_first else {}), **({"targets": targets} if is_last else {})}
     return learned_and_kept(model, train_step, inputs, is_learning)
 
@@ -129,12 +130,12 @@ def one_forward_one_backward():
     return _step(model, train)
 
 
-def _scheduled(kind, stages_a_rank=1, **more):
-    """Of torch.distributed.pipelining: sizes are found out in the first step."""
+def _scheduled(kind, stages_a_rank=1, is_v=False, **more):
+    """Of torch.distributed.pipelining: sizes are found out in the first step. is_v: the first rank has the last stage, too."""
     from torch.distributed import pipelining
 
     rank, count = dist.get_rank(), dist.get_world_size()
-    places = [rank + count * i for i in range(stages_a_rank)]
+    places = [rank, 2 * count - 1 - rank] if is_v else [rank + count * i for i in range(stages_a_rank)]
     model = nn.ModuleList(Stage(place == count * stages_a_rank - 1, place) for place in places)
     stages = [
         pipelining.PipelineStage(stage, place, count * stages_a_rank, torch.device("cpu"))
@@ -149,7 +150,7 @@ def _scheduled(kind, stages_a_rank=1, **more):
         schedule.step(*given, **({} if targets is None else {"target": targets, "losses": losses}))
         return torch.stack(losses).mean() if losses else None
 
-    return _step(model, train, is_learning=True)
+    return _step(model, train, is_learning=True, is_v=is_v)
 
 
 def gpipe():
@@ -166,3 +167,15 @@ def interleaved():
 
 def zero_bubble():
     return _scheduled("ScheduleInterleavedZeroBubble", 2)
+
+
+def looped():
+    return _scheduled("ScheduleLoopedBFS", 2)
+
+
+def zero_bubble_v():
+    return _scheduled("ScheduleZBVZeroBubble", 2, is_v=True)
+
+
+def dual_pipe_v():
+    return _scheduled("ScheduleDualPipeV", 2, is_v=True)

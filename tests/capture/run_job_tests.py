@@ -75,6 +75,9 @@ PIPELINES = (  # of pipeline_jobs.py
     ("schedule_1f1b", 3),
     ("interleaved", 2),
     ("zero_bubble", 2),
+    ("looped", 2),
+    ("zero_bubble_v", 2),
+    ("dual_pipe_v", 2),
 )
 OWN_STEPS = (  # of own_step_jobs.py
     ("ddp_clipped", 2),
@@ -108,7 +111,7 @@ SOURCES = {
     **{case: "own_step_jobs.py" for case in OWN_STEPS},
 }
 SHORT = (("fsdp", 2), ("fsdp_accumulates", 2))
-SCHEDULED = {"ddp_stage", "fsdp_stage", "gpipe", "schedule_1f1b", "interleaved", "zero_bubble"}
+SCHEDULED = {"ddp_stage", "fsdp_stage", "gpipe", "schedule_1f1b", "interleaved", "zero_bubble", "looped", "zero_bubble_v", "dual_pipe_v"}
 PIPELINED = {name for name, _ in PIPELINES}
 # Collectives through handles.
 IN_PLACE = {"in_place", "experts_in_place", "neighbours", "several_at_once", "ring_both_ways", "send_and_receive"}
