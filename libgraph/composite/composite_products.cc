@@ -397,4 +397,18 @@ void cross(CompositeCall& c) {
   give_cross(c, a, b, dim);
 }
 
+// The product of float8 by scales of one kind for both sides, one of a tensor or one a row: what PyTorch has for every
+// device. Scales of blocks stay whole.
+void scaled_mm_by_recipe(CompositeCall& c) {
+  constexpr int64_t kOfTensor = 0, kOfRows = 1;
+  const Numbers left = c.integers("recipe_a"), right = c.integers("recipe_b");
+  const Values of_left = c.tensors("scale_a"), of_right = c.tensors("scale_b");
+  if (left != right || left.size() != 1 || (left[0] != kOfTensor && left[0] != kOfRows))
+    return c.fail("scales blocks, or its two sides unlike");
+  if (of_left.size() != 1 || of_right.size() != 1) return c.fail("needs one tensor of scales for each side");
+  if (!c.integers("contraction_dim").empty()) return c.fail("names the axis that it sums over");
+  c.give(c.make("_scaled_mm", {c.tensor("self"), c.tensor("mat2"), of_left[0], of_right[0], c.arg("bias"), Arg::none(),
+                               c.arg("out_dtype"), c.arg("use_fast_accum")}));
+}
+
 }  // namespace sg::composite

@@ -62,9 +62,21 @@ def products(d):
     return calls
 
 
+def products_by_recipe(d):
+    """The same by lists of scales, one for the tensor or one a row."""
+    calls = []
+    for (a, b, left, right, *more), kwargs in products(d):
+        out = kwargs.get("out_dtype", d)
+        if len(more) < 2 and out != torch.float32:      # whose orders of sums differ by more than PyTorch's own error here
+            recipe = [0] if left.dim() == 0 else [1]
+            calls.append(([a, b, [left], recipe, [], [right], recipe, [], *(more or [None]), out], {}))
+    return calls
+
+
 CALLS = {
     "aten._to_copy.default": conversions,
     "aten._scaled_mm.default": products,
+    "aten._scaled_mm_v2.default": products_by_recipe,
     "aten.abs.default": lambda d: [([patterns(d)], {})],
     "aten.isnan.default": lambda d: [([patterns(d)], {})],
     "aten.eq.Tensor": lambda d: [([patterns(d), patterns(d).t().contiguous()], {}), ([patterns(d), patterns(d)], {})],
