@@ -43,6 +43,9 @@ def not_on_cpus():  # PyTorch lists each backend, on lines of their own
 
 def by_value():
     return Step(lambda y: y if (y * 0 == 0).all() else y * 2), lambda out: out.sum(), torch.ones(3, 4)
+
+def with_dropout():
+    return torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.Dropout()), lambda out: out.sum(), torch.ones(3, 4)
 """
 
 
@@ -105,6 +108,13 @@ class Command(CaptureCase):
         result = self.run_command("steps:by_value", "-o", self.folder)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stderr.strip().splitlines(), [f"stepgraph_capture: wrote {self.folder}/step.json"])
+
+    def test_the_note_of_the_capture(self):
+        result = self.run_command("steps:with_dropout", "-o", os.path.join(self.folder, "out"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        note, wrote = result.stderr.splitlines()
+        self.assertRegex(note, "^stepgraph_capture: note: .*random")
+        self.assertRegex(wrote, "^stepgraph_capture: wrote .*step.json$")
 
     def test_a_terminal_sees_what_it_waits_for(self):
         """One line, which is gone in the end; what a pipe gets is the other cases' success in one line."""

@@ -112,8 +112,11 @@ def _run(options: argparse.Namespace, function: Callable[[], Any]) -> str:
     step = _described(function(), options.function)
     chosen = {"fake": options.fake, "title": options.title, "compress": options.gzip}
     step.update({key: value for key, value in chosen.items() if value})
+    notes: List[str] = []
     with progress.line(sys.stderr, "stepgraph_capture") as say:
-        path = capture(out_dir=options.output, **{"say": say if world.rank() == 0 else None, **step})
+        path = capture(out_dir=options.output, **{"say": say if world.rank() == 0 else None, "tell": notes.append, **step})
+    for note in notes if world.rank() == 0 else ():
+        print(f"stepgraph_capture: note: {note}", file=sys.stderr)
     if torch.distributed.is_initialized():  # gloo aborts a rank whose peer has already exited
         torch.distributed.barrier()
         torch.distributed.destroy_process_group()

@@ -29,6 +29,7 @@ def capture(
     title: str = "",
     compress: bool = False,
     say: progress.Say = None,
+    tell: Optional[Callable[[str], None]] = None,
 ) -> str:
     """Traces forward, loss and backward and writes the capture; returns the path of its JSON.
 
@@ -50,6 +51,7 @@ def capture(
              written as cpu); no values are written
     compress write step.json.gz
     say      called with what begins now ("traces the step"), as a large step takes minutes
+    tell     called with the capture's note, if it has one: what the user should know of the graph
 
     Values are drawn from what the model, run eagerly, answers; the traced graph is run beside it and must agree.
     Raises CaptureError. The model, its buffers and the random generator are left as they were.
@@ -93,6 +95,8 @@ def capture(
         say("writes the capture")
         path = os.path.join(folder, "step.json.gz" if compress else "step.json")
         write.capture_json(path, content, compress)
+    if tell is not None and "note" in content:
+        tell(content["note"])
     return path
 
 
