@@ -48,6 +48,19 @@ class Updates(unittest.TestCase):
     def test_a_step_by_the_sign_of_rounding(self):
         self.assertEqual(self.settled([0.5, 1e-9], [0.5, -1e-9]), torch.tensor([0.9, 1.1]).tolist())
 
+    def test_updates_that_are_the_same(self):
+        """As a whole: one of many may be that of a gradient which is nothing but rounding."""
+        before = torch.zeros(4096)
+        one = torch.full((4096,), -1e-3)
+        other = one.clone()
+        other[7] *= 1.02
+        self.assertTrue(values.is_same_update(before, one, other))
+        other[7] = 1e-3
+        self.assertFalse(values.is_same_update(before, one, other))
+        self.assertFalse(values.is_same_update(before, one, one * 1.01))
+        other[7] = torch.nan
+        self.assertFalse(values.is_same_update(before, one, other))
+
     def test_a_step_by_a_gradient(self):
         self.assertEqual(self.settled([0.5, 1e-9], [0.5, 1e-9]), torch.tensor([0.9, 0.9]).tolist())
 

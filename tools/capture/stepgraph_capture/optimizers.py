@@ -58,7 +58,7 @@ class Optimizers:
 
     @property
     def names(self) -> str:
-        return " and ".join(one.name for one in self._all)
+        return " and ".join(dict.fromkeys(one.name for one in self._all))
 
     @property
     def own(self) -> List[Optimizer]:

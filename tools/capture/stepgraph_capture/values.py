@@ -139,14 +139,21 @@ def settled_by_gradients(value: Tensor, other: Tensor, gradient: Tensor, other_g
 
 
 def is_same_update(before: Tensor, one: Tensor, other: Tensor) -> bool:
-    """Whether both updates change the value by the same amount, up to rounding."""
+    """Whether both updates change the value by the same amount, up to rounding: as a whole, for an optimizer that divides
+    by gradients makes much of the rounding of one that is next to 0."""
     if one.numel() == 0:
         return True
     wide = torch.complex128 if one.is_complex() else torch.float64
     rounding = 4 * torch.finfo(one.dtype).eps
     before, one, other = (tensor.to(wide) for tensor in (before, one, other))
-    apart = farthest(one, other)
-    return apart < math.inf and apart <= 1e-3 * farthest(one, before) + rounding * _largest(one)
+    if farthest(one, other) == math.inf:
+        return False
+    return _length(one - other) <= 1e-3 * _length(one - before) + rounding * _length(one)
+
+
+def _length(tensor: Tensor) -> float:
+    """As a vector, of its finite numbers."""
+    return torch.linalg.vector_norm(tensor.nan_to_num(0, 0, 0)).item()
 
 
 def _largest(tensor: Tensor) -> float:
