@@ -93,6 +93,18 @@ class ModelState(CaptureCase):
         self.imported()
         model(self.x)  # as good as new
 
+    def test_a_class_that_lists_its_parameters_itself(self):
+        """With PyTorch's older arguments, and not all of them."""
+
+        class Model(nn.Linear):
+            def named_parameters(self, prefix="", recurse=True):
+                return (pair for pair in super().named_parameters(prefix, recurse) if pair[0] != "bias")
+
+        document = self.captured(Model(4, 3), lambda out: out.square().sum(), torch.randn(2, 4))
+        names = [entry["fqn"] for entry in document["inputs"] if entry["kind"] == "parameter"]
+        self.assertEqual(names, ["weight", "bias"])
+        self.imported()
+
     def test_attribute_assigned(self):
         self.check_state(Centred(assigned, running=torch.zeros(4)), "running")
 

@@ -78,7 +78,7 @@ class _Search:
     def __init__(self, known: Optional[List[Tensor]], model: nn.Module) -> None:
         """known: None leaves out all tensors."""
         self.all = Found()
-        self._parameters = {id(parameter): name for name, parameter in model.named_parameters()}
+        self._parameters = {id(parameter): name for name, parameter in compat.named_parameters(model)}
         self._memory = None if known is None else {compat.memory_of(tensor) for tensor in known if is_strided(tensor)}
         self._seen = {id(module) for module in model.modules()}
         self._first: Dict[int, Place] = {}  # of `places`, by the id of the tensor
@@ -87,7 +87,7 @@ class _Search:
         for path, part in model.named_modules():
             self._attributes(part, path)
             self._entries(part._buffers, part._buffers, path)  # even those that are still None
-        for name, parameter in model.named_parameters():
+        for name, parameter in compat.named_parameters(model):
             for key, thing in list(vars(parameter).items()):
                 self._thing(thing, f"{name}.{key}", (vars(parameter), key), 0, is_by_parameter=True)
 

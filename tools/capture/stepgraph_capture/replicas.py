@@ -35,7 +35,7 @@ class Copies:
     def name_parameters(self, model: nn.Module) -> None:
         """Looks up parameter names in the model; during a step other tensors replace its parameters."""
         ours = {id(parameter) for parameter in self._parameters}
-        self.fqns = {fqn for fqn, parameter in model.named_parameters() if id(parameter) in ours}
+        self.fqns = {fqn for fqn, parameter in compat.named_parameters(model) if id(parameter) in ours}
 
     @property
     def tolerates_unused(self) -> bool:
@@ -77,7 +77,7 @@ class Copies:
     def _broadcast_buffers(self, recorder: Recorder) -> None:
         """Broadcasts the buffers of the group's first rank to the others."""
         ignored = self.parallel.parameters_to_ignore
-        buffers = [(name, b) for name, b in self.parallel.module.named_buffers() if name not in ignored]
+        buffers = [(name, b) for name, b in compat.named_buffers(self.parallel.module) if name not in ignored]
         parts = [sharding.local(buffer) for _, buffer in buffers]
         with torch.no_grad(), compat.version_kept(parts):
             for (name, _), part in zip(buffers, parts):
@@ -262,7 +262,7 @@ def reduced_parameters(parallel: Any) -> List[nn.Parameter]:
     has no effect: PyTorch's behaviour, kept here."""
     found: Dict[int, nn.Parameter] = {}
     for module_name, module in parallel.module.named_modules():
-        for name, parameter in module.named_parameters(recurse=False):
+        for name, parameter in compat.named_parameters(module, recurse=False):
             if parameter.requires_grad and f"{module_name}.{name}" not in parallel.parameters_to_ignore:
                 found[id(parameter)] = parameter
     return list(found.values())

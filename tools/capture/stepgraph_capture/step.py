@@ -256,7 +256,7 @@ class Step:
 
     def own_state(self) -> Dict[str, Tensor]:
         """The tensors that the user's model has now, and the step beside it."""
-        buffers = dict(self.model.named_buffers(remove_duplicate=False))
+        buffers = dict(compat.named_buffers(self.model, remove_duplicate=False))
         found = {slot.name: buffers.get(slot.name, slot.value) for slot in self.state}
         return {**found, **{name: place.tensor for name, place in self.beside.items() if place.is_there()}}
 
@@ -324,7 +324,7 @@ class Step:
     def _check_kept(self, state: Mapping[str, Tensor]) -> None:
         """Refuses another Parameter in the place of one of `state`: gradients and updates would not be of the same
         tensor. A cast, or what fully_shard gathers, is no Parameter."""
-        now = dict(self.model.named_parameters(remove_duplicate=False))
+        now = dict(compat.named_parameters(self.model, remove_duplicate=False))
         for slot in self.parameters:
             for name in (slot.name, *slot.tied):
                 tensor = now.get(name)
@@ -428,12 +428,12 @@ def _arguments(inputs: Any, kwargs: Optional[Mapping[str, Any]]) -> Tuple[Tuple[
 def _state_of(model: nn.Module) -> List[Slot]:
     """Parameters, then buffers, each once, with their other names in `tied`."""
     slots: Dict[int, Slot] = {}
-    lazy = [name for name, tensor in (*model.named_parameters(), *model.named_buffers()) if is_lazy(tensor)]
+    lazy = [name for name, tensor in (*compat.named_parameters(model), *compat.named_buffers(model)) if is_lazy(tensor)]
     if lazy:
         raise CaptureError(f"{lazy[0]} has no size yet, as its module is lazy: run the model on a batch before")
     for kind, pairs in (
-        ("parameter", model.named_parameters(remove_duplicate=False)),
-        ("buffer", model.named_buffers(remove_duplicate=False)),
+        ("parameter", compat.named_parameters(model, remove_duplicate=False)),
+        ("buffer", compat.named_buffers(model, remove_duplicate=False)),
     ):
         for name, tensor in pairs:
             if id(tensor) in slots:

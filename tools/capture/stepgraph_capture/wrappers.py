@@ -27,7 +27,7 @@ def check(model: nn.Module, is_own: bool) -> None:
                 if is_set:
                     raise CaptureError(f"{_words(name, 'DistributedDataParallel')} {reason}")
     is_spread = any(map(is_parallel, model.modules())) or any(True for _ in compat.fsdp_groups(model))
-    for name, parameter in model.named_parameters():
+    for name, parameter in compat.named_parameters(model):
         _check_hooks(name, parameter, is_own, is_spread)
         if compat.has_own_grad_dtype(parameter):
             raise CaptureError(f"{name}.grad_dtype is set: leave it, and cast what the step makes of the gradient")

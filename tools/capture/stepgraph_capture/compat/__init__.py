@@ -88,7 +88,7 @@ from .nodes import (
     written,
     written_by,
 )
-from .parameters import becomes
+from .parameters import becomes, named_buffers, named_parameters
 from .sizes import (
     Dimension,
     SymbolFacts,

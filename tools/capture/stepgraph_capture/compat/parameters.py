@@ -1,13 +1,22 @@
-"""The class of a parameter, for the tensor that replaces it during a step."""
+"""The parameters of a module, and the class of one, for the tensor that replaces it during a step."""
 
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable
+from typing import Any, Callable, Iterator, Tuple
 
 from torch import Tensor, nn
 
 from .fakes import is_fake
+
+
+def named_parameters(module: nn.Module, **options: Any) -> Iterator[Tuple[str, nn.Parameter]]:
+    """All of them. A class may override the method of this name, with PyTorch's older arguments, or to leave some out."""
+    return nn.Module.named_parameters(module, **options)
+
+
+def named_buffers(module: nn.Module, **options: Any) -> Iterator[Tuple[str, Tensor]]:
+    return nn.Module.named_buffers(module, **options)
 
 
 def becomes(tensor: Tensor, parameter: Tensor) -> Callable[[], None]:

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from .parameters import named_buffers, named_parameters
+
 
 @contextmanager
 def swapped(module: nn.Module, tensors: Dict[str, Tensor]) -> Iterator[None]:
@@ -20,7 +22,7 @@ def swapped(module: nn.Module, tensors: Dict[str, Tensor]) -> Iterator[None]:
     """
     from torch.nn.utils._named_member_accessor import swap_tensor
 
-    own = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
+    own = {**dict(named_parameters(module, remove_duplicate=False)), **dict(named_buffers(module, remove_duplicate=False))}
     names = {id(own[name]): name for name in tensors if name in own}
     places = [
         (part, key, names[id(tensor)])

@@ -11,6 +11,8 @@ from torch import nn
 from .. import release
 from ..errors import CaptureError
 
+from .parameters import named_parameters
+
 _RELEASE = release.of(torch.__version__)
 
 
@@ -70,7 +72,7 @@ def fsdp_units(model: nn.Module) -> List[Any]:
     """What each call of fully_shard in this model manages, as shards.py describes it."""
     from ..shards import Settings, Shard, Unit
 
-    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    names = {id(parameter): name for name, parameter in named_parameters(model)}
     states: Dict[int, Any] = {}
     for module in model.modules():
         state = _fsdp_state(module)
