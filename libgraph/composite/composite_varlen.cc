@@ -129,8 +129,10 @@ void give_forward(CompositeCall& c, const Varlen& v) {
   const Values found = c.make_all(kMaskedAttention, std::move(args));
   if (c.failed()) return;
   c.give(c.make("contiguous", {heads_inside(c, found[0], v.queries, rows)}));
-  ValueId sums = found[1];  // [pieces, heads, length]
-  if (v.queries.is_of_pieces)
+  ValueId sums = found[1];  // [pieces, heads, length], as captures of torch 2.6 have them for rows of pieces, too
+  const Type& recorded = c.recorded(1);
+  const bool are_padded = recorded.kind == TypeKind::tensor && recorded.shape.size() == 3;
+  if (v.queries.is_of_pieces && !are_padded)
     sums = c.make("transpose.int", {unpadded(c, c.make("transpose.int", {sums, 1, 2}), v.queries.pieces, rows), 0, 1});
   c.give(c.make("contiguous", {sums}));
 }
@@ -138,7 +140,7 @@ void give_forward(CompositeCall& c, const Varlen& v) {
 void give_backward(CompositeCall& c, const Varlen& v, ValueId sums) {
   if (c.failed()) return;
   const ValueId query = c.tensor("query"), key = c.tensor("key"), value = c.tensor("value");
-  if (v.queries.is_of_pieces) {
+  if (v.queries.is_of_pieces && c.rank(sums) == 2) {
     const ValueId rows = c.make("transpose.int", {sums, 0, 1});
     sums = c.make("transpose.int", {padded(c, rows, v.queries.pieces, v.queries.length, 0.0), 1, 2});
   }
