@@ -18,6 +18,8 @@ from safetensors.torch import load_file, save_file
 from stepgraph_capture import CaptureError, write
 from support import CaptureCase
 
+RELEASE = tuple(map(int, torch.__version__.split(".")[:2]))
+
 
 class Decisions(CaptureCase):
     """Steps that ask for values: one way is captured, with what it takes for granted as guards."""
@@ -339,6 +341,19 @@ class Decisions(CaptureCase):
         said = json.loads(self.tool("sg-run", graph, "--inputs", inputs, "--json"))
         loss = model(x, others).square().sum().item()
         self.assertAlmostEqual(said["ranks"][0]["losses"][0], loss, delta=1e-5 * loss)
+
+    @unittest.skipIf(RELEASE < (2, 12), "this PyTorch multiplies matrices where heads share keys")
+    def test_attention_over_pieces_that_share_keys(self):
+        class Model(nn.Linear):
+            def forward(self, x, lengths):
+                q, k, v = (t.unflatten(1, [-1, 4]).transpose(0, 1)[None] for t in super().forward(x).split([16, 8, 8], 1))
+                pieces = zip(*(t.split(lengths.tolist(), dim=2) for t in (q, k, v)))
+                return torch.cat([F.scaled_dot_product_attention(*piece, enable_gqa=True) for piece in pieces], 2)
+
+        inputs = {"x": torch.randn(7, 8), "lengths": torch.tensor([2, 5])}
+        self.captured(Model(8, 32), lambda out: out.square().mean(), inputs)
+        text = self.imported()
+        self.assertEqual(text.count("= aten._scaled_dot_product_flash_attention_for_cpu("), 2)
 
     def test_attention_over_pieces_in_a_checkpoint(self):
         """Computed again by the same kernels, under a mask."""

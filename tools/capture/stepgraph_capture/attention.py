@@ -40,12 +40,13 @@ def fused(
 ) -> Optional[Tensor]:
     """The fused kernel's result; None if PyTorch chooses rightly, or would choose otherwise."""
     three = (query, key, value)
-    if query.device.type != "cpu" or not any(map(_is_of_data, three)) or enable_gqa:
+    if query.device.type != "cpu" or not any(map(_is_of_data, three)):
         return None
     if any(tensor.dim() == 0 or tensor.stride(-1) != 1 for tensor in three):
         return None
     like = _like(attn_mask) if attn_mask is not None else None
-    chosen = lambda: torch._fused_sdp_choice(*map(_like, three), like, dropout_p, is_causal, scale=scale)  # noqa: E731
+    settings = (like, dropout_p, is_causal)
+    chosen = lambda: torch._fused_sdp_choice(*map(_like, three), *settings, scale=scale, enable_gqa=enable_gqa)  # noqa: E731
     if compat.real(chosen) != _FLASH:
         return None
     if attn_mask is not None and attn_mask.dtype == torch.bool:
