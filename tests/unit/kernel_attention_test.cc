@@ -262,7 +262,8 @@ void check_dropout(const std::string& kind, double p, int threads) {
   CAPTURE(kind, p, threads);
   Rng rng(8);
   AttentionSizes s{2, 4, 2, 130, 300, 16, 8};
-  AttentionOracle oracle{s, true, 1 / std::sqrt(16.0), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  const bool is_causal = kind != "flash";  // which has no kernel for it with fewer queries than keys
+  AttentionOracle oracle{s, is_causal, 1 / std::sqrt(16.0), {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}};
   Buffer<T> q = random_tensor<T>(rng, {2, 4, 130, 16}, true, &oracle.q),
             k = random_tensor<T>(rng, {2, 2, 300, 16}, true, &oracle.k);
   Buffer<T> v = random_tensor<T>(rng, {2, 2, 300, 8}, true, &oracle.v),
@@ -279,7 +280,7 @@ void check_dropout(const std::string& kind, double p, int threads) {
   const bool is_efficient = kind == "efficient", is_cudnn = kind == "cudnn";
   Buffer<std::conditional_t<std::is_same_v<T, double>, double, float>> lse({2, 4, is_efficient ? 160 : 130});
   Buffer<int64_t> low(is_efficient || is_cudnn ? std::vector<int64_t>{} : std::vector<int64_t>{2}), high({});
-  std::vector<test::Argument> args{{"query", q}, {"key", k}, {"value", v}, {"is_causal", true}, {"dropout_p", p}};
+  std::vector<test::Argument> args{{"query", q}, {"key", k}, {"value", v}, {"is_causal", is_causal}, {"dropout_p", p}};
   std::vector<Tensor> results{out.tensor(), lse.tensor()};
   if (!is_efficient) results.resize(6);
   for (const Tensor* t : {&low.tensor(), &high.tensor()}) results.push_back(*t);
@@ -320,6 +321,21 @@ TEST_CASE("attention: dropout where no backward knows of it and sizes that do no
   CHECK(dropout.error().message.find("dropout") != std::string::npos);
   CHECK(!test::call(op, {{"query", q}, {"key", odd}, {"value", odd}}, {out.tensor(), lse.tensor()}).ok());
   CHECK(!test::call(op, {{"query", q}, {"key", k}, {"value", odd}}, {out.tensor(), lse.tensor()}).ok());
+}
+
+TEST_CASE("attention: CUDA's flash attention is causal from the last key on, which is refused where that differs") {
+  Buffer<float> q({1, 2, 4, 8}), k({1, 2, 5, 8}), out({1, 2, 4, 8}), lse({1, 2, 4});
+  std::vector<Tensor> results{out.tensor(), lse.tensor()};
+  results.resize(9);
+  const auto run = [&](const Buffer<float>& keys, bool is_causal) {
+    return test::call("aten._scaled_dot_product_flash_attention.default",
+                      {{"query", q}, {"key", keys}, {"value", keys}, {"is_causal", is_causal}}, results);
+  };
+  CHECK(run(q, true).ok());
+  CHECK(run(k, false).ok());
+  const Status refused = run(k, true);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().message.find("the last query sees the last key") != std::string::npos);
 }
 
 TEST_CASE("scaled_dot_product_attention takes any number of batch axes") {
