@@ -342,6 +342,19 @@ class Decisions(CaptureCase):
         loss = model(x, others).square().sum().item()
         self.assertAlmostEqual(said["ranks"][0]["losses"][0], loss, delta=1e-5 * loss)
 
+    def test_causal_biases(self):
+        """Of PyTorch's class, made in the step: aligned at the first or at the last key."""
+        from torch.nn.attention.bias import causal_lower_right, causal_upper_left
+
+        class Model(nn.Linear):
+            def forward(self, x):
+                q, k = super().forward(x).view(2, 1, 6, 8)[:, :, :4], x.view(2, 1, 6, 8)
+                of_first = F.scaled_dot_product_attention(q, k, k, attn_mask=causal_upper_left(4, 6))
+                return (of_first - F.scaled_dot_product_attention(q, k, k, attn_mask=causal_lower_right(4, 6))).square().mean()
+
+        self.captured(Model(8, 8), None, torch.randn(2, 6, 8))
+        self.imported()
+
     @unittest.skipIf(RELEASE < (2, 12), "this PyTorch multiplies matrices where heads share keys")
     def test_attention_over_pieces_that_share_keys(self):
         class Model(nn.Linear):

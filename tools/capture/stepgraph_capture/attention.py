@@ -44,6 +44,8 @@ def fused(
         return None
     if any(tensor.dim() == 0 or tensor.stride(-1) != 1 for tensor in three):
         return None
+    if attn_mask is not None and not compat.is_fake(attn_mask):  # a class of its own, which decides itself
+        return None
     like = _like(attn_mask) if attn_mask is not None else None
     settings = (like, dropout_p, is_causal)
     chosen = lambda: torch._fused_sdp_choice(*map(_like, three), *settings, scale=scale, enable_gqa=enable_gqa)  # noqa: E731

@@ -209,6 +209,7 @@ def _traceable(step: Step) -> Iterator[List[Tuple[str, Tensor]]]:
         set_up.enter_context(compat.with_eager_checkpoints())
         set_up.enter_context(compat.lengths_without_numbers())
         set_up.enter_context(compat.addresses_of_fakes())
+        set_up.enter_context(compat.causal_biases())
         yield replaced
 
 

@@ -63,7 +63,7 @@ from .fakes import (
 )
 from .handles import Handle, Reductions, can_box_work, unboxed_group
 from .libraries import composites_in_parts, is_wrapper, python_body
-from .masks import is_block_mask, split_block_mask
+from .masks import causal_biases, is_block_mask, split_block_mask
 from .math_functions import math_keeps_symbols
 from .nested import (
     drop_lengths,

@@ -1,11 +1,15 @@
-"""The block masks of flex attention."""
+"""The block masks of flex attention, and the biases of torch.nn.attention."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any, Callable, List, Sequence
+from contextlib import contextmanager
+from typing import Any, Callable, Iterator, List, Sequence
 
+import torch
 from torch import Tensor
+
+from .fakes import real
 
 
 def is_block_mask(value: Any) -> bool:
@@ -33,3 +37,19 @@ def _moved(mask_mod: Callable[..., Tensor], start: int) -> Callable[..., Tensor]
         return mask_mod(b + start, h, q_idx, kv_idx)
 
     return moved if start else mask_mod
+
+
+@contextmanager
+def causal_biases() -> Iterator[None]:
+    """Lets a traced step make `torch.nn.attention.bias.causal_lower_right(rows, columns)`: a tensor that nobody reads,
+    whose class is known, which PyTorch would make of a fake one."""
+    from torch.nn.attention.bias import CausalBias
+
+    def new(kind: Any, *_: Any, **__: Any) -> Any:
+        return real(lambda: torch.Tensor._make_subclass(kind, torch.empty(0)))
+
+    CausalBias.__new__ = new  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del CausalBias.__new__
