@@ -93,6 +93,12 @@ class Refusals(CaptureCase):
             self.model(lambda self, x: torch.ops.stepgraph_test.twice(self.linear(x))),
         )
 
+    def test_least_squares(self):
+        self.refused(
+            "test_refusals.py:[0-9]+ in <lambda>: it calls torch.linalg.lstsq, .* torch.linalg.qr",
+            self.model(lambda self, x: torch.linalg.lstsq(self.linear(x), x).solution.sum()),
+        )
+
     def test_tensors_of_other_layouts(self):
         def nested(self, x):
             return torch.nested.as_nested_tensor([self.linear(x[:1]), self.linear(x[1:])]).to_padded_tensor(0.0).sum()

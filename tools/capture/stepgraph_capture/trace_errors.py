@@ -20,6 +20,8 @@ def explained(settle: bool) -> Iterator[None]:
     try:
         yield
     except compat.data_dependent_errors() as error:
+        if "linalg_lstsq" in str(error):
+            raise CaptureError(_because(_LEAST_SQUARES, error)) from error
         raise AsksForValues(_because(_BY_VALUE, error)) from error
     except compat.unsupported_errors() as error:
         why = _NESTED if "_nested_tensor" in str(error) else f"it calls {_unsupported(str(error))}"
@@ -64,6 +66,11 @@ def _unsupported(words: str) -> str:
 
 _BY_VALUE = (
     "it decides by the value of a tensor (an `if`, int() or .item() of one), and the graph would hold only one way"
+)
+
+_LEAST_SQUARES = (
+    "it calls torch.linalg.lstsq, whose way depends on the rank of the data: of matrices of full rank use q, r = "
+    "torch.linalg.qr(a) and torch.linalg.solve_triangular(r, q.mT @ b, upper=True)"
 )
 
 _BY_NAN = (
