@@ -189,6 +189,33 @@ class Numbers(CaptureCase):
                 self.assertTrue({"optimizer.param_groups.0.size", "optimizer.param_groups.0.mean"} <= names)
                 self.check_steps(step, self.inputs)
 
+    def test_tensors_that_step_replaces(self):
+        """In a group, and under another name for the optimizer in the step."""
+
+        class Slowing(torch.optim.Optimizer):
+            @torch.no_grad()
+            def step(self, closure=None):
+                for group in self.param_groups:
+                    group["count"] = group["count"] + 1
+                    group["seen"] = group["count"].clone()
+                    for p in group["params"]:
+                        p.sub_(p.grad / group["count"])
+
+        it = Slowing(self.model.parameters(), {"count": torch.zeros(()), "seen": torch.zeros(())})
+
+        def step(x, y):
+            it.zero_grad()
+            loss = F.cross_entropy(self.model(x), y)
+            loss.backward()
+            it.step()
+            it.step()
+            return loss
+
+        document = self.captured(self.model, None, self.inputs, train_step=step, optimizer=it)
+        names = [entry["fqn"] for entry in document["inputs"] if entry["kind"] == "buffer"]
+        self.assertEqual(names, ["optimizer.param_groups.0.count", "optimizer.param_groups.0.seen"])
+        self.check_steps(step, self.inputs)
+
     def test_limits_that_are_infinite(self):
         """As in D-Adaptation: the least of a number of the data and what an infinite rate of growth allows."""
 

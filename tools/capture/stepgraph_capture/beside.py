@@ -44,10 +44,12 @@ class Found:
     modules: List[Tuple[str, nn.Module]] = field(default_factory=list)  # those beside the model, and their parts
 
 
-def search(functions: Iterable[Callable[..., Any]], known: List[Tensor], model: nn.Module) -> Found:
+def search(
+    functions: Iterable[Callable[..., Any]], known: List[Tensor], model: nn.Module, elsewhere: Iterable[Any]
+) -> Found:
     """Searches from these functions, or the model alone if there are none. Leaves out tensors that share memory with
-    `known`."""
-    return _found(_Search(known, model), functions)
+    `known`, and does not look into the dicts and lists of `elsewhere`."""
+    return _found(_Search(known, model, elsewhere), functions)
 
 
 def add_settings(found: Found, settings: Mapping[str, Place], known: List[Tensor]) -> None:
@@ -65,7 +67,7 @@ def add_settings(found: Found, settings: Mapping[str, Place], known: List[Tensor
 
 def dicts(functions: Iterable[Callable[..., Any]], model: nn.Module) -> List[Any]:
     """Same as search().dicts. Reads no tensor, so it may run while the step is traced."""
-    return _found(_Search(None, model), functions).dicts
+    return _found(_Search(None, model, ()), functions).dicts
 
 
 def _found(search: _Search, functions: Iterable[Callable[..., Any]]) -> Found:
@@ -75,12 +77,12 @@ def _found(search: _Search, functions: Iterable[Callable[..., Any]]) -> Found:
 
 
 class _Search:
-    def __init__(self, known: Optional[List[Tensor]], model: nn.Module) -> None:
+    def __init__(self, known: Optional[List[Tensor]], model: nn.Module, elsewhere: Iterable[Any]) -> None:
         """known: None leaves out all tensors."""
         self.all = Found()
         self._parameters = {id(parameter): name for name, parameter in compat.named_parameters(model)}
         self._memory = None if known is None else {compat.memory_of(tensor) for tensor in known if is_strided(tensor)}
-        self._seen = {id(module) for module in model.modules()}
+        self._seen = {id(thing) for thing in (*model.modules(), *elsewhere)}
         self._first: Dict[int, Place] = {}  # of `places`, by the id of the tensor
         self._device = known[0].device if known else None  # for state that scalers create on first use
         self._attribute = ""  # the attribute of a module that is being searched
@@ -150,7 +152,7 @@ class _Search:
             self.all.dicts.append(thing)
         elif isinstance(thing, (*_DICTS, list, tuple)):
             self._seen.add(id(thing))
-            if (tuple.__len__(thing) if isinstance(thing, tuple) else len(thing)) > LONGEST:  # subclasses may refuse it
+            if entries(thing) > LONGEST:
                 return
             if isinstance(thing, _DICTS):
                 self.all.dicts.append(thing)
@@ -254,6 +256,11 @@ _NOWHERE: Tuple[Any, Any] = (None, None)  # a bound argument: no run can replace
 def _defaults_of(function: Any) -> Dict[str, Any]:
     parameters = inspect.signature(function).parameters.values()
     return {p.name: p.default for p in parameters if p.default is not p.empty}
+
+
+def entries(thing: Any) -> int:
+    """How many a list, a tuple or a dict has. A subclass of tuple may refuse to say."""
+    return tuple.__len__(thing) if isinstance(thing, tuple) else len(thing)
 
 
 def _is_the_users(thing: Any) -> bool:

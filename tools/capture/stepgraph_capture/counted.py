@@ -157,6 +157,7 @@ class Counted:
         self._depth -= 1
         if self._depth > 0:
             return
+        self._others.update(id(place.kept[key]) for place, key in [*self._replaced()])
         for place, key in self._changed_tensors():
             if place.slot(key) not in self.known:
                 self._find(place, key, self._tensor(place, key))
@@ -175,7 +176,7 @@ class Counted:
     def check(self, when: When, more: Sequence[Tuple[Place, Place]] = ()) -> None:
         """Refuses changes made since the last step(), but for scheduled ones. more: other places that should be like each
         other."""
-        for place, key in self._changed_tensors():
+        for place, key in [*self._replaced(), *self._changed_tensors()]:
             raise CaptureError(
                 f"the step changes {key} of {self._whose} outside of its step(): only tensors in its groups may change "
                 "there, and only in place"
@@ -233,6 +234,14 @@ class Counted:
                 is_assigned = or_assigned and not is_new and key in getattr(place.kept, "again", ()) and _is_number(now)
                 if is_assigned or not _is_same(place.at_first(key) if is_new else before, now):
                     yield place, key, before, now
+
+    def _replaced(self) -> Iterator[Tuple[Place, str]]:
+        """Where another tensor is now than one that is state already."""
+        for place in self._places:
+            for key, tensor in place.watched().items():
+                was, _ = self._seen_tensors.get(place.slot(key), (None, 0))
+                if id(was) in self._others and tensor is not was:
+                    yield place, key
 
     def _changed_tensors(self) -> Iterator[Tuple[Place, str]]:
         for place in self._places:

@@ -115,6 +115,12 @@ class Optimizers:
         """The places of tensors among the settings of their groups (a learning rate), by slot name."""
         return {name: place for one in self._all for name, place in one.settings().items()}
 
+    def replaced(self, places: Mapping[str, Place], given: Mapping[str, Tensor]) -> Dict[str, Tensor]:
+        """The settings, among state beside the model, that a run has replaced by other tensors, by name."""
+        groups = {key: group for one in self._all for key, group in one.in_run().items()}
+        now = {name: groups.get(id(place.container), {}).get(place.key) for name, place in places.items()}
+        return {name: it for name, it in now.items() if isinstance(it, Tensor) and it is not given[name]}
+
     def kept(self) -> Dict[str, Tensor]:
         """The tensors that they hold themselves, by slot name; the graph's state is copies of them."""
         return {name: tensor for one in self._all for name, tensor in one.kept().items()}

@@ -152,7 +152,8 @@ class Step:
     def reachable(self) -> beside.Found:
         """What a step keeps besides the model's parameters and buffers, its optimizers and inputs."""
         known = [slot.local for slot in self.tensors] + [*self.optimizers.own_tensors()]
-        found = beside.search(self._functions(), known, self.model)
+        settings = [part for one in self.optimizers.own for part in (one.defaults, *one.param_groups)]
+        found = beside.search(self._functions(), known, self.model, settings)
         beside.add_settings(found, self.optimizers.settings(), known)
         return found
 
@@ -226,19 +227,20 @@ class Step:
                 instead = {id(slot.value): before_beside[slot.name] for slot in self.beside_state}
                 with users, self.optimizers.running(leaves, updated, instead, recorder):
                     loss, gradients, others = self._by_train_step(args, keywords, before, gathers, recorder)
+                    settings = self.optimizers.replaced(self.beside, before_beside)
             else:
                 pairs = [(slot.value, given[id(slot)]) for slot in self.state]
                 leaves = [given[id(slot)] for slot in self.trainable]
                 with by_parameter.moved(pairs, dicts, with_new_attributes=False):
                     found = self._by_loss(args, keywords, targets, leaves, before, recorder)
-                loss, gradients, others = found
+                (loss, gradients, others), settings = found, {}
         if self.train_step is not None:
             now = {slot.name: before[slot.name].requires_grad for slot in self.parameters}
             frozen = [slot for slot in self.parameters if now[slot.name] != slot.value.requires_grad]
             self.left_requires_grad = {slot.name: now[slot.name] for slot in frozen}
         buffers = [slot.name for slot in self.state if slot.kind == "buffer"]
         rebound = {name: sharding.part(state[name]) for name in buffers if state[name] is not before[name]}
-        bound = {name: now for name, now in kept_beside.items() if now is not before_beside[name]}
+        bound = {name: now for name, now in {**kept_beside, **settings}.items() if now is not before_beside[name]}
         rebound.update({name: sharding.part(now) for name, now in bound.items()})
         rebound.update(self.optimizers.rebound(updated))
         return Result(loss, gradients, others, rebound)
