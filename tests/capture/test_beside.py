@@ -258,6 +258,8 @@ class Beside(CaptureCase):
         model = nn.Linear(3, 2)
         model.kinds = Kinds((1, 2))
         self.captured(model, lambda out: out.sum(), torch.randn(2, 3))
+        self.model.kinds = Kinds((1, 2))
+        self.check(self.train(lambda output, x, y: F.mse_loss(output, y), lambda loss: loss), [])
 
     def test_tuples(self):
         Factors = collections.namedtuple("Factors", "a g")

@@ -93,6 +93,24 @@ class ModelState(CaptureCase):
         self.imported()
         model(self.x)  # as good as new
 
+    def test_names_with_dots(self):
+        """As tensordict keeps the parameters of a whole module in one."""
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.flat = nn.Module()
+                self.flat._parameters["0.weight"] = nn.Parameter(torch.randn(3, 4))
+                self.flat._buffers["0.scale"] = torch.ones(3)
+
+            def forward(self, x):
+                (weight,), (scale,) = self.flat._parameters.values(), self.flat._buffers.values()
+                return (x @ weight.T * scale).square().sum()
+
+        document = self.captured(Model(), None, torch.randn(2, 4))
+        self.assertEqual([entry["fqn"] for entry in document["inputs"]], ["flat.0.weight", "flat.0.scale", "x"])
+        self.imported()
+
     def test_a_class_that_lists_its_parameters_itself(self):
         """With PyTorch's older arguments, and not all of them."""
 

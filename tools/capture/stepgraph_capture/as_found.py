@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from torch import Tensor
 
 from . import compat, sharding
-from .beside import LONGEST
+from .beside import LONGEST, entries
 from .bits import changed
 from .places import Place, is_strided
 from .step import Step
@@ -56,7 +56,7 @@ class AsFound:
             if id(thing) not in self._tensors and is_strided(thing):
                 self._tensors[id(thing)] = _Kept(thing)
                 self._take(thing.grad if thing.is_leaf else None)
-        elif isinstance(thing, (dict, list, tuple)) and id(thing) not in self._containers and len(thing) <= LONGEST:
+        elif isinstance(thing, (dict, list, tuple)) and id(thing) not in self._containers and entries(thing) <= LONGEST:
             if type(thing) in _KINDS:
                 self._containers[id(thing)] = thing, thing.copy()
             for one in thing.values() if isinstance(thing, dict) else thing:

@@ -20,8 +20,6 @@ def swapped(module: nn.Module, tensors: Dict[str, Tensor]) -> Iterator[None]:
 
     On exit `tensors` holds what the module has under these names: another object if it was reassigned.
     """
-    from torch.nn.utils._named_member_accessor import swap_tensor
-
     own = {**dict(named_parameters(module, remove_duplicate=False)), **dict(named_buffers(module, remove_duplicate=False))}
     names = {id(own[name]): name for name in tensors if name in own}
     places = [
@@ -33,12 +31,23 @@ def swapped(module: nn.Module, tensors: Dict[str, Tensor]) -> Iterator[None]:
     before: List[Tuple[nn.Module, str, str, Tensor]] = []
     try:
         for part, key, name in places:
-            before.append((part, key, name, swap_tensor(part, key, tensors[name])))
+            before.append((part, key, name, _swap(part, key, tensors[name])))
         yield
     finally:
         # The first of several places gives the name, so it comes last here.
         for part, key, name, tensor in reversed(before):
-            tensors[name] = swap_tensor(part, key, tensor, allow_missing=True)
+            tensors[name] = _swap(part, key, tensor)
+
+
+def _swap(part: nn.Module, key: str, tensor: Tensor) -> Tensor:
+    """Puts the tensor into the module under this key, and returns what was there."""
+    from torch.nn.utils._named_member_accessor import swap_tensor
+
+    if "." not in key:
+        return swap_tensor(part, key, tensor, allow_missing=True)
+    table: Dict[str, Any] = part._parameters if key in part._parameters else part._buffers  # tensordict keeps them flat
+    before, table[key] = table[key], tensor
+    return before
 
 
 @contextmanager
