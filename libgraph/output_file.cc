@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string_view>
@@ -158,7 +159,11 @@ Result<OutputFile> OutputFile::open(const std::string& path, bool make_folders) 
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept
-    : path_(std::move(other.path_)), target_(std::move(other.target_)), pending_(other.pending_), fd_(other.fd_) {
+    : path_(std::move(other.path_)),
+      target_(std::move(other.target_)),
+      pending_(other.pending_),
+      fd_(other.fd_),
+      reader_left_(other.reader_left_) {
   other.pending_ = nullptr;
   other.fd_ = -1;
 }
@@ -172,7 +177,10 @@ Status OutputFile::write(std::string_view bytes) {
   while (!bytes.empty()) {
     ssize_t n = ::write(fd_, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failed("cannot write");
+    if (n < 0) {
+      reader_left_ = errno == EPIPE;
+      return failed("cannot write");
+    }
     bytes.remove_prefix(static_cast<size_t>(n));
   }
   return ok_status();
@@ -214,6 +222,44 @@ Status OutputFile::place() {
 void OutputFile::keep() {
   if (pending_ == nullptr) return;
   if (pending_->state.exchange(Pending::done) == Pending::placed_over) ::unlink(pending_->older.c_str());
+}
+
+void OutputSet::add(OutputFile file) { files_.push_back(std::move(file)); }
+
+void OutputSet::add(OutputSet files) {
+  std::move(files.files_.begin(), files.files_.end(), std::back_inserter(files_));
+  reader_left_ |= files.reader_left_;
+}
+
+Status OutputSet::stage(const std::string& path, std::string_view bytes, bool make_folders) {
+  SG_ASSIGN(OutputFile file, OutputFile::open(path, make_folders));
+  Status written = file.write(bytes);
+  reader_left_ |= file.reader_left();
+  if (!written.ok() && !file.reader_left()) return written;
+  SG_TRY(file.close());
+  add(std::move(file));
+  return ok_status();
+}
+
+Status OutputSet::place() {
+  for (OutputFile& file : files_)
+    if (Status placed = file.place(); !placed.ok()) {
+      files_.clear();
+      return placed;
+    }
+  return ok_status();
+}
+
+void OutputSet::keep() {
+  for (OutputFile& file : files_) file.keep();
+  files_.clear();
+}
+
+Status OutputSet::commit() {
+  const bool is_one = files_.size() == 1;  // an older file needs no second name
+  SG_TRY(is_one ? files_[0].commit() : place());
+  keep();
+  return ok_status();
 }
 
 void keep_file(const std::string& name, const std::string& what) {

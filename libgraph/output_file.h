@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "libgraph/result.h"
 
@@ -27,6 +28,7 @@ class OutputFile {
   ~OutputFile();  // takes back what was not committed, or placed and not kept
 
   Status write(std::string_view bytes);
+  bool reader_left() const { return reader_left_; }  // writing has failed because nobody reads the pipe any more
   // All bytes have reached the system (the disk, when `durable`); the final name still shows the old file.
   Status close(bool durable = false);
   Status commit();  // puts the file in its place. REQUIRES: close() succeeded
@@ -43,6 +45,33 @@ class OutputFile {
   std::string target_;          // symbolic links resolved
   Pending* pending_ = nullptr;  // null for direct output
   int fd_ = -1;
+  bool reader_left_ = false;
+};
+
+// The files of one command, which get their places together, or none of them does. What cannot be put aside (pipes,
+// devices, standard output) is written when it is opened: so open and write all, and place last. A reader of a pipe that
+// has enough (`| head`) fails nothing: the files still get their places.
+class OutputSet {
+ public:
+  OutputSet() = default;
+  OutputSet(OutputSet&&) = default;
+  OutputSet& operator=(OutputSet&&) = default;
+
+  void add(OutputFile file);  // REQUIRES: close() succeeded
+  void add(OutputSet files);
+  // Opens the file, writes all of `bytes` and closes it.
+  Status stage(const std::string& path, std::string_view bytes, bool make_folders = false);
+
+  bool empty() const { return files_.empty(); }
+  bool reader_left() const { return reader_left_; }
+
+  Status place();  // all, for the time being: taken back unless keep() follows
+  void keep();
+  Status commit();  // both
+
+ private:
+  std::vector<OutputFile> files_;
+  bool reader_left_ = false;
 };
 
 struct KeptFile {

@@ -26,6 +26,7 @@ Result<SessionReport> run_compared(const Job& first, std::span<const std::unique
   recorded.outputs = folder.file("rank{r}.safetensors");
   recorded.dump.clear(), recorded.profile = false;
   SG_ASSIGN(SessionReport alone, run_session(first, comms, recorded));
+  SG_TRY(alone.written.commit());
   if (!alone.passed()) return alone;  // not what `expect` says: there is nothing to compare with
   SessionOptions compared = options;
   compared.sum_order = recorded.sum_order;

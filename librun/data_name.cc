@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "libgraph/human.h"
 
 namespace sg {
@@ -28,6 +30,10 @@ std::string data_file_name(std::string_view pattern, uint32_t rank, uint64_t ste
     }
   }
   return out;
+}
+
+std::string recorded_beside(std::string_view inputs) {
+  return std::filesystem::path(inputs).replace_filename("expected.safetensors").string();
 }
 
 bool has_step(std::string_view pattern) { return has(pattern, "{step}"); }

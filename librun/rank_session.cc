@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 
 #include "libgraph/human.h"
 #include "libgraph/joined.h"
@@ -154,7 +153,7 @@ std::string RankSession::recorded_roundings() const {
   const ExpectOptions& given = options_.tolerance;
   if (!options_.compare_with || options_.steps > 1 || given.bitwise || given.rtol || given.atol) return {};
   for (const std::string& pattern : options_.inputs) {
-    const std::string beside = std::filesystem::path(pattern).replace_filename("expected.safetensors").string();
+    const std::string beside = recorded_beside(pattern);
     Result<TensorFile> file = TensorFile::open(data_file_name(beside, comm_.rank(), 0));
     if (file.ok() &&
         std::ranges::any_of(file->metadata(), [](const auto& m) { return m.first.starts_with("rounding."); }))
@@ -274,7 +273,7 @@ Status RankSession::answer(uint64_t step) {
   if (is_due(options_.outputs, step)) {
     std::string name = data_file_name(options_.outputs, comm_.rank(), step);
     SG_ASSIGN(OutputFile file, stage_outputs(name, run_->graph(), alias_, values_));
-    written_.push_back(std::move(file));
+    written_.add(std::move(file));
   }
   return ok_status();
 }
@@ -311,7 +310,7 @@ Status RankSession::end_update() {
 Status RankSession::write_dump() {
   if (!dump_) return ok_status();
   SG_ASSIGN(OutputFile file, dump_->stage(data_file_name(options_.dump, comm_.rank(), options_.steps - 1)));
-  written_.push_back(std::move(file));
+  written_.add(std::move(file));
   return ok_status();
 }
 
@@ -321,15 +320,9 @@ Status RankSession::keep_dump() {
   return file.commit();
 }
 
-// A rank keeps its new files only once every rank's files are in place.
-Status RankSession::rename_files() {
-  for (OutputFile& file : written_) SG_TRY(file.place());
-  SG_TRY(comm_.exchange("named"));
-  for (OutputFile& file : written_) file.keep();
-  written_.clear();
+void RankSession::note_results() {
   if (comparison_) report_.comparison = comparison_->report();
   note_memory();
-  return ok_status();
 }
 
 void RankSession::note_memory() {
@@ -370,7 +363,5 @@ void RankSession::end_run() {
   recorded_optimizer_.reset();
   run_.reset();
 }
-
-void RankSession::remove_files() { written_.clear(); }
 
 }  // namespace sg

@@ -31,9 +31,8 @@ class RankSession {
   Status write_dump();
   // The part of --dump-nodes collected so far, for when --watch ends the run: this rank's only.
   Status keep_dump();
-  // Gives written files their final names. REQUIRES: all ranks have written theirs
-  Status rename_files();
-  void remove_files();
+  void note_results();  // in the report
+  OutputSet take_files() { return std::move(written_); }
   // Gives up the device and its memory, which belong to the rank's thread. Nothing runs after it; the report stays.
   void end_run();
 
@@ -77,7 +76,7 @@ class RankSession {
   std::optional<Comparison> comparison_;
   RankReport report_;
   double seconds_ = 0;
-  std::vector<OutputFile> written_;  // not yet under their final names
+  OutputSet written_;  // not yet under their final names
 };
 
 }  // namespace sg

@@ -52,12 +52,11 @@ class Session {
           if (auto& rank = session_of(comm)) rank->end_run();
         });
     finished_ = true;
-    for (const auto& rank : ranks_)
-      if (rank && !status.ok()) rank->remove_files();
     if (!status.ok()) return std::move(status.error());
     std::vector<const Profile*> profiles;
     for (const auto& rank : ranks_) {
       report_.ranks.push_back(std::move(rank->report()));
+      report_.written.add(rank->take_files());
       if (rank->profile()) profiles.push_back(rank->profile());
     }
     if (!profiles.empty()) report_.profile = profile_json(profiles);
@@ -88,7 +87,8 @@ class Session {
     comm.heartbeat().enter(Heartbeat::idle);
     SG_TRY(rank->write_dump());
     SG_TRY(comm.exchange("written"));
-    return rank->rename_files();
+    rank->note_results();
+    return ok_status();
   }
 
   std::vector<Communicator*> pointers() const {

@@ -1,8 +1,8 @@
 // Session: runs a job as sg-run does: inputs, steps, results.
 //
 // Nothing runs before every rank has its inputs, every op has a kernel, memory is allocated and all ranks agree on
-// their collectives. Files are written under temporary names and renamed once all ranks have written theirs; the new
-// files are kept once all ranks have renamed theirs, otherwise the previous files are restored.
+// their collectives. Files are written under temporary names once all ranks have written theirs; the caller places them,
+// with what else it writes.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "libgraph/expr/size_binding.h"
+#include "libgraph/output_file.h"
 #include "libgraph/result.h"
 #include "librun/compare_report.h"
 #include "librun/expect_report.h"
@@ -74,6 +75,7 @@ struct SessionReport {
   std::vector<RankReport> ranks;     // those of this process
   std::vector<double> step_seconds;  // of the slowest of them
   std::string profile;               // JSON
+  OutputSet written;                 // outputs and dumps of all ranks, not yet in their places
   bool passed() const;               // whether all expectations were met
 };
 

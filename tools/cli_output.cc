@@ -42,6 +42,16 @@ void handle_ends(void (*handler)(int number)) {
   }
 }
 
+void outlive_readers() {
+  std::signal(SIGPIPE, [](int) {});  // not SIG_IGN, which a child would inherit
+}
+
+void end_without_reader() {
+  std::signal(SIGPIPE, SIG_DFL);
+  ::raise(SIGPIPE);
+  std::_Exit(static_cast<int>(ErrorKind::missing));  // the caller blocks the signal
+}
+
 void install_signal_handlers() {
   std::signal(SIGPIPE, remove_outputs_and_die);  // even if the caller ignored it: `| head` is no error
   std::signal(SIGXFSZ, SIG_IGN);                 // exceeding a file size limit (ulimit -f) becomes a write error

@@ -13,6 +13,7 @@
 #include "libgraph/text/text.h"
 #include "tools/cli_describe.h"
 #include "tools/cli_input.h"
+#include "tools/cli_output.h"
 #include "tools/cli_targets.h"
 #include "tools/write_ahead.h"
 
@@ -26,23 +27,26 @@ Result<std::string> bytes_of(bool as_text, const Job& job) {
   return write_binary(job);
 }
 
-// Completes all files before placing the first, and places all before keeping any.
-Status write_exploded(const Job& job, const std::string& pattern, const JobWriter& form, bool is_dry) {
-  std::vector<OutputFile> files;
+Status stage_exploded(const Job& job, const std::string& pattern, const JobWriter& form, bool is_dry,
+                      OutputSet* files) {
   for (uint32_t rank : ranks_held(job)) {
     SG_ASSIGN(std::string bytes, form(job_of_rank(job, rank)));
-    if (is_dry) {
-      SG_TRY(try_to_write(file_of_rank(pattern, rank), bytes));
-      continue;
-    }
-    SG_ASSIGN(OutputFile file, OutputFile::open(file_of_rank(pattern, rank), true));
-    SG_TRY(file.write(bytes));
-    SG_TRY(file.close());
-    files.push_back(std::move(file));
+    const std::string name = file_of_rank(pattern, rank);
+    SG_TRY(is_dry ? try_to_write(name, bytes) : files->stage(name, bytes, true));
   }
-  for (OutputFile& file : files) SG_TRY(file.place());
-  for (OutputFile& file : files) file.keep();
   return ok_status();
+}
+
+Status place_all(OutputSet* files) {
+  SG_TRY(files->commit());
+  keep_placed(files);
+  return ok_status();
+}
+
+// One place, with others waiting for theirs: a reader that has enough may not end the process now.
+Status stage_beside(const std::string& path, std::string_view bytes, bool make_folders, OutputSet* files) {
+  if (!files->empty()) outlive_readers();
+  return files->stage(path, bytes, make_folders);
 }
 
 // Refuses a rank pattern as output: a report is a single file for all ranks.
@@ -56,18 +60,21 @@ Status refuse_pattern(const Args& args) {
 
 std::string named(const std::string& path) { return path == "-" ? "standard output" : path; }
 
-Status say_written(const Args& args, const Job& job, const std::string& path, std::string_view passes) {
+// What --json writes to standard output, unless that holds the graph.
+Status stage_report(const Args& args, const std::string& report, const std::string& path, OutputSet* files) {
+  if (!args.has("json") || (path == "-" && !args.has("dry-run"))) return ok_status();
+  return stage_beside("-", report, false, files);
+}
+
+void say_written(const Args& args, const Job& job, const std::string& path, const std::string& report) {
   const bool is_dry = args.has("dry-run");
-  if (args.has("json")) {
-    std::string report = describe_json(args, job, path, passes) + "\n";
-    if (path != "-" || is_dry) return write_whole("-", report);
-    args.report().line(report.substr(0, report.size() - 1));  // standard output holds the graph
-    return ok_status();
+  if (path == "-" && !is_dry) {
+    if (args.has("json")) args.report().line(report.substr(0, report.size() - 1));
+    return;
   }
-  if (path != "-" || is_dry)
+  if (!args.has("json"))
     args.report().line(args.report().tool() + (is_dry ? ": would write " : ": wrote ") + named(path) + ": " +
                        describe(job));
-  return ok_status();
 }
 
 }  // namespace
@@ -119,52 +126,82 @@ Status try_to_write(const std::string& path, std::string_view bytes) {
   return file.close();
 }
 
-Status write_output(const Args& args, const std::string& path, std::string_view bytes, bool make_folders) {
-  if (!args.has("dry-run")) return write_whole(path, bytes, make_folders);
+void keep_placed(OutputSet* files) {
+  const bool reader_left = files->reader_left();
+  files->keep();
+  if (reader_left) end_without_reader();
+}
+
+Status stage_output(const Args& args, const std::string& path, std::string_view bytes, OutputSet* files,
+                    bool make_folders) {
+  if (!args.has("dry-run")) return stage_beside(path, bytes, make_folders, files);
   SG_TRY(try_to_write(path, bytes));
   args.report().line(args.report().tool() + ": would write " + named(path) + ": " + plural(bytes.size(), "byte"));
   return ok_status();
 }
 
+Status write_output(const Args& args, const std::string& path, std::string_view bytes, bool make_folders) {
+  OutputSet files;
+  SG_TRY(stage_output(args, path, bytes, &files, make_folders));
+  return files.commit();
+}
+
 Status write_job_file(const Job& job, const std::string& path) {
   const bool as_text = path.ends_with(".txt");
-  if (is_rank_pattern(path))
-    return write_exploded(
-        job, path, [&](const Job& one) { return bytes_of(as_text, one); }, false);
+  if (is_rank_pattern(path)) {
+    OutputSet files;
+    SG_TRY(stage_exploded(
+        job, path, [&](const Job& one) { return bytes_of(as_text, one); }, false, &files));
+    return files.commit();
+  }
   SG_ASSIGN(const std::string bytes, bytes_of(as_text, job));
   return write_whole(path, bytes, true);
 }
 
 bool writes_one_binary(const Args& args) { return !wants_text(args) && !is_rank_pattern(output_of(args)); }
 
-Status write_job(const Args& args, const Job& job, std::string_view passes, WriteAhead* ahead) {
-  std::string path = output_of(args);
+Status write_job(const Args& args, const Job& job, std::string_view passes, WriteAhead* ahead, OutputSet beside) {
+  const std::string path = output_of(args);
   size_t written = 0;
   if (is_rank_pattern(path)) {
     const auto form = [&](const Job& one) { return bytes_of(wants_text(args), one); };
-    SG_TRY(write_exploded(job, path, form, args.has("dry-run")));
+    SG_TRY(stage_exploded(job, path, form, args.has("dry-run"), &beside));
   } else {
     std::optional<Result<std::string>> made = ahead == nullptr ? std::nullopt : ahead->take();
     SG_ASSIGN(std::string bytes, made ? std::move(*made) : bytes_of(wants_text(args), job));
-    SG_TRY(args.has("dry-run") ? try_to_write(path, bytes) : write_whole(path, bytes));
+    SG_TRY(args.has("dry-run") ? try_to_write(path, bytes) : stage_beside(path, bytes, false, &beside));
     written = bytes.size();
   }
+  const std::string report = args.has("json") ? describe_json(args, job, path, passes) + "\n" : "";
+  SG_TRY(stage_report(args, report, path, &beside));
+  SG_TRY(place_all(&beside));
   args.report().phase("write", path + (written == 0 ? "" : ", " + plural(written, "byte")));
-  return say_written(args, job, path, passes);
+  say_written(args, job, path, report);
+  return ok_status();
 }
 
 Status write_form(const Args& args, const Job& job, const JobWriter& form) {
-  if (is_rank_pattern(output_of(args))) return write_exploded(job, output_of(args), form, args.has("dry-run"));
+  if (is_rank_pattern(output_of(args))) {
+    OutputSet files;
+    SG_TRY(stage_exploded(job, output_of(args), form, args.has("dry-run"), &files));
+    return files.commit();
+  }
   SG_ASSIGN(const std::string text, form(job));
   return write_text(args, text);
 }
 
-Status write_text(const Args& args, std::string_view text) {
+Status stage_text(const Args& args, std::string_view text, OutputSet* files) {
   SG_TRY(refuse_pattern(args));
-  const bool is_answer = output_of(args) == "-";  // read by someone: changes nothing, so --dry-run writes it too
-  SG_TRY(is_answer ? write_whole("-", text) : write_output(args, output_of(args), text));
-  args.report().phase("write", output_of(args) + ", " + plural(text.size(), "byte"));
+  const std::string path = output_of(args);
+  const bool is_answer = path == "-";  // read by someone: changes nothing, so --dry-run writes it too
+  SG_TRY(is_answer ? stage_beside("-", text, false, files) : stage_output(args, path, text, files));
+  args.report().phase("write", path + ", " + plural(text.size(), "byte"));
   return ok_status();
+}
+
+Status write_text(const Args& args, std::string_view text, OutputSet beside) {
+  SG_TRY(stage_text(args, text, &beside));
+  return place_all(&beside);
 }
 
 }  // namespace sg::cli

@@ -1,4 +1,6 @@
 // Results out: a job, a form of it or a text, to -o FILE or standard output, or one file a rank.
+//
+// A command that writes several files stages all and places them together: a failure leaves all older ones.
 #pragma once
 
 #include <functional>
@@ -6,6 +8,7 @@
 #include <string_view>
 
 #include "libgraph/job.h"
+#include "libgraph/output_file.h"
 #include "tools/cli.h"
 
 namespace sg::cli {
@@ -24,8 +27,9 @@ Status refuse_json(const Args& args, const std::string& what);
 
 // The job in the form and to the place that the options ask for, then a line (or with --json a report) about it.
 // `passes` is JSON that the report has under that key; empty = none. With --dry-run nothing is put in its place.
-// `ahead` may hold the bytes already (write_ahead.h).
-Status write_job(const Args& args, const Job& job, std::string_view passes = {}, WriteAhead* ahead = nullptr);
+// `ahead` may hold the bytes already (write_ahead.h). `beside` is placed with it.
+Status write_job(const Args& args, const Job& job, std::string_view passes = {}, WriteAhead* ahead = nullptr,
+                 OutputSet beside = {});
 
 // The job in a file, or in one a rank (`rank{r}.sg`); text when the name ends in .txt. Makes missing folders.
 Status write_job_file(const Job& job, const std::string& path);
@@ -37,11 +41,17 @@ Status write_form(const Args& args, const Job& job, const JobWriter& form);
 // Whether write_job writes one binary file: what a WriteAhead is for.
 bool writes_one_binary(const Args& args);
 
-// A text or report to -o, as write_output does, or to standard output.
-Status write_text(const Args& args, std::string_view text);
+// A text or report to -o, as write_output does, or to standard output. `beside` is placed with it.
+Status write_text(const Args& args, std::string_view text, OutputSet beside = {});
+Status stage_text(const Args& args, std::string_view text, OutputSet* files);
 
 // All of `bytes` to a place that the options name; with --dry-run as far as it goes without putting it there.
 Status write_output(const Args& args, const std::string& path, std::string_view bytes, bool make_folders = false);
+Status stage_output(const Args& args, const std::string& path, std::string_view bytes, OutputSet* files,
+                    bool make_folders = false);
+
+// Makes placed files final. Where the reader of a pipe had enough, the process then ends as it does without files.
+void keep_placed(OutputSet* files);
 
 // --dry-run: writes a temporary file and removes it, so that errors show up.
 Status try_to_write(const std::string& path, std::string_view bytes);

@@ -59,9 +59,9 @@ Status write_all(const Args& args, const Job& job, const Imported& imported, Wri
   SG_TRY(check_data_place(args, place));
   SG_ASSIGN(OutputFile tensors,
             stage_tensors(place, imported.tensors, {{{std::string(kWrittenBy), "sg-import"}}, false}));
-  if (!args.has("dry-run")) SG_TRY(tensors.place());
-  SG_TRY(write_job(args, job, {}, ahead));
-  if (!args.has("dry-run")) tensors.keep();
+  OutputSet beside;
+  if (!args.has("dry-run")) beside.add(std::move(tensors));
+  SG_TRY(write_job(args, job, {}, ahead, std::move(beside)));
   args.report().line(std::string("sg-import: ") + (args.has("dry-run") ? "would write " : "wrote ") + place + ": " +
                      plural(imported.tensors.size(), "tensor"));
   return ok_status();

@@ -107,6 +107,12 @@ Result<RunAnswer> gather_answer(Communicators comms, std::string text, bool pass
   return all;
 }
 
+Status wait_for_all(Communicators comms) {
+  if (comms.size() == comms[0]->world()) return ok_status();
+  SG_TRY(comms[0]->exchange("placed"));
+  return ok_status();
+}
+
 Result<int> failed_run(Communicators comms, Error error) {
   comms[0]->abort(error);
   if (comms[0]->speaks_of_failure()) return error;

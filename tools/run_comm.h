@@ -36,6 +36,9 @@ struct RunAnswer {
 // Brings the texts of all processes to the first.
 Result<RunAnswer> gather_answer(Communicators comms, std::string text, bool passed);
 
+// Until all processes are here: each has placed its files.
+Status wait_for_all(Communicators comms);
+
 // What a failed run returns: the error where this process speaks of it, else its exit code.
 Result<int> failed_run(Communicators comms, Error error);
 

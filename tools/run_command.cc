@@ -3,6 +3,7 @@
 #include "librun/compare_session.h"
 #include "librun/data_name.h"
 #include "tools/cli_load.h"
+#include "tools/cli_targets.h"
 #include "tools/cli_write.h"
 #include "tools/run_backend.h"
 #include "tools/run_comm.h"
@@ -61,20 +62,35 @@ Result<int> run_on(const Args& args, const Job& job, Communicators comms) {
     else if (answer.writes) args.report().line(answer.text);
     return 0;
   }
-  SG_TRY(write_profile(args, report));
+  OutputSet files = std::move(report.written);
+  SG_ASSIGN(const std::string profile, stage_profile(args, report, &files));
   SG_ASSIGN(RunAnswer answer,
             gather_answer(comms, args.has("json") ? run_json(report) + "\n" : run_text(report), report.passed()));
   bool silent = args.has("quiet") && !args.has("json") && answer.passed;
-  if (answer.writes && !silent) SG_TRY(write_text(args, answer.text));
+  if (answer.writes && !silent) SG_TRY(stage_text(args, answer.text, &files));
+  SG_TRY(files.place());
+  SG_TRY(wait_for_all(comms));
+  keep_placed(&files);
+  if (!profile.empty())
+    args.report().note("profile in " + profile + ": open it in ui.perfetto.dev or chrome://tracing");
   return answer.passed ? 0 : 1;
 }
 
 }  // namespace
 
+// What explains a difference (rank_session.cc) is read, though no option names it.
+void keep_expected(const Args& args) {
+  if (!args.has("compare")) return;
+  for (const std::string& pattern : args.all("inputs"))
+    keep_read(recorded_beside(pattern), "is what the capture of the inputs expects");
+}
+
 Result<int> run_step(const Args& args) {
   SG_ASSIGN(std::optional<int> left, follow_launcher(args.text("comm")));
   if (left) return *left;
   SG_TRY(check_run_options(args));
+  keep_expected(args);
+  SG_TRY(check_targets_again(args));
   SG_ASSIGN(Job job, read_job(args, args.input()));
   warn_of_tags(args, job);
   if (args.has("plan")) return print_plans(args, job);

@@ -170,12 +170,11 @@ std::string run_json(const SessionReport& report) {
   return json.end_array().end_object().take();
 }
 
-Status write_profile(const Args& args, const SessionReport& report) {
-  if (!args.has("profile")) return ok_status();
+Result<std::string> stage_profile(const Args& args, const SessionReport& report, OutputSet* files) {
+  if (!args.has("profile")) return std::string();
   std::string file = data_file_name(args.text("profile"), report.ranks.empty() ? 0 : report.ranks[0].rank, 0);
-  SG_TRY(write_whole(file, report.profile + "\n"));
-  args.report().note("profile in " + file + ": open it in ui.perfetto.dev or chrome://tracing");
-  return ok_status();
+  SG_TRY(files->stage(file, report.profile + "\n"));
+  return file;
 }
 
 }  // namespace sg::cli

@@ -15,7 +15,8 @@ std::string dry_run_text(const Job& job, const SessionReport& report, int64_t st
 std::string dry_run_json(const SessionReport& report, int64_t steps);
 std::string run_json(const SessionReport& report);
 
-// --profile, when it is given. Several processes write a file each: {r} in its name.
-Status write_profile(const Args& args, const SessionReport& report);
+// --profile, when it is given: the name of its file, not yet in its place. Several processes write a file each: {r} in
+// its name.
+Result<std::string> stage_profile(const Args& args, const SessionReport& report, OutputSet* files);
 
 }  // namespace sg::cli

@@ -87,12 +87,15 @@ Result<int> run_sim(const Args& args) {
   SG_ASSIGN(Simulation simulation, simulate(job, values, options));
   args.report().phase("simulate", "");
   const MeasuredTrace* beside = measured ? &*measured : nullptr;
+  OutputSet trace;
   if (args.has("trace"))
-    SG_TRY(write_output(args, args.text("trace"), simulation_trace(job, simulation, beside) + "\n"));
+    SG_TRY(stage_output(args, args.text("trace"), simulation_trace(job, simulation, beside) + "\n", &trace));
   size_t rows = static_cast<size_t>(args.number("rows", 12));
-  SG_TRY(write_text(args, args.has("json") ? simulation_json(job, options.machine, simulation, rows, beside) + "\n"
-                                           : print_simulation(job, options.machine, simulation, rows) +
-                                                 (beside ? print_residuals(beside->step(), simulation.worst()) : "")));
+  SG_TRY(write_text(args,
+                    args.has("json") ? simulation_json(job, options.machine, simulation, rows, beside) + "\n"
+                                     : print_simulation(job, options.machine, simulation, rows) +
+                                           (beside ? print_residuals(beside->step(), simulation.worst()) : ""),
+                    std::move(trace)));
   return leave(args, 0);
 }
 

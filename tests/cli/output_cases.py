@@ -4,7 +4,7 @@ import re
 import signal
 import subprocess
 
-from support import DATA, given, case, environment, expect, read, run, small_binary, small_text, write
+from support import DATA, ROOT, given, case, environment, expect, read, run, small_binary, small_text, write
 
 
 @case
@@ -99,6 +99,42 @@ def a_failed_run_keeps_the_old_output():
     expect(run("sg-import missing.json | sg-parse -o out.sg"), 3)
     assert read("out.sg") == b"old"
     assert sorted(os.listdir(".")) == ["bad.txt", "out.sg"]
+
+
+@case
+def outputs_of_one_command_are_placed_together():
+    """One that cannot be written leaves the old files of all others, whichever is first."""
+    write("g.sg", small_binary())
+    write("step.txt", b"sg 1.0 world 2\n\ngraph rank *\n  input %x : f32[4]\n  %y = aten.relu(%x) : f32[4]\n  output %y\n")
+    program = os.path.join(ROOT, "tests", "data", "pt2_versions", "torch_2_15", "encoder", "model.pt2")
+    old = ("out", "other", "out0", "out1", "dump0", "dump1")
+    for name in old:
+        write(name, b"old")
+    for command in ("sg-sim g.sg --trace other -o no/x", "sg-sim g.sg --trace other -o /dev/full", "sg-sim g.sg --trace other > /dev/full",
+                    "sg-sim g.sg --trace no/x -o other", "sg-clean g.sg -o other --json > /dev/full",
+                    "sg-clean step.txt -o 'out{r}' --json > /dev/full",
+                    f"sg-import {program} --data other > /dev/full", f"sg-import {program} --data other -o no/x",
+                    "sg-run step.txt --init seed:0 --outputs 'out{r}' --profile /dev/full",
+                    "sg-run step.txt --init seed:0 --outputs 'out{r}' --profile no/x -o other",
+                    "sg-run step.txt --init seed:0 --outputs 'out{r}' --profile other -o no/x",
+                    "sg-run step.txt --init seed:0 --outputs 'out{r}' > /dev/full",
+                    "sg-run step.txt --init seed:0 --dump-nodes 'dump{r}' --profile other --json > /dev/full",
+                    "sg-run step.txt --init seed:0 --compare step.txt --outputs 'out{r}' --json > /dev/full"):
+        expect(run(command), 5, "cannot write")
+        assert all(read(name) == b"old" for name in old), command
+        assert sorted(os.listdir(".")) == sorted((*old, "g.sg", "step.txt")), command
+    expect(run("sg-sim g.sg --trace other -o out"), 0)
+    assert read("other") != b"old" != read("out")
+
+
+@case
+def a_reader_that_has_enough_fails_no_file():
+    write("g.sg", small_binary())
+    for command in ("sg-sim g.sg --trace other", "sg-clean g.sg -o other --json", "sg-sim g.sg --trace other -o /dev/stdout"):
+        write("other", b"old")
+        done = run(["bash", "-c", f"(sleep 0.5; {command}) | true; exit ${{PIPESTATUS[0]}}"])
+        assert done.code == 128 + signal.SIGPIPE and read("other") != b"old" and done.err == b"", (command, done.code, done.err)
+        assert sorted(os.listdir(".")) == ["g.sg", "other"]
 
 
 @case

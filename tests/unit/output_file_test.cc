@@ -63,6 +63,39 @@ TEST_CASE("an output file that is placed and not kept leaves what was there befo
   CHECK(files_in(folder.path()) == 1);
 }
 
+TEST_CASE("the files of a set get their places together") {
+  test::TempFolder folder;
+  const std::string one = folder.path() + "/one", two = folder.path() + "/two";
+  for (const std::string& path : {one, two}) REQUIRE(written(path, "old").commit().ok());
+  {
+    OutputSet files;
+    REQUIRE(files.stage(one, "new").ok());
+    REQUIRE(!files.stage(folder.path() + "/none/x", "new").ok());
+  }
+  CHECK(content(one) == "old");
+  {
+    OutputSet files;
+    REQUIRE(files.stage(one, "new").ok());
+    REQUIRE(files.stage(two, "new").ok());
+    CHECK(content(one) + content(two) == "oldold");
+    std::filesystem::remove(two);
+    std::filesystem::create_directory(two);  // the last cannot be placed any more
+    REQUIRE(!files.place().ok());
+    CHECK(content(one) == "old");
+    std::filesystem::remove(two);
+  }
+  OutputSet files;
+  REQUIRE(files.stage(one, "new").ok());
+  REQUIRE(files.stage(two, "new").ok());
+  REQUIRE(files.commit().ok());
+  CHECK(content(one) + content(two) == "newnew");
+  CHECK(files.empty());
+  REQUIRE(files.stage(one, "newer").ok());
+  REQUIRE(files.commit().ok());
+  CHECK((files.empty() && content(one) == "newer"));
+  CHECK(files_in(folder.path()) == 2);
+}
+
 TEST_CASE("pending output files are taken back at a signal, placed ones too") {
   test::TempFolder folder;
   const std::string path = folder.path() + "/out", other = folder.path() + "/other";

@@ -246,12 +246,13 @@ std::string report_json(const Args& args, const Sweep& sweep, const std::vector<
   return json.end_object().take() + "\n";
 }
 
-Status write_plot(const Args& args, const Sweep& sweep, const std::vector<Point>& points) {
+Status stage_plot(const Args& args, const Sweep& sweep, const std::vector<Point>& points, OutputSet* files) {
   if (!args.has("plot")) return ok_status();
   const std::string& name = sweep.recipe.name.empty() ? args.operands()[0] : sweep.recipe.name;
   const PlotOptions options{name, plural(points.size(), "point") + ", " + sweep.about, sweep.limit_bytes};
   const std::string file = args.text("plot");
-  return cli::write_output(args, file, file.ends_with(".svg") ? plot_svg(points, options) : plot_html(points, options));
+  return cli::stage_output(args, file, file.ends_with(".svg") ? plot_svg(points, options) : plot_html(points, options),
+                           files);
 }
 
 // The code of the first failure that is not final; of the first failure at all if nothing was measured; else 0, or 1 if
@@ -309,8 +310,10 @@ Result<int> run_sweep(const Args& args) {
     asked = next_points(points, sweep.axes, sweep.limit_bytes, left);
     left -= asked.size();
   }
-  SG_TRY(write_plot(args, sweep, points));
-  SG_TRY(cli::write_text(args, args.has("json") ? report_json(args, sweep, points) : report_text(args, sweep, points)));
+  OutputSet plot;
+  SG_TRY(stage_plot(args, sweep, points, &plot));
+  SG_TRY(cli::write_text(args, args.has("json") ? report_json(args, sweep, points) : report_text(args, sweep, points),
+                         std::move(plot)));
   return exit_code_of(sweep, points);
 }
 
