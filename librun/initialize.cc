@@ -222,9 +222,40 @@ struct ElementSource {
   }
 };
 
-// Fills elements [begin, end) of the local tensor, in row-major order, run by run.
+// A tensor without the axes whose elements are all in one place (stride 0): of each such axis the last element alone is
+// left, which is what the place would keep.
+struct Places {
+  explicit Places(const Tensor& t) : tensor(t) {
+    for (size_t d = 0; d < static_cast<size_t>(t.rank); ++d) {
+      if (t.stride[d] != 0 || t.shape[d] <= 1) continue;
+      first[d] = t.shape[d] - 1;
+      tensor.shape[d] = 1;
+    }
+  }
+  Tensor tensor;
+  std::array<int64_t, kMaxRank> first{};
+};
+
+constexpr int64_t kMostPlaces = int64_t{1} << 32;  // where elements share places, beside as many as there are
+
+int64_t product(std::span<const int64_t> sizes) {
+  int64_t out = 1;
+  for (int64_t n : sizes)
+    if (__builtin_mul_overflow(out, n, &out)) return INT64_MAX;
+  return out;
+}
+
+// From the first place of a tensor to the last.
+int64_t room(const Tensor& t) {
+  int64_t out = 1;
+  for (size_t d = 0; d < static_cast<size_t>(t.rank); ++d) out += (t.shape[d] - 1) * std::abs(t.stride[d]);
+  return out;
+}
+
+// Fills places [begin, end), in row-major order, run by run.
 template <class T>
-void fill_part(const ElementSource& source, const Shard& shard, const Tensor& tensor, int64_t begin, int64_t end) {
+void fill_part(const ElementSource& source, const Shard& shard, const Places& places, int64_t begin, int64_t end) {
+  const Tensor& tensor = places.tensor;
   const auto rank = static_cast<size_t>(tensor.rank);
   std::array<int64_t, kMaxRank> index{};
   int64_t rest = begin;
@@ -234,10 +265,10 @@ void fill_part(const ElementSource& source, const Shard& shard, const Tensor& te
     int64_t place = 0, global = 0;
     for (size_t d = 0; d < rank; ++d) {
       place += index[d] * tensor.stride[d];
-      global = global * shard.global_shape()[d] + shard.global_index(d, index[d]);
+      global = global * shard.global_shape()[d] + shard.global_index(d, places.first[d] + index[d]);
     }
     const size_t last = rank == 0 ? 0 : rank - 1;
-    int64_t n = rank == 0 ? 1 : shard.run_length(last, index[last]);
+    int64_t n = rank == 0 ? 1 : shard.run_length(last, places.first[last] + index[last]);
     n = std::min({n, end - begin, static_cast<int64_t>(buffer.size())});
     source.fill(static_cast<uint64_t>(global), std::span(buffer).first(static_cast<size_t>(n)));
     const int64_t step = rank == 0 ? 1 : tensor.stride[last];
@@ -362,16 +393,22 @@ Status InitMaker::make(size_t input, const Tensor& tensor) {
     shard.error().message = "--init: input " + input_title(program_->graph, of) + ": " + shard.error().message;
     return std::move(shard.error());
   }
+  const Places places(tensor);
+  if (const int64_t elements = product(places.tensor.sizes()); elements > kMostPlaces && elements > room(tensor))
+    return Error{ErrorKind::cannot_apply,
+                 "--init: input " + input_title(program_->graph, of) + ": its strides put " + std::to_string(elements) +
+                     " elements into " + std::to_string(room(tensor)) + " places",
+                 {},
+                 "give it in --inputs"};
   const InitRule how = shard->is_zero() ? InitRule{Kind::zeros, 1, 0, {}} : rule(input);
-  int64_t count = 1;
-  for (int64_t n : shard->global_shape()) count *= n;
+  const int64_t count = product(shard->global_shape());
   const ElementSource source{how, RandomKey(seed_, key_of(key_name(program_->graph, of)), 0, 0), count};
   auto part = [&](int64_t begin, int64_t end) {
-    visit_stored(tensor.dtype, [&]<class T>() { fill_part<T>(source, *shard, tensor, begin, end); });
+    visit_stored(tensor.dtype, [&]<class T>() { fill_part<T>(source, *shard, places, begin, end); });
   };
   constexpr int64_t kGrain = 1 << 16;
-  if (team_ != nullptr) team_->parallel_for(tensor.elements(), kGrain, part);
-  else if (tensor.elements() > 0) part(0, tensor.elements());
+  if (team_ != nullptr) team_->parallel_for(places.tensor.elements(), kGrain, part);
+  else if (places.tensor.elements() > 0) part(0, places.tensor.elements());
   made_[input] = true;
   return ok_status();
 }

@@ -1,5 +1,6 @@
 #include "librun/ranks.h"
 
+#include <atomic>
 #include <exception>
 #include <mutex>
 #include <new>
@@ -43,6 +44,24 @@ const Status* first_own(const std::vector<Status>& results, size_t failed_first,
   return nullptr;
 }
 
+// Threads begin their work when all have been started. What the system refuses it so refuses at once: threads that work
+// would take the time of the one that starts them.
+class Start {
+ public:
+  void give(bool go) {
+    state_ = go ? kGo : kStop;
+    state_.notify_all();
+  }
+  bool wait() const {
+    state_.wait(kWait);
+    return state_ == kGo;
+  }
+
+ private:
+  static constexpr int kWait = 0, kGo = 1, kStop = 2;
+  std::atomic<int> state_{kWait};
+};
+
 }  // namespace
 
 Status run_ranks(std::span<const std::unique_ptr<Communicator>> ranks, const std::function<Status(Communicator&)>& fn,
@@ -60,17 +79,22 @@ Status run_ranks(std::span<const std::unique_ptr<Communicator>> ranks, const std
     if (!results[i].ok()) fail(i);
     if (end) end(*ranks[i]);
   };
+  Start start;
+  auto run_when_told = [&](size_t i) {
+    if (start.wait()) run(i);
+  };
   std::vector<std::thread> threads;
   threads.reserve(ranks.size());
   try {
-    for (size_t i = 1; i < ranks.size(); ++i) threads.emplace_back(run, i);
-    if (!ranks.empty()) run(0);
+    while (threads.size() + 1 < ranks.size()) threads.emplace_back(run_when_told, threads.size() + 1);
   } catch (const std::system_error&) {
-    const Error none = no_thread(threads.size() + 1, ranks.size());
-    for (size_t i = 0; i < ranks.size(); ++i)
-      if (i == 0 || i > threads.size()) results[i] = none, ranks[i]->abort(none);
+    // told below
   }
+  const bool has_all = ranks.empty() || threads.size() + 1 == ranks.size();
+  start.give(has_all);
+  if (has_all && !ranks.empty()) run(0);
   for (std::thread& t : threads) t.join();
+  if (!has_all) return no_thread(threads.size() + 1, ranks.size());
   if (ranks.size() > 1)
     if (const Status* own = first_own(results, first, ranks[0]->failure())) return *own;
   for (const auto& comm : ranks)

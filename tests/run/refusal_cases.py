@@ -1,5 +1,8 @@
 """Cases of run_data_tests.py: what is refused before anything runs."""
-from support import case, graph, inputs, run, safetensors
+import resource
+import time
+
+from support import case, graph, inputs, load, run, safetensors
 
 # What flex attention calls for a score; MOD stands for a step of it.
 FLEX = """sg 1.0 job "t" world 1
@@ -149,3 +152,61 @@ def a_view_ends_where_its_op_says_for_the_sizes_of_the_run():
         for size, message in ((18, None), (8, r"%s = aten.slice.Tensor: result %s has the shape \[5\], but the op gives \[4\]")):
             safetensors("in.safetensors", {"x": ("F32", [size], range(size)), "y": ("F32", [10], [0] * 10), "i": ("I64", [1], [5])})
             run("-i", "in.safetensors", code=4 if message else 0, message=message)
+
+
+@case
+def elements_that_share_a_place_are_not_made_up_one_by_one():
+    text = """sg 1.0
+graph rank *
+  input %%x : f32[1000000, 1000000] stride [%s] "x"
+  %%a = aten.select.int(%%x, 0, 3)
+  %%b = aten.slice.Tensor(%%a, 0, 0, 4)
+  %%c = aten.clone(%%b)
+  output %%c
+"""
+    for strides in ("0, 1", "0, 0", "1, 0"):
+        with open("g.txt", "w") as f:
+            f.write(text % strides)
+        run("--init", "seed:0", "--outputs", "o.safetensors")
+    with open("g.txt", "w") as f:
+        f.write(text % "1, 1")
+    run("--init", "seed:0", code=4, message="its strides put 1000000000000 elements into 1999999 places")
+    with open("g.txt", "w") as f:                       # of each place its last element, as if all were written
+        f.write("sg 1.0\ngraph rank *\n  input %x : f32[3, 2] stride [0, 1] \"x\"\n  output %x\n")
+    run("--init", "seed:0", "--outputs", "shared.safetensors")
+    with open("g.txt", "w") as f:
+        f.write("sg 1.0\ngraph rank *\n  input %x : f32[3, 2] \"x\"\n  output %x\n")
+    run("--init", "seed:0", "--outputs", "own.safetensors")
+    assert load("shared.safetensors")["out0"] == 3 * load("own.safetensors")["out0"][4:]
+
+
+@case
+def ranks_that_get_no_thread_are_refused_at_once():
+    with open("g.txt", "w") as f:
+        f.write("sg 1.0 world 65536\ngraph rank *\n  input %x : f32[1] \"x\"\n  output %x\n")
+
+    def few():
+        resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))     # a thread takes 8 MiB of addresses
+    begin = time.monotonic()
+    run("--init", "seed:0", "--dry-run", code=5, message=r"only \d+ threads for 65,?536 ranks could be started", preexec_fn=few)
+    assert time.monotonic() - begin < 50
+
+
+@case
+def options_without_a_value_are_refused():
+    graph()
+    for option, said in (("--watch", "--watch is empty"), ("--outputs", "--outputs is empty"), ("--inputs", "--inputs is empty"),
+                         ("--profile", "--profile is empty"), ("--expect", "--expect is empty")):
+        run("--init", "seed:0", option, "", code=2, message=said)
+
+
+@case
+def what_the_capture_of_the_inputs_expects_is_not_replaced():
+    graph()
+    safetensors("inputs.safetensors", inputs())
+    safetensors("expected.safetensors", {"loss": ("F32", [], [1.0])})
+    before = open("expected.safetensors", "rb").read()
+    for option in "--outputs", "--profile", "-o":
+        run("--inputs", "inputs.safetensors", "--compare", "g.txt", option, "expected.safetensors", code=2,
+            message="would replace expected.safetensors, which is what the capture of the inputs expects|the output expected")
+    assert before == open("expected.safetensors", "rb").read()

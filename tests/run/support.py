@@ -64,8 +64,8 @@ def graph(world=1):
         f.write(GRAPH % {"world": world})
 
 
-def run(*args, code=0, message=None, out=None, graph="g.txt"):
-    done = subprocess.run([os.path.join(given.bin, "sg-run"), graph, *args], capture_output=True, text=True, timeout=60)
+def run(*args, code=0, message=None, out=None, graph="g.txt", **more):
+    done = subprocess.run([os.path.join(given.bin, "sg-run"), graph, *args], capture_output=True, text=True, timeout=60, **more)
     said = f"\nstdout: {done.stdout[:800]}\nstderr: {done.stderr[:1200]}"
     assert done.returncode == code, f"exit {done.returncode}, not {code}{said}"
     assert message is None or re.search(message, done.stderr), f"no /{message}/ in stderr{said}"
