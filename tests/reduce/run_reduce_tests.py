@@ -161,6 +161,27 @@ def what_is_interesting_may_be_a_failure_or_a_line(bench):
 
 
 @case
+def long_lines_are_searched_in_time(bench):
+    """Expressions that trial and error takes for ever for, and back-references, which want it: --timeout ends those."""
+    job, small = bench.job(20, 63), bench.path('small.sg')
+    long = bench.script('long.sh', "head -c 100000 /dev/zero | tr '\\0' a\n")
+    found = bench.script('found.sh', "head -c 100000 /dev/zero | tr '\\0' a; echo bc\n")
+    for expression in '(a+)+b', '(a*)*$b', 'a.*a.*a.*a.*b', '(' * 1000 + 'b' + ')' * 1000:
+        said = bench.run('sg-reduce', job, '--fails', long, '--interesting-if', 'regex:' + expression, '--timeout', '50',
+                         '-o', small, code=1)[1]
+        assert 'nothing to reduce' in said, said[:500]
+    for expression in '(a+)+bc', 'a{20}b', '^a+bc$':
+        bench.run('sg-reduce', job, '--fails', found, '--interesting-if', 'regex:' + expression, '--dry-run')
+    for expression in r'(a*)*\1b', '((a?){30}){30}b':
+        said = bench.run('sg-reduce', job, '--fails', long, '--interesting-if', 'regex:' + expression, '--timeout', '1', code=1)[1]
+        assert 'does not end within 1 s' in said, said[:500]
+    bench.run('sg-reduce', job, '--fails', long, '--interesting-if', r'regex:(a)\1', '--dry-run')
+    for expression in 'a)|(b', '((a{999}){999}){999}', 'a' * 5000:
+        said = bench.run('sg-reduce', job, '--fails', long, '--interesting-if', 'regex:' + expression, code=2)[1]
+        assert 'is no regular expression' in said, said[:500]
+
+
+@case
 def a_dry_run_asks_and_stops(bench):
     job, small = bench.job(20, 62), bench.path('dry.sg')
     said = bench.run('sg-reduce', job, '--fails', 'true', '--dry-run', '-o', small)[1]

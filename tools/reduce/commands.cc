@@ -46,7 +46,8 @@ Result<int> attempts_for(const Args& args, const Job& job, const TempFolder& fol
   if (yes == 0 && late != 0)
     return Error{
         ErrorKind::negative,
-        "the command does not end within " + args.text("timeout") + " s on the whole job, which counts as not failing",
+        "the command does not end within " + args.text("timeout") +
+            " s on the whole job, or searching what it prints does not, which counts as not failing",
         {},
         "--timeout gives it more; for a job that hangs, `timeout 10 sg-run ...` in the command makes that an exit "
         "code"};

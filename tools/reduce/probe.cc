@@ -7,10 +7,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include "tools/children.h"
 
@@ -18,7 +21,6 @@ namespace sg::reduce {
 namespace {
 
 constexpr int kSkip = 125, kNotRunnable = 126, kNotFound = 127;  // of the shell
-constexpr size_t kMaxLine = 4096;                                // longer lines are searched in pieces
 
 std::atomic<bool> stopped{false};
 cli::Children running;  // by their process groups
@@ -64,11 +66,12 @@ class Printed {
   Printed(const Printed&) = delete;
   int fd() const { return fd_; }
 
-  bool matches(const std::regex& wanted) const {
+  // In the order of the lines, up to the first that has a match; all that is to be shown is shown.
+  Result<LineSearch::Found> search(const LineSearch& wanted, LineSearch::Clock::time_point deadline) const {
     std::string line;
-    bool found = false;
+    Result<LineSearch::Found> found = LineSearch::Found::no;
     auto end_line = [&] {
-      found = found || std::regex_search(line, wanted);
+      if (found.ok() && *found == LineSearch::Found::no) found = wanted.found_in(line, deadline);
       line.clear();
     };
     char part[4096];
@@ -79,7 +82,7 @@ class Printed {
             ::write(STDERR_FILENO, part, static_cast<size_t>(n));  // the reader may be gone
       }
       for (char c : std::string_view(part, static_cast<size_t>(n))) {
-        if (c == '\n' || line.size() == kMaxLine) end_line();
+        if (c == '\n' || line.size() == wanted.longest_line()) end_line();
         if (c != '\n') line += c;
       }
     }
@@ -92,10 +95,23 @@ class Printed {
   bool show_;
 };
 
+Answer answer_of(LineSearch::Found found) {
+  if (found == LineSearch::Found::late) return Answer::late;
+  return found == LineSearch::Found::yes ? Answer::yes : Answer::no;
+}
+
+// 0 seconds: never.
+LineSearch::Clock::time_point after(double seconds) {
+  constexpr double kLong = 1e9;
+  return LineSearch::Clock::now() +
+         std::chrono::seconds(static_cast<int64_t>(seconds > 0 ? std::min(seconds, kLong) : kLong));
+}
+
 Result<Answer> ask_once(const ProbeOptions& options, const std::string& candidate) {
   if (stopped) return Answer::stopped;
   Printed printed(options.show);
   if (options.interest.kind == Interest::Kind::print) SG_TRY(printed.keep());
+  const LineSearch::Clock::time_point deadline = after(options.timeout_seconds);
   std::string script = options.command + " \"$1\"";
   const char* words[] = {"/bin/sh", "-c", script.c_str(), "sg-reduce", candidate.c_str(), nullptr};
   pid_t child = ::fork();
@@ -120,9 +136,10 @@ Result<Answer> ask_once(const ProbeOptions& options, const std::string& candidat
   switch (options.interest.kind) {
     case Interest::Kind::pass: return code == 0 ? Answer::yes : Answer::no;
     case Interest::Kind::fail: return code != 0 ? Answer::yes : Answer::no;
-    case Interest::Kind::print: return printed.matches(options.interest.printed) ? Answer::yes : Answer::no;
+    case Interest::Kind::print: break;
   }
-  return Answer::no;
+  SG_ASSIGN(const LineSearch::Found found, printed.search(options.interest.printed, deadline));
+  return answer_of(found);
 }
 
 }  // namespace
@@ -134,16 +151,16 @@ Result<Interest> parse_interest(const std::string& text) {
   if (text == "fail") return out;
   out.kind = Interest::Kind::print;
   constexpr std::string_view kRegex = "regex:";
-  try {
-    if (text.starts_with(kRegex)) {
-      out.printed = std::regex(text.substr(kRegex.size()), std::regex::ECMAScript);
-      return out;
-    }
-  } catch (const std::regex_error&) {
-    return Error{
-        ErrorKind::usage, "--interesting-if " + text + " has no regular expression", {}, "for example regex:'nan|inf'"};
-  }
-  return Error{ErrorKind::usage, "--interesting-if takes pass, fail or regex:RE, not `" + text + "`", {}, {}};
+  if (!text.starts_with(kRegex))
+    return Error{ErrorKind::usage, "--interesting-if takes pass, fail or regex:RE, not `" + text + "`", {}, {}};
+  Result<LineSearch> printed = LineSearch::parse(text.substr(kRegex.size()));
+  if (!printed.ok())
+    return Error{printed.error().kind,
+                 "--interesting-if: " + printed.error().message,
+                 {},
+                 printed.error().hint.empty() ? "for example regex:'nan|inf'" : printed.error().hint};
+  out.printed = std::move(*printed);
+  return out;
 }
 
 Result<Answer> probe(const ProbeOptions& options, const std::string& candidate) {

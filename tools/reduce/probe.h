@@ -2,15 +2,15 @@
 //
 // Command   Run by /bin/sh with the candidate's path as its last word, in a process group of its own; what it writes is
 //           dropped unless it is to be shown. Exit 125: this candidate says nothing. Else what `Interest` says; no
-//           answer in time, or a signal: it does not.
+//           answer in time, or a signal: it does not. What it prints is searched in the same time.
 // Threads   Several may ask at once. After stop() nothing is started any more, and what runs is killed.
 #pragma once
 
 #include <cstdint>
-#include <regex>
 #include <string>
 
 #include "libgraph/result.h"
+#include "tools/reduce/line_search.h"
 
 namespace sg::reduce {
 
@@ -19,7 +19,7 @@ enum class Answer : uint8_t { yes, no, late, skip, stopped };  // late: no answe
 // What makes a candidate interesting: exit 0, another exit, or a line of what the command prints.
 struct Interest {
   enum class Kind : uint8_t { pass, fail, print } kind = Kind::pass;
-  std::regex printed;
+  LineSearch printed;
 };
 Result<Interest> parse_interest(const std::string& text);  // "pass", "fail", "regex:RE"
 
