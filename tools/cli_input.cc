@@ -12,7 +12,7 @@
 #include <cstring>
 #include <optional>
 
-#include "libgraph/binary/binary.h"
+#include "libgraph/binary/seal.h"
 #include "libgraph/large_pages.h"
 
 namespace sg::cli {
@@ -24,6 +24,10 @@ constexpr std::string_view kPlaceholder = "{r}";
 
 Error unreadable(const std::string& name, std::string message, std::string hint = {}) {
   return {ErrorKind::unreadable, std::move(message), {name}, std::move(hint)};
+}
+
+Error too_large(const std::string& name, size_t most) {
+  return unreadable(name, "the input is larger than " + std::to_string(most >> 30) + " GiB, the most that is read");
 }
 
 class Descriptor {
@@ -45,7 +49,10 @@ Result<bool> read_up_to(int fd, const std::string& name, size_t limit, std::stri
   size_t used = data->size();
   size_t step = kFirstRead;
   while (used < limit) {
-    if (data->size() < used + step) data->resize(std::min(limit, used + step));
+    size_t size = used + step;
+    if (size > data->capacity() && used < data->capacity() && used > 0)
+      size = data->capacity();  // the room for a known length
+    if (data->size() < size) data->resize(std::min(limit, size));
     ssize_t n = ::read(fd, data->data() + used, data->size() - used);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return unreadable(name, std::string("cannot read: ") + std::strerror(errno));
@@ -58,6 +65,15 @@ Result<bool> read_up_to(int fd, const std::string& name, size_t limit, std::stri
   }
   data->resize(used);
   return false;
+}
+
+// What the two ends of a binary file tell: a large one that was cut is not read for that.
+Status check_binary(int fd, const Bytes& head, uint64_t bytes) {
+  char trailer[kTrailerBytes];
+  const uint64_t at = bytes - kTrailerBytes;
+  if (::pread(fd, trailer, sizeof trailer, static_cast<off_t>(at)) != static_cast<ssize_t>(sizeof trailer))
+    return ok_status();  // it has become shorter; whoever reads it says so
+  return check_ends(head.data, {trailer, sizeof trailer}, bytes, head.name);
 }
 
 Result<int> open_input(const std::string& operand) {
@@ -140,11 +156,16 @@ Result<Bytes> read_bytes(const std::string& operand, const std::function<bool(st
     return unreadable(out.name, "the input is empty",
                       operand == "-" ? "the program before it in the pipe has probably failed; see its message" : "");
   if (ended || (out.form == Form::other && (!wants || !wants(out.data)))) return out;
-  if (S_ISREG(info.st_mode) && info.st_size > 0 && static_cast<uint64_t>(info.st_size) < kMaxInputBytes)
-    out.data.reserve(static_cast<size_t>(info.st_size) + kFirstRead);
+  if ((out.form == Form::text || out.form == Form::json) && out.data.find('\0') != out.data.npos)
+    return out;  // its reader stops there
+  const uint64_t bytes = S_ISREG(info.st_mode) && info.st_size > 0 ? static_cast<uint64_t>(info.st_size) : 0;
+  if (out.form == Form::binary && bytes > kFirstRead && operand != "-") SG_TRY(check_binary(fd, out, bytes));
+  const size_t most = out.form == Form::binary ? kMaxBinaryBytes : kMaxInputBytes;
+  if (bytes > most) return too_large(out.name, most);
+  if (bytes > 0) out.data.reserve(static_cast<size_t>(bytes) + kFirstRead);
   advise_large_pages(out.data.data(), out.data.capacity());
-  SG_ASSIGN(ended, read_up_to(fd, out.name, kMaxInputBytes, &out.data));
-  if (!ended) return unreadable(out.name, "the input is larger than 8 GiB, the most that is read");
+  SG_ASSIGN(ended, read_up_to(fd, out.name, most + 1, &out.data));
+  if (!ended) return too_large(out.name, most);
   return out;
 }
 

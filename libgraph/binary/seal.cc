@@ -41,10 +41,10 @@ bool is_tool_name(std::string_view s) {
 
 bool is_stream(std::string_view file) { return file == "<stdin>" || file == "-"; }
 
-Error truncated(std::string_view bytes, const std::string& file) {
-  std::string size = std::to_string(bytes.size());
-  std::string tool = read_prefix(bytes).tool;
-  Error error{ErrorKind::unreadable, "", {.file = file, .offset = bytes.size()}, ""};
+Error truncated(std::string_view head, uint64_t bytes, const std::string& file) {
+  std::string size = std::to_string(bytes);
+  std::string tool = read_prefix(head).tool;
+  Error error{ErrorKind::unreadable, "", {.file = file, .offset = bytes}, ""};
   if (!is_stream(file)) {
     error.message = "the file ends after " + size + " bytes, without its seal";
     if (!tool.empty()) error.message += " (written by " + tool + ")";
@@ -107,6 +107,16 @@ void seal(std::string* bytes) {
   bytes->append(digest.begin(), digest.end());
 }
 
+Status check_ends(std::string_view head, std::string_view trailer, uint64_t bytes, const std::string& file) {
+  if (trailer.substr(0, kMagic.size()) != kMagic) return truncated(head, bytes, file);
+  const uint64_t sealed = *number_at(trailer, kMagic.size(), 8), body = bytes - kTrailerBytes;
+  if (sealed != body)
+    return changed(
+        "the seal is for " + std::to_string(sealed) + " bytes, but there are " + std::to_string(body) + " before it",
+        file);
+  return ok_status();
+}
+
 Result<std::string_view> unseal(std::string_view bytes, const std::string& file) {
   if (bytes.empty()) return empty_input(file);
   if (bytes.size() >= kIdentifierOffset + kIdentifier.size() && !looks_binary(bytes))
@@ -114,16 +124,11 @@ Result<std::string_view> unseal(std::string_view bytes, const std::string& file)
                  "this is not a binary graph file",
                  {.file = file, .offset = kIdentifierOffset},
                  "a .sg file has \"SGJB\" at byte 4; use sg-import for captures and sg-parse for text"};
-  if (bytes.size() < kTrailerBytes) return truncated(bytes, file);
+  if (bytes.size() < kTrailerBytes) return truncated(bytes, bytes.size(), file);
 
   std::string_view trailer = bytes.substr(bytes.size() - kTrailerBytes);
   std::string_view body = bytes.substr(0, bytes.size() - kTrailerBytes);
-  if (trailer.substr(0, kMagic.size()) != kMagic) return truncated(bytes, file);
-  uint64_t size = *number_at(trailer, kMagic.size(), 8);
-  if (size != body.size())
-    return changed("the seal is for " + std::to_string(size) + " bytes, but there are " + std::to_string(body.size()) +
-                       " before it",
-                   file);
+  SG_TRY(check_ends(bytes, trailer, bytes.size(), file));
   Sha256::Digest digest = sha256(body);
   if (trailer.substr(16) != std::string_view(reinterpret_cast<const char*>(digest.data()), digest.size()))
     return changed("the file is corrupted: its SHA-256 is not that of its seal", file);

@@ -24,6 +24,12 @@ FilePrefix read_prefix(std::string_view bytes);
 // Appends the trailer for what `bytes` holds.
 void seal(std::string* bytes);
 
+// The most that a file can hold: a FlatBuffer, and the seal.
+inline constexpr uint64_t kMaxBinaryBytes = (uint64_t{1} << 31) + kTrailerBytes;
+
+// What unseal() says of a file that has this beginning, these last kTrailerBytes and so many bytes, without the rest.
+Status check_ends(std::string_view head, std::string_view trailer, uint64_t bytes, const std::string& file);
+
 // The bytes below the seal, or an unreadable Error: empty, not ours, truncated (names the tool that wrote it), changed.
 Result<std::string_view> unseal(std::string_view bytes, const std::string& file);
 

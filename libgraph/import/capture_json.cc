@@ -27,11 +27,20 @@ std::optional<uint64_t> find_depth(std::string_view json, size_t depth) {
   return std::nullopt;
 }
 
+// A beginning that the parser refuses anyway: all of it need not be unpacked for that.
+bool is_no_json(std::string_view head) {
+  if (head.starts_with("\xEF\xBB\xBF")) head.remove_prefix(3);
+  const size_t first = head.find_first_not_of(" \t\r\n");
+  return head.find('\0') != head.npos || (first != head.npos && head[first] != '{' && head[first] != '[');
+}
+
 }  // namespace
 
 Status CaptureText::parse() {
   if (is_gzip(bytes_)) {
-    auto unpacked = gunzip(bytes_);
+    constexpr size_t kHead = 1 << 16;
+    std::string head = gunzip_head(bytes_, kHead);
+    auto unpacked = is_no_json(head) ? Result<std::string>(std::move(head)) : gunzip(bytes_);
     if (!unpacked.ok()) {
       unpacked.error().where.file = name_;
       return std::move(unpacked.error());

@@ -14,8 +14,9 @@
 namespace sg {
 namespace {
 
-constexpr uint64_t kLikelyRatio = 64;            // captures unpack to about twenty times their size
-constexpr size_t kSpareBytes = 256;              // after the text: simdjson reads past the end
+constexpr uint64_t kLikelyRatio = 64;  // captures unpack to about twenty times their size
+constexpr size_t kSpareBytes = 256;    // after the text: simdjson reads past the end
+constexpr size_t kScratchBytes = size_t{256} << 10;
 constexpr uint64_t kWindow = uint64_t{1} << 30;  // zlib counts in 32 bits
 
 struct Inflater {
@@ -74,6 +75,39 @@ std::optional<size_t> unpack_quickly(std::string_view bytes, std::string* out) {
 std::optional<size_t> unpack_quickly(std::string_view, std::string*) { return std::nullopt; }
 #endif
 
+// Unpacks all members into `room`: one piece after the other, or each over the last when they are only counted. The
+// total size.
+Result<uint64_t> unpack(std::string_view bytes, uint64_t allowed, std::string* room, bool is_counted) {
+  Inflater inflater;
+  if (!inflater.ready) return Error{ErrorKind::internal, "zlib did not start", {}, {}};
+  z_stream& z = inflater.stream;
+  uint64_t used = 0, read = 0;
+  for (;;) {
+    const uint64_t at = is_counted ? 0 : used;
+    const uint64_t give = std::min<uint64_t>(bytes.size() - read, kWindow);
+    const uint64_t free = std::min<uint64_t>(room->size() - at, kWindow);
+    z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + read));
+    z.avail_in = static_cast<uInt>(give);
+    z.next_out = reinterpret_cast<Bytef*>(room->data() + at);
+    z.avail_out = static_cast<uInt>(free);
+    int state = inflate(&z, Z_NO_FLUSH);
+    read += give - z.avail_in;
+    used += free - z.avail_out;
+    if (used > allowed)
+      return gzip_error("the gzip data unpacks to more than " + std::to_string(allowed) + " bytes", read,
+                        "unpack it yourself if it is to be trusted: gunzip FILE");
+    if (state == Z_STREAM_END) {
+      if (bytes.find_first_not_of('\0', read) == bytes.npos) return used;  // zeros may fill it up, as gzip has it
+      if (inflateReset(&z) != Z_OK) return Error{ErrorKind::internal, "zlib did not start again", {}, {}};
+    } else if (state == Z_BUF_ERROR || (state == Z_OK && read == bytes.size() && z.avail_out != 0)) {
+      return gzip_error("the gzip data ends early", read, "copy the file again: it is truncated");
+    } else if (state != Z_OK) {
+      return gzip_error(std::string("corrupt gzip data") + (z.msg ? std::string(": ") + z.msg : ""), read,
+                        "check it with: gzip -t FILE");
+    }
+  }
+}
+
 }  // namespace
 
 bool is_gzip(std::string_view bytes) {
@@ -81,10 +115,22 @@ bool is_gzip(std::string_view bytes) {
          static_cast<unsigned char>(bytes[1]) == 0x8B;
 }
 
-Result<std::string> gunzip(std::string_view bytes, const GzipLimits& limits) {
+std::string gunzip_head(std::string_view bytes, size_t most) {
+  std::string out(most, '\0');
   Inflater inflater;
-  if (!inflater.ready) return Error{ErrorKind::internal, "zlib did not start", {}, {}};
+  if (!inflater.ready) return {};
   z_stream& z = inflater.stream;
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  z.avail_in = static_cast<uInt>(std::min<uint64_t>(bytes.size(), kWindow));
+  z.next_out = reinterpret_cast<Bytef*>(out.data());
+  z.avail_out = static_cast<uInt>(std::min<uint64_t>(most, kWindow));
+  (void)inflate(&z, Z_NO_FLUSH);  // what is wrong is told when all is unpacked
+  out.resize(most - z.avail_out);
+  return out;
+}
+
+// What a file says of its size is believed up to a likely one. Else the size is counted first, without memory.
+Result<std::string> gunzip(std::string_view bytes, const GzipLimits& limits) {
   const uint64_t allowed = allowed_bytes(bytes.size(), limits);
   std::string out;
   size_t guess = first_guess(bytes, allowed);
@@ -95,34 +141,12 @@ Result<std::string> gunzip(std::string_view bytes, const GzipLimits& limits) {
     out.resize(*size);
     return out;
   }
-  size_t used = 0, read = 0;
-  for (;;) {
-    if (used == out.size()) {
-      if (out.size() >= allowed)
-        return gzip_error("the gzip data unpacks to more than " + std::to_string(allowed) + " bytes", read,
-                          "unpack it yourself if it is to be trusted: gunzip FILE");
-      out.resize(static_cast<size_t>(std::min<uint64_t>(allowed, out.size() * 2)));
-    }
-    size_t give = static_cast<size_t>(std::min<uint64_t>(bytes.size() - read, kWindow));
-    size_t room = static_cast<size_t>(std::min<uint64_t>(out.size() - used, kWindow));
-    z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data() + read));
-    z.avail_in = static_cast<uInt>(give);
-    z.next_out = reinterpret_cast<Bytef*>(out.data() + used);
-    z.avail_out = static_cast<uInt>(room);
-    int state = inflate(&z, Z_NO_FLUSH);
-    read += give - z.avail_in;
-    used += room - z.avail_out;
-    if (state == Z_STREAM_END) {
-      if (bytes.find_first_not_of('\0', read) == bytes.npos) break;  // zeros may fill it up, as gzip has it
-      if (inflateReset(&z) != Z_OK) return Error{ErrorKind::internal, "zlib did not start again", {}, {}};
-    } else if (state == Z_BUF_ERROR || (state == Z_OK && read == bytes.size() && z.avail_out != 0)) {
-      return gzip_error("the gzip data ends early", read, "copy the file again: it is truncated");
-    } else if (state != Z_OK) {
-      return gzip_error(std::string("corrupt gzip data") + (z.msg ? std::string(": ") + z.msg : ""), read,
-                        "check it with: gzip -t FILE");
-    }
-  }
-  out.resize(used);
+  std::string().swap(out);
+  std::string scratch(kScratchBytes, '\0');
+  SG_ASSIGN(const uint64_t size, unpack(bytes, allowed, &scratch, true));
+  out.resize(static_cast<size_t>(size) + kSpareBytes);
+  SG_TRY(unpack(bytes, allowed, &out, false));
+  out.resize(static_cast<size_t>(size));
   return out;
 }
 

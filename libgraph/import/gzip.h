@@ -19,6 +19,9 @@ struct GzipLimits {
 
 bool is_gzip(std::string_view bytes);
 
+// The first bytes of what it unpacks to, at most so many: fewer when it is shorter, or damaged.
+std::string gunzip_head(std::string_view bytes, size_t most);
+
 // All members of a gzip file, one after the other. Truncated, corrupt and oversized input is `unreadable`.
 Result<std::string> gunzip(std::string_view bytes, const GzipLimits& limits = {});
 

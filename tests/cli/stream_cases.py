@@ -6,9 +6,11 @@ import pty
 import re
 import signal
 import subprocess
+import zlib
 
-from support import (DATA, READERS, case, environment, expect, read, run, run_on_terminal, small_binary, small_text,
-                     write)
+from harness import is_sanitized
+from support import (DATA, READERS, case, environment, expect, given, read, run, run_on_terminal, small_binary,
+                     small_text, write)
 
 
 @case
@@ -130,6 +132,37 @@ def imports_written_ahead_are_those_written_after():
 @case
 def gzip_is_read():
     assert expect(run(["sg-import", "-q"], gzip.compress(read(os.path.join(DATA, "step.json")))), 0).out != b""
+
+
+@case
+def the_ends_of_an_input_are_looked_at_first():
+    """A large file that cannot be what it begins like is not read, or unpacked, to its end."""
+    def peak(command, code, message):
+        """In MiB."""
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment())
+        said = process.stderr.read().decode(errors="replace")
+        process.stderr.close()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == code and re.search(message, said), (process.returncode, said)
+        return 0 if is_sanitized(os.path.join(given.bin, command[0])) else used.ru_maxrss >> 10
+    graph, large = small_binary(), 1900 << 20
+    for name, size, head in (("cut.sg", large, graph), ("larger.sg", 3 << 30, graph), ("text.sg.txt", large, small_text())):
+        write(name, head)
+        os.truncate(name, size)
+    assert peak(["sg-check", "cut.sg"], 3, f"the file ends after {large} bytes, without its seal") < 100
+    assert peak(["sg-check", "larger.sg"], 3, "ends after 3221225472 bytes, without its seal|larger than 2 GiB") < 100
+    assert peak(["sg-check", "text.sg.txt"], 3, "text.sg.txt:") < 200
+    for name, head, said in (("zeros", b"", "not JSON"), ("object", b'{"a": 1', "not JSON")):
+        packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+        packed = packer.compress(head) + b"".join(packer.compress(bytes(1 << 24)) for _ in range(12)) + packer.flush()
+        write(name + ".json.gz", packed)
+        assert peak(["sg-import", name + ".json.gz"], 3, said) < 100, name
+    with open("sealed.sg", "wb") as f:                     # the seal is there, and not for so many bytes
+        f.write(graph)
+        f.seek(large)
+        f.write(graph[-48:])
+    assert peak(["sg-check", "sealed.sg"], 3, "the seal is for .* bytes, but there are") < 100
 
 
 @case
