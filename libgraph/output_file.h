@@ -49,7 +49,7 @@ class OutputFile {
 };
 
 // The files of one command, which get their places together, or none of them does. What cannot be put aside (pipes,
-// devices, standard output) is written when it is opened: so open and write all, and place last. A reader of a pipe that
+// devices, standard output) is written when it is opened: so open and write all, then place. A reader of a pipe that
 // has enough (`| head`) fails nothing: the files still get their places.
 class OutputSet {
  public:

@@ -1,7 +1,7 @@
 // Session: runs a job as sg-run does: inputs, steps, results.
 //
 // Nothing runs before every rank has its inputs, every op has a kernel, memory is allocated and all ranks agree on
-// their collectives. Files are written under temporary names once all ranks have written theirs; the caller places them,
+// their collectives. Files are written under temporary names once all ranks have written theirs; the caller places them
 // with what else it writes.
 #pragma once
 

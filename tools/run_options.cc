@@ -119,6 +119,11 @@ Status files_options(const Args& args, SessionOptions* options) {
 }
 
 Status check_files(const Args& args) {
+  for (const Option& option : kOptions)
+    for (const std::string& value : args.all(option.name))
+      if (value.empty() && option.argument.find("FILE") != option.argument.npos)
+        return Error{
+            ErrorKind::usage, "--" + std::string(option.name) + " is empty", {}, "leave it out, or name a file"};
   for (std::string_view written : {"outputs", "dump-nodes"})
     if (args.has(written) && args.text(written) == "-")
       return Error{ErrorKind::usage, "--" + std::string(written) + " takes a file: standard output has the report"};

@@ -10,6 +10,17 @@ using namespace sg::cli;
 
 namespace {
 
+// Nothing would come of them.
+Status refuse_options_before(const Args& args, const std::string& command) {
+  const auto given = args.given();
+  if (given.empty()) return ok_status();
+  const std::string option = "--" + given[0].first;
+  return Error{ErrorKind::usage,
+               "`" + option + "` stands before the command, which does not see it",
+               {},
+               "options of a command follow its name: stepgraph " + command + " " + option};
+}
+
 Result<int> run(const Args& args) {
   std::vector<std::string> words = args.operands();
   if (words.empty() || (words.size() == 1 && words[0] == "help")) {
@@ -19,7 +30,10 @@ Result<int> run(const Args& args) {
   if (words[0] == "completions") return print_completions(args);
   if (words[0] == "help") words = {words[1], "--help"};
   bool is_tool = words[0].find('/') == std::string::npos && has_sibling(words[0]);
-  if (is_tool) return run_sibling(std::move(words));
+  if (is_tool) {
+    SG_TRY(refuse_options_before(args, words[0]));
+    return run_sibling(std::move(words));
+  }
   std::string hint = nearest_hint(words[0], kCommands, "stepgraph ");
   return Error{ErrorKind::usage,
                "unknown command `" + words[0] + "`",

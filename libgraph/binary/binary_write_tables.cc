@@ -28,7 +28,8 @@ uint32_t FileWriter::expr(Expr e) {
   if (e.is_none()) return kNoIndex;
   if (exprs_.index[e.index] != kNoIndex) return exprs_[e];
   if (pool_.exprs.is_invalid(e)) {
-    fail(ErrorKind::cannot_apply, "a size overflows 64 bits or divides by zero", "sg-check names the place");
+    fail(ErrorKind::cannot_apply, "a size overflows 64 bits, divides by zero or is too large",
+         "sg-check names the place");
     return kNoIndex;
   }
   for (const Term& t : pool_.exprs.terms(e)) {  // operands first; the pool bounds the depth

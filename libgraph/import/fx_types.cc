@@ -185,7 +185,7 @@ Result<FxType> FxTypes::tensor(const Reading& r, std::string_view text) {
   type.stride = stride ? std::move(*stride) : pool_->contiguous_strides(*shape);
   type.shape = std::move(*shape);
   for (Expr e : type.stride)
-    if (pool_->exprs.is_invalid(e)) return r.error("the number of elements overflows 64 bits");
+    if (pool_->exprs.is_invalid(e)) return r.error("the number of elements overflows 64 bits or is too large");
   out.type = pool_->types.intern(std::move(type));
   return out;
 }

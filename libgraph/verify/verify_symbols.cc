@@ -78,7 +78,7 @@ bool check_guard_scope(Check& c, size_t i) {
   const Guard& g = c.program->guards[i];
   if (c.pool.exprs.is_invalid(g.left) || c.pool.exprs.is_invalid(g.right)) {
     c.fail_item("guard", i, "a guard compares something that is not a number",
-                "it overflows 64 bits or divides by zero");
+                "it overflows 64 bits, divides by zero or is too large");
     return false;
   }
   bool declared = true;
@@ -134,7 +134,7 @@ void check_scope(Check& c, NodeId n) {
   auto check = [&](Expr e) {
     if (!c.exprs.first(e.index, c.program_round)) return;
     if (c.pool.exprs.is_invalid(e))
-      return c.fail(n, "an argument is not a number: it overflows 64 bits or divides by zero");
+      return c.fail(n, "an argument is not a number: it overflows 64 bits, divides by zero or is too large");
     for_each_symbol(c, e, [&](StrId s) {
       if (!c.symbol(s)) c.fail(n, undeclared(c, s), declare_hint(c, s));
     });

@@ -34,7 +34,8 @@ std::string tensor_fault(const Check& c, const Type& t) {
 std::string type_fault(const Check& c, const Type& t) {
   if (t.kind == TypeKind::tensor) return tensor_fault(c, t);
   if (!t.has_value || (t.kind != TypeKind::integer && t.kind != TypeKind::boolean)) return {};
-  if (c.pool.exprs.is_invalid(t.value)) return "its value is not a number: it overflows 64 bits or divides by zero";
+  if (c.pool.exprs.is_invalid(t.value))
+    return "its value is not a number: it overflows 64 bits, divides by zero or is too large";
   std::optional<int64_t> n = c.pool.exprs.constant_value(t.value);
   if (t.kind == TypeKind::boolean && n && *n != 0 && *n != 1) return "a truth value is 0 or 1";
   return {};

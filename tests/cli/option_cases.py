@@ -222,3 +222,12 @@ def completions_are_scripts():      # what they complete: run_shell_tests.py
         one = expect(run(["sg-print", "--completions", shell]), 0).text
         assert "sg-print" in one and "sg-check" not in one, shell
     expect(run(["stepgraph", "completions", "bsh"]), 2, "did you mean `bash`")
+
+
+@case
+def options_before_the_command_of_the_front_are_refused():
+    write_small()
+    for words in (["-o", "x"], ["-q"], ["--json"], ["--error-format", "json"]):
+        expect(run(["stepgraph", *words, "check", "small.sg"]), 2, "stands before the command, which does not see it")
+    assert not os.path.exists("x")
+    expect(run(["stepgraph", "check", "small.sg", "-q"]), 0)

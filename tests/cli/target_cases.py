@@ -98,8 +98,8 @@ def a_recipe_keeps_what_it_consists_of():
     os.symlink("g.sg", "link.svg")
     os.symlink("g.sg", "link.sg")
     for target in ("g.sg", "gold.sg", "m.yaml", "r.yaml", "link.sg"):
-        for command in ("run r.yaml --json", "lock r.yaml", "plan r.yaml", "check r.yaml"):
-            refused(f"sg-recipe {command} --no-cache -o {target}")
+        for command in ("run r.yaml --json --no-cache", "lock r.yaml --no-cache", "plan r.yaml --no-cache", "check r.yaml"):
+            refused(f"sg-recipe {command} -o {target}")
         refused(f"sg-recipe plan r.yaml >> {target}")
     sweep = "sg-sweep r.yaml --over clean.drop-asserts=true,false --no-cache --points points"
     for target in ("--json -o g.sg", "-o m.yaml", "--plot link.svg", ">> g.sg"):

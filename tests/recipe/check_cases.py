@@ -157,6 +157,38 @@ def locks():
 
 
 @case
+def a_damaged_lock_is_unreadable():
+    write("g.txt", GRAPH)
+    write("r.yaml", "inputs: {g: g.txt}\nstages: [clean]\n")
+    expect(sg("sg-recipe", "lock", "r.yaml"), 0)
+    lock = read("r.yaml.lock").decode()
+    for damaged, said in ((lock[:-3], r"\d:1: error: the lock is damaged: its last line is cut"), ("", "error: the lock is empty"),
+                          ("hello\n", ":1:1: error: not a lock"), (lock + "junk\n", "not a digest and a name"),
+                          (lock.replace("sha256:", "sha256:x", 1), ":2:1: error: the lock is damaged"),
+                          (lock + lock, "`g` is there twice")):
+        write("r.yaml.lock", damaged)
+        expect(sg("sg-recipe", "verify", "r.yaml"), 3, said)
+    write("r.yaml.lock", lock)
+    expect(sg("sg-recipe", "verify", "r.yaml"), 0)
+
+
+@case
+def a_quiet_check_says_nothing_of_a_valid_recipe():
+    write("g.txt", GRAPH)
+    write("r.yaml", "inputs: {g: g.txt}\nstages: [clean]\n")
+    assert expect(sg("sg-recipe", "check", "r.yaml"), 0).out == "r.yaml: valid, 1 stage\n"
+    done = expect(sg("sg-recipe", "check", "r.yaml", "-q"), 0)
+    assert done.out == "" and done.message == "", done.out + done.message
+
+
+@case
+def a_bisection_without_answers_says_so():
+    write("g.txt", GRAPH)
+    write("r.yaml", "inputs: {g: g.txt}\nstages: [clean]\n")
+    expect(sg("sg-recipe", "bisect", "r.yaml", "--fails", "exit 125 #"), 4, "`g` cannot be judged: .*it exits 125")
+
+
+@case
 def bisection():
     write("r.yaml", RECIPE.replace("  - clean\n", "  - clean\n  - {clean: {drop-asserts: true}, name: second}\n  - {remat: {policy: none}, name: idle}\n")
           .replace("{policy: $policy}", "{policy: $policy, save: 'layers.*.attention'}") + "  - {clean: {}, name: last}\n")

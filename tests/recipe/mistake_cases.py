@@ -150,6 +150,9 @@ def options_that_a_command_has_no_use_for_are_refused():
                         (["plan", "r.yaml", "--fails", "x"], "does not take --fails(.|\n)*for bisect"),
                         (["check", "r.yaml", "--pipes"], "run, expect, lock, verify and bisect"),
                         (["lock", "r.yaml", "--json"], "does not take --json"),
+                        (["check", "r.yaml", "--no-cache"], "`check` does not take --no-cache"),
+                        (["check", "r.yaml", "--cache", "c"], "`check` does not take --cache"),
+                        (["schema", "--cache-size", "1GiB"], "`schema` does not take --cache-size"),
                         (["schema", "foo"], "`schema` takes no recipe, `foo` is one argument too many"),
                         (["schema", "--set", "a=1"], "does not take --set"),
                         (["run", "r.yaml", "s.yaml"], "`run` takes one recipe, `s.yaml`")):

@@ -72,6 +72,29 @@ def globs():
 
 
 @case
+def a_glob_ends():
+    write("walk.yaml", "inputs: {g: '/*/*/*/*/*/*/*/*/*/none'}\nstages: [clean]\n")
+    expect(sg("sg-recipe", "check", "walk.yaml"), 1, "walk.yaml:1:13: error: (more than 100000 names are looked at|no file matches)")
+    os.mkdir("many")
+    for i in range(20):
+        os.symlink(".", f"many/{i}")
+    write("walk.yaml", "inputs: {g: 'many/*/*/*/*/*/none'}\nstages: [clean]\n")
+    expect(sg("sg-recipe", "check", "walk.yaml"), 1, "walk.yaml:1:13: error: more than 100000 names are looked at for many/")
+
+
+@case
+def names_that_look_like_options_and_response_files():
+    for name in "-g.txt", "@g.txt", "--help":
+        write(name, GRAPH)
+        write("r.yaml", f"inputs: {{g: '{name}'}}\nstages: [clean]\n")
+        expect(sg("sg-recipe", "run", "r.yaml", "--no-cache"), 0, "clean +made")
+    write("@mine.yaml", "name: mine\nbase: h100-8\n")
+    write("r.yaml", "inputs: {g: '@g.txt'}\nstages:\n  - overlap: {machine: '@mine.yaml'}\n")
+    for pipes in ([], ["--pipes"]):
+        expect(sg("sg-recipe", "run", "r.yaml", "--no-cache", *pipes), 0, "overlap +made")
+
+
+@case
 def a_folder_of_traces_is_a_source():
     log = read(os.path.join(ROOT, "examples/03_ways_in/step.trace.log")).decode()
     name = "trace/dedicated_log_torch_trace_x.log"

@@ -188,6 +188,12 @@ class Bisection {
   Status require(uint32_t step, Answer wanted) {
     SG_ASSIGN(Answer answer, judge_step(step));
     if (answer == wanted) return ok_status();
+    if (answer == Answer::unknown)
+      return Error{
+          ErrorKind::cannot_apply,
+          "`" + steps_[step].name + "` cannot be judged: " +
+              (args_.has("fails") ? "the command says nothing about it: it exits 125" : "sg-run does not run it"),
+          steps_[step].where, "bisection needs to know that the first is good and the last bad"};
     return Error{ErrorKind::cannot_apply, "`" + steps_[step].name + "` is not " + word_of(wanted), steps_[step].where,
                  "bisection needs a good one and a bad one"};
   }

@@ -32,7 +32,8 @@ Result<int> check(const Args& args, Session* session) {
     SG_TRY(cli::write_text(args, json.take() + "\n"));
     return 0;
   }
-  SG_TRY(cli::write_text(args, session->file + ": valid, " + plural(stages, "stage") + variants + "\n"));
+  const std::string verdict = session->file + ": valid, " + plural(stages, "stage") + variants + "\n";
+  SG_TRY(cli::write_text(args, args.has("quiet") ? "" : verdict));
   return 0;
 }
 
@@ -151,9 +152,11 @@ Result<std::string> lock_file(const Session& session) {
   return session.file + ".lock";
 }
 
+constexpr std::string_view kLockHead = "# sg-recipe lock 1";
+
 // One line per result, followed by comments with what it was made of.
 std::string lock_text(const Plan& plan, const std::vector<StepResult>& results) {
-  std::string out = "# sg-recipe lock 1: the digest of each result, and what it was made of\n";
+  std::string out = std::string(kLockHead) + ": the digest of each result, and what it was made of\n";
   for (size_t i = 0; i < results.size(); ++i) {
     out += "sha256:" + results[i].digest + "  " + plan.steps[i].name + "\n";
     std::istringstream parts(results[i].key.text());
@@ -180,20 +183,40 @@ struct Locked {
   std::string digest, parts;  // in the form of Key::text; empty in locks of older versions
 };
 
+// "sha256:0123...  name"
+bool is_result(const std::string& line) {
+  constexpr std::string_view kTag = "sha256:", kGap = "  ";
+  constexpr size_t kDigits = 64;
+  const size_t end = kTag.size() + kDigits;
+  if (line.size() <= end + kGap.size() || !line.starts_with(kTag) || line.compare(end, kGap.size(), kGap) != 0)
+    return false;
+  return line.find_first_not_of("0123456789abcdef", kTag.size()) == end;
+}
+
 Result<std::map<std::string, Locked>> read_lock(const std::string& file) {
   Result<std::string> text = read_regular_file(file);
   if (!text.ok())
     return Error{ErrorKind::unreadable, "there is no lock", {file, 0, 0, {}, {}}, "`sg-recipe lock` writes it"};
+  uint32_t number = 0;
+  auto damaged = [&](const std::string& what) {
+    return Error{ErrorKind::unreadable, what, {file, number, 1, {}, {}}, "`sg-recipe lock` writes it anew"};
+  };
   std::istringstream in(*text);
   std::map<std::string, Locked> out;
   Locked* last = nullptr;
   for (std::string line; std::getline(in, line);) {
-    size_t gap = line.find("  ");
+    if (++number == 1 && !line.starts_with(kLockHead))
+      return damaged("not a lock: it does not begin with `" + std::string(kLockHead) + "`");
     if (line.starts_with("#   ") && last) last->parts += line.substr(4) + "\n";
-    if (line.empty() || line[0] == '#' || gap == std::string::npos) continue;
-    last = &out[line.substr(gap + 2)];
-    *last = {line.substr(0, gap), {}};
+    if (line.empty() || line[0] == '#') continue;
+    if (!is_result(line)) return damaged("the lock is damaged: not a digest and a name");
+    const size_t gap = line.find("  ");
+    const auto [at, is_new] = out.try_emplace(line.substr(gap + 2), Locked{line.substr(0, gap), {}});
+    if (!is_new) return damaged("the lock is damaged: `" + at->first + "` is there twice");
+    last = &at->second;
   }
+  if (!text->ends_with('\n'))
+    return damaged(text->empty() ? "the lock is empty" : "the lock is damaged: its last line is cut");
   return out;
 }
 

@@ -265,11 +265,11 @@ Status Executor::make(const Step& step, const StepResult& input, StepResult* out
 Result<std::string> Executor::read_input(const Step& step, StepResult* out) {
   std::string tool = step.kind == StepKind::import ? "sg-import" : "sg-parse";
   std::vector<std::string> words = {cli::folder_of_this() + tool};
-  words.insert(words.end(), step.sources.begin(), step.sources.end());
   for (std::string& w : command_words(step.options)) words.push_back(std::move(w));
   SG_ASSIGN(TempFolder folder, TempFolder::make("sg-recipe"));
   std::string file = folder.file("graph.sg");
-  words.insert(words.end(), {"-o", file});
+  words.insert(words.end(), {"-o", file, "--"});  // a source may be called -x or @x
+  words.insert(words.end(), step.sources.begin(), step.sources.end());
   SG_ASSIGN(Finished done, run_process(words, {}, "-"));
   if (done.code != 0) return error_of(done, tool, step.where);
   SG_ASSIGN(std::vector<std::string> written, cli::entries_of(folder.path()));

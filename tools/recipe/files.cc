@@ -1,5 +1,6 @@
 #include "tools/recipe/files.h"
 
+#include <dirent.h>
 #include <glob.h>
 #include <sys/stat.h>
 
@@ -13,6 +14,18 @@
 #include "tools/cli_input.h"
 
 namespace sg::recipe {
+namespace {
+
+constexpr size_t kMostEntries = 100'000;  // that a pattern is held against: `/*/*/*` would walk the disk
+
+thread_local size_t entries_left = 0;  // of the search under way; glob passes nothing on to its functions
+
+dirent* next_entry(void* folder) {
+  if (entries_left == 0 || --entries_left == 0) return nullptr;
+  return ::readdir(static_cast<DIR*>(folder));
+}
+
+}  // namespace
 
 Result<std::string> read_regular_file(const std::string& path) {
   struct stat info;
@@ -25,14 +38,26 @@ Result<std::string> read_regular_file(const std::string& path) {
   return read_whole_file(path, SIZE_MAX);
 }
 
-std::vector<std::string> matching_files(const std::string& pattern) {
+Result<std::vector<std::string>> matching_files(const std::string& pattern) {
   std::error_code problem;
-  if (pattern.find_first_of("*?[") == std::string::npos || std::filesystem::exists(pattern, problem)) return {pattern};
+  const bool is_name = pattern.find_first_of("*?[") == std::string::npos || std::filesystem::exists(pattern, problem);
+  if (is_name) return std::vector<std::string>{pattern};
   glob_t found{};
+  found.gl_opendir = [](const char* folder) -> void* { return ::opendir(folder); };
+  found.gl_readdir = next_entry;
+  found.gl_closedir = [](void* folder) { ::closedir(static_cast<DIR*>(folder)); };
+  found.gl_stat = [](const char* path, struct stat* info) { return ::stat(path, info); };
+  found.gl_lstat = [](const char* path, struct stat* info) { return ::lstat(path, info); };
+  entries_left = kMostEntries;
   std::vector<std::string> out;
-  if (::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found) == 0)
+  if (::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ALTDIRFUNC, nullptr, &found) == 0)
     out.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
+  if (entries_left == 0)
+    return Error{ErrorKind::unreadable,
+                 "more than " + std::to_string(kMostEntries) + " names are looked at for " + pattern,
+                 {},
+                 "name the folder"};
   auto before = [](const std::string& a, const std::string& b) { return ::strverscmp(a.c_str(), b.c_str()) < 0; };
   std::ranges::sort(out, before);
   return out;

@@ -77,8 +77,12 @@ class Planner {
       else error(step.where, rows.error().message, rows.error().hint);
     }
     if (!input.source.is_mistake) {
-      step.sources = matching_files(step.source);
-      check_sources(step, input.source.where);
+      if (Result<std::vector<std::string>> files = matching_files(step.source); !files.ok()) {
+        error(input.source.where, files.error().message, files.error().hint);
+      } else {
+        step.sources = std::move(*files);
+        check_sources(step, input.source.where);
+      }
     }
     remember(input.name.text, std::move(step));
   }

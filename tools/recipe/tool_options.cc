@@ -26,8 +26,9 @@ std::vector<OptionRow> rows_of(const std::string& json) {
 // Options that recipes express in another way, or have no use for.
 bool is_left_out(std::string_view tool, std::string_view option) {
   constexpr std::pair<std::string_view, std::string_view> kLeftOut[] = {
-      {"run", "outputs"},   {"run", "dump-nodes"}, {"run", "nodes"},    {"run", "profile"}, {"run", "plan"},
-      {"run", "allocator"}, {"import", "list"},    {"import", "check"}, {"import", "data"}, {"import", "node"}};
+      {"run", "outputs"},  {"run", "dump-nodes"}, {"run", "nodes"},      {"run", "profile"},
+      {"run", "plan"},     {"run", "allocator"},  {"run", "rendezvous"}, {"import", "list"},
+      {"import", "check"}, {"import", "data"},    {"import", "node"}};
   return std::ranges::count(kLeftOut, std::pair(tool, option)) != 0;
 }
 
@@ -135,6 +136,10 @@ OptionValues values_of(const std::vector<Setting>& settings, const std::string& 
 std::vector<std::string> command_words(const OptionValues& options) {
   std::vector<std::string> out;
   for (const OptionValue& o : options) {
+    if (o.value.starts_with('@')) {  // alone it would stand for the words in that file
+      out.push_back("--" + o.name + "=" + o.value);
+      continue;
+    }
     out.push_back("--" + o.name);
     if (!o.is_flag) out.push_back(o.value);
   }

@@ -2,7 +2,7 @@
 //
 // Time      Goes with the length of the line, whatever the expression: all ways to match are followed at once. Only one
 //           with back-references is searched by trial and error, which can take any time; the deadline ends it.
-// Stack     How deep the library calls itself goes with the expression, or the line: it has a thread of its own for that.
+// Stack     How deep the library calls itself goes with the expression, or the line: it has its own thread for that.
 #pragma once
 
 #include <chrono>
