@@ -270,6 +270,36 @@ class LeftBehind(CaptureCase):
         self.assertIs(self.model.act, act)
         self.whole(after=lambda: setattr(self.model, "mode", "later"))  # which nothing reads
 
+    def test_a_count_that_the_second_run_puts_back(self):
+        """A memory of two batches: every other step writes the same half."""
+
+        class Ring(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.linear, self.at = nn.Linear(4, 3), 0
+                self.register_buffer("memory", torch.zeros(8, 3))
+
+            def forward(self, x):
+                y = self.linear(x)
+                self.memory[self.at : self.at + 4] = y.detach()
+                self.at = (self.at + 4) % 8
+                return (y @ self.memory.T).logsumexp(1).mean() if self.linear.weight.sum() < 1e9 else y.sum()
+
+        model = Ring()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = model(x)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        for _ in range(3):
+            step(torch.randn(4, 4))
+        with self.assertRaisesRegex(CaptureError, "the first step, which changes at, .* of a step that alternates capture each"):
+            self.captured(model, None, {"x": torch.randn(4, 4)}, train_step=step, optimizer=optimizer)
+
     def test_frozen_parameters(self):
         first = self.model[0]
         freeze, thaw = (lambda: first.requires_grad_(False)), (lambda: first.requires_grad_(True))

@@ -38,7 +38,8 @@ class Made:
         """Must be called after each run. State is what a run finds in place and changes."""
         found = self._search()
         now = {name: place for name, place in self._places(found).items() if _has_numbers(place.tensor)}
-        self.counted = [name for name, (_, was) in self.before.others.items() if _is_counted(was, found.others.get(name))]
+        counted = [name for name, (_, was) in self.before.others.items() if _is_counted(was, found.others.get(name))]
+        self.counted = list(dict.fromkeys([*self.counted, *counted]))  # also what a second run puts back, as a ring of two
         self._runs += 1
         if self._runs > 1:
             self._state |= {name for name, place in now.items() if self._is_changed(name, place.tensor)}

@@ -87,6 +87,7 @@ def _check_first(
         if not values.is_same_update(slot.local, of_first[slot.name], of_second[slot.name]):
             raise CaptureError(
                 f"{_first_step(step, changed)} updates {slot.name} in another way than later ones: {_before(step)}"
+                + (f", {_OR_WHICH}" if changed else "")
             )
 
 
