@@ -10,6 +10,7 @@ constexpr int kMaxDepth = 32;  // of nested floordiv, mod, min, max that bounds 
 // Limits on solving guards: longer ones are skipped, as are solutions that need more rounds of substitution.
 constexpr size_t kMaxSolvedTerms = 64;
 constexpr int kMaxRounds = 16;
+constexpr size_t kMaxProducts = 64;
 
 using Bound = std::optional<int64_t>;
 
@@ -155,6 +156,10 @@ void Sizes::solve() {
   solved_all_ = true;
   for (const Guard& g : program_->guards) {
     if (g.relation != Relation::eq) continue;
+    const bool is_left = exprs_.is_constant(g.right);
+    const Expr product = is_left ? g.left : g.right, count = is_left ? g.right : g.left;
+    if (exprs_.constant_value(count).value_or(0) > 0 && products_.size() < kMaxProducts)
+      products_.emplace_back(strip(product), count);
     Expr zero = solved(exprs_.sub(g.left, g.right));
     if (exprs_.is_invalid(zero) || exprs_.terms(zero).size() > kMaxSolvedTerms) continue;
     auto span = exprs_.terms(zero);
@@ -174,7 +179,15 @@ bool Sizes::implied_equal(Expr a, Expr b) {
   if (exprs_.is_invalid(a) || exprs_.is_invalid(b)) return false;
   solve();
   Expr x = solved(strip(a)), y = solved(strip(b));
-  return x == y && !exprs_.is_invalid(x);
+  if (exprs_.is_invalid(x) || exprs_.is_invalid(y)) return false;
+  if (x == y) return true;
+  // Where a guard says p == n, multiples of p are those of n: x * n == y * p, and n is not 0.
+  const auto is_equal = [&](Expr one, Expr other) { return one == other && !exprs_.is_invalid(one); };
+  const auto is_by = [&](const std::pair<Expr, Expr>& p) {
+    return is_equal(exprs_.mul(x, p.second), exprs_.mul(y, p.first)) ||
+           is_equal(exprs_.mul(x, p.first), exprs_.mul(y, p.second));
+  };
+  return std::ranges::any_of(products_, is_by);
 }
 
 bool Sizes::same(Expr a, Expr b) {

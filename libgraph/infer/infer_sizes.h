@@ -8,6 +8,7 @@
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "libgraph/job.h"
@@ -83,6 +84,7 @@ class Sizes {
   std::unordered_set<uint64_t> equal_;                 // pairs of expressions that a guard equates
   bool solved_all_ = false;                            // the next is filled when first asked for
   std::unordered_map<StrId, Expr, IdHash> solutions_;  // symbols, by what the guards say that they are
+  std::vector<std::pair<Expr, Expr>> products_;        // what guards say is a positive number, and that
   std::unordered_map<Expr, Expr, IdHash> stripped_;
   std::unordered_map<Expr, Expr, IdHash> at_least_one_;
 };

@@ -193,6 +193,18 @@ TEST_CASE("infer: indices of a lower triangle") {
   CHECK_FALSE(w.infer("aten.tril_indices.default", tril(-1, 2, 0)).ok());
 }
 
+TEST_CASE("infer: a view whose sizes multiply to a number by a guard") {
+  World w;
+  const T of_data{f32, {"12//u0", "12//(12//u0)", "16"}, {"16*max(1, 12//(12//u0))", "16", "1"}};
+  const std::vector<Arg> args{w.tensor(of_data), w.sizes({"12", "16"})};
+  CHECK(!w.infer("aten.view.default", args).ok());
+  Guard guard;
+  guard.left = w.exprs({"(12//u0)*(12//(12//u0))"})[0], guard.right = w.exprs({"12"})[0];
+  w.program.guards.push_back(guard);
+  CHECK(w.gives("aten.view.default", args, {{f32, {"12", "16"}}}));
+  CHECK(!w.infer("aten.view.default", {args[0], w.sizes({"13", "16"})}).ok());
+}
+
 TEST_CASE("infer: views") {
   World w;
   T base{f32, {"2", "3", "4"}};
