@@ -22,7 +22,7 @@ class SequenceBuilder {
   SequenceBuilder(const Program& program, size_t* budget) : program_(program), budget_(budget) {}
 
   CollectiveSequence build() {
-    visit(program_.graph, 0);
+    for (NodeId n : nodes_of(program_.graph)) visit(program_.graph, n, n, 0);
     return std::move(out_);
   }
 
@@ -39,29 +39,28 @@ class SequenceBuilder {
     return it->second;
   }
 
-  void visit(const Graph& g, int depth) {
-    for (NodeId n : nodes_of(g)) {
-      if (*budget_ == 0) out_.complete = false;
-      if (!out_.complete) return;
-      --*budget_;
-      const Node& node = g.node(n);
-      const OpInfo* info = g.op_info(n);
-      if (info && info->has(kWait)) {
-        add_wait(g, n);
-      } else if (std::optional<uint32_t> group = group_of(node)) {
-        std::vector<size_t>& calls = out_.launches[*group];
-        launched_[&g][n.index] = out_.events.size();
-        calls.push_back(out_.events.size());
-        out_.events.push_back({false, *group, static_cast<uint32_t>(calls.size() - 1), &g, n});
-      } else if (!node.args.empty() && node.args[0].is(ArgKind::graph)) {
-        if (depth == kMaxCollectiveDepth) return void(out_.complete = false);
-        visit(program_.nested[node.args[0].as_graph().index]->graph, depth + 1);
-      }
+  void visit(const Graph& g, NodeId n, NodeId top, int depth) {
+    if (*budget_ == 0) out_.complete = false;
+    if (!out_.complete) return;
+    --*budget_;
+    const Node& node = g.node(n);
+    const OpInfo* info = g.op_info(n);
+    if (info && info->has(kWait)) {
+      add_wait(g, n, top);
+    } else if (std::optional<uint32_t> group = group_of(node)) {
+      std::vector<size_t>& calls = out_.launches[*group];
+      launched_[&g][n.index] = out_.events.size();
+      calls.push_back(out_.events.size());
+      out_.events.push_back({false, *group, static_cast<uint32_t>(calls.size() - 1), &g, n, top});
+    } else if (!node.args.empty() && node.args[0].is(ArgKind::graph)) {
+      if (depth == kMaxCollectiveDepth) return void(out_.complete = false);
+      const Graph& body = program_.nested[node.args[0].as_graph().index]->graph;
+      for (NodeId inner : nodes_of(body)) visit(body, inner, top, depth + 1);
     }
   }
 
   // Finds the launch that a wait belongs to, through the views between them.
-  void add_wait(const Graph& g, NodeId n) {
+  void add_wait(const Graph& g, NodeId n, NodeId top) {
     NodeId at = n;
     for (int steps = 0; steps < kMaxViews; ++steps) {
       const Node& node = g.node(at);
@@ -71,7 +70,7 @@ class SequenceBuilder {
       auto& launched = launched_[&g];
       if (auto it = launched.find(at.index); it != launched.end()) {
         const CollectiveEvent launch = out_.events[it->second];
-        out_.events.push_back({true, launch.group, launch.call, &g, n});
+        out_.events.push_back({true, launch.group, launch.call, &g, n, top});
         return;
       }
     }

@@ -23,6 +23,7 @@ struct CollectiveEvent {
   uint32_t call = 0;  // the index of the launch within its group
   const Graph* graph = nullptr;
   NodeId node;
+  NodeId top;  // the node of the program's main graph that this happens in: a call, or `node` itself
 };
 
 struct CollectiveSequence {

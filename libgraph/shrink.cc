@@ -1,12 +1,13 @@
 #include "libgraph/shrink.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
-#include "libgraph/node_parts.h"
 #include "libgraph/op.h"
+#include "libgraph/shrink_parts.h"
 
 namespace sg {
 namespace {
@@ -51,12 +52,11 @@ void free_symbols(Program* program) {
 }
 
 // From last to first, so that the readers of a result go before its maker.
-void remove_nodes(Program* program, const NodeParts& parts, size_t begin, size_t end) {
-  Graph& graph = program->graph;
-  for (NodeId n = graph.last(), before; !n.is_none(); n = before) {
-    before = graph.previous(n);
-    size_t part = parts.at(graph.node(n).label);
-    if (part >= begin && part < end) cut(&graph, n);
+void remove_nodes(Graph* graph, size_t program, const ShrinkParts& parts, size_t begin, size_t end) {
+  for (NodeId n = graph->last(), before; !n.is_none(); n = before) {
+    before = graph->previous(n);
+    size_t part = parts.of(program, n);
+    if (part >= begin && part < end) cut(graph, n);
   }
 }
 
@@ -152,8 +152,6 @@ void remove_symbols(Program* program, size_t begin, size_t end) {
 }
 
 void remove_guards(Program* program, size_t begin, size_t end) {
-  size_t size = program->guards.size();
-  begin = std::min(begin, size), end = std::min(end, size);
   auto first = program->guards.begin();
   program->guards.erase(first + static_cast<ptrdiff_t>(begin), first + static_cast<ptrdiff_t>(end));
 }
@@ -207,31 +205,48 @@ void forget_ports(Job* job) {
   }
 }
 
-}  // namespace
-
-size_t count_parts(const Job& job, Part part) {
-  if (part == Part::node) return node_parts(job).size();
-  size_t count = 0;
-  for (const auto& program : job.programs)
-    count = std::max(count, part == Part::output  ? program->graph.outputs().size()
-                            : part == Part::guard ? program->guards.size()
-                                                  : program->symbols.size());
-  return count;
+size_t count_in(const Program& program, Part part) {
+  switch (part) {
+    case Part::node: return program.graph.node_count();
+    case Part::output: return program.graph.outputs().size();
+    case Part::guard: return program.guards.size();
+    case Part::symbol: return program.symbols.size();
+  }
+  return 0;
 }
 
-Job without_parts(const Job& job, Part part, size_t begin, size_t end) {
+}  // namespace
+
+size_t count_parts(const Job& job, Part part, PartScope scope) {
+  if (part == Part::node) return ShrinkParts(job, scope).count();
+  size_t most = 0, all = 0;
+  for (const auto& program : job.programs) {
+    const size_t count = count_in(*program, part);
+    most = std::max(most, count);
+    all += count;
+  }
+  return scope == PartScope::all_ranks ? most : all;
+}
+
+Job without_parts(const Job& job, Part part, PartScope scope, size_t begin, size_t end) {
   Job out(job);
-  NodeParts parts = part == Part::node ? node_parts(job) : NodeParts();
-  for (auto& program : out.programs) {
+  const std::optional<ShrinkParts> nodes = part == Part::node ? std::optional(ShrinkParts(job, scope)) : std::nullopt;
+  size_t before = 0;  // parts of the programs in front
+  for (size_t p = 0; p < out.programs.size(); ++p) {
+    Program* program = out.programs[p].get();
+    const size_t count = count_in(*program, part);
+    auto local = [&](size_t at) { return std::clamp(at, before, before + count) - before; };
+    const size_t first = local(begin), last = local(end);
+    if (scope == PartScope::each_rank) before += count;
     switch (part) {
-      case Part::node: remove_nodes(program.get(), parts, begin, end); break;
-      case Part::output: program->graph = without_outputs(program->graph, begin, end); break;
-      case Part::guard: remove_guards(program.get(), begin, end); break;
-      case Part::symbol: remove_symbols(program.get(), begin, end); break;
+      case Part::node: remove_nodes(&program->graph, p, *nodes, begin, end); break;
+      case Part::output: program->graph = without_outputs(program->graph, first, last); break;
+      case Part::guard: remove_guards(program, first, last); break;
+      case Part::symbol: remove_symbols(program, first, last); break;
     }
     drop_unread_inputs(&program->graph);
-    drop_uncalled_bodies(program.get());
-    free_symbols(program.get());
+    drop_uncalled_bodies(program);
+    free_symbols(program);
   }
   return out;
 }
@@ -240,7 +255,8 @@ std::vector<Simplification> simplifications() {
   return {{"where nodes came from", forget_places},
           {"metadata of nodes", forget_metadata},
           {"what inputs and outputs are", forget_ports},
-          {"notes and provenance", forget_notes}};
+          {"notes and provenance", forget_notes},
+          {"groups that nobody names", drop_unused_groups}};
 }
 
 }  // namespace sg

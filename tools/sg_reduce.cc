@@ -1,6 +1,6 @@
 // sg-reduce: shrinks a failing job to a small one that still fails.
 //
-// Removes nodes, outputs and metadata as long as a command says that the rest still fails.
+// Removes nodes, outputs, ranks and metadata as long as a command says that the rest still fails.
 #include "tools/cli.h"
 #include "tools/reduce/commands.h"
 
@@ -15,6 +15,7 @@ constexpr Option kOptions[] = {
     {"timeout", 0, "N", "seconds after which a command counts as not failing, 0 = never", "60"},
     {"attempts", 0, "N", "runs before a candidate counts as not failing (default: estimated from three runs)"},
     {"keep-metadata", 0, {}, "keep modules, source lines and metadata"},
+    {"keep-ranks", 0, {}, "keep the number of ranks: for a command that starts so many"},
     {"show", 0, {}, "copy the command's output to standard error"},
 };
 

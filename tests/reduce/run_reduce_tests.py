@@ -92,6 +92,92 @@ def planted_nodes_are_all_that_is_left(bench):
         bench.run('sg-check', small)
 
 
+PIPELINE = """sg 1.0 world 3
+group @first [0 1]
+group @second [1 2]
+
+graph rank 0
+  input %x : f32[4]
+
+  %y = aten.sin(%x) : f32[4]
+  %put = _c10d_functional.all_to_all_single(%y, [0, 0], [0, 4], @first) : f32[0]
+  %sent = _c10d_functional.wait_tensor(%put) : f32[0]
+
+graph rank 1
+  input %none : f32[0]
+
+  %got = _c10d_functional.all_to_all_single(%none, [4, 0], [0, 0], @first) : f32[4]
+  %had = _c10d_functional.wait_tensor(%got) : f32[4]
+  %y = aten.cos(%had) : f32[4]
+  %put = _c10d_functional.all_to_all_single(%y, [0, 0], [0, 4], @second) : f32[0]
+  %sent = _c10d_functional.wait_tensor(%put) : f32[0]
+
+graph rank 2
+  input %none : f32[0]
+
+  %fetched = _c10d_functional.all_to_all_single(%none, [4, 0], [0, 0], @second) : f32[4]
+  %here = _c10d_functional.wait_tensor(%fetched) : f32[4]
+  %y = aten.exp(%here) : f32[4]
+
+  output %y
+"""
+
+
+def pipeline(bench):
+    with open(bench.path('pipeline.txt'), 'w', encoding='utf-8') as file:
+        file.write(PIPELINE)
+    return bench.path('pipeline.txt')
+
+
+@case
+def a_message_goes_at_both_ends(bench):
+    """The ends of a message have names of their own; taken away one by one they leave a job that hangs."""
+    small = bench.path('small.sg')
+    has_cosine = bench.script('cosine.sh', f'"{bench.bin}/sg-print" "$1" | grep -q aten.cos\n')
+    said = bench.run('sg-reduce', pipeline(bench), '--fails', has_cosine, '-o', small)[1]
+    assert '-> 1 node, 3 -> 1 rank;' in said, said
+    assert len(bench.graphs(small)) == 1
+    bench.run('sg-check', small)
+    bench.run('sg-run', '-q', '--init', 'seed:0', small)
+
+
+@case
+def a_message_that_is_wanted_keeps_both_ends(bench):
+    small = bench.path('small.sg')
+    sends = bench.script('sends.sh', f'"{bench.bin}/sg-print" "$1" | grep -q "@second)"\n')
+    said = bench.run('sg-reduce', pipeline(bench), '--fails', sends, '-o', small)[1]
+    assert '-> 2 nodes, 3 -> 2 ranks;' in said, said
+    assert [graph['label'] for graph in bench.graphs(small)] == [['put'], ['fetched']]
+    assert '@first' not in bench.run('sg-print', small)[0], 'a group that nobody names'
+    bench.run('sg-check', small)
+    bench.run('sg-run', '-q', '--init', 'seed:0', small)
+
+
+@case
+def ranks_stay_if_they_have_to(bench):
+    small = bench.path('small.sg')
+    has_cosine = bench.script('cosine.sh', f'"{bench.bin}/sg-print" "$1" | grep -q aten.cos\n')
+    said = bench.run('sg-reduce', pipeline(bench), '--fails', has_cosine, '--keep-ranks', '-o', small)[1]
+    assert '-> 1 node, 3 -> 3 ranks;' in said, said
+    bench.run('sg-check', small)
+
+
+@case
+def a_collective_goes_on_with_fewer_ranks(bench):
+    job, small = bench.path('sum.txt'), bench.path('small.sg')
+    with open(job, 'w', encoding='utf-8') as file:
+        file.write('sg 1.0 world 8\nmesh [dp 8]\ngroup @dp [0 1 2 3 4 5 6 7]\n\ngraph rank *\n  input %x : f32[4]\n\n'
+                   '  %y = aten.sin(%x) : f32[4]\n  %sum = _c10d_functional.all_reduce(%y, "sum", @dp) : f32[4]\n'
+                   '  %all = _c10d_functional.wait_tensor(%sum) : f32[4]\n\n  output %all\n')
+    sums = bench.script('sums.sh', f'"{bench.bin}/sg-print" "$1" | grep -q "_reduce(.*@dp"\n')
+    said = bench.run('sg-reduce', job, '--fails', sums, '-o', small)[1]
+    assert '-> 1 node, 8 -> 1 rank;' in said, said
+    two = bench.script('two.sh', f'"{bench.bin}/sg-print" "$1" | grep -q "^group @dp .*[1-9]]" && {sums} "$1"\n')
+    said = bench.run('sg-reduce', job, '--fails', two, '-o', small)[1]
+    assert '-> 1 node, 8 -> 2 ranks;' in said, said
+    bench.run('sg-run', '-q', '--init', 'seed:0', small)
+
+
 @case
 def a_signal_is_a_failure(bench):
     job, small = bench.job(30, 3), bench.path('small.sg')

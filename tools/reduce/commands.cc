@@ -74,9 +74,16 @@ Result<int> attempts_for(const Args& args, const Job& job, const TempFolder& fol
   return attempts;
 }
 
-std::string summary(const Found& found, size_t before) {
-  std::string out = std::to_string(before) + " -> " + plural(found.job.node_count(), "node") + "; asked " +
-                    plural(found.asked, "time");
+// What a job had to begin with.
+struct Whole {
+  size_t nodes;
+  uint32_t world;
+};
+
+std::string summary(const Found& found, const Whole& before) {
+  std::string out = std::to_string(before.nodes) + " -> " + plural(found.job.node_count(), "node");
+  if (before.world != 1) out += ", " + std::to_string(before.world) + " -> " + plural(found.job.world, "rank");
+  out += "; asked " + plural(found.asked, "time");
   if (found.skipped != 0) out += ", " + std::to_string(found.skipped) + " skipped";
   if (found.invalid != 0) out += ", " + plural(found.invalid, "candidate") + " not valid";
   return out;
@@ -98,16 +105,17 @@ Result<int> reduce_operand(const Args& args) {
   SG_ASSIGN(Job job, cli::read_job(args, args.input()));
   SG_ASSIGN(TempFolder folder, TempFolder::make("sg-reduce"));
   cli::handle_ends(stop);
-  size_t before = job.node_count();
+  const Whole before{job.node_count(), job.world};
   SG_ASSIGN(probing.attempts, attempts_for(args, job, folder, probing));
   if (args.has("dry-run")) {
-    args.report().line("sg-reduce: would reduce " + plural(before, "node") + ", which show the failure");
+    args.report().line("sg-reduce: would reduce " + plural(before.nodes, "node") + ", which show the failure");
     return 0;
   }
 
   SearchOptions options;
   options.threads = args.threads();
   options.keep_metadata = args.has("keep-metadata");
+  options.keep_ranks = args.has("keep-ranks");
   options.ask = [&](const Job& candidate, size_t slot) { return ask_about(candidate, file_in(folder, slot), probing); };
   options.progress = [&](const Job& best, size_t asked) {
     args.report().phase("smaller", plural(best.node_count(), "node") + " after " + plural(asked, "question"));
