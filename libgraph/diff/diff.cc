@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_map>
 
 #include "libgraph/diff/diff_program.h"
 #include "libgraph/joined.h"
@@ -110,6 +111,29 @@ std::vector<uint32_t> listed_ranks(const Job& a, const Job& b) {
   return {out.begin(), out.end()};
 }
 
+// The program of each rank, for those who ask about all of them.
+class ProgramOfRank {
+ public:
+  explicit ProgramOfRank(const Job& job) {
+    for (const auto& program : job.programs) {
+      if (program->ranks.empty() && every_ == nullptr) every_ = program.get();
+      for (uint32_t rank : program->ranks)
+        if (rank < job.world) of_.emplace(rank, program.get());
+    }
+    world_ = job.world;
+  }
+  const Program* operator()(uint32_t rank) const {
+    auto found = of_.find(rank);
+    if (found != of_.end()) return found->second;
+    return rank < world_ ? every_ : nullptr;
+  }
+
+ private:
+  std::unordered_map<uint32_t, const Program*> of_;
+  const Program* every_ = nullptr;  // that of all ranks
+  uint32_t world_ = 0;
+};
+
 std::string ranks_text(const std::vector<uint32_t>& ranks) { return ranks.empty() ? "*" : joined(ranks, ","); }
 
 // If both sides have one program, these are compared, whatever ranks they belong to.
@@ -124,9 +148,10 @@ std::vector<Meeting> meetings(const Job& a, const Job& b, std::vector<ItemEdit>*
     return {{&p, &q, q.ranks}};
   }
   std::map<std::pair<const Program*, const Program*>, size_t> known;  // never iterated over
+  const ProgramOfRank program_of_a(a), program_of_b(b);
   for (uint32_t rank : listed_ranks(a, b)) {
-    const Program* p = rank < a.world ? a.program_of(rank) : nullptr;
-    const Program* q = rank < b.world ? b.program_of(rank) : nullptr;
+    const Program* p = program_of_a(rank);
+    const Program* q = program_of_b(rank);
     if (p && q) {
       auto [at, is_new] = known.emplace(std::pair(p, q), out.size());
       if (is_new) out.push_back({p, q, {}});
@@ -176,8 +201,9 @@ JobDiff diff_jobs(const Job& a, const Job& b, const DiffOptions& options) {
   out.programs.resize(all.size());
   // Not in parallel: describing types adds entries to the pool that all programs share.
   DiffPrinters print(a, b);
+  const std::vector<GroupId> group_of_a = match_groups_of(a, b, options.ignore_name);
   for (size_t i = 0; i < all.size(); ++i) {
-    out.programs[i] = diff_programs(a, *all[i].a, b, *all[i].b, options, &print);
+    out.programs[i] = diff_programs(a, *all[i].a, b, *all[i].b, options, group_of_a, &print);
     out.programs[i].ranks = all[i].ranks;
   }
   return out;

@@ -18,8 +18,14 @@ namespace {
 class ProgramDiffer {
  public:
   ProgramDiffer(const Job& a, const Program& program_a, const Job& b, const Program& program_b,
-                const DiffOptions& options, DiffPrinters* print)
-      : a_(a), b_(b), program_a_(program_a), program_b_(program_b), options_(options), print_(*print) {}
+                const DiffOptions& options, const std::vector<GroupId>& group_of_a, DiffPrinters* print)
+      : a_(a),
+        b_(b),
+        program_a_(program_a),
+        program_b_(program_b),
+        options_(options),
+        group_of_a_(group_of_a),
+        print_(*print) {}
 
   ProgramDiff run() {
     out_.a = &program_a_, out_.b = &program_b_;
@@ -41,7 +47,7 @@ class ProgramDiffer {
  private:
   void match() {
     out_.graphs.clear();
-    terms_.emplace(a_, program_a_, b_, program_b_, options_.ignore_name);
+    terms_.emplace(a_, program_a_, b_, program_b_, group_of_a_);
     nested_of_a_.assign(program_a_.nested.size(), NestedId());
     nested_of_b_.assign(program_b_.nested.size(), NestedId());
     add_graph(program_a_.graph, program_b_.graph, "");
@@ -300,6 +306,7 @@ class ProgramDiffer {
   std::optional<DiffTerms> terms_;                    // for the current match
   SymbolNumbers numbers_[2];                          // symbols of each side that are numbers on the other
   std::vector<std::pair<StrId, int64_t>> learnt_[2];  // the same, in order
+  const std::vector<GroupId>& group_of_a_;
   DiffPrinters& print_;
   ProgramDiff out_;
   std::vector<NestedId> nested_of_a_, nested_of_b_;
@@ -308,8 +315,8 @@ class ProgramDiffer {
 }  // namespace
 
 ProgramDiff diff_programs(const Job& a, const Program& program_a, const Job& b, const Program& program_b,
-                          const DiffOptions& options, DiffPrinters* print) {
-  return ProgramDiffer(a, program_a, b, program_b, options, print).run();
+                          const DiffOptions& options, const std::vector<GroupId>& group_of_a, DiffPrinters* print) {
+  return ProgramDiffer(a, program_a, b, program_b, options, group_of_a, print).run();
 }
 
 }  // namespace sg

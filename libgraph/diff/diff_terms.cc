@@ -1,39 +1,57 @@
 #include "libgraph/diff/diff_terms.h"
 
 #include <algorithm>
+#include <deque>
+#include <map>
+#include <string>
+#include <unordered_map>
 
 namespace sg {
 
 namespace {
 
-bool same_ranks(const Group& g, const Group& h) {
-  return std::equal(g.parts.begin(), g.parts.end(), h.parts.begin(), h.parts.end(),
-                    [](const GroupPart& p, const GroupPart& q) { return p.ranks == q.ranks; });
+std::string identity_of(const Job& job, const Group& group) {
+  return std::string(job.pool->strings[group.axis]) + ":" + std::to_string(group.ordinal);
+}
+
+std::vector<std::vector<uint32_t>> member_lists(const Group& group) {
+  std::vector<std::vector<uint32_t>> out;
+  for (const GroupPart& part : group.parts) out.push_back(part.ranks);
+  return out;
 }
 
 }  // namespace
 
 std::vector<GroupId> match_groups_of(const Job& a, const Job& b, bool ignore_name) {
+  std::unordered_map<std::string, GroupId> named;  // in B
+  for (uint32_t j = 0; j < b.groups.size(); ++j) named.try_emplace(identity_of(b, b.groups[j]), GroupId(j));
   std::vector<GroupId> out(a.groups.size());
-  for (size_t i = 0; i < a.groups.size(); ++i)
-    for (uint32_t j = 0; j < b.groups.size() && !out[i]; ++j)
-      if (a.groups[i].ordinal == b.groups[j].ordinal &&
-          a.pool->strings[a.groups[i].axis] == b.pool->strings[b.groups[j].axis])
-        out[i] = GroupId(j);
+  std::vector<uint8_t> taken(b.groups.size(), 0);
+  for (size_t i = 0; i < a.groups.size(); ++i) {
+    auto found = named.find(identity_of(a, a.groups[i]));
+    if (found != named.end()) taken[(out[i] = found->second).index] = 1;
+  }
   if (!ignore_name) return out;
-  for (size_t i = 0; i < a.groups.size(); ++i)
-    for (uint32_t j = 0; j < b.groups.size() && !out[i]; ++j)
-      if (std::find(out.begin(), out.end(), GroupId(j)) == out.end() && same_ranks(a.groups[i], b.groups[j]))
-        out[i] = GroupId(j);
+  std::map<std::vector<std::vector<uint32_t>>, std::deque<uint32_t>> left;  // by ranks: those of B, in order
+  for (uint32_t j = 0; j < b.groups.size(); ++j)
+    if (!taken[j]) left[member_lists(b.groups[j])].push_back(j);
+  for (size_t i = 0; i < a.groups.size(); ++i) {
+    if (out[i]) continue;
+    auto found = left.find(member_lists(a.groups[i]));
+    if (found == left.end() || found->second.empty()) continue;
+    out[i] = GroupId(found->second.front());
+    found->second.pop_front();
+  }
   return out;
 }
 
-DiffTerms::DiffTerms(const Job& a, const Program& program_a, const Job& b, const Program& program_b, bool ignore_name)
+DiffTerms::DiffTerms(const Job& a, const Program& program_a, const Job& b, const Program& program_b,
+                     const std::vector<GroupId>& group_of_a)
     : pool_a_(*a.pool),
       pool_b_(*b.pool),
       program_a_(program_a),
       program_b_(program_b),
-      group_of_a_(match_groups_of(a, b, ignore_name)),
+      group_of_a_(group_of_a),
       to_a_(pool_a_, &common_, {}),
       to_b_(pool_b_, &common_, {}),
       number_a_(pool_a_, &common_, {}),

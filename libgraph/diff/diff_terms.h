@@ -17,7 +17,9 @@ namespace sg {
 
 class DiffTerms {
  public:
-  DiffTerms(const Job& a, const Program& program_a, const Job& b, const Program& program_b, bool ignore_name);
+  // `group_of_a`: match_groups_of both jobs, found once for all of their programs; outlives this.
+  DiffTerms(const Job& a, const Program& program_a, const Job& b, const Program& program_b,
+            const std::vector<GroupId>& group_of_a);
 
   // Which symbol of B is which of A: to be learnt before anything is compared.
   // Pairs symbols where `a` and `b` (types of partners) have bare symbols in the same place.
@@ -67,7 +69,7 @@ class DiffTerms {
   std::unordered_set<uint64_t> seen_;                               // pairs of types learnt from
   Votes votes_[2];
   const SymbolNumbers* numbers_[2] = {nullptr, nullptr};
-  std::vector<GroupId> group_of_a_;
+  const std::vector<GroupId>& group_of_a_;
   Translator to_a_, to_b_, number_a_, number_b_;
 };
 

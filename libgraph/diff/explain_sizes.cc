@@ -1,8 +1,11 @@
 // Sizes that follow from inputs and groups of other sizes: another batch size, a wider model, more ranks.
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <numeric>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "libgraph/chars.h"
 #include "libgraph/diff/diff_explain.h"
@@ -88,13 +91,16 @@ class SizeChanges {
 
 // Groups of one axis that differ in their number of ranks.
 void add_groups(const Job& a, const Job& b, SizeChanges* out) {
-  for (const Group& g : a.groups)
-    for (const Group& h : b.groups) {
-      const bool same_axis = a.pool->strings[g.axis] == b.pool->strings[h.axis] && g.ordinal == h.ordinal;
-      if (!same_axis || g.parts.empty() || h.parts.empty()) continue;
-      const Change c{static_cast<int64_t>(g.parts[0].ranks.size()), static_cast<int64_t>(h.parts[0].ranks.size())};
-      if (c.before != c.after) out->add(c);
-    }
+  // By axis and ordinal. Names are found as texts, for the jobs have a pool each.
+  std::map<std::pair<std::string_view, uint32_t>, const Group*> of_b;
+  for (const Group& h : b.groups) of_b.try_emplace({b.pool->strings[h.axis], h.ordinal}, &h);
+  for (const Group& g : a.groups) {
+    auto found = of_b.find({a.pool->strings[g.axis], g.ordinal});
+    if (found == of_b.end() || g.parts.empty() || found->second->parts.empty()) continue;
+    const Change c{static_cast<int64_t>(g.parts[0].ranks.size()),
+                   static_cast<int64_t>(found->second->parts[0].ranks.size())};
+    if (c.before != c.after) out->add(c);
+  }
 }
 
 // The changes of groups and inputs; groups and smaller numbers first, as the others follow from them.
@@ -131,6 +137,7 @@ bool is_size(const OpInfo* info, std::string_view what) {
 }  // namespace
 
 void explain_sizes(ExplainState* state) {
+  if (state->diff().edits.empty()) return;
   const SizeChanges sizes = sizes_given(*state);
   if (sizes.empty()) return;
   std::vector<uint32_t> nodes;

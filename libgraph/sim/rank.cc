@@ -1,18 +1,44 @@
 #include "libgraph/sim/rank.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "libgraph/cost.h"
 
 namespace sg {
+namespace {
+
+std::vector<uint32_t> groups_of(const StepCosts& costs) {
+  std::vector<uint32_t> out;
+  for (const StepOp& op : costs.ops())
+    if (op.kind == StepOp::Kind::launch) out.push_back(op.group);
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+}  // namespace
 
 SimRank::SimRank(const Job& job, const Program& program, const SymbolValues& values, const SimOptions& options)
     : program_(program),
       costs_(job, program, values, options),
       keeps_events_(options.events),
       done_(costs_.ops().size()),
-      launches_(costs_.group_count()),
-      settled_(costs_.group_count()) {}
+      groups_(groups_of(costs_)),
+      launches_(groups_.size()),
+      settled_(groups_.size()) {}
+
+std::optional<size_t> SimRank::place_of_group(uint32_t group) const {
+  auto found = std::lower_bound(groups_.begin(), groups_.end(), group);
+  if (found == groups_.end() || *found != group) return std::nullopt;
+  return static_cast<size_t>(found - groups_.begin());
+}
+
+std::vector<size_t> SimRank::take_fresh() {
+  std::sort(fresh_.begin(), fresh_.end());
+  fresh_.erase(std::unique(fresh_.begin(), fresh_.end()), fresh_.end());
+  return std::exchange(fresh_, {});
+}
 
 // The kind of a launched collective.
 std::string SimRank::kind_of(uint32_t op) const {
@@ -67,15 +93,17 @@ void SimRank::play(const StepOp& op) {
 
 void SimRank::launch(const StepOp& op) {
   const double ready_us = streams_.launch(costs_.launch_us());
-  const bool declared = op.group + 1 < launches_.size();
+  const bool declared = op.group + 1 < costs_.group_count();
   done_[at_].event =
       add_event(Resource::communicator, declared ? GroupId(op.group) : GroupId(), ready_us, ready_us, later_event());
-  launches_[op.group].push_back({at_, op.us, ready_us, 0});
+  const size_t place = *place_of_group(op.group);
+  launches_[place].push_back({at_, op.us, ready_us, 0});
+  fresh_.push_back(place);
 }
 
-void SimRank::settle(uint32_t group, double begin_us, double end_us) {
-  const size_t k = settled_[group]++;
-  SimLaunch& launch = launches_[group][k];
+void SimRank::settle(size_t place, double begin_us, double end_us) {
+  const size_t k = settled_[place]++;
+  SimLaunch& launch = launches_[place][k];
   launch.end_us = done_[launch.op].end_us = end_us;
   last_end_us_ = std::max(last_end_us_, end_us);
   out_.communication_us[kind_of(launch.op)] += end_us - begin_us;
@@ -84,7 +112,7 @@ void SimRank::settle(uint32_t group, double begin_us, double end_us) {
   event.begin_us = begin_us;
   event.end_us = end_us;
   if (k == 0) return;
-  const SimLaunch& before = launches_[group][k - 1];
+  const SimLaunch& before = launches_[place][k - 1];
   if (before.end_us >= begin_us) event.cause = done_[before.op].event;
 }
 

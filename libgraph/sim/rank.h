@@ -2,6 +2,7 @@
 // its time is spent on. Internal to simulate.cc.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,11 +30,17 @@ class SimRank {
   Error stuck() const;     // REQUIRES: !done()
   ProgramTimeline take();  // REQUIRES: done()
 
-  // Launches on a group, in order; those below settled(g) have an end.
-  size_t launched(uint32_t group) const { return launches_[group].size(); }
-  size_t settled(uint32_t group) const { return settled_[group]; }
-  const SimLaunch& launch(uint32_t group, size_t k) const { return launches_[group][k]; }
-  void settle(uint32_t group, double begin_us, double end_us);
+  // The groups that it launches on, ascending: what is said of one below takes its place here.
+  const std::vector<uint32_t>& groups() const { return groups_; }
+  std::optional<size_t> place_of_group(uint32_t group) const;
+  // The places of those on which it has launched since the last call, each once.
+  std::vector<size_t> take_fresh();
+
+  // Launches on a group, in order; those below settled(place) have an end.
+  size_t launched(size_t place) const { return launches_[place].size(); }
+  size_t settled(size_t place) const { return settled_[place]; }
+  const SimLaunch& launch(size_t place, size_t k) const { return launches_[place][k]; }
+  void settle(size_t place, double begin_us, double end_us);
 
  private:
   // Of an operation that others wait for.
@@ -58,10 +65,11 @@ class SimRank {
   const Program& program_;
   const StepCosts costs_;
   const bool keeps_events_;
-  uint32_t at_ = 0;                               // the operation that comes next
-  std::vector<Done> done_;                        // by operation
-  std::vector<std::vector<SimLaunch>> launches_;  // by group
-  std::vector<size_t> settled_;
+  uint32_t at_ = 0;         // the operation that comes next
+  std::vector<Done> done_;  // by operation
+  const std::vector<uint32_t> groups_;
+  std::vector<std::vector<SimLaunch>> launches_;  // by place in groups_
+  std::vector<size_t> settled_, fresh_;
   Streams streams_;
   uint32_t host_event_ = SimEvent::kNoCause, compute_event_ = SimEvent::kNoCause;  // that each stands at
   std::array<uint32_t, 2> copy_event_ = {SimEvent::kNoCause, SimEvent::kNoCause};

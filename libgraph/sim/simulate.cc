@@ -3,29 +3,48 @@
 #include <algorithm>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <set>
+#include <unordered_set>
+#include <utility>
 
 #include "libgraph/sim/rank.h"
 
 namespace sg {
 namespace {
 
+// A program's part in a communicator: the place of the group among those that it launches on.
+struct Peer {
+  size_t program;
+  std::optional<size_t> place;  // none: it never launches there
+};
+
+struct Communicator {
+  std::vector<Peer> peers;  // the programs of its ranks
+  std::vector<Peer> seats;  // those whose time it decides: their first rank is in it
+  size_t calls = 0;         // that are settled
+  size_t arrived = 0;       // so many peers, from the front, have reached the call after these
+};
+
+// Ranks go on until they wait for what is not settled; then calls that all peers have reached are settled, by group; so
+// on in turns. Only who has something new is looked at: thousands of ranks may wait for each other one by one.
 class Simulator {
  public:
   Simulator(const Job& job, const std::vector<SymbolValues>& values, const SimOptions& options)
-      : job_(job), options_(options) {
+      : job_(job), options_(options), is_active_(job.programs.size(), 0) {
     for (size_t p = 0; p < job.programs.size(); ++p)
       ranks_.push_back(std::make_unique<SimRank>(job_, *job_.programs[p], values[p], options_));
     seat_programs();
   }
 
   Result<Simulation> run() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (auto& rank : ranks_) moved |= rank->advance();
-      for (uint32_t g = 0; g <= job_.groups.size(); ++g) moved |= settle(g);
-      if (!moved) moved = settle_outsiders();
-    }
+    for (size_t p = 0; p < ranks_.size(); ++p) activate(p);
+    do {
+      while (!active_.empty()) {
+        advance_active();
+        settle_fresh();
+      }
+    } while (settle_outsiders());
     Simulation out;
     out.world = options_.ranks != 0 && has_group_of_all(job_) ? options_.ranks : job_.world;
     for (auto& rank : ranks_) {
@@ -38,77 +57,124 @@ class Simulator {
   }
 
  private:
-  using Programs = std::vector<size_t>;
-
-  // A program that stands for ranks of a group, and all that have the same communicator.
-  struct Seat {
-    size_t program;
-    const Programs* peers;
-  };
-
   void seat_programs() {
-    Programs program_of(job_.world, 0);
+    std::vector<size_t> program_of(job_.world, 0);
+    std::vector<std::vector<uint8_t>> is_seated;  // by program and place
     for (size_t p = 0; p < job_.programs.size(); ++p) {
-      alone_.push_back({p});
       for (uint32_t r : job_.programs[p]->ranks) program_of[r] = p;
+      communicators_of_.emplace_back(ranks_[p]->groups().size());
+      is_seated.emplace_back(ranks_[p]->groups().size(), 0);
     }
-    seats_.resize(job_.groups.size() + 1);
-    for (size_t g = 0; g < job_.groups.size(); ++g)
+    for (uint32_t g = 0; g < job_.groups.size(); ++g)
       for (const GroupPart& part : job_.groups[g].parts) {
         std::set<size_t> peers;
         for (uint32_t r : part.ranks) peers.insert(program_of[r]);
-        communicators_.emplace_back(peers.begin(), peers.end());
-        for (size_t p : peers)
-          if (job_.groups[g].part_of(first_rank(p)) == &part) seats_[g].push_back({p, &communicators_.back()});
+        const std::unordered_set<uint32_t> members(part.ranks.begin(), part.ranks.end());
+        Communicator& made = communicators_.emplace_back();
+        for (size_t p : peers) add_peer(&made, p, g, members.contains(first_rank(p)), &is_seated);
       }
-    for (size_t p = 0; p < job_.programs.size(); ++p) seats_.back().push_back({p, &alone_[p]});
+    const auto undeclared = static_cast<uint32_t>(job_.groups.size());  // there every program is alone
+    for (size_t p = 0; p < job_.programs.size(); ++p) {
+      if (ranks_[p]->place_of_group(undeclared))
+        add_peer(&communicators_.emplace_back(), p, undeclared, true, &is_seated);
+      for (size_t place = 0; place < is_seated[p].size(); ++place)
+        if (!is_seated[p][place]) outsiders_.push_back({p, place});
+    }
+  }
+
+  void add_peer(Communicator* to, size_t p, uint32_t g, bool seated, std::vector<std::vector<uint8_t>>* is_seated) {
+    const Peer peer{p, ranks_[p]->place_of_group(g)};
+    to->peers.push_back(peer);
+    if (!peer.place) return;
+    communicators_of_[p][*peer.place].push_back(communicators_.size() - 1);
+    if (!seated) return;
+    to->seats.push_back(peer);
+    (*is_seated)[p][*peer.place] = 1;
   }
 
   uint32_t first_rank(size_t p) const { return job_.programs[p]->ranks.empty() ? 0 : job_.programs[p]->ranks[0]; }
 
-  // Sets begin and end of the calls that all ranks of a group have reached.
-  bool settle(uint32_t g) {
-    bool any = false;
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (const Seat& seat : seats_[g]) moved |= settle_next(seat.program, *seat.peers, g);
-      any |= moved;
+  void activate(size_t p) {
+    if (std::exchange(is_active_[p], 1) == 0) active_.push_back(p);
+  }
+
+  void look_at_communicators_of(size_t p, size_t place) {
+    fresh_.insert(communicators_of_[p][place].begin(), communicators_of_[p][place].end());
+  }
+
+  void advance_active() {
+    for (size_t p : std::exchange(active_, {})) {
+      is_active_[p] = 0;
+      ranks_[p]->advance();
+      for (size_t place : ranks_[p]->take_fresh()) look_at_communicators_of(p, place);
     }
-    return any;
   }
 
-  // What a program launches on a group that it is not in concerns nobody else.
-  bool settle_outsiders() {
-    bool any = false;
-    for (uint32_t g = 0; g < job_.groups.size(); ++g)
-      for (size_t p = 0; p < ranks_.size(); ++p)
-        if (ranks_[p]->settled(g) < ranks_[p]->launched(g) &&
-            std::ranges::find(seats_[g], p, &Seat::program) == seats_[g].end())
-          any |= settle_next(p, alone_[p], g);
-    return any;
+  // Group by group, as communicators are numbered: what a rank adds up does not depend on who was looked at when.
+  void settle_fresh() {
+    while (!fresh_.empty()) {
+      Communicator& at = communicators_[*fresh_.begin()];
+      fresh_.erase(fresh_.begin());
+      while (settle_next(&at)) {
+      }
+    }
   }
 
-  bool settle_next(size_t p, const Programs& peers, uint32_t g) {
-    size_t k = ranks_[p]->settled(g);
+  // Whether all peers have launched the next call and are done with the one before.
+  bool all_arrived(Communicator* at) const {
+    for (; at->arrived < at->peers.size(); ++at->arrived) {
+      const Peer& peer = at->peers[at->arrived];
+      if (!peer.place || ranks_[peer.program]->launched(*peer.place) <= at->calls) return false;
+      if (ranks_[peer.program]->settled(*peer.place) < at->calls) return false;
+    }
+    return true;
+  }
+
+  // Sets begin and end of a communicator's next call, once all have reached it.
+  bool settle_next(Communicator* at) {
+    if (at->seats.empty() || !all_arrived(at)) return false;
+    const size_t k = at->calls++;
+    at->arrived = 0;
     double begin = 0, length = 0;
-    if (k >= ranks_[p]->launched(g)) return false;
-    for (size_t q : peers) {
-      SimRank& peer = *ranks_[q];
-      if (peer.launched(g) <= k || peer.settled(g) < k) return false;
-      const SimLaunch& launch = peer.launch(g, k);
-      begin = std::max({begin, launch.ready_us, k == 0 ? 0 : peer.launch(g, k - 1).end_us});
+    for (const Peer& peer : at->peers) {
+      const SimRank& rank = *ranks_[peer.program];
+      const SimLaunch& launch = rank.launch(*peer.place, k);
+      begin = std::max({begin, launch.ready_us, k == 0 ? 0 : rank.launch(*peer.place, k - 1).end_us});
       length = std::max(length, launch.us);
     }
-    ranks_[p]->settle(g, begin, begin + length);
+    for (const Peer& seat : at->seats) settle(seat.program, *seat.place, begin, begin + length);
     return true;
+  }
+
+  void settle(size_t p, size_t place, double begin, double end) {
+    ranks_[p]->settle(place, begin, end);
+    activate(p);
+    if (communicators_of_[p][place].size() > 1) look_at_communicators_of(p, place);
+  }
+
+  // What a program launches on a group that its first rank is not in concerns nobody else.
+  bool settle_outsiders() {
+    for (const auto& [p, place] : outsiders_) {
+      const SimRank& rank = *ranks_[p];
+      const size_t k = rank.settled(place);
+      if (k >= rank.launched(place)) continue;
+      const SimLaunch& launch = rank.launch(place, k);
+      const double begin = std::max(launch.ready_us, k == 0 ? 0 : rank.launch(place, k - 1).end_us);
+      settle(p, place, begin, begin + launch.us);
+      look_at_communicators_of(p, place);
+    }
+    return !active_.empty();
   }
 
   const Job& job_;
   const SimOptions& options_;
   std::vector<std::unique_ptr<SimRank>> ranks_;
-  std::deque<Programs> communicators_;
-  std::deque<Programs> alone_;            // by program: itself
-  std::vector<std::vector<Seat>> seats_;  // by group; the last one: undeclared groups
+  std::deque<Communicator> communicators_;                          // by group
+  std::vector<std::vector<std::vector<size_t>>> communicators_of_;  // by program and place: those it is a peer in
+  std::vector<std::pair<size_t, size_t>> outsiders_;                // program and place, without a seat
+  std::vector<size_t> active_;                                      // programs that may go on
+  std::vector<uint8_t> is_active_;
+  std::set<size_t> fresh_;  // communicators that may settle a call
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <unordered_map>
 
 #include "libgraph/op.h"
 #include "libgraph/sim/comm_time.h"
@@ -38,8 +39,7 @@ class StepCostsBuilder {
         costs_(program, values_) {
     out_.groups_ = job.groups.size() + 1;
     out_.launch_us_ = options.machine.host.launch_us;
-    extents_.resize(job.groups.size() + 1);
-    extents_.back() = Extent();
+    extents_.emplace(static_cast<uint32_t>(job.groups.size()), Extent());
   }
 
   void run() {
@@ -69,8 +69,9 @@ class StepCostsBuilder {
   };
 
   const Extent& extent_of(uint32_t group) {
-    if (!extents_[group]) extents_[group] = extent_of(job_.groups[group]);
-    return *extents_[group];
+    auto known = extents_.find(group);
+    if (known == extents_.end()) known = extents_.emplace(group, extent_of(job_.groups[group])).first;
+    return known->second;
   }
 
   Extent extent_of(const Group& group) const {
@@ -201,7 +202,7 @@ class StepCostsBuilder {
   const SimOptions& options_;
   SizeValues values_;
   CostModel costs_;
-  std::vector<std::optional<Extent>> extents_;  // by group, of those that the program has used
+  std::unordered_map<uint32_t, Extent> extents_;  // by group, of those that the program has used
 };
 
 StepCosts::StepCosts(const Job& job, const Program& program, const SymbolValues& values, const SimOptions& options) {

@@ -20,7 +20,7 @@ std::string words_of(const NodeEdit& edit) {
 
 }  // namespace
 
-void write_changes(JsonWriter* json, const ViewGraph& view, const GraphDiff& diff) {
+void write_changes(JsonWriter* json, const ViewGraph& view, const GraphDiff& diff, ViewTexts* texts) {
   std::vector<int64_t> state(view.nodes.size(), same);
   DiffCounts counts = count_edits(diff);
   json->key("changes").begin_object();
@@ -42,13 +42,12 @@ void write_changes(JsonWriter* json, const ViewGraph& view, const GraphDiff& dif
     if (uint32_t partner = diff.match.nodes[0][p]; partner != GraphMatch::kNone) behind = partner + 1;
     place[p] = static_cast<int64_t>(behind);
   }
-  text::TextPrinter before(*diff.side_a.job);
   json->key("removed_nodes").begin_array();  // [place, label, line]
   for (const NodeEdit& edit : diff.edits) {
     if (edit.b != NodeEdit::kNone) continue;
     NodeId n = diff.side_a.nodes[edit.a];
     json->begin_array().integer(place[edit.a]).string(diff.a->label(n));
-    json->string(before.node_alone(*diff.side_a.program, *diff.a, n)).end_array();
+    json->string(texts->printer_before->node_alone(*diff.side_a.program, *diff.a, n)).end_array();
   }
   json->end_array();
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -13,6 +14,7 @@
 #include "libgraph/graph.h"
 #include "libgraph/json.h"
 #include "libgraph/sim/simulate.h"
+#include "libgraph/text/text_printer.h"
 
 namespace sg {
 
@@ -25,6 +27,17 @@ class ViewStrings {
  private:
   std::unordered_map<std::string, uint32_t> index_;
   std::vector<const std::string*> texts_;  // keys of index_: they stay where they are
+};
+
+// What all programs of a page share. A printer looks at its whole job once: nobody makes one for each program.
+struct ViewTexts {
+  ViewStrings strings;
+  text::TextPrinter printer;
+  std::optional<text::TextPrinter> printer_before;  // of the older job, where there is one
+
+  ViewTexts(const Job& job, const Job* before) : printer(job) {
+    if (before != nullptr) printer_before.emplace(*before);
+  }
 };
 
 // One graph as the page numbers it: positions of nodes.
@@ -44,12 +57,12 @@ std::vector<double> times_of(const ViewGraph& view, const ProgramTimeline& timel
 // "key": [fn(0), fn(1), ...]
 void write_column(JsonWriter* json, std::string_view key, size_t n, const std::function<int64_t(size_t)>& fn);
 
-void write_nodes(JsonWriter* json, const ViewGraph& view, ViewStrings* strings);
+void write_nodes(JsonWriter* json, const ViewGraph& view, ViewTexts* texts);
 void write_memory(JsonWriter* json, const ViewGraph& view, const SizeValues& values);
 void write_times(JsonWriter* json, const Job& job, const std::vector<ViewGraph>& graphs,
                  const ProgramTimeline& timeline);
 // What a program was in the older job: its peak, its time, and the course of its memory over that time.
 void write_before(JsonWriter* json, const ViewGraph& view, const SizeValues& values, const ProgramTimeline& timeline);
-void write_changes(JsonWriter* json, const ViewGraph& view, const GraphDiff& diff);
+void write_changes(JsonWriter* json, const ViewGraph& view, const GraphDiff& diff, ViewTexts* texts);
 
 }  // namespace sg

@@ -77,10 +77,11 @@ void write_ports(JsonWriter* json, const ViewGraph& view, text::TextPrinter* pri
 
 }  // namespace
 
-void write_nodes(JsonWriter* json, const ViewGraph& view, ViewStrings* strings) {
+void write_nodes(JsonWriter* json, const ViewGraph& view, ViewTexts* texts) {
   const Graph& graph = *view.graph;
   const Pool& pool = graph.pool();
-  text::TextPrinter printer(*view.job);
+  text::TextPrinter& printer = texts->printer;
+  ViewStrings* strings = &texts->strings;
   size_t n = view.nodes.size();
   auto node = [&](size_t i) -> const Node& { return graph.node(view.nodes[i]); };
   auto text = [&](StrId id) { return strings->index(id.is_none() ? std::string() : std::string(pool.strings[id])); };

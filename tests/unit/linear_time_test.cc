@@ -4,8 +4,12 @@
 #include <string>
 
 #include "libgraph/binary/binary.h"
+#include "libgraph/diff/diff.h"
+#include "libgraph/expr/assume.h"
+#include "libgraph/sim/simulate.h"
 #include "libgraph/text/text.h"
 #include "libgraph/verify/verify.h"
+#include "libgraph/view/view_data.h"
 #include "libgraph/view/view_formats.h"
 #include "tests/support/linear_time.h"
 
@@ -71,6 +75,44 @@ TEST_CASE("many names that are made unique") {
   std::clock_t start = std::clock();
   for (int i = 0; i < 300'000; ++i) graph.append(spec);
   CHECK(graph.label(graph.last()) == "make_299999");
+  CHECK(seconds_since(start) < kLinearSeconds);
+}
+
+// Each rank takes from the one before and sends to the next, over a group for each two; all meet in one group.
+TEST_CASE("many ranks that run different programs") {
+  constexpr int kRanks = 6'000;
+  std::string text = "sg 1.0 job \"many\" world " + std::to_string(kRanks) + "\ngroup @all [";
+  for (int r = 0; r < kRanks; ++r) text += std::to_string(r) + " ";
+  text += "]\n";
+  for (int r = 1; r < kRanks; ++r)
+    text += "group @p" + std::to_string(r) + " [" + std::to_string(r - 1) + " " + std::to_string(r) + "]\n";
+  for (int r = 0; r < kRanks; ++r) {
+    text += "graph rank " + std::to_string(r) + "\n  input %x : f32[" + std::to_string(r + 4) +
+            "]\n  input %g : f32[4]\n  input %none : f32[0]\n"
+            "  %sum = _c10d_functional.all_reduce(%g, \"sum\", @all) : f32[4]\n"
+            "  %summed = _c10d_functional.wait_tensor(%sum) : f32[4]\n";
+    if (r > 0)
+      text += "  %take = _c10d_functional.all_to_all_single(%none, [4, 0], [0, 0], @p" + std::to_string(r) +
+              ") : f32[4]\n  %taken = _c10d_functional.wait_tensor(%take) : f32[4]\n";
+    if (r + 1 < kRanks)
+      text += "  %send = _c10d_functional.all_to_all_single(%g, [0, 0], [0, 4], @p" + std::to_string(r + 1) +
+              ") : f32[0]\n  %sent = _c10d_functional.wait_tensor(%send) : f32[0]\n";
+  }
+  Diagnostics diagnostics;
+  Result<Job> job = parse_text(text, "many.txt", &diagnostics);
+  REQUIRE(job.ok());
+  std::clock_t start = std::clock();
+  verify(*job, {}, &diagnostics);
+  CHECK_FALSE(diagnostics.has_errors());
+  const std::vector<SymbolValues> values(job->programs.size());
+  Result<Simulation> simulation = simulate(*job, values, SimOptions());
+  REQUIRE(simulation.ok());
+  const JobDiff diff = diff_jobs(*job, *job, DiffOptions());
+  CHECK(diff.is_same());
+  ViewSources from;
+  from.values = &values, from.simulation = &*simulation, from.diff = &diff;
+  from.before = {&*job, &values, &*simulation};
+  CHECK(view_json(*job, from).size() > 0);
   CHECK(seconds_since(start) < kLinearSeconds);
 }
 
