@@ -11,12 +11,19 @@ from .fakes import is_fake
 
 
 def named_parameters(module: nn.Module, **options: Any) -> Iterator[Tuple[str, nn.Parameter]]:
-    """All of them. A class may override the method of this name, with PyTorch's older arguments, or to leave some out."""
-    return nn.Module.named_parameters(module, **options)
+    """By the names that its class gives them (PyTorch's checkpoint wrapper leaves its own out). A class may override the
+    method with PyTorch's older arguments: then all of them, by their own names."""
+    try:
+        return module.named_parameters(**options)
+    except TypeError:
+        return nn.Module.named_parameters(module, **options)
 
 
 def named_buffers(module: nn.Module, **options: Any) -> Iterator[Tuple[str, Tensor]]:
-    return nn.Module.named_buffers(module, **options)
+    try:
+        return module.named_buffers(**options)
+    except TypeError:
+        return nn.Module.named_buffers(module, **options)
 
 
 def becomes(tensor: Tensor, parameter: Tensor) -> Callable[[], None]:
