@@ -1,5 +1,5 @@
-// Attention by the kernels that take queries and keys with the heads inside ([batch, length, heads, width]), or pieces of
-// unlike lengths one after another ([rows, heads, width], with offsets): as attention over padded rows under a mask.
+// Attention by the kernels that take queries and keys with the heads inside ([batch, length, heads, width]), or pieces
+// of unlike lengths one after another ([rows, heads, width], with offsets): as attention over padded rows under a mask.
 //
 // Causal means that the last query sees the last key, as in these kernels: of fewer queries the first one sees more.
 #include <limits>

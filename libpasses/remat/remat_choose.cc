@@ -8,8 +8,8 @@
 namespace sg {
 namespace {
 
-constexpr size_t kMostUnitsForStarts = 48;  // up to this many, the search starts from several points
-constexpr int kStarts = 16;
+// Up to this many, values that cross layers are treated like any other, and a fit starts from several points.
+constexpr size_t kMostUnitsForStarts = 48;
 
 // "layers.3.mlp" -> "layers.*.mlp". Digits within names count too ("layer2.0.conv1" -> "layer*.*.conv*"), as the search
 // by kinds gains from large kinds.
@@ -45,15 +45,15 @@ void RematChooser::find_units() {
   units_.clear();
   pulled_.assign(model_.size(), 0);
   for (const RematCopy& copy : model_.place({search_.allowed, {}}).copies) pulled_[copy.node] = 1;
-  std::vector<uint32_t> unit_of(model_.size(), RematModel::kNone);
+  unit_at_.assign(model_.size(), RematModel::kNone);
   for (uint32_t at = 0; at < model_.size(); ++at) {
     if (!pulled_[at]) continue;
     const uint32_t maker = model_.maker(at);
     if (maker == at) {
-      unit_of[at] = static_cast<uint32_t>(units_.size());
+      unit_at_[at] = static_cast<uint32_t>(units_.size());
       units_.push_back({at, {}});
-    } else if (maker != RematModel::kNone && unit_of[maker] != RematModel::kNone) {
-      units_[unit_of[maker]].followers.push_back(at);
+    } else if (maker != RematModel::kNone && unit_at_[maker] != RematModel::kNone) {
+      units_[unit_at_[maker]].followers.push_back(at);
     }
   }
 }
@@ -81,6 +81,14 @@ void RematChooser::set(RematDecision* decision, uint32_t unit, Fate fate) const 
     std::erase_if(decision->renew, [&](const RematCopy& r) { return model_.maker(r.node) == units_[unit].at; });
   decision->recompute[units_[unit].at] = again;
   for (uint32_t follower : units_[unit].followers) decision->recompute[follower] = again;
+}
+
+RematDecision RematChooser::without_idle_views(RematDecision decision) const {
+  for (uint32_t at = 0; at < model_.size(); ++at)
+    if (const uint32_t maker = model_.maker(at);
+        maker != at && model_.made_bytes(at) == 0 && (maker == RematModel::kNone || !decision.recompute[maker]))
+      decision.recompute[at] = 0;
+  return decision;
 }
 
 RematChoice RematChooser::weigh(RematDecision decision) {
@@ -127,23 +135,14 @@ const RematChoice& RematChooser::least() {
   if (least_) return *least_;
   work_ = search_.work;
   RematChoice best = try_all() ? best_of_all(0) : lower(none());
-  if (all_.empty() && units_.size() <= kMostUnitsForStarts) try_starts(&best);
   if (!search_.by_tags_alone) {
     by_layers_ = best = renew(std::move(best), 0);
     best = renew(thin(std::move(best), 0), 0);
   }
+  if (all_.empty()) best = wide().descend_from_starts(std::move(best));
   const int64_t peak = best.peak_bytes;
-  least_ = all_.empty() ? give_back(std::move(best), peak) : std::move(best);
+  least_ = all_.empty() ? wide().give_back(std::move(best), peak) : std::move(best);
   return *least_;
-}
-
-// Repeats the search from other starts: lowering the peak may need several units at once, out of reach of single steps.
-void RematChooser::try_starts(RematChoice* best) {
-  uint64_t bits = 0;  // of a fixed sequence, for reproducibility
-  for (int i = 0; i < kStarts && affords(units_.size() * units_.size()); ++i) {
-    bits = bits * 6364136223846793005u + 1442695040888963407u;
-    take_if_better(best, exchange(weigh(of_bits(bits >> 16)), 0), 0);
-  }
 }
 
 std::optional<RematChoice> RematChooser::fit(int64_t target) {

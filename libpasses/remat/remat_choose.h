@@ -13,7 +13,9 @@
 //           layer by layer, and the inside of each layer once more for its own backward.
 // Least     Found by trying, kind by kind, whether keeping or recomputing lowers the peak: keeping one value in the
 //           middle of a layer may halve what the layer needs at once; recomputing one twice may free it between two
-//           uses.
+//           uses. Then by changing what lives at the peak, since nothing else can lower it: values one by one, those
+//           that cross layers too, alone or with what they are computed from; some changes may raise the peak before
+//           the next lowers it. This starts also from keeping all, recomputing all, and a fixed sequence of choices.
 // Work      is counted in node visits of the model, and limits the search: equal inputs give equal choices on every
 //           machine.
 #pragma once
@@ -21,6 +23,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -53,12 +56,16 @@ class RematChooser {
   RematChoice none();
   const RematChoice& least();                          // the lowest peak found; among equals, the cheapest
   std::optional<RematChoice> fit(int64_t peak_bytes);  // none = not found
+  // What was found on the way to the lowest peak, the lowest first.
+  const std::vector<RematChoice>& nearly_least() { return wide().ends_; }
+  // The decision without recomputing views of memory that is kept: that would buy nothing.
+  RematDecision without_idle_views(RematDecision decision) const;
   // Keeps values after all, costly ones first, as long as the model's peak is at most `peak_bytes` and `takes` agrees.
   using Takes = std::function<bool(const RematDecision&)>;
   void spare(RematDecision decision, int64_t peak_bytes, const Takes& takes);
   // Limits the work of each further search.
   void limit_work(size_t work) { search_.work = work; }
-  size_t work_done() const { return work_done_; }
+  size_t work_done() const { return work_done_ + (wide_ ? wide_->work_done_ : 0); }
 
   // The decision with some kinds of values kept after all, where that lowers the peak: a layer needs less memory while
   // it is recomputed if part of it is already there. At most a few dozen runs of the model.
@@ -88,8 +95,6 @@ class RematChooser {
     return decision.recompute[units_[unit].at] ? Fate::recomputed : Fate::kept;
   }
 
-  void try_starts(RematChoice* best);
-
   // few units
   bool try_all();
   RematChoice best_of_all(int64_t target) const;
@@ -113,6 +118,18 @@ class RematChooser {
   std::vector<uint8_t> copied_near(const RematOutcome& outcome) const;
   std::vector<int64_t> peaks_without(const RematDecision& decision, const std::vector<uint32_t>& kinds);
 
+  // many: remat_descend.cc
+  struct Move;
+  RematChoice descend(RematChoice best, int64_t target);
+  RematChoice descend_briefly(RematChoice best);
+  bool take_lower_at_peak(RematChoice* best, int64_t target);
+  std::vector<Move> moves_at_peak(const RematChoice& from, const std::vector<uint8_t>& moved);
+  Move with_sources(uint32_t unit, const RematChoice& from, const std::vector<uint8_t>& is_at_peak) const;
+  Move users_of(uint32_t unit, const RematChoice& from) const;
+  void find_users();
+  RematChoice descend_from_starts(RematChoice best);
+  RematChooser& wide();
+
   // layers: remat_thin.cc
   void find_layers();
   RematChoice thinned(const RematChoice& start, uint32_t keep_every);
@@ -132,7 +149,11 @@ class RematChooser {
   std::vector<Unit> units_;                   // those that anything pulls
   std::vector<std::vector<uint32_t>> kinds_;  // units in the same place of different layers
   std::vector<uint8_t> pulled_;               // by position: copied if everything is recomputed
+  std::vector<uint32_t> unit_at_;             // by position of the node that allocates; kNone = no unit
   std::vector<int64_t> live_bytes_;           // of the original graph
+  std::vector<std::vector<uint32_t>> users_;  // by unit; filled on first use
+  std::vector<RematChoice> ends_;             // of descents
+  std::unique_ptr<RematChooser> wide_;        // where values that cross into later layers are units too
   std::optional<RematChoice> least_;
   std::optional<RematChoice> by_layers_;         // the lowest with all crossing values kept
   std::vector<std::pair<int64_t, double>> all_;  // peak and cost by bits, if all were tried

@@ -239,18 +239,18 @@ void RematModel::add_uses() {
   all_uses_.assign(nodes_.size(), 0);
   for (const Operand& output : outputs_)
     if (output.def != kNone) ++all_uses_[output.def];
-  std::vector<uint32_t> maker(original_bytes_.size(), kNone);
+  maker_of_.assign(original_bytes_.size(), kNone);
   for (uint32_t at = 0; at < nodes_.size(); ++at)
     for (uint32_t r = nodes_[at].results; r < nodes_[at].results_end; ++r)
-      if (results_[r].is_made) maker[results_[r].storage] = at;
+      if (results_[r].is_made) maker_of_[results_[r].storage] = at;
   std::vector<uint8_t> waited(results_.size(), 0);
   for (uint32_t at = 0; at < nodes_.size(); ++at)
     for (uint32_t o = nodes_[at].operands; o < nodes_[at].operands_end; ++o) {
       if (const uint32_t launch = operands_[o].launch; launch != kNone)
         for (uint32_t r = nodes_[launch].results; r < nodes_[launch].results_end; ++r)
           waited[r] |= operands_[o].def != launch || r == nodes_[launch].results + operands_[o].result;
-      if (operands_[o].storage == kNone || maker[operands_[o].storage] == kNone) continue;
-      NodeFacts& made_by = nodes_[maker[operands_[o].storage]];
+      if (operands_[o].storage == kNone || maker_of_[operands_[o].storage] == kNone) continue;
+      NodeFacts& made_by = nodes_[maker_of_[operands_[o].storage]];
       if (nodes_[at].is_forward) made_by.last_forward = at;
       else if (made_by.first_later == kNone) made_by.first_later = at;
     }

@@ -22,6 +22,7 @@ namespace sg {
 
 struct RematCopy {
   uint32_t node = 0, before = 0;  // positions
+  bool operator==(const RematCopy&) const = default;
 };
 
 struct RematDecision {
@@ -29,6 +30,7 @@ struct RematDecision {
   // From `before` on, earlier copies of `node` are no longer used: it is recomputed (again, or for the first time).
   // Sorted by `before`.
   std::vector<RematCopy> renew;
+  bool operator==(const RematDecision&) const = default;
 };
 
 // Why a node is never recomputed.
@@ -89,6 +91,10 @@ class RematModel {
   // By position: the node after the forward before which the memory of the last copy has been idle longest since its
   // previous use; kNone = it has a single use, or is not copied.
   std::vector<uint32_t> longest_waits(const RematDecision& decision);
+
+  // Positions of the nodes whose memory lives at the peak (theirs or a copy's), and of those that are copied together
+  // with what runs then; ascending.
+  std::vector<uint32_t> at_peak(const RematDecision& decision);
 
   // False if storages may share memory depending on sizes: `simulate` may then overestimate slightly.
   bool is_exact() const { return classes_.empty(); }
@@ -204,6 +210,7 @@ class RematModel {
   int64_t reused_at(uint32_t time);
   RematWeight sum_up(std::vector<int64_t>* live_bytes);
   RematOutcome listed() const;
+  uint32_t first_beside(uint32_t time) const;
 
   const Graph& graph_;
   std::vector<uint32_t> position_;  // by NodeId
@@ -215,6 +222,7 @@ class RematModel {
   std::vector<uint8_t> is_single_;              // by storage: no other can be the same memory
   std::vector<std::vector<uint32_t>> classes_;  // storages that may share memory
   std::vector<Operand> outputs_;
+  std::vector<uint32_t> maker_of_;  // by storage of the graph: the node that allocates it
 
   // The same facts in the order and width that runs read; a run reads little else.
   std::vector<uint8_t> traits_;                         // by position
@@ -244,6 +252,7 @@ class RematModel {
   std::vector<uint32_t> launches_;     // indices into steps_
   std::vector<uint32_t> landing_;      // by position, then by copy: the step of the last wait
   std::vector<int64_t> change_;        // by step: change of the live bytes
+  uint32_t peak_step_ = 0;
 };
 
 }  // namespace sg

@@ -56,7 +56,7 @@ std::vector<uint32_t> RematChooser::largest_kinds() const {
 }
 
 // Looks for the lowest peak: starts from recomputing everything, from policies and from cuts, then reverses the
-// decision kind by kind.
+// decision kind by kind, and then changes what lives at the peak.
 RematChoice RematChooser::lower(RematChoice best) {
   take_if_better(&best, weigh(cut(0, 0)), 0);
   RematDecision everything = of_bits(0);
@@ -78,7 +78,7 @@ RematChoice RematChooser::lower(RematChoice best) {
       changes |= take_if_better(&best, with(best, kinds_[k], other(now)), 0);
     }
   }
-  return exchange(std::move(best), 0);
+  return descend_briefly(std::move(best));
 }
 
 // Keeps values after all while the graph fits, in order of cost saved per byte.

@@ -352,8 +352,36 @@ RematWeight RematModel::sum_up(std::vector<int64_t>* live_bytes) {
     if (now <= out.peak_bytes && live_bytes == nullptr) continue;
     const uint32_t at = s.copy == kNone ? s.at : copies_[s.copy].before;
     if (live_bytes != nullptr) (*live_bytes)[at] = std::max((*live_bytes)[at], now);
-    if (now > out.peak_bytes) out.peak_bytes = now, out.peak_at = at;
+    if (now > out.peak_bytes) out.peak_bytes = now, out.peak_at = at, peak_step_ = time;
   }
+  return out;
+}
+
+// The first step of the copies that stand before the same node as this step, or before this node.
+uint32_t RematModel::first_beside(uint32_t time) const {
+  auto before = [&](const Step& s) { return s.copy == kNone ? s.at : copies_[s.copy].before; };
+  while (time > 0 && steps_[time - 1].copy != kNone && before(steps_[time - 1]) == before(steps_[time])) --time;
+  return time;
+}
+
+std::vector<uint32_t> RematModel::at_peak(const RematDecision& decision) {
+  weigh(decision);
+  std::vector<uint32_t> out;
+  if (steps_.empty()) return out;
+  std::vector<uint8_t> is_there(nodes_.size(), 0);
+  auto lives = [&](uint32_t piece) {
+    return bytes_[piece] > 0 && first_[piece] != kNone && first_[piece] <= peak_step_ && last_[piece] >= peak_step_;
+  };
+  for (uint32_t s = 0; s < maker_of_.size(); ++s)
+    if (maker_of_[s] != kNone && lives(s)) is_there[maker_of_[s]] = 1;
+  for (const CopyState& copy : copies_)
+    for (uint32_t r = result_begin_[copy.node]; r < result_begin_[copy.node + 1]; ++r)
+      if (copy.is_used && results_[r].is_made && lives(copy_pieces_[copy.pieces + r - result_begin_[copy.node]]))
+        is_there[copy.node] = 1;
+  for (uint32_t time = first_beside(peak_step_); time < steps_.size() && steps_[time].copy != kNone; ++time)
+    is_there[steps_[time].at] = 1;
+  for (uint32_t at = 0; at < nodes_.size(); ++at)
+    if (is_there[at]) out.push_back(at);
   return out;
 }
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <memory>
+#include <optional>
 
 #include "libpasses/exact_bytes.h"
 #include "libpasses/planned_peak.h"
@@ -68,13 +70,34 @@ class ProgramTarget {
     return *part_.after_bytes <= target;
   }
 
+  void take(RematDecision decision, int64_t planned_bytes) {
+    part_.decision = std::move(decision);
+    part_.after_bytes = planned_bytes;
+  }
+
   void take_least() { take(least().decision, least_peak()); }
+
+  // Decisions for a low peak, that of the lowest first.
+  std::vector<RematDecision> low_decisions() {
+    std::vector<RematDecision> out = {least().decision};
+    std::ranges::copy(by_rules_, std::back_inserter(out));
+    for (const RematChoice& end : chooser_.nearly_least()) out.push_back(end.decision);
+    return out;
+  }
 
   bool take_if_it_fits(RematDecision decision, int64_t target) {
     const int64_t planned = plan(decision);
     if (planned > target) return false;
     take(std::move(decision), planned);
     return true;
+  }
+
+  // The arena under the decision, by the memory plan instead of the model. Searches for one peak and another often find
+  // the same decision.
+  int64_t plan(const RematDecision& decision) {
+    const auto known = std::ranges::find(plans_, decision, &Planned::decision);
+    if (known != plans_.end()) return known->bytes;
+    return plans_.emplace_back(Planned{decision, plan_anew(decision)}).bytes;
   }
 
   MissedTarget missed(int64_t target) {
@@ -92,20 +115,28 @@ class ProgramTarget {
     int64_t bytes = 0;
   };
 
-  // The lowest of what the search for it, the policies and searches for lower and lower peaks find.
+  // The lowest of what the search for it, what that met on its way, the policies, and searches for lower and lower
+  // peaks find.
   const Planned& least() {
     if (least_) return *least_;
     least_ = Planned{chooser_.none().decision, kept_peak()};
     take_lower(chooser_.least().decision, kept_peak() - 1);
-    bool is_policy = false;
-    for (const RematRule& rule : part_.rules)
-      is_policy |= take_lower(decision_by(rule, part_.model.get(), asked_.threads), least_->bytes - 1);
-    if (is_policy) spare();
+    bool is_lavish = false;
+    int plans = kMostPlans;
+    for (const RematChoice& end : chooser_.nearly_least()) {
+      if (end.peak_bytes >= least_->bytes || plans-- == 0) break;
+      is_lavish |= take_lower(end.decision, least_->bytes - 1);
+    }
+    for (const RematRule& rule : part_.rules) {
+      by_rules_.push_back(decision_by(rule, part_.model.get(), asked_.threads));
+      is_lavish |= take_lower(by_rules_.back(), least_->bytes - 1);
+    }
+    if (is_lavish) spare();
     search_lower();
     return *least_;
   }
 
-  // A policy recomputes more than its peak takes.
+  // A policy recomputes more than its peak takes, and so does what was met on the way to another peak.
   void spare() {
     size_t tries = kSpareWork / (part_.model->size() + 1);
     chooser_.spare(least_->decision, least_->bytes, [&](const RematDecision& decision) {
@@ -115,6 +146,7 @@ class ProgramTarget {
 
   // Whether it plans at most `bytes`. A plan is never below what the model says, but takes longer.
   bool take_lower(RematDecision decision, int64_t bytes) {
+    decision = chooser_.without_idle_views(std::move(decision));
     if (part_.model->is_exact() && part_.model->weigh(decision).peak_bytes > bytes) return false;
     const int64_t planned = plan(decision);
     if (planned > bytes) return false;
@@ -129,6 +161,7 @@ class ProgramTarget {
     for (int i = 0; i < kMostPlans && chooser_.work_done() - before < most_work; ++i) {
       std::optional<RematChoice> choice = chooser_.fit(below);
       if (!choice) break;
+      choice->decision = chooser_.without_idle_views(std::move(choice->decision));
       const int64_t planned = plan(choice->decision);
       if (planned <= target) return Planned{std::move(choice->decision), planned};
       below = std::min(below, choice->peak_bytes) - (planned - target);
@@ -152,17 +185,11 @@ class ProgramTarget {
 
   const Program& program() const { return *asked_.job.programs[which_]; }
 
-  // The arena under the decision, by the memory plan instead of the model.
-  int64_t plan(const RematDecision& decision) const {
+  int64_t plan_anew(const RematDecision& decision) const {
     const size_t chosen[] = {which_};
     Job trial(asked_.job, chosen);
     apply_remat(*part_.model, part_.model->place(decision), &trial.programs[0]->graph);
     return planned_peak(*trial.programs[0], asked_.sizes[which_]);
-  }
-
-  void take(RematDecision decision, int64_t planned_bytes) {
-    part_.decision = std::move(decision);
-    part_.after_bytes = planned_bytes;
   }
 
   const TargetQuestion& asked_;
@@ -171,6 +198,8 @@ class ProgramTarget {
   RematChooser chooser_;
   RematBound bound_;
   std::optional<Planned> least_;
+  std::vector<RematDecision> by_rules_;
+  std::vector<Planned> plans_;
 };
 
 class JobTarget {
@@ -215,22 +244,42 @@ class JobTarget {
     for (const auto& program : programs_)
       if (program) all.push_back(program.get()), most = std::max(most, program->kept_peak());
     if (budget >= 1) return most;
-    const int64_t least = least_peak(std::move(all));
+    const int64_t least = asked_.alike ? std::min(peak_alike(least_alike()), most) : least_peak(std::move(all));
     return least + std::llround(std::max(budget, 0.0) * static_cast<double>(most - least));
+  }
+
+  RematDecision like_first(size_t i, const RematDecision& decision) const {
+    return decision_alike(*parts_[0].model, decision, *parts_[i].model, parts_[i].open());
+  }
+
+  // The highest peak of a program if all do as the first.
+  int64_t peak_alike(const RematDecision& decision) {
+    int64_t out = programs_[0]->plan(decision);
+    for (size_t i = 1; i < programs_.size(); ++i)
+      if (programs_[i]) out = std::max(out, programs_[i]->plan(like_first(i, decision)));
+    return out;
+  }
+
+  // Where all do as the first: of its low decisions the one under which the job's peak is lowest. What is lowest for
+  // the first alone may be no good for another.
+  const RematDecision& least_alike() {
+    if (least_alike_) return *least_alike_;
+    int64_t least = INT64_MAX;
+    for (RematDecision& decision : programs_[0]->low_decisions())
+      if (const int64_t peak = peak_alike(decision); peak < least) least = peak, least_alike_ = std::move(decision);
+    return *least_alike_;
   }
 
   bool decide(size_t i, int64_t target) {
     ProgramTarget& program = *programs_[i];
-    if (asked_.alike && i > 0) {
-      const RematPart& first = parts_[0];
-      if (program.take_if_it_fits(decision_alike(*first.model, first.decision, *parts_[i].model, parts_[i].open()),
-                                  target))
-        return true;
-    }
+    if (asked_.alike && i > 0 && program.take_if_it_fits(like_first(i, parts_[0].decision), target)) return true;
+    bool fits = true;
     if (!asked_.target.budget || program.kept_peak() <= target || program.least_peak() < target)
-      return program.fit(target);
-    program.take_least();
-    return true;
+      fits = program.fit(target);
+    else program.take_least();
+    if (asked_.alike && i == 0 && asked_.target.budget && peak_alike(parts_[0].decision) > target)
+      program.take(least_alike(), program.plan(least_alike()));  // what suffices for the first would not for another
+    return fits;
   }
 
   static void copy_decision(const RematPart& from, RematPart* to) {
@@ -242,6 +291,7 @@ class JobTarget {
   std::span<RematPart> parts_;
   std::vector<size_t> first_;                             // by program: the first one with equal nodes
   std::vector<std::unique_ptr<ProgramTarget>> programs_;  // null: equal to an earlier one
+  std::optional<RematDecision> least_alike_;
 };
 
 }  // namespace
