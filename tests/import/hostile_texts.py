@@ -81,8 +81,7 @@ text_case('million elements', 'of a type', lambda: fx('y: "f32[' + '1, ' * MILLI
 text_case('million elements', 'of a name', lambda: fx(OP % ('neg.default(' + 'z' * MILLION + ')')), 'no node or input')
 text_case('million elements', 'of a line', lambda: fx(OP % 'neg.default(x);  ' + 'x = None; ' * (MILLION // 10)), None)
 nothing('fx', 'paths', 'no name in it is a path that is opened')
-case('fx', 'bombs', 'a packed text', lambda: gzip.compress(fx().encode() + b'\n' * (1 << 28), 9),
-     r'unpacks to more than \d+ bytes')
+case('fx', 'bombs', 'a packed text', lambda: gzip.compress(fx().encode() + b'\n' * (1 << 28), 9), 'not JSON')
 
 
 # --- what logs have besides graphs ---
@@ -146,8 +145,7 @@ log_case('million elements', 'compilations', lambda: ''.join(
     event('"aot_inference_graph": {}', '', f'"frame_id": {i}, "frame_compile_id": 0, "attempt": 0') for i in range(MILLION // 5)), r'200000 compilations')
 log_case('million elements', 'of a source', lambda: two(source("L['" + 'w' * MILLION + "']")), None)
 log_case('paths', 'of a source file', lambda: log(source("L['../../etc/passwd']")).replace('torch/x.py', '../../../etc/passwd'), None)
-case('trace', 'bombs', 'a packed log', lambda: gzip.compress(log().encode() + b'\n' * (1 << 28), 9),
-     r'unpacks to more than \d+ bytes')
+case('trace', 'bombs', 'a packed log', lambda: gzip.compress(log().encode() + b'\n' * (1 << 28), 9), 'not JSON')
 
 
 # --- what folders have besides graphs ---
