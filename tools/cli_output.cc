@@ -1,11 +1,14 @@
 #include "tools/cli_output.h"
 
 #include <fcntl.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "libgraph/mapped_file.h"
 #include "libgraph/output_file.h"
@@ -20,15 +23,17 @@ void remove_outputs_and_die(int number) {
   ::raise(number);
 }
 
-void write_text(const char* text) { (void)!::write(STDERR_FILENO, text, std::strlen(text)); }
+std::atomic_flag reported = ATOMIC_FLAG_INIT;
 
-// Somebody has shortened a file that is mapped.
+// Somebody has shortened a file that is mapped. All threads that read it get here, the first one speaks.
 void report_shortened_file(int number, siginfo_t* info, void*) {
   const char* file = mapped_file_at(info->si_addr);
   if (!file) return remove_outputs_and_die(number);
+  while (reported.test_and_set()) ::pause();
   remove_pending_outputs();
-  write_text(file);
-  write_text(": error: it became shorter while it was read\n");
+  const char said[] = ": error: it became shorter while it was read\n";
+  const iovec line[] = {{const_cast<char*>(file), std::strlen(file)}, {const_cast<char*>(said), sizeof said - 1}};
+  (void)!::writev(STDERR_FILENO, line, std::size(line));
   std::_Exit(static_cast<int>(ErrorKind::unreadable));
 }
 
