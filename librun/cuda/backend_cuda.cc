@@ -51,29 +51,31 @@ void CudaBackend::give_back_scratch(size_t mark) {
   scratch_.resize(mark);
 }
 
-Status CudaBackend::upload(std::byte* to, const std::byte* from, int64_t bytes) {
+template <class Copy>
+Status CudaBackend::copy_and_wait(DeviceClock::Span::Kind kind, int64_t bytes, Copy copy) {
   SG_TRY(device_->touch());
   if (bytes == 0) return ok_status();
   SG_TRY(device_->before_pageable_copy());
-  const Driver& driver = device_->driver();
   const uint64_t begin = device_->clock().mark();
-  SG_CU(driver,
-        cuMemcpyHtoDAsync_v2(reinterpret_cast<CUdeviceptr>(to), from, static_cast<size_t>(bytes), device_->stream()));
-  device_->clock().add({DeviceClock::Span::Kind::upload, bytes, begin, device_->clock().mark()});
+  SG_TRY(copy(device_->driver(), static_cast<size_t>(bytes), device_->stream()));
+  device_->clock().add({kind, bytes, begin, device_->clock().mark()});
   return device_->synchronize();
+}
+
+Status CudaBackend::upload(std::byte* to, const std::byte* from, int64_t bytes) {
+  return copy_and_wait(DeviceClock::Span::Kind::upload, bytes, [&](const Driver& driver, size_t size, CUstream stream) {
+    const auto target = reinterpret_cast<CUdeviceptr>(to);
+    return check(driver, driver.cuMemcpyHtoDAsync_v2(target, from, size, stream), "cuMemcpyHtoDAsync_v2");
+  });
 }
 
 Status CudaBackend::download(std::byte* to, const std::byte* from, int64_t bytes) {
   SG_TRY(device_->noted());
-  SG_TRY(device_->touch());
-  if (bytes == 0) return ok_status();
-  SG_TRY(device_->before_pageable_copy());
-  const Driver& driver = device_->driver();
-  const uint64_t begin = device_->clock().mark();
-  SG_CU(driver,
-        cuMemcpyDtoHAsync_v2(to, reinterpret_cast<CUdeviceptr>(from), static_cast<size_t>(bytes), device_->stream()));
-  device_->clock().add({DeviceClock::Span::Kind::download, bytes, begin, device_->clock().mark()});
-  return device_->synchronize();
+  return copy_and_wait(
+      DeviceClock::Span::Kind::download, bytes, [&](const Driver& driver, size_t size, CUstream stream) {
+        const auto source = reinterpret_cast<CUdeviceptr>(from);
+        return check(driver, driver.cuMemcpyDtoHAsync_v2(to, source, size, stream), "cuMemcpyDtoHAsync_v2");
+      });
 }
 
 uint64_t CudaBackend::begin_copy(std::byte* to, const std::byte* from, int64_t bytes, bool to_host) {
@@ -233,55 +235,4 @@ Result<std::unique_ptr<Communicator>> CudaBackend::communicator(Communicator& ho
   return make_host_communicator(*this, host);
 }
 
-// --- the plugin ---
-
-namespace {
-
-class CudaMaker : public BackendMaker {
- public:
-  CudaMaker(const Driver& driver, const BackendOptions& options) : driver_(driver), options_(options) {}
-
-  // A process may see only its own GPU, in which case that is used, whatever its index among the ranks of the machine.
-  Result<std::unique_ptr<Backend>> make(uint32_t local_rank) override {
-    int devices = 0;
-    SG_CU(driver_, cuDeviceGetCount(&devices));
-    SG_ASSIGN(std::unique_ptr<Device> device,
-              Device::open(driver_, static_cast<int>(local_rank % static_cast<uint32_t>(devices))));
-    SG_ASSIGN(std::unique_ptr<Lt> lt, Lt::open(*device));
-    return std::unique_ptr<Backend>(new CudaBackend(std::move(device), options_, std::move(lt)));
-  }
-
-  std::string describe() const override {
-    CUdevice device = 0;
-    char name[128] = "?";
-    int devices = 0;
-    driver_.cuDeviceGetCount(&devices);
-    if (driver_.cuDeviceGet(&device, 0) == CUDA_SUCCESS) driver_.cuDeviceGetName(name, sizeof name, device);
-    return std::to_string(devices) + " x " + name + ", driver for CUDA " + std::to_string(driver_.version / 1000) +
-           "." + std::to_string(driver_.version % 1000 / 10);
-  }
-
- private:
-  const Driver& driver_;
-  BackendOptions options_;
-};
-
-Result<std::unique_ptr<BackendMaker>> make_maker(const BackendOptions& options) {
-  SG_ASSIGN(const Driver* driver, load_driver(options.loads_all_at_once));
-  SG_TRY(Lt::require());
-  if (options.nccl) SG_TRY(require_nccl());
-  return std::unique_ptr<BackendMaker>(new CudaMaker(*driver, options));
-}
-
-}  // namespace
 }  // namespace sg::cuda
-
-extern "C" __attribute__((visibility("default"))) const char* sg_backend_abi() { return SG_BACKEND_ABI; }
-
-extern "C" __attribute__((visibility("default"))) sg::BackendMaker* sg_backend_make(const sg::BackendOptions& options,
-                                                                                    sg::Error& error) {
-  auto maker = sg::cuda::make_maker(options);
-  if (maker.ok()) return maker.value().release();
-  error = maker.error();
-  return nullptr;
-}

@@ -77,6 +77,9 @@ class CudaBackend : public Backend {
 
  private:
   void move(const Tensor& to, const Tensor& from);  // a copy between equal types that is not a single block of memory
+  // Between host and device, timed, and done on return: `copy(driver, size, stream)` begins it.
+  template <class Copy>
+  Status copy_and_wait(DeviceClock::Span::Kind kind, int64_t bytes, Copy copy);
 
   std::unique_ptr<Device> device_;
   BackendOptions options_;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import Any, Callable, Dict, Iterator, List, Sequence, Set
+from typing import Any, Callable, ContextManager, Dict, Iterator, List, Sequence, Set
 
 import torch
 from torch import Tensor, overrides
@@ -39,12 +39,12 @@ def node_sequence_number(node: Any) -> int:
 
 
 @contextmanager
-def backward_within(around: Callable[[Sequence[Any]], Any]) -> Iterator[None]:
-    """Runs each backward() of user code, and each grad() without create_graph, within `around(roots)`."""
+def _engine_within(around: Callable[[Sequence[Any], bool], ContextManager[Any]]) -> Iterator[None]:
+    """Runs each backward pass within `around(roots, create_graph)`."""
     original = torch.autograd._engine_run_backward
 
     def run(roots: Sequence[Any], grads: Any, retain_graph: bool, create_graph: bool, *args: Any, **kwargs: Any) -> Any:
-        with nullcontext() if create_graph else around(roots):
+        with around(roots, create_graph):
             return original(roots, grads, retain_graph, create_graph, *args, **kwargs)
 
     torch.autograd._engine_run_backward = run
@@ -54,26 +54,26 @@ def backward_within(around: Callable[[Sequence[Any]], Any]) -> Iterator[None]:
         torch.autograd._engine_run_backward = original
 
 
-@contextmanager
-def modes_in_backward() -> Iterator[None]:
+def backward_within(around: Callable[[Sequence[Any]], ContextManager[Any]]) -> ContextManager[None]:
+    """Runs each backward() of user code, and each grad() without create_graph, within `around(roots)`."""
+    return _engine_within(lambda roots, create_graph: nullcontext() if create_graph else around(roots))
+
+
+def modes_in_backward() -> ContextManager[None]:
     """Keeps the function modes that are set now while a backward runs. PyTorch leaves them as it calls grad() or
     backward(), and what a checkpoint computes again there would be traced otherwise than it was forward."""
     modes = list(overrides._get_current_function_mode_stack())
-    original = torch.autograd._engine_run_backward
+    return _engine_within(lambda roots, create_graph: _modes_again(modes))
 
-    def run(*args: Any, **kwargs: Any) -> Any:
-        within = overrides._get_current_function_mode_stack()
-        with ExitStack() as again:
-            for mode in modes:
-                if not any(mode is other for other in within):
-                    again.enter_context(mode)
-            return original(*args, **kwargs)
 
-    torch.autograd._engine_run_backward = run
-    try:
+@contextmanager
+def _modes_again(modes: Sequence[Any]) -> Iterator[None]:
+    within = overrides._get_current_function_mode_stack()
+    with ExitStack() as again:
+        for mode in modes:
+            if not any(mode is other for other in within):
+                again.enter_context(mode)
         yield
-    finally:
-        torch.autograd._engine_run_backward = original
 
 
 def autograd_nodes(*roots: Any) -> Iterator[Any]:
