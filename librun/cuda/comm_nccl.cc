@@ -172,7 +172,10 @@ Result<std::unique_ptr<Communicator>> make_nccl_communicator(Device& device, Com
                                                              const BackendOptions& options, std::string* explained) {
   SG_ASSIGN(const Nccl* nccl, load_nccl());
   auto out = std::make_unique<NcclCommunicator>(*nccl, device, host, options);
-  SG_TRY(out->start());
+  if (Status started = out->start(); !started.ok()) {
+    host.abort(started.error());  // first: the end of what it has made is an error of NCCL's to ranks that come later
+    return started.error();
+  }
   *explained = out->text();
   return std::unique_ptr<Communicator>(std::move(out));
 }
