@@ -24,8 +24,8 @@ class Forward {
     const DType dtype = a.query.dtype;
     for (int i = 0; i < call.team().size(); ++i) {
       Scratch& s = call.scratch();
-      spaces_.push_back({Side(call, {a.key.dim(2), a.key.dim(3)}, dtype, dtype, {.scores = true}),
-                         Side(call, {a.key.dim(2), a.value.dim(3)}, dtype, dtype, {.to_rows = true}),
+      spaces_.push_back({Side(call, {a.key.dim(2), a.key.dim(3)}, {dtype, dtype}, {.scores = true}),
+                         Side(call, {a.key.dim(2), a.value.dim(3)}, {dtype, dtype}, {.to_rows = true}),
                          s.take<T>(kRows * kPackedRow), s.take<T>(kRows * width_)});
     }
   }

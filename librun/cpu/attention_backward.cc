@@ -31,8 +31,8 @@ class Backward {
     for (int i = 0; i < (own_mask_ ? call.team().size() : 1); ++i) {
       Scratch& s = call.scratch();
       spaces_.push_back(
-          {Side(call, {a.key.dim(2), a.key.dim(3)}, dtype, dtype, {.scores = true, .to_rows = true, .to_side = true}),
-           Side(call, {a.key.dim(2), a.value.dim(3)}, dtype, g.grad_out.dtype, {.scores = true, .to_side = true}),
+          {Side(call, {a.key.dim(2), a.key.dim(3)}, {dtype, dtype}, {.scores = true, .to_rows = true, .to_side = true}),
+           Side(call, {a.key.dim(2), a.value.dim(3)}, {dtype, g.grad_out.dtype}, {.scores = true, .to_side = true}),
            s.take<T>(kRows * value_width_), s.take<T>(kRows * value_width_), s.take<T>(kRows * kPackedRow),
            s.take<T>(kRows * kPackedRow), hooks.backward ? s.take<T>(kRows * kPackedRow) : nullptr,
            s.take<T>(kRows * key_width_)});

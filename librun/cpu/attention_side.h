@@ -28,21 +28,24 @@ struct SideSizes {
   int64_t keys, width;
 };
 
+struct SideTypes {
+  DType side, rows;  // of the side, and of the rows that it meets
+};
+
 template <class T>
 class AddedSide {
  public:
   using Number = T;
   static constexpr int64_t kRows = 112;  // at most, in a block: a multiple of a tile's
 
-  // `rows`: the type of the rows that it meets.
-  AddedSide(KernelCall& call, SideSizes sizes, DType dtype, DType rows, SideUses uses)
+  AddedSide(KernelCall& call, SideSizes sizes, SideTypes types, SideUses uses)
       : sizes_(sizes),
         kernels_(tile_kernels<T>(best_isa())),
         starts_{TileStart::zero, call.numerics() == Numerics::strict ? TileStart::chain : TileStart::add},
         sums_step_(padded_columns(sizes.width)) {
     Scratch& s = call.scratch();
-    const bool pairs = std::is_same_v<T, float> && dtype == DType::bf16 && rows == DType::bf16 && has_bf16_pairs() &&
-                       call.numerics() == Numerics::fast;
+    const bool pairs = std::is_same_v<T, float> && types.side == DType::bf16 && types.rows == DType::bf16 &&
+                       has_bf16_pairs() && call.numerics() == Numerics::fast;
     panel_ = s.take<T>(kPanelSize);
     if (uses.scores && pairs)
       pairs_ = s.take<Bf16Pair>(packed_a_size<Bf16Pair>(kRows, sizes.width)),

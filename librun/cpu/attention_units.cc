@@ -76,7 +76,7 @@ bool multiplies_by_units(const KernelCall& call, const Attention& a, DType rows)
          has_units(Units::whole) && call.numerics() == Numerics::fast && !call.ordered_sums;
 }
 
-UnitSide::UnitSide(KernelCall& call, SideSizes sizes, DType, DType, SideUses uses)
+UnitSide::UnitSide(KernelCall& call, SideSizes sizes, SideTypes, SideUses uses)
     : uses_(uses),
       sizes_(sizes),
       width_tiles_(tiles_of(sizes.width)),

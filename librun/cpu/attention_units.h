@@ -23,7 +23,7 @@ class UnitSide {
   using Number = float;
   static constexpr int64_t kRows = 128;
 
-  UnitSide(KernelCall& call, SideSizes sizes, DType dtype, DType rows, SideUses uses);
+  UnitSide(KernelCall& call, SideSizes sizes, SideTypes, SideUses uses);
 
   void set(const MatrixView& side);
   void meet(const MatrixView& rows, int64_t count);

@@ -308,23 +308,29 @@ void PointwiseProgram::run_blocks(int64_t begin, int64_t end, bool* fault) const
   BlockRunner(code_, slots_, layouts_, elements_, streams_).run(begin, end, fault);
 }
 
-Status run_pointwise(KernelCall& call) {
+Result<PointwiseProgram> pointwise_program(const KernelCall& call, const std::function<Tensor(const Tensor&)>& copied) {
   PointwiseProgram program;
-  auto fits = program.add(call);
-  if (fits.ok() && !*fits) {  // arguments in the result's memory with another layout: copy them first
+  SG_ASSIGN(bool fits, program.add(call));
+  if (!fits) {
     KernelCall apart = call;  // a copy, because the call is reused, as bound, in the next step
     for (ParamValue& p : apart.params())
       if (p.kind == ParamValue::Kind::tensor && share_memory(p.tensor, call.results[0]) &&
-          !same_view(p.tensor, call.results[0])) {
-        Tensor held = call.scratch().tensor(p.tensor.dtype, p.tensor.sizes());
-        copy(call, held, p.tensor);
-        p.tensor = held;
-      }
-    fits = program.add(apart);
+          !same_view(p.tensor, call.results[0]))
+        p.tensor = copied(p.tensor);
+    SG_ASSIGN(fits, program.add(apart));
   }
-  if (!fits.ok()) return fits.error();
-  if (!*fits) return call.fail("the result's elements share memory");
-  return program.run(call.team());
+  if (!fits) return call.fail("the result's elements share memory");
+  return program;
+}
+
+Status run_pointwise(KernelCall& call) {
+  auto program = pointwise_program(call, [&](const Tensor& t) {
+    Tensor held = call.scratch().tensor(t.dtype, t.sizes());
+    copy(call, held, t);
+    return held;
+  });
+  if (!program.ok()) return program.error();
+  return program->run(call.team());
 }
 
 }  // namespace sg::cpu

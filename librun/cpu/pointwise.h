@@ -13,6 +13,7 @@
 // differently from an earlier one does not fit.
 #pragma once
 
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -74,6 +75,10 @@ class PointwiseProgram {
   int64_t elements_ = 0, grain_ = 1;
   bool fits_ = true, prepared_ = false, streams_ = false;
 };
+
+// The program of a call alone. Arguments that lie in the result's memory with another layout are read from copies, which
+// `copied` makes.
+Result<PointwiseProgram> pointwise_program(const KernelCall& call, const std::function<Tensor(const Tensor&)>& copied);
 
 // Runs any op that programs support, as a kernel.
 Status run_pointwise(KernelCall& call);

@@ -186,22 +186,13 @@ bool knows_pointwise(std::string_view op) {
 }
 
 Status run_pointwise(KernelCall& call) {
-  cpu::PointwiseProgram program;
-  auto fits = program.add(call);
-  if (fits.ok() && !*fits) {  // arguments in the result's memory with another layout: copy them first
-    KernelCall apart = call;  // a copy, because the call is reused, as bound, in the next step
-    for (ParamValue& p : apart.params())
-      if (p.kind == ParamValue::Kind::tensor && share_memory(p.tensor, call.results[0]) &&
-          !same_view(p.tensor, call.results[0])) {
-        Tensor held = backend_of(call).scratch(p.tensor.dtype, p.tensor.sizes());
-        backend_of(call).copy(held, p.tensor);
-        p.tensor = held;
-      }
-    fits = program.add(apart);
-  }
-  if (!fits.ok()) return fits.error();
-  if (!*fits) return call.fail("the result's elements share memory");
-  SG_ASSIGN(std::unique_ptr<DeviceProgram> on_device, backend_of(call).interpret(program));
+  CudaBackend& backend = backend_of(call);
+  SG_ASSIGN(cpu::PointwiseProgram program, cpu::pointwise_program(call, [&](const Tensor& t) {
+              Tensor held = backend.scratch(t.dtype, t.sizes());
+              backend.copy(held, t);
+              return held;
+            }));
+  SG_ASSIGN(std::unique_ptr<DeviceProgram> on_device, backend.interpret(program));
   if (!on_device) return run_by_host(call);  // a step has no row for these types
   return on_device->run();
 }

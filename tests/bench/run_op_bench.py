@@ -125,6 +125,7 @@ def more_cases():
         'remainder': dict(op=lambda x: torch.remainder(x, 0.7), shapes=[(1024, 768)]),
         'floor division': dict(op=lambda x: torch.div(x, 0.3, rounding_mode='floor'), shapes=[(1024, 768)]),
         'erfinv': dict(op=lambda x: (x * 0.2).erfinv(), shapes=[(512, 768)]),
+        'ndtri': dict(op=lambda x: torch.special.ndtri(x.sigmoid()), shapes=[(512, 768)], only='f32'),
         'weight_norm': dict(op=lambda v, g: torch._weight_norm(v, g, 0).square(), shapes=[(512, 512), (512, 1)]),
         'stft': dict(op=lambda x: torch.stft(x, 256, 64, window=torch.hann_window(256), return_complex=True).abs(),
                      shapes=[(8, 8192)], only='f32'),

@@ -74,7 +74,8 @@ void check_products(Rng& rng, int64_t keys, int64_t width) {
   using T = typename Side::Number;
   BareCall bare;
   const IntegerMatrix side(rng, keys, width);
-  Side products(bare.call, {keys, width}, DType::bf16, DType::bf16, {.scores = true, .to_rows = true, .to_side = true});
+  Side products(bare.call, {keys, width}, {DType::bf16, DType::bf16},
+                {.scores = true, .to_rows = true, .to_side = true});
   products.set(side.view());
   products.clear_sums();
   std::vector<double> sums(static_cast<size_t>(keys * width));

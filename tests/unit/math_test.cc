@@ -163,7 +163,21 @@ TEST_CASE("atan2 over pairs of floats") {
   CHECK(worst <= 0.51);
 }
 
-TEST_CASE("digamma and erfinv") {
+// Against Newton's and Halley's method in double, whose own test is below.
+TEST_CASE("inverses of the normal distribution, of floats") {
+  check_unary(
+      "erfinv", [](float x) { return math::erfinv(x); },
+      [](long double x) { return math::erfinv_core(static_cast<double>(x)); });
+  check_unary(
+      "ndtri", [](float p) { return math::ndtri(p); },
+      [](long double p) { return math::ndtri_core(static_cast<double>(p)); });
+  for (float x : {1.0f - 0x1p-24f, 0x1p-149f, 0.99f, 0.98f, 0.5f}) {
+    CHECK(ulps(math::erfinv(-x), -static_cast<long double>(math::erfinv_core(x))) <= 0.51);
+    CHECK(ulps(math::ndtri(x), math::ndtri_core(x)) <= 0.51);
+  }
+}
+
+TEST_CASE("digamma, erfinv and ndtri") {
   constexpr double kEuler = 0.57721566490153286061;
   CHECK(math::digamma_core(1) == Approx(-kEuler).epsilon(1e-13));
   CHECK(math::digamma_core(0.5) == Approx(-kEuler - 2 * math::kLn2).epsilon(1e-13));
@@ -174,6 +188,8 @@ TEST_CASE("digamma and erfinv") {
     CHECK(math::erfinv_core(std::erf(y)) == Approx(y).epsilon(1e-11));
     CHECK(math::erfinv_core(-std::erf(y)) == Approx(-y).epsilon(1e-11));
   }
+  CHECK(math::ndtri_core(0.5) == 0);
+  CHECK(math::ndtri_core(0.5 + 1e-9) == Approx(1e-9 * std::sqrt(2 * math::kPi)).epsilon(1e-7));
   CHECK(math::erfinv_core(1) == INFINITY);
   CHECK(std::isnan(math::erfinv_core(1.5)));
 }

@@ -80,7 +80,7 @@ void add_math(BlockTable& t) {
   real<1>(t, BlockOp::rsqrt, []<class T>(T x) { return math::rsqrt(x); });
   real<1>(t, BlockOp::erf, []<class T>(T x) { return static_cast<T>(Wide<T>::erf(x)); });
   real<1>(t, BlockOp::erfc, []<class T>(T x) { return static_cast<T>(Wide<T>::erfc(x)); });
-  real<1>(t, BlockOp::erfinv, []<class T>(T x) { return static_cast<T>(math::erfinv_core(x)); });
+  real<1>(t, BlockOp::erfinv, []<class T>(T x) { return math::erfinv(x); });
   real<1>(t, BlockOp::digamma, []<class T>(T x) { return static_cast<T>(math::digamma_core(x)); });
   real<1>(t, BlockOp::lgamma, []<class T>(T x) { return static_cast<T>(math::lgamma_core(x)); });
 }

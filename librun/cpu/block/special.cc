@@ -17,7 +17,7 @@ void add_functions(BlockTable& t) {
   real<1>(t, BlockOp::i1, []<class T>(T x) { return static_cast<T>(math::bessel_i1(x, false)); });
   real<1>(t, BlockOp::i1e, []<class T>(T x) { return static_cast<T>(math::bessel_i1(x, true)); });
   real<1>(t, BlockOp::erfcx, []<class T>(T x) { return static_cast<T>(math::erfcx(x)); });
-  real<1>(t, BlockOp::ndtri, []<class T>(T x) { return static_cast<T>(math::ndtri(x)); });
+  real<1>(t, BlockOp::ndtri, []<class T>(T x) { return math::ndtri(x); });
   real<1>(t, BlockOp::log_ndtr, []<class T>(T x) { return static_cast<T>(math::log_ndtr(x)); });
   real<2>(t, BlockOp::polygamma, []<class T>(T n, T x) { return static_cast<T>(math::polygamma(n, x)); });
   real<2>(t, BlockOp::zeta, []<class T>(T s, T q) { return static_cast<T>(math::zeta(s, q)); });
