@@ -61,6 +61,23 @@ void add_large(const Block<Complex>& c, const Factor<Complex>& a, const Factor<C
     }
 }
 
+// Numbers side by side in memory: the compiler does not see by itself that sums in lanes are sums of these.
+typedef double Eight __attribute__((vector_size(64), aligned(8), may_alias));
+constexpr int64_t kLanes = 16;
+
+SG_INLINE const Eight& eight(const double* at) { return *reinterpret_cast<const Eight*>(at); }
+SG_INLINE Eight& eight(double* at) { return *reinterpret_cast<Eight*>(at); }
+
+// The sum of lanes and of the products of fewer numbers than there are lanes.
+SG_INLINE double sum_of(const Eight& low, const Eight& high, const double* x, const double* y, int64_t n) {
+  double sum[kLanes];
+  for (int64_t l = 0; l < kLanes / 2; ++l) sum[l] = low[l], sum[l + kLanes / 2] = high[l];
+  for (int64_t l = 0; l < n; ++l) sum[l] += x[l] * y[l];
+  for (int64_t half = kLanes / 2; half > 0; half /= 2)
+    for (int64_t l = 0; l < half; ++l) sum[l] += sum[l + half];
+  return sum[0];
+}
+
 }  // namespace
 
 SG_CLONES void subtract_row(double* y, const double* x, double a, int64_t n) {
@@ -68,21 +85,37 @@ SG_CLONES void subtract_row(double* y, const double* x, double a, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] -= a * x[i];
 }
 
-SG_CLONES void subtract_rows(double* y, const double* x, double a, const double* z, double b, int64_t n) {
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) y[i] -= a * x[i] + b * z[i];
+SG_CLONES double dot_rows(const double* x, const double* y, int64_t n) {
+  Eight low = {}, high = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    low += eight(x + i) * eight(y + i);
+    high += eight(x + i + 8) * eight(y + i + 8);
+  }
+  return sum_of(low, high, x + i, y + i, n - i);
 }
 
-SG_CLONES double dot_rows(const double* x, const double* y, int64_t n) {
-  constexpr int64_t kLanes = 16;
-  double sum[kLanes] = {};
+SG_CLONES double dot_and_subtract_row(double* y, const double* x, double a, const double* z, int64_t n) {
+  Eight low = {}, high = {};
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (int64_t l = 0; l < kLanes; ++l) sum[l] += x[i + l] * y[i + l];
-  for (int64_t l = 0; i < n; ++i, ++l) sum[l] += x[i] * y[i];
-  for (int64_t half = kLanes / 2; half > 0; half /= 2)
-    for (int64_t l = 0; l < half; ++l) sum[l] += sum[l + half];
-  return sum[0];
+  for (; i + kLanes <= n; i += kLanes) {
+    const Eight x0 = eight(x + i), x1 = eight(x + i + 8);
+    eight(y + i) -= a * x0;
+    eight(y + i + 8) -= a * x1;
+    low += x0 * eight(z + i);
+    high += x1 * eight(z + i + 8);
+  }
+  for (int64_t j = i; j < n; ++j) y[j] -= a * x[j];
+  return sum_of(low, high, x + i, z + i, n - i);
+}
+
+Complex dot_and_subtract_row(Complex* y, const Complex* x, Complex a, const Complex* z, int64_t n) {
+  Complex sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    y[i] -= times(a, conjugate(x[i]));
+    sum += times(x[i], z[i]);
+  }
+  return sum;
 }
 
 Complex dot_rows(const Complex* x, const Complex* y, int64_t n) {

@@ -75,8 +75,9 @@ struct Factor {
 // y -= a x, for a row of n numbers.
 void subtract_row(double* y, const double* x, double a, int64_t n);
 void subtract_row(Complex* y, const Complex* x, Complex a, int64_t n);
-// y -= a x + b z.
-void subtract_rows(double* y, const double* x, double a, const double* z, double b, int64_t n);
+// y -= a x', the conjugates of a row x, and the sum of x[i] z[i], in lanes.
+double dot_and_subtract_row(double* y, const double* x, double a, const double* z, int64_t n);
+Complex dot_and_subtract_row(Complex* y, const Complex* x, Complex a, const Complex* z, int64_t n);
 // The sum of x[i] y[i], in lanes.
 double dot_rows(const double* x, const double* y, int64_t n);
 Complex dot_rows(const Complex* x, const Complex* y, int64_t n);

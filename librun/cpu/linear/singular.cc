@@ -11,13 +11,16 @@ namespace {
 constexpr double kEpsilon = 0x1p-53;
 constexpr int64_t kMostSweeps = 40;  // per value on average; two or three suffice
 
+// Without the vectors: both sides' reflections, a row, the other diagonal, both sides' rotations.
+int64_t bidiagonal_numbers(int64_t n) { return 4 * n + 2 * RowRotations::space(n); }
+
 // An upper bidiagonal matrix, and where its rotations are applied: rows of U^T and of V^H. Null data: nowhere.
 template <class T>
 struct Bidiagonal {
   double *d, *e;  // [n], [n - 1]
   int64_t n;
   Block<T> left, right;
-  Rotation *left_turns, *right_turns;  // [n]
+  double *left_space, *right_space;  // [RowRotations::space(n)]
 };
 
 // a = Q B P^H: Q's vectors go below the diagonal, P's to the right of the superdiagonal, as rows. w: [columns]
@@ -66,8 +69,9 @@ double smaller_of_two(double f, double g, double h) {
 
 // One sweep from row `first` to `last`, shifted unless the diagonal contains a zero.
 template <class T>
-void sweep(const Bidiagonal<T>& b, int64_t first, int64_t last) {
+void sweep(const Bidiagonal<T>& b, int64_t first, int64_t last, RowRotations* left_rows, RowRotations* right_rows) {
   double *d = b.d, *e = b.e;
+  Rotation *left_turns = left_rows->room(), *right_turns = right_rows->room();
   bool has_zero = false;
   for (int64_t i = first; i <= last; ++i) has_zero |= d[i] == 0;
   const double shift = has_zero ? 0 : smaller_of_two(d[last - 1], e[last - 1], d[last]);
@@ -87,12 +91,11 @@ void sweep(const Bidiagonal<T>& b, int64_t first, int64_t last) {
       g = left.s * e[i + 1];
       e[i + 1] *= left.c;
     }
-    b.left_turns[i - first] = left, b.right_turns[i - first] = right;
+    left_turns[i - first] = left, right_turns[i - first] = right;
   }
   e[last - 1] = f;
-  if (!b.left.data) return;
-  rotate_rows(b.left, first, 1, b.left_turns, last - first);
-  rotate_rows(b.right, first, 1, b.right_turns, last - first);
+  left_rows->add(first, 1, last - first);
+  right_rows->add(first, 1, last - first);
 }
 
 template <class T>
@@ -104,6 +107,7 @@ bool diagonalize(const Bidiagonal<T>& b) {
     const double e = std::fabs(b.e[i]);
     return e <= kEpsilon * (std::fabs(b.d[i]) + std::fabs(b.d[i + 1])) || e <= 0.125 * kEpsilon * largest;
   };
+  RowRotations left(b.left, b.n, b.left_space), right(b.right, b.n, b.right_space);
   int64_t sweeps = kMostSweeps * b.n;
   for (int64_t last = b.n - 1; last > 0;) {
     for (int64_t i = 0; i < last; ++i)
@@ -115,8 +119,10 @@ bool diagonalize(const Bidiagonal<T>& b) {
     int64_t first = last - 1;
     while (first > 0 && b.e[first - 1] != 0) --first;
     if (sweeps-- == 0) return false;
-    sweep(b, first, last);
+    sweep(b, first, last, &left, &right);
   }
+  left.apply();
+  right.apply();
   return true;
 }
 
@@ -177,7 +183,7 @@ void make_vectors(const Block<T>& a, const Bidiagonal<T>& b, const T* left_tau, 
 }  // namespace
 
 int64_t singular_room(int64_t rows, int64_t columns) {
-  return 10 * columns + rows * std::max(rows, 2 * columns) + reflections_room(rows, rows);
+  return bidiagonal_numbers(columns) + rows * std::max(rows, 2 * columns) + reflections_room(rows, rows);
 }
 
 template <class T>
@@ -188,11 +194,11 @@ bool decompose_singular(const Block<T>& a, double* values, const Block<T>& left,
   if (!std::isfinite(scale)) return false;
   T *left_tau = space.own, *right_tau = left_tau + n, *w = right_tau + n;
   auto* e = reinterpret_cast<double*>(w + n);
-  auto *left_turns = reinterpret_cast<Rotation*>(e + n), *right_turns = left_turns + n;
-  T* memory = space.own + 10 * n;
+  double *left_space = e + n, *right_space = left_space + RowRotations::space(n);
+  T* memory = space.own + bidiagonal_numbers(n);
   Workspace<T> inner = space;
   inner.own = memory + m * std::max(m, 2 * n);
-  const Bidiagonal<T> b{values, e, n, left, right, left_turns, right_turns};
+  const Bidiagonal<T> b{values, e, n, left, right, left_space, right_space};
   make_bidiagonal(a, b, left_tau, right_tau, w);
   if (left.data) make_vectors(a, b, left_tau, right_tau, memory, inner);
   if (!diagonalize(b)) return false;
