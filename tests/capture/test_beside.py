@@ -88,6 +88,58 @@ class Beside(CaptureCase):
         self.assertTrue(previous is own and all(own[name] is tensor for name, tensor in tensors.items()))
         self.check_steps(step, self.inputs)
 
+    def test_a_queue(self):
+        queue = collections.deque([torch.randn(5, 3), torch.randn(5, 3)], maxlen=2)
+
+        def loss_of(output, x, y):
+            self.output = output.detach()
+            return torch.logsumexp(output @ torch.cat([*queue]).T, -1).mean()
+
+        def follow(loss):
+            queue.append(self.output)
+            return loss
+
+        self.check(self.train(loss_of, follow), ["queue.0", "queue.1"])
+
+    def test_numbers_that_decide_and_change(self):
+        """A step that leaves out a batch by a running mean: the example's would be a constant of the graph. In a tensor it
+        is state."""
+        kept = types.SimpleNamespace(mean=1.0, last=collections.deque([1.0] * 3, maxlen=3), tensor=torch.tensor(1.0))
+
+        def train(is_outlier, keep):
+            def step(x, y):
+                loss = F.mse_loss(self.model(x), y)
+                self.optimizer.zero_grad()
+                loss.backward()
+                norm = nn.utils.clip_grad_norm_(self.model.parameters(), 9.0)
+                if not is_outlier(norm):
+                    self.optimizer.step()
+                keep(norm)
+                return loss
+
+            step.mean = 1.0
+            return step
+
+        def keep_attribute(norm):
+            kept.mean = 0.5 * kept.mean + 0.5 * norm.item()
+
+        def keep_of_function(norm):
+            of_function.mean = 0.5 * of_function.mean + 0.5 * norm.item()
+
+        of_function = train(lambda norm: norm.item() > 90 * of_function.mean, keep_of_function)
+        for step, name in (
+            (train(lambda norm: norm.item() > 90 * kept.mean, keep_attribute), "kept.mean"),
+            (train(lambda n: n.item() > 30 * sum(kept.last), lambda n: kept.last.append(n.item())), "kept.last.0, kept.last.1, kept.last.2"),
+            (of_function, "step.mean"),
+        ):
+            with self.assertRaisesRegex(CaptureError, f"goes by {name}, which it changes.*keep it in a tensor"):
+                self.captured(self.model, None, self.inputs, train_step=step, optimizer=self.optimizer)
+        self.assertEqual((kept.mean, [*kept.last], of_function.mean), (1.0, [1.0] * 3, 1.0))
+        in_tensor = train(lambda norm: norm > 90 * kept.tensor, lambda norm: kept.tensor.lerp_(norm, 0.5))
+        self.check(in_tensor, ["kept.tensor"])
+        logged = train(lambda norm: norm > 90, keep_attribute)
+        self.check(logged, [])
+
     def test_an_average_that_holds_the_model(self):
         """As in ema_pytorch: one module with the model, its average, and a count of updates."""
 

@@ -1,5 +1,8 @@
 """What a capture leaves as it was, also where it fails."""
 
+import collections
+import copy
+
 import torch
 from torch import nn
 
@@ -20,6 +23,28 @@ class LeftAlone(CaptureCase):
         with self.assertRaisesRegex(ValueError, "behind eval"):
             self.captured(model, None, (torch.ones(2, 4),), train_step=step)
         self.assertEqual([module.training for module in model.modules()], [True, False, True])
+
+    def test_what_a_step_logs(self):
+        """Also symbolic numbers of the trace, which would be of no use to anybody."""
+        model = nn.Linear(2, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        losses, long, recent, best = [3.0], [0.0] * 5000, collections.deque([3.0], maxlen=2), {"loss": 3.0}
+        by_epoch, seen = collections.defaultdict(list), {0}
+        everything = copy.deepcopy([losses, long, recent, best, by_epoch, seen])
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            for kept in (losses, long, recent, by_epoch["first"]):
+                kept.append(loss.item())
+            best["loss"] = min(best["loss"], loss.item())
+            seen.add(len(losses))
+            return loss
+
+        self.captured(model, None, (torch.randn(3, 2),), train_step=step, optimizer=optimizer)
+        self.assertEqual([losses, long, recent, best, by_epoch, seen], everything)
 
     def test_what_is_no_module(self):
         with self.assertRaisesRegex(CaptureError, "the model has type function: wrap it in a torch.nn.Module"):

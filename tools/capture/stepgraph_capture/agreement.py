@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import asked, rounding, values, world, write
 from .bits import changed
-from .errors import CaptureError
+from .errors import CaptureError, listed
 from .step import Step
 from .trace import Traced
 
@@ -67,7 +67,7 @@ def _check_same(
     except CaptureError as error:
         reasons = asked.reasons(traced.asks, traced.module.graph)
         if step.made.counted:
-            reasons.insert(0, f"It changes {', '.join(step.made.counted)}, and a graph holds the numbers of one step")
+            reasons.insert(0, f"It changes {listed(step.made.counted)}, and a graph holds the numbers of one step")
         raise CaptureError(". ".join([str(error), *reasons])) from error
 
 

@@ -4,16 +4,16 @@ the step keeps beside them. Afterwards they are as they were found.
 
 from __future__ import annotations
 
-import operator
-from collections import OrderedDict, defaultdict
+from collections import deque
 from contextlib import contextmanager
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple
 
 from torch import Tensor
 
 from . import compat, sharding
-from .beside import LONGEST, entries
+from .beside import entries
 from .bits import changed
+from .containers import LONGEST, Contents
 from .places import Place, is_strided
 from .step import Step
 
@@ -21,7 +21,7 @@ from .step import Step
 class AsFound:
     def __init__(self, step: Step) -> None:
         self._step = step
-        self._containers: Dict[int, Tuple[Any, Any]] = {}  # dicts and lists, by id, with copies
+        self._contents, self._seen = Contents(), set()  # type: Contents, Set[int]
         self._tensors: Dict[int, _Kept] = {}
         self._places: List[Tuple[Place, Tensor]] = []
         for thing in (*(module for _, module in step.modules_around), *step.optimizers.own):
@@ -44,10 +44,7 @@ class AsFound:
             for place, tensor in self._places:
                 if place.is_there():
                     place.container[place.key] = tensor
-            for container, content in self._containers.values():
-                if not _is_same(container, content):
-                    container.clear()
-                    container.extend(content) if isinstance(container, list) else container.update(content)
+            self._contents.restore()
             for kept in self._tensors.values():
                 kept.restore()
 
@@ -56,20 +53,11 @@ class AsFound:
             if id(thing) not in self._tensors and is_strided(thing):
                 self._tensors[id(thing)] = _Kept(thing)
                 self._take(thing.grad if thing.is_leaf else None)
-        elif isinstance(thing, (dict, list, tuple)) and id(thing) not in self._containers and entries(thing) <= LONGEST:
-            if type(thing) in _KINDS:
-                self._containers[id(thing)] = thing, thing.copy()
+        elif isinstance(thing, (dict, list, deque, tuple)) and id(thing) not in self._seen and entries(thing) <= LONGEST:
+            self._seen.add(id(thing))
+            self._contents.take(thing)
             for one in thing.values() if isinstance(thing, dict) else thing:
                 self._take(one)
-
-
-_KINDS = (dict, OrderedDict, defaultdict, list)
-
-
-def _is_same(now: Any, before: Any) -> bool:
-    if isinstance(now, list):
-        return len(now) == len(before) and all(map(operator.is_, now, before))
-    return list(now) == list(before) and all(map(operator.is_, now.values(), before.values()))
 
 
 class _Kept:

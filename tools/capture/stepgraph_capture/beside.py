@@ -5,7 +5,7 @@ the step writes.
 The search covers the attributes of the model's modules and parameters. For a train_step it also covers whatever the
 function can reach: its closure, the globals it names, the object it is a method of (or the callable object itself), its
 default arguments, and the user's functions that it calls. Within these it looks into modules (their tensors, and their
-attributes as those of the model's), lists, tuples and dicts.
+attributes as those of the model's), lists, deques, tuples and dicts.
 Hooks of optimizers and of parameters are searched in the same way.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 from weakref import WeakKeyDictionary
@@ -22,13 +23,12 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.weak import WeakIdKeyDictionary
 
 from . import compat, scalers, sharding
-from .containers import CellContents, Elements, SlotAttributes, TupleElements, is_rebuilt
+from .containers import LONGEST, CellContents, Elements, SlotAttributes, TupleElements, is_rebuilt
 from .places import Place, is_strided
 
 _DEEPEST = 4  # levels of nested objects
 _DEEPEST_OF_MODEL = 2  # the same for the model's attributes: its trainer, and the data the trainer holds, are not state
 _DICTS = (dict, WeakKeyDictionary, WeakIdKeyDictionary)
-LONGEST = 4096  # entries of lists and dicts; longer ones hold data
 
 
 @dataclass
@@ -39,6 +39,7 @@ class Found:
     tensors: Dict[str, Place] = field(default_factory=dict)  # all tensors by name
     others: Dict[str, Tuple[Place, Any]] = field(default_factory=dict)  # everything else by name
     dicts: List[Any] = field(default_factory=list)  # the user's dicts and sets, which may have parameters as keys
+    lists: List[Any] = field(default_factory=list)  # and lists and deques, long ones too
     by_parameter: Set[str] = field(default_factory=set)  # names of places that belong to a single parameter
     schedulers: List[LRScheduler] = field(default_factory=list)
     modules: List[Tuple[str, nn.Module]] = field(default_factory=list)  # those beside the model, and their parts
@@ -105,7 +106,7 @@ class _Search:
         self._attribute = ""
 
     def function(self, function: Any, name: str, depth: int) -> None:
-        """Searches the closure of a function, the globals it names, and the object it is bound to."""
+        """Searches the closure of a function, its attributes, the globals it names, and the object it is bound to."""
         if inspect.ismethod(function):
             self._object(function.__self__, name, depth)
             function = function.__func__
@@ -125,6 +126,8 @@ class _Search:
                 self._thing(cell.cell_contents, variable, (CellContents(cell), None), depth)
             except ValueError:  # not set yet
                 continue
+        for key, thing in list(vars(function).items()):
+            self._thing(thing, f"{function.__name__}.{key}", (vars(function), key), depth)
         for variable, given in _defaults_of(function).items():
             self._thing(given, variable, _NOWHERE, depth)
         for variable in function.__code__.co_names:
@@ -150,8 +153,10 @@ class _Search:
             self._scheduler(thing, name, depth)
         elif type(thing) is set:
             self.all.dicts.append(thing)
-        elif isinstance(thing, (*_DICTS, list, tuple)):
+        elif isinstance(thing, (*_DICTS, list, deque, tuple)):
             self._seen.add(id(thing))
+            if isinstance(thing, (list, deque)):
+                self.all.lists.append(thing)
             if entries(thing) > LONGEST:
                 return
             if isinstance(thing, _DICTS):

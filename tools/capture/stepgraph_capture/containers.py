@@ -1,10 +1,13 @@
 """Where Python keeps values: closure variables, __slots__, tuples, and lists and dicts that a step may exchange for
-others; read and written as dicts are."""
+others; read and written as dicts are. And what lists, deques, dicts and sets hold, to be put back."""
 
 from __future__ import annotations
 
 import operator
-from typing import Any
+from collections import OrderedDict, defaultdict, deque
+from typing import Any, Dict, Iterable, Tuple
+
+LONGEST = 4096  # entries of lists and dicts; longer ones hold data
 
 
 class CellContents(dict):  # type: ignore[type-arg]
@@ -97,8 +100,43 @@ class Elements(Inside):
         return type(now) is type(self._original) and has(now, index)
 
 
+class Contents:
+    """What containers hold now."""
+
+    def __init__(self, containers: Iterable[Any] = ()) -> None:
+        self._kept: Dict[int, Tuple[Any, Any]] = {}  # containers by id; a copy, or of a long one how many it has
+        for container in containers:
+            self.take(container)
+
+    def take(self, container: Any) -> None:
+        if type(container) in (list, deque) and len(container) > LONGEST:
+            self._kept[id(container)] = container, len(container)
+        elif type(container) in _KINDS and len(container) <= LONGEST:
+            self._kept[id(container)] = container, container.copy()
+
+    def restore(self) -> None:
+        for container, was in self._kept.values():
+            if isinstance(was, int):  # a long one has only grown
+                while len(container) > was:
+                    container.pop()
+            elif not _is_same(container, was):
+                container.clear()
+                container.extend(was) if isinstance(was, (list, deque)) else container.update(was)
+
+
+_KINDS = (dict, OrderedDict, defaultdict, list, deque, set)
+
+
+def _is_same(now: Any, before: Any) -> bool:
+    if isinstance(now, set):
+        return bool(now == before)
+    if isinstance(now, dict):
+        return list(now) == list(before) and all(map(operator.is_, now.values(), before.values()))
+    return len(now) == len(before) and all(map(operator.is_, now, before))
+
+
 def has(container: Any, key: Any) -> bool:
-    if isinstance(container, list):
+    if isinstance(container, (list, deque)):
         return int(key) < len(container)
     return isinstance(container, CellContents) or key in container
 

@@ -2,7 +2,8 @@
 `self.register_buffer("running", ...)`. Its initial values are unknown, so a graph could only be that of the first step;
 a step that reads such state is refused by name. What a step creates and never reads (the last loss), or creates once
 and never changes (a mask), is not state. What it counts in (`self.steps += 1`, a flag, a set) is recorded by name, for
-checks of the step and for messages. Afterwards all of these are as they were before the runs.
+checks of the step and for messages. Afterwards all of these are as they were before the runs, and so is what the step's
+lists, deques, dicts and sets hold.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from contextlib import contextmanager
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
+import torch
 from torch import Tensor
 
 from . import compat, kept, sharding
 from .beside import Found
 from .bits import changed
+from .containers import Contents
 from .errors import CaptureError
 from .places import Place, is_strided
 
@@ -28,17 +31,20 @@ class Made:
         self._search, self._whose = search, whose
         self.before = search()  # what there was before the runs
         self._tensors = [(place, place.tensor) for place in self.before.tensors.values()]
+        self._contents = _contents_of(self.before)
         self._schedulers = [(scheduler, dict(vars(scheduler))) for scheduler in self.before.schedulers]
         self._last: Dict[str, Tuple[Tensor, int, Tensor]] = {}  # after the last run: tensor, version, values
         self._runs = 0
         self._state: Set[str] = set()  # places that hold state, by name
         self.counted: List[str] = []  # Python numbers, flags and sets that a run has changed
+        self.floats: Set[str] = set()  # and the fractions among them, also those that a trace has changed
 
     def look(self) -> None:
         """Must be called after each run. State is what a run finds in place and changes."""
         found = self._search()
         now = {name: place for name, place in self._places(found).items() if _has_numbers(place.tensor)}
         counted = [name for name, (_, was) in self.before.others.items() if _is_counted(was, found.others.get(name))]
+        self.floats |= {name for name in counted if self._is_float(name)}
         self.counted = list(dict.fromkeys([*self.counted, *counted]))  # also what a second run puts back, as a ring of two
         self._runs += 1
         if self._runs > 1:
@@ -57,6 +63,7 @@ class Made:
         """In this context, which is for tracing, reads of this state are refused. Tensors that the model caches are
         removed, so that the graph computes them, for any sizes. On exit everything else is restored."""
         before = self._search()
+        contents = _contents_of(before)
         made = self._places(before)
         words = _WORDS.format(f"the {self._whose} reads {{0}}", _LATER[self._whose])
         marks = {name: kept.mark(place.tensor, words.format(name)) for name, place in made.items() if name in self._state}
@@ -73,7 +80,26 @@ class Made:
             if self._runs == 0:
                 self._check_untold()
         finally:
+            found = self._search()
+            for name, (place, value) in before.others.items():
+                if isinstance(value, float) and _is_counted(value, found.others.get(name)):
+                    self.floats |= {name} if self._is_float(name) else set()
+                    place.container[place.key] = value
             self._restore(before, was)
+            contents.restore()
+
+    @contextmanager
+    def floats_moved(self) -> Iterator[None]:
+        """In this context, which is for tracing, the fractions that the step changes are other ones."""
+        now = self._search().others
+        places = [now[name] for name in sorted(self.floats) if name in now]
+        try:
+            for place, value in places:
+                place.container[place.key] = value * _MOVED + _MOVED_BY
+            yield
+        finally:
+            for place, value in places:
+                place.container[place.key] = value
 
     @contextmanager
     def without_gradients(self) -> Iterator[None]:
@@ -103,8 +129,15 @@ class Made:
                     place.container[place.key].update(was)
                 else:
                     place.container[place.key] = was
+        self._contents.restore()
         for scheduler, was in self._schedulers:
             vars(scheduler).update(was)
+
+    def _is_float(self, name: str) -> bool:
+        """What schedulers count in stays outside of the graph."""
+        place, was = self.before.others.get(name, (None, None))
+        of_schedulers = [vars(scheduler) for scheduler in self.before.schedulers]
+        return isinstance(was, float) and not any(place.container is each for each in of_schedulers)
 
     def _places(self, found: Found) -> Dict[str, Place]:
         """The places that the runs created."""
@@ -133,13 +166,22 @@ class Made:
                 _undo(name, now, before)
 
 
+def _contents_of(found: Found) -> Contents:
+    return Contents([*found.lists, *found.dicts])
+
+
+_MOVED, _MOVED_BY = 1 + 2**-10, 2**-30
+
+_SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _KINDS = (int, float, str, frozenset, type, FunctionType, BuiltinFunctionType, MethodType)
 
 
 def _is_counted(was: Any, now: Optional[Tuple[Place, Any]]) -> bool:
     """Whether a run has counted there, or put another name or function there (`self.act = torch.relu`). now: what is in
     the same place now, if not a tensor."""
-    return isinstance(was, _KINDS) and now is not None and isinstance(now[1], _KINDS) and now[1] != was
+    if not isinstance(was, _KINDS) or now is None:
+        return False
+    return isinstance(now[1], _SYMBOLS) or (isinstance(now[1], _KINDS) and now[1] != was)
 
 
 def _has_numbers(tensor: Tensor) -> bool:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, fx
 
 from . import places, symbols, trace, values, world
-from .errors import CaptureError
+from .errors import CaptureError, listed
 from .left import Left
 from .step import Slot, Step
 
@@ -109,16 +109,13 @@ def _check_outputs(step: Step, changed: List[str], first: values.Answers, second
 def _first_step(step: Step, changed: List[str]) -> str:
     if changed:
         what = "run of the model" if step.train_step is None else "step"
-        more = f" and {len(changed) - _MOST_NAMES} more" if len(changed) > _MOST_NAMES else ""
-        return f"the first {what}, which changes {', '.join(changed[:_MOST_NAMES])}{more},"
+        return f"the first {what}, which changes {listed(changed)},"
     return f"the first step of {step.optimizers.names}, which makes its state,"
 
 
 def _before(step: Step) -> str:
     return "run it once before" if step.train_step is None else "let it make a step before"
 
-
-_MOST_NAMES = 8
 
 _OR_WHICH = "if only the first does. A graph holds one step: of a step that alternates capture each kind by itself"
 

@@ -34,6 +34,11 @@ def are_used(traced: Any, trace: Callable[[Move], Any]) -> bool:
     return len(apart) < 2 and _graph(trace, _near) != known
 
 
+def says_else(traced: Any, trace: Callable[[], Any]) -> bool:
+    """Whether the step says something else when it is traced again, or fails then."""
+    return _graph(lambda _: trace(), _near) != _said(traced)
+
+
 def _graph(trace: Callable[[Move], Any], move: Move) -> Optional[List[Any]]:
     """What the step says with other numbers; None if it raises an exception. Nothing is printed."""
     try:

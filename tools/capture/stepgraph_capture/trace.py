@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager, nullcontext
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch import Tensor, fx
@@ -31,7 +31,7 @@ from . import (
     world,
 )
 from .encode import Encoder
-from .errors import CaptureError
+from .errors import CaptureError, listed
 from .recorder import Recorder
 from .step import Result, Slot, Step
 from .trace_errors import AsksForValues
@@ -54,6 +54,7 @@ class Traced:
     ) -> None:
         self.module, self.fakes, self.mode, self.result, self.names = module, fakes, mode, result, names
         self.answers = answers  # the values that data-dependent symbols must have
+        self.settles: Optional[bool] = None  # None: traced without values
         self.uses_taken = False  # whether the graph depends on plain numbers that the step takes out of float tensors
         self.replaced = replaced  # attributes of the model to which the step assigned other tensors
         self.notes = notes  # what the user should know of the graph
@@ -75,7 +76,24 @@ def with_state(step: Step, dynamic: symbols.Dynamic, fake: bool) -> Traced:
         traced = somehow(step, dynamic, fake)
     for name in step.optimizers.made:
         raise CaptureError(_NO_STATE_WHEN_FAKE if fake else _STATE_BY_TRACING.format(name))
+    _check_floats(step, dynamic, traced)
     return traced
+
+
+def _check_floats(step: Step, dynamic: symbols.Dynamic, traced: Traced) -> None:
+    """Refuses a graph that depends on fractions of Python which the step changes: with others in their place it says
+    something else. (Whole numbers that a step counts in may choose what it does now and then.)"""
+    if not step.made.floats:
+        return
+    with step.made.floats_moved():
+        if taken.says_else(traced, lambda: _trace(step, dynamic, traced.settles is not None, bool(traced.settles))):
+            raise CaptureError(_GOES_BY_FLOATS.format(listed(sorted(step.made.floats))))
+
+
+_GOES_BY_FLOATS = (
+    "the step goes by {}, which it changes, and of Python numbers a graph holds those of one step: keep it in a tensor "
+    "(`torch.tensor(1.0)`), which is state of the graph"
+)
 
 
 def somehow(step: Step, dynamic: symbols.Dynamic, fake: bool) -> Traced:
@@ -100,6 +118,7 @@ def somehow(step: Step, dynamic: symbols.Dynamic, fake: bool) -> Traced:
             raise
     with trace_errors.of_tracing_alone():
         settle, traced = _with_values(step, dynamic)
+    traced.settles = settle
     traced.uses_taken = taken.are_used(traced, lambda move: _trace(step, dynamic, True, settle, move))
     return traced
 
@@ -151,7 +170,7 @@ def _trace(
     fakes = [
         with_symbols[slot.name].requires_grad_(slot.requires_grad)
         if slot.kind == "input" and slot.name in with_symbols
-        else twin(mode, slot)
+        else compat.as_written(twin(mode, slot), slot.value)
         for slot in step.tensors
     ]
     results: List[Result] = []

@@ -34,7 +34,8 @@ def given(step: Step, with_gaps: bool = True) -> List[Tensor]:
 
 
 def given_for(slot: Slot, with_gaps: bool = True) -> Tensor:
-    return laid_copy(slot.local, with_gaps).requires_grad_(slot.requires_grad)
+    copy = laid_copy(slot.local, with_gaps).requires_grad_(slot.requires_grad)
+    return compat.as_written(copy, slot.value)
 
 
 def laid_copy(tensor: Tensor, with_gaps: bool = True) -> Tensor:

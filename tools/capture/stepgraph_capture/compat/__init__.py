@@ -7,6 +7,7 @@ The rest of the package uses `compat.NAME`; the imports below say where each is 
 from .addresses import addresses_of_fakes
 from .autograd import (
     accumulation_hooks,
+    as_written,
     autograd_nodes,
     backward_within,
     gradient_hooks,

@@ -8,6 +8,8 @@ from typing import Any, Callable, ContextManager, Dict, Iterator, List, Sequence
 import torch
 from torch import Tensor, overrides
 
+from .. import release
+
 
 def sequence_number() -> int:
     """The number of the last autograd node created, which is that of the op being traced."""
@@ -105,6 +107,15 @@ def has_reentrant_checkpoint(loss: Tensor) -> bool:
 
     kind = getattr(CheckpointFunction, "_backward_cls", None)
     return kind is not None and any(isinstance(node, kind) for node in autograd_nodes(loss.grad_fn))
+
+
+def as_written(tensor: Tensor, other: Tensor) -> Tensor:
+    """The tensor, now written as often as the other one: a module may go by `weight._version`."""
+    if not other.is_inference() and not tensor.is_inference():
+        several = release.of(torch.__version__) >= (2, 7)
+        given: Any = ((tensor,), (other._version,)) if several else (tensor, other._version)
+        torch._C._autograd._unsafe_set_version_counter(*given)
+    return tensor
 
 
 @contextmanager
