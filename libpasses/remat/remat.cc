@@ -68,26 +68,11 @@ class JobRemat {
         tags_(std::move(tags)),
         by_policies_(std::move(by_policies)) {}
 
-  // Chooses the nodes to recompute, for all ranks. Where ranks would diverge, the first rank decides; where that is not
-  // enough, fewer collectives are recomputed.
+  // Chooses the nodes to recompute, for all ranks.
   Status decide() {
-    std::vector<bool> kept(job_.groups.size());
-    for (;;) {
-      SG_TRY(decide(kept));
-      std::vector<RematPlaced> placed;
-      for (const RematPart& part : parts_) placed.push_back({part.model.get(), &part.outcome});
-      const std::optional<RematParting> parting = find_parting(job_, placed, context_.threads);
-      if (!parting || std::ranges::find(kept, false) == kept.end()) return ok_status();
-      if (!alike_ && (eases() || options_.target.is_set())) {
-        alike_ = true;
-        continue;
-      }
-      const bool is_one = parting->group && !kept[parting->group.index];
-      const std::string of = is_one ? " of @" + group_name(job_, parting->group) : "";
-      context_.notes->warning("remat", "no collective" + of + " is recomputed: " + parting->why);
-      if (is_one) kept[parting->group.index] = true;
-      else kept.assign(kept.size(), true);
-    }
+    SG_TRY(options_.target.is_set() ? decide_for_target() : decide_by_policy());
+    for (RematPart& part : parts_) part.outcome = part.model->place(part.decision);
+    return ok_status();
   }
 
   void write_tags() {
@@ -122,10 +107,10 @@ class JobRemat {
   }
 
   // `kept`: by group, whether its collectives are kept (not recomputed).
-  Status decide(const std::vector<bool>& kept) {
-    parts_.clear();
+  std::vector<RematPart> parts_with(const std::vector<bool>& kept) const {
+    std::vector<RematPart> parts;
     for (size_t i = 0; i < job_.programs.size(); ++i) {
-      RematPart& part = parts_.emplace_back();
+      RematPart& part = parts.emplace_back();
       part.model = std::make_unique<RematModel>(*job_.programs[i], job_.programs[i]->graph, sizes_[i], kept);
       part.allowed = tagged(*part.model, is_recomputed);
       if (options_.has_crossing())
@@ -133,17 +118,71 @@ class JobRemat {
       part.decision.recompute = part.allowed;
       for (const PolicyTags& policy : by_policies_[i]) part.rules.push_back(rule_of(policy, part));
     }
-    std::vector<MissedTarget> missed;
-    if (options_.target.is_set()) {
-      const TargetQuestion question{job_, sizes_, options_.target, options_.tag_only, alike_, context_.threads};
-      missed = choose_for_target(question, parts_);
-    } else if (eases()) {
-      for (size_t i = 0; i < parts_.size(); ++i)
-        ease({std::span(parts_).first(i), alike_, context_.threads}, tags_[i].unshards, &job_.programs[i]->graph,
+    return parts;
+  }
+
+  // Where ranks would diverge, the first rank decides; where that is not enough, fewer collectives are recomputed.
+  Status decide_by_policy() {
+    std::vector<bool> kept(job_.groups.size());
+    for (bool alike = false;;) {
+      parts_ = parts_with(kept);
+      for (size_t i = 0; eases() && i < parts_.size(); ++i)
+        ease({std::span(parts_).first(i), alike, context_.threads}, tags_[i].unshards, &job_.programs[i]->graph,
              &parts_[i]);
+      const std::optional<RematParting> parting = parting_now();
+      if (!parting || std::ranges::find(kept, false) == kept.end()) return ok_status();
+      if (!alike && eases()) alike = true;
+      else context_.notes->warning("remat", keep(*parting, &kept));
     }
-    for (RematPart& part : parts_) part.outcome = part.model->place(part.decision);
-    return missed.empty() ? ok_status() : out_of_reach(std::move(missed));
+  }
+
+  // Keeps the collectives of the group that ranks would not agree about, or of all; says so.
+  std::string keep(const RematParting& parting, std::vector<bool>* kept) const {
+    const bool is_one = parting.group && !(*kept)[parting.group.index];
+    if (is_one) (*kept)[parting.group.index] = true;
+    else kept->assign(kept->size(), true);
+    return "no collective" + (is_one ? " of @" + group_name(job_, parting.group) : "") +
+           " is recomputed: " + parting.why;
+  }
+
+  std::optional<RematParting> parting_now() {
+    std::vector<RematPlaced> placed;
+    for (RematPart& part : parts_) {
+      part.outcome = part.model->place(part.decision);
+      placed.push_back({part.model.get(), &part.outcome});
+    }
+    return find_parting(job_, placed, context_.threads);
+  }
+
+  // Fewer collectives are recomputed where ranks would not agree under a lower peak, and that is lower.
+  Status decide_for_target() {
+    std::vector<bool> kept(job_.groups.size());
+    parts_ = parts_with(kept);
+    TargetAnswer best = choose_for_target(question(), parts_);
+    std::optional<RematParting> parting = std::move(best.parting);
+    std::vector<std::string> warnings;
+    while (parting && std::ranges::find(kept, false) != kept.end()) {
+      warnings.push_back(keep(*parting, &kept));
+      std::vector<RematPart> parts = parts_with(kept);
+      if (least_bound(parts) >= best.lowest_bytes) break;
+      TargetAnswer answer = choose_for_target(question(), parts);
+      parting = std::move(answer.parting);
+      if (answer.lowest_bytes >= best.lowest_bytes && !(answer.missed.empty() && !best.missed.empty())) continue;
+      parts_ = std::move(parts);
+      best = std::move(answer);
+      for (std::string& warning : warnings) context_.notes->warning("remat", std::move(warning));
+      warnings.clear();
+    }
+    return best.missed.empty() ? ok_status() : out_of_reach(std::move(best.missed));
+  }
+
+  TargetQuestion question() const { return {job_, sizes_, options_.target, options_.tag_only, context_.threads}; }
+
+  // No decision for the job is below it.
+  static int64_t least_bound(std::span<const RematPart> parts) {
+    int64_t out = 0;
+    for (const RematPart& part : parts) out = std::max(out, part.model->bound(part.open()).bytes);
+    return out;
   }
 
   // As far as the target's own limits allow it.
@@ -177,7 +216,6 @@ class JobRemat {
   const std::vector<RematTags> tags_;                       // by program
   const std::vector<std::vector<PolicyTags>> by_policies_;  // by program
   std::vector<RematPart> parts_;                            // by program
-  bool alike_ = false;                                      // the first program decides for all
 };
 
 // By program, then by node.

@@ -24,8 +24,8 @@
 //           of backward regions.
 // Legal     what a copy reads must not have been written since its original ran: otherwise the original is kept, and
 //           that is reported.
-// Ranks     must launch copies of the same collectives in the same order (remat_agreement.h); if they would not, the
-//           collectives of that group are not recomputed, which is reported.
+// Ranks     must launch copies of the same collectives in the same order (remat_agreement.h); if they would not, all
+//           do as one of them, or else collectives of that group are not recomputed, which is reported.
 // Results   bitwise equal. Under a target the peak never exceeds that of the original graph; a policy may raise it,
 //           and the summary then says so.
 // Limits    main graphs only. In large graphs all layers are thinned by one distance, and the lower bound that guides

@@ -6,16 +6,20 @@
 //           pipeline recomputes nothing as long as the first needs more.
 // Peak      in bytes, as planned (sg-run --plan). If no decision found reaches it, the lowest peak found is used, and
 //           that program is reported as missing it, with the lower bound and its composition.
-// Alike     the first program's decision is taken where it meets the target, so that ranks recompute the same
-//           collectives.
-// Cost      RematChooser's work, and a handful of memory plans, per program.
+// Ranks     have to pair their collectives as before (remat_agreement.h). Where programs that decide for themselves
+//           would not, they do as one of them: the one that needs most, or else another.
+// Lowest    of the job: no policy, each for itself or all alike, is lower, if ranks agree under it.
+// Cost      RematChooser's work, and a handful of memory plans, per program; where programs differ, the trials of
+//           agreement as well.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "libgraph/job.h"
 #include "libpasses/remat/remat.h"
+#include "libpasses/remat/remat_agreement.h"
 #include "libpasses/remat/remat_part.h"
 
 namespace sg {
@@ -25,7 +29,6 @@ struct TargetQuestion {
   std::span<const SizeValues> sizes;  // by program
   RematTarget target;
   bool by_tags_alone = false;
-  bool alike = false;
   size_t threads = 1;
 };
 
@@ -35,7 +38,13 @@ struct MissedTarget {
   int64_t least_bytes;
 };
 
-// Decides for each of `parts` (by program; model, allowed and crossing are set).
-std::vector<MissedTarget> choose_for_target(const TargetQuestion& question, std::span<RematPart> parts);
+struct TargetAnswer {
+  std::vector<MissedTarget> missed;
+  int64_t lowest_bytes = 0;             // of the job, if it had to be searched
+  std::optional<RematParting> parting;  // why something lower than this was not taken
+};
+
+// Decides for each of `parts` (by program; model, allowed, crossing and rules are set).
+TargetAnswer choose_for_target(const TargetQuestion& question, std::span<RematPart> parts);
 
 }  // namespace sg

@@ -1,0 +1,160 @@
+#include "libpasses/remat/remat_program_target.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "libpasses/exact_bytes.h"
+#include "libpasses/planned_peak.h"
+#include "libpasses/remat/remat_apply.h"
+#include "libpasses/remat/remat_ease.h"
+#include "libpasses/remat/remat_report.h"
+#include "libpasses/remat/remat_tags.h"
+
+namespace sg {
+namespace {
+
+constexpr size_t kWork = 8000000;  // node visits of the model: some tenths of a second per search
+constexpr int kMostPlans = 4;      // searches until the memory plan fits too
+// Further searches for a lower peak than that of the first: all of them together, and each.
+constexpr size_t kFurtherWork = kWork / 8, kFurtherStep = kWork / 8;
+constexpr size_t kSpareWork = 200000;  // nodes planned to make a policy's decision cheaper
+constexpr int64_t kSteps = 16;         // targets between the lowest peak and its bound
+
+// What a policy that keeps less would recompute, of the nodes allowed.
+template <class Predicate>
+std::vector<uint8_t> allowed_by(const RematPart& part, const Predicate& is_kept) {
+  std::vector<uint8_t> out = part.allowed;
+  for (uint32_t at = 0; at < out.size(); ++at)
+    if (out[at] != 0) out[at] = !is_kept(part.model->graph(), part.model->node(at));
+  return out;
+}
+
+}  // namespace
+
+ProgramTarget::ProgramTarget(const TargetQuestion& asked, size_t which, RematPart* part)
+    : asked_(asked),
+      which_(which),
+      part_(*part),
+      chooser_(part->model.get(), {part->allowed,
+                                   part->crossing,
+                                   {allowed_by(*part, is_kept_by_default), allowed_by(*part, is_kept_by_full)},
+                                   kWork,
+                                   asked.by_tags_alone,
+                                   asked.threads}),
+      by_rules_(part->rules.size()) {
+  bound_ = part_.model->bound(part_.open());
+  part_.bound_bytes = bound_.bytes;
+}
+
+int64_t ProgramTarget::kept_peak() {
+  if (!part_.before_bytes) part_.before_bytes = planned_peak(program(), asked_.sizes[which_]);
+  return *part_.before_bytes;
+}
+
+const RematPlanned& ProgramTarget::least() {
+  if (least_) return *least_;
+  least_ = kept();
+  take_lower(chooser_.least().decision, kept_peak() - 1);
+  bool is_lavish = false;
+  int plans = kMostPlans;
+  for (const RematChoice& end : chooser_.nearly_least()) {
+    if (end.peak_bytes >= least_->bytes || plans-- == 0) break;
+    is_lavish |= take_lower(end.decision, least_->bytes - 1);
+  }
+  for (size_t rule = 0; rule < by_rules_.size(); ++rule) is_lavish |= take_lower(by_rule(rule), least_->bytes - 1);
+  if (is_lavish) spare();
+  search_lower([&] { return least_->bytes; }, [&](RematPlanned lower) { return least_ = std::move(lower), true; });
+  return *least_;
+}
+
+std::optional<RematPlanned> ProgramTarget::search(int64_t target) { return search(target, SIZE_MAX); }
+
+std::optional<RematPlanned> ProgramTarget::search_briefly(int64_t target) {
+  chooser_.limit_work(kFurtherStep);
+  std::optional<RematPlanned> out = search(target, kFurtherStep);
+  chooser_.limit_work(kWork);
+  return out;
+}
+
+std::vector<RematDecision> ProgramTarget::low_decisions() {
+  std::vector<RematDecision> out = {least().decision};
+  for (size_t rule = 0; rule < by_rules_.size(); ++rule) out.push_back(by_rule(rule));
+  for (const RematChoice& end : chooser_.nearly_least()) out.push_back(end.decision);
+  return out;
+}
+
+const RematDecision& ProgramTarget::by_rule(size_t rule) {
+  std::optional<RematDecision>& out = by_rules_[rule];
+  if (!out) out = decision_by(part_.rules[rule], part_.model.get(), asked_.threads);
+  return *out;
+}
+
+int64_t ProgramTarget::plan(const RematDecision& decision) {
+  const auto known = std::ranges::find(plans_, decision, &RematPlanned::decision);
+  if (known != plans_.end()) return known->bytes;
+  return plans_.emplace_back(RematPlanned{decision, plan_anew(decision)}).bytes;
+}
+
+// Below the lowest peak, also far below, since cuts differ by target: one for less may find what one for more misses.
+void ProgramTarget::search_lower(const std::function<int64_t()>& lowest, const Takes& takes) {
+  const size_t end = chooser_.work_done() + kFurtherWork;
+  chooser_.limit_work(kFurtherStep);
+  for (int64_t step = 0; step < kSteps && chooser_.work_done() < end; ++step) {
+    const int64_t room = lowest() - bound_.bytes;
+    if (room <= step) break;
+    std::optional<RematPlanned> lower = search(lowest() - 1 - room * step / kSteps, end - chooser_.work_done());
+    if (lower && takes(std::move(*lower))) step = -1;
+  }
+  chooser_.limit_work(kWork);
+}
+
+MissedTarget ProgramTarget::missed(int64_t target, int64_t bytes) const {
+  Error error{ErrorKind::cannot_apply,
+              "a peak of " + exact_bytes(target) + " is out of reach: the lowest that was found is " +
+                  exact_bytes(bytes) + ", the lower bound " + exact_bytes(bound_.bytes),
+              {{}, 0, 0, {}, place_of(program(), program().graph, part_.model->node(bound_.at))},
+              bound_.bytes > 0 ? "at the bound " + held_text(*part_.model, bound_) : ""};
+  return {std::move(error), bytes};
+}
+
+// A plan may need slightly more than is live at once: the model then gets a target lower by that amount.
+std::optional<RematPlanned> ProgramTarget::search(int64_t target, size_t most_work) {
+  int64_t below = target;
+  const size_t before = chooser_.work_done();
+  for (int i = 0; i < kMostPlans && chooser_.work_done() - before < most_work; ++i) {
+    std::optional<RematChoice> choice = chooser_.fit(below);
+    if (!choice) break;
+    choice->decision = chooser_.without_idle_views(std::move(choice->decision));
+    const int64_t planned = plan(choice->decision);
+    if (planned <= target) return RematPlanned{std::move(choice->decision), planned};
+    below = std::min(below, choice->peak_bytes) - (planned - target);
+  }
+  return std::nullopt;
+}
+
+// A policy recomputes more than its peak takes, and so does what was met on the way to another peak.
+void ProgramTarget::spare() {
+  size_t tries = kSpareWork / (part_.model->size() + 1);
+  chooser_.spare(least_->decision, least_->bytes, [&](const RematDecision& decision) {
+    return tries > 0 && (--tries, take_lower(decision, least_->bytes));
+  });
+}
+
+// Whether it plans at most `bytes`.
+bool ProgramTarget::take_lower(RematDecision decision, int64_t bytes) {
+  decision = chooser_.without_idle_views(std::move(decision));
+  if (least_plan(decision) > bytes) return false;
+  const int64_t planned = plan(decision);
+  if (planned > bytes) return false;
+  least_ = RematPlanned{std::move(decision), planned};
+  return true;
+}
+
+int64_t ProgramTarget::plan_anew(const RematDecision& decision) const {
+  const size_t chosen[] = {which_};
+  Job trial(asked_.job, chosen);
+  apply_remat(*part_.model, part_.model->place(decision), &trial.programs[0]->graph);
+  return planned_peak(*trial.programs[0], asked_.sizes[which_]);
+}
+
+}  // namespace sg

@@ -1,0 +1,71 @@
+// ProgramTarget: one program's decisions and their planned peaks. Internal to sg-remat --budget and --peak.
+//
+// What      The lowest peak that is found, decisions for a given peak, and what the policies recompute.
+// Peaks     are those of the memory plan, which takes longer than the model and may need more (RematModel).
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "libpasses/remat/remat_choose.h"
+#include "libpasses/remat/remat_target.h"
+
+namespace sg {
+
+struct RematPlanned {
+  RematDecision decision;
+  int64_t bytes = 0;
+};
+
+class ProgramTarget {
+ public:
+  ProgramTarget(const TargetQuestion& asked, size_t which, RematPart* part);
+
+  RematPart& part() { return part_; }
+  int64_t kept_peak();
+  RematPlanned kept() { return {chooser_.none().decision, kept_peak()}; }
+  // The lowest of what the search for it, what that met on its way, the policies, and searches for lower and lower
+  // peaks find.
+  const RematPlanned& least();
+  bool knows_least() const { return least_.has_value(); }
+  // None: nothing that was found fits.
+  std::optional<RematPlanned> search(int64_t target);
+  std::optional<RematPlanned> search_briefly(int64_t target);
+  // Decisions for a low peak, that of the lowest first.
+  std::vector<RematDecision> low_decisions();
+  // What a policy alone decides (RematPart::rules).
+  const RematDecision& by_rule(size_t rule);
+
+  // The arena under the decision, by the memory plan instead of the model.
+  int64_t plan(const RematDecision& decision);
+  // No plan of the decision needs less.
+  int64_t least_plan(const RematDecision& decision) {
+    return part_.model->is_exact() ? part_.model->weigh(decision).peak_bytes : 0;
+  }
+
+  // Searches for lower and lower peaks: `lowest` says which has to be undercut, `takes` whether a decision does. Ends
+  // when nothing is found or after some work.
+  using Takes = std::function<bool(RematPlanned)>;
+  void search_lower(const std::function<int64_t()>& lowest, const Takes& takes);
+
+  // That `bytes` are the lowest that were found.
+  MissedTarget missed(int64_t target, int64_t bytes) const;
+
+ private:
+  std::optional<RematPlanned> search(int64_t target, size_t most_work);
+  void spare();
+  bool take_lower(RematDecision decision, int64_t bytes);
+  const Program& program() const { return *asked_.job.programs[which_]; }
+  int64_t plan_anew(const RematDecision& decision) const;
+
+  const TargetQuestion& asked_;
+  size_t which_;
+  RematPart& part_;
+  RematChooser chooser_;
+  RematBound bound_;
+  std::optional<RematPlanned> least_;
+  std::vector<std::optional<RematDecision>> by_rules_;
+  std::vector<RematPlanned> plans_;  // searches for one peak and another often find the same decision
+};
+
+}  // namespace sg
