@@ -130,6 +130,25 @@ class Rehearsed(CaptureCase):
             self.assertIs(parameter.grad, view)
         self.assertFalse(flat.any())
 
+    def test_steps_that_decide_by_values(self):
+        """They are held against the graph as long as they go its way."""
+        model = Net()
+        flat = torch.zeros(sum(p.numel() for p in model.parameters()))
+        for parameter, part in zip(model.parameters(), flat.split([p.numel() for p in model.parameters()])):
+            parameter.grad = part.view_as(parameter)
+        step = self.stepped(model, lambda: flat.zero_(), False, lambda: flat.div_(2) if flat.isfinite().all() else None)
+        with self.assertRaisesRegex(CaptureError, "on your own tensors .* another update of first.weight"):
+            self.captured(model, None, batch(), **step)
+        other, steps = Net(), torch.tensor(0)
+
+        def behind():
+            if steps == 0:
+                nn.utils.clip_grad_norm_(other.parameters(), 1e-3)
+            steps.add_(1)
+
+        document = self.captured(other, None, batch(), **self.stepped(other, behind=behind))
+        self.assertIn("decides at", document["note"])
+
     def test_gradients_left_for_the_next_step(self):
         model = Net()
         document = self.captured(model, None, batch(), **self.stepped(model, zero=False))

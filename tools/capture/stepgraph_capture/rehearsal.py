@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 
 from . import compat, rounding, sharding, values, world
 from .as_found import AsFound
@@ -79,25 +79,41 @@ def _whose(step: Step) -> str:
 
 
 def _is_worth_it(step: Step, traced: Traced) -> bool:
-    """A model without a train_step leaves nothing but what it caches, and in a job its wrappers are not the step's. What
-    decides by values may decide otherwise in the second step, and has guards."""
+    """A model without a train_step leaves nothing but what it caches, and in a job its wrappers are not the step's. In
+    a job ranks that decide by values may decide apart."""
     if step.train_step is None and (world.size() > 1 or step.units or not step.made.has_made):
         return False
-    if world.is_one_for_all():
+    if world.is_one_for_all() or (world.size() > 1 and _Way(traced).is_decided):
         return False
-    is_large = sum(slot.local.numel() for slot in step.tensors) > _LARGEST
-    return not is_large and not _decides_by_values(traced)
+    return sum(slot.local.numel() for slot in step.tensors) <= _LARGEST
 
 
 _LARGEST = 1 << 29  # numbers; three copies of them are made
 
 
-def _decides_by_values(traced: Traced) -> bool:
-    shape_env, nodes = traced.mode.shape_env, [node for graph in traced.graphs for node in graph.nodes]
-    of_data = {symbol for node in nodes for symbol in node.meta.get("unbacked_bindings") or {}}
-    are_settled = any(compat.settled(shape_env, graph) for graph in traced.graphs)
-    are_guarded = any(guard.free_symbols & of_data for guard in compat.guards(shape_env))
-    return bool(traced.answers) or traced.uses_taken or are_settled or are_guarded
+class _Way:
+    """What a step decides by values: another one may go another way than the graph's, which is no difference."""
+
+    def __init__(self, traced: Traced) -> None:
+        env, nodes = traced.mode.shape_env, [node for graph in traced.graphs for node in graph.nodes]
+        of_data = {symbol for node in nodes for symbol in node.meta.get("unbacked_bindings") or {}}
+        self._numbers = dict(traced.answers)  # that symbols must be
+        for graph in traced.graphs:
+            self._numbers.update({**compat.settled(env, graph), **compat.settled_floats(env, graph)})
+        self._guards = [guard for guard in compat.assumptions(env) if guard.free_symbols & of_data]
+        self._uses_taken = traced.uses_taken
+        sizes = {symbol for guard in self._guards for symbol in guard.free_symbols - of_data}
+        self._found: Dict[Any, Any] = {symbol: compat.symbol_facts(env, symbol).hint for symbol in sizes}
+        self.is_decided = bool(self._numbers or self._guards or self._uses_taken)
+
+    def see(self, node: fx.Node, result: Any) -> None:
+        """What a node makes in the step."""
+        self._found.update(compat.found_in(node, result))
+
+    def is_the_graphs(self) -> bool:
+        """Whether the step is known to have gone this way."""
+        are_these = all(self._found.get(symbol) == number for symbol, number in self._numbers.items())
+        return are_these and not self._uses_taken and all(compat.holds(each, self._found) for each in self._guards)
 
 
 def _first_difference(step: Step, traced: Traced, drops_gradients: bool) -> Optional[_Apart]:
@@ -113,11 +129,17 @@ def _first_difference(step: Step, traced: Traced, drops_gradients: bool) -> Opti
             with step.optimizers.scheduled_as_used() as used:
                 loss, others = _results_of_program(step)
             given.update(used)
-            ours = _OfGraph(traced, given)
+            way = _Way(traced)
+            try:
+                ours = _OfGraph(traced, given, way)
+            except Exception:
+                if way.is_decided:  # sizes of the other way, mostly
+                    return None
+                raise
             world.together(lambda: _check_sizes(step, traced, state))
             what = ours.first_difference(loss, others, _parts(step.own_state()))
             if world.on_any_rank(what is not None):
-                return _Apart(turn, what)
+                return None if way.is_decided and not way.is_the_graphs() else _Apart(turn, what)
             for slot in step.optimizer_state:
                 given[slot.name] = ours.after(slot.name)
             _between(step, drops_gradients)
@@ -170,10 +192,10 @@ _MOVED = 1.01
 class _OfGraph:
     """One step of the graph."""
 
-    def __init__(self, traced: Traced, given: Mapping[str, Tensor]) -> None:
+    def __init__(self, traced: Traced, given: Mapping[str, Tensor], way: _Way) -> None:
         self._given, self._module, self._has_loss = given, traced.module, traced.result.loss is not None
         tensors = [values.laid_copy(tensor, with_gaps=False) for tensor in given.values()]
-        answers = values.of_the_graph_on(tensors, traced.module)
+        answers = values.of_the_graph_on(tensors, traced.module, way.see)
         self._all = [*answers.outputs, *answers.inputs]
         self._places = {name: i for i, name in enumerate(given, len(answers.outputs))}  # in _all
         first = len(answers.outputs) - len(traced.result.rebound)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Iterator, List, Optional, Sequence
 
 import torch
 from torch import Tensor, fx
@@ -69,11 +69,13 @@ def of_the_graph(step: Step, module: fx.GraphModule) -> Answers:
     return of_the_graph_on(given(step, with_gaps=False), module)
 
 
-def of_the_graph_on(tensors: List[Tensor], module: fx.GraphModule) -> Answers:
-    """The same with these inputs, which it may write."""
+def of_the_graph_on(
+    tensors: List[Tensor], module: fx.GraphModule, see: Callable[[fx.Node, Any], None] = lambda node, result: None
+) -> Answers:
+    """The same with these inputs, which it may write. see: is called with what each node makes."""
     before = [tensor._version for tensor in tensors]
     with seeded(), torch.no_grad():
-        results = AsTraced(module).run(*tensors)
+        results = AsTraced(module, see).run(*tensors)
         outputs = [None if result is None else result.detach() for result in results]  # some are views written to since
     told = {memory for node in module.graph.nodes for memory in compat.written_by(node)}  # some ops count no versions
     inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
@@ -85,12 +87,13 @@ class AsTraced(fx.Interpreter):
     """Runs a graph with the strides that tracing predicts, which may differ from those of eager ops: a view may be
     possible with one and not with the other."""
 
-    def __init__(self, module: fx.GraphModule) -> None:
+    def __init__(self, module: fx.GraphModule, see: Callable[[fx.Node, Any], None] = lambda node, result: None) -> None:
         super().__init__(module)
-        self._draws = draws.Replay(module.graph)
+        self._draws, self._see = draws.Replay(module.graph), see
 
     def run_node(self, n: fx.Node) -> Any:
         result = self._draws.run(n, super().run_node)
+        self._see(n, result)
         if not isinstance(n.target, torch._ops.OpOverload) or any(r.alias_info for r in n.target._schema.returns):
             return result
         return as_traced(result, n.meta.get("val"))

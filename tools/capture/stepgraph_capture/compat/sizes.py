@@ -207,6 +207,22 @@ def expression(value: Any) -> Any:
     return value.node.expr
 
 
+def found_in(node: fx.Node, result: Any) -> Dict[Any, Any]:
+    """The data-dependent symbols that a node brings, and the numbers that these are in its result."""
+    return {symbol: _at(path, result) for symbol, path in (node.meta.get("unbacked_bindings") or {}).items()}
+
+
+def _at(path: Any, result: Any) -> Any:
+    for key in path:
+        result = int(result) if isinstance(key, symbolic_shapes.ConvertIntKey) else key.get(result)
+    return result.item() if isinstance(result, Tensor) else result
+
+
+def holds(expression: Any, numbers: Dict[Any, Any]) -> bool:
+    """Whether a condition is known to hold where the symbols are these numbers."""
+    return bool(expression.xreplace({symbol: sympy.sympify(number) for symbol, number in numbers.items()}) == sympy.true)
+
+
 def settled_at(size: Any) -> Any:
     """What was being traced when a symbolic size became a number; None if unknown."""
     return None if isinstance(size, int) else settled_symbol_at(size.node.shape_env, size.node._expr)
