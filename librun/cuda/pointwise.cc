@@ -8,7 +8,6 @@
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/pointwise.h"
 #include "librun/cuda/known_ops.h"
-#include "librun/memory_ranges.h"
 
 namespace sg::cuda {
 namespace {
