@@ -297,6 +297,7 @@ class Numbers(CaptureCase):
                 _, document = self.whole(self.counting(more, steps))
                 names = [node["op"] for node in document["nodes"]]
                 self.assertTrue(any(guard == g["expr"] for g in document["guards"]) or "aten._assert_scalar.default" in names)
+                self.assertIn("so that the next step goes another way", document["note"])
                 self.imported()
                 self.stops(rf"test_counted.py:\d+: error: .*(guard|assertion failed)")
         step, _ = self.whole(self.counting(warm_up, 6))

@@ -236,6 +236,31 @@ class WholeSteps(CaptureCase):
         self.assertEqual(scheduler.state_dict(), before)
         self.check_steps(step, self.inputs)
 
+    def test_a_rate_out_of_the_steps_own_tensors(self):
+        """As a number it stays that of the capture, of which a note tells; in a tensor it is computed."""
+        for rate in (0.1, torch.tensor(0.1)):
+            model = nn.Linear(4, 3)
+            optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+
+            def step(x, y):
+                optimizer.zero_grad()
+                loss = F.mse_loss(model(x), y)
+                loss.backward()
+                new = 0.1 * loss.detach() / sum(p.grad.square().sum() for p in model.parameters())
+                for group in optimizer.param_groups:
+                    if isinstance(group["lr"], torch.Tensor):
+                        group["lr"].copy_(new)
+                    else:
+                        group["lr"] = new.item()
+                optimizer.step()
+                return loss.detach()
+
+            inputs = {"x": torch.randn(5, 4), "y": torch.randn(5, 3)}
+            note = self.captured(model, None, inputs, train_step=step, optimizer=optimizer).get("note", "")
+            self.assertEqual("sets optimizer.param_groups.0.lr to a number that it takes out of" in note, isinstance(rate, float))
+            self.assertNotIn("rate{step}", note)
+        self.check_steps(step, inputs)
+
     def test_each_step_may_have_a_rate_of_its_own(self):
         """From the outside: the rate is an input, whether the optimizer computes with the tensor or with its number."""
         for kind in (torch.optim.AdamW, torch.optim.SGD):

@@ -118,14 +118,23 @@ def _made(folder: str, described: Tuple[Any, ...]) -> Step:
 
 def _scheduled(step: Step) -> List[str]:
     """A note on what each step has to be given."""
-    names = step.optimizers.scheduled
-    others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return [_SCHEDULED.format(names[0] + others)] if names else []
+    of_tensors = step.optimizers.set_by_tensors
+    names = [name for name in step.optimizers.scheduled if name not in of_tensors]
+    words = ((_SCHEDULED, names), (_SET_BY_TENSORS, of_tensors))
+    return [text.format(_first_of(some)) for text, some in words if some]
+
+
+def _first_of(names: List[str]) -> str:
+    return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 _SCHEDULED = (
     "the train_step sets {} outside of step(), from numbers that no graph holds: an input, of which sg-run takes each "
     "step's (--inputs 'rate{{step}}.safetensors')"
+)
+_SET_BY_TENSORS = (
+    "the train_step sets {} to a number that it takes out of its own tensors, and the graph has it as an input, with which "
+    "all steps go on: a rate in a tensor (lr=torch.tensor(0.1)) that the step writes (group['lr'].copy_(rate)) is computed"
 )
 
 

@@ -16,19 +16,29 @@ from .trace import Traced
 
 def notes(step: Step, traced: Traced, answers: values.Answers) -> List[str]:
     """answers: of the captured step."""
-    graph = traced.module.graph
+    graph, env = traced.module.graph, traced.mode.shape_env
     state = _state_after(step, traced, answers)
-    settled = {**traced.answers, **compat.settled(traced.mode.shape_env, graph)}
+    settled = {**traced.answers, **compat.settled(env, graph)}
+    numbers: Dict[Any, Any] = {}  # those of the next step, of symbols that such state alone makes
+    words: Dict[Any, str] = {}
     for node in graph.nodes:
-        for symbol in (node.meta.get("unbacked_bindings") or {}).keys() & settled.keys():
-            try:
-                known: Dict[fx.Node, Any] = {}
-                is_other = int(_value(node, state, known)) != settled[symbol]
-            except (_NotOfState, TypeError, ValueError, RuntimeError):  # of the batch; a size; more than one number
-                continue
-            if is_other:
-                names = [name for place, (name, _) in state.items() if place in known]
-                return [_OTHERWISE.format(_place(node), " and ".join(names))]
+        if not node.meta.get("unbacked_bindings"):
+            continue
+        try:
+            known: Dict[fx.Node, Any] = {}
+            found = compat.found_in(node, _value(node, state, known))
+        except (_NotOfState, TypeError, ValueError, RuntimeError):  # of the batch; more than one number
+            continue
+        names = [name for place, (name, _) in state.items() if place in known]
+        numbers.update(found)
+        words.update({symbol: _OTHERWISE.format(_place(node), " and ".join(names)) for symbol in found})
+    for symbol, number in numbers.items():
+        if symbol in settled and int(number) != settled[symbol]:
+            return [words[symbol]]
+    for guard in compat.assumptions(env):
+        symbols = sorted(guard.free_symbols, key=str)
+        if symbols and numbers.keys() >= set(symbols) and compat.decided(guard, numbers) is False:
+            return [words[symbols[0]]]
     return []
 
 

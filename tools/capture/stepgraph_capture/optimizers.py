@@ -85,6 +85,11 @@ class Optimizers:
         """The slots of numbers that the step sets outside of step()."""
         return [name for one in self._all for name in {**one.scheduled.known, **one.scheduled.found}]
 
+    @property
+    def set_by_tensors(self) -> List[str]:
+        """Those of them that the step takes out of its own tensors."""
+        return [name for name in self.scheduled if any(name in one.scheduled.of_tensors for one in self._all)]
+
     @contextmanager
     def scheduled_as_used(self) -> Iterator[Dict[str, Tensor]]:
         """In this context the user's program runs as it is; yields the scheduled numbers that its step() work with."""

@@ -113,7 +113,7 @@ class _Way:
     def is_the_graphs(self) -> bool:
         """Whether the step is known to have gone this way."""
         are_these = all(self._found.get(symbol) == number for symbol, number in self._numbers.items())
-        return are_these and not self._uses_taken and all(compat.holds(each, self._found) for each in self._guards)
+        return are_these and not self._uses_taken and all(compat.decided(each, self._found) for each in self._guards)
 
 
 def _first_difference(step: Step, traced: Traced, drops_gradients: bool) -> Optional[_Apart]:

@@ -8,7 +8,7 @@ step() gives way to what the run is given, and what it assigns behind step() is 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Dict, Iterator, Mapping, Tuple
+from typing import Any, Dict, Iterator, Mapping, Set, Tuple
 
 import torch
 from torch import Tensor
@@ -33,6 +33,7 @@ class Scheduled:
     def __init__(self, whose: str) -> None:
         self.known: Dict[str, Tensor] = {}  # what the capture's own step works with, by slot
         self.found: Dict[str, Tensor] = {}  # more that the last run showed
+        self.of_tensors: Set[str] = set()  # those that the step takes out of its own tensors, by slot
         self._whose = whose
         self._given: Dict[str, Any] = {}  # the run's, by slot
         self._runs = 0
@@ -60,6 +61,8 @@ class Scheduled:
             )
         is_first = when is When.BEFORE and self._runs == 1  # a run before has shown no change: that worked with the old
         for slot, old, new in parts:
+            if when is When.BEFORE and isinstance(new, _SYMBOLIC):
+                self.of_tensors.add(slot)
             if slot not in self.known and old != new:
                 kind = torch.float64 if isinstance(old, float) or isinstance(new, float) else torch.int64
                 self.found[slot] = _tensor(new if is_first else old, kind)

@@ -218,9 +218,10 @@ def _at(path: Any, result: Any) -> Any:
     return result.item() if isinstance(result, Tensor) else result
 
 
-def holds(expression: Any, numbers: Dict[Any, Any]) -> bool:
-    """Whether a condition is known to hold where the symbols are these numbers."""
-    return bool(expression.xreplace({symbol: sympy.sympify(number) for symbol, number in numbers.items()}) == sympy.true)
+def decided(condition: Any, numbers: Dict[Any, Any]) -> Optional[bool]:
+    """Whether a condition holds where the symbols are these numbers; None if that does not tell."""
+    found = condition.xreplace({symbol: sympy.sympify(number) for symbol, number in numbers.items()})
+    return bool(found) if found in (sympy.true, sympy.false) else None
 
 
 def settled_at(size: Any) -> Any:
