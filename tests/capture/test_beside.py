@@ -88,6 +88,19 @@ class Beside(CaptureCase):
         self.assertTrue(previous is own and all(own[name] is tensor for name, tensor in tensors.items()))
         self.check_steps(step, self.inputs)
 
+    def test_copies_of_the_model(self):
+        """Made in the step: one that stays, and one that learns first."""
+
+        def loss_of(output, x, y):
+            still, other = copy.deepcopy(self.model).requires_grad_(False), copy.deepcopy(self.model)
+            found = torch.autograd.grad(F.mse_loss(other(x), y), [*other.parameters()])
+            with torch.no_grad():
+                for parameter, gradient in zip(other.parameters(), found):
+                    parameter.sub_(0.5 * gradient)
+            return F.mse_loss(output, y) + F.mse_loss(output, 0.9 * still(x)) + F.mse_loss(output, other(x).detach())
+
+        self.check(self.train(loss_of, lambda loss: loss), [])
+
     def test_a_queue(self):
         queue = collections.deque([torch.randn(5, 3), torch.randn(5, 3)], maxlen=2)
 

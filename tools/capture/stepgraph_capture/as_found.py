@@ -21,7 +21,8 @@ from .step import Step
 class AsFound:
     def __init__(self, step: Step) -> None:
         self._step = step
-        self._contents, self._seen = Contents(), set()  # type: Contents, Set[int]
+        self._contents = Contents()
+        self._seen: Set[int] = set()  # lists, tuples and dicts, by id
         self._tensors: Dict[int, _Kept] = {}
         self._places: List[Tuple[Place, Tensor]] = []
         for thing in (*(module for _, module in step.modules_around), *step.optimizers.own):
