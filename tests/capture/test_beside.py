@@ -153,6 +153,24 @@ class Beside(CaptureCase):
         logged = train(lambda norm: norm > 90, keep_attribute)
         self.check(logged, [])
 
+    def test_a_count_that_changes_a_constant_little(self):
+        """Two runs are the same but for rounding, and a thousand are not."""
+        count = 50000
+
+        def loss_of(output, x, y):
+            return F.mse_loss(output, y) + min(1.0, count / 1e9) * output.square().mean()
+
+        def follow(loss):
+            nonlocal count
+            count += 1
+            return loss
+
+        with self.assertRaisesRegex(CaptureError, "goes by count, which it changes"):
+            self.captured(self.model, None, self.inputs, train_step=self.train(loss_of, follow), optimizer=self.optimizer)
+        self.assertEqual(count, 50000)
+        now_and_then = self.train(lambda output, x, y: F.mse_loss(output, y) * (2 if count % 11 == 0 else 1), follow)
+        self.check(now_and_then, [])
+
     def test_an_average_that_holds_the_model(self):
         """As in ema_pytorch: one module with the model, its average, and a count of updates."""
 

@@ -38,13 +38,15 @@ class Made:
         self._state: Set[str] = set()  # places that hold state, by name
         self.counted: List[str] = []  # Python numbers, flags and sets that a run has changed
         self.floats: Set[str] = set()  # and the fractions among them, also those that a trace has changed
+        self.whole: Set[str] = set()  # and whole numbers
 
     def look(self) -> None:
         """Must be called after each run. State is what a run finds in place and changes."""
         found = self._search()
         now = {name: place for name, place in self._places(found).items() if _has_numbers(place.tensor)}
         counted = [name for name, (_, was) in self.before.others.items() if _is_counted(was, found.others.get(name))]
-        self.floats |= {name for name in counted if self._is_float(name)}
+        self.floats |= {name for name in counted if self._is_number(name, float)}
+        self.whole |= {name for name in counted if self._is_number(name, int)}
         self.counted = list(dict.fromkeys([*self.counted, *counted]))  # also what a second run puts back, as a ring of two
         self._runs += 1
         if self._runs > 1:
@@ -83,19 +85,19 @@ class Made:
             found = self._search()
             for name, (place, value) in before.others.items():
                 if isinstance(value, float) and _is_counted(value, found.others.get(name)):
-                    self.floats |= {name} if self._is_float(name) else set()
+                    self.floats |= {name} if self._is_number(name, float) else set()
                     place.container[place.key] = value
             self._restore(before, was)
             contents.restore()
 
     @contextmanager
-    def floats_moved(self) -> Iterator[None]:
-        """In this context, which is for tracing, the fractions that the step changes are other ones."""
+    def moved(self, names: Set[str]) -> Iterator[None]:
+        """In this context, which is for tracing, these numbers that the step changes are other ones, close by."""
         now = self._search().others
-        places = [now[name] for name in sorted(self.floats) if name in now]
+        places = [now[name] for name in sorted(names) if name in now]
         try:
             for place, value in places:
-                place.container[place.key] = value * _MOVED + _MOVED_BY
+                place.container[place.key] = value + 1 if isinstance(value, int) else value * _MOVED + _MOVED_BY
             yield
         finally:
             for place, value in places:
@@ -133,11 +135,11 @@ class Made:
         for scheduler, was in self._schedulers:
             vars(scheduler).update(was)
 
-    def _is_float(self, name: str) -> bool:
+    def _is_number(self, name: str, kind: type) -> bool:
         """What schedulers count in stays outside of the graph."""
         place, was = self.before.others.get(name, (None, None))
         of_schedulers = [vars(scheduler) for scheduler in self.before.schedulers]
-        return isinstance(was, float) and not any(place.container is each for each in of_schedulers)
+        return type(was) is kind and not any(place.container is each for each in of_schedulers)
 
     def _places(self, found: Found) -> Dict[str, Place]:
         """The places that the runs created."""

@@ -34,9 +34,18 @@ def are_used(traced: Any, trace: Callable[[Move], Any]) -> bool:
     return len(apart) < 2 and _graph(trace, _near) != known
 
 
-def says_else(traced: Any, trace: Callable[[], Any]) -> bool:
-    """Whether the step says something else when it is traced again, or fails then."""
-    return _graph(lambda _: trace(), _near) != _said(traced)
+def says_else(traced: Any, trace: Callable[[], Any], in_constants: bool) -> bool:
+    """Whether the step says something else when it is traced again, or fails then. in_constants: does the same, with
+    other numbers."""
+    known, found = _said(traced), _graph(lambda _: trace(), _near)
+    if found == known or not in_constants:
+        return found != known
+    return found is not None and [_skeleton(one) for one in found] == [_skeleton(one) for one in known]
+
+
+def _skeleton(one: Any) -> Any:
+    """What is left of a part of _said() without its numbers."""
+    return one[:3] if isinstance(one, tuple) else type(one)
 
 
 def _graph(trace: Callable[[Move], Any], move: Move) -> Optional[List[Any]]:

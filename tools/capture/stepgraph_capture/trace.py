@@ -76,21 +76,23 @@ def with_state(step: Step, dynamic: symbols.Dynamic, fake: bool) -> Traced:
         traced = somehow(step, dynamic, fake)
     for name in step.optimizers.made:
         raise CaptureError(_NO_STATE_WHEN_FAKE if fake else _STATE_BY_TRACING.format(name))
-    _check_floats(step, dynamic, traced)
+    _check_numbers(step, dynamic, traced)
     return traced
 
 
-def _check_floats(step: Step, dynamic: symbols.Dynamic, traced: Traced) -> None:
-    """Refuses a graph that depends on fractions of Python which the step changes: with others in their place it says
-    something else. (Whole numbers that a step counts in may choose what it does now and then.)"""
-    if not step.made.floats:
-        return
-    with step.made.floats_moved():
-        if taken.says_else(traced, lambda: _trace(step, dynamic, traced.settles is not None, bool(traced.settles))):
-            raise CaptureError(_GOES_BY_FLOATS.format(listed(sorted(step.made.floats))))
+def _check_numbers(step: Step, dynamic: symbols.Dynamic, traced: Traced) -> None:
+    """Refuses a graph that depends on Python numbers which the step changes: with others in their place it says something
+    else. By a whole number a step may choose what it does now and then, so that only constants count."""
+    for names, is_count in ((step.made.floats, False), (step.made.whole, True)):
+        if not names:
+            continue
+        with step.made.moved(names):
+            again = lambda: _trace(step, dynamic, traced.settles is not None, bool(traced.settles))  # noqa: E731
+            if taken.says_else(traced, again, in_constants=is_count):
+                raise CaptureError(_GOES_BY.format(listed(sorted(names))))
 
 
-_GOES_BY_FLOATS = (
+_GOES_BY = (
     "the step goes by {}, which it changes, and of Python numbers a graph holds those of one step: keep it in a tensor "
     "(`torch.tensor(1.0)`), which is state of the graph"
 )
