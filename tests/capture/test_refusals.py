@@ -93,6 +93,18 @@ class Refusals(CaptureCase):
             self.model(lambda self, x: torch.ops.stepgraph_test.twice(self.linear(x))),
         )
 
+    def test_errors_that_the_step_catches(self):
+        class Model(nn.Linear):
+            def forward(self, x):
+                matrix = super().forward(x) - 9 * torch.eye(4)
+                try:
+                    return torch.linalg.cholesky(matrix)
+                except torch.linalg.LinAlgError:
+                    return matrix
+
+        words = r"graph fails at .*test_refusals.py:\d+ in forward, where the step itself goes on \(.*: it catches the error"
+        self.refused(words, Model(4, 4), inputs=(torch.eye(4),))
+
     def test_least_squares(self):
         self.refused(
             "test_refusals.py:[0-9]+ in <lambda>: it calls torch.linalg.lstsq, .* torch.linalg.qr",

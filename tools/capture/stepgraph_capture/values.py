@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence
 import torch
 from torch import Tensor, fx
 
-from . import compat, draws
+from . import compat, draws, recorder
 from .errors import CaptureError
 from .recorder import Recorder
 from .step import Slot, Step
@@ -92,11 +92,22 @@ class AsTraced(fx.Interpreter):
         self._draws, self._see = draws.Replay(module.graph), see
 
     def run_node(self, n: fx.Node) -> Any:
-        result = self._draws.run(n, super().run_node)
+        try:
+            result = self._draws.run(n, super().run_node)
+        except torch.linalg.LinAlgError as error:
+            self.extra_traceback = False  # the message is for users
+            place, words = recorder.place(recorder.origin_of(n), n.graph), str(error).partition("\n")[0].rstrip(".")
+            raise CaptureError(_CAUGHT.format(f" at {place}" if place else "", words)) from error
         self._see(n, result)
         if not isinstance(n.target, torch._ops.OpOverload) or any(r.alias_info for r in n.target._schema.returns):
             return result
         return as_traced(result, n.meta.get("val"))
+
+
+_CAUGHT = (
+    "the step's graph fails{}, where the step itself goes on ({}): it catches the error, and an error is no value that a "
+    "graph could decide by: ask torch.linalg.cholesky_ex or inv_ex for `info`, and choose by torch.where"
+)
 
 
 def as_traced(result: Any, traced: Any) -> Any:
