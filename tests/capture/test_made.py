@@ -172,7 +172,7 @@ class Made(CaptureCase):
             trainer.steps += 1
             return self.backward(x, y) / max(trainer.steps, least)
 
-        refusals = {1: r"the first step, which changes trainer\.steps, has another loss", 2: r"It changes trainer\.steps, and a"}
+        refusals = {1: r"the first step, which changes trainer\.steps, has another loss", 2: r"goes by trainer\.steps, which it changes"}
         for least, refusal in refusals.items():
             with self.assertRaisesRegex(CaptureError, refusal):
                 self.captured(self.model, None, self.inputs, train_step=step)
