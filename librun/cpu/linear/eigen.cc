@@ -1,7 +1,7 @@
 #include "librun/cpu/linear/eigen.h"
 
+#include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "librun/cpu/linear/reflect.h"
 #include "librun/cpu/linear/rotate.h"
@@ -45,12 +45,20 @@ int64_t sweep(double* d, double* e, int64_t first, int64_t last, Rotation* rotat
 }
 
 // Stores the eigenvalues of the tridiagonal matrix in d; rows of vectors follow. REQUIRES: room for n numbers in e
+//
+// An element beside the diagonal is nothing next to its neighbours or next to the largest element: a sweep leaves as much
+// of rounding, and in a matrix of low rank, most of whose elements are that, no neighbour is larger.
 bool diagonalize(double* d, double* e, int64_t n, RowRotations vectors) {
   e[n - 1] = 0;
+  double largest = 0;
+  for (int64_t i = 0; i < n; ++i) largest = std::max({largest, std::fabs(d[i]), std::fabs(e[i])});
+  auto is_nothing = [&](int64_t i) {
+    return std::fabs(e[i]) <= kEpsilon * std::max(std::fabs(d[i]) + std::fabs(d[i + 1]), largest);
+  };
   for (int64_t first = 0; first < n; ++first)
     for (int sweeps = 0;; ++sweeps) {
       int64_t last = first;
-      while (last + 1 < n && !(std::fabs(e[last]) <= kEpsilon * (std::fabs(d[last]) + std::fabs(d[last + 1])))) ++last;
+      while (last + 1 < n && !is_nothing(last)) ++last;
       if (last == first) break;
       if (sweeps == kMostSweeps) return false;
       vectors.add(last, -1, sweep(d, e, first, last, vectors.room()));
@@ -69,13 +77,13 @@ void sort(double* d, const Block<T>& vectors) {
   }
 }
 
-// A scale by the largest element, to which the values are proportional; 0 if all are zero.
+// The largest element, to which the values are proportional, if squares would overflow or underflow; else 1.
 template <class T>
 double scale_of(const Block<T>& a) {
   double most = 0;
   for (int64_t i = 0; i < a.rows; ++i)
-    for (int64_t j = 0; j <= i; ++j) most = std::max(most, std::sqrt(square_of(a(i, j))));
-  return most > 1e-140 && most < 1e140 ? 1 : most;
+    for (int64_t j = 0; j <= i; ++j) most = std::max(most, std::abs(a(i, j)));
+  return most == 0 || (most > 1e-140 && most < 1e140) ? 1 : most;
 }
 
 }  // namespace
@@ -90,7 +98,7 @@ bool decompose_hermitian(const Block<T>& a, double* values, const Block<T>& vect
   if (n == 0) return true;
   const double scale = scale_of(a);
   for (int64_t i = 0; i < n; ++i) {
-    for (int64_t j = 0; scale != 1 && scale != 0 && j <= i; ++j) a(i, j) /= scale;
+    for (int64_t j = 0; scale != 1 && j <= i; ++j) a(i, j) /= scale;
     a(i, i) = real_part(a(i, i));
   }
   T* tau = space.own;
@@ -109,7 +117,7 @@ bool decompose_hermitian(const Block<T>& a, double* values, const Block<T>& vect
   if (!diagonalize(values, e, n, {vectors, n, e + n})) return false;
   if (vectors.data) sort(values, vectors);
   else std::sort(values, values + n);
-  if (scale != 1 && scale != 0)
+  if (scale != 1)
     for (int64_t i = 0; i < n; ++i) values[i] *= scale;
   return true;
 }
