@@ -7,6 +7,9 @@ namespace {
 
 constexpr int64_t kGroup = 32;  // reflections applied together: I - V S V^H
 
+// A shorter column has too few digits for a reflection: what is left of a matrix of rank 1 loses 53 bits a column.
+constexpr double kLeastLength = 1e-290, kLonger = 0x1p600;
+
 // Scales by the largest element if squares would overflow or underflow.
 template <class T>
 double norm_of(T* x, int64_t n, int64_t step) {
@@ -84,6 +87,13 @@ T make_reflection(T* alpha, T* x, int64_t n, int64_t step) {
   if constexpr (std::is_same_v<T, Complex>) imaginary = alpha->imag();
   if (rest == 0 && imaginary == 0) return 0;
   const double beta = -std::copysign(std::hypot(real, imaginary, rest), real);
+  if (std::fabs(beta) < kLeastLength) {
+    for (int64_t i = 0; i < n; ++i) x[i * step] *= kLonger;
+    *alpha *= kLonger;
+    const T tau = make_reflection(alpha, x, n, step);
+    *alpha /= kLonger;
+    return tau;
+  }
   const T tau = (T(beta) - *alpha) / beta, scale = *alpha - T(beta);
   for (int64_t i = 0; i < n; ++i) x[i * step] /= scale;
   *alpha = beta;
