@@ -35,6 +35,14 @@ struct ValueRequest;  // cli_complete.h
 
 enum class Writes : uint8_t { report, text, graph };
 
+// What an exit code means: shortly for --help, at length for the manual page.
+struct ExitCode {
+  int code;
+  std::string_view shortly, meaning;
+};
+inline constexpr ExitCode kInternalError = {70, "an internal error (please report it)",
+                                            "a bug in the tool; it names a file that holds what a report needs"};
+
 struct Tool {
   std::string_view name;      // "sg-print"
   std::string_view summary;   // one sentence without the full stop
@@ -46,14 +54,18 @@ struct Tool {
   bool reads_graph = true;         // else --in-place would replace something of another kind
   bool stops_at_operand = false;   // what follows the first operand is passed on as it is
   std::span<const Option> options = {};
+  std::span<const ExitCode> exit_codes = {};  // empty: the usual ones
   Example examples[2] = {};
   Result<int> (*run)(const Args&) = nullptr;
   std::span<const std::string_view> commands = {};  // what may stand as the first operand, for completions
   void (*values)(const ValueRequest&) = nullptr;    // completes arguments of kinds that only this tool knows
 };
 
-// The options that every tool has.
+// The options that every tool takes; and those of them that do something in `tool`, which its help shows.
 std::span<const Option> common_options();
+std::vector<Option> useful_common_options(const Tool& tool);
+
+std::span<const ExitCode> exit_codes_of(const Tool& tool);
 
 class Args {
  public:

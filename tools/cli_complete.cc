@@ -152,7 +152,8 @@ class Scan {
   }
 
   void offer_options() {
-    for (std::span<const Option> table : {tool_.options, common_options()})
+    const std::vector<Option> common = useful_common_options(tool_);
+    for (std::span<const Option> table : {tool_.options, std::span<const Option>(common)})
       for (const Option& o : table)
         if (o.repeated || given_.count(o.name) == 0) offer("", current(), "--" + std::string(o.name), o.help);
   }

@@ -8,8 +8,9 @@
 namespace sg::cli {
 namespace {
 
-constexpr size_t kInHelp = 8;  // common options shown in --help; the rest is in --help-all
+constexpr std::string_view kLastInHelp = "version";  // of the common options; the rest is in --help-all
 constexpr size_t kHelpColumn = 30;
+constexpr size_t kHelpWidth = 115;
 
 std::string usage_line(const Tool& tool) {
   return "Usage: " + std::string(tool.name) + " [OPTION]... " + std::string(tool.operands) + "\n";
@@ -33,19 +34,40 @@ std::string option_lines(std::span<const Option> options) {
   return out;
 }
 
-constexpr std::string_view kExitCodes =
-    "Exit status: 0 yes, 1 no (a finding), 2 usage, 3 input unreadable, 4 cannot apply, 5 resources, 6 a rank failed,\n"
-    "70 an internal error (please report it).\n";
+constexpr ExitCode kUsualExitCodes[] = {
+    {0, "yes", "yes: done"},
+    {1, "no (a finding)", "no: it ran, and the answer is no (a finding, a difference, a limit that is exceeded)"},
+    {2, "usage", "usage: a wrong option or argument"},
+    {3, "input unreadable", "an input cannot be read"},
+    {4, "cannot apply", "what was asked cannot be applied to this input"},
+    {5, "resources", "a resource is missing: memory, disk, a device"},
+    {6, "a rank failed", "a rank failed"},
+    kInternalError};
+
+std::string exit_line(const Tool& tool) {
+  std::string out = "Exit status:";
+  for (const ExitCode& e : exit_codes_of(tool)) {
+    const std::string words = std::to_string(e.code) + " " + std::string(e.shortly);
+    const size_t line = out.size() - (out.rfind('\n') + 1);
+    out += (line + words.size() + 2 > kHelpWidth ? "\n" : " ") + words + (e.code == kInternalError.code ? ".\n" : ",");
+  }
+  return out;
+}
 
 }  // namespace
+
+std::span<const ExitCode> exit_codes_of(const Tool& tool) {
+  return tool.exit_codes.empty() ? std::span<const ExitCode>(kUsualExitCodes) : tool.exit_codes;
+}
 
 std::string help_text(const Tool& tool, bool all) {
   std::string out = usage_line(tool) + std::string(tool.name) + ": " + std::string(tool.summary) + ".\n";
   if (!tool.details.empty()) out += "\n" + std::string(tool.details) + "\n";
   if (!tool.options.empty()) out += "\nOptions:\n" + option_lines(tool.options);
   out += "\nCommon options" + std::string(all ? ":\n" : " (--help-all lists the rest):\n");
-  out += option_lines(all ? common_options() : common_options().first(kInHelp));
-  out += "\n" + std::string(kExitCodes);
+  std::vector<Option> common = useful_common_options(tool);
+  if (!all) common.erase(std::ranges::find(common, kLastInHelp, &Option::name) + 1, common.end());
+  out += option_lines(common) + "\n" + exit_line(tool);
   if (const std::optional<size_t> columns = terminal_columns()) out = folded(out, *columns);
   out += "\nExamples:\n";  // which may be copied as they stand
   for (const Example& e : tool.examples) out += "  # " + std::string(e.what) + "\n  " + std::string(e.command) + "\n";

@@ -36,7 +36,7 @@ std::string help_json(const Tool& tool) {
     json.end_array();
   }
   json.key("options"), add_options(tool.options, json);
-  json.key("common_options"), add_options(common_options(), json);
+  json.key("common_options"), add_options(useful_common_options(tool), json);
   json.key("examples").begin_array();
   for (const Example& e : tool.examples)
     json.begin_object().key("command").string(e.command).key("what").string(e.what).end_object();

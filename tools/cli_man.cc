@@ -6,16 +6,6 @@
 namespace sg::cli {
 namespace {
 
-constexpr std::pair<int, std::string_view> kExit[] = {
-    {0, "yes: done"},
-    {1, "no: it ran, and the answer is no (a finding, a difference, a limit that is exceeded)"},
-    {2, "usage: a wrong option or argument"},
-    {3, "an input cannot be read"},
-    {4, "what was asked cannot be applied to this input"},
-    {5, "a resource is missing: memory, disk, a device"},
-    {6, "a rank failed"},
-    {70, "a bug in the tool; it names a file that holds what a report needs"}};
-
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> out;
   for (size_t begin = 0; begin < text.size();) {
@@ -131,9 +121,10 @@ std::string help_man(const Tool& tool) {
   out += ".SH SYNOPSIS\n" + bold(tool.name) + " [\\fIOPTION\\fR]... " + roff_argument(tool.operands) + "\n";
   if (!tool.details.empty()) out += ".SH DESCRIPTION\n" + roff_details(tool.details);
   if (!tool.options.empty()) out += ".SH OPTIONS\n" + roff_options(tool.options);
-  out += ".SH COMMON OPTIONS\n" + roff_options(common_options());
+  out += ".SH COMMON OPTIONS\n" + roff_options(useful_common_options(tool));
   out += ".SH EXIT STATUS\n";
-  for (auto [code, meaning] : kExit) out += ".TP\n" + bold(std::to_string(code)) + "\n" + roff(meaning) + ".\n";
+  for (const ExitCode& e : exit_codes_of(tool))
+    out += ".TP\n" + bold(std::to_string(e.code)) + "\n" + roff(e.meaning) + ".\n";
   out += ".SH EXAMPLES\n";
   for (const Example& e : tool.examples) out += ".TP\n" + roff(e.what) + ":\n.EX\n" + roff(e.command) + "\n.EE\n";
   const bool is_front = tool.stops_at_operand;

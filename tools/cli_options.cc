@@ -199,6 +199,17 @@ std::vector<std::string_view> choices_of(std::string_view argument) {
 
 std::span<const Option> common_options() { return kCommon; }
 
+std::vector<Option> useful_common_options(const Tool& tool) {
+  std::vector<Option> out;
+  for (Option o : kCommon) {
+    const bool is_for_graphs = o.name == "text" || o.name == "force-tty" || o.name == "in-place";
+    if (is_for_graphs && tool.writes != Writes::graph) continue;
+    if (o.name == "output" && tool.writes == Writes::report) o.help = "write to FILE (- is standard output)";
+    out.push_back(o);
+  }
+  return out;
+}
+
 Result<Args> parse_options(const Tool& tool, std::span<const std::string> words, Reporter& report) {
   assert(table_is_sound(tool));
   Parser parser(tool, words);

@@ -35,16 +35,20 @@ Result<int> run(const Args& args) {
   }
 }
 
+constexpr ExitCode kExitCodes[] = {{0, "no difference", "the graphs are the same"},
+                                   {1, "they differ", "they differ"},
+                                   {2, "any trouble", "any trouble: a wrong option, an input that cannot be read"},
+                                   kInternalError};
+
 constexpr Tool kTool = {
     .name = "sg-diff",
     .summary = "show what changed from one graph to another",
     .operands = "A B",
-    .details =
-        "A and B are .sg files, texts, or rank patterns; one of them may be - for standard input.\n"
-        "Exit 0: no difference; 1: they differ; 2: any error.",
+    .details = "A and B are .sg files, texts, or rank patterns; one of them may be - for standard input.",
     .max_operands = 2,
     .reads_stdin = false,
     .options = kOptions,
+    .exit_codes = kExitCodes,
     .examples = {{"sg-diff step.sg.txt step.sg", "edits in the text form, and what they add up to"},
                  {"sg-diff --ignore name,loc --stat step.sg.txt step.sg",
                   "where it changed, ignoring names and source lines"}},
