@@ -27,13 +27,19 @@ size_t edits(std::string_view a, std::string_view b) {
 
 size_t allowed(std::string_view word) { return std::max<size_t>(1, word.size() / 3); }
 
+// A first letter is seldom mistyped: where it differs too, little else may.
+size_t allowed(std::string_view word, std::string_view candidate) {
+  return word.substr(0, 1) == candidate.substr(0, 1) ? allowed(word) : std::max<size_t>(1, word.size() / 6);
+}
+
 // Edits must be few within each dotted part, so that "aten.foo.default" does not suggest "aten.floor.default". Names
 // with different numbers of parts are compared as a whole.
 bool is_near_in_each_part(std::string_view a, std::string_view b) {
   if (std::count(a.begin(), a.end(), '.') != std::count(b.begin(), b.end(), '.')) return true;
   for (;;) {
     size_t end_a = a.find('.'), end_b = b.find('.');
-    if (edits(a.substr(0, end_a), b.substr(0, end_b)) > allowed(a.substr(0, end_a))) return false;
+    const std::string_view part = a.substr(0, end_a), other = b.substr(0, end_b);
+    if (edits(part, other) > allowed(part, other)) return false;
     if (end_a == std::string_view::npos) return true;
     a.remove_prefix(end_a + 1), b.remove_prefix(end_b + 1);
   }

@@ -41,7 +41,7 @@ std::string value_text(const StoryValue& v) {
 std::string collective_text(const StoryCollective& c) {
   std::string out = "%" + c.name + "  " + c.kind + " @" + c.group;
   if (c.payload_bytes > 0) out += ", " + human_bytes(c.payload_bytes);
-  return out + ", " + plural(c.steps, "step") + " away";
+  return out + ", " + plural(c.steps, "node") + " away";
 }
 
 std::string names_text(const std::vector<std::string>& names) {
@@ -62,7 +62,7 @@ void put_memory(const StoryMemory& m, const std::string& name, Page* page) {
                       : m.last_position == m.first_position ? "and no longer"
                                                             : "to %" + m.last;
   uint32_t end = m.last.empty() ? m.positions : m.last_position + 1;
-  page->line("memory", "in use from %" + m.first + " " + until + " (steps " + std::to_string(m.first_position + 1) +
+  page->line("memory", "in use from %" + m.first + " " + until + " (nodes " + std::to_string(m.first_position + 1) +
                            " to " + std::to_string(end) + " of " + std::to_string(m.positions) +
                            (m.at_peak ? ", at the peak)" : ", not at the peak)"));
 }

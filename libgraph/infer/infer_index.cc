@@ -60,7 +60,7 @@ Result<Exprs> joined_shape(InferCall& c, const std::vector<const Type*>& tensors
   Exprs shape = tensors[0]->shape;
   for (size_t i = 1; i < tensors.size(); ++i) {
     const Exprs& other = tensors[i]->shape;
-    if (other.size() != shape.size()) return c.fail("the ranks differ");
+    if (other.size() != shape.size()) return c.fail("the tensors have different numbers of dimensions");
     for (size_t d = 0; d < shape.size(); ++d) {
       if (d == dim) {
         shape[d] = c.sizes.exprs().add(shape[d], other[d]);

@@ -187,7 +187,7 @@ Status ormqr(InferCall& c) {
   SG_ASSIGN(bool left, c.boolean("left"));
   SG_TRY(expect_reflections(c, *a, "input2"));
   SG_TRY(same_elements(c, *a, *other));
-  if (other->shape.size() != a->shape.size()) return c.fail("the ranks differ");
+  if (other->shape.size() != a->shape.size()) return c.fail("the tensors have different numbers of dimensions");
   for (size_t i = 0; i + 2 < a->shape.size(); ++i)
     if (unequal(c, a->shape[i], other->shape[i])) return c.fail("the batch sizes differ");
   if (unequal(c, left ? rows_of(*other) : columns_of(*other), rows_of(*a)))

@@ -37,6 +37,18 @@ Status reduced(InferCall& c, DType dtype) {
   return c.give_contiguous(dtype, std::move(shape), *self);
 }
 
+// Of one element out of those reduced, of which there has to be one for each element of the result.
+Status chosen(InferCall& c, DType dtype) {
+  SG_TRY(reduced(c, dtype));
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  auto has_none = [&](const Exprs& shape) {
+    return std::ranges::any_of(shape, [&](Expr size) { return c.sizes.constant(size) == 0; });
+  };
+  if (has_none(self->shape) && !has_none(c.results.back().shape))
+    return c.fail("there is no largest or smallest of no elements");
+  return ok_status();
+}
+
 DType summed(DType t) { return is_floating(t) || is_complex(t) ? t : DType::i64; }
 
 // Values and indices of this shape, with the given strides.
@@ -64,12 +76,19 @@ Status mean_float(InferCall& c) {
   return reduced(c, is_floating(self->dtype) || is_complex(self->dtype) ? self->dtype : DType::f32);
 }
 
-Status amax(InferCall& c) {
+// Of the middle one of no elements, which is NaN.
+Status median(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   return reduced(c, self->dtype);
 }
 
-Status argmax(InferCall& c) { return reduced(c, DType::i64); }
+Status amax(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  return chosen(c, self->dtype);
+}
+
+Status argmax(InferCall& c) { return chosen(c, DType::i64); }
+
 Status count_nonzero(InferCall& c) { return reduced(c, DType::i64); }
 
 Status any(InferCall& c) {

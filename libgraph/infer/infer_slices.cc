@@ -117,7 +117,8 @@ Status split_evenly(InferCall& c, const Type& self, size_t dim, Expr length) {
   if (step && *step < (size == 0 ? 0 : 1)) return c.fail("the length of a part has to be positive");
   uint64_t count = c.node.result_count;  // for symbolic sizes the node's result count decides
   if (size && step) count = *size == 0 ? 1 : static_cast<uint64_t>((*size - 1) / *step + 1);
-  if (count == 0 || count > c.node.result_count) return c.fail("has " + std::to_string(count) + " parts");
+  if (count == 0 || count > c.node.result_count)
+    return c.fail("there are " + std::to_string(count) + " parts to be named");
   Exprs lengths(count, length);
   lengths.back() = e.sub(self.shape[dim], e.mul(c.sizes.number(static_cast<int64_t>(count) - 1), length));
   return parts(c, self, dim, lengths);
@@ -207,7 +208,7 @@ Status unbind(InferCall& c) {
   SG_ASSIGN(const Type* self, ranked(c, 1));
   SG_ASSIGN(size_t dim, c.dim("dim", self->shape.size()));
   int64_t count = c.sizes.constant(self->shape[dim]).value_or(c.node.result_count);
-  if (count != c.node.result_count) return c.fail("has " + std::to_string(count) + " parts");
+  if (count != c.node.result_count) return c.fail("there are " + std::to_string(count) + " parts to be named");
   Type t = *self;
   t.shape.erase(t.shape.begin() + static_cast<ptrdiff_t>(dim));
   t.stride.erase(t.stride.begin() + static_cast<ptrdiff_t>(dim));

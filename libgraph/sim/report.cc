@@ -1,6 +1,8 @@
 #include "libgraph/sim/report.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <span>
 
 #include "libgraph/group_name.h"
 #include "libgraph/human.h"
@@ -28,10 +30,14 @@ std::string ranks_of(const Job& job, const Simulation& simulation, size_t progra
   return out;
 }
 
+constexpr size_t kNameWidth = 36;
+
+std::string time_cells(const std::string& name, double us, double whole, size_t width = kNameWidth) {
+  return left_cell("  " + name, width) + right_cell(human_time(us * 1e-6), 12) + right_cell(percent(us, whole), 10);
+}
+
 void line(std::string* out, const std::string& name, double us, double whole) {
-  if (us <= 0) return;
-  *out +=
-      left_cell("  " + name, 36) + right_cell(human_time(us * 1e-6), 12) + right_cell(percent(us, whole), 10) + "\n";
+  if (us > 0) *out += time_cells(name, us, whole) + "\n";
 }
 
 void print_parts(std::string* out, const ProgramTimeline& t) {
@@ -42,17 +48,22 @@ void print_parts(std::string* out, const ProgramTimeline& t) {
   line(out, "after the last kernel", t.tail_us, t.makespan_us);
 }
 
+// As in the text form, which leaves this overload out.
+std::string short_op(const std::string& op) {
+  constexpr std::string_view kUsual = ".default";
+  return op.ends_with(kUsual) ? op.substr(0, op.size() - kUsual.size()) : op;
+}
+
 void print_path(std::string* out, const Job& job, const ProgramTimeline& t, size_t limit) {
-  std::vector<PathRow> rows = critical_rows(job, t);
+  const std::vector<PathRow> rows = critical_rows(job, t);
   if (rows.empty() || limit == 0) return;
-  *out += "critical path\n";
-  for (size_t i = 0; i < rows.size() && i < limit; ++i) {
-    const PathRow& r = rows[i];
-    line(out, r.op, r.us, t.makespan_us);
-    out->pop_back();
-    *out += "   x" + std::to_string(r.count) + (r.module.empty() ? "" : "  " + r.module) +
-            (r.source.empty() ? "" : "  # " + r.source) + "\n";
-  }
+  const std::span<const PathRow> shown(rows.data(), std::min(rows.size(), limit));
+  size_t width = kNameWidth;
+  for (const PathRow& r : shown) width = std::max(width, short_op(r.op).size() + 4);
+  *out += "critical path, by op and place (x: how many nodes)\n";
+  for (const PathRow& r : shown)
+    *out += time_cells(short_op(r.op), r.us, t.makespan_us, width) + "   x" + std::to_string(r.count) +
+            (r.module.empty() ? "" : "  " + r.module) + (r.source.empty() ? "" : "  # " + r.source) + "\n";
   if (rows.size() > limit) *out += "  (" + std::to_string(rows.size() - limit) + " more rows; --rows)\n";
 }
 

@@ -35,6 +35,35 @@ class OwnBackward(CaptureCase):
         self.assertTrue(all(parameter.grad is None for parameter in self.model.parameters()))
         self.imported()
 
+    def test_lines_of_backward(self):
+        """A line of the user's that runs in the backward pass is the source; a node of PyTorch's has its forward's."""
+
+        class Twice(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.sin()
+
+            @staticmethod
+            def backward(ctx, gradient):
+                return gradient.cos()
+
+        def hook(gradient):
+            return gradient.exp()
+
+        def train(rows):
+            y = Twice.apply(self.model(rows))
+            y.register_hook(hook)
+            y.tanh().sum().backward()
+
+        document, _ = self.step(train)
+        functions = {
+            node["op"].split(".")[1]: node["source"]["function"] for node in document["nodes"] if "source" in node
+        }
+        self.assertEqual(
+            {op: functions[op] for op in ("sin", "cos", "exp", "tanh", "tanh_backward")},
+            {"sin": "forward", "cos": "backward", "exp": "hook", "tanh": "train", "tanh_backward": "train"},
+        )
+
     def test_without_a_loss(self):
         def train(rows):
             y = self.model(rows)

@@ -20,7 +20,8 @@ KEY = "stepgraph"  # in Node.meta
 
 @dataclass
 class Origin:
-    """The origin of a node. A backward node takes module, source and annotations from its forward node."""
+    """The origin of a node. A backward node takes module and annotations from its forward node, and the source where no
+    line of the user's makes it."""
 
     phase: str
     seq: Optional[int]
@@ -126,7 +127,8 @@ class Recorder:
 
     def here(self) -> Origin:
         """The origin of what is being traced now."""
-        line = source.user_line()
+        # In backward: of a backward() or a hook of the user's, or of the forward that a checkpoint computes again.
+        line = source.user_line(within=compat.ENGINE if self._backward else None)
         running = self._running[-1] if self._running else None
         if not self._backward:
             running = compat.sequence_number()
@@ -135,7 +137,7 @@ class Recorder:
             seq=running,
             # In backward a module runs only if a checkpoint recomputes its forward.
             module=self._modules[-1] if self._modules else None,
-            source=line if not self._backward or self._modules else None,
+            source=line,
             custom=dict(annotations_here()),
         )
 
@@ -154,7 +156,7 @@ def link(graph: fx.Graph) -> None:
             known = forward[origin.seq]
             origin.custom = {**known.custom, **origin.custom}
             if origin.module is None:
-                origin.module, origin.source = known.module, known.source
+                origin.module, origin.source = known.module, origin.source or known.source
 
 
 def locate(graph: fx.Graph, decided_at: Mapping[Any, Optional[Origin]]) -> None:

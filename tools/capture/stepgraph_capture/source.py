@@ -6,6 +6,7 @@ import os
 import sys
 import sysconfig
 from functools import lru_cache
+from types import CodeType
 from typing import Any, Dict, Optional
 
 import sympy
@@ -55,14 +56,16 @@ def raised_at(error: BaseException) -> Optional[str]:
     return found.get("user", found.get("layer"))
 
 
-def user_line(behind: Optional[str] = None) -> Optional[Dict[str, Any]]:
+def user_line(behind: Optional[str] = None, within: Optional[CodeType] = None) -> Optional[Dict[str, Any]]:
     """The innermost frame of the user's code, else of a layer of torch.nn; None when there is neither. behind: a file
-    whose frames are passed over."""
+    whose frames are passed over. within: a function whose callers are not asked."""
     frame = sys._getframe(1)
     layer = None
     while frame is not None:
         code = frame.f_code
         kind = _kind(code.co_filename)
+        if code is within:
+            break
         if code.co_filename == behind:
             pass
         elif kind == "user" or (kind == "layer" and layer is None):

@@ -6,6 +6,7 @@ The rest of the package uses `compat.NAME`; the imports below say where each is 
 # flake8: noqa: F401
 from .addresses import addresses_of_fakes
 from .autograd import (
+    ENGINE,
     accumulation_hooks,
     as_written,
     autograd_nodes,

@@ -40,6 +40,9 @@ def node_sequence_number(node: Any) -> int:
     return node._sequence_nr()
 
 
+ENGINE = torch.autograd.graph._engine_run_backward.__code__  # what runs in a backward pass was called by this
+
+
 @contextmanager
 def _engine_within(around: Callable[[Sequence[Any], bool], ContextManager[Any]]) -> Iterator[None]:
     """Runs each backward pass within `around(roots, create_graph)`."""
