@@ -24,8 +24,7 @@ constexpr const PassInfo* kPasses[] = {
 };
 
 Error no_number(std::string_view name, std::string_view text, const std::string& what) {
-  return {
-      ErrorKind::usage, "--" + std::string(name) + " takes " + what + ", not \"" + std::string(text) + "\"", {}, {}};
+  return {ErrorKind::usage, "--" + std::string(name) + " takes " + what + ", not `" + std::string(text) + "`", {}, {}};
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ constexpr double kLongestLatencyS = 3600;
 
 Error no_link(std::string_view text) {
   return Error{ErrorKind::usage,
-               "--link takes a latency and a bandwidth, not \"" + std::string(text) + "\"",
+               "--link takes a latency and a bandwidth, not `" + std::string(text) + "`",
                {},
                "such as 50us,2GiB/s"};
 }

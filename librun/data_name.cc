@@ -13,6 +13,12 @@ bool has(std::string_view pattern, std::string_view mark) { return pattern.find(
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
+// Empty if the file's folder exists.
+std::string hint_of_folder(const std::string& file) {
+  const std::string folder = std::filesystem::path(file).parent_path().string();
+  return folder.empty() || exists(folder) ? "" : "there is no folder `" + folder + "`";
+}
+
 }  // namespace
 
 std::string data_file_name(std::string_view pattern, uint32_t rank, uint64_t step) {
@@ -49,11 +55,14 @@ Status check_input_files(std::string_view pattern, uint32_t world, std::string_v
     if (count <= 8) missing += (count == 1 ? "" : ", ") + std::to_string(rank);
   }
   if (count > 8) missing += ", ... (" + std::to_string(count) + ")";
-  if (count != 0)
+  if (count != 0) {
+    const std::string whose =
+        count == world ? "any of " + plural(world, "rank") : "rank " + missing + " of " + std::to_string(world);
     return Error{ErrorKind::unreadable,
-                 std::string(option) + ": no file for rank " + missing + " of " + std::to_string(world),
+                 std::string(option) + ": no file for " + whose,
                  {first_missing},
-                 {}};
+                 hint_of_folder(first_missing)};
+  }
   std::string beyond = data_file_name(pattern, world, 0);
   if (exists(beyond))
     return Error{ErrorKind::unreadable,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "libgraph/human.h"
+#include "libgraph/joined.h"
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
 #include "libpasses/bundle.h"
@@ -85,8 +86,11 @@ Result<Stage> parse_stage(const std::string& text) {
   for (const PassInfo* pass : all_passes()) names.push_back(pass->name);
   if (words.empty()) return Error{ErrorKind::usage, "a stage is empty", {}, "for example --pass 'remat --policy full'"};
   const PassInfo* pass = find_pass(words[0]);
-  if (pass == nullptr)
-    return Error{ErrorKind::usage, "there is no pass `" + words[0] + "`", {}, nearest_hint(words[0], names)};
+  if (pass == nullptr) {
+    std::string hint = nearest_hint(words[0], names);
+    if (hint.empty()) hint = "the passes are " + joined(names, ", ");
+    return Error{ErrorKind::usage, "there is no pass `" + words[0] + "`", {}, std::move(hint)};
+  }
   const PassTool made(*pass, nullptr);
   Reporter silent(made.name);
   words.erase(words.begin());

@@ -77,6 +77,28 @@ void say_written(const Args& args, const Job& job, const std::string& path, cons
                        describe(job));
 }
 
+// Before minutes of work: a folder that is missing or may not be written to. Those of a pattern are made.
+Status check_folder_of(const std::string& output) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;  // what cannot be examined is told of when the file is opened
+  if (output == "-" || is_rank_pattern(output) || fs::is_other(output, ignored) || fs::is_symlink(output, ignored))
+    return ok_status();
+  fs::path folder = fs::path(output).parent_path();
+  if (folder.empty()) folder = ".";
+  auto cannot = [&](const std::string& why, std::string hint) {
+    return Error{ErrorKind::missing, "cannot write: " + why, {output}, std::move(hint)};
+  };
+  const fs::file_status status = fs::status(folder, ignored);
+  const std::string name = "`" + folder.string() + "`";
+  if (status.type() == fs::file_type::not_found)
+    return cannot("there is no folder " + name, "mkdir -p " + folder.string());
+  if (fs::exists(status) && !fs::is_directory(status)) return cannot(name + " is no folder", {});
+  if (fs::is_directory(output, ignored)) return cannot("it is a folder", "name a file in it");
+  if (fs::is_directory(status) && ::access(folder.c_str(), W_OK) != 0)
+    return cannot("nothing may be written in the folder " + name, {});
+  return ok_status();
+}
+
 }  // namespace
 
 std::string output_of(const Args& args) {
@@ -101,6 +123,7 @@ Status check_output(const Args& args) {
   if (output.empty()) return Error{ErrorKind::usage, "`--output` is empty", {}, "- is standard output"};
   if (args.tool().writes == Writes::report) SG_TRY(refuse_pattern(args));
   SG_TRY(check_targets(args));
+  SG_TRY(check_folder_of(output));
   if (args.tool().writes != Writes::graph || output != "-" || wants_text(args) || args.has("force-tty"))
     return ok_status();
   if (::isatty(STDOUT_FILENO) == 0) return ok_status();

@@ -33,7 +33,7 @@ Result<std::string> node_report(const Job& job, std::string name) {
   std::string hint;
   for (const auto& program : job.programs)
     if (hint.empty()) hint = hint_of_module(program->graph, name);
-  return Error{ErrorKind::cannot_apply, "no node is named %" + name, {}, hint.empty() ? nearest.hint("%") : hint};
+  return Error{ErrorKind::cannot_apply, "the graph has no node %" + name, {}, hint.empty() ? nearest.hint("%") : hint};
 }
 
 }  // namespace sg::cli

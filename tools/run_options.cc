@@ -86,7 +86,7 @@ Result<std::optional<double>> number_option(const Args& args, std::string_view n
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || !(number >= 0))
     return Error{ErrorKind::usage,
-                 "--" + std::string(name) + " takes a number that is not negative, not \"" + text + "\""};
+                 "--" + std::string(name) + " takes a number that is not negative, not `" + text + "`"};
   return std::optional<double>(number);
 }
 

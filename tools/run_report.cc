@@ -53,22 +53,54 @@ std::string losses_text(const std::vector<double>& losses) {
   return first + text(losses.back()) + (is_lost ? "  (--watch nan names the first node that gives one)" : "");
 }
 
-std::string comparison_text(const ComparisonReport& c, const std::string& prefix) {
+std::string comparison_text(const ComparisonReport& c) {
   auto part = [](size_t n, const char* what) { return n ? ", " + std::to_string(n) + what : std::string(); };
-  std::string out = prefix + std::to_string(c.equal) + " results equal to the bit" +
-                    part(c.copies_equal, " copies equal") + part(c.chunked_equal, " chunks equal together") +
+  std::string out = std::to_string(c.equal) + " results equal to the bit" + part(c.copies_equal, " copies equal") +
+                    part(c.chunked_equal, " chunks equal together") +
                     part(c.reordered_equal, " equal in another order") +
                     part(c.own_numbers, " positions in a chunk's own order") +
                     part(c.sums_close, c.sums_close == 1 ? " sum of chunks within the tolerance"
                                                          : " sums of chunks within the tolerance") +
                     part(c.without_counterpart, " without a counterpart") + "\n";
   if (c.differences.empty()) return out;
-  return out + prefix + std::to_string(c.differences.size()) + " differ, first " + difference_text(c.differences[0]) +
-         "\n";
+  return out + std::to_string(c.differences.size()) + " differ, first " + difference_text(c.differences[0]) + "\n";
 }
 
-std::string rank_prefix(const SessionReport& report, const RankReport& r) {
-  return report.ranks.size() > 1 ? "rank " + std::to_string(r.rank) + "  " : "";
+// What is said of a rank, in lines, after its name. Of many ranks, neighbours of which the same is said share the lines.
+template <class Words>
+std::string by_rank(const SessionReport& report, bool names_single, const Words& words) {
+  constexpr size_t kMany = 8;
+  const std::vector<RankReport>& ranks = report.ranks;
+  std::string out;
+  for (size_t i = 0; i < ranks.size();) {
+    const std::string said = words(ranks[i]);
+    size_t end = i + 1;
+    while (ranks.size() > kMany && end < ranks.size() && words(ranks[end]) == said) ++end;
+    std::string name = "rank " + std::to_string(ranks[i].rank) + "  ";
+    if (end > i + 1)
+      name = "ranks " + std::to_string(ranks[i].rank) + " to " + std::to_string(ranks[end - 1].rank) + "  ";
+    if (ranks.size() == 1 && !names_single) name.clear();
+    for (size_t at = 0; at < said.size();) {
+      const size_t line_end = said.find('\n', at) + 1;
+      out += name + said.substr(at, line_end - at);
+      at = line_end;
+    }
+    i = end;
+  }
+  return out;
+}
+
+// How results compare with the first graph's and with what is expected.
+std::string verdict_text(const SessionReport& report, const RankReport& r) {
+  std::string out;
+  if (r.comparison) out += comparison_text(*r.comparison);
+  if (const size_t steps = report.step_seconds.size(); r.expected.size() == 1 && steps > 1)
+    out += "compared with the last of " + std::to_string(steps) + " steps\n";
+  for (size_t step = 0; step < r.expected.size(); ++step) {
+    const std::string which = r.expected.size() > 1 ? "step " + std::to_string(step) + "  " : "";
+    out += expect_text(r.expected[step].second, report.ranks.size() > 1 ? 1 : 3, which);
+  }
+  return out;
 }
 
 void write_comparison(const ComparisonReport& c, JsonWriter* json) {
@@ -103,26 +135,16 @@ std::string memory_text(const SessionReport& report) {
 }  // namespace
 
 std::string run_text(const SessionReport& report) {
-  std::string out;
-  for (const RankReport& r : report.ranks)
-    if (!r.losses.empty()) out += "rank " + std::to_string(r.rank) + "  loss " + losses_text(r.losses) + "\n";
+  std::string out = by_rank(report, true, [](const RankReport& r) {
+    return r.losses.empty() ? std::string() : "loss " + losses_text(r.losses) + "\n";
+  });
   double seconds = median(report.step_seconds);
   out += "step    " + human_time(seconds);
   if (report.step_seconds.size() > 1) out += " (median of " + std::to_string(report.step_seconds.size()) + ")";
   if (int64_t tokens = tokens_of(report); tokens > 0 && seconds > 0)
     out += ", " + format("%.4g", static_cast<double>(tokens) / seconds) + " tokens/s";
-  out += "\n";
-  out += memory_text(report);
-  for (const RankReport& r : report.ranks) {
-    if (r.comparison) out += comparison_text(*r.comparison, rank_prefix(report, r));
-    if (size_t steps = report.step_seconds.size(); r.expected.size() == 1 && steps > 1)
-      out += rank_prefix(report, r) + "compared with the last of " + std::to_string(steps) + " steps\n";
-    for (size_t step = 0; step < r.expected.size(); ++step) {
-      const std::string which = r.expected.size() > 1 ? "step " + std::to_string(step) + "  " : "";
-      out += expect_text(r.expected[step].second, report.ranks.size() > 1 ? 1 : 3, rank_prefix(report, r) + which);
-    }
-  }
-  return out;
+  out += "\n" + memory_text(report);
+  return out + by_rank(report, false, [&](const RankReport& r) { return verdict_text(report, r); });
 }
 
 std::string dry_run_text(const Job& job, const SessionReport& report, int64_t steps) {

@@ -19,8 +19,9 @@ const Input* find_input(const Graph& graph, std::string_view name) {
   return by_fqn;
 }
 
+// A binding that the graph does not take.
 Error misbound(const SizeBinding& binding, std::string message, std::string hint = {}) {
-  return {ErrorKind::usage, "--bind " + binding.text + ": " + std::move(message), {}, std::move(hint)};
+  return {ErrorKind::cannot_apply, "--bind " + binding.text + ": " + std::move(message), {}, std::move(hint)};
 }
 
 // The size of the input's dimension that a binding names.
@@ -107,9 +108,12 @@ std::optional<int64_t> InputSizes::value(Expr e) const { return values_.value(ex
 
 Status InputSizes::set(StrId symbol, int64_t number, const SizeBinding& binding) {
   const auto known = values_.value(symbol);
-  if (known && *known != number)
-    return misbound(binding, program_.graph.pool().strings.str(symbol) + " would be " + std::to_string(number) +
-                                 " and is bound to " + std::to_string(*known));
+  if (known && *known != number) {
+    Error error = misbound(binding, program_.graph.pool().strings.str(symbol) + " would be " + std::to_string(number) +
+                                        " and is bound to " + std::to_string(*known));
+    error.kind = ErrorKind::usage;  // two options contradict each other
+    return error;
+  }
   values_.set(symbol, number);
   return ok_status();
 }

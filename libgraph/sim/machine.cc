@@ -98,7 +98,9 @@ Error no_such_key(std::string_view word) {
   Nearest nearest(word);
   for (const MachineKey& k : kKeys) nearest.offer(k.path);
   for (const MachineWord& w : machine_words()) nearest.offer(w.word);
-  return {ErrorKind::usage, "a machine has no `" + std::string(word) + "`", {}, nearest.hint()};
+  std::string hint = nearest.hint();
+  if (hint.empty()) hint = "sg-sim --show-machine prints all that a machine has";
+  return {ErrorKind::usage, "a machine has no `" + std::string(word) + "`", {}, std::move(hint)};
 }
 
 }  // namespace

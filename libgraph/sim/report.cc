@@ -60,7 +60,7 @@ void print_path(std::string* out, const Job& job, const ProgramTimeline& t, size
   const std::span<const PathRow> shown(rows.data(), std::min(rows.size(), limit));
   size_t width = kNameWidth;
   for (const PathRow& r : shown) width = std::max(width, short_op(r.op).size() + 4);
-  *out += "critical path, by op and place (x: how many nodes)\n";
+  *out += "critical path: time, share of the step, number of nodes\n";
   for (const PathRow& r : shown)
     *out += time_cells(short_op(r.op), r.us, t.makespan_us, width) + "   x" + std::to_string(r.count) +
             (r.module.empty() ? "" : "  " + r.module) + (r.source.empty() ? "" : "  # " + r.source) + "\n";

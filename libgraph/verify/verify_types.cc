@@ -243,15 +243,15 @@ bool lies_in_rows(Check& c, NodeId n, const Type& recorded) {
 // The type checker finds types that differ at all; those that are equal by the guards, or known errors of the recorder,
 // are not reported.
 void check_inferred(Check& c, NodeId n) {
-  const OpInfo* op = c.graph->op_info(n);
-  if (op != nullptr && op->returns_list && !c.graph->node(n).is_tuple) return;  // check_results has said so
   std::vector<TypeDisagreement> found;
   c.type_checker().check(*c.graph, n, &found);
   const Node& node = c.graph->node(n);
+  const OpInfo* op = c.graph->op_info(n);
+  const bool is_reported = op != nullptr && op->returns_list && !node.is_tuple;  // by check_results
   for (const TypeDisagreement& d : found) {
     if (!d.reason.empty()) {
       // If an argument's type is unknown, its maker was reported or has no rule.
-      if (!takes_unknown_type(c, node)) c.fail(n, d.reason, d.hint);
+      if (!is_reported && !takes_unknown_type(c, node)) c.fail(n, d.reason, d.hint);
       continue;
     }
     const bool is_right =

@@ -10,7 +10,7 @@ Error refuse(std::string why, std::string hint) {
 Result<bool> read_bool(std::string_view key, std::string_view value) {
   if (value == "true" || value == "True") return true;
   if (value == "false" || value == "False") return false;
-  return refuse(std::string(key) + " is true or false, not \"" + std::string(value) + "\"", {});
+  return refuse(std::string(key) + " is true or false, not `" + std::string(value) + "`", {});
 }
 
 Status read_one(std::string_view key, std::string_view value, TorchTitanChunking* out) {
@@ -23,15 +23,15 @@ Status read_one(std::string_view key, std::string_view value, TorchTitanChunking
     if (value == "eager")
       return refuse("eager chunks are made where the step is captured, not in its graph",
                     "strategy=graph; docs/capture.md says how to capture chunks");
-    if (value != "graph") return refuse("strategy is graph or eager, not \"" + std::string(value) + "\"", {});
+    if (value != "graph") return refuse("strategy is graph or eager, not `" + std::string(value) + "`", {});
   } else if (key == "chunk_dim") {
     if (value != "batch" && value != "seq")
-      return refuse("chunk_dim is batch or seq, not \"" + std::string(value) + "\"", {});
+      return refuse("chunk_dim is batch or seq, not `" + std::string(value) + "`", {});
     out->options.along = value == "seq" ? ChunkAlong::sequence : ChunkAlong::batch;
   } else if (key == "module_fqn") {
     if (value.empty()) return refuse("module_fqn is empty", "module_fqn=layers.*.moe");
     if (value != "layers.*" && value != "layers.*.moe")
-      return refuse("module_fqn is layers.* or layers.*.moe, not \"" + std::string(value) + "\"",
+      return refuse("module_fqn is layers.* or layers.*.moe, not `" + std::string(value) + "`",
                     "--modules takes any pattern");
     out->options.modules = value;
   } else {

@@ -177,7 +177,8 @@ def a_dry_run_writes_nothing():
     done = expect(run(f"sg-clean {small} --dry-run"), 0, "would write standard output")
     assert done.out == b""
     assert run(f"sg-stat {small} --dry-run").out == run(f"sg-stat {small}").out    # an answer changes nothing
-    expect(run(f"sg-clean {small} --dry-run -o /proc/no/new.sg"), 0)      # folders are made when it comes to that
+    expect(run(f"sg-clean {small} --dry-run -o 'no/rank{{r}}.sg'"), 0)      # folders are made when it comes to that
+    expect(run(f"sg-clean {small} --dry-run -o no/new.sg"), 5, "mkdir -p no")
     expect(run(f"sg-clean {small} --dry-run -o /proc/new.sg"), 5, "cannot write")
     expect(run(f"sg-run {small} --dry-run --init seed:1 -n 3"), 0, "would run 3 steps on 1 rank")
     expect(run(f"sg-run {small} --dry-run --inputs none.safetensors"), 3)

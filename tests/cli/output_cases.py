@@ -17,6 +17,8 @@ def full_disk_and_bad_targets():
     for target in ("g.sg/out.sg", "/proc/out.sg", "no/such/folder/out.sg"):
         done = expect(run(["sg-parse", "g.sg", "-o", target]), 5, re.escape(target))
         assert done.out == b""
+    done = expect(run(["sg-parse", "absent.sg", "-o", "no/folder/out.sg"]), 5, "no/folder/out.sg: error: cannot write")  # before all work
+    assert "hint: mkdir -p no/folder" in done.message and "absent.sg" not in done.message, done.message
     inputs = "".join(f"  input %x{i} : f32[4]\n" for i in range(999))
     write("large.txt", "sg 1.0 world 1\ngraph rank *\n" + inputs + "  output %x1\n")
     for command in ("sg-print large.txt -o small.txt", "sg-parse large.txt > small.sg"):  # bash counts in KiB

@@ -8,7 +8,7 @@ from support import case, expect, read, run, write, write_small
 @case
 def sim_reports():
     write_small()
-    done = expect(run(["sg-sim", "small.txt", "-m", "h200-8"]), 0, out=r"(?s)^h200-8: .* a step, simulated; 1 rank\n  compute .*critical path\n")
+    done = expect(run(["sg-sim", "small.txt", "-m", "h200-8"]), 0, out=r"(?s)^h200-8: .* a step, simulated; 1 rank\n  compute .*critical path: time, .*\n")
     doc = json.loads(expect(run(["sg-sim", "small.txt", "--json", "--trace", "t.json"]), 0).text)
     assert doc["schema"] == "sg-sim" and doc["machine"] == "h100-8" and doc["critical_path"], doc
     parts = doc["compute_us"] + sum(doc["exposed_us"].values()) + doc["copy_us"] + doc["host_us"] + doc["tail_us"]

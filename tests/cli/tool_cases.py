@@ -228,7 +228,7 @@ graph rank *
   output %e
   output %d
 """)
-    expect(run(["sg-explain", "g.txt", "%r"]), 0, out=r"(?s)^node       %r = aten.relu.*from       %w  param : f32\[4, 4\]  layer.w\nused by    %e .*%g .*memory     64 B at offset 0 of the arena.*feeds      %g  all_reduce @dp, 64 B, 1 step away")
+    expect(run(["sg-explain", "g.txt", "%r"]), 0, out=r"(?s)^node       %r = aten.relu.*from       %w  param : f32\[4, 4\]  layer.w\nused by    %e .*%g .*memory     64 B at offset 0 of the arena.*feeds      %g  all_reduce @dp, 64 B, 1 node away")
     expect(run(["sg-explain", "g.txt", "e"]), 0, out=r"(?s)symbols    symbol u0 data \[0, 8\], defined by %u\n             guard u0 <= 8")
     expect(run(["sg-explain", "g.txt", "w"]), 0, out=r'(?s)^input      param %w.*memory     that of an input')
     document = json.loads(expect(run(["sg-explain", "g.txt", "r", "--json"]), 0).out)

@@ -129,6 +129,16 @@ def made_up_inputs_are_the_same_every_time():
 
 
 @case
+def many_ranks_of_which_the_same_is_said_share_a_line():
+    graph(world=12)
+    done = run("--init", "seed:1", "--outputs", "out{r}", out=r"(?m)^ranks 0 to 11  loss [0-9.]+$")
+    assert done.stdout.count("loss") == 1, done.stdout
+    safetensors("out7", {"out0": ("F32", [], [0.0])})
+    done = run("--init", "seed:1", "--expect", "out{r}", code=1, out="(?m)^ranks 0 to 6  ")
+    assert [word for word in ("rank 7  ", "ranks 8 to 11  ") if word not in done.stdout] == [], done.stdout
+
+
+@case
 def each_rank_has_its_files():
     graph(world=2)
     safetensors("in0", inputs())
