@@ -4,6 +4,7 @@
 #include "libgraph/joined.h"
 #include "libgraph/json.h"
 #include "libgraph/node_story.h"
+#include "libgraph/ranks_text.h"
 
 namespace sg {
 namespace {
@@ -119,9 +120,9 @@ std::string story_json(const NodeStory& s) {
   JsonWriter json;
   json.begin_object().member("schema", "sg-explain").member("version", 1).member("name", s.name);
   json.member("kind", s.is_input ? "input" : "node").member("line", s.line).member("op", s.op);
-  json.member("phase", s.phase).member("module", s.module).member("source", s.source).key("ranks").begin_array();
-  for (uint32_t r : s.ranks) json.natural(r);
-  json.end_array().key("made_by").begin_array();
+  json.member("phase", s.phase).member("module", s.module).member("source", s.source);
+  write_ranks(s.ranks, &json);
+  json.key("made_by").begin_array();
   for (const StoryReason& r : s.made_by) json.begin_object().member("by", r.by).member("what", r.what).end_object();
   json.end_array();
   put_values(&json, "from", s.from), put_values(&json, "used_by", s.used_by);

@@ -10,6 +10,7 @@
 #include "libgraph/names.h"
 #include "libgraph/op.h"
 #include "libgraph/plan/plan.h"
+#include "libgraph/ranks_text.h"
 
 namespace sg {
 namespace {
@@ -289,17 +290,6 @@ void write_program(JsonWriter& w, const ProgramStats& p) {
   write_nested(w, p.nested);
 }
 
-void write_rank_list(JsonWriter& w, const ProgramStats& p) {
-  w.key("ranks");
-  if (p.ranks.empty()) {
-    w.string("*");
-    return;
-  }
-  w.begin_array();
-  for (uint32_t r : p.ranks) w.natural(r);
-  w.end_array();
-}
-
 }  // namespace
 
 Stats collect_stats(const Job& job, const StatOptions& options) {
@@ -322,7 +312,7 @@ std::string stats_json(const Stats& stats, JsonWriter::Style style) {
     w.key("ranks").begin_array();
     for (const ProgramStats& p : stats.programs) {
       w.begin_object();
-      write_rank_list(w, p);
+      write_ranks(p.ranks, &w);
       write_program(w, p);
       w.end_object();
     }

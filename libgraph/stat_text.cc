@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "libgraph/human.h"
+#include "libgraph/ranks_text.h"
 
 namespace sg {
 namespace {
@@ -40,13 +41,6 @@ void print_table(std::string* out, const std::string& title, const std::map<std:
     rest.bytes += sum.bytes;
   }
   if (order.size() > rows) print_sum(out, "(" + std::to_string(order.size() - rows) + " more)", rest, width);
-}
-
-std::string print_ranks(const Stats& stats, const ProgramStats& program) {
-  if (program.ranks.empty()) return stats.world == 1 ? "1 rank" : "each of " + std::to_string(stats.world) + " ranks";
-  std::string out = program.ranks.size() == 1 ? "rank" : "ranks";
-  for (uint32_t r : program.ranks) out += " " + std::to_string(r);
-  return out;
 }
 
 void print_counts(std::string* out, const ProgramStats& s) {
@@ -95,7 +89,7 @@ StatTable stat_table_named(std::string_view name) {
 std::string print_stats(const Stats& stats, StatTable table, size_t rows) {
   std::string out = stats.title + "\n";
   for (const ProgramStats& s : stats.programs) {
-    out += print_ranks(stats, s) + ": ";
+    out += ranks_text(s.ranks, stats.world) + ": ";
     print_counts(&out, s);
     out += "  " + human_flops(s.total.flops) + ", " + human_bytes(s.total.bytes) + " moved\n";
     print_memory(&out, s);

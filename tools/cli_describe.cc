@@ -4,6 +4,7 @@
 #include "libgraph/joined.h"
 #include "libgraph/json.h"
 #include "libgraph/merge.h"
+#include "libgraph/ranks_text.h"
 
 namespace sg::cli {
 namespace {
@@ -36,9 +37,8 @@ std::string describe_json(const Args& args, const Job& job, const std::string& f
   json.member("inputs", inputs).member("outputs", outputs).member("world", job.world);
   json.key("programs").begin_array();
   for (const auto& program : job.programs) {
-    json.begin_object().key("ranks").begin_array();
-    for (uint32_t rank : program->ranks) json.natural(rank);
-    json.end_array().member("nodes", program->graph.node_count()).end_object();
+    write_ranks(program->ranks, &json.begin_object());
+    json.member("nodes", program->graph.node_count()).end_object();
   }
   json.end_array();
   if (!passes.empty()) json.key("passes").raw(passes);

@@ -4,6 +4,7 @@
 #include "libgraph/diff/diff_text.h"
 #include "libgraph/json.h"
 #include "libgraph/names.h"
+#include "libgraph/ranks_text.h"
 
 namespace sg {
 namespace {
@@ -99,9 +100,7 @@ class Writer {
   std::string text(const std::string& s) const { return with_names_ ? s : without_names(s); }
 
   void program(const ProgramDiff& p, const std::vector<uint32_t>& ranks) {
-    json_.begin_object().key("ranks").begin_array();
-    for (uint32_t r : ranks) json_.natural(r);
-    json_.end_array();
+    write_ranks(ranks, &json_.begin_object());
     counts(count_edits(p));
     json_.key("items");
     items(p.items);

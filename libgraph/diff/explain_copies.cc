@@ -68,8 +68,8 @@ void explain_copies(ExplainState* state, int s) {
   uint32_t id = (s == 1 ? state->recomputed : state->deduplicated) = state->next();
   for (uint32_t n : nodes) state->take(s, n, id);
   std::string text =
-      s == 1 ? plural(nodes.size(), "node") + (nodes.size() == 1 ? " recomputes " : " recompute ") +
-                   plural(originals.size(), "node")
+      s == 1 ? plural(originals.size(), "node") + (originals.size() == 1 ? " is" : " are") + " computed again" +
+                   (originals.size() == nodes.size() ? "" : " by " + plural(nodes.size(), "node"))
              : plural(nodes.size(), "common subexpression") + " merged into " + plural(originals.size(), "node");
   size_t before = s == 1 ? originals.size() : nodes.size(), after = s == 1 ? nodes.size() : originals.size();
   state->add(s == 1 ? ExplanationKind::recomputed : ExplanationKind::deduplicated, std::move(text),

@@ -120,8 +120,19 @@ void follow_sizes(ExplainState* state) {
   }
 }
 
-// Partners that compute the same but whose link to a forward node changed because an explanation removed or merged that
-// node (the producer's link number may then remain among the free keys).
+// What made the node that is linked to in B a copy of the partner of the one in A, or the other way round.
+uint32_t cause_of_copy(const ExplainState& state, uint32_t linked_in_a, NodeId forward_in_b) {
+  const uint32_t partner = state.partner(0, linked_in_a);
+  if (partner == MatchSide::kNone || !forward_in_b) return MatchSide::kNone;
+  const uint32_t linked = state.side(1).position_of[forward_in_b.index];
+  const NodeCopies& copies = *state.of[1];
+  if (copies.original(partner) != linked && copies.original(linked) != partner) return MatchSide::kNone;
+  const uint32_t cause = state.cause(1, linked);
+  return cause != MatchSide::kNone ? cause : state.cause(1, partner);
+}
+
+// Partners that compute the same but whose link to a forward node changed because an explanation removed, merged or
+// copied that node (the producer's link number may then remain among the free keys).
 void follow_links(ExplainState* state) {
   auto is_link = [](const Difference& c) { return c.what == "of" || c.what == "extra"; };
   auto computes_other = [](const Difference& c) {
@@ -137,6 +148,7 @@ void follow_links(ExplainState* state) {
     if (!forward || !state->has_untold(x, is_link) || state->has_untold(x, computes_other)) continue;
     uint32_t f = state->side(0).position_of[forward.index], cause = state->cause(0, f);
     if (cause == MatchSide::kNone && merged.contains(f)) cause = state->deduplicated;
+    if (cause == MatchSide::kNone) cause = cause_of_copy(*state, f, state->node(1, state->partner(0, x)).forward);
     if (cause != MatchSide::kNone) state->tell(x, cause, is_link);
   }
 }

@@ -12,11 +12,20 @@ constexpr size_t kManyTags = 4;
 
 using TextOf = std::string (*)(const Difference&);
 
-std::string exactly(const Difference& c) { return c.what + ": " + c.before + " -> " + c.after; }
+// "recompute must_save", of a difference in `recompute` one of whose sides is that or "must_save".
+std::string named(const std::string& what, const std::string& value) {
+  return value == what || value.starts_with(what + " ") ? value : what + " " + value;
+}
 
-std::string roughly(const Difference& c) {  // "binds: - -> binds [u3]": values differ per node
+std::string exactly(const Difference& c) {
+  if (c.before == "-") return "now " + named(c.what, c.after);
+  if (c.after == "-") return "no longer " + named(c.what, c.before);
+  return c.what + ": " + c.before + " -> " + c.after;
+}
+
+std::string roughly(const Difference& c) {  // "now binds [u3]": values differ per node
   if (c.before != "-" && c.after != "-") return c.what + ": other values";
-  return c.what + (c.before == "-" ? ": - -> one of its own" : ": one of its own -> -");
+  return (c.before == "-" ? "now " : "no longer ") + c.what + ", each one of its own";
 }
 
 bool is_quiet(const Difference* c) {

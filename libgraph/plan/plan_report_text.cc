@@ -2,6 +2,7 @@
 
 #include "libgraph/human.h"
 #include "libgraph/plan/plan_report.h"
+#include "libgraph/ranks_text.h"
 
 namespace sg {
 namespace {
@@ -18,13 +19,6 @@ std::string padded(std::string text, size_t width) {
 std::string module_and_source(const std::string& module, const std::string& source) {
   std::string out = module;
   if (!source.empty()) out += (out.empty() ? "" : ", ") + source;
-  return out;
-}
-
-std::string ranks_text(const PlanReport& report) {
-  if (report.ranks.empty()) return report.world == 1 ? "1 rank" : "each of " + std::to_string(report.world) + " ranks";
-  std::string out = report.ranks.size() == 1 ? "rank" : "ranks";
-  for (uint32_t r : report.ranks) out += " " + std::to_string(r);
   return out;
 }
 
@@ -74,17 +68,6 @@ void write_owner(const PlanOwner& o, JsonWriter* json) {
   json->member("phase", o.phase).member("source", o.source).member("until", o.until);
 }
 
-void write_ranks(const PlanReport& r, JsonWriter* json) {
-  json->key("ranks");
-  if (r.ranks.empty()) {
-    json->string("*");
-    return;
-  }
-  json->begin_array();
-  for (uint32_t rank : r.ranks) json->natural(rank);
-  json->end_array();
-}
-
 void write_pool(const PlanReport& r, JsonWriter* json) {
   json->key("pool").begin_object().member("count", r.pooled.size()).member("bound_bytes", r.pool_bound_bytes);
   json->member("unbounded", r.pool_unbounded).key("owners").begin_array();
@@ -100,7 +83,7 @@ void write_pool(const PlanReport& r, JsonWriter* json) {
 
 std::string print_plan(const PlanReport& report, size_t rows) {
   std::string out = report.title.empty() ? std::string() : report.title + "\n";
-  out += ranks_text(report) + "\n";
+  out += ranks_text(report.ranks, report.world) + "\n";
   print_totals(report, &out);
   for (const PhasePeak& p : report.phases)
     out += "  " + padded(p.phase, 11) + planned_text(p.bytes) + " at %" + p.node + "\n";
@@ -111,7 +94,7 @@ std::string print_plan(const PlanReport& report, size_t rows) {
 
 void write_plan(const PlanReport& r, JsonWriter* json) {
   json->begin_object();
-  write_ranks(r, json);
+  write_ranks(r.ranks, json);
   json->member("inputs_bytes", r.inputs_bytes).member("parameters_bytes", r.parameters_bytes);
   json->member("peak_bytes", r.peak_bytes).member("lower_bound_bytes", r.lower_bound_bytes);
   json->member("fragmentation_bytes", r.fragmentation_bytes()).member("output_bytes", r.output_bytes);

@@ -7,6 +7,7 @@
 #include "libgraph/group_name.h"
 #include "libgraph/human.h"
 #include "libgraph/json.h"
+#include "libgraph/ranks_text.h"
 #include "libgraph/sim/critical_path.h"
 #include "libgraph/sim/measured.h"
 #include "libgraph/source_text.h"
@@ -23,11 +24,7 @@ std::string fixed(double value, int digits) {
 std::string percent(double part, double whole) { return whole > 0 ? fixed(100 * part / whole, 1) + " %" : "-"; }
 
 std::string ranks_of(const Job& job, const Simulation& simulation, size_t program) {
-  const std::vector<uint32_t>& ranks = job.programs[program]->ranks;
-  if (ranks.empty()) return simulation.world == 1 ? "1 rank" : "each of " + std::to_string(simulation.world) + " ranks";
-  std::string out = ranks.size() == 1 ? "rank" : "ranks";
-  for (uint32_t r : ranks) out += " " + std::to_string(r);
-  return out;
+  return ranks_text(job.programs[program]->ranks, simulation.world);
 }
 
 constexpr size_t kNameWidth = 36;
@@ -174,9 +171,7 @@ std::string simulation_json(const Job& job, const Machine& machine, const Simula
   }
   json.key("ranks").begin_array();
   for (size_t p = 0; p < simulation.programs.size(); ++p) {
-    json.begin_object().key("ranks").begin_array();
-    for (uint32_t r : job.programs[p]->ranks) json.natural(r);
-    json.end_array();
+    write_ranks(job.programs[p]->ranks, &json.begin_object());
     write_timeline(&json, simulation.programs[p]);
     json.end_object();
   }

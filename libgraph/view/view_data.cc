@@ -4,17 +4,11 @@
 #include <unordered_map>
 
 #include "libgraph/names.h"
+#include "libgraph/ranks_text.h"
 #include "libgraph/view/view_columns.h"
 
 namespace sg {
 namespace {
-
-std::string ranks_of(const Job& job, const Program& program) {
-  if (program.ranks.empty()) return job.world == 1 ? "one rank" : "each of " + std::to_string(job.world) + " ranks";
-  std::string out = program.ranks.size() == 1 ? "rank" : "ranks";
-  for (uint32_t r : program.ranks) out += " " + std::to_string(r);
-  return out;
-}
 
 // What was in each program's place before, found once for all programs.
 class ChangesByProgram {
@@ -63,7 +57,7 @@ void write_program(JsonWriter* json, const Job& job, size_t p, const ViewSources
   for (const auto& nested : program.nested) graphs.emplace_back(job, program, nested->graph);
 
   const ProgramDiff* changes = changes_by_program.of(program);
-  json->begin_object().member("ranks", ranks_of(job, program)).key("graphs").begin_array();
+  json->begin_object().member("ranks", ranks_text(program.ranks, job.world)).key("graphs").begin_array();
   for (size_t g = 0; g < graphs.size(); ++g) {
     json->begin_object().member("name", g == 0 ? "" : job.pool->strings[program.nested[g - 1]->name]);
     write_nodes(json, graphs[g], texts);
