@@ -464,12 +464,18 @@ class PlainNumbers(CaptureCase):
             if float(loss) < 3:  # far from the example's: it takes a far number to see the decision
                 model.weight.grad.mul_(0.5)
 
+        def loop(model, loss):  # with a far number it makes many nodes, and each makes decisions
+            for i in torch.arange(0, int(torch.ceil(loss * 3))):
+                if i > 0:
+                    model.weight.grad.mul_(1.01)
+
         uses = {
             "float": scale(float),
             "gamma": scale(lambda loss: math.lgamma(loss.item())),
             "text": scale(lambda loss: float("%.3f" % loss)),
             "whole": scale(lambda loss: int(loss * 1000)),
             "cut": cut,
+            "loop": loop,
         }
         for name, use in uses.items():
             with self.subTest(name):
@@ -498,6 +504,8 @@ class PlainNumbers(CaptureCase):
             "symbolic": lambda model, loss: model.weight.grad.mul_(math.floor(loss.item() * 100) / 100),
             "larger": lambda model, loss: model.weight.grad.div_(max(1.0, loss.item() / 2, 0.5)),
             "smaller": lambda model, loss: model.weight.grad.mul_(min([loss.item(), 1])),
+            "range": lambda model, loss: model.weight.grad.mul_(torch.arange(0.5, loss.item() + 3, 0.25).mean() / 4),
+            "named": lambda model, loss: model.weight.grad.mul_(torch.arange(end=loss.item(), start=-2).exp().mean()),
         }
         for name, use in uses.items():
             with self.subTest(name):

@@ -1,12 +1,12 @@
 """`torch.tensor(norm.item())`, `torch.tensor([rows, 2.0])`: PyTorch makes constants of symbolic numbers there, and fails on
 tensors among them (`torch.tensor([largest.max() + 1, 0])`). Here they are ops, which stay valid for other data, other
-sizes and later steps.
+sizes and later steps. So is `torch.arange(0, end.item())` of a float, the length of which PyTorch does not know by it.
 """
 
 from __future__ import annotations
 
 from functools import reduce
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 import torch
 from torch import Tensor
@@ -26,7 +26,32 @@ class TensorsOfNumbers(TorchFunctionMode):
         if func is Tensor.new_tensor and len(args) > 1 and holds_symbols(args[1]):
             like, data = args
             return made(data, **{"dtype": like.dtype, "device": like.device, **(kwargs or {})})
+        if func is torch.arange and any(isinstance(x, torch.SymFloat) for x in _bounds(args, kwargs or {}).values()):
+            return _ranged(**{**(kwargs or {}), **_bounds(args, kwargs or {})})
         return func(*args, **(kwargs or {}))
+
+
+def _bounds(args: Any, kwargs: Any) -> Dict[str, Any]:
+    """Of a call of arange(): start, end and step, as far as they are given."""
+    names = ("end",) if len(args) == 1 and "end" not in kwargs else ("start", "end", "step")
+    return {**dict(zip(names, args)), **{name: kwargs[name] for name in ("start", "end", "step") if name in kwargs}}
+
+
+def _ranged(
+    end: Any,
+    start: Any = 0,
+    step: Any = 1,
+    dtype: Optional[torch.dtype] = None,
+    requires_grad: bool = False,
+    **options: Any,
+) -> Tensor:
+    """arange() of floats, by its length: start + i * step, in double as PyTorch computes it."""
+    dtype = dtype or torch.get_default_dtype()
+    if not dtype.is_floating_point or "out" in options:
+        return torch.arange(start, end, step, dtype=dtype, requires_grad=requires_grad, **options)
+    length = ((_filled(end, torch.float64, "cpu") - start) / step).ceil().long().item()
+    numbers = torch.arange(length, dtype=torch.float64, **options) * step + start
+    return numbers.to(dtype).requires_grad_(requires_grad)
 
 
 def holds_symbols(data: Any) -> bool:

@@ -18,9 +18,16 @@ from torch import Tensor, fx
 from . import compat
 
 Move = Callable[[int, Any], Any]  # another number in place of the n-th taken one
+See = Callable[[fx.Node], None]  # called with each node as it is made
+
+_FEW = 1000  # nodes
 
 
-def are_used(traced: Any, trace: Callable[[Move], Any]) -> bool:
+class _IsLonger(BaseException):
+    """The step makes far more nodes than it did: it loops by the number. No `except Exception` of the user's ends it."""
+
+
+def are_used(traced: Any, trace: Callable[[Move, See], Any]) -> bool:
     """Whether the graph depends on the numbers taken. trace: traces the step with others in their place.
 
     Numbers far from the example's also show what the step decides by them. A step may raise an exception for those
@@ -28,16 +35,20 @@ def are_used(traced: Any, trace: Callable[[Move], Any]) -> bool:
     if not compat.taken(traced.mode.shape_env):
         return False
     known = _said(traced)
-    apart = [graph for graph in (_graph(trace, _far(0)), _graph(trace, _far(1))) if graph is not None]
+
+    def graph_by(move: Move) -> Optional[List[Any]]:
+        return _graph(lambda: trace(move, _counter(2 * len(known) + _FEW)))
+
+    apart = [graph for graph in (graph_by(_far(0)), graph_by(_far(1))) if graph is not None]
     if any(graph != known for graph in apart):
         return True
-    return len(apart) < 2 and _graph(trace, _near) != known
+    return len(apart) < 2 and graph_by(_near) != known
 
 
 def says_else(traced: Any, trace: Callable[[], Any], in_constants: bool) -> bool:
     """Whether the step says something else when it is traced again, or fails then. in_constants: does the same, with
     other numbers."""
-    known, found = _said(traced), _graph(lambda _: trace(), _near)
+    known, found = _said(traced), _graph(trace)
     if found == known or not in_constants:
         return found != known
     return found is not None and [_skeleton(one) for one in found] == [_skeleton(one) for one in known]
@@ -48,22 +59,38 @@ def _skeleton(one: Any) -> Any:
     return one[:3] if isinstance(one, tuple) else type(one)
 
 
-def _graph(trace: Callable[[Move], Any], move: Move) -> Optional[List[Any]]:
+def _graph(trace: Callable[[], Any]) -> Optional[List[Any]]:
     """What the step says with other numbers; None if it raises an exception. Nothing is printed."""
     try:
         with redirect_stdout(io.StringIO()):
-            return _said(trace(move))
+            return _said(trace())
+    except _IsLonger:
+        return []
     except Exception:
         return None
 
 
+def _counter(most: int) -> See:
+    """Ends a trace of more nodes."""
+    counted = 0
+
+    def see(_: fx.Node) -> None:
+        nonlocal counted
+        counted += 1
+        if counted > most:
+            raise _IsLonger
+
+    return see
+
+
 def _far(turn: int) -> Move:
-    """Every other number larger and the rest smaller, so that their order changes as well; turn: 0 or 1."""
+    """Every other number larger and the rest smaller, so that their order changes as well; turn: 0 or 1. A whole number
+    may be a size: one that is large already becomes twice as large."""
 
     def move(index: int, number: Any) -> Any:
         up = index % 2 == turn
         if isinstance(number, int):
-            return number * 1000 + 1 if up else number // 1000 - 1
+            return number * (100 if abs(number) <= 100 else 2) + 1 if up else number // 100 - 1
         number = number if math.isfinite(number) else 1.0
         return number * 1000 + 1 if up else number / 1000
 

@@ -121,7 +121,7 @@ def somehow(step: Step, dynamic: symbols.Dynamic, fake: bool) -> Traced:
     with trace_errors.of_tracing_alone():
         settle, traced = _with_values(step, dynamic)
     traced.settles = settle
-    traced.uses_taken = taken.are_used(traced, lambda move: _trace(step, dynamic, True, settle, move))
+    traced.uses_taken = taken.are_used(traced, lambda move, see: _trace(step, dynamic, True, settle, move, see))
     return traced
 
 
@@ -161,8 +161,15 @@ def _trace(
     with_values: bool = False,
     settle: bool = False,
     move: taken.Move = lambda _, number: number,
+    see: taken.See = lambda node: None,
 ) -> Traced:
-    watcher = Recorder(step.model, draws.Draws(is_real=with_values).tag)
+    drawn = draws.Draws(is_real=with_values)
+
+    def seen(node: fx.Node) -> None:
+        drawn.tag(node)
+        see(node)
+
+    watcher = Recorder(step.model, seen)
     mode = compat.new_fake_mode(allow_real_inputs=True, here=watcher.here, with_values=with_values, move=move)
     varying = {slot.name: slot.value for slot in step.inputs if slot.is_tensor and not sharding.is_sharded(slot.value)}
     varying = {name: _apart(tensor, with_values) for name, tensor in varying.items()}
