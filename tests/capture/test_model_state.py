@@ -170,6 +170,30 @@ class ModelState(CaptureCase):
         model = Centred(cache_by_size, cache={})
         self.check_cache(model)
 
+    def test_cache_of_objects(self):
+        """Which each forward renews, of a model that has made a step before."""
+
+        class Prior:
+            def __init__(self, loc, scale):
+                self.loc, self.of = loc, {"scale": scale}
+
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.ones(3))
+
+            def forward(self, x):
+                self.cache = {"prior": Prior(torch.zeros_like(self.weight), torch.ones_like(self.weight))}
+                return x * self.weight * self.cache["prior"].of["scale"] - self.cache["prior"].loc
+
+        model = Model()
+        model(torch.randn(4, 3))
+        prior = model.cache["prior"]
+        self.captured(model, lambda out: out.square().sum(), {"x": torch.randn(4, 3)})
+        self.assertIs(type(prior.loc), torch.Tensor)
+        self.assertIs(type(model.cache["prior"].of["scale"]), torch.Tensor)
+        self.imported()
+
     def test_last_values_are_no_state(self):
         def keep(model, mean):
             model.last = mean

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import gc
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from torch import Tensor, nn
@@ -14,6 +15,10 @@ from torch.utils import _pytree as pytree
 
 from . import compat
 from .beside import OF_MODULES
+from .containers import LONGEST
+
+
+_DEEP = 3  # objects within objects
 
 
 @contextmanager
@@ -71,6 +76,14 @@ def _restore(attributes: Dict[str, Any], known: Dict[str, Tuple[Any, Any]]) -> I
         yield from ((name, tensor) for tensor in before if all(tensor is not one for one in now))
 
 
-def _tensors(value: Any) -> List[Tensor]:
+def _tensors(value: Any, deep: int = _DEEP) -> List[Tensor]:
+    """Those in containers, and in the attributes of objects that are no modules (a distribution in a cache)."""
+    if isinstance(value, (list, tuple, dict, set)) and len(value) > LONGEST and deep < _DEEP:
+        return []
     leaves: List[Any] = list(value) if isinstance(value, set) else pytree.tree_leaves(value)
-    return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    found = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    for leaf in leaves if deep else ():
+        if not isinstance(leaf, (Tensor, nn.Module, type, ModuleType)) and not callable(leaf):
+            for attribute in getattr(leaf, "__dict__", {}).values():
+                found += _tensors(attribute, deep - 1)
+    return found
