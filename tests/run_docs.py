@@ -69,13 +69,16 @@ def plain(text):
 
 
 def matches(expected, actual):
-    """Line by line; "..." alone is any number of lines, in a line any text."""
+    """Line by line; "..." alone is any number of lines, in a line any text, beside which columns may be of any width."""
     if not expected:
         return not actual
     if expected[0] == "...":
         return any(matches(expected[1:], actual[i:]) for i in range(len(actual) + 1))
-    line = ".*".join(map(re.escape, expected[0].split("...")))
-    return bool(actual) and re.fullmatch(line, actual[0]) is not None and matches(expected[1:], actual[1:])
+    line, found = expected[0], actual[0] if actual else ""
+    if "..." in line:
+        line, found = (re.sub(r" +", " ", text) for text in (line, found))
+    pattern = ".*".join(map(re.escape, line.split("...")))
+    return bool(actual) and re.fullmatch(pattern, found) is not None and matches(expected[1:], actual[1:])
 
 
 class Block:

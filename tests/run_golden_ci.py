@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""run_golden_ci.py --bin DIR: docs/golden-ci.md and the git part of docs/diff.md, done as written in a scratch repository.
+"""run_golden_ci.py --bin DIR: what docs/tasks/goldens-in-ci.md says of shells, and docs/diff.md of git, done as written.
 
-Shell blocks and the steps of the workflow are taken out of the documents and run; the capture is that of examples/02_a_real_step.
+It is done in a scratch repository. Shell blocks and the steps of the workflow are taken out of the documents and run;
+the capture is that of examples/02_a_real_step.
 """
 import argparse
 import gzip
@@ -60,8 +61,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", default="build/bin")
     args = parser.parse_args()
-    make_step, first, check, bless, rule = blocks("golden-ci.md", "sh")
-    workflow = steps(blocks("golden-ci.md", "yaml")[0])
+    make_step, first, check, bless, rule = blocks("tasks/goldens-in-ci.md", "sh")
+    # The second block has the steps that take the place of the recipe's in the first.
+    workflow = steps("".join(blocks("tasks/goldens-in-ci.md", "yaml")))
     with tempfile.TemporaryDirectory() as folder:
         repo = Repository(args.bin, folder)
         for part in ("train", "capture"):
@@ -121,7 +123,7 @@ def main():
         tool, _, text = shown.partition("diff --git")
         assert "+   %" in tool and "0.044718" in tool, shown
         assert re.search(r"^-    %.*0\.044717", text, re.M) and re.search(r"^\+    %.*0\.044718", text, re.M), text
-    print("docs/golden-ci.md and docs/diff.md hold")
+    print("docs/tasks/goldens-in-ci.md and docs/diff.md hold")
     return 0
 
 
