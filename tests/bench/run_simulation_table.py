@@ -4,20 +4,19 @@
 DeepSeek-V3 16B on 32 H100 (4 hosts, RoCE): the step without overlap fixes one number, what a rank's port carries in
 an exchange; the steps with chunks and overlap are predicted. Llama-3 8B on 8 H100: the default memory policy fixes
 one number, how near products come to the peak; the full policy is predicted, and the other way round. Nothing is
-timed here; the published figures are TorchTitan's (ROWS, with where they are from). Exit code 1 when a predicted
-gain is more than 5 points from the published one. Says SKIPPED when the captures, or the strategies of sg-overlap,
-are not there. --write writes the page docs/results/simulation.md.
+timed here; the published figures are TorchTitan's (MOE_ROWS, LLAMA_ROWS and what stands beside them, with where they
+are from). Exit code 1 when a predicted gain is more than 5 points from the published one; 77, and SKIPPED, when the
+captures are not there. --write writes the page docs/results/simulation.md.
 """
 import argparse
 import datetime
 import json
 import os
-import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-TRACES = os.path.normpath(os.path.join(HERE, '..', '..', '..', 'shared', 'traces'))
+from tables import TRACES, Workbench, need_traces, run
+
 POINTS = 5.0
 MOE_TOKENS, LLAMA_TOKENS = 4 * 4096, 8192  # of a rank's step
 
@@ -47,36 +46,32 @@ LLAMA_BASE = ('default policy', 7890, [CLEAN, REMAT, BUCKET])
 LLAMA_ROWS = [('full policy', 7006, [CLEAN, 'remat --policy full', BUCKET])]
 
 
-class Bench:
+class Bench(Workbench):
     def __init__(self, bin_dir, folder):
-        self.bin, self.folder, self.graphs = bin_dir, folder, 0
-
-    def tool(self, name, *words):
-        done = subprocess.run([os.path.join(self.bin, name), *words], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise SystemExit(f'{name} {" ".join(words)}\n{done.stderr}')
-        return done.stdout
+        super().__init__(bin_dir, folder)
+        self.graphs = 0
 
     def graph(self, source, passes):
         self.graphs += 1
-        path = os.path.join(self.folder, f'{self.graphs}.sg')
-        self.tool('sg-import', '-q', f'{TRACES}/{source}', '--spmd', '-o', path)
+        path = self.file(f'{self.graphs}.sg')
+        run(self.tool('sg-import'), '-q', f'{TRACES}/{source}', '--spmd', '-o', path)
         for words in passes:
             name, *options = words.split()
-            self.tool(f'sg-{name}', '-q', path, *options, '-o', path + '.next')
+            run(self.tool(f'sg-{name}'), '-q', path, *options, '-o', path + '.next')
             os.replace(path + '.next', path)
         return path
 
     def simulate(self, graph, machine, changes=(), *words):
         changed = [word for change in changes for word in ('--set', change)]
-        return json.loads(self.tool('sg-sim', graph, '--json', '-m', machine, '--rows', '0', *changed, *words))
+        sim = [self.tool('sg-sim'), graph, '--json', '-m', machine, '--rows', '0']
+        return json.loads(run(*sim, *changed, *words).stdout)
 
     def seconds(self, graph, machine, changes=()):
         return self.simulate(graph, machine, changes)['makespan_us'] * 1e-6
 
     def kernel_ms(self, graph, machine, changes):
         """By op, and by kind of collective."""
-        trace = os.path.join(self.folder, 'trace.json')
+        trace = self.file('trace.json')
         times = {
             kind: us * 1e-3
             for kind, us in self.simulate(graph, machine, changes, '--trace', trace)['communication_us'].items()
@@ -240,14 +235,7 @@ def main():
     parser.add_argument('--bin', required=True)
     parser.add_argument('--write', metavar='FILE')
     args = parser.parse_args()
-    if not os.path.isdir(TRACES):
-        raise SystemExit('SKIPPED: ../shared/traces is absent')
-    if (
-        '--strategy' not in subprocess.run(
-            [os.path.join(args.bin, 'sg-overlap'), '--help'], capture_output=True, text=True
-        ).stdout
-    ):
-        raise SystemExit('SKIPPED: this sg-overlap has no strategies')
+    need_traces()
     first, second, off = [], [], []
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(args.bin, folder)

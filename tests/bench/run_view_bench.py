@@ -14,6 +14,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from harness import skip  # noqa: E402
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n', maxsplit=1)[0])
@@ -23,8 +26,7 @@ def main():
     options = parser.parse_args()
     browser = shutil.which('chromium') or shutil.which('google-chrome')
     if not browser:
-        print('SKIPPED: there is no Chromium here')
-        return 0
+        return skip('there is no Chromium here')
     with tempfile.TemporaryDirectory() as folder:
         job, page = os.path.join(folder, 'job.sg'), os.path.join(folder, 'page.html')
         subprocess.run([os.path.join(options.bin, 'make_job'), '--nodes', str(options.nodes), '--seed', '1', '-o', job],

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-from harness import TRACES, Workbench  # noqa: E402
+from harness import TRACES, Workbench, skip  # noqa: E402
 
 # Nodes that copy: casts, clones, cats, packing and cutting apart.
 COPIES = ('aten._to_copy.default', 'aten.clone.default', 'aten.cat.default', 'aten.copy_.default', 'aten.copy.default',
@@ -23,8 +23,9 @@ def run(*command, **more):
 
 
 def need_traces():
+    """Ends the script, as skipped, where they are not here."""
     if not os.path.isdir(TRACES):
-        raise SystemExit('SKIPPED: ../shared/traces is absent')
+        raise SystemExit(skip('../shared/traces is absent'))
 
 
 class Table(Workbench):
