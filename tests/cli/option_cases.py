@@ -96,13 +96,13 @@ def examples_of_the_help_run():
     shutil.copytree(DATA, "ex")
     expect(run("cd ex && sg-import step.json -o step.sg -q && sg-print step.sg -o step.sg.txt"), 0)
     write("ex/recipe.yaml", "parameters: {policy: default}\ninputs: {step: step.sg}\nstages:\n  - clean\n  - remat: {policy: $policy}\n")
-    os.environ["STEPGRAPH_CACHE"] = os.path.abspath("cache")
+    env = {"STEPGRAPH_CACHE": os.path.abspath("cache")}
     for tool in TOOLS:
         lines = run([tool, "--help"]).text.split("\nExamples:\n")[1].splitlines()
         commands = [line.strip() for line in lines if not line.startswith("  #")]
         assert len(commands) == 2, tool
         for command in commands:
-            expect(run("set -e; cd ex; " + command.replace("| less", "| cat >/dev/null")), 0)
+            expect(run("set -e; cd ex; " + command.replace("| less", "| cat >/dev/null"), env=env), 0)
 
 
 @case
