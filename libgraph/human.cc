@@ -79,21 +79,52 @@ Result<int64_t> parse_bytes(std::string_view text) {
   return static_cast<int64_t>(std::llround(number * *factor));
 }
 
-std::string one_line(std::string_view text) {
+namespace {
+
+// The length of the character that `text` begins with; 0: a control character, or no UTF-8.
+size_t shown_length(std::string_view text) {
+  const auto c = static_cast<unsigned char>(text[0]);
+  if (c < 0x20 || c == 0x7F) return 0;
+  const size_t n = utf8_length(text);
+  const bool is_c1 = n == 2 && c == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0;  // U+0080 to U+009F
+  return is_c1 ? 0 : n;
+}
+
+void append_escaped(char byte, std::string* out) {
   static constexpr char kHex[] = "0123456789abcdef";
+  const auto c = static_cast<unsigned char>(byte);
+  if (c == '\n' || c == '\t' || c == '\r') *out += c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r";
+  else *out += "\\x", *out += kHex[c >> 4], *out += kHex[c & 15];
+}
+
+// The length of the change of colour that `text` begins with, as in "\x1b[31m"; 0: it is none.
+size_t color_length(std::string_view text) {
+  if (!text.starts_with("\x1b[")) return 0;
+  const size_t end = text.find_first_not_of("0123456789;", 2);
+  return end != text.npos && text[end] == 'm' ? end + 1 : 0;
+}
+
+}  // namespace
+
+std::string one_line(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size();) {
-    unsigned char c = static_cast<unsigned char>(text[i]);
-    size_t n = utf8_length(text.substr(i));
-    if (n == 2 && c == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0)
-      n = 0;  // U+0080 to U+009F are control characters too
-    if (c == '\n' || c == '\t' || c == '\r') {
-      out += c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r", ++i;
-    } else if (c < 0x20 || c == 0x7F || n == 0) {
-      out += "\\x", out += kHex[c >> 4], out += kHex[c & 15], ++i;
-    } else {
-      out.append(text, i, n), i += n;
-    }
+    const size_t n = shown_length(text.substr(i));
+    if (n == 0) append_escaped(text[i++], &out);
+    else out.append(text, i, n), i += n;
+  }
+  return out;
+}
+
+std::string without_controls(std::string_view text, bool keeps_colors) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size();) {
+    const std::string_view rest = text.substr(i);
+    size_t n = text[i] == '\n' || text[i] == '\t' ? 1 : shown_length(rest);
+    if (n == 0 && keeps_colors) n = color_length(rest);
+    if (n == 0) append_escaped(text[i++], &out);
+    else out.append(text, i, n), i += n;
   }
   return out;
 }

@@ -87,7 +87,7 @@ StatTable stat_table_named(std::string_view name) {
 }
 
 std::string print_stats(const Stats& stats, StatTable table, size_t rows) {
-  std::string out = stats.title + "\n";
+  std::string out = one_line(stats.title) + "\n";
   for (const ProgramStats& s : stats.programs) {
     out += ranks_text(s.ranks, stats.world) + ": ";
     print_counts(&out, s);

@@ -29,20 +29,6 @@ Error no_number(std::string_view name, std::string_view text, const std::string&
 
 }  // namespace
 
-size_t file_in(std::string_view argument, std::string_view value) {
-  constexpr size_t kNone = std::string_view::npos;
-  for (size_t at = 0; at <= argument.size();) {
-    const size_t bar = std::min(argument.find('|', at), argument.size());
-    const std::string_view word = argument.substr(at, bar - at);
-    if (word == argument && (word == "FILE" || word == "GRAPH")) return 0;
-    if (word == "MACHINE") return is_machine_file(value) ? 0 : kNone;
-    if (const std::string_view prefix = word.substr(0, word.find(':') + 1); word.ends_with(":FILE"))
-      return value.starts_with(prefix) ? prefix.size() : kNone;
-    at = bar + 1;
-  }
-  return kNone;
-}
-
 Status check_options(const PassInfo& pass, const PassOptions& options) {
   if (pass.check) SG_TRY(pass.check(options));
   for (const PassOption& row : pass.options)

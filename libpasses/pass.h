@@ -19,10 +19,6 @@
 
 namespace sg {
 
-// Where a file name begins in the value of an option with this argument: at 0 for FILE and GRAPH, at 0 for a
-// MACHINE|FILE value that names a file, after the prefix for `per-module:FILE`. npos = the value names no file.
-size_t file_in(std::string_view argument, std::string_view value);
-
 // The options given to one run of a pass, as text.
 class PassOptions {
  public:

@@ -9,6 +9,7 @@
 #include "libgraph/json.h"
 #include "libgraph/sha256.h"
 #include "libgraph/verify/verify.h"
+#include "libpasses/file_in.h"
 #include "libpasses/pass_order.h"
 
 namespace sg {

@@ -12,6 +12,7 @@
 #include "libgraph/output_file.h"
 #include "libgraph/safetensors.h"
 #include "tools/cli_input.h"
+#include "tools/cli_named_files.h"
 #include "tools/cli_write.h"
 
 namespace sg::cli {
@@ -59,16 +60,6 @@ uint64_t steps_of(const Args& args) {
   return has_steps ? args.natural("steps", 1) : UINT64_MAX;
 }
 
-// "auto" of "per-block|auto|per-module:FILE": a word of the option's own.
-bool is_choice(const Option& option, std::string_view value) {
-  for (size_t begin = 0; begin <= option.argument.size();) {
-    const size_t end = std::min(option.argument.find('|', begin), option.argument.size());
-    if (option.argument.substr(begin, end - begin) == value) return true;
-    begin = end + 1;
-  }
-  return false;
-}
-
 // Graphs in it are no part of a capture, but what an earlier import wrote, and so are the weights beside them.
 void keep_folder(const std::string& folder, const std::string& what) {
   std::error_code problem;
@@ -79,27 +70,17 @@ void keep_folder(const std::string& folder, const std::string& what) {
       keep_file(file, what);
 }
 
-// The value, and of "overlap --machine m.yaml" and "per-module:plan.txt" the words that may be files.
-void keep_value(const std::string& value, const std::string& what, uint64_t steps) {
-  for (const std::string& file : files_for(value, steps)) keep_file(file, what);
-  for (size_t begin = 0; begin <= value.size();) {
-    const size_t end = std::min(value.find_first_of(" :=,", begin), value.size());
-    if (end > begin) keep_file(value.substr(begin, end - begin), what);
-    begin = end + 1;
-  }
-}
-
 void keep_what_is_named(const Args& args) {
   const std::vector<std::string>& operands = args.operands();
   const bool is_command = !operands.empty() && std::ranges::count(args.tool().commands, operands[0]) != 0;
   for (size_t i = is_command ? 1 : 0; i < operands.size(); ++i) keep_read(operands[i], kInput);
   if (operands.empty() && args.tool().reads_stdin) keep_read("-", kInput);
   for (const Option& option : args.tool().options) {
-    const bool names_files = option.argument.find("FILE") != option.argument.npos ||
-                             option.argument.find("GRAPH") != option.argument.npos || option.name == "pass";
-    if (option.written || !names_files) continue;
+    if (option.written) continue;
     for (const std::string& value : args.all(option.name))
-      if (!is_choice(option, value)) keep_value(value, "is given as --" + std::string(option.name), steps_of(args));
+      for (const std::string& name : files_named(option, value))
+        for (const std::string& file : files_for(name, steps_of(args)))
+          keep_file(file, "is given as --" + std::string(option.name));
   }
 }
 

@@ -213,17 +213,18 @@ Status write_form(const Args& args, const Job& job, const JobWriter& form) {
   return write_text(args, text);
 }
 
-Status stage_text(const Args& args, std::string_view text, OutputSet* files) {
+Status stage_text(const Args& args, std::string_view text, OutputSet* files, Colors colors) {
   SG_TRY(refuse_pattern(args));
   const std::string path = output_of(args);
+  const std::string shown = without_controls(text, colors == Colors::used);
   const bool is_answer = path == "-";  // read by someone: changes nothing, so --dry-run writes it too
-  SG_TRY(is_answer ? stage_beside("-", text, false, files) : stage_output(args, path, text, files));
-  args.report().phase("write", path + ", " + plural(text.size(), "byte"));
+  SG_TRY(is_answer ? stage_beside("-", shown, false, files) : stage_output(args, path, shown, files));
+  args.report().phase("write", path + ", " + plural(shown.size(), "byte"));
   return ok_status();
 }
 
-Status write_text(const Args& args, std::string_view text, OutputSet beside) {
-  SG_TRY(stage_text(args, text, &beside));
+Status write_text(const Args& args, std::string_view text, OutputSet beside, Colors colors) {
+  SG_TRY(stage_text(args, text, &beside, colors));
   return place_all(&beside);
 }
 

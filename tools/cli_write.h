@@ -41,9 +41,12 @@ Status write_form(const Args& args, const Job& job, const JobWriter& form);
 // Whether write_job writes one binary file: what a WriteAhead is for.
 bool writes_one_binary(const Args& args);
 
-// A text or report to -o, as write_output does, or to standard output. `beside` is placed with it.
-Status write_text(const Args& args, std::string_view text, OutputSet beside = {});
-Status stage_text(const Args& args, std::string_view text, OutputSet* files);
+enum class Colors : uint8_t { none, used };
+
+// A text or report to -o, as write_output does, or to standard output, its control characters visible. `beside` is placed
+// with it.
+Status write_text(const Args& args, std::string_view text, OutputSet beside = {}, Colors colors = Colors::none);
+Status stage_text(const Args& args, std::string_view text, OutputSet* files, Colors colors = Colors::none);
 
 // All of `bytes` to a place that the options name; with --dry-run as far as it goes without putting it there.
 Status write_output(const Args& args, const std::string& path, std::string_view bytes, bool make_folders = false);

@@ -145,7 +145,7 @@ Result<int> diff_operands(const Args& args) {
     auto at = lines.find(of);
     return at == lines.end() ? 0 : at->second;
   };
-  SG_TRY(write_text(args, report_of(args, diff, text)));
+  SG_TRY(write_text(args, report_of(args, diff, text), {}, text.color ? Colors::used : Colors::none));
   return leave(args, diff.is_same() ? 0 : 1);
 }
 

@@ -82,7 +82,7 @@ void write_pool(const PlanReport& r, JsonWriter* json) {
 }  // namespace
 
 std::string print_plan(const PlanReport& report, size_t rows) {
-  std::string out = report.title.empty() ? std::string() : report.title + "\n";
+  std::string out = report.title.empty() ? std::string() : one_line(report.title) + "\n";
   out += ranks_text(report.ranks, report.world) + "\n";
   print_totals(report, &out);
   for (const PhasePeak& p : report.phases)

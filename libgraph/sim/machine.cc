@@ -154,10 +154,6 @@ std::string list_machines() {
   return out;
 }
 
-bool is_machine_file(std::string_view name) {
-  return name.find('/') != std::string_view::npos || name.ends_with(".yaml") || name.ends_with(".yml");
-}
-
 Result<Machine> find_machine(const std::string& name, size_t above) {
   for (const MachineText& t : machine_texts())
     if (t.name == name) return parse_machine(t.text, name + ".yaml");

@@ -14,6 +14,7 @@
 
 #include "libgraph/dtype.h"
 #include "libgraph/result.h"
+#include "libgraph/sim/machine_file.h"
 
 namespace sg {
 
@@ -80,8 +81,7 @@ struct MachineKey {
 std::span<const MachineKey> machine_keys();  // in the order in which they are printed
 
 std::vector<std::string_view> built_in_machines();
-std::string list_machines();                  // a line each: name, what it is
-bool is_machine_file(std::string_view name);  // a path, not the name of one that is built in
+std::string list_machines();  // a line each: name, what it is
 // `above`: how many machines have it for a base, the one of the one. Of more than eight in a row it is an error.
 Result<Machine> find_machine(const std::string& name_or_file, size_t above = 0);
 // `file` names the text in messages. Every mistake is found at once; the Error has the place of the first.

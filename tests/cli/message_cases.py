@@ -80,6 +80,33 @@ def machine_formats_parse():
 
 
 @case
+def reports_carry_no_control_characters():
+    write("g.txt", '''sg 1.0 job "evil \\u001b[31mred\\u0007 \\r over\\nagain" world 2
+group @"d\\u001b[1mp" [0 1]
+graph rank *
+  param %n : f32[4] "fqn\\u001b[33m\\nnext"
+  forward "mod\\u001b[34m.1\\u0085"
+    at "file\\u001b[35m.py":3 "fun\\u001b[36m"
+    %z = aten.relu(%n)
+    %r = _c10d_functional.all_reduce(%z, "sum", @"d\\u001b[1mp")
+    %w = _c10d_functional.wait_tensor(%r)
+    %l = aten.sum(%w)
+  loss %l
+''')
+    write("h.txt", open("g.txt", "rb").read().replace(b"aten.relu", b"aten.neg"))
+    for command in ("sg-stat g.txt", "sg-stat g.txt --by op", "sg-stat g.txt --by phase", "sg-sim g.txt", "sg-run g.txt --plan", "sg-check g.txt",
+                    "sg-diff g.txt h.txt", "sg-diff g.txt h.txt --stat", "sg-diff g.txt h.txt --side", "sg-explain g.txt z", "sg-log g.txt",
+                    "sg-view g.txt --format dot", "sg-view g.txt --format svg", "sg-print g.txt", "sg-export g.txt", "sg-run g.txt --init seed:0"):
+        done = run(command)
+        for text in (done.out, done.message.encode()):
+            found = [c for c in text.decode() if c not in "\n\t" and (ord(c) < 32 or 127 <= ord(c) < 160)]
+            assert not found, (command, found, text)
+    assert run("sg-stat g.txt").text.startswith("evil \\x1b[31mred\\x07 \\r over\\nagain\n")
+    colored = run("sg-diff g.txt h.txt --color always").out
+    assert b"\x1b[1m" in colored and b"\x07" not in colored and b"\r" not in colored, colored
+
+
+@case
 def messages_carry_no_control_characters():
     write("e.txt", BROKEN.replace(b"%y", b"\x1b[31m%y"))
     done = expect(run(["sg-print", "e.txt"]), 3)

@@ -54,6 +54,22 @@ def a_report_never_takes_the_place_of_the_graph():
 
 
 @case
+def a_word_that_names_no_file_protects_none():
+    write("g.sg", small_binary())
+    for command in ("sg-pipe -q g.sg --pass clean -o clean", "sg-pipe -q g.sg --pass 'remat --policy full' -o full",
+                    "sg-sim g.sg -m h100-8 -o h100-8", "sg-diff g.sg g.sg -m none -o none"):
+        for _ in range(2):
+            expect(run(command), 0)
+    write("m.yaml", b"base: h100-8\n")
+    for command in ("sg-pipe g.sg --pass 'overlap --strategy model --machine m.yaml' -o m.yaml",
+                    "sg-pipe g.sg --pass 'overlap --strategy model -mm.yaml' -o m.yaml", "sg-sim g.sg -m m.yaml -o m.yaml"):
+        refused(command)
+    write("breaks.sh", b"#!/bin/sh\nsg-check -q \"$1\"\n")
+    os.chmod("breaks.sh", 0o755)
+    refused("sg-reduce g.sg --fails ./breaks.sh -o breaks.sh")
+
+
+@case
 def a_run_keeps_the_files_that_patterns_stand_for():
     write("g.sg", small_binary())
     for name in ("i0.st", "s0.st", "s1.st"):

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "libgraph/nearest.h"
+#include "libpasses/file_in.h"
 #include "tools/cli.h"
 #include "tools/cli_siblings.h"
 #include "tools/recipe/process.h"
