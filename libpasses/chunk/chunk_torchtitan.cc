@@ -22,7 +22,7 @@ Status read_one(std::string_view key, std::string_view value, TorchTitanChunking
   } else if (key == "strategy") {
     if (value == "eager")
       return refuse("eager chunks are made where the step is captured, not in its graph",
-                    "strategy=graph; docs/capture.md says how to capture chunks");
+                    "strategy=graph; docs/capture-reference.md says how to capture chunks");
     if (value != "graph") return refuse("strategy is graph or eager, not `" + std::string(value) + "`", {});
   } else if (key == "chunk_dim") {
     if (value != "batch" && value != "seq")

@@ -25,7 +25,7 @@ class Captured:
 
 
 def capture(model: Any, loss_fn: Any, inputs: Any, out_dir: Optional[str] = None, **more: Any) -> Captured:
-    """One training step of a model: the arguments of stepgraph_capture.capture (docs/capture.md).
+    """One training step of a model: the arguments of stepgraph_capture.capture (docs/capture-reference.md).
 
     Without `out_dir` the files live as long as what is returned.
     """
