@@ -1,5 +1,6 @@
-"""Tensors that a step must not read, and marks that refuse such reads by name. Among them: the .grad of parameters that
-a train_step has kept from before the step, as the captured step leaves its gradients elsewhere."""
+"""Tensors that a step must not read, and stand-ins for them whose reads end the capture with a message. Among them:
+the .grad of parameters that a train_step has kept from before the step, as the captured step leaves its gradients
+elsewhere."""
 
 from __future__ import annotations
 
@@ -14,37 +15,38 @@ from torch.utils import _pytree as pytree
 from .errors import CaptureError
 
 
-class _Mark(Tensor):
-    """Reading it ends the capture with an error."""
+class _Unreadable(Tensor):
+    """Reading it ends the capture with `message`."""
 
-    words: str
+    message: str
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = next(leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, _Mark))
-        raise CaptureError(found.words)
+        found = next(leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, _Unreadable))
+        raise CaptureError(found.message)
 
 
-def mark(tensor: Tensor, words: str) -> Tensor:
-    """A mark that stands in for the tensor. Must be created outside of tracing."""
+def unreadable(tensor: Tensor, message: str) -> Tensor:
+    """What stands in for the tensor, and refuses to be read. Must be created outside of tracing."""
     like = torch.zeros((), dtype=tensor.dtype, device=tensor.device).expand(tensor.shape)
-    found = like.as_subclass(_Mark)  # also for a sharded tensor: the mark need not have its type
-    found.words = words
+    found = like.as_subclass(_Unreadable)  # also for a sharded tensor, whose type it need not have
+    found.message = message
     return found
 
 
-def marks(parameters: Mapping[str, Tensor]) -> Dict[str, Tensor]:
-    """The marks for `refused`."""
-    words = (
+def unreadable_gradients(parameters: Mapping[str, Tensor]) -> Dict[str, Tensor]:
+    """By the parameter's name, what stands in for its gradient in `gradients_refused`."""
+    message = (
         "the step reads the gradient of {} by a parameter kept from before it, where the step that is captured leaves "
         "none: call model.parameters() in the step"
     )
-    return {name: mark(parameter, words.format(name)) for name, parameter in parameters.items()}
+    return {name: unreadable(parameter, message.format(name)) for name, parameter in parameters.items()}
 
 
 @contextmanager
-def refused(parameters: Mapping[str, Tensor], marks: Mapping[str, Tensor]) -> Iterator[None]:
-    """Refuses reads of these parameters' gradients, and optimizers that update them: other tensors replace them."""
+def gradients_refused(parameters: Mapping[str, Tensor], stand_ins: Mapping[str, Tensor]) -> Iterator[None]:
+    """In this context reads of these parameters' gradients are refused, as are optimizers that update them: the step has
+    other tensors in their place."""
     ours: Set[int] = {id(parameter) for parameter in parameters.values()}
 
     def check(optimizer: Optimizer, *_: Any) -> None:
@@ -58,7 +60,7 @@ def refused(parameters: Mapping[str, Tensor], marks: Mapping[str, Tensor]) -> It
     hook = register_optimizer_step_pre_hook(check)
     try:
         for name, parameter in parameters.items():
-            parameter.grad = marks[name]
+            parameter.grad = stand_ins[name]
         yield
     finally:
         hook.remove()

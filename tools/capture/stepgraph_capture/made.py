@@ -67,17 +67,21 @@ class Made:
         before = self._search()
         contents = _contents_of(before)
         made = self._places(before)
-        words = _WORDS.format(f"the {self._whose} reads {{0}}", _LATER[self._whose])
-        marks = {name: kept.mark(place.tensor, words.format(name)) for name, place in made.items() if name in self._state}
-        if not marks:
+        message = _WORDS.format(f"the {self._whose} reads {{0}}", _LATER[self._whose])
+        stand_ins = {
+            name: kept.unreadable(place.tensor, message.format(name))
+            for name, place in made.items()
+            if name in self._state
+        }
+        if not stand_ins:
             for name in [name for name, place in made.items() if place.attribute]:
                 _undo(name, before, self.before)
             before = self._search()
             made = self._places(before)
         was = {name: place.tensor for name, place in made.items()}
         try:
-            for name, mark in marks.items():
-                made[name].container[made[name].key] = mark
+            for name, stand_in in stand_ins.items():
+                made[name].container[made[name].key] = stand_in
             yield
             if self._runs == 0:
                 self._check_untold()

@@ -118,7 +118,7 @@ class Step:
         if train_step is not None:
             self._check_own()
             self._own = {slot.name: slot.value for slot in self.trainable}
-            self._marks = kept.marks(self._own)
+            self._unreadable = kept.unreadable_gradients(self._own)
         self.generators = Generators()
         self.made = Made(self.reachable, "model" if train_step is None else "step")
         self._held = Held(self.parameters, self.made.before)
@@ -311,7 +311,7 @@ class Step:
         assert self.train_step is not None
         leaves = {slot.name: state[slot.name] for slot in self.trainable}
         backwards = own_step.Backwards(recorder, gathers, self.replicas, leaves, lambda: self._bindings(state))
-        with backwards.watched(), kept.refused(self._own, self._marks):
+        with backwards.watched(), kept.gradients_refused(self._own, self._unreadable):
             found, others = _apart(self.train_step(*args, **keywords))
             self._check_kept(state)
         loss = None if found is None else sharding.plain(found)
