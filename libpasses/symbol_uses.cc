@@ -4,8 +4,8 @@ namespace sg {
 
 SymbolUses::SymbolUses(const Program& program) : program_(program) {
   if (program.symbols.empty()) return;
-  collect(program.graph);
-  for (const auto& nested : program.nested) collect(nested->graph);
+  note_graph(program.graph);
+  for (const auto& nested : program.nested) note_graph(nested->graph);
   for (const Guard& guard : program.guards) {
     std::vector<StrId> found;
     program.graph.pool().exprs.collect_symbols(guard.left, &found);
@@ -16,17 +16,18 @@ SymbolUses::SymbolUses(const Program& program) : program_(program) {
 
 bool SymbolUses::is_used_outside(const Graph& graph, NodeId n, StrId symbol) const {
   if (in_guards_.contains(symbol)) return true;
-  const auto it = only_.find(symbol);
-  return it != only_.end() && !(it->second.graph == &graph && it->second.node == n);
+  const auto it = only_node_.find(symbol);
+  return it != only_node_.end() && it->second != Site{&graph, n};
 }
 
 void SymbolUses::note(const Site& site, StrId symbol) {
   all_.insert(symbol);
-  const auto [it, is_new] = only_.emplace(symbol, site.node ? site : Site{nullptr, {}});
-  if (!is_new && !(it->second.graph == site.graph && it->second.node == site.node)) it->second.graph = nullptr;
+  const std::optional<Site> here = site.node ? std::optional(site) : std::nullopt;
+  const auto [it, is_new] = only_node_.emplace(symbol, here);
+  if (!is_new && it->second != here) it->second = std::nullopt;
 }
 
-void SymbolUses::expr(const Site& site, Expr e) {
+void SymbolUses::note_expr(const Site& site, Expr e) {
   const ExprPool& pool = program_.graph.pool().exprs;
   if (e.is_none() || pool.is_constant(e)) return;
   std::vector<StrId> found;
@@ -34,11 +35,11 @@ void SymbolUses::expr(const Site& site, Expr e) {
   for (StrId s : found) note(site, s);
 }
 
-void SymbolUses::exprs(const Site& site, const std::vector<Expr>& list) {
-  for (Expr e : list) expr(site, e);
+void SymbolUses::note_exprs(const Site& site, const std::vector<Expr>& list) {
+  for (Expr e : list) note_expr(site, e);
 }
 
-void SymbolUses::type(const Site& site, TypeId t) {
+void SymbolUses::note_type(const Site& site, TypeId t) {
   const Pool& pool = program_.graph.pool();
   auto it = of_type_.find(t);
   if (it == of_type_.end()) {
@@ -54,27 +55,27 @@ void SymbolUses::type(const Site& site, TypeId t) {
     it = of_type_.emplace(t, std::move(found)).first;
   }
   for (StrId s : it->second) note(site, s);
-  for (TypeId element : pool.types[t].elements) this->type(site, element);
+  for (TypeId element : pool.types[t].elements) note_type(site, element);
 }
 
-void SymbolUses::collect(const Graph& graph) {
+void SymbolUses::note_graph(const Graph& graph) {
   const Site port{&graph, {}};
   for (const Input& input : graph.inputs()) {
-    type(port, graph.value(input.value).type);
-    exprs(port, input.sharding.global_shape);
+    note_type(port, graph.value(input.value).type);
+    note_exprs(port, input.sharding.global_shape);
   }
-  for (const Output& output : graph.outputs()) exprs(port, output.sharding.global_shape);
+  for (const Output& output : graph.outputs()) note_exprs(port, output.sharding.global_shape);
   for (NodeId n : graph.nodes()) {
     const Site site{&graph, n};
     const Node& node = graph.node(n);
     for (const Arg& arg : node.args)
       arg.walk([&](const Arg& a) {
-        if (a.is(ArgKind::expr)) expr(site, a.as_expr());
+        if (a.is(ArgKind::expr)) note_expr(site, a.as_expr());
       });
-    for (uint32_t i = 0; i < node.result_count; ++i) type(site, graph.value(node.result(i)).type);
+    for (uint32_t i = 0; i < node.result_count; ++i) note_type(site, graph.value(node.result(i)).type);
     const NodeMeta& meta = graph.meta(n);
-    exprs(site, meta.random.origin_shape);
-    exprs(site, meta.random.origin_offset);
+    note_exprs(site, meta.random.origin_shape);
+    note_exprs(site, meta.random.origin_offset);
     if (meta.binds)
       for (StrId s : *meta.binds) note(site, s);
   }
