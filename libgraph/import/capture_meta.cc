@@ -1,6 +1,8 @@
 // The metadata of a node: `meta` and `custom`, and what folded getitems have besides.
+#include <algorithm>
 #include <limits>
 
+#include "libgraph/import/annotation_keys.h"
 #include "libgraph/import/capture_read.h"
 #include "libgraph/names.h"
 
@@ -11,18 +13,14 @@ constexpr uint32_t kMaxIndex = std::numeric_limits<int32_t>::max();
 
 // Reads a chunk key, which has the same name in `meta` and in `custom`. False = another key.
 Result<bool> read_chunk_key(ImportContext* context, std::string_view key, const Json& json, ChunkInfo* chunk) {
-  StrId* text = key == "chunked_region_fqn"        ? &chunk->region
-                : key == "chunked_region_role"     ? &chunk->role
-                : key == "chunked_region_producer" ? &chunk->producer
-                : key == "chunked_original_name"   ? &chunk->original
-                                                   : nullptr;
-  if (text != nullptr) {
+  const auto* text = std::ranges::find(kChunkTexts, key, &ChunkTextKey::key);
+  if (text != std::end(kChunkTexts)) {
     SG_ASSIGN(std::string_view s, json.string());
-    *text = context->str(s);
-  } else if (key == "chunk_id") {
+    chunk->*(text->field) = context->str(s);
+  } else if (key == kChunkIndex) {
     SG_ASSIGN(uint32_t index, json.natural(kMaxIndex));
     chunk->index = static_cast<int32_t>(index);
-  } else if (key == "chunked_region_is_backward") {
+  } else if (key == kChunkIsBackward) {
     SG_ASSIGN(bool is_backward, json.boolean());
     chunk->is_backward = is_backward ? 1 : 0;
   } else {
@@ -72,20 +70,8 @@ class MetaReader {
   }
 
  private:
-  struct StepKey {
-    std::string_view key;
-    EpStep step;
-  };
-  static constexpr StepKey kSteps[] = {{"EP_token_exchange", EpStep::token_exchange},
-                                       {"EP_token_exchange_wait", EpStep::token_exchange_wait},
-                                       {"EP_token_count_exchange", EpStep::count_exchange},
-                                       {"EP_token_count_sync", EpStep::count_sync}};
-
   static bool is_ep_key(std::string_view key) {
-    if (key == "EP") return true;
-    for (const StepKey& s : kSteps)
-      if (s.key == key) return true;
-    return false;
+    return key == "EP" || std::ranges::find(kEpSteps, key, &EpStepKey::key) != std::end(kEpSteps);
   }
 
   static std::optional<EpRole> role_of(const Json& json, std::string_view key) {
@@ -100,7 +86,7 @@ class MetaReader {
   void expert_parallel(const Json& json) {
     if (auto role = role_of(json, "EP")) meta_->ep_role = *role;
     else keep_field(json, "EP");
-    for (const StepKey& s : kSteps) {
+    for (const EpStepKey& s : kEpSteps) {
       simdjson::dom::element unused;
       if (json.element[s.key].get(unused)) continue;
       auto role = role_of(json, s.key);
@@ -121,12 +107,9 @@ class MetaReader {
       if (chunk.*field == ChunkInfo().*field) chunk.*field = custom.*field;
       else if (chunk.*field != custom.*field) keep_field(json, key);
     };
-    merge(&ChunkInfo::region, "chunked_region_fqn");
-    merge(&ChunkInfo::role, "chunked_region_role");
-    merge(&ChunkInfo::producer, "chunked_region_producer");
-    merge(&ChunkInfo::original, "chunked_original_name");
-    merge(&ChunkInfo::index, "chunk_id");
-    merge(&ChunkInfo::is_backward, "chunked_region_is_backward");
+    for (const ChunkTextKey& text : kChunkTexts) merge(text.field, text.key);
+    merge(&ChunkInfo::index, kChunkIndex);
+    merge(&ChunkInfo::is_backward, kChunkIsBackward);
     // Only the user's own annotation puts chunk keys into `custom`: such a module was chunked eagerly.
     if (custom.region && !chunk.producer) chunk.producer = context_->str("eager");
   }
@@ -204,31 +187,23 @@ Status read_getitem_meta(ImportContext* context, const PlacedNode& getitem, cons
     context->tally.kept_raw("getitem " + key, value);
     extras->add(prefix + key, canonical_json(value.element));
   };
-  SG_TRY(getitem.with(NodeField::meta, [&](const Json& json) {
-    return for_each_difference(json, parent, NodeField::meta, [&](std::string_view key, const Json& value) -> Status {
-      if (key == "chunk_id") {
-        SG_ASSIGN(uint32_t index, value.natural(kMaxIndex));
-        chunk->index = static_cast<int32_t>(index);
-      } else if (key == "chunked_original_name") {
-        SG_ASSIGN(std::string_view name, value.string());
-        chunk->original = context->str(name);
-      } else {
-        keep("meta." + std::string(key), value);
-      }
-      return ok_status();
+  // What a result has of its own. As for the node itself, `meta` takes precedence over `custom`.
+  ChunkInfo found;
+  auto chunk_keys = [&](NodeField field, const std::string& owner) {
+    return getitem.with(field, [&](const Json& json) {
+      return for_each_difference(json, parent, field, [&](std::string_view key, const Json& value) -> Status {
+        const bool is_new_index = key == kChunkIndex && found.index == -1;
+        const bool is_new_original = key == kChunkOriginal && !found.original;
+        if (!is_new_index && !is_new_original) return keep(owner + "." + std::string(key), value), ok_status();
+        SG_TRY(read_chunk_key(context, key, value, &found));
+        if (is_new_index) chunk->index = found.index;
+        else chunk->original = found.original;
+        return ok_status();
+      });
     });
-  }));
-  SG_TRY(getitem.with(NodeField::custom, [&](const Json& json) {
-    return for_each_difference(json, parent, NodeField::custom, [&](std::string_view key, const Json& value) -> Status {
-      if (key == "chunk_id") {
-        SG_ASSIGN(uint32_t index, value.natural(kMaxIndex));
-        chunk->index = static_cast<int32_t>(index);
-      } else {
-        keep("custom." + std::string(key), value);
-      }
-      return ok_status();
-    });
-  }));
+  };
+  SG_TRY(chunk_keys(NodeField::meta, "meta"));
+  SG_TRY(chunk_keys(NodeField::custom, "custom"));
   for (NodeField field : {NodeField::module, NodeField::phase, NodeField::seq, NodeField::draws_as,
                           NodeField::recompute, NodeField::source, NodeField::binds, NodeField::bind_paths}) {
     SG_TRY(getitem.with(field, [&](const Json& json) -> Status {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "libgraph/import/annotation_keys.h"
 #include "libgraph/import/fx_notes.h"
 #include "libgraph/import/fx_parse.h"
 #include "libgraph/json.h"
@@ -119,34 +120,24 @@ class CommentReader {
     if (value.kind == FxKind::string) {
       std::string text = fx_string_value(value.text);
       if (text.size() == kCutLength + 3 && text.substr(kCutLength) == "...") ++gaps_->cut_annotations;
-      ChunkInfo& chunk = out_.meta.chunk;
-      StrId* field = key == "module_fqn"                ? &out_.module
-                     : key == "chunked_region_fqn"      ? &chunk.region
-                     : key == "chunked_region_role"     ? &chunk.role
-                     : key == "chunked_region_producer" ? &chunk.producer
-                     : key == "chunked_original_name"   ? &chunk.original
-                                                        : nullptr;
-      if (field != nullptr) {
-        if (!text.empty() || field != &out_.module) *field = pool_->str(text);
+      if (key == "module_fqn") {
+        if (!text.empty()) out_.module = pool_->str(text);
         return;
       }
+      const auto* chunk_text = std::ranges::find(kChunkTexts, key, &ChunkTextKey::key);
+      if (chunk_text != std::end(kChunkTexts)) return out_.meta.chunk.*(chunk_text->field) = pool_->str(text), void();
       if (key == "EP" || key.starts_with("EP_")) return ep_.emplace_back(key, text), void();
     }
     int32_t number = 0;
     std::string_view digits = value.text;
-    if (key == "chunk_id" && value.kind == FxKind::integer && take_number(&digits, &number))
+    if (key == kChunkIndex && value.kind == FxKind::integer && take_number(&digits, &number))
       out_.meta.chunk.index = number;
-    else if (key == "chunked_region_is_backward" && value.kind == FxKind::name)
-      out_.meta.chunk.is_backward = value.text == "True";
+    else if (key == kChunkIsBackward && value.kind == FxKind::name) out_.meta.chunk.is_backward = value.text == "True";
     else extra_.emplace_back("custom." + key, fx_json(*file_, value_index));
   }
 
   // As in captures: EP names the region; each other key marks a step within it and repeats the region's word.
   void expert_parallel() {
-    constexpr std::pair<std::string_view, EpStep> kSteps[] = {{"EP_token_exchange", EpStep::token_exchange},
-                                                              {"EP_token_exchange_wait", EpStep::token_exchange_wait},
-                                                              {"EP_token_count_exchange", EpStep::count_exchange},
-                                                              {"EP_token_count_sync", EpStep::count_sync}};
     NodeMeta& meta = out_.meta;
     auto keep = [&](const auto& e) { extra_.emplace_back("custom." + e.first, json_string(e.second)); };
     for (const auto& e : ep_) {
@@ -158,15 +149,15 @@ class CommentReader {
     for (const auto& e : ep_) {
       if (e.first == "EP") continue;
       auto role = enum_named<EpRole>(e.second);
-      auto step = std::find_if(std::begin(kSteps), std::end(kSteps), [&](const auto& s) { return s.first == e.first; });
-      bool fits = step != std::end(kSteps) && role && *role != EpRole::none && meta.ep_step == EpStep::none &&
+      const auto* step = std::ranges::find(kEpSteps, e.first, &EpStepKey::key);
+      bool fits = step != std::end(kEpSteps) && role && *role != EpRole::none && meta.ep_step == EpStep::none &&
                   (meta.ep_role == *role || meta.ep_role == EpRole::none);
       if (!fits) {
         keep(e);
         continue;
       }
       meta.ep_role = *role;
-      meta.ep_step = step->second;
+      meta.ep_step = step->step;
     }
   }
 

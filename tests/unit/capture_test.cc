@@ -326,6 +326,17 @@ TEST_CASE("chunk facts of folded getitems are those of the results") {
   CHECK(node_extra(job, "split", "getitem.a.meta.odd") == "1");
 }
 
+TEST_CASE("where a folded getitem's keys differ, meta counts and custom is kept") {
+  Job job = import_ok(
+      capture(split(kSplitTypes, "") + "," +
+              getitem("a", 0, R"(,"meta":{"chunk_id":0},"custom":{"chunk_id":1,"chunked_original_name":"g"})")));
+  const NodeMeta& meta = graph_of(job).meta(graph_of(job).find_node("split"));
+  REQUIRE(meta.result_chunks.size() == 3);
+  CHECK(meta.result_chunks[0].index == 0);
+  CHECK(job.pool->strings[meta.result_chunks[0].original] == "g");
+  CHECK(node_extra(job, "split", "getitem.a.custom.chunk_id") == "1");
+}
+
 TEST_CASE("unknown keys travel and are noted once") {
   Diagnostics notes;
   Job job = import_ok(capture(node("a", "my.op", R"([{"ref":"x","hot":1}])",
