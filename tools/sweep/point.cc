@@ -53,8 +53,19 @@ std::optional<Point> point_of(const simdjson::dom::element& line) {
   return is_possible ? std::optional(std::move(out)) : std::nullopt;  // what is not is measured again
 }
 
-Error failed(const std::string& path, const char* what) {
-  return {ErrorKind::missing, std::string("cannot ") + what + ": " + std::strerror(errno), {path, 0, 0, {}, {}}, {}};
+Error cannot_write(const std::string& path, int problem) {
+  return {ErrorKind::missing, std::string("cannot write: ") + std::strerror(problem), {path, 0, 0, {}, {}}, {}};
+}
+
+// What the disk has no room for is told by the write of what is left, as an interrupted one is not.
+Status write_all(int fd, std::string_view bytes, const std::string& path) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return cannot_write(path, errno);
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return ok_status();
 }
 
 }  // namespace
@@ -88,11 +99,14 @@ std::string point_json(const Point& point) {
 Result<std::map<std::string, Point>> read_points(const std::string& file) {
   std::map<std::string, Point> out;
   struct stat is {};
-  if (::stat(file.c_str(), &is) != 0 || !S_ISREG(is.st_mode)) return out;  // new, or a device
+  if (::stat(file.c_str(), &is) != 0) {
+    if (errno == ENOENT) return out;
+    return Error{ErrorKind::unreadable, std::string("cannot read: ") + std::strerror(errno), {file, 0, 0, {}, {}}, {}};
+  }
+  if (!S_ISREG(is.st_mode)) return out;  // a device
   SG_ASSIGN(std::string text, recipe::read_regular_file(file));
-  const std::string any_point = point_json({});
-  const size_t common = std::min({text.size(), any_point.size(), any_point.find(',')});
-  if (text.compare(0, common, any_point, 0, common) != 0)
+  constexpr std::string_view kFirst = R"({"schema":"sg-sweep-point")";  // of each line; a writer may have been killed
+  if (!text.starts_with(kFirst.substr(0, text.size())))
     return Error{ErrorKind::usage,
                  file + " does not hold points of sg-sweep, and is left alone",
                  {},
@@ -113,12 +127,12 @@ Result<std::map<std::string, Point>> read_points(const std::string& file) {
 // A last line without a newline was cut short: starts a new line for the next point.
 Result<PointFile> PointFile::open(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  if (fd < 0) return failed(path, "write");
+  if (fd < 0) return cannot_write(path, errno);
   PointFile out(path, fd);
   char last = '\n';
-  const off_t size = ::lseek(fd, 0, SEEK_END);
-  if (size > 0 && ::pread(fd, &last, 1, size - 1) == 1 && last != '\n' && ::write(fd, "\n", 1) != 1)
-    return failed(path, "write");
+  const off_t size = ::lseek(fd, 0, SEEK_END);  // of a device: none
+  if (size > 0 && ::pread(fd, &last, 1, size - 1) < 0) return cannot_write(path, errno);
+  if (last != '\n') SG_TRY(write_all(fd, "\n", path));
   return out;
 }
 
@@ -128,10 +142,8 @@ PointFile::~PointFile() {
 
 Status PointFile::add(const Point& point) {
   const std::string line = point_json(point) + "\n";
-  const ssize_t n = ::write(fd_, line.data(), line.size());
-  if (n >= 0 && static_cast<size_t>(n) != line.size()) errno = ENOSPC;
-  if (n < 0 || static_cast<size_t>(n) != line.size()) return failed(path_, "write");
-  if (::fsync(fd_) != 0 && errno != EINVAL && errno != EROFS) return failed(path_, "write");
+  SG_TRY(write_all(fd_, line, path_));
+  if (::fsync(fd_) != 0 && errno != EINVAL && errno != EROFS) return cannot_write(path_, errno);
   return ok_status();
 }
 
