@@ -165,6 +165,19 @@ def options_that_a_command_has_no_use_for_are_refused():
 
 
 @case
+def what_may_be_set_is_listed():
+    write("g.txt", GRAPH)
+    write("r.yaml", "parameters: {policy: full, chunks: 2}\nmatrix: {p: [1, 2]}\ninputs: {g: g.txt}\nstages: [clean, {remat: {policy: $policy}}]\n")
+    write("bare.yaml", "inputs: {g: g.txt}\nstages: [clean]\n")
+    for recipe, setting, said in (("r", "foo=1", "no parameter `foo`\n.*hint: its parameters are chunks, policy, p$"),
+                                  ("r", "polcy=1", "hint: did you mean `policy`"),
+                                  ("r", "nostage.x=1", "no stage `nostage`\n.*hint: its stages are clean, remat$"),
+                                  ("r", "remt.x=1", "hint: did you mean `remat`"),
+                                  ("bare", "foo=1", "hint: it has none: options of stages are set by STAGE.OPTION=VALUE$")):
+        expect(sg("sg-recipe", "check", recipe + ".yaml", "--set", setting), 2, said)
+
+
+@case
 def options_that_stand_beside_their_pass_are_told_where_they_go():
     for stage, place in (("- offload\n    budget: 1GiB", "3:11: error: illegal map value"),
                          ("- offload: budget: 1GiB", "2:20: error: illegal map value"),

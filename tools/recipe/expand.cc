@@ -5,8 +5,8 @@
 #include <map>
 
 #include "libgraph/chars.h"
-#include "libgraph/nearest.h"
 #include "libgraph/sim/machine.h"
+#include "tools/recipe/name_hint.h"
 
 namespace sg::recipe {
 namespace {
@@ -52,9 +52,10 @@ class Substitution {
     *at = braced ? end : end - 1;
     auto value = values_.find(name);
     if (value != values_.end()) return value->second;
-    Nearest nearest(name);
-    for (const auto& [known, text] : values_) nearest.offer(known);
-    if (has_all_) error(word, "the recipe has no parameter `" + name + "`", nearest.hint());
+    std::vector<std::string> names;
+    for (const auto& [known, text] : values_) names.push_back(known);
+    if (has_all_)
+      error(word, "the recipe has no parameter `" + name + "`", name_hint(name, names, "its parameters are"));
     word->is_mistake = true;
     return "";
   }
@@ -130,11 +131,13 @@ class Expander {
     } else if (values_.contains(name)) {
       values_[name] = value;
     } else {
-      Nearest nearest(name);
-      for (const auto& [known, text] : values_) nearest.offer(known);
-      for (const MatrixAxis& a : axes_) nearest.offer(a.name.text);
-      if (recipe_.has_all_names)
-        problems_->error("recipe", "the recipe has no parameter `" + name + "`", where, nearest.hint());
+      if (!recipe_.has_all_names) return;
+      std::vector<std::string> names;
+      for (const auto& [known, text] : values_) names.push_back(known);
+      for (const MatrixAxis& a : axes_) names.push_back(a.name.text);
+      problems_->error("recipe", "the recipe has no parameter `" + name + "`", where,
+                       names.empty() ? "it has none: options of stages are set by STAGE.OPTION=VALUE"
+                                     : name_hint(name, names, "its parameters are"));
     }
   }
 
@@ -145,13 +148,14 @@ class Expander {
   };
 
   void override_option(Override o) {
-    Nearest nearest(o.stage);
+    std::vector<std::string> names;
     for (const StageSpec& s : recipe_.stages) {
       if (s.name == o.stage) return overrides_.push_back(std::move(o));
-      nearest.offer(s.name);
+      names.push_back(s.name);
     }
     if (recipe_.has_all_names)
-      problems_->error("recipe", "the recipe has no stage `" + o.stage + "`", o.value.where, nearest.hint());
+      problems_->error("recipe", "the recipe has no stage `" + o.stage + "`", o.value.where,
+                       name_hint(o.stage, names, "its stages are"));
   }
 
   static void apply(const Override& o, Recipe* recipe) {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "libgraph/human.h"
-#include "libgraph/nearest.h"
+#include "libgraph/joined.h"
 #include "libgraph/op_pattern.h"
 #include "libgraph/sim/machine.h"
 #include "libpasses/pass_order.h"
@@ -15,6 +15,7 @@
 #include "tools/cli_input.h"
 #include "tools/commands.h"
 #include "tools/recipe/files.h"
+#include "tools/recipe/name_hint.h"
 #include "tools/run_options.h"
 
 namespace sg::recipe {
@@ -139,19 +140,14 @@ class Planner {
   }
 
   void unknown_tool(const Word& tool) {
-    Nearest nearest(tool.text);
-    std::string all;
-    for (const PassInfo* p : all_passes()) {
-      nearest.offer(p->name);
-      all += (all.empty() ? "" : ", ") + std::string(p->name);
-    }
+    std::vector<std::string> passes;
+    for (const PassInfo* p : all_passes()) passes.emplace_back(p->name);
     const std::string_view command = std::string_view(tool.text).substr(tool.text.starts_with("sg-") ? 3 : 0);
     const auto* other = std::ranges::find(kElsewhere, command, &Elsewhere::command);
     if (std::ranges::count(cli::kCommands, command) != 0)
       return error(tool.where, "`" + tool.text + "` is a command, but no pass",
-                   other == std::end(kElsewhere) ? "stages are " + all : std::string(other->instead));
-    error(tool.where, "there is no pass `" + tool.text + "`",
-          nearest.hint().empty() ? "stages are " + all : nearest.hint());
+                   other == std::end(kElsewhere) ? "stages are " + joined(passes, ", ") : std::string(other->instead));
+    error(tool.where, "there is no pass `" + tool.text + "`", name_hint(tool.text, passes, "stages are"));
   }
 
   // An earlier stage or input; "input" also refers to the only input.
@@ -160,9 +156,10 @@ class Planner {
     if (at != known_.end()) return at->second;
     if (name.text == "input" && recipe_->inputs.size() == 1) return known_[recipe_->inputs[0].name.text];
     if (name.is_mistake || !recipe_->has_all_names) return Step::kNone;
-    Nearest nearest(name.text);
-    for (const auto& [known, index] : known_) nearest.offer(known);
-    error(name.where, "no stage or input `" + name.text + "` comes before this one", nearest.hint());
+    std::vector<std::string> names;
+    for (const auto& [known, index] : known_) names.push_back(known);
+    error(name.where, "no stage or input `" + name.text + "` comes before this one",
+          name_hint(name.text, names, "before it are"));
     return Step::kNone;
   }
 
@@ -281,10 +278,18 @@ bool is_about_comparing(const OptionValue& option) {
 
 void check_values(const Plan& plan, Diagnostics* problems) {
   std::set<std::string> said;  // variants of a matrix share most stages
+  for (const Step& s : plan.steps) {
+    Diagnostics found(problems->max_errors());
+    check_values(s, true, &found);
+    for (const Diagnostic& d : found.list())
+      if (said.insert(print_location(d.where) + d.message).second) problems->add(d);
+  }
+}
+
+void check_values(const Step& step, bool runs, Diagnostics* problems) {
   auto say = [&](const Location& where, const std::string& what, const Error& error) {
     const std::string at = print_location(error.where);
-    const std::string message = what + ": " + (at.empty() ? "" : at + ": ") + error.message;
-    if (said.insert(print_location(where) + message).second) problems->error("option", message, where, error.hint);
+    problems->error("option", what + ": " + (at.empty() ? "" : at + ": ") + error.message, where, error.hint);
   };
   // Whether all are there.
   auto check_files = [&](const OptionValues& options, const Location& where) {
@@ -297,16 +302,15 @@ void check_values(const Plan& plan, Diagnostics* problems) {
     }
     return all;
   };
-  for (const Step& s : plan.steps) {
-    if (check_files(s.options, s.where) && s.has_all_options && s.pass) {
-      Status checked = check_options(*s.pass, pass_options(s.options));
-      if (!checked.ok()) say(s.where, s.tool, checked.error());
-    }
-    for (const RunCheck& r : s.runs) {
-      if (!check_files(r.options, r.where) || !r.has_all_options) continue;
-      Status checked = cli::check_run_words(command_words(r.options));
-      if (!checked.ok()) say(r.where, "sg-run", checked.error());
-    }
+  if (check_files(step.options, step.where) && step.has_all_options && step.pass) {
+    Status checked = check_options(*step.pass, pass_options(step.options));
+    if (!checked.ok()) say(step.where, step.tool, checked.error());
+  }
+  if (!runs) return;
+  for (const RunCheck& r : step.runs) {
+    if (!check_files(r.options, r.where) || !r.has_all_options) continue;
+    Status checked = cli::check_run_words(command_words(r.options));
+    if (!checked.ok()) say(r.where, "sg-run", checked.error());
   }
 }
 
