@@ -113,7 +113,8 @@ def points_that_cannot_be_are_kept_and_not_fatal():
     text = run("sg-sweep", *words, "-q")
     assert re.search(r"(?m)^failed\n  remat.peak=256KiB.*\n    b.yaml:6:5: sg-remat: ", text), text
     assert len(lines_of("b.yaml.sweep.jsonl")) == 4                     # known: not tried again
-    run("sg-sweep", "b.yaml", "-x", "remat.peak=256KiB,512KiB", "-q", code=4)
+    none = run("sg-sweep", "b.yaml", "-x", "remat.peak=256KiB,512KiB", "-q", code=4)
+    assert re.match(r"2 points, .*, 2 failed\nfailed\n", none), none          # a front of none is not announced
     # A limit: the fastest point below it, or none.
     assert sweep(*words, "--peak", "2.5MiB")["best"] == "remat.peak=2MiB"
     assert sweep(*words, "--peak", "1MiB", code=1)["best"] is None
@@ -185,6 +186,11 @@ def mistakes_have_places():
             (["r.yaml", "-x", "policy=full,fll"], 3, r"r.yaml:6:21: error: sg-remat: `policy` takes one of"),
             (["r.yaml", "-x", "chnk.chunks=2"], 2, "no stage `chnk`(.|\n)*`chunk`"),
             (["r.yaml", "-x", "chunk.chnks=2,3"], 2, "^sg-sweep: --over chunk.chnks: error: sg-chunk has no option `chnks`"),
+            (["r.yaml", "-x", "remat.budget=0.5,a"], 2, '^sg-sweep: --over remat.budget=a: error: sg-remat: .*not "a"'),
+            (["r.yaml", "-x", "policy=all,full", "-x", "remat.budget=2"], 2, "^sg-sweep: --over remat.budget=2: error: "),
+            (["r.yaml", "-x", "remat.policy=all", "-x", "remat.budget=2"], 2, "^sg-sweep: --over remat.budget=2: error: "),
+            (["r.yaml", "-x", "remat.budget=0,2,a"], 2, "the command line has 2 mistakes"),
+            (["r.yaml", "-x", "chunks=2", "-s", "remat.budget=2"], 3, "r.yaml:6:5: error: sg-remat: --budget takes"),
             (["r.yaml", "--stage", "remt"], 2, "--stage remt: error: .*no stage `remt`(.|\n)*`remat`"),
             (["r.yaml", "-x", "chunks"], 2, "NAME=VALUES"), (["r.yaml", "-x", "chunks=2,"], 2, "a value is empty"),
             (["r.yaml", "-x", "chunks=4..2"], 2, "range is empty"), (["r.yaml", "-x", "chunks=1..x"], 2, "of numbers"),
@@ -195,7 +201,8 @@ def mistakes_have_places():
             (["r.yaml", "-x", "chunks=1..500", "-x", "policy=1..500"], 2, "10,000"),
             (["r.yaml", "--plot", "a.png"], 2, ".svg or .html"), (["r.yaml", "-m", "h1000"], 2, "h100"),
             (["none.yaml"], 3, "^sg-sweep: none.yaml: error: no such file$"), ([], 2, "which recipe"),
-            (["r.yaml", "--points", "no/such/p.jsonl"], 5, "cannot write")):
+            (["r.yaml", "--points", "no/such/p.jsonl"], 5, "cannot write: No such file"),
+            (["r.yaml", "--points", "r.yaml/p.jsonl"], 3, "cannot read: Not a directory")):
         run("sg-sweep", *words, code=code, error=error)
     assert not os.path.exists("cache")
     write("other.jsonl", '{"a": 1}\n')

@@ -217,7 +217,8 @@ std::string report_text(const Args& args, const Sweep& sweep, const std::vector<
   std::string out = plural(points.size(), "point") + ", " + sweep.about;
   if (known != 0) out += ", " + std::to_string(known) + " known before";
   if (measured != points.size()) out += ", " + std::to_string(points.size() - measured) + " failed";
-  out += "\nfront" + std::string(width - 3, ' ') + "      step        peak\n";
+  out += "\n";
+  if (measured != 0) out += "front" + std::string(width - 3, ' ') + "      step        peak\n";
   for (const Point* p : front_of(points)) {
     const std::string name = p->name();
     out += "  " + name + std::string(width - name.size(), ' ') + right_cell(human_time(p->step_seconds), 10);
@@ -303,7 +304,7 @@ Result<int> run_sweep(const Args& args) {
   auto left = static_cast<size_t>(args.number("search", 0));
   for (bool is_grid = true; !asked.empty(); is_grid = false) {
     Diagnostics problems(10 * kMaxPoints);
-    SG_TRY(evaluator.evaluate(&asked, &problems));
+    SG_TRY(evaluator.evaluate(&asked, is_grid, &problems));
     if (is_grid || problems.has_errors()) SG_TRY(report(args, said_once(problems, asked[0].name())));
     points.insert(points.end(), asked.begin(), asked.end());
     mark_front(&points);

@@ -4,10 +4,10 @@
 #include <mutex>
 #include <set>
 
-#include "libgraph/nearest.h"
 #include "libgraph/sha256.h"
 #include "tools/recipe/executor.h"
 #include "tools/recipe/key.h"
+#include "tools/recipe/name_hint.h"
 
 namespace sg::sweep {
 namespace {
@@ -64,13 +64,43 @@ Diagnostic as_axis(Diagnostic d, const Point& point) {
   return d;
 }
 
+// What options say of the values of some points.
+struct Refusal {
+  Diagnostic told;
+  std::string stage;
+  std::set<size_t> points;
+};
+
+// "AXIS=VALUE" where the points that are refused are those with this value; else empty. A value that all points have is
+// known to be at fault only if it is of an option of that stage.
+std::string refused_value(const Refusal& refusal, const std::vector<Point>& points) {
+  std::string out;
+  for (const auto& value : points[*refusal.points.begin()].values) {
+    const auto& [axis, text] = value;
+    size_t those = 0;
+    bool are_those = true;
+    for (size_t i = 0; i < points.size(); ++i) {
+      if (std::ranges::count(points[i].values, value) == 0) continue;
+      ++those;
+      are_those &= refusal.points.contains(i);
+    }
+    const size_t dot = std::min(axis.rfind('.'), axis.size());
+    const bool is_of_stage = axis.substr(0, dot) == refusal.stage;
+    if (!are_those || those != refusal.points.size() || (those == points.size() && !is_of_stage)) continue;
+    const bool is_named = is_of_stage && refusal.told.message.find("--" + axis.substr(dot + 1)) != std::string::npos;
+    if (out.empty() || is_named) out = axis + "=" + text;
+  }
+  return out;
+}
+
 }  // namespace
 
 // A batch of points being evaluated.
 struct Evaluator::Work {
   std::vector<Point>* points;
   Plan plan;
-  std::vector<uint32_t> last;  // by point: the step whose result is scored
+  std::vector<size_t> point_of;  // by variant of the plan
+  std::vector<uint32_t> last;    // by point: the step whose result is scored
   std::vector<bool> done;
   std::mutex mutex;                          // guards everything below, and the points
   std::map<uint32_t, Result<Score>> scores;  // by step
@@ -86,17 +116,17 @@ struct Evaluator::Work {
   }
 };
 
-Plan Evaluator::plan_of(const std::vector<Point>& points, std::vector<uint32_t>* last, Diagnostics* problems) {
+void Evaluator::make_plan(Work* work, Diagnostics* problems) {
   Diagnostics found(problems->max_errors());
-  Plan plan = plan_as_set(points, last, &found);
+  make_plan_as_set(work, &found);
+  const std::vector<Point>& points = *work->points;
   for (const Diagnostic& d : found.list()) problems->add(points.empty() ? d : as_axis(d, points[0]));
-  return plan;
 }
 
 // Passes the axes' values to the recipe in the same way as --set.
-Plan Evaluator::plan_as_set(const std::vector<Point>& points, std::vector<uint32_t>* last, Diagnostics* problems) {
+void Evaluator::make_plan_as_set(Work* work, Diagnostics* problems) {
+  const std::vector<Point>& points = *work->points;
   std::vector<recipe::Variant> variants;
-  std::vector<size_t> point_of;  // by variant
   for (const Point& p : points) {
     std::vector<std::string> set = options_.set;
     for (const auto& [axis, value] : p.values) set.push_back(axis + "=" + value);
@@ -108,30 +138,53 @@ Plan Evaluator::plan_as_set(const std::vector<Point>& points, std::vector<uint32
                         machine.where, "sweep each machine by itself, or give --machine");
       forget_files(&v.recipe);
       variants.push_back(std::move(v));
-      point_of.push_back(static_cast<size_t>(&p - points.data()));
+      work->point_of.push_back(static_cast<size_t>(&p - points.data()));
     }
-    if (problems->has_errors()) return {};
+    if (problems->has_errors()) return;
   }
-  Plan plan = recipe::make_plan(variants, &tools_, problems);
-  if (problems->has_errors()) return {};
-  Nearest nearest(options_.stage);
+  work->plan = recipe::make_plan(variants, &tools_, problems);
+  if (problems->has_errors()) return;
+  const std::vector<Step>& steps = work->plan.steps;
+  std::vector<std::string> stages;
   for (size_t point = 0; point < points.size(); ++point) {
     uint32_t found = Step::kNone;
     const size_t prefix = points[point].name().size() + 1;  // "axis=value/"
-    for (uint32_t i = 0; i < plan.steps.size(); ++i) {
-      if (point_of[plan.steps[i].variant] != point) continue;
-      const std::string_view stage = std::string_view(plan.steps[i].name).substr(prefix);
-      nearest.offer(stage);
+    for (uint32_t i = 0; i < steps.size(); ++i) {
+      if (work->point_of[steps[i].variant] != point) continue;
+      const std::string_view stage = std::string_view(steps[i].name).substr(prefix);
+      if (point == 0) stages.emplace_back(stage);
       if (options_.stage.empty() || stage == options_.stage) found = i;
     }
     if (found == Step::kNone) {
       problems->error("sweep", "the recipe has no stage `" + options_.stage + "`",
-                      {"--stage " + options_.stage, 0, 0, {}, {}}, nearest.hint());
-      return {};
+                      {"--stage " + options_.stage, 0, 0, {}, {}}, recipe::name_hint(options_.stage, stages, "it has"));
+      return;
     }
-    last->push_back(found);
+    work->last.push_back(found);
   }
-  return plan;
+}
+
+// Values that options refuse, without running anything. A refusal of all points that have a value is a mistake in that
+// value, one of all points is a mistake in the recipe; any other comes of values together, and those points fail.
+void Evaluator::check_given(const Work& work, Diagnostics* problems) const {
+  const std::vector<Point>& points = *work.points;
+  std::map<std::string, Refusal> refusals;
+  for (const Step& step : work.plan.steps) {
+    Diagnostics found(problems->max_errors());
+    recipe::check_values(step, options_.checks, &found);
+    const size_t point = work.point_of[step.variant];
+    for (const Diagnostic& d : found.list()) {
+      Refusal& refusal = refusals[print_location(d.where) + d.message];
+      refusal.told = d;
+      refusal.stage = step.name.substr(points[point].name().size() + 1);
+      refusal.points.insert(point);
+    }
+  }
+  for (auto& [text, refusal] : refusals) {
+    const std::string value = refused_value(refusal, points);
+    if (!value.empty()) refusal.told.where = {"--over " + value, 0, 0, {}, {}};
+    if (!value.empty() || refusal.points.size() == points.size()) problems->add(refusal.told);
+  }
 }
 
 // The key of each point, from what its steps are made of; needs no graph.
@@ -179,9 +232,11 @@ void Evaluator::finish(size_t index, Work* work) {
   if (options_.told) options_.told(point);
 }
 
-Status Evaluator::evaluate(std::vector<Point>* points, Diagnostics* problems) {
-  Work work{points, {}, {}, {}, {}, {}, {}, ok_status()};
-  work.plan = plan_of(*points, &work.last, problems);
+Status Evaluator::evaluate(std::vector<Point>* points, bool are_given, Diagnostics* problems) {
+  Work work{points, {}, {}, {}, {}, {}, {}, {}, ok_status()};
+  make_plan(&work, problems);
+  if (problems->has_errors()) return ok_status();
+  if (are_given) check_given(work, problems);
   if (problems->has_errors()) return ok_status();
   if (options_.planned) SG_TRY(options_.planned(work.plan));
   const std::vector<uint32_t> stands_for = merge_equal_steps(&work.plan);

@@ -40,13 +40,15 @@ class Evaluator {
         file_(*file) {}
 
   // Fills in all that is not known of the points. Mistakes in the recipe or in values go to `problems`, and then
-  // nothing has run. The Error: the file of points cannot be written.
-  Status evaluate(std::vector<Point>* points, Diagnostics* problems);
+  // nothing has run. `are_given`: the values are the user's, and one that its option refuses whatever the others are is
+  // a mistake; else it is a point that failed. The Error: the file of points cannot be written.
+  Status evaluate(std::vector<Point>* points, bool are_given, Diagnostics* problems);
 
  private:
   struct Work;
-  recipe::Plan plan_of(const std::vector<Point>& points, std::vector<uint32_t>* last, Diagnostics* problems);
-  recipe::Plan plan_as_set(const std::vector<Point>& points, std::vector<uint32_t>* last, Diagnostics* problems);
+  void make_plan(Work* work, Diagnostics* problems);
+  void make_plan_as_set(Work* work, Diagnostics* problems);
+  void check_given(const Work& work, Diagnostics* problems) const;
   Status find_keys(const std::vector<uint32_t>& stands_for, Work* work);
   void finish(size_t point, Work* work);
 
