@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "libgraph/diff/program_compare.h"
+#include "libgraph/human.h"
 #include "libgraph/translate.h"
 
 namespace sg {
@@ -20,9 +21,9 @@ constexpr const char* kSameJob = "the files of a rank set are parts of one job, 
 // Maps each group of job `from` to the matching group of `to`; aliases that `to` lacks are added.
 Result<std::vector<GroupId>> match_groups(const Job& from, Job* to) {
   if (from.groups.size() != to->groups.size())
-    return disagree(std::to_string(from.groups.size()) + " groups here and " + std::to_string(to->groups.size()) +
-                        " in the first file",
-                    kSameJob);
+    return disagree(
+        plural(from.groups.size(), "group") + " here and " + std::to_string(to->groups.size()) + " in the first file",
+        kSameJob);
   std::vector<GroupId> out;
   for (const Group& group : from.groups) {
     const std::string axis = from.pool->strings.str(group.axis);
@@ -102,9 +103,9 @@ Status take_programs(const Job& from, std::vector<GroupId> groups, std::vector<b
 
 Status add_ranks(const Job& from, std::vector<bool>* taken, Job* to, ProgramSharer* sharer) {
   if (from.world != to->world)
-    return disagree("the world has " + std::to_string(from.world) + " ranks here and " + std::to_string(to->world) +
-                        " in the first file",
-                    kSameJob);
+    return disagree(
+        "the world has " + plural(from.world, "rank") + " here and " + std::to_string(to->world) + " in the first file",
+        kSameJob);
   if (!same_meshes(*to, from)) return disagree("the meshes are not those of the first file", kSameJob);
   SG_ASSIGN(std::vector<GroupId> groups, match_groups(from, to));
   return take_programs(from, std::move(groups), taken, to, sharer);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libgraph/human.h"
 #include "libgraph/temp_folder.h"
 #include "librun/comm_local.h"
 #include "librun/compare.h"
@@ -14,7 +15,7 @@ Result<SessionReport> run_compared(const Job& first, std::span<const std::unique
                                    const Job& second, const SessionOptions& options) {
   if (first.world != second.world)
     return Error{ErrorKind::cannot_apply,
-                 "one job has " + std::to_string(first.world) + " ranks, the other " + std::to_string(second.world)};
+                 "one job has " + plural(first.world, "rank") + ", the other " + std::to_string(second.world)};
   SG_ASSIGN(CommonSizes sizes, find_common_sizes(first, second, options));
   SG_ASSIGN(const TempFolder folder, TempFolder::make("sg-run"));  // holds the first run's outputs
   std::vector<Record> records(first.world);

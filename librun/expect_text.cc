@@ -54,7 +54,9 @@ std::string expect_text(const ExpectReport& report, size_t max_passed, std::stri
   }
   const size_t compared = report.rows.size();
   const auto nan = std::ranges::count_if(report.rows, &ExpectRow::only_nan);
-  out += std::string(prefix) + (report.passed() ? "all " + std::to_string(compared) + " compared values are as expected"
+  const std::string all =
+      compared == 1 ? "the one compared value is" : "all " + std::to_string(compared) + " compared values are";
+  out += std::string(prefix) + (report.passed() ? all + " as expected"
                                                 : std::to_string(report.failed) + " of " + std::to_string(compared) +
                                                       " compared values are not as expected");
   if (nan != 0 && static_cast<size_t>(nan) == compared)

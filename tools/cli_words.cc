@@ -54,4 +54,14 @@ Result<std::vector<std::string>> split_words(std::string_view text, const std::s
   return Words(text, what).split();
 }
 
+std::string command_about(std::string_view command, std::string_view name) {
+  constexpr std::string_view kPlace = "{}";
+  std::string out;
+  size_t begin = 0;
+  for (size_t at; (at = command.find(kPlace, begin)) != command.npos; begin = at + kPlace.size())
+    out.append(command.substr(begin, at - begin)).append(name);
+  out += command.substr(begin);
+  return begin == 0 ? out + " " + std::string(name) : out;
+}
+
 }  // namespace sg::cli

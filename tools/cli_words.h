@@ -14,4 +14,7 @@ namespace sg::cli {
 // speaks of: "the response file".
 Result<std::vector<std::string>> split_words(std::string_view text, const std::string& what);
 
+// A shell command about a file: `name` in place of each {}, or behind the command if there is none.
+std::string command_about(std::string_view command, std::string_view name);
+
 }  // namespace sg::cli

@@ -20,6 +20,8 @@
 namespace sg::cli {
 namespace {
 
+constexpr uint32_t kMostFiles = 1 << 20;
+
 bool wants_text(const Args& args) { return args.has("text") || output_of(args).ends_with(".txt"); }
 
 Result<std::string> bytes_of(bool as_text, const Job& job) {
@@ -29,6 +31,11 @@ Result<std::string> bytes_of(bool as_text, const Job& job) {
 
 Status stage_exploded(const Job& job, const std::string& pattern, const JobWriter& form, bool is_dry,
                       OutputSet* files) {
+  if (job.world > kMostFiles)
+    return Error{ErrorKind::cannot_apply,
+                 "the job has " + std::to_string(job.world) + " ranks, which would be as many files",
+                 {},
+                 "write it as one file: a name without {r}"};
   for (uint32_t rank : ranks_held(job)) {
     SG_ASSIGN(std::string bytes, form(job_of_rank(job, rank)));
     const std::string name = file_of_rank(pattern, rank);

@@ -14,8 +14,15 @@
 namespace sg::cli {
 namespace {
 
-// A job that holds some of its ranks cannot run.
+constexpr uint32_t kMostRanks = 1 << 16;
+
+// A job that holds some of its ranks cannot run, nor can one of more than there will ever be threads for.
 Status require_all_ranks(const Job& job) {
+  if (job.world > kMostRanks)
+    return Error{ErrorKind::missing,
+                 "the job has " + std::to_string(job.world) + " ranks; sg-run runs up to " + std::to_string(kMostRanks),
+                 {},
+                 "see `world` in the first line of its text (sg-print)"};
   for (uint32_t r = 0; r < job.world; ++r)
     if (!job.program_of(r))
       return Error{

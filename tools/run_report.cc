@@ -55,7 +55,7 @@ std::string losses_text(const std::vector<double>& losses) {
 
 std::string comparison_text(const ComparisonReport& c) {
   auto part = [](size_t n, const char* what) { return n ? ", " + std::to_string(n) + what : std::string(); };
-  std::string out = std::to_string(c.equal) + " results equal to the bit" + part(c.copies_equal, " copies equal") +
+  std::string out = plural(c.equal, "result") + " equal to the bit" + part(c.copies_equal, " copies equal") +
                     part(c.chunked_equal, " chunks equal together") +
                     part(c.reordered_equal, " equal in another order") +
                     part(c.own_numbers, " positions in a chunk's own order") +

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "libgraph/composite/composite.h"
+#include "libgraph/human.h"
 #include "libgraph/import/capture_read.h"
 #include "libgraph/infer/infer.h"
 #include "libgraph/merge.h"
@@ -64,8 +65,8 @@ Status check_ranks(const std::vector<RankCapture>& captures) {
     Error error{ErrorKind::unreadable, {}, {capture.text->name()}, "a rank set holds the ranks of one job, each once"};
     error.where.path = "world";
     if (capture.world != first.world)
-      error.message = "the world has " + std::to_string(capture.world) + " ranks here and " +
-                      std::to_string(first.world) + " in " + first.text->name();
+      error.message = "the world has " + plural(capture.world, "rank") + " here and " + std::to_string(first.world) +
+                      " in " + first.text->name();
     else if (capture.rank == captures[i - 1].rank)
       error.message = "this is rank " + std::to_string(capture.rank) + ", and so is " + captures[i - 1].text->name();
     else if (!same_meshes(capture.meshes, first.meshes))

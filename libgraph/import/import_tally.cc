@@ -1,4 +1,5 @@
 #include "libgraph/import/import_tally.h"
+#include "libgraph/human.h"
 
 #include <algorithm>
 
@@ -64,8 +65,8 @@ void ImportTally::report_unknown_ops(Diagnostics* notes) const {
   uint64_t nodes = 0;
   std::string names = listing(unknown_ops_, &nodes);
   notes->warning("unknown-op",
-                 std::to_string(unknown_ops_.size()) + " operators are not in the op table and travel opaque, on " +
-                     std::to_string(nodes) + " nodes: " + names,
+                 plural(unknown_ops_.size(), "operator") + " not in the op table, passed on as they are, on " +
+                     plural(nodes, "node") + ": " + names,
                  first_unknown_op_, "passes leave such nodes alone, and sg-run refuses them");
 }
 

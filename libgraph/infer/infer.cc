@@ -1,5 +1,6 @@
 #include "libgraph/infer/infer.h"
 
+#include "libgraph/human.h"
 #include "libgraph/infer/infer_expect.h"
 #include "libgraph/infer/infer_rules.h"
 
@@ -57,7 +58,7 @@ Result<std::vector<Type>> TypeInferrer::infer(const Graph& graph, NodeId n) {
   SG_TRY(op->infer(call));
   SG_TRY(infer::check_result_numbers(call));
   if (call.results.size() != call.node.result_count)
-    return call.fail("has " + std::to_string(call.results.size()) + " results, not " +
+    return call.fail("has " + plural(call.results.size(), "result") + ", not " +
                      std::to_string(call.node.result_count));
   return std::move(call.results);
 }

@@ -1,6 +1,7 @@
 // Views with another shape or order of the whole storage, and copies of such views.
 #include <algorithm>
 
+#include "libgraph/human.h"
 #include "libgraph/infer/infer_rules.h"
 #include "libgraph/infer/infer_view.h"
 
@@ -114,7 +115,7 @@ Status expanded(InferCall& c, const Type& self, const Exprs& wanted) {
 
 Result<const Type*> ranked(InferCall& c, size_t at_least) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
-  if (self->shape.size() < at_least) return c.fail("needs at least " + std::to_string(at_least) + " dimensions");
+  if (self->shape.size() < at_least) return c.fail("needs at least " + plural(at_least, "dimension"));
   return self;
 }
 

@@ -1,5 +1,6 @@
 #include <charconv>
 
+#include "libgraph/human.h"
 #include "libgraph/nearest.h"
 #include "libgraph/text/text_parser.h"
 
@@ -70,10 +71,10 @@ bool TextParser::tensor_details(Type* t) {
       if (lexer_.peek() != '[') return lexer_.expected("`[` before the strides");
       if (!exprs(&t->stride)) return false;
       if (t->stride.size() != t->shape.size())
-        return lexer_.error_at(at, "parse-type",
-                               "the shape has " + std::to_string(t->shape.size()) + " sizes, but there are " +
-                                   std::to_string(t->stride.size()) + " strides",
-                               "one stride per dimension; leave `stride` out when the tensor is contiguous");
+        return lexer_.error_at(
+            at, "parse-type",
+            "the shape has " + plural(t->shape.size(), "size") + ", the stride " + plural(t->stride.size(), "number"),
+            "one stride per dimension; leave `stride` out when the tensor is contiguous");
     } else if (!has_device && skip_word("on")) {
       has_device = true;
       if (!text<is_device_char>("a device", &t->device)) return false;

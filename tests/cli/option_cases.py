@@ -41,7 +41,7 @@ def tools_md_is_golden():
 @case
 def every_tool_is_a_command():
     commands = json.loads(run(["stepgraph", "--help-json"]).text)["commands"]
-    listed = re.findall(r"^  (\w+)  ", run(["stepgraph", "--help"]).text.split("\nCommon options")[0], re.M)
+    listed = re.findall(r"^    (\w+)  ", run(["stepgraph", "--help"]).text.split("\nCommon options")[0], re.M)
     assert sorted(commands) == sorted(listed)
     tools = sorted(["sg-" + c for c in commands if c not in ("completions", "help")] + ["stepgraph"])
     assert tools == sorted(TOOLS) == sorted(f for f in os.listdir(given.bin) if re.fullmatch(r"sg-[a-z]+|stepgraph", f))

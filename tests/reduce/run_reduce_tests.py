@@ -154,6 +154,19 @@ def a_message_that_is_wanted_keeps_both_ends(bench):
 
 
 @case
+def the_candidate_is_named_in_a_pipe(bench):
+    graph = bench.path('step.txt')
+    with open(graph, 'w', encoding='utf-8') as file:
+        file.write('sg 1.0 world 1\ngraph rank *\n  input %x : f32[4]\n'
+                   '  %y = aten.relu(%x)\n  %z = aten.neg(%y)\n  output %z\n')
+    small = bench.path('small.sg')
+    said = bench.run('sg-reduce', graph, '--fails', f'"{bench.bin}/sg-print" {{}} | grep -q aten.neg', '-o', small)[1]
+    assert '2 -> 1 node' in said, said
+    said = bench.run('sg-reduce', graph, '--fails', 'test -e {}', '-o', small)[1]
+    assert 'a graph of no nodes' in said, said
+
+
+@case
 def ranks_stay_if_they_have_to(bench):
     small = bench.path('small.sg')
     has_cosine = bench.script('cosine.sh', f'"{bench.bin}/sg-print" "$1" | grep -q aten.cos\n')

@@ -7,6 +7,7 @@
 #include "libgraph/nearest.h"
 #include "libgraph/temp_folder.h"
 #include "tools/cli_siblings.h"
+#include "tools/cli_words.h"
 #include "tools/cli_write.h"
 #include "tools/recipe/narrow.h"
 #include "tools/recipe/process.h"
@@ -138,7 +139,8 @@ class Bisection {
     SG_ASSIGN(TempFolder folder, TempFolder::make("sg-recipe"));
     SG_TRY(cli::write_whole(folder.file("graph.sg"), bytes));
     SG_ASSIGN(Finished done,
-              run_process({"/bin/sh", "-c", args_.text("fails") + " \"$0\"", folder.file("graph.sg")}, {}, "-"));
+              run_process({"/bin/sh", "-c", cli::command_about(args_.text("fails"), "\"$0\""), folder.file("graph.sg")},
+                          {}, "-"));
     if (done.code == kNotRunnable || done.code == kNotFound)
       return Error{ErrorKind::usage,
                    "the shell cannot run `" + args_.text("fails") + "`" + indented("\n" + done.errors),

@@ -122,6 +122,9 @@ Result<int> reduce_operand(const Args& args) {
   };
   SG_ASSIGN(Found found, shrink(std::move(job), options));
   if (!found.complete) args.report().note("stopped: the best so far is kept");
+  if (found.job.node_count() == 0)
+    args.report().note(
+        "the command finds the failure in a graph of no nodes, too: does it read the candidate ({} is its path)?");
   cli::add_provenance(args, {}, {}, &found.job);
   SG_TRY(cli::write_job(args, found.job));
   args.report().note(summary(found, before));

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "tools/children.h"
+#include "tools/cli_words.h"
 
 namespace sg::reduce {
 namespace {
@@ -112,7 +113,7 @@ Result<Answer> ask_once(const ProbeOptions& options, const std::string& candidat
   Printed printed(options.show);
   if (options.interest.kind == Interest::Kind::print) SG_TRY(printed.keep());
   const LineSearch::Clock::time_point deadline = after(options.timeout_seconds);
-  std::string script = options.command + " \"$1\"";
+  const std::string script = cli::command_about(options.command, "\"$1\"");
   const char* words[] = {"/bin/sh", "-c", script.c_str(), "sg-reduce", candidate.c_str(), nullptr};
   pid_t child = ::fork();
   if (child == 0) become_shell(const_cast<char* const*>(words), options.show, printed.fd());

@@ -29,7 +29,7 @@ def check(model: nn.Module, is_own: bool) -> None:
     is_spread = any(map(is_parallel, model.modules())) or any(True for _ in compat.fsdp_groups(model))
     for name, parameter in compat.named_parameters(model):
         _check_hooks(name, parameter, is_own, is_spread)
-        if compat.has_own_grad_dtype(parameter):
+        if parameter.requires_grad and compat.has_own_grad_dtype(parameter):
             raise CaptureError(f"{name}.grad_dtype is set: leave it, and cast what the step makes of the gradient")
     names = {id(module): name for name, module in model.named_modules()}
     for module, group in compat.fsdp_groups(model):
