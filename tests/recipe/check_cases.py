@@ -206,9 +206,13 @@ def bisection():
         assert found["nodes"]["first"]["name"][0] == found["nodes"]["last"]["name"][0] == "%", found
         expect(sg("sg-recipe", "bisect", "r.yaml", "clean", "--fails", "./none"), 2,
                r"the shell cannot run `./none`\n.*not found")
-        expect(sg("sg-recipe", "bisect", "r.yaml", "clean", "second", "--fails", "sh bad.sh"), 4, "`second` is not bad")
+        expect(sg("sg-recipe", "bisect", "r.yaml", "clean", "second", "--fails", "sh bad.sh"), 4,
+               "nothing to find: `second`, where the search ends, is good: `sh bad.sh` does not exit 0 for it")
+        expect(sg("sg-recipe", "bisect", "r.yaml", "remat", "last", "--fails", "sh bad.sh"), 4,
+               "`remat`, where the search begins, is bad: `sh bad.sh` exits 0 for it(.|\n)*name a good one")
         expect(sg("sg-recipe", "bisect", "r.yaml", "nothing"), 2, "no stage or input `nothing`")
-        expect(sg("sg-recipe", "bisect", "r.yaml"), 4, "`last` is not bad")     # passes are bitwise
+        expect(sg("sg-recipe", "bisect", "r.yaml"), 4,          # passes are bitwise
+               "nothing to find: `last` gives the same bits as `step`(.|\n)*--fails COMMAND asks another question")
     finally:
         os.environ["PATH"] = env_path
 

@@ -4,11 +4,11 @@
 
 #include "libgraph/human.h"
 #include "libgraph/json.h"
-#include "libgraph/nearest.h"
 #include "libgraph/temp_folder.h"
 #include "tools/cli_siblings.h"
 #include "tools/cli_words.h"
 #include "tools/cli_write.h"
+#include "tools/recipe/name_hint.h"
 #include "tools/recipe/narrow.h"
 #include "tools/recipe/process.h"
 
@@ -101,12 +101,13 @@ class Bisection {
 
  private:
   Result<uint32_t> step_named(const std::string& name) {
-    Nearest nearest(name);
+    std::vector<std::string> names;
     for (uint32_t i = 0; i < steps_.size(); ++i) {
       if (steps_[i].name == name) return i;
-      nearest.offer(steps_[i].name);
+      names.push_back(steps_[i].name);
     }
-    return Error{ErrorKind::usage, "the recipe has no stage or input `" + name + "`", {}, nearest.hint()};
+    return Error{
+        ErrorKind::usage, "the recipe has no stage or input `" + name + "`", {}, name_hint(name, names, "it has")};
   }
 
   // The steps from good to bad, both included.
@@ -196,8 +197,28 @@ class Bisection {
           "`" + steps_[step].name + "` cannot be judged: " +
               (args_.has("fails") ? "the command says nothing about it: it exits 125" : "sg-run does not run it"),
           steps_[step].where, "bisection needs to know that the first is good and the last bad"};
-    return Error{ErrorKind::cannot_apply, "`" + steps_[step].name + "` is not " + word_of(wanted), steps_[step].where,
-                 "bisection needs a good one and a bad one"};
+    return wanted == Answer::good ? bad_from_the_start() : good_to_the_end();
+  }
+
+  Error bad_from_the_start() const {
+    const Step& first = steps_[chain_.front()];
+    if (args_.has("fails"))
+      return {ErrorKind::cannot_apply,
+              "`" + first.name + "`, where the search begins, is bad: `" + args_.text("fails") + "` exits 0 for it",
+              first.where, "name a good one: bisect RECIPE GOOD BAD"};
+    return {ErrorKind::cannot_apply, "`" + first.name + "` gives other bits when it runs again", first.where,
+            "say with --fails COMMAND what is bad"};
+  }
+
+  Error good_to_the_end() const {
+    const Step &first = steps_[chain_.front()], &last = steps_[chain_.back()];
+    if (args_.has("fails"))
+      return {ErrorKind::cannot_apply,
+              "nothing to find: `" + last.name + "`, where the search ends, is good: `" + args_.text("fails") +
+                  "` does not exit 0 for it",
+              last.where, "name a bad one: bisect RECIPE GOOD BAD"};
+    return {ErrorKind::cannot_apply, "nothing to find: `" + last.name + "` gives the same bits as `" + first.name + "`",
+            last.where, "--fails COMMAND asks another question than for bits"};
   }
 
   // Positions in the chain: the last good step, and the first known to be bad. None between them could be judged.
