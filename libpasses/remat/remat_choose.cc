@@ -75,12 +75,19 @@ void RematChooser::find_kinds() {
   }
 }
 
-void RematChooser::set(RematDecision* decision, uint32_t unit, Fate fate) const {
+void RematChooser::set(RematDecision* decision, std::span<const uint32_t> units, Fate fate) const {
   const bool again = fate == Fate::recomputed;
-  if (!again)
-    std::erase_if(decision->renew, [&](const RematCopy& r) { return model_.maker(r.node) == units_[unit].at; });
-  decision->recompute[units_[unit].at] = again;
-  for (uint32_t follower : units_[unit].followers) decision->recompute[follower] = again;
+  for (uint32_t u : units) {
+    decision->recompute[units_[u].at] = again;
+    for (uint32_t follower : units_[u].followers) decision->recompute[follower] = again;
+  }
+  if (again || decision->renew.empty()) return;
+  std::vector<uint8_t> is_kept(model_.size(), 0);
+  for (uint32_t u : units) is_kept[units_[u].at] = 1;
+  std::erase_if(decision->renew, [&](const RematCopy& r) {
+    const uint32_t maker = model_.maker(r.node);
+    return maker != RematModel::kNone && is_kept[maker];
+  });
 }
 
 RematDecision RematChooser::without_idle_views(RematDecision decision) const {

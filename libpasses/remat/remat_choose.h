@@ -90,7 +90,8 @@ class RematChooser {
   bool affords(size_t runs) const { return work_ >= runs * (model_.size() + 1); }
   RematChoice weigh(RematDecision decision);
   static bool is_better(const RematChoice& a, const RematChoice& b, int64_t target);
-  void set(RematDecision* decision, uint32_t unit, Fate fate) const;
+  void set(RematDecision* decision, uint32_t unit, Fate fate) const { set(decision, std::span(&unit, 1), fate); }
+  void set(RematDecision* decision, std::span<const uint32_t> units, Fate fate) const;
   Fate fate_of(const RematDecision& decision, uint32_t unit) const {
     return decision.recompute[units_[unit].at] ? Fate::recomputed : Fate::kept;
   }
@@ -124,7 +125,8 @@ class RematChooser {
   RematChoice descend_briefly(RematChoice best);
   bool take_lower_at_peak(RematChoice* best, int64_t target);
   std::vector<Move> moves_at_peak(const RematChoice& from, const std::vector<uint8_t>& moved);
-  Move with_sources(uint32_t unit, const RematChoice& from, const std::vector<uint8_t>& is_at_peak) const;
+  Move with_sources(uint32_t unit, const RematChoice& from, const std::vector<uint8_t>& is_at_peak,
+                    std::vector<uint32_t>* reached_from) const;
   Move users_of(uint32_t unit, const RematChoice& from) const;
   void find_users();
   RematChoice descend_from_starts(RematChoice best);

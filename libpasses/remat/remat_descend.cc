@@ -35,16 +35,19 @@ RematChooser& RematChooser::wide() {
 }
 
 // A value that is recomputed needs what it is computed from: kept, that may live as long as the value did. So the
-// sources are recomputed with it, up to those that live at the peak anyway.
+// sources are recomputed with it, up to those that live at the peak anyway. These may be a whole chain of layers, so
+// each is looked up by unit: `reached_from` says which unit led to it last.
 RematChooser::Move RematChooser::with_sources(uint32_t unit, const RematChoice& from,
-                                              const std::vector<uint8_t>& is_at_peak) const {
+                                              const std::vector<uint8_t>& is_at_peak,
+                                              std::vector<uint32_t>* reached_from) const {
   Move out{{unit}, Fate::recomputed};
+  (*reached_from)[unit] = unit;
   for (size_t i = 0; i < out.units.size(); ++i)
     model_.for_each_source(units_[out.units[i]].at, [&](uint32_t source) {
       const uint32_t maker = model_.maker(source);
       if (maker == RematModel::kNone || is_at_peak[maker] || unit_at_[maker] == RematModel::kNone) return;
       const uint32_t u = unit_at_[maker];
-      if (fate_of(from.decision, u) == Fate::kept && std::ranges::find(out.units, u) == out.units.end())
+      if (fate_of(from.decision, u) == Fate::kept && std::exchange((*reached_from)[u], unit) != unit)
         out.units.push_back(u);
     });
   return out;
@@ -78,6 +81,7 @@ std::vector<RematChooser::Move> RematChooser::moves_at_peak(const RematChoice& f
   spend(model_.size() + 1);
   std::vector<uint8_t> is_at_peak(model_.size(), 0);
   for (uint32_t at : model_.at_peak(from.decision)) is_at_peak[at] = 1;
+  std::vector<uint32_t> reached_from(units_.size(), RematModel::kNone);
   std::vector<Move> out;
   const auto add = [&](Move move) {
     if (std::ranges::any_of(move.units, [&](uint32_t u) { return moved[u] != 0; })) return;
@@ -89,7 +93,7 @@ std::vector<RematChooser::Move> RematChooser::moves_at_peak(const RematChoice& f
     const Fate now = fate_of(from.decision, u);
     add({{u}, other(now)});
     if (now == Fate::recomputed) continue;
-    if (Move more = with_sources(u, from, is_at_peak); more.units.size() > 1) add(std::move(more));
+    if (Move more = with_sources(u, from, is_at_peak, &reached_from); more.units.size() > 1) add(std::move(more));
     if (Move instead = users_of(u, from); !instead.units.empty()) add(std::move(instead));
   }
   for (const std::vector<uint32_t>& kind : kinds_)

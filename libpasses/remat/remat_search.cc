@@ -26,7 +26,7 @@ std::vector<uint32_t> RematChooser::recomputed_of(const RematDecision& decision,
 // The choice with `fate` for `units`.
 RematChoice RematChooser::with(const RematChoice& start, std::span<const uint32_t> units, Fate fate) {
   RematDecision decision = start.decision;
-  for (uint32_t u : units) set(&decision, u, fate);
+  set(&decision, units, fate);
   return weigh(std::move(decision));
 }
 
@@ -34,7 +34,7 @@ RematChoice RematChooser::with(const RematChoice& start, std::span<const uint32_
 double RematChooser::cost_with(const RematChoice& start, std::span<const uint32_t> units, Fate fate) {
   spend(model_.size() + 1);
   RematDecision decision = start.decision;
-  for (uint32_t u : units) set(&decision, u, fate);
+  set(&decision, units, fate);
   return model_.cost(decision);
 }
 
@@ -174,7 +174,7 @@ RematDecision RematChooser::ease(RematDecision decision) {
     const std::vector<int64_t> peaks = peaks_without(decision, tries);
     const auto lowest = std::ranges::min_element(peaks);
     if (lowest == peaks.end() || *lowest >= now.peak_bytes) break;
-    for (uint32_t u : kinds_[tries[static_cast<size_t>(lowest - peaks.begin())]]) set(&decision, u, Fate::kept);
+    set(&decision, kinds_[tries[static_cast<size_t>(lowest - peaks.begin())]], Fate::kept);
   }
   return decision;
 }
@@ -189,7 +189,7 @@ std::vector<int64_t> RematChooser::peaks_without(const RematDecision& decision, 
     RematModel& model = share == 0 ? model_ : models[share - 1];
     for (size_t i = share; i < kinds.size(); i += shares) {
       RematDecision kept = decision;
-      for (uint32_t u : kinds_[kinds[i]]) set(&kept, u, Fate::kept);
+      set(&kept, kinds_[kinds[i]], Fate::kept);
       out[i] = model.weigh(kept).peak_bytes;
     }
   });
