@@ -10,10 +10,11 @@ namespace {
 
 constexpr size_t kEaseWork = 2000000;  // node visits of the model
 
-std::vector<uint32_t> places_of(const RematModel& model, const std::vector<NodeId>& nodes) {
+// Ascending. Every node of the model's graph has one.
+std::vector<uint32_t> positions_of(const RematModel& model, const std::vector<NodeId>& nodes) {
   std::vector<uint32_t> out;
-  for (uint32_t at = 0; at < model.size(); ++at)
-    if (std::ranges::find(nodes, model.node(at)) != nodes.end()) out.push_back(at);
+  for (NodeId n : nodes) out.push_back(model.position(n));
+  std::ranges::sort(out);
   return out;
 }
 
@@ -56,12 +57,11 @@ RematDecision decision_by(const RematRule& rule, RematModel* model, size_t threa
 }
 
 void ease(const RematEase& with, const std::vector<NodeId>& unshards, Graph* graph, RematPart* part) {
-  const std::vector<uint32_t> places = places_of(*part->model, unshards);
+  const std::vector<uint32_t> places = positions_of(*part->model, unshards);
   std::optional<RematDecision> given = given_by_others(with, *part, places);
   part->decision =
       given ? std::move(*given) : decision_by({part->allowed, places, true}, part->model.get(), with.threads);
-  if (unshards.empty()) return;
-  if (!part->decision.recompute[places[0]]) return;
+  if (places.empty() || !part->decision.recompute[places[0]]) return;
   for (uint32_t at : places) part->allowed[at] = 1;
   for (NodeId n : unshards) {
     NodeMeta meta = graph->meta(n);
