@@ -152,7 +152,8 @@ const RematChoice& RematChooser::least() {
   return *least_;
 }
 
-std::optional<RematChoice> RematChooser::fit(int64_t target) {
+std::optional<RematChoice> RematChooser::fit(int64_t target, size_t most_work) {
+  const size_t work = std::min(most_work, search_.work);
   RematChoice kept = none();
   if (kept.peak_bytes <= target) return kept;
   if (try_all()) {
@@ -160,19 +161,19 @@ std::optional<RematChoice> RematChooser::fit(int64_t target) {
     if (best.peak_bytes > target) best = least();
     return best.peak_bytes <= target ? std::optional(std::move(best)) : std::nullopt;
   }
-  work_ = search_.work;
+  work_ = work;
   std::optional<RematChoice> best;
   cut_to(target, &best);
   if (!best) {
     best = least();
     if (best->peak_bytes > target) return std::nullopt;
-    work_ = search_.work;
+    work_ = work;
     if (by_layers_) take_if_better(&*best, thin(*by_layers_, target), target);
   }
   RematChoice out = exchange(give_back(std::move(*best), target), target);
   if (units_.size() > kMostUnitsForStarts) return out;
   for (const RematChoice& start : {kept, least()}) {
-    work_ = search_.work;
+    work_ = work;
     take_if_better(&out, exchange(give_back(start, target), target), target);
   }
   return out;

@@ -54,17 +54,16 @@ class RematChooser {
   RematChooser(RematModel* model, RematSearch search);
 
   RematChoice none();
-  const RematChoice& least();                          // the lowest peak found; among equals, the cheapest
-  std::optional<RematChoice> fit(int64_t peak_bytes);  // none = not found
+  const RematChoice& least();  // the lowest peak found; among equals, the cheapest
+  // None = not found. `most_work`: for a brief search, less than that of RematSearch.
+  std::optional<RematChoice> fit(int64_t peak_bytes, size_t most_work = SIZE_MAX);
   // What was found on the way to the lowest peak, the lowest first.
   const std::vector<RematChoice>& nearly_least() { return wide().ends_; }
   // The decision without recomputing views of memory that is kept: that would buy nothing.
   RematDecision without_idle_views(RematDecision decision) const;
   // Keeps values after all, costly ones first, as long as the model's peak is at most `peak_bytes` and `takes` agrees.
   using Takes = std::function<bool(const RematDecision&)>;
-  void spare(RematDecision decision, int64_t peak_bytes, const Takes& takes);
-  // Limits the work of each further search.
-  void limit_work(size_t work) { search_.work = work; }
+  void recompute_less(RematDecision decision, int64_t peak_bytes, const Takes& takes);
   size_t work_done() const { return work_done_ + (wide_ ? wide_->work_done_ : 0); }
 
   // The decision with some kinds of values kept after all, where that lowers the peak: a layer needs less memory while

@@ -13,12 +13,11 @@
 namespace sg {
 namespace {
 
-constexpr size_t kWork = 8000000;  // node visits of the model: some tenths of a second per search
-constexpr int kMostPlans = 4;      // searches until the memory plan fits too
-// Further searches for a lower peak than that of the first: all of them together, and each.
-constexpr size_t kFurtherWork = kWork / 8, kFurtherStep = kWork / 8;
-constexpr size_t kSpareWork = 200000;  // nodes planned to make a policy's decision cheaper
-constexpr int64_t kSteps = 16;         // targets between the lowest peak and its bound
+constexpr size_t kWork = 8000000;         // node visits of the model: some tenths of a second per search
+constexpr size_t kBriefWork = kWork / 8;  // of a brief search, and of all searches below the lowest peak together
+constexpr int kMostPlans = 4;             // questions to the chooser until the memory plan fits too
+constexpr size_t kNodesPlanned = 200000;  // to recompute less at the lowest peak
+constexpr int64_t kLowerTargets = 16;     // between the lowest peak and its bound
 
 // What a policy that keeps less would recompute, of the nodes allowed.
 template <class Predicate>
@@ -46,37 +45,33 @@ ProgramTarget::ProgramTarget(const TargetQuestion& asked, size_t which, RematPar
   part_.bound_bytes = bound_.bytes;
 }
 
-int64_t ProgramTarget::kept_peak() {
+int64_t ProgramTarget::original_peak() {
   if (!part_.before_bytes) part_.before_bytes = planned_peak(program(), asked_.sizes[which_]);
   return *part_.before_bytes;
 }
 
 const RematPlanned& ProgramTarget::least() {
   if (least_) return *least_;
-  least_ = kept();
-  take_lower(chooser_.least().decision, kept_peak() - 1);
-  bool is_lavish = false;
+  least_ = original();
+  take_as_least(chooser_.least().decision, original_peak() - 1);
+  bool was_met_on_the_way = false;  // if so, it recomputes more than its peak takes
   int plans = kMostPlans;
   for (const RematChoice& end : chooser_.nearly_least()) {
     if (end.peak_bytes >= least_->bytes || plans-- == 0) break;
-    is_lavish |= take_lower(end.decision, least_->bytes - 1);
+    was_met_on_the_way |= take_as_least(end.decision, least_->bytes - 1);
   }
-  for (size_t rule = 0; rule < by_rules_.size(); ++rule) is_lavish |= take_lower(by_rule(rule), least_->bytes - 1);
-  if (is_lavish) spare();
+  for (size_t rule = 0; rule < by_rules_.size(); ++rule)
+    was_met_on_the_way |= take_as_least(by_rule(rule), least_->bytes - 1);
+  if (was_met_on_the_way) recompute_less_at_least();
   search_lower([&] { return least_->bytes; }, [&](RematPlanned lower) { return least_ = std::move(lower), true; });
   return *least_;
 }
 
-std::optional<RematPlanned> ProgramTarget::search(int64_t target) { return search(target, SIZE_MAX); }
-
 std::optional<RematPlanned> ProgramTarget::search_briefly(int64_t target) {
-  chooser_.limit_work(kFurtherStep);
-  std::optional<RematPlanned> out = search(target, kFurtherStep);
-  chooser_.limit_work(kWork);
-  return out;
+  return search(target, {kBriefWork, kBriefWork});
 }
 
-std::vector<RematDecision> ProgramTarget::low_decisions() {
+std::vector<RematDecision> ProgramTarget::met_on_the_way() {
   std::vector<RematDecision> out = {least().decision};
   for (size_t rule = 0; rule < by_rules_.size(); ++rule) out.push_back(by_rule(rule));
   for (const RematChoice& end : chooser_.nearly_least()) out.push_back(end.decision);
@@ -97,15 +92,14 @@ int64_t ProgramTarget::plan(const RematDecision& decision) {
 
 // Below the lowest peak, also far below, since cuts differ by target: one for less may find what one for more misses.
 void ProgramTarget::search_lower(const std::function<int64_t()>& lowest, const Takes& takes) {
-  const size_t end = chooser_.work_done() + kFurtherWork;
-  chooser_.limit_work(kFurtherStep);
-  for (int64_t step = 0; step < kSteps && chooser_.work_done() < end; ++step) {
+  const size_t end = chooser_.work_done() + kBriefWork;
+  for (int64_t step = 0; step < kLowerTargets && chooser_.work_done() < end; ++step) {
     const int64_t room = lowest() - bound_.bytes;
     if (room <= step) break;
-    std::optional<RematPlanned> lower = search(lowest() - 1 - room * step / kSteps, end - chooser_.work_done());
+    std::optional<RematPlanned> lower =
+        search(lowest() - 1 - room * step / kLowerTargets, {kBriefWork, end - chooser_.work_done()});
     if (lower && takes(std::move(*lower))) step = -1;
   }
-  chooser_.limit_work(kWork);
 }
 
 MissedTarget ProgramTarget::missed(int64_t target, int64_t bytes) const {
@@ -118,11 +112,11 @@ MissedTarget ProgramTarget::missed(int64_t target, int64_t bytes) const {
 }
 
 // A plan may need slightly more than is live at once: the model then gets a target lower by that amount.
-std::optional<RematPlanned> ProgramTarget::search(int64_t target, size_t most_work) {
+std::optional<RematPlanned> ProgramTarget::search(int64_t target, WorkLimit limit) {
   int64_t below = target;
   const size_t before = chooser_.work_done();
-  for (int i = 0; i < kMostPlans && chooser_.work_done() - before < most_work; ++i) {
-    std::optional<RematChoice> choice = chooser_.fit(below);
+  for (int i = 0; i < kMostPlans && chooser_.work_done() - before < limit.all; ++i) {
+    std::optional<RematChoice> choice = chooser_.fit(below, limit.each);
     if (!choice) break;
     choice->decision = chooser_.without_idle_views(std::move(choice->decision));
     const int64_t planned = plan(choice->decision);
@@ -133,19 +127,19 @@ std::optional<RematPlanned> ProgramTarget::search(int64_t target, size_t most_wo
 }
 
 // A policy recomputes more than its peak takes, and so does what was met on the way to another peak.
-void ProgramTarget::spare() {
-  size_t tries = kSpareWork / (part_.model->size() + 1);
-  chooser_.spare(least_->decision, least_->bytes, [&](const RematDecision& decision) {
-    return tries > 0 && (--tries, take_lower(decision, least_->bytes));
+void ProgramTarget::recompute_less_at_least() {
+  size_t tries = kNodesPlanned / (part_.model->size() + 1);
+  chooser_.recompute_less(least_->decision, least_->bytes, [&](const RematDecision& decision) {
+    return tries > 0 && (--tries, take_as_least(decision, least_->bytes));
   });
 }
 
-// Whether it plans at most `bytes`.
-bool ProgramTarget::take_lower(RematDecision decision, int64_t bytes) {
+// If it plans at most so much.
+bool ProgramTarget::take_as_least(RematDecision decision, int64_t most_bytes) {
   decision = chooser_.without_idle_views(std::move(decision));
-  if (least_plan(decision) > bytes) return false;
+  if (least_plan(decision) > most_bytes) return false;
   const int64_t planned = plan(decision);
-  if (planned > bytes) return false;
+  if (planned > most_bytes) return false;
   least_ = RematPlanned{std::move(decision), planned};
   return true;
 }

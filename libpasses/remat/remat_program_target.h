@@ -22,17 +22,18 @@ class ProgramTarget {
   ProgramTarget(const TargetQuestion& asked, size_t which, RematPart* part);
 
   RematPart& part() { return part_; }
-  int64_t kept_peak();
-  RematPlanned kept() { return {chooser_.none().decision, kept_peak()}; }
+  // Nothing is recomputed.
+  int64_t original_peak();
+  RematPlanned original() { return {chooser_.none().decision, original_peak()}; }
   // The lowest of what the search for it, what that met on its way, the policies, and searches for lower and lower
   // peaks find.
   const RematPlanned& least();
   bool knows_least() const { return least_.has_value(); }
   // None: nothing that was found fits.
-  std::optional<RematPlanned> search(int64_t target);
+  std::optional<RematPlanned> search(int64_t target) { return search(target, {}); }
   std::optional<RematPlanned> search_briefly(int64_t target);
-  // Decisions for a low peak, that of the lowest first.
-  std::vector<RematDecision> low_decisions();
+  // What the search for the lowest peak met: the lowest, what policies decide, and where descents ended.
+  std::vector<RematDecision> met_on_the_way();
   // What a policy alone decides (RematPart::rules).
   const RematDecision& by_rule(size_t rule);
 
@@ -52,9 +53,14 @@ class ProgramTarget {
   MissedTarget missed(int64_t target, int64_t bytes) const;
 
  private:
-  std::optional<RematPlanned> search(int64_t target, size_t most_work);
-  void spare();
-  bool take_lower(RematDecision decision, int64_t bytes);
+  // Node visits of the model.
+  struct WorkLimit {
+    size_t each = SIZE_MAX;  // of a question to the chooser
+    size_t all = SIZE_MAX;   // no further question is asked after so many
+  };
+  std::optional<RematPlanned> search(int64_t target, WorkLimit limit);
+  void recompute_less_at_least();
+  bool take_as_least(RematDecision decision, int64_t most_bytes);
   const Program& program() const { return *asked_.job.programs[which_]; }
   int64_t plan_anew(const RematDecision& decision) const;
 

@@ -109,7 +109,7 @@ RematChoice RematChooser::give_back(RematChoice best, int64_t target) {
   return best;
 }
 
-void RematChooser::spare(RematDecision decision, int64_t peak, const Takes& takes) {
+void RematChooser::recompute_less(RematDecision decision, int64_t peak, const Takes& takes) {
   work_ = search_.work;
   RematChoice best = weigh(std::move(decision));
   std::vector<std::pair<double, uint32_t>> by_cost;

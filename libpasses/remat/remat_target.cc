@@ -33,7 +33,7 @@ class JobTarget {
       programs_.push_back(first_[i] == i ? std::make_unique<ProgramTarget>(asked, i, &parts[i]) : nullptr);
       if (programs_[i]) by_need_.push_back(i);
     }
-    std::ranges::stable_sort(by_need_, [&](size_t a, size_t b) { return kept_peak(a) > kept_peak(b); });
+    std::ranges::stable_sort(by_need_, [&](size_t a, size_t b) { return original_peak(a) > original_peak(b); });
   }
 
   TargetAnswer run() {
@@ -52,7 +52,7 @@ class JobTarget {
   }
 
  private:
-  int64_t kept_peak(size_t i) { return programs_[i]->kept_peak(); }
+  int64_t original_peak(size_t i) { return programs_[i]->original_peak(); }
 
   void take(const RematDecision& decision, RematPart* part) {
     const size_t first = first_[static_cast<size_t>(part - parts_.data())];
@@ -63,7 +63,7 @@ class JobTarget {
 
   int64_t target_bytes() {
     if (asked_.target.peak_bytes) return *asked_.target.peak_bytes;
-    const int64_t most = kept_peak(by_need_[0]);
+    const int64_t most = original_peak(by_need_[0]);
     const double budget = std::max(*asked_.target.budget, 0.0);
     if (budget >= 1) return most;
     const int64_t least = lowest().bytes;
@@ -111,8 +111,8 @@ class JobTarget {
     std::vector<RematDecision> out(parts_.size());
     for (size_t i : by_need_) {
       ProgramTarget& program = *programs_[i];
-      if (program.kept_peak() <= target) {
-        out[i] = program.kept().decision;
+      if (program.original_peak() <= target) {
+        out[i] = program.original().decision;
       } else {
         const bool is_least = program.knows_least() && program.least().bytes >= target;
         std::optional<RematPlanned> found;
@@ -127,7 +127,7 @@ class JobTarget {
   int64_t least_apart() {
     int64_t out = 0;
     for (size_t i : by_need_) {
-      if (kept_peak(i) <= out) break;
+      if (original_peak(i) <= out) break;
       out = std::max(out, programs_[i]->least().bytes);
     }
     return out;
@@ -136,7 +136,7 @@ class JobTarget {
   const JobDecision& lowest() {
     if (lowest_) return *lowest_;
     std::vector<RematDecision> none(parts_.size());
-    for (size_t i : by_need_) none[i] = programs_[i]->kept().decision;
+    for (size_t i : by_need_) none[i] = programs_[i]->original().decision;
     lowest_ = planned(std::move(none));
     trials_ = kMostTrials;
     const int64_t least = least_apart();
@@ -147,7 +147,7 @@ class JobTarget {
     if (!do_part) return *lowest_;
     for (size_t leader : leaders()) {
       std::vector<std::vector<RematDecision>> alike;
-      for (const RematDecision& low : programs_[leader]->low_decisions()) alike.push_back(like(leader, low));
+      for (const RematDecision& low : programs_[leader]->met_on_the_way()) alike.push_back(like(leader, low));
       take_lower(std::move(alike));
     }
     for (size_t leader : leaders())
