@@ -66,7 +66,7 @@ std::string expect_text(const ExpectReport& report, size_t max_passed, std::stri
   if (const auto noise = std::ranges::count_if(report.rows, &ExpectRow::only_rounding); noise != 0)
     out += ", " + std::to_string(noise) + " of them by a recorded rounding as large as they are, which shows little";
   if (report.without_counterpart != 0)
-    out += ", " + std::to_string(report.without_counterpart) + " have no counterpart";
+    out += ", " + std::to_string(report.without_counterpart) + " without a counterpart";
   if (report.not_compared != 0) out += ", " + std::to_string(report.not_compared) + " not in the file";
   out += "\n";
   if (!report.passed() && !report.draws_random.empty())

@@ -64,10 +64,10 @@ std::string ImportTally::listing(const Counts& counts, uint64_t* total) {
 void ImportTally::report_unknown_ops(Diagnostics* notes) const {
   uint64_t nodes = 0;
   std::string names = listing(unknown_ops_, &nodes);
-  notes->warning("unknown-op",
-                 plural(unknown_ops_.size(), "operator") + " not in the op table, passed on as they are, on " +
-                     plural(nodes, "node") + ": " + names,
-                 first_unknown_op_, "passes leave such nodes alone, and sg-run refuses them");
+  notes->warning(
+      "unknown-op",
+      plural(unknown_ops_.size(), "operator") + " unknown to the op table, on " + plural(nodes, "node") + ": " + names,
+      first_unknown_op_, "passes leave such nodes alone, and sg-run refuses them");
 }
 
 void ImportTally::report(uint32_t spmd_rank, Diagnostics* notes) const {

@@ -47,7 +47,7 @@ def a_difference_names_the_file_that_records_roundings():
     compare(out="\nhint: job/expected.safetensors records how far .*--expect job/expected.safetensors in place of --compare")
     for more in (["--bitwise"], ["--rtol", "1e-5"], ["--steps", "2"], ["--numerics", "f64"]):
         assert "hint" not in compare(*more).stdout, more
-    run("--expect", "job/expected.safetensors", "--inputs", "job/inputs.safetensors", graph="three", out="all 1 compared")
+    run("--expect", "job/expected.safetensors", "--inputs", "job/inputs.safetensors", graph="three", out="the one compared value")
 
 
 TOP = """sg 1.0 job "t" world 1
@@ -191,11 +191,11 @@ def outputs_are_compared_by_what_they_are():
         sized("g." + returns, returns=returns)
     both = lambda second, **kwargs: run("--compare", second, "--init", "seed:0", graph="g.both", **kwargs)
     both("g.turned", out="all 2 compared values are as expected\n")
-    both("g.loss", out="all 1 compared values are as expected, 1 have no counterpart\n")
+    both("g.loss", out="the one compared value is as expected, 1 without a counterpart\n")
     both("g.wrong", code=1, out=r"FAIL +out1 .*\(gradient of layer.weight\)")
     both("g.other", code=4, message="no output in common")
     run("--compare", "g.both", "--init", "seed:0", graph="g.loss",
-        out="all 1 compared values are as expected, 1 not in the file")
+        out="the one compared value is as expected, 1 not in the file")
 
 
 @case

@@ -353,7 +353,7 @@ TEST_CASE("unknown keys travel and are noted once") {
   CHECK(extra(job, graph_of(job).outputs()[0].extra, "kind") == R"("metric")");
   CHECK(extra(job, graph_of(job).outputs()[0].extra, "weight") == "2");
   CHECK(says(notes, "unknown key `colour` in nodes, 2 times"));
-  CHECK(says(notes, "1 operators are not in the op table and travel opaque, on 2 nodes: my.op (2)"));
+  CHECK(says(notes, "1 operator unknown to the op table, on 2 nodes: my.op (2)"));
 }
 
 TEST_CASE("outputs belong to inputs by name") {
