@@ -10,6 +10,7 @@
 #include "libgraph/json.h"
 #include "libgraph/nearest.h"
 #include "libgraph/output_file.h"
+#include "libgraph/sim/machine_file.h"
 #include "libgraph/sim/machine_texts.h"
 #include "libgraph/whole_file.h"
 

@@ -14,7 +14,6 @@
 
 #include "libgraph/dtype.h"
 #include "libgraph/result.h"
-#include "libgraph/sim/machine_file.h"
 
 namespace sg {
 

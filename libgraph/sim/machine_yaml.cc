@@ -7,6 +7,7 @@
 #include "libgraph/diag.h"
 #include "libgraph/nearest.h"
 #include "libgraph/sim/machine.h"
+#include "libgraph/sim/machine_file.h"
 #include "libgraph/sim/yaml_document.h"
 #include "libgraph/yaml_quotes.h"
 

@@ -244,9 +244,9 @@ def options_of_a_run_are_checked_before_anything_is_run():
 
 @case
 def a_run_that_cannot_tell_is_no_no():
-    write("g.txt", GRAPH)
+    write("g.txt", GRAPH.replace("graph rank *", "graph rank *\n  symbol s0 input [1, 8] hint 4").replace("f32[4, 8]", "f32[s0, 8]"))
     bind = "inputs: {g: g.txt}\nstages:\n  - clean:\n    run: {init: 'seed:1', bind: %s}\n  - remat: {policy: none}\n    output: out.sg\n"
-    write("r.yaml", bind % "s9=4")                     # the graph has no such size: exit 2 of sg-run
+    write("r.yaml", bind % "[s0=2, s0=3]")             # they contradict each other: exit 2 of sg-run
     done = sg("sg-recipe", "run", "r.yaml", "--json")
     expect(done, 2, r"r.yaml:4:10: error: clean: sg-run fails \(exit 2\)")
     assert states(done) == {"g": "made", "clean": "made", "remat": "made"} and os.path.exists("out.sg")

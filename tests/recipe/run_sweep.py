@@ -186,7 +186,7 @@ def mistakes_have_places():
             (["r.yaml", "-x", "policy=full,fll"], 3, r"r.yaml:6:21: error: sg-remat: `policy` takes one of"),
             (["r.yaml", "-x", "chnk.chunks=2"], 2, "no stage `chnk`(.|\n)*`chunk`"),
             (["r.yaml", "-x", "chunk.chnks=2,3"], 2, "^sg-sweep: --over chunk.chnks: error: sg-chunk has no option `chnks`"),
-            (["r.yaml", "-x", "remat.budget=0.5,a"], 2, '^sg-sweep: --over remat.budget=a: error: sg-remat: .*not "a"'),
+            (["r.yaml", "-x", "remat.budget=0.5,a"], 2, '^sg-sweep: --over remat.budget=a: error: sg-remat: .*not `a`'),
             (["r.yaml", "-x", "policy=all,full", "-x", "remat.budget=2"], 2, "^sg-sweep: --over remat.budget=2: error: "),
             (["r.yaml", "-x", "remat.policy=all", "-x", "remat.budget=2"], 2, "^sg-sweep: --over remat.budget=2: error: "),
             (["r.yaml", "-x", "remat.budget=0,2,a"], 2, "the command line has 2 mistakes"),

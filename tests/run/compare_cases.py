@@ -145,7 +145,7 @@ graph rank *
   output %y
 """)
     safetensors("in", {"a": ("F32", [6], [1] * 6), "x": ("F32", [2, 3], [1] * 6)})
-    run("--compare", "g.txt", "--inputs", "in", out="results equal to the bit")
+    run("--compare", "g.txt", "--inputs", "in", out="equal to the bit")
     run("--compare", "g.txt", "--init", "seed:0", "--bind", "s0=2", "--bind", "s1=5", out="results equal to the bit")
 
 

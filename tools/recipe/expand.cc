@@ -6,6 +6,7 @@
 
 #include "libgraph/chars.h"
 #include "libgraph/sim/machine.h"
+#include "libgraph/sim/machine_file.h"
 #include "tools/recipe/name_hint.h"
 
 namespace sg::recipe {

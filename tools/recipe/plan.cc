@@ -10,6 +10,7 @@
 #include "libgraph/joined.h"
 #include "libgraph/op_pattern.h"
 #include "libgraph/sim/machine.h"
+#include "libgraph/sim/machine_file.h"
 #include "libpasses/pass_order.h"
 #include "libpasses/pipeline.h"
 #include "tools/cli_input.h"

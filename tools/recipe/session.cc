@@ -7,6 +7,7 @@
 
 #include "libgraph/human.h"
 #include "libgraph/sim/machine.h"
+#include "libgraph/sim/machine_file.h"
 #include "tools/cli_targets.h"
 
 namespace sg::recipe {
