@@ -16,7 +16,7 @@ constexpr Option kOptions[] = {
     {"cache", 0, "DIR", "folder that keeps results (default: $STEPGRAPH_CACHE, else ~/.cache/stepgraph)"},
     {"cache-size", 0, "SIZE", "limit on the size of the cache", "10GiB"},
     {"fails", 0, "COMMAND",
-     "bisect: a shell command, {} the graph's path (else appended); exit 0 = bad, 125 = cannot tell"},
+     "bisect: a shell command, {} is the graph (else appended); exit 0 = bad, 125 = cannot tell"},
 };
 
 constexpr std::string_view kCommands[] = {"check", "plan", "run", "expect", "lock", "verify", "bisect", "schema"};

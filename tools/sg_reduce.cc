@@ -9,8 +9,7 @@ using namespace sg::cli;
 namespace {
 
 constexpr Option kOptions[] = {
-    {"fails", 0, "CMD",
-     "shell command; {} is a candidate's path, else it is appended; exit 0: it still fails, 125: skip"},
+    {"fails", 0, "CMD", "shell command, {} is a candidate (else appended); exit 0: it still fails, 125: skip"},
     {"interesting-if", 0, "pass|fail|regex:RE",
      "what counts as a failure: exit 0, non-zero exit, or output matching RE", "pass"},
     {"timeout", 0, "N", "seconds after which a command counts as not failing, 0 = never", "60"},

@@ -146,7 +146,7 @@ graph rank *
 """)
     safetensors("in", {"a": ("F32", [6], [1] * 6), "x": ("F32", [2, 3], [1] * 6)})
     run("--compare", "g.txt", "--inputs", "in", out="equal to the bit")
-    run("--compare", "g.txt", "--init", "seed:0", "--bind", "s0=2", "--bind", "s1=5", out="results equal to the bit")
+    run("--compare", "g.txt", "--init", "seed:0", "--bind", "s0=2", "--bind", "s1=5", out="equal to the bit")
 
 
 # Two ranks that call different inputs %a; EXTRA is one that only the second has.
@@ -181,8 +181,8 @@ def ranks_may_call_different_inputs_by_one_name():
         with open(f"size_{size}", "w") as f:
             f.write(RANKS.replace("SIZE", size))
     for first, second in (("n", "n"), ("n", "7"), ("7", "n")):
-        run("--compare", f"size_{second}", "--init", "seed:0", graph=f"size_{first}", out="results equal to the bit")
-    run("--compare", "size_7", "--init", "seed:0", "--bind", "x[0]=7", graph="size_n", out="results equal to the bit")
+        run("--compare", f"size_{second}", "--init", "seed:0", graph=f"size_{first}", out="equal to the bit")
+    run("--compare", "size_7", "--init", "seed:0", "--bind", "x[0]=7", graph="size_n", out="equal to the bit")
 
 
 @case
