@@ -165,6 +165,22 @@ def _sharded(model=None, **settings):
     return fully_shard(model, **settings)
 
 
+def fsdp_taught():
+    """By a frozen network that is sharded as well and part of the model, behind a first step."""
+    teacher = _sharded(jobs.Model().requires_grad_(False), reshard_after_forward=True)
+    both = nn.ModuleDict({"student": _sharded(), "teacher": teacher})
+
+    def train(ids, targets):
+        both.zero_grad()
+        logits = both["student"](ids)
+        loss = jobs.loss_fn(logits, targets) + (logits - both["teacher"](ids)).square().mean()
+        loss.backward()
+        return loss
+
+    train(**_batches())
+    return _step(both, train)
+
+
 def fsdp_clipped():
     return _clipped(_sharded())
 

@@ -87,6 +87,7 @@ OWN_STEPS = (  # of own_step_jobs.py
     ("ddp_updates", 2),
     ("ddp_optimizer", 2),
     ("ddp_stage", 4),
+    ("fsdp_taught", 2),
     ("fsdp_clipped", 2),
     ("fsdp_accumulates", 2),
     ("fsdp_accumulates_bf16", 4),
