@@ -153,6 +153,38 @@ class WholeSteps(CaptureCase):
         self.assertTrue(all(output["value"] for output in document["outputs"]))
         self.check_steps(plain, self.inputs)
 
+    def test_groups_of_one_that_is_not_stepped(self):
+        """Read as settings of an inner loop (MAML), or gone through by hand."""
+        model = nn.Linear(4, 2)
+        outer, inner = (torch.optim.SGD(model.parameters(), lr=rate) for rate in (0.1, 0.05))
+
+        def adapted(x):
+            parameters = list(model.parameters())
+            order = [next(i for i, p in enumerate(parameters) if p is q) for q in inner.param_groups[0]["params"]]
+            gradients = torch.autograd.grad(model(x).square().mean(), parameters, create_graph=True)
+            rate = inner.param_groups[0]["lr"]
+            fast = [parameters[i] - rate * gradients[i] for i in order]
+            loss = nn.functional.linear(x, *fast).square().mean()
+            loss.backward()
+            outer.step()
+            outer.zero_grad()
+            return loss.detach()
+
+        def by_hand(x):
+            loss = model(x).square().mean()
+            loss.backward()
+            with torch.no_grad():
+                for parameter in inner.param_groups[0]["params"]:
+                    parameter -= 0.1 * parameter.grad
+                    parameter.grad = None
+            return loss.detach()
+
+        for train, optimizer in ((adapted, outer), (by_hand, None)):
+            with self.subTest(train.__name__):
+                inputs = {"x": torch.randn(5, 4)}
+                self.captured(model, None, inputs, train_step=train, optimizer=optimizer)
+                self.check_steps(train, inputs)
+
     def test_written_with_what_was_there(self):
         """In bf16 a small update is none; that it is none is held against PyTorch as well."""
         self.model.to(torch.bfloat16)

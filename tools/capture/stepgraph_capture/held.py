@@ -1,14 +1,15 @@
 """Parameters that lists, dicts and attributes hold besides the modules' own places, and their ids: `self.by_name["w"]`,
-`kept = list(model.parameters())`, `decayed = [id(p) for p in ...]`. During a step the tensors that replace the parameters
-are there instead. Keys of dicts, and sets, are left to by_parameter.
+`kept = list(model.parameters())`, `decayed = [id(p) for p in ...]`, groups of an optimizer that is not stepped. During a
+step the tensors that replace the parameters are there instead. Keys of dicts, and sets, are left to by_parameter.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from torch import Tensor
+from torch.optim import Optimizer
 
 from .beside import Found
 from .places import Place
@@ -18,15 +19,18 @@ if TYPE_CHECKING:
 
 
 class Held:
-    def __init__(self, parameters: List[Slot], found: Found) -> None:
-        """found: what the step reaches before its first run. Optimizers hold other parameters while they run."""
+    def __init__(self, parameters: List[Slot], found: Found, optimizers: Sequence[Optimizer]) -> None:
+        """found: what the step reaches before its first run. optimizers: those that it steps, which hold other parameters
+        while they run. read_only: the lists in groups of all others, by id."""
         self._names = {id(slot.value): slot.name for slot in parameters}
         everything: Dict[str, Tuple[Place, Any]] = {name: (place, place.tensor) for name, place in found.tensors.items()}
         everything.update({name: (place, thing) for name, (place, thing) in found.others.items() if place.is_there()})
+        theirs = {id(group["params"]) for optimizer in optimizers for group in optimizer.param_groups}
+        self.read_only = {id(place.container) for place, _ in _of_optimizers(found)} - theirs
         self._places = [
             (place, thing)
-            for name, (place, thing) in everything.items()
-            if "param_groups" not in name.split(".") and self._is_about_parameters(thing)
+            for place, thing in (*everything.values(), *_of_optimizers(found))
+            if id(place.container) not in theirs and self._is_about_parameters(thing)
         ]
 
     @contextmanager
@@ -53,3 +57,11 @@ class Held:
         if isinstance(thing, frozenset):
             return frozenset(self._instead(one, tensors) if self._is_about_parameters(one) else one for one in thing)
         return id(tensors[self._names[thing]]) if type(thing) is int else tensors[self._names[id(thing)]]
+
+
+def _of_optimizers(found: Found) -> Iterator[Tuple[Place, Any]]:
+    """What groups of optimizers hold, also of those that the step only reads (rates of an inner loop)."""
+    for name, (_, thing) in found.others.items():
+        for group in thing.param_groups if isinstance(thing, Optimizer) else ():
+            for i, parameter in enumerate(group["params"]):
+                yield Place(f"{name}.param_groups", group["params"], i), parameter

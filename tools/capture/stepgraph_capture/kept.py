@@ -44,13 +44,17 @@ def unreadable_gradients(parameters: Mapping[str, Tensor]) -> Dict[str, Tensor]:
 
 
 @contextmanager
-def gradients_refused(parameters: Mapping[str, Tensor], stand_ins: Mapping[str, Tensor]) -> Iterator[None]:
+def gradients_refused(
+    parameters: Mapping[str, Tensor], stand_ins: Mapping[str, Tensor], read_only: Set[int]
+) -> Iterator[None]:
     """In this context reads of these parameters' gradients are refused, as are optimizers that update them: the step has
-    other tensors in their place."""
+    other tensors in their place. read_only: lists in groups of optimizers that the step does not step, by id; the other
+    tensors are there."""
     ours: Set[int] = {id(parameter) for parameter in parameters.values()}
 
     def check(optimizer: Optimizer, *_: Any) -> None:
-        if any(id(parameter) in ours for group in optimizer.param_groups for parameter in group["params"]):
+        lists = [group["params"] for group in optimizer.param_groups]
+        if any(id(one) in read_only or any(id(parameter) in ours for parameter in one) for one in lists):
             raise CaptureError(
                 f"the step calls {type(optimizer).__name__}.step(), whose parameters are those from before it: give "
                 "it to capture as optimizer=, or leave it out, as sg-run --optimizer updates parameters after the step"

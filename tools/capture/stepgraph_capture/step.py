@@ -121,7 +121,7 @@ class Step:
             self._unreadable = kept.unreadable_gradients(self._own)
         self.generators = Generators()
         self.made = Made(self.reachable, "model" if train_step is None else "step")
-        self._held = Held(self.parameters, self.made.before)
+        self._held = Held(self.parameters, self.made.before, self.optimizers.own)
         others = [slot for slot in self.inputs if not slot.is_tensor]
         known = [slot.value for slot in self.state] + [*self.optimizers.own_tensors()]
         known += [place.tensor for place in self.made.before.tensors.values()]
@@ -311,7 +311,7 @@ class Step:
         assert self.train_step is not None
         leaves = {slot.name: state[slot.name] for slot in self.trainable}
         backwards = own_step.Backwards(recorder, gathers, self.replicas, leaves, lambda: self._bindings(state))
-        with backwards.watched(), kept.gradients_refused(self._own, self._unreadable):
+        with backwards.watched(), kept.gradients_refused(self._own, self._unreadable, self._held.read_only):
             found, others = _apart(self.train_step(*args, **keywords))
             self._check_kept(state)
         loss = None if found is None else sharding.plain(found)
