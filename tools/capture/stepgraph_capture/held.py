@@ -21,17 +21,22 @@ if TYPE_CHECKING:
 class Held:
     def __init__(self, parameters: List[Slot], found: Found, optimizers: Sequence[Optimizer]) -> None:
         """found: what the step reaches before its first run. optimizers: those that it steps, which hold other parameters
-        while they run. read_only: the lists in groups of all others, by id."""
+        while they run. read_only: the lists of parameters of all others that hold some of the model, by id."""
         self._names = {id(slot.value): slot.name for slot in parameters}
         everything: Dict[str, Tuple[Place, Any]] = {name: (place, place.tensor) for name, place in found.tensors.items()}
         everything.update({name: (place, thing) for name, (place, thing) in found.others.items() if place.is_there()})
         theirs = {id(group["params"]) for optimizer in optimizers for group in optimizer.param_groups}
-        self.read_only = {id(place.container) for place, _ in _of_optimizers(found)} - theirs
+        read = [
+            (place, parameter)
+            for place, parameter in _of_optimizers(found)
+            if id(place.container) not in theirs and self._is_about_parameters(parameter)
+        ]
+        self.read_only = {id(place.container) for place, _ in read}
         self._places = [
             (place, thing)
-            for place, thing in (*everything.values(), *_of_optimizers(found))
-            if id(place.container) not in theirs and self._is_about_parameters(thing)
-        ]
+            for name, (place, thing) in everything.items()
+            if "param_groups" not in name.split(".") and self._is_about_parameters(thing)
+        ] + read
 
     @contextmanager
     def replaced(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:

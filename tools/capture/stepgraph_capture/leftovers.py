@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from . import compat
-from .beside import OF_MODULES
+from .beside import OF_MODULES, entries
 from .containers import LONGEST
 
 
@@ -78,7 +78,7 @@ def _restore(attributes: Dict[str, Any], known: Dict[str, Tuple[Any, Any]]) -> I
 
 def _tensors(value: Any, deep: int = _DEEP) -> List[Tensor]:
     """Those in containers, and in the attributes of objects that are no modules (a distribution in a cache)."""
-    if isinstance(value, (list, tuple, dict, set)) and len(value) > LONGEST and deep < _DEEP:
+    if isinstance(value, (list, tuple, dict, set)) and entries(value) > LONGEST and deep < _DEEP:
         return []
     leaves: List[Any] = list(value) if isinstance(value, set) else pytree.tree_leaves(value)
     found = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
