@@ -36,6 +36,8 @@ void append_string(std::string_view s, std::string* out) {
       length = 1;
     } else if (c < 0x20 || c == '"' || c == '\\' || c == 0x7F) {
       append_escaped(s[0], out);
+    } else if (c == 0xC2 && static_cast<unsigned char>(s[1]) < 0xA0) {  // U+0080 to U+009F: their second byte
+      append_escaped(s[1], out);
     } else {
       out->append(s.substr(0, length));
     }

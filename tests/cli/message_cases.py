@@ -101,6 +101,9 @@ graph rank *
         for text in (done.out, done.message.encode()):
             found = [c for c in text.decode() if c not in "\n\t" and (ord(c) < 32 or 127 <= ord(c) < 160)]
             assert not found, (command, found, text)
+    for command in ("sg-stat g.txt", "sg-sim g.txt", "sg-run g.txt --plan", "sg-diff g.txt h.txt", "sg-explain g.txt z", "sg-view g.txt"):
+        out = run(command + " --json").out
+        assert "\x85" in json.dumps(json.loads(out), ensure_ascii=False), (command, out)
     assert run("sg-stat g.txt").text.startswith("evil \\x1b[31mred\\x07 \\r over\\nagain\n")
     colored = run("sg-diff g.txt h.txt --color always").out
     assert b"\x1b[1m" in colored and b"\x07" not in colored and b"\r" not in colored, colored
