@@ -14,9 +14,9 @@ install(FILES ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/CONTRIBUTING.md 
 install(FILES ${CMAKE_SOURCE_DIR}/README.md DESTINATION share/doc/stepgraph)
 
 # One version: that of the project is that which the tools say.
-file(STRINGS ${CMAKE_SOURCE_DIR}/tools/cli.h version_line REGEX "string_view kVersion = ")
+file(STRINGS ${CMAKE_SOURCE_DIR}/tools/cli/cli.h version_line REGEX "string_view kVersion = ")
 if(NOT version_line MATCHES "\"${PROJECT_VERSION}\"")
-  message(FATAL_ERROR "CMakeLists.txt says version ${PROJECT_VERSION}, tools/cli.h: ${version_line}")
+  message(FATAL_ERROR "CMakeLists.txt says version ${PROJECT_VERSION}, tools/cli/cli.h: ${version_line}")
 endif()
 
 set(CPACK_GENERATOR "DEB;TGZ")

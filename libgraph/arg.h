@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "libgraph/base/ids.h"
 #include "libgraph/dtype.h"
-#include "libgraph/ids.h"
 
 namespace sg {
 

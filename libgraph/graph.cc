@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "libgraph/large_pages.h"
+#include "libgraph/base/large_pages.h"
 #include "libgraph/op_name.h"
 #include "libgraph/operand_place.h"
 

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "libgraph/arg.h"
-#include "libgraph/flat_map.h"
-#include "libgraph/ids.h"
+#include "libgraph/base/flat_map.h"
+#include "libgraph/base/ids.h"
 #include "libgraph/pool.h"
 
 namespace sg {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/ids.h"
+#include "libgraph/base/ids.h"
 
 namespace sg {
 
@@ -71,7 +71,7 @@ struct RandomInfo {
   friend bool operator==(const RandomInfo&, const RandomInfo&) = default;
 };
 
-// A free key with a JSON value in canonical compact spelling (libgraph/json.h). Keys are sorted.
+// A free key with a JSON value in canonical compact spelling (libgraph/base/json.h). Keys are sorted.
 struct KeyValue {
   StrId key;
   StrId json;

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <unordered_map>
 
-#include "libgraph/cost.h"
+#include "libgraph/facts/cost.h"
 #include "libgraph/graph.h"
 #include "libgraph/infer/infer_rules.h"
 #include "libgraph/job.h"

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "libgraph/ids.h"
-#include "libgraph/result.h"
+#include "libgraph/base/ids.h"
+#include "libgraph/base/result.h"
 
 namespace sg {
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <string_view>
 
-#include "libgraph/nearest.h"
+#include "libgraph/base/nearest.h"
 #include "libgraph/op.h"
 
 namespace sg {

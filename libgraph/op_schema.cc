@@ -4,7 +4,7 @@
 #include <array>
 #include <optional>
 
-#include "libgraph/chars.h"
+#include "libgraph/base/chars.h"
 
 namespace sg {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "libgraph/hashing.h"
+#include "libgraph/base/hashing.h"
 #include "libgraph/op.h"
 
 namespace sg {

@@ -8,11 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "libgraph/base/flat_map.h"
+#include "libgraph/base/ids.h"
+#include "libgraph/base/strings.h"
 #include "libgraph/expr/expr.h"
-#include "libgraph/flat_map.h"
-#include "libgraph/ids.h"
 #include "libgraph/meta.h"
-#include "libgraph/strings.h"
 #include "libgraph/type.h"
 
 namespace sg {

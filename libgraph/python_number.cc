@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "libgraph/checked.h"
+#include "libgraph/base/checked.h"
 
 namespace sg {
 namespace {

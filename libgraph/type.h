@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "libgraph/base/ids.h"
 #include "libgraph/dtype.h"
-#include "libgraph/ids.h"
 
 namespace sg {
 

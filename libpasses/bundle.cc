@@ -4,8 +4,8 @@
 
 #include <simdjson.h>
 
+#include "libgraph/base/json.h"
 #include "libgraph/binary/binary.h"
-#include "libgraph/json.h"
 
 namespace sg {
 namespace {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "libgraph/base/joined.h"
+#include "libgraph/base/json.h"
 #include "libgraph/expr/assume.h"
 #include "libgraph/expr/countable.h"
 #include "libgraph/expr/guard_text.h"
@@ -10,8 +12,6 @@
 #include "libgraph/expr/substitute.h"
 #include "libgraph/expr/symbols.h"
 #include "libgraph/infer/check_types.h"
-#include "libgraph/joined.h"
-#include "libgraph/json.h"
 #include "libgraph/op.h"
 #include "libpasses/size_plumbing.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 
 namespace sg {
 

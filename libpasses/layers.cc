@@ -5,9 +5,9 @@
 #include <map>
 #include <vector>
 
-#include "libgraph/module_path.h"
+#include "libgraph/facts/recompute_tags.h"
+#include "libgraph/modules/module_path.h"
 #include "libgraph/op.h"
-#include "libgraph/recompute_tags.h"
 
 namespace sg {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "libgraph/human.h"
-#include "libgraph/module_pattern.h"
-#include "libgraph/read_number.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/read_number.h"
+#include "libgraph/modules/module_pattern.h"
 #include "libgraph/sim/machine.h"
 
 #define SG_PASS(name)                \

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libgraph/diag.h"
+#include "libgraph/base/diag.h"
 #include "libgraph/job.h"
 #include "libpasses/pass_option.h"
 

@@ -4,10 +4,10 @@
 #include <chrono>
 #include <map>
 
+#include "libgraph/base/json.h"
+#include "libgraph/base/sha256.h"
 #include "libgraph/binary/binary.h"
 #include "libgraph/infer/infer.h"
-#include "libgraph/json.h"
-#include "libgraph/sha256.h"
 #include "libgraph/verify/verify.h"
 #include "libpasses/file_in.h"
 #include "libpasses/pass_order.h"

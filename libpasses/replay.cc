@@ -4,9 +4,9 @@
 
 #include <simdjson.h>
 
+#include "libgraph/base/human.h"
+#include "libgraph/base/sha256.h"
 #include "libgraph/binary/binary.h"
-#include "libgraph/human.h"
-#include "libgraph/sha256.h"
 
 namespace sg {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "libgraph/alias.h"
+#include "libgraph/facts/alias.h"
 
 namespace sg {
 

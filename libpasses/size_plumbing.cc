@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "libgraph/computed_number.h"
+#include "libgraph/facts/computed_number.h"
 #include "libgraph/op.h"
 
 namespace sg {

@@ -3,10 +3,10 @@
 #include <bit>
 #include <unordered_set>
 
-#include "libgraph/hashing.h"
+#include "libgraph/base/hashing.h"
+#include "libgraph/facts/purity.h"
 #include "libgraph/op.h"
 #include "libgraph/operands.h"
-#include "libgraph/purity.h"
 
 namespace sg {
 

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "libgraph/alias.h"
+#include "libgraph/facts/alias.h"
 
 namespace sg {
 

@@ -18,10 +18,10 @@
 #include <string_view>
 #include <vector>
 
-#include "librun/comm.h"
+#include "librun/comm/comm.h"
 #include "librun/device_clock.h"
+#include "librun/execute/memory.h"
 #include "librun/kernel.h"
-#include "librun/memory.h"
 #include "librun/work/work.h"
 
 namespace sg {

@@ -30,11 +30,11 @@
 #include <string_view>
 #include <vector>
 
-#include "libgraph/ids.h"
+#include "libgraph/base/ids.h"
+#include "libgraph/base/result.h"
 #include "libgraph/op.h"
-#include "libgraph/result.h"
 #include "libgraph/scalar.h"
-#include "librun/memory.h"
+#include "librun/execute/memory.h"
 #include "librun/numerics.h"
 #include "librun/tensor.h"
 #include "librun/thread_team.h"

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "libgraph/cost.h"
+#include "libgraph/base/joined.h"
+#include "libgraph/facts/cost.h"
 #include "libgraph/infer/infer.h"
-#include "libgraph/joined.h"
 #include "libgraph/text/text.h"
-#include "librun/comm_local.h"
+#include "librun/comm/comm_local.h"
 #include "librun/session.h"
 
 namespace sg {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/result.h"
+#include "libgraph/base/result.h"
 
 namespace sg {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "libgraph/result.h"
+#include "libgraph/base/result.h"
 
 namespace sg {
 

@@ -6,7 +6,7 @@
 #include "libgraph/group_name.h"
 #include "libgraph/names.h"
 #include "libgraph/op.h"
-#include "libgraph/source_text.h"
+#include "libgraph/story/source_text.h"
 
 namespace sg {
 namespace {

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/json.h"
-#include "librun/graph_run.h"
+#include "libgraph/base/json.h"
+#include "librun/execute/graph_run.h"
 
 namespace sg {
 

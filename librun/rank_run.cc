@@ -1,10 +1,10 @@
 #include "librun/rank_run.h"
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
+#include "librun/check/replay.h"
 #include "librun/cpu/fill.h"
-#include "librun/memory_ranges.h"
-#include "librun/replay.h"
-#include "librun/unsupported.h"
+#include "librun/execute/memory_ranges.h"
+#include "librun/execute/unsupported.h"
 
 namespace sg {
 

@@ -15,7 +15,7 @@
 #include <memory>
 #include <vector>
 
-#include "librun/graph_run.h"
+#include "librun/execute/graph_run.h"
 #include "librun/rank_options.h"
 
 namespace sg {

@@ -3,18 +3,18 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "libgraph/human.h"
-#include "libgraph/joined.h"
-#include "librun/agree.h"
-#include "librun/compare_sizes.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/joined.h"
+#include "librun/check/compare_sizes.h"
+#include "librun/check/expect.h"
+#include "librun/check/precision.h"
+#include "librun/comm/agree.h"
 #include "librun/cpu/fill.h"
-#include "librun/data_name.h"
 #include "librun/element.h"
-#include "librun/expect.h"
-#include "librun/input_use.h"
-#include "librun/memory.h"
-#include "librun/precision.h"
-#include "librun/unsupported.h"
+#include "librun/execute/memory.h"
+#include "librun/execute/unsupported.h"
+#include "librun/values/data_name.h"
+#include "librun/values/input_use.h"
 
 namespace sg {
 namespace {

@@ -6,14 +6,14 @@
 #include <utility>
 #include <vector>
 
-#include "librun/compare.h"
-#include "librun/initialize.h"
-#include "librun/inputs.h"
-#include "librun/optimizer.h"
+#include "librun/check/compare.h"
+#include "librun/check/watch.h"
+#include "librun/optimizer/optimizer.h"
 #include "librun/profile.h"
 #include "librun/rank_run.h"
 #include "librun/session.h"
-#include "librun/watch.h"
+#include "librun/values/initialize.h"
+#include "librun/values/inputs.h"
 
 namespace sg {
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 
 namespace sg {
 namespace {

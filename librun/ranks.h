@@ -4,7 +4,7 @@
 #include <functional>
 #include <span>
 
-#include "librun/comm.h"
+#include "librun/comm/comm.h"
 
 namespace sg {
 

@@ -10,14 +10,14 @@
 #include <thread>
 
 #include "libgraph/expr/input_sizes.h"
-#include "librun/bit_casts.h"
-#include "librun/data_name.h"
-#include "librun/even_rows.h"
+#include "librun/check/value_choice.h"
+#include "librun/check/watch.h"
+#include "librun/comm/watchdog.h"
+#include "librun/execute/bit_casts.h"
+#include "librun/execute/even_rows.h"
 #include "librun/rank_session.h"
 #include "librun/ranks.h"
-#include "librun/value_choice.h"
-#include "librun/watch.h"
-#include "librun/watchdog.h"
+#include "librun/values/data_name.h"
 
 namespace sg {
 namespace {

@@ -14,13 +14,13 @@
 #include <utility>
 #include <vector>
 
+#include "libgraph/base/output_file.h"
+#include "libgraph/base/result.h"
 #include "libgraph/expr/size_binding.h"
-#include "libgraph/output_file.h"
-#include "libgraph/result.h"
-#include "librun/compare_report.h"
-#include "librun/expect_report.h"
+#include "librun/check/compare_report.h"
+#include "librun/check/expect_report.h"
 #include "librun/numerics.h"
-#include "librun/optimizer_options.h"
+#include "librun/optimizer/optimizer_options.h"
 #include "librun/rank_options.h"
 
 namespace sg {

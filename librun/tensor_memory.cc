@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "librun/memory.h"
+#include "librun/execute/memory.h"
 
 namespace sg {
 

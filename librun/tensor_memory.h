@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "libgraph/result.h"
+#include "libgraph/base/result.h"
 
 namespace sg {
 

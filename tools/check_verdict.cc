@@ -3,11 +3,11 @@
 #include <chrono>
 #include <cstdio>
 
-#include "libgraph/human.h"
-#include "libgraph/json.h"
-#include "libgraph/parallel.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/json.h"
+#include "libgraph/base/parallel.h"
 #include "libgraph/verify/verify.h"
-#include "tools/cli_describe.h"
+#include "tools/cli/cli_describe.h"
 
 namespace sg::cli {
 namespace {

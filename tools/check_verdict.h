@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "tools/cli.h"
-#include "tools/cli_load.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/cli_load.h"
 
 namespace sg::cli {
 

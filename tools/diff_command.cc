@@ -7,14 +7,14 @@
 #include <map>
 #include <optional>
 
+#include "libgraph/base/parallel.h"
 #include "libgraph/diff/diff_text.h"
 #include "libgraph/expr/assume.h"
-#include "libgraph/parallel.h"
 #include "libgraph/sim/simulate.h"
-#include "tools/cli_input.h"
-#include "tools/cli_load.h"
-#include "tools/cli_terminal.h"
-#include "tools/cli_write.h"
+#include "tools/cli/cli_input.h"
+#include "tools/cli/cli_load.h"
+#include "tools/cli/cli_terminal.h"
+#include "tools/cli/cli_write.h"
 
 namespace sg::cli {
 namespace {

@@ -1,8 +1,8 @@
 #include "tools/log_report.h"
 
-#include "libgraph/human.h"
-#include "libgraph/json.h"
-#include "tools/cli_describe.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/json.h"
+#include "tools/cli/cli_describe.h"
 
 namespace sg::cli {
 

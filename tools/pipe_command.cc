@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <regex>
 
-#include "libgraph/nearest.h"
+#include "libgraph/base/nearest.h"
 #include "libpasses/bundle.h"
-#include "tools/cli_complete.h"
-#include "tools/cli_load.h"
-#include "tools/cli_pass.h"
-#include "tools/cli_targets.h"
-#include "tools/cli_write.h"
+#include "tools/cli/cli_complete.h"
+#include "tools/cli/cli_load.h"
+#include "tools/cli/cli_pass.h"
+#include "tools/cli/cli_targets.h"
+#include "tools/cli/cli_write.h"
 
 namespace sg::cli {
 namespace {

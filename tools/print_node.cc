@@ -1,7 +1,7 @@
 #include "tools/print_node.h"
 
-#include "libgraph/nearest.h"
-#include "libgraph/node_story.h"
+#include "libgraph/base/nearest.h"
+#include "libgraph/story/node_story.h"
 #include "libgraph/text/text_printer.h"
 
 namespace sg::cli {

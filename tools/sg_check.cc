@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "tools/check_verdict.h"
-#include "tools/cli_write.h"
+#include "tools/cli/cli_write.h"
 
 using namespace sg;
 using namespace sg::cli;

@@ -1,12 +1,12 @@
 // sg-explain: what made a node and why, its operands and users, its lifetime, the collectives it feeds.
 #include <unistd.h>
 
-#include "libgraph/node_story.h"
+#include "libgraph/story/node_story.h"
 #include "libpasses/replay.h"
-#include "tools/cli_input.h"
-#include "tools/cli_load.h"
-#include "tools/cli_sizes.h"
-#include "tools/cli_write.h"
+#include "tools/cli/cli_input.h"
+#include "tools/cli/cli_load.h"
+#include "tools/cli/cli_sizes.h"
+#include "tools/cli/cli_write.h"
 
 using namespace sg;
 using namespace sg::cli;

@@ -1,8 +1,8 @@
 // sg-export: a graph as a Python module of plain torch calls (libgraph/export/export_python.h).
+#include "libgraph/edit/merge.h"
 #include "libgraph/export/export_python.h"
-#include "libgraph/merge.h"
-#include "tools/cli_load.h"
-#include "tools/cli_write.h"
+#include "tools/cli/cli_load.h"
+#include "tools/cli/cli_write.h"
 
 using namespace sg;
 using namespace sg::cli;

@@ -2,7 +2,7 @@
 //
 // One capture is one rank; several, or a rank pattern, are a rank set and become one job: proven SPMD, or kept
 // separate.
-#include "tools/import_command.h"
+#include "tools/import/import_command.h"
 
 using namespace sg;
 using namespace sg::cli;

@@ -1,8 +1,8 @@
 // sg-log: how a graph was made, and whether the same steps make it again.
+#include "libgraph/base/sha256.h"
 #include "libgraph/binary/binary.h"
-#include "libgraph/sha256.h"
-#include "tools/cli_load.h"
-#include "tools/cli_write.h"
+#include "tools/cli/cli_load.h"
+#include "tools/cli/cli_write.h"
 #include "tools/log_report.h"
 
 using namespace sg;

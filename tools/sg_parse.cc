@@ -2,8 +2,8 @@
 //
 // Reports every error of the text with line, column and a hint; with errors, writes nothing. Also reads a binary graph
 // and rewrites it.
-#include "tools/cli_load.h"
-#include "tools/cli_write.h"
+#include "tools/cli/cli_load.h"
+#include "tools/cli/cli_write.h"
 
 using namespace sg;
 using namespace sg::cli;

@@ -2,10 +2,10 @@
 //
 // The whole job, one rank's program, or one node with its users. sg-parse reads the text back to the same bytes (except
 // with --node).
-#include "libgraph/merge.h"
+#include "libgraph/edit/merge.h"
 #include "libgraph/text/text.h"
-#include "tools/cli_load.h"
-#include "tools/cli_write.h"
+#include "tools/cli/cli_load.h"
+#include "tools/cli/cli_write.h"
 #include "tools/print_node.h"
 
 using namespace sg;

@@ -1,5 +1,5 @@
 // sg-recipe: a YAML recipe of inputs, stages and checks: check, plan, run, expect, lock, verify, bisect.
-#include "tools/cli_complete.h"
+#include "tools/cli/cli_complete.h"
 #include "tools/recipe/commands.h"
 #include "tools/recipe/complete.h"
 

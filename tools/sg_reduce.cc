@@ -1,7 +1,7 @@
 // sg-reduce: shrinks a failing job to a small one that still fails.
 //
 // Removes nodes, outputs, ranks and metadata as long as a command says that the rest still fails.
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
 #include "tools/reduce/commands.h"
 
 using namespace sg::cli;

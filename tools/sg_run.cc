@@ -1,6 +1,6 @@
 // sg-run: execute a step on its ranks.
-#include "tools/run_command.h"
-#include "tools/run_options.h"
+#include "tools/run/run_command.h"
+#include "tools/run/run_options.h"
 
 using namespace sg;
 using namespace sg::cli;

@@ -1,8 +1,8 @@
 // sg-sim: how long a step takes on a machine, and what it waits for.
 //
 // A simulated timeline of compute, communicators, copies and the host, with the critical path. Nothing is run.
-#include "tools/cli_sizes.h"
-#include "tools/sim_command.h"
+#include "tools/cli/cli_sizes.h"
+#include "tools/sim/sim_command.h"
 
 using namespace sg;
 using namespace sg::cli;

@@ -2,10 +2,10 @@
 //
 // Counts, parameters, flops, bytes moved, live memory, communication; a table by phase, module or op. --assume gives
 // numbers to data-dependent sizes.
-#include "libgraph/stat_text.h"
-#include "tools/cli_load.h"
-#include "tools/cli_sizes.h"
-#include "tools/cli_write.h"
+#include "libgraph/story/stat_text.h"
+#include "tools/cli/cli_load.h"
+#include "tools/cli/cli_sizes.h"
+#include "tools/cli/cli_write.h"
 
 using namespace sg;
 using namespace sg::cli;

@@ -1,5 +1,5 @@
 // sg-sweep: a recipe at many points: a grid over options and a search between the best; time against peak memory.
-#include "tools/cli_complete.h"
+#include "tools/cli/cli_complete.h"
 #include "tools/recipe/complete.h"
 #include "tools/sweep/commands.h"
 

@@ -1,7 +1,7 @@
 // sg-view: a step as one HTML file that needs no network, or in another program's format.
 //
 // Modules, nodes, a simulated timeline, live memory; with two graphs, what changed.
-#include "tools/cli_sizes.h"
+#include "tools/cli/cli_sizes.h"
 #include "tools/view/commands.h"
 
 using namespace sg;

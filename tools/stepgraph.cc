@@ -1,7 +1,7 @@
 // stepgraph: the front of the suite. `stepgraph print G` runs `sg-print G` from the same folder.
-#include "libgraph/nearest.h"
-#include "tools/cli_siblings.h"
-#include "tools/cli_write.h"
+#include "libgraph/base/nearest.h"
+#include "tools/cli/cli_siblings.h"
+#include "tools/cli/cli_write.h"
 #include "tools/commands.h"
 #include "tools/stepgraph_complete.h"
 

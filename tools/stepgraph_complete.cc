@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "libgraph/nearest.h"
-#include "tools/cli_siblings.h"
-#include "tools/cli_write.h"
+#include "libgraph/base/nearest.h"
+#include "tools/cli/cli_siblings.h"
+#include "tools/cli/cli_write.h"
 #include "tools/commands.h"
 
 namespace sg::cli {

@@ -1,8 +1,8 @@
 // Completions of the whole suite: the shells' scripts, and what may follow `stepgraph COMMAND`.
 #pragma once
 
-#include "tools/cli.h"
-#include "tools/cli_complete.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/cli_complete.h"
 
 namespace sg::cli {
 

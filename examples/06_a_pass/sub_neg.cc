@@ -4,10 +4,10 @@
 //           other users; sg-clean removes one that has none left.
 // Legal     nobody writes %y (or memory that it shares) between the negation and the sum, and the sum takes no factor.
 // Results   bitwise equal: IEEE subtraction is addition of the negative. (A NaN stays one; its sign is nobody's.)
-#include "libgraph/human.h"
-#include "libgraph/order.h"
+#include "libgraph/base/human.h"
+#include "libgraph/facts/order.h"
 #include "libpasses/pass.h"
-#include "tools/cli_pass.h"
+#include "tools/cli/cli_pass.h"
 
 namespace sg {
 namespace {

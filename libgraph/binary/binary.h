@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "libgraph/base/result.h"
 #include "libgraph/job.h"
-#include "libgraph/result.h"
 
 namespace sg {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "libgraph/base/utf8.h"
 #include "libgraph/binary/seal.h"
-#include "libgraph/utf8.h"
 
 namespace sg {
 namespace {

@@ -1,8 +1,8 @@
 // The tables of the root: strings, expressions, types, sources, metadata, operators.
 #include <algorithm>
 
+#include "libgraph/base/utf8.h"
 #include "libgraph/binary/binary_reader.h"
-#include "libgraph/utf8.h"
 
 namespace sg {
 namespace {

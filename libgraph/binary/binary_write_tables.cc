@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "libgraph/base/utf8.h"
 #include "libgraph/binary/binary_writer.h"
-#include "libgraph/utf8.h"
 
 namespace sg {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "libgraph/sha256.h"
+#include "libgraph/base/sha256.h"
 
 namespace sg {
 namespace {

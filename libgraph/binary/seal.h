@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "libgraph/base/result.h"
 #include "libgraph/binary/binary.h"
-#include "libgraph/result.h"
 
 namespace sg {
 

@@ -11,8 +11,8 @@
 #include <cstring>
 #include <string_view>
 
-#include "libgraph/flat_map.h"
-#include "libgraph/large_pages.h"
+#include "libgraph/base/flat_map.h"
+#include "libgraph/base/large_pages.h"
 
 namespace sg {
 

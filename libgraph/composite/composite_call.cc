@@ -4,8 +4,8 @@
 #include <charconv>
 
 #include "libgraph/composite/composite.h"
+#include "libgraph/edit/rewrite.h"
 #include "libgraph/infer/infer_call.h"
-#include "libgraph/rewrite.h"
 
 namespace sg {
 namespace {

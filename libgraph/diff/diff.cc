@@ -5,9 +5,9 @@
 #include <set>
 #include <unordered_map>
 
+#include "libgraph/base/joined.h"
+#include "libgraph/base/nearest.h"
 #include "libgraph/diff/diff_program.h"
-#include "libgraph/joined.h"
-#include "libgraph/nearest.h"
 
 namespace sg {
 namespace {

@@ -16,9 +16,9 @@
 #include <string_view>
 #include <vector>
 
+#include "libgraph/base/result.h"
 #include "libgraph/diff/match.h"
 #include "libgraph/job.h"
-#include "libgraph/result.h"
 
 namespace sg {
 

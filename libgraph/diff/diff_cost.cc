@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 
 namespace sg {
 std::string print_cost_number(double v, CostRow::Unit unit) {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/stat.h"
+#include "libgraph/story/stat.h"
 
 namespace sg {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "libgraph/diff/diff_same.h"
-#include "libgraph/module_ranges.h"
+#include "libgraph/modules/module_ranges.h"
 
 namespace sg {
 

@@ -1,8 +1,8 @@
 // The formats that CI systems read: one finding per line of the text report.
 #include <set>
 
+#include "libgraph/base/json.h"
 #include "libgraph/diff/diff_text.h"
-#include "libgraph/json.h"
 
 namespace sg {
 namespace {

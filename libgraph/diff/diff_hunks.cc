@@ -5,12 +5,12 @@
 #include <map>
 #include <utility>
 
+#include "libgraph/base/human.h"
 #include "libgraph/diff/diff_names.h"
 #include "libgraph/diff/diff_nodes.h"
-#include "libgraph/human.h"
-#include "libgraph/module_ranges.h"
+#include "libgraph/modules/module_ranges.h"
 #include "libgraph/names.h"
-#include "libgraph/source_text.h"
+#include "libgraph/story/source_text.h"
 
 namespace sg {
 namespace {

@@ -1,10 +1,10 @@
 #include <map>
 
+#include "libgraph/base/json.h"
 #include "libgraph/diff/diff_names.h"
 #include "libgraph/diff/diff_text.h"
-#include "libgraph/json.h"
 #include "libgraph/names.h"
-#include "libgraph/ranks_text.h"
+#include "libgraph/story/ranks_text.h"
 
 namespace sg {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "libgraph/chars.h"
+#include "libgraph/base/chars.h"
 
 namespace sg {
 namespace {

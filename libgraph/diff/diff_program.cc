@@ -6,10 +6,10 @@
 #include <set>
 #include <tuple>
 
+#include "libgraph/base/human.h"
 #include "libgraph/diff/diff_members.h"
 #include "libgraph/diff/diff_same.h"
 #include "libgraph/diff/diff_symbols.h"
-#include "libgraph/human.h"
 #include "libgraph/op.h"
 
 namespace sg {

@@ -4,8 +4,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "libgraph/alias.h"
 #include "libgraph/diff/diff_copies.h"
+#include "libgraph/facts/alias.h"
 #include "libgraph/op.h"
 
 namespace sg {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "libgraph/diff/diff.h"
+#include "libgraph/edit/translate.h"
 #include "libgraph/text/text_printer.h"
-#include "libgraph/translate.h"
 
 namespace sg {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 
-#include "libgraph/human.h"
-#include "libgraph/module_ranges.h"
-#include "libgraph/utf8.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/utf8.h"
+#include "libgraph/modules/module_ranges.h"
 
 namespace sg {
 namespace {

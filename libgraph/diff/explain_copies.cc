@@ -1,9 +1,9 @@
 // Nodes added or removed without changing what the step computes: copies, dead nodes, pass-through nodes.
 #include <algorithm>
 
+#include "libgraph/base/human.h"
 #include "libgraph/diff/diff_explain.h"
 #include "libgraph/diff/diff_same.h"
-#include "libgraph/human.h"
 
 namespace sg {
 namespace {

@@ -1,8 +1,8 @@
 // Changes that follow from copies, merges and removals: operands, outputs, links and names of neighbours.
 #include <algorithm>
 
+#include "libgraph/base/human.h"
 #include "libgraph/diff/diff_explain.h"
-#include "libgraph/human.h"
 
 namespace sg {
 namespace {

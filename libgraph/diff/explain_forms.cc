@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <map>
 
+#include "libgraph/base/human.h"
 #include "libgraph/diff/diff_explain.h"
-#include "libgraph/human.h"
 
 namespace sg {
 namespace {

@@ -6,9 +6,9 @@
 #include <set>
 #include <tuple>
 
-#include "libgraph/cost.h"
+#include "libgraph/base/human.h"
 #include "libgraph/diff/diff_explain.h"
-#include "libgraph/human.h"
+#include "libgraph/facts/cost.h"
 
 namespace sg {
 namespace {

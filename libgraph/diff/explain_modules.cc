@@ -3,9 +3,9 @@
 #include <map>
 #include <set>
 
+#include "libgraph/base/human.h"
 #include "libgraph/diff/diff_explain.h"
-#include "libgraph/human.h"
-#include "libgraph/update_modules.h"
+#include "libgraph/facts/update_modules.h"
 
 namespace sg {
 namespace {

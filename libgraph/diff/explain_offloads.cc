@@ -2,9 +2,9 @@
 #include <map>
 #include <set>
 
+#include "libgraph/base/human.h"
 #include "libgraph/diff/diff_explain.h"
 #include "libgraph/dtype.h"
-#include "libgraph/human.h"
 
 namespace sg {
 namespace {

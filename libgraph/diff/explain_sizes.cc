@@ -7,9 +7,9 @@
 #include <string_view>
 #include <utility>
 
-#include "libgraph/chars.h"
+#include "libgraph/base/chars.h"
+#include "libgraph/base/human.h"
 #include "libgraph/diff/diff_explain.h"
-#include "libgraph/human.h"
 
 namespace sg {
 namespace {

@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <array>
 
+#include "libgraph/base/human.h"
 #include "libgraph/diff/diff_explain.h"
-#include "libgraph/human.h"
-#include "libgraph/module_path.h"
+#include "libgraph/modules/module_path.h"
 
 namespace sg {
 namespace {

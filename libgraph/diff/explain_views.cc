@@ -2,9 +2,9 @@
 // one view for two), and the steps in between, removed or added.
 #include <algorithm>
 
+#include "libgraph/base/human.h"
 #include "libgraph/diff/diff_explain.h"
 #include "libgraph/diff/diff_same.h"
-#include "libgraph/human.h"
 
 namespace sg {
 namespace {

@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "libgraph/flat_map.h"
+#include "libgraph/base/flat_map.h"
 #include "libgraph/job.h"
 
 namespace sg {

@@ -1,6 +1,6 @@
 #include "libgraph/diff/program_compare.h"
 
-#include "libgraph/hashing.h"
+#include "libgraph/base/hashing.h"
 
 namespace sg {
 namespace {

@@ -4,13 +4,13 @@
 #include <optional>
 #include <unordered_set>
 
-#include "libgraph/alias.h"
-#include "libgraph/constant_data.h"
+#include "libgraph/base/joined.h"
+#include "libgraph/data/constant_data.h"
 #include "libgraph/export/python_runtime.h"
 #include "libgraph/export/python_writer.h"
-#include "libgraph/joined.h"
+#include "libgraph/facts/alias.h"
+#include "libgraph/facts/tangent.h"
 #include "libgraph/names.h"
-#include "libgraph/tangent.h"
 
 namespace sg {
 

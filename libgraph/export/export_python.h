@@ -17,8 +17,8 @@
 
 #include <string>
 
+#include "libgraph/base/result.h"
 #include "libgraph/job.h"
-#include "libgraph/result.h"
 
 namespace sg {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "libgraph/base/utf8.h"
 #include "libgraph/text/text_words.h"
-#include "libgraph/utf8.h"
 
 namespace sg::python {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "libgraph/base/joined.h"
 #include "libgraph/export/python_layout.h"
 #include "libgraph/export/python_runtime.h"
-#include "libgraph/joined.h"
 #include "libgraph/names.h"
 #include "libgraph/op.h"
 

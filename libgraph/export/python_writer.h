@@ -12,12 +12,12 @@
 #include <unordered_set>
 #include <vector>
 
+#include "libgraph/base/result.h"
 #include "libgraph/export/python_draws.h"
 #include "libgraph/export/python_ops.h"
 #include "libgraph/export/python_symbols.h"
 #include "libgraph/export/python_words.h"
 #include "libgraph/job.h"
-#include "libgraph/result.h"
 
 namespace sg::python {
 

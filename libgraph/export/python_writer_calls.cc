@@ -2,9 +2,9 @@
 #include <cassert>
 #include <unordered_set>
 
-#include "libgraph/chars.h"
+#include "libgraph/base/chars.h"
+#include "libgraph/base/joined.h"
 #include "libgraph/export/python_writer.h"
-#include "libgraph/joined.h"
 #include "libgraph/op.h"
 
 namespace sg::python {

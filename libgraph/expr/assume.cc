@@ -5,10 +5,10 @@
 #include <memory>
 #include <unordered_map>
 
-#include "libgraph/computed_number.h"
 #include "libgraph/expr/countable.h"
 #include "libgraph/expr/expr_builder.h"
 #include "libgraph/expr/symbol_collector.h"
+#include "libgraph/facts/computed_number.h"
 #include "libgraph/op.h"
 
 namespace sg {

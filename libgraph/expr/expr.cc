@@ -4,8 +4,8 @@
 #include <cassert>
 #include <unordered_map>
 
-#include "libgraph/chars.h"
-#include "libgraph/checked.h"
+#include "libgraph/base/chars.h"
+#include "libgraph/base/checked.h"
 #include "libgraph/expr/expr_builder.h"
 
 namespace sg {

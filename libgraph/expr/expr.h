@@ -24,10 +24,10 @@
 #include <string_view>
 #include <vector>
 
-#include "libgraph/flat_map.h"
-#include "libgraph/ids.h"
-#include "libgraph/result.h"
-#include "libgraph/strings.h"
+#include "libgraph/base/flat_map.h"
+#include "libgraph/base/ids.h"
+#include "libgraph/base/result.h"
+#include "libgraph/base/strings.h"
 
 namespace sg {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "libgraph/checked.h"
+#include "libgraph/base/checked.h"
 #include "libgraph/expr/expr_builder.h"
 
 namespace sg {

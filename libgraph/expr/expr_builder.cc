@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cassert>
 
-#include "libgraph/chars.h"
-#include "libgraph/checked.h"
-#include "libgraph/hashing.h"
+#include "libgraph/base/chars.h"
+#include "libgraph/base/checked.h"
+#include "libgraph/base/hashing.h"
 
 namespace sg {
 

@@ -2,9 +2,9 @@
 
 #include <set>
 
+#include "libgraph/base/human.h"
+#include "libgraph/base/nearest.h"
 #include "libgraph/expr/guard_text.h"
-#include "libgraph/human.h"
-#include "libgraph/nearest.h"
 
 namespace sg {
 namespace {

@@ -1,6 +1,6 @@
 #include "libgraph/expr/interval.h"
 
-#include "libgraph/checked.h"
+#include "libgraph/base/checked.h"
 #include "libgraph/expr/expr_builder.h"
 
 namespace sg {

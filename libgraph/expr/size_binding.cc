@@ -1,6 +1,6 @@
 #include "libgraph/expr/size_binding.h"
 
-#include "libgraph/read_number.h"
+#include "libgraph/base/read_number.h"
 
 namespace sg {
 

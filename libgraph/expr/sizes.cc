@@ -1,6 +1,6 @@
 #include "libgraph/expr/sizes.h"
 
-#include "libgraph/checked.h"
+#include "libgraph/base/checked.h"
 
 namespace sg {
 namespace {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "libgraph/flat_map.h"
-#include "libgraph/ids.h"
+#include "libgraph/base/flat_map.h"
+#include "libgraph/base/ids.h"
 
 namespace sg {
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <numeric>
 
-#include "libgraph/checked.h"
+#include "libgraph/base/checked.h"
 #include "libgraph/expr/symbols_internal.h"
 
 namespace sg {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "libgraph/base/human.h"
+#include "libgraph/base/parallel.h"
 #include "libgraph/composite/composite.h"
-#include "libgraph/human.h"
+#include "libgraph/edit/merge.h"
 #include "libgraph/import/capture_read.h"
 #include "libgraph/infer/infer.h"
-#include "libgraph/merge.h"
-#include "libgraph/parallel.h"
 
 namespace sg {
 namespace {

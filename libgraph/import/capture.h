@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/diag.h"
+#include "libgraph/base/diag.h"
 #include "libgraph/job.h"
 
 namespace sg {

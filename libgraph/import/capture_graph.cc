@@ -1,7 +1,7 @@
 #include "libgraph/import/capture_graph.h"
 
-#include "libgraph/joined.h"
-#include "libgraph/nearest.h"
+#include "libgraph/base/joined.h"
+#include "libgraph/base/nearest.h"
 
 namespace sg {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "libgraph/base/joined.h"
 #include "libgraph/import/capture_read.h"
-#include "libgraph/joined.h"
 
 namespace sg {
 namespace {

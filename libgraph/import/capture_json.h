@@ -1,6 +1,6 @@
 // Typed access to the JSON of a capture: every failure names the file, the JSON path and the byte offset.
 //
-// A Json carries the way it was reached: libgraph/json_read.h.
+// A Json carries the way it was reached: libgraph/base/json_read.h.
 // Internal to the importer.
 #pragma once
 
@@ -11,9 +11,9 @@
 
 #include <simdjson.h>
 
-#include "libgraph/flat_set.h"
-#include "libgraph/json_read.h"
-#include "libgraph/result.h"
+#include "libgraph/base/flat_set.h"
+#include "libgraph/base/json_read.h"
+#include "libgraph/base/result.h"
 
 namespace sg {
 

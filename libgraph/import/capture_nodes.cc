@@ -1,10 +1,10 @@
 // Nodes: results and their names, context, metadata, folded getitems, links.
 #include <algorithm>
 
+#include "libgraph/base/nearest.h"
 #include "libgraph/composite/composite.h"
 #include "libgraph/import/capture_graph.h"
 #include "libgraph/names.h"
-#include "libgraph/nearest.h"
 
 namespace sg {
 

@@ -1,6 +1,6 @@
 // Inputs and outputs of a captured graph.
+#include "libgraph/facts/scheduled.h"
 #include "libgraph/import/capture_graph.h"
-#include "libgraph/scheduled.h"
 
 namespace sg {
 

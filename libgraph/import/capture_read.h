@@ -18,7 +18,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libgraph/flat_map.h"
+#include "libgraph/base/flat_map.h"
 #include "libgraph/import/capture.h"
 #include "libgraph/import/capture_json.h"
 #include "libgraph/import/import_tally.h"

@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "libgraph/chars.h"
+#include "libgraph/base/chars.h"
 
 namespace sg {
 namespace {

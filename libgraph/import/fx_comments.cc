@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <charconv>
 
+#include "libgraph/base/json.h"
 #include "libgraph/import/annotation_keys.h"
 #include "libgraph/import/fx_notes.h"
 #include "libgraph/import/fx_parse.h"
-#include "libgraph/json.h"
 #include "libgraph/names.h"
 
 namespace sg {

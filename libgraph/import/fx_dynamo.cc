@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "libgraph/chars.h"
+#include "libgraph/base/chars.h"
 #include "libgraph/import/fx_lower.h"
 #include "libgraph/import/fx_notes.h"
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "libgraph/base/result.h"
 #include "libgraph/job.h"
-#include "libgraph/result.h"
 
 namespace sg {
 

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <limits>
 
+#include "libgraph/base/joined.h"
+#include "libgraph/edit/merge.h"
 #include "libgraph/import/fx_lower.h"
 #include "libgraph/import/fx_parse.h"
 #include "libgraph/import/import_tally.h"
 #include "libgraph/import/source_build.h"
 #include "libgraph/infer/infer.h"
-#include "libgraph/joined.h"
-#include "libgraph/merge.h"
 
 namespace sg {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "libgraph/chars.h"
-#include "libgraph/utf8.h"
+#include "libgraph/base/chars.h"
+#include "libgraph/base/utf8.h"
 
 namespace sg {
 namespace {

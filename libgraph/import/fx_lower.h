@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libgraph/flat_set.h"
+#include "libgraph/base/flat_set.h"
 #include "libgraph/import/fx_groups.h"
 #include "libgraph/import/fx_import.h"
 #include "libgraph/import/fx_notes.h"

@@ -2,8 +2,8 @@
 #include <charconv>
 #include <limits>
 
-#include "libgraph/chars.h"
-#include "libgraph/flat_set.h"
+#include "libgraph/base/chars.h"
+#include "libgraph/base/flat_set.h"
 #include "libgraph/import/fx_lower.h"
 
 namespace sg {

@@ -1,7 +1,7 @@
 // Inputs, attributes and outputs of an FX module.
 #include "libgraph/import/fx_module.h"
 
-#include "libgraph/flat_set.h"
+#include "libgraph/base/flat_set.h"
 
 namespace sg {
 

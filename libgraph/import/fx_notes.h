@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "libgraph/flat_map.h"
+#include "libgraph/base/flat_map.h"
 #include "libgraph/import/computed_sizes.h"
 #include "libgraph/import/fx_syntax.h"
 

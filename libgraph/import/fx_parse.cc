@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "libgraph/base/utf8.h"
 #include "libgraph/import/fx_parser.h"
-#include "libgraph/utf8.h"
 
 namespace sg {
 namespace {

@@ -3,8 +3,8 @@
 #include <numeric>
 #include <set>
 
-#include "libgraph/chars.h"
-#include "libgraph/flat_set.h"
+#include "libgraph/base/chars.h"
+#include "libgraph/base/flat_set.h"
 #include "libgraph/import/fx_lower.h"
 
 namespace sg {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "libgraph/chars.h"
+#include "libgraph/base/chars.h"
 #include "libgraph/import/fx_notes.h"
 
 namespace sg {

@@ -9,7 +9,7 @@
 #endif
 #include <zlib.h>
 
-#include "libgraph/large_pages.h"
+#include "libgraph/base/large_pages.h"
 
 namespace sg {
 namespace {

@@ -1,5 +1,5 @@
 #include "libgraph/import/import_tally.h"
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 
 #include <algorithm>
 

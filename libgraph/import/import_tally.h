@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "libgraph/diag.h"
+#include "libgraph/base/diag.h"
 #include "libgraph/pool.h"
 
 namespace sg {

@@ -1,7 +1,7 @@
 #include "libgraph/import/pt2.h"
 
+#include "libgraph/base/joined.h"
 #include "libgraph/import/pt2_read.h"
-#include "libgraph/joined.h"
 
 namespace sg {
 namespace {

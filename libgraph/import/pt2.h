@@ -16,9 +16,9 @@
 #include <string_view>
 #include <vector>
 
-#include "libgraph/diag.h"
+#include "libgraph/base/diag.h"
+#include "libgraph/data/safetensors.h"
 #include "libgraph/job.h"
-#include "libgraph/safetensors.h"
 
 namespace sg {
 

@@ -1,6 +1,6 @@
 // Lists the contents of an archive, for --list.
+#include "libgraph/base/json.h"
 #include "libgraph/import/pt2_read.h"
-#include "libgraph/json.h"
 #include "libgraph/shape_text.h"
 
 namespace sg {

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <set>
 
-#include "libgraph/constant_data.h"
+#include "libgraph/base/joined.h"
+#include "libgraph/data/constant_data.h"
 #include "libgraph/import/pt2_read.h"
-#include "libgraph/joined.h"
 
 namespace sg {
 namespace {

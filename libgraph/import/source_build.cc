@@ -5,10 +5,10 @@
 #include <iterator>
 #include <map>
 
+#include "libgraph/base/nearest.h"
 #include "libgraph/composite/composite.h"
 #include "libgraph/composite/composite_forms.h"
 #include "libgraph/import/source_graph_builder.h"
-#include "libgraph/nearest.h"
 #include "libgraph/op.h"
 
 namespace sg {

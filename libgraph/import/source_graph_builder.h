@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libgraph/flat_map.h"
+#include "libgraph/base/flat_map.h"
 #include "libgraph/import/import_tally.h"
 #include "libgraph/import/source_graph.h"
 #include "libgraph/import/source_types.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "libgraph/chars.h"
+#include "libgraph/base/chars.h"
 
 namespace sg {
 namespace {

@@ -3,7 +3,7 @@
 #include <charconv>
 #include <optional>
 
-#include "libgraph/chars.h"
+#include "libgraph/base/chars.h"
 #include "libgraph/expr/guard_text.h"
 
 namespace sg {

@@ -3,10 +3,10 @@
 #include <map>
 #include <set>
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/json.h"
 #include "libgraph/import/fx_import.h"
 #include "libgraph/import/trace_log.h"
-#include "libgraph/json.h"
 #include "libgraph/op.h"
 
 namespace sg {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "libgraph/chars.h"
+#include "libgraph/base/chars.h"
 
 namespace sg {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "libgraph/hashing.h"
+#include "libgraph/base/hashing.h"
 
 namespace sg {
 namespace {

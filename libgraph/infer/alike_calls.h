@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "libgraph/flat_map.h"
+#include "libgraph/base/flat_map.h"
 #include "libgraph/graph.h"
 
 namespace sg {

@@ -1,6 +1,6 @@
 #include "libgraph/infer/infer.h"
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 #include "libgraph/infer/infer_expect.h"
 #include "libgraph/infer/infer_rules.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "libgraph/base/joined.h"
 #include "libgraph/infer/infer.h"
-#include "libgraph/joined.h"
 
 namespace sg {
 namespace {

@@ -1,7 +1,7 @@
 // Views with another shape or order of the whole storage, and copies of such views.
 #include <algorithm>
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 #include "libgraph/infer/infer_rules.h"
 #include "libgraph/infer/infer_view.h"
 

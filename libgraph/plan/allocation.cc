@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 #include "libgraph/names.h"
 #include "libgraph/plan/caching_allocator.h"
 

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libgraph/json.h"
+#include "libgraph/base/json.h"
 #include "libgraph/plan/liveness.h"
 
 namespace sg {

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <memory>
 
-#include "libgraph/checked.h"
-#include "libgraph/in_place.h"
+#include "libgraph/base/checked.h"
+#include "libgraph/facts/in_place.h"
+#include "libgraph/facts/transfer.h"
 #include "libgraph/op.h"
 #include "libgraph/operands.h"
-#include "libgraph/transfer.h"
 
 namespace sg {
 namespace {

@@ -2,7 +2,7 @@
 //
 // The one analysis behind sg-stat's memory figures, the memory plan and the passes that work under a limit.
 //
-// Storage   as libgraph/alias.h says, with may-alias ops decided for the sizes given. Live from the node that makes it
+// Storage   as libgraph/facts/alias.h says, with may-alias ops decided for the sizes given. Live from the node that makes it
 //           to the last node that uses a value in it, other than for its size; graph outputs, to the end. Its length
 //           covers the furthest element of any value in it. Values that may share memory (opaque ops) are kept as
 //           long as any of them is used.
@@ -24,7 +24,7 @@
 #include <memory>
 #include <vector>
 
-#include "libgraph/alias.h"
+#include "libgraph/facts/alias.h"
 
 namespace sg {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "libgraph/in_place.h"
+#include "libgraph/facts/in_place.h"
 #include "libgraph/plan/pack_once.h"
 
 namespace sg {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "libgraph/checked.h"
+#include "libgraph/base/checked.h"
 #include "libgraph/names.h"
-#include "libgraph/source_text.h"
+#include "libgraph/story/source_text.h"
 
 namespace sg {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "libgraph/base/json.h"
 #include "libgraph/expr/symbols.h"
 #include "libgraph/job.h"
-#include "libgraph/json.h"
 #include "libgraph/plan/allocation.h"
 #include "libgraph/plan/plan.h"
 

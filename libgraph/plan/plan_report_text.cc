@@ -1,8 +1,8 @@
 #include <cstdio>
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 #include "libgraph/plan/plan_report.h"
-#include "libgraph/ranks_text.h"
+#include "libgraph/story/ranks_text.h"
 
 namespace sg {
 namespace {

@@ -5,8 +5,8 @@
 #include <tuple>
 
 #include "libgraph/group_name.h"
-#include "libgraph/module_path.h"
-#include "libgraph/source_text.h"
+#include "libgraph/modules/module_path.h"
+#include "libgraph/story/source_text.h"
 
 namespace sg {
 

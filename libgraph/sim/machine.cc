@@ -4,15 +4,15 @@
 #include <charconv>
 #include <cmath>
 
-#include "libgraph/chars.h"
-#include "libgraph/human.h"
-#include "libgraph/joined.h"
-#include "libgraph/json.h"
-#include "libgraph/nearest.h"
-#include "libgraph/output_file.h"
+#include "libgraph/base/chars.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/joined.h"
+#include "libgraph/base/json.h"
+#include "libgraph/base/nearest.h"
+#include "libgraph/base/output_file.h"
+#include "libgraph/base/whole_file.h"
 #include "libgraph/sim/machine_file.h"
 #include "libgraph/sim/machine_texts.h"
-#include "libgraph/whole_file.h"
 
 namespace sg {
 namespace {

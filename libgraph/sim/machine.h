@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "libgraph/base/result.h"
 #include "libgraph/dtype.h"
-#include "libgraph/result.h"
 
 namespace sg {
 

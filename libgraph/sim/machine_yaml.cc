@@ -4,12 +4,12 @@
 #include <cmath>
 #include <set>
 
-#include "libgraph/diag.h"
-#include "libgraph/nearest.h"
+#include "libgraph/base/diag.h"
+#include "libgraph/base/nearest.h"
+#include "libgraph/base/yaml_quotes.h"
 #include "libgraph/sim/machine.h"
 #include "libgraph/sim/machine_file.h"
 #include "libgraph/sim/yaml_document.h"
-#include "libgraph/yaml_quotes.h"
 
 namespace sg {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-#include "libgraph/cost.h"
+#include "libgraph/facts/cost.h"
 #include "libgraph/import/capture_json.h"
 #include "libgraph/sim/measured_parts.h"
 #include "libgraph/sim/op_kind.h"

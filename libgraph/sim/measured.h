@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/json.h"
+#include "libgraph/base/json.h"
 #include "libgraph/sim/simulate.h"
 
 namespace sg {

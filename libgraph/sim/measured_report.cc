@@ -5,9 +5,9 @@
 #include <set>
 #include <tuple>
 
-#include "libgraph/cost.h"
-#include "libgraph/human.h"
-#include "libgraph/joined.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/joined.h"
+#include "libgraph/facts/cost.h"
 #include "libgraph/sim/measured.h"
 #include "libgraph/sim/op_kind.h"
 

@@ -1,6 +1,6 @@
 #include "libgraph/sim/op_kind.h"
 
-#include "libgraph/cost.h"
+#include "libgraph/facts/cost.h"
 
 namespace sg {
 

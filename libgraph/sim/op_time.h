@@ -8,7 +8,7 @@
 // Costs     are those of CostModel: flops and bytes of one kernel a node. Fusion is not modelled.
 #pragma once
 
-#include "libgraph/cost.h"
+#include "libgraph/facts/cost.h"
 #include "libgraph/sim/machine.h"
 
 namespace sg {

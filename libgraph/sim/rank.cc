@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "libgraph/cost.h"
+#include "libgraph/facts/cost.h"
 
 namespace sg {
 namespace {

@@ -4,13 +4,13 @@
 #include <cstdio>
 #include <span>
 
+#include "libgraph/base/human.h"
+#include "libgraph/base/json.h"
 #include "libgraph/group_name.h"
-#include "libgraph/human.h"
-#include "libgraph/json.h"
-#include "libgraph/ranks_text.h"
 #include "libgraph/sim/critical_path.h"
 #include "libgraph/sim/measured.h"
-#include "libgraph/source_text.h"
+#include "libgraph/story/ranks_text.h"
+#include "libgraph/story/source_text.h"
 
 namespace sg {
 namespace {

@@ -5,10 +5,10 @@
 #include <optional>
 #include <unordered_map>
 
+#include "libgraph/facts/transfer.h"
 #include "libgraph/op.h"
 #include "libgraph/sim/comm_time.h"
 #include "libgraph/sim/op_time.h"
-#include "libgraph/transfer.h"
 
 namespace sg {
 namespace {

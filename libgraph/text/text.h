@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "libgraph/diag.h"
+#include "libgraph/base/diag.h"
 #include "libgraph/job.h"
 
 namespace sg {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "libgraph/utf8.h"
+#include "libgraph/base/utf8.h"
 
 namespace sg::text {
 namespace {

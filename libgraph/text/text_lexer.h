@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libgraph/diag.h"
+#include "libgraph/base/diag.h"
 #include "libgraph/text/text_words.h"
 
 namespace sg::text {

@@ -1,8 +1,8 @@
 #include <algorithm>
 
+#include "libgraph/base/joined.h"
+#include "libgraph/base/nearest.h"
 #include "libgraph/binary/binary.h"
-#include "libgraph/joined.h"
-#include "libgraph/nearest.h"
 #include "libgraph/text/text.h"
 #include "libgraph/text/text_parser.h"
 

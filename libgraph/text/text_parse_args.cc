@@ -1,4 +1,4 @@
-#include "libgraph/nearest.h"
+#include "libgraph/base/nearest.h"
 #include "libgraph/text/text_parser.h"
 
 namespace sg::text {

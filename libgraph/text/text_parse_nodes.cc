@@ -1,7 +1,7 @@
 #include <cassert>
 #include <iterator>
 
-#include "libgraph/nearest.h"
+#include "libgraph/base/nearest.h"
 #include "libgraph/op.h"
 #include "libgraph/text/text_parser.h"
 

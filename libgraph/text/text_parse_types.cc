@@ -1,7 +1,7 @@
 #include <charconv>
 
-#include "libgraph/human.h"
-#include "libgraph/nearest.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/nearest.h"
 #include "libgraph/text/text_parser.h"
 
 namespace sg::text {

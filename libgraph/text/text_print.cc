@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "libgraph/base/large_pages.h"
 #include "libgraph/binary/binary.h"
-#include "libgraph/large_pages.h"
 #include "libgraph/names.h"
 #include "libgraph/text/text.h"
 #include "libgraph/text/text_printer.h"

@@ -3,8 +3,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "libgraph/base/utf8.h"
 #include "libgraph/dtype.h"
-#include "libgraph/utf8.h"
 
 namespace sg::text {
 

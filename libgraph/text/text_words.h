@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "libgraph/chars.h"
+#include "libgraph/base/chars.h"
 
 namespace sg::text {
 

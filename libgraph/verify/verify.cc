@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "libgraph/parallel.h"
-#include "libgraph/source_text.h"
+#include "libgraph/base/parallel.h"
+#include "libgraph/story/source_text.h"
 #include "libgraph/verify/verify_rules.h"
 
 namespace sg {

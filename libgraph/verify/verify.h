@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "libgraph/diag.h"
+#include "libgraph/base/diag.h"
 #include "libgraph/job.h"
 
 namespace sg {

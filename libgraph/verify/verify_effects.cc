@@ -4,8 +4,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "libgraph/facts/transfer.h"
 #include "libgraph/operands.h"
-#include "libgraph/transfer.h"
 #include "libgraph/verify/verify_rules.h"
 
 namespace sg {

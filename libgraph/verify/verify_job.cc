@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "libgraph/chars.h"
-#include "libgraph/nearest.h"
+#include "libgraph/base/chars.h"
+#include "libgraph/base/nearest.h"
 #include "libgraph/op.h"
 #include "libgraph/verify/verify_rules.h"
 

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "libgraph/collective_calls.h"
+#include "libgraph/facts/collective_calls.h"
 #include "libgraph/verify/verify_rules.h"
 
 namespace sg {

@@ -12,8 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "libgraph/alias_body.h"
 #include "libgraph/expr/symbols.h"
+#include "libgraph/facts/alias_body.h"
 #include "libgraph/infer/check_types.h"
 #include "libgraph/op.h"
 #include "libgraph/verify/verify.h"

@@ -1,5 +1,5 @@
 // Rules about the structure of one graph: results, order, names, links, inputs, outputs, metadata.
-#include "libgraph/constant_data.h"
+#include "libgraph/data/constant_data.h"
 #include "libgraph/expr/sizes.h"
 #include "libgraph/verify/verify_rules.h"
 
@@ -113,7 +113,7 @@ bool is_tensor_kind(InputKind k) {
          k == InputKind::tangent || k == InputKind::constant;
 }
 
-// A set of ranks without a regular stride has no mesh: then the groups of the axis define it (librun/shard.h).
+// A set of ranks without a regular stride has no mesh: then the groups of the axis define it (librun/values/shard.h).
 bool has_axis(const Job& job, StrId axis) {
   for (const Mesh& m : job.meshes)
     if (std::find(m.axes.begin(), m.axes.end(), axis) != m.axes.end()) return true;

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "libgraph/joined.h"
+#include "libgraph/base/joined.h"
 #include "libgraph/verify/verify_rules.h"
 
 namespace sg {

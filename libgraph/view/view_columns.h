@@ -9,10 +9,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "libgraph/base/json.h"
 #include "libgraph/diff/diff.h"
 #include "libgraph/expr/sizes.h"
 #include "libgraph/graph.h"
-#include "libgraph/json.h"
 #include "libgraph/sim/simulate.h"
 #include "libgraph/text/text_printer.h"
 

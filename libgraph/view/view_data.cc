@@ -4,7 +4,7 @@
 #include <unordered_map>
 
 #include "libgraph/names.h"
-#include "libgraph/ranks_text.h"
+#include "libgraph/story/ranks_text.h"
 #include "libgraph/view/view_columns.h"
 
 namespace sg {

@@ -1,6 +1,6 @@
 #include <map>
 
-#include "libgraph/module_path.h"
+#include "libgraph/modules/module_path.h"
 #include "libgraph/operands.h"
 #include "libgraph/text/text_printer.h"
 #include "libgraph/view/view_columns.h"

@@ -1,7 +1,7 @@
 #include "libgraph/names.h"
 #include "libgraph/operands.h"
 #include "libgraph/sim/critical_path.h"
-#include "libgraph/source_text.h"
+#include "libgraph/story/source_text.h"
 #include "libgraph/text/text_printer.h"
 #include "libgraph/view/view_columns.h"
 #include "libgraph/view/view_formats.h"

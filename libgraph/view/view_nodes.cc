@@ -1,7 +1,7 @@
 // The columns of the nodes: label, line, op, module, phase, source; their arguments, bodies and ports.
 #include "libgraph/operands.h"
 #include "libgraph/sim/critical_path.h"
-#include "libgraph/source_text.h"
+#include "libgraph/story/source_text.h"
 #include "libgraph/text/text_printer.h"
 #include "libgraph/view/view_columns.h"
 

@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <map>
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 #include "libgraph/plan/liveness.h"
 #include "libgraph/sim/critical_path.h"
 #include "libgraph/view/view_columns.h"

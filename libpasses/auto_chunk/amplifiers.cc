@@ -4,9 +4,9 @@
 #include <unordered_set>
 
 #include "libgraph/dtype.h"
+#include "libgraph/facts/purity.h"
 #include "libgraph/op.h"
 #include "libgraph/operands.h"
-#include "libgraph/purity.h"
 #include "libpasses/chunk/chunk_regions.h"
 
 namespace sg {

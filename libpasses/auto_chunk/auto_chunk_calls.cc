@@ -1,7 +1,7 @@
 #include "libpasses/auto_chunk/auto_chunk_outliner.h"
 
+#include "libgraph/edit/rewrite.h"
 #include "libgraph/infer/infer_sizes.h"
-#include "libgraph/rewrite.h"
 
 namespace sg {
 

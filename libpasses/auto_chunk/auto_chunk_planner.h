@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "libgraph/alias.h"
+#include "libgraph/facts/alias.h"
 #include "libgraph/operands.h"
 #include "libpasses/auto_chunk/amplifiers.h"
 #include "libpasses/auto_chunk/auto_chunk_plan.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "libgraph/cost.h"
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
+#include "libgraph/facts/cost.h"
 
 namespace sg {
 namespace {

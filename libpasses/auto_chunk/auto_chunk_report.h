@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "libgraph/json.h"
+#include "libgraph/base/json.h"
 #include "libpasses/auto_chunk/amplifiers.h"
 #include "libpasses/auto_chunk/auto_chunk_plan.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "libgraph/alias.h"
+#include "libgraph/facts/alias.h"
 #include "libgraph/infer/infer_sizes.h"
 #include "libgraph/op.h"
 #include "libpasses/axis/axis_rules.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 #include "libgraph/plan/liveness.h"
 #include "libpasses/agreement.h"
 #include "libpasses/planned_peak.h"

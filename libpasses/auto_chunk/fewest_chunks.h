@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "libgraph/result.h"
+#include "libgraph/base/result.h"
 
 namespace sg {
 

@@ -2,8 +2,8 @@
 // chunked axis.
 #include <algorithm>
 
+#include "libgraph/base/joined.h"
 #include "libgraph/dtype.h"
-#include "libgraph/joined.h"
 #include "libpasses/axis/axis_rules.h"
 
 namespace sg::axis {

@@ -4,16 +4,16 @@
 #include <charconv>
 #include <optional>
 
-#include "libgraph/collective_roles.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/joined.h"
+#include "libgraph/base/json.h"
+#include "libgraph/base/whole_file.h"
 #include "libgraph/expr/assume.h"
+#include "libgraph/facts/collective_roles.h"
 #include "libgraph/group_name.h"
-#include "libgraph/human.h"
-#include "libgraph/joined.h"
-#include "libgraph/json.h"
 #include "libgraph/op.h"
 #include "libgraph/plan/plan.h"
 #include "libgraph/sim/simulate.h"
-#include "libgraph/whole_file.h"
 #include "libpasses/agreement.h"
 #include "libpasses/bucket/bucket_parts.h"
 #include "libpasses/exact_bytes.h"

@@ -1,6 +1,6 @@
 // sg-bucket: one collective gathers all parameters of a block, and one reduces its gradients.
 //
-// Members   collectives that gather parameters or reduce gradients (libgraph/collective_roles.h) in the main graph,
+// Members   collectives that gather parameters or reduce gradients (libgraph/facts/collective_roles.h) in the main graph,
 //           with one wait, numeric sizes, in a group of more than one rank. They may share a bucket if they agree on:
 //           kind, group, reduction, direction (forward or backward), how many others lie before or after them in
 //           their chain; reductions also on the element type. Gathers of several element types are packed as the
@@ -15,7 +15,7 @@
 // Place     A gather is launched where its first member was, a reduction where its last was. Then gathers move before
 //           the wait of the gather `prefetch` buckets earlier in their direction (the first ones of the backward: to
 //           its beginning), and waits for reductions after the launch of the reduction `prefetch` buckets later. 0
-//           moves nothing. A node that uses a gradient without passing it on (libgraph/consumers.h: its norm, an
+//           moves nothing. A node that uses a gradient without passing it on (libgraph/facts/consumers.h: its norm, an
 //           update) stays after its wait; a reduction whose gradient is used before the last launch of its kind stays
 //           alone.
 // Kept      Parameters of the first `prefetch` gathers of the backward that the forward also gathered are kept instead

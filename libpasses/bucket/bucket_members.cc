@@ -5,8 +5,8 @@
 #include <set>
 #include <unordered_map>
 
-#include "libgraph/collective_roles.h"
 #include "libgraph/expr/sizes.h"
+#include "libgraph/facts/collective_roles.h"
 #include "libgraph/op.h"
 #include "libpasses/bucket/bucket_parts.h"
 #include "libpasses/schedule.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <array>
 
-#include "libgraph/collective_roles.h"
+#include "libgraph/facts/collective_roles.h"
 #include "libpasses/bucket/bucket_parts.h"
 
 namespace sg::bucket_parts {

@@ -5,8 +5,8 @@
 #include <tuple>
 #include <unordered_set>
 
-#include "libgraph/module_path.h"
-#include "libgraph/module_pattern.h"
+#include "libgraph/modules/module_path.h"
+#include "libgraph/modules/module_pattern.h"
 #include "libpasses/bucket/bucket_parts.h"
 
 namespace sg::bucket_parts {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 #include "libpasses/auto_chunk/auto_chunk.h"
 #include "libpasses/chunk/chunk_copy.h"
 #include "libpasses/chunk/chunk_plan.h"

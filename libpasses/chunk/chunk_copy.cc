@@ -4,10 +4,10 @@
 #include <map>
 #include <unordered_set>
 
+#include "libgraph/edit/rewrite.h"
 #include "libgraph/infer/infer_sizes.h"
 #include "libgraph/op.h"
 #include "libgraph/operands.h"
-#include "libgraph/rewrite.h"
 #include "libpasses/chunk/chunk_join.h"
 #include "libpasses/chunk/chunk_sizes.h"
 

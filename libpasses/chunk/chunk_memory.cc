@@ -1,6 +1,6 @@
 #include "libpasses/chunk/chunk_memory.h"
 
-#include "libgraph/alias.h"
+#include "libgraph/facts/alias.h"
 #include "libgraph/op.h"
 
 namespace sg {

@@ -4,13 +4,13 @@
 #include <map>
 #include <unordered_map>
 
-#include "libgraph/alias.h"
-#include "libgraph/checked.h"
+#include "libgraph/base/checked.h"
+#include "libgraph/base/human.h"
 #include "libgraph/dtype.h"
 #include "libgraph/expr/sizes.h"
 #include "libgraph/expr/symbols.h"
-#include "libgraph/human.h"
-#include "libgraph/module_path.h"
+#include "libgraph/facts/alias.h"
+#include "libgraph/modules/module_path.h"
 #include "libgraph/operands.h"
 
 namespace sg {

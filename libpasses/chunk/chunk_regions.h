@@ -1,7 +1,7 @@
 // The regions of a program: modules that match a pattern, what enters them, and where that can be cut.
 #pragma once
 
-#include "libgraph/module_pattern.h"
+#include "libgraph/modules/module_pattern.h"
 #include "libpasses/chunk/chunk_plan.h"
 #include "libpasses/chunk/chunk_refusals.h"
 

@@ -1,6 +1,6 @@
 #include "libpasses/chunk/chunk_report.h"
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 
 namespace sg {
 namespace {

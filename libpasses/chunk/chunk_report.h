@@ -3,8 +3,8 @@
 
 #include <string>
 
+#include "libgraph/base/json.h"
 #include "libgraph/job.h"
-#include "libgraph/json.h"
 #include "libpasses/chunk/chunk_plan.h"
 
 namespace sg {

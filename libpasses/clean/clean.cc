@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "libgraph/json.h"
+#include "libgraph/base/json.h"
 #include "libpasses/clean/clean_parts.h"
 
 namespace sg {

@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "libgraph/rewrite.h"
+#include "libgraph/edit/rewrite.h"
 #include "libpasses/clean/clean_parts.h"
 #include "libpasses/value_numbers.h"
 

@@ -1,6 +1,6 @@
 // Common subexpressions. A value is not kept alive for a later twin: the twin is replaced only if the first is still in
 // memory.
-#include "libgraph/rewrite.h"
+#include "libgraph/edit/rewrite.h"
 #include "libpasses/clean/clean_parts.h"
 #include "libpasses/value_numbers.h"
 

@@ -1,6 +1,6 @@
 // Dead code: nodes whose results are unused and whose effects are not observable. Visits nodes from last to first, so
 // that a chain is removed in one pass.
-#include "libgraph/transfer.h"
+#include "libgraph/facts/transfer.h"
 #include "libpasses/clean/clean_parts.h"
 
 namespace sg::clean_parts {

@@ -4,7 +4,7 @@
 #include <unordered_map>
 
 #include "libgraph/expr/sizes.h"
-#include "libgraph/in_place.h"
+#include "libgraph/facts/in_place.h"
 #include "libgraph/infer/infer.h"
 #include "libgraph/operands.h"
 #include "libpasses/clean/clean_parts.h"

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "libgraph/base/human.h"
+#include "libgraph/base/json.h"
 #include "libgraph/expr/assume.h"
-#include "libgraph/human.h"
-#include "libgraph/json.h"
+#include "libgraph/facts/recompute_tags.h"
 #include "libgraph/plan/plan.h"
-#include "libgraph/recompute_tags.h"
 #include "libgraph/sim/simulate.h"
 #include "libpasses/offload/offload_apply.h"
 #include "libpasses/pass_order.h"

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "libgraph/edit/rewrite.h"
+#include "libgraph/facts/transfer.h"
 #include "libgraph/op.h"
 #include "libgraph/operands.h"
-#include "libgraph/rewrite.h"
-#include "libgraph/transfer.h"
 #include "libpasses/schedule.h"
 
 namespace sg {

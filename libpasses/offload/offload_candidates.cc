@@ -4,10 +4,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "libgraph/facts/transfer.h"
 #include "libgraph/infer/infer_sizes.h"
 #include "libgraph/op.h"
 #include "libgraph/operands.h"
-#include "libgraph/transfer.h"
 #include "libpasses/layers.h"
 #include "libpasses/offload/offload_plan.h"
 

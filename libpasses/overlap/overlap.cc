@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 #include "libpasses/overlap/overlap_job.h"
 
 namespace sg {

@@ -12,15 +12,15 @@
 //           stays (the first gathers, the last reductions). Each goes before the first dense node there that stands
 //           behind all that its launch chain needs.
 // Waits     of reductions go to the end with what is made of them; those of gathers stay where they are.
-// Legal     libgraph/order.h for all ranks at once. What cannot be moved is refused, or left with --best-effort.
+// Legal     libgraph/facts/order.h for all ranks at once. What cannot be moved is refused, or left with --best-effort.
 #include <algorithm>
 #include <array>
 #include <map>
 #include <set>
 
-#include "libgraph/chars.h"
-#include "libgraph/collective_roles.h"
-#include "libgraph/cost.h"
+#include "libgraph/base/chars.h"
+#include "libgraph/facts/collective_roles.h"
+#include "libgraph/facts/cost.h"
 #include "libgraph/op.h"
 #include "libgraph/operands.h"
 #include "libpasses/layers.h"

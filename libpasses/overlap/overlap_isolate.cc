@@ -3,10 +3,10 @@
 #include <map>
 #include <set>
 
-#include "libgraph/collective_roles.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/json.h"
+#include "libgraph/facts/collective_roles.h"
 #include "libgraph/group_name.h"
-#include "libgraph/human.h"
-#include "libgraph/json.h"
 #include "libgraph/op.h"
 #include "libpasses/overlap/overlap_parts.h"
 

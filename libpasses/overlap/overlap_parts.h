@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "libgraph/order.h"
+#include "libgraph/facts/order.h"
 #include "libgraph/plan/liveness.h"
 #include "libgraph/sim/step_clock.h"
 #include "libpasses/overlap/overlap.h"
@@ -52,7 +52,7 @@ class Lists {
   std::vector<uint32_t> begin_, entries_;
 };
 
-// Which node must come before which: libgraph/order.h, and for a rank that is ordered apart from the others what keeps
+// Which node must come before which: libgraph/facts/order.h, and for a rank that is ordered apart from the others what keeps
 // them from waiting for each other in a circle. Places instead of ids.
 class Precedence {
  public:

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <map>
 
-#include "libgraph/human.h"
-#include "libgraph/json.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/json.h"
 #include "libgraph/op.h"
 #include "libpasses/overlap/overlap_job.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cassert>
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 #include "libpasses/agreement.h"
 #include "libpasses/overlap/overlap_job.h"
 

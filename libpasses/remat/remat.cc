@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "libgraph/base/human.h"
 #include "libgraph/expr/assume.h"
+#include "libgraph/facts/recompute_tags.h"
 #include "libgraph/group_name.h"
-#include "libgraph/human.h"
 #include "libgraph/op.h"
-#include "libgraph/recompute_tags.h"
 #include "libpasses/offload/offload_apply.h"
 #include "libpasses/pass_order.h"
 #include "libpasses/remat/remat_agreement.h"

@@ -1,7 +1,7 @@
 #include "libpasses/remat/remat_apply.h"
 
+#include "libgraph/edit/rewrite.h"
 #include "libgraph/operands.h"
-#include "libgraph/rewrite.h"
 
 namespace sg {
 namespace {

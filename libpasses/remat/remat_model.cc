@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "libgraph/cost.h"
-#include "libgraph/in_place.h"
+#include "libgraph/facts/cost.h"
+#include "libgraph/facts/in_place.h"
+#include "libgraph/facts/purity.h"
+#include "libgraph/facts/transfer.h"
 #include "libgraph/op.h"
 #include "libgraph/operands.h"
-#include "libgraph/purity.h"
-#include "libgraph/transfer.h"
 #include "libpasses/schedule.h"
 
 namespace sg {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "libgraph/human.h"
-#include "libgraph/joined.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/joined.h"
 #include "libgraph/plan/liveness.h"
 #include "libpasses/remat/remat_tags.h"
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "libgraph/parallel.h"
+#include "libgraph/base/parallel.h"
 #include "libpasses/remat/remat_choose.h"
 
 namespace sg {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 #include "libgraph/op_pattern.h"
 
 namespace sg {

@@ -9,7 +9,7 @@
 
 #include "libgraph/expr/assume.h"
 #include "libgraph/expr/sizes.h"
-#include "libgraph/module_pattern.h"
+#include "libgraph/modules/module_pattern.h"
 
 namespace sg {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "libgraph/human.h"
-#include "libgraph/json.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/json.h"
 #include "libpasses/planned_peak.h"
 #include "libpasses/remat/remat_apply.h"
 #include "libpasses/remat/remat_report.h"

@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <string_view>
 
-#include "libgraph/collective_roles.h"
+#include "libgraph/facts/collective_roles.h"
+#include "libgraph/facts/recompute_tags.h"
 #include "libgraph/op.h"
 #include "libgraph/op_pattern.h"
-#include "libgraph/recompute_tags.h"
 #include "libpasses/layers.h"
 
 namespace sg {

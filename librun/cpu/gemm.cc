@@ -11,7 +11,7 @@
 #include "librun/cpu/gemm_engine.h"
 #include "librun/cpu/gemm_plain.h"
 #include "librun/cpu/gemm_small.h"
-#include "librun/memory_ranges.h"
+#include "librun/execute/memory_ranges.h"
 
 namespace sg::cpu {
 namespace {

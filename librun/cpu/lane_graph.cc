@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <string>
 
-#include "libgraph/view_rule.h"
-#include "librun/arguments.h"
+#include "libgraph/facts/view_rule.h"
 #include "librun/backend.h"
 #include "librun/cpu/kernels.h"
 #include "librun/element.h"
+#include "librun/execute/arguments.h"
 
 namespace sg::cpu {
 namespace {

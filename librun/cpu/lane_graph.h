@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "libgraph/job.h"
-#include "librun/bindings.h"
+#include "librun/execute/bindings.h"
 #include "librun/kernel.h"
 
 namespace sg::cpu {

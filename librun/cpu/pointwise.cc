@@ -9,7 +9,7 @@
 #include "librun/cpu/fill.h"
 #include "librun/cpu/pointwise_rules.h"
 #include "librun/cpu/stream.h"
-#include "librun/memory_ranges.h"
+#include "librun/execute/memory_ranges.h"
 
 namespace sg::cpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <optional>
 
-#include "librun/memory_ranges.h"
+#include "librun/execute/memory_ranges.h"
 
 namespace sg::cpu {
 namespace {

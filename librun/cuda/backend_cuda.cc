@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 #include "librun/cpu/move.h"
 #include "librun/cuda/code.h"
 #include "librun/cuda/comm_host.h"

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstdio>
 
-#include "libgraph/joined.h"
+#include "libgraph/base/joined.h"
 #include "librun/cuda/kernels/generated.h"
 #include "librun/cuda/known_ops.h"
 

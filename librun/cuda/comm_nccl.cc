@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "librun/comm/watchdog.h"
 #include "librun/cuda/comm_over.h"
 #include "librun/cuda/flight_record.h"
 #include "librun/cuda/nccl_collectives.h"
 #include "librun/cuda/nccl_connect.h"
 #include "librun/cuda/nccl_groups.h"
-#include "librun/watchdog.h"
 
 namespace sg::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // A communicator for device tensors on top of a host communicator, which provides ranks, groups, texts and failures.
 #pragma once
 
-#include "librun/comm.h"
+#include "librun/comm/comm.h"
 
 namespace sg::cuda {
 

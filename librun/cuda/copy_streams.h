@@ -1,7 +1,7 @@
 // Copies between device and host memory that run beside the kernels: one stream per direction.
 //
 // A copy begins after the kernels requested before it, and kernels requested after `end` wait for it. In between, the
-// caller must not touch either side; transfers in a plan comply with this (libgraph/transfer.h).
+// caller must not touch either side; transfers in a plan comply with this (libgraph/facts/transfer.h).
 #pragma once
 
 #include <array>

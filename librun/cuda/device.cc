@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-#include "libgraph/hex.h"
+#include "libgraph/base/hex.h"
 #include "librun/cuda/kernel_image.h"
 #include "librun/sanitize.h"
 

@@ -12,8 +12,8 @@
 #include "librun/cuda/clock.h"
 #include "librun/cuda/driver.h"
 #include "librun/cuda/kernels/view.h"
+#include "librun/execute/memory.h"
 #include "librun/kernel.h"
-#include "librun/memory.h"
 
 namespace sg::cuda {
 

@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "libgraph/result.h"
+#include "libgraph/base/result.h"
 
 // The header maps this name to a newer function, which older drivers lack.
 #undef cuEventElapsedTime

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "librun/comm.h"
+#include "librun/comm/comm.h"
 #include "librun/cuda/device.h"
 
 namespace sg::cuda {

@@ -6,7 +6,7 @@
 #include "librun/cuda/generate.h"
 #include "librun/cuda/kernels/generated_reduce.h"
 #include "librun/cuda/row_text.h"
-#include "librun/memory_ranges.h"
+#include "librun/execute/memory_ranges.h"
 
 namespace sg::cuda {
 namespace {

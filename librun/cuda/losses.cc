@@ -5,7 +5,7 @@
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/kernels/class_gradient.h"
 #include "librun/cuda/kernels/cross_entropy.h"
-#include "librun/memory_ranges.h"
+#include "librun/execute/memory_ranges.h"
 
 namespace sg::cuda {
 namespace {

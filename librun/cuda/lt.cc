@@ -7,7 +7,7 @@
 #include <optional>
 #include <type_traits>
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 
 namespace sg::cuda {
 

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "libgraph/hex.h"
+#include "libgraph/base/hex.h"
 
 namespace sg::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "librun/comm.h"
+#include "librun/comm/comm.h"
 #include "librun/cuda/device.h"
 
 // clang-format off

@@ -1,6 +1,6 @@
 #include "librun/cuda/nccl_connect.h"
 
-#include "libgraph/collective_calls.h"
+#include "libgraph/facts/collective_calls.h"
 #include "libgraph/op.h"
 
 namespace sg::cuda {

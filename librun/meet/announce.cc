@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "libgraph/output_file.h"
+#include "libgraph/base/output_file.h"
 #include "librun/meet/torch_store.h"
 
 namespace sg::meet {

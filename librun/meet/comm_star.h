@@ -13,7 +13,7 @@
 #include <memory>
 #include <string>
 
-#include "librun/comm.h"
+#include "librun/comm/comm.h"
 #include "librun/meet/place.h"
 
 namespace sg {

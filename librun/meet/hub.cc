@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "libgraph/output_file.h"
+#include "libgraph/base/output_file.h"
 
 namespace sg::meet {
 namespace {

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "librun/heartbeat.h"
+#include "librun/comm/heartbeat.h"
 #include "librun/meet/meeting.h"
 
 namespace sg::meet {

@@ -9,8 +9,8 @@
 #include <optional>
 #include <thread>
 
-#include "libgraph/hex.h"
-#include "librun/comm.h"
+#include "libgraph/base/hex.h"
+#include "librun/comm/comm.h"
 #include "librun/meet/announce.h"
 
 namespace sg::meet {

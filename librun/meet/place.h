@@ -13,8 +13,8 @@
 #include <string>
 #include <string_view>
 
-#include "libgraph/result.h"
-#include "librun/launch_env.h"
+#include "libgraph/base/result.h"
+#include "librun/comm/launch_env.h"
 
 namespace sg::meet {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "libgraph/result.h"
+#include "libgraph/base/result.h"
 
 namespace sg::meet {
 

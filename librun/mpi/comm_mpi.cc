@@ -8,12 +8,12 @@
 #include <set>
 #include <thread>
 
-#include "librun/comm_match.h"
-#include "librun/comm_plugin.h"
+#include "librun/comm/comm_match.h"
+#include "librun/comm/comm_plugin.h"
+#include "librun/comm/tickets.h"
 #include "librun/mpi/host_memory.h"
 #include "librun/mpi/operation.h"
 #include "librun/mpi/start.h"
-#include "librun/tickets.h"
 
 namespace sg {
 namespace {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "libgraph/result.h"
-#include "librun/heartbeat.h"
+#include "libgraph/base/result.h"
+#include "librun/comm/heartbeat.h"
 
 namespace sg {
 

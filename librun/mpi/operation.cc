@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "librun/comm_match.h"
-#include "librun/reduce.h"
+#include "librun/comm/comm_match.h"
+#include "librun/comm/reduce.h"
 
 namespace sg {
 namespace {

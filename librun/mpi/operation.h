@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "librun/comm.h"
+#include "librun/comm/comm.h"
 
 namespace sg {
 

@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "librun/launch_env.h"
+#include "librun/comm/launch_env.h"
 
 namespace sg {
 namespace {

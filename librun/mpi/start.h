@@ -5,7 +5,7 @@
 #include <mutex>
 #include <thread>
 
-#include "libgraph/result.h"
+#include "libgraph/base/result.h"
 
 namespace sg {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "libgraph/shape_text.h"
-#include "librun/bindings.h"
+#include "librun/execute/bindings.h"
 
 namespace sg {
 

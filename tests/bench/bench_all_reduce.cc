@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "librun/comm_local.h"
+#include "librun/comm/comm_local.h"
 #include "tests/support/collective_script.h"
 
 using namespace sg;

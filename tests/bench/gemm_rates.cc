@@ -15,7 +15,7 @@
 
 #include "libgraph/op.h"
 #include "librun/cpu/gemm.h"
-#include "librun/memory.h"
+#include "librun/execute/memory.h"
 #ifdef SG_BENCH_ONEDNN
 #include <dnnl.h>
 #include <omp.h>

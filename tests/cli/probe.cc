@@ -6,8 +6,8 @@
 #include <new>
 #include <stdexcept>
 
-#include "libgraph/output_file.h"
-#include "tools/cli_write.h"
+#include "libgraph/base/output_file.h"
+#include "tools/cli/cli_write.h"
 
 using namespace sg;
 using namespace sg::cli;

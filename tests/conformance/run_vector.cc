@@ -9,10 +9,10 @@
 #include "libgraph/infer/check_types.h"
 #include "libgraph/text/text.h"
 #include "libgraph/verify/verify.h"
-#include "librun/comm_local.h"
+#include "librun/comm/comm_local.h"
 #include "librun/element.h"
+#include "librun/execute/unsupported.h"
 #include "librun/rank_run.h"
-#include "librun/unsupported.h"
 #include "tests/conformance/vector.h"
 
 namespace sg::test {

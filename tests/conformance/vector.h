@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libgraph/result.h"
+#include "libgraph/base/result.h"
 #include "librun/backend.h"
 
 namespace sg::test {

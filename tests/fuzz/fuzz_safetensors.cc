@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "libgraph/safetensors.h"
+#include "libgraph/data/safetensors.h"
 #include "tests/support/find_tensor.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

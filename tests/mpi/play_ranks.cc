@@ -17,10 +17,10 @@
 #include <cstring>
 #include <thread>
 
-#include "librun/agree.h"
-#include "librun/comm_plugin.h"
-#include "librun/launch_env.h"
-#include "librun/watchdog.h"
+#include "librun/comm/agree.h"
+#include "librun/comm/comm_plugin.h"
+#include "librun/comm/launch_env.h"
+#include "librun/comm/watchdog.h"
 #include "tests/support/collective_script.h"
 
 using namespace sg;

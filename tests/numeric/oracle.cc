@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "librun/check/precision.h"
 #include "librun/element.h"
-#include "librun/precision.h"
 #include "tests/support/find_tensor.h"
 
 namespace sg::test {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/safetensors.h"
+#include "libgraph/data/safetensors.h"
 
 namespace sg::test {
 

@@ -23,8 +23,8 @@
 #include "libgraph/verify/verify.h"
 #include "libpasses/axis/axis_rules.h"
 #include "libpasses/chunk/chunk.h"
-#include "librun/comm_local.h"
-#include "librun/compare_session.h"
+#include "librun/check/compare_session.h"
+#include "librun/comm/comm_local.h"
 #include "tests/conformance/vector.h"
 
 using namespace sg;

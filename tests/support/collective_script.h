@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "librun/comm.h"
+#include "librun/comm/comm.h"
 
 namespace sg::test {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "libgraph/safetensors.h"
+#include "libgraph/data/safetensors.h"
 
 namespace sg::test {
 

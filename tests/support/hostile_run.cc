@@ -5,7 +5,7 @@
 #include "libgraph/expr/sizes.h"
 #include "libgraph/infer/infer.h"
 #include "libgraph/verify/verify.h"
-#include "librun/comm_local.h"
+#include "librun/comm/comm_local.h"
 #include "librun/session.h"
 
 namespace sg::test {

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <memory>
 
+#include "libgraph/data/safetensors.h"
 #include "libgraph/expr/sizes.h"
-#include "libgraph/safetensors.h"
 #include "librun/element.h"
 #include "tests/support/rng.h"
 

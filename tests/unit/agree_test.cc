@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 
-#include "librun/agree.h"
-#include "librun/comm_forward.h"
-#include "librun/comm_local.h"
+#include "librun/comm/agree.h"
+#include "librun/comm/comm_forward.h"
+#include "librun/comm/comm_local.h"
 #include "tests/support/collective_script.h"
 #include "tests/support/parse.h"
 

@@ -1,8 +1,8 @@
-#include "libgraph/alias.h"
+#include "libgraph/facts/alias.h"
 
 #include <catch2/catch.hpp>
 
-#include "libgraph/view_rule.h"
+#include "libgraph/facts/view_rule.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 #include "tests/support/rng.h"

@@ -1,4 +1,4 @@
-#include "libgraph/checked.h"
+#include "libgraph/base/checked.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,4 +1,4 @@
-#include "libgraph/collective_roles.h"
+#include "libgraph/facts/collective_roles.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 #include <mutex>
 
-#include "librun/collectives.h"
-#include "librun/comm_local.h"
+#include "librun/comm/collectives.h"
+#include "librun/comm/comm_local.h"
 #include "tests/support/collective_script.h"
 #include "tests/support/kernel_call.h"
 

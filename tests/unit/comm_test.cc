@@ -5,9 +5,9 @@
 #include <mutex>
 #include <thread>
 
-#include "librun/comm_inject.h"
-#include "librun/comm_local.h"
-#include "librun/comm_plugin.h"
+#include "librun/comm/comm_inject.h"
+#include "librun/comm/comm_local.h"
+#include "librun/comm/comm_plugin.h"
 #include "librun/ranks.h"
 #include "librun/thread_team.h"
 #include "tests/support/collective_script.h"

@@ -1,4 +1,4 @@
-#include "libgraph/cost.h"
+#include "libgraph/facts/cost.h"
 
 #include <catch2/catch.hpp>
 

@@ -4,7 +4,7 @@
 
 #include "libgraph/binary/binary.h"
 #include "libgraph/diff/diff_text.h"
-#include "libgraph/order.h"
+#include "libgraph/facts/order.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 #include "tests/support/rng.h"

@@ -1,4 +1,4 @@
-#include "librun/even_rows.h"
+#include "librun/execute/even_rows.h"
 
 #include <catch2/catch.hpp>
 

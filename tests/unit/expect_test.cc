@@ -1,11 +1,11 @@
-#include "librun/expect.h"
+#include "librun/check/expect.h"
 
 #include <catch2/catch.hpp>
 
 #include <cmath>
 #include <cstring>
 
-#include "librun/compare.h"
+#include "librun/check/compare.h"
 #include "librun/element.h"
 #include "tests/support/parse.h"
 #include "tests/support/temp_folder.h"

@@ -1,5 +1,5 @@
-// The hash tables of libgraph/flat_map.h against std::map, and how their cost grows.
-#include "libgraph/flat_map.h"
+// The hash tables of libgraph/base/flat_map.h against std::map, and how their cost grows.
+#include "libgraph/base/flat_map.h"
 
 #include <catch2/catch.hpp>
 #include <ctime>

@@ -1,4 +1,4 @@
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 
 #include <catch2/catch.hpp>
 

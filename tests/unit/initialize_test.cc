@@ -1,4 +1,4 @@
-#include "librun/initialize.h"
+#include "librun/values/initialize.h"
 
 #include <catch2/catch.hpp>
 
@@ -7,8 +7,8 @@
 
 #include "libgraph/infer/infer.h"
 #include "librun/element.h"
-#include "librun/input_use.h"
 #include "librun/thread_team.h"
+#include "librun/values/input_use.h"
 #include "tests/support/parse.h"
 
 using namespace sg;

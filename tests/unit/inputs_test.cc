@@ -1,12 +1,12 @@
-#include "librun/inputs.h"
+#include "librun/values/inputs.h"
 
 #include <catch2/catch.hpp>
 
 #include <fstream>
 #include <numeric>
 
-#include "libgraph/sha256.h"
-#include "librun/data_name.h"
+#include "libgraph/base/sha256.h"
+#include "librun/values/data_name.h"
 #include "tests/support/parse.h"
 #include "tests/support/temp_folder.h"
 

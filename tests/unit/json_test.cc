@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "libgraph/json.h"
+#include "libgraph/base/json.h"
 
 using sg::json_float;
 using sg::json_string;

@@ -1,4 +1,4 @@
-#include "librun/launch_env.h"
+#include "librun/comm/launch_env.h"
 
 #include <catch2/catch.hpp>
 #include <map>

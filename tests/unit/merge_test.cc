@@ -2,8 +2,8 @@
 #include <catch2/catch.hpp>
 
 #include "libgraph/diff/program_compare.h"
-#include "libgraph/merge.h"
-#include "libgraph/translate.h"
+#include "libgraph/edit/merge.h"
+#include "libgraph/edit/translate.h"
 #include "tests/support/random_job.h"
 
 using namespace sg;

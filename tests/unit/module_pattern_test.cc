@@ -1,8 +1,8 @@
 #include <catch2/catch.hpp>
 
-#include "libgraph/joined.h"
-#include "libgraph/module_path.h"
-#include "libgraph/module_pattern.h"
+#include "libgraph/base/joined.h"
+#include "libgraph/modules/module_path.h"
+#include "libgraph/modules/module_pattern.h"
 #include "tests/support/rng.h"
 
 using sg::ModulePattern;

@@ -1,5 +1,5 @@
 // The nearest word: a typo is resolved, a different word is not.
-#include "libgraph/nearest.h"
+#include "libgraph/base/nearest.h"
 
 #include <catch2/catch.hpp>
 

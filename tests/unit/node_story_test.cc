@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "libgraph/node_story.h"
+#include "libgraph/story/node_story.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 

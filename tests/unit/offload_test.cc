@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "libgraph/expr/assume.h"
+#include "libgraph/facts/transfer.h"
 #include "libgraph/infer/infer.h"
 #include "libgraph/plan/plan.h"
-#include "libgraph/transfer.h"
 #include "libgraph/verify/verify.h"
 #include "libpasses/offload/offload_apply.h"
 #include "libpasses/offload/offload_plan.h"

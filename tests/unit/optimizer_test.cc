@@ -1,4 +1,4 @@
-#include "librun/optimizer.h"
+#include "librun/optimizer/optimizer.h"
 
 #include <catch2/catch.hpp>
 

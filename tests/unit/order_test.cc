@@ -1,4 +1,4 @@
-#include "libgraph/order.h"
+#include "libgraph/facts/order.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "libgraph/output_file.h"
-#include "libgraph/temp_folder.h"
+#include "libgraph/base/output_file.h"
+#include "libgraph/base/temp_folder.h"
 #include "tests/support/temp_folder.h"
 
 using namespace sg;

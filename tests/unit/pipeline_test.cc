@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 
 #include "libgraph/binary/binary.h"
-#include "libgraph/freeze.h"
-#include "libgraph/rewrite.h"
+#include "libgraph/edit/freeze.h"
+#include "libgraph/edit/rewrite.h"
 #include "libgraph/verify/verify.h"
 #include "libpasses/bundle.h"
 #include "libpasses/pass_order.h"

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <map>
 
-#include "libgraph/in_place.h"
+#include "libgraph/facts/in_place.h"
 #include "tests/support/parse.h"
 #include "tests/support/random_job.h"
 

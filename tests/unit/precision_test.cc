@@ -1,4 +1,4 @@
-#include "librun/precision.h"
+#include "librun/check/precision.h"
 
 #include <catch2/catch.hpp>
 

@@ -9,11 +9,11 @@
 #include <sstream>
 
 #include "libgraph/binary/binary.h"
-#include "libgraph/constant_data.h"
+#include "libgraph/data/constant_data.h"
+#include "libgraph/data/safetensors.h"
 #include "libgraph/import/pt2.h"
 #include "libgraph/import/sympy_expr.h"
 #include "libgraph/import/zip_archive.h"
-#include "libgraph/safetensors.h"
 #include "libgraph/verify/verify.h"
 #include "tests/support/rng.h"
 

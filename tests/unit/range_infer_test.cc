@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/diag.h"
+#include "libgraph/base/diag.h"
 #include "libgraph/expr/assume.h"
 #include "libgraph/expr/guard_text.h"
 #include "libgraph/import/capture.h"

@@ -1,5 +1,5 @@
 #include "libpasses/remat/remat.h"
-#include "libgraph/recompute_tags.h"
+#include "libgraph/facts/recompute_tags.h"
 #include "libpasses/planned_peak.h"
 
 #include <algorithm>

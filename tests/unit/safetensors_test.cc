@@ -1,4 +1,4 @@
-#include "libgraph/safetensors.h"
+#include "libgraph/data/safetensors.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,4 +1,4 @@
-#include "librun/segments.h"
+#include "librun/execute/segments.h"
 
 #include <catch2/catch.hpp>
 #include <random>

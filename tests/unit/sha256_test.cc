@@ -1,4 +1,4 @@
-#include "libgraph/sha256.h"
+#include "libgraph/base/sha256.h"
 
 #include <catch2/catch.hpp>
 

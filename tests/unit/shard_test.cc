@@ -1,4 +1,4 @@
-#include "librun/shard.h"
+#include "librun/values/shard.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,4 +1,4 @@
-#include "libgraph/stat.h"
+#include "libgraph/story/stat.h"
 
 #include <catch2/catch.hpp>
 

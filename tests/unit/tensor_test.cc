@@ -1,7 +1,7 @@
 #include <catch2/catch.hpp>
 
 #include "librun/cpu/fill.h"
-#include "librun/memory.h"
+#include "librun/execute/memory.h"
 #include "tests/support/kernel_call.h"
 #include "tests/support/rng.h"
 

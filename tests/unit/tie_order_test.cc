@@ -1,5 +1,5 @@
 // Which nodes depend on an order of equal elements that PyTorch leaves open.
-#include "librun/tie_order.h"
+#include "librun/check/tie_order.h"
 
 #include <catch2/catch.hpp>
 #include <string>

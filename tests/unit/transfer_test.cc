@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "libgraph/facts/order.h"
 #include "libgraph/infer/infer.h"
-#include "libgraph/order.h"
 #include "libgraph/plan/liveness.h"
 #include "libgraph/plan/plan.h"
 #include "libgraph/verify/verify.h"

@@ -1,5 +1,5 @@
 // Which products of bf16 keep the order of their sums.
-#include "librun/value_choice.h"
+#include "librun/check/value_choice.h"
 
 #include <catch2/catch.hpp>
 #include <string>

@@ -1,4 +1,4 @@
-#include "librun/watch.h"
+#include "librun/check/watch.h"
 
 #include <catch2/catch.hpp>
 

@@ -3,9 +3,9 @@
 #include <chrono>
 #include <thread>
 
-#include "librun/comm_local.h"
+#include "librun/comm/comm_local.h"
+#include "librun/comm/watchdog.h"
 #include "librun/ranks.h"
-#include "librun/watchdog.h"
 #include "tests/support/collective_script.h"
 #include "tests/support/parse.h"
 

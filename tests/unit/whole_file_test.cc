@@ -1,5 +1,5 @@
 // Files that are read at once: whole, or an error; and never more than the limit.
-#include "libgraph/whole_file.h"
+#include "libgraph/base/whole_file.h"
 
 #include <catch2/catch.hpp>
 #include <fstream>

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "libgraph/human.h"
-#include "libgraph/json.h"
-#include "libgraph/nearest.h"
-#include "tools/cli_write.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/json.h"
+#include "libgraph/base/nearest.h"
+#include "tools/cli/cli_write.h"
 #include "tools/doctor/findings.h"
 
 namespace sg::doctor {

@@ -3,9 +3,9 @@
 
 #include <optional>
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 #include "librun/backend_plugin.h"
-#include "librun/comm_plugin.h"
+#include "librun/comm/comm_plugin.h"
 #include "librun/cuda/version_text.h"
 #include "librun/plugin.h"
 #include "tools/doctor/findings.h"

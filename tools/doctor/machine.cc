@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 #include "librun/cpu/instruction_set.h"
 #include "tools/doctor/findings.h"
 #include "tools/recipe/cache.h"

@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "libgraph/human.h"
-#include "libgraph/joined.h"
-#include "tools/cli_siblings.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/joined.h"
+#include "tools/cli/cli_siblings.h"
 #include "tools/commands.h"
 #include "tools/doctor/findings.h"
 

@@ -5,14 +5,14 @@
 #include <cmath>
 #include <functional>
 
-#include "libgraph/chars.h"
+#include "libgraph/base/chars.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/nearest.h"
+#include "libgraph/base/size_units.h"
 #include "libgraph/expr/assume.h"
-#include "libgraph/human.h"
-#include "libgraph/nearest.h"
 #include "libgraph/op_pattern.h"
 #include "libgraph/sim/simulate.h"
-#include "libgraph/size_units.h"
-#include "libgraph/stat.h"
+#include "libgraph/story/stat.h"
 
 namespace sg::recipe {
 namespace {
@@ -65,7 +65,7 @@ struct Suffix {
   Unit unit;  // its unit; count: also for flops
 };
 constexpr Suffix kSuffixes[] = {
-    // those of bytes: libgraph/size_units.h
+    // those of bytes: libgraph/base/size_units.h
     {"k", 1e3, Unit::count},     {"M", 1e6, Unit::count},     {"G", 1e9, Unit::count},
     {"T", 1e12, Unit::count},    {"P", 1e15, Unit::count},    {"%", 0.01, Unit::share},
     {"us", 1e-6, Unit::seconds}, {"ms", 1e-3, Unit::seconds}, {"s", 1, Unit::seconds},

@@ -2,12 +2,12 @@
 
 #include <optional>
 
-#include "libgraph/human.h"
-#include "libgraph/json.h"
-#include "libgraph/temp_folder.h"
-#include "tools/cli_siblings.h"
-#include "tools/cli_words.h"
-#include "tools/cli_write.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/json.h"
+#include "libgraph/base/temp_folder.h"
+#include "tools/cli/cli_siblings.h"
+#include "tools/cli/cli_words.h"
+#include "tools/cli/cli_write.h"
 #include "tools/recipe/name_hint.h"
 #include "tools/recipe/narrow.h"
 #include "tools/recipe/process.h"

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <vector>
 
+#include "libgraph/base/output_file.h"
+#include "libgraph/base/sha256.h"
 #include "libgraph/binary/seal.h"
-#include "libgraph/output_file.h"
-#include "libgraph/sha256.h"
 #include "tools/recipe/files.h"
 
 namespace sg::recipe {

@@ -2,15 +2,15 @@
 
 #include <filesystem>
 
+#include "libgraph/base/human.h"
+#include "libgraph/base/temp_folder.h"
 #include "libgraph/binary/binary.h"
 #include "libgraph/diff/diff_text.h"
-#include "libgraph/human.h"
-#include "libgraph/temp_folder.h"
-#include "librun/expect_report.h"
-#include "tools/cli_input.h"
-#include "tools/cli_load.h"
-#include "tools/cli_siblings.h"
-#include "tools/cli_write.h"
+#include "librun/check/expect_report.h"
+#include "tools/cli/cli_input.h"
+#include "tools/cli/cli_load.h"
+#include "tools/cli/cli_siblings.h"
+#include "tools/cli/cli_write.h"
 #include "tools/recipe/key.h"
 #include "tools/recipe/process.h"
 

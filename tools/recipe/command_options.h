@@ -1,7 +1,7 @@
 // Which options and operands a command of sg-recipe takes.
 #pragma once
 
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
 
 namespace sg::recipe {
 

@@ -4,12 +4,12 @@
 #include <optional>
 #include <sstream>
 
-#include "libgraph/human.h"
-#include "libgraph/json.h"
-#include "libgraph/nearest.h"
-#include "libgraph/sha256.h"
-#include "tools/cli_targets.h"
-#include "tools/cli_write.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/json.h"
+#include "libgraph/base/nearest.h"
+#include "libgraph/base/sha256.h"
+#include "tools/cli/cli_targets.h"
+#include "tools/cli/cli_write.h"
 #include "tools/recipe/bisect.h"
 #include "tools/recipe/command_options.h"
 #include "tools/recipe/files.h"

@@ -1,7 +1,7 @@
 // The commands of sg-recipe.
 #pragma once
 
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
 
 namespace sg::recipe {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tools/cli_complete.h"
+#include "tools/cli/cli_complete.h"
 
 namespace sg::recipe {
 

@@ -11,13 +11,13 @@
 #include <system_error>
 #include <thread>
 
+#include "libgraph/base/sha256.h"
+#include "libgraph/base/temp_folder.h"
 #include "libgraph/binary/binary.h"
-#include "libgraph/sha256.h"
-#include "libgraph/temp_folder.h"
 #include "libpasses/pipeline.h"
-#include "tools/cli_input.h"
-#include "tools/cli_siblings.h"
-#include "tools/cli_write.h"
+#include "tools/cli/cli_input.h"
+#include "tools/cli/cli_siblings.h"
+#include "tools/cli/cli_write.h"
 #include "tools/recipe/checks.h"
 #include "tools/recipe/files.h"
 #include "tools/recipe/process.h"

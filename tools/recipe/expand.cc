@@ -4,7 +4,7 @@
 #include <functional>
 #include <map>
 
-#include "libgraph/chars.h"
+#include "libgraph/base/chars.h"
 #include "libgraph/sim/machine.h"
 #include "libgraph/sim/machine_file.h"
 #include "tools/recipe/name_hint.h"

@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <string_view>
 
-#include "libgraph/whole_file.h"
-#include "tools/cli_input.h"
+#include "libgraph/base/whole_file.h"
+#include "tools/cli/cli_input.h"
 
 namespace sg::recipe {
 namespace {

@@ -4,11 +4,11 @@
 #include <mutex>
 #include <sstream>
 
-#include "libgraph/sha256.h"
+#include "libgraph/base/sha256.h"
 #include "libgraph/sim/machine.h"
-#include "tools/cli.h"
-#include "tools/cli_input.h"
-#include "tools/cli_siblings.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/cli_input.h"
+#include "tools/cli/cli_siblings.h"
 #include "tools/recipe/files.h"
 
 namespace sg::recipe {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "libgraph/joined.h"
-#include "libgraph/nearest.h"
+#include "libgraph/base/joined.h"
+#include "libgraph/base/nearest.h"
 
 namespace sg::recipe {
 

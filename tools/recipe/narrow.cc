@@ -1,9 +1,9 @@
 #include "tools/recipe/narrow.h"
 
+#include "libgraph/base/temp_folder.h"
 #include "libgraph/binary/binary.h"
-#include "libgraph/temp_folder.h"
 #include "libgraph/verify/verify.h"
-#include "tools/cli_write.h"
+#include "tools/cli/cli_write.h"
 #include "tools/recipe/executor.h"
 #include "tools/recipe/process.h"
 

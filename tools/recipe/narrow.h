@@ -1,6 +1,6 @@
 // Narrowing: which nodes a stage has to work on for its result to be bad. The last step of a bisection.
 //
-// How       All other nodes are frozen (libgraph/freeze.h), the stage runs, they are thawed, and the result is asked
+// How       All other nodes are frozen (libgraph/edit/freeze.h), the stage runs, they are thawed, and the result is asked
 //           about. First the end of the range is sought, then its beginning, each by halves.
 // Answers   A stage that cannot be applied to so little changes nothing: good. What cannot be judged counts as good
 //           too, so the range is never too small.
@@ -12,7 +12,7 @@
 #include <functional>
 #include <string>
 
-#include "libgraph/freeze.h"
+#include "libgraph/edit/freeze.h"
 #include "tools/recipe/cache.h"
 #include "tools/recipe/plan.h"
 

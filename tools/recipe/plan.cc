@@ -6,18 +6,18 @@
 #include <map>
 #include <set>
 
-#include "libgraph/human.h"
-#include "libgraph/joined.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/joined.h"
 #include "libgraph/op_pattern.h"
 #include "libgraph/sim/machine.h"
 #include "libgraph/sim/machine_file.h"
 #include "libpasses/pass_order.h"
 #include "libpasses/pipeline.h"
-#include "tools/cli_input.h"
+#include "tools/cli/cli_input.h"
 #include "tools/commands.h"
 #include "tools/recipe/files.h"
 #include "tools/recipe/name_hint.h"
-#include "tools/run_options.h"
+#include "tools/run/run_options.h"
 
 namespace sg::recipe {
 namespace {

@@ -10,8 +10,8 @@
 #include <csignal>
 #include <cstring>
 
-#include "libgraph/temp_folder.h"
-#include "tools/children.h"
+#include "libgraph/base/temp_folder.h"
+#include "tools/cli/children.h"
 
 namespace sg::recipe {
 namespace {

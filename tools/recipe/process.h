@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libgraph/result.h"
+#include "libgraph/base/result.h"
 
 namespace sg::recipe {
 

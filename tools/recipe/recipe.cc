@@ -7,11 +7,11 @@
 #include <map>
 #include <set>
 
-#include "libgraph/nearest.h"
+#include "libgraph/base/nearest.h"
+#include "libgraph/base/whole_file.h"
 #include "libgraph/sim/yaml_document.h"
-#include "libgraph/whole_file.h"
 #include "libpasses/pass.h"
-#include "tools/cli_input.h"
+#include "tools/cli/cli_input.h"
 #include "tools/recipe/yaml_reader.h"
 
 namespace sg::recipe {

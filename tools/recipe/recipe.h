@@ -16,8 +16,8 @@
 #include <string_view>
 #include <vector>
 
-#include "libgraph/diag.h"
-#include "libgraph/result.h"
+#include "libgraph/base/diag.h"
+#include "libgraph/base/result.h"
 
 namespace sg::recipe {
 

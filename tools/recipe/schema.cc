@@ -1,6 +1,6 @@
 #include "tools/recipe/schema.h"
 
-#include "libgraph/json.h"
+#include "libgraph/base/json.h"
 
 namespace sg::recipe {
 namespace {

@@ -5,10 +5,10 @@
 #include <set>
 #include <tuple>
 
-#include "libgraph/human.h"
+#include "libgraph/base/human.h"
 #include "libgraph/sim/machine.h"
 #include "libgraph/sim/machine_file.h"
-#include "tools/cli_targets.h"
+#include "tools/cli/cli_targets.h"
 
 namespace sg::recipe {
 namespace {

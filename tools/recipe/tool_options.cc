@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "libgraph/nearest.h"
+#include "libgraph/base/nearest.h"
 #include "libpasses/file_in.h"
-#include "tools/cli.h"
-#include "tools/cli_siblings.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/cli_siblings.h"
 #include "tools/recipe/process.h"
 
 namespace sg::recipe {

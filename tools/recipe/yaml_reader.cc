@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "libgraph/nearest.h"
-#include "libgraph/yaml_quotes.h"
+#include "libgraph/base/nearest.h"
+#include "libgraph/base/yaml_quotes.h"
 
 namespace sg::recipe {
 

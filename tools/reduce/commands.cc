@@ -3,13 +3,13 @@
 #include <cmath>
 #include <csignal>
 
+#include "libgraph/base/human.h"
+#include "libgraph/base/temp_folder.h"
 #include "libgraph/binary/binary.h"
-#include "libgraph/human.h"
-#include "libgraph/temp_folder.h"
-#include "tools/cli_load.h"
-#include "tools/cli_output.h"
-#include "tools/cli_provenance.h"
-#include "tools/cli_write.h"
+#include "tools/cli/cli_load.h"
+#include "tools/cli/cli_output.h"
+#include "tools/cli/cli_provenance.h"
+#include "tools/cli/cli_write.h"
 #include "tools/reduce/search.h"
 
 namespace sg::reduce {

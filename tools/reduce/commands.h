@@ -1,7 +1,7 @@
 // What sg-reduce does with its options.
 #pragma once
 
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
 
 namespace sg::reduce {
 

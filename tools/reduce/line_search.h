@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "libgraph/result.h"
+#include "libgraph/base/result.h"
 
 namespace sg::reduce {
 

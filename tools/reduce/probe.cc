@@ -15,8 +15,8 @@
 #include <cstring>
 #include <utility>
 
-#include "tools/children.h"
-#include "tools/cli_words.h"
+#include "tools/cli/children.h"
+#include "tools/cli/cli_words.h"
 
 namespace sg::reduce {
 namespace {

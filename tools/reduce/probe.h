@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "libgraph/result.h"
+#include "libgraph/base/result.h"
 #include "tools/reduce/line_search.h"
 
 namespace sg::reduce {

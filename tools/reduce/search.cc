@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "libgraph/parallel.h"
-#include "libgraph/shrink.h"
+#include "libgraph/base/parallel.h"
+#include "libgraph/edit/shrink.h"
 #include "libgraph/verify/verify.h"
 
 namespace sg::reduce {

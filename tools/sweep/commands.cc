@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <set>
 
-#include "libgraph/human.h"
-#include "libgraph/json.h"
-#include "tools/cli_siblings.h"
-#include "tools/cli_targets.h"
-#include "tools/cli_words.h"
-#include "tools/cli_write.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/json.h"
+#include "tools/cli/cli_siblings.h"
+#include "tools/cli/cli_targets.h"
+#include "tools/cli/cli_words.h"
+#include "tools/cli/cli_write.h"
 #include "tools/recipe/session.h"
 #include "tools/sweep/axis.h"
 #include "tools/sweep/evaluate.h"

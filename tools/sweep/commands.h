@@ -1,7 +1,7 @@
 // What sg-sweep does with its arguments.
 #pragma once
 
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
 
 namespace sg::sweep {
 

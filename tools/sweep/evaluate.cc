@@ -4,7 +4,7 @@
 #include <mutex>
 #include <set>
 
-#include "libgraph/sha256.h"
+#include "libgraph/base/sha256.h"
 #include "tools/recipe/executor.h"
 #include "tools/recipe/key.h"
 #include "tools/recipe/name_hint.h"

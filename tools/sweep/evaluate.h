@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "libgraph/diag.h"
+#include "libgraph/base/diag.h"
 #include "tools/recipe/cache.h"
 #include "tools/recipe/plan.h"
 #include "tools/sweep/point.h"

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include "libgraph/human.h"
-#include "libgraph/size_units.h"
+#include "libgraph/base/human.h"
+#include "libgraph/base/size_units.h"
 #include "tools/sweep/front.h"
 
 namespace sg::sweep {

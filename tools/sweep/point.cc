@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "libgraph/json.h"
+#include "libgraph/base/json.h"
 #include "tools/recipe/files.h"
 
 namespace sg::sweep {

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "libgraph/result.h"
+#include "libgraph/base/result.h"
 
 namespace sg::sweep {
 

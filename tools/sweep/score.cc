@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
+#include "libgraph/base/human.h"
 #include "libgraph/binary/binary.h"
 #include "libgraph/expr/assume.h"
-#include "libgraph/human.h"
 #include "libgraph/sim/simulate.h"
-#include "libgraph/stat.h"
-#include "tools/cli_siblings.h"
+#include "libgraph/story/stat.h"
+#include "tools/cli/cli_siblings.h"
 #include "tools/recipe/key.h"
 #include "tools/recipe/process.h"
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "libgraph/result.h"
+#include "libgraph/base/result.h"
 #include "libgraph/sim/machine.h"
 
 namespace sg::sweep {

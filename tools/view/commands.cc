@@ -4,9 +4,9 @@
 
 #include "libgraph/sim/report.h"
 #include "libgraph/view/view_formats.h"
-#include "tools/cli_load.h"
-#include "tools/cli_sizes.h"
-#include "tools/cli_write.h"
+#include "tools/cli/cli_load.h"
+#include "tools/cli/cli_sizes.h"
+#include "tools/cli/cli_write.h"
 #include "tools/view/page.h"
 
 namespace sg::cli {

@@ -1,7 +1,7 @@
 // What sg-view does with its options.
 #pragma once
 
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
 
 namespace sg::cli {
 

@@ -1,4 +1,4 @@
-// The reduction of a collective, in the order of ranks: the counterpart of librun/reduce.h.
+// The reduction of a collective, in the order of ranks: the counterpart of librun/comm/reduce.h.
 #pragma once
 
 #include "librun/cuda/kernels/view.h"

@@ -1,0 +1,16 @@
+#include "libgraph/base/result.h"
+
+namespace sg {
+
+std::string print_location(const Location& where) {
+  std::string out = where.file;
+  if (where.line != 0) {
+    out += ":" + std::to_string(where.line);
+    if (where.column != 0) out += ":" + std::to_string(where.column);
+  }
+  if (where.offset) out += ":@" + std::to_string(*where.offset);
+  if (!where.path.empty()) out += (out.empty() ? "" : ": ") + where.path;
+  return out;
+}
+
+}  // namespace sg

@@ -1,0 +1,47 @@
+// The results of a run: the outputs of a graph and the inputs that it wrote, by the names used in value files.
+//
+//   out{i}            output i (position)
+//   loss              the output of that kind; else a graph's only output
+//   gradient:INPUT    the gradient of an input: its name or its FQN
+//   mutated.INPUT     an input that is written in place
+//
+// Outputs without a value (null gradients) and opaque ones have no name.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "libgraph/data/safetensors.h"
+#include "libgraph/facts/alias.h"
+#include "libgraph/scalar.h"
+#include "librun/tensor.h"
+
+namespace sg {
+
+// The values of one rank after a step (RankRun::tensor and number).
+struct RunValues {
+  std::function<Tensor(ValueId)> tensor;
+  std::function<Scalar(ValueId)> number;  // for scalars
+};
+
+struct NamedValue {
+  std::string name;   // "out3", "mutated.arg30_1"
+  std::string title;  // name for people: "loss", "gradient of layers.0.wq.weight"
+  ValueId value;
+};
+
+// All results of a graph: outputs first, then written inputs, both by position.
+std::vector<NamedValue> named_values(const Graph& graph, const AliasAnalysis& alias);
+
+// Finds a value by any of the names above. `unreadable` if the graph has no such value, with the nearest name as a
+// hint.
+Result<NamedValue> find_named_value(const Graph& graph, std::string_view name);
+
+// --outputs: `out{i}` and `mutated.NAME`, contiguous; numbers as tensors without dimensions. The file gets its final
+// name when it is committed.
+Result<OutputFile> stage_outputs(const std::string& path, const Graph& graph, const AliasAnalysis& alias,
+                                 const RunValues& values);
+
+}  // namespace sg

@@ -1,0 +1,27 @@
+// The options of sg-run, and what they mean to a session.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "librun/session.h"
+#include "tools/cli/cli.h"
+
+namespace sg::cli {
+
+std::span<const Option> run_options();
+
+// --bind, as often as it is given.
+Result<std::vector<SizeBinding>> size_bindings(const Args& args);
+
+// `ranks`: how many share this machine's cores.
+Result<SessionOptions> session_options(const Args& args, uint32_t ranks);
+
+// What is wrong with the options before there is a graph: their values, what does not go together, files that are not
+// there.
+Status check_run_options(const Args& args);
+
+// The same of a command line: for those who call sg-run.
+Status check_run_words(const std::vector<std::string>& words);
+
+}  // namespace sg::cli
