@@ -103,8 +103,10 @@ NodeId Graph::insert_before(NodeId position, NodeSpec spec) {
   uint32_t count = static_cast<uint32_t>(spec.result_types.size());
   bool single = count == 1 && !spec.is_tuple;
 
-  const auto wish = [&](uint32_t i) { return i < spec.names.size() ? spec.names[i] : std::string_view(); };
-  const std::string_view own = spec.label.empty() ? base_name(pool_->op_name(spec.op)) : spec.label;
+  const auto wish = [&](uint32_t i) {
+    return i < spec.names.size() ? std::string_view(spec.names[i]) : std::string_view();
+  };
+  const std::string_view own = spec.label.empty() ? base_name(pool_->op_name(spec.op)) : std::string_view(spec.label);
   // The result whose name is the node's, too; `count` where the label is a name of its own.
   uint32_t namesake = 0;
   if (!single && !(spec.label.empty() && !wish(0).empty()))

@@ -87,8 +87,8 @@ struct NodeSpec {
   OpId op;
   std::vector<Arg> args;
   std::vector<TypeId> result_types;
-  std::vector<std::string_view> names;  // wished for, one a result; made unique. Missing ones follow from the label
-  std::string_view label;               // wished for; empty = the first name, else from the op's name
+  std::vector<std::string> names;  // wished for, one a result; made unique. Missing ones follow from the label
+  std::string label;               // wished for; empty = the first name, else from the op's name
   bool is_tuple = false;
   Phase phase = Phase::forward;
   StrId module;

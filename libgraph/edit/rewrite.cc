@@ -25,12 +25,9 @@ NodeId copy_node(Graph* graph, NodeId n, NodeId position, const OperandMap& oper
     arg.walk_mutable([&](Arg& a) {
       if (a.is(ArgKind::value)) a.set_value(operand(a.as_value()));
     });
-  std::vector<std::string> names;
   for (uint32_t i = 0; i < graph->node(n).result_count; ++i)
-    names.push_back(std::string(graph->name(graph->node(n).result(i))) + std::string(suffix));
-  spec.names.assign(names.begin(), names.end());
-  const std::string label = std::string(graph->label(n)) + std::string(suffix);
-  if (names.empty()) spec.label = label;
+    spec.names.push_back(std::string(graph->name(graph->node(n).result(i))) + std::string(suffix));
+  if (spec.names.empty()) spec.label = std::string(graph->label(n)) + std::string(suffix);
   return graph->insert_before(position, spec);
 }
 

@@ -157,7 +157,7 @@ void Translator::node(const Graph& source, NodeId n, Graph* target, Mapping* map
   for (const Arg& a : node.args) spec.args.push_back(arg(a, map->values));
   for (uint32_t i = 0; i < node.result_count; ++i) {
     spec.result_types.push_back(type(source.value(node.result(i)).type));
-    spec.names.push_back(source.name(node.result(i)));
+    spec.names.emplace_back(source.name(node.result(i)));
   }
   bool has_own_label = node.result_count == 0 || node.label != source.value(node.first_result).name;
   if (has_own_label) spec.label = source.label(n);

@@ -80,7 +80,7 @@ class GraphReader : public NameScope {
   Status build_node(size_t index);
   Status read_results(const PlacedNode& node, const OpInfo* info, NodeSpec* spec, Extras* extras);
   Status take_getitem_type(uint32_t index, TypeId* type, Extras* extras);
-  std::vector<std::string> name_results(const NodeRecord& record, NodeSpec* spec);
+  void name_results(const NodeRecord& record, NodeSpec* spec);
   Status read_context(const PlacedNode& node, NodeSpec* spec, Extras* extras);
   Status give_stream(const PlacedNode& node, bool draws);
   Status read_binds(const Json& json, NodeId n);

@@ -23,7 +23,7 @@ Status GraphReader::build_node(size_t index) {
   if (record.is_tuple && !record.has(NodeField::type))  // getitems reveal only the results that are used
     record.result_count = std::max(record.result_count, split_result_count(info, spec.args));
   SG_TRY(read_results(node, info, &spec, &extras));
-  std::vector<std::string> default_names = name_results(record, &spec);
+  name_results(record, &spec);
   SG_TRY(read_context(node, &spec, &extras));
   NodeMeta meta;
   SG_TRY(read_meta(context_, node, &meta, &extras));
@@ -74,21 +74,18 @@ Status GraphReader::take_getitem_type(uint32_t index, TypeId* type, Extras* extr
 
 // Results are named after the getitems that extract them. The others become `label.i`, avoiding all names of the file,
 // which take precedence.
-std::vector<std::string> GraphReader::name_results(const NodeRecord& record, NodeSpec* spec) {
-  std::vector<std::string> storage;
-  if (!record.is_tuple) return storage;
+void GraphReader::name_results(const NodeRecord& record, NodeSpec* spec) {
+  if (!record.is_tuple) return;
   spec->names.resize(spec->result_types.size());
   for (uint32_t g : record.getitems)
     if (spec->names[records_[g].result].empty()) spec->names[records_[g].result] = records_[g].name;
-  storage.resize(spec->names.size());
-  for (size_t i = 0; i < storage.size(); ++i) {
-    if (!spec->names[i].empty()) continue;
-    std::string base = std::string(record.name) + "." + std::to_string(i);
-    storage[i] = base;
-    for (uint32_t suffix = 1; names_.find(storage[i]); ++suffix) storage[i] = base + "_" + std::to_string(suffix);
-    spec->names[i] = storage[i];
+  for (size_t i = 0; i < spec->names.size(); ++i) {
+    std::string& name = spec->names[i];
+    if (!name.empty()) continue;
+    const std::string base = std::string(record.name) + "." + std::to_string(i);
+    name = base;
+    for (uint32_t suffix = 1; names_.find(name); ++suffix) name = base + "_" + std::to_string(suffix);
   }
-  return storage;
 }
 
 // Reads module, phase and source; keeps a sequence number that links to no forward node.

@@ -51,7 +51,7 @@ Status SourceGraphBuilder::build_node(uint32_t index) {
     record.result_count = std::max(record.result_count, split_result_count(info, spec.args));
   set_results(info, source, &record, &spec);
   if (source.name) spec.label = text(source.name);
-  std::vector<std::string> storage = name_results(source, record, &spec);
+  name_results(source, record, &spec);
   spec.phase = source.phase;
   spec.module = source.module;
   spec.source = source.source;
@@ -138,26 +138,22 @@ void SourceGraphBuilder::take_getitem_type(uint32_t getitem, TypeId* type) {
 
 // Results are named as in the source, else after the getitems that extract them. The others become `label.i`, avoiding
 // all names of the source, which take precedence.
-std::vector<std::string> SourceGraphBuilder::name_results(const SourceNode& source, const Record& record,
-                                                          NodeSpec* spec) {
-  std::vector<std::string> storage;
-  if (!record.is_tuple) return storage;
+void SourceGraphBuilder::name_results(const SourceNode& source, const Record& record, NodeSpec* spec) {
+  if (!record.is_tuple) return;
   spec->names.resize(spec->result_types.size());
   for (size_t i = 0; i < std::min(source.results.names.size(), spec->names.size()); ++i)
     if (source.results.names[i]) spec->names[i] = text(source.results.names[i]);
   for (uint32_t g : record.getitems)
     if (spec->names[records_[g].result].empty() && source_.nodes[g].name)
       spec->names[records_[g].result] = text(source_.nodes[g].name);
-  storage.resize(spec->names.size());
   std::string base = source.name ? std::string(text(source.name)) : std::string(text(source.op));
-  for (size_t i = 0; i < storage.size(); ++i) {
-    if (!spec->names[i].empty()) continue;
-    std::string wish = base + "." + std::to_string(i);
-    storage[i] = wish;
-    for (uint32_t k = 1; names_.contains(pool().str(storage[i])); ++k) storage[i] = wish + "_" + std::to_string(k);
-    spec->names[i] = storage[i];
+  for (size_t i = 0; i < spec->names.size(); ++i) {
+    std::string& name = spec->names[i];
+    if (!name.empty()) continue;
+    const std::string wish = base + "." + std::to_string(i);
+    name = wish;
+    for (uint32_t k = 1; names_.contains(pool().str(name)); ++k) name = wish + "_" + std::to_string(k);
   }
-  return storage;
 }
 
 // Keeps the names of further getitems of the same result, which would otherwise be lost.

@@ -83,7 +83,7 @@ class SourceGraphBuilder {
   Error unknown_name(const SourceRef& ref) const;
   void set_results(const OpInfo* info, const SourceNode& source, Record* record, NodeSpec* spec);
   void take_getitem_type(uint32_t getitem, TypeId* type);
-  std::vector<std::string> name_results(const SourceNode& source, const Record& record, NodeSpec* spec);
+  void name_results(const SourceNode& source, const Record& record, NodeSpec* spec);
   NodeMeta meta_of(const SourceNode& source, const Record& record) const;
   void number_stream(NodeId n);
   void link_forward();

@@ -9,19 +9,15 @@ Status AutoOutliner::call(int64_t c) {
   SG_ASSIGN(const NestedId body, body_of(c));
   std::vector<Arg> list;
   for (const In& in : ins_) list.push_back(Arg::value(in.along ? in.parts[static_cast<size_t>(c)] : in.value));
-  std::vector<std::string_view> names;
-  std::vector<std::string> texts;
   NodeSpec spec = like_call(c, "call");
   for (const Out& out : outs_) {
     list.push_back(Arg::value(out.is_sum ? out.whole : out.parts[static_cast<size_t>(c)]));
     if (!out.is_sum) continue;
-    texts.push_back(std::string(graph_.name(out.value)) + "_chunk" + std::to_string(c));
+    spec.names.push_back(std::string(graph_.name(out.value)) + "_chunk" + std::to_string(c));
     spec.result_types.push_back(graph_.value(out.whole).type);
   }
-  spec.names.assign(texts.begin(), texts.end());
-  const std::string label = std::string(graph_.label(plan_.amplifier)) + "_chunk" + std::to_string(c);
-  spec.op = pool_.op("sg.call"), spec.args = {Arg::graph(body), Arg::list(std::move(list))}, spec.is_tuple = true,
-  spec.label = label;
+  spec.label = std::string(graph_.label(plan_.amplifier)) + "_chunk" + std::to_string(c);
+  spec.op = pool_.op("sg.call"), spec.args = {Arg::graph(body), Arg::list(std::move(list))}, spec.is_tuple = true;
   const NodeId n = graph_.insert_before(main_.position, spec);
   uint32_t at = 0;
   for (Out& out : outs_)
@@ -118,12 +114,9 @@ NodeSpec AutoOutliner::spec_in(const AutoNode& node, int64_t c, const std::vecto
     target = main_.size_of(extent(edit.along, c)).set_key(key);
   }
   spec.result_types.assign(graph_.node(node.node).result_count, Pool::kUnknownType);
-  names_.clear();
   for (uint32_t i = 0; i < graph_.node(node.node).result_count; ++i)
-    names_.emplace_back(graph_.name(graph_.node(node.node).result(i)));
-  spec.names.assign(names_.begin(), names_.end());
-  label_ = graph_.label(node.node);
-  spec.label = label_;
+    spec.names.emplace_back(graph_.name(graph_.node(node.node).result(i)));
+  spec.label = graph_.label(node.node);
   spec.forward = NodeId();
   if (const NodeId forward = graph_.node(node.node).forward)
     if (auto it = copies.find(forward); it != copies.end()) spec.forward = it->second;

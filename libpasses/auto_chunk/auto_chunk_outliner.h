@@ -123,8 +123,6 @@ class AutoOutliner {
   std::vector<Out> outs_;
   std::vector<NodeId> dead_;             // casts replaced by the sum itself
   std::map<uint32_t, NestedId> bodies_;  // by the rows of a chunk
-  std::vector<std::string> names_;       // of the current NodeSpec
-  std::string label_;
   AutoCounts counts_;
 };
 

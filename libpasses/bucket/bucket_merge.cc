@@ -142,10 +142,9 @@ class Merger {
     spec.op = pool_.op(op);
     spec.args = std::move(args);
     spec.result_types = std::move(types);
-    std::vector<std::string> names;
+    spec.names.clear();
     for (size_t i = 0; i < spec.result_types.size(); ++i)
-      names.push_back(draft.name + suffix + (spec.result_types.size() > 1 ? "_" + std::to_string(i) : ""));
-    spec.names.assign(names.begin(), names.end());
+      spec.names.push_back(draft.name + suffix + (spec.result_types.size() > 1 ? "_" + std::to_string(i) : ""));
     spec.is_tuple = graph_.pool().ops[spec.op].info->returns_list;
     return graph_.insert_before(before, spec);
   }

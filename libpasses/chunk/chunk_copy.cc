@@ -166,12 +166,10 @@ class ChunkCopier {
     spec.meta = pool_.metas.intern(std::move(meta));
     if (node.forward)
       if (auto it = copies_.find(node.forward); it != copies_.end()) spec.forward = it->second[static_cast<size_t>(c)];
-    std::vector<std::string> names;
     const std::string suffix = "_chunk" + std::to_string(c);
-    for (uint32_t i = 0; i < node.result_count; ++i) names.push_back(std::string(graph_.name(node.result(i))) + suffix);
-    spec.names.assign(names.begin(), names.end());
-    const std::string label = std::string(graph_.label(body.node)) + suffix;
-    spec.label = label;
+    for (uint32_t i = 0; i < node.result_count; ++i)
+      spec.names.push_back(std::string(graph_.name(node.result(i))) + suffix);
+    spec.label = std::string(graph_.label(body.node)) + suffix;
     const NodeId copy = graph_.insert_before(body.node, spec);
     copies_[body.node].push_back(copy);
     ++counts_.copies;

@@ -40,7 +40,7 @@ Result<NodeId> ChunkNodes::insert(std::string_view op, std::vector<Arg> args, co
   spec.op = pool_.op(op);
   spec.args = std::move(args);
   spec.result_types.assign(names.size(), Pool::kUnknownType);
-  spec.names.assign(names.begin(), names.end());
+  spec.names = names;
   spec.is_tuple = names.size() > 1;
   spec.phase = graph_.node(body.node).phase;
   if (const std::string& parent = plan_.regions[body.region].parent; !parent.empty()) spec.module = pool_.str(parent);

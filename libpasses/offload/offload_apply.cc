@@ -135,8 +135,7 @@ class Applier {
   }
 
   ValueId insert(NodeId position, NodeSpec spec, const Way& way, std::string_view suffix) {
-    const std::string name = std::string(graph_.name(way.candidate->value)) + std::string(suffix);
-    spec.names = {name};
+    spec.names = {std::string(graph_.name(way.candidate->value)) + std::string(suffix)};
     return graph_.node(graph_.insert_before(position, spec)).result(0);
   }
 

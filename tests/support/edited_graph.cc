@@ -126,8 +126,7 @@ Job GraphSketch::job() const {
     for (uint32_t o : n.operands) spec.args.push_back(Arg::value(o & kInput ? in[o & ~kInput] : value[o]));
     if (n.op == kScaled) spec.args.push_back(Arg::floating(n.literal));
     spec.result_types = {type};
-    std::string name = (n.renamed ? "renamed" : "n") + std::to_string(n.identity);
-    spec.names = {name};
+    spec.names = {(n.renamed ? "renamed" : "n") + std::to_string(n.identity)};
     spec.phase = n.backward ? Phase::backward : Phase::forward;
     spec.module = pool.str("layers." + std::to_string(n.layer) + ".block");
     spec.source = pool.sources.intern({pool.str("model.py"), n.line, pool.str("forward")});

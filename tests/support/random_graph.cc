@@ -209,12 +209,9 @@ NodeId GraphBuilder::emit_node(std::string_view op, std::vector<Arg> args, const
   spec.meta = meta;
   if (phase_ == Phase::backward && !forward_nodes_.empty() && shape_.percent(50))
     spec.forward = shape_.pick(forward_nodes_);
-  std::vector<std::string> names;
   bool odd = options_.odd_names && shape_.percent(4);
-  for (size_t i = 0; odd && i < types.size(); ++i) names.push_back(odd_name());
-  for (const std::string& name : names) spec.names.push_back(name);
-  std::string label = options_.odd_names && shape_.percent(3) ? odd_name() : "";
-  spec.label = label;
+  for (size_t i = 0; odd && i < types.size(); ++i) spec.names.push_back(odd_name());
+  if (options_.odd_names && shape_.percent(3)) spec.label = odd_name();
   if (options_.metadata && meta == MetaId(0) && own_.percent(15))
     spec.meta = random_meta(static_cast<uint32_t>(types.size()));
   NodeId n = graph_.append(spec);

@@ -158,7 +158,7 @@ class Pair {
     spec.args = random_args(&entry.args);
     spec.is_tuple = rng_.percent(30);
     spec.result_types.resize(spec.is_tuple ? rng_.below(4) : rng_.below(2), TypeId(0));
-    for (size_t i = rng_.below(spec.result_types.size() + 1); i-- > 0;) spec.names.push_back(rng_.pick(kNames));
+    for (size_t i = rng_.below(spec.result_types.size() + 1); i-- > 0;) spec.names.emplace_back(rng_.pick(kNames));
     spec.label = rng_.pick(kNames);
     entry.id = graph_.insert_before(position, spec);
     for (uint32_t i = 0; i < graph_.node(entry.id).result_count; ++i)
