@@ -7,6 +7,7 @@ Skipped, aloud, without mpirun (exit 77).
 import argparse
 import os
 import random
+import re
 import shutil
 import signal
 import struct
@@ -91,6 +92,7 @@ def run_step(tool):
             read = lambda name: open(at(name), 'rb').read()
             problems += [f'rank {r}, {name}: other bits' for r in range(4) for name in ('mpi', 'slow', 'slower')
                          if read(f'local{r}') != read(f'{name}{r}')]
+        problems += reports_that_differ([*step, '--steps', '2'])
         ranks = [subprocess.Popen([*step, '--comm', 'mpi', '--outputs', at('torch{r}')], stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True,
                                   env={**os.environ, 'RANK': str(r), 'WORLD_SIZE': '4', 'LOCAL_RANK': str(r)}) for r in range(4)]
@@ -105,6 +107,19 @@ def run_step(tool):
             problems.append(f'inputs missing: exit {done.returncode}: {done.stderr}')
     print(f'{"FAILED" if problems else "ok":6} sg-run --comm mpi: {"; ".join(problems)}', flush=True)
     return not problems
+
+
+def reports_that_differ(command):
+    """Processes report as threads do, in one text or document, but for the time that a step takes."""
+    def report(start, options):
+        done = subprocess.run([*start, *command, *options], capture_output=True, text=True, timeout=120)
+        return re.sub(r'^step .*$|"step_seconds":[^]]*', 'TIME', done.stdout, flags=re.M)
+    problems = []
+    for options in ([], ['--json'], ['--dry-run', '--json']):
+        threads, processes = report([], options), report(mpirun(4), [*options, '--comm', 'mpi'])
+        if threads != processes or not threads:
+            problems.append(f'{options}: threads say {threads!r}, processes {processes!r}')
+    return problems
 
 
 def check_fault(name, command, code, message, seconds, folder, disturb=(None, None)):

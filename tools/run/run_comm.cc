@@ -10,6 +10,7 @@
 #include "librun/comm/comm_plugin.h"
 #include "librun/comm/launch_env.h"
 #include "librun/meet/comm_star.h"
+#include "librun/report_bytes.h"
 
 namespace sg::cli {
 namespace {
@@ -96,14 +97,19 @@ Result<std::vector<std::unique_ptr<Communicator>>> open_communicators(const Args
 
 uint32_t ranks_here(Communicators comms) { return static_cast<uint32_t>(comms[0]->ranks_of_machine().size()); }
 
-Result<RunAnswer> gather_answer(Communicators comms, std::string text, bool passed) {
-  if (comms.size() == comms[0]->world()) return RunAnswer{std::move(text), true, passed};
-  SG_ASSIGN(const Texts texts, comms[0]->exchange((passed ? "+" : "-") + text));
-  RunAnswer all{"", comms[0]->rank() == 0, true};
+Result<RunAnswer> gather_answer(Communicators comms, SessionReport report) {
+  const bool passed = report.passed();
+  if (comms.size() == comms[0]->world()) return RunAnswer{std::move(report), true, passed};
+  SG_ASSIGN(const Texts texts, comms[0]->exchange((passed ? "+" : "-") + report_bytes(report)));
+  RunAnswer all{{}, comms[0]->rank() == 0, true};
+  std::vector<SessionReport> parts;
   for (const std::string& t : texts) {
     all.passed = all.passed && t.starts_with('+');
-    if (all.writes) all.text += t.substr(1);
+    if (!all.writes || t.empty()) continue;
+    SG_ASSIGN(SessionReport part, report_of_bytes(std::string_view(t).substr(1)));
+    parts.push_back(std::move(part));
   }
+  all.report = joined_reports(std::move(parts));
   return all;
 }
 

@@ -28,13 +28,13 @@ uint32_t ranks_here(Communicators comms);
 Result<std::optional<int>> follow_launcher(std::string_view comm);
 
 struct RunAnswer {
-  std::string text;  // of all ranks; empty where another process writes it
+  SessionReport report;  // of all ranks; empty where another process writes it
   bool writes = true;
   bool passed = true;  // on all ranks
 };
 
-// Brings the texts of all processes to the first.
-Result<RunAnswer> gather_answer(Communicators comms, std::string text, bool passed);
+// Brings what all processes found to the first: it reports as if all ranks were threads of its own.
+Result<RunAnswer> gather_answer(Communicators comms, SessionReport report);
 
 // Until all processes are here: each has placed its files.
 Status wait_for_all(Communicators comms);

@@ -61,20 +61,18 @@ Result<int> run_on(const Args& args, const Job& job, Communicators comms) {
     for (const std::string& line : r.explained) args.report().note("rank " + std::to_string(r.rank) + ": " + line);
   if (args.has("dry-run")) {
     const int64_t steps = args.number("steps", 1);
-    const bool as_json = args.has("json");
-    SG_ASSIGN(
-        RunAnswer answer,
-        gather_answer(comms, as_json ? dry_run_json(report, steps) + "\n" : dry_run_text(job, report, steps), true));
-    if (answer.writes && as_json) SG_TRY(write_text(args, answer.text));
-    else if (answer.writes) args.report().line(answer.text);
+    SG_ASSIGN(const RunAnswer answer, gather_answer(comms, std::move(report)));
+    if (!answer.writes) return 0;
+    if (args.has("json")) SG_TRY(write_text(args, dry_run_json(answer.report, steps) + "\n"));
+    else args.report().line(dry_run_text(job, answer.report, steps));
     return 0;
   }
   OutputSet files = std::move(report.written);
   SG_ASSIGN(const std::string profile, stage_profile(args, report, &files));
-  SG_ASSIGN(RunAnswer answer,
-            gather_answer(comms, args.has("json") ? run_json(report) + "\n" : run_text(report), report.passed()));
-  bool silent = args.has("quiet") && !args.has("json") && answer.passed;
-  if (answer.writes && !silent) SG_TRY(stage_text(args, answer.text, &files));
+  SG_ASSIGN(const RunAnswer answer, gather_answer(comms, std::move(report)));
+  const bool silent = args.has("quiet") && !args.has("json") && answer.passed;
+  if (answer.writes && !silent)
+    SG_TRY(stage_text(args, args.has("json") ? run_json(answer.report) + "\n" : run_text(answer.report), &files));
   SG_TRY(files.place());
   SG_TRY(wait_for_all(comms));
   keep_placed(&files);
