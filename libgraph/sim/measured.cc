@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "libgraph/facts/cost.h"
+#include "libgraph/facts/transfer.h"
 #include "libgraph/import/capture_json.h"
 #include "libgraph/sim/measured_parts.h"
 #include "libgraph/sim/op_kind.h"
@@ -121,27 +122,59 @@ void divide(MeasuredStep* step, double by) {
   for (auto& [name, us] : step->unknown_us) us /= by;
 }
 
+namespace {
+
+// Copies to the host and back. A device has a track for them, beside which its nodes only start and await them; the
+// processor copies in the node that starts, and computes nothing meanwhile.
+struct MeasuredCopies {
+  double held_us = 0, under_way_us = 0, waits_us = 0;  // waits_us: for copies and collectives
+  size_t starts = 0, flights = 0;
+
+  void add_to(MeasuredStep* out, double waits_for_collectives_us) const {
+    if (starts == 0) return;
+    const double waits = std::max(0.0, waits_us - waits_for_collectives_us);
+    out->exposed["copy"] = {held_us + waits, static_cast<double>(starts)};
+    out->under_way["copy"] = {flights > 0 ? under_way_us : held_us,
+                              static_cast<double>(flights > 0 ? flights : starts)};
+  }
+};
+
+}  // namespace
+
 MeasuredStep measure_run(std::vector<TraceEvent> events) {
   MeasuredStep out;
   out.source = "sg-run";
   std::vector<double> own = own_times(&events);
   std::map<int64_t, std::vector<const TraceEvent*>> nodes;  // by rank
+  std::set<std::string_view> starts;                        // of transfers, by name
+  for (const TraceEvent& e : events)
+    if (e.track == kNodeTrack && starts_transfer(find_op(e.name))) starts.insert(e.text("node").value_or(""));
+  MeasuredCopies copies;
+  double waits_for_collectives_us = 0;
   for (size_t i = 0; i < events.size(); ++i) {
     const TraceEvent& e = events[i];
-    if (e.category == "copy") continue;  // part of its node
+    if (e.category == "copy") {  // else part of its node
+      if (starts.contains(e.text("node").value_or(""))) copies.under_way_us += e.length_us, ++copies.flights;
+      continue;
+    }
     const OpInfo* op = find_op(e.name);
     if (e.track != kNodeTrack) {  // a group's track: from launch to wait
       std::string kind(op ? communication_kind(op->name) : e.name);
       MeasuredStep::Part &way = out.under_way[kind], &exposed = out.exposed[kind];
       way.us += e.length_us, ++way.count;
-      exposed.us += e.real("waited_us").value_or(0), ++exposed.count;
+      const double waited_us = e.real("waited_us").value_or(0);
+      exposed.us += waited_us, ++exposed.count;
+      waits_for_collectives_us += waited_us;
       continue;
     }
     nodes[e.process].push_back(&e);
-    if (op && op->has(kWait)) continue;  // in its group's track
-    if (op && op->has(kCollective)) out.exposed[std::string(communication_kind(op->name))].us += own[i];
+    if (const auto node = e.text("node")) out.nodes.emplace(*node);
+    if (op && op->has(kWait)) copies.waits_us += own[i];  // of a collective: in its group's track
+    else if (starts_transfer(op)) copies.held_us += own[i], ++copies.starts;
+    else if (op && op->has(kCollective)) out.exposed[std::string(communication_kind(op->name))].us += own[i];
     else add_compute(&out, op, e.name, own[i]);
   }
+  copies.add_to(&out, waits_for_collectives_us);
   out.ranks = std::max<size_t>(nodes.size(), 1);
   for (const auto& [rank, list] : nodes) {
     Steps steps = steps_of(list);

@@ -66,6 +66,8 @@ graph rank *
     write("no.json", "{}")
     expect(run([*held[:-1], "no.json"]), 3, "no.json: error: not a trace")
     expect(run([*held[:-1], "none.json"]), 3, "none.json")
+    write("other.txt", "sg 1.0\ngraph rank *\n  input %x : f32[8]\n  %else = aten.add.Tensor(%x, %x)\n  output %else\n")
+    expect(run(["sg-sim", "other.txt", "--measured", "p.json"]), 4, "p.json: error: the profile is of another graph: none of its 4 nodes")
     expect(run([*held, "--calibrate", "--json"]), 2, "--calibrate writes a machine")
     expect(run(["sg-sim", "step.txt", "--calibrate"]), 2, "needs no graph")
     expect(run(["sg-sim", "step.txt", "--repeats", "3"]), 2, "--repeats needs --calibrate")
@@ -77,5 +79,6 @@ def this_machine_is_measured():
     done = expect(run(["sg-sim", "--calibrate", "--ranks", "2", "--repeats", "1", "-o", "here.yaml"]), 0)
     yaml = read("here.yaml").decode()
     assert re.search(r"(?m)^#   device.f32_tflops +[0-9.e-]+ +\+0.0 % +\+0.0 %$", yaml), yaml
+    assert re.search(r"f8_tflops: 0\b", yaml), yaml
     assert "2 ranks of" in yaml and "network.exchange.within_gbps" in yaml, yaml
     expect(run(["sg-sim", "small.txt", "-m", "here.yaml"]), 0, out="^cpu-here: ")

@@ -138,6 +138,29 @@ TEST_CASE("a profile of sg-run: nodes by rank and step, bodies apart from their 
   CHECK(s.unknown_us.at("sg.call") == Approx(10));
 }
 
+TEST_CASE("copies to the host are under way and exposed, not computed", "[measured]") {
+  const auto node = [](const char* name) { return "{\"node\": \"" + std::string(name) + "\"}"; };
+  const std::string nodes = event("forward", "aten.mm.default", 0, 1, 100, 100, node("mm")) +
+                            event("forward", "sg.offload", 0, 1, 200, 20, node("out")) +
+                            event("forward", "sg.wait", 0, 1, 220, 5, node("wait"));
+  SECTION("the processor copies in the node that starts") {
+    const MeasuredTrace trace = read(trace_of(nodes));
+    const MeasuredStep& s = trace.step();
+    CHECK(s.exposed.at("copy").us == Approx(25));
+    CHECK(s.under_way.at("copy").us == Approx(20));
+    CHECK(s.compute.size() == 1);
+    CHECK(s.nodes == std::set<std::string, std::less<>>{"mm", "out", "wait"});
+  }
+  SECTION("a device has a track for them, other copies are part of their nodes, and collectives have waits, too") {
+    const std::string others =
+        event("copy", "download", 0, 3, 205, 60, node("out")) + event("copy", "download", 0, 3, 100, 50, node("mm")) +
+        event("", "_c10d_functional.all_to_all_single.default", 0, 2, 100, 4, "{\"node\":\"send\",\"waited_us\":2}");
+    const MeasuredTrace trace = read(trace_of(nodes + others));
+    CHECK(trace.step().exposed.at("copy").us == Approx(23));
+    CHECK(trace.step().under_way.at("copy").us == Approx(60));
+  }
+}
+
 TEST_CASE("steps whose clocks overlap a little are steps", "[measured]") {
   std::string events;
   for (int step = 0; step < 3; ++step) {

@@ -128,6 +128,7 @@ class Calibration {
     n.ll.within_gbps = n.ll.between_gbps = n.ll.cap_one_node_gbps = n.ll.cap_two_nodes_gbps = n.ll.cap_more_nodes_gbps =
         kNever;
     machine_.device.multiprocessors = 0;                  // nor tiles
+    machine_.device.f8_tflops = 0;                        // computed as bf16
     machine_.host.launch_us = machine_.host.sync_us = 0;  // the host computes
     double bytes = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
     give("device.memory_gib", bytes / 0x1p30 / ranks_);

@@ -1,5 +1,6 @@
 #include "tools/sim/sim_command.h"
 
+#include "libgraph/base/human.h"
 #include "libgraph/expr/assume.h"
 #include "libgraph/sim/measured.h"
 #include "libgraph/sim/report.h"
@@ -47,6 +48,31 @@ Result<std::optional<MeasuredTrace>> read_measured(const Args& args) {
   return std::optional<MeasuredTrace>(std::move(trace));
 }
 
+size_t nodes_in(const Graph& graph, const MeasuredStep& measured) {
+  size_t found = 0;
+  for (const NodeId n : graph.nodes()) found += measured.nodes.contains(graph.label(n));
+  return found;
+}
+
+// A profile of sg-run names the nodes of its graph. PyTorch's names none.
+Status check_measured(const Args& args, const Job& job, const MeasuredStep& measured) {
+  if (measured.nodes.empty()) return ok_status();
+  size_t found = 0;
+  for (const auto& program : job.programs) {
+    found += nodes_in(program->graph, measured);
+    for (const auto& nested : program->nested) found += nodes_in(nested->graph, measured);
+  }
+  if (found == 0)
+    return Error{ErrorKind::cannot_apply,
+                 "the profile is of another graph: none of its " + plural(measured.nodes.size(), "node") + " is in " +
+                     args.input(),
+                 {args.text("measured")},
+                 "write one with: sg-run " + args.input() + " --profile FILE"};
+  if (measured.ranks > job.world)
+    args.report().note("the profile has " + plural(measured.ranks, "rank") + ", the job " + std::to_string(job.world));
+  return ok_status();
+}
+
 // --calibrate --measured: fits the machine so that the simulated step matches the measured one.
 Result<int> write_fitted(const Args& args, const Job& job, const std::vector<SymbolValues>& values, SimOptions options,
                          const MeasuredStep& measured) {
@@ -79,6 +105,7 @@ Result<int> run_sim(const Args& args) {
   }
   SG_ASSIGN(std::optional<MeasuredTrace> measured, read_measured(args));
   SG_ASSIGN(Job job, read_job(args, args.input()));
+  if (measured) SG_TRY(check_measured(args, job, measured->step()));
   options.ranks = static_cast<uint32_t>(args.number("ranks", 0));
   if (options.ranks != 0 && !has_group_of_all(job))
     args.report().note("--ranks changes nothing: no group of the job spans all its ranks");
