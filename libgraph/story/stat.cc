@@ -154,7 +154,11 @@ class Collector {
 
   void add_symbols() {
     out_.symbols = program_.symbols.size();
-    for (const Symbol& s : program_.symbols) out_.data_symbols += s.kind == SymbolKind::data;
+    const SizeValues sizes = values_of(program_, options_);
+    for (const Symbol& s : program_.symbols) {
+      out_.data_symbols += s.kind == SymbolKind::data;
+      if (const auto number = sizes(s.name)) out_.assumed.emplace_back(job_.pool->strings.str(s.name), *number);
+    }
   }
 
   void add_nested(const Nested& nested) {
@@ -283,7 +287,9 @@ void write_program(JsonWriter& w, const ProgramStats& p) {
   w.key("symbols").begin_object().member("count", p.symbols).member("data", p.data_symbols);
   w.key("unbounded").begin_array();
   for (const std::string& name : p.unbounded) w.string(name);
-  w.end_array().end_object();
+  w.end_array().key("assumed").begin_object();
+  for (const auto& [name, number] : p.assumed) w.member(name, number);
+  w.end_object().end_object();
   w.member("random_ops", p.random_ops);
   write_counts(w, "opaque_ops", p.opaque_ops);
   w.member("incomplete_costs", p.incomplete);

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "libgraph/base/json.h"
@@ -72,7 +73,8 @@ struct ProgramStats {
   std::map<std::string, CostSum> by_phase, by_module, by_op;  // module "" = outside any
   std::vector<CollectiveSum> collectives;                     // by kind, then group
   size_t symbols = 0, data_symbols = 0;
-  std::vector<std::string> unbounded;  // used symbols that nothing bounds from above: range_infer.h
+  std::vector<std::pair<std::string, int64_t>> assumed;  // symbols that have a number here, as StatOptions::sizes says
+  std::vector<std::string> unbounded;                    // used symbols that nothing bounds from above: range_infer.h
   size_t random_ops = 0;
   std::map<std::string, size_t> opaque_ops;
   size_t incomplete = 0;  // nodes whose cost lacks a size or a rule

@@ -70,6 +70,16 @@ void print_collectives(std::string* out, const std::vector<CollectiveSum>& list)
             " handed in, " + human_bytes(c.wire_bytes) + " sent\n";
 }
 
+void print_assumed(std::string* out, const ProgramStats& s) {
+  constexpr size_t kShown = 8;
+  if (s.assumed.empty()) return;
+  *out += "  sizes: ";
+  for (size_t i = 0; i < std::min(kShown, s.assumed.size()); ++i)
+    *out += (i ? ", " : "") + s.assumed[i].first + " = " + std::to_string(s.assumed[i].second);
+  if (s.assumed.size() > kShown) *out += " and " + std::to_string(s.assumed.size() - kShown) + " more";
+  *out += " (assumed; --assume)\n";
+}
+
 void print_unknown(std::string* out, const ProgramStats& s) {
   if (s.incomplete != 0)
     *out += "  " + plural(s.incomplete, "node") +
@@ -87,10 +97,11 @@ StatTable stat_table_named(std::string_view name) {
 }
 
 std::string print_stats(const Stats& stats, StatTable table, size_t rows) {
-  std::string out = one_line(stats.title) + "\n";
+  std::string out = stats.title.empty() ? "" : one_line(stats.title) + "\n";
   for (const ProgramStats& s : stats.programs) {
     out += ranks_text(s.ranks, stats.world) + ": ";
     print_counts(&out, s);
+    print_assumed(&out, s);
     out += "  " + human_flops(s.total.flops) + ", " + human_bytes(s.total.bytes) + " moved\n";
     print_memory(&out, s);
     print_collectives(&out, s.collectives);

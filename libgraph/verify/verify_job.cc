@@ -3,8 +3,7 @@
 #include <unordered_set>
 
 #include "libgraph/base/chars.h"
-#include "libgraph/base/nearest.h"
-#include "libgraph/op.h"
+#include "libgraph/op_hint.h"
 #include "libgraph/verify/verify_rules.h"
 
 namespace sg {
@@ -253,19 +252,6 @@ void check_extent(Check& c, const std::vector<std::vector<uint32_t>>& within,
 
 namespace {
 
-// A hint for an unknown op name: its overloads or a similar op; empty if there is none.
-std::string hint_for_op(std::string_view name) {
-  std::string_view packet = name.ends_with(".default") ? name.substr(0, name.size() - 8) : name;
-  std::string overloads;
-  Nearest nearest(name);
-  for (const OpInfo& op : all_ops()) {
-    nearest.offer(op.name);
-    if (op.name.starts_with(packet) && op.name.substr(packet.size()).starts_with('.'))
-      overloads += (overloads.empty() ? "" : ", ") + std::string(op.name);
-  }
-  return overloads.empty() ? nearest.hint() : "its overloads are " + overloads;
-}
-
 NodeId first_of(const Graph& graph, OpId op) {
   for (NodeId n : graph.nodes())
     if (graph.node(n).op == op) return n;
@@ -293,7 +279,7 @@ void check_op_names(Check& c) {
     const std::string_view name = c.pool.op_name(OpId(i));
     if (name.size() > kMaxName) continue;
     ++looked;
-    const std::string hint = hint_for_op(name);
+    const std::string hint = hint_for_unknown_op(name);
     const std::string user = hint.empty() ? std::string() : first_use(c.job, OpId(i));
     if (!user.empty())
       c.warn(user + " calls " + std::string(name) + ", which is not in the op table and is kept as an opaque op", hint);

@@ -20,9 +20,13 @@ std::string tensor_fault(const Check& c, const Type& t) {
   if (bad(t.offset)) return "the storage offset is negative or not a number";
   int64_t bytes = dtype_bytes(t.dtype);
   bool empty = false;
+  for (const auto& [what, list] : {std::pair("size ", &t.shape), std::pair("stride ", &t.stride)})
+    for (size_t i = 0; i < list->size(); ++i) {
+      if (!bad((*list)[i])) continue;
+      const std::optional<int64_t> n = c.pool.exprs.constant_value((*list)[i]);
+      return what + std::to_string(i) + (n ? " is negative: " + std::to_string(*n) : " is no number");
+    }
   for (size_t i = 0; i < t.shape.size(); ++i) {
-    if (bad(t.shape[i])) return "size " + std::to_string(i) + " is negative or no number";
-    if (bad(t.stride[i])) return "stride " + std::to_string(i) + " is negative or no number";
     std::optional<int64_t> n = c.pool.exprs.constant_value(t.shape[i]);
     if (n && *n == 0) empty = true;
     else if (n && __builtin_mul_overflow(bytes, *n, &bytes) && !empty)

@@ -1,6 +1,7 @@
 #include "librun/execute/unsupported.h"
 
 #include "libgraph/op.h"
+#include "libgraph/op_hint.h"
 #include "libgraph/story/source_text.h"
 
 namespace sg {
@@ -24,6 +25,7 @@ std::string remedy_of(const Unsupported& u) {
   if (!has_row && (u.op.starts_with("_c10d_functional.") || u.op.starts_with("symm_mem.")))
     return "messages between two ranks and memory that ranks share do not run: write the exchange as a collective of "
            "all ranks of its group (all_to_all_single, permute_tensor)";
+  if (const std::string meant = has_row ? "" : hint_for_unknown_op(u.op); !meant.empty()) return meant;
   if (!u.op.starts_with("aten.") && !u.op.starts_with("prims.") && !has_row)
     return "this operator is not PyTorch's own: write what it computes in plain PyTorch, choose such an implementation "
            "of the model (an option such as `attn_implementation` or `experts_implementation`), run "

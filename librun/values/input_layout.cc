@@ -54,6 +54,17 @@ Error lost(const InputLoad& load, size_t i, const Tensor& tensor) {
                hint};
 }
 
+// A symbol of the type that neither a file nor a hint gives a number; none = all have one.
+StrId symbol_without_value(const InputLoad& load, const Type& t) {
+  std::vector<StrId> symbols;
+  for (const auto* list : {&t.shape, &t.stride})
+    for (const Expr e : *list) load.job.pool->exprs.collect_symbols(e, &symbols);
+  if (t.offset) load.job.pool->exprs.collect_symbols(t.offset, &symbols);
+  for (const StrId s : symbols)
+    if (!load.out.symbols.value(s)) return s;
+  return StrId();
+}
+
 }  // namespace
 
 Result<InputLayout> layout_of(const InputLoad& load, size_t i) {
@@ -78,7 +89,15 @@ Result<InputLayout> layout_of(const InputLoad& load, size_t i) {
     out.shape[d] = *size;
     out.stride[d] = *stride;
   }
-  if (!known) return refuse("its size " + load.recorded(i) + " has no value, or passes 63 bits");
+  if (!known) {
+    Error error = refuse("its size " + load.recorded(i) + " passes 63 bits");
+    if (const StrId open = symbol_without_value(load, t)) {
+      const std::string name(load.job.pool->strings[open]);
+      error.message = "input " + load.title(i) + " is " + load.recorded(i) + ", and " + name + " has no value";
+      error.hint = "give it a number: --bind " + name + "=N";
+    }
+    return error;
+  }
   if (*first < 0) return refuse("its offset " + std::to_string(*first) + " lies before its memory");
   layout.offset = *bytes == 0 ? 0 : *first;  // an empty tensor has no address
   layout.bytes = *bytes;
