@@ -181,6 +181,24 @@ def fsdp_taught():
     return _step(both, train)
 
 
+def fsdp_taught_from_outside():
+    """The teacher is no part of the model, and has units in units: some are whole behind the first step, some are not."""
+    student, teacher = _sharded(), jobs.Model().requires_grad_(False)
+    for layer in teacher.layers:
+        fully_shard(layer)
+    fully_shard(teacher)
+
+    def train(ids, targets):
+        student.zero_grad()
+        logits = student(ids)
+        loss = jobs.loss_fn(logits, targets) + (logits - teacher(ids)).square().mean()
+        loss.backward()
+        return loss
+
+    train(**_batches())
+    return _step(student, train)
+
+
 def fsdp_clipped():
     return _clipped(_sharded())
 

@@ -88,6 +88,7 @@ OWN_STEPS = (  # of own_step_jobs.py
     ("ddp_optimizer", 2),
     ("ddp_stage", 4),
     ("fsdp_taught", 2),
+    ("fsdp_taught_from_outside", 2),
     ("fsdp_clipped", 2),
     ("fsdp_accumulates", 2),
     ("fsdp_accumulates_bf16", 4),

@@ -6,7 +6,7 @@ module's forward, a reduce-scatter of each gradient in backward, as set_requires
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -41,8 +41,11 @@ class Gathers:
         try:
             yield
         finally:
-            for one in self._all:
-                one.show(one.kept)
+            self.show_kept()
+
+    def show_kept(self) -> None:
+        for one in self._all:
+            one.show(one.kept)
 
     def reduce_the_rest(self) -> None:
         """After a backward: reduces gradients of earlier backwards whose parameters this one did not reach."""
@@ -69,14 +72,35 @@ def explicit(
     """The model has the tensors of `state`: this rank's shards of a unit's parameters, whole while its modules run, and
     shards again afterwards if `puts_back`."""
     gathers = Gathers(units, state, recorder)
-    settings = [shard.settings.kept() for unit in units for shard in unit.shards]
-    with compat.swapped(model, state), compat.fsdp_hooks_at_rest(model, gathers.reduce_the_rest):
-        undo = [step for unit in units for step in _hooks(unit, gathers.of(unit), recorder, puts_back)]
-        try:
+    with compat.swapped(model, state), compat.fsdp_hooks_at_rest(model.modules(), gathers.reduce_the_rest):
+        with _hooked(units, gathers, recorder, puts_back):
             yield gathers
+
+
+@contextmanager
+def beside_explicit(modules: Sequence[Tuple[str, nn.Module]], gathers: Gathers, recorder: Recorder) -> Iterator[None]:
+    """The same for modules beside the model (a frozen teacher), with the tensors that they have now. `gathers` are those
+    of the model. What is gathered already stays so, and its hooks do nothing."""
+    units = compat.fsdp_units_beside(modules)
+    state = {shard.fqn: shard.shown for unit in units for shard in unit.shards}
+    theirs = Gathers(units, state, recorder)
+    parts = [module for unit in units for module in unit.modules]
+    with compat.fsdp_hooks_at_rest(parts, gathers.reduce_the_rest), _hooked(units, theirs, recorder, puts_back=True):
+        try:
+            yield
         finally:
-            for step in [*undo, *settings]:
-                step()
+            theirs.show_kept()
+
+
+@contextmanager
+def _hooked(units: Sequence[Unit], gathers: Gathers, recorder: Recorder, puts_back: bool) -> Iterator[None]:
+    settings = [shard.settings.kept() for unit in units for shard in unit.shards]
+    undo = [step for unit in units for step in _hooks(unit, gathers.of(unit), recorder, puts_back)]
+    try:
+        yield
+    finally:
+        for step in [*undo, *settings]:
+            step()
 
 
 def _hooks(unit: Unit, running: List[Running], recorder: Recorder, puts_back: bool) -> List[Callable[[], None]]:

@@ -58,6 +58,12 @@ class Shard:
         Tuple[Any, Tuple[Any, ...], torch.Size, Tuple[int, ...]]
     ]  # mesh, placements, size, stride when gathered
 
+    @property
+    def shown(self) -> Tensor:
+        """What its modules have now."""
+        module, name = self.places[0]
+        return module._parameters[name]  # type: ignore[return-value]
+
 
 @dataclass
 class Unit:
@@ -93,8 +99,7 @@ class Running:
 
     def is_gathered(self) -> bool:
         """Whether it was gathered under autograd: a reentrant checkpoint runs forward without."""
-        module, name = self.shard.places[0]
-        shown = module._parameters[name]
+        shown = self.shard.shown
         return shown is self.gathered and shown.requires_grad == self.kept.requires_grad  # type: ignore[union-attr]
 
     @property

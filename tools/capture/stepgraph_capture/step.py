@@ -215,11 +215,12 @@ class Step:
             before[name].requires_grad_(is_required)
         # Covers backward as well: what checkpoints recompute there reads the state that forward read.
         plain = fsdp.explicit(self.model, self.units, state, recorder, puts_back=self.train_step is not None)
-        calls = inplace.functional() if is_traced else nullcontext()
+        casts, calls = compat.casts_in_forward(), inplace.functional() if is_traced else nullcontext()
         outside = swapped(self.beside, kept_beside)
         held = self._held.replaced(before)
         dicts = lambda: beside.dicts(self._functions(), self.model)  # noqa: E731
-        with plain as gathers, outside, held, self.replicas.explicit(recorder), compat.casts_in_forward(), calls:
+        replicas, around = self.replicas.explicit(recorder), self.made.before.modules
+        with plain as gathers, outside, fsdp.beside_explicit(around, gathers, recorder), held, replicas, casts, calls:
             if self.train_step is not None:
                 leaves = {slot.name: before[slot.name] for slot in self.parameters}
                 pairs = [(slot.value, before[slot.name]) for slot in self.state]

@@ -146,6 +146,7 @@ from .wrappers import (
     fsdp_hooks_at_rest,
     fsdp_methods,
     fsdp_units,
+    fsdp_units_beside,
     has_own_grad_dtype,
     spreads_states,
     syncs_buffers,

@@ -70,16 +70,37 @@ def _fsdp_state(module: nn.Module) -> Any:
 
 def fsdp_units(model: nn.Module) -> List[Any]:
     """What each call of fully_shard in this model manages, as shards.py describes it."""
+    names = {id(parameter): name for name, parameter in named_parameters(model)}
+    return _units_of(_fsdp_states(model.modules()), names)
+
+
+def fsdp_units_beside(modules: Iterable[Tuple[str, nn.Module]]) -> List[Any]:
+    """The same of modules beside the model. Without what is gathered at this time: it has plain parameters."""
+    named = dict(modules)
+    states = [state for state in _fsdp_states(named.values()) if all(map(_is_apart, _groups_of(state)))]
+    parts = {id(module): name for name, module in named.items()}
+    names = {}
+    for param in (param for state in states for group in _groups_of(state) for param in group.fsdp_params):
+        info = param._module_info
+        path = parts.get(id(info.module))
+        names[id(param.sharded_param)] = info.param_name if path is None else f"{path}.{info.param_name}"
+    return _units_of(states, names)
+
+
+def _is_apart(group: Any) -> bool:
+    return all(param.sharded_state.name == "SHARDED" for param in group.fsdp_params)
+
+
+def _fsdp_states(modules: Iterable[nn.Module]) -> List[Any]:
+    found = {id(state): state for state in map(_fsdp_state, modules) if state is not None}
+    return list(found.values())
+
+
+def _units_of(states: List[Any], names: Dict[int, str]) -> List[Any]:
     from ..shards import Settings, Shard, Unit
 
-    names = {id(parameter): name for name, parameter in named_parameters(model)}
-    states: Dict[int, Any] = {}
-    for module in model.modules():
-        state = _fsdp_state(module)
-        if state is not None:
-            states.setdefault(id(state), state)
     units = []
-    for state in states.values():
+    for state in states:
         policy = state._mp_policy
         shards = [
             _shard_of(param, names, group, policy, Shard, Settings(group))
@@ -87,7 +108,7 @@ def fsdp_units(model: nn.Module) -> List[Any]:
             for param in group.fsdp_params
         ]
         input_dtype = policy.param_dtype if policy.cast_forward_inputs else None
-        units.append(Unit(tuple(state._modules), shards, input_dtype, policy.output_dtype, _stays(state, states.values())))
+        units.append(Unit(tuple(state._modules), shards, input_dtype, policy.output_dtype, _stays(state, states)))
     return units
 
 
@@ -160,11 +181,11 @@ def _is_fsdp_method(value: Any) -> bool:
 
 
 @contextmanager
-def fsdp_hooks_at_rest(model: nn.Module, finalize: Callable[[], None]) -> Iterator[None]:
+def fsdp_hooks_at_rest(modules: Iterable[nn.Module], finalize: Callable[[], None]) -> Iterator[None]:
     """Removes the hooks of fully_shard from the modules. The methods that a hook would call do nothing meanwhile, and
     `finalize` replaces the one that ends a backward manually."""
     taken: List[Tuple[Any, Any]] = []
-    for module in model.modules():
+    for module in modules:
         if _fsdp_state(module) is None:
             continue
         for hooks in (module._forward_pre_hooks, module._forward_hooks):
