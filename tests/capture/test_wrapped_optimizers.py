@@ -1,5 +1,7 @@
 """Optimizers that call others: SAM, look-ahead, several in one."""
 
+from collections import defaultdict
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -16,6 +18,26 @@ class Wrapper(torch.optim.Optimizer):
 
     def step(self, closure=None):
         self.base.step()
+
+
+class Unmade(torch.optim.Optimizer):
+    """Keeps slow weights in state of its own, with the groups of the optimizer in it: no constructor of PyTorch's runs."""
+
+    def __init__(self, base):
+        self.optimizer, self.param_groups, self.state = base, base.param_groups, defaultdict(dict)
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.state[p]["slow"] = p.detach().clone()
+
+    def zero_grad(self, set_to_none=True):
+        self.optimizer.zero_grad(set_to_none)
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        self.optimizer.step()
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.copy_(self.state[p]["slow"].lerp_(p, 0.5))
 
 
 class LookAhead(torch.optim.Optimizer):
@@ -156,6 +178,14 @@ class Wrapped(CaptureCase):
                 self.setUp()
                 optimizer = LookAhead(torch.optim.Adam(self.model.parameters(), lr=0.05), is_hooked)
                 self.check(optimizer, optimizer, ["optimizer.base.slow.0.weight", "optimizer.base.step.0.weight"], warm=1)
+
+    def test_one_that_no_constructor_made(self):
+        for warm in (0, 1):
+            with self.subTest(warm=warm):
+                self.setUp()
+                optimizer = Unmade(torch.optim.Adam(self.model.parameters(), lr=0.05))
+                names = ["optimizer.slow.0.weight", "optimizer.optimizer.exp_avg.0.weight"]
+                self.check(optimizer, optimizer, names, warm)
 
     def test_sharpness(self):
         for kind, more, name in (

@@ -8,6 +8,7 @@ number would be that of the traced step.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from contextlib import ExitStack, contextmanager
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Set, Tuple
 
@@ -225,11 +226,16 @@ class Optimizers:
 
 
 def _unwrapped(optimizer: Any) -> Any:
-    """The optimizer itself, in place of a wrapper that is one by its class alone (accelerate's)."""
+    """The optimizer itself, in place of a wrapper that is one by its class alone (accelerate's). One with groups and
+    state of its own that never called Optimizer.__init__ (many a look-ahead) gets the attributes that others have."""
     if not isinstance(optimizer, Optimizer) or hasattr(optimizer, "_optimizer_step_pre_hooks"):
         return optimizer
     inner = vars(optimizer).get("optimizer")
-    return _unwrapped(inner) if isinstance(inner, Optimizer) else optimizer
+    if isinstance(inner, Optimizer) and "param_groups" not in vars(optimizer):
+        return _unwrapped(inner)
+    vars(optimizer).setdefault("defaults", {})
+    vars(optimizer).update(_optimizer_step_pre_hooks=OrderedDict(), _optimizer_step_post_hooks=OrderedDict())
+    return optimizer
 
 
 def _attributes(optimizer: Any) -> Iterator[Tuple[str, Any]]:
