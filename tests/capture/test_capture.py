@@ -165,6 +165,8 @@ class Ways(CaptureCase):
                             total = total + (self.one(row).float() * share).sigmoid().sum()
                 return total
 
+        if not Repeated()(torch.rand(200, 4)).requires_grad:
+            self.skipTest("this PyTorch gives no gradient to a weight whose cast it made without")
         document = self.captured(Repeated(), lambda out: out, torch.rand(200, 4))
         casts = [n["type"] for n in document["nodes"] if "_to_copy" in n["op"] and n["type"].get("shape") == [4, 4]]
         narrow = [one for one in casts if one["tensor"] == "bfloat16"]

@@ -10,6 +10,7 @@ import unittest
 import numpy as np
 import torch
 from torch import nn
+from torch._subclasses import fake_impls
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
@@ -19,6 +20,7 @@ from stepgraph_capture import CaptureError, write
 from support import CaptureCase
 
 RELEASE = tuple(map(int, torch.__version__.split(".")[:2]))
+PLACES_HAVE_SYMBOLS = torch.ops.aten.select.int in fake_impls.op_implementations_dict
 
 
 class Decisions(CaptureCase):
@@ -254,6 +256,7 @@ class Decisions(CaptureCase):
         self.assertTrue(torch.equal(model.running_mean, torch.zeros(4)))
         self.imported()
 
+    @unittest.skipIf(RELEASE < (2, 7), "this PyTorch has no fake of unbind for no rows")
     def test_a_loop_over_nothing(self):
         """It has a guard, as one over what is found."""
 
@@ -543,7 +546,8 @@ def _doubled_if_positive(x):
 
 
 class PlacesByTheData(CaptureCase):
-    """Rows and slices whose place or length is a number of the data: PyTorch has symbols of their own for these."""
+    """Rows and slices whose place or length is a number of the data: PyTorch has symbols of their own for these. One that
+    has not takes numbers of the capture's kind alone, by a guard."""
 
     class Scaled(nn.Module):
         def __init__(self, use):
@@ -565,8 +569,17 @@ class PlacesByTheData(CaptureCase):
                 loss = model(x, torch.tensor(number))
                 gradient = torch.autograd.grad(loss, model.scale)[0]
                 write.tensors(given, {**self.values("inputs"), name: torch.tensor(number)})
-                self.tool("sg-run", os.path.join(self.folder, "step.sg"), "--inputs", given, "--outputs", made)
+                command = ("sg-run", os.path.join(self.folder, "step.sg"), "--inputs", given, "--outputs", made)
+                if not PLACES_HAVE_SYMBOLS and self.is_stopped(*command):
+                    continue
+                self.tool(*command)
                 torch.testing.assert_close(self.values("made"), {"out0": loss, "out1": gradient})
+
+    def is_stopped(self, name, *arguments):
+        """Whether a guard says that the graph is for other data."""
+        command = [os.path.join(os.environ["SG_BIN"], name), *arguments]
+        result = subprocess.run(command, capture_output=True, text=True)
+        return result.returncode == 4 and "the graph holds what the step did with the data" in result.stderr
 
     def test_rows(self):
         self.check_places(lambda rows, i: rows[i.item()], 0, 5, -1, -6)

@@ -104,7 +104,8 @@ def _aliased(node: fx.Node) -> Iterator[Tuple[fx.Node, Any]]:
 
 def drop_idle(graph: fx.Graph) -> None:
     """Removes the calls that raised an exception, which the step has caught, and those on "meta" that nothing uses, as
-    torch.func.linearize leaves them: they give no value. And those that bind a tensor to another (`set_`), whose later
+    torch.func.linearize leaves them: they give no value. So do sizes that PyTorch's own C++ asks for (torch 2.6) where they
+    are numbers by then. And those that bind a tensor to another (`set_`), whose later
     uses are the other's then; an input of the graph keeps its memory."""
     for node in reversed(graph.nodes):
         if is_set(node) and (node.args[0] in node.args[1:] or _origin(node).op != "placeholder"):
@@ -117,6 +118,12 @@ def drop_idle(graph: fx.Graph) -> None:
         is_unused = schema is not None and schema.returns and not schema.is_mutable and not node.users
         if is_unused and ("val" not in node.meta or _is_on_meta(node.meta["val"])):
             graph.erase_node(node)
+        elif not node.users and torch.ops.aten.size.default in (node.target, *(arg.target for arg in _picked_from(node))):
+            graph.erase_node(node)
+
+
+def _picked_from(node: fx.Node) -> List[fx.Node]:
+    return [node.args[0]] if node.target is operator.getitem and isinstance(node.args[0], fx.Node) else []
 
 
 def is_set(node: fx.Node) -> bool:
