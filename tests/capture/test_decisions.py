@@ -623,6 +623,15 @@ class PlacesByTheData(CaptureCase):
         self.check_places(lambda rows, i: rows[:, :i], 0, 4, -1)
         self.check_places(lambda rows, i: rows[i : i + 2] @ rows[i : i + 2].T, 0, 5, -4)
 
+    def test_a_slice_whose_length_becomes_a_number(self):
+        """Its bounds stay numbers of the data: a cache by shapes asks for the length of what it gives."""
+
+        def scaled(rows, i):
+            some = rows[: i.item()]
+            return some * int(some.shape[0])
+
+        self.check_places(scaled, 2)
+
     def test_a_row_by_a_number_in_a_tensor(self):
         class Model(nn.Linear):
             def forward(self, x, i):

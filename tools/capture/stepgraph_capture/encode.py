@@ -161,6 +161,8 @@ class Encoder:
         if first := draws.first(node):
             entry["draws_as"] = first
         entry["type"] = type_of(compat.results(node))
+        for axis, symbol in compat.bound_lengths(node).items():
+            entry["type"]["shape"][axis] = {"sym": symbol}
         origin = origin_of(node)
         if origin is None:
             entry["phase"] = "forward"

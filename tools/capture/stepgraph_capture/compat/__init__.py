@@ -78,6 +78,7 @@ from .nested import (
     shortest,
 )
 from .nodes import (
+    bound_lengths,
     bound_symbols,
     drop_idle,
     is_answered,

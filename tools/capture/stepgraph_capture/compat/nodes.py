@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor, fx
@@ -29,6 +29,13 @@ def bound_symbols(node: fx.Node) -> List[str]:
     its node."""
     bound = node.meta.get("unbacked_bindings") or {}
     return [str(symbol) for symbol in bound if symbol.is_integer]
+
+
+def bound_lengths(node: fx.Node) -> Dict[int, str]:
+    """The axes of a slice whose length is a symbol of its own, which it binds, by the symbol: the length may have become a
+    number since, of which the bounds do not tell."""
+    bound = node.meta.get("unbacked_bindings") or {} if node.target is torch.ops.aten.slice.Tensor else {}
+    return {path[-1].idx: str(symbol) for symbol, path in bound.items() if hasattr(path[-1], "idx")}
 
 
 def written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> List[Tensor]:
