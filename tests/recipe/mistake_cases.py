@@ -224,6 +224,9 @@ stages:
     done = expect(sg("sg-recipe", "check", "files.yaml"), 1, "files.yaml:3:5: error: `plan`: no such file: none.txt")
     assert "files.yaml:5:10: error: `inputs`: in{r}.safetensors: no file matches this rank pattern" in done.message, done.message
     expect(sg("sg-pipe", "g.txt", "--pass", "clean", "--pass", "remat --budget 2"), 2, "sg-remat: --budget takes")
+    for nothing in ("null", "true", "false", ""):
+        write("none.yaml", "inputs: {g: g.txt}\nstages:\n  - remat: {budget: " + nothing + "}\n")
+        expect(sg("sg-recipe", "check", "none.yaml"), 1, "none.yaml:3:13: error: sg-remat: `budget` has no value(.|\n)*budget: F")
 
 
 @case

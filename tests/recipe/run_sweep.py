@@ -211,6 +211,9 @@ def mistakes_have_places():
         assert open("other.jsonl").read() == '{"a": 1}\n'
     run("sg-sweep", "r.yaml", "--points", "r.yaml", code=2, error="would replace r.yaml, which is the input")
     run("sg-sweep", "r.yaml", "--score", "run", "--run", "--init seed:0 --plan", code=2, error="--plan does not")
+    # What the best point's command would refuse; of its data nothing is asked without --checks.
+    write("never.yaml", RECIPE + "    run: {init: 'seed:0', rtol: 0.1}\n")
+    run("sg-sweep", "never.yaml", "-x", "chunks=2", code=3, error="sg-run: --rtol needs --expect or --compare")
     write("full.yaml", RECIPE)
     run("sg-sweep", "full.yaml", "--points", "/dev/full", code=5, error="cannot write")
 

@@ -287,7 +287,7 @@ void check_values(const Plan& plan, Diagnostics* problems) {
   }
 }
 
-void check_values(const Step& step, bool runs, Diagnostics* problems) {
+void check_values(const Step& step, bool has_data, Diagnostics* problems) {
   auto say = [&](const Location& where, const std::string& what, const Error& error) {
     const std::string at = print_location(error.where);
     problems->error("option", what + ": " + (at.empty() ? "" : at + ": ") + error.message, where, error.hint);
@@ -307,9 +307,8 @@ void check_values(const Step& step, bool runs, Diagnostics* problems) {
     Status checked = check_options(*step.pass, pass_options(step.options));
     if (!checked.ok()) say(step.where, step.tool, checked.error());
   }
-  if (!runs) return;
   for (const RunCheck& r : step.runs) {
-    if (!check_files(r.options, r.where) || !r.has_all_options) continue;
+    if ((has_data && !check_files(r.options, r.where)) || !r.has_all_options) continue;
     Status checked = cli::check_run_words(command_words(r.options));
     if (!checked.ok()) say(r.where, "sg-run", checked.error());
   }

@@ -60,7 +60,7 @@ Plan make_plan(const std::vector<Variant>& variants, ToolTable* tools, Diagnosti
 // file that is not there. Where the plan has mistakes, of what they leave whole.
 void check_values(const Plan& plan, Diagnostics* problems);
 
-// The same of one step: of its pass, and with `runs` of the runs that check it.
-void check_values(const Step& step, bool runs, Diagnostics* problems);
+// The same of one step. `has_data`: the files of the runs that check it have to be there.
+void check_values(const Step& step, bool has_data, Diagnostics* problems);
 
 }  // namespace sg::recipe

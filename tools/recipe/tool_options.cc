@@ -45,14 +45,13 @@ class Checker {
     const bool has_mistake = std::ranges::any_of(s.values, &Word::is_mistake);
     has_all_ &= !has_mistake;
     if (has_mistake && row.argument.empty()) return;
-    if (s.flag == Setting::Flag::no)
-      return row.argument.empty() ? void() : error(s.name.where, "`" + row.name + "` takes " + row.argument);
+    if (s.flag == Setting::Flag::no) return row.argument.empty() ? void() : has_no_value(s, row);
     if (row.argument.empty()) {
       if (s.flag != Setting::Flag::yes) return error(s.name.where, "`" + row.name + "` is a flag: `true` or `false`");
       values_.push_back({row.name, "", true});
       return;
     }
-    if (s.flag == Setting::Flag::yes) return error(s.name.where, "`" + row.name + "` takes " + row.argument);
+    if (s.flag == Setting::Flag::yes) return has_no_value(s, row);
     if (s.values.size() > 1 && !row.repeated)
       return error(s.values[1].where, "`" + row.name + "` is given once, not as a list");
     for (const Word& value : s.values)
@@ -85,6 +84,11 @@ class Checker {
     OptionValue out{row.name, value.text, false, file_in(row.argument, value.text)};
     if (out.is_path()) out.value.replace(out.file_at, std::string::npos, beside(value.where.file, out.path()));
     values_.push_back(std::move(out));
+  }
+
+  void has_no_value(const Setting& s, const OptionRow& row) {
+    error(s.name.where, "`" + row.name + "` has no value",
+          "write `" + row.name + ": " + row.argument + "`; " + tool_ + " --help says what it is");
   }
 
   void error(const Location& where, const std::string& message, const std::string& hint = {}) {
