@@ -312,12 +312,30 @@ def control_c_keeps_the_best(bench):
             break
     running.send_signal(signal.SIGINT)
     said = running.stderr.read()
-    assert running.wait(60) == 0 and 'the best so far is kept' in said, said
+    assert running.wait(60) == 130 and 'the best so far is kept' in said, said
     subprocess.run([wants, small], check=True)
     assert len(bench.graphs(small)[0]['label']) < 300
     time.sleep(0.2)
     left = subprocess.run(['pgrep', '-f', slow], capture_output=True, text=True)
     assert left.stdout == '', 'a command outlived the search'
+
+
+@case
+def what_is_stopped_too_early_writes_nothing(bench):
+    """A command that the tool itself has killed says nothing about the job."""
+    job, small = bench.job(20, 61), bench.path('small.sg')
+    for number, before, said in ((signal.SIGINT, 0, 'before the search began'), (signal.SIGTERM, 3, 'before anything smaller was found')):
+        asked = bench.path('asked')
+        slow = bench.script('slow.sh', f'echo >> {asked}\n[ $(wc -l < {asked}) -le {before} ] || sleep 30\n')
+        running = subprocess.Popen([os.path.join(bench.bin, 'sg-reduce'), job, '--fails', slow, '-o', small, '-j', '1'],
+                                   stderr=subprocess.PIPE, text=True, start_new_session=True)
+        while not os.path.exists(asked) or len(open(asked).read()) <= before:
+            time.sleep(0.02)
+        running.send_signal(number)
+        told = running.communicate(timeout=60)[1]
+        assert running.returncode == 128 + number and said in told and told.count('\n') == 1, told
+        assert not os.path.exists(small)
+        os.remove(asked)
 
 
 @case

@@ -20,7 +20,10 @@ using cli::Args;
 constexpr int kTrials = 3;        // on the whole job, to see whether the failure is reproducible
 constexpr double kMissed = 0.01;  // accepted rate of failing candidates taken for passing ones
 
+volatile std::sig_atomic_t ended_by = 0;  // the signal
+
 void stop(int number) {
+  ended_by = number;
   stop_probing();
   std::signal(number, SIG_DFL);  // a second signal ends the tool at once
 }
@@ -36,11 +39,15 @@ Result<Answer> ask_about(const Job& job, const std::string& path, const ProbeOpt
   return probe(options, path);
 }
 
-// The number of attempts per candidate, from how often the whole job fails.
+// As a shell says it.
+int code_of_signal() { return 128 + ended_by; }
+
+// The number of attempts per candidate, from how often the whole job fails; 0 = stopped before that was known.
 Result<int> attempts_for(const Args& args, const Job& job, const TempFolder& folder, const ProbeOptions& options) {
   int yes = 0, late = 0, skipped = 0;  // a skipped attempt says nothing about the failure rate
   for (int i = 0; i < kTrials; ++i) {
     SG_ASSIGN(Answer answer, ask_about(job, file_in(folder, 0), options));
+    if (answer == Answer::stopped) return 0;
     yes += answer == Answer::yes, late += answer == Answer::late, skipped += answer == Answer::skip;
   }
   if (yes == 0 && late != 0)
@@ -107,6 +114,10 @@ Result<int> reduce_operand(const Args& args) {
   cli::handle_ends(stop);
   const Whole before{job.node_count(), job.world};
   SG_ASSIGN(probing.attempts, attempts_for(args, job, folder, probing));
+  if (probing.attempts == 0) {
+    args.report().note("stopped before the search began: nothing is written");
+    return code_of_signal();
+  }
   if (args.has("dry-run")) {
     args.report().line("sg-reduce: would reduce " + plural(before.nodes, "node") + ", which show the failure");
     return 0;
@@ -121,6 +132,10 @@ Result<int> reduce_operand(const Args& args) {
     args.report().phase("smaller", plural(best.node_count(), "node") + " after " + plural(asked, "question"));
   };
   SG_ASSIGN(Found found, shrink(std::move(job), options));
+  if (!found.complete && found.job.node_count() == before.nodes && found.job.world == before.world) {
+    args.report().note("stopped before anything smaller was found: nothing is written");
+    return code_of_signal();
+  }
   if (!found.complete) args.report().note("stopped: the best so far is kept");
   if (found.job.node_count() == 0)
     args.report().note(
@@ -128,7 +143,7 @@ Result<int> reduce_operand(const Args& args) {
   cli::add_provenance(args, {}, {}, &found.job);
   SG_TRY(cli::write_job(args, found.job));
   args.report().note(summary(found, before));
-  return 0;
+  return found.complete ? 0 : code_of_signal();
 }
 
 }  // namespace sg::reduce
