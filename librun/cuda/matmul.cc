@@ -71,7 +71,7 @@ Result<bool> multiply_by_library(KernelCall& call, Product p, const Tensor& add,
   Lt& lt = backend_of(call).lt();
   p.alpha = alpha.to_double();
   if (add.is_none()) return lt.multiply(p);
-  if (beta.to_double() == 1) p.bias = row_in_common(add, p);
+  if (beta.to_double() == 1) p.bias = aligned_bias(call, row_in_common(add, p));
   if (!p.bias.is_none()) {
     SG_ASSIGN(const bool done, lt.multiply(p));
     if (done) return true;
@@ -115,6 +115,14 @@ Result<bool> multiply_copies_by_library(KernelCall& call, Product p, const Tenso
 }
 
 }  // namespace
+
+Tensor aligned_bias(KernelCall& call, const Tensor& bias) {
+  constexpr uintptr_t kUnit = 16;
+  if (bias.is_none() || reinterpret_cast<uintptr_t>(bias.data) % kUnit == 0) return bias;
+  const Tensor copy = backend_of(call).scratch(bias.dtype, bias.sizes());
+  backend_of(call).copy(copy, bias);
+  return copy;
+}
 
 Status multiply_three(KernelCall& call, const Product& p, const Tensor& add, Scalar alpha, Scalar beta) {
   if (p.out.elements() == 0) return ok_status();

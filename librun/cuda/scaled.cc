@@ -3,6 +3,7 @@
 #include "librun/cpu/fill.h"
 #include "librun/cuda/backend_cuda.h"
 #include "librun/cuda/lt.h"
+#include "librun/cuda/products.h"
 
 namespace sg::cuda {
 namespace {
@@ -41,7 +42,7 @@ Result<bool> multiply_float8(KernelCall& call) {
     return false;
   if (!bias.is_none() && (bias.dtype != out.dtype || out.dtype == DType::f32)) return false;
   p.out = batch_of_one(out), p.a = batch_of_one(a), p.b = batch_of_one(b);
-  if (!bias.is_none()) p.bias = cpu::contiguous(call, bias);
+  if (!bias.is_none()) p.bias = aligned_bias(call, cpu::contiguous(call, bias));
   p.scale_a = cpu::contiguous_as(call, call.tensor("scale_a"), DType::f32).as<float>();
   p.scale_b = cpu::contiguous_as(call, call.tensor("scale_b"), DType::f32).as<float>();
   p.fast_sums = call.flag("use_fast_accum");
