@@ -17,7 +17,7 @@ import traceback
 SKIPPED = 77
 TESTS = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(TESTS)
-TRACES = os.path.join(os.path.dirname(ROOT), 'shared', 'traces')
+TRACES = os.environ.get('SG_TRACES') or os.path.join(os.path.dirname(ROOT), 'shared', 'traces')
 
 
 class Failure(Exception):

@@ -3,7 +3,7 @@
 
 With --stub its kernels run on the processor, under stand-ins for the driver, cuBLASLt and NCCL (tests/gpu/stub); without, on
 the GPU of this machine. The cases are the same; those that need stand-ins (faults on purpose, more GPUs than there are) say
-that they are skipped. Skipped as a whole, aloud, where the backend was not built (exit 77).
+that they are skipped. Exit 77, aloud, where the backend was not built or no case held anything.
 """
 import argparse
 import concurrent.futures
@@ -46,7 +46,7 @@ from set_cases import SetCases  # noqa: E402
 from sort_cases import SortCases  # noqa: E402
 from split_cases import SplitCases  # noqa: E402
 from graphs import AWAITED, BY_HOST, COLLECTIVES, LONG_SUMS, PICK, RECORDED, SAME_BITS  # noqa: E402
-from harness import TRACES, skip  # noqa: E402
+from harness import SKIPPED, TRACES, skip  # noqa: E402
 from tensor_files import bf16, write_tensors  # noqa: E402
 
 EVERY = 5            # of the conformance vectors, for CI
@@ -176,7 +176,7 @@ def guarded(tests, at):
 
 def captures(tests, at):
     if not os.path.isdir(TRACES):
-        print('SKIPPED captures: ../shared/traces is absent')
+        print(f'SKIPPED captures: {TRACES} is absent')
         return
     for backend in ('--backend cuda', '--backend cuda --comm nccl --deterministic'):
         if 'nccl' in backend and not tests.args.stub:
@@ -303,7 +303,7 @@ def in_processes(args):
                 print('\n'.join(lines), flush=True)
             held, failed = held + (int(counts[1]) if counts else 0), failed + (int(counts[2]) if counts else 1)
     print(f'{held} passed, {failed} failed')
-    return 1 if failed else 0
+    return 1 if failed else 0 if held else SKIPPED
 
 
 def main():
@@ -332,7 +332,7 @@ def main():
         for case in cases_of(args):
             tests.case(case, at)
     print(f'{tests.held} passed, {tests.failed} failed')
-    return 1 if tests.failed else 0
+    return 1 if tests.failed else 0 if tests.held else SKIPPED
 
 
 if __name__ == '__main__':

@@ -21,6 +21,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 traces=$root/../shared/traces
 [ -z "${SG_BUILD:-}" ] || [ -e "$traces" ] || traces=$SG_BUILD/../../shared/traces   # of a bundle
+export SG_TRACES=$traces
 most_kib=40960
 build=${SG_BUILD:-$root/build}
 
@@ -160,6 +161,7 @@ part() {
   say '```'
   case $status in
     0) say "passed in $((SECONDS - begin)) of at most $limit seconds" ;;
+    77) say "SKIPPED: nothing of it could be tried" ;;
     124 | 137) say "NOT FINISHED in $limit seconds"; failed=1 ;;
     *) say "FAILED: exit $status"; failed=1 ;;
   esac
