@@ -135,6 +135,10 @@ else
   done
   export LD_LIBRARY_PATH
   name=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null | paste -sd';')
+  # A driver that nobody holds open starts the GPU anew for each program, which takes seconds; no setting is touched.
+  for device in /dev/nvidia[0-9]*; do
+    [ ! -r "$device" ] || exec {held}<"$device"
+  done
   case $name in *H200*) report=$out/h200.md ;; *H100*) report=$out/h100.md ;; *) report=$out/gpu.md ;; esac
 fi
 [ -z "$parts" ] || report=${report%.md}-${parts//,/-}.md
