@@ -179,6 +179,10 @@ class Bench:
             if i > 0 and not self.has_time():
                 break
             mine.append(self.ours(graph, optimizer))
+            if isinstance(mine[-1], str):
+                print(f'  NOT RUN again: {mine[-1]}')
+                self.failed += 1
+                return
             if lean:
                 leaner.append(self.ours(lean, optimizer))
             for mode in MODES if self.sees_gpu else ():
@@ -186,8 +190,9 @@ class Bench:
                     theirs[mode].append(self.peer(model, optimizer, mode))
         times = self.line('sg-run', mine, rows, mine[0]['memory'])
         self.shares(graph, statistics.median(times))
-        if leaner and isinstance(leaner[0], str):
-            print(f'  sg-run behind sg-remat: NOT RUN: {leaner[0]}')
+        problem = next((r for r in leaner if isinstance(r, str)), None)
+        if problem:
+            print(f'  sg-run behind sg-remat: NOT RUN: {problem}')
             self.failed += 1
         elif leaner:
             self.line('behind sg-remat', leaner, rows, leaner[0]['memory'], times)
