@@ -17,10 +17,15 @@ std::string named(const std::string& what, const std::string& value) {
   return value == what || value.starts_with(what + " ") ? value : what + " " + value;
 }
 
+// "must_save" of "recompute must_save".
+std::string unnamed(const std::string& what, const std::string& value) {
+  return value.starts_with(what + " ") ? value.substr(what.size() + 1) : value;
+}
+
 std::string exactly(const Difference& c) {
   if (c.before == "-") return "now " + named(c.what, c.after);
   if (c.after == "-") return "no longer " + named(c.what, c.before);
-  return c.what + ": " + c.before + " -> " + c.after;
+  return c.what + ": " + unnamed(c.what, c.before) + " -> " + unnamed(c.what, c.after);
 }
 
 std::string roughly(const Difference& c) {  // "now binds [u3]": values differ per node

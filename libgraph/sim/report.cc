@@ -146,6 +146,7 @@ std::string print_simulation(const Job& job, const Machine& machine, const Simul
   double seconds = t.makespan_us * 1e-6;
   if (seconds > 0) out += "  " + human_flops(t.flops) + ", " + human_flops(t.flops / seconds) + "/s a rank\n";
   for (const auto& [kind, us] : t.communication_us) {
+    if (us <= 0) continue;  // groups of one rank
     auto exposed = t.exposed_us.find(kind);
     double hidden = us - (exposed == t.exposed_us.end() ? 0 : exposed->second);
     out += "  " + kind + ": " + human_time(us * 1e-6) + " under way, " + percent(std::max(0.0, hidden), us) +

@@ -669,6 +669,8 @@ TEST_CASE("diff: nodes that moved and got a tag are no edits of their own") {
   const std::string report = told(text(false, ""), text(true, "  recompute must_save"));
   CHECK_THAT(report, Catch::Contains("12 nodes: now recompute must_save") &&
                          Catch::Contains("11 nodes moved, and did not change but as told") && !Catch::Contains("@@"));
+  CHECK_THAT(told(text(false, "  recompute must_save"), text(false, "  recompute prefer_save")),
+             Catch::Contains("12 nodes: recompute: must_save -> prefer_save"));
 }
 
 TEST_CASE("diff: what a step captured again has otherwise is counted, and its edits name their source line") {
