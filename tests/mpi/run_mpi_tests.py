@@ -138,6 +138,7 @@ def check_fault(name, command, code, message, seconds, folder, disturb=(None, No
     try:
         if after_start:
             after_start(process)
+            begin = time.monotonic()  # the fault
         _, said = process.communicate(timeout=seconds + 60)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
@@ -157,15 +158,15 @@ def check_fault(name, command, code, message, seconds, folder, disturb=(None, No
 
 def signal_rank(tool, number, wait=1):
     """Sends the signal to one rank of a run, `wait` seconds after all four are there."""
-    def send(_process):
-        for _ in range(2000):
-            ranks = alive(os.path.realpath(tool))
-            if len(ranks) == 4:
-                break
+    def send(process):
+        latest = time.monotonic() + 120  # a busy machine is slow to start them
+        while len(ranks := alive(os.path.realpath(tool))) != 4:
+            if time.monotonic() > latest or process.poll() is not None:
+                print(f'FAILED to find four ranks: {ranks}', flush=True)
+                return
             time.sleep(0.01)
         time.sleep(wait)
-        if len(ranks) == 4:
-            os.kill(ranks[1], number)
+        os.kill(ranks[1], number)
     return (None, send)
 
 
