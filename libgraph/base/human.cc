@@ -81,20 +81,24 @@ Result<int64_t> parse_bytes(std::string_view text) {
 
 namespace {
 
-// The length of the character that `text` begins with; 0: a control character, or no UTF-8.
+// The length of the character that `text` begins with; 0: one that is not to be seen, or no UTF-8.
 size_t shown_length(std::string_view text) {
   const auto c = static_cast<unsigned char>(text[0]);
-  if (c < 0x20 || c == 0x7F) return 0;
-  const size_t n = utf8_length(text);
-  const bool is_c1 = n == 2 && c == 0xC2 && static_cast<unsigned char>(text[1]) < 0xA0;  // U+0080 to U+009F
-  return is_c1 ? 0 : n;
+  if (c < 0x80) return c >= 0x20 && c != 0x7F;
+  return hidden_character(text) ? 0 : utf8_length(text);
 }
 
-void append_visible(char byte, std::string* out) {
+// What `text` begins with and must not reach a terminal. Returns its length.
+size_t append_visible(std::string_view text, std::string* out) {
   static constexpr char kHex[] = "0123456789abcdef";
-  const auto c = static_cast<unsigned char>(byte);
+  if (const auto hidden = hidden_character(text)) {
+    append_u_escape(*hidden, out);
+    return utf8_length(text);
+  }
+  const auto c = static_cast<unsigned char>(text[0]);
   if (c == '\n' || c == '\t' || c == '\r') *out += c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r";
   else *out += "\\x", *out += kHex[c >> 4], *out += kHex[c & 15];
+  return 1;
 }
 
 // The length of the change of colour that `text` begins with, as in "\x1b[31m"; 0: it is none.
@@ -110,7 +114,7 @@ std::string one_line(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size();) {
     const size_t n = shown_length(text.substr(i));
-    if (n == 0) append_visible(text[i++], &out);
+    if (n == 0) i += append_visible(text.substr(i), &out);
     else out.append(text, i, n), i += n;
   }
   return out;
@@ -123,7 +127,7 @@ std::string without_controls(std::string_view text, bool keeps_colors) {
     const std::string_view rest = text.substr(i);
     size_t n = text[i] == '\n' || text[i] == '\t' ? 1 : shown_length(rest);
     if (n == 0 && keeps_colors) n = color_length(rest);
-    if (n == 0) append_visible(text[i++], &out);
+    if (n == 0) i += append_visible(text.substr(i), &out);
     else out.append(text, i, n), i += n;
   }
   return out;

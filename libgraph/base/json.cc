@@ -10,7 +10,6 @@ namespace sg {
 namespace {
 
 void append_escaped(char c, std::string* out) {
-  static constexpr char kHex[] = "0123456789abcdef";
   switch (c) {
     case '"': *out += "\\\""; return;
     case '\\': *out += "\\\\"; return;
@@ -19,11 +18,8 @@ void append_escaped(char c, std::string* out) {
     case '\t': *out += "\\t"; return;
     case '\b': *out += "\\b"; return;
     case '\f': *out += "\\f"; return;
-    default: break;
+    default: append_u_escape(static_cast<unsigned char>(c), out);
   }
-  *out += "\\u00";
-  *out += kHex[static_cast<unsigned char>(c) >> 4];
-  *out += kHex[static_cast<unsigned char>(c) & 15];
 }
 
 void append_string(std::string_view s, std::string* out) {
@@ -36,8 +32,8 @@ void append_string(std::string_view s, std::string* out) {
       length = 1;
     } else if (c < 0x20 || c == '"' || c == '\\' || c == 0x7F) {
       append_escaped(s[0], out);
-    } else if (c == 0xC2 && static_cast<unsigned char>(s[1]) < 0xA0) {  // U+0080 to U+009F: their second byte
-      append_escaped(s[1], out);
+    } else if (const auto hidden = length > 1 ? hidden_character(s) : std::nullopt) {
+      append_u_escape(*hidden, out);
     } else {
       out->append(s.substr(0, length));
     }

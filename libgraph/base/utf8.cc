@@ -26,6 +26,26 @@ size_t utf8_length(std::string_view s) {
   return 0;
 }
 
+std::optional<uint32_t> hidden_character(std::string_view s) {
+  const size_t n = utf8_length(s);
+  auto bits = [&](size_t i) { return static_cast<unsigned char>(s[i]) & 63U; };
+  if (n == 2) {
+    const uint32_t c = (static_cast<unsigned char>(s[0]) & 31U) << 6 | bits(1);
+    return c < 0xA0 ? std::optional(c) : std::nullopt;
+  }
+  if (n != 3) return std::nullopt;
+  const uint32_t c = (static_cast<unsigned char>(s[0]) & 15U) << 12 | bits(1) << 6 | bits(2);
+  const bool is_hidden =
+      (c >= 0x200B && c <= 0x200F) || (c >= 0x2028 && c <= 0x202E) || (c >= 0x2060 && c <= 0x206F) || c == 0xFEFF;
+  return is_hidden ? std::optional(c) : std::nullopt;
+}
+
+void append_u_escape(uint32_t c, std::string* out) {
+  static constexpr char kHex[] = "0123456789abcdef";
+  *out += "\\u";
+  for (int shift = 12; shift >= 0; shift -= 4) *out += kHex[c >> shift & 15];
+}
+
 bool is_utf8(std::string_view s) { return simdjson::validate_utf8(s.data(), s.size()); }
 
 void append_utf8(uint32_t c, std::string* out) {

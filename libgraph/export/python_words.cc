@@ -36,17 +36,6 @@ void append_hex(unsigned value, size_t digits, std::string* out) {
 
 unsigned char byte_at(std::string_view s, size_t i) { return static_cast<unsigned char>(s[i]); }
 
-// The code point of a UTF-8 sequence that is invisible or changes text direction (C1 controls, general punctuation, the
-// byte order mark); 0 for all others.
-unsigned hidden_code_point(std::string_view utf8) {
-  unsigned code = 0;
-  if (utf8.size() == 2) code = (byte_at(utf8, 0) & 0x1Fu) << 6 | (byte_at(utf8, 1) & 0x3Fu);
-  if (utf8.size() == 3)
-    code = (byte_at(utf8, 0) & 0x0Fu) << 12 | (byte_at(utf8, 1) & 0x3Fu) << 6 | (byte_at(utf8, 2) & 0x3Fu);
-  bool is_hidden = (code >= 0x80 && code < 0xA0) || (code >= 0x2000 && code < 0x2070) || code == 0xFEFF;
-  return is_hidden ? code : 0;
-}
-
 void append_escaped(std::string_view s, bool quotes, std::string* out) {
   for (size_t i = 0; i < s.size();) {
     unsigned char c = byte_at(s, i);
@@ -56,7 +45,7 @@ void append_escaped(std::string_view s, bool quotes, std::string* out) {
     else if (c < 0x20 || c == 0x7F) *out += "\\x", append_hex(c, 2, out);
     else if (c == '\\' || (quotes && c == '"')) *out += '\\', *out += s[i];
     else if (length == 0) *out += "\\udc", append_hex(c, 2, out);
-    else if (unsigned code = hidden_code_point(bytes)) *out += "\\u", append_hex(code, 4, out);
+    else if (const auto hidden = length > 1 ? hidden_character(bytes) : std::nullopt) append_u_escape(*hidden, out);
     else *out += bytes;
     i += bytes.size();
   }

@@ -55,8 +55,13 @@ void append_quoted(std::string_view s, std::string* out) {
       *out += c == '\n' ? "\\n" : c == '\t' ? "\\t" : "\\r";
       ++i;
     } else if (c < 0x20 || c == 0x7F) {
-      *out += "\\u00", *out += kHex[c >> 4], *out += kHex[c & 15];
+      append_u_escape(c, out);
       ++i;
+    } else if (c < 0x80) {
+      *out += s[i++];
+    } else if (const auto hidden = hidden_character(s.substr(i))) {
+      append_u_escape(*hidden, out);
+      i += utf8_length(s.substr(i));
     } else if (size_t n = utf8_length(s.substr(i))) {
       out->append(s, i, n);
       i += n;

@@ -529,7 +529,7 @@ TEST_CASE("diff: what a file calls things cannot write to the terminal") {
     CHECK(report.find("\xc2\x9b") == std::string::npos);
     CHECK(report.find("lay\n") == std::string::npos);
   }
-  CHECK_THAT(show(diff), Catch::Contains("@@ forward lay\\ner.\\x1b[1m0.\\xc2\\x9b2J @@"));
+  CHECK_THAT(show(diff), Catch::Contains("@@ forward lay\\ner.\\x1b[1m0.\\u009b2J @@"));
 }
 
 TEST_CASE("diff: the same edit in many layers is told once") {

@@ -23,6 +23,11 @@ TEST_CASE("times are written with four digits that count") {
     CHECK(human_time(c.seconds) == c.text);
 }
 
+TEST_CASE("what a reader would not see is spelt out") {
+  CHECK(one_line("a\u202eb\u0085c\u2014\u00e9\x1b\n\xff") == "a\\u202eb\\u0085c\u2014\u00e9\\x1b\\n\\xff");
+  CHECK(without_controls("a\ufeff\tb\n", false) == "a\\ufeff\tb\n");
+}
+
 TEST_CASE("cells are as wide as asked, and never touch what is beside them") {
   CHECK(left_cell("ab", 4) == "ab  ");
   CHECK(right_cell("ab", 4) == "  ab");

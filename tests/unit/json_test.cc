@@ -51,6 +51,7 @@ TEST_CASE("json counts are whole while they can be") {
 
 TEST_CASE("json strings are valid whatever the bytes") {
   CHECK(json_string("a\"b\\c\n\t\x01\x7f") == "\"a\\\"b\\\\c\\n\\t\\u0001\\u007f\"");
+  CHECK(json_string("\u200b\u202e\u2066\ufeff\u2014") == "\"\\u200b\\u202e\\u2066\\ufeff\u2014\"");
   CHECK(json_string("\xC2\x80\xC2\x85\xC2\x9F\xC2\xA0") == "\"\\u0080\\u0085\\u009f\xC2\xA0\"");
   CHECK(json_string("\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80") == "\"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80\"");
   const char* broken[] = {"\x80", "\xC0\xAF", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xFF", "\xE2\x82"};
