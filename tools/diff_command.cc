@@ -2,17 +2,14 @@
 
 #include <unistd.h>
 
-#include <cstdlib>
-#include <fstream>
-#include <map>
 #include <optional>
 
 #include "libgraph/base/parallel.h"
 #include "libgraph/diff/diff_text.h"
 #include "libgraph/expr/assume.h"
 #include "libgraph/sim/simulate.h"
-#include "tools/cli/cli_input.h"
 #include "tools/cli/cli_load.h"
+#include "tools/cli/cli_report.h"
 #include "tools/cli/cli_terminal.h"
 #include "tools/cli/cli_write.h"
 
@@ -41,8 +38,8 @@ Status check_options(const Args& args) {
   for (const char* name : {"stat", "name-only", "side"})
     if (args.has(name)) shapes += (shapes.empty() ? "--" : " and --") + std::string(name);
   if (shapes.find(" and ") != std::string::npos) return usage(shapes + " exclude each other", "choose one");
-  bool machine = args.has("json") || args.text("format") != "text";
-  if (machine && !shapes.empty())
+  const bool is_for_programs = args.has("json") || args.text("format") != "text";
+  if (is_for_programs && !shapes.empty())
     return usage(shapes + " is a form of the text report", "leave it out with --json and --format");
   if (args.has("json") && args.has("format") && args.text("format") != "json")
     return usage("--json and --format=" + args.text("format") + " exclude each other", "choose one");
@@ -83,29 +80,19 @@ Result<std::vector<CostRow>> costs_of(const Args& args, const Job& a, const Job&
   return rows;
 }
 
-// Whether to use colours. By default only on a terminal, and only for reports on standard output.
+// By default only on a terminal, and only for reports on standard output.
 bool wants_color(const Args& args) {
-  std::string when = args.text("color");
-  if (when == "always") return true;
-  const char* no_color = std::getenv("NO_COLOR");
-  const char* term = std::getenv("TERM");
-  bool refused = (no_color != nullptr && *no_color != '\0') || (term != nullptr && std::string_view(term) == "dumb");
-  return when != "never" && !refused && output_of(args) == "-" && ::isatty(STDOUT_FILENO) != 0;
+  const std::string when = args.text("color");
+  return when == "always" || (output_of(args) == "-" && shows_color(STDOUT_FILENO, when));
 }
 
-// By name: the line of the text that defines it, if only one does. Empty for anything but a text in a file.
-std::map<std::string, size_t> lines_of_text(const std::string& path) {
-  std::map<std::string, size_t> out;
-  if (!is_plain_file(path)) return out;  // a pipe can be read only once, and was
-  std::ifstream file(path);
-  std::string line;
-  for (size_t number = 1; std::getline(file, line); ++number) {
-    if (number == 1 && !line.starts_with("sg ")) return out;
-    size_t begin = line.find_first_not_of(' '), end = line.find_first_of(" ,=", begin);
-    if (begin == std::string::npos || line[begin] != '%' || end == std::string::npos) continue;
-    auto [at, is_new] = out.emplace(line.substr(begin + 1, end - begin - 1), number);
-    if (!is_new) at->second = 0;
-  }
+// Where A's texts define what the places name, found as for findings of the verifier.
+std::vector<TextPlace> places_in(const std::vector<SourceText>& texts, const std::vector<std::string>& places) {
+  std::vector<Diagnostic> asked(places.size());
+  for (size_t i = 0; i < places.size(); ++i) asked[i].where.path = places[i];
+  place_in_texts(texts, &asked);
+  std::vector<TextPlace> out;
+  for (const Diagnostic& d : asked) out.push_back({d.where.file, uri_of(d.where.file), d.where.line});
   return out;
 }
 
@@ -126,25 +113,19 @@ Result<int> diff_operands(const Args& args) {
   SG_TRY(check_options(args));
   DiffTextOptions text;
   SG_ASSIGN(DiffOptions options, diff_options(args, &text.ignored));
-  SG_ASSIGN(Job a, read_job(args, args.operands()[0]));
+  SG_ASSIGN(Loaded a, read_loaded(args, args.operands()[0]));
   SG_ASSIGN(Job b, read_job(args, args.operands()[1]));
-  JobDiff diff = diff_jobs(a, b, options);
+  JobDiff diff = diff_jobs(a.job, b, options);
   args.report().phase("compare", "");
   if (!args.has("no-cost") && !args.has("name-only") && !diff.is_same()) {
-    SG_ASSIGN(text.costs, costs_of(args, a, b));
+    SG_ASSIGN(text.costs, costs_of(args, a.job, b));
   }
   auto name = [](const std::string& operand) { return operand == "-" ? std::string("<stdin>") : operand; };
   text.name_a = name(args.operands()[0]), text.name_b = name(args.operands()[1]), text.uri_a = uri_of(text.name_a);
   text.hunks.context = static_cast<size_t>(std::min<int64_t>(args.number("context", 2), 1000));
   text.hunks.full = args.has("full");
   text.color = wants_color(args), text.columns = terminal_columns().value_or(160);
-  std::map<std::string, size_t> lines;
-  if (std::string format = args.text("format"); format == "github" || format == "sarif")
-    lines = lines_of_text(args.operands()[0]);
-  text.line_of = [&lines](const std::string& of) {
-    auto at = lines.find(of);
-    return at == lines.end() ? 0 : at->second;
-  };
+  text.find_places = [&a](const std::vector<std::string>& places) { return places_in(a.texts, places); };
   SG_TRY(write_text(args, report_of(args, diff, text), {}, text.color ? Colors::used : Colors::none));
   return leave(args, diff.is_same() ? 0 : 1);
 }

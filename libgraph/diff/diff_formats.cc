@@ -1,4 +1,5 @@
 // The formats that CI systems read: one finding per line of the text report.
+#include <algorithm>
 #include <set>
 
 #include "libgraph/base/json.h"
@@ -9,7 +10,7 @@ namespace {
 
 struct Finding {
   std::string rule, message;  // "recomputed", "241 nodes recompute 120 nodes [layers.{0..2}]"
-  size_t line = 0;            // in A's text; 0 = unknown
+  TextPlace place;            // in A's text
 };
 
 std::string hunk_message(const Hunk& h) {
@@ -22,19 +23,25 @@ std::string hunk_message(const Hunk& h) {
   part(h.changed, "changed"), part(h.renamed, "renamed"), part(h.moved, "moved"), part(h.added, "added"),
       part(h.removed, "removed");
   if (h.layers > 1) out += ", in each of " + std::to_string(h.layers) + (h.is_of_source ? " places" : " layers");
-  for (size_t i = 0; i < h.names.size() && i < 8; ++i) out += (i ? ", " : ": ") + h.names[i];
-  if (h.names.size() > 8) out += ", ...";
+  constexpr size_t kNames = 8;
+  std::vector<std::string> names;  // one that is removed and one that is added may have the same
+  for (const std::string& name : h.names)
+    if (names.size() <= kNames && std::ranges::find(names, name) == names.end()) names.push_back(name);
+  for (size_t i = 0; i < std::min(names.size(), kNames); ++i) out += (i ? ", " : ": ") + names[i];
+  if (names.size() > kNames) out += ", ...";
   for (size_t i = 0; i < h.details.size(); ++i) out += (i ? "; " : " (") + (i < kDetails ? h.details[i] : "...");
   return out + (h.details.empty() ? "" : ")");
 }
 
 std::vector<Finding> findings(const JobDiff& diff, const DiffTextOptions& options) {
   std::vector<Finding> out;
+  std::vector<size_t> placed;       // findings that have a place in A,
+  std::vector<std::string> places;  // and where
   auto add_notes = [&](const std::vector<Note>& notes, const std::string& prefix) {
     for (const Note& n : notes) {
       std::string rule = n.kind;
       for (char& c : rule) c = c == ' ' ? '-' : c;
-      out.push_back({rule, prefix + n.kind + ": " + n.text + (n.where.empty() ? "" : " [" + n.where + "]"), 0});
+      out.push_back({rule, prefix + n.kind + ": " + n.text + (n.where.empty() ? "" : " [" + n.where + "]"), {}});
     }
   };
   add_notes(job_notes(diff), "");
@@ -47,10 +54,16 @@ std::vector<Finding> findings(const JobDiff& diff, const DiffTextOptions& option
       prefix += ": ";
     }
     add_notes(r.notes, prefix);
-    for (const Hunk& h : r.hunks)
-      out.push_back(
-          {"edit", prefix + hunk_message(h), options.line_of && !h.name_a.empty() ? options.line_of(h.name_a) : 0});
+    for (const Hunk& h : r.hunks) {
+      placed.push_back(out.size()), places.push_back(h.place_a);
+      out.push_back({"edit", prefix + hunk_message(h), {}});
+    }
   }
+  std::vector<TextPlace> found;
+  if (options.find_places) found = options.find_places(places);
+  for (size_t i = 0; i < found.size(); ++i) out[placed[i]].place = std::move(found[i]);
+  for (Finding& f : out)
+    if (f.place.line == 0) f.place = {options.name_a, options.uri_a, 0};
   return out;
 }
 
@@ -100,12 +113,12 @@ void put_sarif_tool(const std::vector<Finding>& list, JsonWriter* json) {
   json->end_object().end_object();
 }
 
-void put_sarif_result(const Finding& f, const std::string& uri, JsonWriter* json) {
+void put_sarif_result(const Finding& f, JsonWriter* json) {
   json->begin_object().member("ruleId", f.rule).member("level", "error");
   json->key("message").begin_object().member("text", f.message).end_object();
   json->key("locations").begin_array().begin_object().key("physicalLocation").begin_object();
-  json->key("artifactLocation").begin_object().member("uri", uri).end_object();
-  if (f.line) json->key("region").begin_object().member("startLine", f.line).end_object();
+  json->key("artifactLocation").begin_object().member("uri", f.place.uri).end_object();
+  if (f.place.line) json->key("region").begin_object().member("startLine", f.place.line).end_object();
   json->end_object().end_object().end_array();
   json->end_object();
 }
@@ -115,7 +128,8 @@ void put_sarif_result(const Finding& f, const std::string& uri, JsonWriter* json
 std::string diff_github(const JobDiff& diff, const DiffTextOptions& options) {
   std::string out;
   for (const Finding& f : findings(diff, options))
-    out += "::error file=" + github_property(options.name_a) + (f.line ? ",line=" + std::to_string(f.line) : "") +
+    out += "::error file=" + github_property(f.place.file) +
+           (f.place.line ? ",line=" + std::to_string(f.place.line) : "") +
            ",title=" + github_property("sg-diff " + f.rule) + "::" + github_text(f.message) + "\n";
   return out;
 }
@@ -141,7 +155,7 @@ std::string diff_sarif(const JobDiff& diff, const DiffTextOptions& options) {
   json.key("runs").begin_array().begin_object();
   put_sarif_tool(list, &json);
   json.key("results").begin_array();
-  for (const Finding& f : list) put_sarif_result(f, options.uri_a, &json);
+  for (const Finding& f : list) put_sarif_result(f, &json);
   json.end_array();
   json.end_object().end_array().end_object();
   return json.take();

@@ -51,11 +51,15 @@ bool has(const NodeEdit& e, Aspect aspect) {
   return std::any_of(e.changes.begin(), e.changes.end(), [&](const Difference& c) { return c.aspect == aspect; });
 }
 
+// What stands for another thing may be called the same on both sides: "value: another %z".
+std::string sides(const Difference& c) {
+  return c.before == c.after ? "another " + c.after : c.before + " -> " + c.after;
+}
+
 Note item_note(const ItemEdit& item) {
   std::string kind = item.subject + " " + std::string(edit_name(item.kind)), changes;
   for (const Difference& c : item.changes)
-    changes +=
-        (changes.empty() ? "" : "; ") + (c.what == item.subject ? "" : c.what + ": ") + c.before + " -> " + c.after;
+    changes += (changes.empty() ? "" : "; ") + (c.what == item.subject ? "" : c.what + ": ") + sides(c);
   return {std::move(kind), one_line(item.name + (item.name.empty() || changes.empty() ? "" : "  ") + changes), ""};
 }
 
@@ -207,13 +211,11 @@ class GraphReporter {
     return predecessor_[e.a] == MatchSide::kNone ? 0 : predecessor_[e.a] + 1;
   }
 
-  // The node's name in A, or that of the last node before its place: how the line in A's text form begins.
-  std::string name_in_a(const NodeEdit& e) const {
+  // The node in A, or the last node before its place; the graph where there is none.
+  std::string place_in_a(const NodeEdit& e) const {
     uint32_t x = e.a;
     for (uint32_t y = place(e); x == MatchSide::kNone && y-- > 0;) x = diff_.match.nodes[1][y];
-    if (x == MatchSide::kNone) return {};
-    const Node& node = diff_.a->node(diff_.side_a.nodes[x]);
-    return std::string(node.result_count ? diff_.a->name(node.first_result) : diff_.a->label(diff_.side_a.nodes[x]));
+    return place_of(*diff_.side_a.program, *diff_.a, x == MatchSide::kNone ? NodeId() : diff_.side_a.nodes[x]);
   }
 
   bool together(const NodeEdit& d, const NodeEdit& e) const {
@@ -251,10 +253,10 @@ class GraphReporter {
     }
     for (const Difference& c : rest)
       if (out->details.size() <= kDetails)
-        out->details.push_back(out->names.back() + " " + one_line(c.what + ": " + c.before + " -> " + c.after));
+        out->details.push_back(out->names.back() + " " + one_line(c.what + ": " + sides(c)));
     for (const Difference& c : rest)  // what the lines themselves do not show
       if (before == after || c.aspect == Aspect::loc || c.what == "module" || c.what == "phase")
-        out->lines.push_back({'.', one_line(c.what + ": " + c.before + " -> " + c.after)});
+        out->lines.push_back({'.', one_line(c.what + ": " + sides(c))});
     for (const Difference& c : e.changes)
       if (c.aspect == Aspect::order && c.before != c.after)
         out->lines.push_back({'.', one_line("moved: was " + c.before + ", is " + c.after)});
@@ -271,7 +273,7 @@ class GraphReporter {
     out.where = std::string(module_of(*run[0]));
     out.source = source_of(*run[0]);
     if (out.where.empty()) out.where = std::exchange(out.source, {}), out.is_of_source = !out.where.empty();
-    out.name_a = name_in_a(*run[0]);
+    out.place_a = place_in_a(*run[0]);
     uint32_t width = static_cast<uint32_t>(options_.context), at = place(*run[0]);
     uint32_t shown = at - std::min(at, width);
     out.first = shown, out.lead = at - shown;

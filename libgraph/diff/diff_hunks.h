@@ -28,7 +28,7 @@ struct Hunk {
   std::vector<std::string> details;  // "%mul argument other: 0.5 -> 0.25", of changed nodes; the first kDetails + 1
   std::vector<std::string> names;    // of the nodes: B's, A's for what is gone
   uint32_t first = 0, lead = 0, end = 0;  // in B: of the nodes shown, how many of them are context, behind the last
-  std::string name_a;                     // where in A: the first node, or the one before; may be empty
+  std::string place_a;                    // where in A, as place_of says it: the first node, or the one before
 };
 
 struct Note {  // one line of its own

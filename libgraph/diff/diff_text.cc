@@ -175,6 +175,28 @@ std::string counts_text(const DiffCounts& n) {
   return out;
 }
 
+// What an edited item is called; what has no name, as a guard, is told whole.
+std::string name_of_item(const ItemEdit& item) {
+  if (item.subject != "group" && item.subject != "mesh" && item.subject != "symbol") return one_line(item.name);
+  std::string_view line = item.name.empty() && !item.changes.empty() ? item.changes[0].after : item.name;
+  if (line.starts_with(item.subject + " ")) line.remove_prefix(item.subject.size() + 1);
+  return one_line(line.substr(0, line.find(' ')));
+}
+
+// The name of an input, or of the value that an output gives: in B, in A where it is gone.
+std::string name_of_port(const GraphDiff& g, const ItemEdit& item) {
+  const bool is_input = item.subject == "input";
+  uint32_t port = item.port;
+  if (item.kind == EditKind::changed) port = (is_input ? g.match.inputs : g.match.outputs)[0][port];
+  const Graph& graph = item.kind == EditKind::removed ? *g.a : *g.b;
+  const ValueId value = is_input ? graph.inputs()[port].value : graph.outputs()[port].value;
+  return value ? "%" + one_line(graph.name(value)) : "none";
+}
+
+std::string name_line(const ItemEdit& item, const std::string& name) {
+  return item.subject + " " + std::string(edit_name(item.kind)) + (name.empty() ? "" : " " + name) + "\n";
+}
+
 }  // namespace
 
 std::string print_diff(const JobDiff& diff, const DiffTextOptions& options) {
@@ -218,17 +240,15 @@ std::string print_diff_stat(const JobDiff& diff, const DiffTextOptions& options)
 
 std::string print_diff_names(const JobDiff& diff) {
   std::string out;
-  for (const Note& n : job_notes(diff)) out += n.kind + (n.text.empty() ? "" : " " + n.text) + "\n";
+  for (const ItemEdit& i : diff.items) out += name_line(i, name_of_item(i));
   for (const ProgramDiff& p : diff.programs) {
     DiffReport name;
     name.ranks = p.ranks;
     std::string prefix = diff.programs.size() > 1 ? ranks_of(name) + " " : "";
-    for (const ItemEdit& i : p.items)
-      out += prefix + i.subject + " " + std::string(edit_name(i.kind)) + " " + one_line(i.name) + "\n";
+    for (const ItemEdit& i : p.items) out += prefix + name_line(i, name_of_item(i));
     for (const GraphDiff& g : p.graphs) {
       std::string at = prefix + (g.name.empty() ? "" : "nested " + one_line(g.name) + " ");
-      for (const ItemEdit& i : g.items)
-        out += at + i.subject + " " + std::string(edit_name(i.kind)) + " " + one_line(i.name) + "\n";
+      for (const ItemEdit& i : g.items) out += at + name_line(i, name_of_port(g, i));
       for (const NodeEdit& e : g.edits) {
         std::string kind(edit_name(e.kind()));
         auto all = [&](Aspect aspect) {

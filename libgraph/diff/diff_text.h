@@ -11,6 +11,12 @@
 
 namespace sg {
 
+// Where a text says something.
+struct TextPlace {
+  std::string file, uri;  // as the user calls it; as a URI reference
+  size_t line = 0;        // from 1; 0 = not known
+};
+
 struct DiffTextOptions {
   std::string name_a, name_b;  // how the user calls the two
   std::string uri_a;           // name_a as a URI reference, for SARIF
@@ -19,8 +25,8 @@ struct DiffTextOptions {
   size_t columns = 160;  // of a side-by-side report
   std::vector<CostRow> costs;
   std::vector<std::string> ignored;  // for the JSON
-  // The line of A's text that defines a name, from 1; 0 = not known. For annotations; may be empty.
-  std::function<size_t(const std::string& name)> line_of;
+  // Where A's texts define what places (of place_of) name, one each. For annotations; may be empty.
+  std::function<std::vector<TextPlace>(const std::vector<std::string>& places)> find_places;
 };
 
 // Empty when nothing differs.

@@ -96,3 +96,52 @@ def diff_cuts_long_lists():
     assert len(re.findall("input removed", done.text)) == 7 and "21 more (--full shows them)" in done.text, done.text
     assert len(re.findall("input removed", run(["sg-diff", "--full", "a", "b"]).text)) == 27
     expect(run(["sg-diff", "a", "c"]), 1, out="30 inputs changed only in name")
+
+
+def annotated(*args):
+    """The file and line of each edit that --format=github and --format=sarif tell; they agree."""
+    github = re.findall(r"::error file=([^,]+)(?:,line=(\d+))?,title=sg-diff edit", run(["sg-diff", "--format=github", *args]).text)
+    results = json.loads(run(["sg-diff", "--format=sarif", *args]).out)["runs"][0]["results"]
+    places = [r["locations"][0]["physicalLocation"] for r in results if r["ruleId"] == "edit"]
+    sarif = [(p["artifactLocation"]["uri"], str(p.get("region", {}).get("startLine", ""))) for p in places]
+    assert github == sarif, (github, sarif)
+    return github
+
+
+@case
+def diff_annotates_the_lines_of_the_parser():
+    body = " input %x : f32[{0}]\n %y = aten.{1}(%x)\n output %y\n"
+    two = lambda *ops: 'sg 1.0 job "x" world 2\n' + "".join(f"graph rank {r}\n" + body.format(r + 2, op) for r, op in enumerate(ops))
+    write("a", two("relu", "relu")), write("b", two("tanh", "relu")), write("c", two("relu", "tanh"))
+    assert annotated("a", "b") == [("a", "4")] and annotated("a", "c") == [("a", "8")]       # each rank's own program
+    head = 'sg 1.0 job "x" world 1\ngraph rank *\n  input %x : f32[2]\n'
+    write("t1", head + "\t%y = aten.relu(%x)\n  %\"z z\"=aten.relu(%y)\n  %u , %v=aten.max.dim(%\"z z\", 0)\n  output %u\n")
+    for line, old, new in ((4, "aten.relu(%x)", "aten.tanh(%x)"), (5, "aten.relu(%y)", "aten.exp(%y)"), (6, "max.dim", "min.dim")):
+        write("t2", read("t1").decode().replace(old, new))
+        assert annotated("t1", "t2") == [("t1", str(line))], (line, annotated("t1", "t2"))
+    rank = lambda r, op: 'sg 1.0 job "x" world 2\n' + f"graph rank {r}\n" + body.format(r + 2, op)
+    for r in (0, 1):
+        write(f"a{r}.txt", rank(r, "relu")), write(f"b{r}.txt", rank(r, ("relu", "exp")[r]))
+    assert annotated("a{r}.txt", "b{r}.txt") == [("a1.txt", "4")]                            # the text of the rank
+    expect(run("sg-parse a > a.sg && sg-parse b | sg-diff --format=github a.sg -"), 1, out="^::error file=a.sg,title=sg-diff edit::")
+
+
+@case
+def diff_says_another_where_both_sides_are_called_the_same():
+    head = 'sg 1.0 job "x" world 1\ngraph rank *\n  input %x : f32[2]\n'
+    write("a", head + "  %y = aten.relu(%x)\n  %z = aten.relu(%y)\n  output %z\n")
+    write("b", head + "  %y = aten.tanh(%x)\n  %z = aten.exp(%y)\n  output %z\n")
+    done = expect(run(["sg-diff", "a", "b"]), 1, out="value: another %z")
+    assert not re.search(r"(\S+) -> \1(\s|$)", done.text), done.text
+    assert run(["sg-diff", "--format=github", "a", "b"]).text.endswith("2 added, 2 removed: %25y, %25z\n")
+
+
+@case
+def diff_names_only():
+    head = 'sg 1.0 job "x" world {0}\n{1}graph rank *\n  input %x : f32[2]\n'
+    write("a", head.format(2, "group @dp [0 1]\n") + "  %y = aten.relu(%x)\n  %z = aten.exp(%y)\n  output %y\n  grad %z of %x\n")
+    write("b", head.format(4, "group @dp [0 1] [2 3]\n") + "  param %w : f32[2] \"fc.w\"\n  %y = aten.relu(%x)\n  %t = aten.exp(%y)\n  %z = aten.exp(%t)\n"
+                                                         "  output %t\n  grad %z of %x\n")
+    lines = expect(run(["sg-diff", "--name-only", "a", "b"]), 1).text.splitlines()
+    assert {"world changed", "group changed @dp", "input added %w", "output changed %t"} <= set(lines), lines
+    assert all(re.fullmatch(r"(world |(group|input|output) )?(added|removed|changed|renamed|moved)( [%@]\w+)?", x) for x in lines), lines

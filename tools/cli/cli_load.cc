@@ -20,6 +20,7 @@ namespace sg::cli {
 namespace {
 
 constexpr size_t kMaxErrors = 20;
+constexpr size_t kMaxSorted = 1000;  // findings that are put in the order of lines, before those beyond a limit go
 
 // What the bytes are instead, where sg-import reads it.
 std::string_view source_phrase(const Bytes& bytes) {
@@ -47,7 +48,7 @@ Error not_a_graph(const Bytes& bytes) {
 struct LoadedFile {
   std::string name;
   Result<Job> job = Error();
-  Diagnostics said = Diagnostics(kMaxErrors);
+  Diagnostics said;
   std::string text;  // empty for a binary file
   size_t bytes = 0;
 };
@@ -72,8 +73,8 @@ Result<Job> parse_loaded(const Bytes& bytes, Diagnostics* said) {
   return job;
 }
 
-LoadedFile load_file(const std::string& file) {
-  LoadedFile out;
+LoadedFile load_file(const std::string& file, size_t max_errors) {
+  LoadedFile out{.said = Diagnostics(max_errors)};
   Result<Bytes> bytes = read_bytes(file);
   out.name = bytes.ok() ? bytes->name : file;
   if (!bytes.ok()) {
@@ -93,7 +94,7 @@ LoadedFile load_file(const std::string& file) {
 Result<std::vector<LoadedFile>> load_files(const std::vector<std::string>& files, const LoadOptions& options,
                                            Diagnostics* said) {
   std::vector<LoadedFile> all(files.size()), out;
-  parallel_for(files.size(), options.threads, [&](size_t i) { all[i] = load_file(files[i]); });
+  parallel_for(files.size(), options.threads, [&](size_t i) { all[i] = load_file(files[i], options.max_errors); });
   for (LoadedFile& file : all) {
     said->add(file.said);
     if (file.job.ok()) {
@@ -106,6 +107,16 @@ Result<std::vector<LoadedFile>> load_files(const std::vector<std::string>& files
   }
   if (out.empty()) return all[0].job.error();
   return out;
+}
+
+// What is about no line stands first, in the verifier's order.
+void sort_by_line(const std::vector<SourceText>& texts, std::vector<Diagnostic>* list) {
+  const auto place = [&](const Diagnostic& d) -> std::pair<size_t, uint32_t> {
+    if (d.where.line == 0) return {0, 0};
+    const auto text = std::ranges::find(texts, d.where.file, &SourceText::file);
+    return {static_cast<size_t>(text - texts.begin()) + 1, d.where.line};
+  };
+  std::ranges::stable_sort(*list, std::ranges::less(), place);
 }
 
 }  // namespace
@@ -134,15 +145,22 @@ Result<Loaded> load_job(const std::string& operand, const LoadOptions& options, 
   return out;
 }
 
-LoadOptions load_options(const Args& args) { return {args.threads(), args.has("best-effort"), args.has("explain")}; }
+LoadOptions load_options(const Args& args) {
+  return {.threads = args.threads(), .best_effort = args.has("best-effort"), .explain = args.has("explain")};
+}
+
+void place_in(const Loaded& loaded, std::vector<Diagnostic>* list) {
+  place_in_texts(loaded.texts, list);
+  for (Diagnostic& d : *list)
+    if (d.where.file.empty()) d.where.file = loaded.file;
+}
 
 Diagnostics check_loaded(const Loaded& loaded, size_t max_errors, size_t threads) {
-  Diagnostics found(max_errors);
+  Diagnostics found(std::max(max_errors, kMaxSorted));
   verify(loaded.job, {.threads = threads}, &found);
   std::vector<Diagnostic> list = found.list();
-  place_in_texts(loaded.texts, &list);
-  for (Diagnostic& d : list)
-    if (d.where.file.empty()) d.where.file = loaded.file;
+  place_in(loaded, &list);
+  sort_by_line(loaded.texts, &list);
   Diagnostics out(max_errors);
   for (Diagnostic& d : list) out.add(std::move(d));
   for (size_t i = 0; i < found.hidden(); ++i) out.error({}, {});  // counted, but not kept
@@ -158,14 +176,19 @@ Status require_valid(const Args& args, const Loaded& loaded) {
       ErrorKind::unreadable, "not a valid graph: " + plural(findings.error_count(), "finding"), {loaded.file}, {}};
 }
 
-Result<Job> read_job(const Args& args, const std::string& operand) {
+Result<Loaded> read_loaded(const Args& args, const std::string& operand) {
   Diagnostics said(kMaxErrors);
   Result<Loaded> loaded = load_job(operand, load_options(args), &said);
   args.report().add(said);
   if (!loaded.ok()) return loaded.error();
   args.report().phase("read", plural(loaded->bytes, "byte") + ", " + describe(loaded->job));
   SG_TRY(require_valid(args, *loaded));
-  return std::move(loaded->job);
+  return loaded;
+}
+
+Result<Job> read_job(const Args& args, const std::string& operand) {
+  SG_ASSIGN(Loaded loaded, read_loaded(args, operand));
+  return std::move(loaded.job);
 }
 
 Result<uint32_t> held_rank(const Args& args, const Job& job) {

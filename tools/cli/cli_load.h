@@ -27,6 +27,7 @@ struct LoadOptions {
   size_t threads = 1;        // files of a rank set are read on several
   bool best_effort = false;  // leave out ranks whose file is missing or cannot be read, with a warning
   bool explain = false;      // say how ranks were merged
+  size_t max_errors = 20;    // of a text that are told
 };
 LoadOptions load_options(const Args& args);
 
@@ -34,14 +35,18 @@ LoadOptions load_options(const Args& args);
 // by one; the Error returned then only sums up.
 Result<Loaded> load_job(const std::string& operand, const LoadOptions& options, Diagnostics* said);
 
-// The verifier's findings with their place in the file. At most `max_errors` are kept.
+// The verifier's findings with their place in the file, in the order of its lines. At most `max_errors` are kept.
 Diagnostics check_loaded(const Loaded& loaded, size_t max_errors, size_t threads);
+
+// Gives each the line that it is about, else the file.
+void place_in(const Loaded& loaded, std::vector<Diagnostic>* list);
 
 // Reports the findings; an error (unreadable) if there are any.
 Status require_valid(const Args& args, const Loaded& loaded);
 
 // load_job and require_valid: what all tools but sg-check read with. A finding is an error (unreadable).
-Result<Job> read_job(const Args& args, const std::string& operand);
+Result<Loaded> read_loaded(const Args& args, const std::string& operand);
+Result<Job> read_job(const Args& args, const std::string& operand);  // the job alone
 
 // The rank that --rank N names; an Error (cannot_apply) says which the job holds. REQUIRES: args.has("rank")
 Result<uint32_t> held_rank(const Args& args, const Job& job);

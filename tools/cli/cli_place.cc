@@ -89,6 +89,15 @@ std::string_view name_at(std::string_view line, size_t at) {
   return quoted.find('\\') == std::string_view::npos ? quoted : std::string_view();
 }
 
+// The index behind the name, with its quotes, after the `%` at `at`.
+size_t end_of_name(std::string_view line, size_t at) {
+  if (++at < line.size() && line[at] == '"') {
+    for (++at; at < line.size() && line[at] != '"'; ++at) at += line[at] == '\\';
+    return at + 1;
+  }
+  return std::min(line.find_first_of(" ,=:\t\r#", at), line.size());
+}
+
 std::string_view label_word(std::string_view line) {
   size_t at = line.rfind(" label ");
   if (at == std::string_view::npos) return {};
@@ -173,12 +182,16 @@ class Walk {
     }
   }
 
+  // The results, `%a, %b =`, and the label.
   void node() {
-    size_t end = line_.find(" = ");
-    if (end == std::string_view::npos) end = line_.size();
-    size_t first = line_.find('%');
-    for (size_t at = first; at < end; at = line_.find('%', at + 1)) place_node(name_at(line_, at), at);
-    if (line_.find(" label ", end) != std::string_view::npos) place_node(label_word(line_), first);
+    const size_t first = line_.find('%');
+    size_t at = first;
+    while (at < line_.size() && line_[at] == '%') {
+      place_node(name_at(line_, at), at);
+      at = line_.find_first_not_of(kBlank, end_of_name(line_, at));
+      if (at < line_.size() && line_[at] == ',') at = line_.find_first_not_of(kBlank, at + 1);
+    }
+    if (at < line_.size() && line_.find(" label ", at) != std::string_view::npos) place_node(label_word(line_), first);
   }
 
   void place_node(std::string_view name, size_t at) {

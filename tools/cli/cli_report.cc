@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
+
+#include "tools/cli/cli_terminal.h"
 
 namespace sg::cli {
 namespace {
@@ -21,17 +22,6 @@ void write_stderr(std::string_view text) {
     if (n <= 0) return;
     text.remove_prefix(static_cast<size_t>(n));
   }
-}
-
-bool set_and_not_empty(const char* name) {
-  const char* value = std::getenv(name);
-  return value != nullptr && *value != 0;
-}
-
-bool terminal_with_color() {
-  const char* term = std::getenv("TERM");
-  return ::isatty(STDERR_FILENO) != 0 && !set_and_not_empty("NO_COLOR") &&
-         !(term != nullptr && std::string_view(term) == "dumb");
 }
 
 std::string visible(std::string_view s) {
@@ -96,25 +86,29 @@ std::string severity_word(Severity severity, bool color) {
   return colored("note:", "1;36", color);
 }
 
+// Lines after the first are indented, so that they never look like messages; other line breaks become \x0a. `mark`
+// stands behind the first.
+std::string shown_lines(const std::string& text, const std::string& mark) {
+  size_t end = std::min(text.find("\n  "), text.size());
+  std::string out = shown(text.substr(0, end)) + mark + "\n";
+  while (end < text.size()) {
+    const size_t begin = end + 1;
+    end = std::min(text.find("\n  ", begin), text.size());
+    const std::string line = shown(text.substr(begin, end - begin));
+    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string as_text(const std::string& tool, const Diagnostic& d, bool color) {
   std::string out = tool + ": ";
   std::string where = shown(print_location(d.where));
   if (!where.empty()) out += where + ": ";
-  // Lines after the first are indented, so that they never look like messages; other line breaks become \x0a.
-  size_t end = std::min(d.message.find("\n  "), d.message.size());
-  out += severity_word(d.severity, color) + " " + shown(d.message.substr(0, end));
-  if (!d.rule.empty()) out += " [" + d.rule + "]";
-  out += "\n";
-  while (end < d.message.size()) {
-    size_t begin = end + 1;
-    end = std::min(d.message.find("\n  ", begin), d.message.size());
-    std::string line = shown(d.message.substr(begin, end - begin));
-    out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
+  out += severity_word(d.severity, color) + " " + shown_lines(d.message, d.rule.empty() ? "" : " [" + d.rule + "]");
   if (!d.source_line.empty()) out += source_with_caret(d, color);
-  if (!d.hint.empty()) out += tool + ": " + colored("hint:", "1;36", color) + " " + shown(d.hint) + "\n";
+  if (!d.hint.empty()) out += tool + ": " + colored("hint:", "1;36", color) + " " + shown_lines(d.hint, "");
   return out;
 }
 
@@ -125,9 +119,7 @@ void Reporter::set_format(std::string_view name) {
                                : ErrorFormat::text;
 }
 
-void Reporter::set_color(std::string_view when) {
-  color_ = when == "always" || (when == "auto" && terminal_with_color());
-}
+void Reporter::set_color(std::string_view when) { color_ = shows_color(STDERR_FILENO, when); }
 
 void Reporter::add(const Diagnostic& d) {
   if (quiet_ && d.severity != Severity::error) return;

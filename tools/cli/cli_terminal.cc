@@ -51,6 +51,14 @@ std::optional<size_t> terminal_columns() {
   return static_cast<size_t>(columns);
 }
 
+bool shows_color(int descriptor, std::string_view when) {
+  if (when != "auto") return when == "always";
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  if (no_color != nullptr && *no_color != 0) return false;
+  return (term == nullptr || std::string_view(term) != "dumb") && ::isatty(descriptor) != 0;
+}
+
 std::string folded(std::string_view text, size_t columns) {
   std::string out;
   for (size_t at = 0; at < text.size();) {
