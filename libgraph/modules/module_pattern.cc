@@ -1,18 +1,41 @@
 #include "libgraph/modules/module_pattern.h"
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
+#include <span>
 
 #include "libgraph/modules/module_path.h"
 
 namespace sg {
 namespace {
 
+// A range of numbers is one Char, '#', so that it stands for a whole component.
 struct Char {
   char c;
   uint32_t column;
+  std::string_view range = {};  // "0..5"; empty = a plain character
 };
 using Text = std::vector<Char>;
+
+// A module's number: no sign, nor zeros before it.
+std::optional<uint64_t> module_number(std::string_view text) {
+  uint64_t out = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), out);
+  if (problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return text[0] != '0' || text.size() == 1 ? std::optional(out) : std::nullopt;
+}
+
+struct Range {
+  uint64_t first, last;
+};
+std::optional<Range> range_of(std::string_view text) {
+  const size_t dots = text.find("..");
+  if (dots == std::string_view::npos) return std::nullopt;
+  const std::optional<uint64_t> first = module_number(text.substr(0, dots));
+  const std::optional<uint64_t> last = module_number(text.substr(dots + 2));
+  return first && last ? std::optional(Range{*first, *last}) : std::nullopt;
+}
 
 }  // namespace
 
@@ -82,13 +105,24 @@ struct PatternParser {
     while (true) {
       ++at;
       std::vector<Text> one;
-      if (!sequence(depth, &one)) return false;
+      const size_t begin = at;
+      if (!sequence(depth, &one) || !range(begin, &one)) return false;
       out->insert(out->end(), one.begin(), one.end());
       if (out->size() > ModulePattern::kMaxAlternatives)
         return fail(open, "more than " + std::to_string(ModulePattern::kMaxAlternatives) + " alternatives");
       if (at >= text.size()) return fail(open, "'{' without '}'");
       if (text[at] == '}') return true;
     }
+  }
+
+  // Makes the alternative that was read from `begin` on a range, if it is one.
+  bool range(size_t begin, std::vector<Text>* one) {
+    const std::string_view words = text.substr(begin, at - begin);
+    const std::optional<Range> found = range_of(words);
+    if (!found) return true;
+    if (found->last < found->first) return fail(begin + 1, "a range goes down", "the smaller number stands first");
+    one->assign(1, {{'#', static_cast<uint32_t>(begin + 1), words}});
+    return true;
   }
 
   bool components(const Text& chars, ModulePattern::Alternative* out) {
@@ -99,7 +133,18 @@ struct PatternParser {
       std::string name;
       for (size_t k = begin; k < i; ++k) name += chars[k].c;
       uint32_t column = begin < chars.size() ? chars[begin].column : static_cast<uint32_t>(text.size() + 1);
-      if (name.empty()) return fail(column, "an empty component", "components are separated by single dots");
+      if (name.empty())
+        return fail(column, "an empty component", "components are separated by single dots; a range stands in braces");
+      const auto part = std::span(chars).subspan(begin, i - begin);
+      const auto ranged = std::ranges::find_if(part, [](const Char& c) { return !c.range.empty(); });
+      if (ranged != part.end()) {
+        if (part.size() > 1)
+          return fail(ranged->column, "a range stands for a whole component, not for a part of one",
+                      "write {a,b} for a choice of names");
+        out->push_back({Kind::range, std::string(ranged->range)});
+        begin = i + 1;
+        continue;
+      }
       Kind kind = name == "*" ? Kind::one : name == "**" ? Kind::any : Kind::name;
       if (size_t star = name.find('*'); kind == Kind::name && star != std::string::npos)
         return fail(chars[begin + star].column, "'*' stands for a whole component, not for a part of one",
@@ -130,6 +175,13 @@ Result<ModulePattern> ModulePattern::parse(std::string_view text) {
   return out;
 }
 
+bool ModulePattern::Component::matches(std::string_view component) const {
+  if (kind != Kind::range) return kind != Kind::name || component == name;
+  const std::optional<Range> range = range_of(name);
+  const std::optional<uint64_t> number = module_number(component);
+  return range && number && range->first <= *number && *number <= range->last;
+}
+
 bool ModulePattern::matches(std::string_view module) const {
   using Kind = Component::Kind;
   const std::vector<ModulePart> names = parts_of_module(module);
@@ -147,7 +199,7 @@ bool ModulePattern::matches(std::string_view module) const {
       for (size_t i = 0; i < parts.size(); ++i) {
         if (!reached[i]) continue;
         if (parts[i].kind == Kind::any) next[i] = 1;
-        else if (parts[i].kind == Kind::one || parts[i].name == names[k].name) next[i + 1] = 1;
+        else if (parts[i].matches(names[k].name)) next[i + 1] = 1;
       }
       reached = std::move(next);
       skip_any();

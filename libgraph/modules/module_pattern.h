@@ -3,7 +3,8 @@
 // Names    are dotted components: `layers.0.attention.wq`.
 // Patterns are dotted components too, where `*` stands for exactly one component, `**` for any number of them (none
 //          included), and `{a,b}` for either alternative, which may span components and nest: `layers.{0,1}.moe`,
-//          `w{q,k,v}`, `{layers.*.moe,norm}`. `*` does not match a part of a component.
+//          `w{q,k,v}`, `{layers.*.moe,norm}`. `*` does not match a part of a component. In a choice, `0..5` stands for
+//          the components that are numbers from 0 to 5, so that what reports print is read as well: `layers.{0..5,8}`.
 // A pattern names the modules it matches and everything inside them: `layers.0` names `layers.0.attention.wq`.
 //
 // Parsing and matching are bounded: hostile patterns get an error with its column.
@@ -31,8 +32,9 @@ class ModulePattern {
 
  private:
   struct Component {
-    enum class Kind : uint8_t { name, one, any } kind;
-    std::string name;
+    enum class Kind : uint8_t { name, one, any, range } kind;
+    std::string name;  // of a range: "0..5"
+    bool matches(std::string_view component) const;
   };
   using Alternative = std::vector<Component>;
   friend struct PatternParser;

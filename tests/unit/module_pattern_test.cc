@@ -1,8 +1,10 @@
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "libgraph/base/joined.h"
 #include "libgraph/modules/module_path.h"
 #include "libgraph/modules/module_pattern.h"
+#include "libgraph/modules/module_ranges.h"
 #include "tests/support/rng.h"
 
 using sg::ModulePattern;
@@ -56,6 +58,16 @@ TEST_CASE("module pattern names a module and all inside it") {
       {"w{,q}", "w", true},
       {"{*,**}.x", "a.b.x", true},
       {"a b.\xC3\xA9", "a b.\xC3\xA9.x", true},
+      {"layers.{0..5}.moe", "layers.5.moe.router", true},
+      {"layers.{0..5}.moe", "layers.6.moe", false},
+      {"layers.{2..11}", "layers.1", false},
+      {"layers.{2..11}", "layers.9.attention", true},
+      {"layers.{2..11}", "layers.x", false},
+      {"layers.{0..5}", "layers.00", false},
+      {"layers.{0,3..5,norm}", "layers.norm", true},
+      {"{{0..1},norm}", "1.wq", true},
+      {"h.{7..7}", "h.7", true},
+      {"h.{0..4294967294}", "h.4000000000", true},
   };
   for (const Case& c : cases) {
     INFO(c.pattern << " on " << c.module);
@@ -80,6 +92,10 @@ TEST_CASE("module pattern errors have a column") {
       {"a,b", 2, "outside"},
       {"a.{b,***}", 6, "'*'"},
       {"layers.{0,}", 12, "empty component"},
+      {"layers.0..5", 10, "empty component"},
+      {"layers.{0..}", 11, "empty component"},
+      {"layers.{5..0}", 9, "goes down"},
+      {"block{0..3}", 7, "whole component"},
       {"a{b,{c}", 2, "without '}'"},
       {std::string(5000, 'a'), 4097, "longer"},
       {std::string(40, '{') + std::string(40, '}'), 17, "deep"},
@@ -121,6 +137,22 @@ TEST_CASE("module pattern agrees with a naive matcher") {
   }
   CHECK(matched > 500);
   CHECK(matched < 3500);
+}
+
+TEST_CASE("a printed range, read as a pattern, matches exactly its modules") {
+  sg::test::Rng rng(12);
+  for (int i = 0; i < 300; ++i) {
+    const std::string stack = rng.below(4) ? "model.layers." : "", inside = rng.below(2) ? ".moe" : "";
+    std::set<uint64_t> layers;
+    for (uint64_t k = 1 + rng.below(20); k > 0; --k) layers.insert(rng.below(30));
+    const std::string first = stack + std::to_string(*layers.begin()) + inside;
+    const std::string printed = sg::with_layers(sg::layer_name(first).pattern, layers);
+    INFO(printed);
+    for (uint64_t layer = 0; layer < 40; ++layer) {
+      CHECK(matches(printed, stack + std::to_string(layer) + inside) == layers.contains(layer));
+      CHECK_FALSE(matches(printed, "other." + stack + std::to_string(layer) + inside));
+    }
+  }
 }
 
 TEST_CASE("a name's first number parts it into stack, layer and what is inside") {
