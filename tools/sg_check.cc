@@ -30,6 +30,7 @@ Result<int> run(const Args& args) {
   for (size_t i = 0; i < verdicts.size(); ++i) {
     const Verdict& verdict = verdicts[i];
     args.report().add(verdict.said);
+    if (verdict.said.hidden() != 0) args.report().note("--max-findings N shows the first N");
     if (verdict.error) args.report().error(*verdict.error);
     if (args.has("verbose")) args.report().line("sg-check: " + operands[i] + ": " + verdict.phases);
     if (!args.has("quiet")) lines += verdict.line + "\n";

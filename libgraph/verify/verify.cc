@@ -214,8 +214,10 @@ void Check::add(std::string message, std::string path, std::string hint) {
   findings_->error(std::string(rule), std::move(message), std::move(where), std::move(hint));
 }
 
-void Check::warn(std::string message, std::string hint) {
-  findings_->warning(std::string(rule), std::move(message), {}, std::move(hint));
+void Check::warn(std::string message, std::string hint, std::string path) {
+  Location where;
+  where.path = std::move(path);
+  findings_->warning(std::string(rule), std::move(message), std::move(where), std::move(hint));
 }
 
 void Check::fail(std::string message, std::string hint) {

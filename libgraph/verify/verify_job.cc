@@ -1,5 +1,6 @@
 // Rules about the job as a whole: ranks, groups, meshes, provenance, keys, and nesting of graphs.
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 #include "libgraph/base/chars.h"
@@ -27,7 +28,7 @@ void check_program_ranks(Check& c, const Program& p) {
 
 void check_world(Check& c) {
   const auto& programs = c.job.programs;
-  if (c.job.world == 0) c.fail("a world of no ranks", "`world 1` is one process");
+  if (c.job.world == 0) c.fail("the world has no ranks", "`world 1` is one process");
   if (programs.empty()) c.fail("the job has no graph", "add `graph rank *`");
   std::unordered_set<uint32_t> held;
   for (size_t i = 0; i < programs.size(); ++i) {
@@ -258,14 +259,19 @@ NodeId first_of(const Graph& graph, OpId op) {
   return {};
 }
 
-// "%n": the first node with this op; empty if there is none.
-std::string first_use(const Job& job, OpId op) {
+// The first node with this op: what it is called and its place; nothing if there is none.
+struct FirstUse {
+  std::string name, place;
+};
+std::optional<FirstUse> first_use(const Job& job, OpId op) {
   for (const auto& program : job.programs) {
-    if (NodeId n = first_of(program->graph, op)) return "%" + std::string(program->graph.label(n));
-    for (const auto& nested : program->nested)
-      if (NodeId n = first_of(nested->graph, op)) return "%" + std::string(nested->graph.label(n));
+    std::vector<const Graph*> graphs = {&program->graph};
+    for (const auto& nested : program->nested) graphs.push_back(&nested->graph);
+    for (const Graph* graph : graphs)
+      if (NodeId n = first_of(*graph, op))
+        return FirstUse{"%" + std::string(graph->label(n)), place_of(*program, *graph, n)};
   }
-  return {};
+  return std::nullopt;
 }
 
 }  // namespace
@@ -280,9 +286,10 @@ void check_op_names(Check& c) {
     if (name.size() > kMaxName) continue;
     ++looked;
     const std::string hint = hint_for_unknown_op(name);
-    const std::string user = hint.empty() ? std::string() : first_use(c.job, OpId(i));
-    if (!user.empty())
-      c.warn(user + " calls " + std::string(name) + ", which is not in the op table and is kept as an opaque op", hint);
+    const std::optional<FirstUse> user = hint.empty() ? std::nullopt : first_use(c.job, OpId(i));
+    if (user)
+      c.warn(user->name + " calls " + std::string(name) + ", which is not in the op table and is kept as an opaque op",
+             hint, user->place);
   }
 }
 

@@ -55,7 +55,7 @@ class Check {
   void fail(ValueId v, std::string message, std::string hint = {});
   size_t error_count() const { return findings_->error_count(); }
   // What a rule could not look at: no finding, but not silence either.
-  void warn(std::string message, std::string hint = {});
+  void warn(std::string message, std::string hint = {}, std::string path = {});
 
   std::string_view str(StrId id) const { return pool.strings[id]; }
   std::string name(ValueId v) const { return "%" + std::string(graph->name(v)); }

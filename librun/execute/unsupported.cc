@@ -1,5 +1,6 @@
 #include "librun/execute/unsupported.h"
 
+#include "libgraph/infer/missing_type.h"
 #include "libgraph/op.h"
 #include "libgraph/op_hint.h"
 #include "libgraph/story/source_text.h"
@@ -30,9 +31,7 @@ std::string remedy_of(const Unsupported& u) {
     return "this operator is not PyTorch's own: write what it computes in plain PyTorch, choose such an implementation "
            "of the model (an option such as `attn_implementation` or `experts_implementation`), run "
            "program.run_decompositions() before torch.export.save, or add the op (docs/tasks/add-an-op.md)";
-  if (u.reason == kNoType && u.binds_symbol)
-    return "its size is known only in a run: declare it before the inputs, as in `symbol u0 data [0, inf]`, and write "
-           "the result's type with it, as in `: i64[u0, 2]`";
+  if (u.reason == kNoType && u.binds_symbol) return std::string(kDeclareDataSize);
   return "sg-stat --by op counts what the graph holds; docs/ops.md lists what runs";
 }
 

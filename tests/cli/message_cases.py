@@ -135,3 +135,31 @@ def tensors_do_not_come_from_standard_input():
     write("a.sg", small_binary())
     done = expect(run(["sg-run", "a.sg", "--inputs", "-"]), 3, "standard input holds no tensors")
     assert "write them to a file" in done.message
+
+
+@case
+def findings_stand_in_the_order_of_lines_and_the_cap_has_a_name():
+    body = "".join(f"  %v{i} = aten.relu(%x) : f32[{i + 3}]\n" for i in range(9))
+    write("g", 'sg 1.0 job "g" world 1\ngraph rank *\n  input %x : f32[2]\n  %b = aten.add.Tensr(%x, %x) : f32[2]\n' + body
+          + "  output %v8\n" + "  grad %b of %x\n")
+    done = expect(run(["sg-check", "g", "--max-findings", "100"]), 1)
+    lines = [int(n) for n in re.findall(r"^sg-check: g:(\d+):", done.message, re.M)]
+    assert lines == sorted(lines) and len(lines) > 9, lines
+    expect(run(["sg-check", "g"]), 1, r"g:4:3: .*warning: %b calls aten.add.Tensr, .*\[op-name\]\n +%b = aten.add.Tensr")
+    done = expect(run(["sg-check", "g", "--max-findings", "3"]), 1, r"more not shown(.|\n)*note: --max-findings N shows the first N")
+    errors = [int(n) for n in re.findall(r"^sg-check: g:(\d+):\d+: .*error", done.message, re.M)]
+    assert errors == sorted(errors)[:3] and errors[0] == 5, errors
+    write("t", "sg 1.0\n" + 'graph rank *\n' + "  %y = aten.relu(%z\n" * 30)
+    assert expect(run(["sg-check", "t", "--max-findings", "25"]), 3).message.count(": error: ") >= 25
+
+
+@case
+def a_result_without_a_type_is_warned_about_as_sg_run_refuses_it():
+    head = 'sg 1.0 job "x" world 1\ngraph rank *\n  input %x : f32[4]\n'
+    write("g", head + "  %i = aten.nonzero(%x)\n  %j = aten.add.Tensor(%i, %i)\n  loss %j\n")
+    done = expect(run(["sg-check", "g"]), 0, r"g:4:3: .*warning: the result of aten.nonzero.default has no type, nor has that of 1 further node: "
+                                             r"sg-run refuses such a graph \[result-type\]\n +%i = aten.nonzero(.|\n)*hint: .*symbol u0 data")
+    assert "g: valid" in done.text
+    expect(run(["sg-run", "g", "--init", "seed:0"]), 4, "a result without a type(.|\n)*symbol u0 data")
+    write("g", head + "  %y = aten.relu(%x)\n  output %y\n")
+    assert "warning" not in expect(run(["sg-check", "g"]), 0).message
