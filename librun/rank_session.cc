@@ -110,6 +110,7 @@ Status RankSession::prepare() {
       recorded_optimizer_ = Optimizer::make(run_->graph(), *options_.optimizer).value();
   }
   SG_TRY(take_inputs());
+  SG_TRY(dump_inputs());
   SG_TRY(bind_sizes());
   std::vector<Unsupported> unsupported;
   SG_TRY(run_->prepare(&unsupported));
@@ -314,10 +315,25 @@ Status RankSession::write_dump() {
   return ok_status();
 }
 
+// Before the step, which may write to its inputs.
+Status RankSession::dump_inputs() {
+  if (options_.dump_inputs.empty()) return ok_status();
+  const std::string name = data_file_name(options_.dump_inputs, comm_.rank(), 0);
+  SG_ASSIGN(OutputFile file, stage_inputs(name, run_->graph(), *inputs_));
+  dumped_inputs_.add(std::move(file));
+  return ok_status();
+}
+
 Status RankSession::keep_dump() {
+  SG_TRY(dumped_inputs_.commit());
   if (!dump_) return ok_status();
   SG_ASSIGN(OutputFile file, dump_->stage(data_file_name(options_.dump, comm_.rank(), options_.steps - 1)));
   return file.commit();
+}
+
+OutputSet RankSession::take_files() {
+  written_.add(std::move(dumped_inputs_));
+  return std::move(written_);
 }
 
 void RankSession::note_results() {

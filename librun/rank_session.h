@@ -29,10 +29,10 @@ class RankSession {
   Status run_step(uint64_t step);
   double last_seconds() const { return seconds_; }
   Status write_dump();
-  // The part of --dump-nodes collected so far, for when --watch ends the run: this rank's only.
+  // The inputs, and the part of --dump-nodes collected so far, for when --watch ends the run: this rank's only.
   Status keep_dump();
   void note_results();  // in the report
-  OutputSet take_files() { return std::move(written_); }
+  OutputSet take_files();
   // Gives up the device and its memory, which belong to the rank's thread. Nothing runs after it; the report stays.
   void end_run();
 
@@ -41,6 +41,7 @@ class RankSession {
 
  private:
   Status add_observers();
+  Status dump_inputs();
   Status take_inputs();
   void say_what_runs_on_host() const;
   bool speaks() const;
@@ -76,7 +77,7 @@ class RankSession {
   std::optional<Comparison> comparison_;
   RankReport report_;
   double seconds_ = 0;
-  OutputSet written_;  // not yet under their final names
+  OutputSet written_, dumped_inputs_;  // not yet under their final names
 };
 
 }  // namespace sg

@@ -33,6 +33,7 @@ Result<SessionReport> run_compared(const Job& first, std::span<const std::unique
   compared.sum_order = recorded.sum_order;
   compared.compare_with = &records;
   compared.expect = recorded.outputs;
+  compared.dump_inputs.clear();  // those of the first run: the second has the same
   compared.compared_to = &first;
   compared.bindings = std::move(sizes.second);
   return run_session(second, make_local_communicators(second), compared);

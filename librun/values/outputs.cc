@@ -8,6 +8,7 @@
 
 #include "libgraph/base/nearest.h"
 #include "librun/element.h"
+#include "librun/values/inputs.h"
 
 namespace sg {
 namespace {
@@ -179,6 +180,23 @@ Result<OutputFile> stage_outputs(const std::string& path, const Graph& graph, co
     list.push_back(graph.type(named.value).kind == TypeKind::tensor ? copies.of(named, values.tensor(named.value))
                                                                     : copies.of(named, values.number(named.value)));
   return stage_tensors(path, list, {.make_folders = true});
+}
+
+Result<OutputFile> stage_inputs(const std::string& path, const Graph& graph, const InputSet& inputs) {
+  Copies copies;
+  std::vector<TensorToWrite> list;
+  WriteOptions options{.metadata = {}, .make_folders = true};
+  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+    const Input& input = graph.inputs()[i];
+    const TypeKind kind = graph.type(input.value).kind;
+    const bool is_number = kind == TypeKind::integer || kind == TypeKind::floating || kind == TypeKind::boolean;
+    const NamedValue named{std::string(graph.name(input.value)), {}, input.value};
+    if (!inputs.tensors[i].is_none()) list.push_back(copies.of(named, inputs.tensors[i]));
+    else if (is_number && graph.is_used(input.value)) list.push_back(copies.of(named, inputs.scalars[i]));
+    else continue;
+    if (input.fqn) options.metadata.emplace_back("fqn." + named.name, graph.pool().strings.str(input.fqn));
+  }
+  return stage_tensors(path, list, options);
 }
 
 }  // namespace sg

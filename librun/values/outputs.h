@@ -44,4 +44,9 @@ Result<NamedValue> find_named_value(const Graph& graph, std::string_view name);
 Result<OutputFile> stage_outputs(const std::string& path, const Graph& graph, const AliasAnalysis& alias,
                                  const RunValues& values);
 
+// --dump-inputs: each input that has a value, under the name by which --inputs reads it; its FQN is in the metadata, as
+// captures write it.
+struct InputSet;
+Result<OutputFile> stage_inputs(const std::string& path, const Graph& graph, const InputSet& inputs);
+
 }  // namespace sg

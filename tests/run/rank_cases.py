@@ -142,3 +142,19 @@ graph rank *
         safetensors(f"in{rank}", {"x": ("F32", [4], [0.0] * 4), "i": ("I64", [1], [9 if rank == 1 else 0])})
     for _ in range(5):
         run("--inputs", "in{r}", code=4, message="error: rank 1, %a = aten.index_select.default: index 9")
+
+
+@case
+def one_file_for_all_ranks_is_warned_about_where_parameters_are_in_shards():
+    with open("g.txt", "w") as f:
+        f.write('sg 1.0 world 2\nmesh [fsdp 2]\ngraph rank *\n  param %w : f32[4] "m.w" shard [8] fsdp S(0)\n'
+                '  param %b : f32[4] "m.b" shard [4] fsdp R\n  %y = aten.add.Tensor(%w, %b)\n  output %y\n')
+    values = {"m.w": ("F32", [4], [1, 2, 3, 4]), "m.b": ("F32", [4], [0] * 4)}
+    for rank in range(2):
+        os.makedirs(f"rank{rank}")
+        safetensors(f"rank{rank}/in", values)
+    done = run("--inputs", "rank0/in", message=r"rank0/in: warning: one file gives all 2 ranks the same values of `m.w`, ")
+    assert "--inputs 'rank{r}/in'" in done.stderr and done.stderr.count("warning") == 1, done.stderr
+    assert "warning" not in run("--inputs", "rank{r}/in").stderr
+    safetensors("replica", {"m.b": values["m.b"]})
+    assert "warning" not in run("--inputs", "replica", "--init", "seed:0").stderr

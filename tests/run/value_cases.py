@@ -249,3 +249,35 @@ graph rank *
     for lengths, message in (([4, 1], "entry 0 has more labels than 'targets' holds"), ([3, 0], None)):
         safetensors("in.safetensors", {**given, "n": ("I64", [2], lengths)})
         run("-i", "in.safetensors", code=4 if message else 0, message=message)
+
+
+@case
+def dumped_inputs_give_the_same_bits_again():
+    graph()
+    safetensors("in", {"x": inputs()["x"]})
+    run("--inputs", "in", "--init", "seed:3", "--dump-inputs", "made/in", "--outputs", "out", "--steps", "3",
+        "--optimizer", "sgd:lr=0.1")
+    made = load("made/in")
+    assert sorted(made) == ["count", "labels", "w", "x"] and made["x"] == load("in")["x"], made
+    assert made["count"] == (0,), made["count"]          # what the step began with, not what it wrote
+    run("--inputs", "made/in", "--expect", "out", "--bitwise", "--steps", "3", "--optimizer", "sgd:lr=0.1")
+    run("--inputs", "made/in", "--dump-inputs", "again")
+    assert open("made/in", "rb").read() == open("again", "rb").read()
+    run("--init", "seed:3", "--compare", "g.txt", "--dump-inputs", "both")
+    assert sorted(load("both")) == sorted(made)
+    graph(world=2)
+    run("--init", "seed:3", "--dump-inputs", "one", code=2, message="--dump-inputs")
+    run("--init", "seed:3", "--dump-inputs", "r{r}", "--outputs", "out{r}")
+    run("--inputs", "r{r}", "--expect", "out{r}", "--bitwise", out="rank 1  all 3 compared")
+    run("--init", "seed:3", "--plan", "--dump-inputs", "r{r}", code=2, message="--plan runs nothing")
+
+
+@case
+def dumped_inputs_hold_numbers_and_are_there_when_a_watch_ends_the_run():
+    with open("g.txt", "w") as f:
+        f.write('sg 1.0 world 1\ngraph rank *\n  input %n : int "n"\n  input %f : float "f"\n  param %w : f32[4] stride [2] "m.w"\n'
+                "  %a = aten.mul.Tensor(%w, %n)\n  %b = aten.add.Tensor(%a, %f)\n  %c = aten.log(%b)\n  output %c\n")
+    safetensors("in", {"n": ("I64", [], [3]), "f": ("F64", [], [-0.5]), "m.w": ("F32", [4], [1, 2, 0, 4])})
+    run("--inputs", "in", "--watch", "nan", "--dump-inputs", "seen", code=1, message="%c has 1 NaN")
+    assert load("seen") == {"n": (3,), "f": (-0.5,), "w": (1, 2, 0, 4)}, load("seen")
+    run("--inputs", "seen", "--watch", "nan", code=1, message="%c has 1 NaN")

@@ -10,6 +10,7 @@
 #include "tools/run/run_options.h"
 #include "tools/run/run_plan.h"
 #include "tools/run/run_report.h"
+#include "tools/run/run_shards.h"
 
 namespace sg::cli {
 namespace {
@@ -35,7 +36,7 @@ Status require_all_ranks(const Job& job) {
 
 // --dry-run: whether the files could be written, by writing nothing to each.
 Status try_targets(const Args& args) {
-  for (std::string_view option : {"outputs", "dump-nodes", "profile"})
+  for (std::string_view option : {"outputs", "dump-inputs", "dump-nodes", "profile"})
     if (args.has(option)) SG_TRY(try_to_write(data_file_name(args.text(option), 0, 0), {}));
   return ok_status();
 }
@@ -100,6 +101,7 @@ Result<int> run_step(const Args& args) {
   warn_of_tags(args, job);
   if (args.has("plan")) return print_plans(args, job);
   SG_TRY(require_all_ranks(job));
+  warn_of_one_shard(args, job);
   SG_ASSIGN(auto comms, open_communicators(args, job));
   Result<int> code = run_on(args, job, comms);
   return code.ok() ? code : failed_run(comms, std::move(code.error()));

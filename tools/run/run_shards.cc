@@ -1,0 +1,69 @@
+#include "tools/run/run_shards.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "libgraph/base/chars.h"
+#include "libgraph/base/human.h"
+#include "libgraph/data/safetensors.h"
+#include "librun/values/data_name.h"
+
+namespace sg::cli {
+namespace {
+
+// "S(0)" and "_S(0, 4)" on an axis of several ranks: each of them holds another part.
+bool is_in_shards(const Graph& graph, const Input& input) {
+  const std::vector<StrId>& placements = input.sharding.placements;
+  return std::ranges::any_of(placements, [&](StrId p) {
+    const std::string_view text = graph.pool().strings[p];
+    return text.starts_with("S(") || text.starts_with("_S(");
+  });
+}
+
+// The names of the inputs in shards to which a tensor of the file goes.
+std::set<std::string> shards_in(const TensorFile& file, const Job& job) {
+  std::set<std::string_view> names;
+  for (const StoredTensor& tensor : file.tensors()) names.insert(tensor.name);
+  std::set<std::string> out;
+  for (const auto& program : job.programs)
+    for (const Input& input : program->graph.inputs()) {
+      const std::string_view name = program->graph.name(input.value);
+      const std::string_view fqn = input.fqn ? program->graph.pool().strings[input.fqn] : name;
+      if (is_in_shards(program->graph, input) && (names.contains(name) || names.contains(fqn))) out.emplace(fqn);
+    }
+  return out;
+}
+
+// "capture/rank0/inputs.safetensors" -> "capture/rank{r}/inputs.safetensors"
+std::string with_rank(const std::string& file) {
+  const size_t rank = file.rfind("rank"), digits = rank == std::string::npos ? rank : rank + 4;
+  size_t end = digits;
+  while (end < file.size() && is_digit(file[end])) ++end;
+  if (rank == std::string::npos || end == digits) return "rank{r}/inputs.safetensors";
+  return file.substr(0, digits) + "{r}" + file.substr(end);
+}
+
+}  // namespace
+
+void warn_of_one_shard(const Args& args, const Job& job) {
+  if (job.world < 2) return;
+  for (const std::string& pattern : args.all("inputs")) {
+    if (pattern.find("{r}") != std::string::npos) continue;
+    const Result<TensorFile> file = TensorFile::open(data_file_name(pattern, 0, 0));
+    if (!file.ok()) continue;  // told where it is read for the run
+    const std::set<std::string> shards = shards_in(*file, job);
+    if (shards.empty()) continue;
+    std::string what = "`" + *shards.begin() + "`";
+    if (shards.size() > 1) what += " and " + std::to_string(shards.size() - 1) + " more";
+    Diagnostics warning;
+    warning.warning("one-shard",
+                    "one file gives all " + plural(job.world, "rank") + " the same values of " + what +
+                        ", of which each rank holds another shard",
+                    {pattern}, "a file for each rank: --inputs '" + with_rank(pattern) + "'");
+    args.report().add(warning);
+    return;
+  }
+}
+
+}  // namespace sg::cli
