@@ -22,7 +22,7 @@ def what_is_known_is_not_made_again():
     assert read("out/default.sg") == first
     expect(sg("sg-recipe", "plan", "r.yaml"), 0, out=r"^cached  remat")
     done = expect(sg("sg-recipe", "plan", "r.yaml", "--set", "policy=full"), 0, out=r"^cached  clean")
-    assert "options were `--policy default`, are `--policy full`" in done.out, done.out
+    assert "(`--policy default` is now `--policy full`)" in done.out, done.out
     assert states(expect(sg("sg-recipe", "run", "r.yaml", "--json", "--set", "policy=full"), 0)) == {"step": "cached", "clean": "cached", "remat": "made"}
     expect(sg("sg-recipe", "run", "r.yaml", "--set", "polici=full"), 2, "no parameter `polici`")
 

@@ -143,12 +143,12 @@ def locks():
     expect(sg("sg-recipe", "lock", "r.yaml"), 0)
     expect(sg("sg-recipe", "verify", "r.yaml", "--no-cache"), 0)
     expect(sg("sg-recipe", "verify", "r.yaml", "--set", "policy=full"), 1,
-           "`remat` is sha256:.*, the lock says .*: options were `--policy default`, are `--policy full`")
+           "`remat` is sha256:.*, the lock says .*: `--policy default` is now `--policy full`")
     write("r.yaml", RECIPE + "  - overlap\n")
     expect(sg("sg-recipe", "verify", "r.yaml"), 1, "`overlap` is not in the lock")
     expect(sg("sg-recipe", "lock", "r.yaml"), 0)
     done = expect(sg("sg-recipe", "verify", "r.yaml", "--set", "clean.drop-asserts=true"), 1,
-                  "`clean` is sha256:.*: options were ``, are `--drop-asserts`")
+                  "`clean` is sha256:.*: `--drop-asserts` is new")
     assert "differs too: `remat`, `overlap` [lock]" in done.message and done.message.count("error:") == 2, done.message
     lock = read("r.yaml.lock").decode().splitlines(keepends=True)
     write("r.yaml.lock", "".join(line for line in lock if not line.startswith("#   ")))

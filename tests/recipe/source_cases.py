@@ -21,7 +21,7 @@ stages:
     all_cached = {"step": "cached", "bucket": "cached", "overlap": "cached"}
     assert states(sg("sg-recipe", "run", "deep/r.yaml", "--json")) == all_cached
     write("deep/mine.yaml", "name: mine\nbase: h100-8\nnetwork: {exchange: {between_gbps: 1}}\n")
-    expect(sg("sg-recipe", "plan", "deep/r.yaml"), 0, out=r"^run +overlap .*options were `--machine sha256:")
+    expect(sg("sg-recipe", "plan", "deep/r.yaml"), 0, out=r"^run +overlap .*`--machine sha256:[0-9a-f]+` is now `--machine sha256:")
     assert states(sg("sg-recipe", "run", "deep/r.yaml", "--json")) == {**all_cached, "overlap": "made"}
     write("deep/base.yaml", "name: base\nbase: h100-8\n")
     write("deep/mine.yaml", "name: mine\nbase: base.yaml\n")

@@ -82,6 +82,42 @@ std::string escaped(const std::string& s) {
   return out;
 }
 
+// Of the text of options: "--policy full", "--drop-asserts".
+std::vector<std::string> parts_of_options(const std::string& text) {
+  std::vector<std::string> out;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(" --", begin + 1), text.size());
+    out.push_back(text.substr(begin, end - begin));
+    begin = end + (end < text.size() ? 1 : 0);
+  }
+  return out;
+}
+
+// "`--policy default` is now `--policy full`, `--budget 0.5` is new": what only one of the two has.
+std::string changed_options(const std::string& before, const std::string& now) {
+  std::vector<std::string> gone = parts_of_options(before), added = parts_of_options(now);
+  std::erase_if(added, [&](const std::string& part) {
+    const auto same = std::ranges::find(gone, part);
+    if (same == gone.end()) return false;
+    gone.erase(same);
+    return true;
+  });
+  std::string out;
+  const auto say = [&](const std::string& text) { out += (out.empty() ? "" : ", ") + text; };
+  for (const std::string& part : added) {
+    const std::string name = part.substr(0, part.find(' '));
+    const auto old = std::ranges::find(gone, name, [](const std::string& g) { return g.substr(0, g.find(' ')); });
+    if (old == gone.end()) {
+      say("`" + part + "` is new");
+      continue;
+    }
+    say("`" + *old + "` is now `" + part + "`");
+    gone.erase(old);
+  }
+  for (const std::string& part : gone) say("`" + part + "` is gone");
+  return out.empty() ? "the order of the options changed" : out;
+}
+
 }  // namespace
 
 std::string Key::text() const {
@@ -145,7 +181,7 @@ std::string what_changed(const std::map<std::string, std::string>& before, const
   for (const auto& [name, value] : parts_of(now.text())) {
     auto old = before.find(name);
     if (old != before.end() && old->second == value) continue;
-    if (name == "options") say("options were `" + (old == before.end() ? "" : old->second) + "`, are `" + value + "`");
+    if (name == "options") say(changed_options(old == before.end() ? "" : old->second, value));
     else say((name == "input" ? "the input" : name == "version" ? "the tools" : name) + " changed");
   }
   return out;
