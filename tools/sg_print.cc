@@ -1,7 +1,7 @@
 // sg-print: a graph as text.
 //
 // The whole job, one rank's program, or one node with its users. sg-parse reads the text back to the same bytes (except
-// with --node).
+// with --node and --no-history).
 #include "libgraph/edit/merge.h"
 #include "libgraph/text/text.h"
 #include "tools/cli/cli_load.h"
@@ -16,6 +16,7 @@ namespace {
 constexpr Option kOptions[] = {
     {"node", 'n', "NODE", "print this node and the nodes that use it"},
     {"rank", 'r', "N", "print the program of rank N only"},
+    {"no-history", 0, {}, "leave out how the graph was made, which changes with every capture: for goldens"},
 };
 
 Result<int> run(const Args& args) {
@@ -25,6 +26,7 @@ Result<int> run(const Args& args) {
     SG_ASSIGN(const uint32_t rank, held_rank(args, job));
     job = job_of_rank(job, rank);
   }
+  if (args.has("no-history")) job.provenance.clear();
   if (!args.has("node")) {
     SG_TRY(write_form(args, job, [](const Job& one) { return Result<std::string>(print_text(one)); }));
     return leave(args, 0);

@@ -289,3 +289,14 @@ def plan_holds_to_a_limit_and_runs_nothing():
     assert not os.path.exists("out.safetensors")
     expect(run("sg-run - --compare - --init seed:0 < small.sg"), 2, "standard input is named twice")
     expect(run("sg-check - - < small.sg"), 2, "standard input is named twice")
+
+
+@case
+def print_leaves_the_history_out():
+    write("g.txt", small_text())
+    expect(run("sg-clean -q g.txt | sg-clean -q -o g.sg"), 0)
+    whole, bare = run(["sg-print", "g.sg"]).text, expect(run(["sg-print", "g.sg", "--no-history"]), 0).text
+    assert "\nfrom sg-clean" in whole and "\nfrom " not in bare
+    assert [x for x in whole.splitlines() if not x.startswith("from ")] == bare.splitlines()
+    write("bare.txt", bare.encode())
+    expect(run(["sg-diff", "g.sg", "bare.txt"]), 0)
