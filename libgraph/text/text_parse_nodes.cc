@@ -44,7 +44,8 @@ bool TextParser::block_line(Phase phase) {
   if (lexer_.at_end()) return lexer_.expected("a module name", "`-` stands for no module");
   phase_ = phase;
   source_ = SourceId();
-  return word("a module name", &module_);
+  if (!word("a module name", &module_)) return false;
+  return lexer_.at_end() || lexer_.expected("the end of the line", "a name with blanks is written in quotes");
 }
 
 bool TextParser::at_line() { return source(&source_); }
@@ -53,7 +54,11 @@ bool TextParser::source(SourceId* out) {
   *out = SourceId();
   if (lexer_.take('-')) return true;
   Source s;
-  if (!lexer_.take('?') && !string(&s.file)) return false;
+  if (!lexer_.take('?')) {
+    if (lexer_.peek() != '"')
+      return lexer_.expected("a file in double quotes", R"(it is written as in: at "model.py":12 forward)");
+    if (!string(&s.file)) return false;
+  }
   if (!lexer_.expect(':', "and the line after the file") || !lexer_.natural("a line number", &s.line)) return false;
   if (!lexer_.at_end() && !word("a function name", &s.function)) return false;
   *out = pool_.sources.intern(s);
@@ -65,7 +70,11 @@ bool TextParser::source(SourceId* out) {
 bool TextParser::value_name(StrId* name, const char** at) {
   lexer_.peek();
   *at = lexer_.cursor();
-  if (!lexer_.expect('%', "before a name")) return false;
+  if (lexer_.peek() != '%') {
+    const std::string_view bare = lexer_.peek_word();
+    return lexer_.expected("`%` before a name", bare.empty() ? "" : "write it as %" + std::string(bare));
+  }
+  lexer_.take('%');
   std::string_view s;
   if (lexer_.cursor() != lexer_.end() && (lexer_.cursor()[0] == ' ' || lexer_.cursor()[0] == '\t'))
     return lexer_.error("parse-name", "a blank after `%`", "the name follows at once, as in %x");

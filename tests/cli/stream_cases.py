@@ -171,7 +171,7 @@ def unreadable_inputs():
     write("empty", b"")
     for tool in READERS + ["sg-import"]:
         expect(run([tool, "missing.sg"]), 3, "missing.sg: error: no such file")
-        expect(run([tool, "folder"]), 3, "folder: error: (is )?a folder")
+        expect(run([tool, "folder"]), 3, "folder: error: (this is )?a folder")
         expect(run([tool, "empty"]), 3, "empty: error: the input is empty")
         expect(run([tool], b""), 3, "<stdin>: error: the input is empty\n.*hint: the program before it")
         expect(run(f"{tool} <&-"), 3, "<stdin>: error")
@@ -260,3 +260,25 @@ def big_text(nodes):
         lines.append(f"    %relu_{i} = aten.relu(%{previous}) : f32[2, 2]")
         previous = f"relu_{i}"
     return "\n".join(lines + ["", f"  output %{previous}", ""])
+
+
+@case
+def a_page_is_refused_by_a_terminal():
+    write("g.txt", small_text())
+    code, out = run_on_terminal(["sg-view", "g.txt"])
+    assert code == 2 and "write it to a file: -o step.html" in out and "<html" not in out, out[:400]
+    code, out = run_on_terminal(["sg-view", "g.txt", "--format", "dot"])
+    assert code == 0 and out.startswith("digraph"), out[:400]
+    assert b"<html" in expect(run(["sg-view", "g.txt"]), 0).out
+
+
+@case
+def a_byte_order_mark_is_skipped():
+    text = small_text()
+    write("g.txt", text), write("bom.txt", b"\xef\xbb\xbf" + text)
+    assert expect(run(["sg-print", "bom.txt"]), 0).out == expect(run(["sg-print", "g.txt"]), 0).out
+    expect(run(["sg-check", "-"], b"\xef\xbb\xbf" + text), 0)
+    write("c.json", b"\xef\xbb\xbf" + read(f"{DATA}/rank0/step.json"))
+    expect(run(["sg-import", "--spmd", "c.json", "-o", "c.sg"]), 0)
+    write("m.yaml", b"\xef\xbb\xbfname: mine\nbase: h100-8\n")
+    expect(run(["sg-sim", "g.txt", "-m", "m.yaml"]), 0)

@@ -148,9 +148,10 @@ Result<Bytes> read_bytes(const std::string& operand, const std::function<bool(st
   struct stat info;
   if (::fstat(fd, &info) != 0) return unreadable(out.name, std::string("cannot read: ") + std::strerror(errno));
   if (S_ISDIR(info.st_mode))
-    return unreadable(out.name, "is a folder, not a file",
+    return unreadable(out.name, "this is a folder, not a file",
                       "name the file in it, or a rank pattern such as 'rank{r}.sg'");
   SG_ASSIGN(bool ended, read_up_to(fd, out.name, kFirstRead, &out.data));
+  if (out.data.starts_with("\xEF\xBB\xBF")) out.data.erase(0, 3);  // what editors mark UTF-8 by
   out.form = form_of(out.data);
   if (out.form == Form::empty)
     return unreadable(out.name, "the input is empty",

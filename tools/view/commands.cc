@@ -1,5 +1,7 @@
 #include "tools/view/commands.h"
 
+#include <unistd.h>
+
 #include <optional>
 
 #include "libgraph/sim/report.h"
@@ -67,6 +69,8 @@ Result<std::string> format_of(const Args& args) {
   bool two = args.operands().size() == 2;
   if (two && format != "html" && format != "json")
     return usage("--format=" + format + " shows one graph", "give one operand, or --format=html");
+  if (format == "html" && output_of(args) == "-" && ::isatty(STDOUT_FILENO) != 0)
+    return usage("an HTML page to a terminal is refused", "write it to a file: -o step.html");
   return format;
 }
 
