@@ -30,7 +30,7 @@ class Reader {
     Machine machine = base_of(root);
     walk(root, "", 0, &machine);
     if (machine.name.empty()) error(root, "`name` is missing", "");
-    if (!has_base_) report_missing(root);
+    if (!has_base_ && !problems_->has_errors()) report_missing(root);  // a misspelt `base` is told already
     return machine;
   }
 
@@ -103,14 +103,21 @@ class Reader {
       return;
     }
     Nearest nearest(path);
+    for (const std::string_view word : {"base", "name", "about"}) nearest.offer(word);
     for (const MachineKey& key : machine_keys()) nearest.offer(key.path);
     error(at, "a machine has no `" + path + "`", nearest.hint());
   }
 
   void report_missing(const YAML::Node& root) {
-    for (const MachineKey& key : machine_keys())
-      if (!key.may_be_left_out && !given_.contains(std::string(key.path)))
-        error(root, "`" + std::string(key.path) + "` is missing", "give all keys, or `base: h100-8`");
+    std::string first;
+    size_t count = 0;
+    for (const MachineKey& key : machine_keys()) {
+      if (key.may_be_left_out || given_.contains(std::string(key.path))) continue;
+      if (count++ == 0) first = key.path;
+    }
+    if (count == 0) return;
+    const std::string more = count == 1 ? " is" : " and " + std::to_string(count - 1) + " more are";
+    error(root, "`" + first + "`" + more + " missing", "give all keys, or `base: h100-8`");
   }
 
   std::string file_;

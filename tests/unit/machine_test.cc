@@ -113,7 +113,9 @@ TEST_CASE("a machine's mistakes are told with their place") {
         std::string::npos);
   CHECK(said(parse_machine("base: h100-8\nname: 'x\ndevice: {}\n", "m.yaml")) ==
         "m.yaml:2:7: the quotes that begin here are never closed ()");
-  CHECK(said(parse_machine("name: x\n", "m.yaml")).find("`device.memory_gib` is missing") != std::string::npos);
+  CHECK(said(parse_machine("name: x\nbse: h100-8\n", "m.yaml")) ==
+        "m.yaml:2:1: a machine has no `bse` (did you mean `base`?)");
+  CHECK(said(parse_machine("name: x\n", "m.yaml")).find("`device.memory_gib` and ") != std::string::npos);
   std::string laughs = "name: x\nbase: h100-8\na: &a {x: 1, y: 1, z: 1, u: 1, v: 1, w: 1}\n";
   for (char c = 'b'; c < 'z'; ++c) {
     const std::string last(1, static_cast<char>(c - 1)), now(1, c);
