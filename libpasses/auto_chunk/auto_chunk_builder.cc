@@ -1,6 +1,7 @@
 #include "libpasses/auto_chunk/auto_chunk_builder.h"
 
 #include "libpasses/chunk/chunk_layout.h"
+#include "libpasses/pass_bug.h"
 
 namespace sg {
 
@@ -12,11 +13,7 @@ Arg ChunkBuilder::sizes_of(const std::vector<Expr>& shape) const {
 
 Status ChunkBuilder::infer(NodeId n) {
   auto types = types_.infer(graph_, n);
-  if (!types.ok())
-    return Error{ErrorKind::cannot_apply,
-                 place_of(program_, graph_, n) + ": " + std::string(graph_.op_name(n)) + ": " + types.error().message,
-                 {},
-                 "this is not expected: please report it"};
+  if (!types.ok()) return pass_bug(program_, graph_, n, types.error().message);
   for (uint32_t i = 0; i < graph_.node(n).result_count; ++i)
     graph_.set_type(graph_.node(n).result(i), pool_.types.intern((*types)[i]));
   return ok_status();

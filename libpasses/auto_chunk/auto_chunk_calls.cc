@@ -2,6 +2,7 @@
 
 #include "libgraph/edit/rewrite.h"
 #include "libgraph/infer/infer_sizes.h"
+#include "libpasses/pass_bug.h"
 
 namespace sg {
 
@@ -138,11 +139,7 @@ Status AutoOutliner::check_part(NodeId n, ValueId whole, const Type& part, int64
     Sizes sizes(&pool_, &program_);
     if (sizes.same(part.shape[s.along.axis], extent(s.along, c))) return ok_status();
   }
-  return Error{ErrorKind::cannot_apply,
-               place_of(program_, graph_, n) + ": " + std::string(graph_.op_name(n)) + ": %" +
-                   std::string(graph_.name(whole)) + " is not as long as the chunk",
-               {},
-               "this is not expected: please report it"};
+  return pass_bug(program_, graph_, n, "%" + std::string(graph_.name(whole)) + " is not as long as the chunk");
 }
 
 }  // namespace sg

@@ -1,6 +1,7 @@
 #include "libpasses/chunk/chunk_nodes.h"
 
 #include "libgraph/op.h"
+#include "libpasses/pass_bug.h"
 
 namespace sg {
 
@@ -72,11 +73,6 @@ Status ChunkNodes::infer(NodeId n) {
   return ok_status();
 }
 
-Error ChunkNodes::fail(NodeId n, const std::string& why) const {
-  return {ErrorKind::cannot_apply,
-          place_of(program_, graph_, n) + ": " + std::string(graph_.op_name(n)) + ": " + why,
-          {},
-          "this is not expected: please report it"};
-}
+Error ChunkNodes::fail(NodeId n, const std::string& why) const { return pass_bug(program_, graph_, n, why); }
 
 }  // namespace sg
