@@ -107,7 +107,7 @@ MissedTarget ProgramTarget::missed(int64_t target, int64_t bytes) const {
               "a peak of " + exact_bytes(target) + " is out of reach: the lowest that was found is " +
                   exact_bytes(bytes) + ", the lower bound " + exact_bytes(bound_.bytes),
               {{}, 0, 0, {}, place_of(program(), program().graph, part_.model->node(bound_.at))},
-              bound_.bytes > 0 ? "at the bound " + held_text(*part_.model, bound_) : ""};
+              bound_.bytes > 0 ? held_text(*part_.model, bound_) : ""};
   return {std::move(error), bytes};
 }
 

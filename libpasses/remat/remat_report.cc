@@ -19,10 +19,10 @@ std::string named(const RematModel& model, uint32_t at) {
 std::string why_held(const RematModel& model, const RematBound& bound, const RematBound::Held& held) {
   using Why = RematBound::Held::Why;
   switch (held.why) {
-    case Why::taken: return named(model, bound.at) + " takes it";
+    case Why::taken: return named(model, bound.at) + " reads it";
     case Why::made: return named(model, bound.at) + " makes it";
     case Why::output: return "an output";
-    case Why::later: return "still needed";
+    case Why::later: return "needed later";
     case Why::barred: return std::string(remat_bar_text(model.bar(held.maker)));
     case Why::kept: return "kept by the policy or --save";
   }
@@ -50,16 +50,15 @@ std::string why_stays(const RematModel& model, const RematDecided& decided, uint
 }  // namespace
 
 std::string held_text(const RematModel& model, const RematBound& bound) {
-  std::string out = joined(first_of(bound.held, kMostHeld), ", ", [&](const auto& held) {
-    return named(model, held.maker) + " " + human_bytes(static_cast<double>(held.bytes)) + " (" +
-           why_held(model, bound, held) + ")";
-  });
+  std::string out = "alive at once at the lower bound, " + named(model, bound.at) + ":";
+  for (const RematBound::Held& held : first_of(bound.held, kMostHeld))
+    out += "\n  " + named(model, held.maker) + "  " + human_bytes(static_cast<double>(held.bytes)) + ", " +
+           why_held(model, bound, held);
   int64_t rest = 0;
   for (size_t i = kMostHeld; i < bound.held.size(); ++i) rest += bound.held[i].bytes;
   if (bound.held.size() > kMostHeld)
-    out += ", " + human_bytes(static_cast<double>(rest)) + " in " + std::to_string(bound.held.size() - kMostHeld) +
-           " more";
-  return out + " are alive at once";
+    out += "\n  " + std::to_string(bound.held.size() - kMostHeld) + " more  " + human_bytes(static_cast<double>(rest));
+  return out;
 }
 
 std::vector<std::string> explain_copies(const RematModel& model, const RematOutcome& outcome) {

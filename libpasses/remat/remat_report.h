@@ -9,7 +9,7 @@
 
 namespace sg {
 
-// "%x 512 MiB (an output), %y 256 MiB (it has an effect, ...) and 12 more are alive".
+// "alive at once at the lower bound, %f:", then a line each: "%x  512 MiB, an output", "%y  256 MiB, %f reads it".
 std::string held_text(const RematModel& model, const RematBound& bound);
 
 // One line for each copy, and for each node that could not be copied. Call it before the outcome is applied.
