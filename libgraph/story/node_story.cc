@@ -13,6 +13,7 @@
 #include "libgraph/op.h"
 #include "libgraph/operands.h"
 #include "libgraph/plan/plan.h"
+#include "libgraph/story/source_text.h"
 #include "libgraph/text/text_printer.h"
 
 namespace sg {
@@ -170,10 +171,11 @@ class Teller {
 
   std::string origin(NodeId n) const {
     const Node& node = graph_.node(n);
-    return std::string(node.phase == Phase::forward    ? "of the forward"
-                       : node.phase == Phase::backward ? "of the backward"
-                                                       : "of the optimizer") +
-           (out_.source.empty() ? "" : ", " + out_.source);
+    std::string out = "in the " + std::string(name_of(node.phase));
+    if (!node.source) return out;
+    out += ", at " + short_source_text(graph_.pool(), node.source);
+    const StrId function = graph_.pool().sources[node.source].function;
+    return function ? out + " in " + text(function) : out;
   }
 
   std::string original_tag(StrId of) const {

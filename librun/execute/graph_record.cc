@@ -109,12 +109,13 @@ std::vector<std::string> GraphRun::explain() const {
   if (!state_.backend) {
     size_t fused = 0;
     for (const auto& group : groups_) fused += group->count;
-    return {counted(steps_.size(), "step") + ", " + std::to_string(fused) + " of them in " +
-            std::to_string(groups_.size()) + " passes over memory"};
+    if (fused == 0) return {counted(steps_.size(), "kernel") + ", none fused"};
+    return {counted(steps_.size(), "kernel") + ", " + std::to_string(fused) + " of them fused into " +
+            std::to_string(groups_.size()) + (groups_.size() == 1 ? " pass" : " passes") + " over memory"};
   }
   size_t kept = 0;
   for (const Segment& s : segments_) kept += s.count;
-  out.push_back(counted(steps_.size(), "step"));
+  out.push_back(counted(steps_.size(), "kernel"));
   if (!items_.empty()) out.back() += ", " + counted(items_.size(), "item") + " after fusing";
   if (shows_nodes()) out.back() += ", one by one, because they are observed: nothing is fused or recorded";
   else if (state_.observer) out.back() += "; nothing is recorded, as each is timed";
