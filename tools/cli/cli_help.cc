@@ -19,8 +19,7 @@ std::string usage_line(const Tool& tool) {
 std::string option_line(const Option& o) {
   std::string left = o.letter != 0 ? std::string("  -") + o.letter + ", " : "      ";
   left += "--" + std::string(o.name);
-  if (!o.argument.empty())
-    left += (o.argument.find('|') == std::string_view::npos ? " " : "=") + std::string(o.argument);
+  if (!o.argument.empty()) left += " " + std::string(o.argument);
   std::string out = left.size() + 2 <= kHelpColumn ? left + std::string(kHelpColumn - left.size(), ' ')
                                                    : left + "\n" + std::string(kHelpColumn, ' ');
   out += o.help;

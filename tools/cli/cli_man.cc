@@ -56,7 +56,7 @@ std::string roff_options(std::span<const Option> options) {
     out += ".TP\n";
     if (o.letter != 0) out += bold(std::string("-") + o.letter) + ", ";
     out += bold("--" + std::string(o.name));
-    if (!o.argument.empty()) out += "=" + roff_argument(o.argument);
+    if (!o.argument.empty()) out += " " + roff_argument(o.argument);
     out += "\n" + roff(o.help) + ".\n";
     if (!o.fallback.empty()) out += "Default: " + roff(o.fallback) + ".\n";
     if (o.repeated) out += "May be given more than once.\n";
