@@ -16,7 +16,7 @@ Status refuse_options_before(const Args& args, const std::string& command) {
   if (given.empty()) return ok_status();
   const std::string option = "--" + given[0].first;
   return Error{ErrorKind::usage,
-               "`" + option + "` stands before the command, which does not see it",
+               "`" + option + "` stands before the command",
                {},
                "options of a command follow its name: stepgraph " + command + " " + option};
 }

@@ -75,7 +75,7 @@ Result<OptimizerOptions> parse_optimizer(std::string_view text) {
   const std::string_view name = text.substr(0, colon);
   OptimizerOptions out;
   const bool adamw = name == "adamw";
-  if (!adamw && name != "sgd") return usage("there is no `" + std::string(name) + "`");
+  if (!adamw && name != "sgd") return usage("there is no optimizer `" + std::string(name) + "`");
   out.kind = adamw ? OptimizerOptions::Kind::adamw : OptimizerOptions::Kind::sgd;
   if (adamw) out.weight_decay = 0.01;
   std::vector<std::string> seen;

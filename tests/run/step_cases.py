@@ -24,7 +24,7 @@ def an_optimizer_lowers_the_loss_and_nothing_else_does():
     run("--inputs", "in", "--steps", "4", "--optimizer", "sgd:lr=0.5", "--numerics", "f64", "--outputs", "wide")
     run("--inputs", "in", "--steps", "4", "--optimizer", "sgd:lr=0.5", "--outputs", "last")
     assert abs(load("wide")["out0"][0] - load("last")["out0"][0]) < 1e-5
-    for bad, message in (("adam", "there is no `adam`"), ("sgd:rate=1", "not an option of sgd"),
+    for bad, message in (("adam", "there is no optimizer `adam`"), ("sgd:rate=1", "not an option of sgd"),
                          ("sgd:lr=x", "not a number")):
         run("--inputs", "in", "--optimizer", bad, code=2, message=message)
 

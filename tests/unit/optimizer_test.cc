@@ -257,13 +257,14 @@ TEST_CASE("options of optimizers are spelled out or refused") {
     const char *text, *part;
   };
   for (Case c :
-       {Case{"", "there is no ``"}, Case{"adam:lr=1", "there is no `adam`"}, Case{"sgd:lr", "`lr` is not an option"},
-        Case{"sgd:lr=", "not a number"}, Case{"sgd:lr=x", "not a number"}, Case{"sgd:lr=nan", "not a number"},
-        Case{"sgd:lr=inf", "not a number"}, Case{"sgd:lr=-1", "below 0"}, Case{"sgd:lr=1,lr=2", "given twice"},
-        Case{"sgd:betas=0.9:0.99", "not an option of sgd"}, Case{"adamw:momentum=0.9", "not an option of adamw"},
-        Case{"adamw:betas=0.9", "two numbers"}, Case{"adamw:betas=0.9:1", "below 1"},
-        Case{"adamw:betas=1:2:3", "not a number"}, Case{"sgd:nesterov=1", "needs momentum"},
-        Case{"sgd:momentum=0.9,nesterov=2", "0 or 1"}, Case{"sgd:0.1", "not an option"}}) {
+       {Case{"", "there is no optimizer ``"}, Case{"adam:lr=1", "there is no optimizer `adam`"},
+        Case{"sgd:lr", "`lr` is not an option"}, Case{"sgd:lr=", "not a number"}, Case{"sgd:lr=x", "not a number"},
+        Case{"sgd:lr=nan", "not a number"}, Case{"sgd:lr=inf", "not a number"}, Case{"sgd:lr=-1", "below 0"},
+        Case{"sgd:lr=1,lr=2", "given twice"}, Case{"sgd:betas=0.9:0.99", "not an option of sgd"},
+        Case{"adamw:momentum=0.9", "not an option of adamw"}, Case{"adamw:betas=0.9", "two numbers"},
+        Case{"adamw:betas=0.9:1", "below 1"}, Case{"adamw:betas=1:2:3", "not a number"},
+        Case{"sgd:nesterov=1", "needs momentum"}, Case{"sgd:momentum=0.9,nesterov=2", "0 or 1"},
+        Case{"sgd:0.1", "not an option"}}) {
     CAPTURE(c.text);
     auto options = parse_optimizer(c.text);
     REQUIRE(!options.ok());

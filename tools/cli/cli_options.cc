@@ -165,7 +165,7 @@ class Parser {
     if (std::ranges::count(operands, "-") > 1 && !tool_.stops_at_operand)
       return usage("standard input is named twice, and can be read once", "give one of the two as a file");
     if (operands.size() <= tool_.max_operands) return ok_status();
-    return usage("`" + operands[tool_.max_operands] + "` is one argument too many",
+    return usage("unexpected argument `" + operands[tool_.max_operands] + "`",
                  "usage: " + std::string(tool_.name) + " [OPTION]... " + std::string(tool_.operands));
   }
 

@@ -15,7 +15,8 @@ Result<std::vector<std::string>> words_of(const std::string& file) {
   Result<Bytes> bytes = read_bytes(file);
   std::string hint =
       "a word that begins with @ names a file of words; write ./@NAME or --option=@VALUE for one that does not";
-  if (!bytes.ok()) return Error{ErrorKind::usage, "the response file: " + bytes.error().message, {file}, hint};
+  if (!bytes.ok())
+    return Error{ErrorKind::usage, "cannot read the response file: " + bytes.error().message, {file}, hint};
   if (bytes->data.size() > kMaxResponseBytes)
     return Error{ErrorKind::usage, "the response file is larger than 16 MiB", {file}, hint};
   Result<std::vector<std::string>> words = split_words(bytes->data, "the response file");

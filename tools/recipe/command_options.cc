@@ -49,10 +49,12 @@ Status check_options_of(const cli::Args& args, std::string_view command) {
   const size_t most = command == "schema" ? 1 : command == "bisect" ? 4 : 2;
   if (args.operands().size() <= most) return ok_status();
   return Error{ErrorKind::usage,
-               "`" + std::string(command) + "` takes " + (most == 1 ? "no recipe" : "one recipe") + ", `" +
-                   args.operands()[most] + "` is one argument too many",
+               "unexpected argument `" + args.operands()[most] + "`",
                {},
-               {}};
+               "`" + std::string(command) + "` takes " +
+                   (most == 1   ? "no recipe"
+                    : most == 2 ? "one recipe"
+                                : "a recipe, a good graph and a bad one")};
 }
 
 }  // namespace sg::recipe
