@@ -76,13 +76,18 @@ Change left_as_it_is(const Error& why, Diagnostics* notes) {
   return change;
 }
 
-void warn(const OverlapOptions& options, const JobOrder& orders, const Verdict& verdict, Diagnostics* notes) {
+// With best effort only a warning: the shortest order that is no worse is kept.
+Status check_peak(const OverlapOptions& options, const Verdict& verdict, const PassContext& context) {
   const int64_t peak = verdict.after.peak_bytes;
-  if (options.peak_bytes != 0 && verdict.measured && peak > options.peak_bytes)
-    notes->warning("overlap", "no order comes under --peak " + human_bytes(static_cast<double>(options.peak_bytes)) +
-                                  ": the peak is " + human_bytes(static_cast<double>(peak)) +
-                                  "; sg-remat --peak lowers it by recomputing values");
-  for (const Error& error : orders.refused) notes->warning("overlap", error.where.path + ": " + error.message);
+  if (options.peak_bytes == 0 || !verdict.measured || peak <= options.peak_bytes) return ok_status();
+  const std::string message = "no order comes under --peak " + human_bytes(static_cast<double>(options.peak_bytes)) +
+                              ": the lowest peak that was found is " + human_bytes(static_cast<double>(peak));
+  const std::string hint = "sg-remat --peak lowers it by recomputing values";
+  if (!context.best_effort)
+    return Error{
+        ErrorKind::cannot_apply, message, {}, hint + "; --best-effort keeps the shortest order that is no worse"};
+  context.notes->warning("overlap", message + "; " + hint);
+  return ok_status();
 }
 
 Change change_of(const Isolation& isolation, const OverlapOptions& options, const JobOrder& orders,
@@ -122,7 +127,8 @@ Result<Change> overlap(Job* job, const OverlapOptions& options, PassContext& con
   else SG_TRY(run_reference(&next, options, context, measure.ok() ? &*measure : nullptr, &orders, &verdict));
   if (!verdict.kept) verdict.after = verdict.before;
 
-  warn(options, orders, verdict, context.notes);
+  SG_TRY(check_peak(options, verdict, context));
+  for (const Error& error : orders.refused) context.notes->warning("overlap", error.where.path + ": " + error.message);
   Change change = change_of(isolation, options, orders, verdict);
   if (context.explain) explain_change(*before, verdict.kept ? next : *before, options, orders, verdict, &change);
   if (verdict.kept) *job = std::move(next);

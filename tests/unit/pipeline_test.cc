@@ -184,15 +184,21 @@ TEST_CASE("what best effort has left alone is in the history, and is left alone 
   CHECK(history_of(job).back().command() == "sg-clean");  // it has left nothing
 }
 
-TEST_CASE("a step that warned without best effort is repeated without it") {
+TEST_CASE("a limit that no order meets is an error, with best effort a warning, and repeated as it was asked for") {
   const Job before = parse(kPipelineGraph);
   Job job(before);
   Diagnostics notes;
   Stage overlap{find_pass("overlap"), {}};
   overlap.options.add("peak", "1");
+  const auto refused = run_pipeline(&job, {overlap}, versioned(), &notes);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().kind == ErrorKind::cannot_apply);
+  CHECK(refused.error().message.find("no order comes under --peak 1 B") != std::string::npos);
+  overlap.best_effort = true;
   REQUIRE(run_pipeline(&job, {overlap}, versioned(), &notes).ok());
   REQUIRE(notes.list().size() == 1);
   CHECK(notes.list()[0].message.starts_with("no order comes under --peak 1 B"));
+  CHECK(history_of(job).back().command() == "sg-overlap --best-effort --peak 1");
   const Result<Replay> again = replay(before, job, 1);
   REQUIRE(again.ok());
   CHECK(again->other.empty());
