@@ -184,8 +184,10 @@ void Hub::hear(uint32_t from, const Message& m) {
     case MessageKind::failure: {
       Error error{kind_of(in.number()), in.text(), {}, in.text()};
       const auto speaker = static_cast<uint32_t>(in.number());
-      if (rank_ != 0) failure_.reset();  // rank 0 knows which failure was first
-      return set_failure(std::move(error), rank_ == 0 ? from : speaker);
+      if (rank_ == 0) return set_failure(std::move(error), from);
+      if (speaker != rank_ || !failure_) failure_ = std::move(error);  // rank 0 knows which failure was first
+      speaker_ = speaker;                                              // its own it has with its place
+      return changed_.notify_all();
     }
     case MessageKind::end: {
       if (rank_ == 0) post(m.kind, m.body), look_at_lines();

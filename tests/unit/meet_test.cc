@@ -203,9 +203,9 @@ TEST_CASE("one error is the failure of all ranks, and one of them speaks of it",
     std::atomic<int> speakers{0};
     const Answers answers = act(free_place(), kWorld, [&](Communicator& comm) -> Status {
       if (comm.rank() == guilty) comm.abort({ErrorKind::cannot_apply, "index 9", {"f.py", 3}, "look"});
-      Status s = comm.exchange("").ok() ? ok_status() : Status(*comm.failure());
+      const bool has_answer = comm.exchange("").ok();
       if (comm.speaks_of_failure()) speakers += comm.rank() == guilty ? 1 : 100;
-      return s;
+      return has_answer ? ok_status() : Status(*comm.failure());  // by now rank 0 has told it to all
     });
     CHECK(speakers == 1);
     for (uint32_t r = 0; r < kWorld; ++r) {
