@@ -158,4 +158,14 @@ int64_t Shard::run_length(size_t d, int64_t i) const {
   return n;
 }
 
+bool is_in_shards(const Job& job, uint32_t rank, const Sharding& sharding) {
+  for (size_t i = 0; i < std::min(sharding.placements.size(), sharding.mesh_axes.size()); ++i) {
+    const Result<Placement> placement = parse_placement(job.pool->strings[sharding.placements[i]]);
+    if (!placement.ok() || placement->kind != Placement::Kind::shard) continue;
+    const Result<Coordinate> at = coordinate(job, rank, sharding.mesh_axes, sharding.mesh_axes[i]);
+    if (at.ok() && at->size > 1) return true;
+  }
+  return false;
+}
+
 }  // namespace sg

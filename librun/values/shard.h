@@ -41,4 +41,7 @@ class Shard {
   bool is_zero_ = false;
 };
 
+// Whether some ranks hold other parts than `rank`: a placement cuts along a mesh axis of more than one rank.
+bool is_in_shards(const Job& job, uint32_t rank, const Sharding& sharding);
+
 }  // namespace sg

@@ -158,3 +158,9 @@ def one_file_for_all_ranks_is_warned_about_where_parameters_are_in_shards():
     assert "warning" not in run("--inputs", "rank{r}/in").stderr
     safetensors("replica", {"m.b": values["m.b"]})
     assert "warning" not in run("--inputs", "replica", "--init", "seed:0").stderr
+    with open("g.txt") as f:
+        text = f.read()
+    one = text.replace("mesh [fsdp 2]", "mesh [dp 1, fsdp 2]").replace("shard [8] fsdp S(0)", "shard [4] dp S(0), fsdp R")
+    with open("g.txt", "w") as f:
+        f.write(one)
+    assert "warning" not in run("--inputs", "rank0/in").stderr, "an axis of one rank cuts nothing"

@@ -1,6 +1,5 @@
 #include "tools/run/run_shards.h"
 
-#include <algorithm>
 #include <set>
 #include <string>
 
@@ -8,30 +7,24 @@
 #include "libgraph/base/human.h"
 #include "libgraph/data/safetensors.h"
 #include "librun/values/data_name.h"
+#include "librun/values/shard.h"
 
 namespace sg::cli {
 namespace {
-
-// "S(0)" and "_S(0, 4)" on an axis of several ranks: each of them holds another part.
-bool is_in_shards(const Graph& graph, const Input& input) {
-  const std::vector<StrId>& placements = input.sharding.placements;
-  return std::ranges::any_of(placements, [&](StrId p) {
-    const std::string_view text = graph.pool().strings[p];
-    return text.starts_with("S(") || text.starts_with("_S(");
-  });
-}
 
 // The names of the inputs in shards to which a tensor of the file goes.
 std::set<std::string> shards_in(const TensorFile& file, const Job& job) {
   std::set<std::string_view> names;
   for (const StoredTensor& tensor : file.tensors()) names.insert(tensor.name);
   std::set<std::string> out;
-  for (const auto& program : job.programs)
+  for (const auto& program : job.programs) {
+    const uint32_t rank = program->ranks.empty() ? 0 : program->ranks.front();
     for (const Input& input : program->graph.inputs()) {
       const std::string_view name = program->graph.name(input.value);
       const std::string_view fqn = input.fqn ? program->graph.pool().strings[input.fqn] : name;
-      if (is_in_shards(program->graph, input) && (names.contains(name) || names.contains(fqn))) out.emplace(fqn);
+      if ((names.contains(name) || names.contains(fqn)) && is_in_shards(job, rank, input.sharding)) out.emplace(fqn);
     }
+  }
   return out;
 }
 
