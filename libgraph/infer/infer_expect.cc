@@ -17,7 +17,7 @@ namespace {
 //   index NAMES      i64 or i32                         mask NAMES      bool or floating
 //   place NAMES      the same, or any of no elements
 //   same NAMES       one element type for all
-//   word NAME W...   one of these strings
+//   word NAME W...   one of these strings; W: begins one
 //   range NAME A B   an integer from A to B
 //   part NAME        a number from 0 to 1
 //   fits NAMES       numbers that the result's type holds, if it is whole; as PyTorch has it, u8 holds -255 too
@@ -183,7 +183,13 @@ constexpr Expectation kExpectations[] = {
     {"aten._dirichlet_grad", "float x alpha total; same x alpha total"},
     {"aten.binomial", "float count prob; same count prob"},
     // collectives
-    {"_c10d_functional.all_gather_into_tensor_out _c10d_functional.reduce_scatter_tensor_out", "same input out"},
+    {"_c10d_functional.all_gather_into_tensor_out", "same input out"},
+    {"_c10d_functional.reduce_scatter_tensor_out",
+     "same input out; word reduce_op sum avg product min max band bor bxor premul_sum:"},
+    {"_c10d_functional.all_reduce _c10d_functional.all_reduce_ _c10d_functional.all_reduce_coalesced "
+     "_c10d_functional.all_reduce_coalesced_ _c10d_functional.reduce_scatter_tensor "
+     "_c10d_functional.reduce_scatter_tensor_coalesced",
+     "word reduce_op sum avg product min max band bor bxor premul_sum:"},
 };
 
 // Removes and returns the first word; empty if there is none.
@@ -291,7 +297,7 @@ Status check_word(const InferCall& c, std::string_view name, std::string_view al
   if (!c.given(name)) return ok_status();
   std::string listed;
   for (std::string_view word = next_word(&allowed); !word.empty(); word = next_word(&allowed)) {
-    if (c.text(name) == word) return ok_status();
+    if (c.text(name) == word || (word.ends_with(':') && c.text(name).starts_with(word))) return ok_status();
     listed += (listed.empty() ? "'" : ", '") + std::string(word) + "'";
   }
   return wrong(c, name, "be one of " + listed + ", not '" + std::string(c.text(name)) + "'");
