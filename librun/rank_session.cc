@@ -279,13 +279,26 @@ Status RankSession::answer(uint64_t step) {
   return ok_status();
 }
 
+std::optional<double> RankSession::number_of(ValueId v) const {
+  if (run_->graph().type(v).kind != TypeKind::tensor) return run_->number(v).to_double();
+  if (run_->stored(v).elements() != 1) return std::nullopt;  // do not copy it from a device just to find out
+  return number_in(run_->tensor(v));
+}
+
 void RankSession::note_loss() {
   const Graph& graph = run_->graph();
-  ValueId v = loss_of(graph);
-  if (v.is_none()) return;
-  if (graph.type(v).kind != TypeKind::tensor) report_.losses.push_back(run_->number(v).to_double());
-  else if (run_->stored(v).elements() != 1) return;  // do not copy it from a device just to find out
-  else if (auto value = number_in(run_->tensor(v))) report_.losses.push_back(*value);
+  if (const ValueId v = loss_of(graph); !v.is_none()) {
+    if (const auto value = number_of(v)) report_.losses.push_back(*value);
+    return;
+  }
+  const bool is_first = report_.numbers.empty();
+  size_t at = 0;
+  for (const NamedValue& output : numbers_of(graph)) {
+    const auto value = number_of(output.value);
+    if (!value) continue;
+    if (is_first) report_.numbers.push_back({output.name, {}});
+    report_.numbers[at++].steps.push_back(*value);
+  }
 }
 
 // Runs before buffers are carried over, since gradients may be stored in them. If results come from a run in double,

@@ -54,6 +54,7 @@ class RankSession {
   Status begin_update();
   Status end_update();
   void note_loss();
+  std::optional<double> number_of(ValueId v) const;  // none if it has several, or is complex
   void note_memory();
   std::vector<std::string> explain() const;
   bool is_due(const std::string& pattern, uint64_t step) const;

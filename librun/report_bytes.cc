@@ -35,9 +35,11 @@ void each_field(Is<ComparisonReport> auto& r, auto&& go) {
   go(r.reordered_equal), go(r.own_numbers), go(r.differences);
 }
 
+void each_field(Is<StepNumbers> auto& r, auto&& go) { go(r.name), go(r.steps); }
+
 void each_field(Is<RankReport> auto& r, auto&& go) {
-  go(r.rank), go(r.losses), go(r.expected), go(r.comparison), go(r.input_bytes), go(r.arena_bytes), go(r.pool_bytes);
-  go(r.host_bytes), go(r.tokens), go(r.explained);
+  go(r.rank), go(r.losses), go(r.numbers), go(r.expected), go(r.comparison), go(r.input_bytes), go(r.arena_bytes);
+  go(r.pool_bytes), go(r.host_bytes), go(r.tokens), go(r.explained);
 }
 
 void each_field(Is<SessionReport> auto& r, auto&& go) { go(r.ranks), go(r.step_seconds); }

@@ -60,9 +60,15 @@ struct SessionOptions {
   std::function<void(const Error& error)> last_words;           // before the process is ended: a rank does not return
 };
 
+struct StepNumbers {
+  std::string name;           // "out1"
+  std::vector<double> steps;  // by step
+};
+
 struct RankReport {
   uint32_t rank = 0;
   std::vector<double> losses;                                  // by step; empty if the graph has no single loss
+  std::vector<StepNumbers> numbers;                            // without one: of its outputs, those of one number
   std::vector<std::pair<std::string, ExpectReport>> expected;  // file and outcome
   std::optional<ComparisonReport> comparison;
   int64_t input_bytes = 0, arena_bytes = 0, pool_bytes = 0;

@@ -40,6 +40,11 @@ NamedValue named_output(const Graph& graph, size_t i) {
   return out;
 }
 
+bool is_floating_number(const Type& type) {
+  return type.kind == TypeKind::floating ||
+         (type.kind == TypeKind::tensor && type.shape.empty() && is_floating(type.dtype));
+}
+
 NamedValue named_input(const Graph& graph, ValueId v) {
   return {"mutated." + std::string(graph.name(v)), "written input " + input_name(graph, v), v};
 }
@@ -149,6 +154,18 @@ std::vector<NamedValue> named_values(const Graph& graph, const AliasAnalysis& al
   for (const Input& input : graph.inputs()) {
     StorageId storage = alias.storage_of(input.value);
     if (storage && written[alias.storage(storage).alias_class]) out.push_back(named_input(graph, input.value));
+  }
+  return out;
+}
+
+std::vector<NamedValue> numbers_of(const Graph& graph) {
+  std::vector<NamedValue> out;
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    const Output& output = graph.outputs()[i];
+    if (!has_value(graph, output)) continue;
+    if (output.kind == OutputKind::loss ||
+        (output.kind == OutputKind::other && is_floating_number(graph.type(output.value))))
+      out.push_back(named_output(graph, i));
   }
   return out;
 }

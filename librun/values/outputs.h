@@ -20,6 +20,8 @@
 
 namespace sg {
 
+struct InputSet;
+
 // The values of one rank after a step (RankRun::tensor and number).
 struct RunValues {
   std::function<Tensor(ValueId)> tensor;
@@ -39,6 +41,9 @@ std::vector<NamedValue> named_values(const Graph& graph, const AliasAnalysis& al
 // hint.
 Result<NamedValue> find_named_value(const Graph& graph, std::string_view name);
 
+// Of a step with several losses or none: its losses, and what else it returns that is a number.
+std::vector<NamedValue> numbers_of(const Graph& graph);
+
 // --outputs: `out{i}` and `mutated.NAME`, contiguous; numbers as tensors without dimensions. The file gets its final
 // name when it is committed.
 Result<OutputFile> stage_outputs(const std::string& path, const Graph& graph, const AliasAnalysis& alias,
@@ -46,7 +51,6 @@ Result<OutputFile> stage_outputs(const std::string& path, const Graph& graph, co
 
 // --dump-inputs: each input that has a value, under the name by which --inputs reads it; its FQN is in the metadata, as
 // captures write it.
-struct InputSet;
 Result<OutputFile> stage_inputs(const std::string& path, const Graph& graph, const InputSet& inputs);
 
 }  // namespace sg

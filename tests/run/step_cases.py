@@ -30,6 +30,18 @@ def an_optimizer_lowers_the_loss_and_nothing_else_does():
 
 
 @case
+def several_losses_are_shown_by_their_places():
+    with open("g.txt", "w") as f:
+        f.write("sg 1.0\ngraph rank *\n  input %x : f32[2] \"x\"\n  param %w : f32[2] \"w\"\n"
+                "  %d = aten.dot(%x, %w)\n  %n = aten.neg(%d)\n  %s = aten.mul.Tensor(%x, 2.0)\n"
+                "  loss %d\n  output %s\n  loss %n\n  grad %x of %w\n")
+    safetensors("in", {"x": ("F32", [2], [1, 2]), "w": ("F32", [2], [3, 4])})
+    run("--inputs", "in", "--steps", "2", "--optimizer", "sgd:lr=1", out="rank 0  out0 11 -> 6, out2 -11 -> -6\n")
+    report = json.loads(run("--inputs", "in", "--json").stdout)["ranks"][0]
+    assert report["losses"] == [] and report["numbers"] == [{"name": "out0", "steps": [11]}, {"name": "out2", "steps": [-11]}]
+
+
+@case
 def steps_may_have_files_of_their_own():
     graph()
     first = inputs()

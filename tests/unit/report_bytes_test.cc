@@ -11,8 +11,9 @@ SessionReport full_report(uint32_t first_rank) {
   ExpectReport expected{{row, ExpectRow{}}, 1, 2, 3, true, "dropout", "topk", "recorded.safetensors"};
   ComparisonReport compared{1, 2, 3, 4, 5, 6, 7, {{"a", "b", "op", "module", "f.py:3", 8, "values"}}};
   SessionReport report;
-  report.ranks.push_back({first_rank, {1.5, 0.5}, {{"f", expected}}, compared, 10, 20, 30, 40, 50, {"one", "two"}});
-  report.ranks.push_back({first_rank + 1, {}, {}, {}, 1, 2, 3, 4, 5, {}});
+  report.ranks.push_back(
+      {first_rank, {1.5, 0.5}, {{"out1", {3, 2}}}, {{"f", expected}}, compared, 10, 20, 30, 40, 50, {"one", "two"}});
+  report.ranks.push_back({first_rank + 1, {}, {}, {}, {}, 1, 2, 3, 4, 5, {}});
   report.step_seconds = {0.25, 0.5};
   return report;
 }
@@ -25,6 +26,8 @@ TEST_CASE("a report is the same after it was bytes") {
   REQUIRE(back->ranks.size() == 2);
   const RankReport& r = back->ranks[0];
   CHECK((r.rank == 2 && r.losses == std::vector{1.5, 0.5} && r.tokens == 50 && r.host_bytes == 40));
+  REQUIRE(r.numbers.size() == 1);
+  CHECK((r.numbers[0].name == "out1" && r.numbers[0].steps == std::vector{3.0, 2.0}));
   CHECK(r.explained == std::vector<std::string>{"one", "two"});
   REQUIRE((r.expected.size() == 1 && r.expected[0].first == "f" && r.expected[0].second.rows.size() == 2));
   const ExpectRow& row = r.expected[0].second.rows[0];

@@ -46,11 +46,27 @@ std::string difference_text(const RunDifference& d) {
 }
 
 // "1.4291", or over several steps "1.4291 -> 1.2034".
-std::string losses_text(const std::vector<double>& losses) {
-  auto text = [](double loss) { return std::isnan(loss) ? std::string("nan") : format("%.7g", loss); };
-  const std::string first = losses.size() > 1 ? text(losses.front()) + " -> " : "";
-  const bool is_lost = std::ranges::any_of(losses, [](double loss) { return std::isnan(loss); });
-  return first + text(losses.back()) + (is_lost ? "  (--watch nan names the first node that gives one)" : "");
+std::string steps_text(const std::vector<double>& steps) {
+  auto text = [](double number) { return std::isnan(number) ? std::string("nan") : format("%.7g", number); };
+  return (steps.size() > 1 ? text(steps.front()) + " -> " : "") + text(steps.back());
+}
+
+// "loss 1.4291 -> 1.2034", or of a step without one loss "out0 1.4291 -> 1.2034, out1 0.6931 -> 0.6705".
+std::string losses_text(const RankReport& r) {
+  constexpr size_t kMost = 8;
+  auto is_lost = [](const std::vector<double>& steps) {
+    return std::ranges::any_of(steps, [](double number) { return std::isnan(number); });
+  };
+  std::string out;
+  bool any_lost = is_lost(r.losses);
+  if (!r.losses.empty()) out = "loss " + steps_text(r.losses);
+  for (size_t i = 0; i < r.numbers.size(); ++i) {
+    any_lost = any_lost || is_lost(r.numbers[i].steps);
+    if (i < kMost) out += (i ? ", " : "") + r.numbers[i].name + " " + steps_text(r.numbers[i].steps);
+  }
+  if (r.numbers.size() > kMost) out += " and " + std::to_string(r.numbers.size() - kMost) + " more";
+  if (out.empty()) return out;
+  return out + (any_lost ? "  (--watch nan names the first node that gives one)" : "") + "\n";
 }
 
 std::string comparison_text(const ComparisonReport& c) {
@@ -123,6 +139,16 @@ void write_bytes(const RankReport& r, JsonWriter* json) {
   json->member("host_bytes", r.host_bytes).member("pool_bytes", r.pool_bytes);
 }
 
+void write_numbers(const std::vector<StepNumbers>& numbers, JsonWriter* json) {
+  json->key("numbers").begin_array();
+  for (const StepNumbers& n : numbers) {
+    json->begin_object().member("name", n.name).key("steps").begin_array();
+    for (double number : n.steps) json->floating(number);
+    json->end_array().end_object();
+  }
+  json->end_array();
+}
+
 std::string memory_text(const SessionReport& report) {
   const RankReport* r = largest(report);
   if (r == nullptr) return {};
@@ -135,9 +161,7 @@ std::string memory_text(const SessionReport& report) {
 }  // namespace
 
 std::string run_text(const SessionReport& report) {
-  std::string out = by_rank(report, true, [](const RankReport& r) {
-    return r.losses.empty() ? std::string() : "loss " + losses_text(r.losses) + "\n";
-  });
+  std::string out = by_rank(report, true, losses_text);
   double seconds = median(report.step_seconds);
   out += "step    " + human_time(seconds);
   if (report.step_seconds.size() > 1) out += " (median of " + std::to_string(report.step_seconds.size()) + ")";
@@ -177,6 +201,7 @@ std::string run_json(const SessionReport& report) {
     json.begin_object().member("rank", r.rank).key("losses").begin_array();
     for (double loss : r.losses) json.floating(loss);
     json.end_array();
+    if (!r.numbers.empty()) write_numbers(r.numbers, &json);
     write_bytes(r, &json);
     json.key("expected").begin_array();
     for (auto& [file, outcome] : r.expected) write_expect(outcome, &json);
