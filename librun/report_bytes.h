@@ -12,7 +12,7 @@ namespace sg {
 // Without `profile` and `written`, which stay with the process that made them.
 std::string report_bytes(const SessionReport& report);
 
-// None of the project's other versions writes the same bytes: an error then, as for bytes that are cut off.
+// Another version of the project may write other bytes: an error then, as for bytes that are cut off.
 Result<SessionReport> report_of_bytes(std::string_view bytes);
 
 // One report out of those of all processes: ranks in order, each step as long as that of the slowest.
