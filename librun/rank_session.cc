@@ -260,6 +260,7 @@ Status RankSession::run_step(uint64_t step) {
   SG_TRY(begin_update());
   run_->carry_buffers();
   SG_TRY(end_update());
+  if (step + 1 == options_.steps) SG_TRY(dump_state());
   return profile_ ? profile_->end_step() : ok_status();
 }
 
@@ -334,6 +335,18 @@ Status RankSession::dump_inputs() {
   const std::string name = data_file_name(options_.dump_inputs, comm_.rank(), 0);
   SG_ASSIGN(OutputFile file, stage_inputs(name, run_->graph(), *inputs_));
   dumped_inputs_.add(std::move(file));
+  return ok_status();
+}
+
+// After the update: what a further step would begin with.
+Status RankSession::dump_state() {
+  if (options_.dump_state.empty()) return ok_status();
+  const Graph& graph = run_->graph();
+  for (size_t i : state_inputs(graph, alias_)) run_->tensor(graph.inputs()[i].value);  // from a device, into *inputs_
+  SG_TRY(run_->brought());
+  const std::string name = data_file_name(options_.dump_state, comm_.rank(), 0);
+  SG_ASSIGN(OutputFile file, stage_state(name, graph, alias_, *inputs_));
+  written_.add(std::move(file));
   return ok_status();
 }
 

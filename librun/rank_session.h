@@ -42,6 +42,7 @@ class RankSession {
  private:
   Status add_observers();
   Status dump_inputs();
+  Status dump_state();
   Status take_inputs();
   void say_what_runs_on_host() const;
   bool speaks() const;

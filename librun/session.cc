@@ -143,6 +143,7 @@ namespace {
 Status check_names(const Job& job, size_t ranks_here, const SessionOptions& options) {
   SG_TRY(check_output_pattern(options.outputs, options.outputs.empty() ? 1 : job.world, 1, "--outputs"));
   SG_TRY(check_output_pattern(options.dump_inputs, options.dump_inputs.empty() ? 1 : job.world, 1, "--dump-inputs"));
+  SG_TRY(check_output_pattern(options.dump_state, options.dump_state.empty() ? 1 : job.world, 1, "--dump-state"));
   SG_TRY(check_output_pattern(options.dump, options.dump.empty() ? 1 : job.world, 1, "--dump-nodes"));
   if (ranks_here != job.world) return ok_status();  // other ranks' files are on their machines
   for (const std::string& inputs : options.inputs) SG_TRY(check_input_files(inputs, job.world, "--inputs"));

@@ -25,7 +25,7 @@ Result<SessionReport> run_compared(const Job& first, std::span<const std::unique
   recorded.record = &records;
   recorded.bindings = std::move(sizes.first);
   recorded.outputs = folder.file("rank{r}.safetensors");
-  recorded.dump.clear(), recorded.profile = false;
+  recorded.dump.clear(), recorded.dump_state.clear(), recorded.profile = false;
   SG_ASSIGN(SessionReport alone, run_session(first, comms, recorded));
   SG_TRY(alone.written.commit());
   if (!alone.passed()) return alone;  // not what `expect` says: there is nothing to compare with

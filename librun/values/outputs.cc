@@ -4,7 +4,9 @@
 #include <charconv>
 #include <cstring>
 #include <deque>
+#include <numeric>
 #include <optional>
+#include <span>
 
 #include "libgraph/base/nearest.h"
 #include "librun/element.h"
@@ -56,6 +58,19 @@ ValueId find_input(const Graph& graph, std::string_view name) {
   for (const Input& input : graph.inputs())
     if (input.kind != InputKind::opaque && input.fqn && graph.pool().strings[input.fqn] == name) return input.value;
   return {};
+}
+
+// By position.
+std::vector<bool> written_inputs(const Graph& graph, const AliasAnalysis& alias) {
+  std::vector<bool> classes(alias.storages().size());
+  for (NodeId n : graph.nodes())
+    for (StorageId s : alias.writes(n)) classes[alias.storage(s).alias_class] = true;
+  std::vector<bool> out;
+  for (const Input& input : graph.inputs()) {
+    const StorageId storage = alias.storage_of(input.value);
+    out.push_back(storage && classes[alias.storage(storage).alias_class]);
+  }
+  return out;
 }
 
 // Index of the output with that name; none if there is none.
@@ -148,13 +163,9 @@ std::vector<NamedValue> named_values(const Graph& graph, const AliasAnalysis& al
   std::vector<NamedValue> out;
   for (size_t i = 0; i < graph.outputs().size(); ++i)
     if (has_value(graph, graph.outputs()[i])) out.push_back(named_output(graph, i));
-  std::vector<bool> written(alias.storages().size());  // by class
-  for (NodeId n : graph.nodes())
-    for (StorageId s : alias.writes(n)) written[alias.storage(s).alias_class] = true;
-  for (const Input& input : graph.inputs()) {
-    StorageId storage = alias.storage_of(input.value);
-    if (storage && written[alias.storage(storage).alias_class]) out.push_back(named_input(graph, input.value));
-  }
+  const std::vector<bool> written = written_inputs(graph, alias);
+  for (size_t i = 0; i < written.size(); ++i)
+    if (written[i]) out.push_back(named_input(graph, graph.inputs()[i].value));
   return out;
 }
 
@@ -199,11 +210,14 @@ Result<OutputFile> stage_outputs(const std::string& path, const Graph& graph, co
   return stage_tensors(path, list, {.make_folders = true});
 }
 
-Result<OutputFile> stage_inputs(const std::string& path, const Graph& graph, const InputSet& inputs) {
+namespace {
+
+Result<OutputFile> stage_these(const std::string& path, const Graph& graph, const InputSet& inputs,
+                               std::span<const size_t> which) {
   Copies copies;
   std::vector<TensorToWrite> list;
   WriteOptions options{.metadata = {}, .make_folders = true};
-  for (size_t i = 0; i < graph.inputs().size(); ++i) {
+  for (size_t i : which) {
     const Input& input = graph.inputs()[i];
     const TypeKind kind = graph.type(input.value).kind;
     const bool is_number = kind == TypeKind::integer || kind == TypeKind::floating || kind == TypeKind::boolean;
@@ -214,6 +228,30 @@ Result<OutputFile> stage_inputs(const std::string& path, const Graph& graph, con
     if (input.fqn) options.metadata.emplace_back("fqn." + named.name, graph.pool().strings.str(input.fqn));
   }
   return stage_tensors(path, list, options);
+}
+
+}  // namespace
+
+Result<OutputFile> stage_inputs(const std::string& path, const Graph& graph, const InputSet& inputs) {
+  std::vector<size_t> all(graph.inputs().size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  return stage_these(path, graph, inputs, all);
+}
+
+std::vector<size_t> state_inputs(const Graph& graph, const AliasAnalysis& alias) {
+  std::vector<size_t> out;
+  const std::vector<bool> written = written_inputs(graph, alias);
+  for (size_t i = 0; i < written.size(); ++i) {
+    const InputKind kind = graph.inputs()[i].kind;
+    if (written[i] || kind == InputKind::parameter || kind == InputKind::buffer || kind == InputKind::optimizer_state)
+      out.push_back(i);
+  }
+  return out;
+}
+
+Result<OutputFile> stage_state(const std::string& path, const Graph& graph, const AliasAnalysis& alias,
+                               const InputSet& inputs) {
+  return stage_these(path, graph, inputs, state_inputs(graph, alias));
 }
 
 }  // namespace sg

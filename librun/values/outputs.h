@@ -53,4 +53,12 @@ Result<OutputFile> stage_outputs(const std::string& path, const Graph& graph, co
 // captures write it.
 Result<OutputFile> stage_inputs(const std::string& path, const Graph& graph, const InputSet& inputs);
 
+// What a step hands to the next one: parameters, buffers, states of an optimizer, and other inputs that it writes.
+// By position.
+std::vector<size_t> state_inputs(const Graph& graph, const AliasAnalysis& alias);
+
+// --dump-state: the values of these, as stage_inputs writes them.
+Result<OutputFile> stage_state(const std::string& path, const Graph& graph, const AliasAnalysis& alias,
+                               const InputSet& inputs);
+
 }  // namespace sg

@@ -273,6 +273,30 @@ def dumped_inputs_give_the_same_bits_again():
 
 
 @case
+def a_run_goes_on_from_the_state_of_another():
+    graph()
+    safetensors("in", inputs())
+    safetensors("batch", {name: given for name, given in inputs().items() if name in ("x", "labels")})
+    sgd = ["--optimizer", "sgd:lr=0.5"]
+    run("--inputs", "in", "--steps", "5", "--outputs", "whole", "--dump-state", "end", *sgd)
+    run("--inputs", "in", "--steps", "3", "--dump-state", "made/half", *sgd)
+    assert sorted(load("made/half")) == ["count", "w"], load("made/half")   # a batch is no state
+    assert load("made/half")["w"] != load("in")["layer.weight"]
+    run("--inputs", "made/half", "--inputs", "batch", "--steps", "2", "--expect", "whole", "--bitwise", "--dump-state", "two", *sgd)
+    assert open("two", "rb").read() == open("end", "rb").read()
+    run("--inputs", "in", "--steps", "3", "--dump-state", "wide", "--numerics", "f64", *sgd)
+    assert max(abs(a - b) for a, b in zip(load("wide")["w"], load("made/half")["w"])) < 1e-5
+    run("--inputs", "in", "--steps", "3", "--compare", "g.txt", "--dump-state", "both", *sgd)
+    assert open("both", "rb").read() == open("made/half", "rb").read()
+    run("--inputs", "in", "--dump-state", "-", code=2, message="takes a file")
+    run("--inputs", "in", "--plan", "--dump-state", "x", code=2, message="--plan runs nothing")
+    graph(world=2)
+    run("--init", "seed:3", "--dump-state", "one", code=2, message="--dump-state")
+    run("--init", "seed:3", "--dump-state", "r{r}", *sgd)
+    run("--inputs", "r{r}", "--inputs", "batch", "--dry-run", code=0)
+
+
+@case
 def dumped_inputs_hold_numbers_and_are_there_when_a_watch_ends_the_run():
     with open("g.txt", "w") as f:
         f.write('sg 1.0 world 1\ngraph rank *\n  input %n : int "n"\n  input %f : float "f"\n  param %w : f32[4] stride [2] "m.w"\n'

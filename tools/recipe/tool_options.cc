@@ -27,7 +27,7 @@ std::vector<OptionRow> rows_of(const std::string& json) {
 // Options that recipes express in another way, or have no use for.
 bool is_left_out(std::string_view tool, std::string_view option) {
   constexpr std::pair<std::string_view, std::string_view> kLeftOut[] = {
-      {"run", "outputs"}, {"run", "dump-inputs"}, {"run", "dump-nodes"}, {"run", "nodes"},
+      {"run", "outputs"}, {"run", "dump-inputs"}, {"run", "dump-state"}, {"run", "dump-nodes"}, {"run", "nodes"},
       {"run", "profile"}, {"run", "plan"},        {"run", "allocator"},  {"run", "rendezvous"},
       {"import", "list"}, {"import", "check"},    {"import", "data"},    {"import", "node"}};
   return std::ranges::count(kLeftOut, std::pair(tool, option)) != 0;

@@ -36,7 +36,7 @@ Status require_all_ranks(const Job& job) {
 
 // --dry-run: whether the files could be written, by writing nothing to each.
 Status try_targets(const Args& args) {
-  for (std::string_view option : {"outputs", "dump-inputs", "dump-nodes", "profile"})
+  for (std::string_view option : {"outputs", "dump-inputs", "dump-state", "dump-nodes", "profile"})
     if (args.has(option)) SG_TRY(try_to_write(data_file_name(args.text(option), 0, 0), {}));
   return ok_status();
 }

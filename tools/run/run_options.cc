@@ -69,6 +69,13 @@ constexpr Option kOptions[] = {
      {},
      false,
      true},
+    {"dump-state",
+     0,
+     "FILE",
+     "write parameters, buffers and states as the last step leaves them, as --inputs reads them",
+     {},
+     false,
+     true},
     {"dump-nodes", 0, "FILE", "write the results of the nodes that --nodes names", {}, false, true},
     {"nodes",
      0,
@@ -118,6 +125,7 @@ Status files_options(const Args& args, SessionOptions* options) {
   options->outputs = args.text("outputs");
   options->expect = args.text("expect");
   options->dump_inputs = args.text("dump-inputs");
+  options->dump_state = args.text("dump-state");
   options->dump = args.text("dump-nodes");
   options->dump_names = args.has("nodes") ? args.all("nodes") : std::vector<std::string>{"*"};
   options->profile = args.has("profile");
@@ -132,7 +140,7 @@ Status check_files(const Args& args) {
       if (value.empty() && option.argument.find("FILE") != option.argument.npos)
         return Error{
             ErrorKind::usage, "--" + std::string(option.name) + " is empty", {}, "leave it out, or name a file"};
-  for (std::string_view written : {"outputs", "dump-inputs", "dump-nodes"})
+  for (std::string_view written : {"outputs", "dump-inputs", "dump-state", "dump-nodes"})
     if (args.has(written) && args.text(written) == "-")
       return Error{ErrorKind::usage, "--" + std::string(written) + " takes a file: standard output has the report"};
   return ok_status();
@@ -203,7 +211,8 @@ Result<SessionOptions> session_options(const Args& args, uint32_t ranks) {
   options.steps = static_cast<uint64_t>(args.number("steps", 1));
   if (options.steps == 0) return Error{ErrorKind::usage, "--steps takes 1 or more"};
   if (args.has("dry-run"))
-    options.steps = 0, options.profile = false, options.outputs = options.dump_inputs = options.dump = "";
+    options.steps = 0, options.profile = false,
+    options.outputs = options.dump_inputs = options.dump_state = options.dump = "";
   options.timeout_s = static_cast<double>(args.number("timeout", 600));
   options.rank.guards_flight = args.has("chaos");
   for (const char* option : {"link", "chaos"})
@@ -234,7 +243,7 @@ Status check_run_options(const Args& args) {
         ErrorKind::usage, "standard input is named twice, and can be read once", {}, "give one graph as a file"};
   if (args.has("compare") && args.text("comm") != "local")
     return Error{ErrorKind::usage, "--compare runs both graphs in this process: it needs --comm local"};
-  for (const char* option : {"expect", "compare", "outputs", "profile", "dump-inputs", "dump-nodes"})
+  for (const char* option : {"expect", "compare", "outputs", "profile", "dump-inputs", "dump-state", "dump-nodes"})
     if (args.has("plan") && args.has(option))
       return Error{ErrorKind::usage, std::string("--plan runs nothing: --") + option + " does not go with it"};
   return check_they_are_there(args);
