@@ -149,13 +149,20 @@ Status AxisCall::edit_size(std::string_view name, size_t item, const Along& a) {
   return ok_status();
 }
 
+Status AxisCall::give(AxisState s) {
+  const ValueId v = result(static_cast<uint32_t>(given.size()));
+  given.push_back(type(v).kind == TypeKind::none ? AxisState() : std::move(s));
+  return ok_status();
+}
+
 Status AxisCall::give_all(const AxisState& s) {
-  while (given.size() < node.result_count) given.push_back(s);
+  while (given.size() < node.result_count) SG_TRY(give(s));
   return ok_status();
 }
 
 Status AxisCall::give_settled(Settle how) {
-  if (graph.is_used(result(static_cast<uint32_t>(given.size())))) {
+  const ValueId v = result(static_cast<uint32_t>(given.size()));
+  if (type(v).kind != TypeKind::none && graph.is_used(v)) {
     settles.resize(given.size(), Settle::none);
     settles.push_back(how);
   }

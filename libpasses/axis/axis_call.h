@@ -121,7 +121,7 @@ class AxisCall {
   Status edit_size(std::string_view name, size_t item, const Along& a);
 
   // --- results ---
-  Status give(AxisState s) { return given.push_back(std::move(s)), ok_status(); }
+  Status give(AxisState s);  // for the next result; one that was not asked for (type none) has none
   Status give_along(const Along& a) { return give(along_state(a)); }
   Status give_all(const AxisState& s);  // for every result that has no state yet
   Status give_settled(Settle how);      // whole from here on; an unused result is not combined

@@ -80,7 +80,7 @@ Status attention(AxisCall& c) {
     if (i < rows) SG_TRY(c.give_along(a));
     else if (backward)
       SG_TRY(kind != TypeKind::tensor ? c.give(AxisState()) : own_bias ? c.give_along(a) : c.give(sum));
-    else SG_TRY(kind == TypeKind::none ? c.give(AxisState()) : c.give_settled(Settle::first));
+    else SG_TRY(c.give_settled(Settle::first));
   }
   return ok_status();
 }

@@ -130,6 +130,27 @@ graph rank *
   CHECK(body.pool().exprs.constant_value(part.shape[1]) == 2);
 }
 
+TEST_CASE("auto chunk: results that nobody asked for have no length") {
+  Job job = parse(R"(sg 1.0 job "j" world 1
+graph rank *
+  input %g : f32[8, 4, 2]
+  input %x : f32[8, 4, 3]
+  input %mean : f32[8, 4, 1]
+  input %rstd : f32[8, 4, 1]
+  param %w : f32[3] "w"
+  %wide = aten.slice_backward(%g, [8, 4, 3], 2, 0, 9223372036854775807, 2)
+  %dx, %dw, %db = aten.native_layer_norm_backward(%wide, %x, [3], %mean, %rstd, %w, none, [false, true, false])
+  output %dw
+)");
+  infer_missing_types(*job.programs[0]);
+  AutoChunkOptions options;
+  options.min_output = 0, options.ratio = 1.2, options.chunks = 2;
+  auto change = run(&job, options);
+  REQUIRE(change.ok());
+  INFO(change->summary);
+  CHECK(change->changed);
+}
+
 TEST_CASE("auto chunk: the fewest chunks for a peak") {
   for (int64_t peak : {int64_t{40} << 20, int64_t{20} << 20, int64_t{5} << 20}) {
     Job job = head(4096, 16, 16384, false);
