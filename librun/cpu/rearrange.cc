@@ -102,7 +102,7 @@ Status roll(KernelCall& call) {
   if (call.param("shifts").kind == ParamValue::Kind::scalar) shifts = {call.integer("shifts")};
   std::vector<int> axes = call.axes("dims", self.rank);
   if (axes.empty() && shifts.size() == 1) {  // all elements as one row
-    Tensor flat = contiguous(call, self), to = call.scratch().tensor(self.dtype, std::array{self.elements()});
+    Tensor flat = contiguous(call, self), to = workspace(call, self.dtype, std::array{self.elements()});
     flat = make_tensor(flat.data, flat.dtype, to.sizes());
     roll_parts(call, to, flat, shifts, std::array{0});
     copy(call, call.result(), make_tensor(to.data, to.dtype, call.result().sizes()));

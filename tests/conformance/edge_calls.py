@@ -99,6 +99,7 @@ CALLS = {
     "aten.scatter_add_.default": emptily(lambda t, i: [t, 1, i, t.clone()]),
     "aten.scatter_reduce.two": emptily(lambda t, i: [t, 1, i, source_for(i, t), "sum"]),
     "aten.cat.default": with_nothing,
+    "aten.roll.default": lambda d: [([torch.arange(12).reshape(3, 4).to(d).t(), [n]], {}) for n in (1, -5, 100)],  # as one row
     "aten.pow.Tensor_Scalar": lambda d: [([torch.tensor([True, False]), e], {}) for e in (False, True, 0, 1, 2)] if d == torch.bool else [],
     "aten.fill.Scalar": lambda d: [([held(d), n], {}) for n in least(d)],
     "aten.full.default": lambda d: [([[2, 3], n], {"dtype": d}) for n in least(d)],
