@@ -73,11 +73,17 @@ double compute_time_us(const Machine& machine, const Graph& graph, NodeId n, con
   double share = op_kind(op) == OpKind::irregular ? machine.efficiency.irregular : machine.efficiency.memory;
   double memory_us = cost.bytes / (machine.device.memory_gbps * share) * 1e-3;
   double flops_us = cost.flops / machine.device.vector_tflops * 1e-6;
-  if (op && op->has(kContraction)) {
-    CostCall call{graph, graph.node(n), *op, values};
-    flops_us = cost.flops / (machine.matmul_tflops(product_dtype(call)) * contraction_efficiency(machine, call)) * 1e-6;
-  }
+  if (op && op->has(kContraction))
+    flops_us = product_time_at_peak_us(machine, graph, n, cost, values) /
+               contraction_efficiency(machine, CostCall{graph, graph.node(n), *op, values});
   return std::max({machine.device.kernel_us, memory_us, flops_us});
+}
+
+double product_time_at_peak_us(const Machine& machine, const Graph& graph, NodeId n, const NodeCost& cost,
+                               const SizeValues& values) {
+  const OpInfo* op = graph.op_info(n);
+  if (!op || !op->has(kContraction)) return 0;
+  return cost.flops / machine.matmul_tflops(product_dtype(CostCall{graph, graph.node(n), *op, values})) * 1e-6;
 }
 
 }  // namespace sg

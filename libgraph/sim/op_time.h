@@ -17,4 +17,8 @@ namespace sg {
 double compute_time_us(const Machine& machine, const Graph& graph, NodeId n, const NodeCost& cost,
                        const SizeValues& values);
 
+// Microseconds that a product's flops take at the machine's peak for their dtype; 0 for all else.
+double product_time_at_peak_us(const Machine& machine, const Graph& graph, NodeId n, const NodeCost& cost,
+                               const SizeValues& values);
+
 }  // namespace sg

@@ -154,6 +154,7 @@ uint32_t SimRank::add_event(Resource resource, GroupId group, double begin_us, d
 
 ProgramTimeline SimRank::take() {
   out_.flops = costs_.flops();
+  out_.at_peak_us = costs_.at_peak_us();
   out_.unknown = costs_.unknown();
   out_.makespan_us = std::max({streams_.compute_us, streams_.host_us, last_end_us_});
   out_.tail_us = out_.makespan_us - streams_.compute_us;

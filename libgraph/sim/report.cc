@@ -77,7 +77,7 @@ void write_timeline(JsonWriter* json, const ProgramTimeline& t) {
   json->key("copy_us").floating(t.copy_us).key("host_us").floating(t.host_us).key("tail_us").floating(t.tail_us);
   write_times(json, "communication_us", t.communication_us);
   json->key("flops").count(t.flops).key("utilization").floating(t.makespan_us > 0 ? t.compute_us / t.makespan_us : 0);
-  json->key("unknown").natural(t.unknown);
+  json->key("mfu").floating(t.mfu()).key("unknown").natural(t.unknown);
 }
 
 void write_path(JsonWriter* json, const Job& job, const ProgramTimeline& t, size_t limit) {
@@ -144,7 +144,9 @@ std::string print_simulation(const Job& job, const Machine& machine, const Simul
                     (simulation.programs.size() > 1 ? ", the slowest" : "") + "\n";
   print_parts(&out, t);
   double seconds = t.makespan_us * 1e-6;
-  if (seconds > 0) out += "  " + human_flops(t.flops) + ", " + human_flops(t.flops / seconds) + "/s a rank\n";
+  if (seconds > 0)
+    out += "  " + human_flops(t.flops) + ", " + human_flops(t.flops / seconds) + "/s a rank, MFU " +
+           percent(t.at_peak_us, t.makespan_us) + "\n";
   for (const auto& [kind, us] : t.communication_us) {
     if (us <= 0) continue;  // groups of one rank
     auto exposed = t.exposed_us.find(kind);

@@ -51,9 +51,12 @@ struct ProgramTimeline {
   double tail_us = 0;                              // after the last kernel
   std::map<std::string, double> communication_us;  // by kind: collectives under way
   double flops = 0;                                // of contractions and all else
+  double at_peak_us = 0;                           // products at the machine's peak, without what is recomputed
   size_t unknown = 0;                              // nodes that a size or a rule is missing for: they count as nothing
   std::vector<SimEvent> events;                    // in the order of launches
   double exposed_total_us() const;
+  // Model flops utilization: the share of the step that its products need at the machine's peak.
+  double mfu() const { return makespan_us > 0 ? at_peak_us / makespan_us : 0; }
 };
 
 struct Simulation {

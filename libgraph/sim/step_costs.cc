@@ -192,6 +192,8 @@ class StepCostsBuilder {
     const NodeCost cost = costs_.node(graph, n);
     if (!cost.complete) ++out_.unknown_;
     out_.flops_ += cost.flops;
+    if (graph.meta(n).copy.kind != CopyKind::remat)
+      out_.at_peak_us_ += product_time_at_peak_us(options_.machine, graph, n, cost, values_);
     step->kind = StepOp::Kind::compute;
     step->us = compute_time_us(options_.machine, graph, n, cost, values_);
   }

@@ -50,7 +50,8 @@ class StepCosts {
   size_t group_count() const { return groups_; }
   double launch_us() const { return launch_us_; }
   double flops() const { return flops_; }
-  size_t unknown() const { return unknown_; }  // nodes that a size or a rule is missing for
+  double at_peak_us() const { return at_peak_us_; }  // products at the machine's peak, those that are recomputed once
+  size_t unknown() const { return unknown_; }        // nodes that a size or a rule is missing for
 
   // Whether the same operations run for the same nodes, by id.
   bool same_times(const StepCosts& other) const {
@@ -65,7 +66,7 @@ class StepCosts {
   std::vector<uint32_t> holds_;          // operations
   std::vector<uint32_t> first_, count_;  // by node
   size_t groups_ = 0, unknown_ = 0;
-  double launch_us_ = 0, flops_ = 0;
+  double launch_us_ = 0, flops_ = 0, at_peak_us_ = 0;
 };
 
 }  // namespace sg
