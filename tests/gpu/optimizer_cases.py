@@ -151,6 +151,7 @@ class OptimizerCases:
     def run(self):
         for optimizer in OPTIMIZERS:
             self.same_bits(optimizer)
+        self.state()
         self.batches()
         self.observed()
         self.ranks()
@@ -167,6 +168,14 @@ class OptimizerCases:
         files = {open(self.at(f'trained{step}.out'), 'rb').read() for step in range(STEPS)}
         self.tests.expect(f'optimizer: {optimizer}: each step moves', len(files) != STEPS and 'equal files')
         self.expect_run(optimizer, [*run, '--backend', 'cuda', '--expect', self.at('trained{step}.out'), '--bitwise'])
+
+    def state(self):
+        """What the last update leaves to a further step."""
+        run = [*self.command('adamw:lr=0.02'), '-q']
+        self.expect_run('state: the processor', [*run, '--dump-state', self.at('cpu.state')])
+        self.expect_run('state', [*run, '--backend', 'cuda', '--dump-state', self.at('cuda.state')])
+        states = [open(self.at(name), 'rb').read() for name in ('cpu.state', 'cuda.state')]
+        self.tests.expect('optimizer: state', states[0] != states[1] and 'they differ')
 
     def batches(self):
         """Steps with inputs of their own, one of them with parameters: those are new, the others go on."""
