@@ -24,7 +24,13 @@ constexpr const PassInfo* kPasses[] = {
 };
 
 Error no_number(std::string_view name, std::string_view text, const std::string& what) {
-  return {ErrorKind::usage, "--" + std::string(name) + " takes " + what + ", not `" + std::string(text) + "`", {}, {}};
+  return option_error(name, " takes " + what + ", not `" + std::string(text) + "`");
+}
+
+template <class T>
+Result<T> of_option(const PassOption& option, Result<T> read) {
+  if (!read.ok()) read.error().option = option.name;
+  return read;
 }
 
 }  // namespace
@@ -33,8 +39,8 @@ Status check_options(const PassInfo& pass, const PassOptions& options) {
   if (pass.check) SG_TRY(pass.check(options));
   for (const PassOption& row : pass.options)
     for (const std::string& value : options.all(row.name)) {
-      if (row.argument == "PATTERN") SG_TRY(ModulePattern::parse(value));
-      if (row.argument == "MACHINE|FILE") SG_TRY(find_machine(value));
+      if (row.argument == "PATTERN") SG_TRY(of_option(row, ModulePattern::parse(value)));
+      if (row.argument == "MACHINE|FILE") SG_TRY(of_option(row, find_machine(value)));
     }
   return ok_status();
 }
@@ -69,7 +75,7 @@ Result<double> PassOptions::number(std::string_view name, double fallback) const
 Result<int64_t> PassOptions::bytes(std::string_view name, int64_t fallback) const {
   if (!has(name)) return fallback;
   Result<int64_t> out = parse_bytes(text(name));
-  if (!out.ok()) out.error().message = "--" + std::string(name) + ": " + out.error().message;
+  if (!out.ok()) return option_error(name, ": " + out.error().message, out.error().hint);
   return out;
 }
 

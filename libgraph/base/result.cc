@@ -13,4 +13,9 @@ std::string print_location(const Location& where) {
   return out;
 }
 
+Error option_error(std::string_view option, std::string_view what, std::string hint) {
+  const std::string name(option);
+  return {ErrorKind::usage, "--" + name + std::string(what), {}, std::move(hint), name};
+}
+
 }  // namespace sg

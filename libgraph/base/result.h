@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -29,6 +30,7 @@ struct Location {
   uint32_t column = 0;             // 1-based byte column
   std::optional<uint64_t> offset;  // byte offset in a binary input
   std::string path;                // table path in a binary or JSON input, or "graph 0, node %mm_3" in memory
+  bool is_option = false;          // `file` is what the command line has: "--set a=1"
 };
 
 std::string print_location(const Location& where);
@@ -37,8 +39,12 @@ struct Error {
   ErrorKind kind = ErrorKind::internal;
   std::string message;  // lower-case start, no full stop
   Location where;
-  std::string hint;  // the remedy; may be empty
+  std::string hint;    // the remedy; may be empty
+  std::string option;  // of a command: the one that is to blame, without dashes; empty = it is no single one's fault
 };
+
+// A mistake in one option. `what` follows its name: " needs --auto", ": names no file".
+Error option_error(std::string_view option, std::string_view what, std::string hint = {});
 
 template <class T>
 class [[nodiscard]] Result {

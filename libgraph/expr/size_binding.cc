@@ -16,10 +16,8 @@ Result<SizeBinding> parse_binding(std::string_view text) {
   if (name.starts_with('%')) name.remove_prefix(1);
   out.name = name;
   if (is_good && !name.empty()) return out;
-  return Error{ErrorKind::usage,
-               "--bind cannot read '" + std::string(text) + "'",
-               {},
-               "write SYMBOL=N or INPUT[DIM]=N, for example s0=16 or tokens[0]=16"};
+  return option_error("bind", " cannot read '" + std::string(text) + "'",
+                      "write SYMBOL=N or INPUT[DIM]=N, for example s0=16 or tokens[0]=16");
 }
 
 }  // namespace sg

@@ -231,12 +231,15 @@ constexpr PassOption kBucketOptions[] = {
 
 Result<std::string> read_modules(const std::string& name) {
   constexpr std::string_view kHint = "a line of it names the modules of one bucket";
-  if (name.empty()) return Error{ErrorKind::usage, "--plan per-module: names no file", {}, std::string(kHint)};
+  if (name.empty()) return option_error("plan", " per-module: names no file", std::string(kHint));
   constexpr size_t kMostBytes = 16 << 20;
   Result<std::string> text = read_whole_file(name, kMostBytes);
   if (!text.ok())
-    return Error{
-        ErrorKind::unreadable, "--plan per-module: " + name + ": " + text.error().message, {}, std::string(kHint)};
+    return Error{ErrorKind::unreadable,
+                 "--plan per-module: " + name + ": " + text.error().message,
+                 {},
+                 std::string(kHint),
+                 "plan"};
   return text;
 }
 
@@ -256,16 +259,14 @@ Status parse_plan(const std::string& word, BucketOptions* out) {
   if (word.starts_with(kSize)) {
     out->plan = BucketPlanKind::by_size;
     Result<int64_t> bytes = parse_bytes(std::string_view(word).substr(kSize.size()));
-    if (!bytes.ok()) bytes.error().message = "--plan by-size: " + bytes.error().message;
-    SG_ASSIGN(out->size_bytes, std::move(bytes));
+    if (!bytes.ok()) return option_error("plan", " by-size: " + bytes.error().message, bytes.error().hint);
+    out->size_bytes = *bytes;
     if (out->size_bytes == 0)
-      return Error{ErrorKind::usage, "--plan by-size: a bucket of 0 bytes holds nothing", {}, "as in by-size:512MiB"};
+      return option_error("plan", " by-size: a bucket of 0 bytes holds nothing", "as in by-size:512MiB");
     return ok_status();
   }
-  return Error{ErrorKind::usage,
-               "--plan \"" + word + "\" does not exist",
-               {},
-               "use per-block, per-module:FILE, by-size:SIZE or auto"};
+  return option_error("plan", " \"" + word + "\" does not exist",
+                      "use per-block, per-module:FILE, by-size:SIZE or auto");
 }
 
 Result<BucketOptions> read_bucket_options(const PassOptions& options) {
@@ -274,13 +275,13 @@ Result<BucketOptions> read_bucket_options(const PassOptions& options) {
   SG_ASSIGN(out.peak_bytes, options.bytes("peak", 0));
   if (options.text("prefetch") == "auto") {
     if (out.peak_bytes == 0)
-      return Error{ErrorKind::usage, "--prefetch auto needs a limit", {}, "say how much memory there is: --peak 60GiB"};
+      return option_error("prefetch", " auto needs a limit", "say how much memory there is: --peak 60GiB");
     out.prefetch = -1;
   } else {
     SG_ASSIGN(out.prefetch, options.whole("prefetch", 1, 0));
   }
   if (options.has("machine") && out.plan != BucketPlanKind::automatic)
-    return Error{ErrorKind::usage, "--machine needs --plan auto, which simulates it", {}, {}};
+    return option_error("machine", " needs --plan auto, which simulates it");
   out.machine = options.text("machine", "h100-8");
   return out;
 }

@@ -39,8 +39,7 @@ bool has_chunks(const Job& job, std::span<const std::string>) {
 
 Status refuse_options_of_auto(const PassOptions& options) {
   for (std::string_view own : {"rows-per-chunk", "peak", "amplify-ratio", "min-output", "accumulate"})
-    if (options.has(own))
-      return Error{ErrorKind::usage, "--" + std::string(own) + " needs --auto", {}, "--modules takes --chunks"};
+    if (options.has(own)) return option_error(own, " needs --auto", "--modules takes --chunks");
   return ok_status();
 }
 
@@ -48,10 +47,8 @@ Result<TorchTitanChunking> read_torchtitan(const PassOptions& options) {
   SG_TRY(refuse_options_of_auto(options));
   for (std::string_view own : {"modules", "chunks", "along", "grad-accumulation"})
     if (options.has(own))
-      return Error{ErrorKind::usage,
-                   "--torchtitan cannot be combined with --" + std::string(own),
-                   {},
-                   "TorchTitan's options determine all of it; there are two chunks"};
+      return option_error("torchtitan", " cannot be combined with --" + std::string(own),
+                          "TorchTitan's options determine all of it; there are two chunks");
   SG_ASSIGN(TorchTitanChunking out, parse_torchtitan(options.all("torchtitan")));
   SG_ASSIGN(out.options.least_rows, options.whole("min-rows", 1, 1));
   return out;
@@ -60,10 +57,8 @@ Result<TorchTitanChunking> read_torchtitan(const PassOptions& options) {
 Result<AutoChunkOptions> read_auto(const PassOptions& options) {
   for (std::string_view other : {"modules", "along", "grad-accumulation", "torchtitan"})
     if (options.has(other))
-      return Error{ErrorKind::usage,
-                   "--auto cannot be combined with --" + std::string(other),
-                   {},
-                   "--auto finds what to chunk; --modules names it"};
+      return option_error("auto", " cannot be combined with --" + std::string(other),
+                          "--auto finds what to chunk; --modules names it");
   AutoChunkOptions out;
   size_t counts = 0;
   if (options.has("chunks")) {

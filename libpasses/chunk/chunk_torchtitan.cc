@@ -3,9 +3,7 @@
 namespace sg {
 namespace {
 
-Error refuse(std::string why, std::string hint) {
-  return {ErrorKind::usage, "--torchtitan: " + std::move(why), {}, std::move(hint)};
-}
+Error refuse(std::string why, std::string hint) { return option_error("torchtitan", ": " + why, std::move(hint)); }
 
 Result<bool> read_bool(std::string_view key, std::string_view value) {
   if (value == "true" || value == "True") return true;

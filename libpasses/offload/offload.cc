@@ -254,10 +254,9 @@ Result<OffloadOptions> read_offload_options(const PassOptions& options) {
   }
   const bool in_time = options.text("prefetch") == "auto";
   if (options.has(in_time ? "defer" : "machine"))
-    return Error{ErrorKind::usage,
-                 in_time ? "--defer cannot be combined with --prefetch auto" : "--machine needs --prefetch auto",
-                 {},
-                 "distances are layers, or as long as copies take on a machine"};
+    return option_error(in_time ? "defer" : "machine",
+                        in_time ? " cannot be combined with --prefetch auto" : " needs --prefetch auto",
+                        "distances are layers, or as long as copies take on a machine");
   if (in_time) out.machine = options.text("machine", "h100-8");
   else {
     SG_ASSIGN(out.prefetch, options.whole("prefetch", out.prefetch, 0));

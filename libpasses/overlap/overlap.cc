@@ -20,16 +20,14 @@ constexpr PassOption kOverlapOptions[] = {
     {"gathers", 0, {}, "likewise for parameter gathers, so that they can run concurrently with reductions"},
 };
 
-Error wrong(std::string what, std::string hint) { return {ErrorKind::usage, std::move(what), {}, std::move(hint)}; }
-
 Result<OverlapOptions> read_overlap_options(const PassOptions& options) {
   OverlapOptions out;
   out.isolate.gathers = options.has("gathers");
   if (options.has("isolate-only")) {
     for (const char* other : {"strategy", "machine", "peak", "assume", "dense-fsdp"})
       if (options.has(other))
-        return wrong(std::string("--isolate-only does not reorder: it cannot be combined with --") + other,
-                     "leave one out");
+        return option_error("isolate-only", std::string(" does not reorder: it cannot be combined with --") + other,
+                            "leave one out");
     return out;
   }
   if (const std::string strategy = options.text("strategy", "model"); strategy == "reference")
@@ -42,9 +40,10 @@ Result<OverlapOptions> read_overlap_options(const PassOptions& options) {
   out.dense_fsdp = options.has("dense-fsdp");
   const bool model = out.strategy == OverlapStrategy::model;
   if (model && out.dense_fsdp)
-    return wrong("--dense-fsdp belongs to --strategy reference", "the model chooses places by simulated cost");
+    return option_error("dense-fsdp", " belongs to --strategy reference", "the model chooses places by simulated cost");
   if (!model && out.peak_bytes != 0)
-    return wrong("--peak belongs to --strategy model", "the reference has one order, whatever memory it needs");
+    return option_error("peak", " belongs to --strategy model",
+                        "the reference has one order, whatever memory it needs");
   return out;
 }
 

@@ -281,7 +281,7 @@ Result<RematOptions> read_remat_options(const PassOptions& options) {
   if (options.has("budget")) {
     SG_ASSIGN(out.target.budget, options.number("budget", 1));
     if (*out.target.budget > 1)
-      return usage("--budget takes a number from 0 to 1, not " + options.text("budget"), "--peak takes bytes");
+      return option_error("budget", " takes a number from 0 to 1, not " + options.text("budget"), "--peak takes bytes");
   }
   if (options.has("peak")) {
     SG_ASSIGN(out.target.peak_bytes, options.bytes("peak", 0));

@@ -34,11 +34,10 @@ Result<ValueSelectors> ValueSelectors::parse(std::string_view option, const std:
 
 Result<ValueSelectors::Item> ValueSelectors::parse_item(std::string_view option, const std::string& text) {
   Item item{text, {}, {}, {}, {}};
-  const Error unreadable{ErrorKind::usage,
-                         "--" + std::string(option) + " cannot read '" + text + "'",
-                         {},
-                         "write PATTERN, PATTERN:OP or op=OP, for example 'layers.*.attention:mm'; with or without it "
-                         "size>=SIZE or size<SIZE, as 'op=mm,size>=1MiB'"};
+  const Error unreadable =
+      option_error(option, " cannot read '" + text + "'",
+                   "write PATTERN, PATTERN:OP or op=OP, for example 'layers.*.attention:mm'; with or without it "
+                   "size>=SIZE or size<SIZE, as 'op=mm,size>=1MiB'");
   const auto is_size = [&](size_t at) {
     const std::string_view rest = std::string_view(text).substr(at);
     return rest.starts_with("size>=") || rest.starts_with("size<");

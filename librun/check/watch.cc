@@ -162,7 +162,7 @@ Status Watch::after(const Graph& graph, NodeId n, std::span<const Tensor> result
 
 Result<Watch> parse_watch(std::string_view words) {
   bool nan = false, inf = false;
-  if (words.empty()) return Error{ErrorKind::usage, "--watch is empty", {}, "--watch nan,inf"};
+  if (words.empty()) return option_error("watch", " is empty", "--watch nan,inf");
   while (!words.empty()) {
     size_t comma = std::min(words.find(','), words.size());
     std::string_view word = words.substr(0, comma);

@@ -20,7 +20,7 @@ constexpr Key kKeys[] = {{"lr", true, true},         {"wd", true, true},        
 
 Error usage(std::string message,
             std::string hint = "sgd:lr=0.1,momentum=0.9 or adamw:lr=1e-3,betas=0.9:0.999,eps=1e-8,wd=0.01") {
-  return {ErrorKind::usage, "--optimizer: " + std::move(message), {}, std::move(hint)};
+  return option_error("optimizer", ": " + message, std::move(hint));
 }
 
 Result<double> number(std::string_view key, std::string_view text) {

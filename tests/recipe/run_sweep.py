@@ -190,7 +190,7 @@ def mistakes_have_places():
             (["r.yaml", "-x", "policy=all,full", "-x", "remat.budget=2"], 2, "^sg-sweep: --over remat.budget=2: error: "),
             (["r.yaml", "-x", "remat.policy=all", "-x", "remat.budget=2"], 2, "^sg-sweep: --over remat.budget=2: error: "),
             (["r.yaml", "-x", "remat.budget=0,2,a"], 2, "the command line has 2 mistakes"),
-            (["r.yaml", "-x", "chunks=2", "-s", "remat.budget=2"], 3, "r.yaml:6:5: error: sg-remat: --budget takes"),
+            (["r.yaml", "-x", "chunks=2", "-s", "remat.budget=2"], 2, "--set remat.budget: error: sg-remat: --budget takes"),
             (["r.yaml", "--stage", "remt"], 2, "--stage remt: error: .*no stage `remt`(.|\n)*`remat`"),
             (["r.yaml", "-x", "chunks"], 2, "NAME=VALUES"), (["r.yaml", "-x", "chunks=2,"], 2, "a value is empty"),
             (["r.yaml", "-x", "chunks=4..2"], 2, "range is empty"), (["r.yaml", "-x", "chunks=1..x"], 2, "of numbers"),

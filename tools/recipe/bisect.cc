@@ -173,7 +173,7 @@ class Bisection {
   Result<Finished> run_on(const std::string& bytes, const std::vector<std::string>& more) {
     std::vector<std::string> words = {cli::folder_of_this() + "sg-run", "-"};
     const std::vector<RunCheck>& runs = steps_[chain_.back()].runs;
-    OptionValues options = runs.empty() ? OptionValues{{"init", "seed:0", false, false}} : runs[0].options;
+    OptionValues options = runs.empty() ? OptionValues{{"init", "seed:0", {}, false}} : runs[0].options;
     std::erase_if(options, is_about_comparing);
     for (const std::vector<std::string>& part : {command_words(options), more})
       words.insert(words.end(), part.begin(), part.end());

@@ -121,11 +121,12 @@ class Expander {
   void assign(const std::string& assignment) {
     size_t equals = assignment.find('=');
     std::string name = assignment.substr(0, equals);
-    Location where{"--set " + assignment, 0, 0, {}, {}};
+    Location where{"--set " + assignment, 0, 0, {}, {}, true};
     if (equals == std::string::npos || name.empty()) return problems_->error("recipe", "--set takes NAME=VALUE", where);
     std::string value = assignment.substr(equals + 1);
     if (size_t dot = name.rfind('.'); dot != std::string::npos)
-      return override_option({name.substr(0, dot), name.substr(dot + 1), {value, {"--set " + name, 0, 0, {}, {}}}});
+      return override_option(
+          {name.substr(0, dot), name.substr(dot + 1), {value, {"--set " + name, 0, 0, {}, {}, true}}});
     if (auto axis = std::ranges::find_if(axes_, [&](const MatrixAxis& a) { return a.name.text == name; });
         axis != axes_.end()) {
       axis->values = {{value, where}};

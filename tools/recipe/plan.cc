@@ -270,6 +270,12 @@ class Planner {
   Plan plan_;
 };
 
+// Where the value of the option that is to blame stands; the stage if there is none, or several of them.
+Location place_of_mistake(const Error& error, const OptionValues& options, const Location& stage) {
+  if (error.option.empty() || std::ranges::count(options, error.option, &OptionValue::name) != 1) return stage;
+  return std::ranges::find(options, error.option, &OptionValue::name)->where;
+}
+
 }  // namespace
 
 bool is_about_comparing(const OptionValue& option) {
@@ -293,24 +299,24 @@ void check_values(const Step& step, bool has_data, Diagnostics* problems) {
     problems->error("option", what + ": " + (at.empty() ? "" : at + ": ") + error.message, where, error.hint);
   };
   // Whether all are there.
-  auto check_files = [&](const OptionValues& options, const Location& where) {
+  auto check_files = [&](const OptionValues& options) {
     bool all = true;
     for (const OptionValue& o : options) {
       if (!o.is_path()) continue;
       Result<std::vector<std::string>> files = files_named(o.path());
-      if (!files.ok()) say(where, "`" + o.name + "`", files.error());
+      if (!files.ok()) say(o.where, "`" + o.name + "`", files.error());
       all &= files.ok();
     }
     return all;
   };
-  if (check_files(step.options, step.where) && step.has_all_options && step.pass) {
+  if (check_files(step.options) && step.has_all_options && step.pass) {
     Status checked = check_options(*step.pass, pass_options(step.options));
-    if (!checked.ok()) say(step.where, step.tool, checked.error());
+    if (!checked.ok()) say(place_of_mistake(checked.error(), step.options, step.where), step.tool, checked.error());
   }
   for (const RunCheck& r : step.runs) {
-    if ((has_data && !check_files(r.options, r.where)) || !r.has_all_options) continue;
+    if ((has_data && !check_files(r.options)) || !r.has_all_options) continue;
     Status checked = cli::check_run_words(command_words(r.options));
-    if (!checked.ok()) say(r.where, "sg-run", checked.error());
+    if (!checked.ok()) say(place_of_mistake(checked.error(), r.options, r.where), "sg-run", checked.error());
   }
 }
 

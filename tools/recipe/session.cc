@@ -61,11 +61,6 @@ std::vector<cli::Target> written_beside(const Plan& plan, const cli::Args& args)
   return out;
 }
 
-// A place such as `--set a=1`, from expand.cc, or sg-sweep's `--over a`.
-bool is_on_command_line(const Location& where) {
-  return where.line == 0 && where.file.starts_with("--") && where.file.find(' ') != std::string::npos;
-}
-
 }  // namespace
 
 std::string_view state_name(StepState state) {
@@ -81,7 +76,7 @@ std::string_view state_name(StepState state) {
 
 Status report_mistakes(const cli::Args& args, const Diagnostics& problems, const std::string& file) {
   const auto is_error = [](const Diagnostic& d) { return d.severity == Severity::error; };
-  const auto is_of_recipe = [&](const Diagnostic& d) { return is_error(d) && !is_on_command_line(d.where); };
+  const auto is_of_recipe = [&](const Diagnostic& d) { return is_error(d) && !d.where.is_option; };
   const bool is_usage = std::ranges::none_of(problems.list(), is_of_recipe);
   const ErrorKind kind = is_usage ? ErrorKind::usage : ErrorKind::unreadable;
   const auto first = std::ranges::find_if(problems.list(), is_error);

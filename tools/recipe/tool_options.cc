@@ -27,9 +27,9 @@ std::vector<OptionRow> rows_of(const std::string& json) {
 // Options that recipes express in another way, or have no use for.
 bool is_left_out(std::string_view tool, std::string_view option) {
   constexpr std::pair<std::string_view, std::string_view> kLeftOut[] = {
-      {"run", "outputs"}, {"run", "dump-inputs"}, {"run", "dump-state"}, {"run", "dump-nodes"}, {"run", "nodes"},
-      {"run", "profile"}, {"run", "plan"},        {"run", "allocator"},  {"run", "rendezvous"},
-      {"import", "list"}, {"import", "check"},    {"import", "data"},    {"import", "node"}};
+      {"run", "outputs"},  {"run", "dump-inputs"}, {"run", "dump-state"}, {"run", "dump-nodes"}, {"run", "nodes"},
+      {"run", "profile"},  {"run", "plan"},        {"run", "allocator"},  {"run", "rendezvous"}, {"import", "list"},
+      {"import", "check"}, {"import", "data"},     {"import", "node"}};
   return std::ranges::count(kLeftOut, std::pair(tool, option)) != 0;
 }
 
@@ -48,7 +48,7 @@ class Checker {
     if (s.flag == Setting::Flag::no) return row.argument.empty() ? void() : has_no_value(s, row);
     if (row.argument.empty()) {
       if (s.flag != Setting::Flag::yes) return error(s.name.where, "`" + row.name + "` is a flag: `true` or `false`");
-      values_.push_back({row.name, "", true});
+      values_.push_back({row.name, "", s.name.where, true});
       return;
     }
     if (s.flag == Setting::Flag::yes) return has_no_value(s, row);
@@ -81,7 +81,7 @@ class Checker {
     if (!choices.empty() && std::ranges::count(choices, value.text) == 0)
       return error(value.where, "`" + row.name + "` takes one of " + row.argument + ", not `" + value.text + "`",
                    nearest_hint(value.text, choices));
-    OptionValue out{row.name, value.text, false, file_in(row.argument, value.text)};
+    OptionValue out{row.name, value.text, value.where, false, file_in(row.argument, value.text)};
     if (out.is_path()) out.value.replace(out.file_at, std::string::npos, beside(value.where.file, out.path()));
     values_.push_back(std::move(out));
   }

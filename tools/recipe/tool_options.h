@@ -20,6 +20,7 @@ struct OptionRow {
 // One option as given: a flag, or one value.
 struct OptionValue {
   std::string name, value;
+  Location where;
   bool is_flag = false;
   size_t file_at = std::string::npos;  // where the name of a file that the tool reads begins, as seen from here
   bool is_path() const { return file_at != std::string::npos; }

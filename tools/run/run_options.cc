@@ -99,8 +99,7 @@ Result<std::optional<double>> number_option(const Args& args, std::string_view n
   double number = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || !(number >= 0))
-    return Error{ErrorKind::usage,
-                 "--" + std::string(name) + " takes a number that is not negative, not `" + text + "`"};
+    return option_error(name, " takes a number that is not negative, not `" + text + "`");
   return std::optional<double>(number);
 }
 
@@ -130,7 +129,7 @@ Status files_options(const Args& args, SessionOptions* options) {
   options->dump_names = args.has("nodes") ? args.all("nodes") : std::vector<std::string>{"*"};
   options->profile = args.has("profile");
   options->explain = args.has("explain");
-  if (args.has("nodes") && !args.has("dump-nodes")) return Error{ErrorKind::usage, "--nodes needs --dump-nodes"};
+  if (args.has("nodes") && !args.has("dump-nodes")) return option_error("nodes", " needs --dump-nodes");
   return ok_status();
 }
 
@@ -138,11 +137,10 @@ Status check_files(const Args& args) {
   for (const Option& option : kOptions)
     for (const std::string& value : args.all(option.name))
       if (value.empty() && option.argument.find("FILE") != option.argument.npos)
-        return Error{
-            ErrorKind::usage, "--" + std::string(option.name) + " is empty", {}, "leave it out, or name a file"};
+        return option_error(option.name, " is empty", "leave it out, or name a file");
   for (std::string_view written : {"outputs", "dump-inputs", "dump-state", "dump-nodes"})
     if (args.has(written) && args.text(written) == "-")
-      return Error{ErrorKind::usage, "--" + std::string(written) + " takes a file: standard output has the report"};
+      return option_error(written, " takes a file: standard output has the report");
   return ok_status();
 }
 
@@ -151,10 +149,10 @@ Status numbers_options(const Args& args, SessionOptions* options) {
   SG_ASSIGN(options->tolerance.rtol, number_option(args, "rtol"));
   SG_ASSIGN(options->tolerance.atol, number_option(args, "atol"));
   if (options->tolerance.bitwise && (options->tolerance.rtol || options->tolerance.atol))
-    return Error{ErrorKind::usage, "--bitwise leaves no tolerance: --rtol and --atol do not go with it"};
+    return option_error("bitwise", " leaves no tolerance: --rtol and --atol do not go with it");
   for (const char* option : {"rtol", "atol", "bitwise"})
     if (args.has(option) && !args.has("expect") && !args.has("compare"))
-      return Error{ErrorKind::usage, std::string("--") + option + " needs --expect or --compare"};
+      return option_error(option, " needs --expect or --compare");
   options->watch = args.text("watch");
   if (args.has("watch")) SG_TRY(parse_watch(options->watch));
   if (args.has("init")) {
@@ -209,7 +207,7 @@ Result<SessionOptions> session_options(const Args& args, uint32_t ranks) {
   SG_TRY(check_files(args));
   SG_TRY(numbers_options(args, &options));
   options.steps = static_cast<uint64_t>(args.number("steps", 1));
-  if (options.steps == 0) return Error{ErrorKind::usage, "--steps takes 1 or more"};
+  if (options.steps == 0) return option_error("steps", " takes 1 or more");
   if (args.has("dry-run"))
     options.steps = 0, options.profile = false,
     options.outputs = options.dump_inputs = options.dump_state = options.dump = "";
@@ -237,7 +235,7 @@ Status check_run_options(const Args& args) {
   SG_TRY(session_options(args, 1));
   if (args.has("link")) SG_TRY(parse_link(args.text("link")));
   if (args.has("allocator") && !args.has("plan"))
-    return Error{ErrorKind::usage, "--allocator needs --plan", {}, "sg-stat has it too"};
+    return option_error("allocator", " needs --plan", "sg-stat has it too");
   if (args.has("compare") && args.text("compare") == "-" && args.input() == "-")
     return Error{
         ErrorKind::usage, "standard input is named twice, and can be read once", {}, "give one graph as a file"};

@@ -157,7 +157,7 @@ void Evaluator::make_plan_as_set(Work* work, Diagnostics* problems) {
     }
     if (found == Step::kNone) {
       problems->error("sweep", "the recipe has no stage `" + options_.stage + "`",
-                      {"--stage " + options_.stage, 0, 0, {}, {}}, recipe::name_hint(options_.stage, stages, "it has"));
+                      {"--stage " + options_.stage, 0, 0, {}, {}, true}, recipe::name_hint(options_.stage, stages, "it has"));
       return;
     }
     work->last.push_back(found);
@@ -182,7 +182,7 @@ void Evaluator::check_given(const Work& work, Diagnostics* problems) const {
   }
   for (auto& [text, refusal] : refusals) {
     const std::string value = refused_value(refusal, points);
-    if (!value.empty()) refusal.told.where = {"--over " + value, 0, 0, {}, {}};
+    if (!value.empty()) refusal.told.where = {"--over " + value, 0, 0, {}, {}, true};
     if (!value.empty() || refusal.points.size() == points.size()) problems->add(refusal.told);
   }
 }
