@@ -75,6 +75,18 @@ class InPlace(unittest.TestCase):
         self.assertEqual([name for name in names if name in wanted], wanted)
 
     @_in_place
+    def test_a_future_gives_what_was_written(self):
+        """As communication hooks ask for it."""
+
+        def calls(y):
+            future = dist.all_reduce(y, async_op=True).get_future().then(lambda done: done.value()[0] / 2)
+            gathered = torch.empty_like(y)
+            work = dist.all_gather_into_tensor(gathered, y, async_op=True)
+            return future.wait() + work.result()[0]
+
+        self.assertEqual(len(self.ops(calls)), 4)
+
+    @_in_place
     def test_imported_by_name(self):
         from torch.distributed import all_gather
 

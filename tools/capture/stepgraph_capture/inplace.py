@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from . import compat, messages, source, world
 from .errors import CaptureError
 
-Finish = Callable[[], None]
+Finish = Callable[[], Optional[List[Tensor]]]  # returns what has been written
 Rule = Callable[["_Call"], Optional[Finish]]
 
 
@@ -90,11 +90,12 @@ def _into(outputs: Sequence[Tensor], launched: Sequence[Tensor], parts: Any = No
             "hold as a constant: make it (torch.empty) in each step"
         )
 
-    def finish() -> None:
+    def finish() -> List[Tensor]:
         with torch.no_grad(), compat.version_kept(outputs):
             given = [compat.wait(tensor) for tensor in launched]
             for output, value in zip(outputs, parts(*given) if parts is not None else given):
                 output.copy_(value if value.shape == output.shape else value.reshape(output.shape))
+        return list(outputs)
 
     return finish
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterator, List, Optional
 
 import torch
+from torch import Tensor
 
 
 def can_box_work() -> bool:
@@ -16,16 +17,18 @@ def can_box_work() -> bool:
 if torch.distributed.is_available():
 
     class Handle(torch._C._distributed_c10d.Work):
-        """The handle of an asynchronous call; `finish` runs once, at the first wait or other use."""
+        """The handle of an asynchronous call; `finish` runs once, at the first wait or other use, and returns what the
+        call has written."""
 
-        def __init__(self, finish: Callable[[], None]) -> None:
+        def __init__(self, finish: Callable[[], Optional[List[Tensor]]]) -> None:
             super().__init__()
-            self._finish: Optional[Callable[[], None]] = finish
+            self._finish: Optional[Callable[[], Optional[List[Tensor]]]] = finish
+            self._written: List[Tensor] = []
 
         def wait(self, timeout: Any = None) -> bool:
             finish, self._finish = self._finish, None
             if finish is not None:
-                finish()
+                self._written = finish() or []
             return True
 
         synchronize = block_current_stream = is_completed = is_success = wait
@@ -33,10 +36,13 @@ if torch.distributed.is_available():
         def exception(self) -> None:
             return None
 
-        def get_future(self) -> Any:
+        def result(self) -> List[Tensor]:
             self.wait()
+            return self._written
+
+        def get_future(self) -> Any:
             future: Any = torch.futures.Future()
-            future.set_result(None)
+            future.set_result(self.result())
             return future
 
 
