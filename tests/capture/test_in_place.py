@@ -33,6 +33,23 @@ class Changed(nn.Module):
         return (self.change(self.weight * x) * x.sum()).float().square().sum()
 
 
+class Turned(CaptureCase):
+    """Inputs of the step that it turns in place: what they hold stays where it was."""
+
+    def test_and_written(self):
+        class Model(nn.Linear):
+            def forward(self, x, y):
+                x.t_()
+                x.mul_(2)
+                x.unsqueeze_(0)
+                return (super().forward(x) * y.transpose_(0, 1)).sum()
+
+        document = self.captured(Model(3, 3), None, (torch.randn(3, 6), torch.randn(3, 6)))
+        shapes = {entry["fqn"]: entry["type"]["shape"] for entry in document["inputs"]}
+        self.assertEqual((shapes["x"], shapes["y"]), ([3, 6], [3, 6]))
+        self.imported()
+
+
 class Bound(CaptureCase):
     """Tensors that a step binds to other memory, by set_."""
 

@@ -37,13 +37,20 @@ def write_values(step: Step, traced: Traced, folder: str, model: values.Answers,
     after = {f"out{i}": value for i, value in enumerate(model.outputs) if value is not None}
     for name, left, is_written in zip(placeholders, model.inputs, graph.written):
         if is_written or changed(before[name], left):
-            after[f"mutated.{name}"] = left
+            after[f"mutated.{name}"] = _as_it_was(left, before[name])
     # The model's own names: graphs of the same model traced another way use different input names.
     own_names = {f"fqn.{name}": slot.name for name, slot in zip(placeholders, step.tensors)}
     made_by = {"threads": str(torch.get_num_threads()), "torch": torch.__version__.split("+")[0]}
     notes = {**made_by, **_rounding(step, traced, placeholders, after)}
     write.tensors(os.path.join(folder, "inputs.safetensors"), before, own_names)
     write.tensors(os.path.join(folder, "expected.safetensors"), after, notes)
+
+
+def _as_it_was(left: Tensor, given: Tensor) -> Tensor:
+    """Seen as before the step, which may have turned it in place (`transpose_`)."""
+    if left.shape == given.shape and left.stride() == given.stride():
+        return left
+    return left.as_strided(given.shape, given.stride())
 
 
 def _check_same(

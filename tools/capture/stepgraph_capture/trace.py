@@ -182,6 +182,7 @@ def _trace(
         else compat.as_written(twin(mode, slot), slot.value)
         for slot in step.tensors
     ]
+    as_given = [fake.detach() for fake in fakes]  # the step may turn its inputs in place (`transpose_`)
     results: List[Result] = []
     answers: Dict[Any, int] = {}
     bodies = libraries.Bodies()
@@ -201,7 +202,7 @@ def _trace(
     place_of = lambda size: recorder.place(compat.settled_at(size), module.graph)  # noqa: E731
     notes = symbols.check_still_dynamic(with_symbols, wanted, place_of)
     names = symbols.names_of(with_symbols, wanted)
-    traced = Traced(module, fakes, mode, results[0], names, answers, replaced, notes + bodies.notes, asks)
+    traced = Traced(module, as_given, mode, results[0], names, answers, replaced, notes + bodies.notes, asks)
     for graph in traced.graphs:
         jagged.drop_lengths(graph)
         compat.drop_idle(graph)
