@@ -166,6 +166,18 @@ class Decisions(CaptureCase):
         self.assertTrue(all(torch.equal(a, b) for a, b in zip(before, inputs)))
         self.imported()
 
+    def test_ctc_of_lengths_that_are_numbers(self):
+        for lengths, counts, options in (((6, 5), [2, 1], {}), ([6, 5], (2, 0), {"reduction": "sum", "zero_infinity": True}),
+                                         (torch.tensor([6, 5]), torch.tensor([2, 1]), {"reduction": "none"})):
+            class Model(nn.Linear):
+                def forward(self, rows, labels):
+                    scores = super().forward(rows).log_softmax(-1)
+                    alone = F.ctc_loss(scores[:, 0], labels[0], torch.tensor(6), torch.tensor(2))
+                    return F.ctc_loss(scores, labels, lengths, counts, **options).sum() + alone
+
+            self.captured(Model(4, 5), None, (torch.randn(6, 2, 4), torch.tensor([[1, 2], [2, 3]])))
+            self.imported()
+
     def test_in_place_transposes_beside_values(self):
         """A recurrent layer that puts the batch first turns its result in place, once for the values beside it too."""
 

@@ -143,7 +143,7 @@ def _allclose(left: Tensor, right: Tensor, *tolerances: Any, **more: Any) -> boo
 
 
 def _numbers(lengths: Tensor) -> List[int]:
-    return [int(length.item()) for length in lengths.unbind()]
+    return [int(length.item()) for length in lengths.reshape(-1).unbind()]
 
 
 def _ctc_loss(

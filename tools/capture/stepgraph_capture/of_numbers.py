@@ -1,6 +1,7 @@
 """`torch.tensor(norm.item())`, `torch.tensor([rows, 2.0])`: PyTorch makes constants of symbolic numbers there, and fails on
 tensors among them (`torch.tensor([largest.max() + 1, 0])`). Here they are ops, which stay valid for other data, other
 sizes and later steps. So is `torch.arange(0, end.item())` of a float, the length of which PyTorch does not know by it.
+The mean of `ctc_loss` divides by lengths of which PyTorch makes a tensor where no trace can see it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any, Dict, List, Optional
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
@@ -17,6 +19,7 @@ from .compat import is_fake
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 _FACTORIES = (torch.tensor, torch.as_tensor)
+_MEAN = torch.nn._reduction.get_enum("mean")
 
 
 class TensorsOfNumbers(TorchFunctionMode):
@@ -28,6 +31,8 @@ class TensorsOfNumbers(TorchFunctionMode):
             return made(data, **{"dtype": like.dtype, "device": like.device, **(kwargs or {})})
         if func is torch.arange and any(isinstance(x, torch.SymFloat) for x in _bounds(args, kwargs or {}).values()):
             return _ranged(**{**(kwargs or {}), **_bounds(args, kwargs or {})})
+        if func in (F.ctc_loss, torch.ctc_loss):
+            return _ctc_loss(func, *args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
 
@@ -52,6 +57,17 @@ def _ranged(
     length = ((_filled(end, torch.float64, "cpu") - start) / step).ceil().long().item()
     numbers = torch.arange(length, dtype=torch.float64, **options) * step + start
     return numbers.to(dtype).requires_grad_(requires_grad)
+
+
+def _ctc_loss(
+    func: Any, scores: Tensor, targets: Tensor, inputs: Any, lengths: Any, blank: int = 0, reduction: Any = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:  # fmt: skip
+    if reduction not in ("mean", _MEAN) or not isinstance(lengths, (list, tuple)):
+        return func(scores, targets, inputs, lengths, blank, reduction, zero_infinity)
+    losses = F.ctc_loss(scores, targets, inputs, lengths, blank, "none", zero_infinity)
+    divisors = torch.tensor([max(length, 1) for length in lengths], dtype=losses.dtype, device=losses.device)
+    return (losses / divisors).mean()
 
 
 def holds_symbols(data: Any) -> bool:
