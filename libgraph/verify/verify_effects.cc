@@ -33,7 +33,7 @@ std::string_view wait_for(const OpInfo* info) {
 template <class Fn>
 void for_each_written(const Check& c, NodeId n, const Fn& fn) {
   const OpInfo* info = c.graph->op_info(n);
-  if (!info || !info->writes()) return;
+  if (!info || !writes_arguments(*c.graph, n)) return;
   std::vector<const Arg*> args = args_by_param(c.pool, c.graph->node(n), *info);
   for (size_t i = 0; i < args.size(); ++i) {
     if (!args[i] || !info->params[i].written) continue;

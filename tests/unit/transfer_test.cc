@@ -120,6 +120,27 @@ TEST_CASE("nobody reads a copy before its wait, or writes what is being copied")
             .find("still sends it") != std::string::npos);
 }
 
+TEST_CASE("a batch norm writes what is being copied only in training") {
+  for (const std::string training : {"false", "true"}) {
+    const Job job = parse_inferred(R"(sg 1.0
+graph rank *
+  input %x : f32[4, 6]
+  input %v : f32[6]
+  forward -
+    %mean = aten.neg(%v)
+    %h = sg.offload(%mean)
+    %y, %a, %b = aten.native_batch_norm(%x, none, none, %mean, %v, )" +
+                                   training + R"(, 0.1, 0.1)
+    %k = sg.wait(%h)
+  output %y
+  output %k
+)");
+    Diagnostics found(5);
+    verify(job, {}, &found);
+    CHECK(found.has_errors() == (training == "true"));
+  }
+}
+
 TEST_CASE("schedulers keep writes of the copied memory behind the wait") {
   const Job job = parse_inferred(R"(sg 1.0
 graph rank *

@@ -157,7 +157,8 @@ void Evaluator::make_plan_as_set(Work* work, Diagnostics* problems) {
     }
     if (found == Step::kNone) {
       problems->error("sweep", "the recipe has no stage `" + options_.stage + "`",
-                      {"--stage " + options_.stage, 0, 0, {}, {}, true}, recipe::name_hint(options_.stage, stages, "it has"));
+                      {"--stage " + options_.stage, 0, 0, {}, {}, true},
+                      recipe::name_hint(options_.stage, stages, "it has"));
       return;
     }
     work->last.push_back(found);
