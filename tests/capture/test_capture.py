@@ -147,6 +147,26 @@ class Ways(CaptureCase):
         self.assertIn("bfloat16", {node["type"].get("tensor") for node in document["nodes"]})
         self.imported()
 
+    def test_autocast_with_a_region_without_it(self):
+        """The graph holds its casts: it is not run under autocast once more, which would narrow the region's products."""
+
+        class Router(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer, self.choice = nn.Linear(8, 8), nn.Linear(8, 4)
+
+            def forward(self, x):
+                hidden = self.layer(x)
+                with torch.autocast("cpu", enabled=False):
+                    share = nn.functional.linear(hidden.float(), self.choice.weight.float()).softmax(-1, dtype=torch.float)
+                return (hidden.float().sum(-1, keepdim=True) * share).square().mean()
+
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            document = self.captured(Router(), None, torch.randn(5, 8))
+        products = [node["type"]["tensor"] for node in document["nodes"] if node["op"].startswith("aten.mm")]
+        self.assertIn("float32", products)
+        self.imported()
+
     def test_autocast_casts_a_weight_once_in_a_block(self):
         """Its gradients are summed in bf16 then, and 400 of one sign stop growing."""
 

@@ -105,7 +105,7 @@ def _in_double(
     run in recorded types, so that indices agree."""
     given = [_Pair(laid_copy(tensor), _widened(tensor.detach())) for tensor in inputs]
     twice = _Twice(module, groups, noise)
-    with torch.no_grad():
+    with torch.no_grad(), compat.as_recorded():
         outputs = twice.run(*given)
     if world.on_any_rank(twice.failed):
         return None

@@ -74,7 +74,7 @@ def of_the_graph_on(
 ) -> Answers:
     """The same with these inputs, which it may write. see: is called with what each node makes."""
     before = [tensor._version for tensor in tensors]
-    with seeded(), torch.no_grad():
+    with seeded(), torch.no_grad(), compat.as_recorded():
         results = AsTraced(module, see).run(*tensors)
         outputs = [None if result is None else result.detach() for result in results]  # some are views written to since
     told = {memory for node in module.graph.nodes for memory in compat.written_by(node)}  # some ops count no versions

@@ -118,6 +118,7 @@ from .sizes import (
     taken,
 )
 from .tracing import (
+    as_recorded,
     casts_keep_strides,
     data_assigned_by_copies,
     eager_everywhere,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, Callable, Dict, Iterator, Sequence, Tuple
 
 import torch
@@ -45,6 +45,15 @@ def without_onednn() -> Iterator[None]:
         yield
     finally:
         torch._C._set_mkldnn_enabled(before)
+
+
+@contextmanager
+def as_recorded() -> Iterator[None]:
+    """In this context a graph runs as it stands, whatever the user's autocast: it holds the casts already."""
+    with ExitStack() as off:
+        for device in ("cpu", "cuda"):
+            off.enter_context(torch.autocast(device, enabled=False))
+        yield
 
 
 @contextmanager
