@@ -141,6 +141,20 @@ class InDouble(unittest.TestCase):
 
         self.assertIsNone(in_double(build, torch.tensor([0.25, 0.5])))
 
+    def test_products_of_groups(self):
+        ends = torch.tensor([2, 2, 8], dtype=torch.int32)  # the second group is empty
+        rows, columns, matrices = torch.randn(8, 8), torch.randn(8, 8), torch.randn(3, 8, 8)
+        for a, b, offs in ((rows, matrices, ends), (matrices, columns, ends), (columns, rows, ends), (matrices, matrices, None)):
+            a, b = a.bfloat16(), b.bfloat16()
+
+            def build(graph, a, b, *offs):
+                return [graph.call_function(aten._grouped_mm.default, (a, b, *offs))]
+
+            found = in_double(build, a, b, *([] if offs is None else [offs]))[0]
+            theirs = torch._grouped_mm(a, b, offs)
+            self.assertEqual((found.dtype, found.shape), (torch.float64, theirs.shape))
+            torch.testing.assert_close(found, theirs.double(), rtol=8e-3, atol=1e-2)
+
     def test_an_op_that_has_no_form_in_double(self):
         op = torch.ops.stepgraph_tests.not_in_double.default
         module = graph_of(lambda graph, x: [graph.call_function(op, (x,))], 0)

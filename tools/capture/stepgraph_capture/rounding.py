@@ -228,8 +228,31 @@ def _scaled_mm(
     return product if scale_result is None else product * scale_result
 
 
+def _grouped_mm(
+    a: Tensor,
+    b: Tensor,
+    offs: Optional[Tensor] = None,
+    bias: Optional[Tensor] = None,
+    out_dtype: Optional[torch.dtype] = None,
+) -> Tensor:
+    """Groups are matrices of both, else rows of `a`, columns of `b` or, of two matrices, what is summed over."""
+    if offs is None:
+        return torch.bmm(a, b)
+    ends: List[int] = offs.tolist()
+    groups = [slice(begin, end) for begin, end in zip([0, *ends], ends)]
+    if a.dim() == 2 and b.dim() == 2:
+        return torch.stack([a[:, group] @ b[group] for group in groups])
+    out = a.new_zeros(a.shape[-2], b.shape[-1])
+    for i, group in enumerate(groups):
+        if a.dim() == 2:
+            out[group] = a[group] @ b[i]
+        else:
+            out[:, group] = a[i] @ b[:, group]
+    return out
+
+
 # Replacements for ops that do not accept doubles.
-_FORMS = {torch.ops.aten._scaled_mm.default: _scaled_mm}
+_FORMS = {torch.ops.aten._scaled_mm.default: _scaled_mm, torch.ops.aten._grouped_mm.default: _grouped_mm}
 
 
 def _mapped(of: Callable[..., Any], first: Any, *others: Any) -> Any:
