@@ -134,7 +134,17 @@ void zeros_like_feature(CompositeCall& c) {
     return c.give(c.make("new_zeros", {self, shape}));
   }
   for (Expr stride : c.type(other).stride) strides.push_back(c.as_arg(stride));
-  c.give(c.make("zero_", {c.make("new_empty_strided", {self, shape, strides})}));
+  const Expr offset = c.type(other).offset;
+  if (c.exprs().constant_value(offset) == 0)
+    return c.give(c.make("zero_", {c.make("new_empty_strided", {self, shape, strides})}));
+  // As far into its memory as the other is.
+  Expr end = c.exprs().add(offset, c.exprs().constant(1));
+  for (int i = 0; i < c.rank(other); ++i) {
+    const Expr last = c.exprs().sub(c.extent(other, i), c.exprs().constant(1));
+    end = c.exprs().add(end, c.exprs().mul(last, c.type(other).stride[static_cast<size_t>(i)]));
+  }
+  const ValueId memory = c.make("new_zeros", {self, ArgList{c.as_arg(end)}});
+  c.give(c.make("as_strided", {memory, shape, strides, c.as_arg(offset)}));
 }
 
 void copy_strided(CompositeCall& c) { c.give(laid_out(c, c.tensor("a"), c.sizes("stride"))); }

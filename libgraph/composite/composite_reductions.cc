@@ -256,8 +256,13 @@ void frexp(CompositeCall& c) {
   c.give(c.make("_to_copy", {exponent, c.key("dtype", DType::i32)}));
 }
 
+// The power has the type of what it multiplies, where its exponents are integers.
 void ldexp(CompositeCall& c) {
-  c.give(c.make("mul.Tensor", {c.tensor("self"), c.make("pow.Scalar", {2.0, c.tensor("other")})}));
+  const ValueId self = c.tensor("self"), other = c.tensor("other");
+  ValueId power = c.make("pow.Scalar", {2.0, other});
+  if (is_floating(c.dtype_of(self)) && is_integral(c.dtype_of(other)))
+    power = c.make("to.dtype", {power, c.dtype_of(self)});
+  c.give(c.make("mul.Tensor", {self, power}));
 }
 
 void float_power(CompositeCall& c) {

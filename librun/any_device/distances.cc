@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "librun/any_device/resample.h"
+#include "librun/cpu/fill.h"
 #include "librun/cpu/isa.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/rows.h"
@@ -218,6 +219,7 @@ Status weight_norm_backward(KernelCall& call) {
           length = count == 0 ? 0 : v.elements() / count;
   SG_TRY(expect_shape(call, "grad_w", call.tensor("grad_w"), v.sizes()));
   if (g.elements() != count || norm.elements() != count) return call.fail("needs one scale and one norm per row");
+  if (length == 0) return fill(call, call.result(1), Scalar::integer(0)), ok_status();
   const double *scale = contiguous_as(call, g, DType::f64).as<double>(),
                *norms = contiguous_as(call, norm, DType::f64).as<double>();
   const Tensor of_scale = workspace(call, DType::f64, call.result(1).sizes());

@@ -99,6 +99,9 @@ CALLS = {
     "aten.scatter_add_.default": emptily(lambda t, i: [t, 1, i, t.clone()]),
     "aten.scatter_reduce.two": emptily(lambda t, i: [t, 1, i, source_for(i, t), "sum"]),
     "aten.cat.default": with_nothing,
+    "aten.ldexp.Tensor": lambda d: [([torch.tensor([0.3, -2.0, 5.0, 0.7]).to(d), n], {}) for n in (torch.tensor([2, -3, 1, 0]), torch.tensor(3))] if d.is_floating_point else [],
+    "aten._weight_norm_interface_backward.default": lambda d: [([torch.ones(4, 0).to(d), torch.ones(4, 0).to(d), torch.ones(4, 1).to(d), torch.zeros(4, 1).to(d), 0], {})] if d in (torch.float32, torch.float64) else [],
+    "aten._new_zeros_with_same_feature_meta.default": lambda d: [([torch.ones(3, dtype=d), torch.ones(4, 6, dtype=d)[1:, 2::2]], {})],
     "aten.roll.default": lambda d: [([torch.arange(12).reshape(3, 4).to(d).t(), [n]], {}) for n in (1, -5, 100)],  # as one row
     "aten.pow.Tensor_Scalar": lambda d: [([torch.tensor([True, False]), e], {}) for e in (False, True, 0, 1, 2)] if d == torch.bool else [],
     "aten.fill.Scalar": lambda d: [([held(d), n], {}) for n in least(d)],
