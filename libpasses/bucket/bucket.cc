@@ -179,15 +179,29 @@ bool has_collective(const Graph& graph) {
   return false;
 }
 
+// A collective in place, as captures write it: its result is copied into the tensor that it was given.
+bool copies_reduced(const Graph& graph) {
+  for (NodeId n : graph.nodes()) {
+    if (graph.op_name(n) != "aten.copy_.default" || graph.node(n).args.size() < 2) continue;
+    const Arg& from = graph.node(n).args[1];
+    const NodeId by = from.is(ArgKind::value) ? graph.value(from.as_value()).def : NodeId();
+    const OpInfo* op = by ? graph.op_info(by) : nullptr;
+    if (op != nullptr && op->has(kWait)) return true;
+  }
+  return false;
+}
+
 // Why a job has no members at all.
 std::string idle_reason(const Job& job) {
-  bool parameters = false, main = false, nested = false;
+  bool parameters = false, main = false, nested = false, copies = false;
   for (const auto& program : job.programs) {
     for (const Input& input : program->graph.inputs()) parameters |= input.kind == InputKind::parameter;
     main |= has_collective(program->graph);
+    copies |= copies_reduced(program->graph);
     for (const auto& body : program->nested) nested |= has_collective(body->graph);
   }
   std::string out = "no collective gathers parameters or reduces gradients";
+  if (copies) out += "; results of some are copied to where they came from: sg-clean first";
   if (main && !parameters) out += "; no input is a parameter: the graph's source does not say which are";
   if (nested) out += "; those of nested graphs stay as they are";
   return out;
