@@ -152,6 +152,17 @@ def one_rank_decides_step():
     return dict(model=one_rank_decides(), loss_fn=lambda y: y.square().mean(), inputs=(torch.ones(2, 4),))
 
 
+class _SaysItsRank(nn.Linear):
+    def forward(self, x):
+        ranks = [None] * dist.get_world_size()
+        dist.all_gather_object(ranks, dist.get_rank())
+        return super().forward(x) * len(ranks)
+
+
+def sends_objects():
+    return _SaysItsRank(4, 4)
+
+
 class _Unequal(nn.Linear):
     """Rank 2 reduces once more than the others."""
 
@@ -317,6 +328,7 @@ def states_by_ranks():
 
 
 STEPS = {
+    sends_objects: "all_gather_object() is called at refused_steps.py:",
     states_by_ranks: "ZeroRedundancyOptimizer spreads whole parameters over the ranks",
     kept_by_one_rank: "called a second time, the train_step has another update of linear.",
     kept_beside_shards: "called a second time, the train_step has another update of linear.",

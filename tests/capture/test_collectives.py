@@ -53,6 +53,7 @@ class InPlace(unittest.TestCase):
             handle = dist.all_reduce(y, op=dist.ReduceOp.MAX, async_op=True)
             handle.wait()
             dist.barrier()
+            dist.monitored_barrier()
             return y
 
         ops = self.ops(calls)

@@ -36,7 +36,12 @@ def _functional() -> Iterator[None]:
         pending.append(compat.Handle(finish))
         return pending[-1]
 
-    ours = {"all_to_all_single": partial(_all_to_all_single, handle), "batch_isend_irecv": _batch_isend_irecv}
+    ours: Dict[str, Callable[..., Any]] = {
+        "all_to_all_single": partial(_all_to_all_single, handle),
+        "batch_isend_irecv": _batch_isend_irecv,
+        "monitored_barrier": lambda *_, **__: None,
+        **{name: partial(_of_objects, name) for name in _OF_OBJECTS if hasattr(torch.distributed, name)},
+    }
     before = {name: getattr(torch.distributed, name) for name in ours}
     try:
         for name, function in ours.items():
@@ -72,6 +77,20 @@ def _all_to_all_single(
     if async_op:
         return work
     work.wait()
+
+
+_OF_OBJECTS = (
+    "all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list", "send_object_list", "recv_object_list",
+)  # fmt: skip
+
+
+def _of_objects(name: str, *_: Any, **__: Any) -> Any:
+    line = source.user_line()
+    place = f" at {line['file']}:{line['line']}" if line else ""
+    raise CaptureError(
+        f"{name}() is called{place}: what it sends is Python's, not a tensor, so no graph can hold it. "
+        "Send a tensor, or call it before the step"
+    )
 
 
 def _batch_isend_irecv(p2p_op_list: List[Any]) -> List[Any]:
