@@ -166,6 +166,16 @@ class Decisions(CaptureCase):
         self.assertTrue(all(torch.equal(a, b) for a, b in zip(before, inputs)))
         self.imported()
 
+    def test_the_larger_of_two_fractions(self):
+        class Model(nn.Linear):
+            def forward(self, x):
+                y = super().forward(x).square().mean()
+                return y * (2 if torch.sym_max(y.item(), 0.01) ** 2 + torch.sym_min(y.item(), 0.5) < 1e3 else 3)
+
+        document = self.captured(Model(4, 5), None, torch.randn(3, 4))
+        self.assertLessEqual({"python.sym_max", "python.sym_min"}, {node["op"] for node in document["nodes"]})
+        self.imported()
+
     def test_ctc_of_lengths_that_are_numbers(self):
         for lengths, counts, options in (((6, 5), [2, 1], {}), ([6, 5], (2, 0), {"reduction": "sum", "zero_infinity": True}),
                                          (torch.tensor([6, 5]), torch.tensor([2, 1]), {"reduction": "none"})):

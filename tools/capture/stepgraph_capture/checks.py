@@ -33,6 +33,8 @@ _OPS = {
     "FloorDiv": "floordiv",
     "Mod": "mod",
     "PythonMod": "mod",
+    "Max": "sym_max",
+    "Min": "sym_min",
     "ToFloat": "sym_float",
     "OpaqueUnaryFn_sqrt": "sym_sqrt",
     "OpaqueUnaryFn_log2": "sym_log2",
