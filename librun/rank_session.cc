@@ -344,7 +344,7 @@ Status RankSession::dump_state() {
   const Graph& graph = run_->graph();
   for (size_t i : state_inputs(graph, alias_)) run_->tensor(graph.inputs()[i].value);  // from a device, into *inputs_
   SG_TRY(run_->brought());
-  const std::string name = data_file_name(options_.dump_state, comm_.rank(), 0);
+  const std::string name = data_file_name(options_.dump_state, comm_.rank(), options_.steps - 1);
   SG_ASSIGN(OutputFile file, stage_state(name, graph, alias_, *inputs_));
   written_.add(std::move(file));
   return ok_status();

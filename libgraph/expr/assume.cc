@@ -5,6 +5,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "libgraph/base/nearest.h"
 #include "libgraph/expr/countable.h"
 #include "libgraph/expr/expr_builder.h"
 #include "libgraph/expr/symbol_collector.h"
@@ -255,6 +256,16 @@ SymbolCollector amounts_of(const Program& program) {
   return out;
 }
 
+// The nearest symbol, or where they all are.
+std::string hint_of_symbols(const Job& job, const std::string& name) {
+  Nearest nearest(name);
+  bool has_any = false;
+  for (const auto& program : job.programs)
+    for (const Symbol& symbol : program->symbols) nearest.offer(job.pool->strings[symbol.name]), has_any = true;
+  if (!has_any) return "all its sizes are numbers";
+  return nearest.hint().empty() ? "sg-print shows the symbols at the head of each graph" : nearest.hint();
+}
+
 Status check_fixed(const Job& job, const Assumption& assumption) {
   for (const auto& [name, value] : assumption.fixed) {
     StrId symbol = job.pool->strings.find(name);
@@ -265,14 +276,18 @@ Status check_fixed(const Job& job, const Assumption& assumption) {
       is_found = true;
       Interval range = Interval::of(s->min, s->max);
       if (!range.contains(value))
-        return Error{
-            ErrorKind::usage, "--assume " + name + "=" + std::to_string(value) + " is outside " + print(range), {}, {}};
+        return Error{ErrorKind::cannot_apply,
+                     "--assume " + name + "=" + std::to_string(value) + " is outside " + print(range),
+                     {},
+                     {},
+                     "assume"};
     }
     if (!is_found)
-      return Error{ErrorKind::usage,
+      return Error{ErrorKind::cannot_apply,
                    "--assume names '" + name + "', which is not a symbol of the job",
                    {},
-                   "sg-print shows the symbols at the head of each graph"};
+                   hint_of_symbols(job, name),
+                   "assume"};
   }
   return ok_status();
 }
@@ -295,19 +310,14 @@ Result<Assumption> parse_assume(std::span<const std::string_view> items) {
       is_pair = error == std::errc() && stop == end;
     }
     if (!is_pair)
-      return Error{ErrorKind::usage,
-                   "--assume cannot read '" + std::string(item) + "'",
-                   {},
-                   "write balanced, max or SYM=VALUE, for example u0=256"};
+      return option_error("assume", " cannot read '" + std::string(item) + "'",
+                          "write balanced, max or SYM=VALUE, for example u0=256");
     const std::string_view name = item.substr(0, sign);
     const auto earlier =
         std::ranges::find(out.fixed, name, [](const auto& fixed) { return std::string_view(fixed.first); });
     if (earlier != out.fixed.end() && earlier->second != value)
-      return Error{ErrorKind::usage,
-                   "--assume gives " + earlier->first + " two values: " + std::to_string(earlier->second) + " and " +
-                       std::to_string(value),
-                   {},
-                   {}};
+      return option_error("assume", " gives " + earlier->first + " two values: " + std::to_string(earlier->second) +
+                                        " and " + std::to_string(value));
     if (earlier == out.fixed.end()) out.fixed.emplace_back(name, value);
   }
   return out;

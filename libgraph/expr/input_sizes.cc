@@ -42,7 +42,9 @@ bool is_about(const SizeBinding& binding, const Program& program) {
 void offer_names(const Program& program, const SizeBinding& binding, Nearest* nearest) {
   const StringTable& strings = program.graph.pool().strings;
   if (!binding.dimension)
-    for (const Symbol& symbol : program.symbols) nearest->offer(strings[symbol.name]);
+    for (const Symbol& symbol : program.symbols) {
+      if (symbol.kind == SymbolKind::input) nearest->offer(strings[symbol.name]);
+    }
   else
     for (const Input& input : program.graph.inputs()) {
       nearest->offer(program.graph.name(input.value));
@@ -53,9 +55,13 @@ void offer_names(const Program& program, const SizeBinding& binding, Nearest* ne
 // Lists the symbols that can be bound, for a name that is no symbol.
 std::string symbols_hint(const Job& job) {
   std::set<std::string> names;
+  bool has_others = false;
   for (const auto& program : job.programs)
-    for (const Symbol& symbol : program->symbols)
+    for (const Symbol& symbol : program->symbols) {
       if (symbol.kind == SymbolKind::input) names.insert(job.pool->strings.str(symbol.name));
+      else has_others = true;
+    }
+  if (names.empty() && has_others) return "all its symbols depend on the data of a run";
   if (names.empty()) return "all its sizes are numbers; for symbols, capture with dynamic=";
   std::string out = "its symbols are";
   for (const std::string& name : names) out += (name == *names.begin() ? " " : ", ") + name;

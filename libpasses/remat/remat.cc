@@ -295,6 +295,11 @@ Result<RematOptions> read_remat_options(const PassOptions& options) {
   out.save = options.all("save");
   out.recompute = options.all("recompute");
   out.tag_only = options.has("tag-only");
+  if (out.policy == RematPolicy::tags && !(out.save.empty() && out.recompute.empty()))
+    return usage("--save and --recompute cannot be combined with --policy tags: the graph's tags decide",
+                 "use --policy default or full");
+  if (out.target.budget && out.target.peak_bytes)
+    return option_error("budget", " and --peak cannot be combined", "give one of them");
   return out;
 }
 
@@ -322,11 +327,6 @@ Result<Change> remat(Job* job, const RematOptions& options, PassContext& context
       if (!context.best_effort) return std::move(used.error());
       context.notes->warning("remat", used.error().message, {}, used.error().hint);
     }
-  if (options.policy == RematPolicy::tags && !(options.save.empty() && options.recompute.empty()))
-    return usage("--save and --recompute cannot be combined with --policy tags: the graph's tags decide",
-                 "use --policy default or full");
-  if (options.target.budget && options.target.peak_bytes)
-    return usage("--budget and --peak cannot be combined", "give one of them");
   const std::vector<std::vector<Recompute>> before = tags_of(*job);
   const Recompute crossing = options.has_crossing() ? Recompute::prefer_save : Recompute::must_save;
   std::vector<SizeValues> sizes;

@@ -202,8 +202,11 @@ stages:
   - concretize: {bind: s0}
   - chunk: {modules: 'a..b'}
   - chunk: {auto: true, modules: a}
+  - remat: {budget: 0.5, peak: 3MiB}
+  - remat: {policy: tags, save: [a]}
+  - overlap: {assume: ['a=b']}
 """)
-    done = expect(sg("sg-recipe", "check", "values.yaml"), 1, "values.yaml has 8 mistakes")
+    done = expect(sg("sg-recipe", "check", "values.yaml"), 1, "values.yaml has 11 mistakes")
     for line in (r"values.yaml:3:21: error: sg-remat: --budget takes a number from 0 to 1, not 2",
                  r"values.yaml:4:20: error: sg-remat: --save cannot read 'size>=lots'",
                  r"values.yaml:5:20: error: sg-bucket: --plan by-size: \"3 stones\" is not a size",
@@ -211,7 +214,10 @@ stages:
                  r"values.yaml:7:24: error: sg-overlap: mine.yaml:3:1: a machine has no `foo`",
                  r"values.yaml:8:24: error: sg-concretize: --bind cannot read 's0'",
                  r"values.yaml:9:22: error: sg-chunk: module pattern 'a..b'",
-                 r"values.yaml:10:13: error: sg-chunk: --auto cannot be combined with --modules"):
+                 r"values.yaml:10:13: error: sg-chunk: --auto cannot be combined with --modules",
+                 r"values.yaml:11:21: error: sg-remat: --budget and --peak cannot be combined",
+                 r"values.yaml:12:5: error: sg-remat: --save and --recompute cannot be combined with --policy tags",
+                 r"values.yaml:13:24: error: sg-overlap: --assume cannot read 'a=b'"):
         assert re.search(line, done.message), f"no /{line}/ in\n{done.message}"
     expect(sg("sg-recipe", "run", "values.yaml"), 3)
     assert not os.path.exists("cache")

@@ -293,6 +293,8 @@ def a_run_goes_on_from_the_state_of_another():
     graph(world=2)
     run("--init", "seed:3", "--dump-state", "one", code=2, message="--dump-state")
     run("--init", "seed:3", "--dump-state", "r{r}", *sgd)
+    run("--init", "seed:3", "--steps", "3", "--dump-state", "after{step}.{r}", *sgd)
+    assert os.path.exists("after2.1") and not os.path.exists("after0.1")
     run("--inputs", "r{r}", "--inputs", "batch", "--dry-run", code=0)
 
 
