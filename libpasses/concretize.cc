@@ -1,6 +1,7 @@
 #include "libpasses/concretize.h"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_set>
 
 #include "libgraph/base/joined.h"
@@ -163,7 +164,7 @@ class Concretizer {
     std::erase_if(program_.guards, [this](const Guard& g) {
       return pool_.exprs.is_constant(g.left) && pool_.exprs.is_constant(g.right);
     });
-    for (const Guard& guard : program_.guards) forget_stale_hints(guard);
+    for (const Guard& guard : program_.guards) mend_hints(guard);
     return ok_status();
   }
 
@@ -177,13 +178,51 @@ class Concretizer {
                  "bind other sizes, or capture again"};
   }
 
-  // A captured size may contradict what is bound now; it then stops being a hint.
-  void forget_stale_hints(const Guard& guard) {
-    auto hint = [this](StrId s) { return program_.find_symbol(s) ? program_.find_symbol(s)->hint : std::nullopt; };
-    auto left = pool_.exprs.evaluate(guard.left, hint), right = pool_.exprs.evaluate(guard.right, hint);
-    if (!left || !right || holds(guard.relation, *left, *right)) return;
+  // A captured size may contradict what is bound now. The first that can be another one is; if none can, all of the
+  // guard stop being hints.
+  void mend_hints(const Guard& guard) {
+    if (const auto apart = difference(guard, StrId(), 0); !apart || holds(guard.relation, *apart, 0)) return;
+    const auto is_in = [&](const Symbol& s) {
+      return pool_.exprs.mentions(guard.left, s.name) || pool_.exprs.mentions(guard.right, s.name);
+    };
     for (Symbol& s : program_.symbols)
-      if (pool_.exprs.mentions(guard.left, s.name) || pool_.exprs.mentions(guard.right, s.name)) s.hint.reset();
+      if (const auto other = is_in(s) ? hint_that_meets(guard, s) : std::nullopt) {
+        s.hint = other;
+        return;
+      }
+    for (Symbol& s : program_.symbols)
+      if (is_in(s)) s.hint.reset();
+  }
+
+  // Left less right, by the hints but for one symbol.
+  std::optional<int64_t> difference(const Guard& guard, StrId but, int64_t number) const {
+    const auto hint = [&](StrId name) -> std::optional<int64_t> {
+      const Symbol* s = program_.find_symbol(name);
+      return name == but ? std::optional(number) : s ? s->hint : std::nullopt;
+    };
+    const auto left = pool_.exprs.evaluate(guard.left, hint), right = pool_.exprs.evaluate(guard.right, hint);
+    int64_t out = 0;
+    if (!left || !right || __builtin_sub_overflow(*left, *right, &out)) return std::nullopt;
+    return out;
+  }
+
+  // Of an equality that is linear in the symbol.
+  std::optional<int64_t> hint_that_meets(const Guard& guard, const Symbol& s) const {
+    const auto none = difference(guard, s.name, 0), one = difference(guard, s.name, 1);
+    int64_t slope = 0;
+    if (guard.relation != Relation::eq || !none || !one || __builtin_sub_overflow(*one, *none, &slope)) return {};
+    if (slope == 0 || *none == std::numeric_limits<int64_t>::min() || *none % slope != 0) return {};
+    return met(guard, s, -(*none / slope));
+  }
+
+  // The number, if the symbol may have it and all conditions whose sizes are known hold.
+  std::optional<int64_t> met(const Guard& guard, const Symbol& s, int64_t number) const {
+    if (!Interval::of(s.min, s.max).contains(number) || difference(guard, s.name, number) != 0) return {};
+    const bool all = std::ranges::all_of(program_.guards, [&](const Guard& other) {
+      const auto before = difference(other, StrId(), 0), apart = difference(other, s.name, number);
+      return !before || !apart || !holds(other.relation, *before, 0) || holds(other.relation, *apart, 0);
+    });
+    return all ? std::optional(number) : std::nullopt;
   }
 
   // The condition of an assertion, if it is known.
@@ -296,6 +335,16 @@ std::string remedy(const OpenSize& open) {
   return out;
 }
 
+// "s28, s74 and s59 stay symbols: --bind s28=N gives one, from 2"
+std::string what_stays(const std::vector<OpenSize>& open) {
+  std::vector<std::string> names;
+  for (const OpenSize& size : open)
+    if (std::ranges::find(names, size.symbol) == names.end()) names.push_back(size.symbol);
+  std::string out = names[0];
+  for (size_t i = 1; i < names.size(); ++i) out += (i + 1 < names.size() ? ", " : " and ") + names[i];
+  return out + (names.size() == 1 ? " stays a symbol: " : " stay symbols: ") + remedy(open[0]);
+}
+
 std::string reason_for_nothing(const std::vector<OpenSize>& open, bool by_hints) {
   if (open.empty()) return "no size of an input is symbolic";
   return (by_hints ? "the capture has no number for " : "what was bound is a number already; for ") + open[0].symbol +
@@ -328,7 +377,7 @@ Result<Change> concretize(Job* job, const ConcretizeOptions& options, PassContex
     change.summary =
         sizes +
         (erased > 0 ? "; " + std::to_string(erased) + (erased == 1 ? " size node gone" : " size nodes gone") : "") +
-        (open.empty() ? "" : "; " + open[0].symbol + " stays a symbol: " + remedy(open[0]));
+        (open.empty() ? "" : "; " + what_stays(open));
   else change.summary = "nothing to concretize: " + reason_for_nothing(open, options.bindings.empty());
   return change;
 }
