@@ -1,13 +1,13 @@
 #include "libpasses/concretize.h"
 
 #include <algorithm>
-#include <limits>
 #include <unordered_set>
 
 #include "libgraph/base/joined.h"
 #include "libgraph/base/json.h"
 #include "libgraph/expr/assume.h"
 #include "libgraph/expr/countable.h"
+#include "libgraph/expr/guard_sizes.h"
 #include "libgraph/expr/guard_text.h"
 #include "libgraph/expr/input_sizes.h"
 #include "libgraph/expr/substitute.h"
@@ -181,48 +181,21 @@ class Concretizer {
   // A captured size may contradict what is bound now. The first that can be another one is; if none can, all of the
   // guard stop being hints.
   void mend_hints(const Guard& guard) {
-    if (const auto apart = difference(guard, StrId(), 0); !apart || holds(guard.relation, *apart, 0)) return;
+    const auto hint = [this](StrId name) -> std::optional<int64_t> {
+      const Symbol* s = program_.find_symbol(name);
+      return s ? s->hint : std::nullopt;
+    };
+    if (meets(program_, guard, hint) != false) return;
     const auto is_in = [&](const Symbol& s) {
       return pool_.exprs.mentions(guard.left, s.name) || pool_.exprs.mentions(guard.right, s.name);
     };
     for (Symbol& s : program_.symbols)
-      if (const auto other = is_in(s) ? hint_that_meets(guard, s) : std::nullopt) {
+      if (const auto other = is_in(s) ? size_that_meets(program_, guard, s, hint) : std::nullopt) {
         s.hint = other;
         return;
       }
     for (Symbol& s : program_.symbols)
       if (is_in(s)) s.hint.reset();
-  }
-
-  // Left less right, by the hints but for one symbol.
-  std::optional<int64_t> difference(const Guard& guard, StrId but, int64_t number) const {
-    const auto hint = [&](StrId name) -> std::optional<int64_t> {
-      const Symbol* s = program_.find_symbol(name);
-      return name == but ? std::optional(number) : s ? s->hint : std::nullopt;
-    };
-    const auto left = pool_.exprs.evaluate(guard.left, hint), right = pool_.exprs.evaluate(guard.right, hint);
-    int64_t out = 0;
-    if (!left || !right || __builtin_sub_overflow(*left, *right, &out)) return std::nullopt;
-    return out;
-  }
-
-  // Of an equality that is linear in the symbol.
-  std::optional<int64_t> hint_that_meets(const Guard& guard, const Symbol& s) const {
-    const auto none = difference(guard, s.name, 0), one = difference(guard, s.name, 1);
-    int64_t slope = 0;
-    if (guard.relation != Relation::eq || !none || !one || __builtin_sub_overflow(*one, *none, &slope)) return {};
-    if (slope == 0 || *none == std::numeric_limits<int64_t>::min() || *none % slope != 0) return {};
-    return met(guard, s, -(*none / slope));
-  }
-
-  // The number, if the symbol may have it and all conditions whose sizes are known hold.
-  std::optional<int64_t> met(const Guard& guard, const Symbol& s, int64_t number) const {
-    if (!Interval::of(s.min, s.max).contains(number) || difference(guard, s.name, number) != 0) return {};
-    const bool all = std::ranges::all_of(program_.guards, [&](const Guard& other) {
-      const auto before = difference(other, StrId(), 0), apart = difference(other, s.name, number);
-      return !before || !apart || !holds(other.relation, *before, 0) || holds(other.relation, *apart, 0);
-    });
-    return all ? std::optional(number) : std::nullopt;
   }
 
   // The condition of an assertion, if it is known.

@@ -8,6 +8,8 @@
 #include "libgraph/base/nearest.h"
 #include "libgraph/expr/countable.h"
 #include "libgraph/expr/expr_builder.h"
+#include "libgraph/expr/guard_sizes.h"
+#include "libgraph/expr/guard_text.h"
 #include "libgraph/expr/symbol_collector.h"
 #include "libgraph/facts/computed_number.h"
 #include "libgraph/op.h"
@@ -323,6 +325,46 @@ Result<Assumption> parse_assume(std::span<const std::string_view> items) {
   return out;
 }
 
+namespace {
+
+std::string print(const ExprPool& exprs, const Guard& guard) {
+  return exprs.print(guard.left) + " " + std::string(relation_sign(guard.relation)) + " " + exprs.print(guard.right);
+}
+
+// Where a number that was given breaks a condition, another input size of that condition follows, if one can.
+Status follow_fixed(const Program& program, const Assumption& assumption, SymbolValues* values) {
+  const ExprPool& exprs = program.graph.pool().exprs;
+  const StringTable& strings = program.graph.pool().strings;
+  const auto is_fixed = [&](const Symbol& s) {
+    return std::ranges::any_of(assumption.fixed, [&](const auto& fixed) { return strings[s.name] == fixed.first; });
+  };
+  const auto value = [&](StrId s) { return values->value(s); };
+  for (const Guard& guard : program.guards) {
+    const auto is_in = [&](const Symbol& s) {
+      return exprs.mentions(guard.left, s.name) || exprs.mentions(guard.right, s.name);
+    };
+    const auto is_given = [&](const Symbol& s) { return is_fixed(s) && is_in(s); };
+    if (meets(program, guard, value) != false || std::ranges::none_of(program.symbols, is_given)) continue;
+    std::optional<int64_t> other;
+    for (const Symbol& s : program.symbols) {
+      if (s.kind != SymbolKind::input || is_fixed(s) || !is_in(s)) continue;
+      if ((other = size_that_meets(program, guard, s, value))) {
+        values->set(s.name, *other);
+        break;
+      }
+    }
+    if (!other)
+      return Error{ErrorKind::cannot_apply,
+                   "--assume: by these sizes the condition " + print(exprs, guard) + " of the capture does not hold",
+                   {},
+                   {},
+                   "assume"};
+  }
+  return ok_status();
+}
+
+}  // namespace
+
 std::optional<int64_t> SymbolValues::value(StrId symbol) const {
   auto it = values_.find(symbol);
   return it == values_.end() ? std::nullopt : std::optional(it->second);
@@ -339,6 +381,8 @@ Result<std::vector<SymbolValues>> assume_values(const Job& job, const RangeInfer
   std::vector<std::string> open;
   for (size_t i = 0; i < job.programs.size(); ++i) {
     out.push_back(Solver(job, i, inference, assumption).run());
+    if (assumption.policy == Assumption::Policy::balanced)
+      SG_TRY(follow_fixed(*job.programs[i], assumption, &out.back()));
     std::optional<SymbolCollector> amounts;  // few programs have symbols without a value
     for (const Symbol& s : job.programs[i]->symbols) {
       if (out[i].value(s.name) || inference.used[i].count(s.name) == 0) continue;

@@ -4,7 +4,7 @@
 //               receives what it sends; what no guard ties down takes its hint, else its upper bound: a count in a
 //               tensor, as many as that has elements. What is computed of sizes alone (`math.ceil(1.25 * rows)`) follows
 //   max         every data-dependent symbol takes its upper bound
-//   SYM=VALUE   repeatable; goes before everything else
+//   SYM=VALUE   repeatable; goes before everything else. Sizes of inputs that an equality ties to it follow
 //
 // Sizes of inputs take their hint in both, else follow from the guards, else their upper (or only) bound.
 #pragma once
@@ -46,7 +46,7 @@ class SymbolValues {
 };
 
 // By program. Fails with the names of the used symbols that nothing bounds, of a SYM that no program has, of a VALUE
-// outside of its symbol's declared range, and of a tensor that VALUEs make too large to count.
+// outside of its symbol's declared range or against a condition (balanced), and of a tensor that VALUEs make too large to count.
 Result<std::vector<SymbolValues>> assume_values(const Job& job, const RangeInference& inference,
                                                 const Assumption& assumption);
 

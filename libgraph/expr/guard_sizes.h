@@ -1,0 +1,20 @@
+// Which sizes meet the conditions of a capture.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "libgraph/expr/sizes.h"
+#include "libgraph/job.h"
+
+namespace sg {
+
+// Whether the condition holds; none if it has a symbol without a size, or a number beyond 63 bits.
+std::optional<bool> meets(const Program& program, const Guard& guard, const SizeValues& sizes);
+
+// Another size for `symbol`, within its range, by which an equality that is linear in it holds, all others as they are,
+// and every condition that held still holds.
+std::optional<int64_t> size_that_meets(const Program& program, const Guard& guard, const Symbol& symbol,
+                                       const SizeValues& sizes);
+
+}  // namespace sg
