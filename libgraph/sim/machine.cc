@@ -37,7 +37,7 @@ constexpr MachineKey kKeys[] = {
     SG_KEY(device.f32_tflops, "the same in f32"),
     SG_KEY(device.f16_tflops, "the same in f16"),
     SG_KEY(device.bf16_tflops, "the same in bf16"),
-    SG_KEY_OR_NONE(device.f8_tflops, "the same in float8; 0, or left out = as in bf16, which it is widened to"),
+    SG_KEY_OR_NONE(device.f8_tflops, "the same in float8, and in 8-bit integers; 0, or left out = as in bf16"),
     SG_KEY(device.vector_tflops, "peak of everything else"),
     SG_KEY_OR_ZERO(device.multiprocessors, "tiles of a product that run at once; 0 = products have no tiles"),
     SG_KEY_OR_ZERO(device.kernel_us, "the least that a kernel takes"),
@@ -112,6 +112,8 @@ double Machine::matmul_tflops(DType t) const {
     case DType::c128: return device.f64_tflops;
     case DType::f16: return device.f16_tflops;
     case DType::bf16: return device.bf16_tflops;
+    case DType::i8:
+    case DType::u8:
     case DType::f8e4m3fn:
     case DType::f8e5m2:
     case DType::f8e4m3fnuz:

@@ -29,7 +29,7 @@ class Reader {
     }
     Machine machine = base_of(root);
     walk(root, "", 0, &machine);
-    if (machine.name.empty()) error(root, "`name` is missing", "");
+    if (machine.name.empty() && !lost_base_) error(root, "`name` is missing", "");
     if (!has_base_ && !problems_->has_errors()) report_missing(root);  // a misspelt `base` is told already
     return machine;
   }
@@ -60,6 +60,7 @@ class Reader {
       const Location& where = found.error().where;
       const bool is_elsewhere = !where.file.empty() && where.file != file_;
       error(base, (is_elsewhere ? print_location(where) + ": " : "") + found.error().message, found.error().hint);
+      lost_base_ = true;
       return {};
     }
     found->name.clear();
@@ -126,8 +127,22 @@ class Reader {
   Diagnostics* problems_;
   std::set<std::string> given_;
   size_t entries_ = 0;
-  bool has_base_ = false;
+  bool has_base_ = false, lost_base_ = false;
 };
+
+// The first mistake, and behind its remedy where the others are.
+Error as_one(const Diagnostics& problems) {
+  const Diagnostic& first = problems.list().front();
+  Error out{ErrorKind::unreadable, first.message, first.where, first.hint};
+  std::string others;
+  for (size_t i = 1; i < problems.list().size(); ++i) {
+    const Diagnostic& d = problems.list()[i];
+    others += (others.empty() ? "" : "; ") + std::to_string(d.where.line) + ":" + std::to_string(d.where.column) +
+              ": " + d.message;
+  }
+  if (!others.empty()) out.hint += (out.hint.empty() ? "also " : "; also ") + others;
+  return out;
+}
 
 }  // namespace
 
@@ -140,7 +155,7 @@ Result<Machine> parse_machine(std::string_view text, const std::string& file, si
     Location where{file, static_cast<uint32_t>(e.mark.line + 1), static_cast<uint32_t>(e.mark.column + 1), {}, {}};
     return Error{ErrorKind::unreadable, "not valid YAML: " + e.msg, std::move(where), {}};
   }
-  return problems.as_error(ErrorKind::unreadable);
+  return as_one(problems);
 }
 
 }  // namespace sg

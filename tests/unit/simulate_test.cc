@@ -373,3 +373,30 @@ TEST_CASE("a rank kept apart takes the time that one program for all takes") {
     for (const ProgramTimeline& t : four->programs) CHECK(t.makespan_us == Approx(together->worst().makespan_us));
   }
 }
+
+TEST_CASE("model flops utilization counts products at the peak of their type, once") {
+  const auto mfu = [](const std::string& more) {
+    const std::string head = R"(graph rank *
+  input %a : bf16[64, 64] "a"
+  input %b : f32[64, 64] "b"
+
+  forward -
+    %x = aten.mm(%a, %a)  : bf16[64, 64]
+    %y = aten.mm(%b, %b)  : f32[64, 64]
+    %z = aten.neg(%y)     : f32[64, 64]
+)";
+    Machine machine = toy();
+    REQUIRE(set_machine(&machine, "device.bf16_tflops=1e-3").ok());
+    REQUIRE(set_machine(&machine, "device.f32_tflops=5e-4").ok());
+    const ProgramTimeline t = timeline(head + more + "\n  output %x\n  output %z\n", machine);
+    return std::pair(t.mfu() * t.makespan_us, t.flops);
+  };
+  const double flops = 2.0 * 64 * 64 * 64;
+  const auto plain = mfu("");
+  CHECK(plain.first == Approx(flops * 1e-3 + flops * 2e-3));  // microseconds
+  const auto more = mfu("    %c = aten.mm(%a, %a)  : bf16[64, 64]  chunk_of x");
+  CHECK(more.first == Approx(flops * 2e-3 + flops * 2e-3));
+  const auto again = mfu("    %c = aten.mm(%a, %a)  : bf16[64, 64]  remat_of x");
+  CHECK(again.first == Approx(plain.first));
+  CHECK(again.second == more.second);
+}

@@ -143,6 +143,7 @@ class Calibration {
 }  // namespace
 
 Result<std::string> calibrate_here(const Args& args, const Machine& base) {
+  if (args.number("repeats", 9) == 0) return option_error("repeats", " takes 1 or more");
   RateOptions options;
   options.ranks = static_cast<uint32_t>(std::clamp<int64_t>(args.number("ranks", 2), 1, 256));
   options.repeats = static_cast<uint32_t>(std::clamp<int64_t>(args.number("repeats", 9), 1, 1000));
