@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <unordered_map>
 
@@ -17,7 +18,7 @@ namespace {
 //   index NAMES      i64 or i32                         mask NAMES      bool or floating
 //   place NAMES      the same, or any of no elements
 //   same NAMES       one element type for all
-//   word NAME W...   one of these strings; W: begins one
+//   word NAME W...   one of these strings; W: with a number behind it
 //   range NAME A B   an integer from A to B
 //   part NAME        a number from 0 to 1
 //   fits NAMES       numbers that the result's type holds, if it is whole; as PyTorch has it, u8 holds -255 too
@@ -293,12 +294,21 @@ Status check_same(const InferCall& c, std::string_view names) {
   return ok_status();
 }
 
+bool is_finite_number(std::string_view text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size() && std::isfinite(number);
+}
+
 Status check_word(const InferCall& c, std::string_view name, std::string_view allowed) {
   if (!c.given(name)) return ok_status();
   std::string listed;
   for (std::string_view word = next_word(&allowed); !word.empty(); word = next_word(&allowed)) {
-    if (c.text(name) == word || (word.ends_with(':') && c.text(name).starts_with(word))) return ok_status();
-    listed += (listed.empty() ? "'" : ", '") + std::string(word) + "'";
+    const bool has_number = word.ends_with(':');
+    if (!has_number && c.text(name) == word) return ok_status();
+    if (has_number && c.text(name).starts_with(word) && is_finite_number(c.text(name).substr(word.size())))
+      return ok_status();
+    listed += (listed.empty() ? "'" : ", '") + std::string(word) + (has_number ? "NUMBER'" : "'");
   }
   return wrong(c, name, "be one of " + listed + ", not '" + std::string(c.text(name)) + "'");
 }

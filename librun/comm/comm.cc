@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <numeric>
 
 #include "libgraph/base/joined.h"
@@ -96,7 +97,7 @@ Result<Reduction> parse_reduction(std::string_view name) {
   if (name.starts_with(kPremul)) {
     std::string_view number = name.substr(kPremul.size());
     auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), out.factor);
-    if (error == std::errc() && end == number.data() + number.size()) {
+    if (error == std::errc() && end == number.data() + number.size() && std::isfinite(out.factor)) {
       out.kind = ReduceKind::premul_sum;
       return out;
     }
