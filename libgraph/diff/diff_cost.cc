@@ -1,5 +1,7 @@
 #include "libgraph/diff/diff_cost.h"
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "libgraph/base/human.h"
@@ -15,7 +17,7 @@ std::string print_cost_number(double v, CostRow::Unit unit) {
 std::vector<CostRow> compare_times(const StepTime& a, const StepTime& b) {
   std::vector<CostRow> out;
   auto row = [&](std::string key, const std::string& what, double before, double after) {
-    if (before != after)
+    if (std::abs(before - after) > 1e-9 * std::max(before, after))  // another order of the same sum is no change
       out.push_back({std::move(key), what + " on " + b.machine, CostRow::Unit::microseconds, before, after});
   };
   row("critical_path_us", "critical path", a.critical_path_us, b.critical_path_us);

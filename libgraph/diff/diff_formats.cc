@@ -48,8 +48,8 @@ std::vector<Finding> findings(const JobDiff& diff, const DiffTextOptions& option
   std::vector<DiffReport> reports = report_diff(diff, options.hunks);
   for (const DiffReport& r : reports) {
     std::string prefix;
-    if (reports.size() > 1) {
-      prefix = "ranks";
+    if (reports.size() > 1 || (diff.programs.size() > 1 && !r.ranks.empty())) {
+      prefix = r.ranks.size() == 1 ? "rank" : "ranks";
       for (uint32_t rank : r.ranks) prefix += " " + std::to_string(rank);
       prefix += ": ";
     }
