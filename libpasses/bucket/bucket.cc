@@ -287,6 +287,7 @@ Result<BucketOptions> read_bucket_options(const PassOptions& options) {
   BucketOptions out;
   SG_TRY(parse_plan(options.text("plan", "per-block"), &out));
   SG_ASSIGN(out.peak_bytes, options.bytes("peak", 0));
+  if (options.has("peak") && out.peak_bytes == 0) return option_error("peak", " of 0 bytes leaves no plan");
   if (options.text("prefetch") == "auto") {
     if (out.peak_bytes == 0)
       return option_error("prefetch", " auto needs a limit", "say how much memory there is: --peak 60GiB");

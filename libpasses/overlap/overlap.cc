@@ -34,6 +34,7 @@ Result<OverlapOptions> read_overlap_options(const PassOptions& options) {
     out.strategy = OverlapStrategy::reference;
   out.machine = options.text("machine", "h100-8");
   SG_ASSIGN(out.peak_bytes, options.bytes("peak", 0));
+  if (options.has("peak") && out.peak_bytes == 0) return option_error("peak", " of 0 bytes leaves no order");
   const std::vector<std::string> assume = options.all("assume");
   const std::vector<std::string_view> items(assume.begin(), assume.end());
   SG_ASSIGN(out.assume, parse_assume(items));
