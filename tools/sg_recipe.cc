@@ -10,7 +10,7 @@ namespace {
 
 constexpr Option kOptions[] = {
     {"set", 's', "PARAMETER=VALUE", "set a parameter, fix an axis of the matrix, or set STAGE.OPTION=VALUE", {}, true},
-    {"bless", 0, "", "expect: accept the results as the new goldens if all other checks pass"},
+    {"bless", 0, "", "expect: accept results as the new goldens, of stages whose other checks pass"},
     {"pipes", 0, "", "run each stage as its own tool, connected by pipes; the bytes are the same"},
     {"no-cache", 0, "", "remake everything, and keep nothing"},
     {"cache", 0, "DIR", "folder that keeps results (default: $STEPGRAPH_CACHE, else ~/.cache/stepgraph)"},

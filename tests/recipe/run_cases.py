@@ -47,7 +47,7 @@ def nothing_is_written_over_what_is_read():
         write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    " + more + "\n")
         expect(sg("sg-recipe", "check", "r.yaml"), 1, "use the same file: ")
     write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    run: {init: 'seed:0', profile: p.json}\n")
-    expect(sg("sg-recipe", "check", "r.yaml"), 1, "sg-run has no option `profile`")
+    expect(sg("sg-recipe", "check", "r.yaml"), 1, "in a recipe sg-run takes no `profile`(.|\n)*sg-run --profile by hand")
     write("r.yaml",
           "inputs: {g: g.txt}\nstages:\n  - clean:\n    run: {init: 'seed:0', bitwise_to: g, bitwise: true}\n")
     expect(sg("sg-recipe", "check", "r.yaml"), 1, "leave out `bitwise`")

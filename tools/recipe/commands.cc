@@ -173,7 +173,10 @@ Result<int> lock(const Args& args, Session* session) {
     SG_ASSIGN(file, lock_file(*session));
   }
   std::vector<StepResult> results = execute(args, session, options);
-  if (int code = exit_code_of(results); code != 0) return code;
+  if (int code = exit_code_of(results); code != 0) {
+    args.report().note("no lock is written: a lock is of results whose checks pass");
+    return code;
+  }
   const std::string text = lock_text(session->plan, results);
   SG_TRY(file.empty() ? cli::write_text(args, text) : cli::write_whole(file, text));
   return 0;

@@ -256,7 +256,7 @@ class Planner {
         auto [at, is_new] = users_.emplace(place_of(file), "`" + s.name + "`");
         if (!is_new)
           error(s.where, at->second + " and `" + s.name + "` use the same file: " + file,
-                "put a parameter into its name: ${policy}");
+                !prefix_.empty() ? "put a parameter into its name: ${policy}" : "write to another file");
       }
     }
   }

@@ -27,9 +27,9 @@ std::vector<OptionRow> rows_of(const std::string& json) {
 // Options that recipes express in another way, or have no use for.
 bool is_left_out(std::string_view tool, std::string_view option) {
   constexpr std::pair<std::string_view, std::string_view> kLeftOut[] = {
-      {"run", "outputs"},  {"run", "dump-inputs"}, {"run", "dump-state"}, {"run", "dump-nodes"}, {"run", "nodes"},
-      {"run", "profile"},  {"run", "plan"},        {"run", "allocator"},  {"run", "rendezvous"}, {"import", "list"},
-      {"import", "check"}, {"import", "data"},     {"import", "node"}};
+      {"run", "outputs"},    {"run", "dump-inputs"}, {"run", "dump-state"}, {"run", "dump-nodes"},
+      {"run", "nodes"},      {"run", "profile"},     {"run", "plan"},       {"run", "allocator"},
+      {"run", "rendezvous"}, {"import", "list"},     {"import", "check"},   {"import", "data"}};
   return std::ranges::count(kLeftOut, std::pair(tool, option)) != 0;
 }
 
@@ -60,6 +60,9 @@ class Checker {
 
   void unknown(const Word& name, const std::vector<OptionRow>& rows, std::span<const std::string_view> keys_beside) {
     has_all_ = false;
+    if (is_left_out(std::string_view(tool_).substr(tool_.find('-') + 1), name.text))
+      return problems_->error("option", "in a recipe " + tool_ + " takes no `" + name.text + "`", name.where,
+                              "what it gives is of a single run: " + tool_ + " --" + name.text + " by hand");
     Nearest option(name.text), key(name.text);
     for (const OptionRow& r : rows) option.offer(r.name);
     for (const std::string_view k : keys_beside) key.offer(k);
