@@ -168,8 +168,9 @@ Status RankSession::take_inputs() {
   source.bindings = options_.bindings;
   source.may_spare = options_.spare_inputs;
   source.constants = data_file_name(options_.constants, comm_.rank(), 0);
-  set_files(options_.inputs, comm_.rank(), 0, &source);
-  source.is_of_all_ranks = options_.inputs.size() == 1 && options_.inputs[0].find("{r}") == std::string::npos;
+  set_files(options_.inputs, options_.state, comm_.rank(), 0, &source);
+  source.is_of_all_ranks =
+      options_.inputs.size() == 1 && options_.state.empty() && options_.inputs[0].find("{r}") == std::string::npos;
   std::optional<InitMaker> maker;
   if (init_) source.maker = &maker.emplace(*init_, comm_.rank(), *options_.init_seed, &run_->team());
   SG_ASSIGN(inputs_, load_inputs(job_, comm_.rank(), source));
@@ -178,7 +179,8 @@ Status RankSession::take_inputs() {
   for (size_t i : inputs_->ones) options_.say(input_title(graph, graph.inputs()[i]) + ": 1: the tangent of the loss");
   if (options_.steps > 1 && !inputs_->kept.empty()) options_.say(kept_text(graph, inputs_->kept));
   if (!maker) return ok_status();
-  for (const std::string& line : maker->describe(!options_.inputs.empty())) options_.say(line);
+  for (const std::string& line : maker->describe(!options_.inputs.empty() || !options_.state.empty()))
+    options_.say(line);
   return ok_status();
 }
 

@@ -147,6 +147,7 @@ Status check_names(const Job& job, size_t ranks_here, const SessionOptions& opti
   SG_TRY(check_output_pattern(options.dump, options.dump.empty() ? 1 : job.world, 1, "--dump-nodes"));
   if (ranks_here != job.world) return ok_status();  // other ranks' files are on their machines
   for (const std::string& inputs : options.inputs) SG_TRY(check_input_files(inputs, job.world, "--inputs"));
+  SG_TRY(check_input_files(options.state, job.world, "--state"));
   return check_input_files(options.expect, job.world, "--expect");
 }
 

@@ -45,6 +45,7 @@ struct SessionOptions {
   std::vector<std::string> inputs;
   std::string constants;      // a file or folder with constants that the inputs lack, by digest; empty = none
   bool spare_inputs = false;  // tensors without a graph input are ignored
+  std::string state;          // --state: what another run left
   std::string outputs, expect, dump, dump_inputs, dump_state;
   ExpectOptions tolerance;
   std::vector<std::string> dump_names;  // patterns of result names

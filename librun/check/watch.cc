@@ -68,6 +68,16 @@ bool ObserverList::looks_at_results() const {
   return std::ranges::any_of(list_, [](const Observer* o) { return o->looks_at_results(); });
 }
 
+bool ObserverList::looks_at_views() const {
+  return std::ranges::any_of(list_, [](const Observer* o) { return o->looks_at_views(); });
+}
+
+Status ObserverList::at_view(const Graph& graph, NodeId n, std::span<const Tensor> results) {
+  for (Observer* observer : list_)
+    if (observer->looks_at_views()) SG_TRY(observer->at_view(graph, n, results));
+  return ok_status();
+}
+
 Status ObserverList::after(const Graph& graph, NodeId n, std::span<const Tensor> results) {
   for (Observer* o : list_) SG_TRY(o->after(graph, n, results));
   return ok_status();

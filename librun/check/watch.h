@@ -20,6 +20,8 @@ class ObserverList : public Observer {
   void before(const Graph& graph, NodeId n) override;
   void ran(const Graph& graph, NodeId n, size_t steps) override;
   bool looks_at_results() const override;
+  bool looks_at_views() const override;
+  Status at_view(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
   Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
   void enter_body(const Graph& graph, NodeId n) override;
   void leave_body() override;
@@ -61,6 +63,10 @@ class Dump : public NamingObserver {
  public:
   explicit Dump(std::vector<std::string> patterns);
   Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
+  bool looks_at_views() const override { return true; }
+  Status at_view(const Graph& graph, NodeId n, std::span<const Tensor> results) override {
+    return after(graph, n, results);
+  }
   Result<OutputFile> stage(const std::string& path) const;
 
  private:

@@ -101,7 +101,10 @@ Status GraphRun::run() {
   if (whole && fused_ == 0 && state_.backend) SG_TRY(fuse());
   if (whole && state_.backend && nested_.is_none()) return run_on_device();
   size_t group = 0;
+  const std::vector<ShownView> views = views_to_show();
+  size_t shown = 0;
   for (size_t i = 0; i < steps_.size();) {
+    while (shown < views.size() && views[shown].before <= i) SG_TRY(show_view(views[shown++].node));
     if (whole && fused_ <= i) SG_TRY(fuse_from(i));
     if (whole && group < groups_.size() && groups_[group]->first == i) {
       SG_TRY(run_group(*groups_[group]));
@@ -112,7 +115,19 @@ Status GraphRun::run() {
     }
     if (in_flight_ > 0) state_.comm->progress();
   }
+  while (shown < views.size()) SG_TRY(show_view(views[shown++].node));
   return finish_launched();
+}
+
+std::vector<GraphRun::ShownView> GraphRun::views_to_show() const {
+  std::vector<ShownView> out;
+  if (!shows_nodes() || !state_.observer->looks_at_views()) return out;
+  size_t step = 0;
+  for (NodeId n : live_->schedule) {
+    if (step < steps_.size() && steps_[step].node == n) ++step;
+    else if (is_plain_view(n)) out.push_back({n, step});
+  }
+  return out;
 }
 
 // Whether an observer needs each node to run separately.
@@ -174,8 +189,18 @@ void GraphRun::begin_node(NodeId n) {
 // Passes results to the observer; results on a device are copied to the host first, in the same layout.
 Status GraphRun::show_results(NodeId n) {
   if (!state_.observer->looks_at_results()) return state_.observer->after(graph_, n, {});
+  return show(n, [&](std::span<const Tensor> results) { return state_.observer->after(graph_, n, results); });
+}
+
+Status GraphRun::show_view(NodeId n) {
+  const auto is_nowhere = [](const Tensor& t) { return !t.is_none() && t.data == nullptr && t.elements() > 0; };
+  if (std::ranges::any_of(values_.results_of(graph_.node(n)), is_nowhere)) return ok_status();  // nobody needs it
+  return show(n, [&](std::span<const Tensor> results) { return state_.observer->at_view(graph_, n, results); });
+}
+
+Status GraphRun::show(NodeId n, const std::function<Status(std::span<const Tensor>)>& look) {
   const std::span<const Tensor> results = values_.results_of(graph_.node(n));
-  if (!state_.backend) return state_.observer->after(graph_, n, results);
+  if (!state_.backend) return look(results);
   std::vector<Tensor> shown(results.begin(), results.end());
   std::vector<std::vector<std::byte>> memory;
   for (Tensor& t : shown) {
@@ -185,7 +210,7 @@ Status GraphRun::show_results(NodeId n) {
     SG_TRY(state_.backend->download(memory.back().data(), t.data, static_cast<int64_t>(bytes)));
     t.data = memory.back().data();
   }
-  return state_.observer->after(graph_, n, shown);
+  return look(shown);
 }
 
 const GraphRun* GraphRun::find_nested(uint64_t place) const {

@@ -10,6 +10,7 @@
 //           on the CPU a fused step needs none, as the program of its group holds what it takes.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -41,6 +42,9 @@ class Observer {
   // False: `after` gets no results, and on a device fused groups stay fused: their results stay on the device.
   virtual bool looks_at_results() const { return true; }
   virtual Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) = 0;
+  // The same for views of memory that is there, for which nothing runs: called only if wanted, and in a node's turn.
+  virtual bool looks_at_views() const { return false; }
+  virtual Status at_view(const Graph&, NodeId, std::span<const Tensor>) { return ok_status(); }
   // The nodes between these two calls belong to the body that call `n` runs.
   virtual void enter_body(const Graph&, NodeId) {}
   virtual void leave_body() {}
@@ -154,6 +158,10 @@ class GraphRun {
     FusedGroup* group = nullptr;
     bool touches_host = false;  // the host took part in its last run
   };
+  struct ShownView {  // without a step of its own
+    NodeId node;
+    size_t before;  // the step that comes next
+  };
   struct Slot {  // the memory of a storage
     std::byte* base = nullptr;
     int64_t bytes = 0;
@@ -225,6 +233,9 @@ class GraphRun {
   void set_arena_bases();
   Status take_memory(StorageId s, int64_t bytes);
   Status show_results(NodeId n);
+  std::vector<ShownView> views_to_show() const;
+  Status show_view(NodeId n);
+  Status show(NodeId n, const std::function<Status(std::span<const Tensor>)>& look);
   void begin_node(NodeId n);
   bool shows_nodes() const;
   bool keeps_calls() const { return !state_.runs_once || state_.backend != nullptr || nested_; }

@@ -29,7 +29,8 @@ void InputMatch::add(const TensorFile& file, size_t number, size_t first) {
     size_t i = find(tensor.name, told_fqn(file, tensor.name), where);
     if (i >= kSeveral) continue;
     if (stored_[i] != nullptr && file_[i] >= first)
-      out_->error("inputs", "`" + stored_[i]->name + "` and `" + tensor.name + "` are the same graph input", where);
+      out_->error("inputs", "`" + stored_[i]->name + "` and `" + tensor.name + "` are the same graph input", where,
+                  "each input is given once; what another run left goes before --inputs: --state FILE");
     stored_[i] = &tensor;
     file_[i] = number;
   }

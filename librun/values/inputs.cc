@@ -19,7 +19,8 @@ Status open_files(InputLoad* load) {
     SG_ASSIGN(TensorFile file, TensorFile::open(name, TensorFile::Access::copy_on_write));
     files.push_back(std::move(file));
     const size_t number = files.size() - 1;
-    load->matching.add(files.back(), number, number < source.of_step ? 0 : source.of_step);
+    const size_t first = number >= source.of_step ? source.of_step : number >= source.of_state ? source.of_state : 0;
+    load->matching.add(files.back(), number, first);
   }
   if (load->findings.has_errors()) return load->findings.as_error(ErrorKind::unreadable);
   return source.constants.empty() ? ok_status()
@@ -131,13 +132,18 @@ std::string input_title(const Graph& graph, const Input& input) {
   return input.fqn ? "`" + graph.pool().strings.str(input.fqn) + "` (" + name + ")" : name;
 }
 
-void set_files(const std::vector<std::string>& patterns, uint32_t rank, uint64_t step, InputSource* source) {
-  source->files.clear();
-  for (const bool is_of_step : {false, true}) {
-    source->of_step = source->files.size();
+void set_files(const std::vector<std::string>& patterns, const std::string& state, uint32_t rank, uint64_t step,
+               InputSource* source) {
+  const auto add = [&](bool is_of_step) {
     for (const std::string& pattern : patterns)
       if (has_step(pattern) == is_of_step) source->files.push_back(data_file_name(pattern, rank, step));
-  }
+  };
+  source->files.clear();
+  add(false);
+  source->of_state = source->files.size();
+  if (!state.empty()) source->files.push_back(data_file_name(state, rank, step));
+  source->of_step = source->files.size();
+  add(true);
 }
 
 Result<InputSet> load_inputs(const Job& job, uint32_t rank, const InputSource& source) {

@@ -47,7 +47,8 @@ class InputMaker {
 
 struct InputSource {
   std::vector<std::string> files;         // of this rank; a tensor name may occur in only one of them,
-  size_t of_step = SIZE_MAX;              // but those from here on are of one step, and take precedence
+  size_t of_state = SIZE_MAX;             // but those from here on are what another run left, and take precedence;
+  size_t of_step = SIZE_MAX;              // those from here on are of one step, and take precedence over both
   std::string constants;                  // a file or folder for constants by digest; empty = no search
   InputMaker* maker = nullptr;            // for what the files lack; null = they hold everything,
   bool may_miss = false;                  // unless this is set: missing inputs are left out
@@ -56,8 +57,9 @@ struct InputSource {
   std::span<const SizeBinding> bindings;  // --bind
 };
 
-// What the patterns of --inputs name; those with {step} are of the step.
-void set_files(const std::vector<std::string>& patterns, uint32_t rank, uint64_t step, InputSource* source);
+// What the patterns of --inputs name, those with {step} being of the step, and that of --state (may be empty).
+void set_files(const std::vector<std::string>& patterns, const std::string& state, uint32_t rank, uint64_t step,
+               InputSource* source);
 
 Result<InputSet> load_inputs(const Job& job, uint32_t rank, const InputSource& source);
 

@@ -202,7 +202,7 @@ def outputs_are_compared_by_what_they_are():
 def nodes_are_dumped_by_their_modules_and_before_a_watch_ends_the_run():
     sized("g.txt")
     run("--init", "seed:0", "--dump-nodes", "all", "--nodes", "layer")
-    assert sorted(load("all")) == ["g", "h", "o", "s", "y"], sorted(load("all"))
+    assert sorted(load("all")) == ["g", "h", "o", "s", "t", "y"], sorted(load("all"))
     run("--init", "seed:0", "--dump-nodes", "all", "--nodes", "lay", code=2, message="matches no result and no module")
     safetensors("in", {"x": ("F32", [1, 3], [float("nan")] * 3), "w": ("F32", [3, 4], [1] * 12)})
     run("--inputs", "in", "--watch", "nan", "--dump-nodes", "seen", code=1, message="%y has 4 NaN")

@@ -273,6 +273,20 @@ def dumped_inputs_give_the_same_bits_again():
 
 
 @case
+def views_are_dumped_in_their_turn():
+    with open("g.txt", "w") as f:
+        f.write("sg 1.0\ngraph rank *\n  input %x : f32[2, 3] \"x\"\n  forward m\n    %t = aten.t(%x)\n    %s = aten.select.int(%t, 0, 1)\n"
+                "    %a = aten.neg(%t)\n    %l, %r = aten.split.Tensor(%a, 2)\n    %w = aten.mul_.Tensor(%a, 2.0)\n"
+                "    %v = aten.t(%w)\n  output %v\n  output %l\n  output %s\n")
+    safetensors("in", {"x": ("F32", [2, 3], [1, 2, 3, 4, 5, 6])})
+    run("--inputs", "in", "--dump-nodes", "some", "--nodes", "t", "--nodes", "v")
+    assert load("some") == {"t": (1, 4, 2, 5, 3, 6), "v": (-2, -4, -6, -8, -10, -12)}, load("some")
+    run("--inputs", "in", "--dump-nodes", "all")
+    assert sorted(load("all")) == ["a", "l", "r", "s", "t", "v", "w"], load("all")
+    assert load("all")["l"] == (-1, -4, -2, -5) and load("all")["s"] == (2, 5)   # before the memory is written
+
+
+@case
 def a_run_goes_on_from_the_state_of_another():
     graph()
     safetensors("in", inputs())
@@ -282,8 +296,11 @@ def a_run_goes_on_from_the_state_of_another():
     run("--inputs", "in", "--steps", "3", "--dump-state", "made/half", *sgd)
     assert sorted(load("made/half")) == ["count", "w"], load("made/half")   # a batch is no state
     assert load("made/half")["w"] != load("in")["layer.weight"]
-    run("--inputs", "made/half", "--inputs", "batch", "--steps", "2", "--expect", "whole", "--bitwise", "--dump-state", "two", *sgd)
-    assert open("two", "rb").read() == open("end", "rb").read()
+    for before in (["--inputs", "batch"], ["--inputs", "in"], ["--inputs", "batch", "--init", "seed:9"]):  # a state goes before them
+        run(*before, "--state", "made/half", "--steps", "2", "--expect", "whole", "--bitwise", "--dump-state", "two", *sgd)
+        assert open("two", "rb").read() == open("end", "rb").read()
+    run("--inputs", "in", "--inputs", "made/half", code=3, message="are the same graph input(.|\n)*--state FILE")
+    run("--inputs", "in", "--state", "none", code=3, message="none: error: no such file")
     run("--inputs", "in", "--steps", "3", "--dump-state", "wide", "--numerics", "f64", *sgd)
     assert max(abs(a - b) for a, b in zip(load("wide")["w"], load("made/half")["w"])) < 1e-5
     run("--inputs", "in", "--steps", "3", "--compare", "g.txt", "--dump-state", "both", *sgd)
@@ -295,7 +312,7 @@ def a_run_goes_on_from_the_state_of_another():
     run("--init", "seed:3", "--dump-state", "r{r}", *sgd)
     run("--init", "seed:3", "--steps", "3", "--dump-state", "after{step}.{r}", *sgd)
     assert os.path.exists("after2.1") and not os.path.exists("after0.1")
-    run("--inputs", "r{r}", "--inputs", "batch", "--dry-run", code=0)
+    run("--state", "r{r}", "--inputs", "batch", code=0)
 
 
 @case

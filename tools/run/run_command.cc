@@ -34,7 +34,7 @@ Status require_all_ranks(const Job& job) {
   return ok_status();
 }
 
-// --dry-run: whether the files could be written, by writing nothing to each.
+// Before anything runs: whether the files could be written, by writing nothing to each.
 Status try_targets(const Args& args) {
   for (std::string_view option : {"outputs", "dump-inputs", "dump-state", "dump-nodes", "profile"})
     if (args.has(option)) SG_TRY(try_to_write(data_file_name(args.text(option), 0, 0), {}));
@@ -45,7 +45,7 @@ Result<SessionReport> run_one_or_two(const Args& args, const Job& job, Communica
   SG_ASSIGN(SessionOptions options, session_options(args, ranks_here(comms)));
   SG_ASSIGN(std::unique_ptr<BackendMaker> backends, make_backends(args, job, comms.size()));
   options.rank.backends = backends.get();
-  if (args.has("dry-run")) SG_TRY(try_targets(args));
+  SG_TRY(try_targets(args));
   if (!args.has("compare")) return run_session(job, comms, options);
   SG_ASSIGN(Job other, read_job(args, args.text("compare")));
   SG_TRY(require_all_ranks(other));

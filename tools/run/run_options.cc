@@ -20,6 +20,7 @@ namespace {
 
 constexpr Option kOptions[] = {
     {"inputs", 'i', "FILE", "inputs by name or FQN; {r} stands for the rank, {step} for the step", {}, true},
+    {"state", 0, "FILE", "begin with what another run left (--dump-state); goes before --inputs"},
     {"spare-inputs", 0, {}, "ignore tensors of --inputs that the graph has no input for (after sg-reduce)"},
     {"data", 0, "FILE", "file or folder with the larger constants, found by digest (default: the graph's folder)"},
     {"init", 0, "seed:N", "make up inputs that no file gives; an FQN gets the same values in every graph"},
@@ -72,7 +73,7 @@ constexpr Option kOptions[] = {
     {"dump-state",
      0,
      "FILE",
-     "write parameters, buffers and states as the last step leaves them, as --inputs reads them",
+     "write parameters, buffers and states as the last step leaves them, as --state reads them",
      {},
      false,
      true},
@@ -119,6 +120,7 @@ Result<std::string> constants_place(const Args& args) {
 
 Status files_options(const Args& args, SessionOptions* options) {
   options->inputs = args.all("inputs");
+  options->state = args.text("state");
   options->spare_inputs = args.has("spare-inputs");
   SG_ASSIGN(options->constants, constants_place(args));
   options->outputs = args.text("outputs");
@@ -178,7 +180,7 @@ std::function<void(const std::string&)> said_once(const Args& args) {
 }
 
 Status check_they_are_there(const Args& args) {
-  for (const char* option : {"inputs", "expect"})
+  for (const char* option : {"inputs", "state", "expect"})
     for (const std::string& file : args.all(option)) {
       const bool is_one = file != "-" && file.find("{r}") == file.npos && file.find("{step}") == file.npos;
       std::error_code problem;

@@ -19,7 +19,7 @@ Result<SymbolValues> planned_sizes(const Args& args, const Job& job, const Progr
                                    std::span<const SizeBinding> bindings) {
   const uint32_t rank = program.ranks.empty() ? 0 : program.ranks[0];
   InputSource source;
-  set_files(args.all("inputs"), rank, 0, &source);
+  set_files(args.all("inputs"), args.text("state"), rank, 0, &source);
   source.may_miss = true;
   source.may_spare = args.has("spare-inputs");
   source.bindings = bindings;

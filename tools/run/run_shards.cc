@@ -41,7 +41,9 @@ std::string with_rank(const std::string& file) {
 
 void warn_of_one_shard(const Args& args, const Job& job) {
   if (job.world < 2) return;
-  for (const std::string& pattern : args.all("inputs")) {
+  std::vector<std::string> patterns = args.all("inputs");
+  if (args.has("state")) patterns.push_back(args.text("state"));
+  for (const std::string& pattern : patterns) {
     if (pattern.find("{r}") != std::string::npos) continue;
     const Result<TensorFile> file = TensorFile::open(data_file_name(pattern, 0, 0));
     if (!file.ok()) continue;  // told where it is read for the run
