@@ -50,9 +50,12 @@ std::atomic<OutputFile::Pending*> OutputFile::Pending::head{nullptr};
 
 namespace {
 
-void make_folders_of(const std::string& path) {
+// Why one could not be made, as errno has it; 0 if all are there. It matters only if the file cannot be opened then.
+int make_folders_of(const std::string& path) {
+  int why = 0;
   for (size_t i = path.find('/', 1); i != std::string::npos; i = path.find('/', i + 1))
-    ::mkdir(path.substr(0, i).c_str(), 0777);  // a failure shows up when the file is opened
+    if (::mkdir(path.substr(0, i).c_str(), 0777) != 0 && errno != EEXIST && why == 0) why = errno;
+  return why;
 }
 
 // Where the file is, or would be: a link may lead to one that is not there yet.
@@ -136,7 +139,7 @@ Result<OutputFile> OutputFile::open(const std::string& path, bool make_folders) 
     out.fd_ = STDOUT_FILENO;
     return out;
   }
-  if (make_folders) make_folders_of(path);
+  const int no_folder = make_folders ? make_folders_of(path) : 0;
   if (exists_and_is_no_regular_file(path)) {  // before links are resolved: that of /dev/fd/1 to a pipe leads nowhere
     out.fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
     if (out.fd_ < 0) return out.failed("cannot write");
@@ -151,6 +154,7 @@ Result<OutputFile> OutputFile::open(const std::string& path, bool make_folders) 
     temporary = folder + ".sg-tmp-" + own;
     out.fd_ = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   } while (out.fd_ < 0 && errno == EEXIST);
+  if (out.fd_ < 0 && errno == ENOENT && no_folder != 0) errno = no_folder;
   if (out.fd_ < 0) return out.failed("cannot write");
   out.pending_ = Pending::add(temporary, out.target_, folder + ".sg-old-" + own);
   out.pending_->state.store(Pending::written);

@@ -1,4 +1,5 @@
 // Lists the contents of an archive, for --list.
+#include "libgraph/base/human.h"
 #include "libgraph/base/json.h"
 #include "libgraph/import/pt2_read.h"
 #include "libgraph/shape_text.h"
@@ -33,8 +34,8 @@ Status list_model(const ZipArchive& archive, const Pt2Model& model, std::string*
   if (root["schema_version"]["major"].get(major) || root["schema_version"]["minor"].get(minor)) major = minor = 0;
   size_t nodes = count_of(root, "nodes"), inputs = count_of(root, "inputs"), outputs = count_of(root, "outputs");
   std::string schema = std::to_string(major) + "." + std::to_string(minor);
-  *text += "  model " + model.name + ": " + std::to_string(nodes) + " nodes, " + std::to_string(inputs) + " inputs, " +
-           std::to_string(outputs) + " outputs; schema " + schema + ", torch " + std::string(torch) + "\n";
+  *text += "  model " + model.name + ": " + plural(nodes, "node") + ", " + plural(inputs, "input") + ", " +
+           plural(outputs, "output") + "; schema " + schema + ", torch " + std::string(torch) + "\n";
   json->begin_object().member("name", model.name).member("nodes", nodes).member("inputs", inputs);
   json->member("outputs", outputs).member("schema", schema).member("torch", torch).key("tensors").begin_array();
   SG_ASSIGN(Pt2Payloads payloads, read_payloads(archive, model));

@@ -351,7 +351,8 @@ void InitMaker::set_sizes(const SymbolValues& sizes) {
 
 InitRule InitMaker::rule(size_t input) const {
   InitRule out = plan_.rule(*program_, input);
-  if (out.kind == Kind::index && input < below_.size() && below_[input])
+  // A limit of comparisons alone is another graph's (--compare), if this one indexes something.
+  if (out.kind == Kind::index && !out.is_compared_only && input < below_.size() && below_[input])
     out.below = std::max<int64_t>(1, std::min(out.below, *below_[input]));
   if (out.kind == Kind::starts && input < below_.size() && below_[input]) out.below = *below_[input];
   return out;

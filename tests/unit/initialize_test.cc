@@ -543,6 +543,35 @@ TEST_CASE("values depend on neither threads nor strides, and narrower types roun
   for (size_t i = 0; i < alone.size(); i += 77) CHECK(n.tensors[0].as<BF16>()[i].bits == BF16(alone[i]).bits);
 }
 
+TEST_CASE("a plan made like another makes the same integers, whatever its own graph indexes by them") {
+  const Job compared = job_with(R"(
+  input %l : i64[64] "labels"
+  param %w : f32[4, 2] "w"
+  forward -
+    %above = aten.ge.Scalar(%l, 4)
+    %below = aten.lt.Scalar(%l, 8)
+    %a = aten.logical_and(%above, %below)
+  output %a
+)");
+  const Job indexed = job_with(R"(
+  input %l : i64[64] "labels"
+  param %w : f32[4, 2] "w"
+  forward -
+    %a = aten.embedding(%w, %l)
+  output %a
+)");
+  const auto labels = [](const Job& job, const InitPlan& plan) {
+    InitMaker maker(plan, 0, 3);
+    auto set = load_inputs(job, 0, {.maker = &maker});
+    REQUIRE(set.ok());
+    const auto* data = set->tensors[0].as<int64_t>();
+    return std::vector<int64_t>(data, data + 64);
+  };
+  const InitPlan first(compared);
+  REQUIRE(first.rule(*compared.programs[0], 0).below == 8);
+  CHECK(labels(indexed, InitPlan(indexed, &first)) == labels(compared, first));
+}
+
 TEST_CASE("a plan made like another takes its rules, and the spelling of a seed is checked") {
   const char* const scaled = R"(
   param %w : f32[4] "w"
