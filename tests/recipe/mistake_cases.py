@@ -189,6 +189,17 @@ def options_that_stand_beside_their_pass_are_told_where_they_go():
 
 
 @case
+def parameters_stand_in_no_parameter():
+    write("g.txt", GRAPH)
+    write("r.yaml", "parameters: {x: $y, y: a}\nmatrix: {p: [full, $y]}\ninputs: {g: g.txt}\nstages:\n  - remat: {policy: $p}\n    output: $x.sg\n")
+    done = expect(sg("sg-recipe", "check", "r.yaml"), 1, r"r.yaml:1:17: error: the value of a parameter holds no other: `\$y`")
+    assert "r.yaml:2:20: error: the value of a parameter" in done.message, done.message
+    write("r.yaml", "parameters: {x: a$$b}\ninputs: {g: g.txt}\nstages:\n  - clean:\n    output: $x.sg\n")
+    expect(sg("sg-recipe", "run", "r.yaml"), 0)
+    assert os.path.exists("a$b.sg")
+
+
+@case
 def values_that_only_a_pass_or_the_disk_can_judge_are_mistakes_too():
     write("g.txt", GRAPH)
     write("mine.yaml", "name: mine\nbase: h100-8\nfoo: 3\n")

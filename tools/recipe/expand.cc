@@ -103,8 +103,10 @@ class Expander {
   Expander(const Recipe& recipe, Diagnostics* problems) : recipe_(recipe), problems_(problems) {}
 
   std::vector<Variant> run(const std::vector<std::string>& set) {
-    for (const Parameter& p : recipe_.parameters) values_[p.name.text] = p.value.text;
+    for (const Parameter& p : recipe_.parameters) values_[p.name.text] = plain(p.value);
     axes_ = recipe_.matrix;
+    for (MatrixAxis& axis : axes_)
+      for (Word& value : axis.values) value.text = plain(value);
     for (const std::string& assignment : set) assign(assignment);
     size_t count = 1;
     for (const MatrixAxis& a : axes_)
@@ -118,6 +120,19 @@ class Expander {
   }
 
  private:
+  // The value of a parameter, in which no other one stands.
+  std::string plain(const Word& value) {
+    std::string out;
+    for (size_t i = 0; i < value.text.size(); ++i) {
+      out += value.text[i];
+      if (value.text[i] != '$') continue;
+      if (i + 1 < value.text.size() && value.text[i + 1] == '$') ++i;
+      else problems_->error("recipe", "the value of a parameter holds no other: `" + value.text + "`", value.where,
+                            "write what it stands for, or `$$` for a dollar");
+    }
+    return out;
+  }
+
   void assign(const std::string& assignment) {
     size_t equals = assignment.find('=');
     std::string name = assignment.substr(0, equals);
