@@ -4,6 +4,7 @@
 
 #include "libgraph/base/human.h"
 #include "libgraph/base/nearest.h"
+#include "libgraph/expr/guard_sizes.h"
 #include "libgraph/expr/guard_text.h"
 
 namespace sg {
@@ -172,12 +173,13 @@ void InputSizes::learn(std::span<const Expr> recorded, std::span<const int64_t> 
 }
 
 void InputSizes::follow_guards() {
+  const auto known = [this](StrId s) { return values_.value(s); };
   for (bool changed = true; changed;) {
     changed = false;
     for (const Guard& guard : program_.guards) {
       if (guard.relation != Relation::eq) continue;
       const auto symbol = only_unknown(guard);
-      const auto number = symbol ? solution(guard, *symbol) : std::nullopt;
+      const auto number = symbol ? solution(exprs_, guard, *symbol, known) : std::nullopt;
       if (!number) continue;
       values_.set(*symbol, *number);
       changed = true;
@@ -198,44 +200,11 @@ std::optional<StrId> InputSizes::only_unknown(const Guard& guard) const {
   return out;
 }
 
-// Of an equality whose sides are lines in `symbol`: both at 0 and 1 give the lines, and where they meet is verified.
-std::optional<int64_t> InputSizes::solution(const Guard& guard, StrId symbol) const {
-  if (!is_line(guard.left, symbol) || !is_line(guard.right, symbol)) return std::nullopt;
-  const auto side_at = [&](Expr side, int64_t x) {
-    return exprs_.evaluate(side, [&](StrId s) { return s == symbol ? x : values_.value(s); });
-  };
-  const auto apart_at = [&](int64_t x) -> std::optional<int64_t> {
-    const auto left = side_at(guard.left, x), right = side_at(guard.right, x);
-    int64_t out = 0;
-    return left && right && !__builtin_sub_overflow(*right, *left, &out) ? std::optional(out) : std::nullopt;
-  };
-  const auto zero = apart_at(0), one = apart_at(1);
-  int64_t slope = 0;
-  if (!zero || !one || __builtin_sub_overflow(*zero, *one, &slope) || slope == 0) return std::nullopt;
-  if (slope == -1 && *zero == INT64_MIN) return std::nullopt;
-  const int64_t out = *zero / slope;
-  return apart_at(out) == 0 ? std::optional(out) : std::nullopt;
-}
-
-bool InputSizes::is_line(Expr side, StrId symbol) const {
-  if (exprs_.is_invalid(side)) return false;
-  for (const Term& term : exprs_.terms(side)) {
-    uint32_t power = 0;
-    for (const Factor& factor : term.factors) {
-      const Atom& atom = exprs_.atom(factor.atom);
-      if (atom.kind == AtomKind::symbol && atom.symbol == symbol) power += factor.power;
-      for (Expr operand : atom.operands)
-        if (exprs_.mentions(operand, symbol)) return false;
-    }
-    if (power > 1) return false;
-  }
-  return true;
-}
-
 void InputSizes::take_hints() {
   for (const Symbol& symbol : program_.symbols) {
     if (symbol.kind != SymbolKind::input || !symbol.hint || values_.value(symbol.name)) continue;
     values_.set(symbol.name, *symbol.hint);
+    hinted_.push_back(symbol.name);
     follow_guards();
   }
 }
@@ -265,6 +234,10 @@ Status InputSizes::check() const {
     Error error = does_not_fit("the graph needs " + print(guard) + "; the inputs make " + sides);
     if (!guard.source && guard.relation == Relation::ge && is_chunked(program_.graph))
       error.hint = "it was chunked for other sizes: use fewer chunks for these";
+    for (StrId s : hinted_)
+      if (exprs_.mentions(guard.left, s) || exprs_.mentions(guard.right, s))
+        error.hint = "the capture has " + std::to_string(*values_.value(s)) + " for " + strings.str(s) +
+                     ": bind it as well, --bind " + strings.str(s) + "=N";
     return error;
   }
   return ok_status();

@@ -46,13 +46,12 @@ class InputSizes {
   Status set(StrId symbol, int64_t value, const SizeBinding& binding);
   Status solve(Expr size, const SizeBinding& binding);
   std::optional<StrId> only_unknown(const Guard& guard) const;
-  std::optional<int64_t> solution(const Guard& guard, StrId symbol) const;
-  bool is_line(Expr side, StrId symbol) const;
   std::string print(const Guard& guard) const;
 
   const Program& program_;
   const ExprPool& exprs_;
   SymbolValues values_;
+  std::vector<StrId> hinted_;  // by the capture alone
 };
 
 }  // namespace sg

@@ -127,8 +127,9 @@ class Expander {
       out += value.text[i];
       if (value.text[i] != '$') continue;
       if (i + 1 < value.text.size() && value.text[i + 1] == '$') ++i;
-      else problems_->error("recipe", "the value of a parameter holds no other: `" + value.text + "`", value.where,
-                            "write what it stands for, or `$$` for a dollar");
+      else
+        problems_->error("recipe", "the value of a parameter holds no other: `" + value.text + "`", value.where,
+                         "write what it stands for, or `$$` for a dollar");
     }
     return out;
   }
