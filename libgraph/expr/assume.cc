@@ -331,7 +331,8 @@ std::string print(const ExprPool& exprs, const Guard& guard) {
   return exprs.print(guard.left) + " " + std::string(relation_sign(guard.relation)) + " " + exprs.print(guard.right);
 }
 
-// Where a number that was given breaks a condition, another input size of that condition follows, if one can.
+// Where a number that was given for an input size breaks a condition, another input size of that condition follows, if
+// one can. What the data decides may be assumed against its sums: it is an estimate.
 Status follow_fixed(const Program& program, const Assumption& assumption, SymbolValues* values) {
   const ExprPool& exprs = program.graph.pool().exprs;
   const StringTable& strings = program.graph.pool().strings;
@@ -343,7 +344,7 @@ Status follow_fixed(const Program& program, const Assumption& assumption, Symbol
     const auto is_in = [&](const Symbol& s) {
       return exprs.mentions(guard.left, s.name) || exprs.mentions(guard.right, s.name);
     };
-    const auto is_given = [&](const Symbol& s) { return is_fixed(s) && is_in(s); };
+    const auto is_given = [&](const Symbol& s) { return s.kind == SymbolKind::input && is_fixed(s) && is_in(s); };
     if (meets(program, guard, value) != false || std::ranges::none_of(program.symbols, is_given)) continue;
     std::optional<int64_t> other;
     for (const Symbol& s : program.symbols) {

@@ -46,7 +46,8 @@ class SymbolValues {
 };
 
 // By program. Fails with the names of the used symbols that nothing bounds, of a SYM that no program has, of a VALUE
-// outside of its symbol's declared range or against a condition (balanced), and of a tensor that VALUEs make too large to count.
+// outside of its symbol's declared range, of one for an input size against a condition (balanced), and of a tensor that
+// VALUEs make too large to count.
 Result<std::vector<SymbolValues>> assume_values(const Job& job, const RangeInference& inference,
                                                 const Assumption& assumption);
 
