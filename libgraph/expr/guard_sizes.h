@@ -15,7 +15,8 @@ std::optional<bool> meets(const Program& program, const Guard& guard, const Size
 // Of an equality whose sides are lines in `symbol`: the number by which it holds, all others as they are.
 std::optional<int64_t> solution(const ExprPool& exprs, const Guard& guard, StrId symbol, const SizeValues& sizes);
 
-// Another size for `symbol`, within its range, by which the guard holds that way, and every condition that held still does.
+// Another size for `symbol`, within its range, by which the guard holds that way, and each condition that held still
+// does.
 std::optional<int64_t> size_that_meets(const Program& program, const Guard& guard, const Symbol& symbol,
                                        const SizeValues& sizes);
 

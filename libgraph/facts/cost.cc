@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "libgraph/op_name.h"
+#include "libgraph/operands.h"
 
 namespace sg {
 
@@ -102,6 +103,16 @@ CostModel::CostModel(const Program& program, SizeValues values)
     : program_(program), values_(std::move(values)), bodies_(program.nested.size()) {}
 CostModel::~CostModel() = default;
 
+namespace {
+
+bool has_unknown_operand(const Graph& graph, NodeId n) {
+  bool out = false;
+  for_operands(graph, n, [&](ValueId v) { out |= graph.type(v).kind == TypeKind::unknown; });
+  return out;
+}
+
+}  // namespace
+
 NodeCost CostModel::node(const Graph& graph, NodeId n) {
   static const OpInfo kUnknown;
   const OpInfo* op = graph.op_info(n);
@@ -113,7 +124,7 @@ NodeCost CostModel::node(const Graph& graph, NodeId n) {
     return {0, 0, false};
   }
   OpCost c = op->cost ? op->cost(call) : cost_by_traits(call);
-  return {c.flops, c.bytes, call.complete};
+  return {c.flops, c.bytes, call.complete && (op->has(kView) || !has_unknown_operand(graph, n))};
 }
 
 NodeCost CostModel::body(NestedId id) {

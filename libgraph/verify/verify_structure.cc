@@ -227,7 +227,7 @@ void check_outputs(Check& c) {
         break;
       case OutputKind::other:
       case OutputKind::opaque:
-        if (!out.value) c.fail_item("output", i, "has no value", "make it `none`");
+        if (!out.value) c.fail_item("output", i, "has no value", "what stands for nothing is a line `none`");
         break;
     }
     check_sharding(c, out.sharding, out.value ? g.type(out.value) : c.pool.types[Pool::kUnknownType], "output", i);

@@ -82,6 +82,24 @@ graph rank *
   }
 }
 
+TEST_CASE("what is computed from a value without a type has no known cost") {
+  const Job job = parse(R"(sg 1.0
+graph rank *
+  input %x : f32[4, 4]
+  forward -
+    %y = my.op(%x)
+    %z = aten.mm(%y, %x) : f32[4, 4]
+    %t = aten.t(%y)
+    %u = aten.neg(%z)    : f32[4, 4]
+  output %u
+  output %t
+)");
+  CostModel costs(*job.programs[0], kNoSizes);
+  const Graph& graph = job.programs[0]->graph;
+  for (const auto& [name, complete] : {std::pair("y", false), {"z", false}, {"t", true}, {"u", true}})
+    CHECK(costs.node(graph, graph.find_node(name)).complete == complete);
+}
+
 TEST_CASE("what a collective hands in and what leaves the rank") {
   Job job = parse(R"(sg 1.0 job "t" world 4
 group @g [0 1 2 3]
