@@ -183,7 +183,8 @@ class Decisions(CaptureCase):
                 def forward(self, rows, labels):
                     scores = super().forward(rows).log_softmax(-1)
                     alone = F.ctc_loss(scores[:, 0], labels[0], torch.tensor(6), torch.tensor(2))
-                    return F.ctc_loss(scores, labels, lengths, counts, **options).sum() + alone
+                    named = F.ctc_loss(log_probs=scores, targets=labels, input_lengths=(6, 5), target_lengths=(2, 1))
+                    return F.ctc_loss(scores, labels, lengths, counts, **options).sum() + alone + named
 
             self.captured(Model(4, 5), None, (torch.randn(6, 2, 4), torch.tensor([[1, 2], [2, 3]])))
             self.imported()

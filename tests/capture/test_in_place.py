@@ -50,6 +50,16 @@ class Turned(CaptureCase):
         self.imported()
 
 
+    def test_another_layout_is_no_turn(self):
+        class Model(nn.Linear):
+            def forward(self, x, y):
+                y.data = (y * 2).t().contiguous().t()  # the same shape in other memory
+                return (super().forward(x) * y).sum()
+
+        self.captured(Model(6, 4), None, (torch.randn(3, 6), torch.randn(3, 4)))
+        self.imported()
+
+
 class Bound(CaptureCase):
     """Tensors that a step binds to other memory, by set_."""
 

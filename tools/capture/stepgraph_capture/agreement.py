@@ -35,9 +35,9 @@ def write_values(step: Step, traced: Traced, folder: str, model: values.Answers,
     before = dict(zip(placeholders, (tensor.detach() for tensor in values.given(step))))
     before.update(traced.encoder.constants)
     after = {f"out{i}": value for i, value in enumerate(model.outputs) if value is not None}
-    for name, left, is_written in zip(placeholders, model.inputs, graph.written):
+    for name, left, traced_left, is_written in zip(placeholders, model.inputs, graph.inputs, graph.written):
         if is_written or changed(before[name], left):
-            after[f"mutated.{name}"] = _as_it_was(left, before[name])
+            after[f"mutated.{name}"] = left if _lie_alike(traced_left, before[name]) else _as_it_was(left, before[name])
     # The model's own names: graphs of the same model traced another way use different input names.
     own_names = {f"fqn.{name}": slot.name for name, slot in zip(placeholders, step.tensors)}
     made_by = {"threads": str(torch.get_num_threads()), "torch": torch.__version__.split("+")[0]}
@@ -47,10 +47,12 @@ def write_values(step: Step, traced: Traced, folder: str, model: values.Answers,
 
 
 def _as_it_was(left: Tensor, given: Tensor) -> Tensor:
-    """Seen as before the step, which may have turned it in place (`transpose_`)."""
-    if left.shape == given.shape and left.stride() == given.stride():
-        return left
+    """Of a tensor that the graph turns in place, too (`transpose_`): seen as before the step."""
     return left.as_strided(given.shape, given.stride())
+
+
+def _lie_alike(left: Tensor, right: Tensor) -> bool:
+    return left.shape == right.shape and left.stride() == right.stride()
 
 
 def _check_same(

@@ -19,7 +19,6 @@ from .compat import is_fake
 
 _SYMBOLIC = (torch.SymInt, torch.SymFloat)
 _FACTORIES = (torch.tensor, torch.as_tensor)
-_MEAN = torch.nn._reduction.get_enum("mean")
 
 
 class TensorsOfNumbers(TorchFunctionMode):
@@ -31,8 +30,8 @@ class TensorsOfNumbers(TorchFunctionMode):
             return made(data, **{"dtype": like.dtype, "device": like.device, **(kwargs or {})})
         if func is torch.arange and any(isinstance(x, torch.SymFloat) for x in _bounds(args, kwargs or {}).values()):
             return _ranged(**{**(kwargs or {}), **_bounds(args, kwargs or {})})
-        if func in (F.ctc_loss, torch.ctc_loss):
-            return _ctc_loss(func, *args, **(kwargs or {}))
+        if func is F.ctc_loss:
+            return _ctc_loss(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
 
@@ -60,13 +59,13 @@ def _ranged(
 
 
 def _ctc_loss(
-    func: Any, scores: Tensor, targets: Tensor, inputs: Any, lengths: Any, blank: int = 0, reduction: Any = "mean",
-    zero_infinity: bool = False,
+    log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
+    reduction: str = "mean", zero_infinity: bool = False,
 ) -> Tensor:  # fmt: skip
-    if reduction not in ("mean", _MEAN) or not isinstance(lengths, (list, tuple)):
-        return func(scores, targets, inputs, lengths, blank, reduction, zero_infinity)
-    losses = F.ctc_loss(scores, targets, inputs, lengths, blank, "none", zero_infinity)
-    divisors = torch.tensor([max(length, 1) for length in lengths], dtype=losses.dtype, device=losses.device)
+    if reduction != "mean" or not isinstance(target_lengths, (list, tuple)):
+        return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
+    losses = F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, "none", zero_infinity)
+    divisors = torch.tensor([max(length, 1) for length in target_lengths], dtype=losses.dtype, device=losses.device)
     return (losses / divisors).mean()
 
 
