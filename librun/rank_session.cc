@@ -101,14 +101,26 @@ Status RankSession::check_not_updated() const {
   return ok_status();
 }
 
+Status RankSession::make_optimizer() {
+  SG_ASSIGN(optimizer_, Optimizer::make(run_->graph(), *options_.optimizer));
+  SG_TRY(check_not_updated());
+  if (options_.rank.numerics == Numerics::f64)
+    recorded_optimizer_ = Optimizer::make(run_->graph(), *options_.optimizer).value();
+  if (options_.state.empty()) return ok_status();
+  const std::string name = data_file_name(options_.state, comm_.rank(), 0);
+  for (std::optional<Optimizer>* optimizer : {&optimizer_, &recorded_optimizer_}) {
+    if (!*optimizer) continue;
+    SG_ASSIGN(LeftState left, LeftState::open(name));
+    const bool goes_on = (*optimizer)->go_on_from(std::move(left));
+    if (!goes_on && options_.say && speaks() && optimizer == &optimizer_)
+      options_.say(name + " has nothing that this optimizer keeps: it begins anew");
+  }
+  return ok_status();
+}
+
 Status RankSession::prepare() {
   SG_TRY(add_observers());
-  if (options_.optimizer) {
-    SG_ASSIGN(optimizer_, Optimizer::make(run_->graph(), *options_.optimizer));
-    SG_TRY(check_not_updated());
-    if (options_.rank.numerics == Numerics::f64)
-      recorded_optimizer_ = Optimizer::make(run_->graph(), *options_.optimizer).value();
-  }
+  if (options_.optimizer) SG_TRY(make_optimizer());
   SG_TRY(take_inputs());
   SG_TRY(dump_inputs());
   SG_TRY(bind_sizes());
@@ -118,7 +130,7 @@ Status RankSession::prepare() {
   say_what_runs_on_host();
   if (!options_.expect.empty()) {  // names that the graph lacks are reported before the run
     std::string file =
-        data_file_name(options_.expect, comm_.rank(), is_due(options_.expect, 0) ? 0 : options_.steps - 1);
+        data_file_name(options_.expect, comm_.rank(), has_step(options_.expect) ? options_.first_step : last_step());
     SG_TRY(Expectation::open(run_->program(), alias_, file, tolerance()));
   }
   SG_TRY(agree_on_collectives(comm_, job_, run_->bindings().lookup(), settings()));
@@ -155,7 +167,7 @@ std::string RankSession::recorded_roundings() const {
   if (!options_.compare_with || options_.steps > 1 || given.bitwise || given.rtol || given.atol) return {};
   for (const std::string& pattern : options_.inputs) {
     const std::string beside = recorded_beside(pattern);
-    Result<TensorFile> file = TensorFile::open(data_file_name(beside, comm_.rank(), 0));
+    Result<TensorFile> file = TensorFile::open(data_file_name(beside, comm_.rank(), options_.first_step));
     if (file.ok() &&
         std::ranges::any_of(file->metadata(), [](const auto& m) { return m.first.starts_with("rounding."); }))
       return beside;
@@ -163,12 +175,25 @@ std::string RankSession::recorded_roundings() const {
   return {};
 }
 
+// Each rank's state is of the step that the first one's names.
+Status RankSession::check_state() const {
+  if (options_.state.empty()) return ok_status();
+  SG_ASSIGN(const LeftState left, LeftState::open(data_file_name(options_.state, comm_.rank(), 0)));
+  if (left.step() == options_.first_step) return ok_status();
+  return Error{ErrorKind::unreadable,
+               "it was left before step " + std::to_string(left.step()) + ", that of another rank before step " +
+                   std::to_string(options_.first_step),
+               {left.path()},
+               "--state takes what one run left of all its ranks"};
+}
+
 Status RankSession::take_inputs() {
+  SG_TRY(check_state());
   InputSource source;
   source.bindings = options_.bindings;
   source.may_spare = options_.spare_inputs;
-  source.constants = data_file_name(options_.constants, comm_.rank(), 0);
-  set_files(options_.inputs, options_.state, comm_.rank(), 0, &source);
+  source.constants = data_file_name(options_.constants, comm_.rank(), options_.first_step);
+  set_files(options_.inputs, options_.state, comm_.rank(), options_.first_step, &source);
   source.is_of_all_ranks =
       options_.inputs.size() == 1 && options_.state.empty() && options_.inputs[0].find("{r}") == std::string::npos;
   std::optional<InitMaker> maker;
@@ -186,7 +211,8 @@ Status RankSession::take_inputs() {
 
 // Settings that must be equal on all ranks for a meaningful run.
 std::string RankSession::settings() const {
-  return "seed " + std::to_string(options_.rank.seed) + ", steps " + std::to_string(options_.steps) + ", numerics " +
+  return "seed " + std::to_string(options_.rank.seed) + ", steps " + std::to_string(options_.steps) + " from " +
+         std::to_string(options_.first_step) + ", numerics " +
          std::to_string(static_cast<int>(options_.rank.numerics)) + options_.injected;
 }
 
@@ -218,7 +244,7 @@ Status RankSession::bind_sizes() {
 
 bool RankSession::is_due(const std::string& pattern, uint64_t step) const {
   if (pattern.empty()) return false;
-  return has_step(pattern) || step + 1 == options_.steps;
+  return has_step(pattern) || step == last_step();
 }
 
 // A pattern with {step} gives each step its own inputs, loaded into the memory that the run already uses.
@@ -226,7 +252,7 @@ Status RankSession::reload_inputs(uint64_t step) {
   InputSource source;
   for (const std::string& pattern : options_.inputs)
     if (has_step(pattern)) source.files.push_back(data_file_name(pattern, comm_.rank(), step));
-  if (step == 0 || source.files.empty()) return ok_status();
+  if (step == options_.first_step || source.files.empty()) return ok_status();
   source.may_miss = true;  // a batch; inputs that it lacks stay
   source.may_spare = options_.spare_inputs;
   source.bindings = options_.bindings;
@@ -237,7 +263,8 @@ Status RankSession::reload_inputs(uint64_t step) {
     if (!same_shape(from, to))
       return Error{ErrorKind::unreadable,
                    "the inputs of step " + std::to_string(step) + ": " +
-                       input_title(run_->graph(), run_->graph().inputs()[i]) + " has another shape than at step 0",
+                       input_title(run_->graph(), run_->graph().inputs()[i]) + " has another shape than at step " +
+                       std::to_string(options_.first_step),
                    {},
                    "steps of one run have inputs of one size"};
     const Tensor inside = run_->tensor(run_->graph().inputs()[i].value);  // another one under Numerics::f64
@@ -262,7 +289,7 @@ Status RankSession::run_step(uint64_t step) {
   SG_TRY(begin_update());
   run_->carry_buffers();
   SG_TRY(end_update());
-  if (step + 1 == options_.steps) SG_TRY(dump_state());
+  if (step == last_step()) SG_TRY(dump_state());
   return profile_ ? profile_->end_step() : ok_status();
 }
 
@@ -326,7 +353,7 @@ Status RankSession::end_update() {
 
 Status RankSession::write_dump() {
   if (!dump_) return ok_status();
-  SG_ASSIGN(OutputFile file, dump_->stage(data_file_name(options_.dump, comm_.rank(), options_.steps - 1)));
+  SG_ASSIGN(OutputFile file, dump_->stage(data_file_name(options_.dump, comm_.rank(), last_step())));
   written_.add(std::move(file));
   return ok_status();
 }
@@ -334,7 +361,7 @@ Status RankSession::write_dump() {
 // Before the step, which may write to its inputs.
 Status RankSession::dump_inputs() {
   if (options_.dump_inputs.empty()) return ok_status();
-  const std::string name = data_file_name(options_.dump_inputs, comm_.rank(), 0);
+  const std::string name = data_file_name(options_.dump_inputs, comm_.rank(), options_.first_step);
   SG_ASSIGN(OutputFile file, stage_inputs(name, run_->graph(), *inputs_));
   dumped_inputs_.add(std::move(file));
   return ok_status();
@@ -346,8 +373,14 @@ Status RankSession::dump_state() {
   const Graph& graph = run_->graph();
   for (size_t i : state_inputs(graph, alias_)) run_->tensor(graph.inputs()[i].value);  // from a device, into *inputs_
   SG_TRY(run_->brought());
-  const std::string name = data_file_name(options_.dump_state, comm_.rank(), options_.steps - 1);
-  SG_ASSIGN(OutputFile file, stage_state(name, graph, alias_, *inputs_));
+  RunState left;
+  if (optimizer_) {
+    Optimizer& of_results = recorded_optimizer_ ? *recorded_optimizer_ : *optimizer_;
+    SG_ASSIGN(left, of_results.state(recorded_optimizer_ ? nullptr : run_->backend()));
+  }
+  left.step = last_step() + 1;
+  const std::string name = data_file_name(options_.dump_state, comm_.rank(), last_step());
+  SG_ASSIGN(OutputFile file, stage_state(name, graph, alias_, *inputs_, left));
   written_.add(std::move(file));
   return ok_status();
 }
@@ -355,7 +388,7 @@ Status RankSession::dump_state() {
 Status RankSession::keep_dump() {
   SG_TRY(dumped_inputs_.commit());
   if (!dump_) return ok_status();
-  SG_ASSIGN(OutputFile file, dump_->stage(data_file_name(options_.dump, comm_.rank(), options_.steps - 1)));
+  SG_ASSIGN(OutputFile file, dump_->stage(data_file_name(options_.dump, comm_.rank(), last_step())));
   return file.commit();
 }
 

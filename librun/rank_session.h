@@ -41,8 +41,10 @@ class RankSession {
 
  private:
   Status add_observers();
+  Status make_optimizer();
   Status dump_inputs();
   Status dump_state();
+  Status check_state() const;
   Status take_inputs();
   void say_what_runs_on_host() const;
   bool speaks() const;
@@ -58,6 +60,7 @@ class RankSession {
   std::optional<double> number_of(ValueId v) const;  // none if it has several, or is complex
   void note_memory();
   std::vector<std::string> explain() const;
+  uint64_t last_step() const { return options_.first_step + options_.steps - 1; }
   bool is_due(const std::string& pattern, uint64_t step) const;
   ExpectOptions tolerance() const;
   std::string recorded_roundings() const;

@@ -42,7 +42,7 @@ void each_field(Is<RankReport> auto& r, auto&& go) {
   go(r.pool_bytes), go(r.host_bytes), go(r.tokens), go(r.explained);
 }
 
-void each_field(Is<SessionReport> auto& r, auto&& go) { go(r.ranks), go(r.step_seconds); }
+void each_field(Is<SessionReport> auto& r, auto&& go) { go(r.ranks), go(r.step_seconds), go(r.first_step); }
 
 class ReportWriter {
  public:
@@ -154,6 +154,7 @@ SessionReport joined_reports(std::vector<SessionReport> parts) {
   SessionReport all;
   for (SessionReport& part : parts) {
     std::ranges::move(part.ranks, std::back_inserter(all.ranks));
+    all.first_step = part.first_step;
     all.step_seconds.resize(std::max(all.step_seconds.size(), part.step_seconds.size()));
     for (size_t i = 0; i < part.step_seconds.size(); ++i)
       all.step_seconds[i] = std::max(all.step_seconds[i], part.step_seconds[i]);

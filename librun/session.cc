@@ -53,6 +53,7 @@ class Session {
         });
     finished_ = true;
     if (!status.ok()) return std::move(status.error());
+    report_.first_step = options_.first_step;
     std::vector<const Profile*> profiles;
     for (const auto& rank : ranks_) {
       report_.ranks.push_back(std::move(rank->report()));
@@ -77,12 +78,13 @@ class Session {
     SG_TRY(comm.exchange("ready"));
     if (options_.inputs_known) SG_TRY(options_.inputs_known());
     comm.heartbeat().enter(Heartbeat::running);
-    for (uint64_t step = 0; step < options_.steps; ++step) {
+    for (uint64_t i = 0; i < options_.steps; ++i) {
+      const uint64_t step = options_.first_step + i;
       if (Status status = rank->run_step(step); !status.ok()) {
         if (status.error().kind == ErrorKind::negative) SG_TRY(rank->keep_dump());
         return status;
       }
-      note_time(comm, step, rank->last_seconds());
+      note_time(comm, i, rank->last_seconds());
     }
     comm.heartbeat().enter(Heartbeat::idle);
     SG_TRY(rank->write_dump());
@@ -108,11 +110,11 @@ class Session {
     std::_Exit(static_cast<int>(error.kind));
   }
 
-  void note_time(Communicator& comm, uint64_t step, double seconds) {
+  void note_time(Communicator& comm, uint64_t i, double seconds) {
     std::lock_guard guard(lock_);
-    if (report_.step_seconds.size() <= step) report_.step_seconds.resize(step + 1);
-    report_.step_seconds[step] = std::max(report_.step_seconds[step], seconds);
-    if (&comm == comms_[0].get() && options_.progress) options_.progress(step, seconds);
+    if (report_.step_seconds.size() <= i) report_.step_seconds.resize(i + 1);
+    report_.step_seconds[i] = std::max(report_.step_seconds[i], seconds);
+    if (&comm == comms_[0].get() && options_.progress) options_.progress(options_.first_step + i, seconds);
   }
 
   const Job& job_;

@@ -33,6 +33,7 @@ struct SessionOptions {
   RankOptions rank;                   // `sum_order` is set by run_session
   std::optional<SumOrder> sum_order;  // none = what the job needs (value_choice.h)
   uint64_t steps = 1;
+  uint64_t first_step = 0;            // the number of the first; the step before it has left `state`
   std::optional<uint64_t> init_seed;  // --init: makes up the inputs that no file gives
   std::vector<SizeBinding> bindings;  // --bind: sizes that override those of the files and the capture
   // The first graph of a comparison: --init follows its rules first, and expected outputs are matched by their meaning
@@ -63,12 +64,12 @@ struct SessionOptions {
 
 struct StepNumbers {
   std::string name;           // "out1"
-  std::vector<double> steps;  // by step
+  std::vector<double> steps;  // of each
 };
 
 struct RankReport {
   uint32_t rank = 0;
-  std::vector<double> losses;                                  // by step; empty if the graph has no single loss
+  std::vector<double> losses;                                  // of each step; empty if the graph has no single loss
   std::vector<StepNumbers> numbers;                            // without one: of its outputs, those of one number
   std::vector<std::pair<std::string, ExpectReport>> expected;  // file and outcome
   std::optional<ComparisonReport> comparison;
@@ -80,10 +81,11 @@ struct RankReport {
 
 struct SessionReport {
   std::vector<RankReport> ranks;     // those of this process
-  std::vector<double> step_seconds;  // of the slowest of them
-  std::string profile;               // JSON
-  OutputSet written;                 // outputs and dumps of all ranks, not yet in their places
-  bool passed() const;               // whether all expectations were met
+  std::vector<double> step_seconds;  // of the slowest of them, from first_step on
+  uint64_t first_step = 0;
+  std::string profile;  // JSON
+  OutputSet written;    // outputs and dumps of all ranks, not yet in their places
+  bool passed() const;  // whether all expectations were met
 };
 
 // Runs the ranks of `comms`. REQUIRES: the job is verified and contains them.

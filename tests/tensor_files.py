@@ -2,12 +2,13 @@
 import json
 import struct
 
-LETTERS = {'F64': 'd', 'F32': 'f', 'F16': 'e', 'I64': 'q', 'U64': 'Q', 'I32': 'i', 'U8': 'B', 'BOOL': '?'}  # of struct
+LETTERS = {'F64': 'd', 'F32': 'f', 'F16': 'e', 'I64': 'q', 'U64': 'Q', 'I32': 'i', 'U8': 'B', 'BOOL': '?',  # of struct
+           'C64': 'Q'}  # the bits
 
 
-def write_tensors(path, tensors, header=None):
+def write_tensors(path, tensors, header=None, metadata=None):
     """`header`: a text instead of the one that fits."""
-    entries, at = {}, 0
+    entries, at = {'__metadata__': metadata} if metadata else {}, 0
     for name, (dtype, shape, data) in tensors.items():
         entries[name] = {'dtype': dtype, 'shape': list(shape), 'data_offsets': [at, at + len(data)]}
         at += len(data)

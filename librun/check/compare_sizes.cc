@@ -40,7 +40,7 @@ std::string_view fqn_of(const Graph& graph, const Input& input) {
 Result<SymbolValues> sizes_of(const Job& job, uint32_t rank, const SessionOptions& options,
                               std::span<const SizeBinding> bindings) {
   InputSource source;
-  set_files(options.inputs, options.state, rank, 0, &source);
+  set_files(options.inputs, options.state, rank, options.first_step, &source);
   source.may_miss = true;
   source.may_spare = options.spare_inputs;
   source.bindings = bindings;

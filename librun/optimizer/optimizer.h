@@ -4,19 +4,22 @@
 //             parameters are updated in f64.
 // State       (moments, and an f32 copy of parameters that are narrower than f32, so that small updates are not lost)
 //             is kept here, outside the graph, in memory of the device that computes. Updates read and write the run's
-//             own memory of the parameters, never a file.
+//             own memory of the parameters, never a file. It can be handed to a further run (values/run_state.h).
 // Complex     elements are treated as pairs of real numbers, as in PyTorch (view_as_real).
 // Aliases     A gradient may be a view of parameters: all gradients keep the values that the step left, until used.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "librun/execute/memory.h"
 #include "librun/optimizer/optimizer_options.h"
 #include "librun/tensor_memory.h"
 #include "librun/values/outputs.h"
+#include "librun/values/run_state.h"
 
 namespace sg {
 
@@ -37,6 +40,11 @@ class Optimizer {
   Status begin(const RunValues& values, std::span<const Tensor> carried_to, ThreadTeam& team, Backend* backend);
   Status end(ThreadTeam& team, Backend* backend);
 
+  // Goes on from what another run left, of which the first update reads the moments. False: that has none of this kind.
+  bool go_on_from(LeftState left);
+  // What a further run goes on from, in host memory that this object owns until the next call.
+  Result<RunState> state(Backend* backend);
+
   size_t parameter_count() const { return parameters_.size(); }
   std::vector<size_t> inputs() const;  // graph inputs that it updates
   int64_t state_bytes() const;
@@ -50,7 +58,10 @@ class Optimizer {
     bool has_master = false;
   };
   Optimizer(const Graph& graph, const OptimizerOptions& options) : graph_(&graph), options_(options) {}
-  int64_t moments() const;
+  std::span<const std::string_view> moment_names() const;
+  int64_t moments() const { return static_cast<int64_t>(moment_names().size()); }
+  std::vector<KeptTensor> state_of(const Parameter& parameter) const;
+  Status read_state(const Parameter& parameter, Backend* backend);
   void begin_update(const RunValues& values);
   std::vector<Parameter*> aliased(std::span<const Tensor> carried_to);
   Status keep_aliased(std::span<const Tensor> carried_to, ThreadTeam& team, Backend* backend);
@@ -63,7 +74,10 @@ class Optimizer {
   OptimizerOptions options_;
   std::vector<Parameter> parameters_;
   TensorMemory memory_, kept_;  // kept: copies of gradients that would be overwritten
+  TensorMemory downloaded_;
   std::vector<Arena> device_memory_;
+  std::optional<LeftState> left_;  // until its moments are read
+  bool has_state_ = false;
   uint64_t steps_ = 0;
   double beta1_power_ = 1, beta2_power_ = 1;
 };

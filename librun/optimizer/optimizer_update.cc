@@ -140,10 +140,6 @@ class DeviceUpdates {
 
 }  // namespace
 
-int64_t Optimizer::moments() const {
-  return options_.kind == OptimizerOptions::Kind::adamw ? 2 : options_.momentum != 0 ? 1 : 0;
-}
-
 void Optimizer::begin_update(const RunValues& values) {
   ++steps_;
   beta1_power_ *= options_.beta1;
@@ -238,7 +234,8 @@ Status Optimizer::take_state(Backend* backend, Parameter* parameter) {
   else
     memory.error().message = "--optimizer: state of " + input_title(*graph_, graph_->inputs()[parameter->input]) +
                              ": " + memory.error().message;
-  return memory.ok() ? ok_status() : std::move(memory.error());
+  if (!memory.ok()) return std::move(memory.error());
+  return left_ ? read_state(*parameter, backend) : ok_status();
 }
 
 Status Optimizer::begin(const RunValues& values, std::span<const Tensor> carried_to, ThreadTeam& team,
@@ -247,7 +244,9 @@ Status Optimizer::begin(const RunValues& values, std::span<const Tensor> carried
   SG_TRY(keep_aliased(carried_to, team, backend));
   see_pairs();
   for (Parameter& parameter : parameters_)
-    if (steps_ == 1) SG_TRY(take_state(backend, &parameter));
+    if (!has_state_) SG_TRY(take_state(backend, &parameter));
+  has_state_ = true;
+  left_.reset();
   return ok_status();
 }
 

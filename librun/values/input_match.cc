@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "libgraph/base/nearest.h"
+#include "librun/values/run_state.h"
 
 namespace sg {
 
@@ -24,6 +25,7 @@ InputMatch::InputMatch(const Graph& graph, bool may_spare, Diagnostics* out)
 
 void InputMatch::add(const TensorFile& file, size_t number, size_t first) {
   for (const StoredTensor& tensor : file.tensors()) {
+    if (is_kept_by_optimizer(file, tensor.name)) continue;
     Location where{file.name()};
     where.offset = tensor.offset;
     size_t i = find(tensor.name, told_fqn(file, tensor.name), where);

@@ -25,13 +25,13 @@ class InputMatch {
   }
   const StoredTensor* of(size_t input) const { return stored_[input]; }
   size_t file_of(size_t input) const { return file_[input]; }  // REQUIRES: of(input) is not null
+  // The name in the model according to the file; empty = not recorded.
+  static std::string_view told_fqn(const TensorFile& file, const std::string& name);
 
  private:
   static constexpr size_t kSeveral = SIZE_MAX - 1, kNone = SIZE_MAX;
 
   std::string_view fqn(size_t input) const;
-  // The name in the model according to the file; empty = not recorded.
-  static std::string_view told_fqn(const TensorFile& file, const std::string& name);
   // Graphs of one model captured in different ways may name its inputs differently, and even reuse a name for another
   // input, so the name in the model takes precedence.
   size_t find(const std::string& name, std::string_view told, const Location& where);

@@ -141,7 +141,7 @@ void set_files(const std::vector<std::string>& patterns, const std::string& stat
   source->files.clear();
   add(false);
   source->of_state = source->files.size();
-  if (!state.empty()) source->files.push_back(data_file_name(state, rank, step));
+  if (!state.empty()) source->files.push_back(data_file_name(state, rank, 0));
   source->of_step = source->files.size();
   add(true);
 }

@@ -213,7 +213,7 @@ Result<OutputFile> stage_outputs(const std::string& path, const Graph& graph, co
 namespace {
 
 Result<OutputFile> stage_these(const std::string& path, const Graph& graph, const InputSet& inputs,
-                               std::span<const size_t> which) {
+                               std::span<const size_t> which, const RunState* state = nullptr) {
   Copies copies;
   std::vector<TensorToWrite> list;
   WriteOptions options{.metadata = {}, .make_folders = true};
@@ -227,6 +227,7 @@ Result<OutputFile> stage_these(const std::string& path, const Graph& graph, cons
     else continue;
     if (input.fqn) options.metadata.emplace_back("fqn." + named.name, graph.pool().strings.str(input.fqn));
   }
+  if (state != nullptr) add_run_state(graph, *state, &list, &options);
   return stage_tensors(path, list, options);
 }
 
@@ -250,8 +251,8 @@ std::vector<size_t> state_inputs(const Graph& graph, const AliasAnalysis& alias)
 }
 
 Result<OutputFile> stage_state(const std::string& path, const Graph& graph, const AliasAnalysis& alias,
-                               const InputSet& inputs) {
-  return stage_these(path, graph, inputs, state_inputs(graph, alias));
+                               const InputSet& inputs, const RunState& state) {
+  return stage_these(path, graph, inputs, state_inputs(graph, alias), &state);
 }
 
 }  // namespace sg

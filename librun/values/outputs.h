@@ -17,6 +17,7 @@
 #include "libgraph/facts/alias.h"
 #include "libgraph/scalar.h"
 #include "librun/tensor.h"
+#include "librun/values/run_state.h"
 
 namespace sg {
 
@@ -57,8 +58,8 @@ Result<OutputFile> stage_inputs(const std::string& path, const Graph& graph, con
 // By position.
 std::vector<size_t> state_inputs(const Graph& graph, const AliasAnalysis& alias);
 
-// --dump-state: the values of these, as stage_inputs writes them.
+// --dump-state: the values of these, as stage_inputs writes them, and what else the run leaves.
 Result<OutputFile> stage_state(const std::string& path, const Graph& graph, const AliasAnalysis& alias,
-                               const InputSet& inputs);
+                               const InputSet& inputs, const RunState& state);
 
 }  // namespace sg

@@ -176,6 +176,9 @@ class OptimizerCases:
         self.expect_run('state', [*run, '--backend', 'cuda', '--dump-state', self.at('cuda.state')])
         states = [open(self.at(name), 'rb').read() for name in ('cpu.state', 'cuda.state')]
         self.tests.expect('optimizer: state', states[0] != states[1] and 'they differ')
+        self.expect_run('after the state: the processor', [*run, '--state', self.at('cpu.state'), '--outputs', self.at('on{step}.out')])
+        self.expect_run('after the state', [*run, '--state', self.at('cpu.state'), '--backend', 'cuda', '--expect',
+                                            self.at('on{step}.out'), '--bitwise'])
 
     def batches(self):
         """Steps with inputs of their own, one of them with parameters: those are new, the others go on."""

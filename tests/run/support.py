@@ -42,10 +42,10 @@ graph rank *
 """
 
 
-def safetensors(path, tensors, header=None):
+def safetensors(path, tensors, header=None, metadata=None):
     """tensors: {name: (dtype, shape, numbers)}"""
     as_bytes = {name: (dtype, shape, to_bytes(dtype, numbers)) for name, (dtype, shape, numbers) in tensors.items()}
-    write_tensors(path, as_bytes, header)
+    write_tensors(path, as_bytes, header, metadata)
 
 
 def load(path):

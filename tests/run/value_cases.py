@@ -313,6 +313,73 @@ def a_run_goes_on_from_the_state_of_another():
     run("--init", "seed:3", "--steps", "3", "--dump-state", "after{step}.{r}", *sgd)
     assert os.path.exists("after2.1") and not os.path.exists("after0.1")
     run("--state", "r{r}", "--inputs", "batch", code=0)
+    os.rename("after2.1", "r1")
+    run("--state", "r{r}", "--inputs", "batch", code=3, message=r"r1: error: it was left before step 3, that of another rank before step 1")
+
+
+@case
+def a_run_goes_on_with_the_moments_and_random_numbers_of_the_step_it_left():
+    with open("g.txt", "w") as f:
+        f.write('''sg 1.0 world 1
+
+graph rank *
+  param %w : f32[3, 4] "layer.w"
+  param %h : bf16[4] "layer.h"
+  param %z : c64[4] "layer.z"
+  input %x : f32[3, 4] "x"
+  forward m
+    %d, %mask = aten.native_dropout(%x, 0.5, true) stream 1
+    %m = aten.mul.Tensor(%w, %d)
+    %a = aten.mul.Tensor(%m, %h)
+    %loss = aten.sum(%a)
+    %gw = aten.mul.Tensor(%d, %h)
+    %g = aten.sum.dim_IntList(%m, [0])
+    %gh = aten._to_copy(%g, dtype=bf16)
+    %gz = aten.mul.Tensor(%z, %g)
+  loss %loss
+  grad %gw of %w
+  grad %gh of %h
+  grad %gz of %z
+''')
+    run("--init", "seed:1", "--dump-inputs", "in")
+    for step in range(6):
+        safetensors(f"x{step}", {"x": ("F32", [3, 4], [step * 0.1 + 0.01 * i for i in range(12)])})
+    batches = ["--inputs", "x{step}", "--init", "seed:1"]
+    for kind, kept in (("adamw:lr=0.01", {"exp_avg", "exp_avg_sq"}), ("sgd:lr=0.1,momentum=0.9,dampening=0.5", {"momentum_buffer"}),
+                       ("sgd:lr=0.1", set())):
+        train = [*batches, "--optimizer", kind]
+        run(*train, "--steps", "6", "--outputs", "whole{step}", "--dump-state", "end")
+        run(*train, "--steps", "2", "--dump-state", "half")
+        names = {f"optimizer.{k}.{of}" for k in kept for of in "whz"} | {"optimizer.master.h"}
+        assert set(load("half")) == names | set("whz"), load("half")
+        run(*train, "--state", "half", "--steps", "1", "--dump-state", "more")
+        run(*train, "--state", "more", "--steps", "3", "--expect", "whole{step}", "--bitwise", "--dump-state", "two", out="step 5")
+        assert open("two", "rb").read() == open("end", "rb").read()
+        run(*train, "--steps", "2", "--numerics", "f64", "--dump-state", "wide")
+        assert set(load("wide")) == set(load("half"))
+        run(*train, "--steps", "6", "--numerics", "f64", "--dump-state", "exact")
+        run(*train, "--state", "wide", "--steps", "4", "--numerics", "f64", "--dump-state", "gone")
+        for name in set(load("exact")) - {"h", "z", "optimizer.exp_avg.z", "optimizer.exp_avg_sq.z", "optimizer.momentum_buffer.z"}:
+            assert max(abs(a - b) for a, b in zip(load("exact")[name], load("gone")[name])) < 1e-2, name
+        run(*train, "--state", "half", "--steps", "4", "--compare", "g.txt", "--bitwise")
+        run(*batches, "--state", "half")                       # moments are of no use without an optimizer
+        run("--inputs", "half", "--inputs", "x0", "--dump-inputs", "again")  # and the values alone are inputs
+        assert load("again")["w"] == load("half")["w"]
+    run(*batches, "--state", "half", "--optimizer", "adamw", message="half has nothing that this optimizer keeps: it begins anew")
+    run(*batches, "--optimizer", "adamw", "--dump-state", "half")
+    whole = open("half", "rb").read()
+    with open("cut", "wb") as f:
+        f.write(whole.replace(b"optimizer.exp_avg_sq.h", b"optimizer.exp_avg_sq.i").replace(b"layer.h", b"layer.i"))
+    run(*batches, "--state", "cut", "--optimizer", "adamw", code=3)
+    for old, bad, message in ((b'"step":"1"', b'"step":"x"', "`step`: \"x\", which is not a number of steps"),
+                              (b'"optimizer.updates":"1"', b'"optimizer.updates":"-"', "`optimizer.updates`: \"-\"")):
+        assert old in whole
+        with open("bad", "wb") as f:
+            f.write(whole.replace(old, bad))
+        run(*batches, "--state", "bad", "--optimizer", "adamw", code=3, message=message)
+    tensors = {name: ("F32", [3, 4], [0.5] * 12) for name in ("w", "optimizer.exp_avg.w", "optimizer.exp_avg_sq.w")}
+    safetensors("part", tensors, metadata={"optimizer": "adamw", "optimizer.updates": "3", "step": "0"})
+    run("--state", "part", *batches, "--optimizer", "adamw", code=3, message=r"part: error: it has no `exp_avg` of `layer.h` \(%h\)")
 
 
 @case

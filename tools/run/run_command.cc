@@ -45,6 +45,7 @@ Result<SessionReport> run_one_or_two(const Args& args, const Job& job, Communica
   SG_ASSIGN(SessionOptions options, session_options(args, ranks_here(comms)));
   SG_ASSIGN(std::unique_ptr<BackendMaker> backends, make_backends(args, job, comms.size()));
   options.rank.backends = backends.get();
+  SG_ASSIGN(options.first_step, first_step(args, comms[0]->rank()));
   SG_TRY(try_targets(args));
   if (!args.has("compare")) return run_session(job, comms, options);
   SG_ASSIGN(Job other, read_job(args, args.text("compare")));

@@ -12,6 +12,7 @@
 #include "librun/comm/comm_inject.h"
 #include "librun/values/data_name.h"
 #include "librun/values/initialize.h"
+#include "librun/values/run_state.h"
 #include "tools/cli/cli_targets.h"
 #include "tools/run/run_backend.h"
 
@@ -20,7 +21,7 @@ namespace {
 
 constexpr Option kOptions[] = {
     {"inputs", 'i', "FILE", "inputs by name or FQN; {r} stands for the rank, {step} for the step", {}, true},
-    {"state", 0, "FILE", "begin with what another run left (--dump-state); goes before --inputs"},
+    {"state", 0, "FILE", "go on from what another run left (--dump-state), and from its step; goes before --inputs"},
     {"spare-inputs", 0, {}, "ignore tensors of --inputs that the graph has no input for (after sg-reduce)"},
     {"data", 0, "FILE", "file or folder with the larger constants, found by digest (default: the graph's folder)"},
     {"init", 0, "seed:N", "make up inputs that no file gives; an FQN gets the same values in every graph"},
@@ -73,7 +74,7 @@ constexpr Option kOptions[] = {
     {"dump-state",
      0,
      "FILE",
-     "write parameters, buffers and states as the last step leaves them, as --state reads them",
+     "write what the last step leaves to a further one (--state): parameters, buffers, moments",
      {},
      false,
      true},
@@ -201,6 +202,12 @@ Result<std::vector<SizeBinding>> size_bindings(const Args& args) {
     out.push_back(std::move(binding));
   }
   return out;
+}
+
+Result<uint64_t> first_step(const Args& args, uint32_t rank) {
+  if (!args.has("state")) return uint64_t{0};
+  SG_ASSIGN(const LeftState left, LeftState::open(data_file_name(args.text("state"), rank, 0)));
+  return left.step();
 }
 
 Result<SessionOptions> session_options(const Args& args, uint32_t ranks) {

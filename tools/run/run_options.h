@@ -14,6 +14,9 @@ std::span<const Option> run_options();
 // --bind, as often as it is given.
 Result<std::vector<SizeBinding>> size_bindings(const Args& args);
 
+// The step that a run begins with: 0, or the one that --state was left before.
+Result<uint64_t> first_step(const Args& args, uint32_t rank);
+
 // `ranks`: how many share this machine's cores.
 Result<SessionOptions> session_options(const Args& args, uint32_t ranks);
 

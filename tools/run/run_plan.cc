@@ -19,7 +19,8 @@ Result<SymbolValues> planned_sizes(const Args& args, const Job& job, const Progr
                                    std::span<const SizeBinding> bindings) {
   const uint32_t rank = program.ranks.empty() ? 0 : program.ranks[0];
   InputSource source;
-  set_files(args.all("inputs"), args.text("state"), rank, 0, &source);
+  SG_ASSIGN(const uint64_t step, first_step(args, rank));
+  set_files(args.all("inputs"), args.text("state"), rank, step, &source);
   source.may_miss = true;
   source.may_spare = args.has("spare-inputs");
   source.bindings = bindings;

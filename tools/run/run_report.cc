@@ -113,7 +113,7 @@ std::string verdict_text(const SessionReport& report, const RankReport& r) {
   if (const size_t steps = report.step_seconds.size(); r.expected.size() == 1 && steps > 1)
     out += "compared with the last of " + std::to_string(steps) + " steps\n";
   for (size_t step = 0; step < r.expected.size(); ++step) {
-    const std::string which = r.expected.size() > 1 ? "step " + std::to_string(step) + "  " : "";
+    const std::string which = r.expected.size() > 1 ? "step " + std::to_string(report.first_step + step) + "  " : "";
     out += expect_text(r.expected[step].second, report.ranks.size() > 1 ? 1 : 3, which);
   }
   return out;
