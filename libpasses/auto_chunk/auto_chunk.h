@@ -15,8 +15,8 @@
 // Results    reassociated: sums over the rows are added chunk by chunk, in f32.
 // Cost       linear in the nodes for each amplifier; for each number of chunks tried, a liveness analysis, or a memory
 //            plan with `peak_bytes`; for a shared peak, all of that for each number.
-// Limits     random numbers, collectives and maxima over the rows within the region are refused, and so is a total that
-//            the region itself divides by (docs/design/010-chunk.md lists the remaining cases).
+// Limits     random numbers and maxima over the rows within the region are refused, and so is a total that the region
+//            itself divides by (docs/design/010-chunk.md lists the remaining cases).
 // Tests      golden/chunk/auto_*, passes/run_auto_chunks.py and run_auto_chunk_properties.py, unit/auto_chunk_test.cc.
 #pragma once
 

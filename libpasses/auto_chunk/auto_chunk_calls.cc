@@ -54,6 +54,10 @@ Status AutoOutliner::fill_body(Graph* body, int64_t c) {
   for (const Out& out : outs_)
     outs.push_back(add_input(body, out.is_sum ? out.whole : out.parts[static_cast<size_t>(c)],
                              std::string(graph_.name(out.value)) + (out.is_sum ? "_sum" : "_rows")));
+  for (size_t k = 0; k < ins_.size() && chunks() > 1; ++k) {
+    if (!ins_[k].along || !ins_[k].along->runs) continue;
+    SG_ASSIGN(ins[k], put_together(ins[k], ins_[k], &builder));
+  }
   ValueMap made;
   NodeMap copies;
   for (const AutoNode& node : plan_.body) {
@@ -68,7 +72,12 @@ Status AutoOutliner::fill_body(Graph* body, int64_t c) {
   }
   for (size_t i = 0; i < outs_.size(); ++i) {
     const std::string name(graph_.name(outs_[i].value));
-    const ValueId part = made.at(outs_[i].value);
+    ValueId part = made.at(outs_[i].value);
+    if (const Along& along = outs_[i].along; !outs_[i].is_sum && along.runs && chunks() > 1) {
+      const std::vector<Expr> apart = runs_apart(body->type(part).shape, along, cuts_.sizes[static_cast<size_t>(c)]);
+      SG_ASSIGN(part, builder.make("aten.view.default", {Arg::value(part), builder.sizes_of(apart)}, name + "_runs",
+                                   like_call(-1, "materialization")));
+    }
     if (outs_[i].is_sum) {
       Output output;
       SG_ASSIGN(output.value, add_to(outs[i], part, name + "_added", &builder));
@@ -79,6 +88,19 @@ Status AutoOutliner::fill_body(Graph* body, int64_t c) {
     }
   }
   return ok_status();
+}
+
+Result<ValueId> AutoOutliner::put_together(ValueId part, const In& in, ChunkBuilder* builder) {
+  const NodeSpec like = like_call(-1, "chunk_input");
+  const std::string name(graph_.name(in.value));
+  std::vector<Expr> shape = builder->graph().type(part).shape;
+  shape[in.along->axis] = pool_.exprs.mul(shape[in.along->axis], shape[in.along->axis + 1]);
+  shape.erase(shape.begin() + in.along->axis + 1);
+  const Arg format =
+      builder->keyword("memory_format", Arg::text(ArgKind::memory_format, pool_.str("contiguous_format")));
+  SG_ASSIGN(const ValueId dense,
+            builder->make("aten.clone.default", {Arg::value(part), format}, name + "_dense", like));
+  return builder->make("aten.view.default", {Arg::value(dense), builder->sizes_of(shape)}, name + "_chunk", like);
 }
 
 Result<ValueId> AutoOutliner::add_to(ValueId sum, ValueId part, const std::string& name, ChunkBuilder* builder) {

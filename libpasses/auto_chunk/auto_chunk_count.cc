@@ -42,7 +42,7 @@ Result<int64_t> AutoChunker::choose(const Next& next, const Prepared& prepared) 
     return *options_.rows_per_chunk < options_.least_rows ? Result<int64_t>(few(n)) : Result<int64_t>(n);
   }
   if (options_.chunks) {
-    const int64_t n = std::min(*options_.chunks, prepared.most_chunks * options_.least_rows);
+    const int64_t n = std::min(*options_.chunks, prepared.rows);
     return n > prepared.most_chunks && options_.least_rows > 1 ? Result<int64_t>(few(n)) : Result<int64_t>(n);
   }
   if (together_) return std::min(*together_, prepared.most_chunks);
@@ -51,13 +51,13 @@ Result<int64_t> AutoChunker::choose(const Next& next, const Prepared& prepared) 
 
 // The number of chunks for --rows-per-chunk. Rows may be symbolic if their whole range gives one number.
 Result<int64_t> AutoChunker::chunks_by_rows(const Next& next, const Prepared& prepared) const {
-  const int64_t each = *options_.rows_per_chunk;
-  const auto chunks_of = [&](int64_t rows) { return std::max<int64_t>(rows, 1) / each + (rows % each > 0 ? 1 : 0); };
   std::optional<int64_t> out;
   for (size_t i = 0; i < prepared.plans.size(); ++i) {
     if (!prepared.plans[i]) continue;
     const Program& program = *prepared.job.programs[i];
     const ExprPool& exprs = program.graph.pool().exprs;
+    const int64_t each = rows_of_chunk(*prepared.plans[i], exprs);
+    const auto chunks_of = [&](int64_t n) { return std::max<int64_t>(n, 1) / each + (n % each > 0 ? 1 : 0); };
     const Expr rows = prepared.plans[i]->rows();
     const Interval range = Facts(program).range(rows);
     const int64_t least = chunks_of(std::max<int64_t>(range.min, 1));

@@ -53,8 +53,20 @@ const AutoOutliner::In* AutoOutliner::find_input(ValueId v, const std::optional<
   return nullptr;
 }
 
+std::vector<Expr> AutoOutliner::runs_apart(std::vector<Expr> shape, const Along& along, Expr entries) const {
+  shape[along.axis] = along.one_run().length(&pool_.exprs, entries);
+  shape.insert(shape.begin() + along.axis, along.runs);
+  return shape;
+}
+
 Result<std::vector<ValueId>> AutoOutliner::cut(ValueId v, const Along& along, std::string_view role) {
   if (chunks() == 1) return std::vector<ValueId>{v};
+  if (along.runs) {
+    const std::vector<Expr> apart = runs_apart(graph_.type(v).shape, along, plan_.rows());
+    SG_ASSIGN(const ValueId runs, main_.make("aten.view.default", {Arg::value(v), main_.sizes_of(apart)},
+                                             std::string(graph_.name(v)) + "_runs", like_call(-1, role)));
+    return cut(runs, {along.domain, along.axis + 1, along.unit, Expr()}, role);
+  }
   std::vector<Arg> sizes;
   std::vector<std::string> names;
   NodeMeta meta = pool_.metas[like_call(-1, role).meta];

@@ -78,7 +78,10 @@ class AutoOutliner {
   std::optional<Arg> as_number(ValueId v) const;
   void collect_inputs();
   const In* find_input(ValueId v, const std::optional<Along>& along) const;
+  // Of the chunks of an axis in runs: [batch, part of the length], as [batch * length] cannot be sliced.
   Result<std::vector<ValueId>> cut(ValueId v, const Along& along, std::string_view role);
+  // The shape with the axis split in two: the runs, and one run of so many entries.
+  std::vector<Expr> runs_apart(std::vector<Expr> shape, const Along& along, Expr entries) const;
   Status cut_inputs();
 
   // --- outputs ---
@@ -93,6 +96,8 @@ class AutoOutliner {
   Result<NestedId> body_of(int64_t c);
   ValueId add_input(Graph* body, ValueId given, std::string_view name);
   Status fill_body(Graph* body, int64_t c);
+  // A part as `cut` makes it, as the body's nodes take it.
+  Result<ValueId> put_together(ValueId part, const In& in, ChunkBuilder* builder);
   // sum += part. A product without other users is fused with the addition, and so never materialized.
   Result<ValueId> add_to(ValueId sum, ValueId part, const std::string& name, ChunkBuilder* builder);
 

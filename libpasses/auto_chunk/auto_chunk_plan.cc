@@ -41,8 +41,8 @@ std::vector<AutoCut> possible_cuts(const Program& program, NodeId amplifier) {
       if (const auto known = exprs.constant_value(size); known && *known < 2) continue;
       if (std::ranges::any_of(out, [&](const AutoCut& c) { return c.operand == v && c.axis == axis; })) continue;
       if (!keeps_axis(program, amplifier, v, axis, size)) continue;
-      out.push_back({v, axis, size, exprs.constant(1)});
-      // [batch, length] viewed as one axis: cut between entries of the batch.
+      out.push_back({v, axis, size, exprs.constant(1), Expr()});
+      // [batch, length] viewed as one axis: cut between entries of the batch, or along the length.
       const NodeId def = graph.value(v).def;
       if (axis != 0 || !def || !graph.op_info(def) ||
           !(graph.op_info(def)->has(kView) || graph.op_info(def)->has(kMayAlias)) ||
@@ -51,8 +51,10 @@ std::vector<AutoCut> possible_cuts(const Program& program, NodeId amplifier) {
       const std::vector<Expr>& before = graph.type(graph.node(def).args[0].as_value()).shape;
       if (before.size() < 2 || before[0] == size) continue;
       const Expr unit = exprs.floordiv(size, before[0]);
-      if (exprs.mul(unit, before[0]) == size && exprs.constant_value(before[0]).value_or(2) > 1)
-        out.push_back({v, axis, before[0], unit});
+      if (exprs.mul(unit, before[0]) != size || exprs.constant_value(before[0]).value_or(2) < 2) continue;
+      out.push_back({v, axis, before[0], unit, Expr()});
+      if (before[1] == unit && exprs.constant_value(unit).value_or(2) > 1)
+        out.push_back({v, axis, unit, exprs.constant(1), before[0]});
     }
   });
   return out;

@@ -7,8 +7,8 @@
 //           join the body
 // Refused   a body node without a rule; one that writes to memory that is not the chunk's own, or draws random numbers;
 //           and a body that cannot be contiguous, because a node in between reads or writes the same memory
-// Ranks     an all-reduce of rows, and its wait, may be in the body, for a vocabulary sharded over ranks. Each chunk
-//           launches its own; all ranks must cut alike, and launch collectives in the same order
+// Ranks     collectives of rows, and their waits, may be in the body: sums for a vocabulary sharded over ranks, gathers
+//           and scatters of rows. Each chunk launches its own; all ranks must cut alike, and keep to one order
 // Cost      linear in the nodes after the amplifier
 #pragma once
 
@@ -19,11 +19,19 @@
 
 namespace sg {
 
-// Where an amplifier is cut: an axis of one of its operands, in multiples of `unit` entries.
+// Where an amplifier is cut: an axis of one of its operands, in multiples of `unit` entries. If `runs` is given, the
+// axis is that many runs of the rows, [batch, length] as one, and a chunk has its rows of each run (axis_state.h).
 struct AutoCut {
   ValueId operand;
   uint32_t axis = 0;
-  Expr rows, unit;
+  Expr rows, unit, runs;
+
+  Along along() const { return {0, axis, unit, runs}; }
+  // Entries of the axis that one row of the cut stands for, a row of options: `length` if it is an entry of the batch.
+  // 1 if only the data tells.
+  int64_t weight(const ExprPool& exprs) const {
+    return exprs.constant_value(unit).value_or(1) * (runs ? exprs.constant_value(runs).value_or(1) : 1);
+  }
 };
 
 struct AutoNode {

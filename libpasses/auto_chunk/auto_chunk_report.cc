@@ -78,11 +78,13 @@ void AutoChunkReport::add_region(const std::string& label, const Amplifier& fact
   const Graph& graph = job.programs[which]->graph;
   ExprPool& exprs = graph.pool().exprs;
   text_ += "  " + exprs.print(plan.rows()) + " rows along axis " + std::to_string(plan.cut.axis) + " of %" +
-           std::string(graph.name(plan.cut.operand)) + " in " + std::to_string(chunks) + " chunks; a body of " +
-           plural(plan.body.size(), "node") + "\n";
+           std::string(graph.name(plan.cut.operand)) +
+           (plan.cut.runs ? ", of each of its " + exprs.print(plan.cut.runs) + " runs," : "") + " in " +
+           std::to_string(chunks) + " chunks; a body of " + plural(plan.body.size(), "node") + "\n";
   regions_.member("operand", graph.name(plan.cut.operand))
       .member("axis", plan.cut.axis)
       .member("rows", exprs.print(plan.rows()))
+      .member("runs", plan.cut.runs ? exprs.print(plan.cut.runs) : "1")
       .member("chunks", chunks);
   regions_.key("values").begin_array();
   for (const AutoNode& body : plan.body)

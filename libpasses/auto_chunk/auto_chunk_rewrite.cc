@@ -73,10 +73,11 @@ NodeId ChunkRewriter::make_node(std::string_view op, std::vector<Arg> args, std:
   spec.result_types.assign(names.size(), Pool::kUnknownType);
   spec.names.assign(names.begin(), names.end());
   spec.is_tuple = names.size() > 1;
-  spec.phase = graph_.node(position).phase;
-  spec.module = graph_.node(position).module;
-  spec.source = graph_.node(position).source;
-  spec.forward = graph_.node(position).forward;
+  const Node& like = graph_.node(position ? position : graph_.last());
+  spec.phase = like.phase;
+  spec.module = like.module;
+  spec.source = like.source;
+  spec.forward = like.forward;
   const NodeId n = graph_.insert_before(position, spec);
   auto types = types_.infer(graph_, n);
   failed_ = failed_ || !types.ok();

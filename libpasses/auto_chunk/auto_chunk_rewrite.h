@@ -6,10 +6,12 @@
 // Backward  the gradient of log-softmax after negative log-likelihood is computed in one buffer instead of two
 // Likes     ones_like and its kin no longer wait for the loss whose type they copy
 // Shapes    [batch, length, vocabulary] views of flat rows: elementwise ops run on the flat rows, and the views cancel
+// Unused    rows that a slice drops right behind the product are not computed
 #pragma once
 
 #include <map>
 #include <optional>
+#include <span>
 #include <unordered_map>
 
 #include "libgraph/infer/infer.h"
@@ -33,6 +35,10 @@ class ChunkRewriter {
   // Moves the reshape `n` after the elementwise ops that take its result, so that it meets the inverse reshape. False
   // if it stays.
   bool push_down(NodeId n);
+
+  // Computes only the rows of a product that a slice behind it takes, here and in the backward. False if there is no
+  // such slice, or not all that happens to the rows is known: the program may be changed then; throw it away.
+  bool leave_out_rows(NodeId product);
 
  private:
   struct Labels {
@@ -66,7 +72,7 @@ class ChunkRewriter {
   std::optional<int64_t> integer(NodeId n, std::string_view name) const;
   Arg keyword(std::string_view key, Arg arg) { return arg.set_key(pool_.str(key)); }
   Arg size_of(Expr e) const;
-  // A node before `position`, with its metadata; types are inferred.
+  // A node before `position` (none = the end), with the metadata of what stands there; types are inferred.
   NodeId make_node(std::string_view op, std::vector<Arg> args, std::span<const std::string> names, NodeId position);
   ValueId make(std::string_view op, std::vector<Arg> args, std::string_view name, NodeId position);
   // Both return the first new node, from which to go on: `first_new`, or the one behind `before` (none = the first).
@@ -84,6 +90,31 @@ class ChunkRewriter {
   bool can_push_down(NodeId n);
   bool can_move_past(NodeId user, const Type& whole, const Type& flat);
   void move_past(NodeId user, ValueId whole, ValueId flat);
+
+  // The rows [start, start + length) of each entry of the batch that a slice takes of a product.
+  struct RowsTaken {
+    size_t operand = 0;  // of the product: which argument has the rows
+    std::vector<Expr> shape;
+    std::vector<NodeId> between;  // first the view of the product
+    NodeId slice;
+    int64_t start = 0;
+    Expr length;
+  };
+  // The gradient of such a slice: zeros are filled in, then come casts, a view as flat rows, and products and sums.
+  struct RowsGiven {
+    NodeId fill;
+    std::vector<NodeId> between, users;
+  };
+  void forget_sizes(ValueId v);
+  std::optional<RowsTaken> rows_taken(NodeId product);
+  std::optional<std::vector<RowsGiven>> rows_given(NodeId product, const RowsTaken& taken);
+  bool give_rows(const RowsGiven& given, ValueId x, ValueId rows, const std::vector<Expr>& whole_shape, int64_t start,
+                 Expr some);
+  // Infers types again; true: they are others than before.
+  bool retype(NodeId n);
+  bool retype_behind(NodeId first);
+  Arg list_of(std::span<const Expr> sizes) const;
+  ValueId dense(ValueId v, NodeId before);
 
   Program& program_;
   Graph& graph_;

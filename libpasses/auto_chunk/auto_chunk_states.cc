@@ -137,7 +137,7 @@ Result<AutoNode> AutoPlanner::visit(NodeId n) {
   if (draws_random(graph_, n))
     return refuse(n, "random numbers", "its numbers would be those of the first chunk in every chunk");
   const AutoCut& cut = plan_.cut;
-  const Along seed{0, cut.axis, cut.unit};
+  const Along seed = cut.along();
   if (n == plan_.amplifier) plan_.world.seeds[cut.operand.index] = along_state(seed);
   AxisCall call(&plan_.world, program_, n);
   const Status done = run_rule(call, row);
@@ -153,10 +153,8 @@ Result<AutoNode> AutoPlanner::visit(NodeId n) {
       out.slices.push_back({cut.operand, seed});
   }
   for (const AxisState& s : call.given)
-    if (s.kind == AxisKind::along && !plan_.world.is_block(s.along))
-      return refuse(n, row->name,
-                    s.along.runs ? "a chunk of its result would not be one block"
-                                 : "its result lies in an order that the data decides");
+    if (s.kind == AxisKind::along && !plan_.world.domains[s.along.domain].is_rows)
+      return refuse(n, row->name, "its result lies in an order that the data decides");
   for (const auto& [v, s] : call.constants) make_fill(v, s);
   for (uint32_t i = 0; i < call.node.result_count; ++i) state(call.node.result(i)) = call.given[i];
   join_producers(&out);
@@ -216,7 +214,7 @@ std::optional<AutoNode> AutoPlanner::made_along(NodeId n, const Along& wanted, b
   for (ValueId operand : operands) {
     if (with_fills && state(operand).kind == AxisKind::constant) continue;
     for (uint32_t axis = 0; axis < graph_.type(operand).shape.size(); ++axis) {
-      const Along seed{wanted.domain, axis, wanted.unit};
+      const Along seed{wanted.domain, axis, wanted.unit, wanted.runs};
       plan_.world.seeds[operand.index] = along_state(seed);
       AxisCall call(&plan_.world, program_, n);
       const bool fits = graph_.type(operand).shape[axis] == call.extent(seed) && run_axis_rule(*row, call).ok() &&

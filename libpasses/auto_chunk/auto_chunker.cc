@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "libgraph/base/human.h"
+#include "libgraph/operands.h"
 #include "libgraph/plan/liveness.h"
 #include "libpasses/agreement.h"
+#include "libpasses/auto_chunk/auto_chunk_rewrite.h"
 #include "libpasses/planned_peak.h"
 
 namespace sg {
@@ -24,6 +26,20 @@ std::vector<size_t> nearness_to_peak(const Program& program) {
   std::vector<size_t> out(program.graph.node_id_limit(), 0);
   const Liveness live = compute_liveness(program, program.graph, assumed_sizes(program));
   for (size_t i = 0; i < live.schedule.size() && i <= live.peak_position; ++i) out[live.schedule[i].index] = i + 1;
+  return out;
+}
+
+// By node: whether it is `from`, or takes what was made of it.
+std::vector<bool> depends_on(const Graph& graph, NodeId from) {
+  std::vector<bool> out(graph.node_id_limit(), false);
+  for (NodeId n = from; n; n = graph.next(n)) {
+    bool any = n == from;
+    for_operands(graph, n, [&](ValueId v) {
+      const NodeId def = graph.value(v).def;
+      any = any || (def && out[def.index]);
+    });
+    out[n.index] = any;
+  }
   return out;
 }
 
@@ -114,12 +130,23 @@ Status AutoChunker::take(const Next& next) {
       chunks, context_.explain);
   SG_ASSIGN(Trial trial, outline(*prepared, chunks));
   if (auto why = why_ranks_part(next, *prepared, &trial.job)) return refused(next, std::move(*why));
+  if (options_.chunks && prepared->rows < *options_.chunks) say_fewer(next, *prepared, trial.chunks);
   job_ = std::move(trial.job);
   for (const Next& waiting : waiting_) seen_.erase(waiting.label);
   waiting_.clear();
   summary_ += (done_++ == 0 ? "%" : ", %") + next.label + " " + std::to_string(trial.chunks) + " times " +
               plural(trial.counts.body_nodes, "node");
   return ok_status();
+}
+
+void AutoChunker::say_fewer(const Next& next, const Prepared& prepared, int64_t chunks) const {
+  int64_t weight = 1;
+  for (const auto& plan : prepared.plans)
+    if (plan) weight = plan->cut.weight(job_.pool->exprs);
+  const std::string rows =
+      weight > 1 ? plural(prepared.rows, "group") + " of " + plural(weight, "row") : plural(prepared.rows, "row");
+  context_.notes->warning("chunk", "%" + next.label + ": its " + rows + " make " + plural(chunks, "chunk") + ", not " +
+                                       std::to_string(*options_.chunks));
 }
 
 // Checks that ranks agree on the chunks of collectives' operands, and on the order of collectives.
@@ -133,7 +160,7 @@ std::optional<Error> AutoChunker::why_ranks_part(const Next& next, const Prepare
   if (!asks || job_.programs.size() == 1) return std::nullopt;
   for (const auto& plan : prepared.plans)
     alike = alike && plan && plan->rows() == first->rows() && plan->cut.axis == first->cut.axis &&
-            plan->cut.unit == first->cut.unit;
+            plan->cut.unit == first->cut.unit && plan->cut.runs == first->cut.runs;
   std::string why = alike ? std::string() : "it is not cut alike on all ranks, which talk to each other in the chunks";
   if (alike) {
     const std::string what = disagreement(job_, trial, context_.threads);
@@ -164,34 +191,45 @@ Status AutoChunker::refused(const Next& next, Error error) {
   return ok_status();
 }
 
-// Without a ratio, selects the largest amplifier and any that is live at the peak.
+// Without a ratio: the largest amplifier, and any that sets the peak, by its result or by what is made of it.
 bool AutoChunker::is_asked_for(const Next& next) const {
   if (options_.ratio) return true;
   if (is_counted()) return done_ == 0 && seen_.size() == 1;
+  const int64_t peak = peak_of(job_).bytes;
   for (const auto& program : job_.programs) {
-    const Liveness live = compute_liveness(*program, program->graph, assumed_sizes(*program));
-    for (uint32_t i : live.live_at_peak)
-      if (program->graph.label(live.storages[i].def) == next.label) return true;
+    const Graph& graph = program->graph;
+    const NodeId amplifier = graph.find_node(next.label);
+    const Liveness live = compute_liveness(*program, graph, assumed_sizes(*program));
+    if (!amplifier || live.lower_bound_bytes < peak) continue;
+    const std::vector<bool> made_of_it = depends_on(graph, amplifier);
+    for (uint32_t i : live.live_at_peak) {
+      const LiveStorage& s = live.storages[i];
+      if (s.def && made_of_it[s.def.index] && s.bytes > next.facts.bytes / 2) return true;
+    }
   }
   return false;
 }
 
 Result<AutoChunker::Prepared> AutoChunker::prepare(const Next& next) const {
-  Prepared out{Job(job_), {}, INT64_MAX};
+  Prepared out{Job(job_), {}, INT64_MAX, INT64_MAX};
   for (auto& program : out.job.programs) {
     const NodeId n = program->graph.find_node(next.label);
     out.plans.emplace_back();
     if (!n) continue;
+    if (auto shorter = copy_of(*program); ChunkRewriter(shorter.get()).leave_out_rows(n)) program = std::move(shorter);
     SG_ASSIGN(out.plans.back(), plan_at_some_axis(&program, n));
     const AutoPlan& plan = *out.plans.back();
-    const auto rows = program->graph.pool().exprs.evaluate(plan.rows(), assumed_sizes(*program));
-    out.most_chunks = std::min(out.most_chunks, rows.value_or(2) / options_.least_rows);
+    const ExprPool& exprs = program->graph.pool().exprs;
+    const int64_t rows = exprs.evaluate(plan.rows(), assumed_sizes(*program)).value_or(2);
+    const int64_t weight = plan.cut.weight(exprs), least = (options_.least_rows + weight - 1) / weight;
+    out.rows = std::min(out.rows, rows), out.most_chunks = std::min(out.most_chunks, rows / least);
   }
   return out;
 }
 
 // The first axis for which all rules hold and that is long enough for the chunks; otherwise the longest.
 Result<AutoPlan> AutoChunker::plan_at_some_axis(std::unique_ptr<Program>* program, NodeId amplifier) const {
+  constexpr int64_t kUsualRows = 8;  // enough for the usual numbers of chunks, where none is given
   const std::vector<AutoCut> cuts = possible_cuts(**program, amplifier);
   std::optional<Error> refusal;  // from the plan that reached furthest
   size_t furthest = 0, reached = 0;
@@ -203,8 +241,11 @@ Result<AutoPlan> AutoChunker::plan_at_some_axis(std::unique_ptr<Program>* progra
       if (!refusal || reached > furthest) refusal = std::move(plan.error()), furthest = reached;
       continue;
     }
-    const auto rows = copy->graph.pool().exprs.constant_value(cuts[i].rows);
-    if (rows && *rows < options_.chunks.value_or(2)) {
+    const ExprPool& exprs = copy->graph.pool().exprs;
+    const auto rows = exprs.constant_value(cuts[i].rows);
+    const bool is_coarse = options_.rows_per_chunk ? cuts[i].weight(exprs) > *options_.rows_per_chunk
+                                                   : rows && *rows < options_.chunks.value_or(kUsualRows);
+    if (rows && is_coarse) {
       if (!longest || *rows > longest->first) longest = {*rows, i};
       continue;
     }
@@ -218,6 +259,11 @@ Result<AutoPlan> AutoChunker::plan_at_some_axis(std::unique_ptr<Program>* progra
                    ": no axis rule cuts its result along an axis of the data that it takes",
                {},
                "--best-effort leaves it whole"};
+}
+
+// --rows-per-chunk in rows of the plan's cut.
+int64_t AutoChunker::rows_of_chunk(const AutoPlan& plan, const ExprPool& exprs) const {
+  return std::max<int64_t>(1, *options_.rows_per_chunk / plan.cut.weight(exprs));
 }
 
 // Whether values of the amplifier's size that would be chunked are live at the peak.
@@ -250,7 +296,7 @@ Result<AutoChunker::Trial> AutoChunker::outline(const Prepared& prepared, int64_
     if (!prepared.plans[i]) continue;
     ExprPool& exprs = out.job.pool->exprs;
     const AutoPlan& plan = *prepared.plans[i];
-    const AutoCuts cuts = options_.rows_per_chunk ? cut_by(&exprs, plan.rows(), *options_.rows_per_chunk, chunks)
+    const AutoCuts cuts = options_.rows_per_chunk ? cut_by(&exprs, plan.rows(), rows_of_chunk(plan, exprs), chunks)
                                                   : cut_into(&exprs, plan.rows(), chunks);
     SG_ASSIGN(out.counts, outline_auto_chunk(out.job.programs[i].get(), plan, cuts, options_.sums_in_f32));
     out.chunks = static_cast<int64_t>(cuts.sizes.size());

@@ -46,7 +46,7 @@ class AutoChunker {
   struct Prepared {
     Job job;
     std::vector<std::optional<AutoPlan>> plans;  // by program
-    int64_t most_chunks = 0;                     // at the captured sizes
+    int64_t rows = 0, most_chunks = 0;           // at the captured sizes
   };
 
   struct Trial {
@@ -63,10 +63,12 @@ class AutoChunker {
   Status take(const Next& next);
   void skip(const Next& next, const std::string& why);
   Status refused(const Next& next, Error error);
+  void say_fewer(const Next& next, const Prepared& prepared, int64_t chunks) const;
   bool is_asked_for(const Next& next) const;
 
   Result<Prepared> prepare(const Next& next) const;
   Result<AutoPlan> plan_at_some_axis(std::unique_ptr<Program>* program, NodeId amplifier) const;
+  int64_t rows_of_chunk(const AutoPlan& plan, const ExprPool& exprs) const;
   bool sets_peak(const Prepared& prepared) const;
   std::optional<Error> why_ranks_part(const Next& next, const Prepared& prepared, Job* trial) const;
   Result<Trial> outline(const Prepared& prepared, int64_t chunks) const;

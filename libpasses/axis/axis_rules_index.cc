@@ -234,6 +234,7 @@ Status gather(AxisCall& c) {
   if (!dim || c.rank(index) != c.rank(self)) return c.fail("its axis is not known");
   const AxisState i = c.state(index), x = c.state(self);
   if (i.kind == AxisKind::along && i.along.axis == *dim) {
+    if (i.along.runs) return c.fail("its positions are chunked in runs");
     if (x.kind == AxisKind::along && x.along.axis == *dim && !x.local && leads_into(i, x.along))
       return c.give_along(i.along);
     if (c.is_whole(self) && !i.local) return c.give_along(i.along);
@@ -254,12 +255,14 @@ Status scatter(AxisCall& c) {
   if (!dim || c.rank(index) != c.rank(self) || (!src.is_none() && c.rank(src) != c.rank(self)))
     return c.fail("its axis is not known");
   const AxisState i = c.state(index);
+  if (i.kind == AxisKind::along && i.along.axis == *dim && i.along.runs)
+    return c.fail("its positions are chunked in runs");
   if (i.kind == AxisKind::along && i.along.axis == *dim)
     return !i.local && adds_to_zeros(c, self) ? add_up(c, self, index, src, i.along)
                                               : write_by(c, self, i, src, i.along, *dim);
   SG_ASSIGN(const ValueId first, c.first_along());
   const Along a = c.state(first).along;
-  if (a.axis == *dim && first == src && !c.state(src).local && adds_to_zeros(c, self)) {
+  if (a.axis == *dim && first == src && !a.runs && !c.state(src).local && adds_to_zeros(c, self)) {
     SG_TRY(c.want(index, a));
     return add_up(c, self, index, src, a);
   }
@@ -273,7 +276,8 @@ Status scatter(AxisCall& c) {
   const Arg* value = c.find("value");
   const bool one = value != nullptr && ((value->is(ArgKind::boolean) && value->as_bool()) ||
                                         (value->is(ArgKind::integer) && value->as_int() == 1));
-  if (one && *dim == 1 && begins_as_zeros(c, self) && keys_differ_in_row(c, index)) out.marks = base_of(c, index);
+  if (one && *dim == 1 && !a.runs && begins_as_zeros(c, self) && keys_differ_in_row(c, index))
+    out.marks = base_of(c, index);
   return c.give(out);
 }
 

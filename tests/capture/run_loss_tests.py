@@ -23,7 +23,7 @@ import torch  # noqa: E402
 import losses  # noqa: E402
 import stepgraph_capture  # noqa: E402
 
-CHUNKS = (2, 3, 5)  # of 24 rows, or of 3 entries of the batch
+CHUNKS = (2, 3, 5)  # of 24 rows, or of 3 sequences, or along the 8 of each
 # Left whole: no rule for the op (margin), rows that meet (over_all_tokens, batch_norm_of_logits, between_rows,
 # preference), a gradient that needs the whole loss (square_of_the_loss, perplexity), a largest of all (loss_and_largest);
 # nothing large is left by PyTorch's own chunks (chunked_by_pytorch).
