@@ -41,7 +41,6 @@ class Analysis {
     position_.resize(graph_.node_id_limit());
     for (uint32_t i = 0; i < out_.schedule.size(); ++i) position_[out_.schedule[i].index] = i;
     collect_storages();
-    measure_views();
     find_calls();
     extend_over_uses();
     extend_over_flights();
@@ -84,18 +83,6 @@ class Analysis {
     auto& known = type_bytes_[type.index];
     if (!known) known = storage_bytes(graph_.pool(), graph_.pool().types[type], values_);
     return *known;
-  }
-
-  // Views of a valid job stay within their base, but nothing here relies on that.
-  void measure_views() {
-    for (NodeId n : out_.schedule) {
-      const Node& node = graph_.node(n);
-      for (uint32_t r = 0; r < node.result_count; ++r) {
-        LiveStorage* live = inside(alias_.storage_of(node.result(r)));
-        if (!live || !live->bytes_known || live->owner == node.result(r)) continue;
-        live->bytes = std::max(live->bytes, bytes_of(graph_.value(node.result(r)).type).value_or(0));
-      }
-    }
   }
 
   LiveStorage* inside(StorageId s) { return const_cast<LiveStorage*>(out_.find(s)); }

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "libgraph/expr/sizes.h"
 #include "libgraph/facts/transfer.h"
 #include "libgraph/operands.h"
 #include "libgraph/verify/verify_rules.h"
@@ -71,7 +72,32 @@ void check_constants(Check& c, NodeId n) {
   }
 }
 
+// Strides are given, not derived: an element may lie where no element of the storage is.
+bool gives_strides(std::string_view op) {
+  return op == "aten.as_strided.default" || op == "aten.as_strided_.default" || op == "aten._reshape_alias.default";
+}
+
+// Inputs are left out: what a capture is given may be a view of more memory, which is known when it runs.
+void check_extent(Check& c, NodeId n) {
+  const AliasAnalysis& alias = c.aliases();
+  const ValueId v = c.graph->node(n).result(0);
+  const StorageId s = alias.storage_of(v);
+  if (!s || alias.storage(s).is_input() || !alias.storage(s).certain || alias.storage(s).owner == v) return;
+  const SizeValues none;
+  const auto reach = storage_bytes(c.pool, c.graph->type(v), none);
+  const auto memory = storage_bytes(c.pool, c.graph->type(alias.storage(s).owner), none);
+  if (reach && memory && *reach > *memory)
+    c.fail(n, "reaches " + std::to_string(*reach) + " bytes far into the memory of " + c.name(alias.storage(s).owner) +
+                  ", which has " + std::to_string(*memory));
+}
+
 }  // namespace
+
+void check_extents(Check& c) {
+  for (NodeId n : c.graph->nodes())
+    if (c.graph->node(n).result_count == 1 && c.graph->op_info(n) && gives_strides(c.graph->op_name(n)))
+      check_extent(c, n);
+}
 
 void check_writes(Check& c) {
   if (!has_effects(*c.graph)) return;

@@ -152,6 +152,7 @@ void check_inferred(Check& c, NodeId n);
 void check_call(Check& c, NodeId n);
 
 // verify_effects.cc
+void check_extents(Check& c);
 void check_writes(Check& c);
 void check_waits(Check& c);
 void check_random_streams(Check& c);

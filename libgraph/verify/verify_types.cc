@@ -18,21 +18,20 @@ std::string tensor_fault(const Check& c, const Type& t) {
     return c.pool.exprs.is_invalid(e) || (n && *n < 0);
   };
   if (bad(t.offset)) return "the storage offset is negative or not a number";
-  int64_t bytes = dtype_bytes(t.dtype);
-  bool empty = false;
   for (const auto& [what, list] : {std::pair("size ", &t.shape), std::pair("stride ", &t.stride)})
     for (size_t i = 0; i < list->size(); ++i) {
       if (!bad((*list)[i])) continue;
       const std::optional<int64_t> n = c.pool.exprs.constant_value((*list)[i]);
       return what + std::to_string(i) + (n ? " is negative: " + std::to_string(*n) : " is no number");
     }
-  for (size_t i = 0; i < t.shape.size(); ++i) {
-    std::optional<int64_t> n = c.pool.exprs.constant_value(t.shape[i]);
-    if (n && *n == 0) empty = true;
-    else if (n && __builtin_mul_overflow(bytes, *n, &bytes) && !empty)
-      return "the tensor has more bytes than 64 bits can count";
+  int64_t bytes = dtype_bytes(t.dtype);
+  bool counted = true;
+  for (Expr e : t.shape) {
+    const std::optional<int64_t> n = c.pool.exprs.constant_value(e);
+    if (n == 0) return {};
+    if (n && counted) counted = !__builtin_mul_overflow(bytes, *n, &bytes);
   }
-  return {};
+  return counted ? "" : "the tensor has more bytes than 64 bits can count";
 }
 
 std::string type_fault(const Check& c, const Type& t) {

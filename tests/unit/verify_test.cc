@@ -342,6 +342,13 @@ const Case kCases[] = {
      [](Step& s) {
        s.graph->set_args(s.call, {Arg::graph(NestedId(0)), Arg::list({Arg::value(s.w)})});
      }},
+    {"extent", "node %as_strided",
+     [](Step& s) {
+       const NodeId made = s.add("aten.tanh.default", {Arg::value(s.fixed)}, {s.graph->value(s.fixed).type});
+       s.add("aten.as_strided.default",
+             {Arg::value(s.result(made)), Arg::list({Arg::integer(1000)}), Arg::list({Arg::integer(1)})},
+             {s.f32({s.num(1000)})});
+     }},
     {"write", "node %add_",
      [](Step& s) {
        s.add("aten.add_.Scalar", {Arg::value(s.result(s.expanded)), Arg::integer(1)},
