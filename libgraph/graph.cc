@@ -33,6 +33,10 @@ Graph::Graph(const Graph& other, Pool* pool)
 
 // --- reading ---
 
+NodeId Graph::only_user(ValueId v) const {
+  return value(v).use_count == 1 ? uses_[value(v).first_use].use.user : NodeId();
+}
+
 bool Graph::has_used_result(NodeId n) const {
   for (uint32_t i = 0; i < node(n).result_count; ++i)
     if (is_used(node(n).result(i))) return true;

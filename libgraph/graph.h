@@ -168,6 +168,7 @@ class Graph {
     }
   }
   std::vector<NodeId> users(ValueId v) const;  // distinct nodes in schedule order; outputs left out
+  NodeId only_user(ValueId v) const;           // takes it once, and nothing else does; none = there is no such node
   bool is_used(ValueId v) const { return value(v).use_count != 0; }
   bool has_used_result(NodeId n) const;
 

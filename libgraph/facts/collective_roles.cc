@@ -242,11 +242,9 @@ class RoleFinder {
   }
 
   NodeId only_wait(NodeId launch) const {
-    const ValueId v = graph_.node(launch).result(0);
-    const std::vector<NodeId> users = graph_.users(v);
-    if (users.size() != 1 || graph_.value(v).use_count != 1) return {};
-    const OpInfo* op = graph_.op_info(users[0]);
-    return op != nullptr && op->has(kWait) ? users[0] : NodeId();
+    const NodeId user = graph_.only_user(graph_.node(launch).result(0));
+    const OpInfo* op = user ? graph_.op_info(user) : nullptr;
+    return op != nullptr && op->has(kWait) ? user : NodeId();
   }
 
   // All nodes that n depends on, back to the inputs, in schedule order.

@@ -129,13 +129,11 @@ std::optional<NodeId> ChunkRewriter::folded_loss(NodeId n) {
 // The log-softmax that this is the gradient of, if it has no other user.
 NodeId ChunkRewriter::sole_log_softmax_backward(NodeId n) const {
   const ValueId grad = graph_.node(n).result(0);
-  const std::vector<NodeId> users = graph_.users(grad);
-  if (users.size() != 1 || graph_.value(grad).use_count != 1 ||
-      graph_.op_name(users[0]) != "aten._log_softmax_backward_data.default")
-    return NodeId();
-  const auto dim = integer(users[0], "dim");
+  const NodeId user = graph_.only_user(grad);
+  if (!user || graph_.op_name(user) != "aten._log_softmax_backward_data.default") return NodeId();
+  const auto dim = integer(user, "dim");
   const auto rank = static_cast<int64_t>(graph_.type(grad).shape.size());
-  return tensor(users[0], "grad_output") == grad && (dim == 1 || dim == 1 - rank) ? users[0] : NodeId();
+  return tensor(user, "grad_output") == grad && (dim == 1 || dim == 1 - rank) ? user : NodeId();
 }
 
 // [rows, 1]: c(r), what row r adds to the loss; 0 where it does not count.

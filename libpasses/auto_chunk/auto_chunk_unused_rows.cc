@@ -27,9 +27,8 @@ bool passes_rows_on(const Graph& graph, NodeId n) {
 }
 
 NodeId sole_user_of(const Graph& graph, ValueId v) {
-  const std::vector<NodeId> users = graph.users(v);
-  const bool is_output = std::ranges::any_of(graph.outputs(), [&](const Output& o) { return o.value == v; });
-  return users.size() == 1 && !is_output && graph.node(users[0]).result_count == 1 ? users[0] : NodeId();
+  const NodeId user = graph.only_user(v);
+  return user && graph.node(user).result_count == 1 ? user : NodeId();
 }
 
 }  // namespace

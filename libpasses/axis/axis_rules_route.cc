@@ -144,7 +144,8 @@ Status bincount(AxisCall& c) {
   SG_ASSIGN(const ValueId first, c.first_along());
   const Along a = c.state(first).along;
   if (c.state(first).local) return c.fail("positions of each chunk's own");
-  const auto least = c.integer("minlength"), length = c.exprs.constant_value(c.type(c.result(0)).shape[0]);
+  const std::vector<Expr>& counts = c.type(c.result(0)).shape;  // empty: the graph does not record its type
+  const auto least = c.integer("minlength"), length = counts.empty() ? std::nullopt : c.exprs.constant_value(counts[0]);
   if (!least || !length || *length != *least)
     return c.fail("a chunk may have fewer counts than the whole: how many there are depends on the data");
   SG_TRY(c.want(self, a));

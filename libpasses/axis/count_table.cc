@@ -30,6 +30,7 @@ std::optional<std::vector<size_t>> align_to(CountTable* t, std::span<const int64
     while (size > 1) {
       if (next == t->order.size()) return std::nullopt;
       const int64_t cell = t->cells[t->order[next]];
+      if (cell == 0) return std::nullopt;
       if (cell > size) {
         if (cell % size != 0) return std::nullopt;
         split_cell(t, t->order[next], size);

@@ -347,10 +347,10 @@ class Merger {
     const ValueId by = draft->results[draft->retired++];
     NodeId last = s.wait;
     for (;;) {  // a repeated wait
-      const std::vector<NodeId> users = graph_.users(graph_.node(last).result(0));
-      const OpInfo* op = users.size() == 1 ? graph_.op_info(users[0]) : nullptr;
+      const NodeId again = graph_.only_user(graph_.node(last).result(0));
+      const OpInfo* op = again ? graph_.op_info(again) : nullptr;
       if (op == nullptr || !op->has(kWait)) break;
-      last = users[0];
+      last = again;
     }
     const std::string name(graph_.name(graph_.node(last).result(0)));
     graph_.replace_uses(graph_.node(last).result(0), by);

@@ -24,9 +24,8 @@ bool is_widened_first(const Graph& graph, NodeId n) {
     if (op == nullptr) return false;
     if (is_cast_up(graph, at)) return true;
     if ((!op->has(kView) && !is_cast(*op)) || op->has(kWait) || graph.node(at).result_count != 1) return false;
-    const std::vector<NodeId> users = graph.users(graph.node(at).result(0));
-    if (users.size() != 1 || graph.value(graph.node(at).result(0)).use_count != 1) return false;
-    at = users[0];
+    at = graph.only_user(graph.node(at).result(0));
+    if (!at) return false;
   }
 }
 

@@ -281,6 +281,8 @@ class ChunkCopier {
                   s.kind == AxisKind::partial ? sum(body, v, parts) : concatenate(body, v, parts, s.along));
         wholes_[v] = whole;
         replace_whole_uses(v, whole);
+      } else if (graph_.type(v).kind == TypeKind::none) {
+        replace_whole_uses(v, parts.back());
       }
     }
     return ok_status();

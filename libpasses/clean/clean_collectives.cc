@@ -24,10 +24,9 @@ struct Launch {
 // The only user of a one-result launch, if it is a wait.
 NodeId only_wait(const Graph& graph, NodeId launch) {
   if (graph.node(launch).result_count != 1) return {};
-  const std::vector<NodeId> users = graph.users(graph.node(launch).result(0));
-  size_t uses = graph.value(graph.node(launch).result(0)).use_count;
-  const OpInfo* op = users.size() == 1 && uses == 1 ? graph.op_info(users[0]) : nullptr;
-  return op != nullptr && op->has(kWait) && graph.node(users[0]).result_count == 1 ? users[0] : NodeId();
+  const NodeId user = graph.only_user(graph.node(launch).result(0));
+  const OpInfo* op = user ? graph.op_info(user) : nullptr;
+  return op != nullptr && op->has(kWait) && graph.node(user).result_count == 1 ? user : NodeId();
 }
 
 class Candidates {

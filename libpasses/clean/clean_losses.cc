@@ -62,12 +62,6 @@ class LossFolder {
     return at < args.size() && args[at].is(ArgKind::value) ? args[at].as_value() : ValueId();
   }
 
-  // The only node that reads a value which no output shows.
-  NodeId sole_user(ValueId v) const {
-    const std::vector<NodeId> users = graph_.users(v);
-    return users.size() == 1 && graph_.value(v).use_count == 1 ? users[0] : NodeId();
-  }
-
   bool is_plain(NodeId n, std::string_view op, size_t args) const {
     if (graph_.op_name(n) != op || graph_.node(n).args.size() != args || is_deliberate_copy(graph_, n)) return false;
     for (const Arg& arg : graph_.node(n).args)
@@ -131,7 +125,7 @@ class LossFolder {
         return false;
     if (!stays(argument(loss.backward, 0), loss.backward, loss.softmax_backward)) return false;
     return argument(loss.backward, 6) == graph_.node(loss.forward).result(1) &&
-           sole_user(graph_.node(loss.backward).result(0)) == loss.softmax_backward &&
+           graph_.only_user(graph_.node(loss.backward).result(0)) == loss.softmax_backward &&
            argument(loss.softmax_backward, 0) == graph_.node(loss.backward).result(0) &&
            graph_.node(loss.softmax_backward).args[2] == graph_.node(loss.softmax).args[1];
   }
@@ -142,7 +136,7 @@ class LossFolder {
     const ValueId scores = argument(loss->softmax, 0);
     std::vector<NodeId> views;
     for (ValueId v = graph_.node(loss->softmax_backward).result(0);;) {
-      const NodeId user = sole_user(v);
+      const NodeId user = graph_.only_user(v);
       if (user.is_none() || argument(user, 0) != v) return;
       if (is_cast(graph_, user) && graph_.type(graph_.node(user).result(0)).dtype == graph_.type(scores).dtype) {
         loss->views = std::move(views);

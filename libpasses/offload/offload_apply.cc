@@ -222,11 +222,6 @@ class Settler {
   }
 
  private:
-  NodeId only_user(ValueId v) const {
-    const std::vector<NodeId> users = graph_.users(v);
-    return users.size() == 1 ? users[0] : NodeId();
-  }
-
   // Of a copy that sg-offload has begun, when it is fetched.
   std::optional<Found> way_of(NodeId n) const {
     if (transfer_of(graph_.op_info(n)) != Transfer::to_host || graph_.meta(n).copy.kind != CopyKind::offload)
@@ -234,10 +229,10 @@ class Settler {
     const ValueId v = graph_.node(n).args[0].as_value();
     if (alias_.storage_of(v).is_none() || schedule_.is_written_after(class_of(alias_, v), schedule_.position(n)))
       return std::nullopt;
-    Found out{v, only_user(graph_.node(n).result(0)), {}, {}};
-    if (out.kept) out.reload = only_user(graph_.node(out.kept).result(0));
+    Found out{v, graph_.only_user(graph_.node(n).result(0)), {}, {}};
+    if (out.kept) out.reload = graph_.only_user(graph_.node(out.kept).result(0));
     if (!out.reload || transfer_of(graph_.op_info(out.reload)) != Transfer::to_device) return std::nullopt;
-    out.back = only_user(graph_.node(out.reload).result(0));
+    out.back = graph_.only_user(graph_.node(out.reload).result(0));
     return out.back ? std::optional(out) : std::nullopt;
   }
 
