@@ -33,6 +33,14 @@ struct Normals {
   void fill(const RandomKey& key, uint64_t first, std::span<double> to) const { fill_normal(key, first, to); }
 };
 
+// As an integer of the type, its largest or smallest if it has no such.
+template <class T>
+T whole_within(double v) {
+  using Limits = std::numeric_limits<T>;
+  if (v >= std::ldexp(1.0, Limits::digits)) return Limits::max();
+  return v > static_cast<double>(Limits::min()) ? static_cast<T>(v) : Limits::min();
+}
+
 // Sets `out` to fn(random number), by runs of elements.
 template <class Numbers, class Fn>
 void draw(KernelCall& call, const Tensor& out, const Numbers& numbers, const Fn& fn) {
@@ -52,6 +60,7 @@ void draw(KernelCall& call, const Tensor& out, const Numbers& numbers, const Fn&
           double v = fn(drawn[i]);
           if constexpr (is_complex_type<T>) to[i] = T(static_cast<typename T::value_type>(v), 0);
           else if constexpr (std::is_same_v<T, bool>) to[i] = v != 0;
+          else if constexpr (std::is_integral_v<T>) to[i] = whole_within<T>(v);
           else to[i] = static_cast<T>(static_cast<Compute<T>>(v));
         }
       }
@@ -91,7 +100,7 @@ void draw_normal(KernelCall& call, const Tensor& out, double mean, double deviat
 }
 
 Status draw_whole(KernelCall& call, const Tensor& out, int64_t low, int64_t high) {
-  if (low >= high) return call.fail("no integer lies in [" + std::to_string(low) + ", " + std::to_string(high) + ")");
+  SG_TRY(check_whole_range(call, low, high));
   uint64_t count = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   RandomKey key = random_key(call);
   RandomPlaces places(call.random, out);
@@ -139,25 +148,30 @@ Status randint_low(KernelCall& call) {
   return draw_whole(call, call.result(), call.integer("low"), call.integer("high"));
 }
 Status uniform_(KernelCall& call) {
+  SG_TRY(check_interval(call));
   return draw_uniform(call, call.result(), call.number("from"), call.number("to")), ok_status();
 }
 Status normal_(KernelCall& call) {
+  SG_TRY(check_spread(call, "std", true));
   return draw_normal(call, call.result(), call.number("mean"), call.number("std")), ok_status();
 }
 
 Status exponential_(KernelCall& call) {
+  SG_TRY(check_spread(call, "lambd", false));
   double lambda = call.number("lambd");
   draw(call, call.result(), Uniforms(), [=](double u) { return -math::log1p_core(-u) / lambda; });
   return ok_status();
 }
 
 Status log_normal(KernelCall& call) {
+  SG_TRY(check_spread(call, "std", false));
   double mean = call.number("mean"), deviation = call.number("std");
   draw(call, call.result(), Normals(), [=](double z) { return std::exp(mean + deviation * z); });
   return ok_status();
 }
 
 Status cauchy(KernelCall& call) {
+  SG_TRY(check_spread(call, "sigma", false));
   double median = call.number("median"), sigma = call.number("sigma");
   draw(call, call.result(), Uniforms(), [=](double u) { return median + sigma * std::tan(math::kPi * (u - 0.5)); });
   return ok_status();
@@ -275,6 +289,7 @@ Status randperm(KernelCall& call) {
   Tensor whole = call.scratch().tensor(DType::i64, call.result().sizes());
   auto* order = whole.as<int64_t>();
   int64_t n = whole.elements();
+  if (n > 0) SG_TRY(check_whole_range(call, 0, n));
   std::iota(order, order + n, int64_t{0});
   RandomKey key = random_key(call);
   for (int64_t i = 0; i + 1 < n; ++i)

@@ -45,7 +45,7 @@ Status launch(KernelCall& call, const RandomArgs& args, const char* kernel = "dr
 }
 
 Status draw_whole(KernelCall& call, int64_t low, int64_t high) {
-  if (low >= high) return call.fail("no integer lies in [" + std::to_string(low) + ", " + std::to_string(high) + ")");
+  SG_TRY(check_whole_range(call, low, high));
   RandomArgs args = random_args(call, call.result(), Draw::whole);
   args.low = static_cast<uint64_t>(low);
   args.count = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
@@ -55,16 +55,20 @@ Status draw_whole(KernelCall& call, int64_t low, int64_t high) {
 Status rand(KernelCall& call) { return launch(call, random_args(call, call.result(), Draw::uniform, 0, 1)); }
 Status randn(KernelCall& call) { return launch(call, random_args(call, call.result(), Draw::normal, 0, 1)); }
 Status uniform(KernelCall& call) {
+  SG_TRY(check_interval(call));
   return launch(call, random_args(call, call.result(), Draw::uniform, call.number("from"), call.number("to")));
 }
 template <Draw draw>
 Status of_mean_and_spread(KernelCall& call) {
+  SG_TRY(check_spread(call, "std", draw == Draw::normal));
   return launch(call, random_args(call, call.result(), draw, call.number("mean"), call.number("std")));
 }
 Status exponential(KernelCall& call) {
+  SG_TRY(check_spread(call, "lambd", false));
   return launch(call, random_args(call, call.result(), Draw::exponential, call.number("lambd")));
 }
 Status cauchy(KernelCall& call) {
+  SG_TRY(check_spread(call, "sigma", false));
   return launch(call, random_args(call, call.result(), Draw::cauchy, call.number("median"), call.number("sigma")));
 }
 Status geometric(KernelCall& call) {
@@ -150,6 +154,7 @@ Status rrelu(KernelCall& call) {
 Status randperm(KernelCall& call) {
   const int64_t length = call.result().elements();
   if (length == 0) return ok_status();
+  SG_TRY(check_whole_range(call, 0, length));
   auto longs = [&] { return backend_of(call).scratch(DType::i64, std::array{length}); };
   const Tensor targets = longs(), sorted = longs(), steps = longs(), before = longs(), into = longs(), to = longs();
   OrderArgs args;

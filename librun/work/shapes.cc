@@ -66,6 +66,38 @@ Status check_probability(const KernelCall& call, double p) {
   return call.fail("a probability is not within [0, 1]: " + std::to_string(p));
 }
 
+Status check_spread(const KernelCall& call, std::string_view parameter, bool may_be_zero) {
+  const double spread = call.number(parameter);
+  if (spread > 0 || (may_be_zero && spread == 0)) return ok_status();
+  return call.fail(std::string(parameter) + (may_be_zero ? " is below 0: " : " is not above 0: ") +
+                   std::to_string(spread));
+}
+
+Status check_interval(const KernelCall& call) {
+  const double from = call.number("from"), to = call.number("to");
+  if (from <= to) return ok_status();
+  return call.fail("no number lies in [" + std::to_string(from) + ", " + std::to_string(to) + ")");
+}
+
+// Whether an integer is within the type's range; floats may round it.
+static bool holds_integer(DType t, int64_t n) {
+  if (t == DType::boolean) return n == 0 || n == 1;
+  if (t == DType::f16) return -65504 <= n && n <= 65504;
+  if (!is_integral(t) || t == DType::i64) return true;
+  const bool is_signed = t == DType::i8 || t == DType::i16 || t == DType::i32;
+  if (!is_signed) return n >= 0 && (t == DType::u64 || n >> (8 * dtype_bytes(t)) == 0);
+  const int64_t limit = int64_t{1} << (8 * dtype_bytes(t) - 1);
+  return -limit <= n && n < limit;
+}
+
+Status check_whole_range(const KernelCall& call, int64_t low, int64_t high) {
+  const auto range = "[" + std::to_string(low) + ", " + std::to_string(high) + ")";
+  if (low >= high) return call.fail("no integer lies in " + range);
+  const DType dtype = call.result().dtype;
+  if (holds_integer(dtype, low) && holds_integer(dtype, high - 1)) return ok_status();
+  return call.fail(std::string(dtype_name(dtype)) + " does not hold all integers in " + range);
+}
+
 int64_t normalized_length(const KernelCall& call) {
   int64_t n = 1;
   for (int64_t size : call.integers("normalized_shape")) n *= size;

@@ -37,4 +37,11 @@ int64_t normalized_length(const KernelCall& call);
 // Fails if p is not a probability.
 Status check_probability(const KernelCall& call, double p);
 
+// Of a distribution: fails if the parameter is not above 0, or, where `may_be_zero`, below it.
+Status check_spread(const KernelCall& call, std::string_view parameter, bool may_be_zero);
+// Fails if there is no number between the parameters `from` and `to`.
+Status check_interval(const KernelCall& call);
+// Fails if the result's element type does not hold all of [low, high).
+Status check_whole_range(const KernelCall& call, int64_t low, int64_t high);
+
 }  // namespace sg
