@@ -66,11 +66,13 @@ Cost cost_of(const Job& job, const std::optional<Machine>& machine) {
   return out;
 }
 
-Result<std::vector<CostRow>> costs_of(const Args& args, const Job& a, const Job& b) {
-  std::optional<Machine> machine;
-  if (args.text("machine") != "none") {
-    SG_ASSIGN(machine, find_machine(args.text("machine")));
-  }
+Result<std::optional<Machine>> machine_of(const Args& args) {
+  if (args.text("machine") == "none") return std::optional<Machine>();
+  SG_ASSIGN(Machine machine, find_machine(args.text("machine")));
+  return std::optional(std::move(machine));
+}
+
+std::vector<CostRow> costs_of(const Args& args, const std::optional<Machine>& machine, const Job& a, const Job& b) {
   Cost costs[2];
   parallel_for(2, args.threads(), [&](size_t i) { costs[i] = cost_of(i == 0 ? a : b, machine); });
   std::vector<CostRow> rows = compare_costs(costs[0].stats, costs[1].stats);
@@ -113,12 +115,13 @@ Result<int> diff_operands(const Args& args) {
   SG_TRY(check_options(args));
   DiffTextOptions text;
   SG_ASSIGN(DiffOptions options, diff_options(args, &text.ignored));
+  SG_ASSIGN(const std::optional<Machine> machine, machine_of(args));
   SG_ASSIGN(Loaded a, read_loaded(args, args.operands()[0]));
   SG_ASSIGN(Job b, read_job(args, args.operands()[1]));
   JobDiff diff = diff_jobs(a.job, b, options);
   args.report().phase("compare", "");
   if (!args.has("no-cost") && !args.has("name-only") && !diff.is_same()) {
-    SG_ASSIGN(text.costs, costs_of(args, a.job, b));
+    text.costs = costs_of(args, machine, a.job, b);
   }
   auto name = [](const std::string& operand) { return operand == "-" ? std::string("<stdin>") : operand; };
   text.name_a = name(args.operands()[0]), text.name_b = name(args.operands()[1]), text.uri_a = uri_of(text.name_a);

@@ -2,6 +2,13 @@
 
 namespace sg {
 
+ErrorKind error_kind_of(uint64_t number) {
+  for (ErrorKind kind : {ErrorKind::negative, ErrorKind::usage, ErrorKind::unreadable, ErrorKind::cannot_apply,
+                         ErrorKind::missing, ErrorKind::rank_failed})
+    if (number == static_cast<uint64_t>(kind)) return kind;
+  return ErrorKind::internal;
+}
+
 std::string print_location(const Location& where) {
   std::string out = where.file;
   if (where.line != 0) {

@@ -23,6 +23,9 @@ enum class ErrorKind : uint8_t {
   internal = 70,     // our bug
 };
 
+// Of a number that another process sent; `internal` if there is no such kind.
+ErrorKind error_kind_of(uint64_t number);
+
 // A place in an input. Unset parts are left empty; `print_location` writes those that are set.
 struct Location {
   std::string file;                // as the user named it; "<stdin>" for a stream

@@ -257,8 +257,10 @@ Status check_dump_patterns(const Job& job, std::span<const std::string> patterns
     Nearest nearest(pattern);
     for (const auto& program : job.programs)
       for (NodeId n : program->graph.nodes()) nearest.offer(program->graph.label(n));
-    return Error{
-        ErrorKind::usage, "--nodes " + pattern + " matches no result and no module of the graph", {}, nearest.hint()};
+    return Error{ErrorKind::cannot_apply,
+                 "--nodes " + pattern + " matches no result and no module of the graph",
+                 {},
+                 nearest.hint()};
   }
   return ok_status();
 }

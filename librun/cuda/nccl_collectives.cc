@@ -173,7 +173,8 @@ class Issue {
     }));
     std::byte* own = is_all_reduce() ? sum + static_cast<int64_t>(members_.position) * slot * unit : sum;
     add_slots(received, own, mine);
-    if (!is_all_reduce()) return by_.device.noted();
+    SG_TRY(by_.device.noted());
+    if (!is_all_reduce()) return ok_status();
     SG_TRY(all_gather(own, sum, slot * unit));
     const Driver& driver = by_.device.driver();
     return check(

@@ -31,12 +31,6 @@ std::string failure_body(const Error& e, uint32_t speaker) {
       .take();
 }
 
-ErrorKind kind_of(uint64_t n) {
-  const bool known =
-      n >= static_cast<uint64_t>(ErrorKind::negative) && n <= static_cast<uint64_t>(ErrorKind::rank_failed);
-  return known ? static_cast<ErrorKind>(n) : ErrorKind::internal;
-}
-
 }  // namespace
 
 Hub::Hub(uint32_t rank, Meeting meeting)
@@ -182,7 +176,7 @@ void Hub::hear(uint32_t from, const Message& m) {
     case MessageKind::heart: return read_hearts(in, from, 1);
     case MessageKind::hearts: return read_hearts(in, 0, world());
     case MessageKind::failure: {
-      Error error{kind_of(in.number()), in.text(), {}, in.text()};
+      Error error{error_kind_of(in.number()), in.text(), {}, in.text()};
       const auto speaker = static_cast<uint32_t>(in.number());
       if (rank_ == 0) return set_failure(std::move(error), from);
       if (speaker != rank_ || !failure_) failure_ = std::move(error);  // rank 0 knows which failure was first

@@ -71,9 +71,7 @@ Error HostMemory::failure() const {
   auto read = [](const auto& text) { return std::string(text, std::find(text, text + sizeof text, '\0')); };
   for (const Slot* s : slots_) {
     if (s->told.load(std::memory_order_acquire) != 2) continue;
-    bool known = s->kind >= static_cast<uint32_t>(ErrorKind::negative) &&
-                 s->kind <= static_cast<uint32_t>(ErrorKind::rank_failed);
-    return Error{known ? static_cast<ErrorKind>(s->kind) : ErrorKind::rank_failed, read(s->message), {}, read(s->hint)};
+    return Error{error_kind_of(s->kind), read(s->message), {}, read(s->hint)};
   }
   return Error{};
 }

@@ -2,7 +2,7 @@
 //
 // Keyed  An element's value is a function of the seed, the input's FQN (its name when it has none) and the element's
 //        row-major index in the *global* tensor: shards agree, replicas are equal, and the same parameter has the same
-//        values in every graph of a model, whatever a pass did to it.
+//        values in every graph of a model that uses it alike.
 // Values by kind and by use (input_use.h), never by name:
 //          parameters    matrices and tables: normal, deviation 1/sqrt(fan-in); vectors: ones if they scale, zeros
 //                        if they are added

@@ -203,7 +203,7 @@ def nodes_are_dumped_by_their_modules_and_before_a_watch_ends_the_run():
     sized("g.txt")
     run("--init", "seed:0", "--dump-nodes", "all", "--nodes", "layer")
     assert sorted(load("all")) == ["g", "h", "o", "s", "t", "y"], sorted(load("all"))
-    run("--init", "seed:0", "--dump-nodes", "all", "--nodes", "lay", code=2, message="matches no result and no module")
+    run("--init", "seed:0", "--dump-nodes", "all", "--nodes", "lay", code=4, message="matches no result and no module")
     safetensors("in", {"x": ("F32", [1, 3], [float("nan")] * 3), "w": ("F32", [3, 4], [1] * 12)})
     run("--inputs", "in", "--watch", "nan", "--dump-nodes", "seen", code=1, message="%y has 4 NaN")
     assert sorted(load("seen")) == ["y"], sorted(load("seen"))

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -24,7 +25,7 @@ constexpr Option kOptions[] = {
     {"state", 0, "FILE", "go on from what another run left (--dump-state), and from its step; goes before --inputs"},
     {"spare-inputs", 0, {}, "ignore tensors of --inputs that the graph has no input for (after sg-reduce)"},
     {"data", 0, "FILE", "file or folder with the larger constants, found by digest (default: the graph's folder)"},
-    {"init", 0, "seed:N", "make up inputs that no file gives; an FQN gets the same values in every graph"},
+    {"init", 0, "seed:N", "make up inputs that no file gives; an FQN gets the same values wherever it is used alike"},
     {"bind",
      0,
      "SYMBOL=N",
@@ -100,7 +101,7 @@ Result<std::optional<double>> number_option(const Args& args, std::string_view n
   std::string text = args.text(name);
   double number = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || !(number >= 0))
+  if (error != std::errc() || end != text.data() + text.size() || !(number >= 0) || !std::isfinite(number))
     return option_error(name, " takes a number that is not negative, not `" + text + "`");
   return std::optional<double>(number);
 }
