@@ -159,8 +159,7 @@ Result<std::vector<ChunkPlan>> plan_chunks_of_ranks(const Job& job, const ChunkO
                                                     std::vector<Error>* refused) {
   SG_ASSIGN(const ModulePattern modules, ModulePattern::parse(options.modules));
   std::vector<ProgramRegions> found;
-  for (const auto& program : job.programs)
-    found.push_back(find_regions(program->graph, modules, options.only_exchanges));
+  for (const auto& program : job.programs) found.push_back(find_regions(*program, modules, options.only_exchanges));
   SG_TRY(refuse_unless_named(found, modules));
   std::vector<ChunkPlan> plans;
   for (size_t p = 0; p < found.size(); ++p) {

@@ -12,6 +12,7 @@
 #include "libgraph/facts/alias.h"
 #include "libgraph/modules/module_path.h"
 #include "libgraph/operands.h"
+#include "libpasses/chunk/chunk_calls.h"
 
 namespace sg {
 namespace {
@@ -107,7 +108,8 @@ bool launches_collective(const Graph& graph, NodeId n) {
   return op != nullptr && op->has(kCollective) && !op->has(kWait);
 }
 
-ProgramRegions find_regions(const Graph& graph, const ModulePattern& modules, bool only_exchanges) {
+ProgramRegions find_regions(const Program& program, const ModulePattern& modules, bool only_exchanges) {
+  const Graph& graph = program.graph;
   ProgramRegions out;
   std::unordered_map<StrId, std::string, IdHash> root_of;  // by module; empty = in no region
   std::map<std::pair<std::string, uint32_t>, uint32_t> found;
@@ -131,6 +133,7 @@ ProgramRegions find_regions(const Graph& graph, const ModulePattern& modules, bo
     out.of_node[n.index] = at->second;
     out.nodes[at->second].push_back(n);
   }
+  split_by_calls(graph, values_from_data(program), &out);
   if (only_exchanges) leave_without_exchange(graph, &out);
   return out;
 }

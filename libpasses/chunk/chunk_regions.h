@@ -11,13 +11,13 @@ constexpr uint32_t kNoRegion = 0xFFFFFFFFu;
 
 bool launches_collective(const Graph& graph, NodeId n);
 
-// In order of their first node. With `only_exchanges` those that launch no all-to-all are refused.
-ProgramRegions find_regions(const Graph& graph, const ModulePattern& modules, bool only_exchanges);
-
 // By value: whether it depends on the data of the step (`user` inputs, and what another rank sends to one that hands in
 // nothing) otherwise than by weights that the step has updated: what lies in the memory of a parameter or a buffer is
 // none.
 std::vector<bool> values_from_data(const Program& program);
+
+// One for each call of a module (chunk_calls.h). With `only_exchanges` those that launch no all-to-all are refused.
+ProgramRegions find_regions(const Program& program, const ModulePattern& modules, bool only_exchanges);
 
 // By value: whether it is what another rank sends to one that hands in nothing, or a view of that. In the backward of a
 // pipeline's stage these are gradients, though the capture cannot tell.

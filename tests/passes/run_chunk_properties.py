@@ -284,8 +284,14 @@ class Module:
                  self.fill, self.write, self.best,
                  self.route, self.look_up, self.group, self.group]
         self.lines.append('  forward m')
-        for _ in range(self.rng.randrange(2, 7)):
-            self.rng.choice(steps)()
+        calls = self.rng.choice([1, 1, 1, 2, 3])          # of the module, with something else between them
+        for call in range(calls):
+            for _ in range(self.rng.randrange(2, 7) if calls == 1 else self.rng.randrange(1, 4)):
+                self.rng.choice(steps)()
+            if call + 1 < calls:
+                self.lines.append('  forward -')
+                self.unary()
+                self.lines.append('  forward m')
         used = list(self.values)
         if self.rng.random() < 0.5:
             self.lines.append('  backward head')
