@@ -80,6 +80,11 @@ void cosine_embedding_loss(CompositeCall& c) {
   give_reduced(c, add(c, near, c.make("where.self", {c.make("eq.Scalar", {target, -1}), over, zeros})));
 }
 
+void multilabel_margin_loss(CompositeCall& c) {
+  c.give(
+      c.make_all("multilabel_margin_loss_forward", {c.tensor("self"), c.tensor("target"), c.integer("reduction")})[0]);
+}
+
 void triplet_margin_loss(CompositeCall& c) {
   ValueId anchor = c.tensor("anchor"), near = c.tensor("positive"), far = c.tensor("negative");
   auto apart = [&](ValueId a, ValueId b) { return distance(c, a, b, c.arg("p"), c.arg("eps"), false); };

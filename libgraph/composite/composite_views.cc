@@ -394,6 +394,20 @@ void unbind_copy(CompositeCall& c) {
   for (ValueId v : c.make_all("unbind.int", {self, dim}, static_cast<size_t>(c.known_size(self, dim)))) give_copy(c, v);
 }
 
+// The places of what is not zero: one tensor an axis.
+void places_by_axis(CompositeCall& c) {
+  ValueId self = c.tensor(c.has("condition") ? "condition" : "self");
+  if (c.rank(self) == 0) self = c.make("unsqueeze", {self, 0});
+  Type found = c.recorded(0);
+  if (found.kind != TypeKind::tensor || found.shape.size() != 1) return c.fail("the number of places has no symbol");
+  const Expr count = found.shape[0];
+  found.offset = c.exprs().constant(0);
+  found.shape = {count, c.exprs().constant(c.rank(self))};
+  found.stride = {c.exprs().constant(1), count};
+  const ValueId places = c.make_found("nonzero", {self}, std::move(found));
+  for (int axis = 0; axis < c.rank(self); ++axis) c.give_own(c.make("select.int", {places, 1, axis}));
+}
+
 void sum_to_size(CompositeCall& c) {
   ValueId self = c.tensor("self");
   ArgList size = c.sizes("size");

@@ -64,10 +64,14 @@ std::string ImportTally::listing(const Counts& counts, uint64_t* total) {
 void ImportTally::report_unknown_ops(Diagnostics* notes) const {
   uint64_t nodes = 0;
   std::string names = listing(unknown_ops_, &nodes);
+  const bool any_of_pytorch =
+      std::ranges::any_of(unknown_ops_, [](const auto& u) { return u.first.starts_with("aten."); });
   notes->warning(
       "unknown-op",
       plural(unknown_ops_.size(), "operator") + " unknown to the op table, on " + plural(nodes, "node") + ": " + names,
-      first_unknown_op_, "passes leave such nodes alone, and sg-run refuses them");
+      first_unknown_op_,
+      std::string("passes leave such nodes alone, and sg-run refuses them") +
+          (any_of_pytorch ? "; an exported program has fewer of PyTorch's own after run_decompositions()" : ""));
 }
 
 void ImportTally::report(uint32_t spmd_rank, Diagnostics* notes) const {
