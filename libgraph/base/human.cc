@@ -60,7 +60,9 @@ std::string right_cell(std::string_view text, size_t width) {
   return out += text;
 }
 
-std::string plural(size_t n, const std::string& thing) { return std::to_string(n) + " " + thing + (n == 1 ? "" : "s"); }
+std::string plural(uint64_t n, std::string_view thing) {
+  return std::to_string(n) + " " + std::string(thing) + (n == 1 ? "" : "s");
+}
 
 Result<int64_t> parse_bytes(std::string_view text) {
   auto wrong = [&] {

@@ -22,7 +22,7 @@ std::string without_controls(std::string_view text, bool keeps_colors);
 // A cell of a table, at its left or right end: as many columns as `width`, and one space more than the text at least.
 std::string left_cell(std::string_view text, size_t width);
 std::string right_cell(std::string_view text, size_t width);
-std::string plural(size_t n, const std::string& thing);  // "2 nodes"
+std::string plural(uint64_t n, std::string_view thing);  // "2 nodes"
 
 // "512MiB", "2GiB", "1.5GB", "1000": bytes. An error is of kind `usage`.
 Result<int64_t> parse_bytes(std::string_view text);

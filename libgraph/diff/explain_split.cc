@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 
+#include "libgraph/base/disjoint_sets.h"
 #include "libgraph/base/human.h"
 #include "libgraph/diff/diff_explain.h"
 #include "libgraph/modules/module_path.h"
@@ -76,8 +77,7 @@ class Splits {
     chunk_of_value_.assign(b_.value_count(), MatchSide::kNone), chunk_.assign(state_.count(1), MatchSide::kNone),
         like_.assign(b_.value_count(), 0);
     home_.assign(b_.value_count(), MatchSide::kNone), class_.assign(state_.count(1), 0),
-        parent_.resize(state_.count(1));
-    for (uint32_t y = 0; y < parent_.size(); ++y) parent_[y] = y;
+        joined_ = DisjointSets<uint32_t>(state_.count(1));
     is_join_.assign(state_.count(1), 0), is_split_.assign(state_.count(1), 0),
         is_own_memory_.assign(b_.value_count(), 0);
     for (uint32_t v = 0; v < b_.input_count(); ++v)
@@ -115,7 +115,7 @@ class Splits {
     if (is_join_[y]) chunk_[y] = MatchSide::kNone;
     if (chunk_[y] == MatchSide::kNone) return;
     for (uint32_t v : b_.operands(y))
-      if (home_[v] != MatchSide::kNone) unite(y, home_[v]);
+      if (home_[v] != MatchSide::kNone) joined_.join(y, home_[v]);
   }
 
   uint32_t classify(uint32_t y, bool split) {
@@ -145,7 +145,7 @@ class Splits {
     std::map<uint32_t, std::set<uint32_t>> chunks;
     for (const auto& [y, chunk, user] : candidates_) chunks[class_[y]].insert(chunk);
     for (const auto& [y, chunk, user] : candidates_)
-      if (chunks[class_[y]].size() > 1) chunk_[y] = chunk, unite(y, user);
+      if (chunks[class_[y]].size() > 1) chunk_[y] = chunk, joined_.join(y, user);
   }
 
   // --- copies ---
@@ -154,7 +154,7 @@ class Splits {
     // nodes by region and class, then by chunk
     std::map<std::pair<uint32_t, uint32_t>, std::map<uint32_t, std::vector<uint32_t>>> by_class;
     for (uint32_t y = 0; y < state_.count(1); ++y)
-      if (chunk_[y] != MatchSide::kNone) by_class[{find(y), class_[y]}][chunk_[y]].push_back(y);
+      if (chunk_[y] != MatchSide::kNone) by_class[{joined_.first_of(y), class_[y]}][chunk_[y]].push_back(y);
     for (auto& [key, chunks] : by_class) {
       if (chunks.size() < 2) continue;
       size_t count = chunks.begin()->second.size(), most = count;
@@ -187,16 +187,7 @@ class Splits {
     std::vector<uint32_t> body, boundary, modules_of;  // of B
   };
 
-  uint32_t find(uint32_t y) {
-    while (parent_[y] != y) y = parent_[y] = parent_[parent_[y]];
-    return y;
-  }
-  void unite(uint32_t x, uint32_t y) {
-    uint32_t p = find(x), q = find(y);
-    parent_[std::max(p, q)] = std::min(p, q);
-  }
-
-  std::pair<uint32_t, Phase> region_of(uint32_t y) { return {find(y), state_.node(1, y).phase}; }
+  std::pair<uint32_t, Phase> region_of(uint32_t y) { return {joined_.first_of(y), state_.node(1, y).phase}; }
 
   void gather() {
     is_body_.assign(state_.count(1), 0);
@@ -231,7 +222,7 @@ class Splits {
       if (!only_there) return;
     }
     if (beside == MatchSide::kNone) return;
-    auto at = regions_.find({find(beside), state_.node(1, y).phase});
+    auto at = regions_.find({joined_.first_of(beside), state_.node(1, y).phase});
     if (at == regions_.end()) at = regions_.find(region_of(beside));
     if (at == regions_.end()) return;
     is_boundary_[y] = beside;
@@ -295,7 +286,8 @@ class Splits {
   const MatchSide& b_;
   std::vector<uint32_t> chunk_of_value_, like_, home_;  // by value; home: the maker, if it belongs to a chunk
   std::vector<uint8_t> is_own_memory_;                  // by value: made in the graph, not an input
-  std::vector<uint32_t> chunk_, class_, parent_;        // by position; parent: union-find of regions
+  std::vector<uint32_t> chunk_, class_;                 // by position
+  DisjointSets<uint32_t> joined_;                       // positions, into regions
   std::vector<uint8_t> is_join_, is_split_, is_body_;
   std::vector<Candidate> candidates_;
   std::vector<Copies> copies_;

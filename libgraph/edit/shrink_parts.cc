@@ -3,6 +3,7 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "libgraph/base/disjoint_sets.h"
 #include "libgraph/facts/collective_calls.h"
 #include "libgraph/verify/verify.h"
 
@@ -18,21 +19,16 @@ class NodeSets {
       begin_.push_back(total);
       total += program->graph.node_id_limit();
     }
-    above_.resize(total);
-    std::iota(above_.begin(), above_.end(), 0);
+    sets_ = DisjointSets<size_t>(total);
   }
 
   size_t index(size_t program, NodeId n) const { return begin_[program] + n.index; }
-  void join(size_t a, size_t b) { above_[root(a)] = root(b); }
-
-  size_t root(size_t at) {
-    while (above_[at] != at) at = above_[at] = above_[above_[at]];
-    return at;
-  }
+  void join(size_t a, size_t b) { sets_.join(a, b); }
+  size_t root(size_t at) { return sets_.first_of(at); }
 
  private:
   std::vector<size_t> begin_;
-  std::vector<size_t> above_;  // the root of a set stands above itself
+  DisjointSets<size_t> sets_;
 };
 
 // Joins nodes that come with the same key.

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "libgraph/base/disjoint_sets.h"
 #include "libgraph/facts/alias_body.h"
 #include "libgraph/facts/transfer.h"
 #include "libgraph/facts/view_rule.h"
@@ -282,19 +283,12 @@ class AliasBuilder {
     storage.def = def;
     storage.certain = certain;
     out_.storages_.push_back(storage);
-    parent_.push_back(s.index);
+    classes_.add();
     out_.storage_of_[owner.index] = s;
     return s;
   }
 
-  uint32_t find(uint32_t s) {
-    while (parent_[s] != s) s = parent_[s] = parent_[parent_[s]];
-    return s;
-  }
-  void unite(StorageId a, StorageId b) {
-    uint32_t x = find(a.index), y = find(b.index);
-    parent_[std::max(x, y)] = std::min(x, y);
-  }
+  void unite(StorageId a, StorageId b) { classes_.join(a.index, b.index); }
 
   void store(NodeId n) {
     sort_unique(&read_), sort_unique(&written_), sort_unique(&group_), sort_unique(&bound_);
@@ -314,9 +308,9 @@ class AliasBuilder {
   }
 
   void number_classes() {
-    std::vector<uint32_t> number(parent_.size());
-    for (uint32_t s = 0; s < parent_.size(); ++s) {
-      uint32_t root = find(s);  // the smallest of its class, so the one numbered first
+    std::vector<uint32_t> number(classes_.size());
+    for (uint32_t s = 0; s < classes_.size(); ++s) {
+      uint32_t root = classes_.first_of(s);  // the smallest of its class, so the one numbered first
       if (root == s) {
         number[s] = static_cast<uint32_t>(out_.classes_.size());
         out_.classes_.emplace_back();
@@ -326,13 +320,13 @@ class AliasBuilder {
     }
     uint32_t begin = 0;
     for (auto& part : out_.classes_) part.begin = begin, begin += part.count, part.count = 0;
-    out_.class_list_.resize(parent_.size());
+    out_.class_list_.resize(classes_.size());
     out_.class_escapes_.resize(out_.classes_.size());
     out_.class_has_input_.resize(out_.classes_.size());
     for (const Output& o : graph_.outputs())
       if (o.value && !out_.storage_of_[o.value.index].is_none())
         out_.storages_[out_.storage_of_[o.value.index].index].is_output = true;
-    for (uint32_t s = 0; s < parent_.size(); ++s) {
+    for (uint32_t s = 0; s < classes_.size(); ++s) {
       const Storage& storage = out_.storages_[s];
       auto& part = out_.classes_[storage.alias_class];
       out_.class_list_[part.begin + part.count++] = StorageId(s);
@@ -346,8 +340,8 @@ class AliasBuilder {
   const AliasOptions& options_;
   BodySummaries& bodies_;
   AliasAnalysis& out_;
-  std::vector<uint32_t> parent_;   // union-find over storages; roots are the smallest of their class
-  std::vector<Operand> operands_;  // of the current node, like all fields below
+  DisjointSets<uint32_t> classes_;  // of storages
+  std::vector<Operand> operands_;   // of the current node, like all fields below
   std::vector<const Operand*> sources_;
   std::vector<StorageId> read_, written_;
   std::vector<GroupId> group_;

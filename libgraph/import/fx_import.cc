@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "libgraph/base/human.h"
 #include "libgraph/base/joined.h"
 #include "libgraph/edit/merge.h"
 #include "libgraph/import/fx_lower.h"
@@ -16,10 +17,6 @@ namespace {
 
 constexpr int64_t kMaxFxWorld = 1 << 20;
 constexpr size_t kMaxImpliedGuards = 64;  // real graphs have a few; each is compared with all others
-
-std::string counted(uint64_t n, std::string_view what) {
-  return std::to_string(n) + " " + std::string(what) + (n == 1 ? "" : "s");
-}
 
 // Output of `print(graph)`: operators and names, but no types.
 bool is_graph_listing(std::string_view text) {
@@ -221,7 +218,7 @@ class FxImporter {
     if (program.foreign_calls == 0 || program.operator_calls != 0) return ok_status();
     return Error{
         ErrorKind::unreadable,
-        "this graph was taken before its calls became operators: " + counted(program.foreign_calls, "call") +
+        "this graph was taken before its calls became operators: " + plural(program.foreign_calls, "call") +
             " such as " + program.first_foreign,
         program.first_foreign_at,
         "give a graph of AOTAutograd (aot_joint_graph; aot_forward_graph and aot_backward_graph), or of torch.export"};
@@ -233,7 +230,7 @@ class FxImporter {
     const int64_t told = std::max({groups_.largest(), int64_t{last_rank} + 1, int64_t{files}});
     if (options_.world && *options_.world < told)
       return Error{ErrorKind::usage, "--world " + std::to_string(*options_.world) + ": the job has at least " +
-                                         counted(static_cast<uint64_t>(told), "rank")};
+                                         plural(static_cast<uint64_t>(told), "rank")};
     if (options_.world || files > 1 || ranks_seen_ > 1 || groups_.of_unknown_size() == 0 || groups_.largest() > 1)
       return ok_status();
     return Error{ErrorKind::unreadable,
@@ -253,7 +250,7 @@ class FxImporter {
                    {}};
     if (files > 1 && world != files)
       return Error{ErrorKind::unreadable,
-                   "the groups hold up to " + std::to_string(world) + " ranks, and here are " + counted(files, "file"),
+                   "the groups hold up to " + std::to_string(world) + " ranks, and here are " + plural(files, "file"),
                    {units_[0]->text.file},
                    "give the text of every rank, or one that stands for all with --spmd"};
     job_.world = static_cast<uint32_t>(world);
@@ -268,29 +265,29 @@ class FxImporter {
     std::string s = "text does not say: storage offsets";
     auto add = [&](const std::string& what) { s += "; " + what; };
     if (gaps_.strides != 0)
-      add("strides of " + counted(gaps_.strides, "value") + " (inferred, contiguous where no rule tells)");
+      add("strides of " + plural(gaps_.strides, "value") + " (inferred, contiguous where no rule tells)");
     if (gaps_.devices != 0) add("devices (" + device_in(units_[0]->file) + " is taken)");
     const SymbolList& symbols = job_.programs[0]->symbols;
     auto bare = std::ranges::count_if(
         symbols, [](const Symbol& symbol) { return symbol.kind == SymbolKind::input && !symbol.hint; });
-    if (bare != 0) add("hints of " + counted(static_cast<uint64_t>(bare), "symbol") + " (sizes are 2 or more)");
+    if (bare != 0) add("hints of " + plural(static_cast<uint64_t>(bare), "symbol") + " (sizes are 2 or more)");
     if (implied_guards_ != 0) add("guards (" + std::to_string(implied_guards_) + " follow from the types)");
     if (const size_t sizeless = options_.world ? 0 : groups_.of_unknown_size(); sizeless != 0)
-      add("sizes of " + counted(sizeless, "group") + " (all " + std::to_string(job_.world) + " ranks are taken)");
-    if (!groups_.empty()) add("members of " + counted(job_.groups.size(), "group") + " (ranks from 0 on are taken)");
+      add("sizes of " + plural(sizeless, "group") + " (all " + std::to_string(job_.world) + " ranks are taken)");
+    if (!groups_.empty()) add("members of " + plural(job_.groups.size(), "group") + " (ranks from 0 on are taken)");
     const auto& inputs = first.source.graph.inputs;
     size_t nameless = static_cast<size_t>(std::count_if(inputs.begin(), inputs.end(), [](const SourceInput& i) {
       return !i.input.fqn && (i.input.kind == InputKind::user || i.input.kind == InputKind::opaque);
     }));
     if (nameless != 0)
-      add("what " + counted(nameless, "input") + (nameless == 1 ? " is" : " are") + " called in the model");
+      add("what " + plural(nameless, "input") + (nameless == 1 ? " is" : " are") + " called in the model");
     if (gaps_.cut_annotations != 0)
-      add("the ends of " + counted(gaps_.cut_annotations, "annotation") + " (cut after 40 characters)");
-    if (gaps_.unread_guards != 0) add(counted(gaps_.unread_guards, "guard") + " in words that can be read");
-    if (gaps_.unread_annotations != 0) add(counted(gaps_.unread_annotations, "annotation") + " that cannot be read");
+      add("the ends of " + plural(gaps_.cut_annotations, "annotation") + " (cut after 40 characters)");
+    if (gaps_.unread_guards != 0) add(plural(gaps_.unread_guards, "guard") + " in words that can be read");
+    if (gaps_.unread_annotations != 0) add(plural(gaps_.unread_annotations, "annotation") + " that cannot be read");
     if (gaps_.subclasses != 0)
-      add("the inside of " + counted(gaps_.subclasses, "tensor subclass") + " (read as plain tensors)");
-    if (gaps_.odd_types != 0) add(counted(gaps_.odd_types, "type") + " in words that the graph has");
+      add("the inside of " + plural(gaps_.subclasses, "tensor subclass") + " (read as plain tensors)");
+    if (gaps_.odd_types != 0) add(plural(gaps_.odd_types, "type") + " in words that the graph has");
     add("which forward node a backward node belongs to");
     notes_->note(s, {units_[0]->text.file});
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "libgraph/base/human.h"
 #include "libgraph/operands.h"
 
 namespace sg {
@@ -104,8 +105,6 @@ Type with_defined(const ExprPool& exprs, const NodeMeta& meta, const Type& recor
   return out;
 }
 
-std::string count_text(uint32_t n) { return std::to_string(n) + (n == 1 ? " result" : " results"); }
-
 // The first result with a recorded type, else the first: where entries about the whole node are attached.
 uint32_t first_recorded(const Graph& graph, const Node& node) {
   for (uint32_t i = 0; i < node.result_count; ++i)
@@ -169,7 +168,7 @@ void TypeChecker::check(const Graph& graph, NodeId n, std::vector<TypeDisagreeme
   auto types = inferrer_.infer(graph, n);
   if (types.ok() && types->size() != node.result_count)
     types = Error{ErrorKind::unreadable,
-                  count_text(node.result_count) + ", but the op gives " + std::to_string(types->size()),
+                  plural(node.result_count, "result") + ", but the op gives " + std::to_string(types->size()),
                   {},
                   {}};
   if (!types.ok()) {

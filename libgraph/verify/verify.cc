@@ -312,8 +312,4 @@ std::vector<const Arg*> args_by_param(const Pool& pool, const Node& node, const 
   return out;
 }
 
-std::string count_of(size_t n, std::string_view noun) {
-  return std::to_string(n) + " " + std::string(noun) + (n == 1 ? "" : "s");
-}
-
 }  // namespace sg

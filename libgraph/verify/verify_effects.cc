@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "libgraph/base/human.h"
 #include "libgraph/expr/sizes.h"
 #include "libgraph/facts/transfer.h"
 #include "libgraph/operands.h"
@@ -243,7 +244,7 @@ void check_random(Check& c, NodeId n) {
   const Type& t = c.graph->type(node.first_result);
   if (t.kind != TypeKind::tensor) return;
   if (t.shape.size() != random.origin_shape.size())
-    return c.fail(n, "its original has " + count_of(random.origin_shape.size(), "dimension") + ", it has " +
+    return c.fail(n, "its original has " + plural(random.origin_shape.size(), "dimension") + ", it has " +
                          std::to_string(t.shape.size()));
   for (size_t i = 0; i < t.shape.size(); ++i) {
     Expr end = c.pool.exprs.add(random.origin_offset[i], t.shape[i]);

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "libgraph/base/chars.h"
+#include "libgraph/base/human.h"
 #include "libgraph/op_hint.h"
 #include "libgraph/verify/verify_rules.h"
 
@@ -95,7 +96,7 @@ void check_meshes(Check& c) {
     std::string mesh = c.str(m.name).empty() ? "the main mesh" : "mesh " + std::string(c.str(m.name));
     if (!names.insert(m.name.index).second) fail("two meshes have the name \"" + std::string(c.str(m.name)) + "\"");
     if (m.axes.size() != m.shape.size())
-      fail(mesh + " has " + count_of(m.axes.size(), "axis") + " and " + count_of(m.shape.size(), "size"));
+      fail(mesh + " has " + plural(m.axes.size(), "axis") + " and " + plural(m.shape.size(), "size"));
     std::unordered_set<uint32_t> axes;
     for (StrId a : m.axes)
       if (!axes.insert(a.index).second) fail(mesh + " has axis \"" + std::string(c.str(a)) + "\" twice");

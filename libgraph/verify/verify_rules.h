@@ -101,8 +101,6 @@ class Check {
 // The arguments of a node by parameter of its op; null where none is given. Surplus and unknown ones are left out.
 std::vector<const Arg*> args_by_param(const Pool& pool, const Node& node, const OpInfo& info);
 
-std::string count_of(size_t n, std::string_view noun);  // "1 result", "3 results"
-
 // --- the rules, by file ---
 
 // verify_ids.cc

@@ -1,4 +1,5 @@
 // Rules about the structure of one graph: results, order, names, links, inputs, outputs, metadata.
+#include "libgraph/base/human.h"
 #include "libgraph/data/constant_data.h"
 #include "libgraph/expr/sizes.h"
 #include "libgraph/verify/verify_rules.h"
@@ -51,14 +52,14 @@ void check_results(Check& c, NodeId n) {
     if (v.def != n || v.index != i) c.fail(n, "result " + std::to_string(i) + " belongs to another node");
   }
   if (node.result_count > 1 && !node.is_tuple)
-    c.fail(n, count_of(node.result_count, "result") + " of an op that is not marked as returning several");
+    c.fail(n, plural(node.result_count, "result") + " of an op that is not marked as returning several");
   const OpInfo* info = c.graph->op_info(n);
   if (!info) return;
   if (info->returns_list) {
     if (!node.is_tuple)
       c.fail(n, "the op returns a list, but the node is not marked so", "write a comma after the result");
   } else if (info->results.size() > 1 && node.result_count != info->results.size()) {
-    c.fail(n, count_of(node.result_count, "result") + ", but the op returns " + std::to_string(info->results.size()),
+    c.fail(n, plural(node.result_count, "result") + ", but the op returns " + std::to_string(info->results.size()),
            "name every result, used or not");
   }
 }
@@ -127,10 +128,10 @@ void check_sharding(Check& c, const Sharding& s, const Type& type, std::string_v
   if (s.empty()) return;
   if (s.placements.size() != s.mesh_axes.size())
     c.fail_item(port, index,
-                count_of(s.placements.size(), "placement") + " for " + count_of(s.mesh_axes.size(), "mesh axis"));
+                plural(s.placements.size(), "placement") + " for " + plural(s.mesh_axes.size(), "mesh axis"));
   if (type.kind == TypeKind::tensor && !s.global_shape.empty() && s.global_shape.size() != type.shape.size())
     c.fail_item(port, index,
-                "the global shape has " + count_of(s.global_shape.size(), "dimension") + ", the tensor " +
+                "the global shape has " + plural(s.global_shape.size(), "dimension") + ", the tensor " +
                     std::to_string(type.shape.size()));
   for (Expr e : s.global_shape)
     if (c.pool.exprs.is_invalid(e)) c.fail_item(port, index, "a size of the global shape is not a number");
@@ -153,7 +154,7 @@ void check_held(Check& c, const Input& input, const Type& type, size_t index) {
   const auto needed = static_cast<uint64_t>(*elements) * static_cast<uint64_t>(dtype_bytes(type.dtype));
   if (bytes->size() != needed)
     return c.fail_item("input", index,
-                       "has " + count_of(bytes->size(), "byte") + " of data for a tensor of " + std::to_string(needed));
+                       "has " + plural(bytes->size(), "byte") + " of data for a tensor of " + std::to_string(needed));
   if (type.dtype == DType::boolean && bytes->find_first_not_of(std::string_view("\0\1", 2)) != std::string::npos)
     c.fail_item("input", index, "its data have a bool that is neither 0 nor 1");
 }
@@ -246,7 +247,7 @@ void check_metadata(Check& c, NodeId n) {
   if (m.chunk.is_backward < -1 || m.chunk.is_backward > 1)
     c.fail(n, "the direction of its chunk is neither yes nor no");
   if (!m.result_chunks.empty() && m.result_chunks.size() != node.result_count)
-    c.fail(n, "chunks for " + count_of(m.result_chunks.size(), "result") + " of " + std::to_string(node.result_count));
+    c.fail(n, "chunks for " + plural(m.result_chunks.size(), "result") + " of " + std::to_string(node.result_count));
   for (const ResultChunk& r : m.result_chunks)
     if (r.index < -1) c.fail(n, "a result's chunk number is below -1");
   if ((m.copy.kind == CopyKind::none) == has_text(c, m.copy.of))

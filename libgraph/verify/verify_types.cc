@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "libgraph/base/human.h"
 #include "libgraph/base/joined.h"
 #include "libgraph/verify/verify_rules.h"
 
@@ -12,7 +13,7 @@ namespace {
 std::string tensor_fault(const Check& c, const Type& t) {
   if (t.dtype == DType::none) return "the tensor has no element type";
   if (t.shape.size() != t.stride.size())
-    return count_of(t.shape.size(), "size") + " and " + count_of(t.stride.size(), "stride");
+    return plural(t.shape.size(), "size") + " and " + plural(t.stride.size(), "stride");
   auto bad = [&](Expr e) {
     std::optional<int64_t> n = c.pool.exprs.constant_value(e);
     return c.pool.exprs.is_invalid(e) || (n && *n < 0);
@@ -277,7 +278,7 @@ void check_call(Check& c, NodeId n) {
   const ArgList& operands = args[1]->items();
   std::string name = "\"" + std::string(c.str(body.name)) + "\"";
   if (operands.size() != body.graph.inputs().size())
-    return c.fail(n, count_of(operands.size(), "argument") + " for " + name + ", which takes " +
+    return c.fail(n, plural(operands.size(), "argument") + " for " + name + ", which takes " +
                          std::to_string(body.graph.inputs().size()));
   for (size_t i = 0; i < operands.size(); ++i) {
     const Type& wanted = body.graph.type(body.graph.inputs()[i].value);
@@ -294,7 +295,7 @@ void check_call(Check& c, NodeId n) {
                     difference(c, given, wanted));
   }
   if (node.result_count != body.graph.outputs().size())
-    c.fail(n, count_of(node.result_count, "result") + " of " + name + ", which gives " +
+    c.fail(n, plural(node.result_count, "result") + " of " + name + ", which gives " +
                   std::to_string(body.graph.outputs().size()));
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "libgraph/base/disjoint_sets.h"
 #include "libgraph/expr/sizes.h"
 #include "libgraph/facts/collective_roles.h"
 #include "libgraph/op.h"
@@ -245,12 +246,7 @@ class Common {
 
   // The programs whose ranks meet in the parts of a group, directly or through others.
   std::vector<Programs> parties(uint32_t group) const {
-    std::vector<size_t> to(found_.size());  // towards the first program of the party
-    std::iota(to.begin(), to.end(), size_t{0});
-    auto first_of = [&](size_t p) {
-      while (to[p] != p) p = to[p] = to[to[p]];
-      return p;
-    };
+    DisjointSets<size_t> meeting(found_.size());
     std::vector<bool> is_in(found_.size());
     if (group < job_.groups.size())
       for (const GroupPart& part : job_.groups[group].parts) {
@@ -259,16 +255,13 @@ class Common {
           const auto it = program_of_.find(rank);
           const size_t p = it == program_of_.end() ? 0 : it->second;  // an SPMD job's only program names no ranks
           is_in[p] = true;
-          if (before) {
-            const auto [low, high] = std::minmax({first_of(p), first_of(*before)});
-            to[high] = low;
-          }
+          if (before) meeting.join(p, *before);
           before = p;
         }
       }
     std::map<size_t, Programs> out;
     for (size_t p : all_)
-      if (is_in[p]) out[first_of(p)].push_back(p);
+      if (is_in[p]) out[meeting.first_of(p)].push_back(p);
     std::vector<Programs> list;
     for (auto& [first, programs] : out) list.push_back(std::move(programs));
     return list;

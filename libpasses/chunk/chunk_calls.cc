@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <unordered_map>
 
+#include "libgraph/base/disjoint_sets.h"
 #include "libgraph/dtype.h"
 #include "libgraph/operands.h"
 
@@ -72,12 +72,7 @@ class CallSplit {
 
   // Parts of one round that share nothing; false if all is one call.
   bool part_sides() {
-    std::vector<size_t> parent(nodes_.size());
-    std::iota(parent.begin(), parent.end(), size_t{0});
-    const auto root = [&](size_t i) {
-      while (parent[i] != i) i = parent[i] = parent[parent[i]];
-      return i;
-    };
+    DisjointSets<size_t> sides(nodes_.size());
     std::map<std::pair<uint32_t, ValueId>, size_t> taker;  // by round and value from outside
     std::vector<bool> has_activation(nodes_.size(), false);
     for (size_t i = 0; i < nodes_.size(); ++i) {
@@ -86,7 +81,7 @@ class CallSplit {
         if (!from_data_[v.index]) return;
         size_t other = made_at(v);
         if (other == kNoCall) other = taker.try_emplace({call_[i], v}, i).first->second;
-        if (call_[other] == call_[i]) parent[root(i)] = root(other);
+        if (call_[other] == call_[i]) sides.join(i, other);
       });
     }
     for (size_t i = 0; i < nodes_.size(); ++i) {
@@ -94,20 +89,21 @@ class CallSplit {
       for_operands(graph_, nodes_[i], [&](ValueId v) {
         const Type& t = graph_.type(v);
         if (from_data_[v.index] && made_at(v) == kNoCall && is_floating(t.dtype) && !t.shape.empty())
-          has_activation[root(i)] = true;
+          has_activation[sides.first_of(i)] = true;
       });
     }
     std::map<uint32_t, uint32_t> main;  // by round: the call of what has no activation of its own
-    std::map<size_t, uint32_t> of_root;
+    std::map<size_t, uint32_t> of_side;
     uint32_t count = 0;
     for (size_t i = 0; i < nodes_.size(); ++i)
-      if (call_[i] != kNoCall && has_activation[root(i)] && of_root.try_emplace(root(i), count).second)
+      if (call_[i] != kNoCall && has_activation[sides.first_of(i)] &&
+          of_side.try_emplace(sides.first_of(i), count).second)
         main.try_emplace(call_[i], count++);
     if (count < 2) return false;
     std::vector<uint32_t> calls(nodes_.size(), kNoCall);
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (call_[i] == kNoCall) continue;
-      if (const auto own = of_root.find(root(i)); own != of_root.end()) calls[i] = own->second;
+      if (const auto own = of_side.find(sides.first_of(i)); own != of_side.end()) calls[i] = own->second;
       else if (const auto rest = main.find(call_[i]); rest != main.end()) calls[i] = rest->second;
     }
     call_ = std::move(calls);
