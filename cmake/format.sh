@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Lays every C++ file out as .clang-format says; with --check changes nothing and names the files that differ.
+# Lays every C++ file out as .clang-format says; with --check changes nothing and names the files that differ, and lines of
+# comments that are longer than 120 columns, which clang-format leaves alone.
 # Only version 14 (Debian 12's), because others lay out otherwise: exit 77 where it is absent.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,6 +21,10 @@ sources() { find . \( -name .git -o -path './build*' -o -name .venv \) -prune -o
 if [ "${1:-}" = --check ]; then
   if ! sources | xargs -0 -n 50 "$formatter" --dry-run -Werror; then
     echo "error: these files are not laid out as .clang-format says: make format" >&2
+    exit 1
+  fi
+  if sources | xargs -0 awk 'length > 120 && /^ *\/\// { print FILENAME ":" FNR ": a comment of " length " columns"; bad = 1 } END { exit bad }'; then :; else
+    echo "error: comments are folded at 120 columns" >&2
     exit 1
   fi
   echo "$(sources | tr -cd '\0' | wc -c) files are laid out as .clang-format says"

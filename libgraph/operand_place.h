@@ -1,7 +1,7 @@
 // Where an operand is among its node's arguments, in 32 bits: finds it again without walking the others.
 //
-// An argument has a place of its own, and so has an item of a list, slice or dict that is an argument. What is deeper, or
-// beyond the numbers that fit, shares kElsewhere and is searched for.
+// An argument has a place of its own, and so has an item of a list, slice or dict that is an argument. What is deeper,
+// or beyond the numbers that fit, shares kElsewhere and is searched for.
 #pragma once
 
 #include <cstddef>

@@ -9,8 +9,8 @@ namespace sg {
 struct PassOption {
   std::string_view name;  // "output", given as --output
   char letter = 0;        // 'o', given as -o; 0 = none
-  // Empty = a flag; "N" = a whole number; "a|b" = one of these; else any text. "a|b,..." = several of these with commas.
-  // A name in capitals says what is meant: tools/cli/cli_complete.h.
+  // Empty = a flag; "N" = a whole number; "a|b" = one of these; else any text. "a|b,..." = several of these with
+  // commas. A name in capitals says what is meant: tools/cli/cli_complete.h.
   std::string_view argument;
   std::string_view help;           // lower-case start, no full stop
   std::string_view fallback = {};  // the default, shown in the help and returned by Args::text

@@ -1,7 +1,7 @@
 // Diagnostics: findings that are collected instead of returned, so that a user sees all of them at once.
 //
-// The parser, the importers and the verifier report here and go on; tools print the list (tools/cli/cli) with the source
-// line and a caret. The list is capped: what was hidden is counted.
+// The parser, the importers and the verifier report here and go on; tools print the list (tools/cli/cli) with the
+// source line and a caret. The list is capped: what was hidden is counted.
 #pragma once
 
 #include <cstddef>

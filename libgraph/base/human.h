@@ -17,7 +17,8 @@ std::string human_count(double count);  // "1.50 k"
 std::string human_time(double seconds);
 // Text out of a file, fit for a line on a terminal: control characters and what is not UTF-8 as \n, \x1b.
 std::string one_line(std::string_view text);
-// A report of several lines, which may hold such texts: all but line ends and tabs, and the colours of its own if it has any.
+// A report of several lines, which may hold such texts: all but line ends and tabs, and the colours of its own if it
+// has any.
 std::string without_controls(std::string_view text, bool keeps_colors);
 // A cell of a table, at its left or right end: as many columns as `width`, and one space more than the text at least.
 std::string left_cell(std::string_view text, size_t width);

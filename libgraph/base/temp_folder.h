@@ -1,5 +1,6 @@
 // A folder of our own for the time of a run, gone with all in it: when its owner goes, and when a signal ends the
-// program (remove_pending_outputs). It lies under $TMPDIR, else /tmp. Different folders may belong to different threads.
+// program (remove_pending_outputs). It lies under $TMPDIR, else /tmp. Different folders may belong to different
+// threads.
 #pragma once
 
 #include <string>

@@ -17,8 +17,9 @@ size_t utf8_length(std::string_view s);
 // Appends a character by its number; of one beyond U+10FFFF, or of half a surrogate pair, bytes that are not UTF-8.
 void append_utf8(uint32_t character, std::string* out);
 
-// The number of the character that begins `s`, if a reader would not see it, or would see what follows in another order:
-// controls beyond ASCII, marks of direction, separators of lines, spaces without width. None: any other, or no character.
+// The number of the character that begins `s`, if a reader would not see it, or would see what follows in another
+// order: controls beyond ASCII, marks of direction, separators of lines, spaces without width. None: any other, or no
+// character.
 std::optional<uint32_t> hidden_character(std::string_view s);
 
 // Appends "\u202e": how JSON and texts spell a character, here up to U+FFFF.

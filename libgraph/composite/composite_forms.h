@@ -1,6 +1,6 @@
 // Forms of calls that are made of others: any operator with `out=`, an in-place one without a row, one of `_foreach_`
-// that does the same to each tensor of lists, a pointwise one with numbers where tensors stand, an index that is a mask, and an exchange that
-// nobody waits for.
+// that does the same to each tensor of lists, a pointwise one with numbers where tensors stand, an index that is a
+// mask, and an exchange that nobody waits for.
 #pragma once
 
 #include <string>

@@ -89,7 +89,8 @@ ValueId in_asked_type(CompositeCall& c, ValueId self) {
   return dtype ? c.make("_to_copy", {self, c.key("dtype", *dtype)}) : self;
 }
 
-// Singular values of the matrices along two dimensions, reduced to one number each: "amax", "amin" or "sum.dim_IntList".
+// Singular values of the matrices along two dimensions, reduced to one number each: "amax", "amin" or
+// "sum.dim_IntList".
 ValueId by_singular_values(CompositeCall& c, ValueId self, const Numbers& dims, bool keeps, std::string_view reduce) {
   Numbers order;
   for (int64_t d = 0; d < c.rank(self); ++d)

@@ -118,8 +118,8 @@ void prims_reshape(CompositeCall& c) {
   c.give(c.make("clone", {c.make("reshape", {c.tensor("a"), c.arg("shape")}), c.memory_format("contiguous_format")}));
 }
 
-// Zeros of `self`'s type that lie as `other` does, where forward derivatives begin; the first axes of `self`, of batches
-// that a vmap has made, come before those of `other`.
+// Zeros of `self`'s type that lie as `other` does, where forward derivatives begin; the first axes of `self`, of
+// batches that a vmap has made, come before those of `other`.
 void zeros_like_feature(CompositeCall& c) {
   const ValueId self = c.tensor("self"), other = c.tensor("other");
   const int batches = static_cast<int>(c.integer("self_num_batch_dims"));

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "libgraph/base/joined.h"
 #include "libgraph/base/nearest.h"
@@ -57,10 +58,11 @@ class HeaderDiffer {
   }
 
   void lists(const char* subject, const std::vector<std::string>& a, const std::vector<std::string>& b) {
+    const std::unordered_set<std::string_view> in_a(a.begin(), a.end()), in_b(b.begin(), b.end());
     for (const std::string& line : a)
-      if (std::find(b.begin(), b.end(), line) == b.end()) out_.push_back({subject, line, EditKind::removed, {}});
+      if (!in_b.contains(line)) out_.push_back({subject, line, EditKind::removed, {}});
     for (const std::string& line : b)
-      if (std::find(a.begin(), a.end(), line) == a.end()) out_.push_back({subject, line, EditKind::added, {}});
+      if (!in_a.contains(line)) out_.push_back({subject, line, EditKind::added, {}});
   }
 
   // A group's line, with or without the producers' names.

@@ -2,7 +2,8 @@
 //
 // Parts     Nodes, outputs, guards and symbols of the programs, and ranks, each kind numbered. With all ranks at once,
 //           nodes of one name are one part, and of the others those of one place, so that ranks lose the same; with
-//           each rank alone, every program's are its own. All ends of a collective are one part always (shrink_parts.h).
+//           each rank alone, every program's are its own. All ends of a collective are one part always
+//           (shrink_parts.h).
 // Cut       Results of a node that is gone and are still wanted become inputs, of their type and under
 //           their name; so do sizes that only it could tell. Inputs that nobody reads, and bodies that
 //           nobody calls, go too.

@@ -13,8 +13,8 @@
 namespace sg::python {
 
 // By ValueId: not 0 for a result of an op that takes its layout from its arguments and has an argument or a result that
-// does not lie contiguously, where a view below it, directly or behind other ops, fails or means something else on other
-// strides. Of all others eager and traced strides are the same. O(arguments).
+// does not lie contiguously, where a view below it, directly or behind other ops, fails or means something else on
+// other strides. Of all others eager and traced strides are the same. O(arguments).
 std::vector<uint8_t> counted_layouts(const Graph& graph);
 
 }  // namespace sg::python

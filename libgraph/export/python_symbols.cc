@@ -57,7 +57,8 @@ void learn(const Graph& graph, ValueId value, bool linear, const SymbolSet& want
   for (size_t d = 0; d < type.shape.size(); ++d) consider(type.shape[d], static_cast<int>(d));
 }
 
-// The symbols of answers, one per result, where the type has no number or that of the capture: of conditions of the data.
+// The symbols of answers, one per result, where the type has no number or that of the capture: of conditions of the
+// data.
 void learn_answers(const Graph& graph, NodeId n, const SymbolSet& wanted, SymbolSet* known,
                    std::vector<SymbolSource>* out) {
   const Node& node = graph.node(n);

@@ -1,5 +1,5 @@
-// The conditions of a graph in its code: sizes of inputs, ranges of symbols and guards. Without them a module would compute
-// something for sizes and data that the step was not captured for. (A torch.fx graph has no place for them.)
+// The conditions of a graph in its code: sizes of inputs, ranges of symbols and guards. Without them a module would
+// compute something for sizes and data that the step was not captured for. (A torch.fx graph has no place for them.)
 #include <algorithm>
 
 #include "libgraph/export/python_runtime.h"

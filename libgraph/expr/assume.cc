@@ -237,8 +237,8 @@ class Solver {
   SymbolValues out_;
 };
 
-// The symbols that say how much there is: of a shape or a stride, or told to a collective or a body. An index, such as the
-// u0 of `rows[best.item()]`, says where.
+// The symbols that say how much there is: of a shape or a stride, or told to a collective or a body. An index, such as
+// the u0 of `rows[best.item()]`, says where.
 SymbolCollector amounts_of(const Program& program) {
   SymbolCollector out(program.graph.pool(), SymbolCollector::Of::amounts);
   const auto look_at = [&](const Graph& graph) {

@@ -2,7 +2,7 @@
 //
 //   balanced    (default) a known total is spread evenly over the symbols that share it (by the Eq guards), and a rank
 //               receives what it sends; what no guard ties down takes its hint, else its upper bound: a count in a
-//               tensor, as many as that has elements. What is computed of sizes alone (`math.ceil(1.25 * rows)`) follows
+//               tensor, as many as that has elements. What is computed of sizes alone follows
 //   max         every data-dependent symbol takes its upper bound
 //   SYM=VALUE   repeatable; goes before everything else. Sizes of inputs that an equality ties to it follow
 //

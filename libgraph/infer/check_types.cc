@@ -89,8 +89,8 @@ std::string_view kind_of(const ExprPool& exprs, TypeInferrer& inferrer, const Ty
   return symbols ? "symbols" : "";
 }
 
-// `recorded` with what the rule gives where a size or the offset is a symbol that the node defines: a slice whose bounds
-// are data has a length of its own.
+// `recorded` with what the rule gives where a size or the offset is a symbol that the node defines: a slice whose
+// bounds are data has a length of its own.
 Type with_defined(const ExprPool& exprs, const NodeMeta& meta, const Type& recorded, const Type& inferred) {
   Type out = recorded;
   if (!meta.binds || recorded.kind != TypeKind::tensor || inferred.kind != TypeKind::tensor ||

@@ -36,8 +36,8 @@ Type as_image(InferCall& c, const Type& rows) {
   return t;
 }
 
-// A convolution's results are channels-last if its input or its weight is, else contiguous; those of rows, by the weight
-// alone.
+// A convolution's results are channels-last if its input or its weight is, else contiguous; those of rows, by the
+// weight alone.
 Exprs convolution_strides(InferCall& c, const Type& input, const Type& weight, const Exprs& shape) {
   if (shape.size() == 3) {
     if (!is_channels_last(c.sizes, as_image(c, weight))) return c.sizes.contiguous(shape);

@@ -101,8 +101,8 @@ Status unique2(InferCall& c) {
   return c.give_contiguous(DType::i64, counts ? Exprs{*found} : none, *self);
 }
 
-// The same for runs of equal elements or, along an axis, of equal slices. Of slices on the CPU, PyTorch gives places and
-// counts unasked.
+// The same for runs of equal elements or, along an axis, of equal slices. Of slices on the CPU, PyTorch gives places
+// and counts unasked.
 Status unique_slices(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   bool inverse = false, counts = false, flat = !c.given("dim");

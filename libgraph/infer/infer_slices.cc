@@ -8,8 +8,8 @@
 namespace sg::infer {
 namespace {
 
-// A slice bound as a distance from the start, clamped to [0, size] as far as that is known. What is negative counts from
-// the end; where symbols decide that, and no range of theirs, it is as at capture.
+// A slice bound as a distance from the start, clamped to [0, size] as far as that is known. What is negative counts
+// from the end; where symbols decide that, and no range of theirs, it is as at capture.
 Expr slice_bound(InferCall& c, Expr bound, Expr size) {
   const Expr zero = c.sizes.number(0);
   if (c.sizes.is_less(bound, zero)) {

@@ -2,10 +2,10 @@
 //
 // The one analysis behind sg-stat's memory figures, the memory plan and the passes that work under a limit.
 //
-// Storage   as libgraph/facts/alias.h says, with may-alias ops decided for the sizes given. Live from the node that makes it
-//           to the last node that uses a value in it, other than for its size; graph outputs, to the end. Its length
-//           covers the furthest element of any value in it. Values that may share memory (opaque ops) are kept as
-//           long as any of them is used.
+// Storage   as libgraph/facts/alias.h says, with may-alias ops decided for the sizes given. Live from the node that
+//           makes it to the last node that uses a value in it, other than for its size; graph outputs, to the end. Its
+//           length covers the furthest element of any value in it. Values that may share memory (opaque ops) are kept
+//           as long as any of them is used.
 // In flight What a collective or a transfer reads and writes stays until the last wait for a result of it, or to the
 //           end if a result is not waited for in this graph. A body completes what it launched before it returns.
 // Host      Values that a transfer (transfer.h) has copied to the host are in host memory, which is counted

@@ -4,8 +4,9 @@
 //           the aten op that launched it; where there are no kernels, the CPU's ops, each without what it calls.
 // A step    All times are of one step: of what the trace holds, divided by its steps (ProfilerStep#N; one when there
 //           are no marks) and averaged over the ranks, or devices, in it. `step_us` is that of the slowest of them.
-// Exposed   of a collective or a copy to the host: sg-run's waits, and what the processor copies itself; for PyTorch the part of its kernels during which no compute kernel of the
-//           device runs. NCCL's kernels run while they wait for other ranks, which counts as under way.
+// Exposed   of a collective or a copy to the host: sg-run's waits, and what the processor copies itself; for PyTorch
+//           the part of its kernels during which no compute kernel of the device runs. NCCL's kernels run while they
+//           wait for other ranks, which counts as under way.
 // Unknown   What belongs to no kind (fused kernels, Python's own marks, views) is kept by name.
 #pragma once
 

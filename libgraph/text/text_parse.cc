@@ -110,9 +110,15 @@ bool TextParser::header_line(std::string_view keyword) {
 }
 
 bool TextParser::producer_line(std::vector<KeyValue>* list) {
+  const char* at = (lexer_.peek(), lexer_.cursor());
   KeyValue kv;
   if (!word("a key", &kv.key) || !json(&kv.json)) return false;
-  list->push_back(kv);
+  if (!kv.key) kv.key = StringTable::kEmpty;
+  const std::string_view key = pool_.strings[kv.key];
+  const auto place = std::ranges::lower_bound(*list, key, {}, [&](const KeyValue& k) { return pool_.strings[k.key]; });
+  if (place != list->end() && place->key == kv.key)
+    return lexer_.error_at(at, "parse-twice", "the key \"" + std::string(key) + "\" comes twice");
+  list->insert(place, kv);
   return true;
 }
 

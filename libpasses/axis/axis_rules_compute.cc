@@ -42,7 +42,8 @@ Status product(AxisCall& c, ValueId x, ValueId y, size_t batch) {
   return c.give_along(at_axis(a, of_x ? rows : columns));
 }
 
-// A value that broadcasts to a product of that rank, chunked along `a`: chunked with it if it has that axis, else whole.
+// A value that broadcasts to a product of that rank, chunked along `a`: chunked with it if it has that axis, else
+// whole.
 Status want_broadcast(AxisCall& c, ValueId v, Along a, std::string_view what, size_t rank = 2) {
   const size_t shift = rank - c.rank(v);
   if (a.axis < shift) return c.want_whole(v, what);

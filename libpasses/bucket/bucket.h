@@ -1,9 +1,9 @@
 // sg-bucket: one collective gathers all parameters of a block, and one reduces its gradients.
 //
-// Members   collectives that gather parameters or reduce gradients (libgraph/facts/collective_roles.h) in the main graph,
-//           with one wait, numeric sizes, in a group of more than one rank. They may share a bucket if they agree on:
-//           kind, group, reduction, direction (forward or backward), how many others lie before or after them in
-//           their chain; reductions also on the element type. Gathers of several element types are packed as the
+// Members   collectives that gather parameters or reduce gradients (libgraph/facts/collective_roles.h) in the main
+//           graph, with one wait, numeric sizes, in a group of more than one rank. They may share a bucket if they
+//           agree on: kind, group, reduction, direction (forward or backward), how many others lie before or after them
+//           in their chain; reductions also on the element type. Gathers of several element types are packed as the
 //           smallest of them, with the larger types first. Collectives already in a bucket stay as they are.
 // Plan      per-block: a block is a parameter's name up to its first number; parameters outside blocks are grouped
 //           with whatever else lies between the same two blocks. per-module: one bucket per line of a file. by-size:
@@ -23,8 +23,8 @@
 // Legal     what a role guarantees: inputs of gathers are never written before, gradients never after; this is checked,
 //           not assumed.
 // Ranks     One plan for the job, based on all programs. Where these launch different collectives on a group, as the
-//           stages of a pipeline do, those whose ranks share a part of it have buckets of their own. If the ranks would not agree after all, nothing changes, and
-//           that is reported.
+//           stages of a pipeline do, those whose ranks share a part of it have buckets of their own. If the ranks would
+//           not agree after all, nothing changes, and that is reported.
 // Results   bitwise equal if a reduction adds element by element in rank order, whatever else is in its message:
 //           --comm local and mpi, and nccl with --deterministic. NCCL's reduction order may depend on an element's
 //           position in the buffer.

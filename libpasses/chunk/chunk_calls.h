@@ -1,6 +1,7 @@
 // Calls: the nodes of a module that a step runs more than once, or piece by piece, are several regions.
 //
-// One after the other  What takes, by way of nodes outside, what the module has made before, is of a later call: a shared
+// One after the other  What takes, by way of nodes outside, what the module has made before, is of a later call: a
+// shared
 //                      block, or the parts of a container that is not called itself.
 // Side by side         Of one call, what shares neither values nor an operand with the rest, and takes floats of its
 //                      own: a module called on two inputs.

@@ -4,9 +4,9 @@
 // Regions   One for each module that the pattern names; its nodes are those of that module, in both directions, and
 //           what autograd adds between them (backward nodes without a module, all of whose operands are chunked by the
 //           region).
-// Start     The region's activation - the first tensor that enters it and depends on the data, be it another rank's - is
-//           cut along `axis`; so are, in the backward, gradients with the shape of the region's results. Other values
-//           are sliced where a rule asks for it.
+// Start     The region's activation - the first tensor that enters it and depends on the data, be it another rank's -
+//           is cut along `axis`; so are, in the backward, gradients with the shape of the region's results. Other
+//           values are sliced where a rule asks for it.
 // Rules     propagate states from node to node (axis_rules.h). A node without chunked operands stays as it is and is
 //           shared: gathered and cast parameters. Regions of equal rows share their cuts, so that neighbours pass
 //           chunks on directly.

@@ -56,8 +56,8 @@ class Functionaliser {
       if (output.value) last_use_[output.value.index] = UINT32_MAX;
   }
 
-  // A later use is given its new name when the walk comes to it: a write that many follow would otherwise move them all,
-  // as would each of these.
+  // A later use is given its new name when the walk comes to it: a write that many follow would otherwise move them
+  // all, as would each of these.
   size_t run() {
     size_t changes = 0;
     for (NodeId n : graph_.nodes()) {

@@ -52,8 +52,8 @@ class Lists {
   std::vector<uint32_t> begin_, entries_;
 };
 
-// Which node must come before which: libgraph/facts/order.h, and for a rank that is ordered apart from the others what keeps
-// them from waiting for each other in a circle. Places instead of ids.
+// Which node must come before which: libgraph/facts/order.h, and for a rank that is ordered apart from the others what
+// keeps them from waiting for each other in a circle. Places instead of ids.
 class Precedence {
  public:
   Precedence(const Program& program, const Graph& graph, OrderScope scope);

@@ -47,8 +47,8 @@ Precedence::Precedence(const Program& program, const Graph& graph, OrderScope sc
   after_ = Lists(nodes_.size(), after);
 }
 
-// Where each rank has an order of its own. Ranks that did not wait for each other in a circle before still do not if each
-// launches in the order that it had, on all of its communicators together, and moves no wait above a launch.
+// Where each rank has an order of its own. Ranks that did not wait for each other in a circle before still do not if
+// each launches in the order that it had, on all of its communicators together, and moves no wait above a launch.
 Pairs Precedence::launches_before_waits() const {
   Pairs out;
   std::optional<uint32_t> last;

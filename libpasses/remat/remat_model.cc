@@ -42,6 +42,14 @@ bool is_kept(const Graph& graph, NodeId n, const std::vector<bool>& kept_groups)
   });
 }
 
+// Whether something else than a wait takes what the launch gives: a copy of it would have to find the copy's wait.
+bool is_read_past_wait(const Graph& graph, NodeId launch) {
+  for (uint32_t i = 0; i < graph.node(launch).result_count; ++i)
+    for (NodeId user : graph.users(graph.node(launch).result(i)))
+      if (const OpInfo* op = graph.op_info(user); op == nullptr || !op->has(kWait)) return true;
+  return false;
+}
+
 RematBar bar_of(const Graph& graph, const AliasAnalysis& alias, const std::vector<bool>& written, NodeId n,
                 const std::vector<bool>& kept_groups) {
   const OpInfo* op = graph.op_info(n);
@@ -49,6 +57,7 @@ RematBar bar_of(const Graph& graph, const AliasAnalysis& alias, const std::vecto
   if (op == nullptr) return RematBar::unknown_op;
   const bool exchanges = op->has(kCollective) || op->has(kWait);
   if (exchanges && is_kept(graph, n, kept_groups)) return RematBar::exchange;
+  if (exchanges && !op->has(kWait) && is_read_past_wait(graph, n)) return RematBar::shared_memory;
   if (exchanges ? op->writes() && !op->has(kWait) : !(is_pure(graph, n) || draws_random(graph, n)))
     return RematBar::effect;
   if (op->has(kHostSync) || op->has(kAssert)) return RematBar::effect;

@@ -1,5 +1,5 @@
-// Upsampling (nearest, linear, cubic and Lanczos, with and without antialiasing), padding from the input's own elements, and the
-// gradients of both.
+// Upsampling (nearest, linear, cubic and Lanczos, with and without antialiasing), padding from the input's own
+// elements, and the gradients of both.
 #include <algorithm>
 #include <cmath>
 

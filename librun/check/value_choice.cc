@@ -202,8 +202,8 @@ SumOrder sum_order_of(const Job& job) {
 
 namespace {
 
-// The backward of attention computes the forward's scores again. Of large ones in another order the forward's logarithms
-// would not be the logarithms.
+// The backward of attention computes the forward's scores again. Of large ones in another order the forward's
+// logarithms would not be the logarithms.
 bool computes_scores_again(const OpInfo* op) { return op && op->param_index("logsumexp") >= 0; }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // Agreement before a run: checks that all ranks, each with its own view of the job, will call the same collectives.
 //
 // The verifier checks this for the ranks of one file. Here ranks may be processes that read different files, and input
-// sizes are known. Each rank sends two digests per group, of its members and of the calls; they themselves are sent only
-// where digests differ, by one rank for each that differs. Rank 0 compares: the work of all is linear in their number.
+// sizes are known. Each rank sends two digests per group, of its members and of the calls; they themselves are sent
+// only where digests differ, by one rank for each that differs. Rank 0 compares: the work of all is linear in their
+// number.
 #pragma once
 
 #include <string_view>

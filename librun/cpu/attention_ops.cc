@@ -52,8 +52,8 @@ void give_lengths_and_state(KernelCall& call, const Attention& a) {
   if (const Tensor& t = call.result(8); !t.is_none()) fill(call, t, Scalar::integer(0));
 }
 
-// CUDA's flash attention aligns queries and keys at their ends, not at their beginnings as the others do. PyTorch calls it
-// so for torch.nn.attention.bias alone.
+// CUDA's flash attention aligns queries and keys at their ends, not at their beginnings as the others do. PyTorch calls
+// it so for torch.nn.attention.bias alone.
 Status expect_as_many_keys(const KernelCall& call, const Attention& a) {
   if (!a.causal || a.query.dim(2) == a.key.dim(2)) return ok_status();
   return call.fail("is_causal with " + std::to_string(a.query.dim(2)) + " queries and " + std::to_string(a.key.dim(2)) +

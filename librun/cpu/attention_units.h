@@ -1,8 +1,8 @@
 // The products of bf16 attention on matrix units (gemm_units.h): AddedSide's interface, of f32 scores.
 //
 // Scores are sums of 32 numbers of the width each, as Units::whole is. Where scores are a factor they are rounded to
-// bf16, as PyTorch's own attention does; sums over keys, or rows, are sums of 32 each, and those of a block are added to
-// what is there step by step.
+// bf16, as PyTorch's own attention does; sums over keys, or rows, are sums of 32 each, and those of a block are added
+// to what is there step by step.
 //
 // A side is packed when it is first set: a thread that takes one block of rows after another does it once a head.
 #pragma once

@@ -53,7 +53,8 @@ class PlaceBoxes {
   int64_t batch_, entries_, entry_boxes_;
 };
 
-// Layout of planes: [entry, channel, plane, position 0, 1, 2], or with entries inside, [channel, plane, entry, position].
+// Layout of planes: [entry, channel, plane, position 0, 1, 2], or with entries inside, [channel, plane, entry,
+// position].
 struct PlaneLayout {
   enum class Entries : uint8_t { outside, inside };
   PlaneLayout(const ConvolutionTargets& t, const PlaceBox& box, int64_t channels, Entries entries = Entries::outside);

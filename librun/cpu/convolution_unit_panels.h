@@ -1,5 +1,5 @@
-// The places of a box for matrix units: panels of adjacent positions in the planes, which go on across the ends of lines,
-// planes and entries where that makes fewer of them.
+// The places of a box for matrix units: panels of adjacent positions in the planes, which go on across the ends of
+// lines, planes and entries where that makes fewer of them.
 #pragma once
 
 #include <array>

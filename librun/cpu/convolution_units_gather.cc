@@ -38,8 +38,9 @@ SG_CLONES void round_sums(const float* sums, int64_t rows, const float* bias, ui
   }
 }
 
-// Of how many of the last axes a tap is, with a channel, a line of a step, because there would be fewer than half as many
-// steps: with few channels a step is mostly empty. By the source's channels and the window alone, as bits depend on it.
+// Of how many of the last axes a tap is, with a channel, a line of a step, because there would be fewer than half as
+// many steps: with few channels a step is mostly empty. By the source's channels and the window alone, as bits depend
+// on it.
 int merged_axes(const ConvolutionTargets& t, int64_t channels) {
   int best = 0;
   int64_t merged = 1, fewest = t.taps() * blocks_of(channels, kUnitDepth);

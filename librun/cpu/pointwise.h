@@ -76,8 +76,8 @@ class PointwiseProgram {
   bool fits_ = true, prepared_ = false, streams_ = false;
 };
 
-// The program of a call alone. Arguments that lie in the result's memory with another layout are read from copies, which
-// `copied` makes.
+// The program of a call alone. Arguments that lie in the result's memory with another layout are read from copies,
+// which `copied` makes.
 Result<PointwiseProgram> pointwise_program(const KernelCall& call, const std::function<Tensor(const Tensor&)>& copied);
 
 // Runs any op that programs support, as a kernel.

@@ -1,5 +1,5 @@
-// Draws whose distribution has a shape that tensors give, element by element, and the slopes of those that a gradient goes
-// through. One uniform number a draw, of 53 binary digits.
+// Draws whose distribution has a shape that tensors give, element by element, and the slopes of those that a gradient
+// goes through. One uniform number a draw, of 53 binary digits.
 #include <algorithm>
 #include <limits>
 
@@ -39,7 +39,8 @@ Tensor drawn(KernelCall& call, const Fn& fn) {
 
 Status give(KernelCall& call, const Tensor& values) { return copy(call, call.result(), values), ok_status(); }
 
-// As PyTorch has it: a draw above 0 that the type cannot hold becomes its least normal number, and logarithms stay finite.
+// As PyTorch has it: a draw above 0 that the type cannot hold becomes its least normal number, and logarithms stay
+// finite.
 double least(DType dtype) {
   if (dtype == DType::f64) return std::numeric_limits<double>::min();
   return dtype == DType::f16 ? 0x1p-14 : static_cast<double>(std::numeric_limits<float>::min());

@@ -47,8 +47,8 @@ Status check(const Driver& driver, CUresult code, const char* what);
 
 #define SG_CU(driver, call) SG_TRY(::sg::cuda::check(driver, (driver).call, #call))
 
-// The first library there is of these file names, e.g. "libcublasLt.so.13": opened once and kept open. An error is about
-// the first name, or the first file that exists but does not load.
+// The first library there is of these file names, e.g. "libcublasLt.so.13": opened once and kept open. An error is
+// about the first name, or the first file that exists but does not load.
 Result<void*> open_library(std::initializer_list<const char*> files, const char* remedy);
 
 }  // namespace sg::cuda

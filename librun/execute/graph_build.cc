@@ -104,8 +104,8 @@ void GraphRun::place_storages() {
   }
 }
 
-// A conjugate is a view with a flag. Views of it and what is written into it have the flag, too; values computed from it
-// are plain again.
+// A conjugate is a view with a flag. Views of it and what is written into it have the flag, too; values computed from
+// it are plain again.
 void GraphRun::find_conjugates() {
   conjugate_.assign(graph_.value_id_limit(), false);
   for (NodeId n : graph_.nodes()) {

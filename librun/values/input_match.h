@@ -17,8 +17,8 @@ class InputMatch {
   // Findings go to `out`. may_spare: files may hold tensors that match no input.
   InputMatch(const Graph& graph, bool may_spare, Diagnostics* out);
 
-  // `file_of` returns this number. Tensors of files with numbers below `first` are replaced; from there on, no input may
-  // be given twice.
+  // `file_of` returns this number. Tensors of files with numbers below `first` are replaced; from there on, no input
+  // may be given twice.
   void add(const TensorFile& file, size_t number, size_t first);
   void give(size_t input, const StoredTensor& tensor, size_t number) {
     stored_[input] = &tensor, file_[input] = number;

@@ -1,5 +1,5 @@
-// Bessel functions of doubles whose order is 0 or 1, and the Airy function: accurate to about 1e-14 of the largest value
-// nearby. Formulas by their numbers in Abramowitz and Stegun, Handbook of Mathematical Functions (1964).
+// Bessel functions of doubles whose order is 0 or 1, and the Airy function: accurate to about 1e-14 of the largest
+// value nearby. Formulas by their numbers in Abramowitz and Stegun, Handbook of Mathematical Functions (1964).
 //
 // No tables of coefficients: recurrences, series, and sums that converge as fast as these.
 #pragma once

@@ -1,8 +1,9 @@
-// Distributions that have a shape: what a uniform number becomes, and how a number that was drawn follows its parameter.
+// Distributions that have a shape: what a uniform number becomes, and how a number that was drawn follows its
+// parameter.
 //
-// Quantiles turn one uniform number in [0, 1) into one draw, so that a draw depends on its place alone (librun/random.h),
-// where rejection would take a varying number of them. Slopes are the derivatives of a draw by its parameter at a fixed
-// probability: -(dF/da) / density.
+// Quantiles turn one uniform number in [0, 1) into one draw, so that a draw depends on its place alone
+// (librun/random.h), where rejection would take a varying number of them. Slopes are the derivatives of a draw by its
+// parameter at a fixed probability: -(dF/da) / density.
 #pragma once
 
 #include "librun/work/special.h"
@@ -98,7 +99,8 @@ SG_INLINE Slope beta_fraction(Slope p, Slope q, double x) {
   return one / below.value();
 }
 
-// Of an element x of a draw with concentration `a` out of `total`, as torch._dirichlet_grad has it: over (1 - x) as well.
+// Of an element x of a draw with concentration `a` out of `total`, as torch._dirichlet_grad has it: over (1 - x) as
+// well.
 SG_CALL double dirichlet_slope(double x, double a, double total) {
   const double b = total - a;
   if (!(a > 0) || !(b > 0) || !(x >= 0) || !(x <= 1)) return nan();
@@ -114,8 +116,8 @@ SG_CALL double dirichlet_slope(double x, double a, double total) {
 
 // --- counts ---
 
-// From the number at the mode on, whose probability and that of all up to it are known, to the least one with more than u
-// up to it. above(k), the probability of k + 1 by that of k; below(k), that of k - 1 by that of k.
+// From the number at the mode on, whose probability and that of all up to it are known, to the least one with more than
+// u up to it. above(k), the probability of k + 1 by that of k; below(k), that of k - 1 by that of k.
 template <class Above, class Below>
 SG_INLINE double walked(double k, double each, double upto, double u, const Above& above, const Below& below) {
   for (; k > 0 && u < upto - each; --k) upto -= each, each *= below(k);

@@ -101,6 +101,11 @@ def run_step(tool):
             problems.append(f'as torchrun starts it: {said}')
         elif not problems:
             problems += [f'torchrun, rank {r}: other bits' for r in range(4) if read(f'local{r}') != read(f'torch{r}')]
+        with open(at('step.txt')) as given:
+            done = subprocess.run([*mpirun(2), tool, '-', '--init', 'seed:1', '--comm', 'mpi'], stdin=given, capture_output=True,
+                                  text=True, timeout=120)
+        if done.returncode != 2 or "standard input is one's alone" not in done.stderr:
+            problems.append(f'a graph from standard input: exit {done.returncode}: {done.stderr}')
         os.remove(at('in2.safetensors'))
         done = subprocess.run([*mpirun(4), *step, '--comm', 'mpi'], capture_output=True, text=True, timeout=120)
         if done.returncode != 3 or done.stderr.count('error: ') != 1:

@@ -210,3 +210,20 @@ def what_the_capture_of_the_inputs_expects_is_not_replaced():
         run("--inputs", "inputs.safetensors", "--compare", "g.txt", option, "expected.safetensors", code=2,
             message="would replace expected.safetensors, which is what the capture of the inputs expects|the output expected")
     assert before == open("expected.safetensors", "rb").read()
+
+
+@case
+def draws_by_parameters_that_are_none_are_refused():
+    for call, message in (("uniform(%x, 5.0, 1.0)", r"no number lies in \[5"), ("exponential(%x, 0.0)", "lambd is not above 0"),
+                          ("cauchy(%x, 0.0, -1.0)", "sigma is not above 0"), ("log_normal(%x, 0.0, 0.0)", "std is not above 0"),
+                          ("normal_functional(%x, 0.0, -2.0)", "std is below 0"),
+                          ("randint.low(0, 300, [4], dtype=u8)", r"u8 does not hold all integers in \[0, 300\)"),
+                          ("randint(100000, [4], dtype=f16)", "f16 does not hold all"),
+                          ("randperm(300, dtype=i8)", r"i8 does not hold all integers in \[0, 300\)")):
+        with open("g.txt", "w") as f:
+            f.write(f'sg 1.0\ngraph rank *\n  input %x : f32[4] "x"\n  forward -\n    %y = aten.{call} stream 1\n  output %y\n')
+        run("--init", "seed:0", code=4, message=message)
+    for call in ("uniform(%x, 2.0, 2.0)", "normal_functional(%x, 1.0, 0.0)", "randint.low(0, 256, [4], dtype=u8)", "randperm(128, dtype=i8)"):
+        with open("g.txt", "w") as f:
+            f.write(f'sg 1.0\ngraph rank *\n  input %x : f32[4] "x"\n  forward -\n    %y = aten.{call} stream 1\n  output %y\n')
+        run("--init", "seed:0")

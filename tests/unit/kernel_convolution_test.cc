@@ -284,8 +284,8 @@ std::vector<BF16> all_of(uint64_t seed, const Shape& s, int threads) {
   return all;
 }
 
-// Where sums keep their order, on processors that multiply pairs of bf16; on others numbers are widened, which gives the
-// same.
+// Where sums keep their order, on processors that multiply pairs of bf16; on others numbers are widened, which gives
+// the same.
 TEST_CASE("convolution: bf16 has the bits of f32, rounded") {
   Rng rng(12);
   std::vector<Shape> shapes{{2, 2, 1, 35, 130, {9, 40}, {3, 3}, {1, 1}, {1, 1}, {1, 1}, {0, 0}, false},

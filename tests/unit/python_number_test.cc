@@ -1,4 +1,5 @@
-// Numbers as Python has them: tests/data/python_numbers.txt, which tests/support/make_python_numbers.py asks Python for.
+// Numbers as Python has them: tests/data/python_numbers.txt, which tests/support/make_python_numbers.py asks Python
+// for.
 #include <catch2/catch.hpp>
 
 #include <bit>

@@ -18,8 +18,8 @@ class WriteAhead;
 // Where the output goes: -o, the input with --in-place, else "-".
 std::string output_of(const Args& args);
 
-// Refuses, before any work: --in-place where input and output are of different kinds, an output that replaces what is read
-// (cli_targets.h), binary to a terminal.
+// Refuses, before any work: --in-place where input and output are of different kinds, an output that replaces what is
+// read (cli_targets.h), binary to a terminal.
 Status check_output(const Args& args);
 
 // Refuses --json where the answer is a text: `what` says which.
@@ -43,8 +43,8 @@ bool writes_one_binary(const Args& args);
 
 enum class Colors : uint8_t { none, used };
 
-// A text or report to -o, as write_output does, or to standard output, its control characters visible. `beside` is placed
-// with it.
+// A text or report to -o, as write_output does, or to standard output, its control characters visible. `beside` is
+// placed with it.
 Status write_text(const Args& args, std::string_view text, OutputSet beside = {}, Colors colors = Colors::none);
 Status stage_text(const Args& args, std::string_view text, OutputSet* files, Colors colors = Colors::none);
 

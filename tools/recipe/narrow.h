@@ -1,7 +1,7 @@
 // Narrowing: which nodes a stage has to work on for its result to be bad. The last step of a bisection.
 //
-// How       All other nodes are frozen (libgraph/edit/freeze.h), the stage runs, they are thawed, and the result is asked
-//           about. First the end of the range is sought, then its beginning, each by halves.
+// How       All other nodes are frozen (libgraph/edit/freeze.h), the stage runs, they are thawed, and the result is
+//           asked about. First the end of the range is sought, then its beginning, each by halves.
 // Answers   A stage that cannot be applied to so little changes nothing: good. What cannot be judged counts as good
 //           too, so the range is never too small.
 // Result    With these nodes it is bad, with one fewer at either end it is not. Only where one place alone makes it bad

@@ -177,8 +177,8 @@ class Planner {
     }
   }
 
-  // Such an assertion says nothing about a graph without that op. The graph may still contain it, as a custom op of some
-  // library.
+  // Such an assertion says nothing about a graph without that op. The graph may still contain it, as a custom op of
+  // some library.
   void warn_of_unknown_op(const Assertion& a) {
     if (a.op.empty() || names_an_op(a.op)) return;
     const std::string hint = nearest_op(a.op).hint();

@@ -19,7 +19,8 @@ struct Session {
 // command line, else `unreadable`. A single one without a line (no such file) is that Error.
 Status report_mistakes(const cli::Args& args, const Diagnostics& problems, const std::string& file);
 
-// Keeps the files that a recipe and its steps read (libgraph/base/output_file.h): what is left are goldens that are made.
+// Keeps the files that a recipe and its steps read (libgraph/base/output_file.h): what is left are goldens that are
+// made.
 void keep_files(const Recipe& recipe, const Plan& plan, bool makes_goldens);
 
 // Mistakes are reported, all of them, by report_mistakes.

@@ -1,8 +1,8 @@
 // Search: the smallest job that it can find for which a question is still answered with yes.
 //
-// Order     Half of the ranks are taken away, as long as that goes. Half of all nodes, then quarters, down to single ones,
-//           from the end of the schedule; outputs, guards and symbols: first on all ranks together, then on each. Then
-//           ranks, down to single ones, and what nodes say about themselves; again, until nothing more can go.
+// Order     Half of the ranks are taken away, as long as that goes. Half of all nodes, then quarters, down to single
+//           ones, from the end of the schedule; outputs, guards and symbols: first on all ranks together, then on each.
+//           Then ranks, down to single ones, and what nodes say about themselves; again, until nothing more can go.
 // Together  All ends of a collective go at once (libgraph/edit/shrink.h).
 // Rounds    Up to `threads` candidates are asked about at once; of those with a yes the first counts, so that the same
 //           number of threads gives the same job.

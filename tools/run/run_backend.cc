@@ -41,9 +41,9 @@ Result<std::unique_ptr<BackendMaker>> make_backends(const Args& args, const Job&
   options.nccl = args.text("comm") == "nccl";
   options.deterministic = args.has("deterministic");
   options.timeout_s = static_cast<double>(args.number("timeout", 600));
-  // Loading code may wait for the device, on which a collective may wait for another rank. Ranks of one process share the
-  // driver's locks, and ranks that launch in different orders may each wait for the other. Where each rank has a process
-  // and all launch in one order, the rank that is behind never waits: everybody else has launched what it has.
+  // Loading code may wait for the device, on which a collective may wait for another rank. Ranks of one process share
+  // the driver's locks, and ranks that launch in different orders may each wait for the other. Where each rank has a
+  // process and all launch in one order, the rank that is behind never waits: everybody else has launched what it has.
   options.loads_all_at_once = options.nccl && (ranks_of_process > 1 || !is_one_program(job));
   SG_ASSIGN(std::unique_ptr<BackendMaker> maker, load_backend(args.text("backend"), options));
   args.report().note("running on " + maker->describe());

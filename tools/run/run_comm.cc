@@ -81,6 +81,17 @@ Result<std::optional<int>> follow_launcher(std::string_view comm) {
   return become_mpirun(env->world);
 }
 
+Status check_input_of_processes(const Args& args) {
+  if (args.input() != "-" || args.text("comm") == "local") return ok_status();
+  SG_ASSIGN(const std::optional<LaunchEnv> env, detect_launch([](const char* name) { return std::getenv(name); }));
+  if (!env || env->world == 1) return ok_status();
+  return Error{
+      ErrorKind::usage,
+      "each of the " + std::to_string(env->world) + " processes reads the graph, and standard input is one's alone",
+      {},
+      "give a file, not `-`"};
+}
+
 Result<std::vector<std::unique_ptr<Communicator>>> open_communicators(const Args& args, const Job& job) {
   std::optional<Link> link;
   if (args.has("link")) {

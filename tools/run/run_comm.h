@@ -27,6 +27,9 @@ uint32_t ranks_here(Communicators comms);
 // here.
 Result<std::optional<int>> follow_launcher(std::string_view comm);
 
+// A launcher's processes each read the graph, and cannot share standard input.
+Status check_input_of_processes(const Args& args);
+
 struct RunAnswer {
   SessionReport report;  // of all ranks; empty where another process writes it
   bool writes = true;

@@ -96,6 +96,7 @@ Result<int> run_step(const Args& args) {
   SG_ASSIGN(std::optional<int> left, follow_launcher(args.text("comm")));
   if (left) return *left;
   SG_TRY(check_run_options(args));
+  SG_TRY(check_input_of_processes(args));
   keep_expected(args);
   SG_TRY(check_targets_again(args));
   SG_ASSIGN(Job job, read_job(args, args.input()));

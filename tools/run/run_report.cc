@@ -82,7 +82,8 @@ std::string comparison_text(const ComparisonReport& c) {
   return out + std::to_string(c.differences.size()) + " differ, first " + difference_text(c.differences[0]) + "\n";
 }
 
-// What is said of a rank, in lines, after its name. Of many ranks, neighbours of which the same is said share the lines.
+// What is said of a rank, in lines, after its name. Of many ranks, neighbours of which the same is said share the
+// lines.
 template <class Words>
 std::string by_rank(const SessionReport& report, bool names_single, const Words& words) {
   constexpr size_t kMany = 8;

@@ -19,7 +19,8 @@ namespace sg::cpu {
 inline constexpr int64_t kBlock = 512;
 inline constexpr int kMaxOperands = 6;
 
-// What a register holds. f32 stands for bf16, f16 and float8 too, i64 for all integers: narrower results are rounded in place.
+// What a register holds. f32 stands for bf16, f16 and float8 too, i64 for all integers: narrower results are rounded in
+// place.
 enum class Lane : uint8_t { f32, f64, i64, b8, c64, c128 };
 inline constexpr int kLanes = 6;
 

@@ -46,8 +46,8 @@ int64_t sweep(double* d, double* e, int64_t first, int64_t last, Rotation* rotat
 
 // Stores the eigenvalues of the tridiagonal matrix in d; rows of vectors follow. REQUIRES: room for n numbers in e
 //
-// An element beside the diagonal is nothing next to its neighbours or next to the largest element: a sweep leaves as much
-// of rounding, and in a matrix of low rank, most of whose elements are that, no neighbour is larger.
+// An element beside the diagonal is nothing next to its neighbours or next to the largest element: a sweep leaves as
+// much of rounding, and in a matrix of low rank, most of whose elements are that, no neighbour is larger.
 bool diagonalize(double* d, double* e, int64_t n, RowRotations vectors) {
   e[n - 1] = 0;
   double largest = 0;

@@ -9,8 +9,8 @@ struct Rotation {
   double c, s;
 };
 
-// Rotations on rows x and y: c x + s y and c y - s x. Sequences of them wait and are applied together, to a copy of a few
-// columns at a time, which stays in the cache.
+// Rotations on rows x and y: c x + s y and c y - s x. Sequences of them wait and are applied together, to a copy of a
+// few columns at a time, which stays in the cache.
 class RowRotations {
  public:
   static constexpr int kMost = 64;         // sequences that wait

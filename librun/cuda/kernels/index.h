@@ -1,7 +1,8 @@
 // Elements by index: read at the indices, and accumulated or written there in the order of the indices.
 //
 // Accumulation is deterministic without atomics: sources are sorted by their destination (sort.h), and each destination
-// adds up its bucket from first to last. Either each destination has a lane, or, if there are fewer sources, each source.
+// adds up its bucket from first to last. Either each destination has a lane, or, if there are fewer sources, each
+// source.
 #pragma once
 
 #include "librun/cuda/kernels/raw.h"

@@ -159,8 +159,8 @@ SG_KERNEL(rrelu_elements, RandomArgs) {
 // --- permutations: each place in turn is swapped with a later one or itself, its target ---
 //
 // Lanes find the outcome without going through the steps. Place i is final after step i, in which it gets what its
-// target holds: what the last earlier step with that target has put there, or the target's own number. Step k puts there
-// what place k holds, which is found the same way: by the last step before k whose target was k, and so on.
+// target holds: what the last earlier step with that target has put there, or the target's own number. Step k puts
+// there what place k holds, which is found the same way: by the last step before k whose target was k, and so on.
 
 struct OrderArgs {
   int64_t length = 0;
@@ -283,8 +283,8 @@ struct LargerMark {
   }
 };
 
-// The largest weight / exponential values, which are the draws in order; the first of equal ones. A lane alone reads and
-// writes its marks.
+// The largest weight / exponential values, which are the draws in order; the first of equal ones. A lane alone reads
+// and writes its marks.
 SG_FN void choose_each_once(const Block& block, const ChoiceArgs& args, const work::Key& key, uint64_t first,
                             const double* weights, double* marks, int64_t* to) {
   block.each([&](int lane) {

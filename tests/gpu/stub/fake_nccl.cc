@@ -18,9 +18,9 @@
 //                            and for each request the priority of its stream
 // Like NCCL, it issues a request gradually, while it is polled for its state, and accepts no other for that
 // communicator meanwhile. The first request that needs a connection is not issued before the ranks on its other side
-// have made theirs (nccl_comm.h). It runs the launches of one communicator one after the other, whatever the streams, and so
-// those of communicators that share resources (splitShare). A split is under way on the parent, and stores the new
-// communicator when it has ended. What NCCL forbids ends the process: to split a communicator that is at work, to
+// have made theirs (nccl_comm.h). It runs the launches of one communicator one after the other, whatever the streams,
+// and so those of communicators that share resources (splitShare). A split is under way on the parent, and stores the
+// new communicator when it has ended. What NCCL forbids ends the process: to split a communicator that is at work, to
 // destroy a parent before its children. With SG_FAKE_NCCL_OLD the library cannot split.
 #include <cuda.h>
 #include <nccl.h>
