@@ -42,11 +42,13 @@ bool is_kept(const Graph& graph, NodeId n, const std::vector<bool>& kept_groups)
   });
 }
 
-// Whether something else than a wait takes what the launch gives: a copy of it would have to find the copy's wait.
+// Whether something else than a wait takes what the launch gives, and more of it than its sizes: a copy of it would have
+// to find the copy's wait.
 bool is_read_past_wait(const Graph& graph, NodeId launch) {
   for (uint32_t i = 0; i < graph.node(launch).result_count; ++i)
     for (NodeId user : graph.users(graph.node(launch).result(i)))
-      if (const OpInfo* op = graph.op_info(user); op == nullptr || !op->has(kWait)) return true;
+      if (const OpInfo* op = graph.op_info(user); op == nullptr || !(op->has(kWait) || asks_for_sizes(graph, user)))
+        return true;
   return false;
 }
 

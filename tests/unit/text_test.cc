@@ -18,8 +18,8 @@ namespace {
 
 // Everything in the grammar, spelled as the printer spells it.
 const char kEverything[] = R"(sg 1.0 job "all \"of\" it" world 4
-producer "torch" "2.15.0"
 producer "odd key" {"a":[1,-2.5e-3,null,true],"b":{}}
+producer "torch" "2.15.0"
 note "two\nlines, \xff and é"
 mesh [fsdp 2, tp 2]
 mesh sparse [efsdp 1, ep 4]
