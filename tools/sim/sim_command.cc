@@ -2,6 +2,7 @@
 
 #include "libgraph/base/human.h"
 #include "libgraph/expr/assume.h"
+#include "libgraph/plan/liveness.h"
 #include "libgraph/sim/measured.h"
 #include "libgraph/sim/report.h"
 #include "tools/cli/cli_input.h"
@@ -73,6 +74,28 @@ Status check_measured(const Args& args, const Job& job, const MeasuredStep& meas
   return ok_status();
 }
 
+// A step that the machine has no memory for is simulated all the same: what is live at once, and its inputs.
+void warn_of_memory(const Args& args, const Job& job, const std::vector<SymbolValues>& values, const Machine& machine) {
+  const double has = machine.device.memory_gib * 0x1p30;
+  int64_t most = 0;
+  const Program* worst = nullptr;
+  for (size_t i = 0; i < job.programs.size(); ++i) {
+    const Program& program = *job.programs[i];
+    const auto size_of = [&](StrId symbol) { return values[i].value(symbol); };
+    const Liveness live = compute_liveness(program, program.graph, size_of);
+    const int64_t needs = live.lower_bound_bytes + live.input_bytes;
+    if (worst == nullptr || needs > most) most = needs, worst = &program;
+  }
+  if (worst == nullptr || has <= 0 || static_cast<double>(most) <= has) return;
+  const std::string rank = worst->ranks.empty() ? "each rank" : "rank " + std::to_string(worst->ranks[0]);
+  Diagnostics warning;
+  warning.warning("memory",
+                  rank + " needs " + human_bytes(static_cast<double>(most)) + ", inputs included; a device of " +
+                      machine.name + " has " + human_bytes(has),
+                  {args.input()}, "sg-remat --peak, sg-chunk and sg-offload make it less");
+  args.report().add(warning);
+}
+
 // --calibrate --measured: fits the machine so that the simulated step matches the measured one.
 Result<int> write_fitted(const Args& args, const Job& job, const std::vector<SymbolValues>& values, SimOptions options,
                          const MeasuredStep& measured) {
@@ -112,6 +135,7 @@ Result<int> run_sim(const Args& args) {
   SG_ASSIGN(std::vector<SymbolValues> values, assumed_values(args, job));
   if (args.has("calibrate")) return write_fitted(args, job, values, options, measured->step());
   SG_ASSIGN(Simulation simulation, simulate(job, values, options));
+  warn_of_memory(args, job, values, options.machine);
   args.report().phase("simulate", "");
   const MeasuredTrace* beside = measured ? &*measured : nullptr;
   OutputSet trace;
