@@ -1,6 +1,5 @@
 // The older job of a comparison: its peak, time, and course of memory.
 #include <algorithm>
-#include <cmath>
 
 #include "libgraph/plan/liveness.h"
 #include "libgraph/sim/simulate.h"
@@ -16,7 +15,8 @@ std::vector<int64_t> curve_of(const Liveness& live, const std::vector<double>& c
   std::vector<int64_t> out(std::min(kPoints, std::max<size_t>(1, clock.size())), -1);
   const double last = static_cast<double>(out.size() - 1);
   for (size_t n = 0; n < clock.size(); ++n) {
-    int64_t& point = out[static_cast<size_t>(makespan_us > 0 ? clock[n] / makespan_us * last : 0)];
+    const double at = clock[n] / makespan_us * last;  // not a number where the machine's times are endless, or 0
+    int64_t& point = out[static_cast<size_t>(at >= 0 ? std::min(at, last) : 0)];
     point = std::max(point, live.live_bytes[n]);
   }
   int64_t before = 0;
