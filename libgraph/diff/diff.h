@@ -55,8 +55,8 @@ struct NodeEdit {
 
 // An edit of something that is no node.
 struct ItemEdit {
-  // "input", "output", "symbol", "guard", "nested graph", "group", "mesh", "world", "title", "note", "producer", "extra",
-  // "rank", "ranks"
+  // "input", "output", "symbol", "guard", "nested graph", "group", "mesh", "world", "title", "note", "producer",
+  // "extra", "rank", "ranks"
   std::string subject;
   std::string name;  // "%x", "u4", "@ep"; the line itself for what is added or removed
   EditKind kind = EditKind::changed;

@@ -56,7 +56,7 @@ Result<int64_t> AutoChunker::chunks_by_rows(const Next& next, const Prepared& pr
     if (!prepared.plans[i]) continue;
     const Program& program = *prepared.job.programs[i];
     const ExprPool& exprs = program.graph.pool().exprs;
-    const int64_t each = rows_of_chunk(*prepared.plans[i], exprs);
+    const int64_t each = rows_of_chunk(*prepared.plans[i], program);
     const auto chunks_of = [&](int64_t n) { return std::max<int64_t>(n, 1) / each + (n % each > 0 ? 1 : 0); };
     const Expr rows = prepared.plans[i]->rows();
     const Interval range = Facts(program).range(rows);
@@ -70,8 +70,9 @@ Result<int64_t> AutoChunker::chunks_by_rows(const Next& next, const Prepared& pr
                        (range.has_max() ? std::to_string(chunks_of(range.max)) : "any number"),
                    {},
                    "--chunks " +
-                       (captured ? std::to_string(chunks_of(*captured)) + ", as at the sizes of the capture"
-                                 : std::string("N")) +
+                       (captured && chunks_of(*captured) > 1
+                            ? std::to_string(chunks_of(*captured)) + ", as at the sizes of the capture"
+                            : std::string("N")) +
                        "; or numbers for the sizes before: sg-concretize"};
     }
     if (out && *out != least)

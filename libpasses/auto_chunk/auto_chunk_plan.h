@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "libgraph/expr/sizes.h"
 #include "libpasses/axis/axis_call.h"
 
 namespace sg {
@@ -29,8 +30,8 @@ struct AutoCut {
   Along along() const { return {0, axis, unit, runs}; }
   // Entries of the axis that one row of the cut stands for, a row of options: `length` if it is an entry of the batch.
   // 1 if only the data tells.
-  int64_t weight(const ExprPool& exprs) const {
-    return exprs.constant_value(unit).value_or(1) * (runs ? exprs.constant_value(runs).value_or(1) : 1);
+  int64_t weight(const ExprPool& exprs, const SizeValues& sizes) const {
+    return exprs.evaluate(unit, sizes).value_or(1) * (runs ? exprs.evaluate(runs, sizes).value_or(1) : 1);
   }
 };
 

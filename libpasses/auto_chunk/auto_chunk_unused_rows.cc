@@ -5,6 +5,7 @@
 // Its backward fills those rows with zeros, which add nothing to a gradient: they are left out there as well, and come
 // back as zeros in the gradient of x alone.
 #include <algorithm>
+#include <cmath>
 
 #include "libgraph/infer/infer_sizes.h"
 #include "libgraph/op.h"
@@ -19,11 +20,18 @@ bool is_reshape_of(const Graph& graph, NodeId n) {
   return op == "aten.view.default" || op == "aten._unsafe_view.default" || op == "aten.reshape.default";
 }
 
-// Casts and the like: each row by itself, and nothing but it is taken.
+// Casts and the like: each row by itself, nothing but it is taken, and rows of zeros stay zeros.
 bool passes_rows_on(const Graph& graph, NodeId n) {
   const std::string_view op = graph.op_name(n);
-  return op == "aten._to_copy.default" || op == "aten.alias.default" || op == "aten.detach.default" ||
-         op == "aten.clone.default";
+  const bool scales =
+      op == "aten.mul.Tensor" || op == "aten.div.Tensor" || op == "aten.mul.Scalar" || op == "aten.div.Scalar";
+  if (!scales)
+    return op == "aten._to_copy.default" || op == "aten.alias.default" || op == "aten.detach.default" ||
+           op == "aten.clone.default" || op == "aten.neg.default";
+  const std::vector<Arg>& args = graph.node(n).args;
+  const bool by_number =
+      args.size() == 2 && args[0].is(ArgKind::value) && (args[1].is(ArgKind::integer) || args[1].is(ArgKind::floating));
+  return by_number && (args[1].is(ArgKind::integer) ? args[1].as_int() != 0 : std::isnormal(args[1].as_float()));
 }
 
 NodeId sole_user_of(const Graph& graph, ValueId v) {
@@ -46,6 +54,45 @@ void ChunkRewriter::forget_sizes(ValueId v) {
   }
 }
 
+// Several slices of the same rows are one.
+void ChunkRewriter::merge_slices(ValueId v) {
+  const std::vector<NodeId> users = graph_.users(v);
+  const auto is_like_first = [&](NodeId n) {
+    return graph_.op_name(n) == "aten.slice.Tensor" && graph_.node(n).args == graph_.node(users[0]).args &&
+           !is_written(graph_.node(n).result(0));
+  };
+  if (users.size() < 2 || !std::ranges::all_of(users, is_like_first)) return;
+  for (size_t i = 1; i < users.size(); ++i) {
+    graph_.replace_uses(graph_.node(users[i]).result(0), graph_.node(users[0]).result(0));
+    graph_.erase(users[i]);
+  }
+}
+
+// The sum of two such gradients is filled with zeros once.
+void ChunkRewriter::merge_fills() {
+  for (NodeId n : graph_.nodes()) {
+    if (graph_.op_name(n) != "aten.add.Tensor" || graph_.node(n).args.size() != 2) continue;
+    NodeId fills[2];
+    for (size_t i = 0; i < 2; ++i) {
+      const Arg& arg = graph_.node(n).args[i];
+      const NodeId def = arg.is(ArgKind::value) ? graph_.value(arg.as_value()).def : NodeId();
+      if (def && graph_.op_name(def) == "aten.slice_backward.default" && graph_.only_user(arg.as_value()) == n)
+        fills[i] = def;
+    }
+    if (!fills[0] || !fills[1]) continue;
+    std::vector<Arg> first = graph_.node(fills[0]).args, second = graph_.node(fills[1]).args;
+    if (first.size() != second.size() || !std::equal(first.begin() + 1, first.end(), second.begin() + 1)) continue;
+    if (!first[0].is(ArgKind::value) || !second[0].is(ArgKind::value)) continue;
+    if (graph_.type(first[0].as_value()) != graph_.type(second[0].as_value())) continue;
+    const std::string name(graph_.name(graph_.node(n).result(0)));
+    const ValueId sum = make("aten.add.Tensor", {first[0], second[0]}, name + "_used", n);
+    first[0] = Arg::value(sum);
+    const ValueId filled = make("aten.slice_backward.default", std::move(first), name, n);
+    graph_.replace_uses(graph_.node(n).result(0), filled);
+    graph_.erase(n), graph_.erase(fills[0]), graph_.erase(fills[1]);
+  }
+}
+
 // The slice of axis 1 of a reshaped product, and what stands between; none if something else takes one of them.
 std::optional<ChunkRewriter::RowsTaken> ChunkRewriter::rows_taken(NodeId product) {
   const std::string_view op = graph_.op_name(product);
@@ -64,6 +111,7 @@ std::optional<ChunkRewriter::RowsTaken> ChunkRewriter::rows_taken(NodeId product
   out.between.push_back(view);
   for (;;) {
     forget_sizes(at);
+    merge_slices(at);
     const NodeId user = sole_user_of(graph_, at);
     if (!user) return std::nullopt;
     const Type& made = graph_.type(graph_.node(user).result(0));
@@ -180,6 +228,7 @@ ValueId ChunkRewriter::dense(ValueId v, NodeId before) {
 bool ChunkRewriter::leave_out_rows(NodeId product) {
   const auto taken = rows_taken(product);
   if (!taken) return false;
+  merge_fills();
   const auto given = rows_given(product, *taken);
   if (!given) return false;
   ExprPool& exprs = pool_.exprs;

@@ -21,6 +21,8 @@ std::unique_ptr<Program> copy_of(const Program& program) {
   return out;
 }
 
+constexpr int64_t kShorter = 8;  // how much shorter than in the capture symbolic rows may be, where nobody says
+
 // By node: the closer before the peak, the larger; 0 for nodes after the peak.
 std::vector<size_t> nearness_to_peak(const Program& program) {
   std::vector<size_t> out(program.graph.node_id_limit(), 0);
@@ -130,7 +132,7 @@ Status AutoChunker::take(const Next& next) {
       chunks, context_.explain);
   SG_ASSIGN(Trial trial, outline(*prepared, chunks));
   if (auto why = why_ranks_part(next, *prepared, &trial.job)) return refused(next, std::move(*why));
-  if (options_.chunks && prepared->rows < *options_.chunks) say_fewer(next, *prepared, trial.chunks);
+  if (is_counted()) say_fewer(next, *prepared, trial.chunks);
   job_ = std::move(trial.job);
   for (const Next& waiting : waiting_) seen_.erase(waiting.label);
   waiting_.clear();
@@ -141,12 +143,17 @@ Status AutoChunker::take(const Next& next) {
 
 void AutoChunker::say_fewer(const Next& next, const Prepared& prepared, int64_t chunks) const {
   int64_t weight = 1;
-  for (const auto& plan : prepared.plans)
-    if (plan) weight = plan->cut.weight(job_.pool->exprs);
+  for (size_t i = 0; i < prepared.plans.size(); ++i)
+    if (const auto& plan = prepared.plans[i])
+      weight = plan->cut.weight(job_.pool->exprs, assumed_sizes(*prepared.job.programs[i]));
+  if (options_.chunks ? prepared.rows >= *options_.chunks : weight <= *options_.rows_per_chunk) return;
   const std::string rows =
       weight > 1 ? plural(prepared.rows, "group") + " of " + plural(weight, "row") : plural(prepared.rows, "row");
-  context_.notes->warning("chunk", "%" + next.label + ": its " + rows + " make " + plural(chunks, "chunk") + ", not " +
-                                       std::to_string(*options_.chunks));
+  context_.notes->warning("chunk", "%" + next.label + ": its " + rows + " make " +
+                                       plural(static_cast<uint64_t>(chunks), "chunk") +
+                                       (options_.chunks ? ", not " + std::to_string(*options_.chunks)
+                                                        : ", as no cut within one is proven, not chunks of " +
+                                                              std::to_string(*options_.rows_per_chunk)));
 }
 
 // Checks that ranks agree on the chunks of collectives' operands, and on the order of collectives.
@@ -221,8 +228,13 @@ Result<AutoChunker::Prepared> AutoChunker::prepare(const Next& next) const {
     const AutoPlan& plan = *out.plans.back();
     const ExprPool& exprs = program->graph.pool().exprs;
     const int64_t rows = exprs.evaluate(plan.rows(), assumed_sizes(*program)).value_or(2);
-    const int64_t weight = plan.cut.weight(exprs), least = (options_.least_rows + weight - 1) / weight;
-    out.rows = std::min(out.rows, rows), out.most_chunks = std::min(out.most_chunks, rows / least);
+    const int64_t weight = plan.cut.weight(exprs, assumed_sizes(*program));
+    const int64_t least = (options_.least_rows + weight - 1) / weight;
+    int64_t most = rows / least;
+    // A symbol gets a guard that there are as many rows as chunks: unasked, it leaves the step shorter sizes as well.
+    const bool is_asked = is_counted() || options_.peak_bytes;
+    if (!is_asked && !exprs.constant_value(plan.rows())) most = std::clamp<int64_t>(rows / kShorter, 2, most);
+    out.rows = std::min(out.rows, rows), out.most_chunks = std::min(out.most_chunks, most);
   }
   return out;
 }
@@ -242,8 +254,9 @@ Result<AutoPlan> AutoChunker::plan_at_some_axis(std::unique_ptr<Program>* progra
       continue;
     }
     const ExprPool& exprs = copy->graph.pool().exprs;
-    const auto rows = exprs.constant_value(cuts[i].rows);
-    const bool is_coarse = options_.rows_per_chunk ? cuts[i].weight(exprs) > *options_.rows_per_chunk
+    const SizeValues sizes = assumed_sizes(*copy);
+    const auto rows = exprs.evaluate(cuts[i].rows, sizes);
+    const bool is_coarse = options_.rows_per_chunk ? cuts[i].weight(exprs, sizes) > *options_.rows_per_chunk
                                                    : rows && *rows < options_.chunks.value_or(kUsualRows);
     if (rows && is_coarse) {
       if (!longest || *rows > longest->first) longest = {*rows, i};
@@ -262,8 +275,9 @@ Result<AutoPlan> AutoChunker::plan_at_some_axis(std::unique_ptr<Program>* progra
 }
 
 // --rows-per-chunk in rows of the plan's cut.
-int64_t AutoChunker::rows_of_chunk(const AutoPlan& plan, const ExprPool& exprs) const {
-  return std::max<int64_t>(1, *options_.rows_per_chunk / plan.cut.weight(exprs));
+int64_t AutoChunker::rows_of_chunk(const AutoPlan& plan, const Program& program) const {
+  const int64_t weight = plan.cut.weight(program.graph.pool().exprs, assumed_sizes(program));
+  return std::max<int64_t>(1, *options_.rows_per_chunk / weight);
 }
 
 // Whether values of the amplifier's size that would be chunked are live at the peak.
@@ -296,8 +310,9 @@ Result<AutoChunker::Trial> AutoChunker::outline(const Prepared& prepared, int64_
     if (!prepared.plans[i]) continue;
     ExprPool& exprs = out.job.pool->exprs;
     const AutoPlan& plan = *prepared.plans[i];
-    const AutoCuts cuts = options_.rows_per_chunk ? cut_by(&exprs, plan.rows(), rows_of_chunk(plan, exprs), chunks)
-                                                  : cut_into(&exprs, plan.rows(), chunks);
+    const AutoCuts cuts = options_.rows_per_chunk
+                              ? cut_by(&exprs, plan.rows(), rows_of_chunk(plan, *out.job.programs[i]), chunks)
+                              : cut_into(&exprs, plan.rows(), chunks);
     SG_ASSIGN(out.counts, outline_auto_chunk(out.job.programs[i].get(), plan, cuts, options_.sums_in_f32));
     out.chunks = static_cast<int64_t>(cuts.sizes.size());
   }

@@ -68,7 +68,7 @@ class AutoChunker {
 
   Result<Prepared> prepare(const Next& next) const;
   Result<AutoPlan> plan_at_some_axis(std::unique_ptr<Program>* program, NodeId amplifier) const;
-  int64_t rows_of_chunk(const AutoPlan& plan, const ExprPool& exprs) const;
+  int64_t rows_of_chunk(const AutoPlan& plan, const Program& program) const;
   bool sets_peak(const Prepared& prepared) const;
   std::optional<Error> why_ranks_part(const Next& next, const Prepared& prepared, Job* trial) const;
   Result<Trial> outline(const Prepared& prepared, int64_t chunks) const;

@@ -42,8 +42,8 @@ bool is_kept(const Graph& graph, NodeId n, const std::vector<bool>& kept_groups)
   });
 }
 
-// Whether something else than a wait takes what the launch gives, and more of it than its sizes: a copy of it would have
-// to find the copy's wait.
+// Whether something else than a wait takes what the launch gives, and more of it than its sizes: a copy of it would
+// have to find the copy's wait.
 bool is_read_past_wait(const Graph& graph, NodeId launch) {
   for (uint32_t i = 0; i < graph.node(launch).result_count; ++i)
     for (NodeId user : graph.users(graph.node(launch).result(i)))
