@@ -108,6 +108,7 @@ class ChunkRewriter {
   void forget_sizes(ValueId v);
   void merge_slices(ValueId v);
   void merge_fills();
+  bool fills_nothing(NodeId n) const;
   std::optional<RowsTaken> rows_taken(NodeId product);
   std::optional<std::vector<RowsGiven>> rows_given(NodeId product, const RowsTaken& taken);
   bool give_rows(const RowsGiven& given, ValueId x, ValueId rows, const std::vector<Expr>& whole_shape, int64_t start,

@@ -133,6 +133,12 @@ std::optional<ChunkRewriter::RowsTaken> ChunkRewriter::rows_taken(NodeId product
   return out;
 }
 
+// The gradient of a slice that took all.
+bool ChunkRewriter::fills_nothing(NodeId n) const {
+  return graph_.op_name(n) == "aten.slice_backward.default" &&
+         graph_.type(tensor(n, "grad_output")).shape == graph_.type(graph_.node(n).result(0)).shape;
+}
+
 // The gradients of such a slice, each up to the flat rows; none if one is used otherwise than in products and sums.
 std::optional<std::vector<ChunkRewriter::RowsGiven>> ChunkRewriter::rows_given(NodeId product, const RowsTaken& taken) {
   const ValueId x = graph_.node(product).args[taken.operand].as_value();
@@ -149,7 +155,8 @@ std::optional<std::vector<ChunkRewriter::RowsGiven>> ChunkRewriter::rows_given(N
     for (;;) {
       forget_sizes(at);
       const NodeId user = sole_user_of(graph_, at);
-      if (!user || (!passes_rows_on(graph_, user) && !is_reshape_of(graph_, user))) return std::nullopt;
+      if (!user) return std::nullopt;
+      if (!passes_rows_on(graph_, user) && !is_reshape_of(graph_, user) && !fills_nothing(user)) return std::nullopt;
       given.between.push_back(user);
       at = graph_.node(user).result(0);
       if (is_reshape_of(graph_, user)) break;
@@ -273,6 +280,11 @@ bool ChunkRewriter::give_rows(const RowsGiven& given, ValueId x, ValueId rows, c
   graph_.replace_uses(graph_.node(given.fill).result(0), gradient);
   graph_.erase(given.fill);
   for (NodeId n : given.between) {
+    if (graph_.op_name(n) == "aten.slice_backward.default") {
+      graph_.replace_uses(graph_.node(n).result(0), tensor(n, "grad_output"));
+      graph_.erase(n);
+      continue;
+    }
     if (is_reshape_of(graph_, n)) {
       const ValueId at = dense(graph_.node(n).args[0].as_value(), n);
       const Expr shape[] = {count, graph_.type(at).shape[2]};
