@@ -32,7 +32,9 @@ void InputMatch::add(const TensorFile& file, size_t number, size_t first) {
     if (i >= kSeveral) continue;
     if (stored_[i] != nullptr && file_[i] >= first)
       out_->error("inputs", "`" + stored_[i]->name + "` and `" + tensor.name + "` are the same graph input", where,
-                  "each input is given once; what another run left goes before --inputs: --state FILE");
+                  file_[i] == number
+                      ? "the file names inputs of another graph"
+                      : "each input is given once; what another run left goes before --inputs: --state FILE");
     stored_[i] = &tensor;
     file_[i] = number;
   }
