@@ -110,6 +110,7 @@ class AutoOutliner {
 
   Status replace_results();
   void replace(ValueId v, ValueId by);
+  Status move_views(ValueId v, ValueId by);
   // The only user outside of the body; none if there are several, or the value is an output of the step.
   NodeId only_user(ValueId v) const;
   // If views and a cast to the sum's type follow, replaces them by views of the sum.

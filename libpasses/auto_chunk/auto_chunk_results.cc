@@ -12,13 +12,10 @@ Status AutoOutliner::replace_results() {
   for (ValueId v : plan_.results)
     if (state(v).kind == AxisKind::size) put_number(&graph_, v);
   for (const Out& out : outs_) {
-    if (!out.is_sum) {
-      replace(out.value, out.whole);
-      continue;
-    }
     const DType own = graph_.type(out.value).dtype;
-    if (graph_.type(out.whole).dtype == own) {
+    if (!out.is_sum || graph_.type(out.whole).dtype == own) {
       replace(out.value, out.whole);
+      SG_TRY(move_views(out.value, out.whole));
       continue;
     }
     if (hand_on(out)) continue;
@@ -26,6 +23,32 @@ Status AutoOutliner::replace_results() {
               main_.make("aten._to_copy.default", {Arg::value(out.whole), main_.keyword("dtype", Arg::dtype(own))},
                          std::string(graph_.name(out.value)) + "_cast", like_call(-1, "materialization")));
     replace(out.value, cast);
+  }
+  return ok_status();
+}
+
+// Types of views of what was a part of other memory, and has memory of its own now.
+Status AutoOutliner::move_views(ValueId v, ValueId by) {
+  if (graph_.type(v).offset == graph_.type(by).offset) return ok_status();
+  std::vector<ValueId> moved = {by};
+  while (!moved.empty()) {
+    const ValueId at = moved.back();
+    moved.pop_back();
+    for (NodeId user : graph_.users(at)) {
+      const OpInfo* op = graph_.op_info(user);
+      if (op == nullptr || is_body(user) || !(op->has(kView) || op->has(kMayAlias))) continue;
+      if (op->param_index("storage_offset") >= 0)
+        return Error{ErrorKind::cannot_apply,
+                     place_of(program_, graph_, user) +
+                         ": it counts from where the memory of its operand begins, which " + "is in chunks",
+                     {},
+                     "clone it before"};
+      const Type before = graph_.type(graph_.node(user).result(0));
+      SG_TRY(main_.infer(user));
+      for (uint32_t i = 0; i < graph_.node(user).result_count; ++i)
+        if (graph_.node(user).result_count > 1 || !(before == graph_.type(graph_.node(user).result(0))))
+          moved.push_back(graph_.node(user).result(i));
+    }
   }
   return ok_status();
 }

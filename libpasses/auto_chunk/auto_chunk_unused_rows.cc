@@ -3,7 +3,7 @@
 //   view(x @ w, [b, l, v])[:, start:end]   ->   view(x[:, start:end] @ w, [b, end - start, v])
 //
 // Its backward fills those rows with zeros, which add nothing to a gradient: they are left out there as well, and come
-// back as zeros in the gradient of x alone.
+// back as zeros in the gradient of x alone. Nothing is done where any of it is written in place.
 #include <algorithm>
 #include <cmath>
 
@@ -83,6 +83,7 @@ void ChunkRewriter::merge_fills() {
     std::vector<Arg> first = graph_.node(fills[0]).args, second = graph_.node(fills[1]).args;
     if (first.size() != second.size() || !std::equal(first.begin() + 1, first.end(), second.begin() + 1)) continue;
     if (!first[0].is(ArgKind::value) || !second[0].is(ArgKind::value)) continue;
+    if (is_written(first[0].as_value()) || is_written(second[0].as_value())) continue;
     if (graph_.type(first[0].as_value()) != graph_.type(second[0].as_value())) continue;
     const std::string name(graph_.name(graph_.node(n).result(0)));
     const ValueId sum = make("aten.add.Tensor", {first[0], second[0]}, name + "_used", n);
@@ -102,6 +103,7 @@ std::optional<ChunkRewriter::RowsTaken> ChunkRewriter::rows_taken(NodeId product
   if (!graph_.node(product).args[out.operand].is(ArgKind::value)) return std::nullopt;
   if (out.operand == 1 && graph_.type(tensor(product, "self")).shape.size() != 1) return std::nullopt;
   ValueId at = graph_.node(product).result(0);
+  if (is_written(at) || is_written(graph_.node(product).args[out.operand].as_value())) return std::nullopt;
   forget_sizes(at);
   const NodeId view = sole_user_of(graph_, at);
   if (!view || !is_reshape_of(graph_, view)) return std::nullopt;
@@ -150,6 +152,7 @@ std::optional<std::vector<ChunkRewriter::RowsGiven>> ChunkRewriter::rows_given(N
     const auto dim = integer(n, "dim");
     if (graph_.type(graph_.node(n).result(0)).shape != taken.shape || !dim || (*dim != 1 && *dim != -2)) continue;
     if (integer(n, "start") != taken.start || graph_.type(gradient).shape[1] != taken.length) continue;
+    if (is_written(gradient)) return std::nullopt;
     RowsGiven given{n, {}, {}};
     ValueId at = graph_.node(n).result(0);
     for (;;) {

@@ -345,6 +345,9 @@ def hold(seed, bin_dir, folder, tally):
     code, said = run(tool('sg-chunk'), '-q', graph, '--modules', 'm', '--chunks', str(chunks), '--grad-accumulation',
                      sums, '-o', chunked)
     if code == 4:
+        if 'names no module' in said:
+            tally.left += 1                 # none of its steps made a node
+            return None
         tally.refused += 1
         return None if 'node %' in said or 'module m' in said else f'refused without a place: {said}'
     if code != 0:
