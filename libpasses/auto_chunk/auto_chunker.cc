@@ -233,7 +233,7 @@ Result<AutoChunker::Prepared> AutoChunker::prepare(const Next& next) const {
     int64_t most = rows / least;
     // A symbol gets a guard that there are as many rows as chunks: unasked, it leaves the step shorter sizes as well.
     const bool is_asked = is_counted() || options_.peak_bytes;
-    if (!is_asked && !exprs.constant_value(plan.rows())) most = std::clamp<int64_t>(rows / kShorter, 2, most);
+    if (!is_asked && !exprs.constant_value(plan.rows())) most = std::min(most, std::max<int64_t>(2, rows / kShorter));
     out.rows = std::min(out.rows, rows), out.most_chunks = std::min(out.most_chunks, most);
   }
   return out;
