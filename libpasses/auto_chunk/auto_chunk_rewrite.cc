@@ -105,6 +105,7 @@ NodeId ChunkRewriter::replace_from(NodeId before, NodeId n, std::span<const Valu
 std::optional<NodeId> ChunkRewriter::rewrite(NodeId n) {
   const OpInfo* op = graph_.op_info(n);
   if (op == nullptr) return std::nullopt;
+  if (op->name == "aten.sym_size.int" || op->name == "aten.sym_numel.default") return size(n);
   if (op->name == "aten.nll_loss_forward.default" || op->name == "aten.nll_loss2d_forward.default") return loss(n);
   if (op->name == "sg.cross_entropy") return folded_loss(n);
   if (op->name == "aten.nll_loss_backward.default" || op->name == "aten.nll_loss2d_backward.default")
@@ -146,6 +147,17 @@ std::optional<NodeId> ChunkRewriter::rewrite_write(NodeId n) {
   const OpInfo* op = graph_.op_info(n);
   const bool writes = op != nullptr && (op->name == "aten.index_put.default" || op->name == "aten.index_put_.default");
   return writes ? put(n) : std::nullopt;
+}
+
+// A size is known without the tensor; what computes with it does not wait for the chunks then.
+std::optional<NodeId> ChunkRewriter::size(NodeId n) {
+  const ValueId result = graph_.node(n).result(0);
+  if (!graph_.type(result).value) return std::nullopt;
+  put_number(&graph_, result);
+  if (graph_.has_used_result(n)) return std::nullopt;
+  const NodeId next = graph_.next(n);
+  graph_.erase(n);
+  return next;
 }
 
 // mean(x) = sum(x) / count

@@ -4,6 +4,7 @@
 //           the labels, or by the number of elements
 // Labels    x[arange(rows), label], read or written, becomes a gather or a scatter along the classes
 // Backward  the gradient of log-softmax after negative log-likelihood is computed in one buffer instead of two
+// Sizes     of chunked values are put in as numbers
 // Likes     ones_like and its kin no longer wait for the loss whose type they copy
 // Shapes    [batch, length, vocabulary] views of flat rows: elementwise ops run on the flat rows, and the views cancel
 // Unused    rows that a slice drops right behind the product are not computed
@@ -61,6 +62,7 @@ class ChunkRewriter {
   ValueId column_of(NodeId n, ValueId self);
   std::optional<NodeId> picked(NodeId n);
   std::optional<NodeId> put(NodeId n);
+  std::optional<NodeId> size(NodeId n);
   std::optional<NodeId> mean(NodeId n);
   std::optional<NodeId> like(NodeId n);
   std::optional<NodeId> fill(NodeId n);
