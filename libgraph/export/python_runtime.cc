@@ -3,15 +3,11 @@
 namespace sg::python {
 
 constexpr std::string_view kRuntimeNames =
-    "argparse arrived ctypes glob hashlib math operator os sys torch dist fx inf nan Callable Dict NamedTuple Optional "
-    "Tuple "
-    "Builder GROUP GROUPS MissingInputs PROGRAMS Program WORLD compare deterministic_scatter_add draw_again "
-    "find_constants fits g "
-    "graph_module "
-    "graph_modules held_constants inputs laid_out load_expected load_inputs main offload open_groups pack program_of "
-    "random_state "
-    "needs NotCaptured reload set_random_state "
-    "skip_draw stand_in step unpack values_of";
+    "argparse arrived ctypes glob hashlib math operator os sys torch dist fx inf nan Callable Dict NamedTuple "
+    "Optional Tuple Builder GROUP GROUPS GivenTwice MissingInputs PROGRAMS Program WORLD arguments compare "
+    "deterministic_scatter_add draw_again find_constants fits g graph_module graph_modules held_constants inputs "
+    "laid_out load_expected load_inputs main offload open_groups pack program_of refuse_twice random_state needs "
+    "NotCaptured reload set_random_state skip_draw stand_in step unpack values_of";
 
 constexpr std::string_view kImports = R"py(import argparse
 import ctypes
@@ -175,6 +171,10 @@ class NotCaptured(ValueError):
     """The inputs have sizes or data that the step was not captured for."""
 
 
+class GivenTwice(ValueError):
+    """One input by two names, or in two files."""
+
+
 def program_of(rank=None):
     if rank is None:
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else min(PROGRAMS)
@@ -190,6 +190,27 @@ def held_constants(program, inputs):
         for name, (data, dtype, shape) in program.held.items()
         if name not in inputs and program.inputs[name] not in inputs
     }
+
+
+def refuse_twice(program, inputs):
+    """An input that is given by its name, and once more by what the model calls it: which of the two is meant?"""
+    called = list(program.inputs.values())
+    for name, known_as in program.inputs.items():
+        if name in inputs and known_as in inputs and known_as not in program.inputs and called.count(known_as) == 1:
+            raise GivenTwice(f"{name} and {known_as} are the same input, and both are given: leave one out")
+
+
+def arguments(program, inputs):
+    """What the program takes, in its order: inputs by name, or by what the model calls them, and what they leave to it."""
+    refuse_twice(program, inputs)
+    names = {name: name if name in inputs else known_as for name, known_as in program.inputs.items()}
+    known = {name: torch.ones((), dtype=dtype, device=program.devices.get(name)) for name, dtype in program.ones.items() if names[name] not in inputs}
+    known.update(held_constants(program, inputs))
+    known.update((name, inputs[names[of]].shape[axis]) for name, (of, axis) in program.sizes.items() if names[name] not in inputs and names[of] in inputs)
+    missing = [name for name, key in names.items() if key not in inputs and name not in program.optional and name not in known]
+    if missing:
+        raise MissingInputs(f"missing inputs: {', '.join(missing)}")
+    return [known.get(name, inputs.get(key)) for name, key in names.items()]
 )py";
 
 constexpr std::string_view kStep = R"py(
@@ -201,16 +222,10 @@ def step(inputs, rank=None):
     Inputs that the step writes in place are written. `rank`: whose program; by default this process's.
     """
     program = program_of(rank)
-    names = {name: name if name in inputs else known_as for name, known_as in program.inputs.items()}
-    known = {name: torch.ones((), dtype=dtype, device=program.devices.get(name)) for name, dtype in program.ones.items() if names[name] not in inputs}
-    known.update(held_constants(program, inputs))
-    known.update((name, inputs[names[of]].shape[axis]) for name, (of, axis) in program.sizes.items() if names[name] not in inputs and names[of] in inputs)
-    missing = [name for name, key in names.items() if key not in inputs and name not in program.optional and name not in known]
-    if missing:
-        raise MissingInputs(f"missing inputs: {', '.join(missing)}")
+    values = arguments(program, inputs)
     if GROUPS and not GROUP:
         open_groups()
-    outputs = program.run(*[known.get(name, inputs.get(key)) for name, key in names.items()])
+    outputs = program.run(*values)
     return {f"out{i}": value for i, value in enumerate(outputs) if value is not None}
 )py";
 
@@ -233,16 +248,10 @@ def step(inputs, rank=None):
     Inputs that the step writes in place are written. `rank`: whose program; by default this process's.
     """
     program = program_of(rank)
-    names = {name: name if name in inputs else known_as for name, known_as in program.inputs.items()}
-    known = {name: torch.ones((), dtype=dtype, device=program.devices.get(name)) for name, dtype in program.ones.items() if names[name] not in inputs}
-    known.update(held_constants(program, inputs))
-    known.update((name, inputs[names[of]].shape[axis]) for name, (of, axis) in program.sizes.items() if names[name] not in inputs and names[of] in inputs)
-    missing = [name for name, key in names.items() if key not in inputs and name not in program.optional and name not in known]
-    if missing:
-        raise MissingInputs(f"missing inputs: {', '.join(missing)}")
+    values = arguments(program, inputs)
     if program.run not in graph_modules:
         graph_modules[program.run] = graph_module(rank)
-    outputs = graph_modules[program.run](*[known.get(name, inputs.get(key)) for name, key in names.items()])
+    outputs = graph_modules[program.run](*values)
     return {f"out{i}": value for i, value in enumerate(outputs) if value is not None}
 )py";
 
@@ -272,7 +281,11 @@ def load_inputs(paths, rank=None, folder=None):
     inputs = {}
     for path in [paths] if isinstance(paths, str) else paths:
         # in memory of their own: a file's lie anywhere, and some kernels add up in another order by where a row begins
-        inputs.update((name, value.clone()) for name, value in load_file(path).items())
+        given = load_file(path)
+        if again := sorted(given.keys() & inputs.keys()):
+            raise GivenTwice(f"{again[0]} is given twice, the second time by {path}: leave one out")
+        inputs.update((name, value.clone()) for name, value in given.items())
+    refuse_twice(program, inputs)
     for name, known_as in program.inputs.items():
         if name not in inputs and known_as in inputs:
             inputs[name] = inputs.pop(known_as)
@@ -349,12 +362,12 @@ def main():
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)))
         torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
     program = program_of(rank)
-    inputs = load_inputs([path.replace("{r}", str(rank)) for path in options.inputs], rank, options.data)
     try:
+        inputs = load_inputs([path.replace("{r}", str(rank)) for path in options.inputs], rank, options.data)
         outputs = step(inputs, rank)
     except MissingInputs as error:
         sys.exit(f"rank {rank}: {error.args[0]} (a tangent is what came back for an output that is not the loss; zeros where nothing uses it)")
-    except NotCaptured as error:
+    except (GivenTwice, NotCaptured) as error:
         sys.exit(f"rank {rank}: {error}")
     values = values_of(program, inputs, outputs)
     if options.outputs:

@@ -31,10 +31,12 @@ void InputMatch::add(const TensorFile& file, size_t number, size_t first) {
     size_t i = find(tensor.name, told_fqn(file, tensor.name), where);
     if (i >= kSeveral) continue;
     if (stored_[i] != nullptr && file_[i] >= first)
-      out_->error("inputs", "`" + stored_[i]->name + "` and `" + tensor.name + "` are the same graph input", where,
-                  file_[i] == number
-                      ? "the file names inputs of another graph"
-                      : "each input is given once; what another run left goes before --inputs: --state FILE");
+      out_->error(
+          "inputs", "`" + stored_[i]->name + "` and `" + tensor.name + "` are the same graph input", where,
+          file_[i] == number
+              ? "the file names inputs of another graph"
+              : "each input is given once, but for files with {step} in their names, which go before others; what "
+                "another run left goes before --inputs: --state FILE");
     stored_[i] = &tensor;
     file_[i] = number;
   }

@@ -290,6 +290,18 @@ graph rank *
         self.assertTrue(torch.equal(module.step({"layer.weight": X})["out0"], -X))
         with self.assertRaisesRegex(KeyError, "missing inputs: p"):
             module.step({})
+        # Two names are two values: which is meant is not for the module to choose.
+        twice = {"p": X, "layer.weight": 2 * X}
+        with self.assertRaisesRegex(module.GivenTwice, "p and layer.weight are the same input"):
+            module.step(twice)
+        files = [self.path(name) for name in ("a.safetensors", "b.safetensors")]
+        for path, name in zip(files, twice):
+            save_file({name: X}, path)
+        self.assertTrue(torch.equal(module.load_inputs(files[1])["p"], X))
+        with self.assertRaisesRegex(module.GivenTwice, "p and layer.weight are the same input"):
+            module.load_inputs(files)
+        with self.assertRaisesRegex(module.GivenTwice, "p is given twice, the second time by .*a.safetensors"):
+            module.load_inputs([files[0], files[0]])
 
     def test_constants_that_travel(self):
         """What a graph holds of its constants the module has; what is given goes before it."""

@@ -93,7 +93,9 @@ Finding look_at_torch() {
       "print(torch.__version__)\n"
       "print('cuda' if torch.cuda.is_available() else 'cpu')\n"
       "print(version('safetensors'))\n"
-      "print(version('stepgraph-capture'))\n";
+      "import importlib.util\n"
+      "print(version('stepgraph-capture') or ('in PYTHONPATH' if importlib.util.find_spec('stepgraph_capture') else "
+      "''))\n";
   const char* chosen = std::getenv("STEPGRAPH_PYTHON");
   const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
   const Said said = ask(cli::shell_word(python) + " -c " + cli::shell_word(kProgram), 120);
