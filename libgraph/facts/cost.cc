@@ -170,10 +170,11 @@ std::optional<int64_t> number_of(const CostCall& call, const Arg& arg) {
   return evaluate_size(call.graph.pool(), type.value, call.values);
 }
 
-// The share of an exchange that leaves the rank: all but what the rank sends to itself, for the rank of the program
-// that sends most. None if a split size is not known, which stands for equal parts.
-std::optional<double> share_sent(const Job& job, const Program& program, const CostCall& call, GroupId group) {
-  const Arg* splits = call.argument("input_split_sizes");
+// The share of an exchange that leaves the rank, or comes from others: all but what the rank sends to itself, for the
+// rank of the program that has most. None if a split size is not known, which stands for equal parts.
+std::optional<double> share_of_others(const Job& job, const Program& program, const CostCall& call, GroupId group,
+                                      std::string_view split_sizes) {
+  const Arg* splits = call.argument(split_sizes);
   if (splits == nullptr || !splits->is(ArgKind::list) || group.index >= job.groups.size()) return std::nullopt;
   std::vector<double> parts;
   double total = 0;
@@ -189,6 +190,12 @@ std::optional<double> share_sent(const Job& job, const Program& program, const C
       if (program.ranks.empty() || std::ranges::binary_search(program.ranks, members.ranks[i]))
         own = std::min(own, parts[i]);
   return (total - own) / total;
+}
+
+// Of a tensor as it is sent: expanded axes in full.
+double bytes_of(const CostCall& call, ValueId v) {
+  const Type& type = call.graph.type(v);
+  return type.kind == TypeKind::tensor ? call.elements(&type) * dtype_bytes(type.dtype) : 0;
 }
 
 }  // namespace
@@ -211,13 +218,15 @@ Communication communication_of(const Job& job, const Program& program, const Gra
   for (std::string_view name : {"input", "inputs", "self"})
     if (const Arg* a = call.argument(name))
       a->walk([&](const Arg& item) {
-        if (!item.is(ArgKind::value)) return;
-        const Type& type = graph.type(item.as_value());
-        if (type.kind == TypeKind::tensor)  // expanded axes are sent in full
-          out.payload_bytes += call.elements(&type) * dtype_bytes(type.dtype);
+        if (item.is(ArgKind::value)) out.payload_bytes += bytes_of(call, item.as_value());
       });
   double factor = wire_factor(out.kind, group_size(job, program, out.group));
-  if (out.kind == "all_to_all") factor = share_sent(job, program, call, out.group).value_or(factor);
+  if (out.kind == "all_to_all") {
+    if (const auto share = share_of_others(job, program, call, out.group, "output_split_sizes"))
+      for (uint32_t i = 0; i < call.node.result_count; ++i)
+        out.received_bytes += bytes_of(call, call.node.result(i)) * *share;
+    factor = share_of_others(job, program, call, out.group, "input_split_sizes").value_or(factor);
+  }
   out.wire_bytes = out.payload_bytes * factor;
   out.complete = call.complete;
   return out;

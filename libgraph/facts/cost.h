@@ -109,11 +109,13 @@ class CostModel {
 //   wire_bytes     what leaves the rank when the algorithm wastes nothing, for a group of n: all_gather (n-1) payload,
 //                  reduce_scatter and all_to_all (n-1)/n payload, all_reduce 2 (n-1)/n payload, broadcast payload;
 //                  of an all_to_all whose split sizes are numbers, all but what the rank sends to itself
+//   received_bytes of an all_to_all whose split sizes are numbers, what the others send to the rank; else 0
 struct Communication {
   std::string_view kind;  // "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", or the op's name
   GroupId group;          // none = a group that the file does not declare
   double payload_bytes = 0;
   double wire_bytes = 0;
+  double received_bytes = 0;
   bool complete = true;
 };
 

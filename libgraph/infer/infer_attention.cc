@@ -169,6 +169,10 @@ Status sdpa(InferCall& c) {
   SG_ASSIGN(const Type* value, c.tensor("value"));
   if (query->shape.empty() || value->shape.empty()) return c.fail("query and value need a dimension of width");
   SG_ASSIGN(const Type* key, c.tensor("key"));
+  if (c.given("attn_mask") && c.given("is_causal")) {
+    SG_ASSIGN(const bool is_causal, c.boolean("is_causal"));
+    if (is_causal) return c.fail("takes a mask, or is causal");
+  }
   const Exprs &q = query->shape, &k = key->shape, &v = value->shape;
   size_t rank = q.size();
   if (rank < 2 || k.size() != rank || v.size() != rank)

@@ -46,6 +46,10 @@ DType promote(DType a, DType b) {
   return dtype_bytes(a) == 1 ? DType::i16 : dtype_bytes(a) == 2 ? DType::i32 : DType::i64;
 }
 
+bool can_cast(DType from, DType to) {
+  return from == DType::none || to == DType::none || category(from) <= category(to);
+}
+
 Error InferCall::fail(std::string message) const {
   return Error{ErrorKind::unreadable, std::string(op.name) + ": " + std::move(message), {}, {}};
 }

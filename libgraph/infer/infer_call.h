@@ -81,5 +81,8 @@ struct InferCall {
 
 // PyTorch's promotion of two element types.
 DType promote(DType a, DType b);
+// Whether PyTorch writes results of one element type to a tensor of the other: not to a lower one of bool, whole,
+// floating, complex.
+bool can_cast(DType from, DType to);
 
 }  // namespace sg

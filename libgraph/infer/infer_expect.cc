@@ -16,13 +16,19 @@ namespace {
 //   float NAMES      floating element types             inexact NAMES   floating or complex ones
 //   real NAMES       all but complex ones               whole NAMES     integers
 //   index NAMES      i64 or i32                         mask NAMES      bool or floating
+//   number NAMES     neither complex nor bool           truth NAMES     bool or u8
 //   place NAMES      the same, or any of no elements
 //   same NAMES       one element type for all
 //   word NAME W...   one of these strings; W: with a number behind it
 //   range NAME A B   an integer from A to B
 //   part NAME        a number from 0 to 1
-//   fits NAMES       numbers that the result's type holds, if it is whole; as PyTorch has it, u8 holds -255 too
+//   least NAME A     a number of at least A             above NAME A    a number of more than A
+//   some NAMES       one of these is given
+//   point NAME       a tensor of one element, without dimensions
+//   fits NAMES       numbers that the result's type holds, if it is whole; as PyTorch has it, u8 holds -255 too. A complex
+//                    number only where the result is complex
 //   power NAME       the same, and not negative
+//   factor NAME      the same, and whole for a result of whole numbers; a bool only for one of bools
 struct Expectation {
   std::string_view ops, wants;
 };
@@ -30,17 +36,32 @@ struct Expectation {
 constexpr std::string_view kMatrices = "aten.mm aten.bmm";
 
 constexpr Expectation kExpectations[] = {
-    {"aten.gelu aten.gelu_backward", "word approximate none tanh"},
+    {"aten.gelu aten.gelu_ aten.gelu_backward", "float self; word approximate none tanh"},
+    {"aten.mish aten.mish_ aten.hardswish aten.hardswish_ aten.hardsigmoid aten.hardsigmoid_ aten.leaky_relu "
+     "aten.leaky_relu_ aten.elu aten.elu_ aten.celu aten.celu_ aten.selu aten.selu_ aten.softplus aten.softshrink "
+     "aten.hardshrink aten.frac aten.frac_ aten.round.decimals aten.round_.decimals",
+     "float self"},
+    {"aten.silu aten.silu_", "inexact self"},
+    {"aten.lerp aten.lerp_", "inexact self; same self end"},
+    {"aten.addcdiv aten.addcdiv_", "inexact self"},
+    {"aten.relu aten.relu_ aten.relu6 aten.relu6_ aten.hardtanh aten.hardtanh_ aten.floor aten.floor_ aten.ceil "
+     "aten.ceil_ aten.trunc aten.trunc_ aten.round.default aten.round_.default",
+     "number self"},
+    {"aten.heaviside aten.heaviside_", "real self; same self values"},
+    {"aten.abs_", "real self"},
+    {"aten.clamp aten.clamp_", "some min max"},
+    {"aten.polygamma aten.polygamma_", "least n 0"},
     {"aten.div.Tensor_mode aten.div.Scalar_mode", "word rounding_mode floor trunc"},
+    {"aten.masked_fill.Tensor aten.masked_fill_.Tensor", "point value"},
     {"aten.fill aten.fill_ aten.masked_fill aten.masked_fill_ aten.constant_pad_nd", "fits value"},
     {"aten.full aten.full_like aten.new_full", "fits fill_value"},
     {"aten.scalar_tensor", "fits s"},
     {"aten.threshold aten.threshold_", "fits threshold value"},
-    {"aten.where", "fits self other"},
-    {"aten.add.Tensor aten.sub.Tensor aten.rsub.Tensor aten.rsub.Scalar", "fits alpha"},
+    {"aten.where", "truth condition; fits self other"},
+    {"aten.add aten.add_ aten.sub aten.sub_ aten.rsub", "factor alpha"},
     {"aten.pow.Tensor_Scalar aten.pow_.Scalar", "power exponent"},
     // reductions, scans, sorts
-    {"aten.var aten.std aten.var_mean", "inexact self"},
+    {"aten.var aten.std aten.var_mean aten.norm aten.linalg_vector_norm", "inexact self"},
     {"aten.amax aten.amin aten.max.default aten.min.default aten.max.dim aten.min.dim aten.argmax aten.argmin",
      "real self"},
     {"aten.cummax aten.cummin aten.sort aten.argsort aten.topk aten.median aten.nanmedian aten.mode aten._unique2 "
@@ -82,7 +103,9 @@ constexpr Expectation kExpectations[] = {
     {"aten.mse_loss", "real self target; range reduction 0 2"},
     {"aten.mse_loss_backward", "real grad_output self target; range reduction 0 2"},
     {"aten.binary_cross_entropy_with_logits", "real self target weight pos_weight; range reduction 0 2"},
-    {"aten.smooth_l1_loss aten.huber_loss aten.soft_margin_loss", "real self target; range reduction 0 2"},
+    {"aten.smooth_l1_loss", "real self target; range reduction 0 2; least beta 0"},
+    {"aten.huber_loss", "real self target; range reduction 0 2; above delta 0"},
+    {"aten.soft_margin_loss", "real self target; range reduction 0 2"},
     {"aten.binary_cross_entropy", "real self target weight; range reduction 0 2"},
     {"aten.smooth_l1_loss_backward aten.huber_loss_backward aten.soft_margin_loss_backward "
      "aten.binary_cross_entropy_backward",
@@ -214,11 +237,13 @@ int64_t number_of(std::string_view word) {
 
 // Guards against typos in the table, which would silently check less.
 constexpr bool is_clause(std::string_view clause) {
-  constexpr std::array kinds = {"float", "inexact", "real",  "whole", "index", "mask", "place",
-                                "same",  "word",    "range", "part",  "fits",  "power"};
+  constexpr std::array kinds = {"float", "inexact", "real",  "whole", "number", "truth", "index",
+                                "mask",  "place",   "same",  "word",  "range",  "part",  "least",
+                                "above", "some",    "point", "fits",  "power",  "factor"};
   const std::string_view kind = next_word(&clause), name = next_word(&clause);
   if (std::ranges::find(kinds, kind) == kinds.end() || name.empty()) return false;
   if (kind == "word") return !next_word(&clause).empty();
+  if (kind == "least" || kind == "above") return is_number(next_word(&clause));
   if (kind != "range") return true;
   const std::string_view low = next_word(&clause), high = next_word(&clause);
   return is_number(low) && is_number(high);
@@ -251,6 +276,8 @@ bool is_of(std::string_view kind, DType t) {
   if (kind == "inexact") return is_floating(t) || is_complex(t);
   if (kind == "real") return !is_complex(t);
   if (kind == "whole") return is_whole(t);
+  if (kind == "number") return !is_complex(t) && t != DType::boolean;
+  if (kind == "truth") return t == DType::boolean || t == DType::u8;
   if (kind == "index" || kind == "place") return t == DType::i64 || t == DType::i32;
   return is_floating(t) || t == DType::boolean;  // mask
 }
@@ -260,6 +287,8 @@ std::string_view in_words(std::string_view kind) {
          : kind == "inexact" ? "a floating or complex element type"
          : kind == "real"    ? "an element type that is not complex"
          : kind == "whole"   ? "an integer element type"
+         : kind == "number"  ? "an element type that is neither complex nor bool"
+         : kind == "truth"   ? "bool or u8 as element type"
          : kind == "mask"    ? "bool or a floating element type"
                              : "i64 or i32 as element type";
 }
@@ -320,23 +349,51 @@ Status check_range(const InferCall& c, std::string_view name, int64_t low, int64
   return wrong(c, name, "lie in [" + std::to_string(low) + ", " + std::to_string(high) + "]");
 }
 
-Status check_part(const InferCall& c, std::string_view name) {
+// The number that is given for a parameter; none if it is left out, or known only to the run.
+std::optional<double> known_number(const InferCall& c, std::string_view name) {
   const Arg* arg = c.op.param_index(name) < 0 ? nullptr : c.find(name);
-  if (arg == nullptr) return ok_status();
-  double value = arg->is(ArgKind::floating)  ? arg->as_float()
-                 : arg->is(ArgKind::integer) ? static_cast<double>(arg->as_int())
-                                             : 0;
+  if (arg != nullptr && arg->is(ArgKind::floating)) return arg->as_float();
+  if (arg != nullptr && arg->is(ArgKind::integer)) return static_cast<double>(arg->as_int());
+  return std::nullopt;
+}
+
+Status check_part(const InferCall& c, std::string_view name) {
+  const double value = known_number(c, name).value_or(0);
   return value >= 0 && value <= 1 ? ok_status() : Status(wrong(c, name, "lie in [0, 1]"));
 }
 
-bool is_of_result(std::string_view kind) { return kind == "fits" || kind == "power"; }
+Status check_bound(const InferCall& c, std::string_view name, std::string_view bound, bool may_be_it) {
+  const auto value = known_number(c, name);
+  const auto least = static_cast<double>(number_of(bound));
+  if (!value || *value > least || (may_be_it && *value == least)) return ok_status();
+  return wrong(c, name, (may_be_it ? "be at least " : "be more than ") + std::string(bound));
+}
 
-// Whether PyTorch casts `arg` to the whole type: what it calls no overflow. Unknown numbers may.
+Status check_some(const InferCall& c, std::string_view names) {
+  std::string listed;
+  for (std::string_view name = next_word(&names); !name.empty(); name = next_word(&names)) {
+    if (c.given(name)) return ok_status();
+    listed += (listed.empty() ? "'" : " or '") + std::string(name) + "'";
+  }
+  return c.fail("needs " + listed);
+}
+
+Status check_point(const InferCall& c, std::string_view name) {
+  if (!c.given(name)) return ok_status();
+  SG_ASSIGN(const Type* t, c.tensor(name));
+  return t->shape.empty() ? ok_status() : Status(wrong(c, name, "be a tensor without dimensions"));
+}
+
+bool is_of_result(std::string_view kind) { return kind == "fits" || kind == "power" || kind == "factor"; }
+
+// Whether PyTorch casts `arg` to the type: what it calls no overflow, for whole ones. Unknown numbers may.
 bool may_fit(const InferCall& c, const Arg& arg, DType type) {
+  if (is_complex(type)) return true;
+  if (arg.is(ArgKind::complex) && arg.items()[1].as_float() != 0) return false;
+  if (!is_integral(type)) return true;
   const bool is_unsigned = type == DType::u64 || type == DType::u32 || type == DType::u16 || type == DType::u8;
   const int bits = 8 * dtype_bytes(type);
   const double end = std::ldexp(1.0, is_unsigned ? bits : bits - 1);
-  if (arg.is(ArgKind::complex) && arg.items()[1].as_float() != 0) return false;
   if (arg.is(ArgKind::floating) || arg.is(ArgKind::complex)) {
     const double value = arg.is(ArgKind::complex) ? arg.items()[0].as_float() : arg.as_float();
     return value >= (is_unsigned ? 0 : -end) && value <= (bits == 64 ? end : end - 1);
@@ -357,8 +414,12 @@ Status check_fits(const InferCall& c, std::string_view kind, std::string_view na
     if (!may_fit(c, *arg, type))
       return c.fail("'" + std::string(name) + "' is no number of " + std::string(dtype_name(type)));
     const auto power = c.as_size(*arg);
-    if (kind == "power" && power.ok() && c.sizes.constant(*power).value_or(0) < 0)
+    if (kind == "power" && is_integral(type) && power.ok() && c.sizes.constant(*power).value_or(0) < 0)
       return c.fail("whole numbers have no negative powers");
+    if (kind == "factor" && is_integral(type) && (arg->is(ArgKind::floating) || arg->is(ArgKind::complex)))
+      return c.fail("'" + std::string(name) + "' has to be a whole number, as its result has");
+    if (kind == "factor" && arg->is(ArgKind::boolean) && type != DType::boolean)
+      return c.fail("'" + std::string(name) + "' has to be a number: only a result of bools takes a bool");
   }
   return ok_status();
 }
@@ -370,6 +431,9 @@ Status check_clause(const InferCall& c, std::string_view clause) {
   std::string_view rest = clause, name = next_word(&rest);
   if (kind == "word") return check_word(c, name, rest);
   if (kind == "part") return check_part(c, name);
+  if (kind == "least" || kind == "above") return check_bound(c, name, next_word(&rest), kind == "least");
+  if (kind == "some") return check_some(c, clause);
+  if (kind == "point") return check_point(c, name);
   if (kind != "range") return check_types_of(c, kind, clause);
   int64_t low = number_of(next_word(&rest));
   return check_range(c, name, low, number_of(next_word(&rest)));
@@ -385,8 +449,7 @@ Status check_expectations(const InferCall& c) {
 }
 
 Status check_result_numbers(const InferCall& c) {
-  if (c.results.empty() || c.results[0].kind != TypeKind::tensor || !is_integral(c.results[0].dtype))
-    return ok_status();
+  if (c.results.empty() || c.results[0].kind != TypeKind::tensor) return ok_status();
   for (std::string_view wants = wants_of(c.op); !wants.empty();) {
     std::string_view clause = next_word(&wants, ';');
     const std::string_view kind = next_word(&clause);

@@ -37,6 +37,7 @@ Status give_gradient(InferCall& c, bool wanted, const Type& input) {
 // The leading dimensions of `input`, and 1 for each normalized one.
 Result<Exprs> statistics_shape(InferCall& c, const Type& input) {
   SG_ASSIGN(Exprs normalized, c.size_list("normalized_shape"));
+  if (normalized.empty()) return c.fail("needs a normalised dimension");
   if (normalized.size() > input.shape.size()) return c.fail("more normalised dimensions than there are");
   Exprs shape = input.shape;
   for (size_t i = shape.size() - normalized.size(); i < shape.size(); ++i) {
@@ -132,6 +133,7 @@ Status softmax(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   SG_TRY(c.dim("dim", self->shape.size()));
   SG_ASSIGN(bool widen, c.boolean("half_to_float"));
+  if (widen && dtype_bytes(self->dtype) != 2) return c.fail("'half_to_float' is for element types of two bytes");
   return c.give_contiguous(widen ? DType::f32 : self->dtype, self->shape, *self);
 }
 

@@ -298,6 +298,24 @@ Status rrelu_backward(InferCall& c) {
   return like_first(c);
 }
 
+// What the op would give without writing: that of its row without the underscore; none if there is no such row, or it
+// gives the type of `self` anyway.
+static Result<DType> written_dtype(const InferCall& c) {
+  const size_t underscore = c.op.name.rfind("_.");
+  if (underscore == std::string_view::npos) return DType::none;
+  std::string name(c.op.name);
+  const OpInfo* like = find_op(name.erase(underscore, 1));
+  if (like == nullptr) return DType::none;
+  constexpr InferRule promoting = pointwise, squaring = square, floating = pointwise_float, signing = copysign,
+                      dividing = div_mode;
+  const InferRule rule = like->infer;
+  const bool floats = rule == floating || rule == signing || (rule == dividing && !c.given("rounding_mode"));
+  if (!floats && rule != promoting && rule != squaring && rule != dividing) return DType::none;
+  SG_ASSIGN(Operands operands, operands_of(c));
+  if (rule == squaring) operands.add_number(DType::i64);
+  return floats ? floated(operands.result()) : operands.result();
+}
+
 Status in_place(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   if (!c.op.has(kPointwise)) return c.give(*self);
@@ -311,6 +329,10 @@ Status in_place(InferCall& c) {
       fits = !(c.sizes.is(self->shape[i], 1) && !c.sizes.is((*both)[i], 1) && c.sizes.constant((*both)[i]));
     if (!fits) return c.fail("'" + std::string(p.name) + "' does not broadcast to the tensor that is written");
   }
+  SG_ASSIGN(const DType given, written_dtype(c));
+  if (!can_cast(given, self->dtype))
+    return c.fail("it gives " + std::string(dtype_name(given)) + ", which is not written to " +
+                  std::string(dtype_name(self->dtype)));
   return c.give(*self);
 }
 

@@ -1,5 +1,6 @@
 // Reductions, scans and sorts. Reduced results are row-major, whatever the strides of the input.
 #include <algorithm>
+#include <cmath>
 
 #include "libgraph/infer/infer_rules.h"
 
@@ -99,6 +100,18 @@ Status any(InferCall& c) {
 Status variance(InferCall& c) {
   SG_ASSIGN(const Type* self, c.tensor("self"));
   return reduced(c, real_part(c.dtype("dtype").value_or(self->dtype)));
+}
+
+// An infinite order chooses an element, and a negative one has no value for none.
+Status vector_norm(InferCall& c) {
+  SG_ASSIGN(const Type* self, c.tensor("self"));
+  const DType dtype = real_part(c.dtype("dtype").value_or(self->dtype));
+  const Arg* order = c.find(c.op.param_index("ord") < 0 ? "p" : "ord");
+  const double n = order == nullptr               ? 2
+                   : order->is(ArgKind::floating) ? order->as_float()
+                   : order->is(ArgKind::integer)  ? static_cast<double>(order->as_int())
+                                                  : 2;
+  return n < 0 || std::isinf(n) ? chosen(c, dtype) : reduced(c, dtype);
 }
 
 Status variance_mean(InferCall& c) {

@@ -62,7 +62,10 @@ Result<Expr> scaled(InferCall& c, Expr size, const Arg& scale) {
 // The output sizes of an upsampling op: output_size, or the input's sizes times the scales.
 Result<Exprs> upsampled_sizes(InferCall& c, const Exprs& input_sizes) {
   size_t axes = axes_of(c);
-  if (c.given("output_size")) return each_axis(c, "output_size", axes);
+  if (const Arg* given = c.find("output_size")) {
+    if (given->is(ArgKind::list) && given->items().size() != axes) return c.fail("needs a size for every axis");
+    return each_axis(c, "output_size", axes);
+  }
   const Arg* scales = c.find("scale_factors");
   if (scales == nullptr || !scales->is(ArgKind::list) || scales->items().size() != axes)
     return c.fail("needs an output size, or a scale for every axis");

@@ -177,7 +177,7 @@ class StepCostsBuilder {
     if (kind == CollectivePattern::all_gather) bytes += c.wire_bytes;
     // The model assumes equal parts, one of which stays on the rank.
     if (kind == CollectivePattern::all_to_all && extent.ranks > 1)
-      bytes = c.wire_bytes * extent.ranks / (extent.ranks - 1);
+      bytes = std::max(c.wire_bytes, c.received_bytes) * extent.ranks / (extent.ranks - 1);
     step->us = collective_time_us(options_.machine.network, kind, bytes, extent.ranks, extent.nodes);
   }
 

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "libgraph/infer/infer_sizes.h"
 #include "libgraph/operands.h"
 #include "libpasses/clean/clean_parts.h"
 
@@ -39,7 +40,11 @@ ValueId copied_value(const Graph& graph, NodeId n) {
 class Merger {
  public:
   Merger(Scope& scope, const AliasAnalysis& alias, const Schedule& schedule)
-      : graph_(scope.graph), tally_(scope.tally), alias_(alias), schedule_(schedule) {}
+      : graph_(scope.graph),
+        tally_(scope.tally),
+        alias_(alias),
+        schedule_(schedule),
+        sizes_(&graph_.pool(), &scope.program) {}
 
   size_t run() {
     for (const Input& input : graph_.inputs()) note(input.value);
@@ -97,10 +102,19 @@ class Merger {
     // The caller could notice an output that shares memory with an input or another output.
     if (alias_.escapes(to) && (alias_.escapes(from) || alias_.may_be_input(from))) return false;
     if (f.alias_class < merged_.size() && merged_[f.alias_class]) return false;  // facts of this round are outdated
+    // A copy of a part lets the whole go.
+    const bool lives_as_long =
+        alias_.may_be_input(from) || schedule_.last_use(f.alias_class) >= schedule_.last_use(t.alias_class);
+    if (!lives_as_long && !is_as_large(f.owner, copy)) return false;
     merged_.resize(alias_.storages().size() + 1);
     merged_[f.alias_class] = merged_[t.alias_class] = true;
     replace(n, copy, source, Kind::copy, "copies what is never changed: ");
     return true;
+  }
+
+  bool is_as_large(ValueId a, ValueId b) {
+    const Type &x = graph_.type(a), &y = graph_.type(b);
+    return sizes_.count(x.shape) == sizes_.count(y.shape) && dtype_bytes(x.dtype) == dtype_bytes(y.dtype);
   }
 
   void replace(NodeId n, ValueId v, ValueId by, Kind kind, const char* why) {
@@ -114,6 +128,7 @@ class Merger {
   Tally& tally_;
   const AliasAnalysis& alias_;
   const Schedule& schedule_;
+  Sizes sizes_;
   std::unordered_map<uint64_t, ValueId> seen_;
   std::vector<bool> hidden_, merged_;
   size_t changes_ = 0;

@@ -164,6 +164,34 @@ graph rank 2 3
   }
 }
 
+TEST_CASE("what a rank receives in an exchange is not what it sends") {
+  Job job = parse(R"(sg 1.0 job "t" world 2
+group @g [0 1]
+device cpu
+
+graph rank 0
+  input %x : f32[10] "x"
+
+  %hot = _c10d_functional.all_to_all_single(%x, [4, 10], [10, 0], @g)  : f32[14]
+
+  output %hot
+
+graph rank 1
+  input %x : f32[10] "x"
+
+  %none = _c10d_functional.all_to_all_single(%x, [0, 0], [10, 0], @g)  : f32[0]
+
+  output %none
+)");
+  std::vector<double> sent, received;
+  for (const auto& program : job.programs) {
+    const Communication c = communication_of(job, *program, program->graph, program->graph.first(), kNoSizes);
+    sent.push_back(c.wire_bytes), received.push_back(c.received_bytes);
+  }
+  CHECK(sent == std::vector<double>{0, 40});
+  CHECK(received == std::vector<double>{40, 0});
+}
+
 TEST_CASE("of an exchange whose parts are known sizes, all but the rank's own leaves it") {
   Job job = parse(R"(sg 1.0 job "t" world 2
 group @g [0 1]

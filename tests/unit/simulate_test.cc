@@ -1,6 +1,7 @@
 #include "libgraph/sim/simulate.h"
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 
 #include "libgraph/sim/report.h"
@@ -247,6 +248,31 @@ TEST_CASE("communicators run beside each other, calls of one behind each other")
   };
   CHECK(timeline(steps("g"), toy()).makespan_us == Approx(200));
   CHECK(timeline(steps("h"), toy()).makespan_us == Approx(100));
+}
+
+TEST_CASE("an exchange takes as long as the rank that sends or receives most") {
+  // Rows that each of three ranks sends to each: as many leave ranks 1 and 2 in both.
+  using Rows = std::array<std::array<int, 3>, 3>;
+  const auto time_of = [](const Rows& sent) {
+    std::string text = "sg 1.0 job \"t\" world 3\ngroup @g [0 1 2]\n";
+    for (size_t rank = 0; rank < 3; ++rank) {
+      std::string to, from;
+      for (size_t peer = 0; peer < 3; ++peer) {
+        to += (peer ? ", " : "") + std::to_string(sent[rank][peer]);
+        from += (peer ? ", " : "") + std::to_string(sent[peer][rank]);
+      }
+      text += "graph rank " + std::to_string(rank) +
+              "\n  input %x : f32[1000, 1000]\n  %y = " + "_c10d_functional.all_to_all_single(%x, [" + from + "], [" +
+              to + "], @g)\n  %z = _c10d_functional.wait_tensor(%y)\n  output %z\n";
+    }
+    Job job = parse(text);
+    Result<Simulation> s = run(job, {*find_machine("h100-8")});
+    REQUIRE(s.ok());
+    return s->worst().makespan_us;
+  };
+  const double even = time_of({{{1000, 0, 0}, {1000, 0, 0}, {0, 1000, 0}}});
+  const double hot = time_of({{{1000, 0, 0}, {1000, 0, 0}, {1000, 0, 0}}});
+  CHECK(hot > 1.2 * even);
 }
 
 TEST_CASE("tracks of a trace have a name each, also of communicators of one axis") {
