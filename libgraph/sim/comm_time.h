@@ -9,8 +9,8 @@
 // broadcast goes round the ring in pieces: as long as one link takes for all of it. What goes from one rank to one
 // other is, in PyTorch's model, a ring of two.
 // Sizes     of the whole: what an all_gather gives to each rank, what a reduce_scatter or all_reduce takes from each,
-//           what a rank of an all_to_all sends or receives, whichever is more. PyTorch's estimate adds what comes out to that; its formula alone is
-//           `ll_time_us`.
+//           what a rank of an all_to_all sends or receives, whichever is more. PyTorch's estimate adds what comes out
+//           to that; its formula alone is `ll_time_us`.
 #pragma once
 
 #include <cstdint>

@@ -257,21 +257,24 @@ TEST_CASE("an exchange takes as long as the rank that sends or receives most") {
     std::string text = "sg 1.0 job \"t\" world 3\ngroup @g [0 1 2]\n";
     for (size_t rank = 0; rank < 3; ++rank) {
       std::string to, from;
+      int received = 0;
       for (size_t peer = 0; peer < 3; ++peer) {
         to += (peer ? ", " : "") + std::to_string(sent[rank][peer]);
         from += (peer ? ", " : "") + std::to_string(sent[peer][rank]);
+        received += sent[peer][rank];
       }
-      text += "graph rank " + std::to_string(rank) +
-              "\n  input %x : f32[1000, 1000]\n  %y = " + "_c10d_functional.all_to_all_single(%x, [" + from + "], [" +
-              to + "], @g)\n  %z = _c10d_functional.wait_tensor(%y)\n  output %z\n";
+      text += "graph rank " + std::to_string(rank) + "\n  input %x : f32[100000, 1000]\n" +
+              "  %y = _c10d_functional.all_to_all_single(%x, [" + from + "], [" + to + "], @g) : f32[" +
+              std::to_string(received) + ", 1000]\n" + "  %z = _c10d_functional.wait_tensor(%y) : f32[" +
+              std::to_string(received) + ", 1000]\n  output %z\n";
     }
     Job job = parse(text);
     Result<Simulation> s = run(job, {*find_machine("h100-8")});
     REQUIRE(s.ok());
     return s->worst().makespan_us;
   };
-  const double even = time_of({{{1000, 0, 0}, {1000, 0, 0}, {0, 1000, 0}}});
-  const double hot = time_of({{{1000, 0, 0}, {1000, 0, 0}, {1000, 0, 0}}});
+  const double even = time_of({{{100000, 0, 0}, {100000, 0, 0}, {0, 100000, 0}}});
+  const double hot = time_of({{{100000, 0, 0}, {100000, 0, 0}, {100000, 0, 0}}});
   CHECK(hot > 1.2 * even);
 }
 
