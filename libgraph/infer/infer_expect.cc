@@ -25,8 +25,8 @@ namespace {
 //   least NAME A     a number of at least A             above NAME A    a number of more than A
 //   some NAMES       one of these is given
 //   point NAME       a tensor of one element, without dimensions
-//   fits NAMES       numbers that the result's type holds, if it is whole; as PyTorch has it, u8 holds -255 too. A complex
-//                    number only where the result is complex
+//   fits NAMES       numbers that the result's type holds, if it is whole; as PyTorch has it, u8 holds -255 too. A
+//                    complex number only where the result is complex
 //   power NAME       the same, and not negative
 //   factor NAME      the same, and whole for a result of whole numbers; a bool only for one of bools
 struct Expectation {
