@@ -289,6 +289,7 @@ Status RankSession::run_step(uint64_t step) {
   SG_TRY(begin_update());
   run_->carry_buffers();
   SG_TRY(end_update());
+  if (run_->backend()) run_->backend()->reset_scratch();  // what carrying took, which no kernel's end gives back
   if (step == last_step()) SG_TRY(dump_state());
   return profile_ ? profile_->end_step() : ok_status();
 }

@@ -98,6 +98,34 @@ def compile_text(tests, folder):
     tests.expect('a chain by NVRTC, sm_90 and PTX', problem)
 
 
+SWAP = '''sg 1.0
+graph rank *
+  buffer %a : f32[1000, 1000] "a"
+  buffer %b : f32[1000, 1000] "b"
+  %sum = aten.sum(%a)
+  %top = aten.amax(%a)
+  %least = aten.amin(%b)
+  %mean = aten.mean(%b)
+  output %sum
+  output %top
+  output %least
+  output %mean
+  update %b of %a
+  update %a of %b
+'''
+
+
+def carried_buffers(tests, at):
+    """Buffers that a recorded step swaps: of each a copy is kept for a moment, in memory that is used again."""
+    with open(at('swap.txt'), 'w', encoding='utf-8') as f:
+        f.write(SWAP)
+    run = [tests.tool('sg-run'), at('swap.txt'), '--init', 'seed:0', '--steps', '60']
+    status, text = tests.run([*run, '-q', '--outputs', at('swap.out')])
+    tests.expect('buffers that are swapped: the processor', status and f'exit {status}: {text}')
+    status, text = tests.run([*run, '--backend', 'cuda', '--expect', at('swap.out'), '--rtol', '1e-5'], {'SG_STUB_MEMORY': '200000000'})
+    tests.expect('buffers that are swapped', status and f'exit {status}: {text}')
+
+
 def recording(tests, at):
     """Segments of launches that are recorded: what splits them, and draws that are new in each step."""
     graph, host = at('recorded.txt'), at('by_host.txt')

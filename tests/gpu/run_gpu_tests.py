@@ -219,6 +219,7 @@ CASES = {  # in their order
     'chains': call_cases.chains,
     'fusion': of(FusionCases),
     'recording': call_cases.recording,
+    'carried_buffers': call_cases.carried_buffers,
     'long_sums': sum_cases.long_sums,
     'sorts': of(SortCases),
     'sets': of(SetCases),
