@@ -5,6 +5,8 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "libgraph/operands.h"
+
 namespace sg {
 namespace {
 
@@ -33,6 +35,21 @@ bool has_equal_nodes(const RematModel& a, const RematModel& b) {
     for (uint32_t i = 0; i < x.result_count; ++i)
       if (a.graph().value(x.result(i)).type != b.graph().value(y.result(i)).type) return false;
   }
+  return true;
+}
+
+bool has_equal_operands(const RematModel& a, const RematModel& b) {
+  using Operand = std::tuple<bool, uint32_t, uint32_t>;  // a result of the node at a position, or an input
+  const auto operands_of = [](const RematModel& model, uint32_t at) {
+    std::vector<Operand> out;
+    for_operands(model.graph(), model.node(at), [&](ValueId v) {
+      const Value& value = model.graph().value(v);
+      out.emplace_back(value.def.is_none(), value.def ? model.position(value.def) : 0, value.index);
+    });
+    return out;
+  };
+  for (uint32_t at = 0; at < a.size(); ++at)
+    if (operands_of(a, at) != operands_of(b, at)) return false;
   return true;
 }
 

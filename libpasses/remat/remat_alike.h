@@ -12,6 +12,9 @@ namespace sg {
 
 // Whether the programs have equal nodes. One decision then serves both; a separate search could decide differently.
 bool has_equal_nodes(const RematModel& a, const RematModel& b);
+// Whether these nodes also take the same results. If not (each rank takes its own part of a split), memory plans differ
+// slightly. REQUIRES: has_equal_nodes
+bool has_equal_operands(const RematModel& a, const RematModel& b);
 
 // Nodes that exist only in `model` follow `allowed`.
 RematDecision decision_alike(const RematModel& other, const RematDecision& decision, const RematModel& model,

@@ -5,6 +5,7 @@
 
 #include "libpasses/exact_bytes.h"
 #include "libpasses/planned_peak.h"
+#include "libpasses/remat/remat_alike.h"
 #include "libpasses/remat/remat_apply.h"
 #include "libpasses/remat/remat_ease.h"
 #include "libpasses/remat/remat_report.h"
@@ -45,9 +46,19 @@ ProgramTarget::ProgramTarget(const TargetQuestion& asked, size_t which, RematPar
   part_.bound_bytes = bound_.bytes;
 }
 
+void ProgramTarget::add_follower(size_t which, const RematPart* part) {
+  const auto is_like = [&](const RematPart& other) { return has_equal_operands(*other.model, *part->model); };
+  if (!is_like(part_) && std::ranges::none_of(followers_, [&](const Follower& f) { return is_like(*f.part); }))
+    followers_.push_back({which, part});
+}
+
 int64_t ProgramTarget::original_peak() {
-  if (!part_.before_bytes) part_.before_bytes = planned_peak(program(), asked_.sizes[which_]);
-  return *part_.before_bytes;
+  if (part_.before_bytes) return *part_.before_bytes;
+  int64_t out = planned_peak(program(), asked_.sizes[which_]);
+  for (const Follower& f : followers_)
+    out = std::max(out, planned_peak(*asked_.job.programs[f.which], asked_.sizes[f.which]));
+  part_.before_bytes = out;
+  return out;
 }
 
 const RematPlanned& ProgramTarget::least() {
@@ -84,10 +95,14 @@ const RematDecision& ProgramTarget::by_rule(size_t rule) {
   return *out;
 }
 
-int64_t ProgramTarget::plan(const RematDecision& decision) {
-  const auto known = std::ranges::find(plans_, decision, &RematPlanned::decision);
-  if (known != plans_.end()) return known->bytes;
-  return plans_.emplace_back(RematPlanned{decision, plan_anew(decision)}).bytes;
+int64_t ProgramTarget::plan(const RematDecision& decision, int64_t most) {
+  auto known = std::ranges::find(plans_, decision, &Planned::decision);
+  if (known == plans_.end()) known = plans_.insert(known, {decision, plan_anew(which_, part_, decision), 0});
+  for (; known->followers < followers_.size() && known->bytes <= most; ++known->followers) {
+    const Follower& next = followers_[known->followers];
+    known->bytes = std::max(known->bytes, plan_anew(next.which, *next.part, decision));
+  }
+  return known->bytes;
 }
 
 // Below the lowest peak, also far below, since cuts differ by target: one for less may find what one for more misses.
@@ -119,7 +134,7 @@ std::optional<RematPlanned> ProgramTarget::search(int64_t target, WorkLimit limi
     std::optional<RematChoice> choice = chooser_.fit(below, limit.each);
     if (!choice) break;
     choice->decision = chooser_.without_idle_views(std::move(choice->decision));
-    const int64_t planned = plan(choice->decision);
+    const int64_t planned = plan(choice->decision, target);
     if (planned <= target) return RematPlanned{std::move(choice->decision), planned};
     below = std::min(below, choice->peak_bytes) - (planned - target);
   }
@@ -138,17 +153,17 @@ void ProgramTarget::recompute_less_at_least() {
 bool ProgramTarget::take_as_least(RematDecision decision, int64_t most_bytes) {
   decision = chooser_.without_idle_views(std::move(decision));
   if (least_plan(decision) > most_bytes) return false;
-  const int64_t planned = plan(decision);
+  const int64_t planned = plan(decision, most_bytes);
   if (planned > most_bytes) return false;
   least_ = RematPlanned{std::move(decision), planned};
   return true;
 }
 
-int64_t ProgramTarget::plan_anew(const RematDecision& decision) const {
-  const size_t chosen[] = {which_};
+int64_t ProgramTarget::plan_anew(size_t which, const RematPart& part, const RematDecision& decision) const {
+  const size_t chosen[] = {which};
   Job trial(asked_.job, chosen);
-  apply_remat(*part_.model, part_.model->place(decision), &trial.programs[0]->graph);
-  return planned_peak(*trial.programs[0], asked_.sizes[which_]);
+  apply_remat(*part.model, part.model->place(decision), &trial.programs[0]->graph);
+  return planned_peak(*trial.programs[0], asked_.sizes[which]);
 }
 
 }  // namespace sg

@@ -1,7 +1,8 @@
 // ProgramTarget: one program's decisions and their planned peaks. Internal to sg-remat --budget and --peak.
 //
 // What      The lowest peak that is found, decisions for a given peak, and what the policies recompute.
-// Peaks     are those of the memory plan, which takes longer than the model and may need more (RematModel).
+// Peaks     are those of the memory plan, which takes longer than the model and may need more (RematModel). Programs
+//           with equal nodes follow it; where they take other results of these, the largest of their plans counts.
 #pragma once
 
 #include <optional>
@@ -21,6 +22,9 @@ class ProgramTarget {
  public:
   ProgramTarget(const TargetQuestion& asked, size_t which, RematPart* part);
 
+  // Another program with equal nodes.
+  void add_follower(size_t which, const RematPart* part);
+
   RematPart& part() { return part_; }
   // Nothing is recomputed.
   int64_t original_peak();
@@ -37,8 +41,8 @@ class ProgramTarget {
   // What a policy alone decides (RematPart::rules).
   const RematDecision& by_rule(size_t rule);
 
-  // The arena under the decision, by the memory plan instead of the model.
-  int64_t plan(const RematDecision& decision);
+  // The arena under the decision, by the memory plan instead of the model. Beyond `most` it is only some number beyond.
+  int64_t plan(const RematDecision& decision, int64_t most = INT64_MAX);
   // No plan of the decision needs less.
   int64_t least_plan(const RematDecision& decision) {
     return part_.model->is_exact() ? part_.model->weigh(decision).peak_bytes : 0;
@@ -62,7 +66,18 @@ class ProgramTarget {
   void recompute_less_at_least();
   bool take_as_least(RematDecision decision, int64_t most_bytes);
   const Program& program() const { return *asked_.job.programs[which_]; }
-  int64_t plan_anew(const RematDecision& decision) const;
+  int64_t plan_anew(size_t which, const RematPart& part, const RematDecision& decision) const;
+
+  // A decision, and the largest plan of the program and of so many of its followers.
+  struct Planned {
+    RematDecision decision;
+    int64_t bytes = 0;
+    size_t followers = 0;
+  };
+  struct Follower {
+    size_t which;
+    const RematPart* part;
+  };
 
   const TargetQuestion& asked_;
   size_t which_;
@@ -71,7 +86,8 @@ class ProgramTarget {
   RematBound bound_;
   std::optional<RematPlanned> least_;
   std::vector<std::optional<RematDecision>> by_rules_;
-  std::vector<RematPlanned> plans_;  // searches for one peak and another often find the same decision
+  std::vector<Follower> followers_;  // that take other results of the nodes, one of each kind
+  std::vector<Planned> plans_;       // searches for one peak and another often find the same decision
 };
 
 }  // namespace sg

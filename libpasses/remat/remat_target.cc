@@ -32,6 +32,7 @@ class JobTarget {
       first_.push_back(static_cast<size_t>(same - parts.begin()));
       programs_.push_back(first_[i] == i ? std::make_unique<ProgramTarget>(asked, i, &parts[i]) : nullptr);
       if (programs_[i]) by_need_.push_back(i);
+      else programs_[first_[i]]->add_follower(i, &parts[i]);
     }
     std::ranges::stable_sort(by_need_, [&](size_t a, size_t b) { return original_peak(a) > original_peak(b); });
   }
