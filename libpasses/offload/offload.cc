@@ -120,11 +120,16 @@ class ProgramOffload {
       if (timeline != nullptr) clock = clock_of(*timeline, now.liveness, machine);
       OffloadFacts facts =
           find_offload_candidates(&program_, now.liveness, options_, clock ? &*clock : nullptr, outlook_);
-      const OffloadChoice choice = choose(facts, now.liveness, out.host_bytes);
-      if (clock) queue_fetches(choice, now.liveness, *clock, first_late(now.liveness), &facts.candidates);
+      OffloadChoice choice;
       bool is_taken = false;
-      if (!choice.taken.empty()) {
-        SG_ASSIGN(is_taken, try_it(facts, choice, &now, &out));
+      for (int64_t over = 0; !is_taken;) {
+        choice = choose(facts, now.liveness, out.host_bytes + over);
+        if (choice.taken.empty()) break;
+        if (clock) queue_fetches(choice, now.liveness, *clock, first_late(now.liveness), &facts.candidates);
+        SG_ASSIGN(const Tried tried, try_it(facts, choice, &now, &out));
+        is_taken = tried.is_taken;
+        if (tried.over_budget == 0) break;
+        over += tried.over_budget;
       }
       out.kept = facts.kept.size();
       out.over_budget = choice.over_budget;
@@ -162,8 +167,13 @@ class ProgramOffload {
     return static_cast<uint32_t>(std::ranges::find_if(live.schedule, is_late) - live.schedule.begin());
   }
 
+  struct Tried {
+    bool is_taken = false;
+    int64_t over_budget = 0;  // of the host's memory as planned: places are aligned, and there are gaps between them
+  };
+
   // A plan that is not lower is not taken. `now`: what is measured then, of a graph without tags.
-  Result<bool> try_it(const OffloadFacts& facts, const OffloadChoice& choice, Measured* now, Outcome* out) {
+  Result<Tried> try_it(const OffloadFacts& facts, const OffloadChoice& choice, Measured* now, Outcome* out) {
     Graph untouched(program_.graph, &program_.graph.pool());
     apply_offloads(&program_, facts.candidates, choice);
     Measured next;
@@ -174,15 +184,17 @@ class ProgramOffload {
       next = measure(program_, sizes_);
       after = next.plan;
     }
-    if (after.arena_bytes > out->peak_after || (after.arena_bytes == out->peak_after && !options_.all)) {
+    const int64_t allowed = std::max(options_.budget_bytes.value_or(INT64_MAX), out->host_bytes);
+    if (after.arena_bytes > out->peak_after || (after.arena_bytes == out->peak_after && !options_.all) ||
+        after.host_bytes > allowed) {
       program_.graph = std::move(untouched);
-      return false;
+      return Tried{false, std::max<int64_t>(after.host_bytes - allowed, 0)};
     }
     out->moved += choice.taken.size();
     out->peak_after = after.arena_bytes;
     out->host_bytes = after.host_bytes;
     *now = std::move(next);
-    return true;
+    return Tried{true, 0};
   }
 
   Job& job_;

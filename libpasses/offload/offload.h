@@ -13,7 +13,7 @@
 // Chosen    while it lowers the planned peak of the device: at the highest point, the largest value that could be off
 //           the device there, until the budget is spent or the peak consists of other things; values that gained
 //           nothing stay. `all`: then the rest, largest first.
-// Budget    total host memory, including what earlier runs have put there; so a second run changes nothing.
+// Budget    total host memory as planned, including what earlier runs have put there; so a second run changes nothing.
 // Distance  in layers (layers.h), as they follow each other in the forward and in the backward; or in time, by
 //           simulating the step on a machine (sg-sim): what a copy takes on the link to the host, and those that
 //           queue before it; where distances in layers make a shorter step of no higher peak, those. If the gap is too
