@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "libgraph/facts/transfer.h"
 #include "libgraph/op.h"
@@ -74,19 +75,29 @@ class StepCostsBuilder {
     return known->second;
   }
 
+  // Of the part that lies on most nodes, where ranks of the program are in several: the others wait for it.
   Extent extent_of(const Group& group) const {
-    const GroupPart* part = group.part_of(program_.ranks.empty() ? 0 : program_.ranks[0]);
-    if (part == nullptr) return {};
+    Extent out;
+    for (const GroupPart& part : group.parts) {
+      const auto is_here = [&](uint32_t r) { return std::ranges::binary_search(program_.ranks, r); };
+      if (!program_.ranks.empty() && std::ranges::none_of(part.ranks, is_here)) continue;
+      const Extent other = extent_of(part);
+      if (std::pair(other.nodes, other.ranks) > std::pair(out.nodes, out.ranks)) out = other;
+    }
+    return out;
+  }
+
+  Extent extent_of(const GroupPart& part) const {
     const double per_node = std::max(1.0, options_.machine.network.ranks_per_node);
-    if (options_.ranks != 0 && part->ranks.size() == job_.world)
+    if (options_.ranks != 0 && part.ranks.size() == job_.world)
       return {static_cast<double>(options_.ranks), std::ceil(options_.ranks / per_node)};
     std::vector<uint64_t> hosts;
-    for (uint32_t r : part->ranks)
+    for (uint32_t r : part.ranks)
       if (const auto host = static_cast<uint64_t>(r / per_node); hosts.empty() || hosts.back() != host)
         hosts.push_back(host);
     std::sort(hosts.begin(), hosts.end());
     const auto count = std::unique(hosts.begin(), hosts.end()) - hosts.begin();
-    return {static_cast<double>(part->ranks.size()), static_cast<double>(count)};
+    return {static_cast<double>(part.ranks.size()), static_cast<double>(count)};
   }
 
   void add(Frame& frame, NodeId n, size_t depth) {

@@ -278,6 +278,28 @@ TEST_CASE("an exchange takes as long as the rank that sends or receives most") {
   CHECK(hot > 1.2 * even);
 }
 
+TEST_CASE("a group takes as long as its part that crosses most hosts") {
+  Job job = parse(R"(sg 1.0 job "t" world 4
+group @g [0 1] [2 3]
+device cuda:0
+
+graph rank *
+  input %x : f32[4000, 4000]
+  %y = _c10d_functional.all_reduce(%x, "sum", @g) : f32[4000, 4000]
+  %z = _c10d_functional.wait_tensor(%y) : f32[4000, 4000]
+  output %z
+)");
+  const auto time_of = [&](const char* ranks_per_node) {
+    Result<Machine> m = find_machine("h100-4x8-roce");
+    REQUIRE(set_machine(&*m, std::string("network.ranks_per_node=") + ranks_per_node).ok());
+    Result<Simulation> s = run(job, {*m});
+    REQUIRE(s.ok());
+    return s->worst().makespan_us;
+  };
+  CHECK(time_of("4") == Approx(time_of("2")));
+  CHECK(time_of("3") > 1.5 * time_of("2"));  // ranks 2 and 3
+}
+
 TEST_CASE("tracks of a trace have a name each, also of communicators of one axis") {
   Job job = parse(R"(sg 1.0 job "t" world 2
 group @ep [0 1]
