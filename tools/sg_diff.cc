@@ -24,17 +24,6 @@ constexpr Option kOptions[] = {
     {"no-cost", 0, "", "omit the comparison of flops, bytes, communication, memory and time"},
 };
 
-// As in diff(1), every failure is exit 2, including unreadable input and lack of memory.
-Result<int> run(const Args& args) {
-  try {
-    Result<int> code = diff_operands(args);
-    if (!code.ok() && code.error().kind != ErrorKind::internal) code.error().kind = ErrorKind::usage;
-    return code;
-  } catch (const std::bad_alloc&) {
-    return Error{ErrorKind::usage, "out of memory", {}, "use a machine with more memory, or smaller graphs"};
-  }
-}
-
 constexpr ExitCode kExitCodes[] = {{0, "no difference", "the graphs are the same"},
                                    {1, "they differ", "they differ"},
                                    {2, "any trouble", "any trouble: a wrong option, an input that cannot be read"},
@@ -52,7 +41,8 @@ constexpr Tool kTool = {
     .examples = {{"sg-diff step.sg.txt step.sg", "edits in the text form, and what they add up to"},
                  {"sg-diff --ignore name,loc --stat step.sg.txt step.sg",
                   "where it changed, ignoring names and source lines"}},
-    .run = run,
+    .run = diff_operands,
+    .any_failure = ErrorKind::usage,  // as in diff(1): unreadable input and lack of memory, too
 };
 
 }  // namespace

@@ -153,7 +153,8 @@ Result<Machine> parse_machine(std::string_view text, const std::string& file, si
     if (!problems.has_errors()) return machine;
   } catch (const YAML::Exception& e) {  // how the library reports that a text is not YAML
     Location where{file, static_cast<uint32_t>(e.mark.line + 1), static_cast<uint32_t>(e.mark.column + 1), {}, {}};
-    return Error{ErrorKind::unreadable, "not valid YAML: " + e.msg, std::move(where), {}};
+    return Error{ErrorKind::unreadable, "not valid YAML: " + e.msg, std::move(where),
+                 yaml_hint(std::string(text), static_cast<size_t>(std::max(e.mark.line, 0)))};
   }
   return as_one(problems);
 }

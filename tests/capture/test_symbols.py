@@ -91,6 +91,10 @@ class Symbols(CaptureCase):
         ):
             with self.subTest(dynamic=dynamic), self.assertRaisesRegex(CaptureError, words):
                 self.pairs(dynamic)
+        with self.assertRaisesRegex(CaptureError, r"input\[0\] == 3: targets\[0\] is 3 too, and dynamic= does not have it"):
+            self.captured(
+                nn.Linear(4, 2), nn.functional.mse_loss, torch.randn(3, 4), targets=torch.randn(3, 2), dynamic={"input": batch}
+            )
         with self.assertRaisesRegex(CaptureError, "is 1 here"):
             self.captured(nn.Linear(4, 1), lambda out: out.sum(), torch.randn(1, 4), dynamic={"input": batch})
 

@@ -235,6 +235,18 @@ def numbers_of_a_range_keep_their_digits():
 
 
 @case
+def a_dry_run_finds_what_the_sweep_would():
+    write("r.yaml", BUDGET)
+    for dry in (("--dry-run",), ()):
+        for wrong, message in ((("--stage", "nosuch"), "the recipe has no stage `nosuch`"), (("--over", "remat.nosuch=0,1"), "nosuch"),
+                               (("--set", "abc"), "abc"), (("--cache-size", "abc"), "cache-size")):
+            run("sg-sweep", "r.yaml", "--over", "remat.budget=0,1", *wrong, *dry, code=2, error=message)
+        assert not dry or not os.path.exists("r.yaml.sweep.jsonl")
+    told = json.loads(sg("sg-sweep", "r.yaml", "--over", "remat.budget=0,1", "--dry-run", "--json").out)
+    assert [p["state"] for p in told["points"]] == ["planned", "planned"] and told["best"] is None, told
+
+
+@case
 def an_axis_that_decides_the_machine_is_refused():
     write("r.yaml", BUDGET.replace("policy: all", "policy: all, m: h100-8") + "machine: $m\n")
     run("sg-sweep", "r.yaml", "--over", "m=h100-8,h100-64", code=3, error="the axis decides the machine")

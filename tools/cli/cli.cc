@@ -87,28 +87,33 @@ Result<int> guarded_run(const Tool& tool, const Args& args) {
   }
 }
 
+int code_of(const Tool& tool, const Error& error) {
+  const bool is_any = error.kind != ErrorKind::internal && tool.any_failure != ErrorKind();
+  return static_cast<int>(is_any ? tool.any_failure : error.kind);
+}
+
 // Writes to standard output what was requested instead of a run.
-int say_or_fail(const std::string& text, Reporter& report) {
+int say_or_fail(const Tool& tool, const std::string& text, Reporter& report) {
   Status written = write_whole("-", text);
   if (!written.ok()) report.error(written.error());
-  return written.ok() ? 0 : static_cast<int>(written.error().kind);
+  return written.ok() ? 0 : code_of(tool, written.error());
 }
 
 int run_line(const Tool& tool, const CommandLine& line, Reporter& report) {
   Result<Args> args = parse_options(tool, line.words, report);
   if (!args.ok()) {
     report.error(args.error());
-    return static_cast<int>(args.error().kind);
+    return code_of(tool, args.error());
   }
   report.set_color(args->text("color"));
   report.set_quiet(args->has("quiet"));
   report.set_verbose(args->count("verbose"));
   if (args->has("completions")) {
     const std::string name(tool.name);
-    return say_or_fail(completion_script({&name, 1}, args->text("completions")), report);
+    return say_or_fail(tool, completion_script({&name, 1}, args->text("completions")), report);
   }
   if (args->has("print-config"))
-    return say_or_fail(args->has("json") ? config_json(*args, line) : config_text(*args, line), report);
+    return say_or_fail(tool, args->has("json") ? config_json(*args, line) : config_text(*args, line), report);
   if (tool.reads_stdin && args->operands().empty() && ::isatty(STDIN_FILENO) != 0) {
     report.error({ErrorKind::usage, "no input", {}, "name a file, or - for standard input"});
     report.line(short_help(tool));
@@ -117,7 +122,7 @@ int run_line(const Tool& tool, const CommandLine& line, Reporter& report) {
   Result<int> code = guarded_run(tool, *args);
   if (code.ok()) return *code;
   report.error(code.error().kind == ErrorKind::internal ? our_bug(tool, line.words, code.error()) : code.error());
-  return static_cast<int>(code.error().kind);
+  return code_of(tool, code.error());
 }
 
 }  // namespace
@@ -137,10 +142,10 @@ int main(const Tool& tool, int argc, char** argv) {
   set_format_early(words, report);
   int code = 0;
   if (std::optional<std::string> text = answer(tool, words)) {
-    code = say_or_fail(*text, report);
+    code = say_or_fail(tool, *text, report);
   } else if (Result<CommandLine> expanded = expand_response_files(tool, words); !expanded.ok()) {
     report.error(expanded.error());
-    code = static_cast<int>(expanded.error().kind);
+    code = code_of(tool, expanded.error());
   } else {
     set_format_early(expanded->words, report);
     code = run_line(tool, *expanded, report);

@@ -57,6 +57,7 @@ struct Tool {
   std::span<const ExitCode> exit_codes = {};  // empty: the usual ones
   Example examples[2] = {};
   Result<int> (*run)(const Args&) = nullptr;
+  ErrorKind any_failure = {};                       // the exit code of all failures but bugs; none = each has its own
   std::span<const std::string_view> commands = {};  // what may stand as the first operand, for completions
   void (*values)(const ValueRequest&) = nullptr;    // completes arguments of kinds that only this tool knows
 };

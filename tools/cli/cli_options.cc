@@ -64,11 +64,21 @@ const Option* find_letter(const Tool& tool, char letter) {
   return nullptr;
 }
 
+// The one option that begins so; empty if there is none, or several.
+std::string begun_option_hint(const Tool& tool, const std::string& name) {
+  std::vector<std::string_view> found;
+  for (std::span<const Option> table : {tool.options, common_options()})
+    for (const Option& o : table)
+      if (!name.empty() && o.name.starts_with(name)) found.push_back(o.name);
+  return found.size() == 1 ? "did you mean `--" + std::string(found[0]) + "`?" : "";
+}
+
 Error unknown_option(const Tool& tool, const std::string& name) {
   Nearest nearest(name);
   for (std::span<const Option> table : {tool.options, common_options()})
     for (const Option& o : table) nearest.offer(o.name);
   std::string hint = nearest.hint("--");
+  if (hint.empty()) hint = begun_option_hint(tool, name);
   return usage("unknown option `--" + name + "`", hint.empty() ? help_hint(tool) : hint);
 }
 

@@ -77,7 +77,7 @@ class RecipeReader {
     const size_t before = std::min(text.size(), static_cast<size_t>(std::max(e.mark.pos, 0)));
     const size_t opened = text.rfind("${", before);
     const bool is_near = opened != std::string::npos && text.find('\n', opened) >= before;
-    return is_cut && is_near ? kQuotesHint : "";
+    return is_cut && is_near ? kQuotesHint : yaml_hint(text, static_cast<size_t>(std::max(e.mark.line, 0)));
   }
 
   // Only the recipe itself may come from standard input; includes are files.

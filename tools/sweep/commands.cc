@@ -271,8 +271,13 @@ int exit_code_of(const Sweep& sweep, const std::vector<Point>& points) {
 }
 
 // --dry-run
-Result<int> name_points(const Args& args, const std::vector<Point>& points) {
+Result<int> name_points(const Args& args, const Sweep& sweep, Evaluator* evaluator) {
+  std::vector<Point> points = grid_of(sweep.axes);
+  Diagnostics problems(10 * kMaxPoints);
+  SG_TRY(evaluator->check(&points, &problems));
+  SG_TRY(report(args, said_once(problems, points[0].name())));
   for (const Point& p : points) args.report().line("sg-sweep: would score " + p.name());
+  if (args.has("json")) SG_TRY(cli::write_text(args, report_json(args, sweep, points)));
   return 0;
 }
 
@@ -280,7 +285,6 @@ Result<int> name_points(const Args& args, const std::vector<Point>& points) {
 
 Result<int> run_sweep(const Args& args) {
   SG_ASSIGN(Sweep sweep, read_sweep(args));
-  if (args.has("dry-run")) return name_points(args, grid_of(sweep.axes));
   SG_ASSIGN(const int64_t cache_size, args.bytes("cache-size"));
   const std::string folder = args.has("no-cache") ? ""
                              : args.has("cache")  ? args.text("cache")
@@ -288,7 +292,11 @@ Result<int> run_sweep(const Args& args) {
   recipe::Cache cache(folder, static_cast<uint64_t>(cache_size));
   SG_ASSIGN(auto known, read_points(sweep.points_file));
   if (args.has("fresh")) known.clear();
-  SG_ASSIGN(PointFile file, PointFile::open(sweep.points_file));
+  std::optional<PointFile> file;
+  if (!args.has("dry-run")) {
+    SG_ASSIGN(PointFile opened, PointFile::open(sweep.points_file));
+    file.emplace(std::move(opened));
+  }
   size_t number = 0;
   sweep.options.told = [&](const Point& p) {
     args.report().line("point " + std::to_string(++number) + "  " + line_of(p));
@@ -299,7 +307,8 @@ Result<int> run_sweep(const Args& args) {
     if (!args.has("points")) points.push_back({"the file of points", sweep.points_file});
     return cli::check_targets_again(args, points);
   };
-  Evaluator evaluator(sweep.recipe, sweep.scoring, sweep.options, &cache, std::move(known), &file);
+  Evaluator evaluator(sweep.recipe, sweep.scoring, sweep.options, &cache, std::move(known), file ? &*file : nullptr);
+  if (args.has("dry-run")) return name_points(args, sweep, &evaluator);
   std::vector<Point> points, asked = grid_of(sweep.axes);
   auto left = static_cast<size_t>(args.number("search", 0));
   for (bool is_grid = true; !asked.empty(); is_grid = false) {

@@ -228,18 +228,28 @@ void Evaluator::finish(size_t index, Work* work) {
   }
   work->done[index] = true;
   known_[point.key] = point;
-  Status added = file_.add(point);
+  Status added = file_->add(point);
   if (work->written.ok() && !added.ok()) work->written = added;
   if (options_.told) options_.told(point);
 }
 
+Status Evaluator::check(std::vector<Point>* points, Diagnostics* problems) {
+  Work work{points, {}, {}, {}, {}, {}, {}, {}, ok_status()};
+  return prepare(&work, true, problems);
+}
+
+Status Evaluator::prepare(Work* work, bool are_given, Diagnostics* problems) {
+  make_plan(work, problems);
+  if (problems->has_errors()) return ok_status();
+  if (are_given) check_given(*work, problems);
+  if (problems->has_errors()) return ok_status();
+  return options_.planned ? options_.planned(work->plan) : ok_status();
+}
+
 Status Evaluator::evaluate(std::vector<Point>* points, bool are_given, Diagnostics* problems) {
   Work work{points, {}, {}, {}, {}, {}, {}, {}, ok_status()};
-  make_plan(&work, problems);
+  SG_TRY(prepare(&work, are_given, problems));
   if (problems->has_errors()) return ok_status();
-  if (are_given) check_given(work, problems);
-  if (problems->has_errors()) return ok_status();
-  if (options_.planned) SG_TRY(options_.planned(work.plan));
   const std::vector<uint32_t> stands_for = merge_equal_steps(&work.plan);
   for (uint32_t& step : work.last) step = stands_for[step];
   SG_TRY(find_keys(stands_for, &work));

@@ -30,6 +30,7 @@ struct EvaluateOptions {
 
 class Evaluator {
  public:
+  // `file`: null = only mistakes are looked for.
   Evaluator(const recipe::Recipe& recipe, Scoring scoring, EvaluateOptions options, recipe::Cache* cache,
             std::map<std::string, Point> known, PointFile* file)
       : recipe_(recipe),
@@ -37,15 +38,18 @@ class Evaluator {
         options_(std::move(options)),
         cache_(*cache),
         known_(std::move(known)),
-        file_(*file) {}
+        file_(file) {}
 
   // Fills in all that is not known of the points. Mistakes in the recipe or in values go to `problems`, and then
   // nothing has run. `are_given`: the values are the user's, and one that its option refuses whatever the others are is
   // a mistake; else it is a point that failed. The Error: the file of points cannot be written.
   Status evaluate(std::vector<Point>* points, bool are_given, Diagnostics* problems);
+  // The mistakes alone: nothing runs.
+  Status check(std::vector<Point>* points, Diagnostics* problems);
 
  private:
   struct Work;
+  Status prepare(Work* work, bool are_given, Diagnostics* problems);
   void make_plan(Work* work, Diagnostics* problems);
   void make_plan_as_set(Work* work, Diagnostics* problems);
   void check_given(const Work& work, Diagnostics* problems) const;
@@ -57,7 +61,7 @@ class Evaluator {
   EvaluateOptions options_;
   recipe::Cache& cache_;
   std::map<std::string, Point> known_;
-  PointFile& file_;
+  PointFile* file_;
   recipe::ToolTable tools_;
 };
 

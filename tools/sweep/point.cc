@@ -86,7 +86,7 @@ std::string point_json(const Point& point) {
   JsonWriter json;
   json.begin_object().member("schema", "sg-sweep-point").member("version", 1).key("values").begin_object();
   for (const auto& [axis, value] : point.values) json.member(axis, value);
-  json.end_object().member("state", point.measured ? "measured" : "failed");
+  json.end_object().member("state", point.measured ? "measured" : point.failure ? "failed" : "planned");
   if (point.measured) {
     json.member("step_seconds", point.step_seconds).key("peak_bytes").count(point.peak_bytes);
   } else if (point.failure) {

@@ -67,6 +67,7 @@ Result<std::string> format_of(const Args& args) {
     return usage("--json and --format=" + format + " exclude each other", "choose one");
   if (args.has("json")) format = "json";
   bool two = args.operands().size() == 2;
+  if (!two && args.has("ignore")) return usage("--ignore is for two graphs", "give another graph to compare with");
   if (two && format != "html" && format != "json")
     return usage("--format=" + format + " shows one graph", "give one operand, or --format=html");
   if (format == "html" && output_of(args) == "-" && ::isatty(STDOUT_FILENO) != 0)

@@ -187,8 +187,23 @@ def fake_inputs(
     return fakes
 
 
+def _fixed_at(
+    size: int, but: str, tensors: Mapping[str, Tensor], wanted: Dict[str, Dict[int, DimensionWish]]
+) -> List[str]:
+    """Dimensions of this size of other inputs, which nobody wanted to vary."""
+    return [
+        f"{name}[{axis}]"
+        for name, tensor in tensors.items()
+        for axis, found in enumerate(tensor.shape)
+        if found == size and name != but and axis not in wanted.get(name, {})
+    ]
+
+
 def check_still_dynamic(
-    fakes: Mapping[str, Tensor], wanted: Dict[str, Dict[int, DimensionWish]], place_of: Callable[[Any], Optional[str]]
+    fakes: Mapping[str, Tensor],
+    tensors: Mapping[str, Tensor],
+    wanted: Dict[str, Dict[int, DimensionWish]],
+    place_of: Callable[[Any], Optional[str]],
 ) -> List[str]:
     """Refuses sizes that the code has turned into constants, or tells of them where only what is possible was asked for.
     place_of: finds the line that did."""
@@ -202,6 +217,13 @@ def check_still_dynamic(
             if wish.if_possible:
                 notes.append(f"{name}[{axis}] is {size} in the graph: {place} takes it for a constant")
                 continue
+            twins = _fixed_at(int(size), name, tensors, wanted)
+            if twins and not place_of(size):
+                raise CaptureError(
+                    f"dynamic: the model works only with {name}[{axis}] == {size}: {twins[0]} is {size} too, and "
+                    f"dynamic= does not have it. If it is the same size, give both one name, as in {{{axis}: 'n'}}; "
+                    "else the model's code takes that size for a constant"
+                )
             raise CaptureError(
                 f"dynamic: the model works only with {name}[{axis}] == {size}: {place}, or what it calls there, takes "
                 f"that size for a constant, as int(), range() and shape.numel() do ({name}.shape[{axis}] is a "

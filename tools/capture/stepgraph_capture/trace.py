@@ -200,7 +200,7 @@ def _trace(
     with trace_errors.explained(settle), watcher.recording(), _traceable(step) as replaced, asked.noted() as asks:
         module = compat.trace(traced_step, fakes, mode, symbolic=bool(wanted))
     place_of = lambda size: recorder.place(compat.settled_at(size), module.graph)  # noqa: E731
-    notes = symbols.check_still_dynamic(with_symbols, wanted, place_of)
+    notes = symbols.check_still_dynamic(with_symbols, varying, wanted, place_of)
     names = symbols.names_of(with_symbols, wanted)
     traced = Traced(module, as_given, mode, results[0], names, answers, replaced, notes + bodies.notes, asks)
     for graph in traced.graphs:

@@ -94,10 +94,17 @@ def _line(value: Any) -> str:
 
 def tensors(path: str, values: Dict[str, Tensor], notes: Optional[Dict[str, str]] = None) -> None:
     """A safetensors file, with `notes` as its metadata; each tensor contiguous and in memory of its own."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     def own(value: Tensor) -> Tensor:
         resolved = value.detach().cpu().resolve_conj().resolve_neg()
         return resolved.clone(memory_format=torch.contiguous_format)
 
-    _replace(path, lambda aside: save_file({name: own(value) for name, value in values.items()}, aside, notes or None))
+    def fill(aside: str) -> None:
+        try:
+            save_file({name: own(value) for name, value in values.items()}, aside, notes or None)
+        except SafetensorError as error:  # also of a full disk
+            raise UnwritableError(f"cannot write {path}: {error}") from error
+
+    _replace(path, fill)
