@@ -81,13 +81,14 @@ class JobTarget {
     return out.bytes > target && lowest().bytes < out.bytes ? lowest() : out;
   }
 
-  // Programs with equal nodes do as the first of them.
-  JobDecision planned(std::vector<RematDecision> decisions) {
+  // Programs with equal nodes do as the first of them. Beyond `most` the peak is only some number beyond.
+  JobDecision planned(std::vector<RematDecision> decisions, int64_t most = INT64_MAX) {
     JobDecision out{std::move(decisions), 0};
     out.of.resize(parts_.size());
+    for (size_t i : by_need_)
+      if (out.bytes <= most) out.bytes = std::max(out.bytes, programs_[i]->plan(out.of[i], most));
     for (size_t i = 0; i < parts_.size(); ++i)
-      if (programs_[i]) out.bytes = std::max(out.bytes, programs_[i]->plan(out.of[i]));
-      else out.of[i] = out.of[first_[i]];
+      if (!programs_[i]) out.of[i] = out.of[first_[i]];
     return out;
   }
 
@@ -176,7 +177,7 @@ class JobTarget {
     const int64_t before = lowest_->bytes;
     for (const auto& [peak, k] : by_peak) {
       if (peak >= lowest_->bytes || trials_ == 0) break;
-      JobDecision choice = planned(std::move(decisions[k]));
+      JobDecision choice = planned(std::move(decisions[k]), lowest_->bytes - 1);
       if (choice.bytes >= lowest_->bytes) continue;
       --trials_;
       if (std::optional<RematParting> parting = parting_of(choice)) parting_ = parting_ ? parting_ : parting;
@@ -248,7 +249,7 @@ class JobTarget {
         if (room < 0) break;
         const std::optional<RematPlanned> found = program.search(target - room * step / kAlikeSteps);
         if (!found) break;
-        JobDecision choice = planned(like(leader, found->decision));
+        JobDecision choice = planned(like(leader, found->decision), target);
         if (choice.bytes <= target && !parting_of(choice)) return choice;
       }
     return std::nullopt;
