@@ -34,6 +34,8 @@ std::string print_arg_difference(const Graph& a, const Arg& x, const Graph& b, c
       if (!(left[i] == right[i]))
         return "item " + std::to_string(i) + ": " + print_arg_difference(a, left[i], b, right[i]);
   }
+  if (x.kind() == y.kind() && x.is(ArgKind::group)) return "another group";
+  if (x.kind() == y.kind() && x.is(ArgKind::graph)) return "another graph";
   return print_arg(a.pool(), a, x) + " against " + print_arg(b.pool(), b, y);
 }
 
