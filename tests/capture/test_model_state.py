@@ -93,6 +93,35 @@ class ModelState(CaptureCase):
         self.imported()
         model(self.x)  # as good as new
 
+    def test_a_cache_in_a_buffer_that_a_number_guards(self):
+        """The first run fills it; the second takes it for full, and so does the graph. The model is as before."""
+
+        class Cached(nn.Module):
+            def __init__(self, later):
+                super().__init__()
+                self.line, self.filled, self.later = nn.Linear(4, 4), 0, later
+                self.register_buffer("cache", torch.zeros(8, 4), persistent=False)
+
+            def forward(self, x):
+                if self.filled < len(x):
+                    self.cache[: len(x)] = torch.arange(len(x))[:, None].float().cos()
+                    self.filled = len(x)
+                elif self.later:
+                    x = x * self.later
+                return self.line(x * self.cache[: len(x)])
+
+        model = Cached(0)
+        document = self.captured(model, lambda out: out.square().mean(), torch.randn(5, 4))
+        self.assertEqual([e["kind"] for e in document["inputs"] if e.get("fqn") == "cache"], ["buffer"])
+        self.assertFalse([node["op"] for node in document["nodes"] if "cos" in node["op"] or "copy_" in node["op"]])
+        self.assertIn("cache is a cache that a first run fills", document["note"])
+        self.assertTrue(model.filled == 0 and not model.cache.any())
+        self.imported()
+        model = Cached(2)  # full, it computes something else
+        with self.assertRaisesRegex(CaptureError, "changes filled, has another loss or gradients than later ones"):
+            self.captured(model, lambda out: out.square().mean(), torch.randn(5, 4))
+        self.assertTrue(model.filled == 0 and not model.cache.any())
+
     def test_names_with_dots(self):
         """As tensordict keeps the parameters of a whole module in one."""
 

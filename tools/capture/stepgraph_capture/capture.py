@@ -66,6 +66,7 @@ def capture(
         step = world.together(lambda: _made(folder, described))
         answers = None
         at_end.callback(step.made.forget)
+        at_end.callback(step.empty_caches)
         if not fake:
             if train_step is None and world.size() > 1:
                 runs.check_that_ranks_meet(step, dynamic)
@@ -81,6 +82,7 @@ def capture(
         say("describes the graph")
         declared = document.meshes_of(step)
         content, names = world.together(lambda: document.describe(step, traced, title, declared))
+        document.add_notes(content, [_FILLED.format(slot.name) for slot, _ in step.filled])
         document.add_notes(content, _scheduled(step))
         constants.add_data(content["inputs"], traced.encoder.constants)
         world.check_messages(traced.graphs)
@@ -128,6 +130,7 @@ def _first_of(names: List[str]) -> str:
     return names[0] + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
+_FILLED = "{} is a cache that a first run fills, and begins as that leaves it"
 _SCHEDULED = (
     "the train_step sets {} outside of step(), from numbers that no graph holds: an input, of which sg-run takes each "
     "step's (--inputs 'rate{{step}}.safetensors')"

@@ -65,7 +65,24 @@ def answers(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
     updated = [slot for slot in step.parameters if (made or changed) and slot.name not in unused]
     world.together(lambda: _check_first(step, changed, updated, of_first, of_second))
     if changed:
+        second = _with_filled_caches(step, first, second, of_first)
         world.together(lambda: _check_outputs(step, changed, first, second))
+    return second
+
+
+def _with_filled_caches(
+    step: Step, first: values.Answers, second: values.Answers, of_first: Mapping[str, Tensor]
+) -> values.Answers:
+    """A cache that the first run fills, in a buffer that is not saved, and counts in Python (`self.filled = n`) is empty
+    in the second run, which takes it for full. If so, it begins as the first run left it; else the second's answers."""
+    if not world.on_any_rank(_differ(step, first, second)):
+        return second
+    if not world.on_any_rank(step.fill_caches(of_first)):
+        return second
+    third = values.of_the_model(step)
+    if not world.on_any_rank(_differ(step, first, third)):
+        return third
+    step.empty_caches()
     return second
 
 
@@ -92,18 +109,24 @@ def _check_first(
 
 
 def _check_outputs(step: Step, changed: List[str], first: values.Answers, second: values.Answers) -> None:
-    """Checks the same for the loss and the gradients, except gradients that are mere rounding noise."""
+    """Checks the same for the loss and the gradients."""
+    if _differ(step, first, second):
+        raise CaptureError(
+            f"{_first_step(step, changed)} has another loss or gradients than later ones: {_before(step)}, {_OR_WHICH}"
+        )
+
+
+def _differ(step: Step, first: values.Answers, second: values.Answers) -> bool:
+    """Whether losses or gradients do, except gradients that are mere rounding noise."""
     pairs = list(zip(first.outputs[: 1 + len(step.trainable)], second.outputs))
-    refusal = CaptureError(
-        f"{_first_step(step, changed)} has another loss or gradients than later ones: {_before(step)}, {_OR_WHICH}"
-    )
     if any((one is None) != (other is None) for one, other in pairs):
-        raise refusal
+        return True
     both = [(a.detach(), b.detach()) for a, b in pairs if a is not None and b is not None and a.shape == b.shape]
     sizes = [float(one.abs().max()) if one.numel() else 0.0 for one, _ in both]
-    for (one, other), size in zip(both, sizes):
-        if size > 1e-6 * max(sizes) and not values.is_same_update(torch.zeros_like(one), one, other):
-            raise refusal
+    return any(
+        size > 1e-6 * max(sizes) and not values.is_same_update(torch.zeros_like(one), one, other)
+        for (one, other), size in zip(both, sizes)
+    )
 
 
 def _first_step(step: Step, changed: List[str]) -> str:

@@ -120,6 +120,7 @@ class Step:
             self._own = {slot.name: slot.value for slot in self.trainable}
             self._unreadable = kept.unreadable_gradients(self._own)
         self.generators = Generators()
+        self.filled: List[Tuple[Slot, Tensor]] = []  # caches, and what they were
         self.made = Made(self.reachable, "model" if train_step is None else "step")
         self._held = Held(self.parameters, self.made.before, self.optimizers.own)
         others = [slot for slot in self.inputs if not slot.is_tensor]
@@ -197,6 +198,25 @@ class Step:
     @property
     def parameters(self) -> List[Slot]:
         return [slot for slot in self.state if slot.kind == "parameter"]
+
+    def fill_caches(self, as_left: Mapping[str, Tensor]) -> bool:
+        """Lets buffers that are not saved begin as a run has left them, if it has changed any."""
+        unsaved = {
+            f"{path}.{name}" if path else name
+            for path, module in self.model.named_modules()
+            for name in module._non_persistent_buffers_set
+        }
+        caches = [slot for slot in self.state if slot.kind == "buffer" and slot.name in unsaved]
+        self.filled = [(slot, slot.local.clone()) for slot in caches if not torch.equal(slot.local, as_left[slot.name])]
+        for slot, _ in self.filled:
+            slot.local.detach().copy_(as_left[slot.name])
+        return bool(self.filled)
+
+    def empty_caches(self) -> None:
+        """As they were."""
+        for slot, empty in self.filled:
+            slot.local.detach().copy_(empty)
+        self.filled = []
 
     @property
     def trainable(self) -> List[Slot]:
