@@ -76,22 +76,14 @@ Bucketed without_regathers(const Job& job, const Members& members, Bucketed now)
   return now;
 }
 
-// Buckets with the deepest prefetch that the limit allows. A distance beyond the number of buckets is as good as all.
+// Buckets with the deepest prefetch that the limit allows. A distance beyond the number of buckets is as good as all;
+// without buckets nothing would lower the peak.
 Result<Bucketed> carry_out(const Job& job, const Members& members, Plan plan, const BucketOptions& options) {
   Bucketed base = merged(job, members, std::move(plan));
   const int64_t most = std::max<int64_t>(BucketOptions::kMaxPrefetch, static_cast<int64_t>(base.plan.buckets.size()));
   int64_t prefetch = options.prefetch < 0 ? BucketOptions::kMaxPrefetch : std::min(options.prefetch, most);
-  if (options.peak_bytes == 0) return without_regathers(job, members, placed(std::move(base), prefetch));
-  if (base.plan.buckets.empty()) {  // nothing here lowers the peak
-    Bucketed out = without_regathers(job, members, placed(std::move(base), prefetch));
-    const int64_t peak = planned_peak(out.job);
-    if (peak <= options.peak_bytes) return out;
-    return Error{ErrorKind::cannot_apply,
-                 "the planned peak is " + exact_bytes(peak) + ", above --peak " + exact_bytes(options.peak_bytes) +
-                     ", and there is nothing to bucket",
-                 {},
-                 "use sg-remat before"};
-  }
+  if (options.peak_bytes == 0 || base.plan.buckets.empty())
+    return without_regathers(job, members, placed(std::move(base), prefetch));
   int64_t peak = 0;
   for (; prefetch >= 0; --prefetch) {
     Bucketed with_regathers = placed(base, prefetch);
