@@ -74,6 +74,9 @@ class GraphBuilder {
   void make_fresh();
   void transpose();
   void slice();
+  void select();
+  void diagonal();
+  void windows();
   void reshape();
   void unsqueeze_expand();
   void split();

@@ -29,6 +29,9 @@ void GraphBuilder::choose_steps() {
             {6, &B::make_fresh},
             {6, &B::transpose},
             {5, &B::slice},
+            {2, &B::select},
+            {2, &B::diagonal},
+            {2, &B::windows},
             {5, &B::reshape},
             {4, &B::unsqueeze_expand},
             {4, &B::split},
@@ -310,6 +313,61 @@ void GraphBuilder::slice() {
       emit("aten.slice.Tensor",
            {Arg::value(e.value), Arg::integer(static_cast<int64_t>(*dim)), Arg::integer(begin), Arg::integer(end)}, t),
       false, e.writable);
+}
+
+void GraphBuilder::select() {
+  Entry e = pick_any();
+  Type t = type(e.value);
+  std::optional<size_t> dim = t.kind == TypeKind::tensor && !t.shape.empty() ? constant_dim(t, 2) : std::nullopt;
+  if (!dim) return pointwise_unary();
+  const auto at = static_cast<int64_t>(*dim);
+  const int64_t index = shape_.percent(50) ? 0 : *pool_.exprs.constant_value(t.shape[*dim]) - 1;
+  t.offset = pool_.exprs.add(t.offset, pool_.exprs.mul(pool_.exprs.constant(index), t.stride[*dim]));
+  t.shape.erase(t.shape.begin() + at), t.stride.erase(t.stride.begin() + at);
+  add_entry(emit("aten.select.int", {Arg::value(e.value), Arg::integer(at), Arg::integer(index)}, t), false,
+            e.writable);
+}
+
+void GraphBuilder::diagonal() {
+  Entry e = pick_any();
+  Type t = type(e.value);
+  if (t.kind != TypeKind::tensor || t.shape.size() < 2) return pointwise_unary();
+  const std::optional<int64_t> rows = pool_.exprs.constant_value(t.shape[0]),
+                               columns = pool_.exprs.constant_value(t.shape[1]);
+  if (!rows || !columns || *rows < 1 || *columns < 1) return pointwise_unary();
+  const Expr size = pool_.exprs.constant(std::min(*rows, *columns)), step = pool_.exprs.add(t.stride[0], t.stride[1]);
+  t.shape.erase(t.shape.begin(), t.shape.begin() + 2), t.stride.erase(t.stride.begin(), t.stride.begin() + 2);
+  t.shape.push_back(size), t.stride.push_back(step);
+  add_entry(emit("aten.diagonal.default", {Arg::value(e.value)}, t), false, e.writable);
+}
+
+// Views whose elements share memory with each other, and one by sizes and strides, whose do not.
+void GraphBuilder::windows() {
+  Entry e = pick_dense(1);
+  Type t = type(e.value);
+  const std::optional<int64_t> all = pool_.exprs.constant_value(pool_.exprs.product(t.shape));
+  std::optional<size_t> dim = t.shape.empty() ? std::nullopt : constant_dim(t, 3);
+  if (!dim || !all || *all < 4 || !pool_.exprs.constant_value(t.offset)) return pointwise_unary();
+  const auto number = [&](int64_t n) { return pool_.exprs.constant(n); };
+  if (shape_.percent(50)) {
+    const int64_t size = *pool_.exprs.constant_value(t.shape[*dim]);
+    t.shape[*dim] = number(size - 1);
+    t.shape.push_back(number(2)), t.stride.push_back(t.stride[*dim]);
+    add_entry(
+        emit("aten.unfold.default",
+             {Arg::value(e.value), Arg::integer(static_cast<int64_t>(*dim)), Arg::integer(2), Arg::integer(1)}, t),
+        false, false);
+    return;
+  }
+  const bool overlaps = shape_.percent(50);
+  const int64_t rows = overlaps ? *all - 1 : *all / 2, step = overlaps ? 1 : 2;
+  t.shape = {number(rows), number(2)}, t.stride = {number(step), number(1)};
+  add_entry(
+      emit("aten.as_strided.default",
+           {Arg::value(e.value), Arg::list({Arg::integer(rows), Arg::integer(2)}),
+            Arg::list({Arg::integer(step), Arg::integer(1)}), Arg::integer(*pool_.exprs.constant_value(t.offset))},
+           t),
+      false, !overlaps && e.writable);
 }
 
 void GraphBuilder::reshape() {

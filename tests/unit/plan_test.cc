@@ -50,7 +50,7 @@ std::vector<Extent> extents_at(const Liveness& live, const MemoryPlan& plan, uin
     if (live.calls[c].position != position || live.bodies.empty()) continue;
     uint32_t owner = static_cast<uint32_t>(live.storages.size() + c);
     const MemoryPlan& body = plan.bodies[live.calls[c].body.index];
-    out.push_back({plan.frame_offsets[c], plan.frame_offsets[c] + body.arena_bytes, owner});
+    if (body.arena_bytes > 0) out.push_back({plan.frame_offsets[c], plan.frame_offsets[c] + body.arena_bytes, owner});
     for (const CallSite::Result& r : live.calls[c].results) {
       joined[live.index_of[r.storage.index]] = owner;
       REQUIRE(plan.offset_of(r.storage) == plan.frame_offsets[c] + body.offset_of(r.in_body));

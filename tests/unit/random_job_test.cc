@@ -44,7 +44,7 @@ void collect(const Job& job, Seen* seen) {
 
 TEST_CASE("random jobs hold everything that a graph may hold") {
   Seen seen;
-  for (uint64_t seed = 0; seed < 80; ++seed) collect(test::random_job(seed), &seen);
+  for (uint64_t seed = 0; seed < 200; ++seed) collect(test::random_job(seed), &seen);
   CHECK(seen.args.size() == 20);
   CHECK(seen.inputs.size() == 7);
   CHECK(seen.outputs.size() == 6);
