@@ -3,6 +3,7 @@ that the graph writes, and neither is left behind."""
 
 import torch
 from stepgraph_capture import CaptureError
+from safetensors.torch import load_file
 from torch import nn
 
 from support import CaptureCase
@@ -101,8 +102,10 @@ class ModelState(CaptureCase):
                 super().__init__()
                 self.line, self.filled, self.later = nn.Linear(4, 4), 0, later
                 self.register_buffer("cache", torch.zeros(8, 4), persistent=False)
+                self.register_buffer("seen", torch.zeros(()), persistent=False)  # is counted in each run
 
             def forward(self, x):
+                self.seen += 1
                 if self.filled < len(x):
                     self.cache[: len(x)] = torch.arange(len(x))[:, None].float().cos()
                     self.filled = len(x)
@@ -112,11 +115,23 @@ class ModelState(CaptureCase):
 
         model = Cached(0)
         document = self.captured(model, lambda out: out.square().mean(), torch.randn(5, 4))
-        self.assertEqual([e["kind"] for e in document["inputs"] if e.get("fqn") == "cache"], ["buffer"])
+        begins = {e["fqn"]: load_file(f"{self.folder}/inputs.safetensors")[e["name"]] for e in document["inputs"] if "fqn" in e}
+        self.assertTrue(begins["cache"].any() and not begins["seen"])
         self.assertFalse([node["op"] for node in document["nodes"] if "cos" in node["op"] or "copy_" in node["op"]])
-        self.assertIn("cache is a cache that a first run fills", document["note"])
+        self.assertEqual(document["note"], "cache is a cache that a first run fills, and begins as that leaves it")
         self.assertTrue(model.filled == 0 and not model.cache.any())
         self.imported()
+
+        def train_step(x):
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.captured(model, None, {"x": torch.randn(5, 4)}, train_step=train_step, optimizer=optimizer)
+        self.assertTrue(model.filled == 0 and not model.cache.any())
         model = Cached(2)  # full, it computes something else
         with self.assertRaisesRegex(CaptureError, "changes filled, has another loss or gradients than later ones"):
             self.captured(model, lambda out: out.square().mean(), torch.randn(5, 4))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Mapping, Optional, Set
+from typing import Dict, List, Mapping, Optional, Set
 
 import torch
 from torch import Tensor, fx
@@ -46,7 +46,7 @@ def answers(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
         first = _first_run(step, dynamic)
     step.made.look()
     made = bool(step.optimizers.made)
-    of_first = {slot.name: tensor.detach() for slot, tensor in zip(step.tensors, first.inputs)}
+    of_first = _by_name(step, first)
     step.take_in(world.together(beside_it.written))
     step.learn_optimizers()
     step.replicas.used_elsewhere = used_elsewhere(step, sorted(unused))
@@ -54,36 +54,69 @@ def answers(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
     tells = bool(step.train_step or unused or step.beside or step.made.has_made or step.made.counted or left_behind)
     if not world.on_any_rank(tells):
         return first
-    second = values.of_the_model(step)
+    second = _second_run(step, step.made.counted + left_behind)
     if step.optimizers.made:  # numbers that each step sets, as it turns out
         step.learn_optimizers()
         second = values.of_the_model(step)
     left.end()
     step.made.look()
-    of_second = {slot.name: tensor.detach() for slot, tensor in zip(step.tensors, second.inputs)}
     changed = step.made.counted + left_behind
     updated = [slot for slot in step.parameters if (made or changed) and slot.name not in unused]
-    world.together(lambda: _check_first(step, changed, updated, of_first, of_second))
-    if changed:
-        second = _with_filled_caches(step, first, second, of_first)
+    changes = world.on_any_rank(bool(changed))
+    if changes:
+        second = _with_filled_caches(step, updated, first, of_first, second)
+    world.together(lambda: _check_first(step, changed, updated, of_first, second))
+    if changes:
         world.together(lambda: _check_outputs(step, changed, first, second))
     return second
 
 
+def _second_run(step: Step, changed: List[str]) -> values.Answers:
+    try:
+        return values.of_the_model(step)
+    except Exception as error:
+        if not changed:
+            raise
+        raise CaptureError(
+            f"{_first_step(step, changed)} cannot be run again from the same buffers: {_before(step)} ({symbols.first_line(error)})"
+        ) from error
+
+
 def _with_filled_caches(
-    step: Step, first: values.Answers, second: values.Answers, of_first: Mapping[str, Tensor]
+    step: Step,
+    updated: List[Slot],
+    first: values.Answers,
+    of_first: Mapping[str, Tensor],
+    second: values.Answers,
 ) -> values.Answers:
     """A cache that the first run fills, in a buffer that is not saved, and counts in Python (`self.filled = n`) is empty
-    in the second run, which takes it for full. If so, it begins as the first run left it; else the second's answers."""
-    if not world.on_any_rank(_differ(step, first, second)):
+    in the second run, which takes it for full. If so, it begins as the first run left it; else the second's answers.
+    What a run writes that finds it full is no cache."""
+
+    def is_another(answers: values.Answers) -> bool:
+        is_other = bool(_other_updates(step, updated, of_first, answers))
+        return world.on_any_rank(is_other or _differ(step, first, answers))
+
+    if not is_another(second):
         return second
-    if not world.on_any_rank(step.fill_caches(of_first)):
-        return second
-    third = values.of_the_model(step)
-    if not world.on_any_rank(_differ(step, first, third)):
-        return third
+    written: Set[str] = set()
+    while world.on_any_rank(step.fill_caches(of_first, but=written)):
+        third = values.of_the_model(step)
+        filled = {slot.name for slot, _ in step.filled}
+        found = {slot.name for slot, is_written in zip(step.tensors, third.written) if is_written} & filled
+        if not world.on_any_rank(bool(found)):
+            if is_another(third):
+                break
+            return third
+        written |= found
+        step.empty_caches()
     step.empty_caches()
     return second
+
+
+def _by_name(step: Step, answers: values.Answers) -> Dict[str, Tensor]:
+    """What a run left in the inputs."""
+    return {slot.name: tensor.detach() for slot, tensor in zip(step.tensors, answers.inputs)}
 
 
 def _first_run(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
@@ -96,16 +129,22 @@ def _first_run(step: Step, dynamic: symbols.Dynamic) -> values.Answers:
 
 
 def _check_first(
-    step: Step, changed: List[str], updated: List[Slot], of_first: Mapping[str, Tensor], of_second: Mapping[str, Tensor]
+    step: Step, changed: List[str], updated: List[Slot], of_first: Mapping[str, Tensor], second: values.Answers
 ) -> None:
     """Checks that the second run updates parameters as the first did. The second run starts with what the first one
     counted, and with the optimizer state that the first one created, at its initial values."""
-    for slot in updated:
-        if not values.is_same_update(slot.local, of_first[slot.name], of_second[slot.name]):
-            raise CaptureError(
-                f"{_first_step(step, changed)} updates {slot.name} in another way than later ones: {_before(step)}"
-                + (f", {_OR_WHICH}" if changed else "")
-            )
+    for name in _other_updates(step, updated, of_first, second):
+        raise CaptureError(
+            f"{_first_step(step, changed)} updates {name} in another way than later ones: {_before(step)}"
+            + (f", {_OR_WHICH}" if changed else "")
+        )
+
+
+def _other_updates(
+    step: Step, updated: List[Slot], of_first: Mapping[str, Tensor], second: values.Answers
+) -> List[str]:
+    now = _by_name(step, second)
+    return [slot.name for slot in updated if not values.is_same_update(slot.local, of_first[slot.name], now[slot.name])]
 
 
 def _check_outputs(step: Step, changed: List[str], first: values.Answers, second: values.Answers) -> None:

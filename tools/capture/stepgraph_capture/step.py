@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -199,14 +199,14 @@ class Step:
     def parameters(self) -> List[Slot]:
         return [slot for slot in self.state if slot.kind == "parameter"]
 
-    def fill_caches(self, as_left: Mapping[str, Tensor]) -> bool:
-        """Lets buffers that are not saved begin as a run has left them, if it has changed any."""
+    def fill_caches(self, as_left: Mapping[str, Tensor], but: Set[str]) -> bool:
+        """Lets buffers that are not saved begin as a run has left them, if it has changed any. but: not these."""
         unsaved = {
             f"{path}.{name}" if path else name
             for path, module in self.model.named_modules()
             for name in module._non_persistent_buffers_set
         }
-        caches = [slot for slot in self.state if slot.kind == "buffer" and slot.name in unsaved]
+        caches = [slot for slot in self.state if slot.kind == "buffer" and slot.name in unsaved - but]
         self.filled = [(slot, slot.local.clone()) for slot in caches if not torch.equal(slot.local, as_left[slot.name])]
         for slot, _ in self.filled:
             slot.local.detach().copy_(as_left[slot.name])

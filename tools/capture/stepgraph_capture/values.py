@@ -21,7 +21,7 @@ SEED = 0  # for random ops, so that captures are reproducible
 @dataclass
 class Answers:
     """The results of one run: the outputs in the graph's order, and the inputs as the run left them. `written`: which
-    inputs it wrote to, even with the same values; known only for a graph."""
+    inputs it wrote to, even with the same values."""
 
     outputs: List[Optional[Tensor]]
     inputs: List[Tensor]
@@ -59,9 +59,10 @@ def laid_copy(tensor: Tensor, with_gaps: bool = True) -> Tensor:
 def of_the_model(step: Step) -> Answers:
     """PyTorch's own results: eager forward, loss and autograd."""
     tensors = given(step)
+    before = [tensor._version for tensor in tensors]
     with seeded(), step.generators.set_aside(), compat.eager_everywhere():
         result = step.run(tensors, Recorder(step.model), is_traced=False)
-    return Answers(result.outputs, tensors)
+    return Answers(result.outputs, tensors, [tensor._version != then for tensor, then in zip(tensors, before)])
 
 
 def of_the_graph(step: Step, module: fx.GraphModule) -> Answers:
