@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "libgraph/programs_by_rank.h"
 #include "libgraph/sim/rank.h"
 
 namespace sg {
@@ -58,17 +59,17 @@ class Simulator {
 
  private:
   void seat_programs() {
-    std::vector<size_t> program_of(job_.world, 0);
+    const ProgramsByRank by_rank(job_);
     std::vector<std::vector<uint8_t>> is_seated;  // by program and place
     for (size_t p = 0; p < job_.programs.size(); ++p) {
-      for (uint32_t r : job_.programs[p]->ranks) program_of[r] = p;
       communicators_of_.emplace_back(ranks_[p]->groups().size());
       is_seated.emplace_back(ranks_[p]->groups().size(), 0);
     }
     for (uint32_t g = 0; g < job_.groups.size(); ++g)
       for (const GroupPart& part : job_.groups[g].parts) {
         std::set<size_t> peers;
-        for (uint32_t r : part.ranks) peers.insert(program_of[r]);
+        for (uint32_t r : part.ranks)
+          if (const auto p = by_rank.of(r)) peers.insert(*p);
         const std::unordered_set<uint32_t> members(part.ranks.begin(), part.ranks.end());
         Communicator& made = communicators_.emplace_back();
         for (size_t p : peers) add_peer(&made, p, g, members.contains(first_rank(p)), &is_seated);

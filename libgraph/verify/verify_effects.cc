@@ -7,6 +7,7 @@
 #include "libgraph/base/human.h"
 #include "libgraph/expr/sizes.h"
 #include "libgraph/facts/transfer.h"
+#include "libgraph/group_name.h"
 #include "libgraph/operands.h"
 #include "libgraph/verify/verify_rules.h"
 
@@ -16,6 +17,7 @@ namespace {
 // Several elements share an address, so the result of a write would depend on their order.
 bool overlaps_itself(const Check& c, const Type& t) {
   if (t.kind != TypeKind::tensor || t.shape.size() != t.stride.size()) return false;
+  if (std::ranges::any_of(t.shape, [&](Expr e) { return c.pool.exprs.constant_value(e) == 0; })) return false;
   for (size_t i = 0; i < t.shape.size(); ++i)
     if (c.pool.exprs.constant_value(t.stride[i]) == std::optional<int64_t>(0) &&
         c.pool.exprs.constant_value(t.shape[i]).value_or(2) > 1)
@@ -305,10 +307,6 @@ void check_random_streams(Check& c) {
 
 namespace {
 
-std::string group_text(const Check& c, const Group& g) {
-  return "@" + std::string(c.str(g.axis)) + (g.ordinal ? ":" + std::to_string(g.ordinal) : "");
-}
-
 using GroupMembers = std::vector<std::pair<uint32_t, size_t>>;
 
 GroupMembers members_of(const Group& g) {
@@ -359,9 +357,9 @@ const Check::GroupFacts& facts_of(Check& c, GroupId group) {
   return facts;
 }
 
-void check_sizes(Check& c, NodeId n, const OpInfo& info, const Group& g, std::optional<size_t> size) {
+void check_sizes(Check& c, NodeId n, const OpInfo& info, GroupId group, std::optional<size_t> size) {
   if (!size) return;
-  std::string is = " ranks, but " + group_text(c, g) + " has " + std::to_string(*size);
+  std::string is = " ranks, but @" + group_name(c.job, group) + " has " + std::to_string(*size);
   std::vector<const Arg*> args = args_by_param(c.pool, c.graph->node(n), info);
   for (size_t i = 0; i < args.size(); ++i) {
     if (!args[i]) continue;
@@ -385,12 +383,13 @@ void check_group_use(Check& c, NodeId n) {
   for (const Arg& arg : c.graph->node(n).args)
     arg.walk([&](const Arg& a) {
       if (!a.is(ArgKind::group)) return;
-      const Group& g = c.job.groups[a.as_group().index];
       const Check::GroupFacts& facts = facts_of(c, a.as_group());
       if (facts.outside)
-        return c.fail(n, "rank " + std::to_string(*facts.outside) + " runs this, but is not in " + group_text(c, g),
-                      "add a part with that rank to the group, or give the rank a graph of its own");
-      if (info) check_sizes(c, n, *info, g, facts.size);
+        return c.fail(
+            n,
+            "rank " + std::to_string(*facts.outside) + " runs this, but is not in @" + group_name(c.job, a.as_group()),
+            "add a part with that rank to the group, or give the rank a graph of its own");
+      if (info) check_sizes(c, n, *info, a.as_group(), facts.size);
     });
 }
 

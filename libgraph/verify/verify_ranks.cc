@@ -2,12 +2,14 @@
 // each other in a cycle. Either would hang the job on a cluster; both can be detected before it starts.
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <optional>
-#include <set>
 #include <tuple>
 #include <unordered_map>
 
 #include "libgraph/facts/collective_calls.h"
+#include "libgraph/group_name.h"
+#include "libgraph/programs_by_rank.h"
 #include "libgraph/verify/verify_rules.h"
 
 namespace sg {
@@ -17,39 +19,15 @@ using Event = CollectiveEvent;
 using Sequence = CollectiveSequence;
 using Call = CollectiveFacts;
 
-// The program of each rank; only for ranks that groups name.
-class RankMap {
- public:
-  explicit RankMap(const Job& job) {
-    if (job.is_spmd()) return;
-    for (uint32_t p = 0; p < job.programs.size(); ++p)
-      for (uint32_t r : job.programs[p]->ranks) program_.emplace(r, p);
-    spmd_ = false;
+// The programs of the part's ranks; empty if the job lacks any of them.
+std::vector<uint32_t> programs_of(const ProgramsByRank& programs, const GroupPart& part) {
+  std::vector<uint32_t> out;
+  for (uint32_t r : part.ranks) {
+    const std::optional<uint32_t> p = programs.of(r);
+    if (!p) return {};
+    out.push_back(*p);
   }
-  std::optional<uint32_t> program_of(uint32_t rank) const {
-    if (spmd_) return 0;
-    auto it = program_.find(rank);
-    return it == program_.end() ? std::nullopt : std::optional<uint32_t>(it->second);
-  }
-  // The programs of the part's ranks; empty if the job lacks any of them.
-  std::vector<uint32_t> programs_of(const GroupPart& part) const {
-    std::vector<uint32_t> out;
-    for (uint32_t r : part.ranks) {
-      std::optional<uint32_t> p = program_of(r);
-      if (!p) return {};
-      out.push_back(*p);
-    }
-    return out;
-  }
-
- private:
-  bool spmd_ = true;
-  std::unordered_map<uint32_t, uint32_t> program_;
-};
-
-std::string group_text(const Check& c, uint32_t g) {
-  const Group& group = c.job.groups[g];
-  return "@" + std::string(c.str(group.axis)) + (group.ordinal ? ":" + std::to_string(group.ordinal) : "");
+  return out;
 }
 
 std::string ranks_text(const Program& p) {
@@ -95,8 +73,8 @@ bool compare_programs(Check& c, const Ranks& ranks, uint32_t g, uint32_t a, uint
     if (why.empty()) continue;
     stand_at(c, b, y);
     c.fail(y.node,
-           "call " + std::to_string(k + 1) + " of group " + group_text(c, g) + " is not the same on " + other + " (%" +
-               std::string(x.graph->label(x.node)) + " there): " + why,
+           "call " + std::to_string(k + 1) + " of group " + "@" + group_name(c.job, GroupId(g)) +
+               " is not the same on " + other + " (%" + std::string(x.graph->label(x.node)) + " there): " + why,
            "all ranks of a group must call its collectives in the same order, with matching sizes");
     return false;
   }
@@ -106,7 +84,7 @@ bool compare_programs(Check& c, const Ranks& ranks, uint32_t g, uint32_t a, uint
   const Event& extra = here ? right.events[second[k]] : left.events[first[k]];
   stand_at(c, here ? b : a, extra);
   c.fail(extra.node,
-         "call " + std::to_string(k + 1) + " of group " + group_text(c, g) + " has no partner on " +
+         "call " + std::to_string(k + 1) + " of group " + "@" + group_name(c.job, GroupId(g)) + " has no partner on " +
              (here ? other : ranks_text(*c.job.programs[b])) + ", which calls " + std::to_string(k),
          "it would wait forever: add the call there, or remove it here");
   return false;
@@ -152,18 +130,21 @@ void compare_splits(Check& c, const Ranks& ranks, uint32_t g, const GroupPart& p
 }  // namespace
 
 void check_collective_order(Check& c) {
+  if (c.job.groups.empty()) return;
   Ranks ranks = sequences_of(c.job, c.options.max_rank_events);
   if (!ranks.complete) return warn_incomplete(c);
-  RankMap map(c.job);
-  std::set<std::tuple<uint32_t, uint32_t, uint32_t>> compared;
+  const ProgramsByRank by_rank(c.job);
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, bool> agreed;  // group, two programs
   size_t split_budget = c.options.max_split_checks;
   for (uint32_t g = 0; g < c.job.groups.size(); ++g)
     for (const GroupPart& part : c.job.groups[g].parts) {
-      std::vector<uint32_t> programs = map.programs_of(part);
+      std::vector<uint32_t> programs = programs_of(by_rank, part);
       bool agree = !programs.empty();
       for (size_t i = 1; i < programs.size(); ++i) {
-        if (programs[i] == programs[0] || !compared.insert({g, programs[0], programs[i]}).second) continue;
-        agree = compare_programs(c, ranks, g, programs[0], programs[i]) && agree;
+        if (programs[i] == programs[0]) continue;
+        const auto [known, is_new] = agreed.try_emplace({g, programs[0], programs[i]});
+        if (is_new) known->second = compare_programs(c, ranks, g, programs[0], programs[i]);
+        agree = agree && known->second;
       }
       if (agree && split_budget != 0) compare_splits(c, ranks, g, part, programs, &split_budget);
     }
@@ -181,7 +162,7 @@ namespace {
 // Runs the launches and waits of all ranks: a launch never blocks, a wait blocks until all members have launched.
 class Simulation {
  public:
-  Simulation(const Job& job, const Ranks& ranks) : job_(job), map_(job) {
+  Simulation(const Job& job, const Ranks& ranks) : job_(job), by_rank_(job) {
     for (uint32_t p = 0; p < job.programs.size(); ++p)
       for (uint32_t r : job.programs[p]->ranks) {
         index_.emplace(r, static_cast<uint32_t>(members_.size()));
@@ -237,7 +218,7 @@ class Simulation {
   void find_parts() {
     for (uint32_t g = 0; g < job_.groups.size(); ++g)
       for (const GroupPart& part : job_.groups[g].parts) {
-        bool held = !map_.programs_of(part).empty();
+        bool held = !programs_of(by_rank_, part).empty();
         for (uint32_t r : part.ranks) part_of_.emplace(key(g, r), static_cast<uint32_t>(parts_.size()));
         parts_.push_back({held ? static_cast<uint32_t>(part.ranks.size()) : 0, {}, {}});
       }
@@ -265,7 +246,7 @@ class Simulation {
   }
 
   const Job& job_;
-  RankMap map_;
+  ProgramsByRank by_rank_;
   std::vector<Member> members_;
   std::unordered_map<uint32_t, uint32_t> index_;  // rank -> member
   std::unordered_map<uint64_t, uint32_t> part_of_;
@@ -289,9 +270,10 @@ void check_deadlock(Check& c) {
     const Event &here = m.event(), &there = other->event();
     stand_at(c, m.program, here);
     c.fail(here.node,
-           "rank " + std::to_string(m.rank) + " waits here for group " + group_text(c, here.group) + ", but rank " +
-               std::to_string(other->rank) + " waits at %" + std::string(there.graph->label(there.node)) +
-               " for group " + group_text(c, there.group) + " before it joins",
+           "rank " + std::to_string(m.rank) + " waits here for group " + "@" + group_name(c.job, GroupId(here.group)) +
+               ", but rank " + std::to_string(other->rank) + " waits at %" +
+               std::string(there.graph->label(there.node)) + " for group " + "@" +
+               group_name(c.job, GroupId(there.group)) + " before it joins",
            "launch the collectives of both groups before the first wait, or in the same order on all ranks");
     break;  // the others are part of the same cycle
   }

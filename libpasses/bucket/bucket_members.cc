@@ -3,12 +3,12 @@
 #include <map>
 #include <numeric>
 #include <set>
-#include <unordered_map>
 
 #include "libgraph/base/disjoint_sets.h"
 #include "libgraph/expr/sizes.h"
 #include "libgraph/facts/collective_roles.h"
 #include "libgraph/op.h"
+#include "libgraph/programs_by_rank.h"
 #include "libpasses/bucket/bucket_parts.h"
 #include "libpasses/schedule.h"
 #include "libpasses/value_numbers.h"
@@ -189,10 +189,9 @@ bool agree(const Member& a, const Member& b) {
 // What the programs of a job have in common, group family by group family.
 class Common {
  public:
-  Common(const Job& job, std::vector<Calls> found) : job_(job), found_(std::move(found)), all_(found_.size()) {
+  Common(const Job& job, std::vector<Calls> found)
+      : job_(job), found_(std::move(found)), all_(found_.size()), by_rank_(job) {
     std::iota(all_.begin(), all_.end(), size_t{0});
-    for (size_t p : all_)
-      for (uint32_t rank : job.programs[p]->ranks) program_of_.emplace(rank, p);
   }
 
   void find(Members* out) {
@@ -252,11 +251,11 @@ class Common {
       for (const GroupPart& part : job_.groups[group].parts) {
         std::optional<size_t> before;
         for (uint32_t rank : part.ranks) {
-          const auto it = program_of_.find(rank);
-          const size_t p = it == program_of_.end() ? 0 : it->second;  // an SPMD job's only program names no ranks
-          is_in[p] = true;
-          if (before) meeting.join(p, *before);
-          before = p;
+          const std::optional<uint32_t> p = by_rank_.of(rank);
+          if (!p) continue;
+          is_in[*p] = true;
+          if (before) meeting.join(*p, *before);
+          before = *p;
         }
       }
     std::map<size_t, Programs> out;
@@ -279,7 +278,7 @@ class Common {
   const Job& job_;
   std::vector<Calls> found_;  // by program
   Programs all_;
-  std::unordered_map<uint32_t, size_t> program_of_;  // by rank
+  ProgramsByRank by_rank_;
 };
 
 }  // namespace
