@@ -17,6 +17,8 @@ namespace {
 //   real NAMES       all but complex ones               whole NAMES     integers
 //   index NAMES      i64 or i32                         mask NAMES      bool or floating
 //   number NAMES     neither complex nor bool           truth NAMES     bool or u8
+//   flag NAMES       bool                               nonbool NAMES   all but bool
+//   ratio NAMES      one of them floating or complex
 //   place NAMES      the same, or any of no elements
 //   same NAMES       one element type for all
 //   word NAME W...   one of these strings; W: with a number behind it
@@ -43,7 +45,9 @@ constexpr Expectation kExpectations[] = {
      "float self"},
     {"aten.silu aten.silu_", "inexact self"},
     {"aten.lerp aten.lerp_", "inexact self; same self end"},
-    {"aten.addcdiv aten.addcdiv_", "inexact self"},
+    {"aten.addcdiv aten.addcdiv_", "ratio tensor1 tensor2"},
+    {"aten.sub.Tensor aten.sub_.Tensor aten.rsub.Tensor", "nonbool self other; factor alpha"},
+    {"aten.sub.Scalar aten.sub_.Scalar aten.rsub.Scalar", "nonbool self; factor alpha"},
     {"aten.relu aten.relu_ aten.relu6 aten.relu6_ aten.hardtanh aten.hardtanh_ aten.floor aten.floor_ aten.ceil "
      "aten.ceil_ aten.trunc aten.trunc_ aten.round.default aten.round_.default",
      "number self"},
@@ -51,14 +55,16 @@ constexpr Expectation kExpectations[] = {
     {"aten.abs_", "real self"},
     {"aten.clamp aten.clamp_", "some min max"},
     {"aten.polygamma aten.polygamma_", "least n 0"},
-    {"aten.div.Tensor_mode aten.div.Scalar_mode", "word rounding_mode floor trunc"},
-    {"aten.masked_fill.Tensor aten.masked_fill_.Tensor", "point value"},
-    {"aten.fill aten.fill_ aten.masked_fill aten.masked_fill_ aten.constant_pad_nd", "fits value"},
+    {"aten.div.Tensor_mode aten.div.Scalar_mode aten.div_.Tensor_mode aten.div_.Scalar_mode",
+     "word rounding_mode floor trunc"},
+    {"aten.masked_fill.Tensor aten.masked_fill_.Tensor", "flag mask; point value"},
+    {"aten.masked_fill.Scalar aten.masked_fill_.Scalar", "flag mask; fits value"},
+    {"aten.fill aten.fill_ aten.constant_pad_nd", "fits value"},
     {"aten.full aten.full_like aten.new_full", "fits fill_value"},
     {"aten.scalar_tensor", "fits s"},
     {"aten.threshold aten.threshold_", "fits threshold value"},
     {"aten.where", "truth condition; fits self other"},
-    {"aten.add aten.add_ aten.sub aten.sub_ aten.rsub", "factor alpha"},
+    {"aten.add aten.add_", "factor alpha"},
     {"aten.pow.Tensor_Scalar aten.pow_.Scalar", "power exponent"},
     // reductions, scans, sorts
     {"aten.var aten.std aten.var_mean aten.norm aten.linalg_vector_norm", "inexact self"},
@@ -195,7 +201,7 @@ constexpr Expectation kExpectations[] = {
      "float query logsumexp; same query key value out grad_out; mask attn_bias; part dropout_p"},
     {"higher_order.flex_attention", "float query; same query key value"},
     {"higher_order.flex_attention_backward", "float query out logsumexp grad_out grad_logsumexp; same query key value"},
-    {"aten.masked_scatter", "mask mask; same self source"},
+    {"aten.masked_scatter", "flag mask; same self source"},
     {"aten.masked_scatter_backward", "mask mask"},
     // random numbers
     {"aten.bernoulli.Tensor aten.bernoulli_.Tensor", "real p"},
@@ -237,9 +243,9 @@ int64_t number_of(std::string_view word) {
 
 // Guards against typos in the table, which would silently check less.
 constexpr bool is_clause(std::string_view clause) {
-  constexpr std::array kinds = {"float", "inexact", "real",  "whole", "number", "truth", "index",
-                                "mask",  "place",   "same",  "word",  "range",  "part",  "least",
-                                "above", "some",    "point", "fits",  "power",  "factor"};
+  constexpr std::array kinds = {"float", "inexact", "real", "whole", "number", "truth", "flag",  "nonbool",
+                                "ratio", "index",   "mask", "place", "same",   "word",  "range", "part",
+                                "least", "above",   "some", "point", "fits",   "power", "factor"};
   const std::string_view kind = next_word(&clause), name = next_word(&clause);
   if (std::ranges::find(kinds, kind) == kinds.end() || name.empty()) return false;
   if (kind == "word") return !next_word(&clause).empty();
@@ -278,6 +284,8 @@ bool is_of(std::string_view kind, DType t) {
   if (kind == "whole") return is_whole(t);
   if (kind == "number") return !is_complex(t) && t != DType::boolean;
   if (kind == "truth") return t == DType::boolean || t == DType::u8;
+  if (kind == "flag") return t == DType::boolean;
+  if (kind == "nonbool") return t != DType::boolean;
   if (kind == "index" || kind == "place") return t == DType::i64 || t == DType::i32;
   return is_floating(t) || t == DType::boolean;  // mask
 }
@@ -289,6 +297,8 @@ std::string_view in_words(std::string_view kind) {
          : kind == "whole"   ? "an integer element type"
          : kind == "number"  ? "an element type that is neither complex nor bool"
          : kind == "truth"   ? "bool or u8 as element type"
+         : kind == "flag"    ? "bool as element type"
+         : kind == "nonbool" ? "another element type"
          : kind == "mask"    ? "bool or a floating element type"
                              : "i64 or i32 as element type";
 }
@@ -297,9 +307,16 @@ Error wrong(const InferCall& c, std::string_view name, std::string_view what) {
   return c.fail("'" + std::string(name) + "' has to " + std::string(what));
 }
 
+// Elementwise ops take numbers, too, where their schema has a tensor.
+bool is_number_given(const InferCall& c, std::string_view name) {
+  const Type* t = c.type_of(*c.find(name));
+  return c.op.has(kPointwise) && (t == nullptr || t->kind != TypeKind::tensor);
+}
+
 Status check_types_of(const InferCall& c, std::string_view kind, std::string_view names) {
   for (std::string_view name = next_word(&names); !name.empty(); name = next_word(&names)) {
     if (c.op.param_index(name) < 0 || !c.given(name)) continue;
+    if (kind == "nonbool" && is_number_given(c, name)) continue;
     SG_ASSIGN(const Type* t, c.tensor(name));
     if (kind == "place" && c.sizes.is(c.sizes.count(t->shape), 0)) continue;
     if (!is_of(kind, t->dtype))
@@ -321,6 +338,17 @@ Status check_same(const InferCall& c, std::string_view names) {
                     std::string(dtype_name(t->dtype)));
   }
   return ok_status();
+}
+
+Status check_ratio(const InferCall& c, std::string_view names) {
+  std::string listed;
+  for (std::string_view name = next_word(&names); !name.empty(); name = next_word(&names)) {
+    if (!c.given(name) || is_number_given(c, name)) return ok_status();
+    SG_ASSIGN(const Type* t, c.tensor(name));
+    if (is_of("inexact", t->dtype)) return ok_status();
+    listed += (listed.empty() ? "'" : " or '") + std::string(name) + "'";
+  }
+  return c.fail(listed + " has to have a floating or complex element type");
 }
 
 bool is_finite_number(std::string_view text) {
@@ -411,7 +439,8 @@ Status check_fits(const InferCall& c, std::string_view kind, std::string_view na
     const Arg* arg = c.op.param_index(name) < 0 ? nullptr : c.find(name);
     const Type* given = arg == nullptr ? nullptr : c.type_of(*arg);
     if (arg == nullptr || (given != nullptr && given->kind == TypeKind::tensor)) continue;
-    if (!may_fit(c, *arg, type))
+    const bool is_of_computation = kind == "factor" && c.op.writes();  // whose type may be wider than the result's
+    if (!is_of_computation && !may_fit(c, *arg, type))
       return c.fail("'" + std::string(name) + "' is no number of " + std::string(dtype_name(type)));
     const auto power = c.as_size(*arg);
     if (kind == "power" && is_integral(type) && power.ok() && c.sizes.constant(*power).value_or(0) < 0)
@@ -431,6 +460,7 @@ Status check_clause(const InferCall& c, std::string_view clause) {
   std::string_view rest = clause, name = next_word(&rest);
   if (kind == "word") return check_word(c, name, rest);
   if (kind == "part") return check_part(c, name);
+  if (kind == "ratio") return check_ratio(c, clause);
   if (kind == "least" || kind == "above") return check_bound(c, name, next_word(&rest), kind == "least");
   if (kind == "some") return check_some(c, clause);
   if (kind == "point") return check_point(c, name);

@@ -305,6 +305,7 @@ static Result<DType> written_dtype(const InferCall& c) {
   if (underscore == std::string_view::npos) return DType::none;
   std::string name(c.op.name);
   const OpInfo* like = find_op(name.erase(underscore, 1));
+  if (like == nullptr) like = find_op(name.substr(0, underscore) + ".default");
   if (like == nullptr) return DType::none;
   constexpr InferRule promoting = pointwise, squaring = square, floating = pointwise_float, signing = copysign,
                       dividing = div_mode;
