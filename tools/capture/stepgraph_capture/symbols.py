@@ -218,11 +218,11 @@ def check_still_dynamic(
                 notes.append(f"{name}[{axis}] is {size} in the graph: {place} takes it for a constant")
                 continue
             twins = _fixed_at(int(size), name, tensors, wanted)
-            if twins and not place_of(size):
+            if twins:
                 raise CaptureError(
                     f"dynamic: the model works only with {name}[{axis}] == {size}: {twins[0]} is {size} too, and "
                     f"dynamic= does not have it. If it is the same size, give both one name, as in {{{axis}: 'n'}}; "
-                    "else the model's code takes that size for a constant"
+                    f"else {place}, or what it calls there, takes that size for a constant"
                 )
             raise CaptureError(
                 f"dynamic: the model works only with {name}[{axis}] == {size}: {place}, or what it calls there, takes "
