@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "libgraph/base/json.h"
 #include "libgraph/base/utf8.h"
 #include "libgraph/binary/binary_writer.h"
 
@@ -20,7 +21,7 @@ bool FileWriter::Used<PoolId>::add(PoolId id) {
 uint32_t FileWriter::string(StrId id) {
   if (id.is_none()) return kNoIndex;
   if (strings_.add(id) && !is_utf8(pool_.strings[id]))
-    fail(ErrorKind::cannot_apply, "a name is not valid UTF-8", "rename it");
+    fail(ErrorKind::cannot_apply, "a file holds UTF-8 alone, and not " + json_string(pool_.strings[id]), "rename it");
   return strings_[id];
 }
 

@@ -5,7 +5,7 @@ namespace sg {
 namespace {
 
 constexpr uint32_t kMaxTypeDepth = 32;  // nested lists: bounds all recursion over types
-constexpr size_t kMaxArgDepth = 64;
+constexpr size_t kMaxListDepth = 31;    // as deep as a file has them
 
 bool known(const Check& c, StrId s) { return s.index < c.pool.strings.size(); }
 bool known_or_none(const Check& c, StrId s) { return s.is_none() || known(c, s); }
@@ -90,7 +90,7 @@ struct ArgCheck {
     if (a.is_text() && !known(c, a.as_text())) wrong = "a text that is not in the job";
     if (a.kind() > ArgKind::opaque) wrong = "an argument of a kind that does not exist";
     if (!a.has_items()) return;
-    if (depth > kMaxArgDepth) wrong = "lists that are nested too deeply";
+    if (depth >= kMaxListDepth) wrong = "lists that are nested too deeply";
     else
       for (const Arg& item : a.items()) look(item, depth + 1);
   }

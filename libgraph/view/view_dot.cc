@@ -25,6 +25,8 @@ struct Cluster {
   std::vector<size_t> nodes;
 };
 
+constexpr size_t kDeepest = 256;  // clusters in each other; what is deeper stands in the last
+
 constexpr const char* kFill[] = {"#dbeafe", "#fde7d2", "#e3f5df"};  // by phase
 
 class DotWriter {
@@ -51,7 +53,11 @@ class DotWriter {
     if (node.module.is_none()) return root;
     std::string_view module = view_.graph->pool().strings[node.module];
     Cluster* at = root;
-    for (const ModulePart& part : parts_of_module(module)) at = &at->parts[std::string(part.name)];
+    size_t depth = 0;
+    for (const ModulePart& part : parts_of_module(module)) {
+      if (++depth > kDeepest) break;
+      at = &at->parts[std::string(part.name)];
+    }
     return at;
   }
 

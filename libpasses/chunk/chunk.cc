@@ -30,7 +30,7 @@ constexpr PassOption kChunkOptions[] = {
     {"accumulate", 0, "f32|same", "--auto: sum over chunks in f32, or in the type of the summands", "f32"},
     {"torchtitan", 0, "KEY=VALUE", "an option of TorchTitan's EP overlap, as module_fqn=layers.*.moe", {}, true},
 };
-constexpr LaterPass kChunkPrecedes[] = {{"offload"}, {"bucket"}, {"overlap"}, {"concretize"}};
+constexpr LaterPass kChunkPrecedes[] = {{"offload"}, {"bucket"}, {"overlap"}};
 
 bool has_chunks(const Job& job, std::span<const std::string>) {
   return has_mark(

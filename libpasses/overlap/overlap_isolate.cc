@@ -102,7 +102,7 @@ class Isolator {
     Group twin = job_.groups[group];
     for (const Group& other : job_.groups)
       if (other.axis == twin.axis) twin.ordinal = std::max(twin.ordinal, other.ordinal + 1);
-    twin.priority += more_priority;
+    twin.priority = std::min<int64_t>(int64_t{twin.priority} + more_priority, INT32_MAX);
     for (GroupPart& part : twin.parts) part.aliases.clear();
     job_.groups.push_back(std::move(twin));
     return GroupId(static_cast<uint32_t>(job_.groups.size() - 1));
