@@ -100,15 +100,18 @@ Result<LineSearch> LineSearch::parse(const std::string& expression) {
   return out;
 }
 
-Result<LineSearch::Found> LineSearch::found_in(std::string_view line, Clock::time_point deadline) const {
+Result<LineSearch::Found> LineSearch::found_in(const Lines& next, Clock::time_point deadline) const {
   Found found = Found::no;
   bool has_memory = true;
   const bool has_run = run_on_large_stack([&] {
     Bytes::Timer timer{deadline};
     const auto how = refers_back_ ? std::regex_constants::match_default : std::regex_constants::match_continuous;
-    const Bytes begin(line.data(), &timer), end(line.data() + line.size(), &timer);
     try {
-      if (std::regex_search(begin, end, regex_, how)) found = Found::yes;
+      for (std::string line; found == Found::no && next(&line);) {
+        if (Clock::now() > deadline) throw Late();
+        const Bytes begin(line.data(), &timer), end(line.data() + line.size(), &timer);
+        if (std::regex_search(begin, end, regex_, how)) found = Found::yes;
+      }
     } catch (const Late&) {
       found = Found::late;
     } catch (const std::bad_alloc&) {

@@ -69,25 +69,31 @@ class Printed {
 
   // In the order of the lines, up to the first that has a match; all that is to be shown is shown.
   Result<LineSearch::Found> search(const LineSearch& wanted, LineSearch::Clock::time_point deadline) const {
-    std::string line;
-    Result<LineSearch::Found> found = LineSearch::Found::no;
-    auto end_line = [&] {
-      if (found.ok() && *found == LineSearch::Found::no) found = wanted.found_in(line, deadline);
-      line.clear();
-    };
-    char part[4096];
     ::lseek(fd_, 0, SEEK_SET);
-    for (ssize_t n; (n = ::read(fd_, part, sizeof part)) > 0;) {
+    std::string_view left;
+    char part[4096];
+    const auto read_on = [&] {
+      const ssize_t n = ::read(fd_, part, sizeof part);
+      left = {part, n > 0 ? static_cast<size_t>(n) : 0};
       if (show_) {
-        [[maybe_unused]] ssize_t shown =
-            ::write(STDERR_FILENO, part, static_cast<size_t>(n));  // the reader may be gone
+        [[maybe_unused]] ssize_t shown = ::write(STDERR_FILENO, left.data(), left.size());  // the reader may be gone
       }
-      for (char c : std::string_view(part, static_cast<size_t>(n))) {
-        if (c == '\n' || line.size() == wanted.longest_line()) end_line();
-        if (c != '\n') line += c;
+      return !left.empty();
+    };
+    const auto next_line = [&](std::string* line) {
+      line->clear();
+      while (!left.empty() || read_on()) {
+        const char c = left.front();
+        left.remove_prefix(1);
+        if (c == '\n') return true;
+        *line += c;
+        if (line->size() == wanted.longest_line()) return true;
       }
+      return !line->empty();
+    };
+    auto found = wanted.found_in(next_line, deadline);
+    while (read_on()) {
     }
-    end_line();
     return found;
   }
 
