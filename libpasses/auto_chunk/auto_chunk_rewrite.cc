@@ -1,11 +1,12 @@
 #include "libpasses/auto_chunk/auto_chunk_rewrite.h"
 
 #include <algorithm>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "libgraph/facts/alias.h"
 #include "libgraph/infer/infer_sizes.h"
 #include "libgraph/op.h"
+#include "libgraph/operands.h"
 #include "libpasses/axis/axis_rules.h"
 
 namespace sg {
@@ -13,13 +14,22 @@ namespace sg {
 ChunkRewriter::ChunkRewriter(Program* program)
     : program_(*program), graph_(program->graph), pool_(graph_.pool()), types_(*program) {
   const AliasAnalysis alias(program_, graph_);
-  std::unordered_set<uint32_t> classes;
-  for (NodeId n : graph_.nodes())
-    for (StorageId s : alias.writes(n)) classes.insert(alias.storage(s).alias_class);
-  written_.resize(graph_.value_id_limit());
-  for (uint32_t v = 0; v < written_.size(); ++v)
-    if (const StorageId s = alias.storage_of(ValueId(v)); !s.is_none())
-      written_[v] = classes.contains(alias.storage(s).alias_class);
+  std::unordered_map<uint32_t, uint32_t> last_write;  // by class: a position
+  std::vector<uint32_t> first_use(graph_.value_id_limit(), UINT32_MAX);
+  uint32_t at = 0;
+  for (NodeId n : graph_.nodes()) {
+    for (StorageId s : alias.writes(n)) last_write[alias.storage(s).alias_class] = at;
+    for_operands(graph_, n, [&](ValueId v) { first_use[v.index] = std::min(first_use[v.index], at); });
+    ++at;
+  }
+  written_.resize(graph_.value_id_limit()), changes_.resize(graph_.value_id_limit());
+  for (uint32_t v = 0; v < written_.size(); ++v) {
+    const StorageId s = alias.storage_of(ValueId(v));
+    const auto found = s.is_none() ? last_write.end() : last_write.find(alias.storage(s).alias_class);
+    if (found == last_write.end()) continue;
+    written_[v] = true;
+    changes_[v] = found->second >= first_use[v];
+  }
 }
 
 void put_number(Graph* graph, ValueId v) {

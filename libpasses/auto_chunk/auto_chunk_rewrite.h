@@ -69,6 +69,8 @@ class ChunkRewriter {
   NodeId sole_log_softmax_backward(NodeId n) const;
 
   bool is_written(ValueId v) const { return v.index < written_.size() && written_[v.index]; }
+  // Also of labels that were put together by writes, before anybody takes them.
+  bool changes(ValueId v) const { return v.index < changes_.size() && changes_[v.index]; }
   const Arg* find(NodeId n, std::string_view name) const;
   ValueId tensor(NodeId n, std::string_view name) const;
   std::optional<int64_t> integer(NodeId n, std::string_view name) const;
@@ -127,8 +129,8 @@ class ChunkRewriter {
   TypeInferrer types_;
   std::unordered_map<uint64_t, Labels> labels_;
   std::map<std::pair<uint32_t, int64_t>, ValueId> columns_;  // by label and number of classes
-  std::vector<bool> written_;                                // by original value: its memory is written
-  bool failed_ = false;                                      // a type could not be inferred
+  std::vector<bool> written_, changes_;  // by original value: its memory is written; from its first use on
+  bool failed_ = false;                  // a type could not be inferred
 };
 
 // Replaces uses of a scalar by its number or expression. REQUIRES: its type holds it

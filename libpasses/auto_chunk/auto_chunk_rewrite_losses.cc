@@ -65,7 +65,7 @@ ValueId ChunkRewriter::total_weight(NodeId n, ValueId target, int64_t ignored, D
 std::optional<NodeId> ChunkRewriter::loss(NodeId n) {
   const ValueId self = tensor(n, "self"), target = tensor(n, "target"), weight = tensor(n, "weight");
   const auto reduction = integer(n, "reduction"), ignored = integer(n, "ignore_index");
-  if (self.is_none() || target.is_none() || is_written(target) || !reduction || !ignored || !are_scores(self, target))
+  if (self.is_none() || target.is_none() || changes(target) || !reduction || !ignored || !are_scores(self, target))
     return std::nullopt;
   const NodeId before = graph_.previous(n);
   Labels& labels = labels_of(n, target, *ignored);
@@ -99,7 +99,7 @@ std::optional<NodeId> ChunkRewriter::loss(NodeId n) {
 std::optional<NodeId> ChunkRewriter::folded_loss(NodeId n) {
   const ValueId target = tensor(n, "target"), weight = tensor(n, "weight"), given = graph_.node(n).result(1);
   const auto reduction = integer(n, "reduction"), ignored = integer(n, "ignore_index");
-  if (target.is_none() || is_written(target) || !reduction || !ignored ||
+  if (target.is_none() || changes(target) || !reduction || !ignored ||
       (*reduction != kMean && graph_.value(given).use_count == 0))
     return std::nullopt;
   if (*reduction == kNone) {
@@ -157,7 +157,7 @@ ValueId ChunkRewriter::row_scales(NodeId n, int64_t reduction, const Labels& lab
 std::optional<NodeId> ChunkRewriter::loss_backward(NodeId n) {
   const ValueId self = tensor(n, "self"), target = tensor(n, "target");
   const auto reduction = integer(n, "reduction"), ignored = integer(n, "ignore_index");
-  if (self.is_none() || target.is_none() || is_written(target) || tensor(n, "grad_output").is_none() ||
+  if (self.is_none() || target.is_none() || changes(target) || tensor(n, "grad_output").is_none() ||
       tensor(n, "total_weight").is_none() || !reduction || !ignored || !are_scores(self, target))
     return std::nullopt;
   const NodeId before = graph_.previous(n);
