@@ -15,8 +15,9 @@ struct CostRow {
   double before = 0, after = 0;
 };
 
-// Rows that differ, of the first program of each, which is that of the lowest rank; `all`: equal ones too.
-std::vector<CostRow> compare_costs(const Stats& a, const Stats& b, bool all = false);
+// Rows that differ: of a rank, or, if ranks run different programs, of all ranks together, with the memory of the one
+// that needs most.
+std::vector<CostRow> compare_costs(const Stats& a, const Stats& b);
 
 // What a simulation says of a step: libgraph/sim, which the diff does not know.
 struct StepTime {

@@ -63,10 +63,10 @@ std::string padded(const std::string& s, size_t width, bool right) {
   return right ? fill + s : s + fill;
 }
 
-// `of_rank`: the ranks run different programs; the numbers are those of the first rank.
-void put_costs(const std::vector<CostRow>& rows, bool of_rank, std::string* out) {
+// `of_all`: the ranks run different programs. Memory and time are of the rank that needs most.
+void put_costs(const std::vector<CostRow>& rows, bool of_all, std::string* out) {
   if (rows.empty()) return;
-  std::vector<std::array<std::string, 4>> cells = {{of_rank ? "on the first rank" : "", "before", "after", "delta"}};
+  std::vector<std::array<std::string, 4>> cells = {{of_all ? "of all ranks" : "", "before", "after", "delta"}};
   for (const CostRow& r : rows)
     cells.push_back({r.what, print_cost_number(r.before, r.unit), print_cost_number(r.after, r.unit),
                      signed_number(r.after - r.before, r.unit)});

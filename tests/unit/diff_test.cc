@@ -1,8 +1,10 @@
 // What does not count as a difference, and how differences are reported.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <map>
 
 #include "libgraph/binary/binary.h"
+#include "libgraph/diff/diff_cost.h"
 #include "libgraph/diff/diff_text.h"
 #include "libgraph/facts/order.h"
 #include "tests/support/parse.h"
@@ -54,6 +56,25 @@ size_t permute(const Program& program, Graph* graph, uint64_t seed) {
 const std::string kHead = "sg 1.0 world 1\n\ngraph rank *\n  input %x : f32[4, 4]\n  param %w : f32[4, 4] \"w\"\n";
 
 }  // namespace
+
+TEST_CASE("what a change costs counts on all ranks, wherever it is") {
+  const auto job = [](std::string_view of_rank_1) {
+    return parse(
+        "sg 1.0 world 3\ngraph rank 0 2\n  input %x : f32[64] \"x\"\n  forward -\n    %y = aten.neg(%x) : f32[64]\n"
+        "  output %y\ngraph rank 1\n  input %x : f32[64] \"x\"\n  forward -\n    %y = aten.neg(%x) : f32[64]\n" +
+        std::string(of_rank_1) + "  output %y\n");
+  };
+  const Job a = job(""), b = job("    %z = aten.exp(%y) : f32[64]\n");
+  std::map<std::string, std::pair<double, double>> rows;
+  for (const CostRow& row : compare_costs(collect_stats(a), collect_stats(b))) rows[row.key] = {row.before, row.after};
+  CHECK(rows.at("nodes") == std::pair(3.0, 4.0));
+  CHECK(rows.at("peak_bytes") == std::pair(256.0, 512.0));
+  CHECK(compare_costs(collect_stats(a), collect_stats(a)).empty());
+  const Job spmd = parse(
+      "sg 1.0 world 3\ngraph rank *\n  input %x : f32[64] \"x\"\n  forward -\n    %y = aten.neg(%x) : f32[64]\n"
+      "  output %y\n");
+  CHECK(compare_costs(collect_stats(spmd), collect_stats(a)).empty());
+}
 
 TEST_CASE("diff: a job is its own equal, also read back") {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
