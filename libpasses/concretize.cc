@@ -143,15 +143,10 @@ class Concretizer {
     auto left = values.value(pool_.exprs, guard.left), right = values.value(pool_.exprs, guard.right);
     if (!left || !right || holds(guard.relation, *left, *right)) return ok_status();
     return Error{ErrorKind::cannot_apply,
-                 "the guard " + print(guard) + " does not hold: it would be " + std::to_string(*left) + " and " +
-                     std::to_string(*right),
+                 "the guard " + print_guard(pool_.exprs, guard) + " does not hold: it would be " +
+                     std::to_string(*left) + " and " + std::to_string(*right),
                  source_of(pool_, guard.source),
                  "the step was captured under this condition: bind other sizes, or capture again"};
-  }
-
-  std::string print(const Guard& guard) const {
-    return pool_.exprs.print(guard.left) + " " + std::string(relation_sign(guard.relation)) + " " +
-           pool_.exprs.print(guard.right);
   }
 
   // A guard may have become constant although not all of its symbols have numbers.
@@ -171,7 +166,8 @@ class Concretizer {
   // The symbols that stay must have sizes to take.
   Status check_what_is_left() const {
     if (!Facts(program_).contradictory()) return ok_status();
-    const std::string guards = joined(program_.guards, ", ", [this](const Guard& guard) { return print(guard); });
+    const std::string guards =
+        joined(program_.guards, ", ", [this](const Guard& guard) { return print_guard(pool_.exprs, guard); });
     return Error{ErrorKind::cannot_apply,
                  "no sizes are left that meet all ranges and guards" + (guards.empty() ? "" : ": " + guards),
                  {},

@@ -327,10 +327,6 @@ Result<Assumption> parse_assume(std::span<const std::string_view> items) {
 
 namespace {
 
-std::string print(const ExprPool& exprs, const Guard& guard) {
-  return exprs.print(guard.left) + " " + std::string(relation_sign(guard.relation)) + " " + exprs.print(guard.right);
-}
-
 // Where a number that was given for an input size breaks a condition, another input size of that condition follows, if
 // one can. What the data decides may be assumed against its sums: it is an estimate.
 Status follow_fixed(const Program& program, const Assumption& assumption, SymbolValues* values) {
@@ -355,11 +351,12 @@ Status follow_fixed(const Program& program, const Assumption& assumption, Symbol
       }
     }
     if (!other)
-      return Error{ErrorKind::cannot_apply,
-                   "--assume: by these sizes the condition " + print(exprs, guard) + " of the capture does not hold",
-                   {},
-                   {},
-                   "assume"};
+      return Error{
+          ErrorKind::cannot_apply,
+          "--assume: by these sizes the condition " + print_guard(exprs, guard) + " of the capture does not hold",
+          {},
+          {},
+          "assume"};
   }
   return ok_status();
 }

@@ -52,6 +52,10 @@ void parse_chain(ExprParser& parser, std::vector<Guard>* out) {
 
 std::string_view relation_sign(Relation r) { return kSigns[static_cast<size_t>(r)]; }
 
+std::string print_guard(const ExprPool& exprs, const Guard& guard) {
+  return exprs.print(guard.left) + " " + std::string(relation_sign(guard.relation)) + " " + exprs.print(guard.right);
+}
+
 bool holds(Relation r, int64_t a, int64_t b) {
   switch (r) {
     case Relation::eq: return a == b;

@@ -209,10 +209,6 @@ void InputSizes::take_hints() {
   }
 }
 
-std::string InputSizes::print(const Guard& guard) const {
-  return exprs_.print(guard.left) + " " + std::string(relation_sign(guard.relation)) + " " + exprs_.print(guard.right);
-}
-
 Status InputSizes::check() const {
   const StringTable& strings = program_.graph.pool().strings;
   for (const Symbol& symbol : program_.symbols) {
@@ -231,7 +227,7 @@ Status InputSizes::check() const {
     if (!left || !right || holds(guard.relation, *left, *right)) continue;
     const std::string sides = *left == *right ? "both sides " + std::to_string(*left)
                                               : "it " + std::to_string(*left) + " and " + std::to_string(*right);
-    Error error = does_not_fit("the graph needs " + print(guard) + "; the inputs make " + sides);
+    Error error = does_not_fit("the graph needs " + print_guard(exprs_, guard) + "; the inputs make " + sides);
     if (!guard.source && guard.relation == Relation::ge && is_chunked(program_.graph))
       error.hint = "it was chunked for other sizes: use fewer chunks for these";
     for (StrId s : hinted_)

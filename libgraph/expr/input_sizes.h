@@ -46,7 +46,6 @@ class InputSizes {
   Status set(StrId symbol, int64_t value, const SizeBinding& binding);
   Status solve(Expr size, const SizeBinding& binding);
   std::optional<StrId> only_unknown(const Guard& guard) const;
-  std::string print(const Guard& guard) const;
 
   const Program& program_;
   const ExprPool& exprs_;

@@ -73,8 +73,8 @@ bool compare_programs(Check& c, const Ranks& ranks, uint32_t g, uint32_t a, uint
     if (why.empty()) continue;
     stand_at(c, b, y);
     c.fail(y.node,
-           "call " + std::to_string(k + 1) + " of group " + "@" + group_name(c.job, GroupId(g)) +
-               " is not the same on " + other + " (%" + std::string(x.graph->label(x.node)) + " there): " + why,
+           "call " + std::to_string(k + 1) + " of group @" + group_name(c.job, GroupId(g)) + " is not the same on " +
+               other + " (%" + std::string(x.graph->label(x.node)) + " there): " + why,
            "all ranks of a group must call its collectives in the same order, with matching sizes");
     return false;
   }
@@ -84,7 +84,7 @@ bool compare_programs(Check& c, const Ranks& ranks, uint32_t g, uint32_t a, uint
   const Event& extra = here ? right.events[second[k]] : left.events[first[k]];
   stand_at(c, here ? b : a, extra);
   c.fail(extra.node,
-         "call " + std::to_string(k + 1) + " of group " + "@" + group_name(c.job, GroupId(g)) + " has no partner on " +
+         "call " + std::to_string(k + 1) + " of group @" + group_name(c.job, GroupId(g)) + " has no partner on " +
              (here ? other : ranks_text(*c.job.programs[b])) + ", which calls " + std::to_string(k),
          "it would wait forever: add the call there, or remove it here");
   return false;
@@ -270,10 +270,10 @@ void check_deadlock(Check& c) {
     const Event &here = m.event(), &there = other->event();
     stand_at(c, m.program, here);
     c.fail(here.node,
-           "rank " + std::to_string(m.rank) + " waits here for group " + "@" + group_name(c.job, GroupId(here.group)) +
+           "rank " + std::to_string(m.rank) + " waits here for group @" + group_name(c.job, GroupId(here.group)) +
                ", but rank " + std::to_string(other->rank) + " waits at %" +
-               std::string(there.graph->label(there.node)) + " for group " + "@" +
-               group_name(c.job, GroupId(there.group)) + " before it joins",
+               std::string(there.graph->label(there.node)) + " for group @" + group_name(c.job, GroupId(there.group)) +
+               " before it joins",
            "launch the collectives of both groups before the first wait, or in the same order on all ranks");
     break;  // the others are part of the same cycle
   }

@@ -22,10 +22,7 @@ void check_symbol(Check& c, size_t index) {
   if (*s.hint % s.divisor != 0) fail(name + ": its hint is not a multiple of " + std::to_string(s.divisor));
 }
 
-std::string guard_text(const Check& c, const Guard& g) {
-  return "guard " + c.pool.exprs.print(g.left) + " " + std::string(relation_sign(g.relation)) + " " +
-         c.pool.exprs.print(g.right);
-}
+std::string guard_text(const Check& c, const Guard& g) { return "guard " + print_guard(c.pool.exprs, g); }
 
 // Calls fn once for each symbol of `e`.
 template <class Fn>

@@ -72,8 +72,7 @@ Status Bindings::bind(StrId symbol, int64_t v) {
 Status Bindings::check_guard(const Guard& guard) const {
   auto left = value(guard.left), right = value(guard.right);
   if (!left || !right || holds(guard.relation, *left, *right)) return ok_status();
-  std::string text = pool_.exprs.print(guard.left) + " " + std::string(relation_sign(guard.relation)) + " " +
-                     pool_.exprs.print(guard.right);
+  const std::string text = print_guard(pool_.exprs, guard);
   std::vector<StrId> symbols;
   pool_.exprs.collect_symbols(guard.left, &symbols);
   pool_.exprs.collect_symbols(guard.right, &symbols);
