@@ -94,6 +94,25 @@ class ModelState(CaptureCase):
         self.imported()
         model(self.x)  # as good as new
 
+    def test_a_view_of_a_buffer_that_a_model_keeps(self):
+        """It is refused, as the graph could not write there, and the buffer is as before."""
+
+        class Kept(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.line = nn.Linear(4, 4)
+                self.register_buffer("sums", torch.zeros(2, 4))
+                self.view = self.sums[0]
+
+            def forward(self, x):
+                self.view.add_(x.mean(0).detach() + 1)
+                return self.line(x)
+
+        model = Kept()
+        with self.assertRaises(CaptureError):
+            self.captured(model, lambda out: out.square().mean(), torch.randn(5, 4))
+        self.assertFalse(model.sums.any())
+
     def test_a_cache_in_a_buffer_that_a_number_guards(self):
         """The first run fills it; the second takes it for full, and so does the graph. The model is as before."""
 

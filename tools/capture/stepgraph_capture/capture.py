@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, Callable, Iterator, List, Mapping, Optional, Tuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from . import agreement, constants, document, later, progress, rehearsal, runs, symbols, trace, world, write
 from .errors import CaptureError
@@ -67,6 +67,7 @@ def capture(
         answers = None
         at_end.callback(step.made.forget)
         at_end.callback(step.empty_caches)
+        at_end.callback(_put_back, [(buffer, buffer.clone()) for buffer in _buffers(step)])
         if not fake:
             if train_step is None and world.size() > 1:
                 runs.check_that_ranks_meet(step, dynamic)
@@ -111,6 +112,21 @@ def _modes_kept(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
+
+
+def _buffers(step: Step) -> List[Tensor]:
+    return [
+        slot.local.detach()
+        for slot in step.state
+        if slot.kind == "buffer" and slot.local.layout is torch.strided and slot.local.device.type != "meta"
+    ]
+
+
+def _put_back(kept: List[Tuple[Tensor, Tensor]]) -> None:
+    """A model that keeps views of its buffers writes through them to the user's own."""
+    for buffer, was in kept:
+        if not torch.equal(buffer, was):
+            buffer.copy_(was)
 
 
 def _made(folder: str, described: Tuple[Any, ...]) -> Step:
