@@ -19,14 +19,11 @@ using Event = CollectiveEvent;
 using Sequence = CollectiveSequence;
 using Call = CollectiveFacts;
 
-// The programs of the part's ranks; empty if the job lacks any of them.
+// The programs of the part's ranks, of those that the job holds.
 std::vector<uint32_t> programs_of(const ProgramsByRank& programs, const GroupPart& part) {
   std::vector<uint32_t> out;
-  for (uint32_t r : part.ranks) {
-    const std::optional<uint32_t> p = programs.of(r);
-    if (!p) return {};
-    out.push_back(*p);
-  }
+  for (uint32_t r : part.ranks)
+    if (const std::optional<uint32_t> p = programs.of(r)) out.push_back(*p);
   return out;
 }
 
@@ -139,7 +136,7 @@ void check_collective_order(Check& c) {
   for (uint32_t g = 0; g < c.job.groups.size(); ++g)
     for (const GroupPart& part : c.job.groups[g].parts) {
       std::vector<uint32_t> programs = programs_of(by_rank, part);
-      bool agree = !programs.empty();
+      bool agree = programs.size() == part.ranks.size() && !programs.empty();
       for (size_t i = 1; i < programs.size(); ++i) {
         if (programs[i] == programs[0]) continue;
         const auto [known, is_new] = agreed.try_emplace({g, programs[0], programs[i]});
@@ -218,7 +215,7 @@ class Simulation {
   void find_parts() {
     for (uint32_t g = 0; g < job_.groups.size(); ++g)
       for (const GroupPart& part : job_.groups[g].parts) {
-        bool held = !programs_of(by_rank_, part).empty();
+        bool held = !part.ranks.empty() && programs_of(by_rank_, part).size() == part.ranks.size();
         for (uint32_t r : part.ranks) part_of_.emplace(key(g, r), static_cast<uint32_t>(parts_.size()));
         parts_.push_back({held ? static_cast<uint32_t>(part.ranks.size()) : 0, {}, {}});
       }
