@@ -59,6 +59,7 @@ PARALLEL = (  # of data_parallel_jobs.py
     ("unused_in_a_static_graph", 2),
     ("plain_hook", 3),
     ("hook_that_sends_bfloat16", 2),
+    ("lazy_cache", 2),
 )
 BY_HAND = (  # of by_hand_jobs.py
     ("in_place", 3),

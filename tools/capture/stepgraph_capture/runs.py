@@ -24,6 +24,7 @@ def check_that_ranks_meet(step: Step, dynamic: symbols.Dynamic) -> None:
         world.group_names(graphs)  # raises on groups that a capture cannot hold
     except Exception as error:  # if all ranks fail: the trace after the run knows more, and raises then if it must
         failure = error
+    step.made.forget()  # the first run is yet to come: what the trace has counted would hide what that one does
     if world.on_any_rank(failure is None):
         world.together(lambda: _raise(failure))
         world.check_messages(graphs)
@@ -169,10 +170,12 @@ def _differ(step: Step, first: values.Answers, second: values.Answers) -> bool:
 
 
 def _first_step(step: Step, changed: List[str]) -> str:
+    what = "run of the model" if step.train_step is None else "step"
     if changed:
-        what = "run of the model" if step.train_step is None else "step"
         return f"the first {what}, which changes {listed(changed)},"
-    return f"the first step of {step.optimizers.names}, which makes its state,"
+    if step.optimizers.made:
+        return f"the first step of {step.optimizers.names}, which makes its state,"
+    return f"the first {what}, which on another rank changes what it counts,"
 
 
 def _before(step: Step) -> str:
