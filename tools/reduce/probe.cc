@@ -84,10 +84,10 @@ class Printed {
       line->clear();
       while (!left.empty() || read_on()) {
         const char c = left.front();
+        if (c != '\n' && line->size() == wanted.longest_line()) return true;
         left.remove_prefix(1);
         if (c == '\n') return true;
         *line += c;
-        if (line->size() == wanted.longest_line()) return true;
       }
       return !line->empty();
     };
