@@ -173,7 +173,7 @@ def _first_step(step: Step, changed: List[str]) -> str:
     what = "run of the model" if step.train_step is None else "step"
     if changed:
         return f"the first {what}, which changes {listed(changed)},"
-    if step.optimizers.made:
+    if step.optimizers.names:
         return f"the first step of {step.optimizers.names}, which makes its state,"
     return f"the first {what}, which on another rank changes what it counts,"
 
