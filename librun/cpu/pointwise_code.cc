@@ -64,6 +64,7 @@ Value PointwiseCode::compute(BlockOp op, Lane lane, std::initializer_list<Value>
   Step step;
   step.op = op;
   step.lane = lane;
+  step.result = result;
   for (const Value& v : operands) step.in[step.arity++] = v.reg;
   step.out = define(lane_of(result));
   steps.push_back(step);

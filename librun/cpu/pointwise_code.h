@@ -33,6 +33,7 @@ struct Step {
   BlockOp op = BlockOp::copy;   // compute: applied in `lane`, or a conversion
   Lane lane = Lane::f32;        // of the operands
   bool converts = false;        // compute: from `lane` to the lane of `out`
+  DType result = DType::none;   // compute: what the result is rounded to next
   std::complex<double> number;  // constant
   int64_t integer = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstdio>
+#include <vector>
 
 #include "libgraph/base/joined.h"
 #include "librun/cuda/kernels/generated.h"
@@ -24,10 +25,29 @@ std::string text_of(const char* pattern, auto... values) {
   return out;
 }
 
+bool is_half(DType type) { return type == DType::bf16 || type == DType::f16; }
+
+// By register: all that uses it rounds it to bf16 or f16. `result` is used behind the steps, as it is.
+std::vector<bool> only_rounded(cpu::PointwiseProgram& program, int result) {
+  std::vector<bool> out(program.code().lanes.size(), true);
+  if (result >= 0) out[static_cast<size_t>(result)] = false;
+  for (const CodeStep& s : program.code().steps) {
+    const bool rounds = s.kind == CodeStep::Kind::store
+                            ? is_half(program.tensors()[static_cast<size_t>(s.slot)].dtype)
+                            : s.op == cpu::BlockOp::round_bf16 || s.op == cpu::BlockOp::round_f16;
+    if (!rounds)
+      for (size_t i = 0; i < s.arity; ++i) out[static_cast<size_t>(s.in[i])] = false;
+  }
+  return out;
+}
+
 class StepWriter {
  public:
-  StepWriter(cpu::PointwiseProgram& program, std::span<const SlotText> slots)
-      : code_(program.code()), tensors_(program.tensors()), slots_(slots) {}
+  StepWriter(cpu::PointwiseProgram& program, std::span<const SlotText> slots, int result)
+      : code_(program.code()),
+        tensors_(program.tensors()),
+        slots_(slots),
+        only_rounded_(only_rounded(program, result)) {}
 
   std::string step(const CodeStep& s) const {
     switch (s.kind) {
@@ -68,7 +88,13 @@ class StepWriter {
     if (is_complex) return "complex_" + name + "(" + operands(s) + ")";
     if (s.lane == Lane::i64) return "whole_" + name + "(args.report, " + operands(s) + ")";
     if (s.lane == Lane::b8) return "flag_" + name + "(" + operands(s) + ")";
+    if (can_be_near(s)) return "near_" + name + "(" + operands(s) + ")";
     return "real_" + name + "<" + value_type(s.lane) + ">(" + operands(s) + ")";
+  }
+
+  // A result of f32 that is converted is none: whether that is in the same chain would change it.
+  bool can_be_near(const CodeStep& s) const {
+    return s.lane == Lane::f32 && is_half(s.result) && has_near_op(s.op) && only_rounded_[static_cast<size_t>(s.out)];
   }
 
   std::string define(const CodeStep& s, const std::string& value) const {
@@ -79,6 +105,7 @@ class StepWriter {
   const cpu::PointwiseCode& code_;
   std::span<const Tensor> tensors_;
   std::span<const SlotText> slots_;
+  const std::vector<bool> only_rounded_;
 };
 
 }  // namespace
@@ -92,8 +119,8 @@ bool has_text(cpu::PointwiseProgram& program) {
 }
 
 std::string steps_text(cpu::PointwiseProgram& program, std::span<const SlotText> slots, bool with_stores,
-                       const std::string& indent) {
-  const StepWriter writer(program, slots);
+                       const std::string& indent, int result) {
+  const StepWriter writer(program, slots, result);
   std::string out;
   for (const CodeStep& s : program.code().steps)
     if (with_stores || s.kind != CodeStep::Kind::store) out += indent + writer.step(s) + "\n";

@@ -18,9 +18,10 @@ struct SlotText {
 // False: a step has no row in element_ops.def, or there are more tensors than a kernel takes.
 bool has_text(cpu::PointwiseProgram& program);
 
-// One line per step, each preceded by `indent`; results are the variables named by `value_name`.
+// One line per step, each preceded by `indent`; results are the variables named by `value_name`. `result` is the
+// register that the text behind them reads; -1 for none.
 std::string steps_text(cpu::PointwiseProgram& program, std::span<const SlotText> slots, bool with_stores,
-                       const std::string& indent);
+                       const std::string& indent, int result = -1);
 std::string value_name(int reg);
 
 // The type of an element in memory, and as a value.

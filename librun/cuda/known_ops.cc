@@ -56,4 +56,15 @@ std::string op_name(BlockOp op) {
   return name ? name : "?";
 }
 
+bool has_near_op(BlockOp op) {
+  switch (op) {
+#define NEAR(op, ...) \
+  case BlockOp::op:   \
+    return true;
+#include "librun/cuda/kernels/near_ops.def"
+#undef NEAR
+    default: return false;
+  }
+}
+
 }  // namespace sg::cuda

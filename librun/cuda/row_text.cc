@@ -61,7 +61,7 @@ std::string element_text(const RowChain& chain, const std::string& name, bool wi
     const std::string place = pointer(chain, i) + "[" + (row == "0" ? at : at == "0" ? row : row + " + " + at) + "]";
     elements.push_back({place, place});
   }
-  out += steps_text(*chain.program, elements, with_stores, "    ");
+  out += steps_text(*chain.program, elements, with_stores, "    ", value ? value->reg : -1);
   if (value) out += "    return made(" + value_name(value->reg) + ");\n";
   return out + "  };\n";
 }

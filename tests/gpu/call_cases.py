@@ -68,6 +68,39 @@ def chains(tests, at):
         compile_text(tests, os.path.join(folder, name))
 
 
+NEAR = ('exp', 'tanh', 'sigmoid', 'silu', 'gelu', 'gelu_tanh', 'silu_backward', 'gelu_backward', 'gelu_tanh_backward')
+
+
+def near(tests, at):
+    """Activations of halves, by fewer instructions: the processor's but for near ties. Those of f32 are not, converted or not."""
+    lines = ['sg 1.0', 'graph rank *', '  input %x : f32[40, 1000] "x"', '  input %b : bf16[40, 1000] "b"', '  input %h : f16[40, 1000] "h"']
+    for op in NEAR:
+        name, by = op.replace('_tanh', ''), ', approximate="tanh"' if '_tanh' in op else ''
+        for given in 'bh':
+            operands = f'%{given}, %{given}' if 'backward' in op else f'%{given}'
+            lines.append(f'  %{op}_{given} = aten.{name}({operands}{by})')
+    lines += ['  %exp_x = aten.exp(%x)', '  %cast = aten._to_copy(%exp_x, dtype=bf16)', '  %twice = aten.neg(%cast)']
+    lines += [f'  output %{op}_{given}' for op in NEAR for given in 'bh'] + ['  output %twice']
+    with open(at('near.txt'), 'w', encoding='utf-8') as f:
+        f.write('\n'.join(lines) + '\n')
+    run = [tests.tool('sg-run'), at('near.txt'), '--init', 'seed:5', '-q']
+    status, text = tests.run([*run, '--outputs', at('near.out')])
+    tests.expect('near: the processor', status and f'exit {status}: {text}')
+    folder = at('near-texts')
+    os.mkdir(folder)
+    status, text = tests.run([*run, '--backend', 'cuda', '--expect', at('near.out'), '--rtol', '0.008', '--atol', '1e-6'],
+                             {'SG_STUB_NVRTC': '1', 'SG_STUB_NVRTC_KEEP': folder, 'SG_CUDA_CACHE': ''} if tests.args.stub else {})
+    tests.expect('near: one unit in the last place', status and f'exit {status}: {text}')
+    if not tests.args.stub:
+        return
+    made = ''
+    for name in os.listdir(folder):
+        with open(os.path.join(folder, name, 'chain.cc'), encoding='utf-8') as f:
+            made += f.read()
+    counts = {op: made.count(f'near_{op}(') for op in NEAR}
+    tests.expect('near: the texts', (set(counts.values()) != {2} or made.count('real_exp<float>(') != 1) and str(counts))
+
+
 def compile_text(tests, folder):
     """By the real NVRTC, which needs no GPU, for sm_90 and as PTX of the oldest GPU."""
     if not os.path.exists(tests.args.nvrtc):

@@ -217,6 +217,7 @@ CASES = {  # in their order
     'split_faults': of(SplitCases, 'faults'),
     'failing_calls': call_cases.failing_calls,
     'chains': call_cases.chains,
+    'near': call_cases.near,
     'fusion': of(FusionCases),
     'recording': call_cases.recording,
     'carried_buffers': call_cases.carried_buffers,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "librun/cuda/kernels/near.h"
 #include "librun/work/activations.h"
 #include "librun/work/bessel.h"
 #include "librun/work/math.h"
@@ -116,6 +117,43 @@ TEST_CASE("what is computed in float is within few ulp, in the tails too") {
     CHECK(close(math::gelu_gradient(1.0f, x), math::gelu_gradient<double>(1, x)));
     CHECK(close(math::gelu_tanh_gradient(1.0f, x), math::gelu_tanh_gradient<double>(1, x)));
     CHECK(math::gelu_tanh(x) == Approx(math::gelu_tanh<double>(x)).epsilon(1e-5).margin(1e-30));
+  }
+}
+
+// `near` and `exact` at all floats of 16 bits, rounded to them: the number of results that differ, by one unit. Any that
+// differ otherwise fail.
+template <class From, class To, class Near, class Exact>
+int roundings_apart(From from, To to, Near near, Exact exact) {
+  int apart = 0;
+  for (uint32_t u = 0; u <= 0xFFFF; ++u) {
+    const float x = from(static_cast<uint16_t>(u));
+    const auto a = to(near(x)), b = to(exact(x));
+    if (std::isnan(from(a)) && std::isnan(from(b))) continue;
+    if (a == b) continue;
+    INFO(x << ": " << from(a) << ", not " << from(b));
+    REQUIRE(std::abs(a - b) == 1);
+    ++apart;
+  }
+  return apart;
+}
+
+TEST_CASE("what a device computes for bf16 and f16 rounds as the functions of float do, but for near ties") {
+  auto check = [](const char* name, auto near, auto exact) {
+    INFO(name);
+    CHECK(roundings_apart(work::from_brain, work::to_brain, near, exact) <= 4);
+    CHECK(roundings_apart(work::from_half, work::to_half, near, exact) <= 8);
+  };
+  check("exp", cuda::exp_anywhere_near, math::exp<float>);
+  check("tanh", cuda::tanh_near, [](float x) { return math::tanh_float(x); });
+  check("sigmoid", cuda::sigmoid_near, math::sigmoid<float>);
+  check("silu", cuda::silu_near, math::silu<float>);
+  check("gelu", cuda::gelu_near, math::gelu<float>);
+  check("gelu by tanh", cuda::gelu_tanh_near, math::gelu_tanh<float>);
+  for (float g : {1.0f, -0.7f, 3e4f}) {
+    auto with = [g](auto gradient) { return [=](float x) { return gradient(g, x); }; };
+    check("silu's", with(cuda::silu_gradient_near), with(math::silu_gradient<float>));
+    check("gelu's", with(cuda::gelu_gradient_near), with(math::gelu_gradient<float>));
+    check("gelu's by tanh", with(cuda::gelu_tanh_gradient_near), with(math::gelu_tanh_gradient<float>));
   }
 }
 

@@ -1,7 +1,7 @@
 // Cross entropy of classes without storing log-probabilities: one block per row.
 #pragma once
 
-#include "librun/cuda/kernels/exp2.h"
+#include "librun/cuda/kernels/instructions.h"
 #include "librun/cuda/kernels/loss.h"
 #include "librun/cuda/kernels/norms.h"
 #include "librun/cuda/kernels/runs.h"

@@ -10,8 +10,8 @@
 #pragma once
 
 #include "librun/cuda/kernels/async.h"
-#include "librun/cuda/kernels/exp2.h"
 #include "librun/cuda/kernels/flash_mask.h"
+#include "librun/cuda/kernels/instructions.h"
 #include "librun/cuda/kernels/tile.h"
 
 namespace sg::cuda {
@@ -129,14 +129,6 @@ SG_FN bool flash_sees(const FlashArgs& args, int first, int rows, int k) {
   return first < args.queries && (!args.causal || k < first + rows);
 }
 
-SG_FN float flash_multiply_add(float x, float by, float y) {
-#ifdef __CUDACC__
-  return __fmaf_rn(x, by, y);
-#else
-  return x * by + y;
-#endif
-}
-
 // Whether a row's largest score, or the logarithm of its sum, is so large that its rounding, a difference of exponents,
 // would be a factor of the row's weights that shows. Rows that see nothing are not.
 SG_FN bool flash_is_far(float x) { return (x > 1024 || x < -1024) && x != -flash_infinity(); }
@@ -190,7 +182,7 @@ struct FlashScores {
     auto of_key = [&](int i) {
       return static_cast<uint32_t>(k + i < args.keys ? k + i : args.keys - 1) * static_cast<uint32_t>(args.mask.column);
     };
-    auto score = [&](float x, float y) { return flash_multiply_add(x, args.scale_of_products, y); };
+    auto score = [&](float x, float y) { return multiply_add(x, args.scale_of_products, y); };
     if constexpr (kRows == FlashRows::keys) {
       tile.each([&](int row, int column, float& x) { x = score(x, flash_added(of_query(column)[of_key(row)])); });
     } else if (args.mask.has_pairs && is_whole) {
@@ -216,7 +208,7 @@ struct FlashScores {
   // e^(score - line), with `line` from below; in a row that sees nothing all weights are 0.
   SG_FN float weight(float score, float line) const {
     if constexpr (kMasked) return exp2_near((score - line) * kLog2E);
-    return exp2_near(flash_multiply_add(score, args.scale * kLog2E, -line));
+    return exp2_near(multiply_add(score, args.scale * kLog2E, -line));
   }
   SG_FN float line_of_score(float most) const {
     if (most == -flash_infinity()) return 0;

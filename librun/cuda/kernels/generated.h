@@ -5,6 +5,7 @@
 #pragma once
 
 #include "librun/cuda/kernels/element_functions.h"
+#include "librun/cuda/kernels/near.h"
 #include "librun/cuda/kernels/raw.h"
 
 namespace sg::cuda {
@@ -67,6 +68,13 @@ struct ChainArgs {
 #undef FLAG_TEST
 #undef CX
 #undef CX_TEST
+
+// --- rows whose result is rounded to bf16 or f16: near_exp(a) ---
+
+#define NEAR(op, ...) \
+  SG_FN float near_##op(float a, [[maybe_unused]] float b = 0) { return __VA_ARGS__; }
+#include "librun/cuda/kernels/near_ops.def"
+#undef NEAR
 
 template <class T>
 SG_FN Cx<T> real_complex(T re, T im) {
