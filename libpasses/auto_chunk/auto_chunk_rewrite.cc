@@ -170,6 +170,23 @@ std::optional<NodeId> ChunkRewriter::size(NodeId n) {
   return next;
 }
 
+DType ChunkRewriter::type_of_sum(DType mean) { return mean == DType::f16 || mean == DType::bf16 ? DType::f32 : mean; }
+
+ValueId ChunkRewriter::wide_sum(std::string_view op, std::vector<Arg> args, DType mean, std::string_view name,
+                                NodeId position) {
+  if (const DType wide = type_of_sum(mean); wide != mean) {
+    const StrId key = pool_.str("dtype");
+    std::erase_if(args, [&](const Arg& a) { return a.key() == key; });
+    args.push_back(keyword("dtype", Arg::dtype(wide)));
+  }
+  return make(op, std::move(args), name, position);
+}
+
+ValueId ChunkRewriter::cast(ValueId v, DType to, std::string_view name, NodeId position) {
+  if (failed_ || graph_.type(v).dtype == to) return v;
+  return make("aten._to_copy.default", {Arg::value(v), keyword("dtype", Arg::dtype(to))}, name, position);
+}
+
 // mean(x) = sum(x) / count
 std::optional<NodeId> ChunkRewriter::mean(NodeId n) {
   const ValueId self = tensor(n, "self");
@@ -193,11 +210,13 @@ std::optional<NodeId> ChunkRewriter::mean(NodeId n) {
   const NodeId before = graph_.previous(n);
   std::vector<Arg> args = graph_.node(n).args;
   const std::string name(graph_.label(n));
+  const DType dtype = graph_.type(graph_.node(n).result(0)).dtype;
   const ValueId sum =
-      make(dims == nullptr ? "aten.sum.default" : "aten.sum.dim_IntList", std::move(args), name + "_sum", n);
+      wide_sum(dims == nullptr ? "aten.sum.default" : "aten.sum.dim_IntList", std::move(args), dtype, name + "_sum", n);
   const auto number = pool_.exprs.constant_value(count);
-  const ValueId out =
+  const ValueId quotient =
       make("aten.div.Scalar", {Arg::value(sum), number ? Arg::integer(*number) : Arg::expr(count)}, name + "_mean", n);
+  const ValueId out = cast(quotient, dtype, name + "_mean", n);
   if (failed_) return std::nullopt;
   return replace_from(before, n, std::span(&out, 1));
 }

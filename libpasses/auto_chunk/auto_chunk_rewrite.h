@@ -51,7 +51,8 @@ class ChunkRewriter {
   ValueId row_weights(NodeId before, ValueId weight, const Labels& labels);
   Arg shape_of(ValueId v) const;
   bool are_scores(ValueId self, ValueId target) const;
-  ValueId total_weight(NodeId n, ValueId target, int64_t ignored, DType dtype, ValueId row_weight);
+  ValueId total_weight(NodeId n, ValueId target, int64_t ignored, DType mean, ValueId row_weight);
+  ValueId no_weight(ValueId total, const std::string& name, NodeId n);
   std::optional<NodeId> loss(NodeId n);
   std::optional<NodeId> folded_loss(NodeId n);
   ValueId row_scales(NodeId n, int64_t reduction, const Labels& labels);
@@ -79,6 +80,10 @@ class ChunkRewriter {
   // A node before `position` (none = the end), with the metadata of what stands there; types are inferred.
   NodeId make_node(std::string_view op, std::vector<Arg> args, std::span<const std::string> names, NodeId position);
   ValueId make(std::string_view op, std::vector<Arg> args, std::string_view name, NodeId position);
+  // A sum that is divided later: in f32 where 16 bits would not hold it, though they hold the mean.
+  static DType type_of_sum(DType mean);
+  ValueId wide_sum(std::string_view op, std::vector<Arg> args, DType mean, std::string_view name, NodeId position);
+  ValueId cast(ValueId v, DType to, std::string_view name, NodeId position);
   // Both return the first new node, from which to go on: `first_new`, or the one behind `before` (none = the first).
   NodeId replace(NodeId n, NodeId first_new, std::span<const ValueId> by);
   NodeId replace_from(NodeId before, NodeId n, std::span<const ValueId> by);

@@ -54,12 +54,21 @@ ValueId ChunkRewriter::row_weights(NodeId before, ValueId weight, const Labels& 
 }
 
 // The divisor of a mean: the number of rows that count, or the sum of their weights. Depends only on the labels.
-ValueId ChunkRewriter::total_weight(NodeId n, ValueId target, int64_t ignored, DType dtype, ValueId row_weight) {
+ValueId ChunkRewriter::total_weight(NodeId n, ValueId target, int64_t ignored, DType mean, ValueId row_weight) {
   const std::string name(graph_.label(n));
-  if (!row_weight.is_none()) return make("aten.sum.default", {Arg::value(row_weight)}, name + "_weight", n);
+  if (!row_weight.is_none()) return wide_sum("aten.sum.default", {Arg::value(row_weight)}, mean, name + "_weight", n);
   const ValueId counted = make("aten.ne.Scalar", {Arg::value(target), Arg::integer(ignored)}, name + "_counted", n);
   const ValueId count = make("aten.sum.default", {Arg::value(counted)}, name + "_count", n);
-  return make("aten._to_copy.default", {Arg::value(count), keyword("dtype", Arg::dtype(dtype))}, name + "_weight", n);
+  return cast(count, type_of_sum(mean), name + "_weight", n);
+}
+
+// The total weight of a loss that does not divide by it.
+ValueId ChunkRewriter::no_weight(ValueId total, const std::string& name, NodeId n) {
+  const Type& type = graph_.type(total);
+  return make("aten.zeros.default",
+              {Arg::list({}), keyword("dtype", Arg::dtype(type.dtype)),
+               keyword("device", Arg::text(ArgKind::device, type.device))},
+              name, n);
 }
 
 std::optional<NodeId> ChunkRewriter::loss(NodeId n) {
@@ -74,7 +83,7 @@ std::optional<NodeId> ChunkRewriter::loss(NodeId n) {
   if (!weight.is_none()) row_weight = row_weights(n, weight, labels);
   const std::string name(graph_.label(n));
   if (*reduction == kNone) {
-    total = make("aten.zeros.default", {Arg::list({}), keyword("dtype", Arg::dtype(dtype))}, name + "_weight", n);
+    total = no_weight(graph_.node(n).result(1), name + "_weight", n);
   } else {
     total = total_weight(n, target, *ignored, dtype, row_weight);
   }
@@ -87,10 +96,14 @@ std::optional<NodeId> ChunkRewriter::loss(NodeId n) {
   rows = make("aten.masked_fill.Scalar", {Arg::value(rows), Arg::value(labels.ignored), Arg::floating(0)},
               name + "_rows", n);
   ValueId out = rows;
-  if (*reduction != kNone) out = make("aten.sum.default", {Arg::value(rows)}, name + "_sum", n);
-  if (*reduction == kMean) out = make("aten.div.Tensor", {Arg::value(out), Arg::value(total)}, name + "_mean", n);
+  if (*reduction == kSum) out = make("aten.sum.default", {Arg::value(rows)}, name + "_sum", n);
+  if (*reduction == kMean) {
+    const ValueId sum = wide_sum("aten.sum.default", {Arg::value(rows)}, dtype, name + "_sum", n);
+    const ValueId quotient = make("aten.div.Tensor", {Arg::value(sum), Arg::value(total)}, name + "_mean", n);
+    out = cast(quotient, dtype, name + "_mean", n);
+  }
+  const ValueId by[] = {out, cast(total, dtype, name + "_weight", n)};
   if (failed_) return std::nullopt;
-  const ValueId by[] = {out, total};
   return replace_from(before, n, by);
 }
 
@@ -103,11 +116,9 @@ std::optional<NodeId> ChunkRewriter::folded_loss(NodeId n) {
       (*reduction != kMean && graph_.value(given).use_count == 0))
     return std::nullopt;
   if (*reduction == kNone) {
-    const ValueId nothing =
-        make("aten.zeros.default", {Arg::list({}), keyword("dtype", Arg::dtype(graph_.type(given).dtype))},
-             std::string(graph_.label(n)) + "_weight", n);
+    const ValueId total = no_weight(given, std::string(graph_.label(n)) + "_weight", n);
     if (failed_) return std::nullopt;
-    graph_.replace_uses(given, nothing);
+    graph_.replace_uses(given, total);
     return n;
   }
   const NodeId before = graph_.previous(n);

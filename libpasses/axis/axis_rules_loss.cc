@@ -68,7 +68,11 @@ Status nll_loss(AxisCall& c) {
     SG_TRY(c.give_along(a));
     return c.give_settled(Settle::first);
   }
-  if (reduction == kMean) SG_TRY(c.edit_word("reduction", Arg::integer(kSum)));
+  if (reduction == kMean) {
+    if (c.type(c.tensor("self")).dtype == DType::f16)
+      return c.fail("its mean is of f16, which may not hold the sum that a mean is made from: compute the loss in f32");
+    SG_TRY(c.edit_word("reduction", Arg::integer(kSum)));
+  }
   SG_TRY(c.give_settled(reduction == kMean ? Settle::quotient : Settle::sum));
   return c.give_settled(Settle::sum);
 }

@@ -120,8 +120,8 @@ TEST_CASE("what is computed in float is within few ulp, in the tails too") {
   }
 }
 
-// `near` and `exact` at all floats of 16 bits, rounded to them: the number of results that differ, by one unit. Any that
-// differ otherwise fail.
+// `near` and `exact` at all floats of 16 bits, rounded to them: the number of results that differ, by one unit. Any
+// that differ otherwise fail.
 template <class From, class To, class Near, class Exact>
 int roundings_apart(From from, To to, Near near, Exact exact) {
   int apart = 0;
