@@ -123,6 +123,7 @@ class Finder {
     m.group = id.first, m.call = id.second;
     m.kind = kind_of(graph_.op_name(chain.launch));
     m.dtype = type.dtype;
+    m.device = pool.strings[type.device];
     m.depth = chain.depth;
     m.direction = node.phase == Phase::forward ? BucketDirection::forward : BucketDirection::backward;
     if (m.kind != MemberKind::gather && node.args.size() > 1 && node.args[1].is(ArgKind::string))
@@ -181,9 +182,9 @@ class Finder {
 };
 
 bool agree(const Member& a, const Member& b) {
-  return a.kind == b.kind && a.dtype == b.dtype && a.reduction == b.reduction && a.direction == b.direction &&
-         a.depth == b.depth && a.elements == b.elements && a.ranks == b.ranks && a.twin == b.twin &&
-         a.is_flat == b.is_flat && a.name == b.name;
+  return a.kind == b.kind && a.dtype == b.dtype && a.device == b.device && a.reduction == b.reduction &&
+         a.direction == b.direction && a.depth == b.depth && a.elements == b.elements && a.ranks == b.ranks &&
+         a.twin == b.twin && a.is_flat == b.is_flat && a.name == b.name;
 }
 
 // What the programs of a job have in common, group family by group family.

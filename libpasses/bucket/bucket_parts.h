@@ -23,6 +23,7 @@ struct Member {
   uint32_t group = 0, call = 0;  // the call-th launch of its program's main graph on the group family
   MemberKind kind = MemberKind::gather;
   DType dtype = DType::none;
+  std::string device;
   std::string reduction;  // "sum"; empty for gathers
   BucketDirection direction = BucketDirection::forward;
   uint32_t depth = 0;          // CollectiveChain::depth

@@ -13,11 +13,13 @@ namespace sg::bucket_parts {
 namespace {
 
 // What members of one bucket agree on. Gathers of several element types may share one if their inputs are contiguous.
-using Key = std::tuple<Programs, MemberKind, uint32_t, std::string, BucketDirection, uint32_t, DType, std::string>;
+using Key =
+    std::tuple<Programs, MemberKind, uint32_t, std::string, std::string, BucketDirection, uint32_t, DType, std::string>;
 
 Key key_of(const Member& m, const std::string& part) {
   const bool mixes = m.kind == MemberKind::gather && m.is_flat && !is_complex(m.dtype);
-  return {m.programs, m.kind, m.group, m.reduction, m.direction, m.depth, mixes ? DType::none : m.dtype, part};
+  return {m.programs, m.kind, m.group, m.device, m.reduction, m.direction, m.depth, mixes ? DType::none : m.dtype,
+          part};
 }
 
 // Collects members into buckets by key. A parameter that is already in the key's bucket starts a new one, unless the
