@@ -92,7 +92,11 @@ class Finder {
     position_.assign(graph_.node_id_limit(), 0);
     for (uint32_t i = 0; i < live_.schedule.size(); ++i) position_[live_.schedule[i].index] = i;
     count_work();
-    for (uint32_t i = 0; i < live_.schedule.size(); ++i) visit(live_.schedule[i], i);
+    for (uint32_t i = 0; i < live_.schedule.size(); ++i) {
+      visit(live_.schedule[i], i);
+      const Node& node = graph_.node(live_.schedule[i]);
+      for (uint32_t r = 0; r < node.result_count; ++r) has_device_ |= !is_on_host(node.result(r));
+    }
     std::vector<bool> is_copied(live_.schedule.size(), false);
     for (const RematCopy& copy : outlook_.copies) is_copied[copy.node] = true;
     for (const RematCopy& copy : outlook_.copies) visit_copy(live_.schedule[copy.node], copy.before, is_copied);
@@ -115,6 +119,10 @@ class Finder {
     }
   }
 
+  bool is_on_host(ValueId v) const {
+    const Type& type = graph_.type(v);
+    return type.kind != TypeKind::tensor || type.device.is_none() || graph_.pool().strings[type.device] == "cpu";
+  }
   bool is_early(NodeId n) const { return graph_.node(n).phase == Phase::forward; }
 
   void visit(NodeId n, uint32_t at) {
@@ -165,6 +173,7 @@ class Finder {
     if (usage.first_late == kNowhere || usage.is_away || s.is_host || !is_early(s.def) ||
         starts_transfer(graph_.op_info(s.def)))
       return;
+    if (has_device_ && !usage.base.is_none() && is_on_host(usage.base)) return;
     if (s.bytes_known && s.bytes < options_.least_bytes) return;
     OffloadCandidate candidate;
     candidate.value = usage.base;
@@ -276,6 +285,7 @@ class Finder {
   std::vector<uint32_t> work_;          // by position: nodes before it that do something
   std::vector<uint32_t> last_forward_;  // by position: the last forward node before it
   uint32_t first_late_node_ = kNowhere;
+  bool has_device_ = false;  // some values are not on the host; those that are then stay
 };
 
 }  // namespace
