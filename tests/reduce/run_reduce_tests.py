@@ -228,6 +228,10 @@ def a_flaky_failure_is_asked_about_more_often(bench):
     flaky = bench.script('flaky.sh', f'echo x >> {count}\ntest $(($(wc -l < {count}) % 3)) -ne 1 || exit 1\nexec {wanted} "$1"\n')
     said = bench.run('sg-reduce', job, '--fails', flaky, '-o', small, '-j', '1')[1]
     assert 'the failure showed in 2 of 3 runs' in said and '-> 1 node' in said, said
+    rare = bench.script('rare.sh', f'echo x >> {count}\ntest $(($(wc -l < {count}) % 7)) -eq 6 || exit 1\nexec {wanted} "$1"\n')
+    os.remove(count)
+    said = bench.run('sg-reduce', job, '--fails', rare, '-o', small, '-j', '1', '--attempts', '7')[1]
+    assert 'runs: each' not in said and '-> 1 node' in said, said
 
 
 @case
@@ -297,6 +301,7 @@ def refusals(bench):
     assert not os.path.exists(bench.path('x.sg'))
     assert 'cannot run' in bench.run('sg-reduce', job, '--fails', 'no-such-command', code=2)[1]
     assert '--fails' in bench.run('sg-reduce', job, '-o', bench.path('x.sg'), code=2)[1]
+    assert 'at least 1' in bench.run('sg-reduce', job, '--fails', 'touch asked #', '--attempts', '0', code=2)[1] and not os.path.exists('asked')
     bench.run('sg-reduce', bench.path('none.sg'), '--fails', 'true', code=3)
 
 

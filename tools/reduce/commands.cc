@@ -42,10 +42,16 @@ Result<Answer> ask_about(const Job& job, const std::string& path, const ProbeOpt
 // As a shell says it.
 int code_of_signal() { return 128 + ended_by; }
 
-// The number of attempts per candidate, from how often the whole job fails; 0 = stopped before that was known.
-Result<int> attempts_for(const Args& args, const Job& job, const TempFolder& folder, const ProbeOptions& options) {
+// The number of attempts per candidate, as given or from how often the whole job fails; 0 = stopped before that was
+// known.
+Result<int> attempts_for(const Args& args, const Job& job, const TempFolder& folder, ProbeOptions options) {
+  constexpr int64_t kMostAttempts = 1000;
+  const int64_t given = args.number("attempts", 1);
+  if (given == 0) return Error{ErrorKind::usage, "--attempts takes at least 1", {}, {}};
+  options.attempts = static_cast<int>(std::min(given, kMostAttempts));
+  const int trials = args.has("attempts") ? 1 : kTrials;
   int yes = 0, late = 0, skipped = 0;  // a skipped attempt says nothing about the failure rate
-  for (int i = 0; i < kTrials; ++i) {
+  for (int i = 0; i < trials; ++i) {
     SG_ASSIGN(Answer answer, ask_about(job, file_in(folder, 0), options));
     if (answer == Answer::stopped) return 0;
     yes += answer == Answer::yes, late += answer == Answer::late, skipped += answer == Answer::skip;
@@ -58,7 +64,7 @@ Result<int> attempts_for(const Args& args, const Job& job, const TempFolder& fol
         {},
         "--timeout gives it more; for a job that hangs, `timeout 10 sg-run ...` in the command makes that an exit "
         "code"};
-  if (yes == 0 && skipped == kTrials)
+  if (yes == 0 && skipped == trials)
     return Error{ErrorKind::negative,
                  "the command says nothing about the whole job: it exits 125",
                  {},
@@ -69,10 +75,8 @@ Result<int> attempts_for(const Args& args, const Job& job, const TempFolder& fol
                      args.text("interesting-if") + "): there is nothing to reduce",
                  {},
                  "it is run as `" + options.command + " GRAPH.sg`; --show prints its output"};
-  constexpr int64_t kMostAttempts = 1000;
-  if (args.number("attempts", 1) == 0) return Error{ErrorKind::usage, "--attempts takes at least 1", {}, {}};
-  if (args.has("attempts")) return static_cast<int>(std::min(args.number("attempts", 1), kMostAttempts));
-  const int answered = kTrials - skipped;
+  if (args.has("attempts")) return options.attempts;
+  const int answered = trials - skipped;
   if (yes == answered) return 1;
   double rate = static_cast<double>(yes) / answered;
   int attempts = static_cast<int>(std::ceil(std::log(kMissed) / std::log(1 - rate)));
