@@ -106,6 +106,30 @@ def endings_leave_no_folder_behind():
 
 
 @case
+def an_ending_takes_along_what_a_command_has_started():
+    write("g.txt", GRAPH)
+    write("r.yaml", "inputs: {g: g.txt}\nstages: [clean]\n")
+    ours = lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    runner = subprocess.Popen([os.path.join(given.bin, "sg-recipe"), "bisect", "r.yaml", "--fails", "sleep 100 & echo $! > asked.new; mv asked.new asked; wait #"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=ours)
+    while not os.path.exists("asked") and runner.poll() is None:
+        time.sleep(0.005)
+    runner.send_signal(signal.SIGTERM)
+    assert runner.wait(timeout=30) == -signal.SIGTERM
+    with open("asked", encoding="utf-8") as f:
+        started = int(f.read())
+    for _ in range(1000):  # whoever inherits it may not have waited for it yet
+        try:
+            with open(f"/proc/{started}/stat", encoding="utf-8") as f:
+                if f.read().rpartition(")")[2].split()[0] in "ZX":
+                    return
+        except FileNotFoundError:
+            return
+        time.sleep(0.005)
+    raise AssertionError("the command's child lives on")
+
+
+@case
 def every_command_has_its_report_as_json():
     write("r.yaml", RECIPE)
     checked = json.loads(expect(sg("sg-recipe", "check", "r.yaml", "--json"), 0).out)

@@ -20,12 +20,12 @@ constexpr size_t kMaxSaid = 4000;  // bytes of a tool's messages that are passed
 
 Error failed(const std::string& what) { return {ErrorKind::missing, what + ": " + std::strerror(errno), {}, {}}; }
 
-cli::Children running;
+cli::Children running;  // by their process groups: a command of the user's starts others
 
 // A signal that ends this process kills them before their folders are removed.
 void end_running() {
   running.take_each([](pid_t child) {
-    ::kill(child, SIGKILL);
+    ::kill(-child, SIGKILL);
     while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
     }
   });
@@ -98,12 +98,14 @@ Result<Finished> run_process(const std::vector<std::string>& words, std::string_
   arguments.push_back(nullptr);
   pid_t child = ::fork();
   if (child == 0) {
+    ::setpgid(0, 0);
     // Fires when the forking thread ends; that thread waits for the child.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     cli::become(arguments.data(), in.ends[0], file >= 0 ? file : out.ends[1], err.ends[1]);
   }
   if (file >= 0) ::close(file);
   if (child < 0) return failed("cannot start " + words[0]);
+  ::setpgid(child, child);  // parent and child both do this, to avoid a race
   end_writers_by(end_running);
   cli::Children::Place registered(&running, child);
   in.close(0), out.close(1), err.close(1);
