@@ -5,6 +5,7 @@
 #include "librun/cpu/convolution_gather.h"
 #include "librun/cpu/convolution_planes.h"
 #include "librun/cpu/convolution_products.h"
+#include "librun/cpu/convolution_scatter.h"
 #include "librun/cpu/convolution_units.h"
 #include "librun/cpu/gemm_pack.h"
 #include "librun/cpu/isa.h"
@@ -315,6 +316,7 @@ void convolve_input(KernelCall& call, const ConvolutionGeometry& g, const Image&
                     const Tensor& bias, const Image& x) {
   const GatherSides sides{y, x, g.out, g.in, g.out_channels, g.in_channels, weight, bias, g.window_size(), g.depth()};
   const std::vector<ConvolutionTargets> targets = input_targets(g);
+  if (scatters_input(g, targets)) return scatter_input(call, g, y, weight, bias, x);
   int64_t seen = 0;
   for (const ConvolutionTargets& t : targets) seen += t.places() * static_cast<int64_t>(t.variants.size());
   if (seen < g.in[0] * g.in[1] * g.in[2]) fill_unseen<typename Packing<P>::Sum>(call, g, sides);

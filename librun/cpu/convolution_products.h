@@ -5,7 +5,8 @@
 //   weight      dW^T[(channel, tap), channel] = X[(channel, tap), place] @ dY^T[place, channel]
 //
 // X and dY are stored as planes (convolution_planes.h), in which the rows of the right-hand sides are contiguous:
-// nothing is copied per tap, and an input's gradient needs no scatter. Chains are shorter than those of gemm(), because
+// nothing is copied per tap, and an input's gradient needs no scatter, unless most taps lie outside of dY
+// (convolution_scatter.h). Chains are shorter than those of gemm(), because
 // models of convolutions and batch norms amplify rounding errors, most of which arise here. The order of a sum depends
 // only on the convolution's sizes; for Y and dX not on the batch.
 //

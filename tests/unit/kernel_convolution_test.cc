@@ -141,6 +141,20 @@ TEST_CASE("convolution: strides beyond the window, taps far apart, entries of fe
   }
 }
 
+// The input's gradient adds up what each place gives: also in several rounds of entries, and over elements unseen.
+TEST_CASE("convolution: windows about as large as the input") {
+  Rng rng(8);
+  for (bool transposed : {false, true}) {
+    check<float>(rng, {2, 3, 1, 2, 30, {11, 40}, {3, 40}, {1, 1}, {0, 0}, {1, 1}, {0, 0}, transposed}, 3, 3e-6);
+    check<float>(rng, {2, 4, 2, 5, 21, {9, 8}, {7, 5}, {2, 1}, {1, 3}, {1, 2}, {0, 0}, transposed}, 2, 3e-6);
+    check<double>(rng, {1, 5, 1, 3, 20, {70}, {61}, {1}, {5}, {1}, {0}, transposed}, 2, 1e-14);
+    check<BF16>(rng, {2, 6, 1, 7, 33, {6, 6}, {6, 6}, {1, 1}, {0, 0}, {1, 1}, {0, 0}, transposed}, 2, 8e-3);
+    check<float>(rng, {3, 2, 1, 4, 25, {4, 5, 6}, {3, 4, 5}, {1, 2, 1}, {0, 1, 0}, {1, 1, 1}, {0, 0, 0}, transposed}, 2,
+                 3e-6);
+  }
+  check<float>(rng, {2, 3, 1, 1, 20, {400, 260}, {40, 260}, {3, 1}, {0, 0}, {1, 1}, {0, 0}, false}, 2, 3e-6);
+}
+
 // Many channels and short lines: computed as rows of a product.
 TEST_CASE("convolution: small planes of many channels") {
   Rng rng(7);
