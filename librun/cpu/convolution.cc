@@ -81,24 +81,53 @@ void forward(KernelCall& call, const Geometry& g, bool transposed, const Tensor&
   transposed ? products.input(in, weight, bias, out) : products.output(in, weight, bias, out);
 }
 
+// Images as the products take them, places along lines: channels that lie side by side are turned at once, and not
+// place by place. Channels by themselves are computed as they lie.
+class Planes {
+ public:
+  Planes(KernelCall& call, const Geometry& g) : call_(call), as_they_lie_(is_depthwise(call, g)) {}
+
+  Tensor read(const Tensor& t) const { return turns(t) ? contiguous(call_, t) : t; }
+  Tensor write(const Tensor& t) const { return turns(t) ? call_.scratch().tensor(t.dtype, t.sizes()) : t; }
+  void put(const Tensor& planes, const Tensor& result) const {
+    if (planes.data != result.data) copy(call_, result, planes);
+  }
+
+ private:
+  bool turns(const Tensor& t) const {
+    return !as_they_lie_ && t.rank > 2 && t.dim(1) > 1 && t.step(1) == 1 && t.step(-1) != 1;
+  }
+  KernelCall& call_;
+  bool as_they_lie_;
+};
+
 Status convolution(KernelCall& call) {
-  Tensor weight = contiguous(call, call.tensor("weight"));
-  Tensor input = image_as_batch(call.tensor("input"), weight.rank), out = image_as_batch(call.result(), weight.rank);
-  bool transposed = is_transposed_convolution(call);
-  SG_ASSIGN(Geometry g, convolution_geometry(call, transposed ? out : input, transposed ? input : out, weight));
-  Image from = image_of(input), to = image_of(out);
-  with_packing(call, input.dtype, [&]<class P>() { forward<P>(call, g, transposed, weight, from, to); });
+  const Tensor weight = contiguous(call, call.tensor("weight"));
+  const Tensor input = image_as_batch(call.tensor("input"), weight.rank),
+               result = image_as_batch(call.result(), weight.rank);
+  const bool transposed = is_transposed_convolution(call);
+  SG_ASSIGN(const Geometry g,
+            convolution_geometry(call, transposed ? result : input, transposed ? input : result, weight));
+  const Planes planes(call, g);
+  const Tensor from = planes.read(input), to = planes.write(result);
+  with_packing(call, input.dtype,
+               [&]<class P>() { forward<P>(call, g, transposed, weight, image_of(from), image_of(to)); });
+  planes.put(to, result);
   return ok_status();
 }
 
 template <class P>
 void backward(KernelCall& call, const Geometry& g, bool transposed, const Tensor& weight) {
-  Image input = image_of(call.tensor("input")), grad = image_of(call.tensor("grad_output"));
+  const Planes planes(call, g);
+  const Tensor given = planes.read(call.tensor("input")), gradient = planes.read(call.tensor("grad_output"));
+  const Image input = image_of(given), grad = image_of(gradient);
   std::span<const int64_t> wanted = call.integers("output_mask");
   Products<P> products{call, g};
   if (wanted[0] && !call.result(0).is_none()) {
-    Image out = image_of(call.result(0));
-    transposed ? products.output(grad, weight, {}, out) : products.input(grad, weight, {}, out);
+    const Tensor out = planes.write(call.result(0));
+    const Image to = image_of(out);
+    transposed ? products.output(grad, weight, {}, to) : products.input(grad, weight, {}, to);
+    planes.put(out, call.result(0));
   }
   if (wanted[1] && !call.result(1).is_none()) {
     const Tensor& result = call.result(1);

@@ -98,6 +98,22 @@ int axis_of_neighbours(const Tensor& t) {
   return -1;
 }
 
+// Leaves out axes of size 1, and merges those that continue each other in both: an image's lines become one.
+void merge_axes(Tensor* a, Tensor* b) {
+  size_t axes = 0;
+  for (size_t axis = 0; axis < static_cast<size_t>(a->rank); ++axis) {
+    const int64_t size = a->shape[axis];
+    if (size == 1) continue;
+    const bool continues =
+        axes > 0 && a->stride[axes - 1] == a->stride[axis] * size && b->stride[axes - 1] == b->stride[axis] * size;
+    if (!continues) a->shape[axes++] = 1;
+    a->shape[axes - 1] *= size;
+    a->stride[axes - 1] = a->stride[axis], b->stride[axes - 1] = b->stride[axis];
+  }
+  a->rank = b->rank = static_cast<int>(axes);
+  b->shape = a->shape;
+}
+
 constexpr int64_t kSquare = 16;  // part of a tile transposed at once
 
 // to[i * step + j] = from[j * kTile + i] for a square. Bits are copied unchanged, as floats, because there is a kernel
@@ -224,8 +240,10 @@ void copy(KernelCall& call, const Tensor& out, const Tensor& in) {
 }
 
 void copy(ThreadTeam& team, const Tensor& out, const Tensor& in) {
-  RunCopier run(out, in);
-  if (copy_across(team, out, in, run)) return;
+  const RunCopier run(out, in);
+  Tensor whole = out, from = in;
+  merge_axes(&whole, &from);
+  if (copy_across(team, whole, from, run)) return;
   if (const int axis = longer_axis(out, in); axis >= 0)
     return copy(team, swap_axes(out, axis, out.rank - 1), swap_axes(in, axis, out.rank - 1));
   RowWalker walk({&out, &in});
