@@ -108,6 +108,26 @@ class InDouble(unittest.TestCase):
         self.assertEqual([value.dtype for value in found], [torch.float64] * 3)
         self.assertEqual(torch.get_default_dtype(), torch.float32)
 
+    def test_what_is_drawn_alike(self):
+        """In double there are the numbers of the recorded type: uniform ones written in place, and a dropout's mask."""
+
+        def build(graph, x):
+            drawn = graph.call_function(aten.empty.memory_format, ([7],))
+            graph.call_function(aten.uniform_.default, (drawn,))
+            both = graph.call_function(aten.native_dropout.default, (x, 0.25, True))
+            kept = [graph.call_function(operator.getitem, (both, i)) for i in range(2)]
+            return [graph.call_function(aten.mul.Tensor, (x, drawn)), *kept]
+
+        x = torch.rand(7)
+        module = graph_of(build, x)
+        with values.seeded():
+            recorded = [*fx.Interpreter(module).run(x), x]
+        found = in_double(build, x)
+        torch.testing.assert_close(found, [value.double() if value.is_floating_point() else value for value in recorded], rtol=1e-6, atol=0)
+        self.assertEqual(rounding.of(module, [x], recorded), [None] * 4)
+        errors = rounding.of(module, [x], recorded, draws_alike=True)
+        self.assertTrue(0 < errors[0] < 1e-5 and 0 < errors[1] < 1e-5 and errors[2:] == [None, 0], errors)
+
     def test_whole_numbers_divided(self):
         divided = lambda graph, x: [graph.call_function(aten.div.Tensor, (x, 3))]  # noqa: E731
         found = in_double(divided, torch.tensor([1, 2]))

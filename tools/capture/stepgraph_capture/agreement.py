@@ -24,7 +24,8 @@ def checked(
     try:
         world.together(lambda: _check_same(step, traced, names, model, graph))
     except CaptureError:  # on all ranks; the gradient of a bias before a batch norm is mere rounding noise
-        noise = rounding.of(traced.module, values.given(step, with_gaps=False), [*graph.outputs, *graph.inputs])
+        left = [*graph.outputs, *graph.inputs]
+        noise = rounding.of(traced.module, values.given(step, with_gaps=False), left, draws_alike=True)
         world.together(lambda: _check_same(step, traced, names, model, graph, noise))
     return model, graph
 

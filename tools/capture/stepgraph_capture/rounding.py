@@ -23,8 +23,8 @@ from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence, T
 import torch
 from torch import Tensor, fx
 
-from . import compat, world
-from .values import as_traced, laid_copy
+from . import compat, draws, world
+from .values import as_traced, laid_copy, seeded
 
 _WIDE = {
     torch.float32: torch.float64,
@@ -55,14 +55,18 @@ _LARGEST = 1 << 25  # elements of all inputs; beyond this, no noise is tried
 Values = Sequence[Optional[Tensor]]
 
 
-def of(module: fx.GraphModule, inputs: Sequence[Tensor], recorded: Values) -> List[Optional[float]]:
+def of(
+    module: fx.GraphModule, inputs: Sequence[Tensor], recorded: Values, draws_alike: bool = False
+) -> List[Optional[float]]:
     """The largest error of an element, by output, then by input as the graph leaves it; None if there is none.
 
-    `recorded`: PyTorch's values of the same tensors. All are None if they depend on random numbers that the graph draws,
-    or if it has an op that does not work in double. Runs the graph in its own types and in double side by side, once without noise and once for
-    each draw of it. Leaves `inputs` unchanged.
+    `recorded`: PyTorch's values of the same tensors. All are None if the graph has an op that does not work in double,
+    or if they depend on random numbers that it draws; unless `draws_alike`: they are of a run of this graph. Runs the
+    graph in its own types and in double side by side, once without noise and once for each draw of it. Leaves `inputs`
+    unchanged.
     """
-    if world.on_any_rank(any(compat.is_random(node) and _is_told(node) for node in module.graph.nodes)):
+    is_random = any(compat.is_random(node) and _is_told(node) for node in module.graph.nodes)
+    if not draws_alike and world.on_any_rank(is_random):
         return [None] * len(recorded)
     with world.second_groups(module.graph) as groups:
         return _errors(module, inputs, recorded, groups)
@@ -105,7 +109,7 @@ def _in_double(
     run in recorded types, so that indices agree."""
     given = [_Pair(laid_copy(tensor), _widened(tensor.detach())) for tensor in inputs]
     twice = _Twice(module, groups, noise)
-    with torch.no_grad(), compat.as_recorded():
+    with seeded(), torch.no_grad(), compat.as_recorded():
         outputs = twice.run(*given)
     if world.on_any_rank(twice.failed):
         return None
@@ -147,10 +151,35 @@ class _Twice(fx.Interpreter):
     ) -> None:
         super().__init__(module)
         self._groups, self._noise = groups, noise
+        self._draws = draws.Replay(module.graph)
         self.failed = False
 
     def run_node(self, n: fx.Node) -> Any:
-        return self._called(n, n.target) if n.op == "call_function" else super().run_node(n)
+        if n.op != "call_function":
+            return super().run_node(n)
+        return self._draws.run(n, self._drawn if compat.is_random(n) else self._called_by)
+
+    def _called_by(self, n: fx.Node) -> Any:
+        return self._called(n, n.target)
+
+    def _drawn(self, n: fx.Node) -> Any:
+        """What the recorded type draws, for both: in double there would be other numbers."""
+        given, keywords = self._arguments(n, _recorded_of)
+        recorded = n.target(*given, **keywords)
+        pairs = [self.env[node] for node in n.all_input_nodes if isinstance(self.env[node], _Pair)]
+        for pair in pairs if n.target._schema.is_mutable else []:
+            pair.wide.copy_(pair.recorded)
+        for pair in pairs:
+            if pair.recorded is recorded:
+                return pair
+        if _is_fresh(n.target):
+            recorded = as_traced(recorded, n.meta.get("val"))
+        drawn = _mapped(_widened_pair_of, recorded)
+        if n.target is torch.ops.aten.native_dropout.default:
+            _, rate, trains = given
+            if trains is not False and rate < 1:
+                drawn[0].wide.copy_(pairs[0].wide * drawn[1].wide / (1 - rate))
+        return drawn
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         value = super().get_attr(target, args, kwargs)
