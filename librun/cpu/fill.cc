@@ -9,6 +9,7 @@
 #include "librun/cpu/gemm_tile.h"
 #include "librun/cpu/isa.h"
 #include "librun/element.h"
+#include "librun/work/shapes.h"
 
 namespace sg::cpu {
 namespace {
@@ -190,6 +191,14 @@ bool copy_across(ThreadTeam& team, const Tensor& out, const Tensor& in, const Ru
   return true;
 }
 
+// The axis along which elements of both are contiguous, if it is long and not the last one (channels that are
+// innermost); else -1.
+int common_inner_axis(const Tensor& out, const Tensor& in) {
+  const int axis = axis_of_neighbours(out);
+  if (axis < 0 || axis == out.rank - 1 || axis != axis_of_neighbours(in)) return -1;
+  return out.dim(axis) >= kLeastAcross ? axis : -1;
+}
+
 // An axis along which more elements are contiguous in one of the tensors than along the last axis; -1 if there is none.
 // For images with few channels.
 int longer_axis(const Tensor& out, const Tensor& in) {
@@ -215,6 +224,8 @@ int axis_of_many(const Tensor& out, const RowWalker& walk) {
 
 void fill(KernelCall& call, const Tensor& out, Scalar value) {
   if (Backend* backend = backend_of(call.context())) return backend->fill(out, value);
+  if (!out.is_contiguous() && out.is_dense())
+    return fill(call, make_tensor(out.data, out.dtype, std::array{out.elements()}), value);
   visit_stored(out.dtype, [&]<class T>() {
     T element;
     if constexpr (is_complex_type<T>) element = convert<T>(value.to_complex());
@@ -244,6 +255,8 @@ void copy(ThreadTeam& team, const Tensor& out, const Tensor& in) {
   Tensor whole = out, from = in;
   merge_axes(&whole, &from);
   if (copy_across(team, whole, from, run)) return;
+  if (const int axis = common_inner_axis(out, in); axis >= 0)
+    return copy(team, axis_last(out, axis), axis_last(in, axis));
   if (const int axis = longer_axis(out, in); axis >= 0)
     return copy(team, swap_axes(out, axis, out.rank - 1), swap_axes(in, axis, out.rank - 1));
   RowWalker walk({&out, &in});

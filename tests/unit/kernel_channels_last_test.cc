@@ -1,0 +1,228 @@
+// Kernels for tensors whose channels are innermost in memory (PyTorch's channels_last) give the bits that they give for
+// the same values in row-major order.
+#include <catch2/catch.hpp>
+
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include "tests/support/kernel_call.h"
+#include "tests/support/rng.h"
+
+using namespace sg;
+using test::Buffer;
+using test::Rng;
+
+namespace {
+
+using Sizes = std::vector<int64_t>;
+
+// [batch, channels, ..] with channels innermost.
+Sizes channels_last(const Sizes& shape) {
+  Sizes strides(shape.size());
+  int64_t step = strides[1] = 1;
+  step *= shape[1];
+  for (size_t i = shape.size() - 1; i > 1; --i) strides[i] = step, step *= shape[i];
+  strides[0] = step;
+  return strides;
+}
+
+template <class T>
+std::vector<T> random_values(Rng& rng, const Sizes& shape) {
+  int64_t count = 1;
+  for (int64_t size : shape) count *= size;
+  std::vector<T> values;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto kind = rng.below(100);
+    const double value = kind == 0   ? std::numeric_limits<double>::quiet_NaN()
+                         : kind == 1 ? -0.0
+                         : kind == 2 ? -std::numeric_limits<double>::infinity()
+                                     : static_cast<double>(rng.below(2000) - 1000) / 77;
+    values.push_back(T(static_cast<Compute<T>>(value)));
+  }
+  return values;
+}
+
+template <class T>
+bool same_bits(Buffer<T>& a, Buffer<T>& b) {
+  const std::vector<T> x = a.values(), y = b.values();
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (std::memcmp(&x[i], &y[i], sizeof(T)) == 0) continue;
+    if (x[i] == x[i] || y[i] == y[i]) return false;  // two NaNs may have different bits
+  }
+  return true;
+}
+
+template <class T>
+struct Both {  // the same tensor in both layouts
+  Buffer<T> plain, last;
+  explicit Both(const Sizes& shape, const std::vector<T>& values = {})
+      : plain(shape, values), last(shape, values, channels_last(shape)) {}
+};
+
+using Arguments = std::vector<test::Argument>;
+
+// Tensor arguments by name, each in both layouts, and the others.
+template <class T>
+struct LayoutCall {
+  std::string op;
+  Arguments others;
+  std::vector<std::pair<std::string_view, Both<T>*>> inputs;
+  Both<T>* result;
+  Both<int64_t>*places = nullptr, *indices = nullptr;
+
+  void run(bool last, int threads) const {
+    Arguments all = others;
+    auto pick = [&](auto& both, bool inner) { return (inner ? both.last : both.plain).tensor(); };
+    for (auto [name, both] : inputs) all.push_back({name, pick(*both, last)});
+    if (indices) all.push_back({"indices", pick(*indices, last)});
+    std::vector<Tensor> results{pick(*result, last)};
+    if (places) results.push_back(pick(*places, last));
+    REQUIRE(test::call(op, all, results, threads).ok());
+  }
+  void check(int threads) const {
+    CAPTURE(op, threads, std::vector(result->plain.tensor().sizes().begin(), result->plain.tensor().sizes().end()));
+    run(false, 1), run(true, threads);
+    CHECK(same_bits(result->plain, result->last));
+    if (places) CHECK(same_bits(places->plain, places->last));
+  }
+};
+
+struct PoolSizes {
+  Sizes in, out, kernel, stride, padding, dilation;
+};
+
+// Of pools over `axes` axes; windows may extend past the end (ceil_mode).
+PoolSizes random_pool(Rng& rng, int axes, bool dilated) {
+  constexpr int64_t kChannels[] = {8, 16, 19, 32, 33, 64, 70};
+  PoolSizes g;
+  g.in = g.out = {static_cast<int64_t>(rng.below(3)), kChannels[rng.below(std::size(kChannels))]};
+  for (int k = 0; k < axes; ++k) {
+    const int64_t kernel = 1 + rng.below(3), stride = 1 + rng.below(3), dilation = dilated ? 1 + rng.below(2) : 1;
+    const int64_t padding = rng.below(kernel / 2 + 1), size = 4 + rng.below(9);
+    const int64_t room = size + 2 * padding - (kernel - 1) * dilation - 1;
+    int64_t out = room / stride + 1 + (room % stride != 0 && rng.below(2));
+    if ((out - 1) * stride >= size + padding) --out;
+    g.in.push_back(size), g.out.push_back(out);
+    g.kernel.push_back(kernel), g.stride.push_back(stride);
+    g.padding.push_back(padding), g.dilation.push_back(dilation);
+  }
+  return g;
+}
+
+template <class T>
+void check_pools(Rng& rng) {
+  const int axes = 2 + static_cast<int>(rng.below(2)), threads = 1 + static_cast<int>(rng.below(2));
+  const std::string d = std::to_string(axes) + "d";
+  const PoolSizes m = random_pool(rng, axes, true), a = random_pool(rng, axes, false);
+  auto windows = [&](const PoolSizes& g) {
+    return Arguments{
+        {"kernel_size", test::ints(g.kernel)}, {"stride", test::ints(g.stride)}, {"padding", test::ints(g.padding)}};
+  };
+  Both<T> x(m.in, random_values<T>(rng, m.in)), y(m.out), grad(m.out, random_values<T>(rng, m.out)), to(m.in);
+  Both<int64_t> places(m.out);
+  Arguments args = windows(m);
+  args.push_back({"dilation", test::ints(m.dilation)});
+  LayoutCall<T>{"aten.max_pool" + d + "_with_indices.default", args, {{"self", &x}}, &y, &places}.check(threads);
+  LayoutCall<T>{"aten.max_pool" + d + "_with_indices_backward.default",
+                args,
+                {{"self", &x}, {"grad_output", &grad}},
+                &to,
+                nullptr,
+                &places}
+      .check(threads);
+
+  Both<T> ax(a.in, random_values<T>(rng, a.in)), ay(a.out), ag(a.out, random_values<T>(rng, a.out)), ato(a.in);
+  args = windows(a);
+  args.push_back({"count_include_pad", rng.below(2) == 0});
+  if (rng.below(3) == 0) args.push_back({"divisor_override", 5});
+  LayoutCall<T>{"aten.avg_pool" + d + ".default", args, {{"self", &ax}}, &ay}.check(threads);
+  LayoutCall<T>{"aten.avg_pool" + d + "_backward.default", args, {{"self", &ax}, {"grad_output", &ag}}, &ato}.check(
+      threads);
+}
+
+template <class T>
+void check_resampling(Rng& rng) {
+  const PoolSizes g = random_pool(rng, 2, false);
+  const int threads = 1 + static_cast<int>(rng.below(2));
+  Sizes large = g.in, padded = g.in;
+  for (size_t k : {2, 3}) large[k] = 1 + rng.below(3 * g.in[k]), padded[k] += 1 + 3;
+  Both<T> x(g.in, random_values<T>(rng, g.in)), y(large), p(padded), to(g.in);
+  Both<T> grad(large, random_values<T>(rng, large)), of_padded(padded, random_values<T>(rng, padded));
+  const test::Argument size{"output_size", test::ints({large[2], large[3]})}, in{"input_size", test::ints(g.in)},
+      padding{"padding", test::ints({1, 3, 3, 1})}, aligned{"align_corners", rng.below(2) == 0};
+  LayoutCall<T>{"aten.upsample_nearest2d.default", {size}, {{"self", &x}}, &y}.check(threads);
+  LayoutCall<T>{"aten.upsample_bilinear2d.default", {size, aligned}, {{"self", &x}}, &y}.check(threads);
+  LayoutCall<T>{"aten.upsample_bicubic2d.default", {size, aligned}, {{"self", &x}}, &y}.check(threads);
+  LayoutCall<T>{"aten.upsample_nearest2d_backward.default", {size, in}, {{"grad_output", &grad}}, &to}.check(threads);
+  LayoutCall<T>{"aten.upsample_bilinear2d_backward.default", {size, in, aligned}, {{"grad_output", &grad}}, &to}.check(
+      threads);
+  for (const std::string name : {"reflection", "replication"}) {
+    LayoutCall<T>{"aten." + name + "_pad2d.default", {padding}, {{"self", &x}}, &p}.check(threads);
+    LayoutCall<T>{
+        "aten." + name + "_pad2d_backward.default", {padding}, {{"self", &x}, {"grad_output", &of_padded}}, &to}
+        .check(threads);
+  }
+  LayoutCall<T>{"aten.constant_pad_nd.default", {{"pad", test::ints({1, 3, 3, 1})}, {"value", 1.5}}, {{"self", &x}}, &p}
+      .check(threads);
+}
+
+template <class T>
+void check_softmax(Rng& rng) {
+  const PoolSizes g = random_pool(rng, 2, false);
+  const int threads = 1 + static_cast<int>(rng.below(2));
+  Both<T> x(g.in, random_values<T>(rng, g.in)), grad(g.in, random_values<T>(rng, g.in)), y(g.in), to(g.in);
+  for (const std::string name : {"aten._softmax", "aten._log_softmax"}) {
+    const test::Argument dim{"dim", 1}, half{"half_to_float", false};
+    LayoutCall<T>{name + ".default", {dim, half}, {{"self", &x}}, &y}.check(threads);
+    LayoutCall<T>{name + "_backward_data.default", {dim}, {{"grad_output", &grad}, {"output", &y}}, &to}.check(threads);
+  }
+}
+
+template <class Fn>
+void for_all_floats(int times, const Fn& fn) {
+  Rng rng(5);
+  for (int i = 0; i < times; ++i) {
+    fn.template operator()<float>(rng);
+    fn.template operator()<double>(rng);
+    fn.template operator()<BF16>(rng);
+    fn.template operator()<F16>(rng);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("pools by channels are those of planes") {
+  for_all_floats(25, []<class T>(Rng& rng) { check_pools<T>(rng); });
+}
+
+TEST_CASE("resampling by channels is that of planes") {
+  for_all_floats(25, []<class T>(Rng& rng) { check_resampling<T>(rng); });
+}
+
+TEST_CASE("softmax over innermost channels is that over an outer axis") {
+  for_all_floats(25, []<class T>(Rng& rng) { check_softmax<T>(rng); });
+}
+
+TEST_CASE("a pool by channels refuses indices beyond the plane") {
+  Both<float> x({1, 8, 2, 2}), grad({1, 8, 1, 1}), to({1, 8, 2, 2});
+  Both<int64_t> at({1, 8, 1, 1});
+  at.last.at(3) = 4;
+  Arguments args{{"grad_output", grad.last.tensor()},
+                 {"self", x.last.tensor()},
+                 {"kernel_size", test::ints({2, 2})},
+                 {"indices", at.last.tensor()}};
+  CHECK_FALSE(test::call("aten.max_pool2d_with_indices_backward.default", args, {to.last.tensor()}, 2).ok());
+}
+
+TEST_CASE("tensors with innermost channels are filled and concatenated") {
+  Rng rng(6);
+  const Sizes shape{2, 9, 3, 5}, whole{2, 18, 3, 5};
+  Both<float> x(shape, random_values<float>(rng, shape)), y(shape, random_values<float>(rng, shape)), out(whole);
+  for (bool last : {false, true}) {
+    auto pick = [&](auto& both) { return (last ? both.last : both.plain).tensor(); };
+    Arguments args{{"tensors", test::tensors({pick(x), pick(y)})}, {"dim", 1}};
+    REQUIRE(test::call("aten.cat.default", args, {pick(out)}, 2).ok());
+  }
+  CHECK(same_bits(out.plain, out.last));
+}
