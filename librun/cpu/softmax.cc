@@ -1,4 +1,5 @@
 // Softmax and log-softmax along one axis, and their gradients. Sums in double, rounded once at the end.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -8,6 +9,7 @@
 #include "librun/cpu/log_sum.h"
 #include "librun/cpu/side_lines.h"
 #include "librun/work/exp_float.h"
+#include "librun/work/shapes.h"
 
 namespace sg::cpu {
 namespace {
@@ -99,27 +101,30 @@ void log_softmax_side(C* x, int64_t n) {
 }
 
 template <class C>
-void softmax_lines(KernelCall& call, Form form, const LineTiles& tiles) {
+void softmax_lines(KernelCall& call, Form form, const LineTiles& tiles, const Tensor& self, const Tensor& result) {
   SideLines<C> x(call, tiles);
   tiles.each(call, [&](int64_t tile, int thread) {
-    C* lines = x.read(call.tensor("self"), tile, thread);
+    C* lines = x.read(self, tile, thread);
     if (form == Form::log) log_softmax_side(lines, tiles.length);
     else softmax_side(form, lines, tiles.length);
-    x.write(call.result(), tile, thread);
+    x.write(result, tile, thread);
   });
 }
 
 template <class C>
 void softmax_rows(KernelCall& call, Form form) {
-  const Tensor& self = call.tensor("self");
+  Tensor self = call.tensor("self"), result = call.result();
   int64_t axis = call.integer("dim");
+  if (axis_last(result, axis).is_contiguous())  // channels that are innermost
+    self = axis_last(self, axis), result = axis_last(result, axis), axis = -1;
   // A dtype argument converts first.
   bool converts = call.op().param_index("dtype") >= 0 && call.has("dtype");
-  const auto tiles = LineTiles::along(self, axis);
-  if (tiles && !converts && call.result().is_contiguous()) return softmax_lines<C>(call, form, *tiles);
+  const auto tiles = LineTiles::along(result, axis);
+  if (tiles && !converts && is_floating(self.dtype))
+    return softmax_lines<C>(call, form, *tiles, contiguous(call, self), result);
   Rows in = rows_of(call, self, axis, converts ? call.stored("dtype", self.dtype) : self.dtype);
   if (!is_floating(in.tensor.dtype)) in = rows_of(call, self, axis, kDTypeOf<C>);
-  ResultRows out(call, call.result(), axis);
+  ResultRows out(call, result, axis);
   RowReader<C> x(call, in.tensor, in.length);
   RowWriter<C> y(call, out.tensor(), in.length);
   for_rows(call, in.count, in.length, [&](int64_t row, int thread) {
@@ -175,26 +180,30 @@ SG_CLONES void log_gradient_side(C* grad, const C* output, int64_t n) {
 }
 
 template <class C>
-void backward_lines(KernelCall& call, Form form, const LineTiles& tiles) {
+void backward_lines(KernelCall& call, Form form, const LineTiles& tiles, const Tensor& of_result, const Tensor& result,
+                    const Tensor& to) {
   SideLines<C> g(call, tiles), y(call, tiles);
   tiles.each(call, [&](int64_t tile, int thread) {
-    C* grad = g.read(call.tensor("grad_output"), tile, thread);
-    const C* output = y.read(call.tensor("output"), tile, thread);
+    C* grad = g.read(of_result, tile, thread);
+    const C* output = y.read(result, tile, thread);
     if (form == Form::log) log_gradient_side(grad, output, tiles.length);
     else gradient_side(grad, output, tiles.length);
-    g.write(call.result(), tile, thread);
+    g.write(to, tile, thread);
   });
 }
 
 template <class C>
 void backward_rows(KernelCall& call, Form form) {
+  Tensor of_result = call.tensor("grad_output"), result = call.tensor("output"), input = call.result();
   int64_t axis = call.integer("dim");
-  const auto tiles = LineTiles::along(call.tensor("output"), axis);
-  if (tiles && LineTiles::along(call.tensor("grad_output"), axis) && call.result().is_contiguous())
-    return backward_lines<C>(call, form, *tiles);
-  Rows grad = rows_of(call, call.tensor("grad_output"), axis);
-  Rows output = rows_of(call, call.tensor("output"), axis);
-  ResultRows out(call, call.result(), axis);
+  if (axis_last(input, axis).is_contiguous()) {
+    for (Tensor* t : {&of_result, &result, &input}) *t = axis_last(*t, axis);
+    axis = -1;
+  }
+  if (const auto tiles = LineTiles::along(input, axis))
+    return backward_lines<C>(call, form, *tiles, contiguous(call, of_result), contiguous(call, result), input);
+  Rows grad = rows_of(call, of_result, axis), output = rows_of(call, result, axis);
+  ResultRows out(call, input, axis);
   RowReader<C> g(call, grad.tensor, grad.length), y(call, output.tensor, grad.length);
   RowWriter<C> to(call, out.tensor(), grad.length);
   for_rows(call, grad.count, grad.length, [&](int64_t row, int thread) {
