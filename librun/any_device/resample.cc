@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "librun/cpu/resample_lines.h"
 #include "librun/cpu/rows.h"
 #include "librun/work/resample.h"
 #include "librun/work/run.h"
+#include "librun/work/shapes.h"
 
 namespace sg::cpu {
 namespace {
@@ -20,28 +22,6 @@ Around around(std::span<const int64_t> shape, size_t axis) {
   for (size_t i = 0; i < axis; ++i) a.outer *= shape[i];
   for (size_t i = axis + 1; i < shape.size(); ++i) a.inner *= shape[i];
   return a;
-}
-
-void sum_taps(const Taps& taps, const double* from, double* to, int64_t inner, int64_t position) {
-  double* out = to + position * inner;
-  std::fill_n(out, inner, 0.0);
-  for (auto t = static_cast<size_t>(taps.begin[static_cast<size_t>(position)]);
-       t < static_cast<size_t>(taps.begin[static_cast<size_t>(position) + 1]); ++t) {
-    const double* in = from + taps.index[t] * inner;
-    double w = taps.weight[t];
-    for (int64_t i = 0; i < inner; ++i) out[i] += w * in[i];
-  }
-}
-
-// All positions of an axis with contiguous elements, each with its own sum.
-void sum_taps_of_line(const Taps& taps, const double* from, double* to) {
-  const int64_t *begin = taps.begin.data(), *index = taps.index.data();
-  const double* weight = taps.weight.data();
-  for (int64_t i = 0; i < taps.out(); ++i) {
-    double sum = 0;
-    for (int64_t t = begin[i]; t < begin[i + 1]; ++t) sum += weight[t] * from[index[t]];
-    to[i] = sum;
-  }
 }
 
 Status hold(const KernelCall& call, const Tensor& result, const Tensor& input, const std::vector<Taps>& taps) {
@@ -65,14 +45,26 @@ void pick_line(const Taps& taps, const T* from, T* to) {
   }
 }
 
-template <class T>
-void pick_all(KernelCall& call, const Tensor& to, const Tensor& from, const std::vector<Taps>& taps, int64_t planes) {
-  const Taps& last = taps.back();
+// The same for blocks of several bytes, of which runs are copied at once.
+void pick_blocks(const Taps& taps, const std::byte* from, std::byte* to, int64_t block) {
+  const int64_t* index = taps.index.data();
+  for (int64_t i = 0, run = 1; i < taps.out(); i += run, run = 1) {
+    const bool outside = from == nullptr || index[i] < 0;
+    while (i + run < taps.out() && !outside && index[i + run] == index[i] + run) ++run;
+    const auto bytes = static_cast<size_t>(run * block);
+    if (outside) std::memset(to + i * block, 0, bytes);
+    else std::memcpy(to + i * block, from + index[i] * block, bytes);
+  }
+}
+
+// Calls fn(offset in the input, row) for each line of the result along the last axis; -1 if it lies outside.
+template <class Fn>
+void for_picked_lines(KernelCall& call, const std::vector<Taps>& taps, int64_t planes, int64_t length, const Fn& fn) {
   int64_t lines = 1, plane_in = 1;
   for (size_t k = 0; k + 1 < taps.size(); ++k) lines *= taps[k].out();
   for (const Taps& t : taps) plane_in *= t.in;
-  for_rows(call, planes * lines, last.out(), [&](int64_t row, int) {
-    int64_t rest = row % lines, offset = 0, size = last.in;
+  for_rows(call, planes * lines, length, [&](int64_t row, int) {
+    int64_t rest = row % lines, offset = 0, size = taps.back().in;
     bool outside = false;
     for (size_t k = taps.size() - 1; k-- > 0;) {
       int64_t at = taps[k].index[static_cast<size_t>(rest % taps[k].out())];
@@ -81,8 +73,25 @@ void pick_all(KernelCall& call, const Tensor& to, const Tensor& from, const std:
       size *= taps[k].in;
       rest /= taps[k].out();
     }
-    const T* plane = from.as<T>() + row / lines * plane_in;
-    pick_line<T>(last, outside ? nullptr : plane + offset, to.as<T>() + row * last.out());
+    fn(outside ? -1 : row / lines * plane_in + offset, row);
+  });
+}
+
+template <class T>
+void pick_all(KernelCall& call, const Tensor& to, const Tensor& from, const std::vector<Taps>& taps, int64_t planes) {
+  const Taps& last = taps.back();
+  for_picked_lines(call, taps, planes, last.out(), [&](int64_t at, int64_t row) {
+    pick_line<T>(last, at < 0 ? nullptr : from.as<T>() + at, to.as<T>() + row * last.out());
+  });
+}
+
+// Elements of all channels stay together. REQUIRES: `to` and `from` are contiguous, with channels last.
+void pick_channels(KernelCall& call, const Tensor& to, const Tensor& from, const std::vector<Taps>& taps,
+                   int64_t entries) {
+  const Taps& last = taps.back();
+  const int64_t block = to.dim(-1) * dtype_bytes(to.dtype);
+  for_picked_lines(call, taps, entries, last.out() * to.dim(-1), [&](int64_t at, int64_t row) {
+    pick_blocks(last, at < 0 ? nullptr : from.data + at * block, to.data + row * last.out() * block, block);
   });
 }
 
@@ -100,6 +109,34 @@ void resample_there(KernelCall& call, const Taps& taps, const Around& a, const T
                             taps.out(),
                             a.inner};
   for_each(call, to.elements(), 1, work);
+}
+
+// One axis of a contiguous f64 tensor; `shape` becomes that of the result.
+Tensor resample_axis(KernelCall& call, const Taps& taps, size_t axis, std::vector<int64_t>* shape, const Tensor& from) {
+  (*shape)[axis] = taps.out();
+  const Around a = around(*shape, axis);
+  const Tensor to = workspace(call, DType::f64, *shape);
+  if (on_device(call)) resample_there(call, taps, a, from, to);
+  else resample_one_axis(call, {nullptr, taps, a.outer, a.inner}, from, to);
+  return to;
+}
+
+// Floats on the CPU: all axes but the last two one after the other, those two at once.
+void resample_here(KernelCall& call, const Tensor& result, const Tensor& input, const std::vector<Taps>& taps) {
+  const int channels = inner_channels(input, static_cast<int>(taps.size()));
+  Tensor now = channels < 0 ? contiguous(call, input) : axis_last(input, channels);
+  const ResultRows to(call, result, channels < 0 ? -1 : channels);
+  const size_t first = static_cast<size_t>(input.rank) - taps.size() - (channels < 0 ? 0 : 1);
+  std::vector<int64_t> shape(now.sizes().begin(), now.sizes().end());
+  if (taps.size() > 2 || !is_floating(now.dtype) || !is_runnable(now.dtype)) now = contiguous_as(call, now, DType::f64);
+  size_t k = 0;
+  for (; k + 2 < taps.size(); ++k) now = resample_axis(call, taps[k], first + k, &shape, now);
+  const Taps* before = taps.size() > 1 ? &taps[k++] : nullptr;
+  shape[first + k] = taps[k].out();
+  const Around a = around(std::span(shape), first + k);
+  const int64_t outer = before ? a.outer / before->in : a.outer;
+  resample_lines(call, {before, taps[k], outer, a.inner}, now, to.tensor());
+  to.store(call);
 }
 
 void pick_there(KernelCall& call, const Tensor& to, const Tensor& from, const std::vector<Taps>& taps) {
@@ -139,35 +176,14 @@ Status resample(KernelCall& call, const Tensor& result, const Tensor& input, con
   SG_TRY(hold(call, result, input, taps));
   if (result.elements() == 0) return ok_status();
   if (input.elements() == 0) return fill(call, result, Scalar::integer(0)), ok_status();
+  const bool floats = is_floating(result.dtype) && is_runnable(result.dtype);
+  if (floats && !on_device(call)) return resample_here(call, result, input, taps), ok_status();
   bool complex = is_complex(result.dtype);
   std::vector<int64_t> shape(input.sizes().begin(), input.sizes().end());
   Tensor now = contiguous_as(call, input, complex ? DType::c128 : DType::f64);
   if (complex) shape.push_back(2);
-  for (size_t k = 0; k < taps.size(); ++k) {
-    size_t axis = static_cast<size_t>(input.rank) - taps.size() + k;
-    shape[axis] = taps[k].out();
-    Around a = around(shape, axis);
-    Tensor next = workspace(call, DType::f64, shape);
-    if (on_device(call)) {
-      resample_there(call, taps[k], a, now, next);
-      now = next;
-      continue;
-    }
-    if (a.inner == 1) {
-      for_rows(call, a.outer, static_cast<int64_t>(taps[k].index.size()), [&](int64_t row, int) {
-        sum_taps_of_line(taps[k], now.as<double>() + row * taps[k].in, next.as<double>() + row * taps[k].out());
-      });
-      now = next;
-      continue;
-    }
-    int64_t work = static_cast<int64_t>(taps[k].index.size()) * a.inner / std::max<int64_t>(taps[k].out(), 1);
-    for_rows(call, a.outer * taps[k].out(), work, [&](int64_t row, int) {
-      int64_t outer = row / taps[k].out(), position = row % taps[k].out();
-      sum_taps(taps[k], now.as<double>() + outer * taps[k].in * a.inner,
-               next.as<double>() + outer * taps[k].out() * a.inner, a.inner, position);
-    });
-    now = next;
-  }
+  const size_t first = static_cast<size_t>(input.rank) - taps.size();
+  for (size_t k = 0; k < taps.size(); ++k) now = resample_axis(call, taps[k], first + k, &shape, now);
   copy(call, result, make_tensor(now.data, complex ? DType::c128 : DType::f64, result.sizes()));
   return ok_status();
 }
@@ -175,6 +191,13 @@ Status resample(KernelCall& call, const Tensor& result, const Tensor& input, con
 Status pick(KernelCall& call, const Tensor& result, const Tensor& input, const std::vector<Taps>& taps) {
   SG_TRY(hold(call, result, input, taps));
   if (result.elements() == 0) return ok_status();
+  int64_t planes = 1;
+  for (int i = 0; i < input.rank - static_cast<int>(taps.size()); ++i) planes *= input.dim(i);
+  if (const int axis = inner_channels(input, static_cast<int>(taps.size())); axis >= 0 && !on_device(call)) {
+    const ResultRows to(call, result, axis);
+    pick_channels(call, to.tensor(), axis_last(input, axis), taps, planes / input.dim(axis));
+    return to.store(call), ok_status();
+  }
   Tensor from = contiguous(call, input),
          to = result.is_contiguous() ? result : workspace(call, result.dtype, result.sizes());
   if (on_device(call) && taps.size() <= 3) {
@@ -183,8 +206,6 @@ Status pick(KernelCall& call, const Tensor& result, const Tensor& input, const s
     return ok_status();
   }
   if (on_device(call)) return call.fail("a device resamples at most three axes");
-  int64_t planes = 1;
-  for (int i = 0; i < input.rank - static_cast<int>(taps.size()); ++i) planes *= input.dim(i);
   switch (dtype_bytes(result.dtype)) {
     case 1: pick_all<uint8_t>(call, to, from, taps, planes); break;
     case 2: pick_all<uint16_t>(call, to, from, taps, planes); break;

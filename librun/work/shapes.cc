@@ -20,6 +20,13 @@ Tensor axis_last(const Tensor& t, int64_t axis) {
   return out;
 }
 
+int inner_channels(const Tensor& t, int axes) {
+  constexpr int64_t kFewest = 8;
+  const int axis = t.rank - axes - 1;
+  if (axis < 0 || t.dim(axis) < kFewest || t.conjugate || t.is_contiguous()) return -1;
+  return axis_last(t, axis).is_contiguous() ? axis : -1;
+}
+
 bool broadcasts(const Tensor& t, std::span<const int64_t> shape) {
   if (t.rank > static_cast<int>(shape.size())) return false;
   for (int i = 1; i <= t.rank; ++i)

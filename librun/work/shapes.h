@@ -15,6 +15,10 @@ Tensor with_axis(const Tensor& t);
 // `t` with axis `axis` moved to the end; if it has no axes, a row of one element.
 Tensor axis_last(const Tensor& t, int64_t axis);
 
+// The axis of the channels before `axes` axes of planes, if channels are innermost in memory (PyTorch's channels_last)
+// and enough for vectors of them: axis_last() of it is contiguous, and `t` is not. Else -1.
+int inner_channels(const Tensor& t, int axes);
+
 // Whether `t` broadcasts to a shape by PyTorch's rule; broadcast_to (tensor.h) then applies it.
 bool broadcasts(const Tensor& t, std::span<const int64_t> shape);
 
