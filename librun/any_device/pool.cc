@@ -8,10 +8,12 @@
 #include "librun/cpu/indices.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/pool_averages.h"
+#include "librun/cpu/pool_channels.h"
 #include "librun/cpu/pool_maxima.h"
 #include "librun/cpu/rows.h"
 #include "librun/work/pool.h"
 #include "librun/work/run.h"
+#include "librun/work/shapes.h"
 
 namespace sg::cpu {
 namespace {
@@ -90,10 +92,19 @@ void largest_by_element(KernelCall& call, const Window& w, bool adaptive) {
   if (call.result_count() > 1) copy(call, call.result(1), places);
 }
 
+// The channels' axis if a kernel by channels applies, from floats to `to` of the same type; else -1.
+int channels_of(KernelCall& call, const Tensor& like, const Tensor& from, const Tensor& to) {
+  if (on_device(call) || !is_floating(from.dtype) || !is_runnable(from.dtype) || from.dtype != to.dtype) return -1;
+  return inner_channels(like, plane_axes(call));
+}
+
 Status max_pool(KernelCall& call) {
   SG_ASSIGN(Window w, window_of(call, call.tensor("self"), call.result(0)));
-  if (!on_device(call) && is_floating(call.tensor("self").dtype)) return largest_of_windows(call, w), ok_status();
-  visit_wide(call.tensor("self").dtype, [&]<class T>() { largest_by_element<T>(call, w, false); });
+  const Tensor& self = call.tensor("self");
+  const int channels = channels_of(call, self, self, call.result(0));
+  if (channels >= 0) return largest_by_channels(call, w, channels), ok_status();
+  if (!on_device(call) && is_floating(self.dtype)) return largest_of_windows(call, w), ok_status();
+  visit_wide(self.dtype, [&]<class T>() { largest_by_element<T>(call, w, false); });
   return ok_status();
 }
 
@@ -157,6 +168,10 @@ Status max_pool_backward_there(KernelCall& call) {
 Status max_pool_backward(KernelCall& call) {
   if (on_device(call) && call.op().param_index("kernel_size") >= 0) return max_pool_backward_there(call);
   SG_ASSIGN(Window w, planes_of(call, call.tensor("self"), call.tensor("grad_output")));
+  if (const int channels = channels_of(call, call.result(), call.tensor("grad_output"), call.result()); channels >= 0) {
+    SG_TRY(expect_shape(call, "indices", call.tensor("indices"), call.tensor("grad_output").sizes()));
+    return add_to_places_by_channels(call, w, channels);
+  }
   return scatter_to_places(call, w, call.result(), call.tensor("grad_output"));
 }
 
@@ -197,9 +212,12 @@ Divisor divisor_of(KernelCall& call) {
 Status avg_pool(KernelCall& call) {
   SG_ASSIGN(Window w, window_of(call, call.tensor("self"), call.result()));
   const Divisor by = divisor_of(call);
-  if (!on_device(call) && is_floating(call.tensor("self").dtype)) return average_windows(call, w, by), ok_status();
-  visit_wide(call.tensor("self").dtype, [&]<class T>() {
-    const auto* x = contiguous_as(call, call.tensor("self"), kWide<T>).template as<T>();
+  const Tensor& self = call.tensor("self");
+  const int channels = channels_of(call, self, self, call.result());
+  if (channels >= 0) return average_by_channels(call, w, by, channels), ok_status();
+  if (!on_device(call) && is_floating(self.dtype)) return average_windows(call, w, by), ok_status();
+  visit_wide(self.dtype, [&]<class T>() {
+    const auto* x = contiguous_as(call, self, kWide<T>).template as<T>();
     Tensor means = workspace(call, kWide<T>, call.result().sizes());
     for_each(call, means.elements(), grain_of(w), work::AvgPool<T>{w, by.given, by.padded, by.value, x, means.as<T>()});
     copy(call, call.result(), means);
@@ -211,6 +229,8 @@ Status avg_pool_backward(KernelCall& call) {
   const Tensor& grad_output = call.tensor("grad_output");
   SG_ASSIGN(Window w, window_of(call, call.tensor("self"), grad_output));
   const Divisor by = divisor_of(call);
+  const int channels = channels_of(call, call.result(), grad_output, call.result());
+  if (channels >= 0) return spread_by_channels(call, w, by, channels), ok_status();
   if (!on_device(call) && is_floating(grad_output.dtype)) return spread_averages(call, w, by), ok_status();
   Tensor sums = workspace(call, DType::f64, call.result().sizes());
   for_each(call, sums.elements(), 1,

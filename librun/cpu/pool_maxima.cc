@@ -176,13 +176,17 @@ Window with_long_lines(Window w) {
 
 }  // namespace
 
+bool has_short_places(const Window& w) {
+  double places = 1;
+  for (int k = 0; k < 3; ++k) places *= static_cast<double>(w.in[k] + w.padding[k] + w.dilation[k]);
+  return places <= std::numeric_limits<int32_t>::max();
+}
+
 void largest_of_windows(KernelCall& call, const Window& window) {
   const Window w = with_long_lines(window);
   // 32-bit positions keep up with floats.
-  double places = 1;  // including those of empty windows, beyond the plane
-  for (int k = 0; k < 3; ++k) places *= static_cast<double>(w.in[k] + w.padding[k] + w.dilation[k]);
   if (call.result(0).dtype == DType::f64) find_maxima<double, int64_t>(call, w);
-  else if (places <= std::numeric_limits<int32_t>::max()) find_maxima<float, int32_t>(call, w);
+  else if (has_short_places(w)) find_maxima<float, int32_t>(call, w);
   else find_maxima<float, int64_t>(call, w);
 }
 

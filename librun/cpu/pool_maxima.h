@@ -6,6 +6,9 @@
 
 namespace sg::cpu {
 
+// Whether positions in a plane, and those of empty windows beyond it, fit into 32 bits.
+bool has_short_places(const work::Window& w);
+
 // From "self" to the first result; positions to the second, if there is one. REQUIRES: float tensors on the CPU.
 void largest_of_windows(KernelCall& call, const work::Window& w);
 
