@@ -13,6 +13,7 @@
 #pragma once
 
 #include <optional>
+#include <type_traits>
 
 #include "librun/cpu/gemm_tile.h"
 #include "librun/cpu/lanes.h"
@@ -66,22 +67,22 @@ extern template class SideLines<double>;
 
 // --- sums and maxima of kSideLines lines at once, with the same bits that lanes.h gives for each line as a row ---
 
-// value(i, l): element i of line l.
-template <class Value>
-SG_INLINE void sum_side(int64_t n, const Value& value, double* totals) {
-  for (int64_t l = 0; l < kSideLines; ++l) totals[l] = 0;
+// value(i, l): element i of line l; `lines`: how many there are, kSideLines at most.
+template <class Value, class Lines = std::integral_constant<int64_t, kSideLines>>
+SG_INLINE void sum_side(int64_t n, const Value& value, double* totals, Lines lines = {}) {
+  for (int64_t l = 0; l < lines; ++l) totals[l] = 0;
   for (int64_t block = 0; block < n; block += kLaneBlock) {
     double lane[kSumLanes][kSideLines];
     const int64_t count = n - block < kLaneBlock ? n - block : kLaneBlock;
     const int64_t used = count < kSumLanes ? count : kSumLanes;  // the others stay zero, and add nothing
     for (int64_t i = 0; i < used; ++i)
-      for (int64_t l = 0; l < kSideLines; ++l) lane[i][l] = 0.0 + value(block + i, l);
+      for (int64_t l = 0; l < lines; ++l) lane[i][l] = 0.0 + value(block + i, l);
     for (int64_t i = used; i < count; ++i)
-      for (int64_t l = 0; l < kSideLines; ++l) lane[i % kSumLanes][l] += value(block + i, l);
+      for (int64_t l = 0; l < lines; ++l) lane[i % kSumLanes][l] += value(block + i, l);
     for (int64_t width = kSumLanes / 2; width > 0; width /= 2)
       for (int64_t i = 0; i < width && i + width < used; ++i)
-        for (int64_t l = 0; l < kSideLines; ++l) lane[i][l] += lane[i + width][l];
-    for (int64_t l = 0; l < kSideLines; ++l) totals[l] += lane[0][l];
+        for (int64_t l = 0; l < lines; ++l) lane[i][l] += lane[i + width][l];
+    for (int64_t l = 0; l < lines; ++l) totals[l] += lane[0][l];
   }
 }
 

@@ -32,8 +32,9 @@ std::vector<T> random_values(Rng& rng, const Sizes& shape) {
   int64_t count = 1;
   for (int64_t size : shape) count *= size;
   std::vector<T> values;
+  const bool wild = rng.percent(30);
   for (int64_t i = 0; i < count; ++i) {
-    const auto kind = rng.below(100);
+    const auto kind = wild ? rng.below(100) : 99;
     const double value = kind == 0   ? std::numeric_limits<double>::quiet_NaN()
                          : kind == 1 ? -0.0
                          : kind == 2 ? -std::numeric_limits<double>::infinity()
@@ -179,6 +180,76 @@ void check_softmax(Rng& rng) {
   }
 }
 
+// Norms: tensors of the input's shape in both layouts, numbers by channel or by group in one.
+template <class T>
+struct NormCall {
+  std::string op;
+  Arguments others;
+  std::vector<std::pair<std::string_view, Both<T>*>> inputs;
+  Both<T>* result;
+  Sizes numbers;  // shape of the other two results
+
+  void check(int threads) const {
+    CAPTURE(op, threads, std::vector(result->plain.tensor().sizes().begin(), result->plain.tensor().sizes().end()));
+    std::vector<Buffer<T>> all;
+    for (bool last : {false, true}) {
+      Arguments args = others;
+      for (auto [name, both] : inputs) args.push_back({name, (last ? both->last : both->plain).tensor()});
+      for (int i = 0; i < 2; ++i) all.emplace_back(numbers);
+      std::vector<Tensor> results{(last ? result->last : result->plain).tensor(), all[all.size() - 2].tensor(),
+                                  all.back().tensor()};
+      REQUIRE(test::call(op, args, results, last ? threads : 1).ok());
+    }
+    CHECK(same_bits(result->plain, result->last));
+    CHECK(same_bits(all[0], all[2]));
+    CHECK(same_bits(all[1], all[3]));
+  }
+};
+
+template <class T>
+void check_norms(Rng& rng) {
+  const int64_t groups = 1 + static_cast<int64_t>(rng.below(6)), channels = 8 / groups + 1 + rng.below(9),
+                all = groups * channels, side = rng.percent(30) ? 24 : 2 + rng.below(9);
+  const int threads = 1 + static_cast<int>(rng.below(2));
+  const Sizes shape{1 + static_cast<int64_t>(rng.below(3)), all, side, side + 1}, of_groups{shape[0], groups};
+  Both<T> x(shape, random_values<T>(rng, shape)), grad(shape, random_values<T>(rng, shape)), y(shape), to(shape);
+  auto numbers = [&](const Sizes& sizes) {
+    Buffer<T> buffer(sizes);
+    for (int64_t i = 0; i < buffer.tensor().elements(); ++i)
+      buffer.at(i) = T(static_cast<float>(1 + rng.below(99)) / 9);
+    return buffer;
+  };
+  Buffer<T> weight = numbers({all}), bias = numbers({all}), mean = numbers({all}), rstd = numbers({all}),
+            group_mean = numbers(of_groups), group_rstd = numbers(of_groups);
+  Arguments scales;
+  if (rng.percent(70)) scales = {{"weight", weight}, {"bias", bias}};
+  auto with = [&](Arguments args) {
+    args.insert(args.end(), scales.begin(), scales.end());
+    return args;
+  };
+  const Arguments sizes{{"N", shape[0]}, {"C", all}, {"HxW", side * (side + 1)}, {"group", groups}};
+  Arguments forward = with(sizes);
+  forward.push_back({"eps", 1e-5});
+  NormCall<T>{"aten.native_group_norm.default", forward, {{"input", &x}}, &y, of_groups}.check(threads);
+  if (!scales.empty()) scales.pop_back();  // gradients do not take the bias
+  Arguments backward = with(sizes);
+  backward.insert(backward.end(), {{"mean", group_mean}, {"rstd", group_rstd}});
+  NormCall<T>{"aten.native_group_norm_backward.default", backward, {{"input", &x}, {"grad_out", &grad}}, &to, {all}}
+      .check(threads);
+  for (bool training : {false, true}) {
+    const Arguments statistics{{"running_mean", mean}, {"running_var", rstd}, {"eps", 1e-5}};
+    Arguments args = statistics;
+    if (!scales.empty()) args.insert(args.end(), {{"weight", weight}, {"bias", bias}});
+    if (training) args.erase(args.begin(), args.begin() + 2);
+    args.insert(args.end(), {{"training", training}, {"momentum", 0.1}});
+    NormCall<T>{"aten.native_batch_norm.default", args, {{"input", &x}}, &y, {training ? all : 0}}.check(threads);
+    args = with(statistics);
+    args.insert(args.end(), {{"save_mean", mean}, {"save_invstd", rstd}, {"train", training}});
+    NormCall<T>{"aten.native_batch_norm_backward.default", args, {{"input", &x}, {"grad_out", &grad}}, &to, {all}}
+        .check(threads);
+  }
+}
+
 template <class Fn>
 void for_all_floats(int times, const Fn& fn) {
   Rng rng(5);
@@ -202,6 +273,10 @@ TEST_CASE("resampling by channels is that of planes") {
 
 TEST_CASE("softmax over innermost channels is that over an outer axis") {
   for_all_floats(25, []<class T>(Rng& rng) { check_softmax<T>(rng); });
+}
+
+TEST_CASE("norms by channels are those of planes") {
+  for_all_floats(25, []<class T>(Rng& rng) { check_norms<T>(rng); });
 }
 
 TEST_CASE("a pool by channels refuses indices beyond the plane") {
