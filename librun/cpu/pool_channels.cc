@@ -97,7 +97,6 @@ struct PlacedGradients {
   int64_t entry, channels, first, count;
 
   void add(const Window& w, IndexCheck& check, double* sums) const {
-    std::fill_n(sums, w.plane_in() * kSumChannels, 0.0);
     for (int64_t i = 0, at = entry * w.plane_out() * channels + first; i < w.plane_out(); ++i, at += channels)
       for (int64_t l = 0; l < count; ++l) {
         const int64_t position = (entry * channels + first + l) * w.plane_out() + i;  // in the tensor of indices
@@ -107,11 +106,14 @@ struct PlacedGradients {
   }
 };
 
+// Stores the sums, and leaves zeros for the next ones.
 template <class T>
-SG_CLONES void narrow_sums(const double* sums, int64_t places, int64_t count, int64_t channels, T* to) {
-  for (int64_t i = 0; i < places; ++i)
-    for (int64_t l = 0; l < count; ++l)
-      to[i * channels + l] = static_cast<T>(static_cast<Compute<T>>(sums[i * kSumChannels + l]));
+SG_CLONES void take_sums(double* sums, int64_t places, int64_t count, int64_t channels, T* to) {
+  for (int64_t i = 0; i < places; ++i, sums += kSumChannels, to += channels) {
+#pragma GCC ivdep
+    for (int64_t l = 0; l < count; ++l) to[l] = static_cast<T>(static_cast<Compute<T>>(sums[l]));
+    for (int64_t l = 0; l < kSumChannels; ++l) sums[l] = 0;
+  }
 }
 
 template <class T>
@@ -119,12 +121,13 @@ void add_to_places(KernelCall& call, const Window& w, IndexCheck& check, const R
                    T* to) {
   const int64_t channels = grad.length, pieces = (channels + kSumChannels - 1) / kSumChannels;
   auto* sums = call.scratch().take<double>(call.team().size() * w.plane_in() * kSumChannels);
+  std::fill_n(sums, call.team().size() * w.plane_in() * kSumChannels, 0.0);
   for_rows(call, w.planes / channels * pieces, w.plane_in() * kSumChannels, [&](int64_t i, int thread) {
     const int64_t entry = i / pieces, first = i % pieces * kSumChannels;
     const int64_t count = std::min(kSumChannels, channels - first);
     double* own = sums + thread * w.plane_in() * kSumChannels;
     PlacedGradients<T>{grad.tensor.as<T>(), places, entry, channels, first, count}.add(w, check, own);
-    narrow_sums(own, w.plane_in(), count, channels, to + entry * w.plane_in() * channels + first);
+    take_sums(own, w.plane_in(), count, channels, to + entry * w.plane_in() * channels + first);
   });
 }
 
