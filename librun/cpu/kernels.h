@@ -12,7 +12,7 @@ namespace sg::cpu {
 
 std::span<const KernelRow> assert_kernels();              // asserts.cc: checks of the data, numbers for the host
 std::span<const KernelRow> attention_kernels();           // attention_ops.cc: scaled dot product attention by its names
-std::span<const KernelRow> channel_norm_kernels();        // channel_norm.cc: group and batch norm
+std::span<const KernelRow> batch_norm_kernels();          // batch_norm.cc: batch and instance norm
 std::span<const KernelRow> column_kernels();              // columns.cc: im2col, col2im, pixel_shuffle
 std::span<const KernelRow> convolution_kernels();         // convolution.cc: forward and backward, also transposed
 std::span<const KernelRow> ctc_loss_kernels();            // ctc_loss.cc
@@ -22,6 +22,7 @@ std::span<const KernelRow> factory_kernels();             // factory.cc: empty, 
 std::span<const KernelRow> flex_attention_kernels();      // flex_attention.cc
 std::span<const KernelRow> fourier_kernels();             // fourier.cc
 std::span<const KernelRow> grid_sampler_kernels();        // grid_sampler.cc
+std::span<const KernelRow> group_norm_kernels();          // group_norm.cc
 std::span<const KernelRow> grouped_mm_kernels();          // grouped_mm.cc
 std::span<const KernelRow> histogram_kernels();           // histogram.cc: histc, bincount
 std::span<const KernelRow> index_kernels();               // index.cc: index, index_put, index_select, embedding, ...

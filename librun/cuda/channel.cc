@@ -1,4 +1,5 @@
-// Batch, group and instance norm: from calls to kernels/channel.h, with the results of cpu/channel_norm.cc.
+// Batch, group and instance norm: from calls to kernels/channel.h, with the results of cpu/batch_norm.cc and
+// cpu/group_norm.cc.
 #include <algorithm>
 #include <array>
 
