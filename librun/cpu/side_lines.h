@@ -27,9 +27,12 @@ struct LineTiles {
   int64_t length = 0, inner = 1;  // elements of a line; adjacent lines
   int64_t across = 0, count = 0;  // adjacent tiles; all tiles
 
-  // None if rows_of() is as good: along a long innermost axis, and for tensors that are not contiguous.
+  // None if rows_of() is as good: along a long axis that is the innermost or has few elements inside, and for tensors
+  // that are not contiguous.
   static std::optional<LineTiles> along(const Tensor& t, int64_t axis);
-  int64_t lines(int64_t tile) const { return std::min(kSideLines, side() - tile % across * kSideLines); }
+  int64_t lines(int64_t tile) const {
+    return group == 1 ? std::min(kSideLines, side() - tile % across * kSideLines) : runs(tile) * inner;
+  }
 
   template <class Fn>  // fn(tile, thread), on all threads
   void each(KernelCall& call, const Fn& fn) const {
@@ -39,11 +42,14 @@ struct LineTiles {
  private:
   template <class C>
   friend class SideLines;
-  int64_t all = 0;  // lines of the tensor, if the axis is the innermost
+  int64_t all = 0;    // lines of the tensor
+  int64_t group = 1;  // runs of `inner` lines in a tile, if several fit
 
   int64_t side() const { return inner == 1 ? all : inner; }
+  int64_t runs(int64_t tile) const { return std::min(group, all / inner - tile * group); }
   int64_t line_step() const { return inner == 1 ? length : 1; }
   int64_t begin(int64_t tile) const {
+    if (group > 1) return tile * group * length * inner;
     return tile / across * length * inner + tile % across * kSideLines * line_step();
   }
 };

@@ -1,5 +1,5 @@
 // Kernels for tensors whose channels are innermost in memory (PyTorch's channels_last) give the bits that they give for
-// the same values in row-major order.
+// the same values in row-major order; and softmax over short lines those of each line as a row.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -261,7 +261,41 @@ void for_all_floats(int times, const Fn& fn) {
   }
 }
 
+// [outer, length, inner] along the middle axis, and the same lines as rows with gaps, which are taken one by one.
+template <class T>
+void check_short_lines(Rng& rng) {
+  const int64_t outer = rng.between(1, 70), length = rng.between(1, 40), inner = rng.between(1, 20), gap = length + 3;
+  const Sizes lines{outer, length, inner}, rows{outer, inner, length}, strides{inner * gap, gap, 1};
+  Buffer<T> x(lines, random_values<T>(rng, lines)), grad(lines, random_values<T>(rng, lines)), y(lines), to(lines);
+  Buffer<T> row_y(rows, {}, strides), row_grad(rows, {}, strides), row_to(rows, {}, strides), row_x(rows, {}, strides);
+  auto each = [&](const auto& copy) {
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t i = 0; i < length; ++i)
+        for (int64_t j = 0; j < inner; ++j) copy((o * length + i) * inner + j, (o * inner + j) * length + i);
+  };
+  each([&](int64_t at, int64_t row) { row_x.at(row) = x.at(at), row_grad.at(row) = grad.at(at); });
+  const int threads = static_cast<int>(rng.between(1, 2));
+  for (const std::string op : {"aten._softmax", "aten._log_softmax"}) {
+    const std::string backward = op + "_backward_data.default";
+    REQUIRE(
+        test::call(op + ".default", {{"self", x}, {"dim", 1}, {"half_to_float", false}}, {y.tensor()}, threads).ok());
+    REQUIRE(
+        test::call(op + ".default", {{"self", row_x}, {"dim", 2}, {"half_to_float", false}}, {row_y.tensor()}).ok());
+    REQUIRE(test::call(backward, {{"grad_output", grad}, {"output", y}, {"dim", 1}}, {to.tensor()}, threads).ok());
+    REQUIRE(test::call(backward, {{"grad_output", row_grad}, {"output", row_y}, {"dim", 2}}, {row_to.tensor()}).ok());
+    Buffer<T> expected_y(lines), expected_to(lines);
+    each([&](int64_t at, int64_t row) { expected_y.at(at) = row_y.at(row), expected_to.at(at) = row_to.at(row); });
+    CAPTURE(op, outer, length, inner, threads);
+    REQUIRE(same_bits(y, expected_y));
+    REQUIRE(same_bits(to, expected_to));
+  }
+}
+
 }  // namespace
+
+TEST_CASE("softmax over short lines of few side by side is that of rows") {
+  for_all_floats(40, []<class T>(Rng& rng) { check_short_lines<T>(rng); });
+}
 
 TEST_CASE("pools by channels are those of planes") {
   for_all_floats(25, []<class T>(Rng& rng) { check_pools<T>(rng); });
