@@ -31,12 +31,12 @@ WARM_UP = 2
 class Case(nn.Module):
     """The op, over an input that is a parameter so that its backward is there too."""
 
-    def __init__(self, op, shapes, dtype, parts=None, forward_only=False):
+    def __init__(self, op, shapes, dtype, parts=None, forward_only=False, layout=torch.contiguous_format):
         super().__init__()
         self.op = op
-        self.own = nn.ParameterList([nn.Parameter(torch.randn(s, dtype=dtype) * 0.5, requires_grad=not forward_only)
+        self.own = nn.ParameterList([nn.Parameter((torch.randn(s, dtype=dtype) * 0.5).to(memory_format=layout), requires_grad=not forward_only)
                                      for s in shapes])
-        self.parts = parts.to(dtype) if parts is not None else None
+        self.parts = parts.to(dtype=dtype, memory_format=layout) if parts is not None else None
         self.scale = nn.Parameter(torch.ones(1, dtype=dtype))
 
     def forward(self, index):
@@ -146,6 +146,7 @@ def cases():
         'conv2d depthwise 7x7': layer(lambda: nn.Conv2d(32, 32, 7, padding=3, groups=32), x),
         'conv2d grouped': layer(lambda: nn.Conv2d(32, 32, 3, padding=1, groups=4), x),
         'conv2d dilated': layer(lambda: nn.Conv2d(32, 32, 3, padding=2, dilation=2), x),
+        'conv2d of whole lines': layer(lambda: nn.Conv2d(1, 100, (3, 128)), (32, 1, 50, 128)),
         'conv1d': layer(lambda: nn.Conv1d(64, 64, 5, padding=2), (8, 64, 512)),
         'conv1d depthwise': layer(lambda: nn.Conv1d(64, 64, 4, padding=3, groups=64), (8, 64, 512)),
         'conv3d': layer(lambda: nn.Conv3d(8, 16, 3, padding=1), (2, 8, 12, 24, 24)),
@@ -166,6 +167,7 @@ def cases():
         'softmax last': dict(op=lambda x: x.softmax(-1).square(), shapes=[(512, 1024)]),
         'softmax first': dict(op=lambda x: x.softmax(0).square(), shapes=[(512, 1024)]),
         'softmax middle': dict(op=lambda x: x.softmax(1).square(), shapes=[(16, 128, 256)]),
+        'softmax short lines': dict(op=lambda x: x.softmax(1).square(), shapes=[(20000, 4, 8)]),
         'log_softmax + nll': dict(op=lambda x, i: F.cross_entropy(x, i), shapes=[(512, 4096)], index=index_of(4096, 512)),
         'sort': dict(op=lambda x: x.sort(-1)[0].square(), shapes=[(256, 2048)]),
         'sort first': dict(op=lambda x: x.sort(0)[0].square(), shapes=[(512, 512)]),
@@ -275,6 +277,9 @@ def cases():
     for name in ('mm', 'bmm'):
         out[f'{name} f64'] = out[name] | dict(only='f64')
         out[f'{name} f16'] = out[name] | dict(only='f16')
+    for name in ('conv2d 3x3', 'conv2d 1x1', 'conv2d depthwise 3x3', 'conv2d grouped', 'max_pool2d', 'avg_pool2d',
+                 'interpolate bilinear', 'interpolate nearest', 'batch_norm', 'group_norm'):
+        out[f'{name} NHWC'] = out[name] | dict(layout=torch.channels_last)
     return out
 
 
@@ -315,7 +320,7 @@ def measure(name, case, dtype, options):
     """A line of the table: what each takes, and the ratio."""
     torch.manual_seed(zlib.crc32(name.encode()))
     part = case.get('parts')
-    model = Case(case['op'], case['shapes'], DTYPES[dtype], part() if part else None)
+    model = Case(case['op'], case['shapes'], DTYPES[dtype], part() if part else None, layout=case.get('layout', torch.contiguous_format))
     index = case['index']() if 'index' in case else torch.zeros(1, dtype=torch.int64)
     with tempfile.TemporaryDirectory() as folder:
         capture(model=model, loss_fn=lambda out, _: out, inputs={'index': index}, targets=torch.zeros(()), out_dir=folder)

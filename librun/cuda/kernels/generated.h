@@ -5,7 +5,7 @@
 #pragma once
 
 #include "librun/cuda/kernels/element_functions.h"
-#include "librun/cuda/kernels/near.h"
+#include "librun/cuda/kernels/near.h"  // called by near_ops.def
 #include "librun/cuda/kernels/raw.h"
 
 namespace sg::cuda {
