@@ -32,9 +32,7 @@ int64_t grain_of(int64_t work) { return std::max<int64_t>(1, kPieceElements / st
 
 template <class E>
 void copy_inner(E* to, const Selection& a, const E* from, const Selection& b) {
-  if (a.inner.count == 1) {
-    *to = *from;
-  } else if (a.inner_run && b.inner_run) {
+  if (a.inner_run && b.inner_run) {
     std::memcpy(to, from, static_cast<size_t>(a.inner.count) * sizeof(E));
   } else {
     for (int64_t i = 0; i < a.inner.count; ++i) to[a.inner.at[i]] = from[b.inner.at[i]];
@@ -89,6 +87,13 @@ void add_group(T* place, const Selection& a, const T* from, const Selection& b, 
 template <class T>
 void add_in_order(const Selection& a, const Selection& b, int64_t outer, int64_t first, int64_t n, Scalar scale) {
   const bool plain = is_one(scale), runs = a.inner_run && b.inner_run;
+  if (n == 1 && plain) {
+    T* const places = a.tensor.as<T>() + a.outer.at[outer] + a.inner.at[first];
+    const T* const values = b.tensor.as<T>() + b.outer.at[outer] + b.inner.at[first];
+    for (int64_t k = 0; k < a.picked.count; ++k)
+      places[a.picked.at[k]] = add_elements<T>(places[a.picked.at[k]], values[b.picked.at[k]]);
+    return;
+  }
   for (int64_t k = 0; k < a.picked.count; ++k) {
     T* place = a.tensor.as<T>() + a.outer.at[outer] + a.picked.at[k];
     const T* added = b.tensor.as<T>() + b.outer.at[outer] + b.picked.at[k];
@@ -103,13 +108,45 @@ void add_in_order(const Selection& a, const Selection& b, int64_t outer, int64_t
   }
 }
 
+// The same for single elements of a type that is summed in a wider one: sums are kept by place, in `sums`.
+template <class T>
+void add_widened(const Selection& a, const Selection& b, int64_t outer, Scalar scale, Compute<T>* sums) {
+  using C = Compute<T>;
+  T* const places = a.tensor.as<T>() + a.outer.at[outer];
+  const T* const values = b.tensor.as<T>() + b.outer.at[outer];
+  const int64_t* at = a.picked.at;
+  const int64_t count = a.picked.count;
+  const bool plain = is_one(scale);
+  for (int64_t k = 0; k < count; ++k) sums[at[k]] = static_cast<C>(places[at[k]]);
+  for (int64_t k = 0; k < count; ++k) {
+    const C value = static_cast<C>(values[b.picked.at[k]]);
+    sums[at[k]] = add_elements<C>(sums[at[k]], plain ? value : scaled<C>(value, scale));
+  }
+  for (int64_t k = 0; k < count; ++k) places[at[k]] = static_cast<T>(sums[at[k]]);
+}
+
+// Whether adding picks of single elements without grouping them pays, though it may leave threads idle: a sort by place
+// takes as long as several of them would need.
+bool is_worth_adding(int64_t units, int64_t inner, int threads) {
+  constexpr int64_t kFew = 8, kAsLongAsASort = 6;
+  return units * (inner <= kFew ? kAsLongAsASort : 1) >= threads;
+}
+
 // Returns true, having added everything, if the threads can share the picks without grouping them by place.
 template <class T>
 bool add_ungrouped(KernelCall& call, const Selection& to, const Selection& from, Scalar scale) {
   const int64_t chunks = (to.inner.count + kChunk - 1) / kChunk, units = to.outer.count * chunks;
-  if constexpr (!std::is_same_v<Compute<T>, T>) return false;
-  else if (units < call.team().size()) return false;
-  else
+  if (!is_worth_adding(units, to.inner.count, call.team().size())) return false;
+  if constexpr (!std::is_same_v<Compute<T>, T>) {
+    constexpr int64_t kSparse = 16;  // places for each pick
+    if (to.inner.count != 1) return false;
+    const int64_t span = *std::max_element(to.picked.at, to.picked.at + to.picked.count) + 1;
+    if (span > kSparse * to.picked.count) return false;
+    auto* sums = call.scratch().template take<Compute<T>>(call.team().size() * span);
+    call.team().parallel_for_indexed(units, grain_of(to.picked.count), [&](int thread, int64_t begin, int64_t end) {
+      for (int64_t unit = begin; unit < end; ++unit) add_widened<T>(to, from, unit, scale, sums + thread * span);
+    });
+  } else {
     call.team().parallel_for(
         units, grain_of(to.picked.count * std::min(to.inner.count, kChunk)), [&](int64_t begin, int64_t end) {
           for (int64_t unit = begin; unit < end; ++unit) {
@@ -117,6 +154,7 @@ bool add_ungrouped(KernelCall& call, const Selection& to, const Selection& from,
             add_in_order<T>(to, from, unit / chunks, first, std::min(kChunk, to.inner.count - first), scale);
           }
         });
+  }
   return true;
 }
 
@@ -181,10 +219,16 @@ void copy_selection_once(KernelCall& call, const Selection& to, const Selection&
   if (to.inner.count == 0) return;
   visit_size(dtype_bytes(to.tensor.dtype), [&]<class E>() {
     call.team().parallel_for(to.outer.count * picks, grain_of(to.inner.count), [&](int64_t begin, int64_t end) {
-      for (int64_t unit = begin; unit < end; ++unit) {
-        int64_t p = unit / picks, b = unit % picks;
-        copy_inner(to.tensor.as<E>() + to.outer.at[p] + to.picked.at[b], to,
-                   from.tensor.as<E>() + from.outer.at[p] + from.picked.at[b], from);
+      for (int64_t unit = begin; unit < end;) {
+        const int64_t p = unit / picks, first = unit % picks, last = std::min(picks, first + end - unit);
+        E* const places = to.tensor.as<E>() + to.outer.at[p];
+        const E* const values = from.tensor.as<E>() + from.outer.at[p];
+        if (to.inner.count == 1)
+          for (int64_t b = first; b < last; ++b) places[to.picked.at[b]] = values[from.picked.at[b]];
+        else
+          for (int64_t b = first; b < last; ++b)
+            copy_inner(places + to.picked.at[b], to, values + from.picked.at[b], from);
+        unit += last - first;
       }
     });
   });

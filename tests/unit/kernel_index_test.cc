@@ -96,6 +96,31 @@ TEST_CASE("bf16 is accumulated in float and rounded once") {
   CHECK(float(out.at(0)) == 272);
 }
 
+// By sums at their places, grouped by place (many threads, or few picks of many places): the same bits.
+TEST_CASE("repeated places of bf16 are added in order, whichever way") {
+  test::Rng rng(9);
+  auto number = [&] { return BF16(static_cast<float>(rng.below(2001)) / 64 - 16); };
+  for (const auto& [places, picks] : {std::pair<int64_t, int64_t>{50, 400}, {7, 3}, {5000, 90}, {1, 300}}) {
+    std::vector<int64_t> picked;
+    for (int64_t i = 0; i < picks; ++i)
+      picked.push_back(static_cast<int64_t>(rng.below(static_cast<uint64_t>(places))));
+    Buffer<BF16> self({places}), src({picks});
+    for (int64_t i = 0; i < places; ++i) self.at(i) = number();
+    for (int64_t i = 0; i < picks; ++i) src.at(i) = number();
+    std::vector<float> sums;
+    for (int64_t i = 0; i < places; ++i) sums.push_back(float(self.at(i)));
+    for (int64_t i = 0; i < picks; ++i) sums[static_cast<size_t>(picked[static_cast<size_t>(i)])] += float(src.at(i));
+    Buffer<int64_t> at({picks}, picked);
+    for (int threads : {1, 2, 9}) {
+      Buffer<BF16> out({places});
+      REQUIRE(test::call("aten.index_add.default", {{"self", self}, {"dim", 0}, {"index", at}, {"source", src}},
+                         {out.tensor()}, threads)
+                  .ok());
+      for (int64_t i = 0; i < places; ++i) REQUIRE(float(out.at(i)) == float(BF16(sums[static_cast<size_t>(i)])));
+    }
+  }
+}
+
 TEST_CASE("targets of a loss are held against the classes") {
   Buffer<float> scores({2, 3}, {-1, -2, -3, -4, -5, -6}), loss(std::vector<int64_t>{}), weight(std::vector<int64_t>{});
   auto run = [&](std::vector<int64_t> targets) {
