@@ -119,8 +119,8 @@ Status convolution(KernelCall& call) {
 template <class P>
 void backward(KernelCall& call, const Geometry& g, bool transposed, const Tensor& weight) {
   const Planes planes(call, g);
-  const Tensor given = planes.read(call.tensor("input")), gradient = planes.read(call.tensor("grad_output"));
-  const Image input = image_of(given), grad = image_of(gradient);
+  const Tensor gradient = planes.read(call.tensor("grad_output"));
+  const Image grad = image_of(gradient);
   std::span<const int64_t> wanted = call.integers("output_mask");
   Products<P> products{call, g};
   if (wanted[0] && !call.result(0).is_none()) {
@@ -132,6 +132,7 @@ void backward(KernelCall& call, const Geometry& g, bool transposed, const Tensor
   if (wanted[1] && !call.result(1).is_none()) {
     const Tensor& result = call.result(1);
     Tensor out = result.is_contiguous() ? result : call.scratch().tensor(result.dtype, result.sizes());
+    const Image input = image_of(planes.read(call.tensor("input")));
     transposed ? products.weight(grad, input, out) : products.weight(input, grad, out);
     if (out.data != result.data) copy(call, result, out);
   }

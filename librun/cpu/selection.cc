@@ -125,8 +125,8 @@ void add_widened(const Selection& a, const Selection& b, int64_t outer, Scalar s
   for (int64_t k = 0; k < count; ++k) places[at[k]] = static_cast<T>(sums[at[k]]);
 }
 
-// Whether adding picks of single elements without grouping them pays, though it may leave threads idle: a sort by place
-// takes as long as several of them would need.
+// Whether adding picks without grouping them pays, though it may leave threads idle: for picks of few elements a sort
+// by place takes as long as several of them would need.
 bool is_worth_adding(int64_t units, int64_t inner, int threads) {
   constexpr int64_t kFew = 8, kAsLongAsASort = 6;
   return units * (inner <= kFew ? kAsLongAsASort : 1) >= threads;
@@ -138,7 +138,7 @@ bool add_ungrouped(KernelCall& call, const Selection& to, const Selection& from,
   const int64_t chunks = (to.inner.count + kChunk - 1) / kChunk, units = to.outer.count * chunks;
   if (!is_worth_adding(units, to.inner.count, call.team().size())) return false;
   if constexpr (!std::is_same_v<Compute<T>, T>) {
-    constexpr int64_t kSparse = 16;  // places for each pick
+    constexpr int64_t kSparse = 4;  // places for each pick: what the sums take
     if (to.inner.count != 1) return false;
     const int64_t span = *std::max_element(to.picked.at, to.picked.at + to.picked.count) + 1;
     if (span > kSparse * to.picked.count) return false;

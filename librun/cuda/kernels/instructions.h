@@ -1,5 +1,5 @@
-// Instructions of the device that the C++ of our other functions does not reach: its exponential, and the fused
-// multiplication.
+// Instructions of the device that the C++ of our other functions does not reach: its exponential and reciprocal, and
+// the fused multiplication.
 #pragma once
 
 #include "librun/cuda/kernels/block.h"
@@ -29,6 +29,17 @@ SG_FN float exp2_denormal(float x) {
   return y;
 #else
   return static_cast<float>(math::Wide<float>::exp2(x));
+#endif
+}
+
+// 1 / x for 1 <= x <= 2^100, within 1 ulp.
+SG_FN float inverse_near(float x) {
+#ifdef __CUDACC__
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1.0f / x;
 #endif
 }
 

@@ -10,17 +10,6 @@
 
 namespace sg::cuda {
 
-// 1 / x for 1 <= x <= 2^100, within 1 ulp.
-SG_FN float inverse_near(float x) {
-#ifdef __CUDACC__
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#else
-  return 1.0f / x;
-#endif
-}
-
 // exp(x + more), for a small `more`: the product with log2(e) in two parts. REQUIRES: -105 <= x <= 89, or NaN.
 SG_FN float exp_near(float x, float more = 0.0f) {
   constexpr float kLog2ELow = 1.92596303e-8f, kLn2 = 0.693147181f;
