@@ -34,6 +34,9 @@ ValleyFill::ValleyFill(const PackInput& input, const std::vector<uint32_t>& item
 ValleyFill::Outcome ValleyFill::fill(const ValleyRules& rules, int64_t goal, int64_t limit, size_t work_limit) {
   skip_.resize(members_.size() + 1);
   std::iota(skip_.begin(), skip_.end(), 0);
+  const auto count = static_cast<uint32_t>(members_.size());
+  left_.resize(count + 1);
+  for (uint32_t i = 0; i <= count; ++i) left_[i] = {i == 0 ? count : i - 1, i == count ? 0 : i + 1};
   for (Member& m : members_) m.key = rules.keys[m.item];
   skyline_.assign(1, {0, input_.steps - 1, 0});
   work_ += 2 * members_.size();
@@ -63,7 +66,8 @@ size_t ValleyFill::lowest_segment() {
   return best;
 }
 
-uint32_t ValleyFill::next_left(uint32_t rank) {
+// The first rank from here on that is not placed.
+uint32_t ValleyFill::first_left(uint32_t rank) {
   while (skip_[rank] != rank) rank = skip_[rank] = skip_[skip_[rank]];
   return rank;
 }
@@ -74,7 +78,7 @@ uint32_t ValleyFill::best_for(size_t segment, const ValleyRules& rules) {
   int64_t right_wall = segment + 1 == skyline_.size() ? -1 : skyline_[segment + 1].height;
   uint32_t best = kNoRank, end = rank_at_[valley.last + 1];
   int64_t best_key = 0;
-  for (uint32_t rank = next_left(rank_at_[valley.first]); rank < end; rank = next_left(rank + 1)) {
+  for (uint32_t rank = first_left(rank_at_[valley.first]); rank < end; rank = left_[rank].after) {
     ++work_;
     const Member& m = members_[rank];
     if (m.last > valley.last) continue;
@@ -95,6 +99,9 @@ void ValleyFill::place(uint32_t rank, size_t segment) {
   int64_t at = (valley.height + alignment - 1) / alignment * alignment;
   places_[m.item] = at;
   skip_[rank] = rank + 1;
+  const Links around = left_[rank];
+  left_[around.before].after = around.after;
+  left_[around.after].before = around.before;
   pieces_.clear();
   if (valley.first < m.first) pieces_.push_back({valley.first, m.first - 1, valley.height});
   outline(m, at, valley.height);

@@ -47,17 +47,22 @@ class ValleyFill {
     int64_t key;
   };
 
+  struct Links {
+    uint32_t before, after;
+  };
+
   size_t lowest_segment();
   uint32_t best_for(size_t segment, const ValleyRules& rules);
   void place(uint32_t rank, size_t segment);
   void raise(size_t segment);
   void merge_around(size_t begin, size_t end);
   void outline(const Member& member, int64_t at, int64_t ground);
-  uint32_t next_left(uint32_t rank);
+  uint32_t first_left(uint32_t rank);
 
   const PackInput& input_;
-  std::vector<Member> members_;    // by first step: a rank is an index into it
-  std::vector<uint32_t> skip_;     // rank -> a rank at or after it that is not placed, union-find
+  std::vector<Member> members_;  // by first step: a rank is an index into it
+  std::vector<Links> left_;      // by rank: its neighbours among those not placed; a ring, closed behind the last rank
+  std::vector<uint32_t> skip_;   // rank -> a rank at or after it that is not placed, union-find
   std::vector<uint32_t> rank_at_;  // by step: first rank that begins there or later
   std::vector<Segment> skyline_, pieces_;
   std::vector<uint32_t> cuts_;
