@@ -684,8 +684,11 @@ TEST_CASE("what the rules across ranks leave out for want of time is said") {
   NodeId n = step.add("_c10d_functional.all_to_all_single.default",
                       {Arg::value(step.w), uneven, one, Arg::group(GroupId(0))}, {step.graph->value(step.w).type});
   step.add("_c10d_functional.wait_tensor.default", {Arg::value(step.result(n))}, {step.graph->value(step.w).type});
-  CHECK(warned(step.job, {.types = false, .max_split_checks = 3}));
+  CHECK(warned(step.job, {.types = false, .max_split_checks = 4}));
   CHECK(!warned(step.job, {.types = false, .max_split_checks = 5}));
+  step.graph->set_args(n, {Arg::value(step.w), one, one, Arg::group(GroupId(0))});
+  CHECK(print(findings(step.job, {.types = false, .max_split_checks = 1})) == "");
+  CHECK(warned(step.job, {.types = false, .max_split_checks = 0}));
 }
 
 TEST_CASE("findings beyond the cap are counted") {
