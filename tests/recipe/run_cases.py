@@ -46,6 +46,10 @@ def nothing_is_written_over_what_is_read():
                  "run: {expect: v.safetensors, init: 'seed:0'}\n    output: v.safetensors"):
         write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    " + more + "\n")
         expect(sg("sg-recipe", "check", "r.yaml"), 1, "use the same file: ")
+    for first, second in (("r{r}.sg", "r0.sg"), ("r0.sg", "r{r}.sg")):
+        write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    output: " + first + "\n  - remat: {policy: full}\n"
+                        "    output: " + second + "\n")
+        expect(sg("sg-recipe", "check", "r.yaml"), 1, "r.yaml:5:.*`clean` and `remat` use the same file: ")
     write("r.yaml", "inputs: {g: g.txt}\nstages:\n  - clean:\n    run: {init: 'seed:0', profile: p.json}\n")
     expect(sg("sg-recipe", "check", "r.yaml"), 1, "in a recipe sg-run takes no `profile`(.|\n)*sg-run --profile by hand")
     write("r.yaml",

@@ -33,7 +33,4 @@ Status check_targets_again(const Args& args, const std::vector<Target>& more = {
 inline constexpr std::string_view kWrittenBy = "written_by";  // in the metadata of the weights that an import writes
 bool is_written_by_import(const std::string& file);
 
-// The files there are that a name stands for: `{r}` and `{step}` are numbers, steps those below `steps`.
-std::vector<std::string> files_for(const std::string& name, uint64_t steps = UINT64_MAX);
-
 }  // namespace sg::cli

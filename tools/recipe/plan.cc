@@ -14,6 +14,7 @@
 #include "libpasses/pass_order.h"
 #include "libpasses/pipeline.h"
 #include "tools/cli/cli_input.h"
+#include "tools/cli/cli_patterns.h"
 #include "tools/commands.h"
 #include "tools/recipe/files.h"
 #include "tools/recipe/name_hint.h"
@@ -36,6 +37,29 @@ constexpr Elsewhere kElsewhere[] = {
     {"pipe", "each pass is a stage: `stages: [clean, remat]`"},
 };
 
+// Who reads or writes which file. Names that may be one file for some rank (`r{r}.sg`, `r0.sg`) are the same.
+class FileUsers {
+ public:
+  // Who was first to use it; empty: nobody.
+  std::string add(const std::string& file, const std::string& who) {
+    const std::string place = cli::final_place(file);
+    std::string first = user_of(place);
+    by_place_.emplace(place, who);
+    if (cli::is_pattern(place)) patterns_.emplace(place, who);
+    return first;
+  }
+
+ private:
+  std::string user_of(const std::string& place) const {
+    if (const auto at = by_place_.find(place); at != by_place_.end()) return at->second;
+    for (const auto& [other, user] : cli::is_pattern(place) ? by_place_ : patterns_)
+      if (cli::may_be_one(other, place)) return user;
+    return {};
+  }
+
+  std::map<std::string, std::string> by_place_, patterns_;
+};
+
 class Planner {
  public:
   Planner(ToolTable* tools, Diagnostics* problems) : tools_(*tools), problems_(*problems) {}
@@ -44,7 +68,7 @@ class Planner {
     recipe_ = &variant.recipe;
     prefix_ = variant.name.empty() ? "" : variant.name + "/";
     known_.clear();
-    for (const std::string& file : recipe_->files) users_.emplace(place_of(file), "the recipe");
+    for (const std::string& file : recipe_->files) files_.add(file, "the recipe");
     check_machine();
     for (const InputSpec& i : recipe_->inputs) add_input(i);
     uint32_t before = recipe_->inputs.size() == 1 && !plan_.steps.empty()
@@ -231,18 +255,11 @@ class Planner {
     }
   }
 
-  // Through links; of a file that is not there, where it would be.
-  static std::string place_of(const std::string& file) {
-    std::error_code problem;
-    const std::filesystem::path path = std::filesystem::weakly_canonical(file, problem);
-    return problem ? file : path.string();
-  }
-
   // No step writes a file that the recipe consists of, or that another step reads or writes.
   void refuse_equal_outputs() {
     for (const Step& s : plan_.steps) {
-      const auto reads = [&](const std::string& file) { users_.emplace(place_of(file), "`" + s.name + "`"); };
-      if (is_machine_file(s.machine)) users_.emplace(place_of(s.machine), "`machine`");
+      const auto reads = [&](const std::string& file) { files_.add(file, "`" + s.name + "`"); };
+      if (is_machine_file(s.machine)) files_.add(s.machine, "`machine`");
       for (const std::string& source : s.sources) reads(source);
       for (const OptionValue& o : s.options)
         if (o.is_path()) reads(o.path());
@@ -253,9 +270,9 @@ class Planner {
     for (const Step& s : plan_.steps) {
       for (const std::string& file : {s.output, s.expect}) {
         if (file.empty()) continue;
-        auto [at, is_new] = users_.emplace(place_of(file), "`" + s.name + "`");
-        if (!is_new)
-          error(s.where, at->second + " and `" + s.name + "` use the same file: " + file,
+        const std::string who = "`" + s.name + "`";
+        if (const std::string other = files_.add(file, who); !other.empty())
+          error(s.where, other + " and " + who + " use the same file: " + file,
                 !prefix_.empty() ? "put a parameter into its name: ${policy}" : "write to another file");
       }
     }
@@ -266,7 +283,7 @@ class Planner {
   const Recipe* recipe_ = nullptr;
   std::string prefix_;
   std::map<std::string, uint32_t> known_;
-  std::map<std::string, std::string> users_;  // by file: who reads or writes it
+  FileUsers files_;
   Plan plan_;
 };
 
