@@ -398,6 +398,8 @@ bool give_step(Graph* graph, NodeId n, EpStep step) {
 
 }  // namespace
 
+bool is_exchange(const Graph& graph, NodeId n) { return graph.op_name(n) == kExchange; }
+
 CollectiveRoles::CollectiveRoles(const Program& program, const Graph& graph) {
   RoleFinder(program, graph).find(&chains_, &exchanges_);
 }

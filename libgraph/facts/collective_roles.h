@@ -24,6 +24,9 @@
 
 namespace sg {
 
+// Whether a node launches an exchange.
+bool is_exchange(const Graph& graph, NodeId n);
+
 // One unshard or reduction with what belongs to it.
 struct CollectiveChain {
   CollectiveRole role = CollectiveRole::none;

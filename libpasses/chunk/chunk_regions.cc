@@ -10,6 +10,7 @@
 #include "libgraph/expr/sizes.h"
 #include "libgraph/expr/symbols.h"
 #include "libgraph/facts/alias.h"
+#include "libgraph/facts/collective_roles.h"
 #include "libgraph/modules/module_path.h"
 #include "libgraph/operands.h"
 #include "libpasses/chunk/chunk_calls.h"
@@ -96,7 +97,7 @@ std::vector<bool> delivered_values(const Graph& graph) {
 }
 
 void leave_without_exchange(const Graph& graph, ProgramRegions* found) {
-  const auto exchanges = [&](NodeId n) { return graph.op_name(n) == "_c10d_functional.all_to_all_single.default"; };
+  const auto exchanges = [&](NodeId n) { return is_exchange(graph, n); };
   for (size_t r = 0; r < found->regions.size(); ++r)
     if (std::ranges::none_of(found->nodes[r], exchanges)) found->regions[r].refusal = "it exchanges no tokens";
 }

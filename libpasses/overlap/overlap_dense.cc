@@ -18,9 +18,9 @@
 #include <map>
 #include <set>
 
-#include "libgraph/base/chars.h"
 #include "libgraph/facts/collective_roles.h"
 #include "libgraph/facts/cost.h"
+#include "libgraph/modules/module_path.h"
 #include "libgraph/op.h"
 #include "libgraph/operands.h"
 #include "libpasses/layers.h"
@@ -73,15 +73,10 @@ class DenseScheduler {
     return graph_.node(n).phase != Phase::forward || graph_.meta(n).copy.kind == CopyKind::remat;
   }
 
-  // "layers.3.moe.router" -> "layers.3": up to the first number, all of a name without one.
+  // "layers.3.moe.router" -> "layers.3"; all of a name without a number.
   static std::string_view layer_name(std::string_view name) {
-    for (size_t begin = 0; begin < name.size();) {
-      const size_t end = std::min(name.find('.', begin), name.size());
-      const std::string_view part = name.substr(begin, end - begin);
-      if (!part.empty() && std::ranges::all_of(part, is_digit)) return name.substr(0, end);
-      begin = end + 1;
-    }
-    return name;
+    const NumberedModule numbered = numbered_module(name);
+    return numbered.number < 0 ? name : numbered.layer;
   }
 
   // "layers.3.moe.router" -> "layers.3.moe": the child of its layer that a module lies in.

@@ -15,8 +15,6 @@ namespace {
 
 using namespace overlap_parts;
 
-constexpr std::string_view kExchange = "_c10d_functional.all_to_all_single.default";
-
 // What a group family carries; gathers: of parameters.
 struct Traffic {
   size_t exchanges = 0, gathers = 0, others = 0;
@@ -39,8 +37,6 @@ bool is_collective(const Graph& graph, NodeId n) {
   const OpInfo* op = graph.op_info(n);
   return op != nullptr && op->has(kCollective);
 }
-
-bool is_exchange(const Graph& graph, NodeId n) { return graph.op_name(n) == kExchange; }
 
 std::set<NodeId> parameter_gathers(const Program& program) {
   std::set<NodeId> out;

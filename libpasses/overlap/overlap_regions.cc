@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "libgraph/facts/collective_roles.h"
+
 namespace sg::overlap_parts {
 namespace {
 
@@ -31,9 +33,7 @@ bool ChunkedRegions::has(uint32_t place, Trait trait) const {
   return op != nullptr && op->has(trait);
 }
 
-bool ChunkedRegions::is_exchange(uint32_t place) const {
-  return graph_.op_name(precedence_.node(place)) == "_c10d_functional.all_to_all_single.default";
-}
+bool ChunkedRegions::is_exchange(uint32_t place) const { return sg::is_exchange(graph_, precedence_.node(place)); }
 
 Error ChunkedRegions::refuse(uint32_t place, std::string what) const {
   Error out{ErrorKind::cannot_apply,
