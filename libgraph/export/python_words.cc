@@ -14,10 +14,10 @@ constexpr size_t kWidth = 120;
 
 // Sorted. `_` is the name of unused results.
 constexpr std::string_view kKeywords[] = {
-    "False", "None",   "True",     "_",      "and", "as",   "assert", "async",  "await",    "break",
-    "case",  "class",  "continue", "def",    "del", "elif", "else",   "except", "finally",  "for",
-    "from",  "global", "if",       "import", "in",  "is",   "lambda", "match",  "nonlocal", "not",
-    "or",    "pass",   "raise",    "return", "try", "type", "while",  "with",   "yield"};
+    "False", "None", "True",   "_",        "__debug__", "and", "as",   "assert", "async",  "await",
+    "break", "case", "class",  "continue", "def",       "del", "elif", "else",   "except", "finally",
+    "for",   "from", "global", "if",       "import",    "in",  "is",   "lambda", "match",  "nonlocal",
+    "not",   "or",   "pass",   "raise",    "return",    "try", "type", "while",  "with",   "yield"};
 
 // The builtins that the generated code uses, or that a reader would miss if shadowed.
 constexpr std::string_view kBuiltins[] = {

@@ -212,6 +212,7 @@ void GraphWriter::returns(const What& what) {
 }
 
 std::string GraphWriter::strides_function(const std::string& name) {
+  const std::string given = "inputs";  // its parameter
   const Graph& graph = program_.graph;
   Pool& pool = graph.pool();
   graph_ = &graph;
@@ -219,8 +220,10 @@ std::string GraphWriter::strides_function(const std::string& name) {
   std::vector<StrId> used;
   out_ = &rows;
   symbol_names_.clear();
+  scope_ = Scope(&module_.scope);
+  scope_.claim(given);
   for (const SymbolSource& s : symbols_.main().from_inputs)
-    symbol_names_.emplace(s.symbol, std::string(text(s.symbol)));
+    symbol_names_.emplace(s.symbol, scope_.claim(text(s.symbol)));
   for (const Input& input : graph.inputs()) {
     const Type& type = graph.type(input.value);
     if (type.kind != TypeKind::tensor || type.stride == pool.contiguous_strides(type.shape)) continue;
@@ -237,12 +240,12 @@ std::string GraphWriter::strides_function(const std::string& name) {
     used.insert(used.end(), symbols.begin(), symbols.end());
   }
   if (rows.empty()) return {};
-  code = "def " + name + "(inputs):\n    \"\"\"The strides of the inputs that do not lie contiguously.\"\"\"\n";
+  code = "def " + name + "(" + given + "):\n    \"\"\"The strides of the inputs that do not lie contiguously.\"\"\"\n";
   out_ = &code;
   for (const SymbolSource& s : symbols_.main().from_inputs) {
     if (std::find(used.begin(), used.end(), s.symbol) == used.end()) continue;
     names_.resize(graph.value_id_limit());
-    names_[s.value.index] = "inputs[" + string_literal(graph.name(s.value)) + "]";
+    names_[s.value.index] = given + "[" + string_literal(graph.name(s.value)) + "]";
     define(s);
   }
   return code + "    return {\n" + rows + "    }\n";

@@ -259,7 +259,7 @@ class Substitution {
 };
 
 std::optional<int64_t> evaluate_atom(const ExprPool& pool, const Atom& a, const ExprPool::Values& values) {
-  if (a.kind == AtomKind::symbol) return values(a.symbol);
+  if (a.kind == AtomKind::symbol) return values ? values(a.symbol) : std::nullopt;
   std::optional<int64_t> result;
   for (Expr operand : a.operands) {
     auto v = pool.evaluate(operand, values);

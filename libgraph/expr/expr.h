@@ -94,7 +94,8 @@ class ExprPool {
   using Lookup = std::function<std::optional<Expr>(StrId)>;
   Expr substitute(Expr e, const Lookup& lookup);
 
-  // The number, given one for every symbol; none on overflow, division by zero or a symbol without a value.
+  // The number, given one for every symbol; none on overflow, division by zero or a symbol without a value. An empty
+  // function knows no symbol.
   using Values = std::function<std::optional<int64_t>(StrId)>;
   std::optional<int64_t> evaluate(Expr e, const Values& values) const;
 

@@ -127,14 +127,13 @@ CollectiveFacts collective_facts(const Pool& pool, const CollectiveEvent& e, con
   CollectiveFacts call;
   call.kind = call_kind(e.graph->op_name(e.node));
   if (!info) return call;
-  const SizeValues unknown = [](StrId) { return std::optional<int64_t>(); };
   auto given = [&](std::string_view param, ArgKind kind) {
     const Arg* arg = argument(node, *info, pool.strings, param);
     return arg && arg->is(kind) ? arg : nullptr;
   };
   if (!info->params.empty())
     if (const Arg* input = argument(node, *info, pool.strings, info->params[0].name))
-      add_payload(pool, *e.graph, *input, values ? values : unknown, &call);
+      add_payload(pool, *e.graph, *input, values, &call);
   if (const Arg* by = given("reduce_op", ArgKind::string)) call.reduce_op = pool.strings[by->as_text()];
   if (const Arg* src = given("src", ArgKind::integer)) call.src = src->as_int();
   call.send = given("input_split_sizes", ArgKind::list);

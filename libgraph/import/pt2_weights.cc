@@ -65,6 +65,8 @@ std::optional<uint64_t> reach(const Pt2Payload& p) {
   return last == INT64_MAX ? std::nullopt : std::optional(static_cast<uint64_t>(last) + 1);
 }
 
+constexpr uint64_t kMostRepeated = uint64_t{1} << 30;  // bytes that expanded tensors stand for beyond what is stored
+
 class WeightReader {
  public:
   WeightReader(const ZipArchive& archive, const Pt2Payloads& payloads, Pt2Import* import, Diagnostics* notes)
@@ -136,6 +138,7 @@ class WeightReader {
       return bad(payload,
                  "`" + fqn + "` reaches beyond the " + std::to_string(storage.size()) + " bytes that are there");
     }
+    SG_TRY(count_repeated(fqn, payload, *elements * width));
     TensorToWrite tensor{fqn, payload.dtype, payload.shape, payload.stride, nullptr};
     if (*elements != 0) tensor.data = storage.data() + static_cast<uint64_t>(payload.offset) * width;
     if (type.kind == TypeKind::tensor && graph.inputs()[index].kind == InputKind::constant)
@@ -143,6 +146,15 @@ class WeightReader {
     tensor.name = name_for(graph, index, fqn);
     import_->tensors.push_back(std::move(tensor));
     return ok_status();
+  }
+
+  // Axes of stride 0 make any number of elements of a few, each of which is written.
+  Status count_repeated(const std::string& fqn, const Pt2Payload& payload, uint64_t held) {
+    const std::optional<uint64_t> all = contiguous_bytes(payload.dtype, payload.shape);
+    if (all && *all <= held) return ok_status();
+    if (all && *all - held <= kMostRepeated - repeated_) return repeated_ += *all - held, ok_status();
+    return bad(payload, "`" + fqn + "` repeats " + std::to_string(held) + " bytes to more than " +
+                            std::to_string(kMostRepeated) + ", with others that do");
   }
 
   // The digest of the constant's bytes as a tensor file holds them.
@@ -171,6 +183,7 @@ class WeightReader {
   std::set<std::string> used_;
   std::string missing_;
   size_t missing_count_ = 0;
+  uint64_t repeated_ = 0;
 };
 
 }  // namespace

@@ -45,12 +45,16 @@ std::set<uint32_t> ranks_told(const TraceLog& log) {
   return out;
 }
 
+// The rank of what a process logs before it knows its own: the one that the rest of its log has, else the log's place.
+uint32_t own_rank(const std::vector<TraceLog>& logs, size_t i) {
+  const std::set<uint32_t> told = ranks_told(logs[i]);
+  return told.size() == 1 ? *told.begin() : static_cast<uint32_t>(i);
+}
+
 Ranks ranks_of(const std::vector<TraceLog>& logs) {
   Ranks ranks;
   for (size_t i = 0; i < logs.size(); ++i) {
-    // Entries that a process logs before it knows its rank belong to it too.
-    const std::set<uint32_t> told = ranks_told(logs[i]);
-    const uint32_t own = told.size() == 1 ? *told.begin() : static_cast<uint32_t>(i);
+    const uint32_t own = own_rank(logs, i);
     for (const TraceArtefact& a : logs[i].artefacts) {
       Rank& rank = ranks[a.rank.value_or(own)];
       if (rank.file.empty()) rank.file = a.text.file;
@@ -253,13 +257,14 @@ std::string describe_trace(const std::vector<TraceLog>& logs) {
   std::string out;
   uint64_t events = 0, artefacts = 0, others = 0;
   for (size_t i = 0; i < logs.size(); ++i) {
+    const uint32_t own = own_rank(logs, i);
     for (const TraceArtefact& a : logs[i].artefacts) {
       const bool is_graph = a.name.ends_with("_graph") && !a.name.starts_with("artifact ");
       others += !is_graph;
       if (!is_graph) continue;
       // Logs without a rank are separate runs, not ranks of a job.
       const bool is_rank = a.rank || logs.size() == 1;
-      out += (is_rank ? "rank " + std::to_string(a.rank.value_or(0)) : a.text.file) + "  compile " +
+      out += (is_rank ? "rank " + std::to_string(a.rank.value_or(own)) : a.text.file) + "  compile " +
              (a.compile.empty() ? "-" : id_of(a)) + "  " + a.name + "  " + std::to_string(a.bytes()) + " bytes\n";
     }
     events += logs[i].events, artefacts += logs[i].artefacts.size();
@@ -277,15 +282,17 @@ std::string describe_trace(const std::vector<TraceLog>& logs) {
 std::string trace_json(const std::vector<TraceLog>& logs) {
   JsonWriter out(JsonWriter::Style::pretty);
   out.begin_object().member("schema", "sg-import-list").member("version", 1).key("artefacts").begin_array();
-  for (size_t i = 0; i < logs.size(); ++i)
+  for (size_t i = 0; i < logs.size(); ++i) {
+    const uint32_t own = own_rank(logs, i);
     for (const TraceArtefact& a : logs[i].artefacts)
       out.begin_object()
-          .member("rank", a.rank.value_or(static_cast<uint32_t>(i)))
+          .member("rank", a.rank.value_or(own))
           .member("compile", a.compile)
           .member("attempt", a.attempt)
           .member("name", a.name)
           .member("bytes", a.bytes())
           .end_object();
+  }
   out.end_array().end_object();
   return out.take() + "\n";
 }

@@ -16,9 +16,16 @@ struct Found {
   int64_t nans = 0, infs = 0, first = -1;  // logical index of the first one
 };
 
+template <class Is, class T>
+bool holds(const Is& is, T value) {
+  if constexpr (is_complex_type<T>) return is(value.real()) || is(value.imag());
+  else return is(value);
+}
+
 template <class T>
 void look_at(T value, int64_t index, bool nan, bool inf, Found* found) {
-  bool is_nan = nan && std::isnan(value), is_inf = inf && std::isinf(value);
+  const bool is_nan = nan && holds([](auto x) { return std::isnan(x); }, value);
+  const bool is_inf = inf && holds([](auto x) { return std::isinf(x); }, value);
   found->nans += is_nan;
   found->infs += is_inf;
   if ((is_nan || is_inf) && found->first < 0) found->first = index;
@@ -33,8 +40,7 @@ Found look(const Tensor& t, bool nan, bool inf) {
       for (int64_t i = 0; i < walk.length(); ++i) {
         int64_t index = row * walk.length() + i;
         if constexpr (is_complex_type<T>) {
-          look_at(data[i * walk.step(0)].real(), index, nan, inf, &found);
-          look_at(data[i * walk.step(0)].imag(), index, nan, inf, &found);
+          look_at(data[i * walk.step(0)], index, nan, inf, &found);
         } else if constexpr (!std::is_integral_v<T>) {
           look_at(static_cast<Compute<T>>(data[i * walk.step(0)]), index, nan, inf, &found);
         }

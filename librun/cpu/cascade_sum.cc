@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "librun/cpu/reduce.h"
+
 namespace sg::cpu {
 namespace {
 

@@ -10,7 +10,7 @@
 //   More      A further reduced axis adds its rows one after the other.
 #pragma once
 
-#include "librun/cpu/reduce.h"
+#include "librun/kernel.h"
 
 namespace sg::cpu {
 

@@ -210,6 +210,16 @@ def nodes_are_dumped_by_their_modules_and_before_a_watch_ends_the_run():
 
 
 @case
+def a_complex_number_is_one_element_to_a_watch():
+    with open("g.txt", "w") as f:
+        f.write('sg 1.0 job "t" world 1\n\ngraph rank *\n  input %x : f32[3, 2] "x"\n\n  forward -\n'
+                "    %y = aten.view_as_complex(%x)\n    %z = aten.mul.Tensor(%y, 2)\n\n  output %z\n")
+    nan = float("nan")
+    safetensors("in", {"x": ("F32", [3, 2], [1, 2, nan, nan, 3, nan])})
+    run("--inputs", "in", "--watch", "nan", code=1, message="2 NaN of 3 elements")
+
+
+@case
 def nodes_are_dumped_under_the_calls_they_are_in():
     with open("g.txt", "w") as f:
         f.write(CALLS.replace("FACTOR", "2.0"))

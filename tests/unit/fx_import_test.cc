@@ -673,6 +673,16 @@ TEST_CASE("trace: what a log holds, graphs and what to choose from") {
   CHECK(said.find("2 compilations for --compile-id: 0/0 (aot_inference_graph), 1/0_2") != std::string::npos);
 }
 
+TEST_CASE("trace: what a process logs before it knows its rank is its own") {
+  const std::string text =
+      event("aot_inference_graph", kNested) +
+      event("aot_inference_graph", kNested, R"("frame_id": 1, "frame_compile_id": 0, "attempt": 0, "rank": 3)");
+  Result<TraceLog> log = read_trace_log("trace.log", text);
+  REQUIRE(log.ok());
+  CHECK(describe_trace({*log}).starts_with("rank 3  compile 0/0  "));
+  CHECK(trace_json({*log}).find(R"("rank": 0)") == std::string::npos);
+}
+
 TEST_CASE("trace: a tlparse folder") {
   std::vector<TraceFile> files = {{"-_0_0_0/aot_forward_graph_3.txt", "f", std::string(kForward)},
                                   {"-_0_0_0/aot_backward_graph_4.txt", "b", std::string(kBackward)},

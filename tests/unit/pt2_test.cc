@@ -269,6 +269,32 @@ TEST_CASE("constants say what they hold, whatever the order in the file") {
   CHECK(constants == 1);
 }
 
+TEST_CASE("a few bytes that stand for any number are refused") {
+  const std::string bytes = archive_of("views"), sizes = R"("sizes": [{"as_int": 4}, {"as_int": 3}])";
+  ZipArchive zip = ZipArchive::open(bytes, "views").value();
+  const auto with_size = [&](const std::string& size) {
+    std::vector<Part> parts;
+    for (const ZipEntry& entry : zip.entries()) {
+      std::string data = zip.read(entry).value();
+      const bool is_config = has(entry.name, "model_weights_config.json");
+      if (is_config || has(entry.name, "models/model.json"))
+        data = replaced(data, sizes, R"("sizes": [{"as_int": )" + size + R"(}, {"as_int": 3}])");
+      if (is_config)
+        data = replaced(data, R"("strides": [{"as_int": 1}, {"as_int": 4}])",
+                        R"("strides": [{"as_int": 0}, {"as_int": 4}])");
+      parts.push_back({std::string(entry.name), std::move(data)});
+    }
+    return import_pt2(zip_of(parts), "wide.pt2", {}, nullptr);
+  };
+  CHECK(with_size("1000000").ok());
+  for (const char* size : {"68719476736", "4611686018427387904"}) {
+    const auto wide = with_size(size);
+    REQUIRE_FALSE(wide.ok());
+    CHECK(wide.error().kind == ErrorKind::unreadable);
+    CHECK(has(wide.error().message, "`p` repeats 52 bytes to more than 1073741824"));
+  }
+}
+
 TEST_CASE("pickled weights are said, and not read") {
   for (const char* name : {"pickled_2_6", "pickled_2_8"}) {
     std::string bytes = archive_of(name);

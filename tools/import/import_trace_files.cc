@@ -1,5 +1,7 @@
 #include "tools/import/import_trace_files.h"
 
+#include <algorithm>
+
 #include "libgraph/base/sha256.h"
 #include "libgraph/import/source_kind.h"
 #include "libgraph/import/trace_log.h"
@@ -86,7 +88,7 @@ Result<Traces> read_traces(Sources* sources) {
 Result<Imported> import_trace_files(const Args& args, Sources* sources, Diagnostics* notes) {
   SG_ASSIGN(Traces traces, read_traces(sources));
   TraceOptions options;
-  if (args.has("rank")) options.rank = static_cast<uint32_t>(args.number("rank", 0));
+  if (args.has("rank")) options.rank = static_cast<uint32_t>(std::min<int64_t>(args.number("rank", 0), UINT32_MAX));
   options.compile = args.has("compile-id") ? args.text("compile-id") : "";
   options.import = fx_options(args);
   Result<Job> job = import_trace(traces.logs, options, notes);

@@ -5,6 +5,7 @@
 
 #include "libgraph/base/human.h"
 #include "libgraph/base/json.h"
+#include "libgraph/base/median.h"
 #include "librun/check/expect.h"
 #include "librun/values/data_name.h"
 #include "tools/cli/cli_write.h"
@@ -19,11 +20,6 @@ std::string format(const char* pattern, double value) {
 }
 
 std::string bytes_text(int64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
-
-double median(std::vector<double> list) {
-  std::ranges::sort(list);
-  return list.empty() ? 0 : list[list.size() / 2];
-}
 
 // The rank that needs the most memory.
 const RankReport* largest(const SessionReport& report) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <thread>
 
+#include "libgraph/base/median.h"
 #include "librun/measure_rates.h"
 
 namespace sg::cli {
@@ -22,11 +23,9 @@ struct Figure {
 
 using Samples = std::vector<double>;
 
-Figure figure_of(Samples samples) {
-  std::ranges::sort(samples);
-  size_t n = samples.size();
-  double middle = n % 2 ? samples[n / 2] : (samples[n / 2 - 1] + samples[n / 2]) / 2;
-  return {middle, samples.front(), samples.back()};
+Figure figure_of(const Samples& samples) {
+  const auto [lowest, highest] = std::ranges::minmax(samples);
+  return {median(samples), lowest, highest};
 }
 
 // Rounded to the precision of the measurement.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "libgraph/base/human.h"
+#include "libgraph/base/median.h"
 #include "libgraph/binary/binary.h"
 #include "libgraph/expr/assume.h"
 #include "libgraph/sim/simulate.h"
@@ -42,12 +43,9 @@ Result<Score> simulated(const Scoring& scoring, std::string_view sealed, const s
 }
 
 // The median step, without the first one if there are more.
-double median(std::vector<double> seconds) {
+double usual_step(std::vector<double> seconds) {
   if (seconds.size() > 1) seconds.erase(seconds.begin());
-  if (seconds.empty()) return 0;
-  std::ranges::sort(seconds);
-  const size_t n = seconds.size();
-  return (seconds[(n - 1) / 2] + seconds[n / 2]) / 2;
+  return median(std::move(seconds));
 }
 
 Result<Score> read_report(const std::string& json) {
@@ -68,7 +66,7 @@ Result<Score> read_report(const std::string& json) {
     if (rank["arena_bytes"].get(arena) || rank["pool_bytes"].get(pool)) return wrong;
     out.peak_bytes = std::max(out.peak_bytes, arena + pool);
   }
-  out.step_seconds = median(std::move(seconds));
+  out.step_seconds = usual_step(std::move(seconds));
   return out;
 }
 
