@@ -10,7 +10,6 @@
 // order    the axes that the value still has, slowest first; all others have been summed
 // scan     plain counts, or running sums of them in the order `scanned`: including the entry's own count (up_to) or
 //          excluding it (before)
-// (up_to) or without it (before)
 #pragma once
 
 #include <cstdint>

@@ -76,7 +76,7 @@ std::optional<Plan> with_one_kept(const Members& members, const Plan& plan);
 // collectives were removed.
 size_t merge_buckets(Job* job, const Members& members, const Plan& plan);
 
-// Moves the launches and waits of buckets apart. Returns how many nodes moved.
+// Moves the launches and waits of buckets apart. Returns how many places of the order hold another node.
 size_t place_buckets(Job* job, int64_t prefetch);
 
 }  // namespace sg::bucket_parts
