@@ -1,5 +1,4 @@
 // Sums, means, products and counts.
-#include "librun/cpu/cascade_sum.h"
 #include "librun/cpu/kernels.h"
 #include "librun/cpu/reduce.h"
 #include "librun/cpu/reduce_ops.h"
@@ -27,9 +26,7 @@ void reduce_to_result(KernelCall& call, const Tensor& self, const Op& op, const 
 constexpr auto kAsIs = [](auto acc, const ReducePlan&) { return acc; };
 
 Status sum(KernelCall& call) {
-  const Tensor summands = converted(call, call.tensor("self"));
-  if (cascade_sum(call, summands, CascadeOf::sum)) return ok_status();
-  visit_reducible(call, summands,
+  visit_reducible(call, converted(call, call.tensor("self")),
                   [&]<class T>(const Tensor& self) { reduce_to_result<T>(call, self, Sum<SumType<T>>{}, kAsIs); });
   return ok_status();
 }
@@ -42,9 +39,7 @@ Status nansum(KernelCall& call) {
 }
 
 Status mean(KernelCall& call) {
-  const Tensor summands = converted(call, call.tensor("self"));
-  if (cascade_sum(call, summands, CascadeOf::mean)) return ok_status();
-  visit_reducible(call, summands, [&]<class T>(const Tensor& self) {
+  visit_reducible(call, converted(call, call.tensor("self")), [&]<class T>(const Tensor& self) {
     if constexpr (!std::is_integral_v<T>)
       reduce_to_result<T>(call, self, Sum<SumType<T>>{},
                           [](auto acc, const ReducePlan& plan) { return acc / static_cast<double>(plan.count); });

@@ -4,8 +4,6 @@ import re
 import struct
 
 from support import case, load, run, safetensors
-import torch_sums
-from tensor_files import read_tensors
 
 # Bits of 2 x shifted as an integer's; bits of any kind taken apart into halves and put together again, in a body.
 BITS = """sg 1.0 job "t" world 1
@@ -161,25 +159,3 @@ graph rank *
   loss %z
 ''')
     run("--init", "seed:0", out="loss 8\n")
-
-
-@case
-def sums_have_the_bits_of_pytorch():
-    lines, nodes, tensors = [], [], {}
-    for i, (op, dtype, shape, order, axes, result) in enumerate(torch_sums.SUMS):
-        tensors[f"x{i}"] = (dtype.upper(), shape, torch_sums.numbers(shape))
-        lines.append(f'  input %x{i} : {dtype}{list(shape)} "x{i}"')
-        name = {"sum": "sum.dim_IntList", "mean": "mean.dim"}[op]
-        nodes += [f"    %p{i} = aten.permute(%x{i}, {list(order)})",
-                  f"    %y{i} = aten.{name}(%p{i}, {axes}, false{'' if result == dtype else f', dtype={result}'})"]
-    with open("g.txt", "w") as f:
-        outputs = [f"  output %y{i}" for i in range(len(torch_sums.SUMS))]
-        f.write("\n".join(['sg 1.0 job "t" world 1', "", "graph rank *", *lines, "", "  forward -", *nodes, "", *outputs, ""]))
-    safetensors("in", tensors)
-    with open(torch_sums.FILE, encoding="utf-8") as f:
-        recorded = json.load(f)["sums"]
-    for threads in ("1", "3"):
-        run("--inputs", "in", "--outputs", "out", "--threads", threads)
-        values = read_tensors("out")
-        wrong = [case for i, case in enumerate(torch_sums.SUMS) if torch_sums.digest(values[f"out{i}"][2]) != recorded[i]]
-        assert not wrong and len(recorded) == len(values), wrong
