@@ -278,6 +278,7 @@ Status RankSession::reload_inputs(uint64_t step) {
 
 Status RankSession::run_step(uint64_t step) {
   SG_TRY(reload_inputs(step));
+  if (watch_) watch_->begin_step(run_->graph(), inputs_->tensors);
   if (comparison_) comparison_->restart();
   if (profile_ && run_->backend()) SG_TRY(profile_->begin_step(&run_->backend()->clock()));
   auto begin = Profile::Clock::now();

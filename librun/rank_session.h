@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "librun/check/compare.h"
+#include "librun/check/dump.h"
+#include "librun/check/observer_list.h"
 #include "librun/check/watch.h"
 #include "librun/optimizer/optimizer.h"
 #include "librun/profile.h"

@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "libgraph/expr/input_sizes.h"
+#include "librun/check/dump.h"
 #include "librun/check/value_choice.h"
-#include "librun/check/watch.h"
 #include "librun/comm/watchdog.h"
 #include "librun/execute/bit_casts.h"
 #include "librun/execute/even_rows.h"

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "libgraph/base/nearest.h"
 #include "libgraph/op.h"
-#include "libgraph/op_pattern.h"
 #include "librun/cpu/fill.h"
 #include "librun/element.h"
 
@@ -50,6 +48,8 @@ Found look(const Tensor& t, bool nan, bool inf) {
   return found;
 }
 
+bool is_watched(const Tensor& t) { return !t.is_none() && (is_floating(t.dtype) || is_complex(t.dtype)); }
+
 std::string index_text(const Tensor& t, int64_t index) {
   std::string out = "]";
   for (int axis = t.rank - 1; axis >= 0; --axis) {
@@ -60,80 +60,43 @@ std::string index_text(const Tensor& t, int64_t index) {
   return "[" + out;
 }
 
-}  // namespace
-
-void ObserverList::before(const Graph& graph, NodeId n) {
-  for (Observer* o : list_) o->before(graph, n);
-}
-
-void ObserverList::ran(const Graph& graph, NodeId n, size_t steps) {
-  for (Observer* o : list_) o->ran(graph, n, steps);
-}
-
-bool ObserverList::looks_at_results() const {
-  return std::ranges::any_of(list_, [](const Observer* o) { return o->looks_at_results(); });
-}
-
-bool ObserverList::looks_at_views() const {
-  return std::ranges::any_of(list_, [](const Observer* o) { return o->looks_at_views(); });
-}
-
-Status ObserverList::at_view(const Graph& graph, NodeId n, std::span<const Tensor> results) {
-  for (Observer* observer : list_)
-    if (observer->looks_at_views()) SG_TRY(observer->at_view(graph, n, results));
-  return ok_status();
-}
-
-Status ObserverList::after(const Graph& graph, NodeId n, std::span<const Tensor> results) {
-  for (Observer* o : list_) SG_TRY(o->after(graph, n, results));
-  return ok_status();
-}
-
-void ObserverList::enter_body(const Graph& graph, NodeId n) {
-  for (Observer* o : list_) o->enter_body(graph, n);
-}
-
-void ObserverList::leave_body() {
-  for (Observer* o : list_) o->leave_body();
-}
-
-namespace {
-
-// Ops that only move their operands' elements.
-bool only_moves(const Graph& graph, NodeId n) {
-  constexpr std::string_view kMovers[] = {"_to_copy",  "clone",         "lift_fresh_copy", "copy",  "cat",
-                                          "stack",     "index",         "index_select",    "where", "gather",
-                                          "repeat",    "expand_copy",   "slice_scatter",   "to",    "contiguous",
-                                          "view_copy", "select_scatter"};
-  const OpInfo* op = graph.op_info(n);
-  if (op == nullptr) return false;
-  if (op->has(kView) || op->has(kMayAlias)) return true;
-  std::string_view name = op->name;
-  name.remove_prefix(std::min(name.size(), name.find('.') + 1));
-  return std::ranges::find(kMovers, name.substr(0, name.find('.'))) != std::end(kMovers);
-}
-
-// Whether an infinity in this value was intended by whoever provided the inputs. Weights are results of training.
-bool is_given(const Graph& graph, ValueId v) {
-  if (!graph.value(v).def.is_none()) return false;
-  const auto& inputs = graph.inputs();
-  const auto it = std::ranges::find(inputs, v, &Input::value);
-  return it != inputs.end() && it->kind != InputKind::parameter && it->kind != InputKind::optimizer_state &&
-         it->kind != InputKind::tangent;
+// Weights are results of training, and so is what an optimizer keeps.
+bool is_given_by_user(InputKind kind) {
+  return kind != InputKind::parameter && kind != InputKind::optimizer_state && kind != InputKind::tangent;
 }
 
 }  // namespace
+
+void Watch::begin_step(const Graph& graph, std::span<const Tensor> inputs) {
+  frames_.assign(1, {});
+  if (!inf_) return;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Input& input = graph.inputs()[i];
+    if (is_given_by_user(input.kind) && is_watched(inputs[i]) && look(inputs[i], false, true).infs > 0)
+      frames_[0].values.insert(input.value.index);
+  }
+}
+
+// Views need no step of their own, so a mark is looked for where their memory was computed.
+bool Watch::holds_intended(const Graph& graph, ValueId v) const {
+  while (!frames_.back().values.contains(v.index)) {
+    const NodeId def = graph.value(v).def;
+    const OpInfo* op = def.is_none() ? nullptr : graph.op_info(def);
+    if (op == nullptr || !(op->has(kView) || op->has(kMayAlias))) return false;
+    const auto& args = graph.node(def).args;
+    if (args.empty() || !args[0].is(ArgKind::value)) return false;
+    v = args[0].as_value();
+  }
+  return true;
+}
 
 bool Watch::may_be_infinite(const Graph& graph, NodeId n) const {
-  const Frame& frame = frames_.back();
-  if (frame.from_outside) return true;
+  if (frames_.back().from_outside) return true;
   bool found = false;
-  const bool moves = frames_.size() == 1 && only_moves(graph, n);
   for (const Arg& arg : graph.node(n).args) {
     arg.walk([&](const Arg& a) {
       found |= a.is(ArgKind::floating) && std::isinf(a.as_float());
-      found |= a.is(ArgKind::value) &&
-               (frame.values.contains(a.as_value().index) || (moves && is_given(graph, a.as_value())));
+      found |= a.is(ArgKind::value) && holds_intended(graph, a.as_value());
     });
   }
   return found;
@@ -159,7 +122,7 @@ Status Watch::after(const Graph& graph, NodeId n, std::span<const Tensor> result
   const bool excused = inf_ && (may_be_infinite(graph, n) || frame.calls.contains(n.index));
   for (size_t i = 0; i < results.size(); ++i) {
     const Tensor& t = results[i];
-    if (t.is_none() || !(is_floating(t.dtype) || is_complex(t.dtype))) continue;
+    if (!is_watched(t)) continue;
     Found found = look(t, nan_, inf_);
     const ValueId value = graph.node(n).result(static_cast<uint32_t>(i));
     if (excused && found.infs > 0) frame.values.insert(value.index);
@@ -192,83 +155,6 @@ Result<Watch> parse_watch(std::string_view words) {
     words.remove_prefix(std::min(comma + 1, words.size()));
   }
   return Watch(nan, inf);
-}
-
-Dump::Dump(std::vector<std::string> patterns) : patterns_(std::move(patterns)) {
-  for (const std::string& text : patterns_)
-    if (auto pattern = ModulePattern::parse(text); pattern.ok()) modules_.push_back(std::move(*pattern));
-}
-
-bool Dump::names_module_of(const Graph& graph, NodeId n) const {
-  const StrId module = graph.node(n).module;
-  return !module.is_none() &&
-         std::ranges::any_of(modules_, [&](const ModulePattern& p) { return p.matches(graph.pool().strings[module]); });
-}
-
-Status Dump::after(const Graph& graph, NodeId n, std::span<const Tensor> results) {
-  if (!has_settled_results(graph, n)) return ok_status();
-  const bool in_module = names_module_of(graph, n);
-  for (size_t i = 0; i < results.size(); ++i) {
-    const Tensor& t = results[i];
-    std::string name = name_of_result(graph, n, static_cast<uint32_t>(i));
-    const bool is_named = std::ranges::any_of(
-        patterns_, [&](const std::string& p) { return fits_stars(p, name) || p == graph.label(n); });
-    if (t.is_none() || !(is_named || in_module)) continue;
-    auto old = std::ranges::find(kept_, name, &TensorToWrite::name);
-    size_t at = static_cast<size_t>(old - kept_.begin());
-    if (old == kept_.end()) kept_.emplace_back(), memory_.emplace_back();
-    memory_[at] = std::make_unique<std::byte[]>(static_cast<size_t>(t.bytes()));
-    Tensor copy = make_tensor(memory_[at].get(), t.dtype, t.sizes());
-    ThreadTeam alone(1);
-    cpu::copy(alone, copy, t);
-    kept_[at] = {name, t.dtype, {t.sizes().begin(), t.sizes().end()}, {}, memory_[at].get()};
-  }
-  return ok_status();
-}
-
-Result<OutputFile> Dump::stage(const std::string& path) const { return stage_tensors(path, kept_, {{}, true}); }
-
-namespace {
-
-bool matches_module(const Graph& graph, std::string_view text) {
-  auto pattern = ModulePattern::parse(text);
-  if (!pattern.ok()) return false;
-  for (NodeId n : graph.nodes())
-    if (const StrId module = graph.node(n).module; !module.is_none() && pattern->matches(graph.pool().strings[module]))
-      return true;
-  return false;
-}
-
-bool matches_some(const Graph& graph, std::string_view pattern) {
-  for (NodeId n : graph.nodes()) {
-    if (pattern == graph.label(n)) return true;
-    for (uint32_t i = 0; i < graph.node(n).result_count; ++i)
-      if (fits_stars(pattern, graph.name(graph.node(n).result(i)))) return true;
-  }
-  return false;
-}
-
-}  // namespace
-
-Status check_dump_patterns(const Job& job, std::span<const std::string> patterns) {
-  for (const std::string& pattern : patterns) {
-    const std::string in_body = pattern.substr(pattern.rfind('/') + 1);  // npos + 1 = 0
-    const bool is_found = std::ranges::any_of(job.programs, [&](const auto& program) {
-      return matches_some(program->graph, pattern) || matches_module(program->graph, pattern) ||
-             std::ranges::any_of(program->nested, [&](const auto& nested) {
-               return matches_some(nested->graph, in_body) || matches_module(nested->graph, pattern);
-             });
-    });
-    if (is_found) continue;
-    Nearest nearest(pattern);
-    for (const auto& program : job.programs)
-      for (NodeId n : program->graph.nodes()) nearest.offer(program->graph.label(n));
-    return Error{ErrorKind::cannot_apply,
-                 "--nodes " + pattern + " matches no result and no module of the graph",
-                 {},
-                 nearest.hint()};
-  }
-  return ok_status();
 }
 
 }  // namespace sg

@@ -220,6 +220,20 @@ def a_complex_number_is_one_element_to_a_watch():
 
 
 @case
+def a_mask_may_hold_infinities_also_through_views():
+    with open("g.txt", "w") as f:
+        f.write('sg 1.0 job "t" world 1\n\ngraph rank *\n  input %x : f32[2, 2] "x"\n  input %mask : f32[2] "mask"\n\n  forward -\n'
+                "    %causal = aten.full([2], -inf)\n    %row = aten.unsqueeze(%causal, 0)\n    %rows = aten.expand(%row, [2, 2])\n"
+                "    %scores = aten.add.Tensor(%x, %rows)\n    %masked = aten.add.Tensor(%x, %mask)\n    %y = aten.exp(%x)\n\n"
+                "  output %scores\n  output %masked\n  output %y\n")
+    inf = float("inf")
+    safetensors("in", {"x": ("F32", [2, 2], [1, 2, 3, 4]), "mask": ("F32", [2], [-inf, 0])})
+    run("--inputs", "in", "--watch", "inf", "--steps", "2")
+    safetensors("in", {"x": ("F32", [2, 2], [1, 2, 3, 100]), "mask": ("F32", [2], [0, 0])})
+    run("--inputs", "in", "--watch", "inf", code=1, message=r"%y has 1 infinite of 4 elements, the first at \[1, 1\]")
+
+
+@case
 def nodes_are_dumped_under_the_calls_they_are_in():
     with open("g.txt", "w") as f:
         f.write(CALLS.replace("FACTOR", "2.0"))

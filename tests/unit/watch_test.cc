@@ -1,9 +1,10 @@
 #include "librun/check/watch.h"
 
+#include <array>
 #include <catch2/catch.hpp>
-
 #include <cmath>
 
+#include "librun/check/dump.h"
 #include "tests/support/parse.h"
 
 using namespace sg;
@@ -50,28 +51,53 @@ TEST_CASE("a literal infinity and what is made of it are no finding, any other i
         "%soft has 1 infinite of 2 elements, the first at [0]");
 }
 
-TEST_CASE("an infinity that an input brings along is no finding as long as it is only moved; a weight's is") {
+TEST_CASE("an infinity that an input brings along is no finding, a weight's is") {
   Job job = parse(R"(sg 1.0 job "t" world 1
 graph rank *
   constant %mask : f32[2]
   param %w : f32[2] "w"
   forward -
-    %copy = aten.clone(%mask) : f32[2]
-    %scores = aten.add.Tensor(%copy, %w) : f32[2]
+    %row = aten.unsqueeze.default(%mask, 0) : f32[1, 2]
+    %rows = aten.expand.default(%row, [1, 2]) : f32[1, 2]
+    %scores = aten.add.Tensor(%w, %rows) : f32[1, 2]
     %weights = aten.clone(%w) : f32[2]
-    %grown = aten.mul.Tensor(%mask, 2.0) : f32[2]
   output %scores
 )");
   const Graph& graph = job.programs[0]->graph;
-  std::array<float, 2> values = {-kInf, 0};
+  std::array<float, 2> masked = {-kInf, 0}, plain = {1, 0};
+  const int64_t shape[] = {2};
+  auto tensor = [&](auto& values) {
+    return make_tensor(reinterpret_cast<std::byte*>(values.data()), DType::f32, shape);
+  };
+  Watch watch = parse_watch("inf").value();
+  const Tensor infinite = tensor(masked);
+  auto passes = [&](std::string_view node) {
+    return watch.after(graph, graph.find_node(node), std::span(&infinite, 1)).ok();
+  };
+  watch.begin_step(graph, std::array{infinite, infinite});
+  CHECK(passes("scores"));
+  CHECK_FALSE(passes("weights"));
+  watch.begin_step(graph, std::array{tensor(plain), infinite});  // what the last step found is forgotten
+  CHECK_FALSE(passes("scores"));
+}
+
+TEST_CASE("views of a literal infinity have it, too") {
+  Job job = parse(R"(sg 1.0 job "t" world 1
+graph rank *
+  input %x : f32[2]
+  forward -
+    %full = aten.full([2], -inf) : f32[2]
+    %row = aten.unsqueeze.default(%full, 0) : f32[1, 2]
+    %left, %right = aten.split.Tensor(%row, 1, 1)
+    %scores = aten.add.Tensor(%x, %right)
+  output %scores
+)");
+  const Graph& graph = job.programs[0]->graph;
+  std::array<float, 2> values = {-kInf, -kInf};
   const int64_t shape[] = {2};
   const Tensor t = make_tensor(reinterpret_cast<std::byte*>(values.data()), DType::f32, shape);
   Watch watch = parse_watch("inf").value();
-  auto passes = [&](std::string_view node) { return watch.after(graph, graph.find_node(node), std::span(&t, 1)).ok(); };
-  CHECK(passes("copy"));
-  CHECK(passes("scores"));
-  CHECK_FALSE(passes("weights"));
-  CHECK_FALSE(passes("grown"));
+  for (const char* node : {"full", "scores"}) CHECK(watch.after(graph, graph.find_node(node), std::span(&t, 1)).ok());
 }
 
 TEST_CASE("a NaN is a finding wherever it comes from") {
