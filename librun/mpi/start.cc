@@ -26,8 +26,9 @@ constexpr std::chrono::seconds kSpeakFirst{5};
 Status start_mpi() {
   SG_ASSIGN(std::optional<LaunchEnv> env, detect_launch([](const char* name) { return std::getenv(name); }));
   if (std::getenv("OMPI_COMM_WORLD_RANK")) {
+    const pid_t parent = getppid();  // mpirun; 1 where a container runs nothing else
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() == 1) return Error{ErrorKind::rank_failed, "mpirun has ended", {}, {}};
+    if (getppid() != parent) return Error{ErrorKind::rank_failed, "mpirun has ended", {}, {}};
   }
   int up = 0, have = 0;
   MPI_Initialized(&up);
