@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
@@ -117,15 +118,20 @@ KeptFiles& kept_files() {
 
 std::optional<FileId> file_id_of(const std::string& path) {
   struct stat is {};
-  const int failed = path == "-" ? ::fstat(STDOUT_FILENO, &is) : ::stat(path.c_str(), &is);
+  const int failed = is_standard_output(path) ? ::fstat(STDOUT_FILENO, &is) : ::stat(path.c_str(), &is);
   if (failed != 0 || !S_ISREG(is.st_mode)) return std::nullopt;
   return FileId(is.st_dev, is.st_ino);
 }
 
 }  // namespace
 
+bool is_standard_output(const std::string& path) {
+  constexpr std::string_view kNames[] = {"-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"};
+  return std::ranges::find(kNames, path) != std::end(kNames);
+}
+
 Error OutputFile::failed(std::string_view what) const {
-  std::string name = path_ == "-" ? "<stdout>" : path_;
+  std::string name = is_standard_output(path_) ? "<stdout>" : path_;
   std::string reason = std::strerror(errno);                                        // before anything else sets it
   const std::string hint = is_regular_file(target_) ? "nothing was replaced" : "";  // there is an older file
   return {ErrorKind::missing, std::string(what) + ": " + reason, {name}, hint};
@@ -135,8 +141,9 @@ Result<OutputFile> OutputFile::open(const std::string& path, bool make_folders) 
   OutputFile out;
   out.path_ = path;
   SG_TRY(check_not_kept(path));
-  if (path == "-" || path == "/dev/stdout") {
-    out.fd_ = STDOUT_FILENO;
+  if (is_standard_output(path)) {  // not closed itself: the next output of this process may be the same
+    out.fd_ = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    if (out.fd_ < 0) return out.failed("cannot write");
     return out;
   }
   const int no_folder = make_folders ? make_folders_of(path) : 0;
@@ -173,7 +180,7 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
 }
 
 OutputFile::~OutputFile() {
-  if (fd_ > STDERR_FILENO) ::close(fd_);
+  if (fd_ >= 0) ::close(fd_);
   if (pending_ != nullptr) pending_->take_back();
 }
 
@@ -292,7 +299,7 @@ std::optional<KeptFile> kept_file(const std::string& path) {
 Status check_not_kept(const std::string& path) {
   const std::optional<KeptFile> kept = kept_file(path);
   if (!kept) return ok_status();
-  if (path == "-")
+  if (is_standard_output(path))
     return Error{ErrorKind::usage, "standard output is " + kept->name + ", which is read", {}, "write to -o FILE"};
   return Error{ErrorKind::usage, path + " would replace " + kept->name + ", which " + kept->what};
 }

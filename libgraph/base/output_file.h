@@ -18,9 +18,12 @@
 
 namespace sg {
 
+// "-", and the names that the system has for it.
+bool is_standard_output(const std::string& path);
+
 class OutputFile {
  public:
-  // "-" is standard output. Creates missing folders of the path when `make_folders`. A file that the command reads
+  // Creates missing folders of the path when `make_folders`. A file that the command reads
   // is refused: usage.
   static Result<OutputFile> open(const std::string& path, bool make_folders = false);
   OutputFile(OutputFile&& other) noexcept;
@@ -84,7 +87,7 @@ struct KeptFile {
 void keep_file(const std::string& name, const std::string& what);
 void stop_keeping(const std::string& name);
 
-// The kept file that writing to `path` would change; "-" is standard output.
+// The kept file that writing to `path` would change.
 std::optional<KeptFile> kept_file(const std::string& path);
 
 // A usage error if there is one.

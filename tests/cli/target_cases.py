@@ -153,11 +153,28 @@ def no_two_outputs_are_one_file():
 
 
 @case
+def standard_output_is_for_one_output():
+    write("g.sg", small_binary())
+    for name in ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
+        refused(f"sg-sim g.sg --trace {name}", "--output and --trace would both write standard output")
+        refused(f"sg-run g.sg --init seed:0 --profile {name}", "--output and --profile would both write standard output")
+        refused(f"sg-sim g.sg -o {name} --trace -", "both write standard output")
+    refused(f"sg-import {DATA}/step.json --data - --text", "both write standard output")
+    timeline = expect(run("sg-sim g.sg --trace - -o report.txt"), 0).out
+    assert expect(run("sg-sim g.sg --trace t.json"), 0).out == read("report.txt") and read("t.json") == timeline
+    assert expect(run("sg-run -q g.sg --init seed:0 --profile - -o r.txt"), 0).out.startswith(b"{")
+    results = expect(run("sg-run -q g.sg --init seed:0 --outputs - -o r.txt"), 0).out
+    assert expect(run("sg-run -q g.sg --init seed:0 --outputs f"), 0) and read("f") == results
+
+
+@case
 def an_output_may_be_a_pipe_by_any_name():
     write("g.sg", small_binary())
     clean = expect(run("sg-clean -q g.sg --text"), 0).out
     for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
         assert run(f"sg-clean -q g.sg --text -o {name} | cat").out == clean
+        assert run(f"sg-clean -q g.sg --text -o {name} > file").out == b"" and read("file") == clean
+        assert expect(run(f"sg-clean g.sg --text --json -o {name}"), 0, "{").out == clean  # the report is not in between
     expect(run(["bash", "-c", "sg-clean -q g.sg --text -o >(cat > q; echo done > end); until test -e end; do sleep 0.1; done"]), 0)
     assert read("q") == clean
     expect(run("echo before > log; sg-check g.sg -o /dev/stdout >> log; sg-check g.sg >> log; wc -l < log"), 0, out="3")

@@ -305,7 +305,7 @@ def a_run_goes_on_from_the_state_of_another():
     assert max(abs(a - b) for a, b in zip(load("wide")["w"], load("made/half")["w"])) < 1e-5
     run("--inputs", "in", "--steps", "3", "--compare", "g.txt", "--dump-state", "both", *sgd)
     assert open("both", "rb").read() == open("made/half", "rb").read()
-    run("--inputs", "in", "--dump-state", "-", code=2, message="takes a file")
+    run("--inputs", "in", "--dump-state", "-", code=2, message="would both write standard output")
     run("--inputs", "in", "--plan", "--dump-state", "x", code=2, message="--plan runs nothing")
     graph(world=2)
     run("--init", "seed:3", "--dump-state", "one", code=2, message="--dump-state")

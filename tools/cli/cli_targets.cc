@@ -53,13 +53,10 @@ void keep_what_is_named(const Args& args) {
 }
 
 std::vector<Target> targets_of(const Args& args) {
-  std::vector<Target> out;
-  if (const std::string output = output_of(args); output != "-") out.push_back({"--output", output});
-  for (const Option& option : args.tool().options) {
-    if (!option.written || !args.has(option.name)) continue;
-    if (const std::string name = args.text(option.name); name != "-")
-      out.push_back({"--" + std::string(option.name), name});
-  }
+  std::vector<Target> out = {{"--output", output_of(args)}};
+  for (const Option& option : args.tool().options)
+    if (option.written && args.has(option.name))
+      out.push_back({"--" + std::string(option.name), args.text(option.name)});
   return out;
 }
 
@@ -76,6 +73,18 @@ Error would_replace(const Args& args, const Target& target, const KeptFile& kept
 
 Error both_write(const std::string& a, const Target& b) {
   return {ErrorKind::usage, a + " and " + b.by + " would both write " + b.name, {}, {}};
+}
+
+bool is_no_file(const Target& target) { return is_standard_output(target.name); }
+
+Status check_standard_output(const std::vector<Target>& targets) {
+  const auto first = std::ranges::find_if(targets, is_no_file);
+  if (first == targets.end()) return ok_status();
+  const auto next = std::find_if(first + 1, targets.end(), is_no_file);
+  if (next == targets.end()) return ok_status();
+  Error error = both_write(first->by, {next->by, "standard output"});
+  error.hint = "name a file for one of them";
+  return error;
 }
 
 Status check_distinct(const std::vector<Target>& targets) {
@@ -122,6 +131,8 @@ Status check_targets_again(const Args& args, const std::vector<Target>& more) {
   if (output_of(args) == "-") SG_TRY(check_not_kept("-"));
   std::vector<Target> targets = targets_of(args);
   targets.insert(targets.end(), more.begin(), more.end());
+  SG_TRY(check_standard_output(targets));
+  std::erase_if(targets, is_no_file);
   SG_TRY(check_distinct(targets));
   std::vector<std::string> allowed;
   for (const Target& target : targets)

@@ -109,7 +109,7 @@ Status check_folder_of(const std::string& output) {
 }  // namespace
 
 std::string output_of(const Args& args) {
-  if (args.has("output")) return args.text("output");
+  if (args.has("output")) return is_standard_output(args.text("output")) ? "-" : args.text("output");
   return args.has("in-place") ? args.input() : "-";
 }
 
