@@ -1,6 +1,7 @@
 // The comments of FX text: annotations, recomputation tags, phase, source line.
 #include <algorithm>
 #include <charconv>
+#include <unordered_map>
 
 #include "libgraph/base/json.h"
 #include "libgraph/import/annotation_keys.h"
@@ -106,11 +107,15 @@ class CommentReader {
     s->remove_prefix(length);
     if (!dict.ok() || file_->expr(*dict).kind != FxKind::dict) return void(++gaps_->unread_annotations);
     const FxExpr d = file_->expr(*dict);
-    for (uint32_t i = 0; i + 1 < d.count; i += 2) {
-      const FxExpr& key = file_->child(d, i);
-      if (key.kind != FxKind::string) continue;
-      entry(fx_string_value(key.text), file_->children[d.first + i + 1]);
-    }
+    std::unordered_map<std::string, uint32_t> last;  // of a key that comes twice the last value counts, as in Python
+    const auto for_keys = [&](auto&& use) {
+      for (uint32_t i = 0; i + 1 < d.count; i += 2)
+        if (const FxExpr& key = file_->child(d, i); key.kind == FxKind::string) use(fx_string_value(key.text), i + 1);
+    };
+    for_keys([&](const std::string& key, uint32_t value) { last[key] = value; });
+    for_keys([&](const std::string& key, uint32_t value) {
+      if (last[key] == value) entry(key, file_->children[d.first + value]);
+    });
     expert_parallel();
     if (out_.meta.chunk.region && !out_.meta.chunk.producer) out_.meta.chunk.producer = pool_->str("eager");
   }

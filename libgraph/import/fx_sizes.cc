@@ -94,7 +94,9 @@ void put_numbers_in(const std::vector<FxSize>& sizes, Pool* pool, SourceProgram*
   for (const FxSize& size : sizes) {
     double number = 0;
     const char* end = size.hint.data() + size.hint.size();
-    if (!size.is_guard && size.text.starts_with("zf") && std::from_chars(size.hint.data(), end, number).ptr == end)
+    const auto [stop, problem] = std::from_chars(size.hint.data(), end, number);
+    const bool is_number = problem == std::errc() && stop == end;
+    if (!size.is_guard && size.text.starts_with("zf") && is_number)
       numbers.emplace(name_of_number(size.source), number);
   }
   if (numbers.empty()) return;

@@ -205,6 +205,19 @@ TEST_CASE("fx: nested graphs and annotations") {
   CHECK(job.pool->strings[meta.extra[0].json] == "[1,null]");
 }
 
+TEST_CASE("fx: of an annotation's key that comes twice the last value counts") {
+  Job job = import_ok(R"fx(class G(torch.nn.Module):
+    def forward(self, x: "f32[4]"):
+        # Annotation: {'mine': 'a', 'module_fqn': 'm', 'mine': 'b'} File: a.py:3 in f, code: y = f(x)
+        y: "f32[4]" = torch.ops.aten.relu.default(x);  x = None
+        return (y,)
+)fx");
+  const Graph& graph = job.programs[0]->graph;
+  const NodeMeta& meta = graph.meta(graph.find_node("y"));
+  REQUIRE(meta.extra.size() == 1);
+  CHECK(job.pool->strings[meta.extra[0].json] == "\"b\"");
+}
+
 TEST_CASE("fx: symbolic sizes") {
   Job job = import_ok(std::string(kSymbolicModule));
   const Program& program = *job.programs[0];
