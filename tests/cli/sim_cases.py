@@ -76,6 +76,8 @@ graph rank *
 @case
 def this_machine_is_measured():
     write_small()
+    expect(run(["sg-sim", "--calibrate", "--repeats", "0"]), 2, "--repeats takes 1 to 1000")
+    expect(run(["sg-sim", "--calibrate", "--ranks", "257"]), 2, "--ranks takes 1 to 256")
     done = expect(run(["sg-sim", "--calibrate", "--ranks", "2", "--repeats", "1", "-o", "here.yaml"]), 0)
     yaml = read("here.yaml").decode()
     assert re.search(r"(?m)^#   device.f32_tflops +[0-9.e-]+ +\+0.0 % +\+0.0 %$", yaml), yaml

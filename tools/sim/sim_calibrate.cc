@@ -139,13 +139,18 @@ class Calibration {
   std::string table_;
 };
 
+Result<uint32_t> count_of(const Args& args, std::string_view option, int64_t otherwise, int64_t most) {
+  const int64_t count = args.number(option, otherwise);
+  if (count < 1 || count > most) return option_error(option, " takes 1 to " + std::to_string(most));
+  return static_cast<uint32_t>(count);
+}
+
 }  // namespace
 
 Result<std::string> calibrate_here(const Args& args, const Machine& base) {
-  if (args.number("repeats", 9) == 0) return option_error("repeats", " takes 1 or more");
   RateOptions options;
-  options.ranks = static_cast<uint32_t>(std::clamp<int64_t>(args.number("ranks", 2), 1, 256));
-  options.repeats = static_cast<uint32_t>(std::clamp<int64_t>(args.number("repeats", 9), 1, 1000));
+  SG_ASSIGN(options.ranks, count_of(args, "ranks", 2, 256));
+  SG_ASSIGN(options.repeats, count_of(args, "repeats", 9, 1000));
   options.threads = std::max(1, static_cast<int>(std::max(1u, std::thread::hardware_concurrency()) / options.ranks));
   SG_ASSIGN(std::vector<ProbeTimes> probes, measure_rates(options));
   Calibration calibration(base, probes, options.ranks);
