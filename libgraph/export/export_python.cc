@@ -9,6 +9,7 @@
 #include "libgraph/export/python_runtime.h"
 #include "libgraph/export/python_writer.h"
 #include "libgraph/facts/alias.h"
+#include "libgraph/facts/port_names.h"
 #include "libgraph/facts/tangent.h"
 #include "libgraph/names.h"
 
@@ -238,8 +239,8 @@ std::string Exporter::helpers() const {
 }
 
 std::string Exporter::input_label(const Graph& graph, ValueId v) const {
-  StrId fqn = graph.value(v).def.is_none() ? graph.inputs()[graph.value(v).index].fqn : StrId();
-  return std::string(fqn ? text(fqn) : graph.name(v));
+  const bool is_input = graph.value(v).def.is_none();
+  return std::string(is_input ? port_name(graph, graph.inputs()[graph.value(v).index]) : graph.name(v));
 }
 
 // The tensor input and axis that a size taken as a number also appears in: `("x", 0)`.

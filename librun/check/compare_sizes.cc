@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "libgraph/expr/input_sizes.h"
+#include "libgraph/facts/port_names.h"
 #include "librun/values/inputs.h"
 
 namespace sg {
@@ -135,14 +136,9 @@ namespace {
 
 // What an output is, apart from its position; empty if unknown.
 std::string meaning(const Graph& graph, const Output& output) {
-  auto of = [&] {
-    if (!output.of) return output.of_name ? graph.pool().strings.str(output.of_name) : std::string();
-    const Input& input = graph.inputs()[graph.value(output.of).index];
-    return input.fqn ? graph.pool().strings.str(input.fqn) : std::string(graph.name(output.of));
-  };
   if (output.kind == OutputKind::loss) return "loss";
   if (output.kind == OutputKind::gradient || output.kind == OutputKind::buffer) {
-    std::string target = of();
+    const std::string target(target_name(graph, output));
     return target.empty() ? target : (output.kind == OutputKind::gradient ? "gradient:" : "buffer:") + target;
   }
   return {};
@@ -152,7 +148,6 @@ std::string meaning(const Graph& graph, const Output& output) {
 
 std::unordered_map<std::string, std::string> pair_outputs(const Graph& first, const Graph& second) {
   const auto &from = first.outputs(), &to = second.outputs();
-  auto name = [](size_t i) { return "out" + std::to_string(i); };
   std::unordered_map<std::string, std::string> out;
   std::map<std::string, std::vector<size_t>> of_first, of_second;
   for (size_t i = 0; i < from.size(); ++i) of_first[meaning(first, from[i])].push_back(i);
@@ -162,10 +157,11 @@ std::unordered_map<std::string, std::string> pair_outputs(const Graph& first, co
     auto there = of_second.find(what);
     if (what.empty() || there == of_second.end() || there->second.size() != list.size()) continue;
     for (size_t i = 0; i < list.size(); ++i)
-      out.emplace(name(list[i]), name(there->second[i])), taken[there->second[i]] = true;
+      out.emplace(output_key(list[i]), output_key(there->second[i])), taken[there->second[i]] = true;
   }
   for (size_t i = 0; i < from.size() && from.size() == to.size(); ++i)
-    if (!out.contains(name(i)) && !taken[i] && from[i].kind == to[i].kind) out.emplace(name(i), name(i));
+    if (!out.contains(output_key(i)) && !taken[i] && from[i].kind == to[i].kind)
+      out.emplace(output_key(i), output_key(i));
   return out;
 }
 

@@ -16,17 +16,15 @@ std::string range_text(const Symbol& s) {
 }  // namespace
 
 Bindings::Bindings(const Program& program) : program_(program), pool_(program.graph.pool()) {
-  for (uint32_t i = 0; i < program.symbols.size(); ++i) {
-    slot_of_.emplace(program.symbols[i].name, i);
-    slots_.push_back({i, {}});
-  }
-  values_.resize(slots_.size());
+  for (uint32_t i = 0; i < program.symbols.size(); ++i) slot_of_.emplace(program.symbols[i].name, i);
+  values_.resize(program.symbols.size());
+  guards_of_.resize(program.symbols.size());
   for (uint32_t g = 0; g < program.guards.size(); ++g) {
     std::vector<StrId> symbols;
     pool_.exprs.collect_symbols(program.guards[g].left, &symbols);
     pool_.exprs.collect_symbols(program.guards[g].right, &symbols);
     for (StrId s : symbols)
-      if (auto it = slot_of_.find(s); it != slot_of_.end()) slots_[it->second].guards.push_back(g);
+      if (auto it = slot_of_.find(s); it != slot_of_.end()) guards_of_[it->second].push_back(g);
   }
 }
 
@@ -65,7 +63,7 @@ Status Bindings::bind(StrId symbol, int64_t v) {
                  "symbol " + name + " = " + std::to_string(v) + " is not a multiple of " + std::to_string(s.divisor)};
   if (value) return ok_status();
   value = v;
-  for (uint32_t g : slots_[it->second].guards) SG_TRY(check_guard(program_.guards[g]));
+  for (uint32_t g : guards_of_[it->second]) SG_TRY(check_guard(program_.guards[g]));
   return ok_status();
 }
 
@@ -105,7 +103,7 @@ Status Bindings::bind_shape(const Type& type, std::span<const int64_t> shape, st
 }
 
 void Bindings::forget_data() {
-  for (size_t i = 0; i < slots_.size(); ++i)
+  for (size_t i = 0; i < values_.size(); ++i)
     if (program_.symbols[i].kind == SymbolKind::data) values_[i].reset();
 }
 

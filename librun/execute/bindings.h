@@ -34,17 +34,13 @@ class Bindings {
   void copy_from(const Bindings& other) { values_ = other.values_; }
 
  private:
-  struct Slot {
-    uint32_t symbol = 0;           // index into program_.symbols
-    std::vector<uint32_t> guards;  // guards that mention it
-  };
   Status check_guard(const Guard& guard) const;
 
   const Program& program_;
   const Pool& pool_;
   std::unordered_map<StrId, uint32_t, IdHash> slot_of_;
-  std::vector<Slot> slots_;
-  std::vector<std::optional<int64_t>> values_;  // by slot
+  std::vector<std::vector<uint32_t>> guards_of_;  // by symbol: the guards that mention it
+  std::vector<std::optional<int64_t>> values_;    // the same
 };
 
 }  // namespace sg

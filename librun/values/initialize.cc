@@ -7,6 +7,7 @@
 #include <map>
 
 #include "libgraph/base/sha256.h"
+#include "libgraph/facts/port_names.h"
 #include "libgraph/facts/tangent.h"
 #include "librun/element.h"
 #include "librun/random.h"
@@ -20,10 +21,6 @@ namespace {
 using Kind = InitRule::Kind;
 
 const std::string kPositive = "a logarithm or a root is taken of it";
-
-std::string key_name(const Graph& graph, const Input& input) {
-  return input.fqn ? graph.pool().strings.str(input.fqn) : std::string(graph.name(input.value));
-}
 
 SizeValues hints(const Program& program) {
   return [&program](StrId name) -> std::optional<int64_t> {
@@ -312,7 +309,7 @@ InitPlan::InitPlan(const Job& job, const InitPlan* like) : job_(job) {
       const Input& input = program->graph.inputs()[i];
       if (input.kind == InputKind::opaque || program->graph.type(input.value).kind != TypeKind::tensor) continue;
       const InitRule rule = rule_for(*program, input, uses[i]);
-      auto [at, is_new] = rules.emplace(key_name(program->graph, input), rule);
+      auto [at, is_new] = rules.emplace(port_name(program->graph, input), rule);
       if (!is_new) merge(rule, &at->second);
     }
   }
@@ -330,7 +327,7 @@ const InitPlan::Entry* InitPlan::find(std::string_view name) const {
 
 const InitRule& InitPlan::rule(const Program& program, size_t input) const {
   static const InitRule kAsk;
-  const Entry* entry = find(key_name(program.graph, program.graph.inputs()[input]));
+  const Entry* entry = find(port_name(program.graph, program.graph.inputs()[input]));
   return entry != nullptr ? entry->rule : kAsk;
 }
 
@@ -403,7 +400,7 @@ Status InitMaker::make(size_t input, const Tensor& tensor) {
                  "give it in --inputs"};
   const InitRule how = shard->is_zero() ? InitRule{Kind::zeros, 1, 0, {}} : rule(input);
   const int64_t count = product(shard->global_shape());
-  const ElementSource source{how, RandomKey(seed_, key_of(key_name(program_->graph, of)), 0, 0), count};
+  const ElementSource source{how, RandomKey(seed_, key_of(port_name(program_->graph, of)), 0, 0), count};
   auto part = [&](int64_t begin, int64_t end) {
     visit_stored(tensor.dtype, [&]<class T>() { fill_part<T>(source, *shard, places, begin, end); });
   };

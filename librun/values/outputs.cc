@@ -9,6 +9,7 @@
 #include <span>
 
 #include "libgraph/base/nearest.h"
+#include "libgraph/facts/port_names.h"
 #include "librun/element.h"
 #include "librun/values/inputs.h"
 
@@ -16,14 +17,7 @@ namespace sg {
 namespace {
 
 std::string input_name(const Graph& graph, ValueId v) {
-  const Input& input = graph.inputs()[graph.value(v).index];
-  return input.fqn ? graph.pool().strings.str(input.fqn) : std::string(graph.name(v));
-}
-
-// What a gradient belongs to; empty if unknown.
-std::string target_name(const Graph& graph, const Output& output) {
-  if (output.of) return input_name(graph, output.of);
-  return output.of_name ? graph.pool().strings.str(output.of_name) : std::string();
+  return std::string(port_name(graph, graph.inputs()[graph.value(v).index]));
 }
 
 bool has_value(const Graph& graph, const Output& output) {
@@ -35,9 +29,9 @@ bool has_value(const Graph& graph, const Output& output) {
 
 NamedValue named_output(const Graph& graph, size_t i) {
   const Output& output = graph.outputs()[i];
-  NamedValue out{"out" + std::to_string(i), "%" + std::string(graph.name(output.value)), output.value};
+  NamedValue out{output_key(i), "%" + std::string(graph.name(output.value)), output.value};
   if (output.kind == OutputKind::loss) out.title = "loss";
-  if (output.kind == OutputKind::gradient) out.title = "gradient of " + target_name(graph, output);
+  if (output.kind == OutputKind::gradient) out.title = "gradient of " + std::string(target_name(graph, output));
   if (output.kind == OutputKind::buffer && output.of) out.title = "new " + input_name(graph, output.of);
   return out;
 }
@@ -97,7 +91,7 @@ std::optional<size_t> find_output(const Graph& graph, std::string_view name) {
   if (!name.starts_with("out")) return std::nullopt;
   auto [end, error] = std::from_chars(name.data() + 3, name.data() + name.size(), i);
   if (error != std::errc() || end != name.data() + name.size() || i >= outputs.size()) return std::nullopt;
-  return name == "out" + std::to_string(i) ? std::optional(i) : std::nullopt;
+  return name == output_key(i) ? std::optional(i) : std::nullopt;
 }
 
 Nearest nearest_name(const Graph& graph, std::string_view name) {

@@ -83,14 +83,14 @@ Result<int> run_on(const Args& args, const Job& job, Communicators comms) {
   return answer.passed ? 0 : 1;
 }
 
-}  // namespace
-
 // What explains a difference (rank_session.cc) is read, though no option names it.
 void keep_expected(const Args& args) {
   if (!args.has("compare")) return;
   for (const std::string& pattern : args.all("inputs"))
     keep_read(recorded_beside(pattern), "is what the capture of the inputs expects");
 }
+
+}  // namespace
 
 Result<int> run_step(const Args& args) {
   SG_ASSIGN(std::optional<int> left, follow_launcher(args.text("comm")));

@@ -6,6 +6,7 @@
 #include "libgraph/base/chars.h"
 #include "libgraph/base/human.h"
 #include "libgraph/data/safetensors.h"
+#include "libgraph/facts/port_names.h"
 #include "librun/values/data_name.h"
 #include "librun/values/shard.h"
 
@@ -21,8 +22,9 @@ std::set<std::string> shards_in(const TensorFile& file, const Job& job) {
     const uint32_t rank = program->ranks.empty() ? 0 : program->ranks.front();
     for (const Input& input : program->graph.inputs()) {
       const std::string_view name = program->graph.name(input.value);
-      const std::string_view fqn = input.fqn ? program->graph.pool().strings[input.fqn] : name;
-      if ((names.contains(name) || names.contains(fqn)) && is_in_shards(job, rank, input.sharding)) out.emplace(fqn);
+      const std::string_view stated = port_name(program->graph, input);
+      if ((names.contains(name) || names.contains(stated)) && is_in_shards(job, rank, input.sharding))
+        out.emplace(stated);
     }
   }
   return out;
