@@ -53,12 +53,11 @@ Status cdist(KernelCall& call) {
   return ok_status();
 }
 
-// The gradient of row a of `width` from its distances `whole` to the m rows of b; the norm is a template argument, so
-// loops vectorize. Equivalent to work::CrossDistanceSlope.
+// Adds to the gradient of row a of `width` what its distances `whole` to the m rows of b give; the norm is a template
+// argument, so loops vectorize. Equivalent to work::CrossDistanceSlope.
 template <int p>
 SG_CLONES void add_slopes(const double* a, const double* b, const double* grad, const double* whole, int64_t m,
                           int64_t width, double* to) {
-  for (int64_t i = 0; i < width; ++i) to[i] = 0;
   for (int64_t k = 0; k < m; ++k, b += width)
     for (int64_t i = 0; i < width; ++i) to[i] += grad[k] * work::Norm{p}.slope(a[i] - b[i], whole[k]);
 }
@@ -66,6 +65,7 @@ SG_CLONES void add_slopes(const double* a, const double* b, const double* grad, 
 template <int p>
 void slopes_of_rows(KernelCall& call, const Sides& s, const double* grad, const double* whole, double* to) {
   for_rows(call, s.batch * s.n, s.m * s.width, [&](int64_t row, int) {
+    std::fill_n(to + row * s.width, s.width, 0.0);
     add_slopes<p>(s.a + row * s.width, s.b + row / s.n * s.m * s.width, grad + row * s.m, whole + row * s.m, s.m,
                   s.width, to + row * s.width);
   });
@@ -102,6 +102,22 @@ Status pdist(KernelCall& call) {
   return ok_status();
 }
 
+// A row's pairs with later rows lie together, those with earlier ones do not. Equivalent to work::PairDistanceSlope.
+template <int p>
+void slopes_of_pairs(KernelCall& call, const double* x, const double* grad, const double* whole, int64_t n,
+                     int64_t width, double* to) {
+  for_rows(call, n, n * width, [&](int64_t row, int) {
+    const double* a = x + row * width;
+    std::fill_n(to + row * width, width, 0.0);
+    for (int64_t k = 0; k < row; ++k) {
+      const int64_t pair = work::pair_start(k, n) + row - k - 1;
+      add_slopes<p>(a, x + k * width, grad + pair, whole + pair, 1, width, to + row * width);
+    }
+    const int64_t first = work::pair_start(row, n);
+    add_slopes<p>(a, a + width, grad + first, whole + first, n - 1 - row, width, to + row * width);
+  });
+}
+
 Status pdist_backward(KernelCall& call) {
   const Tensor &self = call.tensor("self"), &grad = call.tensor("grad_output");
   int64_t n = self.dim(0), width = self.dim(1);
@@ -111,9 +127,13 @@ Status pdist_backward(KernelCall& call) {
   const auto* g = contiguous_as(call, grad, DType::f64).as<double>();
   const auto* whole = contiguous_as(call, call.tensor("pdist"), DType::f64).as<double>();
   Tensor out = workspace(call, DType::f64, self.sizes());
-  for_each(call, out.elements(), grain_of(n),
-           work::PairDistanceSlope{
-               {call.number("p"), call.tensor("pdist").dtype == DType::f32}, x, g, whole, n, width, out.as<double>()});
+  const double p = call.number("p");
+  const bool is_single = call.tensor("pdist").dtype == DType::f32;
+  if (!on_device(call) && p == 1) slopes_of_pairs<1>(call, x, g, whole, n, width, out.as<double>());
+  else if (!on_device(call) && p == 2) slopes_of_pairs<2>(call, x, g, whole, n, width, out.as<double>());
+  else
+    for_each(call, out.elements(), grain_of(n),
+             work::PairDistanceSlope{{p, is_single}, x, g, whole, n, width, out.as<double>()});
   copy(call, call.result(), out);
   return ok_status();
 }

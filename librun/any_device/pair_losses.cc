@@ -148,16 +148,31 @@ Status log_sigmoid_forward(KernelCall& call) {
   return call_op(call, "aten.exp.default", {{"self", param_of(small)}}, {small});
 }
 
-Status prelu_backward(KernelCall& call) {
+Status prelu_backward_there(KernelCall& call) {
   std::span<const int64_t> shape = call.result(0).sizes();
   SG_ASSIGN(const double* g, operand(call, "grad_output", shape));
   SG_ASSIGN(const double* x, operand(call, "self", shape));
   SG_ASSIGN(const double* w, operand(call, "weight", shape));
   Tensor out = workspace(call, DType::f64, shape), of_weight = workspace(call, DType::f64, shape);
   for_each(call, out.elements(), kPieceElements,
-           work::PreluBackward{g, x, w, out.as<double>(), of_weight.as<double>()});
+           work::PreluBackward{{g, x, w, out.as<double>()}, {g, x, of_weight.as<double>()}});
   copy(call, call.result(0), out);
   copy(call, call.result(1), of_weight);
+  return ok_status();
+}
+
+Status prelu_backward(KernelCall& call) {
+  if (on_device(call)) return prelu_backward_there(call);
+  std::span<const int64_t> shape = call.result(0).sizes();
+  SG_ASSIGN(const BlockOperand g, block_operand(call, "grad_output", shape));
+  SG_ASSIGN(const BlockOperand x, block_operand(call, "self", shape));
+  SG_ASSIGN(const BlockOperand w, block_operand(call, "weight", shape));
+  write_blocks(call, call.result(0), [&](int64_t first, int64_t count, int thread, double* to) {
+    return work::PreluSlope{g.at(first, count, thread), x.at(first, count, thread), w.at(first, count, thread), to};
+  });
+  write_blocks(call, call.result(1), [&](int64_t first, int64_t count, int thread, double* to) {
+    return work::PreluWeightSlope{g.at(first, count, thread), x.at(first, count, thread), to};
+  });
   return ok_status();
 }
 

@@ -9,4 +9,8 @@ namespace sg::cpu {
 double log_sum_of_exp(const float* x, int64_t n);
 double log_sum_of_exp(const double* x, int64_t n);
 
+// The same, with the same bits, for kSideLines lines side by side (side_lines.h), and each line's largest element.
+void log_sums_of_exp(const float* x, int64_t n, float* top, double* logs);
+void log_sums_of_exp(const double* x, int64_t n, double* top, double* logs);
+
 }  // namespace sg::cpu

@@ -2,8 +2,10 @@
 #include <cmath>
 
 #include "librun/cpu/kernels.h"
+#include "librun/cpu/log_sum.h"
 #include "librun/cpu/reduce.h"
 #include "librun/cpu/reduce_ops.h"
+#include "librun/cpu/side_lines.h"
 
 namespace sg::cpu {
 namespace {
@@ -118,13 +120,33 @@ Status vector_norm(KernelCall& call) { return norm_of(call, call.number("ord"));
 
 // --- logsumexp ---
 
+template <class C>
+void logsumexp_of_lines(KernelCall& call, const LineTiles& tiles, const Tensor& self) {
+  const SideLines<C> lines(call, tiles);
+  const Tensor& out = call.result();
+  const auto put = put_as<double>(out.dtype);
+  tiles.each(call, [&](int64_t tile, int thread) {
+    C top[kSideLines];
+    double logs[kSideLines];
+    log_sums_of_exp(lines.read(self, tile, thread), tiles.length, top, logs);
+    for (int64_t l = 0; l < tiles.lines(tile); ++l)
+      put(out.data, tiles.first_line(tile) + l, std::isinf(top[l]) ? static_cast<double>(top[l]) : logs[l]);
+  });
+}
+
 Status logsumexp(KernelCall& call) {
   Tensor self = call.tensor("self");
   if (is_complex(self.dtype)) return call.fail("logsumexp of complex numbers is not computed");
   if (!is_floating(self.dtype)) self = contiguous_as(call, self, DType::f32);
   const Tensor& out = call.result();
+  const std::vector<int> axes = reduced_axes(call, self);
+  const auto tiles = axes.size() == 1 && out.is_contiguous() ? LineTiles::along(self, axes[0]) : std::nullopt;
+  if (tiles) {
+    visit_compute(self.dtype, [&]<class C>() { logsumexp_of_lines<C>(call, *tiles, self); });
+    return ok_status();
+  }
   visit_floating(self.dtype, [&]<class T>() {
-    ReducePlan plan = plan_reduction(self, out, reduced_axes(call, self));
+    ReducePlan plan = plan_reduction(self, out, axes);
     auto* top = call.scratch().take<double>(plan.outputs + 1);
     reduce<T>(call, plan, self, Extreme<Compute<T>, true>{}, nullptr, [&](Compute<T> most, int64_t output, int64_t) {
       top[output] = std::isinf(most) ? 0.0 : static_cast<double>(most);

@@ -34,6 +34,11 @@ struct LineTiles {
     return group == 1 ? std::min(kSideLines, side() - tile % across * kSideLines) : runs(tile) * inner;
   }
 
+  // The number of the tile's first line, in the order of the other axes' elements.
+  int64_t first_line(int64_t tile) const {
+    return group == 1 ? tile / across * side() + tile % across * kSideLines : tile * group * inner;
+  }
+
   template <class Fn>  // fn(tile, thread), on all threads
   void each(KernelCall& call, const Fn& fn) const {
     for_rows(call, count, length * kSideLines, fn);

@@ -77,11 +77,17 @@ SG_CLONES void softmax_side(Form form, C* x, int64_t n) {
 }
 
 template <class C>
-SG_CLONES void log_sums_side(const C* x, int64_t n, C* top, double* sums) {
+SG_CLONES void sums_of_exp(const C* x, int64_t n, C* top, double* sums) {
   max_side(x, n, top);
   sum_side(
       n, [=](int64_t i, int64_t l) { return static_cast<double>(math::exp_float(x[i * kSideLines + l] - top[l])); },
       sums);
+}
+
+template <class C>
+void log_sums_side(const C* x, int64_t n, C* top, double* logs) {
+  sums_of_exp(x, n, top, logs);
+  for (int64_t l = 0; l < kSideLines; ++l) logs[l] = static_cast<double>(top[l]) + std::log(logs[l]);
 }
 
 template <class C>
@@ -94,10 +100,9 @@ SG_CLONES void subtract_side(C* x, int64_t n, const double* shift) {
 template <class C>
 void log_softmax_side(C* x, int64_t n) {
   C top[kSideLines];
-  double sums[kSideLines];
-  log_sums_side(x, n, top, sums);
-  for (int64_t l = 0; l < kSideLines; ++l) sums[l] = static_cast<double>(top[l]) + std::log(sums[l]);
-  subtract_side(x, n, sums);
+  double logs[kSideLines];
+  log_sums_side(x, n, top, logs);
+  subtract_side(x, n, logs);
 }
 
 template <class C>
@@ -238,6 +243,8 @@ double log_sum_of_exp(const double* x, int64_t n) {
   const double top = row_max(x, n);
   return top + std::log(sum_of_exp(x, top, n));
 }
+void log_sums_of_exp(const float* x, int64_t n, float* top, double* logs) { log_sums_side(x, n, top, logs); }
+void log_sums_of_exp(const double* x, int64_t n, double* top, double* logs) { log_sums_side(x, n, top, logs); }
 
 std::span<const KernelRow> softmax_kernels() { return kRows; }
 

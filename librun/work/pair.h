@@ -121,14 +121,30 @@ struct DivideEach {
 
 // --- activations with two results or two halves ---
 
+// The products are computed on both sides of zero, so that loops vectorize.
+struct PreluSlope {
+  const double *grad, *x, *weight;
+  double* to;
+  SG_INLINE void operator()(int64_t i) const {
+    const double g = grad[i], scaled = weight[i] * g;
+    to[i] = x[i] > 0 ? g : scaled;
+  }
+};
+
+struct PreluWeightSlope {
+  const double *grad, *x;
+  double* to;
+  SG_INLINE void operator()(int64_t i) const {
+    const double product = x[i] * grad[i];
+    to[i] = x[i] > 0 ? 0.0 : product;
+  }
+};
+
 struct PreluBackward {
   static constexpr const char* kName = "work_prelu_backward";
-  const double *grad, *x, *weight;
-  double *to, *to_weight;
-  SG_INLINE void operator()(int64_t i) const {
-    to[i] = x[i] > 0 ? grad[i] : weight[i] * grad[i];
-    to_weight[i] = x[i] > 0 ? 0.0 : x[i] * grad[i];
-  }
+  PreluSlope slope;
+  PreluWeightSlope of_weight;
+  SG_INLINE void operator()(int64_t i) const { slope(i), of_weight(i); }
 };
 
 // Rows of two halves with `length` elements each: the gated values and the gate.

@@ -44,6 +44,15 @@ SG_INLINE double digamma_core(double x) {
   return whole == x ? nan() : digamma_positive(1.0 - x) - kPi / ::tan(kPi * (x - whole));
 }
 
+// q^-s. Whole exponents, as of derivatives of digamma, take a few products.
+SG_INLINE double falling_power(double q, double s) {
+  constexpr double kMostProducts = 16;
+  if (s != ::floor(s) || !(s <= kMostProducts)) return ::pow(q, -s);
+  double power = q;
+  for (double k = 1; k < s; ++k) power *= q;
+  return 1 / power;
+}
+
 // The Hurwitz zeta function: the sum of (q + k)^-s. Direct terms up to an argument of 12, then the Euler-Maclaurin
 // formula.
 SG_CALL double zeta(double s, double q) {
@@ -55,10 +64,10 @@ SG_CALL double zeta(double s, double q) {
   }
   if (q == infinity()) return 0;
   double sum = 0;
-  for (int64_t steps = 0; q < 12 && steps < 100000; ++steps, q += 1) sum += ::pow(q, -s);
+  for (int64_t steps = 0; q < 12 && steps < 100000; ++steps, q += 1) sum += falling_power(q, s);
   constexpr double kBernoulli[] = {1.0 / 6,  -1.0 / 30,     1.0 / 42, -1.0 / 30,
                                    5.0 / 66, -691.0 / 2730, 7.0 / 6,  -3617.0 / 510};
-  double power = ::pow(q, -s);
+  double power = falling_power(q, s);
   sum += power * q / (s - 1) + power / 2;
   double term = s * power / q / 2;  // s (s+1) .. q^(-s-2k+1) / (2k)!
   for (int k = 1; k <= 8; ++k) {
@@ -71,7 +80,8 @@ SG_CALL double zeta(double s, double q) {
 SG_INLINE double polygamma(double n, double x) {
   if (n == 0) return digamma_core(x);
   double sign = ::fmod(n, 2.0) == 0 ? -1 : 1;
-  return sign * ::exp(lgamma_core(n + 1)) * zeta(n + 1, x);
+  const double factorial = n == 1 ? 1 : ::exp(lgamma_core(n + 1));
+  return sign * factorial * zeta(n + 1, x);
 }
 
 SG_INLINE double igamma_scale(double a, double x) { return ::exp(a * ::log(x) - x - lgamma_core(a)); }
