@@ -14,6 +14,7 @@ namespace sg::cpu {
 namespace {
 
 constexpr int64_t kLinesTogether = 64;
+constexpr int kThreadsOfOneLine = 6;  // for more of them it pays to sort a single line's indices (selection.cc)
 
 // `t` narrowed to the positions of `index` on all axes but `axis`.
 Tensor narrowed(const Tensor& t, const Tensor& index, int axis) {
@@ -64,6 +65,9 @@ bool picks_slices(const Indexed& x) {
   return x.index.elements() > 0;
 }
 
+// Tables of offsets, which whole slices are worth, cost more than single elements do.
+bool picks_elements(const Indexed& x) { return x.index.elements() == x.index.dim(x.axis); }
+
 Tensor index_line(KernelCall& call, const Indexed& x) {
   Tensor line = x.index;
   line.rank = 1;
@@ -94,7 +98,7 @@ Status gather(KernelCall& call) {
   if (self.conjugate) self = contiguous(call, self);
   SG_ASSIGN(Indexed x, checked_index(call, call.tensor("index"), self, call.integer("dim")));
   Tensor out = with_axis(call.result());
-  if (picks_slices(x)) {
+  if (picks_slices(x) && !picks_elements(x)) {
     SG_ASSIGN(Selection from,
               axis_selection(call, narrowed(self, x.index, x.axis), x.axis, index_line(call, x), false));
     copy_selection_once(call, whole_selection(call, out, x.axis, 1), from);
@@ -253,6 +257,7 @@ Status scatter(KernelCall& call, int64_t dim, Tensor src, Reduce how, bool inclu
   Tensor out = with_axis(call.result());
   src = with_axis(src);
   bool slices = picks_slices(x) && (how == Reduce::none || (how == Reduce::sum && include_self));
+  if (picks_elements(x) && computed(out.dtype) == out.dtype && call.team().size() <= kThreadsOfOneLine) slices = false;
   bool widened = how != Reduce::none && !slices && computed(out.dtype) != out.dtype;
   DType dtype = widened ? computed(out.dtype) : out.dtype;
   if (src.dtype != dtype || src.conjugate) src = contiguous_as(call, src, dtype);
