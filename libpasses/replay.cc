@@ -4,6 +4,7 @@
 
 #include <simdjson.h>
 
+#include "libgraph/base/escape.h"
 #include "libgraph/base/human.h"
 #include "libgraph/base/sha256.h"
 #include "libgraph/binary/binary.h"
@@ -28,18 +29,6 @@ bool read_values(std::string_view json, std::vector<std::string>* out) {
     out->emplace_back(word);
   }
   return true;
-}
-
-// Quotes a word for a shell if needed.
-std::string quoted(const std::string& s) {
-  auto is_plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) ||
-           std::string_view("-._/:=,%+@").find(c) != std::string_view::npos;
-  };
-  if (!s.empty() && std::all_of(s.begin(), s.end(), is_plain)) return s;
-  std::string out = "'";
-  for (char c : s) c == '\'' ? void(out += "'\\''") : void(out += c);
-  return out + "'";
 }
 
 Error cannot(std::string message, std::string hint) {
@@ -72,10 +61,10 @@ bool is_read_in(const std::vector<HistoryStep>& history, const std::string& dige
 }  // namespace
 
 std::string HistoryStep::command() const {
-  std::string out = quoted(tool);
+  std::string out = shell_word(tool);
   for (const auto& [name, values] : options)
     for (const std::string& value : values)
-      out += " " + quoted("--" + name) + (value.empty() ? "" : " " + quoted(value));
+      out += " " + shell_word("--" + name) + (value.empty() ? "" : " " + shell_word(value));
   return out;
 }
 

@@ -136,7 +136,7 @@ class ProgramOfRank {
   uint32_t world_ = 0;
 };
 
-std::string ranks_text(const std::vector<uint32_t>& ranks) { return ranks.empty() ? "*" : joined(ranks, ","); }
+std::string listed_ranks(const std::vector<uint32_t>& ranks) { return ranks.empty() ? "*" : joined(ranks, ","); }
 
 // If both sides have one program, these are compared, whatever ranks they belong to.
 std::vector<Meeting> meetings(const Job& a, const Job& b, std::vector<ItemEdit>* items) {
@@ -145,8 +145,10 @@ std::vector<Meeting> meetings(const Job& a, const Job& b, std::vector<ItemEdit>*
     const Program& p = *a.programs[0];
     const Program& q = *b.programs[0];
     if (p.ranks != q.ranks)
-      items->push_back(
-          {"ranks", "", EditKind::changed, {{Aspect::attribute, "ranks", ranks_text(p.ranks), ranks_text(q.ranks)}}});
+      items->push_back({"ranks",
+                        "",
+                        EditKind::changed,
+                        {{Aspect::attribute, "ranks", listed_ranks(p.ranks), listed_ranks(q.ranks)}}});
     return {{&p, &q, q.ranks}};
   }
   std::map<std::pair<const Program*, const Program*>, size_t> known;  // never iterated over

@@ -33,7 +33,7 @@ void claim_words(std::string_view words, Scope* scope) {
   }
 }
 
-std::string ranks_text(const std::vector<uint32_t>& ranks) {
+std::string name_of_ranks(const std::vector<uint32_t>& ranks) {
   std::string out = ranks.size() == 1 ? "RANK" : "RANKS";
   for (uint32_t r : ranks) out += "_" + std::to_string(r);
   constexpr size_t kLongest = 40;
@@ -107,7 +107,7 @@ Status Exporter::claim_names() {
 
 std::string Exporter::name_of_program(const Program& program) const {
   if (program.ranks.empty() || job_.world == 1) return {};
-  return "_" + ranks_text(program.ranks);
+  return "_" + name_of_ranks(program.ranks);
 }
 
 // The nested graphs that flex attention ops take: they return a single result bare and several as a list.

@@ -28,7 +28,7 @@ std::vector<uint32_t> programs_of(const ProgramsByRank& programs, const GroupPar
   return out;
 }
 
-std::string ranks_text(const Program& p) {
+std::string one_rank_of(const Program& p) {
   return p.ranks.empty() ? "every rank"
                          : "rank " + std::to_string(p.ranks[0]) + (p.ranks.size() > 1 ? " (and others)" : "");
 }
@@ -64,7 +64,7 @@ void stand_at(Check& c, uint32_t program, const Event& e) {
 bool compare_programs(Check& c, const Ranks& ranks, uint32_t g, uint32_t a, uint32_t b) {
   const Sequence &left = ranks.sequences[a], &right = ranks.sequences[b];
   const std::vector<size_t>&first = left.of_group(g), &second = right.of_group(g);
-  std::string other = ranks_text(*c.job.programs[a]);
+  std::string other = one_rank_of(*c.job.programs[a]);
   for (size_t k = 0; k < std::min(first.size(), second.size()); ++k) {
     const Event &x = left.events[first[k]], &y = right.events[second[k]];
     std::string why = collective_mismatch(collective_facts(c.pool, y), collective_facts(c.pool, x));
@@ -83,7 +83,7 @@ bool compare_programs(Check& c, const Ranks& ranks, uint32_t g, uint32_t a, uint
   stand_at(c, here ? b : a, extra);
   c.fail(extra.node,
          "call " + std::to_string(k + 1) + " of group @" + group_name(c.job, GroupId(g)) + " has no partner on " +
-             (here ? other : ranks_text(*c.job.programs[b])) + ", which calls " + std::to_string(k),
+             (here ? other : one_rank_of(*c.job.programs[b])) + ", which calls " + std::to_string(k),
          "it would wait forever: add the call there, or remove it here");
   return false;
 }

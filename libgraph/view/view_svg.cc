@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <map>
 
+#include "libgraph/base/escape.h"
 #include "libgraph/base/human.h"
 #include "libgraph/plan/liveness.h"
 #include "libgraph/sim/critical_path.h"
@@ -19,20 +20,9 @@ std::string format(const char* pattern, double a, double b = 0, double c = 0, do
   return buffer;
 }
 
-std::string escaped(std::string_view s) {
-  std::string out;
-  for (char c : s) {
-    if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '&') out += "&amp;";
-    else if (c == '"') out += "&quot;";
-    else out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return out;
-}
-
 void put_text(std::string* out, double x, double y, const std::string& s, const char* anchor = "start") {
-  *out += format("<text x=\"%.1f\" y=\"%.1f\"", x, y) + " text-anchor=\"" + anchor + "\">" + escaped(s) + "</text>\n";
+  *out += format("<text x=\"%.1f\" y=\"%.1f\"", x, y) + " text-anchor=\"" + anchor + "\">" + escaped_markup(s) +
+          "</text>\n";
 }
 
 const char* color_of(const SimEvent& e) {

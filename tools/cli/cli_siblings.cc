@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "libgraph/base/escape.h"
+
 namespace sg::cli {
 namespace {
 
@@ -23,14 +25,6 @@ Result<std::string> output_of_command(const std::string& command) {
 }
 
 }  // namespace
-
-std::string shell_word(const std::string& word) {
-  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./=:,+@%-";
-  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) return word;
-  std::string out = "'";
-  for (char c : word) c == '\'' ? void(out += "'\\''") : void(out += c);
-  return out + "'";
-}
 
 std::string folder_of_this() {
   char path[4096];

@@ -10,9 +10,6 @@ namespace sg::cli {
 // The folder of this program, with a slash; empty when the system does not say.
 std::string folder_of_this();
 
-// The word as a shell reads it, in quotes where it needs some.
-std::string shell_word(const std::string& word);
-
 // Runs `sg-WORDS[0]` with the rest of the words in place of this program; returns only when that fails.
 Error run_sibling(std::vector<std::string> words);
 

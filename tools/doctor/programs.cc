@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "libgraph/base/escape.h"
 #include "libgraph/base/human.h"
 #include "libgraph/base/joined.h"
 #include "tools/cli/cli_siblings.h"
@@ -44,14 +45,14 @@ Said ask(const std::string& command, int seconds) {
 Finding look_at_tools() {
   Finding out{"tools", State::ok, {}, {}, {}};
   const std::string bin = cli::folder_of_this();
-  const std::string own = without_name(ask(cli::shell_word(bin + "sg-doctor") + " --version", 20).first_line);
+  const std::string own = without_name(ask(shell_word(bin + "sg-doctor") + " --version", 20).first_line);
   std::vector<std::string> missing, other;
   size_t count = 0;
   for (std::string_view command : cli::kCommands) {
     if (cli::is_part_of_front(command)) continue;
     const std::string name = "sg-" + std::string(command);
     if (!cli::has_sibling(command)) missing.push_back(name);
-    else if (without_name(ask(cli::shell_word(bin + name) + " --version", 20).first_line) != own) other.push_back(name);
+    else if (without_name(ask(shell_word(bin + name) + " --version", 20).first_line) != own) other.push_back(name);
     ++count;
   }
   out.text = plural(count, "tool") + " in " + (bin.size() > 1 ? bin.substr(0, bin.size() - 1) : bin);
@@ -98,7 +99,7 @@ Finding look_at_torch() {
       "''))\n";
   const char* chosen = std::getenv("STEPGRAPH_PYTHON");
   const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
-  const Said said = ask(cli::shell_word(python) + " -c " + cli::shell_word(kProgram), 120);
+  const Said said = ask(shell_word(python) + " -c " + shell_word(kProgram), 120);
   if (said.code == 127)
     return {"torch",
             State::absent,

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <sstream>
 
+#include "libgraph/base/escape.h"
 #include "libgraph/base/sha256.h"
 #include "libgraph/sim/machine.h"
 #include "tools/cli/cli.h"
@@ -13,14 +14,6 @@
 
 namespace sg::recipe {
 namespace {
-
-// Quotes a word as a shell needs it, so that different lists of options have different texts.
-std::string quoted(const std::string& word) {
-  if (!word.empty() && word.find_first_of(" '\t\n") == std::string::npos) return word;
-  std::string out = "'";
-  for (char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
 
 // A file's bytes; for a folder (of traces) the names of all entries and the bytes of its files. Entries that are
 // neither files nor folders are never read.
@@ -64,7 +57,7 @@ Result<std::string> options_text(const OptionValues& options) {
   for (const OptionValue& o : options) {
     out += (out.empty() ? "--" : " --") + o.name;
     if (o.is_flag) continue;
-    std::string value = quoted(o.value);
+    std::string value = shell_word(o.value);  // different lists of options have different texts
     if (o.is_path()) {
       SG_ASSIGN(std::string digest, digest_of(o));
       value = o.value.substr(0, o.file_at) + "sha256:" + digest;

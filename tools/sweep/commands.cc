@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "libgraph/base/escape.h"
 #include "libgraph/base/human.h"
 #include "libgraph/base/json.h"
 #include "tools/cli/cli_siblings.h"
@@ -178,9 +179,9 @@ const Point* best_of(const std::vector<Point>& points, std::optional<double> lim
 }
 
 std::string command_of(const Args& args, const Point& p) {
-  std::string out = "sg-recipe run " + cli::shell_word(args.operands()[0]);
-  for (const std::string& text : args.all("set")) out += " --set " + cli::shell_word(text);
-  for (const auto& [axis, value] : p.values) out += " --set " + cli::shell_word(axis + "=" + value);
+  std::string out = "sg-recipe run " + shell_word(args.operands()[0]);
+  for (const std::string& text : args.all("set")) out += " --set " + shell_word(text);
+  for (const auto& [axis, value] : p.values) out += " --set " + shell_word(axis + "=" + value);
   return out;
 }
 

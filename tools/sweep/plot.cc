@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "libgraph/base/escape.h"
 #include "libgraph/base/human.h"
 #include "libgraph/base/size_units.h"
 #include "tools/sweep/front.h"
@@ -33,13 +34,6 @@ constexpr std::string_view kStyle = R"(<style>
   .plot .limit-text { fill: var(--limit) }
 </style>
 )";
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (char c : text)
-    out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : std::string(1, c);
-  return out;
-}
 
 std::string number(double value) {
   char text[32];
@@ -112,7 +106,7 @@ class Picture {
   std::string draw() {
     out_ =
         "<svg class=\"plot\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 960 560\" role=\"img\" aria-label=\"" +
-        escaped(options_.title) + ": time of a step against its peak memory\">\n" + std::string(kStyle);
+        escaped_markup(options_.title) + ": time of a step against its peak memory\">\n" + std::string(kStyle);
     text(kLeft, 26, "title", "start", options_.title);
     text(kLeft, 46, "soft", "start", options_.about);
     grid();
@@ -129,7 +123,7 @@ class Picture {
  private:
   void text(double x, double y, std::string_view kind, std::string_view anchor, std::string_view words) {
     out_ += "<text class=\"" + std::string(kind) + "\" x=\"" + number(x) + "\" y=\"" + number(y) + "\" text-anchor=\"" +
-            std::string(anchor) + "\">" + escaped(words) + "</text>\n";
+            std::string(anchor) + "\">" + escaped_markup(words) + "</text>\n";
   }
 
   void line(std::string_view kind, double x1, double y1, double x2, double y2) {
@@ -180,7 +174,7 @@ class Picture {
     out_ += std::string("<circle class=\"") + (p.on_front ? "front" : "other") + "\" cx=\"" +
             number(x_.at(p.peak_bytes)) + "\" cy=\"" + number(y_.at(p.step_seconds)) + "\" r=\"" +
             (p.on_front ? "5" : "4") + "\"><title>" +
-            escaped(p.name() + ": " + human_time(p.step_seconds) + ", " + human_bytes(p.peak_bytes)) +
+            escaped_markup(p.name() + ": " + human_time(p.step_seconds) + ", " + human_bytes(p.peak_bytes)) +
             "</title></circle>\n";
   }
 
@@ -248,14 +242,17 @@ std::string plot_html(const std::vector<Point>& points, const PlotOptions& optio
   std::string out =
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
       "content=\"width=device-width\">\n<title>" +
-      escaped(options.title) + "</title>\n" + std::string(kPage) + "</head>\n<body>\n" + plot_svg(points, options);
+      escaped_markup(options.title) + "</title>\n" + std::string(kPage) + "</head>\n<body>\n" +
+      plot_svg(points, options);
   out += "<table>\n<tr><th>point</th><th class=\"n\">step</th><th class=\"n\">peak</th><th></th></tr>\n";
   for (const Point* p : sorted) {
-    out += std::string("<tr") + (p->on_front ? " class=\"front\"" : "") + "><td>" + escaped(p->name()) + "</td>";
+    out += std::string("<tr") + (p->on_front ? " class=\"front\"" : "") + "><td>" + escaped_markup(p->name()) + "</td>";
     if (p->measured)
       out += "<td class=\"n\">" + human_time(p->step_seconds) + "</td><td class=\"n\">" + human_bytes(p->peak_bytes) +
              "</td><td>" + (p->on_front ? "front" : "") + "</td></tr>\n";
-    else out += "<td class=\"why\" colspan=\"3\">" + escaped(p->failure ? p->failure->message : "") + "</td></tr>\n";
+    else
+      out +=
+          "<td class=\"why\" colspan=\"3\">" + escaped_markup(p->failure ? p->failure->message : "") + "</td></tr>\n";
   }
   return out + "</table>\n</body>\n</html>\n";
 }

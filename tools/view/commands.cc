@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "libgraph/base/escape.h"
 #include "libgraph/sim/report.h"
 #include "libgraph/view/view_formats.h"
 #include "tools/cli/cli_load.h"
@@ -13,16 +14,6 @@
 
 namespace sg::cli {
 namespace {
-
-std::string escaped_title(std::string_view s) {
-  std::string out;
-  for (char c : s) {
-    if (c == '<') out += "&lt;";
-    else if (c == '&') out += "&amp;";
-    else out += c;
-  }
-  return out;
-}
 
 // Escapes `<`, so that the data cannot end the script element that contains it.
 std::string escaped_data(std::string_view json) {
@@ -39,7 +30,7 @@ std::string page_of(const ViewSources& from, const std::string& json) {
   std::string_view page = view_page();
   size_t title = page.find("{{title}}"), data = page.find("{{data}}");
   std::string out(page.substr(0, title));
-  out += escaped_title((from.name_before.empty() ? "" : from.name_before + " \xE2\x86\x92 ") + from.name);
+  out += escaped_markup((from.name_before.empty() ? "" : from.name_before + " \xE2\x86\x92 ") + from.name);
   out += page.substr(title + 9, data - title - 9);
   out += escaped_data(json);
   out += page.substr(data + 8);
