@@ -70,8 +70,8 @@ RankSession::RankSession(const Job& job, Communicator& comm, const AliasAnalysis
 Status RankSession::add_observers() {
   if (!options_.dump.empty()) observers_.add(&dump_.emplace(options_.dump_names));
   if (!options_.watch.empty()) {  // after the dump, which then contains the result that triggers it
-    SG_ASSIGN(watch_, parse_watch(options_.watch));
-    observers_.add(&*watch_);
+    SG_ASSIGN(const Watch::For what, parse_watch(options_.watch));
+    observers_.add(&watch_.emplace(run_->program(), what));
   }
   if (options_.record) observers_.add(&(*options_.record)[comm_.rank()]);
   if (options_.compare_with)

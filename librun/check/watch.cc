@@ -67,36 +67,36 @@ bool is_given_by_user(InputKind kind) {
 
 }  // namespace
 
+const AliasAnalysis& Watch::alias_of(const Graph& graph) {
+  return alias_.try_emplace(&graph, program_, graph).first->second;
+}
+
+void Watch::mark(const Graph& graph, ValueId v) {
+  const AliasAnalysis& alias = alias_of(graph);
+  if (const StorageId s = alias.storage_of(v)) frames_.back().classes.insert(alias.storage(s).alias_class);
+}
+
 void Watch::begin_step(const Graph& graph, std::span<const Tensor> inputs) {
   frames_.assign(1, {});
-  if (!inf_) return;
+  if (!for_.inf) return;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Input& input = graph.inputs()[i];
     if (is_given_by_user(input.kind) && is_watched(inputs[i]) && look(inputs[i], false, true).infs > 0)
-      frames_[0].values.insert(input.value.index);
+      mark(graph, input.value);
   }
 }
 
-// Views need no step of their own, so a mark is looked for where their memory was computed.
-bool Watch::holds_intended(const Graph& graph, ValueId v) const {
-  while (!frames_.back().values.contains(v.index)) {
-    const NodeId def = graph.value(v).def;
-    const OpInfo* op = def.is_none() ? nullptr : graph.op_info(def);
-    if (op == nullptr || !(op->has(kView) || op->has(kMayAlias))) return false;
-    const auto& args = graph.node(def).args;
-    if (args.empty() || !args[0].is(ArgKind::value)) return false;
-    v = args[0].as_value();
-  }
-  return true;
-}
-
-bool Watch::may_be_infinite(const Graph& graph, NodeId n) const {
-  if (frames_.back().from_outside) return true;
+bool Watch::may_be_infinite(const Graph& graph, NodeId n) {
+  const Frame& frame = frames_.back();
+  if (frame.from_outside) return true;
+  const AliasAnalysis& alias = alias_of(graph);
   bool found = false;
   for (const Arg& arg : graph.node(n).args) {
     arg.walk([&](const Arg& a) {
       found |= a.is(ArgKind::floating) && std::isinf(a.as_float());
-      found |= a.is(ArgKind::value) && holds_intended(graph, a.as_value());
+      if (!a.is(ArgKind::value)) return;
+      const StorageId s = alias.storage_of(a.as_value());
+      found |= s && frame.classes.contains(alias.storage(s).alias_class);
     });
   }
   return found;
@@ -113,19 +113,19 @@ void Watch::leave_body() {
   const Frame body = std::move(frames_.back());
   frames_.pop_back();
   // Results of the call may hold what its body made on purpose.
-  if (body.from_outside || !body.values.empty()) frames_.back().calls.insert(body.call.index);
+  if (body.from_outside || !body.classes.empty()) frames_.back().calls.insert(body.call.index);
 }
 
 Status Watch::after(const Graph& graph, NodeId n, std::span<const Tensor> results) {
-  if (!has_settled_results(graph, n)) return ok_status();
-  Frame& frame = frames_.back();
-  const bool excused = inf_ && (may_be_infinite(graph, n) || frame.calls.contains(n.index));
+  const bool excused = for_.inf && (may_be_infinite(graph, n) || frames_.back().calls.contains(n.index));
+  const bool is_settled = has_settled_results(graph, n);
   for (size_t i = 0; i < results.size(); ++i) {
     const Tensor& t = results[i];
-    if (!is_watched(t)) continue;
-    Found found = look(t, nan_, inf_);
     const ValueId value = graph.node(n).result(static_cast<uint32_t>(i));
-    if (excused && found.infs > 0) frame.values.insert(value.index);
+    if (!is_settled && excused) mark(graph, value);  // its wait shows what it received
+    if (!is_settled || !is_watched(t)) continue;
+    Found found = look(t, for_.nan, for_.inf);
+    if (excused && found.infs > 0) mark(graph, value);
     if (excused && found.nans > 0) found = look(t, true, false);
     if (found.first < 0 || (excused && found.nans == 0)) continue;
     std::string what = found.nans > 0 ? std::to_string(found.nans) + " NaN" : "";
@@ -139,14 +139,14 @@ Status Watch::after(const Graph& graph, NodeId n, std::span<const Tensor> result
   return ok_status();
 }
 
-Result<Watch> parse_watch(std::string_view words) {
-  bool nan = false, inf = false;
+Result<Watch::For> parse_watch(std::string_view words) {
+  Watch::For out;
   if (words.empty()) return option_error("watch", " is empty", "--watch nan,inf");
   while (!words.empty()) {
     size_t comma = std::min(words.find(','), words.size());
     std::string_view word = words.substr(0, comma);
-    if (word == "nan") nan = true;
-    else if (word == "inf") inf = true;
+    if (word == "nan") out.nan = true;
+    else if (word == "inf") out.inf = true;
     else
       return Error{ErrorKind::usage,
                    "--watch looks for nan and inf, not for \"" + std::string(word) + "\"",
@@ -154,7 +154,7 @@ Result<Watch> parse_watch(std::string_view words) {
                    "--watch nan,inf"};
     words.remove_prefix(std::min(comma + 1, words.size()));
   }
-  return Watch(nan, inf);
+  return out;
 }
 
 }  // namespace sg

@@ -1,11 +1,13 @@
 // --watch: the first node of a run that produces a NaN or an infinity.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string_view>
 #include <unordered_set>
 #include <vector>
 
+#include "libgraph/facts/alias.h"
 #include "librun/execute/graph_run.h"
 
 namespace sg {
@@ -16,7 +18,10 @@ namespace sg {
 // is not checked.
 class Watch : public Observer {
  public:
-  Watch(bool nan, bool inf) : nan_(nan), inf_(inf) {}
+  struct For {
+    bool nan = false, inf = false;
+  };
+  Watch(const Program& program, For what) : program_(program), for_(what) {}
   // `inputs`: by graph input, in the host's memory, with the values that this step begins with.
   void begin_step(const Graph& graph, std::span<const Tensor> inputs);
   Status after(const Graph& graph, NodeId n, std::span<const Tensor> results) override;
@@ -24,20 +29,23 @@ class Watch : public Observer {
   void leave_body() override;
 
  private:
-  // The values of the graph, or of a called body, that hold an intended infinity.
+  // Where the graph, or a called body, holds an intended infinity: by memory, which views and writes share.
   struct Frame {
-    std::unordered_set<uint32_t> values;
-    std::unordered_set<uint32_t> calls;  // calls whose bodies produced one
-    NodeId call;                         // the call that runs this body
-    bool from_outside = false;           // an argument of the call holds one: all values in it may
+    std::unordered_set<uint32_t> classes;  // of AliasAnalysis
+    std::unordered_set<uint32_t> calls;    // calls whose bodies produced one
+    NodeId call;                           // the call that runs this body
+    bool from_outside = false;             // an argument of the call holds one: all values in it may
   };
-  bool holds_intended(const Graph& graph, ValueId v) const;
-  bool may_be_infinite(const Graph& graph, NodeId n) const;
+  const AliasAnalysis& alias_of(const Graph& graph);
+  void mark(const Graph& graph, ValueId v);
+  bool may_be_infinite(const Graph& graph, NodeId n);
 
-  bool nan_, inf_;
+  const Program& program_;
+  For for_;
+  std::map<const Graph*, AliasAnalysis> alias_;
   std::vector<Frame> frames_{1};
 };
 
-Result<Watch> parse_watch(std::string_view words);  // "nan", "inf", "nan,inf"
+Result<Watch::For> parse_watch(std::string_view words);  // "nan", "inf", "nan,inf"
 
 }  // namespace sg

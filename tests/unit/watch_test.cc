@@ -27,7 +27,7 @@ graph rank *
 std::string first_found(const char* words, std::initializer_list<std::array<float, 2>> results) {
   Job job = parse(kMasked);
   const Graph& graph = job.programs[0]->graph;
-  Watch watch = parse_watch(words).value();
+  Watch watch(*job.programs[0], parse_watch(words).value());
   NodeId n = graph.first();
   for (std::array<float, 2> values : results) {
     const int64_t shape[] = {2};
@@ -69,7 +69,7 @@ graph rank *
   auto tensor = [&](auto& values) {
     return make_tensor(reinterpret_cast<std::byte*>(values.data()), DType::f32, shape);
   };
-  Watch watch = parse_watch("inf").value();
+  Watch watch(*job.programs[0], parse_watch("inf").value());
   const Tensor infinite = tensor(masked);
   auto passes = [&](std::string_view node) {
     return watch.after(graph, graph.find_node(node), std::span(&infinite, 1)).ok();
@@ -96,8 +96,39 @@ graph rank *
   std::array<float, 2> values = {-kInf, -kInf};
   const int64_t shape[] = {2};
   const Tensor t = make_tensor(reinterpret_cast<std::byte*>(values.data()), DType::f32, shape);
-  Watch watch = parse_watch("inf").value();
+  Watch watch(*job.programs[0], parse_watch("inf").value());
   for (const char* node : {"full", "scores"}) CHECK(watch.after(graph, graph.find_node(node), std::span(&t, 1)).ok());
+}
+
+TEST_CASE("memory into which an infinity was written has it, by all names; so has what a collective brings") {
+  Job job = parse(R"(sg 1.0 job "t" world 2
+group @dp [0 1]
+graph rank *
+  input %x : f32[2]
+  input %m : bool[2]
+  forward -
+    %y = aten.clone(%x) : f32[2]
+    %filled = aten.masked_fill_.Scalar(%y, %m, -inf)
+    %scores = aten.mul.Tensor(%y, 1.0)
+    %all = _c10d_functional.all_gather_into_tensor(%filled, 2, @dp)
+    %gathered = _c10d_functional.wait_tensor(%all)
+    %twice = aten.add.Tensor(%gathered, 1.0)
+    %other = aten.mul.Tensor(%x, 2.0)
+  output %scores
+  output %twice
+  output %other
+)");
+  const Graph& graph = job.programs[0]->graph;
+  std::array<float, 2> values = {-kInf, 0}, plain = {1, 0};
+  const int64_t shape[] = {2};
+  Watch watch(*job.programs[0], parse_watch("inf").value());
+  auto passes = [&](std::string_view node, auto& of) {
+    const Tensor t = make_tensor(reinterpret_cast<std::byte*>(of.data()), DType::f32, shape);
+    return watch.after(graph, graph.find_node(node), std::span(&t, 1)).ok();
+  };
+  CHECK(passes("y", plain));
+  for (const char* node : {"filled", "scores", "all", "gathered", "twice"}) CHECK(passes(node, values));
+  CHECK_FALSE(passes("other", values));
 }
 
 TEST_CASE("a NaN is a finding wherever it comes from") {
