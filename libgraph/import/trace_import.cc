@@ -135,7 +135,7 @@ Result<const Attempt*> choose(const Rank& rank, const std::string& wanted) {
   return trace_error(rank, "the trace has no graphs of a compilation " + wanted, "there are " + listed(rank));
 }
 
-Result<FxStep> step_of(const Rank& rank, const Attempt& attempt, bool* lacks_backward) {
+Result<FxStep> step_of(const Rank& rank, const Attempt& attempt) {
   std::string_view main = attempt.main();
   const auto& graphs = attempt.graphs.at(main);
   if (graphs.size() != 1)
@@ -145,7 +145,6 @@ Result<FxStep> step_of(const Rank& rank, const Attempt& attempt, bool* lacks_bac
                        "cut the one you mean out of the trace, and import it as FX text");
   FxStep step{graphs[0]->text, std::nullopt, std::nullopt, 0};
   if (main == kForward && attempt.has(kBackward)) step.backward = attempt.graphs.at(kBackward)[0]->text;
-  *lacks_backward = main == kForward && !step.backward;
   if (attempt.has(kDynamo)) step.dynamo = attempt.graphs.at(kDynamo)[0]->text;
   step.sizes = attempt.sizes;
   return step;
@@ -204,6 +203,12 @@ void tell_of_rounding(const Job& job, const std::string& file, Diagnostics* note
       }
 }
 
+void tell_of_cut_logs(const std::vector<TraceLog>& logs, Diagnostics* notes) {
+  for (const TraceLog& log : logs)
+    if (notes != nullptr && !log.cut_file.empty())
+      notes->note("the log ends within a line, which is left out: its job still runs, or was ended", {log.cut_file});
+}
+
 // Notes that nothing outside the compiled graphs is in a trace.
 void tell_of_silent_ranks(const Job& job, const std::string& file, Diagnostics* notes) {
   if (notes == nullptr || job.world < 2) return;
@@ -236,17 +241,19 @@ Result<Job> import_trace(const std::vector<TraceLog>& logs, const TraceOptions& 
                        "choose one with --rank");
   }
   std::vector<FxStep> steps;
-  bool lacks_backward = false;
+  const Rank* without_backward = nullptr;  // the first one
   for (const auto& [number, rank] : ranks) {
     SG_ASSIGN(const Attempt* attempt, choose(rank, options.compile));
-    SG_ASSIGN(FxStep step, step_of(rank, *attempt, &lacks_backward));
+    SG_ASSIGN(FxStep step, step_of(rank, *attempt));
+    if (attempt->main() == kForward && !step.backward && without_backward == nullptr) without_backward = &rank;
     step.rank = number;
     step.ranks = world;
     steps.push_back(std::move(step));
   }
-  if (lacks_backward && notes != nullptr)
+  if (without_backward != nullptr && notes != nullptr)
     notes->note("the trace holds the forward only: the backward of this compilation was never made",
-                {ranks.begin()->second.file});
+                {without_backward->file});
+  tell_of_cut_logs(logs, notes);
   SG_ASSIGN(Job job, import_fx_steps(std::move(steps), options.import, notes));
   tell_of_silent_ranks(job, ranks.begin()->second.file, notes);
   if (notes != nullptr) tell_of_rounding(job, ranks.begin()->second.file, notes);

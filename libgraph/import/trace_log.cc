@@ -63,7 +63,9 @@ class LogReader {
     element root;
     object fields;
     std::string_view json = bytes_.substr(begin, end - begin);
-    if (parser_.parse(simdjson::padded_string(json)).get(root) || root.get(fields))
+    const bool is_broken = parser_.parse(simdjson::padded_string(json)).get(root) || root.get(fields);
+    if (is_broken && end == bytes_.size()) return out_.cut_file = name_, ok_status();
+    if (is_broken)
       return FxText::of(name_, bytes_).error(begin, "the line's JSON is broken", "the log is cut or damaged");
     ++out_.events;
     read_size(fields);

@@ -48,6 +48,7 @@ struct TraceLog {
   std::vector<TraceArtefact> artefacts;  // in order
   std::vector<TraceSize> sizes;          // likewise; a tlparse folder has none
   uint64_t events = 0;                   // all of them
+  std::string cut_file;                  // the log's, if it ends within a line: of a job that still runs
 };
 
 // One file of a tlparse folder.

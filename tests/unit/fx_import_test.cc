@@ -696,6 +696,22 @@ TEST_CASE("trace: what a process logs before it knows its rank is its own") {
   CHECK(trace_json({*log}).find(R"("rank": 0)") == std::string::npos);
 }
 
+TEST_CASE("trace: the log of a running job ends anywhere in its last line") {
+  const std::string whole = event("aot_forward_graph", kForward) + event("aot_backward_graph", kBackward);
+  const std::string torn = "V1201 02:33:03.218000 13001 x.py:1] {\"dynamo_start\": {\"st";
+  const std::string cut = whole + torn;
+  Result<TraceLog> log = read_trace_log("trace.log", cut);
+  REQUIRE(log.ok());
+  CHECK(log->cut_file == "trace.log");
+  Diagnostics notes;
+  CHECK(import_trace({*log}, {}, &notes).ok());
+  const bool is_told = std::ranges::any_of(
+      notes.list(), [](const Diagnostic& d) { return d.message.starts_with("the log ends within a line"); });
+  CHECK(is_told);
+  const std::string damaged = torn + "\n" + whole;
+  CHECK_FALSE(read_trace_log("trace.log", damaged).ok());
+}
+
 TEST_CASE("trace: a tlparse folder") {
   std::vector<TraceFile> files = {{"-_0_0_0/aot_forward_graph_3.txt", "f", std::string(kForward)},
                                   {"-_0_0_0/aot_backward_graph_4.txt", "b", std::string(kBackward)},
