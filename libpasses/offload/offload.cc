@@ -17,6 +17,7 @@ namespace sg {
 namespace {
 
 constexpr int kMostRounds = 8;
+constexpr int64_t kWorthwhile = 1000;  // a peak lower by a smaller part than one in so many is not worth copies
 
 // What was done in one program.
 struct Outcome {
@@ -74,8 +75,8 @@ std::string sized(const Graph& graph, ValueId v, int64_t bytes) {
 // What goes; behind the last round also what stays.
 void explain(const Graph& graph, const OffloadFacts& facts, const OffloadChoice& choice, bool taken_back, bool is_last,
              std::vector<std::string>* lines) {
-  const std::string why =
-      taken_back ? " stays: the plan without it is no lower" : " stays: it is not at the peak, or the budget is spent";
+  const std::string why = taken_back ? " stays: the plan without it is hardly lower, if at all"
+                                     : " stays: it is not at the peak, or the budget is spent";
   std::vector<std::string>& out = *lines;
   const auto label = [&](NodeId n) { return "%" + std::string(graph.label(n)); };
   std::vector<bool> goes(facts.candidates.size(), false);
@@ -172,7 +173,7 @@ class ProgramOffload {
     int64_t over_budget = 0;  // of the host's memory as planned: places are aligned, and there are gaps between them
   };
 
-  // A plan that is not lower is not taken. `now`: what is measured then, of a graph without tags.
+  // A plan that is not lower by what the copies are worth is not taken. `now`: what is measured then, of a graph without tags.
   Result<Tried> try_it(const OffloadFacts& facts, const OffloadChoice& choice, Measured* now, Outcome* out) {
     Graph untouched(program_.graph, &program_.graph.pool());
     apply_offloads(&program_, facts.candidates, choice);
@@ -185,8 +186,8 @@ class ProgramOffload {
       after = next.plan;
     }
     const int64_t allowed = std::max(options_.budget_bytes.value_or(INT64_MAX), out->host_bytes);
-    if (after.arena_bytes > out->peak_after || (after.arena_bytes == out->peak_after && !options_.all) ||
-        after.host_bytes > allowed) {
+    const int64_t least = options_.all ? 0 : std::max<int64_t>(1, out->peak_after / kWorthwhile);
+    if (after.arena_bytes > out->peak_after - least || after.host_bytes > allowed) {
       program_.graph = std::move(untouched);
       return Tried{false, std::max<int64_t>(after.host_bytes - allowed, 0)};
     }
@@ -220,7 +221,7 @@ Outcome sum_of(const std::vector<Outcome>& programs) {
 }
 
 std::string reason_for_nothing(const Outcome& all) {
-  if (all.taken_back) return "the plan without what could go is no lower";
+  if (all.taken_back) return "the plan without what could go is hardly lower, if at all";
   if (all.over_budget > 0) return "what would lower the peak does not fit the budget";
   if (all.of_no_use > 0) return plural(all.of_no_use, "value") + " could go, but others set the peak; --all moves them";
   if (all.kept > 0) return "of what the backward needs, nothing may go; --explain says why";

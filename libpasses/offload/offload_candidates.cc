@@ -126,7 +126,7 @@ class Finder {
   bool is_early(NodeId n) const { return graph_.node(n).phase == Phase::forward; }
 
   void visit(NodeId n, uint32_t at) {
-    for_operands(graph_, n, [&](ValueId v) { note_use(n, v, at); });
+    for_used_operands(graph_, n, [&](ValueId v) { note_use(n, v, at); });
     for (StorageId s : alias_.writes(n)) note_write(n, s, at);
     for (uint32_t i = 0; i < graph_.node(n).result_count; ++i) note_result(n, graph_.node(n).result(i), at);
   }
