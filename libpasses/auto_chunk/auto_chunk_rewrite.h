@@ -13,7 +13,6 @@
 #include <map>
 #include <optional>
 #include <span>
-#include <unordered_map>
 
 #include "libgraph/infer/infer.h"
 #include "libgraph/job.h"
@@ -132,7 +131,7 @@ class ChunkRewriter {
   Graph& graph_;
   Pool& pool_;
   TypeInferrer types_;
-  std::unordered_map<uint64_t, Labels> labels_;
+  std::map<std::pair<uint32_t, int64_t>, Labels> labels_;    // of a target, by the label that does not count
   std::map<std::pair<uint32_t, int64_t>, ValueId> columns_;  // by label and number of classes
   std::vector<bool> written_, changes_;  // by original value: its memory is written; from its first use on
   bool failed_ = false;                  // a type could not be inferred

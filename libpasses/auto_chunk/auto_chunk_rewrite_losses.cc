@@ -24,7 +24,7 @@ bool ChunkRewriter::are_scores(ValueId self, ValueId target) const {
 }
 
 ChunkRewriter::Labels& ChunkRewriter::labels_of(NodeId before, ValueId target, int64_t ignored) {
-  const auto [it, fresh] = labels_.try_emplace((uint64_t{target.index} << 32) ^ static_cast<uint32_t>(ignored));
+  const auto [it, fresh] = labels_.try_emplace({target.index, ignored});
   if (!fresh) return it->second;
   Labels& out = it->second;
   const std::string name(graph_.name(target));
