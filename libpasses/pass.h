@@ -58,6 +58,7 @@ enum class Results : uint8_t { bitwise, reassociated };
 struct LaterPass {
   std::string_view name;
   std::string_view but_with = {};  // not a run with this option
+  std::string_view if_with = {};   // only for a run of the other one with this option
 };
 
 struct PassInfo {

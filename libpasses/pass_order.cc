@@ -36,10 +36,13 @@ std::vector<std::string> order_warnings(const Job& job, std::span<const Stage> s
   std::vector<std::string> out;
   for (size_t i = 0; i < stages.size(); ++i) {
     const Stage& stage = stages[i];
-    for (const LaterPass& later : stage.pass->precedes)
-      if (i >= first && std::ranges::any_of(history, [&](const PastStage& past) { return past.is(later); }))
-        out.push_back("sg-" + std::string(stage.pass->name) + " is meant to run before sg-" + std::string(later.name) +
-                      ", which has run");
+    for (const LaterPass& later : stage.pass->precedes) {
+      const std::string with = later.if_with.empty() ? "" : " --" + std::string(later.if_with);
+      if (i < first || (!with.empty() && !stage.options.has(later.if_with))) continue;
+      if (std::ranges::any_of(history, [&](const PastStage& past) { return past.is(later); }))
+        out.push_back("sg-" + std::string(stage.pass->name) + with + " is meant to run before sg-" +
+                      std::string(later.name) + ", which has run");
+    }
     history.push_back({std::string(stage.pass->name), {}});
     for (const auto& [name, values] : stage.options.values()) history.back().options.push_back(name);
   }

@@ -135,9 +135,13 @@ Result<Change> overlap(Job* job, const OverlapOptions& options, PassContext& con
   return change;
 }
 
+// Buckets use the communicator of their members.
+constexpr LaterPass kOverlapPrecedes[] = {{.name = "bucket", .if_with = "isolate-only"}};
+
 constexpr PassInfo overlap_pass = {
     .name = "overlap",
     .summary = "reorder nodes so that token exchanges and FSDP traffic overlap with compute",
+    .precedes = kOverlapPrecedes,
     .options = kOverlapOptions,
     .examples = {{"sg-overlap step.sg -o fast.sg", "the shortest step found, without more memory"},
                  {"sg-overlap step.sg --strategy reference --explain -o phases.sg",

@@ -233,6 +233,17 @@ TEST_CASE("a pass behind one that it is meant to precede is warned of") {
   CHECK(lines[0] == "sg-clean is meant to run before sg-remat, which has run");
 }
 
+TEST_CASE("of overlap only the isolation goes before buckets") {
+  const Job job = parse(kPipelineGraph);
+  const Stage bucket{find_pass("bucket"), {}}, order{find_pass("overlap"), {}};
+  Stage isolation = order;
+  isolation.options.add("isolate-only", "");
+  CHECK(order_warnings(job, std::array{isolation, bucket, order}).empty());
+  const auto lines = order_warnings(job, std::array{bucket, isolation});
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0] == "sg-overlap --isolate-only is meant to run before sg-bucket, which has run");
+}
+
 TEST_CASE(
     "a loss head in chunks goes before recomputation as well as behind it, modules do not; offloading comes last") {
   const Job job = parse(kPipelineGraph);
