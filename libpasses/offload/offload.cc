@@ -173,7 +173,8 @@ class ProgramOffload {
     int64_t over_budget = 0;  // of the host's memory as planned: places are aligned, and there are gaps between them
   };
 
-  // A plan that is not lower by what the copies are worth is not taken. `now`: what is measured then, of a graph without tags.
+  // A plan that is not lower by what copies are worth is not taken. `now`: what is measured then, of a graph without
+  // tags.
   Result<Tried> try_it(const OffloadFacts& facts, const OffloadChoice& choice, Measured* now, Outcome* out) {
     Graph untouched(program_.graph, &program_.graph.pool());
     apply_offloads(&program_, facts.candidates, choice);

@@ -75,6 +75,7 @@ def help_and_version_ignore_the_rest():
         first = run([tool, "--help"]).out
         assert expect(run([tool, "--no-such", "--help"]), 0).out == first
         assert expect(run([tool, "-h"]), 0).out == first
+        assert tool == "stepgraph" or expect(run([tool, "-qh"]), 0).out == first
         done = expect(run([tool, "--version", "--no-such"]), 0, out=rf"^{tool} \(Stepgraph\) \d+\.\d+\.\d+\n")
         assert "schema: reads" in done.text and "build:" in done.text
         if tool in ("sg-diff", "sg-explain"):        # take two; every trouble of sg-diff is exit 2
@@ -89,6 +90,13 @@ def help_and_version_ignore_the_rest():
             expect(run([tool, "--", "--help"]), 2, "unexpected argument `--help`")
         elif tool != "stepgraph":
             expect(run([tool, "--", "--help"]), 3, "--help: error: no such file")
+
+
+@case
+def help_and_version_stand_in_response_files():
+    write("help", b"--help\n")
+    assert expect(run("sg-clean @help"), 0).out == expect(run("sg-clean --help"), 0).out
+    assert expect(run("sg-clean -qV"), 0).out == expect(run("sg-clean --version"), 0).out
 
 
 @case

@@ -27,6 +27,8 @@ stages:
                  r"bad.yaml:13:21: error: the recipe has no parameter `polcy`"):
         assert re.search(line, done.message), done.message
     assert "stages`?" in done.message
+    write("dot.yaml", "parameters: {a.b: 1}\nstages:\n  - clean: {}\n")
+    expect(sg("sg-recipe", "check", "dot.yaml"), 1, r"dot.yaml:1:14: error: a parameter's name has no dot: `a.b`")
     text = open("bad.yaml").read().replace("stagess: []\n", "").replace("  - {clean: {}, remat: {}}\n", "").replace("$polcy", "full")
     write("bad.yaml", text)
     done = expect(sg("sg-recipe", "check", "bad.yaml"), 1)

@@ -176,6 +176,11 @@ def scored_by_runs():
     assert failed["points"][0]["exit"] == 1 and "beyond its inputs" in failed["points"][0]["error"], failed
     run("sg-sweep", "r.yaml", "--run", "--steps 2", code=2, error="--score run")
     run("sg-sweep", "r.yaml", "--score", "run", "--run", "--json", code=2, error="is set by sg-sweep")
+    run("sg-sweep", "r.yaml", "--score", "run", "--run=-oX.json", code=2, error="--run: --output is set by sg-sweep")
+    run("sg-sweep", "r.yaml", "--score", "run", "--run=-h", code=2, error="--run must run the step, and --help does not")
+    run("sg-sweep", "r.yaml", "--score", "run", "--run=--stpes 2", code=2, error="--run: unknown option `--stpes`")
+    run("sg-sweep", "r.yaml", "--score", "run", "--run=--init seed:0 --outputs 'r{r}.st' --steps 2")
+    assert os.path.exists("r3.st") and not os.path.exists("X.json")
 
 
 @case

@@ -34,6 +34,18 @@ std::optional<std::string> answer(const Tool& tool, const std::vector<std::strin
   return std::nullopt;
 }
 
+// The same of words that only parsing takes apart (-qh), and of those of an @FILE.
+std::optional<std::string> answer(const Args& args) {
+  const Tool& tool = args.tool();
+  if (args.has("help")) return help_text(tool, false);
+  if (args.has("help-all")) return help_text(tool, true);
+  if (args.has("help-json")) return help_json(tool);
+  if (args.has("help-man")) return help_man(tool);
+  if (args.has("help-markdown")) return help_markdown(tool);
+  if (args.has("version")) return version_text(tool);
+  return std::nullopt;
+}
+
 // The message format must be known before options are parsed: usage errors are messages too.
 void set_format_early(const std::vector<std::string>& words, Reporter& report) {
   constexpr std::string_view kName = "--error-format";
@@ -108,6 +120,7 @@ int run_line(const Tool& tool, const CommandLine& line, Reporter& report) {
   report.set_color(args->text("color"));
   report.set_quiet(args->has("quiet"));
   report.set_verbose(args->count("verbose"));
+  if (const std::optional<std::string> text = answer(*args)) return say_or_fail(tool, *text, report);
   if (args->has("completions")) {
     const std::string name(tool.name);
     return say_or_fail(tool, completion_script({&name, 1}, args->text("completions")), report);

@@ -332,7 +332,7 @@ void check_values(const Step& step, bool has_data, Diagnostics* problems) {
   }
   for (const RunCheck& r : step.runs) {
     if ((has_data && !check_files(r.options)) || !r.has_all_options) continue;
-    Status checked = cli::check_run_words(command_words(r.options));
+    const auto checked = cli::check_run_words(command_words(r.options));
     if (!checked.ok()) say(place_of_mistake(checked.error(), r.options, r.where), "sg-run", checked.error());
   }
 }

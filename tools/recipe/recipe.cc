@@ -144,6 +144,8 @@ class RecipeReader {
   void read_parameters(YamlReader* yaml, const YAML::Node& map) {
     yaml->each(map, "`parameters`", [&](const Word& key, const YAML::Node& value) {
       Word w = yaml->word(value, "a parameter");
+      if (key.text.find('.') != key.text.npos)
+        return yaml->error(key.where, "a parameter's name has no dot: `" + key.text + "` is an option of a stage");
       auto at = std::ranges::find_if(recipe_.parameters, [&](const Parameter& p) { return p.name.text == key.text; });
       if (at == recipe_.parameters.end()) recipe_.parameters.push_back({key, w});
       else at->value = w;

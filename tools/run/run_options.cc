@@ -80,12 +80,7 @@ constexpr Option kOptions[] = {
      false,
      true},
     {"dump-nodes", 0, "FILE", "write the results of the nodes that --nodes names", {}, false, true},
-    {"nodes",
-     0,
-     "NODE|PATTERN",
-     "names of results, with * for any text, or a pattern of modules, as layers.*.mlp",
-     {},
-     true},
+    {"nodes", 0, "NODE|PATTERN", "results by name (* is any text) or by a pattern of modules: layers.*.mlp", "*", true},
     {"profile", 0, "FILE", "write a timeline of the nodes for Perfetto", {}, false, true},
     {"link", 0, "LAT,BW", "slow collectives down to such a link, one per group: 50us,2GiB/s"},
     {"chaos", 0, "N", "find missing waits: delay collectives (seed N) and spoil their results until the wait"},
@@ -254,13 +249,18 @@ Status check_run_options(const Args& args) {
   return check_they_are_there(args);
 }
 
-Status check_run_words(const std::vector<std::string>& words) {
+Result<std::vector<std::string_view>> check_run_words(const std::vector<std::string>& words) {
   const Tool tool = {
       .name = "sg-run", .summary = {}, .operands = {}, .details = {}, .reads_stdin = false, .options = kOptions};
   Reporter report(tool.name);
   SG_ASSIGN(const Args args, parse_options(tool, words, report));
   SG_TRY(check_targets(args));
-  return check_run_options(args);
+  SG_TRY(check_run_options(args));
+  std::vector<std::string_view> given;
+  for (const std::span<const Option> table : {run_options(), common_options()})
+    for (const Option& option : table)
+      if (args.has(option.name)) given.push_back(option.name);
+  return given;
 }
 
 }  // namespace sg::cli

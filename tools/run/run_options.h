@@ -2,6 +2,8 @@
 #pragma once
 
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "librun/session.h"
@@ -24,7 +26,7 @@ Result<SessionOptions> session_options(const Args& args, uint32_t ranks);
 // there.
 Status check_run_options(const Args& args);
 
-// The same of a command line: for those who call sg-run.
-Status check_run_words(const std::vector<std::string>& words);
+// The same of a command line, for those who call sg-run: the names of the options that it gives.
+Result<std::vector<std::string_view>> check_run_words(const std::vector<std::string>& words);
 
 }  // namespace sg::cli

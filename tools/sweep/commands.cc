@@ -13,6 +13,7 @@
 #include "tools/cli/cli_words.h"
 #include "tools/cli/cli_write.h"
 #include "tools/recipe/session.h"
+#include "tools/run/run_options.h"
 #include "tools/sweep/axis.h"
 #include "tools/sweep/evaluate.h"
 #include "tools/sweep/front.h"
@@ -112,18 +113,32 @@ std::string machine_of(const Args& args, const recipe::Recipe& recipe) {
   return variants.empty() ? recipe.machine.text : variants[0].recipe.machine.text;
 }
 
+// sg-run is to run the step, and to report to sg-sweep.
+Status check_run(const std::vector<std::string>& words) {
+  constexpr std::string_view kOurs[] = {"json", "output"};
+  constexpr std::string_view kNoRun[] = {"plan",      "dry-run",       "print-config", "help",        "help-all",
+                                         "help-json", "help-markdown", "help-man",     "completions", "version"};
+  Result<std::vector<std::string_view>> given = cli::check_run_words(words);
+  if (!given.ok()) {
+    given.error().message = "--run: " + given.error().message;
+    return std::move(given.error());
+  }
+  for (const std::string_view name : *given) {
+    if (std::ranges::find(kOurs, name) != std::end(kOurs))
+      return Error{ErrorKind::usage, "--run: --" + std::string(name) + " is set by sg-sweep", {}, {}};
+    if (std::ranges::find(kNoRun, name) != std::end(kNoRun))
+      return Error{ErrorKind::usage, "--run must run the step, and --" + std::string(name) + " does not", {}, {}};
+  }
+  return ok_status();
+}
+
 Result<Scoring> scoring_of(const Args& args, const recipe::Recipe& recipe) {
   Scoring out;
   out.runs = args.text("score") == "run";
   if (args.has("run") && !out.runs) return Error{ErrorKind::usage, "--run needs --score run", {}, {}};
   if (args.has("machine") && out.runs) return Error{ErrorKind::usage, "--machine needs --score sim", {}, {}};
   SG_ASSIGN(out.run_words, cli::split_words(args.has("run") ? args.text("run") : "--init seed:0 --steps 3", "--run"));
-  for (const char* word : {"--plan", "--dry-run", "--help", "--help-all", "--version"})
-    if (std::ranges::count(out.run_words, word) != 0)
-      return Error{ErrorKind::usage, std::string("--run must run the step, and ") + word + " does not", {}, {}};
-  for (const std::string& word : out.run_words)
-    if (word == "--json" || word == "-o" || word.starts_with("--output"))
-      return Error{ErrorKind::usage, "--run: " + word + " is set by sg-sweep", {}, {}};
+  if (out.runs) SG_TRY(check_run(out.run_words));
   if (!args.has("machine") && !recipe.machine.empty() && !out.runs) out.recipe_machine = machine_of(args, recipe);
   SG_ASSIGN(out.machine, find_machine(out.recipe_machine.empty() ? args.text("machine") : out.recipe_machine));
   return out;
