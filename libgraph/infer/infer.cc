@@ -39,6 +39,46 @@ size_t infer_missing_in(Graph& graph, TypeInferrer& inferrer, std::vector<NodeId
   return set;
 }
 
+std::vector<uint32_t> bodies_called_by(const Program& program, const Graph& graph) {
+  std::vector<uint32_t> out;
+  for (NodeId n : graph.nodes())
+    for (const Arg& arg : graph.node(n).args)
+      arg.walk([&](const Arg& a) {
+        if (a.is(ArgKind::graph) && a.as_graph().index < program.nested.size()) out.push_back(a.as_graph().index);
+      });
+  return out;
+}
+
+// Each after those that it calls, from which its calls take their types; bodies that nobody calls too.
+std::vector<uint32_t> bodies_callees_first(const Program& program) {
+  struct Visit {
+    uint32_t body;
+    std::vector<uint32_t> callees;
+  };
+  std::vector<bool> seen(program.nested.size());
+  std::vector<uint32_t> out;
+  std::vector<Visit> open;
+  const auto enter = [&](uint32_t body) {
+    if (seen[body]) return;
+    seen[body] = true;
+    open.push_back({body, bodies_called_by(program, program.nested[body]->graph)});
+  };
+  for (uint32_t first = 0; first < program.nested.size(); ++first) {
+    enter(first);
+    while (!open.empty()) {
+      if (open.back().callees.empty()) {
+        out.push_back(open.back().body);
+        open.pop_back();
+        continue;
+      }
+      const uint32_t callee = open.back().callees.back();
+      open.back().callees.pop_back();
+      enter(callee);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 TypeInferrer::TypeInferrer(const Program& program)
@@ -69,9 +109,10 @@ Result<std::vector<Type>> infer_types(const Program& program, const Graph& graph
 
 size_t infer_missing_types(Program& program, std::vector<NodeId>* missing) {
   TypeInferrer inferrer(program);
-  size_t set = infer_missing_in(program.graph, inferrer, missing);
-  for (auto& nested : program.nested) set += infer_missing_in(nested->graph, inferrer, missing);
-  return set;
+  size_t set = 0;
+  for (const uint32_t body : bodies_callees_first(program))
+    set += infer_missing_in(program.nested[body]->graph, inferrer, missing);
+  return set + infer_missing_in(program.graph, inferrer, missing);
 }
 
 }  // namespace sg

@@ -116,6 +116,8 @@ class ProgramOffload {
     out.peak_before = out.peak_after = before.arena_bytes;
     out.host_bytes = now.plan.host_bytes;
     if (before.overflow || now.plan.overflow) return out;
+    const Outcome none = out;
+    Graph untouched(program_.graph, &program_.graph.pool());
     for (int round = 0; round < kMostRounds; ++round) {
       std::optional<OffloadClock> clock;
       if (timeline != nullptr) clock = clock_of(*timeline, now.liveness, machine);
@@ -141,10 +143,25 @@ class ProgramOffload {
         explain(program_.graph, facts, is_taken ? choice : OffloadChoice(), out.taken_back, is_last, &out.lines);
       if (is_last) break;
     }
-    return out;
+    if (out.moved == 0 || options_.all || out.peak_after <= out.peak_before - out.peak_before / kWorthwhile) return out;
+    program_.graph = std::move(untouched);
+    return take_back(none, timeline, machine, wants_lines);
   }
 
  private:
+  // What a look comes to that has put the graph back as it was.
+  Outcome take_back(Outcome out, const ProgramTimeline* timeline, const Machine& machine, bool wants_lines) {
+    out.taken_back = true;
+    if (!wants_lines) return out;
+    const Measured now = measure(program_, sizes_);
+    std::optional<OffloadClock> clock;
+    if (timeline != nullptr) clock = clock_of(*timeline, now.liveness, machine);
+    const OffloadFacts facts =
+        find_offload_candidates(&program_, now.liveness, options_, clock ? &*clock : nullptr, outlook_);
+    explain(program_.graph, facts, OffloadChoice(), true, true, &out.lines);
+    return out;
+  }
+
   bool is_tagged() const { return !outlook_.copies.empty(); }
 
   OffloadChoice choose(const OffloadFacts& facts, const Liveness& live, int64_t host_bytes) const {
@@ -173,8 +190,7 @@ class ProgramOffload {
     int64_t over_budget = 0;  // of the host's memory as planned: places are aligned, and there are gaps between them
   };
 
-  // A plan that is not lower by what copies are worth is not taken. `now`: what is measured then, of a graph without
-  // tags.
+  // A plan that is not lower is not taken. `now`: what is measured then, of a graph without tags.
   Result<Tried> try_it(const OffloadFacts& facts, const OffloadChoice& choice, Measured* now, Outcome* out) {
     Graph untouched(program_.graph, &program_.graph.pool());
     apply_offloads(&program_, facts.candidates, choice);
@@ -187,8 +203,8 @@ class ProgramOffload {
       after = next.plan;
     }
     const int64_t allowed = std::max(options_.budget_bytes.value_or(INT64_MAX), out->host_bytes);
-    const int64_t least = options_.all ? 0 : std::max<int64_t>(1, out->peak_after / kWorthwhile);
-    if (after.arena_bytes > out->peak_after - least || after.host_bytes > allowed) {
+    if (after.arena_bytes > out->peak_after || (after.arena_bytes == out->peak_after && !options_.all) ||
+        after.host_bytes > allowed) {
       program_.graph = std::move(untouched);
       return Tried{false, std::max<int64_t>(after.host_bytes - allowed, 0)};
     }

@@ -25,7 +25,7 @@ class Redirector {
   // changed.
   bool redirect(NodeId n) {
     std::vector<ValueId> operands;
-    for_operands(graph_, n, [&](ValueId v) {
+    for_used_operands(graph_, n, [&](ValueId v) {  // sizes are asked of what is away
       if (is_away(v)) operands.push_back(v);
     });
     for (ValueId v : operands) graph_.replace_uses_in(n, v, again(v, n));

@@ -8,6 +8,7 @@
 #include "libgraph/expr/assume.h"
 #include "libgraph/facts/transfer.h"
 #include "libgraph/infer/infer.h"
+#include "libgraph/operands.h"
 #include "libgraph/plan/plan.h"
 #include "libgraph/verify/verify.h"
 #include "libpasses/offload/offload_apply.h"
@@ -64,11 +65,9 @@ void check_moved_stay_away(const Program& program) {
       moved[alias.storage_of(graph.node(n).args[0].as_value()).index] = true;
   for (NodeId n : graph.nodes()) {
     if (graph.node(n).phase == Phase::forward) continue;
-    for (const Arg& arg : graph.node(n).args)
-      arg.walk([&](const Arg& a) {
-        const StorageId s = a.is(ArgKind::value) ? alias.storage_of(a.as_value()) : StorageId();
-        if (!s.is_none()) CHECK_FALSE(moved[s.index]);
-      });
+    for_used_operands(graph, n, [&](ValueId v) {
+      if (const StorageId s = alias.storage_of(v)) CHECK_FALSE(moved[s.index]);
+    });
   }
 }
 
