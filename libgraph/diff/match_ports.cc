@@ -111,36 +111,53 @@ class PortMatcher {
  public:
   PortMatcher(MatchState* state, MatchWords* words) : state_(*state), texts_(*words) {}
 
+  // From what is said of a port to where it stands. Outputs come twice: the inputs that gradients belong to are paired
+  // in between.
   void run() {
-    inputs([&](int s, uint32_t i, auto* words) { return add_identity(s, i, words); }, true);
-    outputs([&](int s, uint32_t o, auto* words) { return add_output(s, o, words); });
-    std::array<std::vector<uint32_t>, 2> up = classes_up(state_);
-    std::vector<uint64_t> pairs;
-    inputs(
-        [&](int s, uint32_t i, auto* words) {
-          words->push_back(static_cast<uint32_t>(input(s, i).kind));
-          add_uses(state_, s, up[s], i, &pairs, words);
-          return true;
-        },
-        true);
-    inputs(
-        [&](int s, uint32_t i, auto* words) {
-          words->push_back(static_cast<uint32_t>(input(s, i).kind));
-          add_type(state_.side(s).graph->pool(), state_.side(s).graph->value(input(s, i).value).type, &texts_, words);
-          return true;
-        },
-        false);
-    inputs(
-        [&](int s, uint32_t i, auto* words) {
-          words->push_back(static_cast<uint32_t>(input(s, i).kind));
-          return input(s, i).fqn.is_none() || input(s, i).kind == InputKind::user;
-        },
-        false);
+    inputs_by_identity();
+    outputs_by_meaning();
+    inputs_by_use();
+    inputs_by_type();
+    inputs_by_kind();
     inputs_by_list();
-    outputs([&](int s, uint32_t o, auto* words) { return add_output(s, o, words); });
+    outputs_by_meaning();
   }
 
  private:
+  void inputs_by_identity() {
+    inputs(Pairing::whole_classes, [&](int s, uint32_t i, auto* words) { return add_identity(s, i, words); });
+  }
+
+  void outputs_by_meaning() {
+    outputs([&](int s, uint32_t o, auto* words) { return add_output(s, o, words); });
+  }
+
+  void inputs_by_use() {
+    std::array<std::vector<uint32_t>, 2> up = classes_up(state_);
+    std::vector<uint64_t> pairs;
+    inputs(Pairing::whole_classes, [&](int s, uint32_t i, auto* words) {
+      words->push_back(static_cast<uint32_t>(input(s, i).kind));
+      add_uses(state_, s, up[s], i, &pairs, words);
+      return true;
+    });
+  }
+
+  void inputs_by_type() {
+    inputs(Pairing::in_order, [&](int s, uint32_t i, auto* words) {
+      words->push_back(static_cast<uint32_t>(input(s, i).kind));
+      add_type(state_.side(s).graph->pool(), state_.side(s).graph->value(input(s, i).value).type, &texts_, words);
+      return true;
+    });
+  }
+
+  // Of another type; not those whose names say that they are something else.
+  void inputs_by_kind() {
+    inputs(Pairing::in_order, [&](int s, uint32_t i, auto* words) {
+      words->push_back(static_cast<uint32_t>(input(s, i).kind));
+      return input(s, i).fqn.is_none() || input(s, i).kind == InputKind::user;
+    });
+  }
+
   const Input& input(int s, uint32_t i) const { return state_.side(s).graph->inputs()[i]; }
 
   uint32_t text(int s, StrId id) {
@@ -188,12 +205,14 @@ class PortMatcher {
     return true;
   }
 
+  enum class Pairing : uint8_t { whole_classes, in_order };  // pair_classes, pair_in_order
+
   template <class ClassOf>
-  void inputs(const ClassOf& class_of, bool whole_classes) {
+  void inputs(Pairing how, const ClassOf& class_of) {
     size_t count[2] = {state_.side(0).input_count(), state_.side(1).input_count()};
     auto is_free = [&](int s, uint32_t i) { return state_.match().inputs[s][i] == MatchSide::kNone; };
     auto pair = [&](uint32_t i, uint32_t j) { state_.pair_inputs(i, j); };
-    if (whole_classes) pair_classes(count, class_of, is_free, pair);
+    if (how == Pairing::whole_classes) pair_classes(count, class_of, is_free, pair);
     else pair_in_order(count, class_of, is_free, pair);
   }
 

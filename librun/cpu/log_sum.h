@@ -9,7 +9,8 @@ namespace sg::cpu {
 double log_sum_of_exp(const float* x, int64_t n);
 double log_sum_of_exp(const double* x, int64_t n);
 
-// The same, with the same bits, for kSideLines lines side by side (side_lines.h), and each line's largest element.
+// The same, with the same bits, for kSideLines lines side by side (side_lines.h): element i of line l is
+// x[i * kSideLines + l]. `top`, each line's largest element, and `logs` have kSideLines elements.
 void log_sums_of_exp(const float* x, int64_t n, float* top, double* logs);
 void log_sums_of_exp(const double* x, int64_t n, double* top, double* logs);
 

@@ -4,6 +4,7 @@
 #include <nvrtc.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -69,7 +70,9 @@ std::string read_code(const std::filesystem::path& path) {
 void write_code(const std::filesystem::path& path, const std::string& code) {
   std::error_code ignored;
   std::filesystem::create_directories(path.parent_path(), ignored);
-  const std::filesystem::path part = path.string() + "." + std::to_string(::getpid());
+  static std::atomic<uint64_t> writes{0};  // ranks that are threads may store the same code at once
+  const std::filesystem::path part =
+      path.string() + "." + std::to_string(::getpid()) + "-" + std::to_string(writes.fetch_add(1));
   {
     std::ofstream out(part, std::ios::binary);
     out << kMagic << hash_of({code}) << '\n' << code;

@@ -10,10 +10,11 @@
 
 namespace sg {
 
+// What an argument is to its op; those with a counterpart in UseKind (input_use.h) mean the same there.
 enum class ParamRole : uint8_t {
-  value,
-  index,
-  index_list,
+  value,       // passed on unchanged
+  index,       // whole numbers below the size of an axis
+  index_list,  // one index tensor for each axis
   product,
   convolution,
   table,
@@ -22,8 +23,8 @@ enum class ParamRole : uint8_t {
   variance,
   divisor,
   positive,
-  classes,
-  starts,  // ascending offsets of parts
+  classes,  // labels below the number of classes
+  starts,   // ascending offsets of parts
 };
 
 struct ParamUse {

@@ -130,9 +130,8 @@ std::string indented(std::string text) {
 
 Error error_of(const Finished& done, const std::string& program, const Location& where) {
   std::string said = indented(done.errors.substr(0, kMaxSaid));
-  for (ErrorKind kind : {ErrorKind::negative, ErrorKind::usage, ErrorKind::unreadable, ErrorKind::cannot_apply,
-                         ErrorKind::missing, ErrorKind::rank_failed})
-    if (static_cast<int>(kind) == done.code) return {kind, said.empty() ? program + " failed" : said, where, {}};
+  if (const ErrorKind kind = error_kind_of(static_cast<uint64_t>(done.code)); kind != ErrorKind::internal)
+    return {kind, said.empty() ? program + " failed" : said, where, {}};
   std::string how = done.code > 128 ? " was ended by signal " + std::to_string(done.code - 128)
                                     : " ended with exit code " + std::to_string(done.code);
   return {ErrorKind::internal, program + how + (said.empty() ? "" : ": " + said), where, {}};

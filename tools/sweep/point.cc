@@ -14,13 +14,6 @@
 namespace sg::sweep {
 namespace {
 
-ErrorKind kind_of(int64_t code) {
-  for (ErrorKind kind : {ErrorKind::negative, ErrorKind::usage, ErrorKind::unreadable, ErrorKind::cannot_apply,
-                         ErrorKind::missing, ErrorKind::rank_failed})
-    if (static_cast<int64_t>(kind) == code) return kind;
-  return ErrorKind::internal;
-}
-
 std::string text_of(const simdjson::dom::element& object, const char* key) {
   std::string_view text;
   return object[key].get(text) == simdjson::SUCCESS ? std::string(text) : std::string();
@@ -44,7 +37,8 @@ std::optional<Point> point_of(const simdjson::dom::element& line) {
   if (!out.measured) {
     int64_t code = 70;
     if (line["exit"].get(code) != simdjson::SUCCESS) return {};
-    out.failure = Error{kind_of(code), text_of(line, "error"), {text_of(line, "place"), 0, 0, {}, {}}, {}};
+    out.failure = Error{
+        error_kind_of(static_cast<uint64_t>(code)), text_of(line, "error"), {text_of(line, "place"), 0, 0, {}, {}}, {}};
     return out;
   }
   if (line["step_seconds"].get(out.step_seconds) != simdjson::SUCCESS) return {};
